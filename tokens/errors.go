@@ -1,0 +1,69 @@
+package tokens
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What an error of Verify wraps. Exactly one kind holds, ErrUnknownKey being
+// also an ErrForged.
+var (
+	// ErrTooLong: longer than MaxLen. Issue returns it too.
+	ErrTooLong = errors.New("token too long")
+	// ErrMalformed: no strict compact JWS of JSON objects, or a claim is missing
+	// or not of its type.
+	ErrMalformed = errors.New("token malformed")
+	// ErrForged: the signature, alg, typ or another header member is not what
+	// the key named by kid would have made.
+	ErrForged = errors.New("token forged")
+	// ErrUnknownKey: no loaded key has this kid. It was removed, made by an
+	// earlier start without --token-key-file, or never ours.
+	ErrUnknownKey = fmt.Errorf("%w: unknown key", ErrForged)
+	// ErrForeign: well signed, for another issuer or audience.
+	ErrForeign = errors.New("token for another gateway")
+	// ErrExpired: well signed and ours, and now >= exp.
+	ErrExpired = errors.New("token expired")
+	// ErrNotYet: well signed and ours, and now < nbf or now < iat.
+	ErrNotYet = errors.New("token not valid yet")
+)
+
+// reasons gives each kind its label, the narrower kind before the wider.
+var reasons = []struct {
+	kind  error
+	label string
+}{
+	{ErrTooLong, "too_long"},
+	{ErrMalformed, "malformed"},
+	{ErrUnknownKey, "unknown_key"},
+	{ErrForged, "forged"},
+	{ErrForeign, "foreign"},
+	{ErrExpired, "expired"},
+	{ErrNotYet, "not_yet"},
+}
+
+// Reason returns the label of an error of Verify for metrics and logs: too_long,
+// malformed, unknown_key, forged, foreign, expired or not_yet; "other" for an
+// error that is not Verify's, "" for nil. It never holds a part of a token.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, r := range reasons {
+		if errors.Is(err, r.kind) {
+			return r.label
+		}
+	}
+	return "other"
+}
+
+// A refusal is the error of Verify: one kind and what was found, both fixed text.
+type refusal struct {
+	kind   error
+	detail string
+}
+
+func (r *refusal) Error() string { return r.kind.Error() + ": " + r.detail }
+func (r *refusal) Unwrap() error { return r.kind }
+
+func malformed(detail string) error { return &refusal{ErrMalformed, detail} }
+func forged(detail string) error    { return &refusal{ErrForged, detail} }

@@ -1,0 +1,92 @@
+package tokens
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Claims are what a resume token says.
+type Claims struct {
+	// Session is the session's id (sid).
+	Session string
+	// Subject is the player, or the session's id where no player is known (sub).
+	Subject string
+	// Gen is the generation, from 1 (gen).
+	Gen uint64
+	// Expires is when the token ends: it is not good at this instant (exp). As
+	// Verify returns it, it has been rounded up to a second.
+	Expires time.Time
+
+	// IssuedAt (iat) and KeyID (kid) are set by Verify. Issue takes no notice of
+	// them: it uses the clock and the signing key.
+	IssuedAt time.Time
+	KeyID    string
+}
+
+// Issue signs a token for c with the first key and returns it with that key's
+// kid. The token lives at least until c.Expires: exp is rounded up to a second,
+// iat and nbf are the clock rounded down. Every token has a jti of its own.
+//
+// It fails when a claim is empty or out of range, when c.Expires is not in the
+// future, and with ErrTooLong when the token would exceed MaxLen: a subject of
+// 1,024 bytes that JSON needs not escape fits with every kind of key.
+func (k *Keys) Issue(c Claims) (token, kid string, err error) {
+	p, err := k.payload(c, k.opts.Now())
+	if err != nil {
+		return "", "", fmt.Errorf("issue token: %w", err)
+	}
+	signing := k.set.Load().signing
+	t := jwt.NewWithClaims(signing.method, p)
+	t.Header["typ"] = tokenType
+	t.Header["kid"] = signing.id
+	token, err = t.SignedString(signing.private)
+	if err != nil {
+		return "", "", fmt.Errorf("issue token: %w", err)
+	}
+	if len(token) > MaxLen {
+		return "", "", fmt.Errorf("issue token: %w: %d bytes with a subject of %d, want at most %d", ErrTooLong, len(token), len(c.Subject), MaxLen)
+	}
+	return token, signing.id, nil
+}
+
+// payload fills in the claims that c leaves to the keys, and checks those it sets.
+func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
+	p := &payload{
+		Issuer:   k.opts.Issuer,
+		Audience: k.opts.Audience,
+		Subject:  c.Subject,
+		Session:  c.Session,
+		Gen:      c.Gen,
+		Issued:   now.Unix(),
+		Begins:   now.Unix(),
+		Expires:  ceilSecond(c.Expires),
+		ID:       rand.Text(),
+	}
+	switch {
+	case !isName(c.Session):
+		return nil, fmt.Errorf("session id of %d bytes: want UTF-8, not empty", len(c.Session))
+	case !isName(c.Subject):
+		return nil, fmt.Errorf("subject of %d bytes: want UTF-8, not empty", len(c.Subject))
+	case c.Gen < 1 || c.Gen > maxGen:
+		return nil, fmt.Errorf("generation %d: want 1 to %d", c.Gen, uint64(maxGen))
+	case !c.Expires.After(now) || p.Expires > maxDate:
+		return nil, fmt.Errorf("expiry %v: want it after %v and before the year 10000", c.Expires, now)
+	}
+	return p, nil
+}
+
+// isName: what is no UTF-8 would be read back as another string.
+func isName(s string) bool { return s != "" && utf8.ValidString(s) }
+
+// ceilSecond returns t in seconds since 1970, rounded up.
+func ceilSecond(t time.Time) int64 {
+	s := t.Unix()
+	if t.Nanosecond() > 0 {
+		s++
+	}
+	return s
+}

@@ -1,0 +1,318 @@
+package tokens
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+func TestIssuedTokenSaysWhatWasAsked(t *testing.T) {
+	for _, kind := range keyKinds() {
+		t.Run(kind.alg, func(t *testing.T) {
+			k := load(t, Options{Now: new(clock).now}, kind.file)
+			c := claims()
+			c.Subject = "pläyer <\"&\\\u2028\n\x00 🎲>"
+			token, kid, err := k.Issue(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := k.Verify(token)
+			want := c
+			want.IssuedAt, want.Expires, want.KeyID = epoch.Truncate(time.Second), time.Unix(epoch.Unix()+3601, 0), kid
+			if err != nil || !sameClaims(got, want) {
+				t.Errorf("got %+v, error %v, want %+v", got, err, want)
+			}
+			if kid != k.SigningKeyID() || !k.Has(kid) {
+				t.Errorf("signed by %q, want the first key, %q", kid, k.SigningKeyID())
+			}
+		})
+	}
+}
+
+func sameClaims(a, b Claims) bool {
+	times := a.Expires.Equal(b.Expires) && a.IssuedAt.Equal(b.IssuedAt)
+	a.Expires, a.IssuedAt, b.Expires, b.IssuedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return times && a == b
+}
+
+// Other programs read the token too: reseat.v1 section 7 lists what is in it.
+func TestIssuedTokenHasExactlyTheMembersOfTheProtocol(t *testing.T) {
+	for _, kind := range keyKinds() {
+		k := load(t, Options{Audience: "eu-west", Issuer: "gate-1", Now: new(clock).now}, kind.file)
+		header, body := decoded(t, issue(t, k, claims()))
+		want := map[string]any{"alg": kind.alg, "kid": k.SigningKeyID(), "typ": "reseat+jwt"}
+		if !maps.Equal(header, want) {
+			t.Errorf("%s: header %v, want %v", kind.alg, header, want)
+		}
+		if id, ok := body["jti"].(string); !ok || len(id) < 22 {
+			t.Errorf("%s: jti %v, want 128 random bits or more", kind.alg, body["jti"])
+		}
+		delete(body, "jti")
+		want = map[string]any{
+			"iss": "gate-1", "aud": "eu-west", "sub": "player-1", "sid": "s-1", "gen": 7.0,
+			"iat": 1800000000.0, "nbf": 1800000000.0, "exp": 1800003601.0,
+		}
+		if !maps.Equal(body, want) {
+			t.Errorf("%s: claims %v, want %v", kind.alg, body, want)
+		}
+	}
+}
+
+func decoded(t *testing.T, token string) (header, claims map[string]any) {
+	t.Helper()
+	for i, dst := range []*map[string]any{&header, &claims} {
+		raw, err := base64url.DecodeString(strings.Split(token, ".")[i])
+		if err == nil {
+			err = json.Unmarshal(raw, dst)
+		}
+		if err != nil {
+			t.Fatalf("part %d of %s: %v", i, token, err)
+		}
+	}
+	return header, claims
+}
+
+// Two tokens of one generation, as a renewal makes them, are told apart.
+func TestEveryTokenIsUnique(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, newSecret())
+	seen := map[string]bool{}
+	for range 100 {
+		token := issue(t, k, claims())
+		if seen[token] {
+			t.Fatal("two tokens are equal")
+		}
+		seen[token] = true
+	}
+}
+
+func TestUnusableClaimsAreNotIssued(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, newSecret())
+	for name, spoil := range map[string]func(*Claims){
+		"no session":            func(c *Claims) { c.Session = "" },
+		"no subject":            func(c *Claims) { c.Subject = "" },
+		"session not UTF-8":     func(c *Claims) { c.Session = "s\xff" },
+		"subject not UTF-8":     func(c *Claims) { c.Subject = "p\xff" },
+		"generation 0":          func(c *Claims) { c.Gen = 0 },
+		"generation above 2^53": func(c *Claims) { c.Gen = 1<<53 + 1 },
+		"largest generation":    func(c *Claims) { c.Gen = math.MaxUint64 },
+		"no expiry":             func(c *Claims) { c.Expires = time.Time{} },
+		"expiry now":            func(c *Claims) { c.Expires = epoch },
+		"expiry just past":      func(c *Claims) { c.Expires = epoch.Add(-1) },
+		"expiry in year 10000":  func(c *Claims) { c.Expires = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+	} {
+		c := claims()
+		spoil(&c)
+		if token, kid, err := k.Issue(c); err == nil || token != "" || kid != "" {
+			t.Errorf("%s: issued %q, error %v, want an error and no token", name, token, err)
+		}
+	}
+}
+
+func TestLimitsOfClaimsAreIssuedAndVerified(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, newSecret())
+	for name, c := range map[string]Claims{
+		"first generation": {Session: "s", Subject: "p", Gen: 1, Expires: epoch.Add(1)},
+		"last generation":  {Session: "s", Subject: "p", Gen: 1 << 53, Expires: epoch.Add(1)},
+		"end of year 9999": {Session: "s", Subject: "p", Gen: 1, Expires: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
+	} {
+		got, err := k.Verify(issue(t, k, c))
+		if err != nil || got.Gen != c.Gen || got.Expires.Before(c.Expires) {
+			t.Errorf("%s: got %+v, error %v", name, got, err)
+		}
+	}
+}
+
+// A player's sub comes from another issuer and may be long.
+func TestLongSubjectFitsOrIsRefusedAtIssue(t *testing.T) {
+	for _, kind := range keyKinds() {
+		k := load(t, Options{Now: new(clock).now}, kind.file)
+		c := claims()
+		c.Subject = strings.Repeat("p", 1024)
+		if got, err := k.Verify(issue(t, k, c)); err != nil || got.Subject != c.Subject {
+			t.Errorf("%s: subject of 1,024 bytes: %v", kind.alg, err)
+		}
+		c.Subject = strings.Repeat("p", MaxLen)
+		if token, _, err := k.Issue(c); !errors.Is(err, ErrTooLong) || token != "" {
+			t.Errorf("%s: subject of %d bytes: error %v, want %v", kind.alg, MaxLen, err, ErrTooLong)
+		}
+	}
+}
+
+// What is issued is never too long to be verified: the bound is the same byte.
+func TestIssueAndVerifyAgreeOnTheLength(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, newSecret())
+	longest, refused := 0, 0
+	for n := 2600; n < 3000; n++ {
+		c := claims()
+		c.Subject = strings.Repeat("p", n)
+		token, _, err := k.Issue(c)
+		if err != nil {
+			refused++
+			continue
+		}
+		longest = max(longest, len(token))
+		if _, err := k.Verify(token); err != nil {
+			t.Fatalf("issued %d bytes, which are refused: %v", len(token), err)
+		}
+	}
+	if longest < MaxLen-3 || refused == 0 {
+		t.Errorf("longest token issued has %d bytes, want almost %d; %d refused", longest, MaxLen, refused)
+	}
+}
+
+// The clock is walked over each bound in steps of a second and of a nanosecond.
+func TestTokenIsGoodFromItsIssueToItsExpiry(t *testing.T) {
+	c := new(clock)
+	k := load(t, Options{Now: c.now}, newSecret())
+	token := issue(t, k, Claims{Session: "s", Subject: "p", Gen: 1, Expires: epoch.Add(10 * time.Second)})
+	const (
+		begins = -400 * time.Millisecond               // iat and nbf: epoch rounded down
+		ends   = 10*time.Second + 600*time.Millisecond // exp: rounded up
+	)
+	for now, want := range map[time.Duration]error{
+		begins - time.Hour: ErrNotYet, begins - time.Second: ErrNotYet, begins - 1: ErrNotYet,
+		begins: nil, 0: nil, time.Second: nil, 10 * time.Second: nil, // as promised
+		ends - time.Second: nil, ends - 1: nil,
+		ends: ErrExpired, ends + 1: ErrExpired, ends + time.Second: ErrExpired, ends + time.Hour: ErrExpired,
+	} {
+		c.set(now)
+		if _, err := k.Verify(token); !errors.Is(err, want) {
+			t.Errorf("%v from the issue: %v, want %v", now, err, want)
+		}
+	}
+}
+
+// nbf and iat are judged each for itself, at 1 s around the bound.
+func TestNotYetValidIsJudgedByBothDates(t *testing.T) {
+	f := newForge(t)
+	for _, name := range []string{"nbf", "iat"} {
+		token := f.claimed(name + ":1800000005")
+		for now, want := range map[time.Duration]error{
+			3600 * time.Millisecond: ErrNotYet, 4600*time.Millisecond - 1: ErrNotYet, 4600 * time.Millisecond: nil, 5600 * time.Millisecond: nil,
+		} {
+			f.clock.set(now)
+			if _, err := f.keys.Verify(token); !errors.Is(err, want) {
+				t.Errorf("%s 5 s ahead, at %v: %v, want %v", name, now, err, want)
+			}
+		}
+	}
+}
+
+// A lifetime below a second must not round down to nothing.
+func TestTokenNeverLivesShorterThanPromised(t *testing.T) {
+	c := new(clock)
+	k := load(t, Options{Now: c.now}, newSecret())
+	for at := time.Duration(0); at < time.Second; at += 50 * time.Millisecond {
+		for _, life := range []time.Duration{1, time.Millisecond, 333 * time.Millisecond, time.Second, 1700 * time.Millisecond} {
+			c.set(at)
+			token := issue(t, k, Claims{Session: "s", Subject: "p", Gen: 1, Expires: c.now().Add(life)})
+			for _, now := range []time.Duration{at, at + life - 1} {
+				c.set(now)
+				if _, err := k.Verify(token); err != nil {
+					t.Errorf("issued at %v for %v, refused at %v: %v", at, life, now, err)
+				}
+			}
+			c.set(at + life + time.Second)
+			if _, err := k.Verify(token); !errors.Is(err, ErrExpired) {
+				t.Errorf("issued at %v for %v, a second over: %v, want %v", at, life, err, ErrExpired)
+			}
+		}
+	}
+}
+
+// Where the wall clock jumps, the dates of a token follow it and nothing else.
+func TestClockThatJumpsADayIsFollowed(t *testing.T) {
+	c := new(clock)
+	k := load(t, Options{Now: c.now}, newSecret())
+	token := issue(t, k, claims())
+	for now, want := range map[time.Duration]error{24 * time.Hour: ErrExpired, -24 * time.Hour: ErrNotYet, 0: nil} {
+		c.set(now)
+		if _, err := k.Verify(token); !errors.Is(err, want) {
+			t.Errorf("after a jump by %v: %v, want %v", now, err, want)
+		}
+	}
+}
+
+// An audience may stand in a list with others; claims we do not know are ignored
+// (RFC 7519 sections 4 and 4.1.3).
+func TestOtherAudiencesAndClaimsAreNoReasonToRefuse(t *testing.T) {
+	f := newForge(t)
+	for _, token := range []string{
+		f.claimed(`aud:["other","reseat"]`), f.claimed(`aud:["reseat"]`), f.claimed(`aud:"res\u0065at"`),
+		f.claimed(`x:{"deep":[1,{"exp":0}]}`), f.claimed(`EXP:0`), f.claimed("gen:9007199254740992"),
+		f.by(header("EdDSA", f.kid(), ""), " {\n\t"+strings.TrimPrefix(body(), "{")+" \r\n"),
+		f.by(`{ "typ" : "reseat+jwt" , "kid":"`+f.kid()+`", "\u0061lg":"EdDSA" }`, body()),
+	} {
+		if _, err := f.keys.Verify(token); err != nil {
+			t.Errorf("a good token is refused: %v", err)
+		}
+	}
+}
+
+// An environment is an issuer, an audience and keys. Its tokens, and a player's
+// JWT by the same keys, pass nowhere else.
+func TestOnlyTheDiagonalPasses(t *testing.T) {
+	one, two := newSecret(), newSecret()
+	var envs []*Keys
+	var tokens []string
+	for _, o := range []Options{{}, {Audience: "staging"}, {Issuer: "gate-2"}, {Audience: "gate-2", Issuer: "staging"}} {
+		for _, file := range [][]byte{one, two, pkcs8(ed25519Key()), pkcs8(rsaKey())} {
+			o.Now = new(clock).now
+			k := load(t, o, file)
+			envs, tokens = append(envs, k), append(tokens, issue(t, k, claims()))
+		}
+	}
+	for i, k := range envs {
+		for j, token := range tokens {
+			_, err := k.Verify(token)
+			switch sameKey := k.SigningKeyID() == envs[j].SigningKeyID(); {
+			case i == j && err != nil:
+				t.Errorf("environment %d refuses its own token: %v", i, err)
+			case i != j && sameKey && !errors.Is(err, ErrForeign):
+				t.Errorf("environment %d on a token of %d with the same key: %v, want %v", i, j, err, ErrForeign)
+			case i != j && !sameKey && !errors.Is(err, ErrUnknownKey):
+				t.Errorf("environment %d on a token of %d with another key: %v, want %v", i, j, err, ErrUnknownKey)
+			}
+		}
+	}
+}
+
+func TestPlayersLoginIsNoResumeToken(t *testing.T) {
+	f := newForge(t)
+	for _, typ := range []any{"JWT", "at+jwt", "application/at+jwt", nil} {
+		login := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+			"iss": "reseat", "aud": "reseat", "sub": "player-1", "sid": "s-1", "gen": 7, "jti": "j",
+			"iat": epoch.Unix(), "nbf": epoch.Unix(), "exp": epoch.Unix() + 3600,
+		})
+		login.Header["kid"] = f.kid()
+		if login.Header["typ"] = typ; typ == nil {
+			delete(login.Header, "typ")
+		}
+		token := must(login.SignedString(ed25519Key()))
+		if _, err := f.keys.Verify(token); err == nil {
+			t.Errorf("a login of typ %v resumes a session", typ)
+		}
+	}
+}
+
+// The gateway's own library reads our tokens when told what to expect, so another
+// program of the operator's can too.
+func TestTokenIsAnOrdinaryJWT(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, pkcs8(p256Key()))
+	parsed, err := jwt.Parse(issue(t, k, claims()), func(*jwt.Token) (any, error) { return &p256Key().PublicKey, nil },
+		jwt.WithTimeFunc(new(clock).now), jwt.WithAudience("reseat"), jwt.WithIssuer("reseat"), jwt.WithValidMethods([]string{"ES256"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := slices.Sorted(maps.Keys(parsed.Claims.(jwt.MapClaims)))
+	if want := "aud exp gen iat iss jti nbf sid sub"; strings.Join(names, " ") != want {
+		t.Errorf("claims %v, want %s", names, want)
+	}
+}

@@ -1,0 +1,158 @@
+package tokens
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Options are what tokens say besides their session.
+type Options struct {
+	// Audience is the aud of tokens (--token-audience); it keeps apart the
+	// environments that share keys. Empty means "reseat".
+	Audience string
+	// Issuer is the iss of tokens. Empty means "reseat".
+	Issuer string
+	// Now is the wall clock. Nil means time.Now.
+	Now func() time.Time
+}
+
+// maxName bounds Audience and Issuer, in bytes: both are in every token.
+const maxName = 255
+
+// withDefaults fills in what is zero and checks the rest.
+func (o Options) withDefaults() (Options, error) {
+	if o.Audience == "" {
+		o.Audience = "reseat"
+	}
+	if o.Issuer == "" {
+		o.Issuer = "reseat"
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	for _, n := range []struct{ what, value string }{{"audience", o.Audience}, {"issuer", o.Issuer}} {
+		if len(n.value) > maxName || !utf8.ValidString(n.value) {
+			return o, fmt.Errorf("token %s: want at most %d bytes of UTF-8, got %d bytes", n.what, maxName, len(n.value))
+		}
+	}
+	return o, nil
+}
+
+// Keys are the loaded keys. All methods may be called at any time from any
+// goroutine. The keys are replaced as a whole: a call of Issue or Verify works
+// with the keys of before a Reload or those of after it.
+type Keys struct {
+	// Static after Load.
+	files []string
+	opts  Options
+
+	reload sync.Mutex // held while files are read, so that the newest read wins
+	set    atomic.Pointer[keySet]
+}
+
+// A keySet is not changed once it is built.
+type keySet struct {
+	signing *key
+	byID    map[string]*key // holds signing too
+}
+
+// A key is one key with the one algorithm it is used for.
+type key struct {
+	id      string
+	method  jwt.SigningMethod
+	private any // what method.Sign takes; nil for a key that only verifies
+	public  any // what method.Verify takes
+	parser  *jwt.Parser
+}
+
+// Load reads the files; the first signs, all verify. With no files it makes a
+// random HS256 key that is lost with the process; HS256 since it costs a tenth
+// of Ed25519 to verify when every client resumes at once. The error names the
+// file and says what is wrong with it.
+func Load(files []string, o Options) (*Keys, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	k := &Keys{files: slices.Clone(files), opts: o}
+	var set *keySet
+	if k.Ephemeral() {
+		set = ephemeralSet(o)
+	} else if set, err = readSet(k.files, o); err != nil {
+		return nil, err
+	}
+	k.set.Store(set)
+	return k, nil
+}
+
+// Reload reads the files again, as on SIGHUP. When any of them is not good the
+// keys stay as they were. A key made by Load stays in any case.
+func (k *Keys) Reload() error {
+	k.reload.Lock()
+	defer k.reload.Unlock()
+	if k.Ephemeral() {
+		return nil
+	}
+	set, err := readSet(k.files, k.opts)
+	if err != nil {
+		return fmt.Errorf("%w; the keys loaded before stay in force", err)
+	}
+	k.set.Store(set)
+	return nil
+}
+
+// Ephemeral reports whether the key was made by Load, so that no token outlives
+// the process.
+func (k *Keys) Ephemeral() bool { return len(k.files) == 0 }
+
+// SigningKeyID returns the kid of the tokens issued now.
+func (k *Keys) SigningKeyID() string { return k.set.Load().signing.id }
+
+// Has reports whether the key with this kid is loaded. A token that is remembered
+// as good is good no longer when its key has gone.
+func (k *Keys) Has(kid string) bool {
+	_, ok := k.set.Load().byID[kid]
+	return ok
+}
+
+func readSet(files []string, o Options) (*keySet, error) {
+	all := make([]key, 0, len(files))
+	for i, name := range files {
+		k, err := readKey(name)
+		if err == nil && i == 0 && k.private == nil {
+			err = errors.New("is a public key: the first file signs, want a private key or a secret")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("token key file %s: %w", name, err)
+		}
+		all = append(all, k)
+	}
+	return newSet(all, o), nil
+}
+
+func ephemeralSet(o Options) *keySet {
+	secret := make([]byte, minSecret)
+	rand.Read(secret) // never fails: crypto/rand ends the process instead
+	return newSet([]key{secretKey(secret)}, o)
+}
+
+// newSet keeps the first of keys with the same kid: they are the same key.
+func newSet(keys []key, o Options) *keySet {
+	s := &keySet{signing: &keys[0], byID: make(map[string]*key, len(keys))}
+	for i := range keys {
+		k := &keys[i]
+		if s.byID[k.id] == nil {
+			k.parser = newParser(k.method.Alg(), o)
+			s.byID[k.id] = k
+		}
+	}
+	return s
+}

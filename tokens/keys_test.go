@@ -1,0 +1,236 @@
+package tokens
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestKeyMadeAtStartIsASecretOfItsOwn(t *testing.T) {
+	first, second := load(t, Options{Now: new(clock).now}), load(t, Options{Now: new(clock).now})
+	if !first.Ephemeral() || first.SigningKeyID() == second.SigningKeyID() {
+		t.Errorf("ephemeral %v, kids %q and %q, want two different ephemeral keys", first.Ephemeral(), first.SigningKeyID(), second.SigningKeyID())
+	}
+	token := issue(t, first, claims())
+	if header, _ := decoded(t, token); header["alg"] != "HS256" {
+		t.Errorf("alg %v, want HS256", header["alg"])
+	}
+	if _, err := second.Verify(token); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("a token of before the restart: %v, want %v", err, ErrUnknownKey)
+	}
+	if err := first.Reload(); err != nil {
+		t.Errorf("reload without files: %v", err)
+	}
+	if _, err := first.Verify(token); err != nil {
+		t.Errorf("the key made at start was lost in a reload: %v", err)
+	}
+}
+
+func TestProcessesWithTheSameFilesAgree(t *testing.T) {
+	for _, kind := range keyKinds() {
+		o := Options{Now: new(clock).now}
+		a, b := load(t, o, kind.file), load(t, o, kind.file)
+		if a.Ephemeral() || a.SigningKeyID() != b.SigningKeyID() {
+			t.Errorf("%s: kids %q and %q, want the same", kind.alg, a.SigningKeyID(), b.SigningKeyID())
+		}
+		if _, err := b.Verify(issue(t, a, claims())); err != nil {
+			t.Errorf("%s: a token of the other process: %v", kind.alg, err)
+		}
+	}
+}
+
+// Rotation as an operator does it: the old key moves to the second file, a new
+// one takes the first, and later the old one goes.
+func TestOldKeyVerifiesUntilItIsRemoved(t *testing.T) {
+	oldKey, newKey := pkcs8(ed25519Key()), pkcs8(p256Key())
+	signing, previous := write(t, "signing", oldKey), write(t, "previous", oldKey)
+	k, err := Load([]string{signing, previous}, Options{Now: new(clock).now})
+	if err != nil {
+		t.Fatalf("two files with the same key: %v", err)
+	}
+	oldToken := issue(t, k, claims())
+	oldID := k.SigningKeyID()
+
+	replace(t, signing, newKey)
+	wantReload(t, k)
+	if k.SigningKeyID() == oldID || !k.Has(oldID) {
+		t.Errorf("signing key %q, old key loaded: %v, want a new one beside %q", k.SigningKeyID(), k.Has(oldID), oldID)
+	}
+	newToken := issue(t, k, claims())
+	for name, token := range map[string]string{"old": oldToken, "new": newToken} {
+		if _, err := k.Verify(token); err != nil {
+			t.Errorf("%s token in mid-rotation: %v", name, err)
+		}
+	}
+
+	replace(t, previous, newKey)
+	wantReload(t, k)
+	if _, err := k.Verify(oldToken); !errors.Is(err, ErrUnknownKey) || k.Has(oldID) {
+		t.Errorf("token by a removed key: %v, still loaded: %v, want %v", err, k.Has(oldID), ErrUnknownKey)
+	}
+	if _, err := k.Verify(newToken); err != nil {
+		t.Errorf("new token after the rotation: %v", err)
+	}
+}
+
+func wantReload(t *testing.T, k *Keys) {
+	t.Helper()
+	if err := k.Reload(); err != nil {
+		t.Fatalf("reload: %v", err)
+	}
+}
+
+// A gateway that cannot sign verifies the tokens of one that can.
+func TestPublicKeyVerifiesButNeverSigns(t *testing.T) {
+	for _, kind := range []struct {
+		private, public []byte
+	}{{pkcs8(ed25519Key()), pkix(ed25519Key())}, {pkcs8(rsaKey()), pkix(rsaKey())}, {pkcs8(p521Key()), pkix(p521Key())}} {
+		o := Options{Now: new(clock).now}
+		signer, verifier := load(t, o, kind.private), load(t, o, newSecret(), kind.public)
+		if _, err := verifier.Verify(issue(t, signer, claims())); err != nil {
+			t.Errorf("verified by the public key: %v", err)
+		}
+		if verifier.SigningKeyID() == signer.SigningKeyID() {
+			t.Error("the public key signs")
+		}
+		_, err := Load([]string{write(t, "public.pem", kind.public)}, o)
+		wantError(t, err, "public.pem", "is a public key")
+	}
+}
+
+func TestFailedReloadKeepsTheKeys(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"gone":      os.Remove,
+		"empty":     func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"cut off":   func(path string) error { return os.Truncate(path, 60) },
+		"short":     func(path string) error { return os.WriteFile(path, newSecret()[:31], 0o600) },
+		"public":    func(path string) error { return os.WriteFile(path, pkix(rsaKey()), 0o600) },
+		"directory": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := write(t, "first", pkcs8(ed25519Key())), write(t, "second", newSecret())
+			k, err := Load([]string{first, second}, Options{Now: new(clock).now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, id := issue(t, k, claims()), k.SigningKeyID()
+			replace(t, second, newSecret()) // would change the set
+			if err := spoil(first); err != nil {
+				t.Fatal(err)
+			}
+			set := k.set.Load()
+			wantError(t, k.Reload(), first, "stay in force")
+			if k.set.Load() != set || k.SigningKeyID() != id {
+				t.Error("the keys have changed")
+			}
+			if _, err := k.Verify(token); err != nil {
+				t.Errorf("a token of before the reload: %v", err)
+			}
+			replaceAny(t, first, pkcs8(ed25519Key()))
+			wantReload(t, k)
+		})
+	}
+}
+
+// replaceAny is replace where a directory may be in the way.
+func replaceAny(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, path, data)
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v, want one that holds %q", err, part)
+			return
+		}
+	}
+}
+
+// A later mistake of the caller's must not change which files are read.
+func TestLoadKeepsItsOwnListOfFiles(t *testing.T) {
+	files := []string{write(t, "key", newSecret())}
+	k, err := Load(files, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files[0] = filepath.Join(t.TempDir(), "other")
+	wantReload(t, k)
+}
+
+func TestNamesThatCannotBeWrittenAreRefused(t *testing.T) {
+	for _, o := range []Options{{Audience: "a\xff"}, {Issuer: "a\xff"}, {Audience: strings.Repeat("a", 256)}, {Issuer: strings.Repeat("a", 256)}} {
+		if _, err := Load(nil, o); err == nil {
+			t.Errorf("audience of %d bytes, issuer of %d: no error", len(o.Audience), len(o.Issuer))
+		}
+	}
+	k := load(t, Options{Audience: strings.Repeat("a", 255), Issuer: strings.Repeat("i", 255), Now: new(clock).now})
+	if _, err := k.Verify(issue(t, k, claims())); err != nil {
+		t.Errorf("the longest names: %v", err)
+	}
+}
+
+// Every token issued while keys rotate is verified, whichever set it meets: the
+// previous key is always loaded.
+func TestRotationUnderLoadLosesNoToken(t *testing.T) {
+	keys := [][]byte{newSecret(), pkcs8(ed25519Key()), newSecret()}
+	signing := write(t, "signing", keys[0])
+	files := []string{signing}
+	for _, data := range keys {
+		files = append(files, write(t, "previous", data))
+	}
+	k, err := Load(files, Options{Now: new(clock).now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for !done.Load() {
+				token, kid, err := k.Issue(claims())
+				if err != nil {
+					t.Errorf("issue: %v", err)
+					return
+				}
+				got, err := k.Verify(token)
+				if err != nil || got.KeyID != kid || !k.Has(kid) {
+					t.Errorf("token by %q: verified by %q, error %v", kid, got.KeyID, err)
+					return
+				}
+				k.SigningKeyID()
+			}
+		})
+	}
+	reloadWhile(t, k, signing, keys)
+	done.Store(true)
+	wg.Wait()
+}
+
+// reloadWhile rotates the first file while another goroutine reloads too. Every
+// reload must succeed.
+func reloadWhile(t *testing.T, k *Keys, signing string, keys [][]byte) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 60 {
+			if err := k.Reload(); err != nil {
+				t.Errorf("reload beside another: %v", err)
+			}
+		}
+	})
+	for i := range 60 {
+		replace(t, signing, keys[i%len(keys)])
+		if err := k.Reload(); err != nil {
+			t.Errorf("reload %d: %v", i, err)
+		}
+	}
+	wg.Wait()
+}

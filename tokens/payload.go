@@ -1,0 +1,85 @@
+package tokens
+
+import (
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	// maxGen is the largest integer up to which JSON numbers are exact for
+	// everybody (RFC 8259 section 6).
+	maxGen = 1 << 53
+	// maxDate is the last second of the year 9999, beyond which RFC 3339 does
+	// not go.
+	maxDate = 253402300799
+)
+
+// A payload is the claims set of a token (RFC 7519 section 4). Dates are whole
+// seconds since 1970; the library's own date type would go through a float.
+type payload struct {
+	Issuer   string `json:"iss"`
+	Audience string `json:"aud"` // only written; what was read is in audiences
+	Subject  string `json:"sub"`
+	Session  string `json:"sid"`
+	Gen      uint64 `json:"gen"`
+	Issued   int64  `json:"iat"`
+	Begins   int64  `json:"nbf"`
+	Expires  int64  `json:"exp"`
+	ID       string `json:"jti"`
+
+	audiences []string
+	read      bool // UnmarshalJSON has filled it; JSON null never calls that
+}
+
+// UnmarshalJSON reads a claims set in which every claim of the protocol is there
+// once and of its type. Names are compared exactly, not as encoding/json compares
+// them: "EXP" is not exp. Claims of other names are ignored (RFC 7519 section 4).
+// Errors wrap ErrMalformed.
+func (p *payload) UnmarshalJSON(data []byte) error {
+	o, err := parseObject(data)
+	if err != nil {
+		return err
+	}
+	r := reader{object: o}
+	r.text("iss", &p.Issuer)
+	r.texts("aud", &p.audiences)
+	r.text("sub", &p.Subject)
+	r.text("sid", &p.Session)
+	r.text("jti", &p.ID)
+	gen := r.integer("gen", 1, maxGen)
+	iat := r.integer("iat", 0, maxDate)
+	nbf := r.integer("nbf", 0, maxDate)
+	exp := r.integer("exp", 0, maxDate)
+	if r.err != nil {
+		return r.err
+	}
+	p.Gen, p.Issued, p.Begins, p.Expires = gen, int64(iat), int64(nbf), int64(exp)
+	p.read = true
+	return nil
+}
+
+// claims returns what a caller of Verify gets.
+func (p *payload) claims(kid string) Claims {
+	return Claims{
+		Session:  p.Session,
+		Subject:  p.Subject,
+		Gen:      p.Gen,
+		Expires:  time.Unix(p.Expires, 0),
+		IssuedAt: time.Unix(p.Issued, 0),
+		KeyID:    kid,
+	}
+}
+
+// What jwt.Claims asks for, so that the library judges issuer, audience and dates.
+
+func (p *payload) GetIssuer() (string, error)                   { return p.Issuer, nil }
+func (p *payload) GetSubject() (string, error)                  { return p.Subject, nil }
+func (p *payload) GetAudience() (jwt.ClaimStrings, error)       { return p.audiences, nil }
+func (p *payload) GetIssuedAt() (*jwt.NumericDate, error)       { return date(p.Issued), nil }
+func (p *payload) GetNotBefore() (*jwt.NumericDate, error)      { return date(p.Begins), nil }
+func (p *payload) GetExpirationTime() (*jwt.NumericDate, error) { return date(p.Expires), nil }
+
+func date(seconds int64) *jwt.NumericDate {
+	return jwt.NewNumericDate(time.Unix(seconds, 0))
+}

@@ -1,0 +1,160 @@
+package tokens
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// MaxLen is the length in bytes beyond which a token is refused unread.
+const MaxLen = 4096
+
+// tokenType is the typ of every resume token (reseat.v1 section 7). A player's
+// own JWT has another, so that neither passes for the other (RFC 8725 section 3.11).
+const tokenType = "reseat+jwt"
+
+// Refused before anything is allocated.
+var (
+	errLength   = &refusal{ErrTooLong, "more than 4096 bytes"}
+	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
+)
+
+// strict64 refuses bits behind the last byte; line breaks it would pass over are
+// refused before it is asked.
+var strict64 = base64.RawURLEncoding.Strict()
+
+// Verify returns what a token says when it is one of ours and good now; the
+// package comment says what that means. Its errors wrap one of the kinds in this
+// package and hold nothing of the token. Whether the session exists and the
+// generation is spent is for the caller to ask.
+func (k *Keys) Verify(token string) (Claims, error) {
+	if len(token) > MaxLen {
+		return Claims{}, errLength
+	}
+	if !isCompact(token) {
+		return Claims{}, errAlphabet
+	}
+	signer, err := k.set.Load().signer(token)
+	if err != nil {
+		return Claims{}, err
+	}
+	var p payload
+	_, err = signer.parser.ParseWithClaims(token, &p, signer.forVerifying)
+	if err != nil {
+		return Claims{}, refusalOf(err, p.read)
+	}
+	return p.claims(signer.id), nil
+}
+
+// isCompact reports whether token is three parts of the base64url alphabet, none
+// empty (RFC 7515 section 7.1). base64 by itself passes over CR and LF.
+func isCompact(token string) bool {
+	dots, part := 0, 0 // part is the length of the part so far
+	for i := range len(token) {
+		switch c := token[i]; {
+		case c == '.':
+			if part == 0 || dots == 2 {
+				return false
+			}
+			dots, part = dots+1, 0
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			part++
+		default:
+			return false
+		}
+	}
+	return dots == 2 && part > 0
+}
+
+// signer returns the key that the header of token names, once that header is the
+// one this key would write: its alg, our typ, and no member besides. So crit, jwk,
+// jku, x5c, x5u and a second kid never come to be understood (RFC 8725 section 3.10).
+func (s *keySet) signer(token string) (*key, error) {
+	segment, _, _ := strings.Cut(token, ".")
+	data, err := strict64.DecodeString(segment)
+	if err != nil {
+		return nil, malformed("header is no strict base64url")
+	}
+	header, err := parseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	var alg, kid, typ string
+	r := reader{object: header}
+	r.text("alg", &alg)
+	r.text("kid", &kid)
+	r.text("typ", &typ)
+	if r.err != nil {
+		return nil, r.err
+	}
+	if len(header) != 3 {
+		return nil, forged("header member besides alg, kid and typ")
+	}
+	if typ != tokenType {
+		return nil, forged("typ is another")
+	}
+	k, ok := s.byID[kid]
+	if !ok {
+		return nil, &refusal{ErrUnknownKey, "no key with this kid is loaded"}
+	}
+	if alg != k.method.Alg() {
+		return nil, forged("alg is not that of the key")
+	}
+	return k, nil
+}
+
+// forVerifying is the library's key function: it returns the key as the one type
+// that its algorithm takes.
+func (k *key) forVerifying(*jwt.Token) (any, error) { return k.public, nil }
+
+// newParser returns the library's parser with everything switched on that it
+// leaves to be chosen: RFC 8725 sections 3.1, 3.8 and 3.9.
+func newParser(alg string, o Options) *jwt.Parser {
+	return jwt.NewParser(
+		jwt.WithValidMethods([]string{alg}),
+		jwt.WithStrictDecoding(),
+		jwt.WithIssuer(o.Issuer),
+		jwt.WithAudience(o.Audience),
+		jwt.WithExpirationRequired(),
+		jwt.WithNotBeforeRequired(),
+		jwt.WithIssuedAt(),
+		jwt.WithTimeFunc(o.Now),
+	)
+}
+
+// refusals orders what the library finds: a token that is not for us is foreign
+// whatever its dates.
+var refusals = []struct {
+	found  error
+	reason refusal
+}{
+	{jwt.ErrTokenMalformed, refusal{ErrMalformed, "signature is no strict base64url"}},
+	{jwt.ErrTokenSignatureInvalid, refusal{ErrForged, "signature is not the key's"}},
+	{jwt.ErrTokenUnverifiable, refusal{ErrForged, "alg is unknown"}},
+	{jwt.ErrTokenInvalidIssuer, refusal{ErrForeign, "iss is another"}},
+	{jwt.ErrTokenInvalidAudience, refusal{ErrForeign, "aud does not name this gateway"}},
+	{jwt.ErrTokenRequiredClaimMissing, refusal{ErrForeign, "aud is empty"}},
+	{jwt.ErrTokenExpired, refusal{ErrExpired, "exp has passed"}},
+	{jwt.ErrTokenNotValidYet, refusal{ErrNotYet, "nbf has not come"}},
+	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
+}
+
+// refusalOf turns an error of the library, which may quote the token, into one
+// that does not. read says whether there were claims to judge: the library takes
+// JSON null for claims that are all zero.
+func refusalOf(err error, read bool) error {
+	if own, ok := errors.AsType[*refusal](err); ok {
+		return own
+	}
+	if !read {
+		return malformed("claims are no JSON object in base64url")
+	}
+	for _, r := range refusals {
+		if errors.Is(err, r.found) {
+			return &r.reason
+		}
+	}
+	return malformed("not a token")
+}
