@@ -1,0 +1,294 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// step does one thing with the Buffer that its owner may do at this moment.
+func (m *model) step() {
+	switch op := m.next() % 32; {
+	case op < 6:
+		m.stepRoom()
+	case op < 12:
+		m.stepFill()
+	case op < 18:
+		m.stepScan(1000)
+		m.stepSettle()
+	case op < 20:
+		m.stepScan(1 + m.next()&3)
+	case op < 21:
+		m.stepSettle()
+	case op < 25:
+		m.stepAck()
+	case op < 26:
+		m.stepAfter()
+	case op < 28:
+		m.stepAround()
+	case op < 30:
+		m.stepSlices()
+	case op < 31:
+		m.stepUnpin()
+	default:
+		m.stepRare(m.next())
+	}
+}
+
+func (m *model) stepRoom() {
+	if m.room != nil || m.scanning {
+		return
+	}
+	frugal := m.next()&1 == 0
+	want := smallChunk
+	if m.burst && !frugal {
+		want = bigChunk
+	}
+	fresh := m.b.tail == nil || len(m.b.tail.buf)-m.b.hi < minRoom
+	spent := fresh && m.b.store.Used()+int64(want) > m.b.store.Limit()
+	m.room = m.b.Room(frugal)
+	m.note("room(%t) of %d", frugal, len(m.room))
+	switch {
+	case spent != (m.room == nil), m.room != nil && len(m.room) < minRoom:
+		m.failf("room of %d bytes, while the store is spent: %t", len(m.room), spent)
+	case fresh && m.room != nil && len(m.b.tail.buf) < want, fresh && m.room != nil && frugal && len(m.raw)+minRoom <= smallChunk && len(m.b.tail.buf) != smallChunk:
+		m.failf("a chunk of %d bytes for %d raw ones, want %d", len(m.b.tail.buf), len(m.raw), want)
+	}
+}
+
+func (m *model) stepFill() {
+	if m.room == nil {
+		return
+	}
+	n := m.upTo(len(m.room))
+	for len(m.feed) < n {
+		m.feed = append(m.feed, m.nextFrame()...)
+	}
+	copy(m.room, used[:]) // a read may use all of it
+	copy(m.room, m.feed[:n])
+	m.raw = append(slices.Clip(m.raw), m.feed[:n]...)
+	m.feed = m.feed[n:]
+	m.note("fill(%d)", n)
+	m.b.Fill(n)
+	m.burst = n == len(m.room)
+	m.room = nil
+}
+
+func (m *model) stepScan(pieces int) {
+	if m.room != nil {
+		return
+	}
+	m.scanning = true
+	m.note("scan of %d raw bytes", len(m.raw))
+	for range pieces {
+		if !m.piece() {
+			return
+		}
+	}
+}
+
+func (m *model) stepSettle() {
+	if m.room == nil {
+		m.note("settle")
+		m.b.Settle()
+		m.scanning = false
+	}
+}
+
+func (m *model) stepAck() {
+	n := m.base + m.upTo(len(m.msgs)-m.base)
+	if m.next()&15 == 0 {
+		n = m.upTo(m.base)
+	}
+	within := m.lastOff()
+	if m.next()&1 == 0 {
+		within = m.upTo(len(m.stream))
+	}
+	ok := m.b.Ack(uint64(n), uint64(within))
+	m.note("ack(%d, %d) %t", n, within, ok)
+	if want := n <= m.base || m.msgs[n-1].end <= within; ok != want {
+		m.failf("ack of %d with %d sent is %t", n, within, ok)
+	}
+	if ok {
+		m.base = max(m.base, n)
+	}
+}
+
+func (m *model) stepAfter() {
+	n := m.base + m.upTo(len(m.msgs)-m.base)
+	m.note("after(%d)", n)
+	if got, want := m.b.After(uint64(n)), m.mark(n).Off; got != want {
+		m.failf("message %d ends at %d, want %d", n, got, want)
+	}
+}
+
+func (m *model) stepAround() {
+	off := m.baseOff() + m.upTo(m.lastOff()-m.baseOff())
+	i, whole := slices.BinarySearchFunc(m.msgs, off, func(x msg, off int) int { return x.end - off })
+	before, after := m.mark(i), uint64(off)
+	switch {
+	case whole:
+		before = m.mark(i + 1)
+	case off > 0:
+		after = uint64(m.msgs[i].end)
+	}
+	from := m.mark(m.upTo(i))
+	m.note("around(%v, %d)", from, off)
+	if gotBefore, gotAfter := m.b.Around(from, uint64(off)); gotBefore != before || gotAfter != after {
+		m.failf("around %d from %v: %v and %d, want %v and %d", off, from, gotBefore, gotAfter, before, after)
+	}
+}
+
+func (m *model) stepSlices() {
+	from := m.baseOff()
+	if m.pinned {
+		from = m.pin
+	}
+	from += m.upTo(len(m.stream) - from)
+	to := from + m.upTo(len(m.stream)-from)
+	m.note("slices(%d, %d)", from, to)
+	first := []byte("before")
+	got := m.b.Slices([][]byte{first}, uint64(from), uint64(to))
+	if len(got) < 1 || &got[0][0] != &first[0] || !bytes.Equal(bytes.Join(got[1:], nil), m.stream[from:to]) {
+		m.failf("slices from %d to %d hold other bytes than were stored", from, to)
+	}
+	at := from
+	for _, p := range got[1:] {
+		if len(p) == 0 {
+			m.failf("a slice of nothing")
+		}
+		m.pins = append(m.pins, hold{p, m.stream[at : at+len(p)]})
+		at += len(p)
+	}
+	if from < to && !m.pinned {
+		m.pinned, m.pin = true, from
+	}
+}
+
+func (m *model) stepUnpin() {
+	m.note("unpin")
+	m.b.Unpin()
+	m.pinned, m.pins = false, nil
+}
+
+func (m *model) stepRare(c int) {
+	switch {
+	case c&1 == 0:
+		m.note("abandon")
+		m.b.Abandon()
+		m.abandon()
+	case c < 32:
+		m.release()
+	}
+}
+
+func (m *model) abandon() {
+	m.kept = append(m.kept, m.pins...)
+	m.pinned, m.pins = false, nil
+}
+
+// release: whoever has something in hand goes on using it.
+func (m *model) release() {
+	m.note("release")
+	m.b.Release()
+	m.abandon()
+	if m.room != nil {
+		copy(m.room, noise[:])
+		m.kept = append(m.kept, hold{m.room, noise[:min(len(m.room), len(noise))]})
+	}
+	m.stream, m.base = slices.Clip(m.stream[:m.lastOff()]), len(m.msgs) // what is kept still points behind it
+	m.raw, m.feed, m.room, m.open, m.burst = nil, nil, nil, false, false
+	m.scanning, m.rem, m.fin, m.payload = false, 0, false, 0
+}
+
+// checkPools writes over the chunks that lie ready for use: no Buffer, and
+// nobody who was handed memory, may have one of them.
+func checkPools(t testing.TB, s *Store, models ...*model) {
+	t.Helper()
+	taken := map[*chunk]bool{}
+	for _, m := range models {
+		for c := m.b.head; c != nil; c = c.next {
+			taken[c] = true
+		}
+	}
+	for _, pool := range []interface {
+		Get() any
+		Put(any)
+	}{&s.small, &s.big} {
+		var free []*chunk
+		for c, _ := pool.Get().(*chunk); c != nil; c, _ = pool.Get().(*chunk) {
+			if taken[c] || c.keep || c.next != nil || c.n != 0 {
+				models[0].failf("a chunk lies ready that is in use, or not empty: %t %t %d", taken[c], c.keep, c.n)
+			}
+			taken[c] = true
+			copy(c.buf, used[:])
+			free = append(free, c)
+		}
+		for _, c := range free {
+			pool.Put(c)
+		}
+	}
+}
+
+// play lets two Buffers that share a Store live through input.
+func play(t testing.TB, input []byte) {
+	s := &script{b: input}
+	limit := []int64{96 << 10, 512 << 10, 64 << 20}[s.next()%3]
+	refused := 0
+	store := NewStore(limit, func() { refused++ })
+	models := []*model{{t: t, script: s, b: New(store)}, {t: t, script: s, b: New(store), seed: 99}}
+	for len(s.b) > 0 {
+		i := s.next() & 1
+		s.note("buffer %d:", i)
+		m, before := models[i], refused
+		wanted := m.room == nil
+		m.step()
+		if refused > before && (!wanted || m.room != nil || refused > before+1) {
+			m.failf("the store's refusal was told %d times", refused-before)
+		}
+		for _, m := range models {
+			m.check()
+		}
+		if want := int64(models[0].held() + models[1].held()); store.Used() != want {
+			m.failf("the store counts %d bytes, %d are held", store.Used(), want)
+		}
+		checkPools(t, store, models...)
+	}
+	for _, m := range models {
+		m.release()
+		m.check()
+	}
+	if store.Used() != 0 {
+		models[0].failf("the store counts %d bytes after everything was released", store.Used())
+	}
+	checkPools(t, store, models...)
+	models[0].check()
+	models[1].check()
+}
+
+func TestBufferIsAPlainListOfMessages(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			input := make([]byte, 3000)
+			for i := range input {
+				input[i] = byte(r.Uint32())
+			}
+			play(t, input)
+		})
+	}
+}
+
+func FuzzBuffer(f *testing.F) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		input := make([]byte, 60<<(seed&3))
+		for i := range input {
+			input[i] = byte(r.Uint32())
+		}
+		f.Add(input)
+	}
+	f.Fuzz(func(t *testing.T, input []byte) { play(t, input[:min(len(input), 4096)]) })
+}

@@ -1,0 +1,185 @@
+package replay
+
+import "reseat/gateway/frame"
+
+// Ack forgets the messages up to number n, n at most Last().N. It reports
+// false, and changes nothing, where message n ends beyond the offset within.
+func (b *Buffer) Ack(n, within uint64) bool {
+	if n <= b.base.N {
+		return true
+	}
+	if n == b.last.N && b.last.Off <= within {
+		b.base, b.held = b.last, 0
+		b.trim()
+		return true
+	}
+	m, payload := b.walk(n)
+	if m.Off > within {
+		return false
+	}
+	b.base = m
+	b.held -= payload
+	b.trim()
+	return true
+}
+
+// After is the offset behind message n, Base().N <= n <= Last().N.
+func (b *Buffer) After(n uint64) uint64 {
+	if n == b.last.N {
+		return b.last.Off
+	}
+	m, _ := b.walk(n)
+	return m.Off
+}
+
+// Around finds the message in whose midst off lies, walking from the mark m:
+// the mark before it and the offset behind it. Where off is itself a message's
+// end, both are that end. off is not before Base.
+func (b *Buffer) Around(m Mark, off uint64) (before Mark, after uint64) {
+	if off == b.last.Off {
+		return b.last, off
+	}
+	if m.Off < b.base.Off {
+		m = b.base
+	}
+	p := b.find(m.Off)
+	for {
+		if p.off == off {
+			return m, off
+		}
+		p.message()
+		if p.off > off {
+			return m, p.off
+		}
+		m = Mark{p.off, m.N + 1}
+	}
+}
+
+// walk finds the end of message n and the payload from Base to there.
+func (b *Buffer) walk(n uint64) (Mark, int64) {
+	p := b.find(b.base.Off)
+	var payload int64
+	for i := b.base.N; i < n; i++ {
+		payload += p.message()
+	}
+	return Mark{p.off, n}, payload
+}
+
+// Slices appends to dst the stream from one offset to another; Unpin must
+// follow when they are no longer used.
+func (b *Buffer) Slices(dst [][]byte, from, to uint64) [][]byte {
+	if from >= to {
+		return dst
+	}
+	if !b.pinned {
+		b.pinned, b.pin = true, from
+	}
+	for c := b.find(from).c; from < to; c = c.next {
+		stop := min(to, c.end())
+		if from < stop {
+			dst = append(dst, c.buf[from-c.off:stop-c.off])
+			from = stop
+		}
+	}
+	return dst
+}
+
+// Unpin says that nobody uses what Slices handed out any more.
+func (b *Buffer) Unpin() {
+	b.pinned = false
+	b.trim()
+}
+
+// Abandon leaves what Slices handed out to whoever still uses it: that memory
+// is never used again for anything else.
+func (b *Buffer) Abandon() {
+	if !b.pinned {
+		return
+	}
+	for c := b.find(b.pin).c; c != nil; c = c.next {
+		c.keep = true
+	}
+	b.Unpin()
+}
+
+// trim gives chunks back of which nothing is needed.
+func (b *Buffer) trim() {
+	need := b.base.Off
+	if b.pinned {
+		need = min(need, b.pin)
+	}
+	for b.head != nil && b.head != b.tail && b.head != b.src && b.head.end() <= need {
+		c := b.head
+		b.head = c.next
+		b.store.put(c)
+	}
+	if b.head != nil && b.head == b.tail && b.head == b.src && !b.reserved && b.lo == b.hi && b.end <= need {
+		b.store.put(b.head)
+		b.head, b.tail, b.src = nil, nil, nil
+		b.lo, b.hi = 0, 0
+	}
+}
+
+// Release gives everything back. The Buffer holds nothing afterwards, and what
+// Slices or Room handed out stays valid for whoever still uses it.
+func (b *Buffer) Release() {
+	for c := b.head; c != nil; {
+		next := c.next
+		c.keep = c.keep || b.pinned || b.reserved
+		b.store.put(c)
+		c = next
+	}
+	*b = Buffer{store: b.store, base: b.last, last: b.last, end: b.last.Off}
+}
+
+// A pos is a place in the stream.
+type pos struct {
+	c   *chunk
+	off uint64
+}
+
+// find is the chunk in which off lies, the one before at a seam.
+func (b *Buffer) find(off uint64) pos {
+	c := b.head
+	for c != nil && c.end() < off {
+		c = c.next
+	}
+	return pos{c, off}
+}
+
+// message goes behind the message that begins here and tells its payload.
+func (p *pos) message() (payload int64) {
+	for {
+		h := p.header()
+		if h.Size == 0 {
+			panic("replay: no message begins here") // rather than to walk for ever
+		}
+		p.skip(uint64(h.Size) + uint64(h.Length))
+		payload += h.Length
+		if h.Fin {
+			return payload
+		}
+	}
+}
+
+// header reads the frame header that begins here, across a seam where need be.
+func (p *pos) header() frame.Header {
+	p.skip(0)
+	if h, _ := frame.Parse(p.c.buf[p.off-p.c.off : p.c.n]); h.Size > 0 {
+		return h
+	}
+	var b [frame.MaxHeader]byte
+	n := 0
+	for c, at := p.c, p.off-p.c.off; c != nil && n < len(b); c, at = c.next, 0 {
+		n += copy(b[n:], c.buf[at:c.n])
+	}
+	h, _ := frame.Parse(b[:n])
+	return h
+}
+
+func (p *pos) skip(n uint64) {
+	p.off += n
+	for p.off >= p.c.end() && p.c.next != nil {
+		p.c = p.c.next
+	}
+}

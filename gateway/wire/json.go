@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"reseat/gateway/frame"
+)
+
+// Hello is the argument of hello, reseat.v1 section 5.
+type Hello struct {
+	Session   string `json:"session"`
+	Token     string `json:"token"`
+	Resumed   bool   `json:"resumed"`
+	Received  uint64 `json:"received"`
+	Lost      uint64 `json:"lost"`
+	Replay    uint64 `json:"replay"`
+	Grace     int64  `json:"grace_ms"`
+	Heartbeat int64  `json:"heartbeat_ms"`
+	Protocol  string `json:"protocol"`
+	Limits    Limits `json:"limits"`
+}
+
+// Limits say how much a client may have sent without an ack.
+type Limits struct {
+	MessageBytes    int64 `json:"message_bytes"`
+	UnackedMessages int64 `json:"unacked_messages"`
+	UnackedBytes    int64 `json:"unacked_bytes"`
+}
+
+// Ending is the argument of end.
+type Ending struct {
+	Code   int    `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// Closing is the argument of close.
+type Closing struct {
+	Code       int    `json:"code"`
+	Reason     string `json:"reason"`
+	Retry      bool   `json:"retry"`
+	RetryAfter int64  `json:"retry_after_ms,omitempty"`
+}
+
+// Append appends the frame of a control message with a plain argument; an
+// empty one is left out with its blank.
+func Append(dst []byte, verb, arg string) []byte {
+	n := 1 + len(verb)
+	if arg != "" {
+		n += 1 + len(arg)
+	}
+	dst = append(frame.AppendHeader(dst, frame.Text, true, n), DLE)
+	dst = append(dst, verb...)
+	if arg != "" {
+		dst = append(append(dst, ' '), arg...)
+	}
+	return dst
+}
+
+// AppendAck appends the frame of an ack.
+func AppendAck(dst []byte, n uint64) []byte {
+	var digits [20]byte
+	d := strconv.AppendUint(digits[:0], n, 10)
+	dst = append(frame.AppendHeader(dst, frame.Text, true, 5+len(d)), DLE, 'a', 'c', 'k', ' ')
+	return append(dst, d...)
+}
+
+// AppendJSON appends the frame of a control message with a JSON argument.
+func AppendJSON(dst []byte, verb string, v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("wire: " + err.Error()) // structs of strings and numbers only
+	}
+	return Append(dst, verb, string(b))
+}
+
+// AppendClosing appends close and the Close frame with its code.
+func AppendClosing(dst []byte, c Closing) []byte {
+	c.Reason = frame.Clip(c.Reason, frame.MaxReason)
+	dst = AppendJSON(dst, VerbClose, c)
+	return frame.Append(dst, frame.Close, frame.ClosePayload(c.Code, c.Reason))
+}
+
+// parseBye reads the argument of bye: an object whose unknown members are
+// ignored, member names in exactly this case.
+func parseBye(arg string, has bool) (Bye, bool) {
+	b := Bye{Code: 1000}
+	if !has {
+		return b, true
+	}
+	if len(arg) < 2 || arg[0] != '{' || arg[len(arg)-1] != '}' {
+		return b, false
+	}
+	var m map[string]json.RawMessage
+	if json.Unmarshal([]byte(arg), &m) != nil {
+		return b, false
+	}
+	if !member(m, "code", &b.Code) || !member(m, "reason", &b.Reason) {
+		return b, false
+	}
+	return b, ByeCode(b.Code) && len(b.Reason) <= frame.MaxReason
+}
+
+func member(m map[string]json.RawMessage, name string, v any) bool {
+	raw, ok := m[name]
+	return !ok || string(raw) != "null" && json.Unmarshal(raw, v) == nil
+}
+
+// ByeCode reports whether an application may end a session with code.
+func ByeCode(code int) bool {
+	return code == 1000 || code == 1001 || code >= 3000 && code <= 4999
+}

@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"net/http"
+	"strings"
+)
+
+const (
+	prefixOwn      = "reseat."
+	prefixToken    = "reseat.token."
+	prefixReceived = "reseat.received."
+)
+
+// An Offer is what a client's handshake says of this protocol, reseat.v1
+// section 2.
+type Offer struct {
+	Protocols  []string // the application's, in the client's order
+	Resumable  bool     // reseat.v1 was offered
+	Resume     bool     // and a token or a received, so that it is a resume
+	Token      string   // empty where missing or where two differ
+	Received   uint64
+	ReceivedOK bool // Received was there once, well formed
+}
+
+// ParseOffer reads the offer from a handshake's header. What begins with
+// "reseat." never reaches the application's list.
+func ParseOffer(h http.Header) Offer {
+	var o Offer
+	var tokens, received []string
+	for _, p := range Protocols(h) {
+		switch {
+		case !strings.HasPrefix(p, prefixOwn):
+			o.Protocols = append(o.Protocols, p)
+		case p == Subprotocol:
+			o.Resumable = true
+		case strings.HasPrefix(p, prefixToken):
+			tokens = append(tokens, p[len(prefixToken):])
+		case strings.HasPrefix(p, prefixReceived):
+			received = append(received, p[len(prefixReceived):])
+		}
+	}
+	if !o.Resumable {
+		return o
+	}
+	tokens = append(tokens, h.Values("Reseat-Token")...)
+	received = append(received, h.Values("Reseat-Received")...)
+	o.Resume = len(tokens)+len(received) > 0
+	o.Token = same(tokens)
+	o.Received, o.ReceivedOK = sameNumber(received)
+	return o
+}
+
+// Protocols lists the entries of every Sec-WebSocket-Protocol line.
+func Protocols(h http.Header) []string {
+	var list []string
+	for _, line := range h.Values("Sec-WebSocket-Protocol") {
+		for p := range strings.SplitSeq(line, ",") {
+			if p = strings.Trim(p, " \t"); p != "" {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
+}
+
+func same(list []string) string {
+	for _, s := range list {
+		if s != list[0] {
+			return ""
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+func sameNumber(list []string) (uint64, bool) {
+	var first uint64
+	for i, s := range list {
+		n, ok := ParseNumber(s)
+		if !ok || i > 0 && n != first {
+			return 0, false
+		}
+		first = n
+	}
+	return first, len(list) > 0
+}

@@ -1,0 +1,178 @@
+package wire
+
+import (
+	"net/http"
+	"reflect"
+	"testing"
+)
+
+// offer is the header of a handshake with these Sec-WebSocket-Protocol lines.
+func offer(lines ...string) http.Header {
+	h := http.Header{}
+	for _, l := range lines {
+		h.Add("Sec-WebSocket-Protocol", l)
+	}
+	return h
+}
+
+func TestOfferIsReadFromAnyPosition(t *testing.T) {
+	app := []string{"chat.v2", "chat.v1"}
+	resumed := Offer{Protocols: app, Resumable: true, Resume: true, Token: "a.b.c", Received: 17, ReceivedOK: true}
+	for _, tt := range []struct {
+		lines []string
+		want  Offer
+	}{
+		{nil, Offer{}},
+		{[]string{""}, Offer{}},
+		{[]string{"chat.v2, chat.v1"}, Offer{Protocols: app}},
+		{[]string{"chat.v1", "chat.v2"}, Offer{Protocols: []string{"chat.v1", "chat.v2"}}},
+		{[]string{"reseat.v1"}, Offer{Resumable: true}},
+		{[]string{"chat.v2,chat.v1,reseat.v1"}, Offer{Protocols: app, Resumable: true}},
+		{[]string{"reseat.v1, chat.v2, chat.v1"}, Offer{Protocols: app, Resumable: true}},
+		{[]string{"chat.v2 , reseat.v1\t,\t chat.v1 "}, Offer{Protocols: app, Resumable: true}},
+		{[]string{",, chat.v2,, ,reseat.v1,chat.v1,"}, Offer{Protocols: app, Resumable: true}},
+		{[]string{"chat.v2", "reseat.v1", "chat.v1"}, Offer{Protocols: app, Resumable: true}},
+		{[]string{"reseat.v1, reseat.v1"}, Offer{Resumable: true}},
+		{[]string{"chat.v2, chat.v1, reseat.v1, reseat.token.a.b.c, reseat.received.17"}, resumed},
+		{[]string{"reseat.received.17, chat.v2, reseat.token.a.b.c, chat.v1, reseat.v1"}, resumed},
+		{[]string{"reseat.token.a.b.c", "reseat.received.17", "chat.v2,chat.v1", "reseat.v1"}, resumed},
+		{[]string{"chat.v2, chat.v1, reseat.v1, reseat.token.a.b.c, reseat.token.a.b.c, reseat.received.17, reseat.received.17"}, resumed},
+	} {
+		if got := ParseOffer(offer(tt.lines...)); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%q: %+v, want %+v", tt.lines, got, tt.want)
+		}
+	}
+}
+
+// What is ours is never offered to the upstream, whether it is known or not.
+func TestOwnEntriesNeverReachTheApplicationsList(t *testing.T) {
+	for _, own := range []string{"reseat.", "reseat.v1", "reseat.v2", "reseat.v10", "reseat.token.x", "reseat.token.", "reseat.received.5", "reseat.received.x", "reseat.received", "reseat.what"} {
+		for _, line := range []string{own, own + ", chat", "chat, " + own} {
+			for _, p := range ParseOffer(offer(line)).Protocols {
+				if p != "chat" {
+					t.Errorf("%q: the upstream would be offered %q", line, p)
+				}
+			}
+		}
+	}
+}
+
+func TestOnlyTheVerySubprotocolIsResumable(t *testing.T) {
+	for _, p := range []string{"reseat.v2", "reseat.v10", "reseat.v", "Reseat.v1", "RESEAT.V1", "reseat", "xreseat.v1", "reseat.v1x", "reseat.v1.", "reseat v1", "\"reseat.v1\""} {
+		if got := ParseOffer(offer("chat, "+p, "reseat.token.x, reseat.received.0")); got.Resumable || got.Resume || got.Token != "" {
+			t.Errorf("%q: %+v", p, got)
+		}
+	}
+}
+
+func TestNamesThatOnlyLookLikeOursPass(t *testing.T) {
+	want := []string{"Reseat.v1", "reseat", "reseatx.v1", "x.reseat.v1", "reseat-v1"}
+	got := ParseOffer(offer("Reseat.v1, reseat, reseatx.v1", "x.reseat.v1, reseat-v1, reseat.v1"))
+	if !reflect.DeepEqual(got, Offer{Protocols: want, Resumable: true}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// reseat.v1 section 2: two different tokens are 4401, so neither may be used.
+func TestTwoTokensAreNone(t *testing.T) {
+	for _, tt := range []struct {
+		lines  string
+		header []string
+		want   string
+	}{
+		{"reseat.v1, reseat.token.a", nil, "a"},
+		{"reseat.v1, reseat.token.a, reseat.token.a", nil, "a"},
+		{"reseat.v1, reseat.token.a, reseat.token.b", nil, ""},
+		{"reseat.v1, reseat.token.a, reseat.token.a, reseat.token.b", nil, ""},
+		{"reseat.v1, reseat.token.a, reseat.token.", nil, ""},
+		{"reseat.v1, reseat.token.a", []string{"a"}, "a"},
+		{"reseat.v1, reseat.token.a", []string{"b"}, ""},
+		{"reseat.v1, reseat.token.a", []string{""}, ""},
+		{"reseat.v1", []string{"a"}, "a"},
+		{"reseat.v1", []string{"a", "a"}, "a"},
+		{"reseat.v1", []string{"a", "b"}, ""},
+		{"reseat.v1", []string{""}, ""},
+		{"reseat.v1, reseat.token.", nil, ""},
+	} {
+		h := offer(tt.lines + ", reseat.received.1")
+		h["Reseat-Token"] = tt.header
+		got := ParseOffer(h)
+		if got.Token != tt.want || !got.Resume || !got.ReceivedOK {
+			t.Errorf("%s and Reseat-Token %q: %+v, want the token %q", tt.lines, tt.header, got, tt.want)
+		}
+	}
+}
+
+// reseat.v1 section 2: missing, written otherwise or twice with two values:
+// 4400.
+func TestReceivedIsOneNumber(t *testing.T) {
+	for _, tt := range []struct {
+		lines  string
+		header []string
+		want   uint64
+		ok     bool
+	}{
+		{"", nil, 0, false},
+		{"reseat.received.0", nil, 0, true},
+		{"reseat.received.17", nil, 17, true},
+		{"reseat.received.0017", nil, 17, true},
+		{"reseat.received.9999999999999999", nil, 9999999999999999, true},
+		{"reseat.received.00000000000000001", nil, 0, false},
+		{"reseat.received.10000000000000000", nil, 0, false},
+		{"reseat.received.", nil, 0, false},
+		{"reseat.received.+5", nil, 0, false},
+		{"reseat.received.-5", nil, 0, false},
+		{"reseat.received. 5", nil, 0, false},
+		{"reseat.received.5 6", nil, 0, false},
+		{"reseat.received.5.0", nil, 0, false},
+		{"reseat.received.0x5", nil, 0, false},
+		{"reseat.received.five", nil, 0, false},
+		{"reseat.received.5, reseat.received.5", nil, 5, true},
+		{"reseat.received.5, reseat.received.05", nil, 5, true},
+		{"reseat.received.5, reseat.received.6", nil, 0, false},
+		{"reseat.received.0, reseat.received.6", nil, 0, false},
+		{"reseat.received.5, reseat.received.x", nil, 0, false},
+		{"reseat.received.x, reseat.received.5", nil, 0, false},
+		{"", []string{"5"}, 5, true},
+		{"", []string{"5", "5"}, 5, true},
+		{"", []string{"5", "6"}, 0, false},
+		{"", []string{"5 "}, 0, false},
+		{"", []string{"5,5"}, 0, false},
+		{"", []string{""}, 0, false},
+		{"reseat.received.5", []string{"5"}, 5, true},
+		{"reseat.received.5", []string{"6"}, 0, false},
+		{"reseat.received.5", []string{""}, 0, false},
+	} {
+		h := offer("reseat.v1, reseat.token.a", tt.lines)
+		h["Reseat-Received"] = tt.header
+		got := ParseOffer(h)
+		if got.Received != tt.want || got.ReceivedOK != tt.ok || !got.Resume || got.Token != "a" {
+			t.Errorf("%q and Reseat-Received %q: %+v, want %d, %t", tt.lines, tt.header, got, tt.want, tt.ok)
+		}
+	}
+}
+
+// A client that states one of the two means to resume: to give it a new
+// session instead would lose its old one in silence.
+func TestEitherEntryMakesItAResume(t *testing.T) {
+	for _, h := range []http.Header{
+		offer("reseat.v1, reseat.token.a"),
+		offer("reseat.v1, reseat.received.5"),
+		offer("reseat.v1, reseat.token."),
+		offer("reseat.v1, reseat.received."),
+		{"Sec-Websocket-Protocol": {"reseat.v1"}, "Reseat-Token": {"a"}},
+		{"Sec-Websocket-Protocol": {"reseat.v1"}, "Reseat-Received": {"5"}},
+	} {
+		if got := ParseOffer(h); !got.Resume || !got.Resumable {
+			t.Errorf("%v: %+v", h, got)
+		}
+	}
+}
+
+func TestWithoutTheSubprotocolNothingElseCounts(t *testing.T) {
+	h := offer("chat, reseat.token.a, reseat.received.5")
+	h["Reseat-Token"], h["Reseat-Received"] = []string{"a"}, []string{"5"}
+	if got := ParseOffer(h); !reflect.DeepEqual(got, Offer{Protocols: []string{"chat"}}) {
+		t.Errorf("%+v", got)
+	}
+}

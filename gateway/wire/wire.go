@@ -1,0 +1,126 @@
+// Package wire is the protocol reseat.v1 as pure functions: the subprotocol
+// offer, control messages and close codes. It knows no connection and no state.
+//
+//	data message        as the application made it; text that begins with DLE
+//	                    has one DLE more in front
+//	control message     DLE verb [SP argument], always text
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Subprotocol is what a resumable client offers and is answered with.
+const Subprotocol = "reseat.v1"
+
+// DLE begins a control message; twice, it begins a text that begins with DLE.
+const DLE = 0x10
+
+// Verbs, reseat.v1 section 5.
+const (
+	VerbHello = "hello"
+	VerbAck   = "ack"
+	VerbToken = "token"
+	VerbGrace = "grace"
+	VerbPing  = "ping"
+	VerbPong  = "pong"
+	VerbBye   = "bye"
+	VerbMove  = "move"
+	VerbEnd   = "end"
+	VerbClose = "close"
+)
+
+// Errors of a client's control message. ErrUTF8 is close code 1007, the others
+// are 4400.
+var (
+	ErrUTF8     = errors.New("control message is not UTF-8")
+	ErrVerb     = errors.New("control message without a verb of 1 to 16 letters a-z")
+	ErrArgument = errors.New("bad argument")
+	ErrSide     = errors.New("verb of the gateway's side")
+)
+
+// A Message is a control message as a client may send it. Verb is empty where
+// the verb is unknown, which is to be ignored.
+type Message struct {
+	Verb string
+	Ack  uint64 // ack
+	Arg  string // ping, pong
+	Bye  Bye    // bye
+}
+
+// Bye is the argument of bye; without one it is code 1000.
+type Bye struct {
+	Code   int
+	Reason string
+}
+
+// ParseClient reads a client's control message, the leading DLE taken off.
+func ParseClient(b []byte) (Message, error) {
+	if !utf8.Valid(b) {
+		return Message{}, ErrUTF8
+	}
+	verb, arg, has := strings.Cut(string(b), " ")
+	if !isVerb(verb) {
+		return Message{}, ErrVerb
+	}
+	m := Message{Verb: verb, Arg: arg}
+	var ok bool
+	switch verb {
+	case VerbAck:
+		m.Ack, ok = ParseNumber(arg)
+	case VerbPing, VerbPong:
+		ok = isPingArg(arg, has)
+	case VerbBye:
+		m.Bye, ok = parseBye(arg, has)
+	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose:
+		return Message{}, ErrSide
+	default:
+		return Message{}, nil
+	}
+	if !ok {
+		return Message{}, ErrArgument
+	}
+	return m, nil
+}
+
+func isVerb(s string) bool {
+	if len(s) < 1 || len(s) > 16 {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < 'a' || s[i] > 'z' {
+			return false
+		}
+	}
+	return true
+}
+
+// isPingArg: up to 32 characters, none of them a control character, and no
+// blank that is doubled, leading or trailing.
+func isPingArg(arg string, has bool) bool {
+	if !has {
+		return true
+	}
+	if arg == "" || arg[0] == ' ' || arg[len(arg)-1] == ' ' || strings.Contains(arg, "  ") {
+		return false
+	}
+	return utf8.RuneCountInString(arg) <= 32 && strings.IndexFunc(arg, unicode.IsControl) < 0
+}
+
+// ParseNumber reads 1 to 16 decimal digits.
+func ParseNumber(s string) (uint64, bool) {
+	if len(s) < 1 || len(s) > 16 {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil
+}
