@@ -1,0 +1,288 @@
+package session
+
+import (
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/replay"
+	"reseat/gateway/wire"
+)
+
+// A Fate is what the driver is to do with a connection.
+type Fate uint8
+
+// The fates of a connection. They only ever grow.
+const (
+	Open   Fate = iota // read and write
+	Linger             // write what is handed out, shut down writing, read to the end for a second, close
+	Shut               // close
+	Reset              // close with a reset
+)
+
+// An Attachment is one client connection's tenure with a session. Once it is
+// not the session's attachment any more it only says what its connection is
+// still to be sent.
+type Attachment struct {
+	epoch   uint64
+	peer    string // the client's address, for whoever watches
+	gen     uint64 // the generation that its hello carried
+	since   Time
+	resumed bool
+	fate    Fate
+
+	// Outward. What goes out next is: the rest of the message in whose midst
+	// cur lies, then ctl, then the whole messages behind.
+	cur          uint64      // stream offset behind what has been written
+	start        uint64      // cur at the attach
+	mark         replay.Mark // a message's end at or before cur
+	mid          uint64      // end of the message in whose midst cur lies, or anything up to cur
+	ctl          []byte      // frames of the gateway's own
+	rest         [][]byte    // once parted: what must still go out before ctl
+	out          flight
+	last         bool   // ctl ends with the Close frame that ends the session: nothing follows
+	sent         Time   // when bytes were last accepted
+	behind       bool   // its socket did not take all at the last write
+	catchUp      uint64 // offset at which a resume has been replayed,
+	behindReplay bool   // while it has not
+	came         Time   // when its handshake came
+
+	// Answers that are due: only the newest ping and Ping count.
+	pong      string
+	pongDue   bool
+	wsPong    []byte
+	wsPongDue bool
+	ping      probe
+	overdue   probe // n: a message that a ping was sent after; at: when the pong came
+
+	// Inward.
+	in       inbound
+	heard    Time
+	spoke    bool   // a message has come after hello
+	acked    uint64 // of the client's messages, told on this connection
+	ackSince Time   // when the oldest message not acked was written; zero: none
+	ackNow   bool
+	ackedAt  uint64 // the session's acked at the attach
+	closed   Time   // when the Close frame was written
+	acks     Time   // when the client last acked something new
+	rtt      time.Duration
+	pings    uint64 // ever sent
+}
+
+// A flight is what has been handed out and not been reported as written.
+type flight struct {
+	up        bool
+	head, ctl int // bytes of the message cut short, of ctl,
+	body      int // and of the messages behind
+	restBytes int // or, parted, of rest
+}
+
+// A probe is a ping under way, and the newest message that was written before it.
+type probe struct {
+	id uint64
+	n  uint64
+	at Time
+}
+
+func (s *Session) newAttachment(now Time, p Pass) *Attachment {
+	base := s.ring.Base()
+	return &Attachment{
+		peer: p.Peer, since: now, sent: now, heard: now, came: p.Arrived, ackedAt: s.acked,
+		cur: base.Off, start: base.Off, mark: base,
+	}
+}
+
+// Fate is what the driver is to do with the attachment's connection.
+func (a *Attachment) Fate() Fate { return a.fate }
+
+// Epoch tells which attach of the session this was, from 1.
+func (a *Attachment) Epoch() uint64 { return a.epoch }
+
+// ClientOut appends to dst what is to be written to a's connection now. Until
+// ClientWrote says how much of it was, it hands out nothing more.
+func (s *Session) ClientOut(now Time, a *Attachment, dst [][]byte) [][]byte {
+	if a.out.up {
+		return dst
+	}
+	n := len(dst)
+	if a != s.att {
+		dst = a.restOut(dst)
+	} else {
+		s.compose(now, a)
+		dst = s.liveOut(a, dst)
+	}
+	a.out.up = len(dst) > n
+	return dst
+}
+
+// handed is the offset up to which bytes have been handed out.
+func (a *Attachment) handed() uint64 {
+	return a.cur + uint64(a.out.head+a.out.body)
+}
+
+func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
+	from := a.cur
+	if a.mid > from {
+		dst = s.ring.Slices(dst, from, a.mid)
+		a.out.head = int(a.mid - from)
+		from = a.mid
+	}
+	if len(a.ctl) > 0 {
+		dst = append(dst, a.ctl)
+		a.out.ctl = len(a.ctl)
+	}
+	if to := min(s.ring.Last().Off, from+writeAtOnce); to > from && !a.last {
+		dst = s.ring.Slices(dst, from, to)
+		a.out.body = int(to - from)
+	}
+	return dst
+}
+
+func (a *Attachment) restOut(dst [][]byte) [][]byte {
+	for _, p := range a.rest {
+		a.out.restBytes += len(p)
+		dst = append(dst, p)
+	}
+	if len(a.ctl) > 0 {
+		dst = append(dst, a.ctl)
+		a.out.ctl = len(a.ctl)
+	}
+	return dst
+}
+
+// ClientWrote says that the first n bytes of what ClientOut handed out were
+// accepted by a's connection, and whether it was found full: then bytes that it
+// accepts later count as a sign of life.
+func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) {
+	out := a.out
+	a.out = flight{}
+	if n > 0 {
+		a.sent = now
+		if a.behind {
+			a.heard = now // reseat.v1 section 5: accepted bytes count as heard
+		}
+	}
+	a.behind = full
+	if a != s.att {
+		a.restWrote(n)
+		return
+	}
+	head := min(n, out.head)
+	ctl := min(n-head, out.ctl)
+	a.cur += uint64(n - ctl)
+	a.dropCtl(ctl)
+	if base := s.ring.Base(); a.cur < base.Off {
+		s.ring.Unpin()
+		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is gone
+		s.violation(now, wire.CodeProtocolViolation, "ack %d before it was sent", base.N)
+		return
+	}
+	if n > ctl {
+		a.mark, a.mid = s.ring.Around(a.mark, a.cur)
+	}
+	s.ring.Unpin()
+	s.sentOff = max(s.sentOff, a.cur)
+	s.afterWrite(now, a)
+}
+
+// afterWrite does what waits for bytes to have gone out.
+func (s *Session) afterWrite(now Time, a *Attachment) {
+	if a.behindReplay && a.cur >= a.catchUp && len(a.ctl) == 0 {
+		a.behindReplay = false
+		s.emit(Event{Kind: Replayed, Took: now.Sub(a.came)})
+	}
+	if !s.cfg.Resumable {
+		s.ring.Ack(a.mark.N, a.mark.Off) // written is all that a plain client can be asked
+		s.acked = a.mark.N
+		s.unblock(now)
+	}
+	if a.last && len(a.ctl) == 0 && a.closed == 0 {
+		a.closed = now
+	}
+	s.deliverEnd(now)
+	s.askAck(now, a)
+}
+
+// restWrote takes what was written off the rest of a parted attachment.
+func (a *Attachment) restWrote(n int) {
+	for n > 0 && len(a.rest) > 0 {
+		k := min(n, len(a.rest[0]))
+		a.rest[0] = a.rest[0][k:]
+		n -= k
+		if len(a.rest[0]) == 0 {
+			a.rest = a.rest[1:]
+		}
+	}
+	a.dropCtl(n)
+}
+
+func (a *Attachment) dropCtl(n int) {
+	switch {
+	case n < len(a.ctl):
+		a.ctl = a.ctl[n:]
+	case cap(a.ctl) <= 128:
+		a.ctl = a.ctl[:0]
+	default:
+		a.ctl = nil
+	}
+}
+
+// part takes a off the session: its connection is to finish the message in
+// whose midst it is, to be sent final, and to meet the fate f. What is in
+// flight stays in flight. With flush it is sent all that is numbered, too.
+func (s *Session) part(a *Attachment, f Fate, final []byte, flush bool) {
+	a.fate = f
+	s.sentOff = max(s.sentOff, a.handed())
+	if f < Shut {
+		s.finish(a, flush)
+		if !a.last {
+			a.ctl = append(a.ctl, final...)
+		}
+	} else {
+		a.ctl = nil
+	}
+	s.ring.Abandon()
+	s.forgetInbound(a)
+	s.renewAt = 0
+}
+
+// finish turns what a must still be sent, before anything final, into rest and
+// ctl. First comes what is in flight, in its order.
+func (s *Session) finish(a *Attachment, flush bool) {
+	head, ctl := max(a.cur, a.mid), len(a.ctl)
+	if a.out.up {
+		head, ctl = a.cur+uint64(a.out.head), a.out.ctl
+	}
+	end := head + uint64(a.out.body)
+	_, to := s.ring.Around(a.mark, end) // a write is cut at any byte
+	if flush {
+		to = s.ring.Last().Off
+	}
+	a.rest = s.ring.Slices(a.rest, a.cur, head)
+	if ctl > 0 {
+		a.rest = append(a.rest, a.ctl[:ctl:ctl])
+	}
+	a.rest = s.ring.Slices(a.rest, head, to)
+	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
+	a.out = flight{up: a.out.up, restBytes: a.out.head + a.out.ctl + a.out.body}
+	s.sentOff = max(s.sentOff, to) // the client may take it in and say so
+}
+
+// compose puts the frames that are due into ctl.
+func (s *Session) compose(now Time, a *Attachment) {
+	if a.last {
+		return
+	}
+	if a.wsPongDue {
+		a.ctl = frame.Append(a.ctl, frame.Pong, a.wsPong)
+		a.wsPongDue = false
+	}
+	if a.ackSince > 0 && (a.ackNow || a.pongDue || now.Sub(a.ackSince) >= ackWanted) {
+		a.ctl = wire.AppendAck(a.ctl, s.written.n)
+		a.acked, a.ackSince, a.ackNow = s.written.n, 0, false
+		s.told = s.written
+	}
+	if a.pongDue {
+		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)
+		a.pongDue = false
+	}
+}

@@ -1,0 +1,163 @@
+package session
+
+import (
+	"errors"
+	"strconv"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// clientControl handles a control frame of the attached client.
+func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte) {
+	switch op {
+	case frame.Ping:
+		a.wsPong, a.wsPongDue = append(a.wsPong[:0], payload...), true
+	case frame.Pong:
+		if id, ok := wire.ParseNumber(string(payload)); ok {
+			s.pong(now, a, id)
+		}
+	case frame.Close:
+		s.clientClose(now, a, payload)
+	}
+}
+
+// clientClose handles a Close frame. Without a bye before it it is somebody's
+// in between and detaches, unless it answers ours; a plain client's ends the
+// session with its code.
+func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
+	code, reason, err := frame.ParseClose(payload)
+	switch {
+	case err != nil:
+		s.violation(now, wire.CodeProtocolError, "%s", err)
+	case a.last && s.answers(a, code):
+		s.endDelivered(now, Shut)
+	case s.cfg.Resumable:
+		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
+	default:
+		s.end(now, ending{
+			Ending: s.goneEnding(ReasonBye), code: code, text: reason,
+			client: frame.Append(nil, frame.Close, frame.ClosePayload(code, "")), clientFate: Linger,
+		})
+	}
+}
+
+// answers reports whether a client's Close is the answer to ours, which was
+// written to it. A page that is being left says 1001 without having read ours:
+// then what it has not acked is still owed to it.
+func (s *Session) answers(a *Attachment, code int) bool {
+	if len(a.ctl) > a.out.ctl {
+		return false // it has not even been handed out
+	}
+	return code != wire.CodeGoingAway || s.up.code == code || s.acked == s.ring.Last().N
+}
+
+// control handles a control message of the attached client, its first DLE
+// taken off.
+func (s *Session) control(now Time, a *Attachment, b []byte) {
+	m, err := wire.ParseClient(b)
+	switch {
+	case errors.Is(err, wire.ErrUTF8):
+		s.violation(now, wire.CodeInvalidUTF8, "")
+		return
+	case err != nil:
+		s.violation(now, wire.CodeProtocolViolation, "%s", err)
+		return
+	}
+	switch m.Verb {
+	case wire.VerbAck:
+		s.clientAck(now, a, m.Ack)
+	case wire.VerbPing:
+		a.pong, a.pongDue = m.Arg, true
+	case wire.VerbPong:
+		if id, ok := wire.ParseNumber(m.Arg); ok {
+			s.pong(now, a, id)
+		}
+	case wire.VerbBye:
+		s.bye(now, m.Bye)
+	}
+}
+
+// clientAck: the client has taken in the messages up to n.
+func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
+	if n > s.ring.Last().N || !s.ring.Ack(n, a.handed()) {
+		s.violation(now, wire.CodeProtocolViolation, "ack %d is beyond what was sent", n)
+		return
+	}
+	if n <= s.acked {
+		return
+	}
+	s.acked, a.acks = n, now
+	s.sentN = max(s.sentN, n)
+	if a.overdue.at > 0 && n >= a.overdue.n {
+		a.overdue = probe{}
+	}
+	s.unblock(now)
+	s.askAck(now, a)
+}
+
+// bye: the application closed the session. What it sent before goes to the
+// upstream first.
+func (s *Session) bye(now Time, b wire.Bye) {
+	s.end(now, ending{
+		Ending: s.goneEnding(ReasonBye), code: b.Code, text: b.Reason,
+		client: frame.Append(nil, frame.Close, frame.ClosePayload(b.Code, b.Reason)), clientFate: Linger,
+	})
+}
+
+// sendPing asks the client for a sign of life, and thereby for an ack.
+func (s *Session) sendPing(now Time, a *Attachment) {
+	a.pings++
+	a.ping = probe{id: a.pings, n: a.mark.N, at: now}
+	if a.cur == s.ring.Last().Off {
+		a.ping.n = s.ring.Last().N
+	}
+	id := strconv.FormatUint(a.pings, 10)
+	if s.cfg.Resumable {
+		a.ctl = wire.Append(a.ctl, wire.VerbPing, id)
+	} else {
+		a.ctl = frame.Append(a.ctl, frame.Ping, []byte(id))
+	}
+}
+
+// askAck sends a ping for the sake of the ack that comes before its answer,
+// where the window is full and the client has been sent all that is in it.
+func (s *Session) askAck(now Time, a *Attachment) {
+	if s.scan.full && a == s.att && s.cfg.Resumable && a.ping.at == 0 && !a.last && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
+		s.sendPing(now, a)
+	}
+}
+
+// pong: the client answered ping id. A message that was written before the
+// ping and is not acked now is overdue in a minute.
+func (s *Session) pong(now Time, a *Attachment, id uint64) {
+	if a.ping.at == 0 || id != a.ping.id {
+		return
+	}
+	a.rtt = now.Sub(a.ping.at)
+	s.emit(Event{Kind: Pong, Took: a.rtt})
+	if s.cfg.Resumable && a.overdue.at == 0 && a.ping.n > s.acked {
+		a.overdue = probe{n: a.ping.n, at: now}
+	}
+	covered := a.ping.n
+	a.ping = probe{}
+	if covered < s.ring.Last().N { // what was sent since may want an ack as well
+		s.askAck(now, a)
+	}
+}
+
+// SendToken gives the client a token of the same generation that lives longer.
+// One of an older generation, or for a client that has gone, is dropped.
+func (s *Session) SendToken(now Time, p Pass) {
+	a := s.att
+	if a == nil || a.last || a.gen != p.Gen {
+		return
+	}
+	a.ctl = wire.AppendJSON(a.ctl, wire.VerbToken, struct {
+		Token string `json:"token"`
+	}{p.Token})
+	s.renewAt = now.Add(p.Renew)
+}
+
+// Generation is the newest that was issued; a renewed token carries it.
+func (s *Session) Generation() uint64 { return s.gen.Issued() }

@@ -1,0 +1,91 @@
+package session
+
+import (
+	"time"
+
+	"reseat/tokens/generation"
+)
+
+// A Kind names what happened to a session.
+type Kind uint8
+
+// The events of a session. Each transition is exactly one.
+const (
+	Created    Kind = iota // the first attach
+	Resumed                // attached again, from detached
+	Superseded             // attached again, from attached: the older connection lost
+	Dropped                // detached: no connection is attached any more
+	Over                   // ended, with a Reason; the last event but Replayed
+	Replayed               // the last message that a resume had to replay was written
+	Overflowed             // the replay buffer overflowed while detached
+	Pong                   // the client answered a ping: Took is the round trip
+	Renew                  // a token with a later exp is due: call Session.Renewed
+)
+
+// An Event is one thing that happened to a session, for logs, metrics and
+// whoever else watches.
+type Event struct {
+	Kind   Kind
+	Epoch  uint64
+	Reason string        // why, for Dropped, Over and Overflowed
+	Detail string        // Over: more of it, in words
+	Took   time.Duration // Resumed, Over: time detached; Replayed: since the handshake came; Pong: round trip
+	Replay uint64        // Resumed, Superseded: messages to replay
+	Lost   uint64        // Resumed, Superseded: messages dropped
+	Peer   string        // Created, Resumed, Superseded, Dropped: the client's address
+	Was    string        // Superseded: the older client's
+}
+
+func (s *Session) emit(e Event) {
+	e.Epoch = s.epoch
+	s.events = append(s.events, e)
+}
+
+// Events hands over what has happened since the last call.
+func (s *Session) Events() []Event {
+	if len(s.events) == 0 {
+		return nil
+	}
+	e := s.events
+	s.events = nil
+	return e
+}
+
+// Stats are counts over a session's whole life.
+type Stats struct {
+	ToClient, ToUpstream           uint64 // data messages, each once
+	ToClientBytes, ToUpstreamBytes uint64 // their payload
+	Replayed                       uint64 // messages sent to a client a second time or late
+	Dropped                        uint64 // messages lost to --overflow
+}
+
+// Info is a session as the control API shows it.
+type Info struct {
+	State    State
+	Epoch    uint64
+	Ending   Ending
+	Created  Time
+	Detached Time // since when; zero while attached
+
+	Received, Written uint64 // of the client's messages: admitted, written upstream
+	Sent, Acked       uint64 // of the upstream's messages: numbered, acked
+	BufferMessages    int
+	BufferBytes       int64
+	RTT               time.Duration // zero: not measured
+	Stats             Stats
+	Tokens            generation.Line
+}
+
+// Info describes the session as it is now.
+func (s *Session) Info() Info {
+	i := Info{
+		State: s.state, Epoch: s.epoch, Ending: s.ending, Created: s.created, Detached: s.detached,
+		Received: s.admitted.n, Written: s.written.n,
+		Sent: s.ring.Last().N, Acked: s.acked,
+		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
+	}
+	if s.att != nil {
+		i.RTT = s.att.rtt
+	}
+	return i
+}

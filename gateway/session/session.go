@@ -1,0 +1,160 @@
+// Package session is the session core: what a player's session is, and what
+// becomes of every byte of its two legs. It does no I/O, starts no goroutine,
+// takes no lock and reads no clock: a driver calls it, one call at a time, with
+// bytes and the time, and writes what it hands out.
+//
+// A Session outlives its connections. An Attachment is one client connection's
+// tenure with a session; whatever arrives for one that has been replaced
+// changes nothing.
+package session
+
+import (
+	"time"
+
+	"reseat/gateway/replay"
+	"reseat/tokens/generation"
+)
+
+// A Time is a moment on the driver's monotonic clock, in nanoseconds from a
+// beginning of its own. Zero means never.
+type Time int64
+
+// Add moves t by d.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// Sub is the time from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Overflow says what the first message that does not fit into the replay
+// buffer does while the session is detached. Attached, it is always Pause.
+type Overflow uint8
+
+// The policies of --overflow.
+const (
+	Pause      Overflow = iota // nothing more of the upstream is read
+	DropOldest                 // as few of the oldest messages as must go, go
+	EndSession                 // the session ends with 4408
+)
+
+// String is the policy's name in flags.
+func (o Overflow) String() string {
+	return [...]string{"pause", "drop-oldest", "end"}[o]
+}
+
+// Fixed limits of the protocol and of the gateway.
+const (
+	UnackedMessages = 1024    // limits.unacked_messages
+	UnackedBytes    = 1 << 20 // limits.unacked_bytes
+
+	maxFrames      = 1024     // frames of one message
+	maxControl     = 4 << 10  // a control message may be this large whatever --max-message says
+	ackMessages    = 32       // an ack goes at the latest after so many messages,
+	ackBytes       = 64 << 10 // so many bytes,
+	ackWanted      = 500 * time.Millisecond
+	ackLatest      = 900 * time.Millisecond // and a second after the oldest, its way included
+	overdueAck     = 60 * time.Second
+	stalledMessage = 30 * time.Second
+	writeAtOnce    = 256 << 10   // bytes of one client write
+	answerWait     = time.Second // for the client's answer to our Close
+	starvedRetry   = 250 * time.Millisecond
+	takeoverLimit  = 20
+	takeoverSpan   = 10 * time.Second
+	futileLimit    = 5
+	futileSpan     = 10 * time.Second
+)
+
+// Config is what a session is made with. The driver's owner fills all of it.
+type Config struct {
+	ID        string
+	Resumable bool
+
+	Grace             time.Duration // zero: a drop ends the session
+	Heartbeat         time.Duration
+	UpstreamHeartbeat time.Duration // zero: none
+	BufferBytes       int64
+	BufferMessages    int
+	Overflow          Overflow
+	MaxMessage        int64
+	Protocol          string // the application's, as the upstream chose it
+
+	Store *replay.Store
+	// Key makes an unpredictable masking key for each frame to the upstream.
+	Key func() [4]byte
+}
+
+// A Session is what outlives a connection: its upstream leg, the counts of both
+// directions, the replay buffer and the grace period.
+type Session struct {
+	cfg Config
+
+	// The life cycle. Only transitions.go writes these.
+	state    State
+	att      *Attachment // while attached
+	epoch    uint64      // counts attaches
+	ending   Ending      // once ended
+	created  Time
+	detached Time // since when, while detached
+	graceEnd Time // while detached
+	gen      generation.Line
+	renewAt  Time // a token with a later exp is due then
+	takeover []Time
+	futile   futility
+
+	// Downward, upstream to client: acked <= base <= sent <= numbered.
+	ring    *replay.Buffer
+	scan    scanner
+	acked   uint64 // newest message acked by the client
+	sentN   uint64 // newest message known to be written or told as lost,
+	sentOff uint64 // and the offset up to which bytes were written
+	starved bool   // the store was spent at the last look
+
+	// Upward, client to upstream: told <= written <= admitted.
+	up       upstream
+	admitted tally
+	written  tally
+	told     tally
+	charged  int // to the store, for what is held of the client's messages
+
+	data   Time // when the last data message passed
+	stats  Stats
+	events []Event
+}
+
+// A tally is a number of messages and their payload.
+type tally struct {
+	n     uint64
+	bytes uint64
+}
+
+func (t *tally) add(payload int64) {
+	t.n++
+	t.bytes += uint64(payload)
+}
+
+// New makes a session whose upstream is connected and which no client is
+// attached to yet. early is what the upstream sent right behind its answer.
+func New(cfg Config, now Time, early []byte) *Session {
+	s := &Session{cfg: cfg, ring: replay.New(cfg.Store), created: now, data: now}
+	s.up.heard = now
+	for len(early) > 0 {
+		room := s.ring.Room(false)
+		if room == nil {
+			s.loseUpstream(now, 0, "no memory for replay buffers")
+			break
+		}
+		n := copy(room, early)
+		s.UpstreamRead(now, n)
+		early = early[n:]
+	}
+	return s
+}
+
+// ParseOverflow reads a policy's name.
+func ParseOverflow(s string) (Overflow, bool) {
+	for _, o := range []Overflow{Pause, DropOldest, EndSession} {
+		if o.String() == s {
+			return o, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,339 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// An action is one thing that can happen to a session; do reports whether it
+// could. Faults are drawn anew for each world: most worlds lack most of them.
+type action struct {
+	name   string
+	weight int
+	fault  bool
+	do     func(*game) bool
+}
+
+var actions []action
+
+func init() {
+	actions = []action{
+		{"client queues", 300, false, func(g *game) bool { return g.cli.queue() }},
+		{"client sends", 600, false, (*game).clientSends},
+		{"client writes", 800, false, (*game).clientWrites},
+		{"client receives", 1100, false, (*game).clientReceives},
+		{"client acks", 50, false, func(g *game) bool { return g.cli.live != nil && g.cli.live.ack() }},
+		{"client pings", 30, false, (*game).clientPings},
+		{"client resumes", 300, false, (*game).clientResumes},
+		{"upstream sends", 500, false, func(g *game) bool { return g.ups.send() }},
+		{"upstream writes", 700, false, func(g *game) bool { return g.ups.write() }},
+		{"upstream reads", 900, false, func(g *game) bool { return g.ups.consume() }},
+		{"first attach", 400, false, (*game).attachFirst},
+		{"gateway serves", 500, false, (*game).serve},
+		{"gateway renews", 200, false, (*game).renew},
+		{"driver reads", 2000, false, (*game).reads},
+		{"driver hands over", 2000, false, (*game).handsOver},
+		{"network accepts", 1500, false, (*game).accepts},
+		{"driver reports", 1500, false, (*game).reports},
+		{"driver settles", 100, false, func(g *game) bool { g.settle(); return true }},
+		{"deadlines", 200, false, (*game).deadlines},
+		{"relief", 200, false, (*game).relieve},
+		{"time", 250, false, func(g *game) bool { g.w.advance(); return true }},
+		{"early tick", 10, false, func(g *game) bool { g.tick(); return true }},
+
+		{"burst", 10, true, (*game).burst},
+		{"cut", 30, true, (*game).cut},
+		{"half-open", 8, true, (*game).halfOpen},
+		{"client hangs up", 15, true, (*game).clientHangsUp},
+		{"close in between", 8, true, (*game).closeInBetween},
+		{"client abandons", 60, true, func(g *game) bool { return g.cli.abandon() }},
+		{"client moves", 15, true, (*game).clientMoves},
+		{"client quits", 2, true, (*game).clientQuits},
+		{"client closes", 2, true, (*game).clientCloses},
+		{"client breaks rules", 5, true, (*game).clientMisbehaves},
+		{"upstream stalls", 20, true, func(g *game) bool { g.ups.stalled = !g.ups.stalled; return true }},
+		{"upstream leaves", 2, true, (*game).upstreamLeaves},
+		{"upstream crashes", 1, true, func(g *game) bool { return g.ups.crash() }},
+		{"upstream breaks rules", 1, true, func(g *game) bool { return g.ups.misbehave() }},
+		{"steal", 2, true, (*game).steal},
+		{"storm", 1, true, (*game).storm},
+		{"lie", 6, true, (*game).lie},
+		{"terminate", 1, true, (*game).terminate},
+		{"disconnect", 8, true, (*game).disconnect},
+		{"close client", 4, true, (*game).closeClient},
+		{"evict", 4, true, (*game).evict},
+		{"drain", 1, true, (*game).drain},
+		{"fail", 1, true, (*game).failCore},
+		{"the last moment", 30, true, (*game).lastMoment},
+		{"trouble in the replay", 150, true, (*game).troubleInReplay},
+		{"both leave", 1, true, (*game).bothLeave},
+		{"sleep", 1, true, (*game).sleep},
+	}
+}
+
+func (g *game) clientSends() bool {
+	c := g.cli
+	if c.live == nil || c.done {
+		return false
+	}
+	return c.send(c.live) || c.sayBye()
+}
+
+func (g *game) clientWrites() bool {
+	if l := g.cli.live; l != nil && l.write() {
+		return true
+	}
+	return false
+}
+
+func (g *game) clientReceives() bool {
+	c := g.cli
+	first, second := c.live, c.trying
+	if g.w.chance(500) {
+		first, second = second, first
+	}
+	return first != nil && first.receive() || second != nil && second.receive()
+}
+
+func (g *game) clientPings() bool {
+	l := g.cli.live
+	if l == nil || l.closed || l.byeing {
+		return false
+	}
+	if g.cfg.Resumable && g.w.chance(700) {
+		l.pings++
+		l.say(fmt.Sprint("ping ", l.pings))
+		l.mark(markPing, l.pings)
+	} else {
+		l.wsPing("are you there?")
+	}
+	return true
+}
+
+// clientResumes: a client without a connection looks for one.
+func (g *game) clientResumes() bool { return g.cli.live == nil && g.cli.resume() }
+
+// clientMoves: a client that has a connection opens another, since it doubts
+// the one it has.
+func (g *game) clientMoves() bool { return g.cli.live != nil && g.cli.resume() }
+
+// burst is the application sending many messages at once.
+func (g *game) burst() bool {
+	if g.w.chance(500) {
+		c := g.cli
+		if c.done || c.closing || c.live == nil {
+			return false
+		}
+		for range g.w.rng.IntN(1200) {
+			c.queueOne()
+		}
+		for c.send(c.live) {
+		}
+		return true
+	}
+	for range g.w.rng.IntN(60) {
+		if !g.ups.send() {
+			return false
+		}
+	}
+	return true
+}
+
+// anyLink is one of the client's connections.
+func (g *game) anyLink() *link {
+	c := g.cli
+	switch {
+	case c.live == nil || c.trying != nil && g.w.chance(500):
+		return c.trying
+	}
+	return c.live
+}
+
+func (g *game) cut() bool {
+	l := g.anyLink()
+	if l == nil || l.in.rst {
+		return false
+	}
+	g.log("cut", int64(l.id), int64(len(l.out.buf)))
+	l.conn.cut(g.w)
+	return true
+}
+
+func (g *game) halfOpen() bool {
+	l := g.anyLink()
+	if l == nil || l.in.hole || !g.cfg.Resumable {
+		return false
+	}
+	g.log("half-open", int64(l.id), 0)
+	l.swallow()
+	return true
+}
+
+func (g *game) clientHangsUp() bool {
+	l := g.cli.live
+	if l == nil {
+		return false
+	}
+	g.log("hang up", int64(l.id), 0)
+	l.lostAt = true
+	l.hangUp()
+	g.cli.live = nil
+	if !g.cfg.Resumable {
+		g.cli.finish("1006")
+	}
+	return true
+}
+
+// closeInBetween: a Close frame that no bye went before.
+func (g *game) closeInBetween() bool {
+	l := g.cli.live
+	if l == nil || l.closed || !g.cfg.Resumable {
+		return false
+	}
+	g.log("close in between", int64(l.id), 0)
+	l.frame(0x80|opClose, closeFrame(pick(g.w, 1000, 1001, 1005, 4409, 4000), ""))
+	l.closed = true
+	return true
+}
+
+// clientQuits: it goes and never comes back.
+func (g *game) clientQuits() bool {
+	if g.cli.done {
+		return false
+	}
+	g.cli.finish("gone")
+	g.cli.quit()
+	return true
+}
+
+func (g *game) clientCloses() bool {
+	return g.cli.close(pick(g.w, 1000, 1000, 1001, 3000, 4999), pick(g.w, "", "bye \"now\""))
+}
+
+func (g *game) upstreamLeaves() bool {
+	return g.ups.leave(pick(g.w, 1000, 1005, 1001, 3456, 1012), pick(g.w, "", "game over"))
+}
+
+// someLeg is one of the driver's.
+func (g *game) someLeg() *leg {
+	n := g.w.rng.IntN(len(g.legs) + 2)
+	switch {
+	case n < len(g.legs):
+		return g.legs[n]
+	case n == len(g.legs) && g.down != nil:
+		return g.down
+	}
+	return g.up
+}
+
+func (g *game) reads() bool {
+	l := g.someLeg()
+	return l.read() || l.drain()
+}
+
+func (g *game) handsOver() bool { return g.someLeg().handOver() }
+
+func (g *game) accepts() bool { return g.someLeg().accept(g.w.chance(300)) }
+
+// reports: a write ends when all is taken, when the socket takes no more, or
+// at any moment.
+func (g *game) reports() bool {
+	l := g.someLeg()
+	if l.retry() {
+		return true
+	}
+	f := &l.flying
+	if !f.up || f.taken < f.total && !f.shut && !l.closed && !g.w.chance(300) {
+		return false
+	}
+	l.report()
+	return true
+}
+
+func (g *game) deadlines() bool {
+	did := g.up.late()
+	for _, l := range g.legs {
+		did = l.late() || did
+	}
+	g.reap()
+	return did || g.peersLeave()
+}
+
+// peersLeave: whoever was told goodbye closes its socket.
+func (g *game) peersLeave() bool {
+	u := g.ups
+	if u.conn.gateway && !u.conn.deaf {
+		u.over = true
+		u.conn.hangUp()
+		return true
+	}
+	if g.cli.done && (g.cli.live != nil || g.cli.trying != nil) {
+		g.cli.quit()
+		return true
+	}
+	return false
+}
+
+// lastMoment moves the clock to the moment at which a detached session ends,
+// and lets a resume and the end race.
+func (g *game) lastMoment() bool {
+	if g.core.State() != session.Detached || g.cfg.Grace == 0 {
+		return false
+	}
+	end := g.graceEnd()
+	if end > g.w.now.Add(time.Minute) || !g.cli.resume() && len(g.tries) == 0 {
+		return false
+	}
+	g.w.advanceTo(end-session.Time(g.w.rng.IntN(2)), g)
+	for range 1 + g.w.rng.IntN(3) {
+		g.serve()
+	}
+	return true
+}
+
+// troubleInReplay: something happens before all that was missed is written.
+func (g *game) troubleInReplay() bool {
+	l := g.seen.seat
+	if l == nil || l.stale() || !l.tap.replaying() {
+		return false
+	}
+	switch g.w.rng.IntN(8) {
+	case 0:
+		return g.cut()
+	case 1:
+		return g.upstreamLeaves() && g.rush()
+	case 2:
+		return g.ups.crash() && g.rush()
+	default:
+		return g.ups.send() && g.rush()
+	}
+}
+
+// rush brings to the core what the upstream has sent.
+func (g *game) rush() bool {
+	for range 10 {
+		g.ups.write()
+		g.up.read()
+		g.up.handOver()
+	}
+	return true
+}
+
+// bothLeave: bye and the upstream's Close meet.
+func (g *game) bothLeave() bool {
+	return g.cli.live != nil && g.clientCloses() && g.upstreamLeaves()
+}
+
+// sleep: everybody is suspended for a while.
+func (g *game) sleep() bool {
+	g.log("sleep", 0, 0)
+	g.w.now = g.w.now.Add(time.Duration(g.w.rng.IntN(60)) * time.Second)
+	for _, other := range g.w.games {
+		other.slept = true
+		other.tick()
+		other.cli.tick(g.w.now)
+	}
+	return true
+}

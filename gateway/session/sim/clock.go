@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// The clock moves only when an action moves it, from one due moment to the
+// next, so that nobody's deadline is missed but by the lateness that a timer
+// may have.
+
+// tardy is how late a timer fires at most.
+const tardy = 300 * time.Millisecond
+
+// advance moves the clock a little, or to what is due next.
+func (w *world) advance() {
+	var d time.Duration
+	switch {
+	case w.chance(w.jumps):
+		if t := w.due(); t > w.now {
+			d = min(t.Sub(w.now), time.Minute)
+		}
+	case w.chance(100):
+		d = time.Duration(w.rng.Int64N(20*int64(w.pace)) + 1)
+	default:
+		d = time.Duration(w.rng.Int64N(int64(w.pace)) + 1)
+	}
+	w.advanceTo(w.now.Add(d), nil)
+}
+
+// advanceTo moves the clock to t, on the way doing what is due. A game to be
+// spared is not ticked at t itself.
+func (w *world) advanceTo(t session.Time, spared *game) {
+	for {
+		next := w.due()
+		if next == 0 || next > t {
+			next = t
+		}
+		w.now = max(w.now, next)
+		last := w.now >= t
+		for _, g := range w.games {
+			if g == spared && last {
+				continue
+			}
+			g.cli.tick(w.now)
+			g.renew()
+			if d := g.due(); d != 0 && d <= w.now {
+				g.wake()
+			}
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// wake ticks a core that is due, or lets its timer be late.
+func (g *game) wake() {
+	if g.seen.late == 0 && !g.w.calm && g.w.chance(150) {
+		g.seen.late = g.w.now.Add(time.Duration(1 + g.w.rng.Int64N(int64(tardy))))
+		return
+	}
+	g.seen.late = 0
+	if g.w.fault == NoTick {
+		g.seen.late = g.w.now.Add(time.Second)
+		return
+	}
+	g.tick()
+}
+
+// due is when g's core is to be ticked; zero: not at all.
+func (g *game) due() session.Time {
+	next := g.core.Next()
+	if next == 0 {
+		return 0
+	}
+	return max(next, g.seen.late)
+}
+
+// due is when the next core or client is to be called; zero: never.
+func (w *world) due() session.Time {
+	var t session.Time
+	for _, g := range w.games {
+		t = earlier(t, g.due())
+		t = earlier(t, g.cli.due())
+	}
+	return t
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// Every seed draws a world of its own: how large the buffers are, how patient
+// everybody is, and which faults happen how often. Most of them are off in most
+// worlds, so that each is also seen alone.
+
+// pick chooses one of list.
+func pick[T any](w *world, list ...T) T { return list[w.rng.IntN(len(list))] }
+
+func (g *game) configure() {
+	w := g.w
+	g.cfg = session.Config{
+		ID:             fmt.Sprintf("s%d", w.sessions),
+		Resumable:      w.chance(900),
+		Grace:          pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second),
+		Heartbeat:      pick(w, w.beat, w.beat, 15*time.Second),
+		BufferBytes:    pick[int64](w, 1, 300, 5000, 50<<10, 1<<20),
+		BufferMessages: pick(w, 1, 2, 7, 100, 4096, 4096),
+		Overflow:       pick(w, session.Pause, session.DropOldest, session.EndSession),
+		MaxMessage:     w.maxMessage,
+		Protocol:       "chat.v2",
+		Store:          w.store,
+		Key:            g.newKey,
+	}
+	if w.scarce && w.chance(500) {
+		g.cfg.BufferBytes, g.cfg.BufferMessages = 1<<20, 4096
+	}
+	if w.chance(250) {
+		g.cfg.UpstreamHeartbeat = pick(w, time.Second, 20*time.Second)
+		g.silent = w.chance(200)
+	}
+	g.style = pick(w, raw, raw, blocking, poll)
+	g.readSize = pick(w, 16, 512, 4096, 64<<10)
+	g.ttl = time.Hour
+}
+
+// voices gives both sides something to say.
+func (g *game) voices() {
+	w := g.w
+	g.cli.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
+	g.ups.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
+	g.cli.lazy = pick(w, 0, 0, 30, 300, 1000)
+	g.ups.echo = w.chance(250) && !w.scarce
+	if w.chance(150) {
+		g.cli.deadly = 1 + uint64(w.rng.IntN(40))
+	}
+}
+
+// draw makes the world of a seed.
+func (w *world) draw() {
+	w.pipes = pick(w, 20, 300, 300, 2000, 2000, 20<<10, 300<<10)
+	w.beat = pick(w, 300*time.Millisecond, 2*time.Second, 15*time.Second)
+	w.pace = w.beat / pick[time.Duration](w, 10000, 1000, 200, 50)
+	w.jumps = pick(w, 0, 1, 10, 50)
+	w.sizes = pick(w, sizes{}, sizes{medium: 200}, sizes{medium: 200, seam: 200}, sizes{medium: 100, seam: 20, large: 20}, sizes{large: 30, huge: 10})
+	w.maxMessage = pick(w, int64(30), 3000, 1<<20, 1<<20)
+	if w.chance(60) { // more than one write takes
+		w.sizes, w.maxMessage, w.pipes = sizes{large: 200, huge: 200}, 1<<20, 300<<10
+	}
+	need := int64(160 << 10)
+	if w.sizes.large > 0 {
+		need = 4 << 20
+	}
+	w.limit = pick(w, need, need, 1<<30)
+	w.scarce = w.limit == need
+	for i := range w.weights {
+		a := actions[i]
+		w.weights[i] = 4 * a.weight
+		if a.fault {
+			w.weights[i] = a.weight * pick(w, 0, 0, 1, 1, 6)
+		}
+		w.total += w.weights[i]
+	}
+	if w.chance(150) { // somebody does next to nothing
+		i := w.rng.IntN(len(w.weights))
+		w.total -= w.weights[i] - min(w.weights[i], 2)
+		w.weights[i] = min(w.weights[i], 2)
+	}
+}
+
+// capacity is how much a new connection holds under way.
+func (w *world) capacity() int { return 1 + w.pipes/2 + w.rng.IntN(w.pipes) }

@@ -1,0 +1,365 @@
+package sim
+
+import (
+	"hash/maphash"
+
+	"reseat/gateway/session"
+)
+
+// The model driver calls the core in the ways that a driver may, and in no
+// other. In the styles raw and blocking, writes and reads are under way while
+// other calls are made; in the style poll each is done in one go. What the core
+// lent it is checked to be as it was lent, and read buffers are overwritten
+// with garbage as soon as the core has no claim on them any more.
+
+type style uint8
+
+const (
+	raw      style = iota // write what fits, report, wait for room
+	blocking              // one long write at a time, from memory of the core's own
+	poll                  // nothing overlaps
+)
+
+// A leg is one socket of a session.
+type leg struct {
+	g    *game
+	conn *conn
+	att  *session.Attachment // nil: the upstream
+	gen  uint64              // the generation of its hello
+	tap  *tap                // checks what is written to a client
+
+	// Writing.
+	writing  bool // somebody writes, or waits to
+	waiting  bool // the socket was full
+	flying   flight
+	owner    *leg // the client reader in whose call an upstream write is under way
+	lastOut  session.Time
+	reported uint64 // the newest message that was reported as written
+
+	// Reading.
+	buf     []byte // a client reader's buffer
+	hand    []byte // read, and not handed to the core yet
+	room    []byte // of the replay buffer, lent to the upstream's reader
+	roomN   int    // what was read into it; -1: nothing yet
+	roomSum uint64
+	owes    bool // Retain is owed for what is in buf
+	over    bool // the reader found the end, or stopped
+	found   bool // the end was found and not told yet
+	lastIn  session.Time
+
+	parting, lingering, closed bool
+	deadline                   session.Time
+}
+
+// A flight is what the core handed out to be written.
+type flight struct {
+	up    bool
+	bufs  [][]byte
+	total int
+	taken int // accepted by the network
+	sum   uint64
+	shut  bool // the socket failed
+}
+
+var hashSeed = maphash.MakeSeed()
+
+func sumOf(bufs [][]byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(hashSeed)
+	for _, b := range bufs {
+		h.Write(b)
+	}
+	return h.Sum64()
+}
+
+func (l *leg) fate() session.Fate {
+	if l.att == nil {
+		return l.g.core.UpstreamFate()
+	}
+	return l.att.Fate()
+}
+
+// begin asks the core for something to write.
+func (l *leg) begin() bool {
+	g, f := l.g, &l.flying
+	if l.att == nil {
+		if g.style == blocking {
+			g.core.Retain()
+		}
+		f.bufs = g.core.UpstreamOut(f.bufs[:0])
+	} else {
+		f.bufs = g.core.ClientOut(g.w.now, l.att, f.bufs[:0])
+	}
+	f.total, f.taken, f.shut = 0, 0, false
+	for _, b := range f.bufs {
+		f.total += len(b)
+	}
+	f.up = f.total > 0
+	if f.up {
+		f.sum = sumOf(f.bufs)
+	}
+	return f.up
+}
+
+// accept has the network take some of what is in flight.
+func (l *leg) accept(all bool) bool {
+	f := &l.flying
+	if !f.up || f.shut {
+		return false
+	}
+	if l.closed || l.conn.out.rst {
+		f.shut = true
+		return true
+	}
+	n := min(f.total-f.taken, l.conn.out.room())
+	if l.conn.deaf && (n == 0 || l.g.w.chance(300)) {
+		l.conn.out.rst = true // the peer has closed its socket
+		return true
+	}
+	if n == 0 {
+		return false
+	}
+	if !all {
+		n = l.g.w.piece(n)
+	}
+	l.verify()
+	l.each(f.taken, f.taken+n, l.put)
+	f.taken += n
+	l.sabotage()
+	return true
+}
+
+// sabotage does what a broken driver would.
+func (l *leg) sabotage() {
+	switch f := &l.flying; {
+	case l.g.w.fault == Overreport && f.taken < f.total:
+		f.taken++
+	case l.g.w.fault == Underreport && f.taken > 1:
+		f.taken--
+	case l.g.w.fault == Corrupt && l.g.w.chance(10):
+		f.bufs[0][0] ^= 1
+	}
+}
+
+// each calls do with the bytes of the flight from one offset to another.
+func (l *leg) each(from, to int, do func([]byte)) {
+	at := 0
+	for _, b := range l.flying.bufs {
+		lo, hi := max(from-at, 0), min(to-at, len(b))
+		if lo < hi {
+			do(b[lo:hi])
+		}
+		at += len(b)
+	}
+}
+
+func (l *leg) put(b []byte) {
+	switch {
+	case l.att == nil:
+		l.g.ups.accept(b)
+	default:
+		l.conn.out.write(b)
+		if l.conn.out.hole && !l.conn.inHole {
+			l.conn.inHole = true
+			l.g.w.cov.hit(R8)
+		}
+		l.tap.accept(b)
+	}
+}
+
+// verify: what the core handed out is its reader's until the report.
+func (l *leg) verify() {
+	if sumOf(l.flying.bufs) != l.flying.sum {
+		l.g.fail("I14", "bytes in flight to %s changed", l.name())
+	}
+}
+
+func (l *leg) name() string {
+	if l.att == nil {
+		return "the upstream"
+	}
+	return "a client"
+}
+
+// report ends a write: the core is told, and what is to be done next is done.
+func (l *leg) report() {
+	g, f := l.g, &l.flying
+	l.verify()
+	n, short, failed := f.taken, f.taken < f.total, f.shut || l.closed
+	f.up = false
+	g.log("wrote "+l.name(), int64(n), int64(f.total))
+	if l.att == nil {
+		g.core.UpstreamWrote(g.w.now, n)
+	} else {
+		g.clientWrote(l, n, short)
+	}
+	if n > 0 {
+		l.lastOut = g.w.now
+	}
+	clear(f.bufs)
+	switch {
+	case failed:
+		l.writing, l.waiting = false, false
+		l.failed()
+	case g.style == raw && !l.waiting && short:
+		l.waiting = true
+	case l.waiting && n == 0:
+	default:
+		l.writing = l.begin()
+		l.waiting = l.waiting && l.writing
+	}
+	l.landed()
+}
+
+// landed lets go of the reader whose write this was, unless it goes on.
+func (l *leg) landed() {
+	if o := l.owner; o != nil && (!l.flying.up || l.waiting) {
+		l.owner = nil
+		l.g.finishRead(o)
+	}
+	if !l.writing {
+		l.g.part(l)
+	}
+	l.g.settle()
+}
+
+// failed: the socket takes nothing more.
+func (l *leg) failed() {
+	l.g.log("write failed "+l.name(), 0, 0)
+	if l.att == nil {
+		l.g.core.UpstreamDeaf()
+		return
+	}
+	l.g.clientGone(l, "write failed")
+	l.close(session.Shut)
+}
+
+// retry writes again to a socket that was full.
+func (l *leg) retry() bool {
+	if !l.waiting || l.flying.up {
+		return false
+	}
+	if l.conn.out.room() == 0 && !l.closed && !l.conn.out.rst && !l.g.w.chance(20) {
+		return false
+	}
+	switch {
+	case l.g.style == poll:
+		l.writing, l.waiting = false, false
+		l.g.flush(l)
+		l.g.settle()
+	case l.closed || !l.begin():
+		l.writing, l.waiting = false, false
+		l.landed()
+	}
+	return true
+}
+
+// flush begins to write what the core has for l.
+func (g *game) flush(l *leg) {
+	for !l.writing && !l.closed {
+		if !l.begin() {
+			break
+		}
+		l.writing = true
+		if g.style != poll {
+			break
+		}
+		l.accept(g.w.chance(700))
+		g.reportPoll(l)
+	}
+	g.part(l)
+}
+
+// reportPoll is report without what comes after it.
+func (g *game) reportPoll(l *leg) {
+	f := &l.flying
+	l.verify()
+	n, short := f.taken, f.taken < f.total
+	f.up = false
+	if l.att == nil {
+		g.core.UpstreamWrote(g.w.now, n)
+	} else {
+		g.clientWrote(l, n, short)
+	}
+	if n > 0 {
+		l.lastOut = g.w.now
+	}
+	l.writing, l.waiting = short && !f.shut, short && !f.shut
+	if f.shut {
+		l.failed()
+	}
+}
+
+// settle is what a driver does after every call of the core.
+func (g *game) settle() {
+	g.flush(g.up)
+	if l := g.down; l != nil {
+		g.flush(l)
+		if l.closed && g.down == l {
+			g.down = nil
+		}
+	}
+}
+
+// part does to l what the core says is its fate.
+func (g *game) part(l *leg) {
+	fate := l.fate()
+	if fate == session.Open || l.closed {
+		return
+	}
+	if fate >= session.Shut {
+		l.close(fate)
+		return
+	}
+	if !l.parting {
+		l.parting = true
+		l.deadline = g.w.now.Add(flushFor(l))
+	}
+	if !l.writing && !l.lingering {
+		l.lingering = true
+		l.deadline = g.w.now.Add(lingerFor)
+		if l.att != nil {
+			l.conn.out.fin = true
+			l.tap.finished()
+		}
+	}
+}
+
+// close closes the socket.
+func (l *leg) close(f session.Fate) {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	l.g.log("closed "+l.name(), int64(f), 0)
+	if l.att == nil {
+		l.g.core.UpstreamDeaf() // or the core would keep what it has queued
+	}
+	l.conn.closeGateway(f == session.Reset)
+}
+
+// late: a deadline of l's has passed.
+func (l *leg) late() bool {
+	if l.closed || !l.parting || l.g.w.now < l.deadline {
+		return false
+	}
+	if l.att == nil {
+		l.g.upLate = true
+	}
+	if l.writing {
+		l.flying.shut = true
+		if !l.flying.up {
+			l.writing, l.waiting = false, false
+			l.failed()
+			l.landed()
+		}
+		l.deadline = l.g.w.now.Add(lingerFor)
+		return true
+	}
+	if l.att == nil && l.g.w.chance(500) {
+		l.g.upstreamGone() // its reader met the deadline
+	}
+	l.over = true
+	l.close(session.Shut)
+	return true
+}

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"reseat/gateway/session"
+)
+
+// The reading half of the model driver: for each socket a reader that first
+// reads, and some time later hands over what it has.
+
+// read has l's reader read once.
+func (l *leg) read() bool {
+	switch {
+	case l.room != nil:
+		return l.roomN < 0 && l.fill()
+	case l.over || l.hand != nil || l.found || l.owes:
+		return false
+	case l.closed || l.fate() != session.Open:
+		l.stop()
+		return true
+	case l.att == nil:
+		return l.readUpstream()
+	case !l.g.core.WantsClient(l.att):
+		return false
+	case l.conn.in.readable() > 0:
+		n := min(l.g.w.piece(l.conn.in.readable()), len(l.buf))
+		l.hand = l.buf[:copy(l.buf, l.conn.in.read(n))]
+		if l.g.style == poll {
+			return l.handOver()
+		}
+		return true
+	case l.conn.in.ended():
+		l.found = true
+		return true
+	}
+	return false
+}
+
+// stop: the reader reads no more for the core. It waits for the peer's end.
+func (l *leg) stop() {
+	if l.over {
+		return
+	}
+	l.over = true
+	l.drain()
+	l.g.settle()
+}
+
+// drain throws away what a parted peer still sends, until its end.
+func (l *leg) drain() bool {
+	if !l.over || l.closed {
+		return false
+	}
+	if l.fate() != session.Linger {
+		l.close(session.Shut)
+		return true
+	}
+	if n := l.conn.in.readable(); n > 0 {
+		l.conn.in.read(n)
+		return true
+	}
+	if l.conn.in.ended() {
+		l.close(session.Shut)
+		return true
+	}
+	return false
+}
+
+// readUpstream borrows room; fill reads into it, now or later.
+func (l *leg) readUpstream() bool {
+	g := l.g
+	if !g.core.WantsUpstream() || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
+		return false
+	}
+	if l.room = g.core.UpstreamRoom(); l.room == nil {
+		if g.core.WantsUpstream() {
+			g.fail("I8", "no room for the upstream, and it is wanted")
+		}
+		return true
+	}
+	l.roomN = -1
+	g.w.garbage(l.room)
+	return g.style != poll || l.fill()
+}
+
+// fill reads from the upstream into the room.
+func (l *leg) fill() bool {
+	g := l.g
+	n := min(l.conn.in.readable(), len(l.room))
+	if n == 0 && g.style == blocking && !l.conn.in.ended() && !l.closed && !l.parting {
+		return false
+	}
+	if n > 0 {
+		n = g.w.piece(n)
+		copy(l.room, l.conn.in.read(n))
+	}
+	l.roomN = n
+	l.roomSum = sumOf([][]byte{l.room[:n]})
+	if g.style == poll {
+		return l.handOver()
+	}
+	return true
+}
+
+// handOver gives the core what was read last.
+func (l *leg) handOver() bool {
+	switch {
+	case l.found:
+		l.handEnd()
+	case l.room != nil && l.roomN >= 0:
+		l.handUpstream()
+	case l.hand != nil && !l.owes:
+		l.handClient()
+	default:
+		return false
+	}
+	return true
+}
+
+func (l *leg) handEnd() {
+	l.found = false
+	l.g.log("end of "+l.name(), 0, 0)
+	if l.att == nil {
+		l.g.upstreamGone()
+	} else {
+		l.g.clientGone(l, "read failed")
+	}
+	l.stop()
+	l.g.settle()
+}
+
+func (l *leg) handUpstream() {
+	g, n := l.g, l.roomN
+	if sumOf([][]byte{l.room[:n]}) != l.roomSum {
+		g.fail("I14", "what was read from the upstream changed before it was handed over")
+	}
+	l.room = nil
+	g.log("upstream read", int64(n), 0)
+	if n > 0 && !g.upOver() {
+		l.lastIn = g.w.now
+	}
+	before := g.core.Info()
+	g.core.UpstreamRead(g.w.now, n)
+	g.afterUpstreamRead(before)
+	if l.conn.in.ended() && n == 0 {
+		l.found = true
+	}
+	g.settle()
+}
+
+// handClient: the upstream is flushed from the reader's buffer, and what it
+// does not take is retained.
+func (l *leg) handClient() {
+	g := l.g
+	g.log("client read", int64(len(l.hand)), int64(l.conn.id))
+	g.clientRead(l)
+	l.owes = true
+	idle := !g.up.writing
+	g.flush(g.up)
+	if idle && g.up.flying.up && g.style == raw {
+		g.up.owner = l
+		return
+	}
+	g.finishRead(l)
+	g.settle()
+}
+
+// finishRead gives the reader's buffer back.
+func (g *game) finishRead(l *leg) {
+	if g.w.fault != NoRetain {
+		g.core.Retain()
+	}
+	g.w.garbage(l.hand)
+	l.hand, l.owes = nil, false
+	g.flush(l)
+}

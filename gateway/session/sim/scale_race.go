@@ -1,0 +1,7 @@
+//go:build race
+
+package sim
+
+// standardSeeds is fewer under the race detector, which is ten times slower and
+// has nothing to find: the core has no goroutines.
+const standardSeeds = 40

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// Next is when Tick is to be called at the latest; zero: no need. A call too
+// early is harmless.
+func (s *Session) Next() Time {
+	var t Time
+	switch s.state {
+	case Ended:
+		return 0
+	case Detached:
+		t = s.graceEnd
+	case Attached:
+		t = s.nextAttached(s.att)
+	}
+	if s.starved {
+		t = earlier(t, s.up.heard.Add(starvedRetry))
+	}
+	return earlier(t, s.nextUpstream())
+}
+
+func (s *Session) nextAttached(a *Attachment) Time {
+	t := s.answerBy(a)
+	if !a.last {
+		t = earlier(t, s.nextOwed(a))
+	}
+	if s.WantsClient(a) {
+		if len(a.in.buf) > 0 {
+			t = earlier(t, a.in.progress.Add(stalledMessage))
+		}
+		wait := s.cfg.Heartbeat
+		if a.ping.at > a.heard || a.last {
+			wait *= 2
+		}
+		t = earlier(t, a.heard.Add(wait))
+	}
+	if a.overdue.at > 0 {
+		t = earlier(t, a.overdue.at.Add(overdueAck))
+	}
+	return t
+}
+
+// nextOwed is when something is due to a live client: see tickOwed.
+func (s *Session) nextOwed(a *Attachment) Time {
+	t := earlier(a.sent.Add(s.cfg.Heartbeat), s.renewAt)
+	if a.ackSince > 0 && !a.ackNow { // once it is due, it waits for the socket alone
+		t = earlier(t, a.ackSince.Add(ackLatest))
+	}
+	return t
+}
+
+func (s *Session) nextUpstream() Time {
+	var t Time
+	if !s.WantsUpstream() {
+		return t
+	}
+	if s.scan.open {
+		t = s.scan.progress.Add(stalledMessage)
+	}
+	if hb := s.cfg.UpstreamHeartbeat; hb > 0 {
+		if s.up.pinged {
+			hb *= 2
+		}
+		t = earlier(t, s.up.heard.Add(hb))
+	}
+	return t
+}
+
+func earlier(a, b Time) Time {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Tick does what is due by now.
+func (s *Session) Tick(now Time) {
+	switch s.state {
+	case Ended:
+		return
+	case Detached:
+		if now >= s.graceEnd {
+			s.endGrace(now)
+			return
+		}
+	case Attached:
+		s.tickAttached(now, s.att)
+	}
+	s.tickUpstream(now)
+}
+
+// tickAttached looks at the client: dead, in violation, or owed something.
+func (s *Session) tickAttached(now Time, a *Attachment) {
+	hb := s.cfg.Heartbeat
+	reads := s.WantsClient(a)
+	switch {
+	case s.answerBy(a) > 0 && now >= s.answerBy(a):
+		s.drop(now, "close not answered", Shut, nil)
+	case reads && now >= a.heard.Add(2*hb):
+		s.drop(now, "silent", Reset, nil)
+	case reads && len(a.in.buf) > 0 && now >= a.in.progress.Add(stalledMessage):
+		s.stalled(now)
+	case a.overdue.at > 0 && now >= a.overdue.at.Add(overdueAck):
+		s.violation(now, wire.CodeProtocolViolation, "message %d not acked for %v", a.overdue.n, overdueAck)
+	case a.last:
+	default:
+		s.tickOwed(now, a, reads)
+	}
+}
+
+// answerBy is when our Close must have been answered; zero: no such moment. A
+// client that still has messages to read and ack has a minute for it, and is
+// otherwise judged by its silence.
+func (s *Session) answerBy(a *Attachment) Time {
+	if a.closed == 0 {
+		return 0
+	}
+	if s.cfg.Resumable && s.acked < s.ring.Last().N {
+		return max(a.closed, a.acks).Add(overdueAck)
+	}
+	return max(a.closed, a.heard).Add(answerWait)
+}
+
+// stalled: the client began a message and does not go on with it.
+func (s *Session) stalled(now Time) {
+	if s.cfg.Resumable {
+		s.drop(now, "unfinished message", Reset, nil)
+		return
+	}
+	s.violation(now, wire.CodeProtocolViolation, "unfinished message")
+}
+
+// tickOwed sends what is due to a live client.
+func (s *Session) tickOwed(now Time, a *Attachment, reads bool) {
+	hb := s.cfg.Heartbeat
+	if a.ackSince > 0 && now >= a.ackSince.Add(ackLatest) {
+		a.ackNow = true
+	}
+	quiet := now >= a.sent.Add(hb)
+	silent := reads && now >= a.heard.Add(hb) && a.ping.at <= a.heard
+	if quiet || silent {
+		s.sendPing(now, a)
+	}
+	if quiet {
+		a.sent = now // asked once for each interval, whether it was taken or not
+	}
+	if s.renewAt > 0 && now >= s.renewAt {
+		s.renewAt = 0
+		s.emit(Event{Kind: Renew})
+	}
+}
+
+// tickUpstream looks at the upstream, as far as it is read at all.
+func (s *Session) tickUpstream(now Time) {
+	if s.starved && now >= s.up.heard.Add(starvedRetry) {
+		s.starved = false
+		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
+	}
+	if !s.WantsUpstream() {
+		return
+	}
+	hb := s.cfg.UpstreamHeartbeat
+	switch {
+	case s.scan.open && now >= s.scan.progress.Add(stalledMessage):
+		s.loseUpstream(now, wire.CodeProtocolError, "unfinished message")
+	case hb > 0 && now >= s.up.heard.Add(2*hb):
+		s.loseUpstream(now, 0, "upstream silent")
+	case hb > 0 && now >= s.up.heard.Add(hb) && !s.up.pinged:
+		s.up.pinged = true
+		s.pushControl(frame.Ping, nil)
+	}
+}
