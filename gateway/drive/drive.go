@@ -1,0 +1,293 @@
+// Package drive moves bytes between sockets and session cores. It knows no
+// frame: it reads, hands over, and writes what the core hands out.
+package drive
+
+import (
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// A Clock turns time into session.Time.
+type Clock struct{ start time.Time }
+
+// NewClock makes a Clock that begins now.
+func NewClock() *Clock { return &Clock{time.Now()} }
+
+// Now is the present moment; it is never zero and never goes back.
+func (c *Clock) Now() session.Time { return session.Time(time.Since(c.start)) + 1 }
+
+// Wall is when t was, by the wall clock.
+func (c *Clock) Wall(t session.Time) time.Time { return c.start.Add(time.Duration(t)) }
+
+// A Watcher observes a session. Its methods are called one at a time for each
+// session, never with a lock held, and must not block for long.
+type Watcher interface {
+	// Events tells what has happened, in order.
+	Events([]session.Event)
+	// Panicked tells of a fault in the session's code, which has ended it.
+	Panicked(value any, stack []byte)
+	// Closed tells that the session has ended and both its legs are closed. It
+	// is the last call.
+	Closed()
+}
+
+// A Session drives one session core with goroutines: one reads the upstream,
+// one the attached client, and one more exists for each socket that does not
+// take what it is given, for as long as it does not.
+//
+// Whoever has called the core writes what it hands out, unless somebody else
+// already writes to that socket, who then goes on with it. The lock is never
+// held over a read, a write or a Watcher.
+type Session struct {
+	clock *Clock
+	watch Watcher
+
+	mu      sync.Mutex
+	core    *session.Session
+	up      *leg
+	down    *leg // of the present attachment
+	timer   *time.Timer
+	armed   session.Time // when the timer fires; zero: it does not
+	events  []session.Event
+	telling bool // somebody is calling the Watcher
+	panics  []panicked
+	chores  []chore // for after the lock is released
+	over    bool    // the Watcher has been told, or is being told, that all is closed
+
+	running sync.WaitGroup
+}
+
+// A chore is what is done to a socket without the lock, since it may wait.
+type chore struct {
+	conn net.Conn
+	fate session.Fate // Linger: shut down writing; Shut, Reset: close
+}
+
+func (c chore) do() {
+	switch c.fate {
+	case session.Linger:
+		if w, ok := c.conn.(interface{ CloseWrite() error }); ok {
+			w.CloseWrite()
+		}
+		return
+	case session.Reset:
+		if l, ok := c.conn.(interface{ SetLinger(int) error }); ok {
+			l.SetLinger(0)
+		}
+	}
+	c.conn.Close()
+}
+
+type panicked struct {
+	value any
+	stack []byte
+}
+
+// New drives core over its upstream's connection. It begins to read at once.
+func New(core *session.Session, upstream net.Conn, clock *Clock, watch Watcher) *Session {
+	s := &Session{clock: clock, watch: watch, core: core}
+	s.up = newLeg(s, upstream, nil)
+	s.timer = time.AfterFunc(time.Hour, s.tick)
+	s.timer.Stop()
+	s.running.Go(s.readUpstream)
+	return s
+}
+
+// Do calls f as the core's owner. f must not block.
+func (s *Session) Do(f func(core *session.Session, now session.Time)) {
+	now := s.clock.Now()
+	s.mu.Lock()
+	s.call(now, f)
+	s.settle(now)
+}
+
+func (s *Session) call(now session.Time, f func(*session.Session, session.Time)) {
+	defer s.rescue(now)
+	f(s.core, now)
+}
+
+// AttachFirst gives the session its first client. early is what the client has
+// sent behind its handshake.
+func (s *Session) AttachFirst(conn net.Conn, early []byte, p session.Pass) {
+	s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		return core.AttachFirst(now, p), nil
+	})
+}
+
+// Attach gives the session to a resuming client, or says why not; then conn is
+// still the caller's.
+func (s *Session) Attach(conn net.Conn, early []byte, r session.Resume, p session.Pass) *session.Refusal {
+	return s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		return core.Attach(now, r, p)
+	})
+}
+
+type attachFunc func(*session.Session, session.Time) (*session.Attachment, *session.Refusal)
+
+func (s *Session) attach(conn net.Conn, early []byte, f attachFunc) (refusal *session.Refusal) {
+	now := s.clock.Now()
+	s.mu.Lock()
+	var a *session.Attachment
+	s.call(now, func(core *session.Session, now session.Time) { a, refusal = f(core, now) })
+	if a != nil {
+		old, l := s.down, newLeg(s, conn, a)
+		s.down = l
+		s.running.Go(func() { s.readClient(l, early) })
+		if old != nil {
+			s.flush(old)
+		}
+	}
+	s.settle(now)
+	return refusal
+}
+
+// Info describes the session, without becoming its owner for longer.
+func (s *Session) Info() session.Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.Info()
+}
+
+// Client is the connection of the attached client, nil where there is none.
+func (s *Session) Client() net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down == nil || s.down.fate() != session.Open {
+		return nil
+	}
+	return s.down.conn
+}
+
+// Wait waits until both legs are closed and nothing runs any more.
+func (s *Session) Wait() { s.running.Wait() }
+
+func (s *Session) tick() {
+	s.mu.Lock()
+	s.armed = 0
+	now := s.clock.Now()
+	s.call(now, (*session.Session).Tick)
+	s.settle(now)
+}
+
+// settle does what the core wants done after a call to it: writes, closes,
+// wakes readers, sets the timer and tells the Watcher. It is called with mu
+// held, and releases it.
+func (s *Session) settle(now session.Time) {
+	s.flush(s.up)
+	if l := s.down; l != nil {
+		s.flush(l)
+		if l.closed && s.down == l {
+			s.down = nil
+		}
+	}
+	s.wakeReaders()
+	s.arm(now)
+	s.tell()
+}
+
+// wakeReaders wakes readers that waited for the core to want them again.
+func (s *Session) wakeReaders() {
+	if s.up.parked && s.core.WantsUpstream() {
+		s.up.unpark()
+	}
+	if d := s.down; d != nil && d.parked && s.core.WantsClient(d.att) {
+		d.unpark()
+	}
+}
+
+// arm makes the timer fire when the core wants to be called. A timer that is
+// set for an earlier moment is left alone: a call too early is harmless.
+func (s *Session) arm(now session.Time) {
+	next := s.core.Next()
+	if next == 0 {
+		return
+	}
+	if s.armed == 0 || next < s.armed {
+		s.armed = next
+		s.timer.Reset(max(next.Sub(now), 0))
+	}
+}
+
+// tell does the chores and hands events to the Watcher, in their order. It is
+// called with mu held, and releases it.
+func (s *Session) tell() {
+	chores := s.chores
+	s.chores = nil
+	s.events = append(s.events, s.core.Events()...)
+	first := !s.telling && s.news()
+	s.telling = s.telling || first
+	s.mu.Unlock()
+	for _, c := range chores {
+		c.do()
+	}
+	for first && s.tellNext() {
+	}
+}
+
+// news reports whether there is anything to tell.
+func (s *Session) news() bool {
+	return len(s.events)+len(s.panics) > 0 || s.finished()
+}
+
+// finished reports whether it is to be told that all is closed.
+func (s *Session) finished() bool {
+	return !s.over && s.core.State() == session.Ended && s.up.closed && (s.down == nil || s.down.closed)
+}
+
+// tellNext tells what has gathered, and reports whether there was anything.
+func (s *Session) tellNext() bool {
+	s.mu.Lock()
+	events, panics, finished := s.events, s.panics, s.finished()
+	s.telling = s.news()
+	s.events, s.panics = nil, nil
+	s.over = s.over || finished
+	if finished {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	for _, p := range panics {
+		s.watch.Panicked(p.value, p.stack)
+	}
+	if len(events) > 0 {
+		s.watch.Events(events)
+	}
+	if finished {
+		s.watch.Closed()
+	}
+	return len(events)+len(panics) > 0 || finished
+}
+
+// rescue, deferred around every call of the core, ends this session alone when
+// its code panics.
+func (s *Session) rescue(now session.Time) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	s.panics = append(s.panics, panicked{v, debug.Stack()})
+	defer func() {
+		if recover() != nil { // not even that: both sockets are closed
+			s.up.close(session.Shut)
+			if s.down != nil {
+				s.down.close(session.Shut)
+			}
+		}
+	}()
+	s.core.Fail(now)
+}
+
+// Farewell sends b to a connection that belongs to no session, waits for its
+// end, a second at most, and closes it.
+func Farewell(conn net.Conn, b []byte) {
+	conn.SetDeadline(time.Now().Add(clientFlush))
+	if _, err := conn.Write(b); err == nil {
+		conn.SetReadDeadline(time.Now().Add(lingerTime))
+		chore{conn, session.Linger}.do()
+		drain(conn)
+	}
+	conn.Close()
+}

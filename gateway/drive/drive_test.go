@@ -1,0 +1,208 @@
+package drive_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/frame"
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// events collects what a session's Watcher is told.
+type events struct {
+	mu     sync.Mutex
+	kinds  []session.Kind
+	reason string
+	panics int
+	over   chan struct{}
+	closed chan struct{}
+}
+
+func (e *events) Events(list []session.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ev := range list {
+		e.kinds = append(e.kinds, ev.Kind)
+		if ev.Kind == session.Over {
+			e.reason = ev.Reason
+			close(e.over)
+		}
+	}
+}
+
+func (e *events) Closed() { close(e.closed) }
+
+func (e *events) Panicked(any, []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.panics++
+}
+
+// A rig is a plain session between two real TCP connections.
+type rig struct {
+	store        *replay.Store
+	drive        *drive.Session
+	events       *events
+	client, game net.Conn
+}
+
+// newRig connects everything. Plain clients are the simplest: bytes in, bytes
+// out, one kind of frame.
+func newRig(t testing.TB, key func() [4]byte) *rig {
+	t.Helper()
+	r := &rig{store: replay.NewStore(1<<30, nil), events: &events{over: make(chan struct{}), closed: make(chan struct{})}}
+	clock := drive.NewClock()
+	clientEnd, client := tcpPair(t)
+	gameEnd, game := tcpPair(t)
+	r.client, r.game = client, game
+	core := session.New(session.Config{
+		ID: "s", Grace: time.Minute, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
+		MaxMessage: 1 << 20, Store: r.store, Key: key,
+	}, clock.Now(), nil)
+	r.drive = drive.New(core, gameEnd, clock, r.events)
+	r.drive.AttachFirst(clientEnd, nil, session.Pass{})
+	t.Cleanup(func() {
+		client.Close()
+		game.Close()
+		<-r.events.closed // both legs, and then nothing runs any more
+		r.drive.Wait()
+		if n := r.store.Used(); n != 0 {
+			t.Errorf("%d bytes of buffer memory are still lent out", n)
+		}
+	})
+	return r
+}
+
+func tcpPair(t testing.TB) (ours, theirs net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	theirs, err = net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err = ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+func zeroKey() [4]byte { return [4]byte{} } // so that what goes up can be read
+
+// numbered is message i: a binary frame whose payload begins with i.
+func numbered(dst []byte, i, size int, masked bool) []byte {
+	payload := bytes.Repeat([]byte{byte(i)}, size)
+	binary.BigEndian.PutUint32(payload, uint32(i))
+	if masked {
+		return frame.AppendMasked(dst, frame.Binary, [4]byte{}, payload)
+	}
+	return frame.Append(dst, frame.Binary, payload)
+}
+
+// TestFullSocketsLoseNothing fills both directions far beyond what sockets
+// hold before anybody reads, so that every write is cut short many times.
+func TestFullSocketsLoseNothing(t *testing.T) {
+	r := newRig(t, zeroKey)
+	const messages, size = 3000, 9000
+	send := func(c net.Conn, masked bool) {
+		var b []byte
+		for i := range messages {
+			b = numbered(b[:0], i, size, masked)
+			if _, err := c.Write(b); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}
+	receive := func(c net.Conn, masked bool) {
+		for i := range messages {
+			want := numbered(nil, i, size, masked)
+			got := make([]byte, len(want))
+			if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("message %d is wrong: %v", i, err)
+				return
+			}
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() { send(r.game, false) })
+	all.Go(func() { send(r.client, true) })
+	all.Go(func() { receive(r.client, false) })
+	all.Go(func() { receive(r.game, true) })
+	all.Wait()
+}
+
+func TestFaultInOneSessionEndsItAlone(t *testing.T) {
+	var armed atomic.Bool
+	bad := newRig(t, func() [4]byte {
+		if armed.Swap(false) {
+			panic("injected")
+		}
+		return [4]byte{}
+	})
+	good := newRig(t, zeroKey)
+	armed.Store(true)
+	bad.client.Write(numbered(nil, 1, 10, true))
+	<-bad.events.over
+	if bad.events.panics != 1 || bad.events.reason != "internal_error" {
+		t.Fatalf("%d faults reported, ended for %q; want 1, internal_error", bad.events.panics, bad.events.reason)
+	}
+	wantClose(t, bad.client, 1011)
+	wantClose(t, bad.game, 1011)
+	msg := numbered(nil, 1, 10, true)
+	good.client.Write(msg)
+	got := make([]byte, len(msg))
+	if _, err := io.ReadFull(good.game, got); err != nil || !bytes.Equal(got, msg) {
+		t.Fatalf("the other session is harmed: %v", err)
+	}
+}
+
+// wantClose reads a Close frame with that code.
+func wantClose(t *testing.T, c net.Conn, code int) {
+	t.Helper()
+	b := make([]byte, 64)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := frame.Parse(b[:n])
+	if err != nil || h.Op != frame.Close {
+		t.Fatalf("got % x, want a Close frame", b[:n])
+	}
+	got, _, _ := frame.ParseClose(b[h.Size:n]) // a zero key masks nothing
+	if got != code {
+		t.Fatalf("Close %d, want %d", got, code)
+	}
+}
+
+func acceptKey(r *http.Request) string { return frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")) }
+
+// readHead reads an HTTP head, byte by byte so that nothing behind it is taken.
+func readHead(t testing.TB, c net.Conn) {
+	t.Helper()
+	var head []byte
+	b := make([]byte, 1)
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		head = append(head, b...)
+	}
+}

@@ -1,0 +1,279 @@
+package drive
+
+import (
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+const (
+	readSize    = 64 << 10 // of a client read
+	slowRead    = 4 << 10  // the same, where the buffer is held while waiting
+	clientFlush = 5 * time.Second
+	lingerTime  = time.Second
+
+	writePiece = 16 << 10
+	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
+)
+
+// buffers are for client reads: taken when a socket is readable, given back
+// when what was read has been handed on.
+var buffers = sync.Pool{New: func() any { b := make([]byte, readSize); return &b }}
+
+// A leg is one socket of a session.
+type leg struct {
+	s    *Session
+	conn net.Conn
+	att  *session.Attachment // nil for the upstream
+	raw  syscall.RawConn     // nil where conn is not a plain TCP connection
+
+	// Whoever has set writing has these.
+	bufs     [][]byte
+	iov      iovecs
+	attempt  func(fd uintptr) bool // writes bufs once, for RawConn.Write
+	took     int
+	writeErr error
+
+	// Guarded by the session's lock.
+	writing   bool // somebody is writing, or waiting to
+	parting   bool // its fate is not Open any more, deadlines are set
+	lingering bool // all is written, its reader waits for the end
+	closed    bool
+	parked    bool // the reader waits to be woken
+
+	wake chan struct{} // one slot: waking never blocks
+
+	// The reader's own.
+	held   []byte                // the read buffer where it cannot be pooled
+	pooled *[]byte               // the one taken for the present read
+	n      int                   // what came of it: bytes,
+	err    error                 // or an error
+	ready  func(fd uintptr) bool // reads once, for RawConn.Read
+}
+
+func newLeg(s *Session, conn net.Conn, a *session.Attachment) *leg {
+	return &leg{s: s, conn: conn, att: a, raw: rawConn(conn), wake: make(chan struct{}, 1)}
+}
+
+func (l *leg) fate() session.Fate {
+	if l.att == nil {
+		return l.s.core.UpstreamFate()
+	}
+	return l.att.Fate()
+}
+
+// out is what is to be written now. Called with mu held.
+func (l *leg) out() [][]byte {
+	now := l.s.clock.Now()
+	defer l.s.rescue(now)
+	if l.att == nil {
+		l.bufs = l.s.core.UpstreamOut(l.bufs[:0])
+	} else {
+		l.bufs = l.s.core.ClientOut(now, l.att, l.bufs[:0])
+	}
+	return l.bufs
+}
+
+// wrote reports to the core how much was written, and whether the socket was
+// found full. Called with mu held.
+func (l *leg) wrote(n int, full bool) {
+	now := l.s.clock.Now()
+	defer l.s.rescue(now)
+	clear(l.bufs)
+	if l.att == nil {
+		l.s.core.UpstreamWrote(now, n)
+	} else {
+		l.s.core.ClientWrote(now, l.att, n, full)
+	}
+}
+
+// failed: the socket takes nothing more. The reader will find out as well,
+// but a client that takes nothing is gone at once. Called with mu held.
+func (l *leg) failed(err error) {
+	now := l.s.clock.Now()
+	defer l.s.rescue(now)
+	if l.att == nil {
+		l.s.core.UpstreamDeaf()
+		return
+	}
+	l.s.core.ClientGone(now, l.att, err.Error())
+	l.close(session.Shut)
+}
+
+// flush writes what the core has for l, as far as the socket takes it without
+// waiting, and then does to l what the core says. Called with mu held, which
+// is released while writing.
+func (s *Session) flush(l *leg) {
+	for !l.writing && !l.closed {
+		if l.raw == nil && l.att == nil {
+			s.core.Retain() // the writer outlives the reader's buffer
+		}
+		out := l.out()
+		if len(out) == 0 {
+			break
+		}
+		l.writing = true
+		if l.raw == nil {
+			s.running.Go(func() { s.writeBlocking(l, out) })
+			break
+		}
+		s.mu.Unlock()
+		n, err := l.tryWrite()
+		total := size(out)
+		s.mu.Lock()
+		l.writing = false
+		l.wrote(n, n < total)
+		switch {
+		case err != nil:
+			l.failed(err)
+		case n < total:
+			l.writing = true
+			s.running.Go(func() { s.writeWaiting(l) })
+		}
+	}
+	s.part(l)
+}
+
+// writeBlocking writes to a socket that can only be written to by waiting.
+func (s *Session) writeBlocking(l *leg, out [][]byte) {
+	for len(out) > 0 {
+		n, full, err := writeSome(l.conn, out)
+		s.mu.Lock()
+		l.wrote(n, full)
+		if err != nil {
+			l.failed(err)
+		}
+		s.onward()
+		out = nil
+		if !l.closed {
+			out = l.out()
+		}
+		if len(out) > 0 {
+			s.mu.Unlock()
+		}
+	}
+	l.writing = false
+	s.flush(l) // it may belong to no attachment any more, so that settle passes it over
+	s.settle(s.clock.Now())
+}
+
+// writeWaiting goes on writing to a socket that did not take all it was given.
+func (s *Session) writeWaiting(l *leg) {
+	err := l.raw.Write(func(fd uintptr) bool { return s.writeReady(l, fd) })
+	s.mu.Lock()
+	l.writing = false
+	if err != nil && !l.closed {
+		l.failed(err)
+	}
+	s.flush(l)
+	s.settle(s.clock.Now())
+}
+
+// writeReady writes until the socket takes no more, and reports whether there
+// is nothing left to wait for.
+func (s *Session) writeReady(l *leg, fd uintptr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !l.closed {
+		out := l.out()
+		if len(out) == 0 {
+			return true
+		}
+		s.mu.Unlock()
+		total := size(out)
+		n, err := l.iov.write(fd, out)
+		s.mu.Lock()
+		l.wrote(n, n < total)
+		if err != nil {
+			l.failed(err)
+			return true
+		}
+		s.onward()
+		if n == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// onward passes on what a write has brought about, such as an ack that is owed
+// now, while the writer goes on. Sockets are closed later: this runs where a
+// close would wait for its own caller. Called with mu held, which is released
+// while writing.
+func (s *Session) onward() {
+	s.flush(s.up)
+	if s.down != nil {
+		s.flush(s.down)
+	}
+	s.wakeReaders()
+	s.arm(s.clock.Now())
+}
+
+// part does to l what the core says is its fate, once all is written that was
+// to be. Called with mu held.
+func (s *Session) part(l *leg) {
+	fate := l.fate()
+	if fate == session.Open || l.closed {
+		return
+	}
+	if fate >= session.Shut {
+		l.close(fate)
+		return
+	}
+	if !l.parting {
+		l.parting = true
+		flush := clientFlush
+		if l.att == nil {
+			flush = session.UpstreamFlush
+		}
+		l.conn.SetDeadline(time.Now().Add(flush))
+		l.unpark()
+	}
+	if !l.writing && !l.lingering {
+		l.lingering = true
+		l.conn.SetReadDeadline(time.Now().Add(lingerTime))
+		if l.att != nil {
+			s.chores = append(s.chores, chore{l.conn, session.Linger})
+		}
+	}
+}
+
+// close has the socket closed once the lock is released: closing waits for a
+// read or write under way, which may want the lock. Called with mu held.
+func (l *leg) close(f session.Fate) {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	l.s.chores = append(l.s.chores, chore{l.conn, f})
+	l.unpark()
+}
+
+// unpark wakes the reader, if only to look again. It never blocks.
+func (l *leg) unpark() {
+	l.parked = false
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func size(bufs [][]byte) int {
+	n := 0
+	for _, b := range bufs {
+		n += len(b)
+	}
+	return n
+}
+
+// writeSome writes the first piece of bufs to a connection without a descriptor
+// of its own. Full says that it had to wait.
+func writeSome(conn net.Conn, bufs [][]byte) (n int, full bool, err error) {
+	b := bufs[0]
+	began := time.Now()
+	n, err = conn.Write(b[:min(len(b), writePiece)])
+	return n, time.Since(began) > fullAfter, err
+}
