@@ -1,0 +1,314 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+const (
+	testKey  = "dGhlIHNhbXBsZSBub25jZQ=="     // RFC 6455 section 1.3
+	testGood = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" // its Sec-WebSocket-Accept
+	line101  = "HTTP/1.1 101 Switching Protocols\r\n"
+	upgrade  = "Upgrade: websocket\r\n"
+	connect  = "Connection: Upgrade\r\n"
+	accept   = "Sec-WebSocket-Accept: " + testGood + "\r\n"
+	good     = line101 + upgrade + connect + accept
+
+	headLimit = 64 << 10
+)
+
+func TestAcceptForIsThatOfTheRFC(t *testing.T) {
+	if got := acceptFor(testKey); got != testGood {
+		t.Errorf("acceptFor = %q, want %q", got, testGood)
+	}
+}
+
+// T16: what is no valid answer never becomes a tunnel. The canary stands where
+// an error text might quote it.
+var badAnswers = []struct {
+	name, raw string
+	want      error
+}{
+	{"nothing", "", errNoAnswer},
+	{"one byte", "H", errNoAnswer},
+	{"cut in the status line", "HTTP/1.1 101 canary", errNoAnswer},
+	{"cut in the head", good, errNoAnswer},
+	{"cut in a line", good + "X: canary", errNoAnswer},
+	{"another protocol", "SSH-2.0-canary\r\n\r\n", errMalformed},
+	{"a game's own bytes", "\x00\x01\x02canary\r\n\r\n", errMalformed},
+	{"a frame at once", "\x81\x06canary", errNoAnswer},
+	{"no status", "HTTP/1.1\r\n\r\n", errMalformed},
+	{"status of two digits", "HTTP/1.1 10 canary\r\n\r\n", errMalformed},
+	{"status of four digits", "HTTP/1.1 1010 canary\r\n\r\n", errMalformed},
+	{"status no number", "HTTP/1.1 1x1 canary\r\n\r\n", errMalformed},
+	{"negative status", "HTTP/1.1 -10 canary\r\n\r\n", errMalformed},
+	{"status below 100", "HTTP/1.1 099 canary\r\n\r\n", errStatus},
+	{"HTTP/2 in text", "HTTP/2.0 101 canary\r\n" + upgrade + connect + accept + "\r\n", errMalformed},
+	{"HTTP/0.9", "HTTP/0.9 101 canary\r\n" + upgrade + connect + accept + "\r\n", errMalformed},
+	{"a request", "GET /canary HTTP/1.1\r\n\r\n", errMalformed},
+	{"line without colon", good + "canary\r\n\r\n", errMalformed},
+	{"blank in a name", good + "can ary: x\r\n\r\n", errMalformed},
+	{"blank before the colon", good + "Canary : x\r\n\r\n", errMalformed},
+	{"NUL in a value", good + "X: can\x00ary\r\n\r\n", errMalformed},
+	{"CR in a value", good + "X: can\rary\r\n\r\n", errMalformed},
+	{"head begins with a fold", line101 + " canary\r\n\r\n", errMalformed},
+	{"101 of HTTP/1.0", "HTTP/1.0 101 Switching Protocols\r\n" + upgrade + connect + accept + "\r\n", errOldHTTP},
+	{"no Upgrade", line101 + connect + accept + "\r\n", errUpgrade},
+	{"Upgrade to something else", line101 + "Upgrade: h2c\r\n" + connect + accept + "\r\n", errUpgrade},
+	{"Upgrade with a suffix", line101 + "Upgrade: websockets\r\n" + connect + accept + "\r\n", errUpgrade},
+	{"no Connection", line101 + upgrade + accept + "\r\n", errConnection},
+	{"Connection: close", line101 + upgrade + "Connection: close\r\n" + accept + "\r\n", errConnection},
+	{"no Accept", line101 + upgrade + connect + "\r\n", errAccept},
+	{"empty Accept", line101 + upgrade + connect + "Sec-WebSocket-Accept:\r\n\r\n", errAccept},
+	{"the key as Accept", line101 + upgrade + connect + "Sec-WebSocket-Accept: " + testKey + "\r\n\r\n", errAccept},
+	{"Accept in lower case", line101 + upgrade + connect + strings.ToLower(accept) + "\r\n", errAccept},
+	{"Accept twice", good + accept + "\r\n", errAccept},
+	{"a second, wrong Accept", good + "Sec-WebSocket-Accept: canary\r\n\r\n", errAccept},
+	{"Accept in a list", line101 + upgrade + connect + "Sec-WebSocket-Accept: " + testGood + ", x\r\n\r\n", errAccept},
+	{"extension unasked", good + "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n", errExtension},
+	{"second extension line", good + "Sec-WebSocket-Extensions:\r\nSec-WebSocket-Extensions: x-canary\r\n\r\n", errExtension},
+	{"subprotocol unasked", good + "Sec-WebSocket-Protocol: canary\r\n\r\n", errProtocol},
+	{"head too long", good + "X: " + strings.Repeat("canary ", headLimit/7) + "\r\n\r\n", errHeadLength},
+	{"status line too long", "HTTP/1.1 101 " + strings.Repeat("canary ", headLimit/7+1), errHeadLength},
+	{"endless interim answers", strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim+1) + good + "\r\n", errInterim},
+	{"long interim answers", strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: "+strings.Repeat("l", headLimit/4)+"\r\n\r\n", 4) + good + "\r\n", errHeadLength},
+	{"interim answer, then the end", "HTTP/1.1 102 Processing\r\n\r\n", errNoAnswer},
+	{"refusal of bad length", "HTTP/1.1 403 canary\r\nContent-Length: canary\r\n\r\n", errMalformed},
+	{"refusal of two lengths", "HTTP/1.1 403 canary\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", errMalformed},
+	{"refusal of unknown coding", "HTTP/1.1 403 canary\r\nTransfer-Encoding: canary\r\n\r\n", errMalformed},
+}
+
+func TestBadAnswerIsNoTunnel(t *testing.T) {
+	for _, c := range badAnswers {
+		t.Run(c.name, func(t *testing.T) {
+			conn, refusal, err := readAnswer(strings.NewReader(c.raw), testKey, []string{"chat"})
+			if conn != nil || refusal != nil || !errors.Is(err, c.want) {
+				t.Errorf("%v, %v, %v; want %v", conn, refusal, err, c.want)
+			}
+			// The same byte for byte must come to the same.
+			_, _, err = readAnswer(iotest.OneByteReader(strings.NewReader(c.raw)), testKey, []string{"chat"})
+			if !errors.Is(err, c.want) {
+				t.Errorf("one byte at a time: %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestBadAnswerIs502AndItsConnectionIsClosed(t *testing.T) {
+	for _, c := range badAnswers {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGame(t, "ws://game", func(conn net.Conn, r *http.Request) {
+				io.WriteString(conn, strings.ReplaceAll(c.raw, testGood, acceptFor(r.Header.Get("Sec-WebSocket-Key"))))
+			})
+			conn, err := g.Dial(t.Context(), Request{Path: "/", Protocols: []string{"chat"}})
+			if conn != nil || Status(err) != http.StatusBadGateway || kindOf(err) != BadAnswer {
+				t.Fatalf("%v, status %d, %v; want 502 bad_answer", conn, Status(err), err)
+			}
+			if text := err.Error(); strings.Contains(text, "anary") || len(text) > 200 {
+				t.Errorf("the error quotes the upstream: %.300q", text)
+			}
+			g.wantClosed(t)
+		})
+	}
+}
+
+func TestGoodAnswersInManySpellings(t *testing.T) {
+	for _, raw := range []string{
+		good + "\r\n",
+		"HTTP/1.1 101\r\n" + upgrade + connect + accept + "\r\n",
+		"HTTP/1.1 101 \r\n" + upgrade + connect + accept + "\r\n",
+		"HTTP/1.1 101 Fine\r\nUPGRADE: WebSocket\r\nconnection: upgrade\r\nsec-websocket-accept:   " + testGood + "  \r\n\r\n",
+		line101 + upgrade + "Connection: keep-alive, Upgrade\r\n" + accept + "\r\n",
+		line101 + upgrade + "Connection: keep-alive\r\nConnection: UPGRADE\r\n" + accept + "\r\n",
+		strings.ReplaceAll(good, "\r\n", "\n") + "\n",
+		good + "Sec-WebSocket-Extensions:\r\n\r\n",
+		good + "Content-Length: 0\r\n\r\n",
+		good + "Transfer-Encoding: chunked\r\n\r\n",
+		good + "X: a\r\n b\r\n\r\n",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + good + "\r\n",
+		good + "X: " + strings.Repeat("x", headLimit-len(good)-7) + "\r\n\r\n", // exactly the limit
+	} {
+		conn, refusal, err := readAnswer(strings.NewReader(raw), testKey, nil)
+		if err != nil || refusal != nil || conn.Protocol != "" || len(conn.Early) != 0 {
+			t.Errorf("%.200q: %+v, %v, %v", raw, conn, refusal, err)
+		}
+	}
+}
+
+// T18: what the upstream may choose, given what it was offered.
+func TestSubprotocolMatrix(t *testing.T) {
+	for _, c := range []struct {
+		offered []string
+		lines   []string
+		want    string
+		bad     bool
+	}{
+		{nil, nil, "", false},
+		{nil, []string{""}, "", true},
+		{nil, []string{"chat"}, "", true},
+		{[]string{"chat"}, nil, "", false},
+		{[]string{"chat"}, []string{"chat"}, "chat", false},
+		{[]string{"chat"}, []string{" chat\t"}, "chat", false},
+		{[]string{"chat"}, []string{"Chat"}, "", true},
+		{[]string{"chat"}, []string{"superchat"}, "", true},
+		{[]string{"chat"}, []string{""}, "", true},
+		{[]string{"chat", "superchat"}, []string{"superchat"}, "superchat", false},
+		{[]string{"chat", "superchat"}, []string{"chat, superchat"}, "", true},
+		{[]string{"chat", "superchat"}, []string{"chat", "superchat"}, "", true},
+		{[]string{"chat"}, []string{"chat", "chat"}, "", true},
+		{[]string{"chat"}, []string{"chat,"}, "", true},
+		{[]string{"chat"}, []string{"reseat.v1"}, "", true},
+		{[]string{"chat", "chat"}, []string{"chat"}, "chat", false},
+	} {
+		lines := make([]string, len(c.lines))
+		for i, l := range c.lines {
+			lines[i] = "Sec-WebSocket-Protocol: " + l
+		}
+		g := newGame(t, "ws://game", accepting(lines...))
+		conn, err := g.Dial(t.Context(), Request{Path: "/", Protocols: c.offered})
+		if c.bad != (err != nil) || c.bad && !errors.Is(err, errProtocol) {
+			t.Errorf("offered %q, answered %q: %v", c.offered, c.lines, err)
+		}
+		if err == nil {
+			if conn.Protocol != c.want {
+				t.Errorf("offered %q, answered %q: took %q, want %q", c.offered, c.lines, conn.Protocol, c.want)
+			}
+			conn.Close()
+		}
+		g.wantClosed(t)
+	}
+}
+
+func TestEarlyBytesAreKept(t *testing.T) {
+	const frame = "\x81\x05hello"
+	for name, src := range map[string]func(string) io.Reader{
+		"in one segment": func(s string) io.Reader { return strings.NewReader(s) },
+		"byte for byte":  func(s string) io.Reader { return iotest.OneByteReader(strings.NewReader(s)) },
+	} {
+		for _, early := range []string{"", "\x81", frame, strings.Repeat(frame, 5000)} {
+			r := src(good + "\r\n" + early)
+			conn, _, err := readAnswer(r, testKey, nil)
+			if err != nil {
+				t.Fatalf("%s, %d early bytes: %v", name, len(early), err)
+			}
+			rest, _ := io.ReadAll(r)
+			if got := string(conn.Early) + string(rest); got != early {
+				t.Errorf("%s: %d early bytes became %d", name, len(early), len(got))
+			}
+		}
+	}
+}
+
+func TestEarlyBytesOutliveTheBufferTheyCameIn(t *testing.T) {
+	first, _, err := readAnswer(strings.NewReader(good+"\r\nfirst"), testKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		readAnswer(strings.NewReader(strings.Repeat("z", 4096)), testKey, nil)
+	}
+	if string(first.Early) != "first" {
+		t.Errorf("early bytes were overwritten: %q", first.Early)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	for _, c := range badAnswers {
+		if len(c.raw) < 4096 {
+			f.Add([]byte(c.raw))
+		}
+	}
+	f.Add([]byte(good + "Sec-WebSocket-Protocol: chat\r\nSet-Cookie: a=b\r\nReseat-Grace: 2m\r\n\r\n\x81\x05hello"))
+	f.Add([]byte("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"))
+	f.Add([]byte("HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\nX: y\r\n\r\n"))
+	f.Add([]byte("HTTP/1.0 302 Found\r\nLocation: /x\r\n\r\nuntil the end"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		src := bytes.NewReader(raw)
+		conn, refusal, err := readAnswer(src, testKey, []string{"chat"})
+		got := 0
+		for _, set := range []bool{conn != nil, refusal != nil, err != nil} {
+			if set {
+				got++
+			}
+		}
+		if got != 1 {
+			t.Fatalf("conn %v, refusal %v, error %v: want exactly one", conn, refusal, err)
+		}
+		switch {
+		case conn != nil:
+			checkFuzzedConn(t, raw, src, conn)
+		case refusal != nil:
+			checkFuzzedRefusal(t, refusal)
+		case len(err.Error()) > 100:
+			t.Errorf("a long error: %q", err)
+		}
+	})
+}
+
+// checkFuzzedConn: a tunnel has the right Accept, and no byte behind it is lost.
+func checkFuzzedConn(t *testing.T, raw []byte, src io.Reader, conn *Conn) {
+	rest, _ := io.ReadAll(src)
+	tail := append(conn.Early, rest...)
+	if !bytes.HasSuffix(raw, tail) {
+		t.Errorf("the bytes behind the head are not the end of the input: %q", tail)
+	}
+	if head := raw[:len(raw)-len(tail)]; !bytes.Contains(head, []byte(testGood)) || !bytes.HasSuffix(head, []byte("\n")) {
+		t.Errorf("accepted the head %q", head)
+	}
+	if conn.Protocol != "" && conn.Protocol != "chat" {
+		t.Errorf("took the subprotocol %q", conn.Protocol)
+	}
+	pass, _ := AnswerHeader(conn.Header)
+	checkPassed(t, pass)
+}
+
+// checkFuzzedRefusal: any refusal can be written to a client, or is broken off.
+func checkFuzzedRefusal(t *testing.T, refusal *Refusal) {
+	if refusal.Status < 200 || refusal.Status > 999 {
+		t.Errorf("a refusal with status %d", refusal.Status)
+	}
+	w := newRecorder()
+	defer func() {
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			panic(p)
+		}
+		checkPassed(t, w.passed)
+	}()
+	WriteRefusal(w, refusal)
+}
+
+// checkPassed: what reaches a client can be written as headers, and is the client's.
+func checkPassed(t *testing.T, h http.Header) {
+	for name, values := range h {
+		if isReseat(fold(name)) || hopByHop[fold(name)] || !isToken(name) {
+			t.Errorf("the header %q passes", name)
+		}
+		if v := fmt.Sprint(values); strings.ContainsAny(v, "\r\n\x00") {
+			t.Errorf("%s passes with the value %q", name, v)
+		}
+	}
+}
+
+// A recorder is a ResponseWriter that takes anything, and recovers from nothing.
+type recorder struct {
+	header, passed http.Header
+	status         int
+	body           bytes.Buffer
+}
+
+func newRecorder() *recorder { return &recorder{header: http.Header{}} }
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.passed = r.header.Clone()
+	delete(r.passed, "Connection") // the gateway's own
+}

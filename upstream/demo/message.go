@@ -1,0 +1,191 @@
+package demo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Sizes of what a client may send.
+const (
+	maxInputBytes  = 256
+	maxNameRunes   = 20
+	maxSessionSize = 128 // bytes of the header Reseat-Session that are repeated
+)
+
+// maxInput is the highest number of an input: the highest integer that every
+// JavaScript number holds exactly.
+const maxInput = 1<<53 - 1
+
+// A place is a gem as it travels: index, x, y.
+type place [3]int
+
+// A standing is a player as it travels in a state: seat, x, y, score.
+type standing [4]int
+
+// A guest is a player as it travels in a welcome and a sit.
+type guest struct {
+	Seat     int    `json:"seat"`
+	Name     string `json:"name"`
+	Wanderer bool   `json:"wanderer"`
+	X        int    `json:"x"`
+	Y        int    `json:"y"`
+	Score    int    `json:"score"`
+}
+
+// head opens every message of the server; package documentation, arena.v1.
+type head struct {
+	N uint64 `json:"n"`
+	T string `json:"t"`
+}
+
+// A numbered message takes the number that it has on its connection.
+type numbered interface{ number(n uint64) }
+
+func (h *head) number(n uint64) { h.N = n }
+
+type welcomeMessage struct {
+	head
+	Seat    int     `json:"seat"`
+	Session string  `json:"session"`
+	Tick    uint64  `json:"tick"`
+	Rate    int     `json:"rate"`
+	Seats   int     `json:"seats"`
+	Width   int     `json:"width"`
+	Height  int     `json:"height"`
+	Players []guest `json:"players"`
+	Gems    []place `json:"gems"`
+}
+
+type sitMessage struct {
+	head
+	Player guest `json:"player"`
+}
+
+type leaveMessage struct {
+	head
+	Seat  int `json:"seat"`
+	Score int `json:"score"`
+}
+
+type gemMessage struct {
+	head
+	Gem place `json:"gem"`
+	By  int   `json:"by"`
+}
+
+type stateMessage struct {
+	head
+	Tick    uint64     `json:"tick"`
+	Players []standing `json:"players"`
+	In      tally      `json:"in"`
+}
+
+// A steerMessage is what a client sends.
+type steerMessage struct {
+	S uint64  `json:"s"`
+	T string  `json:"t"`
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// parseSteer reads one message of a client.
+func parseSteer(msg []byte) (steerMessage, error) {
+	var m steerMessage
+	if err := json.Unmarshal(msg, &m); err != nil {
+		return m, fmt.Errorf("read input: %w", err)
+	}
+	if m.T != "steer" {
+		return m, fmt.Errorf("read input: want type steer, got %.20q", m.T)
+	}
+	if m.S < 1 || m.S > maxInput {
+		return m, fmt.Errorf("read input: want a number from 1 to %d, got %d", uint64(maxInput), m.S)
+	}
+	return m, nil
+}
+
+// encode is the bytes of a message. The messages of this package hold nothing
+// that JSON cannot carry.
+func encode(m any) []byte {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", m, err))
+	}
+	return b
+}
+
+var errName = errors.New("want a name of 1 to 20 letters, digits, blanks, - or _")
+
+// checkName is the name that a player asked for, or Guest where none was.
+func checkName(name string) (string, error) {
+	if name == "" {
+		return "Guest", nil
+	}
+	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxNameRunes {
+		return "", errName
+	}
+	for _, r := range name {
+		if !nameRune(r) {
+			return "", errName
+		}
+	}
+	if name[0] == ' ' || name[len(name)-1] == ' ' {
+		return "", errName
+	}
+	return name, nil
+}
+
+// nameRune says whether a name may hold r.
+func nameRune(r rune) bool {
+	return r == ' ' || r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// whole is a place in whole units, as it travels.
+func (v vec) whole() (x, y int) { return int(math.Round(v.x)), int(math.Round(v.y)) }
+
+// guestOf is a player as a welcome or a sit shows it.
+func guestOf(p *player) guest {
+	x, y := p.pos.whole()
+	return guest{Seat: p.seat, Name: p.name, Wanderer: p.wanderer, X: x, Y: y, Score: p.score}
+}
+
+// placeOf is gem i as it travels.
+func placeOf(i int, g gem) place {
+	x, y := g.pos.whole()
+	return place{i, x, y}
+}
+
+// guests lists everybody who sits, by seat.
+func (w *world) guests() []guest {
+	var list []guest
+	for _, p := range w.seats {
+		if p != nil {
+			list = append(list, guestOf(p))
+		}
+	}
+	return list
+}
+
+// places lists all gems.
+func (w *world) places() []place {
+	list := make([]place, len(w.gems))
+	for i, g := range w.gems {
+		list[i] = placeOf(i, g)
+	}
+	return list
+}
+
+// standings lists where everybody is, by seat.
+func (w *world) standings() []standing {
+	list := make([]standing, 0, len(w.seats))
+	for _, p := range w.seats {
+		if p != nil {
+			x, y := p.pos.whole()
+			list = append(list, standing{p.seat, x, y, p.score})
+		}
+	}
+	return list
+}

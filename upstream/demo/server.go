@@ -1,0 +1,233 @@
+package demo
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const (
+	// queueMessages is how far a client may fall behind: about 36 seconds.
+	queueMessages = 1024
+	// partWait is how long a client that is told to go has to take what it is
+	// still owed.
+	partWait = 2 * time.Second
+)
+
+// A Config says how a Server plays.
+type Config struct {
+	// Seats is how many players there can be, three wanderers of the server's
+	// own included. Zero means 32.
+	Seats int
+	// Seed decides where things appear. Zero means another place each time.
+	Seed uint64
+}
+
+// A Server is the demo game server. It serves connections while Run runs: a
+// request waits for Run to begin, and is answered 503 after it has ended. Its
+// methods may be called at once.
+type Server struct {
+	// Static after NewServer. The channels are not buffered: a send is done when
+	// the loop has it.
+	joins    chan join
+	parts    chan part
+	inputs   chan input
+	stopping chan struct{} // closed by the loop: nobody joins any more
+
+	// Owned by the loop in Run.
+	world   *world
+	clients map[*client]struct{} // those that have a seat
+	readers int                  // connections that joined and did not part yet
+}
+
+// A client is the player at the other end of one connection.
+type client struct {
+	// Static after newClient.
+	name    string
+	session string
+	// queue holds messages on their way to the connection. The loop fills and
+	// closes it, the connection's writer empties it.
+	queue chan []byte
+	// ctx bounds the writes to the connection.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// Owned by the loop.
+	seat int
+	sent uint64
+	in   tally
+	slow bool // its queue was full
+
+	// Set by the loop before it closes queue, read by the writer after.
+	end ending
+}
+
+// An ending is how a connection is closed. With code 0 there is no Close frame.
+type ending struct {
+	code   websocket.StatusCode
+	reason string
+}
+
+// What connections tell the loop.
+type (
+	join struct {
+		client *client
+		result chan<- error
+	}
+	part struct {
+		client *client
+		end    ending
+	}
+	input struct {
+		client *client
+		steer  steerMessage
+	}
+)
+
+// NewServer makes a Server. It does nothing before Run.
+func NewServer(c Config) *Server {
+	if c.Seats == 0 {
+		c.Seats = 32
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	return &Server{
+		joins:    make(chan join),
+		parts:    make(chan part),
+		inputs:   make(chan input),
+		stopping: make(chan struct{}),
+		world:    newWorld(c.Seats, rand.New(rand.NewPCG(c.Seed, c.Seed))),
+		clients:  make(map[*client]struct{}),
+	}
+}
+
+// Run plays the game until ctx is done. It then closes every connection with
+// 1001, waits for their readers and returns nil; that takes partWait and the
+// library's 10 seconds for a Close at the longest. It is called once.
+func (s *Server) Run(ctx context.Context) error {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	done := ctx.Done()
+	for running := true; running || s.readers > 0; {
+		select {
+		case <-done:
+			running, done = false, nil
+			ticker.Stop()
+			s.stop()
+		case <-ticker.C:
+			s.play()
+		case j := <-s.joins:
+			j.result <- s.seat(j.client)
+		case p := <-s.parts:
+			s.readers--
+			s.unseat(p.client, p.end)
+		case in := <-s.inputs:
+			s.steer(in)
+		}
+	}
+	return nil
+}
+
+// stop lets nobody join any more and sends everybody away.
+func (s *Server) stop() {
+	close(s.stopping)
+	for _, c := range s.bySeat() {
+		s.unseat(c, ending{websocket.StatusGoingAway, "the server is going away"})
+	}
+}
+
+// seat gives a client a seat, its welcome, and tells the others.
+func (s *Server) seat(c *client) error {
+	p, err := s.world.sit(c.name)
+	if err != nil {
+		return err
+	}
+	s.readers++
+	for other := range s.clients {
+		s.send(other, &sitMessage{head{T: "sit"}, guestOf(p)})
+	}
+	c.seat = p.seat
+	s.clients[c] = struct{}{}
+	s.send(c, &welcomeMessage{
+		head: head{T: "welcome"}, Seat: c.seat, Session: c.session,
+		Tick: s.world.tick, Rate: tickRate, Seats: len(s.world.seats),
+		Width: arenaWidth, Height: arenaHeight,
+		Players: s.world.guests(), Gems: s.world.places(),
+	})
+	return nil
+}
+
+// unseat takes a client's seat and score away, closes its connection after what
+// it is still owed, and tells the others. Done to one without a seat it changes
+// nothing.
+func (s *Server) unseat(c *client, end ending) {
+	if _, ok := s.clients[c]; !ok {
+		return
+	}
+	delete(s.clients, c)
+	score := s.world.seats[c.seat-1].score
+	s.world.stand(c.seat)
+	c.end = end
+	close(c.queue)
+	time.AfterFunc(partWait, c.cancel)
+	for other := range s.clients {
+		s.send(other, &leaveMessage{head{T: "leave"}, c.seat, score})
+	}
+}
+
+// steer counts an input and lets it move its player.
+func (s *Server) steer(in input) {
+	if _, ok := s.clients[in.client]; !ok {
+		return
+	}
+	in.client.in.note(in.steer.S)
+	s.world.steer(in.client.seat, vec{in.steer.X, in.steer.Y})
+}
+
+// play moves the world on by one tick and tells everybody.
+func (s *Server) play() {
+	takings := s.world.step()
+	standings := s.world.standings()
+	for _, c := range s.bySeat() {
+		for _, t := range takings {
+			s.send(c, &gemMessage{head{T: "gem"}, placeOf(t.gem, s.world.gems[t.gem]), t.by})
+		}
+		s.send(c, &stateMessage{head{T: "state"}, s.world.tick, standings, c.in})
+	}
+	s.dropSlow()
+}
+
+// send numbers a message and queues it. When the queue is full the client gets
+// nothing more, and loses its seat at the end of the tick.
+func (s *Server) send(c *client, m numbered) {
+	if c.slow {
+		return
+	}
+	m.number(c.sent + 1)
+	select {
+	case c.queue <- encode(m):
+		c.sent++
+	default:
+		c.slow = true
+	}
+}
+
+// dropSlow takes the seats of the clients whose queue was full and cuts their
+// connections.
+func (s *Server) dropSlow() {
+	for _, c := range s.bySeat() {
+		if c.slow {
+			s.unseat(c, ending{})
+		}
+	}
+}
+
+// bySeat lists the clients in the order of their seats.
+func (s *Server) bySeat() []*client {
+	return slices.SortedFunc(maps.Keys(s.clients), func(a, b *client) int { return a.seat - b.seat })
+}

@@ -1,0 +1,308 @@
+package demo
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+func TestAPlayerIsWelcomedWithItsSessionAndTheWholePicture(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, m := g.join("Otter")
+		if p.conn.Subprotocol() != Subprotocol {
+			t.Errorf("subprotocol %q, want %q", p.conn.Subprotocol(), Subprotocol)
+		}
+		if m.Session != "session-of-Otter" {
+			t.Errorf("session %q, want that of the header", m.Session)
+		}
+		if m.Seat != wandererCount+1 || len(m.Players) != wandererCount+1 || len(m.Gems) != gemCount {
+			t.Errorf("welcome %+v, want seat %d, everybody and every gem", m, wandererCount+1)
+		}
+	})
+}
+
+func TestStatesComeAtEveryTickNumberedWithoutAGap(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, _ := g.join("Otter")
+		began, last := time.Now(), p.until("state")
+		for range 4 * tickRate {
+			m := p.until("state")
+			if m.Tick != last.Tick+1 {
+				t.Fatalf("tick %d follows %d", m.Tick, last.Tick)
+			}
+			last = m
+		}
+		if took := time.Since(began); took > 4*time.Second+2*tickEvery {
+			t.Errorf("%d ticks took %v", 4*tickRate, took)
+		}
+	})
+}
+
+func TestTheServerCountsInputsMissedTwiceAndLate(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, _ := g.join("Otter")
+		for _, s := range []uint64{1, 2, 2, 5, 4} {
+			p.steer(s, 0, 0)
+		}
+		p.until("state")
+		m := p.until("state")
+		if m.In.Got != 4 || m.In.Missed != 1 || m.In.Twice != 1 || m.In.Late != 1 {
+			t.Errorf("the state says %+v, want got 4, missed 1, twice 1, late 1", m.In)
+		}
+	})
+}
+
+func TestInputsMoveTheirOwnPlayerAlone(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		a, aw := g.join("Otter")
+		b, bw := g.join("Heron")
+		before := b.until("state")
+		a.until("sit")
+		a.steer(1, 0, 1)
+		a.until("state")
+		b.until("state")
+		after := b.until("state")
+		if p, q := at(t, before, aw.Seat), at(t, after, aw.Seat); q[2] <= p[2] {
+			t.Errorf("the player that was steered down went from %v to %v", p, q)
+		}
+		if p, q := at(t, before, bw.Seat), at(t, after, bw.Seat); p != q {
+			t.Errorf("the other player went from %v to %v", p, q)
+		}
+	})
+}
+
+func TestAClosedConnectionLosesSeatAndScoreAtOnce(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		watcher, _ := g.join("Watcher")
+		p, first := g.join("Otter")
+		watcher.until("sit")
+		p.conn.CloseNow()
+		m := watcher.until("leave")
+		if m.Seat != first.Seat {
+			t.Fatalf("seat %d left, want %d", m.Seat, first.Seat)
+		}
+		if _, ok := watcher.until("state").standing(first.Seat); ok {
+			t.Error("the player is still in the state after it left")
+		}
+		_, again := g.join("Otter")
+		sit := watcher.until("sit")
+		if again.Seat == first.Seat || sit.Player.Seat != again.Seat {
+			t.Errorf("came back to seat %d and was announced at %d, want a new one after %d", again.Seat, sit.Player.Seat, first.Seat)
+		}
+		if sit.Player.Name != "Otter" || sit.Player.Wanderer || sit.Player.Score != 0 {
+			t.Errorf("came back as %+v, want Otter with score 0", sit.Player)
+		}
+	})
+}
+
+func TestEveryTakenGemIsToldWithItsNewPlace(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, w := g.join("Otter")
+		gems := w.Gems
+		scores := map[int]int{}
+		for ticks := 0; ticks < 30*tickRate; {
+			switch m := p.read(); m.T {
+			case "gem":
+				gems[m.Gem[0]] = m.Gem
+				scores[m.By]++
+			case "state":
+				ticks++
+			}
+		}
+		if len(scores) == 0 {
+			t.Fatal("nobody took a gem in 30 seconds")
+		}
+		_, later := g.join("Heron")
+		for m := p.read(); m.T != "sit"; m = p.read() {
+			if m.T == "gem" {
+				gems[m.Gem[0]] = m.Gem
+			}
+		}
+		for i, want := range later.Gems {
+			if gems[i] != want {
+				t.Errorf("gem %d was told to lie at %v and lies at %v", i, gems[i], want)
+			}
+		}
+	})
+}
+
+func TestASlowClientNeitherBlocksTheTickNorStays(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		slow, w := g.join("Slow")
+		quick, _ := g.join("Quick")
+		// Slow reads nothing. Quick must have every tick on time all along.
+		last, left := quick.until("state"), false
+		began := time.Now()
+		for ticks := 0; !left; {
+			switch m := quick.read(); m.T {
+			case "state":
+				if m.Tick != last.Tick+1 {
+					t.Fatalf("tick %d follows %d", m.Tick, last.Tick)
+				}
+				last, ticks = m, ticks+1
+				if late := time.Since(began) - time.Duration(ticks)*tickEvery; late > tickEvery {
+					t.Fatalf("tick %d came %v late", m.Tick, late)
+				}
+				if ticks > 2*queueMessages {
+					t.Fatal("the slow client keeps its seat")
+				}
+			case "leave":
+				left = m.Seat == w.Seat
+			}
+		}
+		slow.wantClose(-1)
+	})
+}
+
+func TestAfterAFullQueueNothingMoreIsSent(t *testing.T) {
+	s := NewServer(Config{Seed: 1})
+	c := newClient("Slow", "")
+	c.queue = make(chan []byte, 1)
+	s.send(c, &leaveMessage{})
+	s.send(c, &leaveMessage{}) // finds the queue full
+	<-c.queue
+	s.send(c, &leaveMessage{}) // would be heard after a gap
+	if len(c.queue) != 0 || !c.slow {
+		t.Errorf("%d messages were queued after one that was dropped; slow: %v", len(c.queue), c.slow)
+	}
+}
+
+func TestBadInputEndsTheConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		send func(p *peer)
+		want websocket.StatusCode
+	}{
+		"no JSON":  {func(p *peer) { p.write("hello") }, websocket.StatusPolicyViolation},
+		"too long": {func(p *peer) { p.write(strings.Repeat(" ", maxInputBytes+1)) }, websocket.StatusMessageTooBig},
+		"binary": {func(p *peer) {
+			p.conn.Write(context.Background(), websocket.MessageBinary, []byte(`{"s":1,"t":"steer","x":0,"y":0}`))
+		}, websocket.StatusUnsupportedData},
+		"a flood": {func(p *peer) {
+			for s := range uint64(inputBurst + 1) {
+				p.steer(s+1, 0, 0)
+			}
+		}, websocket.StatusPolicyViolation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+				p, w := g.join("Otter")
+				watcher, _ := g.join("Watcher")
+				c.send(p)
+				p.wantClose(c.want)
+				if m := watcher.until("leave"); m.Seat != w.Seat {
+					t.Errorf("seat %d left, want %d", m.Seat, w.Seat)
+				}
+			})
+		})
+	}
+}
+
+func TestInputsKeptForALongTimeAreAllTaken(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, _ := g.join("Otter")
+		const kept = 1800 // two minutes of 15 inputs a second
+		for s := range uint64(kept) {
+			p.steer(s+1, 0, 0)
+		}
+		p.until("state")
+		if m := p.until("state"); m.In.Got != kept || m.In.Missed+m.In.Twice+m.In.Late != 0 {
+			t.Errorf("the state says %+v, want got %d and nothing wrong", m.In, kept)
+		}
+	})
+}
+
+func TestRefusalsHaveTheirStatus(t *testing.T) {
+	play(t, Config{Seed: 1, Seats: wandererCount + 1}, func(t *testing.T, g *game) {
+		for name, c := range map[string]struct {
+			url  string
+			want int
+		}{
+			"another path": {"http://demo/other", http.StatusNotFound},
+			"no handshake": {"http://demo" + Path, http.StatusUpgradeRequired},
+		} {
+			resp, err := g.client.Get(c.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != c.want {
+				t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.want)
+			}
+		}
+		if _, resp, err := g.handshake("?name=%3Cb%3E", ""); err == nil || resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("a bad name: %v, want status 400", err)
+		}
+		p, _ := g.join("Otter")
+		if _, resp, err := g.handshake("", ""); err == nil || resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("no free seat: %v, want status 503", err)
+		}
+		p.conn.CloseNow()
+		synctest.Wait()
+		g.join("Heron")
+	})
+}
+
+func TestAHandshakeThatFailsLeavesNoPlayer(t *testing.T) {
+	play(t, Config{Seed: 1, Seats: wandererCount + 1}, func(t *testing.T, g *game) {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://demo"+Path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Upgrade", "h2c")
+		req.Header.Set("Connection", "Upgrade")
+		resp, err := g.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode < 400 {
+			t.Fatalf("status %d, want a refusal", resp.StatusCode)
+		}
+		synctest.Wait()
+		g.join("Otter") // the one free seat
+	})
+}
+
+func TestStoppingClosesEveryConnectionAndRefusesNewOnes(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, _ := g.join("Otter")
+		q, _ := g.join("Heron")
+		stopped := make(chan struct{})
+		go func() { g.stop(); close(stopped) }()
+		p.wantClose(websocket.StatusGoingAway)
+		q.wantClose(websocket.StatusGoingAway)
+		<-stopped
+		if _, resp, err := g.handshake("", ""); err == nil || resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("after the end: %v, want status 503", err)
+		}
+	})
+}
+
+func TestStoppingDoesNotWaitForASilentClient(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		g.join("Silent") // reads nothing from here on
+		time.Sleep(time.Second)
+		began := time.Now()
+		g.stop()
+		if took := time.Since(began); took > partWait+10*time.Second {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}
+
+// at is the standing of a seat, which must be there.
+func at(t *testing.T, m heard, seat int) standing {
+	t.Helper()
+	s, ok := m.standing(seat)
+	if !ok {
+		t.Fatalf("nobody sits at seat %d in %+v", seat, m)
+	}
+	return s
+}

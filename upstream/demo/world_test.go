@@ -1,0 +1,209 @@
+package demo
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func testWorld(seats int) *world { return newWorld(seats, rand.New(rand.NewPCG(1, 2))) }
+
+// bare is a world with the given players and gems and nothing else.
+func bare(players []*player, gems ...gem) *world {
+	w := testWorld(len(players))
+	w.gems = gems
+	w.seats = make([]*player, len(players))
+	for i, p := range players {
+		if p != nil {
+			p.seat = i + 1
+			w.seats[i] = p
+		}
+	}
+	return w
+}
+
+func TestWalkStaysInsideTheArena(t *testing.T) {
+	for name, c := range map[string]struct {
+		pos, dir vec
+		units    float64
+		want     vec
+	}{
+		"stands":          {vec{100, 100}, vec{0, 0}, 15, vec{100, 100}},
+		"right":           {vec{100, 100}, vec{1, 0}, 15, vec{115, 100}},
+		"up left":         {vec{100, 100}, vec{-0.6, -0.8}, 10, vec{94, 92}},
+		"left wall":       {vec{35, 100}, vec{-1, 0}, 15, vec{playerRadius, 100}},
+		"lower wall":      {vec{100, 640}, vec{0, 1}, 15, vec{100, arenaHeight - playerRadius}},
+		"corner, far off": {vec{1100, 600}, vec{1, 1}, 1e9, vec{arenaWidth - playerRadius, arenaHeight - playerRadius}},
+	} {
+		if got := walk(c.pos, c.dir, c.units); distance(got, c.want) > 1e-9 {
+			t.Errorf("%s: walk(%v, %v, %v) = %v, want %v", name, c.pos, c.dir, c.units, got, c.want)
+		}
+	}
+}
+
+func TestNoDirectionIsLongerThanOne(t *testing.T) {
+	for _, v := range []vec{
+		{}, {0.3, 0.4}, {1, 0}, {1, 1}, {-50, 2}, {0, 1e300},
+		{math.MaxFloat64, math.MaxFloat64}, {-math.MaxFloat64, 1}, {math.SmallestNonzeroFloat64, 0},
+	} {
+		got := atMostOne(v)
+		length := math.Hypot(got.x, got.y)
+		if !(length <= 1+1e-12) {
+			t.Errorf("atMostOne(%v) = %v, of length %v", v, got, length)
+		}
+		if math.Hypot(v.x, v.y) > 1 && length < 1-1e-12 {
+			t.Errorf("atMostOne(%v) = %v, shortened too far", v, got)
+		}
+		if math.Hypot(v.x, v.y) <= 1 && got != v {
+			t.Errorf("atMostOne(%v) = %v, want it unchanged", v, got)
+		}
+	}
+}
+
+func TestTheNearestPlayerInReachTakesTheGem(t *testing.T) {
+	const reach = playerRadius + gemRadius
+	at := func(x float64) *player { return &player{pos: vec{x, 0}} }
+	for name, c := range map[string]struct {
+		seats []*player
+		want  int // seat, 0 for nobody
+	}{
+		"nobody there":      {[]*player{nil, nil}, 0},
+		"just out of reach": {[]*player{at(reach + 0.001)}, 0},
+		"just in reach":     {[]*player{at(reach)}, 1},
+		"the nearer of two": {[]*player{at(20), nil, at(-10)}, 3},
+		"as near":           {[]*player{at(20), at(-20)}, 1},
+	} {
+		for i, p := range c.seats {
+			if p != nil {
+				p.seat = i + 1
+			}
+		}
+		got := 0
+		if p := taker(c.seats, vec{}); p != nil {
+			got = p.seat
+		}
+		if got != c.want {
+			t.Errorf("%s: seat %d took the gem, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestATakenGemCountsOnceAndLiesElsewhere(t *testing.T) {
+	w := bare([]*player{{pos: vec{300, 300}}, {pos: vec{305, 300}}}, gem{vec{300, 300}}, gem{vec{900, 400}})
+	takings := w.step()
+	if len(takings) != 1 || takings[0] != (taking{gem: 0, by: 1}) {
+		t.Fatalf("takings %v, want gem 0 by seat 1", takings)
+	}
+	if w.seats[0].score != 1 || w.seats[1].score != 0 {
+		t.Errorf("scores %d and %d, want 1 and 0", w.seats[0].score, w.seats[1].score)
+	}
+	if w.gems[0].pos == (vec{300, 300}) {
+		t.Error("the taken gem lies where it lay")
+	}
+	if w.gems[1].pos != (vec{900, 400}) {
+		t.Error("a gem that nobody touched has moved")
+	}
+}
+
+func TestADirectionHoldsForSteerForAndNotLonger(t *testing.T) {
+	w := bare([]*player{{pos: vec{200, 200}}})
+	w.steer(1, vec{1, 0})
+	for range steerForTicks {
+		before := w.seats[0].pos.x
+		w.step()
+		if w.seats[0].pos.x <= before {
+			t.Fatalf("the player stands still at tick %d, want it to walk for %d", w.tick, steerForTicks)
+		}
+	}
+	before := w.seats[0].pos
+	w.step()
+	if w.seats[0].pos != before {
+		t.Error("the player walks on after its direction has run out")
+	}
+}
+
+func TestAPlayerWalksAtItsSpeed(t *testing.T) {
+	w := bare([]*player{{pos: vec{200, 200}}})
+	for range tickRate {
+		w.steer(1, vec{1, 0})
+		w.step()
+	}
+	if got := w.seats[0].pos.x - 200; math.Abs(got-playerSpeed) > 1e-6 {
+		t.Errorf("walked %v units in a second, want %v", got, playerSpeed)
+	}
+}
+
+func TestWhoComesBackSitsElsewhereWithScoreZero(t *testing.T) {
+	w := testWorld(8)
+	first, err := w.sit("Otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.score = 9
+	w.stand(first.seat)
+	again, err := w.sit("Otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.seat == first.seat || again.score != 0 {
+		t.Errorf("came back to seat %d with score %d, want another seat than %d and 0", again.seat, again.score, first.seat)
+	}
+}
+
+func TestSeatsAreGivenToOneEachUntilNoneIsLeft(t *testing.T) {
+	w := testWorld(8)
+	taken := map[int]bool{1: true, 2: true, 3: true} // the wanderers
+	for range 8 - wandererCount {
+		p, err := w.sit("x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if taken[p.seat] || p.seat < 1 || p.seat > 8 {
+			t.Fatalf("seat %d was given, taken were %v", p.seat, taken)
+		}
+		taken[p.seat] = true
+	}
+	if _, err := w.sit("x"); err != errFull {
+		t.Errorf("a ninth player got %v, want %v", err, errFull)
+	}
+	w.stand(6)
+	if p, err := w.sit("x"); err != nil || p.seat != 6 {
+		t.Errorf("the one free seat was not given: %v, %v", p, err)
+	}
+}
+
+func TestWanderersGatherGemsAndAllStaysInside(t *testing.T) {
+	w := testWorld(8)
+	for range 60 * tickRate {
+		w.step()
+		for _, s := range w.standings() {
+			if s[1] < playerRadius || s[1] > arenaWidth-playerRadius || s[2] < playerRadius || s[2] > arenaHeight-playerRadius {
+				t.Fatalf("seat %d stands at %d, %d, outside", s[0], s[1], s[2])
+			}
+		}
+		for _, g := range w.places() {
+			if g[1] < margin || g[1] > arenaWidth-margin || g[2] < margin || g[2] > arenaHeight-margin {
+				t.Fatalf("gem %d lies at %d, %d, outside", g[0], g[1], g[2])
+			}
+		}
+	}
+	for _, p := range w.seats[:wandererCount] {
+		if p.score == 0 {
+			t.Errorf("%s has gathered nothing in a minute", p.name)
+		}
+	}
+}
+
+func TestOneSeedPlaysOneGame(t *testing.T) {
+	a, b := testWorld(8), testWorld(8)
+	for range 500 {
+		a.step()
+		b.step()
+	}
+	as, bs := a.standings(), b.standings()
+	for i := range as {
+		if as[i] != bs[i] {
+			t.Fatalf("two worlds of one seed differ: %v and %v", as[i], bs[i])
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Request is the handshake that Dial sends.
+type Request struct {
+	// Path is the client's path, escaped as the client wrote it.
+	Path string
+	// RawQuery is the client's query without the question mark, likewise.
+	RawQuery string
+	// Host is the client's Host value; see HostPolicy. May be empty.
+	Host string
+	// Header is sent as it is, as RequestHeader made it. Hop-by-hop headers,
+	// Host and those of the handshake itself are left out.
+	Header http.Header
+	// Protocols are the subprotocols offered, in order. Entries that are no
+	// token (RFC 9110 section 5.6.2) are left out.
+	Protocols []string
+}
+
+// A Conn is a WebSocket connection to a game server, just after the handshake.
+type Conn struct {
+	// Conn is the *net.TCPConn or *tls.Conn itself, without a deadline.
+	net.Conn
+	// Protocol is the subprotocol that the upstream chose, "" for none.
+	Protocol string
+	// Header is the upstream's answer; see AnswerHeader.
+	Header http.Header
+	// Early are the bytes that came right behind the answer and were read with
+	// it. They come before anything that Conn still holds.
+	Early []byte
+}
+
+// Dial opens a WebSocket connection to the target: RFC 6455 section 4.1. It
+// offers no extension and follows no redirect.
+//
+// Ctx bounds the whole of it. Once Dial has returned a Conn, ctx has no hold on
+// it. The error is a *Refusal where the upstream answered with another status
+// than 101; ctx then goes on to bound the reading of its Body, which the caller
+// must close. Any other error is an *Error.
+func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
+	conn, err := t.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The only goroutine here, started by the end of ctx, wakes what reads and
+	// writes below by a deadline in the past.
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	r.Protocols = slices.DeleteFunc(slices.Clone(r.Protocols), func(p string) bool { return !isToken(p) })
+	key := newKey()
+	var c *Conn
+	var refusal *Refusal
+	if _, err = conn.Write(t.requestHead(r, key)); err == nil {
+		c, refusal, err = readAnswer(conn, key, r.Protocols)
+	}
+	switch {
+	case refusal != nil:
+		refusal.Body = &refusalBody{Reader: refusal.Body, conn: conn, stop: stop}
+		return nil, refusal
+	case c != nil && stop():
+		c.Conn = conn
+		return c, nil
+	}
+	stop()
+	conn.Close()
+	return nil, t.classify(ctx, BadAnswer, err)
+}
+
+// requestHead is the request, ready to be written at once.
+func (t *Target) requestHead(r Request, key string) []byte {
+	b := make([]byte, 0, 2048)
+	b = append(b, "GET "...)
+	b = append(b, t.requestTarget(r.Path, r.RawQuery)...)
+	b = append(b, " HTTP/1.1\r\n"...)
+	b = appendField(b, "Host", t.host(r.Host))
+	b = appendField(b, "Connection", "Upgrade")
+	b = appendField(b, "Upgrade", "websocket")
+	b = appendField(b, "Sec-WebSocket-Version", "13")
+	b = appendField(b, "Sec-WebSocket-Key", key)
+	if len(r.Protocols) > 0 {
+		b = appendField(b, "Sec-WebSocket-Protocol", strings.Join(r.Protocols, ", "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		folded := fold(name)
+		if !isToken(name) || hopByHop[folded] || ofRequest[folded] {
+			continue
+		}
+		for _, value := range r.Header[name] {
+			b = appendField(b, name, value)
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
+// appendField appends one header line. Control characters in the value, line
+// ends above all, become blanks.
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	for _, c := range []byte(strings.TrimSpace(value)) {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			c = ' '
+		}
+		b = append(b, c)
+	}
+	return append(b, "\r\n"...)
+}
+
+// newKey is a fresh Sec-WebSocket-Key: 16 random bytes in base64.
+func newKey() string {
+	var nonce [16]byte
+	rand.Read(nonce[:]) // never fails: crypto/rand
+	return base64.StdEncoding.EncodeToString(nonce[:])
+}
+
+// isToken reports whether s is a token: RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// A Kind says what went wrong with an upstream.
+type Kind int
+
+const (
+	// Unreachable: no connection, or no TLS on it.
+	Unreachable Kind = iota
+	// Timeout: not reached, or no answer, in time.
+	Timeout
+	// BadAnswer: the answer is none that RFC 6455 allows.
+	BadAnswer
+	// Canceled: the context ended for another reason than its deadline; nobody
+	// waits for an answer any more.
+	Canceled
+)
+
+// String is a fixed word, fit for a metric label.
+func (k Kind) String() string {
+	switch k {
+	case Unreachable:
+		return "unreachable"
+	case Timeout:
+		return "timeout"
+	case BadAnswer:
+		return "bad_answer"
+	case Canceled:
+		return "canceled"
+	}
+	return fmt.Sprintf("kind %d", int(k))
+}
+
+// An Error says why there is no connection to an upstream. Its text holds the
+// upstream's address and the reason, never a path, a query, a header, or bytes
+// that the upstream sent.
+type Error struct {
+	Kind Kind
+	Addr string // host and port
+	Err  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Addr, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Status is the HTTP status that a client gets for an error of Dial: 504 where
+// the upstream was too slow, else 502; for a Refusal its own.
+func Status(err error) int {
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Status
+	}
+	if kindOf(err) == Timeout {
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusBadGateway
+}
+
+// WriteError answers the client for an error of Dial: a Refusal as WriteRefusal
+// does, anything else by its Status and one line of text.
+func WriteError(w http.ResponseWriter, err error) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		WriteRefusal(w, refusal)
+		return
+	}
+	http.Error(w, clientText(kindOf(err)), Status(err))
+}
+
+// clientText is what a client is told. Addresses are the operator's affair.
+func clientText(k Kind) string {
+	switch k {
+	case Timeout:
+		return "the game server did not answer in time"
+	case BadAnswer:
+		return "the game server's answer is not valid"
+	default:
+		return "the game server cannot be reached"
+	}
+}
+
+// kindOf is the kind of an error that this package or net made.
+func kindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	if isTimeout(err) {
+		return Timeout
+	}
+	return Unreachable
+}
+
+func isTimeout(err error) bool {
+	var nerr net.Error
+	return errors.As(err, &nerr) && nerr.Timeout()
+}
+
+// classify makes the Error for what failed with err. A context that has ended is
+// the reason, whatever err says: the connection was broken off because of it.
+func (t *Target) classify(ctx context.Context, kind Kind, err error) *Error {
+	e := &Error{Kind: kind, Addr: t.Address(), Err: err}
+	var op *net.OpError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Kind, e.Err = Timeout, errNotInTime
+	case ctx.Err() != nil:
+		e.Kind, e.Err = Canceled, context.Cause(ctx)
+	case isTimeout(err):
+		e.Kind, e.Err = Timeout, errNotInTime
+	case errors.As(err, &op):
+		e.Err = op.Err // its own text would repeat the address
+	}
+	return e
+}
+
+var errNotInTime = fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)

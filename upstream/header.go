@@ -1,0 +1,202 @@
+package upstream
+
+import (
+	"net/http"
+	"strings"
+)
+
+// hopByHop are the headers that concern one connection only: RFC 9110 section
+// 7.6.1, and those that RFC 2616 section 13.5.1 added. Names as folded by fold.
+var hopByHop = map[string]bool{
+	"connection":          true,
+	"http2-settings":      true,
+	"keep-alive":          true,
+	"proxy-authenticate":  true,
+	"proxy-authorization": true,
+	"proxy-connection":    true,
+	"te":                  true,
+	"trailer":             true,
+	"transfer-encoding":   true,
+	"upgrade":             true,
+}
+
+// ofRequest are the headers of a request that the gateway writes itself: those
+// of the handshake (RFC 6455 section 4.1), Host, and the length of the body.
+var ofRequest = map[string]bool{
+	"content-length":           true,
+	"host":                     true,
+	"sec-websocket-accept":     true,
+	"sec-websocket-extensions": true,
+	"sec-websocket-key":        true,
+	"sec-websocket-protocol":   true,
+	"sec-websocket-version":    true,
+}
+
+// RequestHeader makes the headers for the upstream from those of the client:
+// interface section 2. Dropped are hop-by-hop headers and those that Connection
+// names, the handshake's own, Host, and everything under Reseat-*. Forwarding
+// headers are replaced by what the gateway saw, or kept and completed where the
+// peer is trusted. Own is set last, so that nothing of the client's adds to it
+// or removes it. Names are compared as fold makes them, so that another
+// spelling for a server after CGI does not get past.
+//
+// The client's header is not changed, and the result shares nothing with it.
+func RequestHeader(client http.Header, p Peer, own http.Header) http.Header {
+	listed := connectionListed(client)
+	out := make(http.Header, len(client)+len(own)+3)
+	for name, values := range client {
+		folded, key := fold(name), http.CanonicalHeaderKey(name)
+		if isForwarding(folded) {
+			// Not even a trusted proxy's Connection header removes these: it
+			// may be one that the proxy passed on from its client.
+			if !p.Trusted || folded != strings.ToLower(name) {
+				continue
+			}
+		} else if reserved(folded) || listed[key] {
+			continue
+		}
+		out[key] = append(out[key], values...)
+	}
+	setForwarded(out, p)
+	for name, values := range own {
+		out[http.CanonicalHeaderKey(name)] = values
+	}
+	return out
+}
+
+// setForwarded completes the forwarding headers in h, from which those of a peer
+// that is not trusted have been taken out.
+func setForwarded(h http.Header, p Peer) {
+	if p.Addr.IsValid() {
+		chain := append(h["X-Forwarded-For"], p.Addr.Unmap().WithZone("").String())
+		h.Set("X-Forwarded-For", strings.Join(chain, ", "))
+	}
+	if h.Get("X-Forwarded-Proto") == "" {
+		proto := "http"
+		if p.TLS {
+			proto = "https"
+		}
+		h.Set("X-Forwarded-Proto", proto)
+	}
+	if h.Get("X-Forwarded-Host") == "" && p.Host != "" {
+		h.Set("X-Forwarded-Host", p.Host)
+	}
+}
+
+// Directives are what an upstream asks of the gateway in its 101 answer, as it
+// wrote them; "" where it said nothing: interface section 2.
+type Directives struct {
+	Grace    string // Reseat-Grace
+	Overflow string // Reseat-Overflow
+	Group    string // Reseat-Group
+}
+
+// AnswerHeader splits the headers of the upstream's 101 answer into those that
+// pass to the client and those that speak to the gateway. Hop-by-hop headers,
+// Sec-WebSocket-*, Content-Length and Reseat-* do not pass.
+func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
+	pass = passed(h, func(folded string) bool {
+		return strings.HasPrefix(folded, "sec-websocket-") || folded == "content-length"
+	})
+	d = Directives{
+		Grace:    h.Get("Reseat-Grace"),
+		Overflow: h.Get("Reseat-Overflow"),
+		Group:    h.Get("Reseat-Group"),
+	}
+	return pass, d
+}
+
+// passed is what of an upstream's answer may reach a client: neither hop-by-hop
+// headers, nor Reseat-*, nor what hide names.
+func passed(h http.Header, hide func(folded string) bool) http.Header {
+	listed := connectionListed(h)
+	pass := make(http.Header, len(h))
+	for name, values := range h {
+		folded := fold(name)
+		if hopByHop[folded] || isReseat(folded) || hide(folded) || listed[http.CanonicalHeaderKey(name)] {
+			continue
+		}
+		pass[name] = append([]string(nil), values...)
+	}
+	return pass
+}
+
+// DropCookies removes from the Cookie headers in h the cookies whose name drop
+// accepts. The others keep their bytes and their order. What h shared with
+// another header is not changed.
+func DropCookies(h http.Header, drop func(name string) bool) {
+	var kept []string
+	for _, line := range h["Cookie"] {
+		var pairs []string
+		for pair := range strings.SplitSeq(line, ";") {
+			pair = strings.TrimSpace(pair)
+			if name, _, _ := strings.Cut(pair, "="); pair != "" && !drop(strings.TrimSpace(name)) {
+				pairs = append(pairs, pair)
+			}
+		}
+		if len(pairs) > 0 {
+			kept = append(kept, strings.Join(pairs, "; "))
+		}
+	}
+	if kept == nil {
+		delete(h, "Cookie")
+		return
+	}
+	h["Cookie"] = kept
+}
+
+// reserved reports whether a header of that name is never taken over from a client.
+func reserved(folded string) bool {
+	return hopByHop[folded] || ofRequest[folded] || isReseat(folded)
+}
+
+func isReseat(folded string) bool { return strings.HasPrefix(folded, "reseat-") }
+
+// isForwarding reports whether the header says who the client is.
+func isForwarding(folded string) bool {
+	return folded == "forwarded" || folded == "x-forwarded" || folded == "x-real-ip" || strings.HasPrefix(folded, "x-forwarded-")
+}
+
+// fold is the name in lower case with everything but letters and digits turned
+// into a hyphen. Servers that hand headers on as CGI variables (RFC 3875 section
+// 4.1.18) cannot tell names apart that fold to the same.
+func fold(name string) string {
+	b := []byte(name)
+	for i, c := range b {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			b[i] = c + 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		default:
+			b[i] = '-'
+		}
+	}
+	return string(b)
+}
+
+// connectionListed are the names in the Connection headers, in canonical
+// spelling: RFC 9110 section 7.6.1.
+func connectionListed(h http.Header) map[string]bool {
+	var listed map[string]bool
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if listed == nil {
+				listed = make(map[string]bool)
+			}
+			listed[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	return listed
+}
+
+// hasToken reports whether the comma-separated lists hold the token, in any case.
+func hasToken(lists []string, token string) bool {
+	for _, list := range lists {
+		for entry := range strings.SplitSeq(list, ",") {
+			if strings.EqualFold(strings.TrimSpace(entry), token) {
+				return true
+			}
+		}
+	}
+	return false
+}

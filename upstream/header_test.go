@@ -1,0 +1,241 @@
+package upstream
+
+import (
+	"maps"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ownHeader is what the gateway sets for a session.
+var ownHeader = http.Header{"Reseat-Session": {"s1"}, "Reseat-Player": {"ann"}}
+
+// wantOwn is what the upstream sees of a client that sent nothing.
+var wantOwn = http.Header{
+	"Reseat-Session": {"s1"}, "Reseat-Player": {"ann"},
+	"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"},
+}
+
+// T14: none of these, sent by a client, changes what the upstream sees.
+var forged = []http.Header{
+	{"Reseat-Session": {"evil"}},
+	{"reseat-session": {"evil"}},
+	{"RESEAT-SESSION": {"evil"}},
+	{"Reseat_Session": {"evil"}},
+	{"RESEAT_SESSION": {"evil"}},
+	{"reseat_Session": {"evil"}},
+	{"Reseat.Session": {"evil"}},
+	{"Reseat~Session": {"evil"}},
+	{"Reseat-Session": {"s1", "evil"}},
+	{"Reseat-Player": {"root"}},
+	{"Reseat_player": {"root"}},
+	{"Reseat-Resumed": {"hard"}},
+	{"Reseat-Token": {"t"}},
+	{"Reseat-Received": {"3"}},
+	{"Reseat-Anything-Else": {"x"}},
+	{"Reseat-": {"x"}},
+	{"Reseat_": {"x"}},
+	{"X-Forwarded-For": {"6.6.6.6"}},
+	{"X-Forwarded-For": {"6.6.6.6", "6.6.6.7"}},
+	{"x-forwarded-for": {"6.6.6.6"}},
+	{"X_Forwarded_For": {"6.6.6.6"}},
+	{"X_FORWARDED_FOR": {"6.6.6.6"}},
+	{"X-Forwarded_For": {"6.6.6.6"}},
+	{"X_forwarded-For": {"6.6.6.6"}},
+	{"X.Forwarded.For": {"6.6.6.6"}},
+	{"X-Forwarded-Proto": {"https"}},
+	{"X_Forwarded_Proto": {"https"}},
+	{"X-Forwarded-Host": {"evil.example"}},
+	{"X_forwarded_Host": {"evil.example"}},
+	{"X-Forwarded-Port": {"1"}},
+	{"X-Forwarded-Server": {"evil"}},
+	{"X-Forwarded-Prefix": {"/admin"}},
+	{"X-Forwarded-User": {"root"}},
+	{"Forwarded": {"for=6.6.6.6;host=evil"}},
+	{"FORWARDED": {"for=6.6.6.6"}},
+	{"X-Real-IP": {"6.6.6.6"}},
+	{"X-Real-Ip": {"6.6.6.6"}},
+	{"X_Real_IP": {"6.6.6.6"}},
+	{"X_real-Ip": {"6.6.6.6"}},
+	{"Connection": {"Reseat-Session"}},
+	{"Connection": {"upgrade, reseat-session, RESEAT-PLAYER"}},
+	{"Connection": {"close", "x-forwarded-for"}},
+	{"Connection": {"X-Forwarded-Proto,X-Forwarded-Host"}},
+	{"Connection": {"Reseat_Session, X_Forwarded_For"}},
+	{"Connection": {"Reseat-Session"}, "Reseat-Session": {"evil"}, "Reseat_Session": {"evil"}},
+	{"Connection": {" , ,Host"}},
+}
+
+func TestNothingOfAClientForgesOrRemovesOurHeaders(t *testing.T) {
+	for _, client := range forged {
+		if got := RequestHeader(client, localPeer, ownHeader); !reflect.DeepEqual(got, wantOwn) {
+			t.Errorf("client sent %v: the upstream sees %v, want %v", client, got, wantOwn)
+		}
+	}
+}
+
+// The same by way of the whole head, as a server would read it.
+func TestForgedHeadersDoNotComeOverTheWire(t *testing.T) {
+	for _, client := range forged {
+		g := newGame(t, "ws://game", accepting())
+		conn, err := g.Dial(t.Context(), Request{Path: "/", Header: RequestHeader(client, localPeer, ownHeader)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		names := map[string]int{}
+		for line := range strings.SplitSeq(g.head(), "\r\n") {
+			name, _, _ := strings.Cut(line, ":")
+			names[fold(name)]++
+			if strings.Contains(line, "evil") || strings.Contains(line, "6.6.6.") || strings.Contains(line, "root") {
+				t.Errorf("client sent %v: the upstream sees %q", client, line)
+			}
+		}
+		for _, name := range []string{"reseat-session", "reseat-player", "x-forwarded-for", "host", "connection"} {
+			if names[name] != 1 {
+				t.Errorf("client sent %v: the upstream sees %d headers that fold to %s", client, names[name], name)
+			}
+		}
+	}
+}
+
+func TestHopByHopHeadersDoNotPassUpward(t *testing.T) {
+	client := http.Header{
+		"Connection": {"Upgrade, X-Hop", "close, x-OTHER-hop"}, "X-Hop": {"1"}, "X-Other-Hop": {"2"},
+		"Keep-Alive": {"timeout=5"}, "Te": {"trailers"}, "TE": {"trailers"}, "Trailer": {"X"}, "Transfer-Encoding": {"chunked"},
+		"Upgrade": {"websocket"}, "Proxy-Connection": {"keep-alive"}, "Proxy-Authorization": {"Basic x"}, "Proxy-Authenticate": {"Basic"},
+		"Http2-Settings": {"AAMA"}, "HTTP2-Settings": {"AAMA"}, "Content-Length": {"0"}, "Host": {"evil"},
+		"Sec-Websocket-Key": {"k"}, "Sec-WebSocket-Version": {"13"}, "Sec-Websocket-Extensions": {"permessage-deflate"},
+		"Sec-Websocket-Protocol": {"reseat.v1, reseat.token.t"}, "Sec_WebSocket_Protocol": {"reseat.token.t"}, "Sec-Websocket-Accept": {"a"},
+	}
+	if got := RequestHeader(client, localPeer, ownHeader); !reflect.DeepEqual(got, wantOwn) {
+		t.Errorf("the upstream sees %v, want %v", got, wantOwn)
+	}
+}
+
+func TestAllElseOfTheClientPassesUpward(t *testing.T) {
+	client := http.Header{
+		"Cookie": {"sid=abc; theme=dark"}, "Origin": {"https://game.example"}, "User-Agent": {"probe/1"}, "Authorization": {"Bearer x"},
+		"X-Custom": {"one", "two"}, "Accept-Language": {"de"}, "X-Empty": {""}, "Xreseat-Session": {"x"}, "X-Reseat": {"x"}, "Reseat": {"x"},
+		"X-Forward": {"x"}, "Sec-Fetch-Mode": {"websocket"}, "Upgrade-Insecure-Requests": {"1"}, "X-Client-Session": {"x"},
+	}
+	want := maps.Clone(wantOwn)
+	maps.Copy(want, client)
+	before := client.Clone()
+	got := RequestHeader(client, localPeer, ownHeader)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the upstream sees %v, want %v", got, want)
+	}
+	for name := range client {
+		got[name][0] = "changed"
+	}
+	if !reflect.DeepEqual(client, before) {
+		t.Errorf("the client's header was changed to %v", client)
+	}
+}
+
+func TestOwnHeadersReplaceTheClients(t *testing.T) {
+	client := http.Header{"X-Game": {"evil"}, "Connection": {"X-Game, X-Forwarded-For"}}
+	got := RequestHeader(client, localPeer, http.Header{"X-Forwarded-For": {"own"}, "x-game": {"1", "2"}})
+	if !slices.Equal(got["X-Forwarded-For"], []string{"own"}) || !slices.Equal(got["X-Game"], []string{"1", "2"}) {
+		t.Errorf("the upstream sees %v, want our own values alone", got)
+	}
+}
+
+func TestForwardingHeadersOfATrustedProxyAreKeptAndCompleted(t *testing.T) {
+	peer := localPeer
+	peer.Trusted = true
+	for _, c := range []struct {
+		name         string
+		client, want http.Header
+	}{
+		{"nothing sent", nil, http.Header{"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
+		{"all sent",
+			http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"a.example"}, "Forwarded": {"for=203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}, "X-Forwarded-Port": {"443"}},
+			http.Header{"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"a.example"}, "Forwarded": {"for=203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}, "X-Forwarded-Port": {"443"}}},
+		{"chain in two lines",
+			http.Header{"X-Forwarded-For": {"203.0.113.9, 198.51.100.1", "198.51.100.2"}},
+			http.Header{"X-Forwarded-For": {"203.0.113.9, 198.51.100.1, 198.51.100.2, 192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
+		{"underscores are a client's", http.Header{"X_Forwarded_For": {"6.6.6.6"}, "X_Real_IP": {"6.6.6.6"}},
+			http.Header{"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
+		{"Connection passed on from a client", http.Header{"Connection": {"X-Forwarded-For, X-Real-Ip"}, "X-Forwarded-For": {"203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}},
+			http.Header{"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Real-Ip": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
+		{"our own names are nobody's", http.Header{"Reseat-Player": {"root"}}, http.Header{"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
+	} {
+		if got := RequestHeader(c.client, peer, nil); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: the upstream sees %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestForwardedForNamesThePeerInOneSpelling(t *testing.T) {
+	for addr, want := range map[string][]string{
+		"192.0.2.7": {"192.0.2.7"}, "::ffff:192.0.2.7": {"192.0.2.7"}, "2001:db8::1": {"2001:db8::1"}, "fe80::1%eth0": {"fe80::1"},
+	} {
+		got := RequestHeader(nil, Peer{Addr: netip.MustParseAddr(addr)}, nil)
+		if !slices.Equal(got["X-Forwarded-For"], want) {
+			t.Errorf("peer %s: X-Forwarded-For %q, want %q", addr, got["X-Forwarded-For"], want)
+		}
+	}
+	got := RequestHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}}, Peer{TLS: true}, nil)
+	if want := (http.Header{"X-Forwarded-Proto": {"https"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("a peer without address and Host, over TLS: %v, want %v", got, want)
+	}
+}
+
+func TestAnswerHeaderHidesWhatIsNotTheClients(t *testing.T) {
+	pass, d := AnswerHeader(http.Header{
+		"Set-Cookie": {"a=1; Path=/", "b=2"}, "X-Game": {"hi"}, "Server": {"game/1"}, "Date": {"today"},
+		"Reseat-Group": {"g1", "g2"}, "Reseat-Grace": {"20s"}, "Reseat-Overflow": {"end"}, "Reseat-Other": {"x"}, "Reseat_Group": {"x"},
+		"Connection": {"Upgrade, X-Hop"}, "X-Hop": {"1"}, "Upgrade": {"websocket"}, "Keep-Alive": {"timeout=9"}, "Transfer-Encoding": {"chunked"},
+		"Content-Length": {"0"}, "Trailer": {"X"}, "Proxy-Authenticate": {"Basic"},
+		"Sec-Websocket-Accept": {"a"}, "Sec-Websocket-Protocol": {"p"}, "Sec-Websocket-Extensions": {""}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Else": {"x"},
+	})
+	want := http.Header{"Set-Cookie": {"a=1; Path=/", "b=2"}, "X-Game": {"hi"}, "Server": {"game/1"}, "Date": {"today"}}
+	if !reflect.DeepEqual(pass, want) {
+		t.Errorf("the client sees %v, want %v", pass, want)
+	}
+	if want := (Directives{Grace: "20s", Overflow: "end", Group: "g1"}); d != want {
+		t.Errorf("directives %+v, want %+v", d, want)
+	}
+	if _, d := AnswerHeader(http.Header{"Connection": {"Reseat-Grace"}, "Reseat-Grace": {"5s"}}); d.Grace != "5s" {
+		t.Errorf("a grace that Connection names was lost: %+v", d)
+	}
+	answer := http.Header{"X-Game": {"hi"}}
+	shared, _ := AnswerHeader(answer)
+	shared["X-Game"][0] = "changed"
+	if answer.Get("X-Game") != "hi" {
+		t.Error("a change of what passes changed the answer itself")
+	}
+	if pass, d := AnswerHeader(nil); len(pass) != 0 || d != (Directives{}) {
+		t.Errorf("nothing became %v, %+v", pass, d)
+	}
+}
+
+func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
+	for _, c := range []struct{ sent, want []string }{
+		{nil, nil},
+		{[]string{"a=1"}, []string{"a=1"}},
+		{[]string{"a=1; ours=t; b=x=y"}, []string{"a=1; b=x=y"}},
+		{[]string{"ours=t"}, nil},
+		{[]string{"ours=t", "a=1;ours=u;b"}, []string{"a=1; b"}},
+		{[]string{" ours =t; oursx=1; xours=2; ours"}, []string{"oursx=1; xours=2"}},
+		{[]string{`a="q;ours=t;r"; b=2`}, []string{`a="q; r"; b=2`}},
+	} {
+		h := http.Header{"Cookie": c.sent, "X": {"y"}}
+		before := slices.Clone(c.sent)
+		DropCookies(h, func(name string) bool { return name == "ours" })
+		if !slices.Equal(h["Cookie"], c.want) || h.Get("X") != "y" {
+			t.Errorf("%q: left %q, want %q", c.sent, h["Cookie"], c.want)
+		}
+		if !slices.Equal(c.sent, before) {
+			t.Errorf("%q: the slice that was handed in is changed", before)
+		}
+		if _, ok := h["Cookie"]; ok && c.want == nil {
+			t.Errorf("%q: an empty Cookie header is left", c.sent)
+		}
+	}
+}

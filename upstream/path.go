@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// ClientTarget takes the path and the query of a client's request as the client
+// wrote them, still escaped. For a request line in absolute form the path and
+// query of that URL are returned; its host is of no interest.
+func ClientTarget(r *http.Request) (path, rawQuery string) {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		path, rawQuery, _ = strings.Cut(r.RequestURI, "?")
+		return path, rawQuery
+	}
+	return r.URL.EscapedPath(), r.URL.RawQuery
+}
+
+// RedactQuery is rawQuery with every value, and every parameter without a value,
+// replaced by "***". Names and their order stay.
+func RedactQuery(rawQuery string) string {
+	if rawQuery == "" {
+		return ""
+	}
+	pairs := strings.Split(rawQuery, "&")
+	for i, pair := range pairs {
+		name, _, ok := strings.Cut(pair, "=")
+		switch {
+		case ok:
+			pairs[i] = name + "=***"
+		case pair != "":
+			pairs[i] = "***"
+		}
+	}
+	return strings.Join(pairs, "&")
+}
+
+// joinPath joins the client's escaped path to the escaped path of the target by
+// exactly one slash. What the client wrote is kept byte for byte, but for bytes
+// that must not stand in a request line, which are percent-encoded.
+func joinPath(prefix, path string) string {
+	path = escapeBytes(strings.TrimPrefix(path, "/"), "?#")
+	return strings.TrimRight(prefix, "/") + "/" + path
+}
+
+// requestTarget is the origin-form that goes into the request line to the
+// upstream: RFC 9112 section 3.2.1.
+func (t *Target) requestTarget(path, rawQuery string) string {
+	target := joinPath(t.URL.EscapedPath(), path)
+	if rawQuery != "" {
+		target += "?" + escapeBytes(rawQuery, "#")
+	}
+	return target
+}
+
+// requestURL is the same for the reverse proxy: a URL that net/http turns back
+// into the bytes of requestTarget.
+func (t *Target) requestURL(path, rawQuery string) *url.URL {
+	u := &url.URL{Scheme: "http", Host: t.URL.Host}
+	if t.secure() {
+		u.Scheme = "https"
+	}
+	u.RawQuery = escapeBytes(rawQuery, "#")
+	path = joinPath(t.URL.EscapedPath(), path)
+	if !strings.HasPrefix(path, "//") {
+		u.Opaque = path // written as it is
+		return u
+	}
+	// url.URL reads an Opaque with two slashes as host and path. The other way
+	// in, RawPath, is used only when net/url would have written it so itself.
+	u.RawPath = escapeBytes(path, "\"<>[\\]^`{|}"+nonASCII)
+	if decoded, err := url.PathUnescape(u.RawPath); err == nil {
+		u.Path = decoded
+	} else {
+		u.Path = u.RawPath
+	}
+	return u
+}
+
+// nonASCII in the second argument of escapeBytes stands for all bytes from 0x80.
+const nonASCII = "\x80"
+
+// escapeBytes percent-encodes control characters, blanks, DEL, and the bytes
+// named by also.
+func escapeBytes(s, also string) string {
+	const hex = "0123456789ABCDEF"
+	bad := func(c byte) bool {
+		return c <= ' ' || c == 0x7f || strings.IndexByte(also, min(c, 0x80)) >= 0
+	}
+	var b []byte
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case bad(c) && b == nil:
+			b = append(make([]byte, 0, len(s)+8), s[:i]...)
+			fallthrough
+		case bad(c):
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		case b != nil:
+			b = append(b, c)
+		}
+	}
+	if b == nil {
+		return s
+	}
+	return string(b)
+}

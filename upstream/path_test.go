@@ -1,0 +1,172 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// What a client writes into its request line ends up behind the target's own
+// path, on the target's own host (T17).
+var targetTests = []struct{ base, path, query, want string }{
+	{"ws://game", "/", "", "/"},
+	{"ws://game", "", "", "/"},
+	{"ws://game/", "/a/b/c", "x=1&y=2", "/a/b/c?x=1&y=2"},
+	{"ws://game", "/a%2Fb", "", "/a%2Fb"},
+	{"ws://game", "/a%2fb%2Fc", "", "/a%2fb%2Fc"},
+	{"ws://game", "/room/a%20b", "q=%26%3d&z", "/room/a%20b?q=%26%3d&z"},
+	{"ws://game", "/x", "a=b?c", "/x?a=b?c"},
+	{"ws://game", "/x", "a=1;b=2&%zz&=", "/x?a=1;b=2&%zz&="},
+	{"ws://game/base", "/x", "", "/base/x"},
+	{"ws://game/base/", "/x", "", "/base/x"},
+	{"ws://game/base//", "/x", "", "/base/x"},
+	{"ws://game/base", "/", "", "/base/"},
+	{"ws://game/base", "x", "", "/base/x"},
+	{"ws://game/b%2Fase", "/x", "", "/b%2Fase/x"},
+	{"ws://game/b ase", "/x", "", "/b%20ase/x"},
+	{"ws://game", "//evil.example/x", "", "//evil.example/x"},
+	{"ws://game", "///x", "", "///x"},
+	{"ws://game", "//a%2Fb", "q", "//a%2Fb?q"},
+	{"ws://game/base", "//evil.example/x", "", "/base//evil.example/x"},
+	{"ws://game", "/@evil.example/", "", "/@evil.example/"},
+	{"ws://game", "@evil.example/", "", "/@evil.example/"},
+	{"ws://game", ":80@evil.example/", "", "/:80@evil.example/"},
+	{"ws://game", "/x%40evil", "", "/x%40evil"},
+	{"ws://game", "http://evil.example/", "", "/http://evil.example/"},
+	{"ws://game", "/x#frag", "a#b", "/x%23frag?a%23b"},
+	{"ws://game", "/x?y", "z", "/x%3Fy?z"},
+	{"ws://game", "/x\r\nHost: evil\r\n\r\n", "", "/x%0D%0AHost:%20evil%0D%0A%0D%0A"},
+	{"ws://game", "/x", "a\r\nHost: evil", "/x?a%0D%0AHost:%20evil"},
+	{"ws://game", "/x HTTP/1.0", "a b", "/x%20HTTP/1.0?a%20b"},
+	{"ws://game", "/x\x00\x7f\t", "\x00\x1b", "/x%00%7F%09?%00%1B"},
+	{"ws://game", "/x%0d%0aHost:evil", "", "/x%0d%0aHost:evil"},
+	{"ws://game", "/../x", "", "/../x"},
+	{"ws://game", "/%2e%2e/x", "", "/%2e%2e/x"},
+	{"ws://game", "/a|b^c`{d}\"<e>", "|", "/a|b^c`{d}\"<e>?|"},
+	{"ws://game", "/[a]\\b", "[x]=\\", "/[a]\\b?[x]=\\"},
+	{"ws://game", "/Gr\u00fc\u00dfe", "\u00fc", "/Gr\u00fc\u00dfe?\u00fc"},
+	{"ws://game", "/a%2F|b", "", "/a%2F|b"},
+	{"ws://game", "/*", "", "/*"},
+	{"ws://game", "*", "", "/*"},
+}
+
+func TestRequestTargetKeepsPathAndQuery(t *testing.T) {
+	for _, c := range targetTests {
+		g := newGame(t, c.base, accepting())
+		var dialled []string
+		dial := g.DialContext
+		g.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dialled = append(dialled, addr)
+			return dial(ctx, network, addr)
+		}
+		got, err := g.Dial(context.Background(), Request{Path: c.path, RawQuery: c.query, Host: "game.example"})
+		if err != nil {
+			t.Errorf("%s + %q: %v", c.base, c.path, err)
+			continue
+		}
+		got.Close()
+		line, rest, _ := strings.Cut(g.head(), "\r\n")
+		if want := "GET " + c.want + " HTTP/1.1"; line != want {
+			t.Errorf("%s + %q ? %q: request line %q, want %q", c.base, c.path, c.query, line, want)
+		}
+		if !strings.HasPrefix(rest, "Host: game.example\r\n") || strings.Count(rest, "\nHost:") > 0 {
+			t.Errorf("%s + %q: the head goes on with %q", c.base, c.path, rest)
+		}
+		if len(dialled) != 1 || dialled[0] != "game:80" {
+			t.Errorf("%s + %q: dialled %q, want game:80", c.base, c.path, dialled)
+		}
+	}
+}
+
+// The reverse proxy goes through net/http, which would rather write its own
+// spelling of a path.
+func TestRequestURLIsWrittenAsTheRequestTarget(t *testing.T) {
+	for _, c := range targetTests {
+		target := &Target{URL: mustParse(t, c.base)}
+		u := target.requestURL(c.path, c.query)
+		if u.Host != "game" || u.Scheme != "http" {
+			t.Errorf("%s + %q: the URL is for %s://%s", c.base, c.path, u.Scheme, u.Host)
+		}
+		var b bytes.Buffer
+		r := &http.Request{Method: "GET", URL: u, Host: "game.example", Header: http.Header{}}
+		if err := r.Write(&b); err != nil {
+			t.Errorf("%s + %q: %v", c.base, c.path, err)
+			continue
+		}
+		line, _, _ := strings.Cut(b.String(), "\r\n")
+		if want := "GET " + c.want + " HTTP/1.1"; line != want {
+			t.Errorf("%s + %q ? %q: request line %q, want %q", c.base, c.path, c.query, line, want)
+		}
+	}
+}
+
+// Behind two slashes only what RFC 3986 allows can be kept as it is.
+func TestRequestURLBehindTwoSlashesKeepsItsMeaning(t *testing.T) {
+	target := &Target{URL: mustParse(t, "https://game")}
+	for path, want := range map[string]string{
+		"//a|b%2Fc": "//a%7Cb%2Fc",
+		"//ü":       "//%C3%BC",
+		"//[x]\\":   "//%5Bx%5D%5C",
+		"//%zz":     "//%25zz",
+	} {
+		if got := target.requestURL(path, "").RequestURI(); got != want {
+			t.Errorf("%q becomes %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestClientTargetIsWhatTheClientWrote(t *testing.T) {
+	for line, want := range map[string][2]string{
+		"/a%2Fb?q=%26%3d&z":           {"/a%2Fb", "q=%26%3d&z"},
+		"/x?a=b?c":                    {"/x", "a=b?c"},
+		"/match/7?":                   {"/match/7", ""},
+		"//evil.example/x":            {"//evil.example/x", ""},
+		"/a|b":                        {"/a|b", ""},
+		"/x#y":                        {"/x#y", ""},
+		"http://evil.example/p%2Fq?r": {"/p%2Fq", "r"},
+		"http://evil.example":         {"", ""},
+	} {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + line + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if path, query := ClientTarget(r); path != want[0] || query != want[1] {
+			t.Errorf("%s: path %q query %q, want %q", line, path, query, want)
+		}
+	}
+}
+
+func TestClientTargetOfAMadeRequestIsItsURL(t *testing.T) {
+	r := &http.Request{URL: &url.URL{Path: "/a/b", RawPath: "/a%2Fb", RawQuery: "x"}}
+	if path, query := ClientTarget(r); path != "/a%2Fb" || query != "x" {
+		t.Errorf("path %q query %q, want /a%%2Fb and x", path, query)
+	}
+}
+
+func TestRedactQueryShowsNoValue(t *testing.T) {
+	for raw, want := range map[string]string{
+		"":                       "",
+		"token=s3cret":           "token=***",
+		"room=7&token=s3cret&x=": "room=***&token=***&x=***",
+		"s3cret":                 "***",
+		"a=s3=cret&s3cret&&b=1":  "a=***&***&&b=***",
+		"=s3cret":                "=***",
+		"a%20b=s3cret":           "a%20b=***",
+	} {
+		if got := RedactQuery(raw); got != want {
+			t.Errorf("RedactQuery(%q) = %q, want %q", raw, got, want)
+		}
+	}
+}
+
+func TestEscapeBytesLeavesCleanStringsAlone(t *testing.T) {
+	const clean = "/a%2Fb/üñ?x=1"
+	if n := testing.AllocsPerRun(100, func() { escapeBytes(clean, "#") }); n != 0 {
+		t.Errorf("%v allocations for a string that needs no change", n)
+	}
+}

@@ -1,0 +1,223 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ProxyOptions are what a Proxy needs besides its Target.
+type ProxyOptions struct {
+	// DialTimeout bounds the TCP and TLS handshakes, not the wait for an answer.
+	// Zero means 10 seconds.
+	DialTimeout time.Duration
+	// Trusted are the --trusted-proxy networks.
+	Trusted []netip.Prefix
+	// Edit may change a copy of the client's header before RequestHeader sees
+	// it, to take out a cookie of the gateway's. Nil changes nothing.
+	Edit func(http.Header)
+	// Log gets one line for each request that the upstream failed. Nil means
+	// slog.Default.
+	Log *slog.Logger
+}
+
+// A Proxy is a reverse proxy for ordinary HTTP requests: interface section 1,
+// --http. Bodies are streamed unchanged both ways, and an upstream may take as
+// long to answer as the client will wait.
+//
+// No protocol is ever switched: Upgrade is taken from what the client sent, a
+// request for a WebSocket gets 400, CONNECT 405, and an upstream's 101 is 502.
+type Proxy struct {
+	target    *Target
+	opts      ProxyOptions
+	transport *http.Transport
+	reverse   *httputil.ReverseProxy
+}
+
+// Proxy makes the reverse proxy of a target. It keeps idle connections of its
+// own, so one is enough for a target.
+func (t *Target) Proxy(o ProxyOptions) *Proxy {
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	p := &Proxy{target: t, opts: o, transport: t.transport(o.DialTimeout)}
+	p.reverse = &httputil.ReverseProxy{
+		Transport:      p.transport,
+		Rewrite:        p.rewrite,
+		ModifyResponse: p.modify,
+		ErrorHandler:   p.fail,
+		FlushInterval:  -1, // flush after every write: events, long polling
+		BufferPool:     copyBuffers{},
+		ErrorLog:       log.New(io.Discard, "", 0), // its lines quote the upstream; see loggedBody
+	}
+	return p
+}
+
+// transport keeps idle connections for less than the 5 seconds after which some
+// servers close them (Node.js), since a POST that meets such a close cannot be
+// sent again. It dials the target whatever URL it is given.
+func (t *Target) transport(dialTimeout time.Duration) *http.Transport {
+	connect := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		return t.connect(ctx)
+	}
+	tr := &http.Transport{
+		Proxy:                  nil,
+		DialContext:            connect,
+		DialTLSContext:         connect,
+		DisableCompression:     true, // bodies pass as they are
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        4 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHead,
+		Protocols:              new(http.Protocols),
+	}
+	tr.Protocols.SetHTTP1(true)
+	return tr
+}
+
+// Close closes the idle connections. Requests under way are not touched.
+func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
+
+// ServeHTTP passes the request on to the target.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		http.Error(w, "this is no forward proxy", http.StatusMethodNotAllowed)
+		return
+	case hasToken(r.Header["Upgrade"], "websocket"):
+		http.Error(w, "not a valid WebSocket handshake", http.StatusBadRequest)
+		return
+	}
+	body := &clientBody{ReadCloser: r.Body}
+	in := r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
+	in.Body = body
+	client := r.Header
+	if p.opts.Edit != nil {
+		client = client.Clone()
+		p.opts.Edit(client)
+	}
+	in.Header = RequestHeader(client, NewPeer(r, p.opts.Trusted), nil)
+	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
+	p.reverse.ServeHTTP(w, in)
+}
+
+// rewrite turns the request, its headers already those for the upstream, into
+// the outgoing one. Trailers stay behind: they would pass every header rule.
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	pr.Out.URL = p.target.requestURL(ClientTarget(pr.In))
+	pr.Out.Host = p.target.host(pr.In.Host)
+	pr.Out.Header = pr.In.Header
+	pr.Out.Trailer = nil
+}
+
+var errSwitched = errors.New("upstream switched protocols unasked")
+
+// modify hides what is meant for the gateway from the client.
+func (p *Proxy) modify(resp *http.Response) error {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return errSwitched
+	}
+	resp.Header = passed(resp.Header, func(string) bool { return false })
+	resp.Body = &loggedBody{ReadCloser: resp.Body, failed: func(err error) { p.logFailure(resp.Request, err) }}
+	return nil
+}
+
+// fail answers a request that got no answer from the upstream.
+func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if body, ok := r.Context().Value(bodyKey{}).(*clientBody); ok && body.broken.Load() {
+		http.Error(w, "the request's body broke off", http.StatusBadRequest)
+		return
+	}
+	p.logFailure(r, err)
+	kind, _ := failure(err)
+	status := http.StatusBadGateway
+	if kind == Timeout {
+		status = http.StatusGatewayTimeout
+	}
+	http.Error(w, clientText(kind), status)
+}
+
+// logFailure writes the line about an upstream's failure; none where it was the
+// client that went away. The path is logged without its query, since a query may
+// hold a login.
+func (p *Proxy) logFailure(r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return
+	}
+	path, _ := ClientTarget(r)
+	kind, reason := failure(err)
+	p.opts.Log.Warn("upstream request failed", "upstream", p.target.Address(), "method", r.Method,
+		"path", path[:min(len(path), 256)], "kind", kind.String(), "reason", reason)
+}
+
+// failure says what an error of the transport means, in words that hold nothing
+// of what client and upstream sent each other.
+func failure(err error) (Kind, string) {
+	var e *Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &e):
+		return e.Kind, e.Err.Error()
+	case errors.Is(err, errSwitched):
+		return BadAnswer, errSwitched.Error()
+	case isTimeout(err):
+		return Timeout, errNotInTime.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op):
+		return BadAnswer, errNoAnswer.Error()
+	}
+	return BadAnswer, "no valid answer"
+}
+
+// A clientBody notes whether the client's request body could not be read to its
+// end: then the failure is not the upstream's.
+type clientBody struct {
+	io.ReadCloser
+	broken atomic.Bool
+}
+
+type bodyKey struct{}
+
+func (b *clientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.broken.Store(true)
+	}
+	return n, err
+}
+
+// A loggedBody reports the error at which an upstream's body broke off.
+type loggedBody struct {
+	io.ReadCloser
+	failed func(error)
+}
+
+func (b *loggedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.failed(err)
+	}
+	return n, err
+}
+
+// copyBuffers lends the buffers that bodies are copied through.
+type copyBuffers struct{}
+
+var copyPool = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+func (copyBuffers) Get() []byte  { return copyPool.Get().(*[32 << 10]byte)[:] }
+func (copyBuffers) Put(b []byte) { copyPool.Put((*[32 << 10]byte)(b)) }

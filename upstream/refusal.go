@@ -1,0 +1,70 @@
+package upstream
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+// A Refusal is the upstream's answer where it is not 101. It is an error of
+// Dial. Redirects are refusals like others.
+type Refusal struct {
+	// Status is from 200 to 999.
+	Status int
+	// Header is the answer's, unchanged but for Transfer-Encoding.
+	Header http.Header
+	// ContentLength is the length of Body in bytes, -1 where it is not known.
+	ContentLength int64
+	// Body is the whole body. Reading ends early, with an error, when the context
+	// of Dial ends. It must be closed, which closes the upstream's connection.
+	Body io.ReadCloser
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("upstream refused with status %d", r.Status) }
+
+// WriteRefusal passes a refusal on to the client: status, end-to-end headers but
+// Reseat-*, and the whole body. It closes the body, and has the client's
+// connection closed afterwards. Where the body breaks off it panics with
+// http.ErrAbortHandler, so that the client cannot take a part for the whole.
+func WriteRefusal(w http.ResponseWriter, r *Refusal) {
+	defer r.Body.Close()
+	h := w.Header()
+	h["Content-Type"] = nil // none, rather than net/http's guess
+	for name, values := range passed(r.Header, isContentLength) {
+		h[name] = values
+	}
+	h.Set("Connection", "close")
+	if r.ContentLength >= 0 && bodyAllowed(r.Status) {
+		h.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+	}
+	w.WriteHeader(r.Status)
+	if !bodyAllowed(r.Status) {
+		return
+	}
+	if _, err := io.Copy(w, r.Body); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func isContentLength(folded string) bool { return folded == "content-length" }
+
+// bodyAllowed reports whether an answer of that status may have a body: RFC 9110
+// section 6.4.1.
+func bodyAllowed(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// A refusalBody ties the body to the connection that it comes from.
+type refusalBody struct {
+	io.Reader
+	conn net.Conn
+	stop func() bool // takes the context's hand off conn
+}
+
+// Close closes the connection. What is left of the body is not read.
+func (b *refusalBody) Close() error {
+	b.stop()
+	return b.conn.Close()
+}
