@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/upstream"
+)
+
+// handshakeWrite is how long a client has to take its 101.
+const handshakeWrite = 5 * time.Second
+
+// A route is a Route made ready to serve.
+type route struct {
+	Route
+	proxy *upstream.Proxy // nil where ordinary requests are off
+}
+
+func (g *Gateway) addRoute(r Route) {
+	rt := &route{Route: r}
+	if !r.Policy.HTTPOff {
+		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Log: g.log,
+		})
+		g.proxies = append(g.proxies, rt.proxy)
+	}
+	g.mux.Handle(r.Pattern, http.NotFoundHandler()) // only its matching is used
+	g.routes[r.Pattern] = rt
+}
+
+// match is the route of a request's path, nil for none.
+func (g *Gateway) match(r *http.Request) *route {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	ctx := chi.NewRouteContext()
+	if !g.mux.Match(ctx, http.MethodGet, path) {
+		return nil
+	}
+	return g.routes[ctx.RoutePattern()]
+}
+
+// serve decides what a request is: an ordinary one, a resume, or a new session.
+// rt is the route that its path matches, nil for none. What is wrong with a
+// handshake itself is answered here, before anything is dialled.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
+	if !isHandshake(r) {
+		g.serveHTTP(w, r, rt)
+		return
+	}
+	if bad := checkHandshake(r); bad != nil {
+		switch bad.status {
+		case http.StatusUpgradeRequired: // RFC 6455 section 4.4, RFC 9110 section 15.5.22
+			w.Header().Set("Sec-WebSocket-Version", "13")
+			w.Header().Set("Upgrade", "websocket")
+		case http.StatusMethodNotAllowed:
+			w.Header().Set("Allow", http.MethodGet)
+		}
+		g.refuseHTTP(w, r, bad.status, bad.label, bad.text)
+		return
+	}
+	policy := &g.cfg.Default
+	if rt != nil {
+		policy = &rt.Policy
+	}
+	if !originAllowed(policy.Origins, r.Header, g.askedHost(r)) {
+		g.refusals.warn("handshake refused: Origin not allowed; see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
+		return
+	}
+	offer := wire.ParseOffer(r.Header)
+	switch {
+	case offer.Resume:
+		g.resume(w, r, offer)
+	case rt == nil:
+		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
+	case g.draining.Load():
+		g.refuseBusy(w, r, "draining", "this gateway is going away")
+	case g.store.Used() >= g.store.Limit()/10*9:
+		g.refuseBusy(w, r, "buffer_total", "no memory for new sessions")
+	default:
+		g.begin(w, r, rt, offer)
+	}
+}
+
+func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
+	switch {
+	case rt == nil:
+		http.Error(w, "nothing is served at this path", http.StatusNotFound)
+	case rt.proxy == nil:
+		w.Header().Set("Upgrade", "websocket")
+		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
+	default:
+		rt.proxy.ServeHTTP(w, r)
+	}
+}
+
+// askedHost is the host that the client asked for, by its own account or a
+// trusted proxy's.
+func (g *Gateway) askedHost(r *http.Request) string {
+	if upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
+		if h := r.Header.Get("X-Forwarded-Host"); h != "" {
+			return h
+		}
+	}
+	return r.Host
+}
+
+// refuseHTTP answers a handshake by HTTP, counts it, and has the connection
+// closed, so that nothing behind it is taken for another request.
+func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string) {
+	g.metrics.refused.WithLabelValues(label).Inc()
+	g.refusals.info("handshake refused", "status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr)
+	w.Header().Set("Connection", "close")
+	http.Error(w, text, status)
+}
+
+func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
+	w.Header().Set("Retry-After", "5")
+	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
+}
+
+// begin makes a new session: the upstream is dialled before the client is
+// answered.
+func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
+	arrived := g.clock.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
+	defer cancel() // a refusal's body is read to its end before
+	e := g.newEntry(r, rt, offer.Resumable)
+	e.breakOff = cancel
+	g.reg.add(e)
+	up, err := g.dial(ctx, r, rt, e, offer)
+	if err != nil {
+		g.reg.remove(e)
+		g.refusals.info("upstream refused", "session", e.ID, "route", rt.Pattern, "err", err)
+		g.metrics.refused.WithLabelValues("upstream").Inc()
+		w.Header().Set("Connection", "close")
+		upstream.WriteError(w, err)
+		return
+	}
+	pass, directives := upstream.AnswerHeader(up.Header)
+	g.direct(e, directives)
+	conn, early, err := g.switchProtocols(w, r, offer.Resumable, up.Protocol, pass)
+	if err != nil { // the client has gone: an orphan is of no use to anybody
+		up.Close()
+		g.reg.remove(e)
+		g.log.Info("client gone before its answer", "session", e.ID, "err", err)
+		return
+	}
+	core := session.New(e.config(g, up.Protocol), g.clock.Now(), up.Early)
+	p, _, err := g.pass(e, core.NextGen(), arrived)
+	if err != nil {
+		up.Close()
+		conn.Close()
+		g.reg.remove(e)
+		g.log.Error("no token could be signed", "session", e.ID, "err", err)
+		return
+	}
+	p.Peer = e.lastPeer()
+	d := drive.New(core, up.Conn, g.clock, e)
+	e.live.Store(d)
+	d.AttachFirst(conn, early, p)
+}
+
+func (g *Gateway) dial(ctx context.Context, r *http.Request, rt *route, e *entry, offer wire.Offer) (*upstream.Conn, error) {
+	own := http.Header{"Reseat-Session": {e.ID}}
+	path, query := upstream.ClientTarget(r)
+	return rt.Upstream.Dial(ctx, upstream.Request{
+		Path: path, RawQuery: query, Host: r.Host, Protocols: offer.Protocols,
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), own),
+	})
+}
+
+// direct takes over what the upstream asked for in its answer, interface
+// section 2. What cannot be read is said in the log and left aside.
+func (g *Gateway) direct(e *entry, d upstream.Directives) {
+	t := *e.terms()
+	if d.Grace != "" {
+		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 {
+			t.Grace = v
+		} else {
+			g.log.Warn("Reseat-Grace of the upstream is no duration", "session", e.ID, "value", clip(d.Grace))
+		}
+	}
+	if d.Overflow != "" {
+		if v, ok := session.ParseOverflow(d.Overflow); ok {
+			t.Overflow = v
+		} else {
+			g.log.Warn("Reseat-Overflow of the upstream is no policy", "session", e.ID, "value", clip(d.Overflow))
+		}
+	}
+	t.Group = clip(d.Group)
+	e.current.Store(&t)
+}
+
+// switchProtocols answers 101 and takes the connection over. early is what the
+// client has sent behind its handshake.
+func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, resumable bool, protocol string, pass http.Header) (conn net.Conn, early []byte, err error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	conn = bare(conn)
+	if resumable {
+		protocol = wire.Subprotocol
+	}
+	var b bytes.Buffer
+	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
+	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
+	if protocol != "" {
+		b.WriteString("\r\nSec-WebSocket-Protocol: " + protocol)
+	}
+	b.WriteString("\r\n")
+	pass.Write(&b)
+	b.WriteString("\r\n")
+	conn.SetDeadline(time.Now().Add(handshakeWrite))
+	if _, err := conn.Write(b.Bytes()); err != nil {
+		conn.Close()
+		return nil, nil, fmt.Errorf("answer the handshake: %w", err)
+	}
+	conn.SetDeadline(time.Time{})
+	if n := rw.Reader.Buffered(); n > 0 {
+		p, _ := rw.Reader.Peek(n)
+		early = append(early, p...)
+	}
+	return conn, early, nil
+}
+
+func (e *entry) config(g *Gateway, protocol string) session.Config {
+	p := e.terms()
+	return session.Config{
+		ID: e.ID, Resumable: e.Resumable,
+		Grace: p.Grace, Heartbeat: p.Heartbeat, UpstreamHeartbeat: p.UpstreamHeartbeat,
+		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages, Overflow: p.Overflow,
+		MaxMessage: p.MaxMessage, Protocol: protocol, Store: g.store, Key: maskingKey,
+	}
+}
+
+// maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8
+// generator is seeded by the operating system.
+func maskingKey() [4]byte {
+	k := rand.Uint32()
+	return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
+}
+
+// clientAddr is the client's address as believed.
+func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
+	return upstream.ClientAddr(upstream.NewPeer(r, g.cfg.TrustedProxies), r.Header, g.cfg.TrustedProxies)
+}
+
+// clip bounds what a stranger can put into a log line.
+func clip(s string) string { return frame.Clip(s, 200) }

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"reseat/gateway/session"
+	"reseat/tokens"
+	"reseat/upstream"
+)
+
+// Config is what a Gateway is made from. It is not changed after New.
+type Config struct {
+	// Routes are matched by chi's rules, the most specific pattern first
+	// whatever their order here. A path that none matches gets 404.
+	Routes []Route
+
+	// Default is the policy that holds where no route is known yet: the Origin
+	// check of a resume whose path matches no route.
+	Default Policy
+
+	// Keys sign and verify resume tokens. Required.
+	Keys *tokens.Keys
+	// TokenTTL is the life of a token; it is lengthened to twice the grace
+	// period where that is longer. Zero means one hour.
+	TokenTTL time.Duration
+
+	// BufferTotal bounds the memory of all replay buffers together, in bytes.
+	// Zero means 1 GiB.
+	BufferTotal int64
+
+	// Hosts are the allowed Host values; empty means any.
+	Hosts []string
+	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
+	TrustedProxies []netip.Prefix
+
+	// Drain is how long Drain waits for sessions to end by themselves.
+	// Zero means 10 seconds.
+	Drain time.Duration
+
+	// Log receives one line for each session event. Nil means slog.Default.
+	Log *slog.Logger
+}
+
+// A Route sends the paths that match Pattern to Upstream.
+type Route struct {
+	// Pattern is a chi pattern such as "/match/*" or "/room/{id}".
+	Pattern string
+	// Upstream is the game server.
+	Upstream upstream.Target
+	// Policy holds the route's own settings, all of them filled in.
+	Policy Policy
+}
+
+// A Policy is what can be set globally and for a single route: interface
+// section 1, the flags marked (R).
+type Policy struct {
+	// Grace is how long a detached session is kept; zero keeps none.
+	Grace time.Duration
+	// BufferBytes and BufferMessages bound one session's replay buffer.
+	BufferBytes    int64
+	BufferMessages int
+	// Overflow says what the first message that does not fit does while detached.
+	Overflow session.Overflow
+	// MaxMessage is the largest message in bytes, either way.
+	MaxMessage int64
+	// Heartbeat: a client silent for twice as long is detached.
+	Heartbeat time.Duration
+	// UpstreamHeartbeat pings an upstream silent for this long; zero is off.
+	UpstreamHeartbeat time.Duration
+	// DialTimeout is the time to reach the upstream and have its 101.
+	DialTimeout time.Duration
+	// Origins are the allowed Origin patterns; empty means same host.
+	Origins []string
+	// HTTPOff answers requests that are no WebSocket handshake with 426
+	// instead of proxying them.
+	HTTPOff bool
+}

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"golang.org/x/time/rate"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+	"reseat/tokens"
+)
+
+// A Gateway is the http.Handler of the client address. It owns the sessions:
+// it makes them, finds them for a resume, and remembers for a while how they
+// ended.
+type Gateway struct {
+	cfg     Config
+	log     *slog.Logger
+	keys    *tokens.Keys
+	clock   *drive.Clock
+	store   *replay.Store
+	metrics *metrics
+	reg     *registry
+
+	refusals *limitedLog
+	spentLog *limitedLog // --buffer-total
+
+	mux     *chi.Mux          // matches paths to patterns
+	routes  map[string]*route // by pattern
+	pages   map[string]http.Handler
+	proxies []interface{ Close() }
+	signing chan struct{} // as many as may sign a token at once
+
+	draining atomic.Bool
+	spent    chan struct{} // one slot: the store has refused somebody
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// New makes a Gateway and starts what it needs in the background; Close stops
+// it. It fails for a route pattern that cannot be.
+func New(cfg Config) (*Gateway, error) {
+	cfg = cfg.withDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	g := &Gateway{
+		cfg: cfg, log: cfg.Log, keys: cfg.Keys,
+		clock:   drive.NewClock(),
+		mux:     chi.NewMux(),
+		routes:  make(map[string]*route),
+		pages:   make(map[string]http.Handler),
+		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		spent:   make(chan struct{}, 1),
+		stop:    stop,
+	}
+	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
+	g.reg = newRegistry(g.clock)
+	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)}
+	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1)}
+	g.metrics = newMetrics(g)
+	for _, r := range cfg.Routes {
+		g.addRoute(r)
+	}
+	g.running.Go(func() { g.relieve(ctx) })
+	return g, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.TokenTTL == 0 {
+		c.TokenTTL = time.Hour
+	}
+	if c.BufferTotal == 0 {
+		c.BufferTotal = 1 << 30
+	}
+	if c.Drain == 0 {
+		c.Drain = 10 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Page has path served by h at the client address, before all routes. It must
+// be called before the first request.
+func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
+
+// ServeHTTP serves the client address.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !hostAllowed(g.cfg.Hosts, r.Host) {
+		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
+		return
+	}
+	if r.Method == http.MethodConnect {
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
+		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
+		return
+	}
+	if page := g.pages[r.URL.Path]; page != nil && !isHandshake(r) {
+		page.ServeHTTP(w, r)
+		return
+	}
+	g.serve(w, r, g.match(r))
+}
+
+// Reload reads the key files again and gives attached clients tokens by the
+// new key. On an error the old keys stay in force.
+func (g *Gateway) Reload() error {
+	before := g.keys.SigningKeyID()
+	if err := g.keys.Reload(); err != nil {
+		return err
+	}
+	g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
+	if g.keys.SigningKeyID() != before {
+		g.running.Go(func() {
+			for _, e := range g.reg.all() {
+				g.renew(e)
+			}
+		})
+	}
+	return nil
+}
+
+// Close drops every session without ceremony and stops what runs in the
+// background. Drain comes first where it is to be done in order.
+func (g *Gateway) Close() {
+	for _, e := range g.reg.all() {
+		if d := e.drive(); d != nil {
+			d.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
+		}
+	}
+	g.stop()
+	g.reg.close()
+	for _, p := range g.proxies {
+		p.Close()
+	}
+	g.running.Wait()
+}
+
+// newID makes a session id: 128 random bits.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}

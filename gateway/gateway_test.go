@@ -1,0 +1,126 @@
+package gateway_test
+
+import (
+	"io"
+	"log/slog"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+	"reseat/upstream"
+)
+
+// A world is a gateway between a game and its players, all in memory.
+type world struct {
+	*wstest.Door
+	game *wstest.Game
+	gw   *gateway.Gateway
+	t    *testing.T
+}
+
+// policy is what the tests start from.
+func policy() gateway.Policy {
+	return gateway.Policy{
+		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
+		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
+	}
+}
+
+func newWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) *world {
+	t.Helper()
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	game := wstest.NewGame(t, 64<<10)
+	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
+	cfg := gateway.Config{
+		Routes:  []gateway.Route{{Pattern: "/*", Upstream: target, Policy: p}},
+		Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	gw, err := gateway.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{gw: gw, game: game, t: t, Door: wstest.Open(t, gw, 64<<10)}
+	t.Cleanup(func() {
+		gw.Close()
+		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+	})
+	return w
+}
+
+// play begins a session and gives both its ends.
+func (w *world) play() (*wstest.Player, *wstest.Peer) {
+	w.t.Helper()
+	p := w.Player("/match/7")
+	return p, w.game.Next()
+}
+
+// state is a session's state, "" for one that is not known.
+func (w *world) state(p *wstest.Player) string {
+	synctest.Wait()
+	i, _ := w.gw.Session(p.Hello.Session)
+	return i.State
+}
+
+func (w *world) wantState(p *wstest.Player, want session.State) {
+	w.t.Helper()
+	if got := w.state(p); got != want.String() {
+		w.t.Fatalf("the session is %q, want %q", got, want)
+	}
+}
+
+func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		game.Text("one")
+		p.Want("one")
+		p.Text("hello")
+		game.Want("hello")
+		p.Drop()
+		w.wantState(p, session.Detached)
+		game.Text("two")
+		game.Binary("three")
+		time.Sleep(29 * time.Second)
+		p = p.Resume(1)
+		if p.Hello.Replay != 2 || p.Hello.Received != 1 || p.Hello.Lost != 0 {
+			t.Fatalf("hello %+v, want replay 2, received 1, lost 0", p.Hello)
+		}
+		p.Want("two", "three")
+		p.Text("still me")
+		game.Want("still me")
+		if n := w.game.Joined(); n != 0 {
+			t.Fatalf("%d more upstream connections", n)
+		}
+	})
+}
+
+func TestSessionEndsWhenGraceIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Ack(0) // confirms the token, so that the whole grace period holds
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		time.Sleep(30*time.Second - time.Millisecond)
+		w.wantState(p, session.Detached)
+		time.Sleep(time.Millisecond)
+		if reason := game.WantClose(wire.CodeGoingAway); reason != "grace period over" {
+			t.Fatalf("reason %q", reason)
+		}
+		w.wantState(p, session.Ended)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+	})
+}

@@ -1,0 +1,41 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// A client may ack only what it can have read. What lies ready for its socket,
+// which has not taken it, is beyond that: reseat.v1 section 5.
+func TestAckOfWhatItsSocketHasNotTakenIsAViolation(t *testing.T) {
+	for _, acked := range []string{"14", "13"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, policy())
+			c, br, _, err := w.Handshake("/match/7", []string{wire.Subprotocol}, "") // reads nothing by itself
+			if err != nil {
+				t.Fatal(err)
+			}
+			game := w.game.Next()
+			for range 14 {
+				game.Text(strings.Repeat("x", 16<<10))
+			}
+			synctest.Wait()
+			br.Discard(40 << 10) // so that all the rest is on its way, and stuck
+			synctest.Wait()
+			c.Write(frame.AppendMasked(nil, frame.Text, [4]byte{1, 2, 3, 4}, []byte("\x10ack "+acked)))
+			synctest.Wait()
+			go func() { // now it reads
+				for {
+					if _, err := br.Discard(1); err != nil {
+						return
+					}
+				}
+			}()
+			game.WantClose(wire.CodePolicyViolation)
+		})
+	}
+}

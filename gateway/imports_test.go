@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mayImport is the order of the house: what each package may use of the others.
+// The arrows point one way, settings, control, showcase -> gateway -> drive ->
+// session -> replay, wire, frame. A package that is not here may use what it
+// likes, but none of these may use it.
+var mayImport = map[string][]string{
+	"gateway/settings":  {"gateway", "gateway/session", "tokens", "upstream"},
+	"gateway/control":   {"gateway", "gateway/session", "gateway/frame", "gateway/wire"},
+	"gateway/showcase":  {"gateway", "upstream", "upstream/demo", "web"},
+	"gateway":           {"gateway/drive", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "upstream"},
+	"gateway/drive":     {"gateway/session"},
+	"gateway/session":   {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
+	"gateway/replay":    {"gateway/frame"},
+	"gateway/wire":      {"gateway/frame"},
+	"gateway/frame":     {},
+	"tokens":            {"tokens/generation"},
+	"tokens/generation": {},
+	"upstream":          {},
+	"upstream/demo":     {},
+	"web":               {},
+}
+
+// pure are the packages that know no socket, clock, lock or goroutine, and what
+// of the standard library each may use nevertheless.
+var pure = map[string][]string{
+	"gateway/session":   {"time"},     // its units
+	"gateway/replay":    {"sync"},     // the Store lends to many sessions
+	"gateway/wire":      {"net/http"}, // http.Header
+	"gateway/frame":     {},
+	"tokens/generation": {},
+}
+
+// impure is what the pure packages may not use.
+var impure = []string{"bufio", "context", "crypto/rand", "crypto/tls", "io", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "runtime", "sync", "syscall", "time", "unsafe"}
+
+// clocks are the functions of package time that read or wait for one.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+// sources calls f for every file of the module that is no test.
+func sources(t *testing.T, f func(pkg string, file *ast.File, set *token.FileSet)) {
+	t.Helper()
+	root := ".."
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || name == "node_modules" || name != ".." && strings.HasPrefix(name, ".")):
+			return filepath.SkipDir
+		case d.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(p))
+		f(filepath.ToSlash(dir), file, set)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// imports are the paths that a file imports.
+func imports(file *ast.File) (list []string) {
+	for _, i := range file.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		list = append(list, p)
+	}
+	return list
+}
+
+func TestArrowsPointOneWay(t *testing.T) {
+	seen := map[string]bool{}
+	sources(t, func(pkg string, file *ast.File, _ *token.FileSet) {
+		allowed, known := mayImport[pkg]
+		seen[pkg] = true
+		for _, p := range imports(file) {
+			own, ok := strings.CutPrefix(p, "reseat/")
+			if ok && known && !slices.Contains(allowed, own) {
+				t.Errorf("%s may not import %s", pkg, own)
+			}
+		}
+	})
+	for pkg := range mayImport {
+		if !seen[pkg] {
+			t.Errorf("no package %s was found", pkg)
+		}
+	}
+}
+
+// The table itself has no way back: whoever adds to it cannot bend it.
+func TestOrderHasNoCircle(t *testing.T) {
+	below := map[string]int{} // how many steps lie below a package
+	var depth func(pkg string, above []string) int
+	depth = func(pkg string, above []string) int {
+		if slices.Contains(above, pkg) {
+			t.Fatalf("a circle: %v", append(above, pkg))
+		}
+		n := 0
+		for _, p := range mayImport[pkg] {
+			n = max(n, 1+depth(p, append(above, pkg)))
+		}
+		below[pkg] = n
+		return n
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(mayImport)) {
+		depth(pkg, nil)
+	}
+	order := []string{"gateway/frame", "gateway/replay", "gateway/session", "gateway/drive", "gateway", "gateway/control"}
+	if !slices.IsSortedFunc(order, func(a, b string) int { return below[a] - below[b] }) {
+		t.Errorf("%v", below)
+	}
+}
+
+func TestPurePackagesKnowNoSocketClockOrLock(t *testing.T) {
+	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
+		allowed, ok := pure[pkg]
+		if !ok {
+			return
+		}
+		for _, p := range imports(file) {
+			if p == "sync/atomic" && slices.Contains(allowed, "sync") {
+				continue
+			}
+			if slices.Contains(impure, p) && !slices.Contains(allowed, p) || p == "sync/atomic" {
+				t.Errorf("%s imports %s", pkg, p)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if what := effect(n); what != "" {
+				t.Errorf("%s: %s", set.Position(n.Pos()), what)
+			}
+			return true
+		})
+	})
+}
+
+// effect names what a pure package may not do.
+func effect(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return "starts a goroutine"
+	case *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
+		return "uses a channel"
+	case *ast.SelectorExpr:
+		if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, n.Sel.Name) {
+			return "time." + n.Sel.Name
+		}
+		if x, ok := n.X.(*ast.Ident); ok && x.Name == "http" && n.Sel.Name != "Header" {
+			return "http." + n.Sel.Name
+		}
+	}
+	return ""
+}
+
+// A dot or a name of its own would hide a package from the test above.
+func TestPackagesGoByTheirOwnNames(t *testing.T) {
+	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
+		for _, i := range file.Imports {
+			p, _ := strconv.Unquote(i.Path.Value)
+			if _, ok := pure[pkg]; ok && i.Name != nil && i.Name.Name != path.Base(p) {
+				t.Errorf("%s: %s goes by %s", set.Position(i.Pos()), p, i.Name.Name)
+			}
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package wstest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// patience is how long a test waits for what must come. Under synctest it
+// passes at once when nothing can come any more.
+const patience = 5 * time.Minute
+
+// A Message is what one side reads: data (Op Text or Binary), a control message
+// (Verb), a Close frame (Op Close), a Ping or Pong, or the end (Err).
+type Message struct {
+	Op     byte
+	Verb   string
+	Data   string // payload, or a control message's argument
+	Raw    string // of data and control messages: the payload as it stood on the wire
+	Code   int    // of a Close
+	Reason string
+	Err    error
+}
+
+// String describes m for a failing test.
+func (m Message) String() string {
+	switch {
+	case m.Err != nil:
+		return "the end: " + m.Err.Error()
+	case m.Verb != "":
+		return "control message " + m.Verb + " " + m.Data
+	case m.Op == frame.Close:
+		return fmt.Sprintf("Close %d %q", m.Code, m.Reason)
+	}
+	return fmt.Sprintf("opcode %d %.80q", m.Op, m.Data)
+}
+
+// A Peer is a WebSocket endpoint in the hands of a test. What it reads is
+// queued; heartbeats are answered by themselves unless Mute is set.
+type Peer struct {
+	t      testing.TB
+	Conn   *Conn
+	Answer *http.Response // of a client's handshake
+	Req    *http.Request  // a server's
+	client bool           // masks what it sends
+	speaks bool           // reseat.v1
+	Mute   atomic.Bool    // answers neither ping nor Ping
+
+	write chan struct{}
+	inbox chan Message
+	ended chan struct{}
+}
+
+func newPeer(t testing.TB, c *Conn, r *bufio.Reader, client, speaks bool) *Peer {
+	p := &Peer{t: t, Conn: c, client: client, speaks: speaks, write: make(chan struct{}, 1), inbox: make(chan Message, 1<<16), ended: make(chan struct{})}
+	go p.read(r)
+	t.Cleanup(func() { c.Close() })
+	return p
+}
+
+func (p *Peer) read(r *bufio.Reader) {
+	defer close(p.ended)
+	var op byte
+	var payload []byte
+	for {
+		h, body, err := readFrame(r)
+		switch {
+		case err != nil:
+			p.inbox <- Message{Err: err}
+			return
+		case h.Masked == p.client:
+			p.inbox <- Message{Err: fmt.Errorf("frame with masked %v", h.Masked)}
+			return
+		case h.Op == frame.Close:
+			code, reason, _ := frame.ParseClose(body)
+			p.inbox <- Message{Op: frame.Close, Code: code, Reason: reason}
+		case h.Op == frame.Ping:
+			if !p.Mute.Load() {
+				p.Frame(frame.Pong, true, string(body))
+			}
+			p.inbox <- Message{Op: frame.Ping, Data: string(body)}
+		case h.Control():
+			p.inbox <- Message{Op: h.Op, Data: string(body)}
+		default:
+			if h.Op != frame.Continuation {
+				op, payload = h.Op, nil
+			}
+			payload = append(payload, body...)
+			if h.Fin {
+				p.message(op, string(payload))
+			}
+		}
+	}
+}
+
+func readFrame(r *bufio.Reader) (frame.Header, []byte, error) {
+	var head []byte
+	for {
+		b, err := r.ReadByte()
+		if err != nil {
+			return frame.Header{}, nil, err
+		}
+		head = append(head, b)
+		h, err := frame.Parse(head)
+		if err != nil {
+			return h, nil, err
+		}
+		if h.Size == 0 {
+			continue
+		}
+		body := make([]byte, h.Length)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return h, nil, err
+		}
+		if h.Masked {
+			frame.XOR(body, h.Key)
+		}
+		return h, body, nil
+	}
+}
+
+// message queues a whole message, taking a control message apart.
+func (p *Peer) message(op byte, s string) {
+	if !p.speaks || op != frame.Text || s == "" || s[0] != wire.DLE {
+		p.inbox <- Message{Op: op, Data: s, Raw: s}
+		return
+	}
+	if strings.HasPrefix(s, "\x10\x10") {
+		p.inbox <- Message{Op: op, Data: s[1:], Raw: s}
+		return
+	}
+	verb, arg, _ := strings.Cut(s[1:], " ")
+	if verb == wire.VerbPing && !p.Mute.Load() {
+		p.Control(strings.TrimSuffix("pong "+arg, " "))
+	}
+	p.inbox <- Message{Op: op, Verb: verb, Data: arg, Raw: s}
+}
+
+// Frame sends one frame.
+func (p *Peer) Frame(op byte, fin bool, payload string) {
+	var b []byte
+	if p.client {
+		b = frame.AppendMasked(nil, op, [4]byte{1, 2, 3, 4}, []byte(payload))
+	} else {
+		b = frame.Append(nil, op, []byte(payload))
+	}
+	if !fin {
+		b[0] &^= 0x80
+	}
+	p.Raw(b)
+}
+
+// Raw sends bytes as they are.
+func (p *Peer) Raw(b []byte) {
+	p.write <- struct{}{} // no mutex: waiting for one would hold up a fake clock
+	defer func() { <-p.write }()
+	p.Conn.Write(b)
+}
+
+// Text sends a text message, escaped where the peer speaks reseat.v1.
+func (p *Peer) Text(s string) {
+	if p.speaks && strings.HasPrefix(s, "\x10") {
+		s = "\x10" + s
+	}
+	p.Frame(frame.Text, true, s)
+}
+
+// Binary sends a binary message.
+func (p *Peer) Binary(s string) { p.Frame(frame.Binary, true, s) }
+
+// Control sends a control message.
+func (p *Peer) Control(s string) { p.Frame(frame.Text, true, "\x10"+s) }
+
+// Close sends a Close frame.
+func (p *Peer) Close(code int, reason string) {
+	p.Frame(frame.Close, true, string(frame.ClosePayload(code, reason)))
+}
+
+// Next is the next message of any kind, or nothing within patience.
+func (p *Peer) Next() (Message, bool) {
+	select {
+	case m := <-p.inbox:
+		return m, true
+	case <-time.After(patience):
+		return Message{}, false
+	}
+}
+
+// Come is the next message of those that have come already. It never waits.
+func (p *Peer) Come() (Message, bool) {
+	select {
+	case m := <-p.inbox:
+		return m, true
+	default:
+		return Message{}, false
+	}
+}
+
+// next skips heartbeats and acks but those that keep asks for.
+func (p *Peer) next(keep ...string) Message {
+	p.t.Helper()
+	for {
+		m, ok := p.Next()
+		if !ok {
+			p.t.Fatalf("nothing came")
+		}
+		if m.Op == frame.Ping || m.Op == frame.Pong {
+			continue
+		}
+		switch m.Verb {
+		case wire.VerbAck, wire.VerbPing, wire.VerbPong, wire.VerbToken:
+			if len(keep) == 0 || keep[0] != m.Verb {
+				continue
+			}
+		}
+		return m
+	}
+}
+
+// Want reads data messages and fails unless they are these, in this order.
+func (p *Peer) Want(texts ...string) {
+	p.t.Helper()
+	for _, want := range texts {
+		if m := p.next(); m.Err != nil || m.Verb != "" || m.Op == frame.Close || m.Data != want {
+			p.t.Fatalf("got %v, want data %.80q", m, want)
+		}
+	}
+}
+
+// WantControl reads a control message with that verb.
+func (p *Peer) WantControl(verb string) Message {
+	p.t.Helper()
+	m := p.next(verb)
+	if m.Verb != verb {
+		p.t.Fatalf("got %v, want control message %s", m, verb)
+	}
+	return m
+}
+
+// WantClosing reads close with that code, and the Close frame behind it.
+func (p *Peer) WantClosing(code int) wire.Closing {
+	p.t.Helper()
+	m := p.WantControl(wire.VerbClose)
+	var c wire.Closing
+	if err := json.Unmarshal([]byte(m.Data), &c); err != nil || c.Code != code {
+		p.t.Fatalf("got close %s, want code %d", m.Data, code)
+	}
+	p.WantClose(code)
+	return c
+}
+
+// WantClose reads a Close frame with that code, and gives its reason.
+func (p *Peer) WantClose(code int) string {
+	p.t.Helper()
+	m := p.next()
+	if m.Op != frame.Close || m.Code != code {
+		p.t.Fatalf("got %v, want Close %d", m, code)
+	}
+	return m.Reason
+}
+
+// WantEnd reads the end of the connection.
+func (p *Peer) WantEnd() {
+	p.t.Helper()
+	if m := p.next(); m.Err == nil {
+		p.t.Fatalf("got %v, want the end of the connection", m)
+	}
+}
+
+// WantNothing fails when anything but heartbeats comes within d.
+func (p *Peer) WantNothing(d time.Duration) {
+	p.t.Helper()
+	timer := time.After(d)
+	for {
+		select {
+		case m := <-p.inbox:
+			if m.Op != frame.Ping && m.Op != frame.Pong && m.Verb != wire.VerbAck && m.Verb != wire.VerbPing && m.Verb != wire.VerbPong {
+				p.t.Fatalf("got %v, want nothing", m)
+			}
+		case <-timer:
+			return
+		}
+	}
+}
+
+// Hold stops reading: what the other side writes waits in the connection's
+// buffer, and so does its end, until Hold(false).
+func (p *Peer) Hold(on bool) { p.Conn.in.set(func() { p.Conn.in.held = on }) }
+
+// Drop resets the connection.
+func (p *Peer) Drop() { p.Conn.Reset() }
+
+// Accept makes a game server's Peer of a connection whose handshake is done.
+func Accept(t testing.TB, c *Conn) *Peer { return newPeer(t, c, bufio.NewReader(c), false, false) }
+
+// PingFrame sends a WebSocket Ping, which a message may have in its midst.
+func (p *Peer) PingFrame() { p.Frame(frame.Ping, true, "") }

@@ -1,0 +1,218 @@
+package wstest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// A Game is a game server in the hands of a test.
+type Game struct {
+	t    testing.TB
+	ln   *Listener
+	join chan *Peer
+	// Refuse, where it is set, answers a handshake in place of 101 when it
+	// reports true.
+	Refuse func(c net.Conn, r *http.Request) bool
+	// Choose is the subprotocol to answer with; empty is none.
+	Choose string
+	// Header lines for the answer, each ending in CRLF.
+	Header string
+	// Early is sent right behind the answer.
+	Early []byte
+}
+
+// NewGame starts a game server whose connections hold size bytes each way.
+func NewGame(t testing.TB, size int) *Game {
+	g := &Game{t: t, ln: NewListener(size), join: make(chan *Peer, 1024)}
+	go g.serve()
+	t.Cleanup(func() { g.ln.Close() })
+	return g
+}
+
+// Dial is a dialler that reaches the game whatever the address.
+func (g *Game) Dial(context.Context, string, string) (net.Conn, error) {
+	c, err := g.ln.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (g *Game) serve() {
+	for {
+		c, err := g.ln.Accept()
+		if err != nil {
+			return
+		}
+		go g.accept(c.(*Conn))
+	}
+}
+
+func (g *Game) accept(c *Conn) {
+	br := bufio.NewReader(c)
+	r, err := http.ReadRequest(br)
+	if err != nil {
+		return
+	}
+	if g.Refuse != nil && g.Refuse(c, r) {
+		return
+	}
+	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		"Sec-WebSocket-Accept: " + frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")) + "\r\n" + g.Header
+	if g.Choose != "" {
+		head += "Sec-WebSocket-Protocol: " + g.Choose + "\r\n"
+	}
+	c.Write(append([]byte(head+"\r\n"), g.Early...))
+	p := newPeer(g.t, c, br, false, false)
+	p.Req = r
+	g.join <- p
+}
+
+// Next is the next player's connection.
+func (g *Game) Next() *Peer {
+	g.t.Helper()
+	return <-g.join
+}
+
+// Joined is how many connections wait to be taken by Next.
+func (g *Game) Joined() int { return len(g.join) }
+
+// A Door is a gateway's client address, in memory.
+type Door struct {
+	t      testing.TB
+	ln     *Listener
+	server *http.Server
+}
+
+// Open serves h in memory until the test ends.
+func Open(t testing.TB, h http.Handler, size int) *Door {
+	d := &Door{t: t, ln: NewListener(size), server: &http.Server{Handler: h}}
+	go d.server.Serve(d.ln)
+	t.Cleanup(func() { d.server.Close() })
+	return d
+}
+
+// Handshake sends a WebSocket handshake with these subprotocols and header
+// lines (each ending in CRLF) and reads the answer.
+func (d *Door) Handshake(path string, protocols []string, header string) (*Conn, *bufio.Reader, *http.Response, error) {
+	c, err := d.ln.Dial()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n", path)
+	b.WriteString("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" + header)
+	if len(protocols) > 0 {
+		b.WriteString("Sec-WebSocket-Protocol: " + strings.Join(protocols, ", ") + "\r\n")
+	}
+	c.Write([]byte(b.String() + "\r\n"))
+	br := bufio.NewReader(c)
+	resp, err := http.ReadResponse(br, nil)
+	return c, br, resp, err
+}
+
+// Plain connects a client that does not speak reseat.v1.
+func (d *Door) Plain(path string, protocols ...string) *Peer {
+	d.t.Helper()
+	return d.connect(path, protocols, false)
+}
+
+func (d *Door) connect(path string, protocols []string, speaks bool) *Peer {
+	d.t.Helper()
+	p, err := d.dial(path, protocols, speaks)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return p
+}
+
+// Dial connects a client that speaks reseat.v1 with exactly these subprotocols.
+// Its error is an answer that is not 101, or that there was none.
+func (d *Door) Dial(path string, protocols []string) (*Peer, error) {
+	return d.dial(path, protocols, true)
+}
+
+func (d *Door) dial(path string, protocols []string, speaks bool) (*Peer, error) {
+	c, br, resp, err := d.Handshake(path, protocols, "")
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("handshake: %w", err)
+	case resp.StatusCode != http.StatusSwitchingProtocols:
+		c.Close()
+		return nil, fmt.Errorf("handshake: %s", resp.Status)
+	}
+	p := newPeer(d.t, c, br, true, speaks)
+	p.Answer = resp
+	return p, nil
+}
+
+// A Player is a client that speaks reseat.v1, over all its connections. It acks
+// when it is told to.
+type Player struct {
+	*Peer
+	door     *Door
+	path     string
+	protocol []string
+	Hello    wire.Hello
+}
+
+// Player begins a session and reads its hello.
+func (d *Door) Player(path string, protocols ...string) *Player {
+	d.t.Helper()
+	p := &Player{door: d, path: path, protocol: protocols}
+	p.Peer = d.connect(path, append(protocols, wire.Subprotocol), true)
+	p.readHello()
+	return p
+}
+
+func (p *Player) readHello() {
+	p.t.Helper()
+	m := p.next()
+	if m.Verb != wire.VerbHello {
+		p.t.Fatalf("got %v, want hello", m)
+	}
+	p.Hello = wire.Hello{}
+	if err := json.Unmarshal([]byte(m.Data), &p.Hello); err != nil {
+		p.t.Fatalf("hello %s: %v", m.Data, err)
+	}
+}
+
+// TryResume resumes with a token and a received and leaves the outcome to the
+// caller.
+func (p *Player) TryResume(token, received string) *Peer {
+	p.t.Helper()
+	list := append(append([]string{}, p.protocol...), wire.Subprotocol, "reseat.token."+token, "reseat.received."+received)
+	return p.door.connect("/resume", list, true)
+}
+
+// Resume resumes on a new connection, having taken in the messages up to
+// received, and reads the hello.
+func (p *Player) Resume(received uint64) *Player {
+	p.t.Helper()
+	q := &Player{door: p.door, path: p.path, protocol: p.protocol}
+	q.Peer = p.TryResume(p.Hello.Token, fmt.Sprint(received))
+	q.readHello()
+	if !q.Hello.Resumed || q.Hello.Session != p.Hello.Session {
+		p.t.Fatalf("hello %+v, want a resume of %s", q.Hello, p.Hello.Session)
+	}
+	return q
+}
+
+// Ack acks the messages up to n.
+func (p *Player) Ack(n uint64) { p.Control(fmt.Sprint("ack ", n)) }
+
+// Sync waits until the gateway has taken in all that was sent so far.
+func (p *Player) Sync() {
+	p.t.Helper()
+	p.Control("ping sync")
+	p.WantControl(wire.VerbPong)
+}

@@ -1,0 +1,227 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+)
+
+var gatewayAll = gateway.Filter{Limit: 1000}
+
+// keyFiles makes secrets, and a Config change that uses them.
+func keyFiles(t *testing.T, names ...string) ([]string, func(*gateway.Config)) {
+	t.Helper()
+	dir := t.TempDir()
+	var files []string
+	for _, n := range names {
+		f := filepath.Join(dir, n)
+		writeKey(t, f, n)
+		files = append(files, f)
+	}
+	keys, err := tokens.Load(files, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, func(c *gateway.Config) { c.Keys = keys }
+}
+
+func writeKey(t *testing.T, file, seed string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(strings.Repeat(seed+"0123456789abcdef", 4)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func kid(t *testing.T, token string) string {
+	t.Helper()
+	head, _, _ := strings.Cut(token, ".")
+	b, err := base64.RawURLEncoding.DecodeString(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h struct{ Kid string }
+	if err := json.Unmarshal(b, &h); err != nil {
+		t.Fatal(err)
+	}
+	return h.Kid
+}
+
+func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, with := keyFiles(t, "new", "old")
+		writeKey(t, files[0], "old") // both hold the old key at first
+		w := newWorld(t, policy(), with)
+		if err := w.gw.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		attached, _ := w.play()
+		away, _ := w.play()
+		away.Sync()
+		away.Drop()
+		writeKey(t, files[0], "new")
+		if err := w.gw.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		m := attached.WantControl(wire.VerbToken)
+		var renewed struct{ Token string }
+		if err := json.Unmarshal([]byte(m.Data), &renewed); err != nil {
+			t.Fatal(err)
+		}
+		if kid(t, renewed.Token) == kid(t, attached.Hello.Token) {
+			t.Fatal("the renewed token is by the old key")
+		}
+		away = away.Resume(0) // the old key still verifies
+		attached.Hello.Token = renewed.Token
+		writeKey(t, files[1], "another")
+		if err := w.gw.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		attached.Resume(0)
+		w.wantState(away, session.Attached)
+	})
+}
+
+func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, with := keyFiles(t, "a")
+		w := newWorld(t, policy(), with)
+		p, _ := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		writeKey(t, files[0], "b")
+		if err := w.gw.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken)
+		w.wantState(p, session.Detached)
+	})
+}
+
+func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, with := keyFiles(t, "a")
+		w := newWorld(t, policy(), with)
+		p, _ := w.play()
+		os.WriteFile(files[0], []byte("short"), 0o600)
+		if err := w.gw.Reload(); err == nil || !strings.Contains(err.Error(), files[0]) {
+			t.Fatalf("error %v, want one that names the file", err)
+		}
+		p.Resume(0)
+	})
+}
+
+func TestTokenIsRenewedAtHalfItsLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
+		p, _ := w.play()
+		began := time.Now()
+		p.WantControl(wire.VerbToken)
+		if d := time.Since(began); d < 4*time.Minute || d > 6*time.Minute {
+			t.Fatalf("renewed after %v, want 5 minutes", d)
+		}
+		p.WantControl(wire.VerbToken)
+		time.Sleep(time.Hour)
+		w.wantState(p, session.Attached)
+	})
+}
+
+func TestTokenOutlivesTwiceTheGracePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Grace = 5 * time.Minute
+		w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
+		p, _ := w.play()
+		p.Sync()
+		p.Drop()
+		time.Sleep(5*time.Minute - time.Second)
+		p.Resume(0)
+	})
+}
+
+func TestExpiredTokenIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.TokenTTL = time.Minute })
+		p, _ := w.play()
+		time.Sleep(61 * time.Second)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken)
+		w.wantState(p, session.Attached)
+	})
+}
+
+// syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log syncBuffer
+		w := newWorld(t, policy(), func(c *gateway.Config) {
+			c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		canary := "CANARY" + strings.Repeat("x", 40)
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		p.TryResume(canary+".a.b", "0").WantClosing(wire.CodeBadToken)
+		p.TryResume(p.Hello.Token+canary, "0").WantClosing(wire.CodeBadToken)
+		first := p.Hello.Token
+		p = p.Resume(0)
+		p.Sync()
+		p.TryResume(first, "0").WantClosing(wire.CodeBadToken) // spent
+		w.Player("/x?login=" + canary)
+		families, err := w.gw.Metrics().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for _, f := range families {
+			out.WriteString(f.String())
+		}
+		head := game.Req.Header
+		for _, secret := range []string{canary, first, p.Hello.Token, strings.Split(first, ".")[2]} {
+			if strings.Contains(log.String(), secret) {
+				t.Errorf("the log holds %.20s", secret)
+			}
+			if strings.Contains(out.String(), secret) {
+				t.Errorf("the metrics hold %.20s", secret)
+			}
+			for k, v := range head {
+				if strings.Contains(strings.Join(v, " "), secret) {
+					t.Errorf("the upstream's header %s holds %.20s", k, secret)
+				}
+			}
+		}
+		if !strings.Contains(log.String(), "token.replayed") {
+			t.Error("a spent token was not reported")
+		}
+	})
+}

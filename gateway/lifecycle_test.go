@@ -1,0 +1,349 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// drops are the ways in which a client's connection ends without a bye.
+var drops = map[string]func(p *wstest.Player){
+	"reset":          func(p *wstest.Player) { p.Drop() },
+	"end of stream":  func(p *wstest.Player) { p.Conn.Close() },
+	"half close":     func(p *wstest.Player) { p.Conn.CloseWrite() },
+	"Close 1000":     func(p *wstest.Player) { p.Close(1000, "") },
+	"Close 1001":     func(p *wstest.Player) { p.Close(1001, "going away") },
+	"Close empty":    func(p *wstest.Player) { p.Close(frame.NoStatus, "") },
+	"in mid-frame":   func(p *wstest.Player) { p.Raw([]byte{0x81, 0xfe, 1, 0, 9, 9, 9, 9, 'x'}); p.Drop() },
+	"in mid-header":  func(p *wstest.Player) { p.Raw([]byte{0x81, 0xfe}); p.Drop() },
+	"in mid-message": func(p *wstest.Player) { p.Frame(frame.Text, false, "half"); p.Drop() },
+	"silence":        func(p *wstest.Player) { p.Conn.Silence(); time.Sleep(31 * time.Second) },
+	"silence mid-data": func(p *wstest.Player) {
+		p.Frame(frame.Text, false, "half")
+		p.Conn.Silence()
+		time.Sleep(31 * time.Second)
+	},
+}
+
+func TestEveryDropDetachesAndNothingIsLost(t *testing.T) {
+	for name, drop := range drops {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy())
+				p, game := w.play()
+				p.Text("c1")
+				game.Want("c1")
+				game.Text("s1")
+				p.Want("s1")
+				p.Ack(1)
+				p.Sync()
+				drop(p)
+				w.wantState(p, session.Detached)
+				game.Text("s2")
+				game.WantNothing(0)
+				p = p.Resume(1)
+				if h := p.Hello; h.Received != 1 || h.Replay != 1 || h.Lost != 0 {
+					t.Fatalf("hello %+v, want received 1, replay 1, lost 0", h)
+				}
+				p.Want("s2")
+				p.Text("c2")
+				game.Want("c2")
+			})
+		})
+	}
+}
+
+func TestGraceOfAnUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Grace, pol.Heartbeat = time.Hour, time.Second
+		w := newWorld(t, pol)
+		p, game := w.play()
+		p.Drop() // nothing was said: perhaps nobody holds the token
+		time.Sleep(2*time.Second - time.Millisecond)
+		w.wantState(p, session.Detached)
+		time.Sleep(time.Millisecond)
+		game.WantClose(wire.CodeGoingAway)
+		w.wantState(p, session.Ended)
+	})
+}
+
+func TestGraceOfZeroEndsAtTheDrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Grace = 0
+		w := newWorld(t, pol)
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.wantState(p, session.Ended)
+	})
+}
+
+func TestGraceBeginsAnewWithEachDrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, _ := w.play()
+		for range 5 {
+			p.Sync()
+			p.Drop()
+			time.Sleep(29 * time.Second)
+			p = p.Resume(0)
+		}
+		p.Sync()
+		w.wantState(p, session.Attached)
+	})
+}
+
+func TestByeEndsTheSessionAfterTheDataBeforeIt(t *testing.T) {
+	for arg, want := range map[string]struct {
+		code   int
+		reason string
+	}{
+		"bye": {1000, ""},
+		`bye {"code":4321,"reason":"left the match"}`: {4321, "left the match"},
+		`bye {"code":1001}`:                           {1001, ""},
+		`bye {"reason":"x","unknown":[1]}`:            {1000, "x"},
+	} {
+		t.Run(arg, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy())
+				p, game := w.play()
+				p.Text("last words")
+				p.Control(arg)
+				game.Want("last words")
+				if reason := game.WantClose(want.code); reason != want.reason {
+					t.Fatalf("the upstream got reason %q, want %q", reason, want.reason)
+				}
+				p.WantClose(want.code) // without a close before it
+				w.wantState(p, session.Ended)
+				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+			})
+		})
+	}
+}
+
+func TestByeHoldsThoughTheConnectionBreaksBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Control(`bye {"code":3000,"reason":"gone"}`)
+		p.Conn.Close()
+		game.WantClose(3000)
+		w.wantState(p, session.Ended)
+	})
+}
+
+func TestByeGivesAStalledUpstreamTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		game, p := stalledGame(t, w)
+		for range 20 {
+			p.Text(strings.Repeat("x", 16<<10))
+		}
+		p.Control("bye")
+		p.WantClose(1000)
+		synctest.Wait()
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if game.closed() {
+			t.Fatal("the upstream's connection was closed before its 10 seconds were over")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !game.closed() {
+			t.Fatal("a stalled upstream's connection is still open 11 s after bye")
+		}
+	})
+}
+
+func TestUpstreamCloseReachesTheClientAfterAllMessages(t *testing.T) {
+	for _, c := range []struct {
+		code   int
+		reason string
+	}{{1000, "over"}, {4007, "the end"}, {frame.NoStatus, ""}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, policy())
+			p, game := w.play()
+			game.Text("s1")
+			game.Text("s2")
+			game.Close(c.code, c.reason)
+			p.Want("s1", "s2")
+			wantEnd(t, p.Peer, c.code, c.reason)
+			w.wantState(p, session.Attached) // until the client has answered
+			p.Close(c.code, "")
+			w.wantState(p, session.Ended)
+			r := p.TryResume(p.Hello.Token, "2").WantClosing(wire.CodeEnded)
+			if r.Reason != c.reason {
+				t.Fatalf("a later resume is told %q, want %q", r.Reason, c.reason)
+			}
+		})
+	}
+}
+
+func wantEnd(t *testing.T, p *wstest.Peer, code int, reason string) {
+	t.Helper()
+	m := p.WantControl(wire.VerbEnd)
+	if !strings.Contains(m.Data, `"reason":"`+reason+`"`) {
+		t.Fatalf("end %s, want reason %q", m.Data, reason)
+	}
+	p.WantClose(code)
+}
+
+func TestUpstreamCloseIsKeptForAClientThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.Text("s1")
+		game.Close(4007, "the end")
+		game.WantClose(4007) // the gateway's answer
+		time.Sleep(20 * time.Second)
+		w.wantState(p, session.Detached)
+		p = p.Resume(0)
+		p.Want("s1")
+		wantEnd(t, p.Peer, 4007, "the end")
+		p.Drop() // before it answers
+		w.wantState(p, session.Detached)
+		p = p.Resume(1)
+		wantEnd(t, p.Peer, 4007, "the end")
+		p.Close(4007, "")
+		w.wantState(p, session.Ended)
+	})
+}
+
+func TestCloseThatIsNotAnsweredDetachesAfterASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		game.Close(1000, "")
+		wantEnd(t, p.Peer, 1000, "")
+		time.Sleep(2 * time.Second)
+		w.wantState(p, session.Detached)
+	})
+}
+
+func TestUpstreamLostIs4502AndThen4404(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		game.Text("s1")
+		synctest.Wait()
+		game.Drop()
+		p.Want("s1")
+		if c := p.WantClosing(wire.CodeUpstreamLost); c.Retry {
+			t.Fatal("4502 says retry")
+		}
+		p.Close(wire.CodeUpstreamLost, "")
+		w.wantState(p, session.Ended)
+		p.TryResume(p.Hello.Token, "1").WantClosing(wire.CodeNoSession)
+	})
+}
+
+func TestByeCrossingTheUpstreamsClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		game.Close(4007, "")
+		wantEnd(t, p.Peer, 4007, "")
+		p.Control("bye")
+		w.wantState(p, session.Ended)
+		p.WantEnd()
+	})
+}
+
+func TestSilentClientIsCutWithoutAClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, _ := w.play()
+		p.Mute.Store(true)
+		time.Sleep(29 * time.Second)
+		w.wantState(p, session.Attached)
+		time.Sleep(2 * time.Second)
+		w.wantState(p, session.Detached)
+		p.WantEnd()
+	})
+}
+
+func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, _ := w.play()
+		time.Sleep(10 * time.Minute)
+		w.wantState(p, session.Attached)
+		i, _ := w.gw.Session(p.Hello.Session)
+		if i.State != "attached" {
+			t.Fatal(i.State)
+		}
+	})
+}
+
+func TestUpstreamPingIsAnsweredWhileTheClientIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		game.Frame(frame.Ping, true, "still there?")
+		m, _ := game.Next()
+		if m.Op != frame.Pong || m.Data != "still there?" {
+			t.Fatalf("got %v, want the Pong", m)
+		}
+	})
+}
+
+func TestUpstreamHeartbeatLosesASilentUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.UpstreamHeartbeat = 5 * time.Second
+		w := newWorld(t, pol)
+		p, game := w.play()
+		time.Sleep(time.Minute)
+		w.wantState(p, session.Attached) // it answered the Pings
+		game.Mute.Store(true)
+		time.Sleep(11 * time.Second)
+		p.WantClosing(wire.CodeUpstreamLost)
+	})
+}
+
+func TestStalledUpstreamIsLeftAloneByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		game.Mute.Store(true)
+		time.Sleep(time.Hour)
+		w.wantState(p, session.Attached)
+	})
+}
+
+func TestHowASessionEndedIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Grace = time.Minute
+		w := newWorld(t, pol)
+		p, game := w.play()
+		p.Sync()
+		if w.gw.End(p.Hello.Session, 4000, "banned") != gateway.Done {
+			t.Fatal("not ended")
+		}
+		game.WantClose(4000)
+		p.WantClosing(wire.CodeEnded)
+		time.Sleep(59 * time.Second)
+		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded); c.Reason != "banned" {
+			t.Fatalf("reason %q, want banned", c.Reason)
+		}
+		time.Sleep(3 * time.Second)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+	})
+}

@@ -1,0 +1,217 @@
+package gateway
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func origin(values ...string) http.Header {
+	if len(values) == 0 {
+		return http.Header{}
+	}
+	return http.Header{"Origin": values}
+}
+
+// sameHosts are the values of Origin and Host, and whether the one may ask for
+// the other by default.
+var sameHosts = []struct {
+	origin, host string
+	want         bool
+}{
+	{"https://game.example", "game.example", true},
+	{"http://game.example", "game.example", true},
+	{"https://GAME.Example", "game.EXAMPLE", true},
+	{"https://game.example:8443", "game.example:8443", true},
+	{"https://game.example:443", "game.example", true},
+	{"https://game.example", "game.example:443", true},
+	{"http://game.example:80", "game.example", true},
+	{"http://game.example", "game.example:80", true},
+	{"https://[::1]:8443", "[::1]:8443", true},
+	{"https://[::1]", "[::1]:443", true},
+	{"http://127.0.0.1:8080", "127.0.0.1:8080", true},
+
+	{"null", "game.example", false},
+	{"null", "null", false},
+	{"", "game.example", false},
+	{"", "", false},
+	{"game.example", "game.example", false},
+	{"//game.example", "other.example", false},
+	{"https://evil.example", "game.example", false},
+	{"https://game.example.evil.example", "game.example", false},
+	{"https://evil-game.example", "game.example", false},
+	{"https://x.game.example", "game.example", false},
+	{"https://game.example", "x.game.example", false},
+	{"https://example", "game.example", false},
+	{"https://game.example:8443", "game.example", false},
+	{"https://game.example", "game.example:8443", false},
+	{"https://game.example:8443", "game.example:8444", false},
+	{"https://game.example:4430", "game.example", false},
+	{"https://game.example:8080", "game.example:80", false},
+	{"https://game.example@evil.example", "game.example", false},
+	{"https://evil.example@game.example", "game.example", false},
+	{"https://user:pw@game.example", "game.example", false},
+	{"https://evil.example/game.example", "game.example", false},
+	{"https://game.example/", "game.example", false},
+	{"https://game.example/path", "game.example", false},
+	{"https://game.example?q=1", "game.example", false},
+	{"https://game.example#f", "game.example", false},
+	{"https://evil.example#@game.example", "game.example", false},
+	{"https://evil.example\\@game.example", "game.example", false},
+	{"https://game.example, https://game.example", "game.example", false},
+	{"https://game.example https://evil.example", "game.example", false},
+	{"https://g\u0430me.example", "game.example", false},
+	{"https://[::1]:443", "[::1:443]", false},
+	{"file://", "", false},
+	{"https:game.example", "game.example", false},
+	{"%", "%", false},
+	{"https://game.example\n", "game.example", false},
+	{"\nhttps://game.example", "game.example", false},
+	{" https://game.example", "game.example", false},
+	{"https://game.example\x00", "game.example", false},
+	{"https://game.example:", "game.example", false},
+	{"https://game.example:443:443", "game.example", false},
+	{"1https://game.example", "game.example", false},
+}
+
+// T10: by default a page must come from the host that it asks for.
+func TestOriginIsTheSameHostByDefault(t *testing.T) {
+	for _, tt := range sameHosts {
+		if got := originAllowed(nil, origin(tt.origin), tt.host); got != tt.want {
+			t.Errorf("Origin %q at Host %q: %t, want %t", tt.origin, tt.host, got, tt.want)
+		}
+	}
+}
+
+// A library alone lets the second one through.
+func TestTwoOriginsNeverPass(t *testing.T) {
+	for _, patterns := range [][]string{nil, {"*"}, {"https://game.example"}} {
+		for _, twice := range [][]string{{"https://game.example", "https://game.example"}, {"https://game.example", "https://evil.example"}, {"", ""}, {"null", "https://game.example"}} {
+			if originAllowed(patterns, origin(twice...), "game.example") {
+				t.Errorf("Origins %q pass with --origin %q", twice, patterns)
+			}
+		}
+	}
+}
+
+// Only browsers send one, and they always do.
+func TestRequestWithoutOriginPasses(t *testing.T) {
+	for _, patterns := range [][]string{nil, {"*"}, {"https://game.example"}} {
+		if !originAllowed(patterns, origin(), "game.example") {
+			t.Errorf("refused with --origin %q", patterns)
+		}
+	}
+}
+
+func TestOriginMatchesItsPattern(t *testing.T) {
+	for _, tt := range []struct {
+		pattern string
+		yes, no []string
+	}{
+		{"*", []string{"https://anything.example", "http://x:1", "null", ""}, nil},
+		{"https://game.example",
+			[]string{"https://game.example", "https://game.example:443", "HTTPS://GAME.EXAMPLE"},
+			[]string{"http://game.example", "http://game.example:443", "https://game.example:80", "https://game.example:8443", "https://x.game.example", "https://game.example.evil.example", "https://agame.example", "https://game.exampl", "null", "", "game.example", "https://", "://game.example"}},
+		{"https://game.example:443", []string{"https://game.example", "https://game.example:443"}, []string{"https://game.example:444", "http://game.example"}},
+		{"http://game.example", []string{"http://game.example", "http://game.example:80"}, []string{"https://game.example", "http://game.example:443"}},
+		{"https://game.example:8443", []string{"https://game.example:8443"}, []string{"https://game.example", "https://game.example:84430", "https://game.example:443"}},
+		{"https://*.game.example",
+			[]string{"https://eu.game.example", "https://EU.game.example", "https://x-1.game.example"},
+			[]string{"https://game.example", "https://a.b.game.example", "https://evil.example.game.example", "http://eu.game.example", "https://eu.game.example:8443", "https://eu.game.example.evil", "https://eugame.example", "https://eu.game.example@evil.example", "https://evil.example/.game.example"}},
+		{"https://*.*.game.example", []string{"https://a.b.game.example"}, []string{"https://b.game.example", "https://a.b.c.game.example"}},
+		{"https://eu*.game.example", []string{"https://eu.game.example", "https://eu1.game.example"}, []string{"https://xeu.game.example", "https://eu.x.game.example"}},
+		{"https://*", []string{"https://localhost", "https://intranet"}, []string{"https://game.example", "https://a.b", "http://localhost", "https://localhost:1"}},
+		{"https://game.example:*", []string{"https://game.example", "https://game.example:1", "https://game.example:65535"}, []string{"http://game.example:1", "https://x.example:1", "https://game.example.evil:1"}},
+		{"http://localhost:*", []string{"http://localhost:5173", "http://localhost"}, []string{"http://localhost.evil:5173", "https://localhost:5173", "http://evil.localhost:1"}},
+		{"*://game.example:8443", []string{"https://game.example:8443", "http://game.example:8443", "app://game.example:8443"}, []string{"https://game.example", "https://x.example:8443"}},
+		{"*://game.example", []string{"https://game.example", "https://game.example:443", "http://game.example", "http://game.example:80"}, []string{"https://game.example:80", "http://game.example:443", "https://x.example"}},
+		{"https://game.example:*", []string{"https://game.example:5"}, []string{"https://game.example:80@evil.example", "https://game.example:80/x", "https://game.example:x", "https://game.example:", "https://game.example:123456", "https://game.example:80#", "https://game.example:80\n"}},
+		{"https://*.example", []string{"https://game.example", "https://a-b_c.example"}, []string{"https://evil/x.example", "https://evil@x.example", "https://evil#x.example", "https://evil?x.example", "https://evil\\x.example", "https://evil:1.example", "https://evil x.example", "https://evil%2e.example", "https://\u0430.example"}},
+		{"http*://game.example:80", []string{"http://game.example", "http://game.example:80", "https://game.example:80"}, []string{"https://game.example", "ftp://game.example:80"}},
+		{"*://*:*", []string{"https://localhost:1", "app://x"}, []string{"https://game.example", "null"}},
+		{"https://[::1]:8443", []string{"https://[::1]:8443"}, []string{"https://[::1]", "https://[::2]:8443"}},
+		{"https://[::1]", []string{"https://[::1]", "https://[::1]:443"}, []string{"https://[::1]:8443", "https://[::1:443]"}},
+		{"HTTPS://*.Game.Example", []string{"https://eu.game.example"}, []string{"https://game.example"}},
+		{"null", []string{"null", "NULL"}, []string{"https://null", "", "nul"}},
+		{"app://game", []string{"app://game"}, []string{"app://game2", "https://game"}},
+		{"game.example", []string{}, []string{"https://game.example", "http://game.example"}},
+	} {
+		for _, o := range tt.yes {
+			if !originAllowed([]string{"https://other.example", tt.pattern}, origin(o), "unasked.example") {
+				t.Errorf("--origin %s refuses %q", tt.pattern, o)
+			}
+		}
+		for _, o := range tt.no {
+			if originAllowed([]string{"https://other.example", tt.pattern}, origin(o), "game.example") {
+				t.Errorf("--origin %s lets %q pass", tt.pattern, o)
+			}
+		}
+	}
+}
+
+// With patterns the same host is not enough: what is listed is meant.
+func TestPatternsReplaceTheDefault(t *testing.T) {
+	if originAllowed([]string{"https://site.example"}, origin("https://game.example"), "game.example") {
+		t.Error("the host's own origin passes though it is not listed")
+	}
+}
+
+// likeStar is the oracle.
+func likeStar(pattern, s, without string) bool {
+	run := "(?s:.*)"
+	if without != "" {
+		run = "[^" + regexp.QuoteMeta(without) + "]*"
+	}
+	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, run) + "$").MatchString(s)
+}
+
+func TestStarMatchesAnyRunWithinItsBounds(t *testing.T) {
+	words := []string{"", "a", "b", ".", "ab", "a.b", "aab", "a.a.b", "..", "ba", "aaa.b", "abab"}
+	for _, p := range append(words, "*", "**", "a*", "*a", "*b", "a*b", "*.b", "a.*", "*.*", "*a*", "a*a*b", "*.*.b", "a**b", "*ab*ab") {
+		for _, s := range words {
+			for _, without := range []string{"", "."} {
+				if got, want := matchStar(p, s, without), likeStar(p, s, without); got != want {
+					t.Errorf("%q against %q without %q: %t, want %t", s, p, without, got, want)
+				}
+			}
+		}
+	}
+}
+
+func FuzzStar(f *testing.F) {
+	f.Add("a*b*c", "aXbYc")
+	f.Add("*.game.example", "eu.game.example")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		if strings.Count(pattern, "*") > 4 || len(s) > 100 || !utf8.ValidString(pattern) || !utf8.ValidString(s) {
+			return // the pattern is the operator's, and few have stars
+		}
+		for _, without := range []string{"", "."} {
+			if got, want := matchStar(pattern, s, without), likeStar(pattern, s, without); got != want {
+				t.Errorf("%q against %q without %q: %t, want %t", s, pattern, without, got, want)
+			}
+		}
+	})
+}
+
+func TestOriginIsTakenApartOnlyInItsOneForm(t *testing.T) {
+	for o, want := range map[string]webOrigin{
+		"http://game.example":    {"http", "game.example", "game.example", "80"},
+		"HTTPS://Game.example":   {"https", "game.example", "game.example", "443"},
+		"wss://game.example":     {"wss", "game.example", "game.example", "443"},
+		"app://game":             {"app", "game", "game", "80"},
+		"https://game.example:1": {"https", "game.example:1", "game.example", "1"},
+		"https://[::1]:8443":     {"https", "[::1]:8443", "[::1]", "8443"},
+		"https://game.example:":  {},
+		"https://u@game.example": {},
+		"https://game.example/":  {},
+		"//game.example":         {},
+		"null":                   {},
+		"":                       {},
+	} {
+		if got, ok := parseOrigin(o); got != want || ok != (want != webOrigin{}) {
+			t.Errorf("%q: %+v %v, want %+v", o, got, ok, want)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+func numbered(from, to int) []string {
+	var list []string
+	for i := from; i <= to; i++ {
+		list = append(list, fmt.Sprint("s", i))
+	}
+	return list
+}
+
+func sendAll(p *wstest.Peer, texts []string) {
+	for _, s := range texts {
+		p.Text(s)
+	}
+}
+
+func small(o session.Overflow) gateway.Policy {
+	p := policy()
+	p.BufferMessages, p.Overflow = 10, o
+	return p
+}
+
+func TestPauseKeepsWhatFitsAndReadsTheRestAfterTheResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.Pause))
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		sendAll(game, numbered(1, 30))
+		w.wantState(p, session.Detached)
+		if i, _ := w.gw.Session(p.Hello.Session); i.BufferMessages != 10 || i.Sent != 10 {
+			t.Fatalf("%d messages kept, %d numbered; want 10 and 10", i.BufferMessages, i.Sent)
+		}
+		p = p.Resume(0)
+		if p.Hello.Replay != 10 {
+			t.Fatalf("replay %d, want 10", p.Hello.Replay)
+		}
+		for i := 1; i <= 30; i++ {
+			p.Want(fmt.Sprint("s", i))
+			p.Ack(uint64(i))
+		}
+	})
+}
+
+func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.DropOldest))
+		p, game := w.play()
+		game.Text("s1")
+		p.Want("s1")
+		p.Ack(1)
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(2, 25))
+		synctest.Wait()
+		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor told as lost
+			p.TryResume(p.Hello.Token, received).WantClosing(wire.CodeProtocolViolation)
+		}
+		p = p.Resume(1)
+		if p.Hello.Lost != 14 || p.Hello.Replay != 10 {
+			t.Fatalf("lost %d, replay %d; want 14 and 10", p.Hello.Lost, p.Hello.Replay)
+		}
+		p.Want(numbered(16, 25)...)
+		p.Ack(25) // numbers count what was lost
+		p.Sync()
+		game.Text("s26")
+		p.Want("s26")
+		p.Ack(26)
+		p.Sync()
+		w.wantState(p, session.Attached)
+	})
+}
+
+func TestLostIsToldAgainWhenItsHelloWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.DropOldest))
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(1, 15))
+		synctest.Wait()
+		token := p.Hello.Token
+		first := p.Resume(0)
+		if first.Hello.Lost != 5 {
+			t.Fatalf("lost %d, want 5", first.Hello.Lost)
+		}
+		first.Drop() // say that its hello never arrived
+		w.wantState(p, session.Detached)
+		p.Hello.Token = token
+		again := p.Resume(0)
+		if again.Hello.Lost != 5 || again.Hello.Replay != 10 {
+			t.Fatalf("lost %d, replay %d; want 5 and 10 again", again.Hello.Lost, again.Hello.Replay)
+		}
+		again.Want(numbered(6, 15)...)
+	})
+}
+
+func TestOverflowEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.EndSession))
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(1, 10))
+		w.wantState(p, session.Detached)
+		game.Text("s11")
+		game.WantClose(wire.CodeTryAgainLater)
+		w.wantState(p, session.Ended)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
+	})
+}
+
+func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
+	for _, o := range []session.Overflow{session.Pause, session.DropOldest, session.EndSession} {
+		t.Run(o.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, small(o))
+				p, game := w.play()
+				sendAll(game, numbered(1, 30)) // the client acks nothing
+				p.Want(numbered(1, 10)...)
+				p.WantNothing(10 * time.Second)
+				p.Ack(10)
+				p.Want(numbered(11, 20)...)
+				p.Ack(20)
+				p.Want(numbered(21, 30)...)
+			})
+		})
+	}
+}
+
+func TestFullWindowAsksForAnAck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.Pause))
+		p, game := w.play()
+		sendAll(game, numbered(1, 11))
+		p.Want(numbered(1, 10)...)
+		began := time.Now()
+		p.WantControl(wire.VerbPing) // behind all that it asks an ack for
+		if d := time.Since(began); d > time.Second {
+			t.Fatalf("the ping came after %v", d)
+		}
+	})
+}
+
+func TestMessageNotAckedForAMinuteAfterAPongIsAViolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.Pause))
+		p, game := w.play()
+		sendAll(game, numbered(1, 11)) // full: a ping goes out, and is answered
+		time.Sleep(59 * time.Second)
+		w.wantState(p, session.Attached)
+		time.Sleep(17 * time.Second)
+		w.wantState(p, session.Ended)
+		game.WantClose(wire.CodePolicyViolation)
+	})
+}
+
+func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.BufferBytes = 1000
+		w := newWorld(t, pol)
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		for range 30 {
+			game.Text(strings.Repeat("x", 300))
+		}
+		synctest.Wait()
+		if i, _ := w.gw.Session(p.Hello.Session); i.BufferBytes != 900 || i.BufferMessages != 3 {
+			t.Fatalf("%d bytes in %d messages kept, want 900 in 3", i.BufferBytes, i.BufferMessages)
+		}
+	})
+}
+
+func TestBufferTotalEndsTheLargestDetachedSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.BufferTotal = 1 << 20 })
+		attached, attachedGame := w.play()
+		var away []*wstest.Player
+		for i := range 8 { // session i keeps 40 (i+1) KiB: 1,440 KiB altogether
+			p, game := w.play()
+			p.Sync()
+			p.Drop()
+			w.wantState(p, session.Detached)
+			away = append(away, p)
+			for range 10 * (i + 1) {
+				game.Text(strings.Repeat("x", 4<<10))
+			}
+			time.Sleep(time.Second)
+		}
+		for i, want := range []string{"detached", "detached", "detached", "detached", "detached", "ended", "ended", "detached"} {
+			if got := w.state(away[i]); got != want { // 5 made room for 6, and 6 for 7
+				t.Errorf("session %d is %s, want %s", i, got, want)
+			}
+		}
+		attachedGame.Text("unharmed")
+		attached.Want("unharmed")
+		c := away[6].TryResume(away[6].Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
+		if c.Retry {
+			t.Fatal("4408 says retry")
+		}
+	})
+}

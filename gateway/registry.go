@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+)
+
+// An entry is a session as the gateway knows it: what was fixed when it was
+// made, and its driver once the upstream has answered.
+type entry struct {
+	g   *Gateway
+	seq uint64 // order of creation
+
+	ID        string
+	Route     string
+	Player    string
+	Resumable bool
+	Since     time.Time
+
+	breakOff context.CancelFunc // ends the dial
+
+	current atomic.Pointer[terms]
+	live    atomic.Pointer[drive.Session]
+	peer    atomic.Pointer[string]
+}
+
+// terms are what holds for a session and may be changed while others look: the
+// route's policy, but for what the upstream asked for, and the group.
+type terms struct {
+	Policy
+	Group string
+}
+
+func (g *Gateway) newEntry(r *http.Request, rt *route, resumable bool) *entry {
+	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Resumable: resumable, Since: time.Now()}
+	e.current.Store(&terms{Policy: rt.Policy})
+	e.setPeer(g.clientAddr(r).String())
+	return e
+}
+
+func (e *entry) terms() *terms         { return e.current.Load() }
+func (e *entry) drive() *drive.Session { return e.live.Load() }
+
+func (e *entry) setPeer(addr string) { e.peer.Store(&addr) }
+func (e *entry) lastPeer() string    { return *e.peer.Load() }
+
+// subject is what a token's sub must be: the player, or without one the
+// session itself.
+func (e *entry) subject() string {
+	if e.Player != "" {
+		return e.Player
+	}
+	return e.ID
+}
+
+// remembered is how long a resume is told how a session ended, reseat.v1
+// section 6.
+const remembered = 30 * time.Second
+
+// A grave is what is kept of a session that has ended.
+type grave struct {
+	entry   *entry
+	info    session.Info
+	forget  time.Time
+	subject string
+}
+
+// A registry knows the sessions by id, and for a while those that have ended.
+type registry struct {
+	clock *drive.Clock
+
+	mu     sync.RWMutex
+	seq    uint64
+	live   map[string]*entry
+	graves map[string]*grave
+	past   session.Stats // of the sessions that have ended
+	taking int           // leave: ended, and a leg is not closed yet
+	empty  chan struct{} // closed while no session lives or takes leave
+	sweep  *time.Timer
+}
+
+func newRegistry(clock *drive.Clock) *registry {
+	r := &registry{clock: clock, live: make(map[string]*entry), graves: make(map[string]*grave), empty: make(chan struct{})}
+	close(r.empty)
+	r.sweep = time.AfterFunc(time.Hour, r.forget)
+	r.sweep.Stop()
+	return r
+}
+
+func (r *registry) add(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.live)+r.taking == 0 {
+		r.empty = make(chan struct{})
+	}
+	r.seq++
+	e.seq = r.seq
+	r.live[e.ID] = e
+}
+
+// remove forgets a session that never came about.
+func (r *registry) remove(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removeLocked(e)
+}
+
+func (r *registry) removeLocked(e *entry) bool {
+	if r.live[e.ID] != e {
+		return false
+	}
+	delete(r.live, e.ID)
+	r.noteEmptyLocked()
+	return true
+}
+
+func (r *registry) noteEmptyLocked() {
+	if len(r.live)+r.taking == 0 {
+		close(r.empty)
+	}
+}
+
+// left is called when an ended session has closed both its legs.
+func (r *registry) left() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taking--
+	r.noteEmptyLocked()
+}
+
+// bury moves an ended session to those that are remembered.
+func (r *registry) bury(e *entry, info session.Info) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taking++
+	if !r.removeLocked(e) {
+		return
+	}
+	r.past = plus(r.past, info.Stats)
+	e.live.Store(nil)
+	if len(r.graves) == 0 {
+		r.sweep.Reset(time.Second)
+	}
+	r.graves[e.ID] = &grave{e, info, time.Now().Add(max(remembered, e.terms().Grace)), e.subject()}
+}
+
+// forget drops what has been remembered long enough.
+func (r *registry) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for id, g := range r.graves {
+		if now.After(g.forget) {
+			delete(r.graves, id)
+		}
+	}
+	if len(r.graves) > 0 {
+		r.sweep.Reset(time.Second)
+	}
+}
+
+func (r *registry) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep.Stop()
+	clear(r.graves)
+}
+
+func (r *registry) find(id string) *entry {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.live[id]
+}
+
+// refusal is what a resume of a session that does not live is told.
+func (r *registry) refusal(c tokens.Claims) *session.Refusal {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	g := r.graves[c.Session]
+	switch {
+	case g == nil:
+		return session.Refuse(wire.CodeNoSession, "")
+	case g.subject != c.Subject || !g.info.Tokens.Good(c.Gen):
+		ref := session.Refuse(wire.CodeBadToken, "spent")
+		return ref
+	}
+	return &session.Refusal{Code: g.info.Ending.Code, Text: g.info.Ending.Text}
+}
+
+// all lists the living sessions in the order in which they were made.
+func (r *registry) all() []*entry {
+	r.mu.RLock()
+	list := make([]*entry, 0, len(r.live))
+	for _, e := range r.live {
+		list = append(list, e)
+	}
+	r.mu.RUnlock()
+	slices.SortFunc(list, func(a, b *entry) int { return cmp.Compare(a.seq, b.seq) })
+	return list
+}
+
+// none is closed while no session lives or takes leave.
+func (r *registry) none() <-chan struct{} {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.empty
+}
+
+// census counts the living sessions by state, and the messages of all that
+// ever lived.
+func (r *registry) census() (states [session.Ended + 1]int, total session.Stats) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	total = r.past
+	for _, e := range r.live {
+		d := e.drive()
+		if d == nil {
+			states[session.Connecting]++
+			continue
+		}
+		info := d.Info()
+		states[info.State]++
+		total = plus(total, info.Stats)
+	}
+	return states, total
+}
+
+func plus(a, b session.Stats) session.Stats {
+	a.ToClient += b.ToClient
+	a.ToUpstream += b.ToUpstream
+	a.ToClientBytes += b.ToClientBytes
+	a.ToUpstreamBytes += b.ToUpstreamBytes
+	a.Replayed += b.Replayed
+	a.Dropped += b.Dropped
+	return a
+}

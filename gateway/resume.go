@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+)
+
+// renewAtMost bounds how often a token is renewed.
+const renewAtMost = 500 * time.Millisecond
+
+// resume answers 101 first: a browser hides HTTP errors from the page, so a
+// refusal travels as close, reseat.v1 section 2.
+func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
+	arrived := g.clock.Now()
+	conn, early, err := g.switchProtocols(w, r, true, "", nil)
+	if err != nil {
+		g.log.Debug("resuming client gone before its answer", "err", err)
+		return
+	}
+	e, refusal := g.reattach(r, conn, early, offer, arrived)
+	if refusal == nil {
+		g.metrics.resumes.WithLabelValues("ok").Inc()
+		return
+	}
+	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	g.logRefusal(r, e, refusal)
+	drive.Farewell(conn, wire.AppendClosing(nil, wire.Closing{
+		Code: refusal.Code, Reason: refusal.Text,
+		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
+	}))
+}
+
+// reattach verifies in the order of reseat.v1 section 2, token, session,
+// received, and attaches. The token is signed outside the session; where
+// another attach overtakes it, the session is asked anew.
+func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (*entry, *session.Refusal) {
+	claims, err := g.keys.Verify(offer.Token)
+	if err != nil {
+		ref := session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
+		return nil, ref
+	}
+	e := g.reg.find(claims.Session)
+	if e == nil {
+		return nil, g.reg.refusal(claims)
+	}
+	if e.subject() != claims.Subject || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
+		return e, session.Refuse(wire.CodeBadToken, "for another player or origin")
+	}
+	d := e.drive()
+	if d == nil { // it has ended just now; or its first attach is under way, and nobody can hold a token
+		return e, g.reg.refusal(claims)
+	}
+	want := session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	for {
+		var gen uint64
+		var refusal *session.Refusal
+		d.Do(func(core *session.Session, now session.Time) { gen, refusal = core.NextGen(), core.Check(now, want) })
+		if refusal != nil {
+			return e, refusal
+		}
+		p, kid, err := g.pass(e, gen, arrived)
+		if err != nil {
+			return e, session.Refuse(wire.CodeInternalError, "")
+		}
+		p.Peer = g.clientAddr(r).String()
+		refusal = d.Attach(conn, early, want, p)
+		switch {
+		case refusal == nil:
+			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
+				g.renew(e)
+			}
+			return e, nil
+		case refusal.Code != 0:
+			return e, refusal
+		}
+	}
+}
+
+// pass makes what an attach gives to the client: a token of generation gen. No
+// more are signed at once than there are processors, so that relaying goes on
+// beside a storm of resumes.
+func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pass, kid string, err error) {
+	g.signing <- struct{}{}
+	defer func() { <-g.signing }()
+	life := max(g.cfg.TokenTTL, 2*e.terms().Grace)
+	token, kid, err := g.keys.Issue(tokens.Claims{
+		Session: e.ID, Subject: e.subject(), Gen: gen, Expires: time.Now().Add(life),
+	})
+	return session.Pass{Gen: gen, Token: token, Renew: renewal(life, e.terms().Policy), Arrived: arrived}, kid, err
+}
+
+// renewal is when a token of so long a life is to be replaced: at half of it,
+// or earlier, so that the old one still outlives twice the heartbeat of silence
+// and the grace period; reseat.v1 section 7. A life too short for that is
+// halved all the same.
+func renewal(life time.Duration, p Policy) time.Duration {
+	spare := life - 2*p.Heartbeat - p.Grace
+	if spare <= 0 {
+		return life / 2
+	}
+	return min(life/2, max(spare*3/4, renewAtMost))
+}
+
+// renew gives an attached client a token of its generation that lives longer,
+// or is by the key that signs now.
+func (g *Gateway) renew(e *entry) {
+	d := e.drive()
+	if d == nil || !e.Resumable || d.Info().State != session.Attached {
+		return
+	}
+	var gen uint64
+	d.Do(func(core *session.Session, _ session.Time) { gen = core.Generation() })
+	p, _, err := g.pass(e, gen, 0)
+	if err != nil {
+		g.log.Error("token not renewed", "session", e.ID, "err", err)
+		return
+	}
+	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
+}
+
+func (g *Gateway) logRefusal(r *http.Request, e *entry, refusal *session.Refusal) {
+	args := []any{"code", refusal.Code, "why", refusal.Text, "peer", g.clientAddr(r)}
+	if e != nil {
+		args = append(args, "session", e.ID)
+	}
+	if refusal.Spent {
+		g.metrics.replayed.Inc()
+		g.refusals.warn("token.replayed", append(args, "held_by", e.lastPeer())...)
+		return
+	}
+	g.refusals.info("resume refused", args...)
+}

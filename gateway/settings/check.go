@@ -1,0 +1,102 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+)
+
+// check looks at the settings as a whole, each of them good by itself, and
+// completes the gateway's configuration with the routes.
+func (d *draft) check() error {
+	for _, rule := range []func(*draft) error{
+		(*draft).checkGame,
+		(*draft).checkListeners,
+		(*draft).buildRoutes,
+	} {
+		if err := rule(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGame asks for something to serve, and for only one game on all paths.
+func (d *draft) checkGame() error {
+	switch {
+	case d.upstream != nil && d.Demo:
+		return d.fault("upstream", "want it or --demo, which has a game server of its own; got both")
+	case d.upstream == nil && len(d.routes) == 0 && !d.Demo:
+		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
+	}
+	return nil
+}
+
+func (d *draft) checkListeners() error {
+	if d.Admin != "" && sameListener(d.Listen, d.Admin) {
+		return d.fault("admin", "want another port than that of --listen %q, got %q", d.Listen, d.Admin)
+	}
+	return nil
+}
+
+// buildRoutes makes the gateway's routes, --upstream first.
+func (d *draft) buildRoutes() error {
+	d.Gateway.Default = d.defaults.Policy
+	paths, err := d.ownPaths()
+	if err != nil {
+		return err
+	}
+	if d.upstream != nil {
+		err := d.addRoute(paths, d.from["upstream"], route{pattern: anyPath, upstream: d.upstream})
+		if err != nil {
+			return err
+		}
+	}
+	for _, raw := range d.routes {
+		r, err := parseRoute(raw)
+		label := d.from["route"]
+		if r.pattern != "" {
+			label += " " + quote(r.pattern)
+		}
+		if err != nil {
+			return &UsageError{label, err}
+		}
+		if err := d.addRoute(paths, label, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownPaths are those that the gateway itself serves at the client address
+// (interface section 3). They go before any route.
+func (d *draft) ownPaths() (*patterns, error) {
+	paths := newPatterns()
+	own := map[string]string{"/reseat.js": "the browser client"}
+	if d.Demo {
+		own["/"], own[anyPath] = "--demo", "--demo"
+	}
+	for pattern, owner := range own {
+		if err := paths.add(pattern, owner); err != nil {
+			return nil, &UsageError{owner, err}
+		}
+	}
+	return paths, nil
+}
+
+// addRoute completes a route and takes its paths. Label names it in errors.
+func (d *draft) addRoute(paths *patterns, label string, r route) error {
+	if err := paths.add(r.pattern, label); err != nil {
+		return &UsageError{label, err}
+	}
+	built, err := r.build(d.defaults)
+	if err != nil {
+		return &UsageError{label, err}
+	}
+	d.Gateway.Routes = append(d.Gateway.Routes, built)
+	return nil
+}
+
+// fault is a UsageError for a flag, named as it was given.
+func (d *draft) fault(flag, format string, args ...any) error {
+	return &UsageError{d.from[flag], fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,124 @@
+package settings
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// version is set by the linker (-X reseat/gateway/settings.version=v1.2.3);
+// where it is not, the build information tells it.
+var version string
+
+// versionText is the answer to --version, one line.
+func versionText() string {
+	return fmt.Sprintf("reseat %s %s %s/%s", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}
+
+const (
+	helpWidth  = 100
+	helpColumn = 26 // where the flags' texts begin
+)
+
+const helpHead = `reseat keeps a WebSocket session open while its client reconnects.
+
+Usage: reseat [flags]   with --upstream, --route or --demo
+`
+
+const helpFoot = `
+DUR is a duration with its unit: 500ms, 45s, 5m, 1h30m; 0 needs none. SIZE is a number of bytes, or
+one of KiB, MiB or GiB: 64KiB.
+
+(R) can also be set for a single route:
+  --route '/chess/*=ws://chess:9000;grace=5m;overflow=end'
+(+) can be given several times.
+
+Each flag can be set in the environment too, as RESEAT_ and its name in capitals: RESEAT_GRACE=45s,
+RESEAT_DEMO=1; several values stand on a line each. A flag beats the environment.
+
+Exit status: 0 after a stop that was asked for, --help or --version; 1 if it cannot start; 2 if a
+setting is wrong, and then nothing has been opened.`
+
+// helpText is the answer to --help: the table, group by group.
+func helpText() string {
+	var b strings.Builder
+	b.WriteString(helpHead)
+	group := ""
+	for i := range table {
+		f := &table[i]
+		if f.group != group {
+			group = f.group
+			b.WriteString("\n" + group + "\n")
+		}
+		f.writeHelp(&b)
+	}
+	b.WriteString(helpFoot)
+	return b.String()
+}
+
+// writeHelp writes a flag's line, and its text beside it or below.
+func (f *flag) writeHelp(b *strings.Builder) {
+	left := strings.TrimRight("  --"+f.name+" "+f.arg, " ")
+	if len(left) > helpColumn-2 {
+		b.WriteString(left + "\n")
+		left = ""
+	}
+	for _, line := range wrap(f.helpWords(), helpWidth-helpColumn) {
+		fmt.Fprintf(b, "%-*s%s\n", helpColumn, left, line)
+		left = ""
+	}
+}
+
+// helpWords are what is said of a flag: its text, its default, its marks. No
+// line ends within one of them.
+func (f *flag) helpWords() []string {
+	words := strings.Fields(f.help)
+	if shown := f.shownDefault(); shown != "" {
+		words = append(words, "["+shown+"]")
+	}
+	if f.perRoute() {
+		words = append(words, "(R)")
+	}
+	if f.repeat {
+		words = append(words, "(+)")
+	}
+	return words
+}
+
+// shownDefault is "" only for a flag that has no value.
+func (f *flag) shownDefault() string {
+	if f.shows != "" {
+		return f.shows
+	}
+	return f.def
+}
+
+// wrap sets words in lines of at most width characters.
+func wrap(words []string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range words {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}

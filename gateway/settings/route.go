@@ -1,0 +1,146 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"reseat/gateway"
+	"reseat/upstream"
+)
+
+// A route is one that was asked for, its settings still raw text: what they
+// leave open comes from the global flags, once all of those are known.
+type route struct {
+	pattern  string
+	upstream *url.URL
+	settings map[string][]string
+}
+
+// anyPath is the pattern that --upstream stands for.
+const anyPath = "/*"
+
+// parseRoute takes PATTERN=URL[;NAME=VALUE]... A = within the braces of a
+// pattern's parameter is the parameter's. An error comes with as much of the
+// route as was understood, so that it can be named.
+func parseRoute(s string) (route, error) {
+	head, tail, more := strings.Cut(s, ";")
+	i := assignment(head)
+	if i < 0 || !strings.HasPrefix(head, "/") {
+		return route{}, want(`PATTERN=URL such as "/match/*=ws://game:9000;grace=5m"`, s)
+	}
+	r := route{pattern: head[:i], settings: map[string][]string{}}
+	var err error
+	if r.upstream, err = upstream.ParseTarget(head[i+1:]); err != nil {
+		return r, err
+	}
+	for more {
+		var item string
+		item, tail, more = strings.Cut(tail, ";")
+		name, value, ok := strings.Cut(strings.TrimLeft(item, " "), "=")
+		if !ok {
+			return r, want("NAME=VALUE after each semicolon", item)
+		}
+		if err := r.add(name, value); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// assignment is the place of the first = outside of braces, or -1.
+func assignment(s string) int {
+	depth := 0
+	for i, c := range s {
+		switch {
+		case c == '{':
+			depth++
+		case c == '}':
+			depth--
+		case c == '=' && depth == 0:
+			return i
+		}
+	}
+	return -1
+}
+
+// add notes a setting, if a route can have it.
+func (r *route) add(name, value string) error {
+	f := lookup(name)
+	bare := func(name string) string { return name }
+	switch {
+	case f == nil:
+		return fmt.Errorf("%s: %w", printable(name), unknown(name, "setting", bare, (*flag).perRoute))
+	case !f.perRoute():
+		return fmt.Errorf("%s: holds for the whole gateway and cannot be set for a route", name)
+	case !f.repeat && r.settings[name] != nil:
+		return fmt.Errorf("%s: want it once, got it twice", name)
+	}
+	r.settings[name] = append(r.settings[name], value)
+	return nil
+}
+
+// build fills in from defaults what the route leaves open.
+func (r *route) build(defaults local) (gateway.Route, error) {
+	own := defaults
+	for i := range table {
+		f := &table[i]
+		values, ok := r.settings[f.name]
+		if !ok {
+			continue
+		}
+		if err := f.setLocal(&own, values); err != nil {
+			return gateway.Route{}, fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return gateway.Route{
+		Pattern:  r.pattern,
+		Upstream: upstream.Target{URL: r.upstream, HostPolicy: own.host, RootCAs: own.ca},
+		Policy:   own.Policy,
+	}, nil
+}
+
+// patterns are the paths that are taken, by chi's own rules, and by whom.
+type patterns struct {
+	mux   *chi.Mux
+	owner map[string]string
+}
+
+func newPatterns() *patterns { return &patterns{chi.NewMux(), map[string]string{}} }
+
+// add takes the paths of pattern for owner. It refuses what chi refuses, and
+// what is the same to chi as an earlier pattern: of /room/{id} and /room/{name}
+// the later would silently replace the earlier.
+func (p *patterns) add(pattern, owner string) (err error) {
+	if strings.ContainsAny(pattern, " \t") {
+		return errors.New("want a pattern without blanks")
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("want a pattern such as /match/* or /room/{id}: %s", printable(fmt.Sprint(r)))
+		}
+	}()
+	if who, ok := p.owner[pattern]; ok {
+		return taken(who)
+	}
+	p.mux.Handle(pattern, http.NotFoundHandler())
+	left := map[string]bool{}
+	for _, r := range p.mux.Routes() {
+		left[r.Pattern] = true
+	}
+	for earlier, who := range p.owner {
+		if !left[earlier] {
+			return taken(who)
+		}
+	}
+	p.owner[pattern] = owner
+	return nil
+}
+
+func taken(who string) error {
+	return fmt.Errorf("want paths of its own, but they are those of %s already", who)
+}

@@ -1,0 +1,209 @@
+package settings
+
+import (
+	"crypto/x509"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/session"
+	"reseat/upstream"
+)
+
+// A flag is one row of the table: all that is known of one setting. A new flag
+// is a new row.
+type flag struct {
+	// name is the flag's without --; environment and routes use it too.
+	name  string
+	group string
+	// arg stands for the value in the help. A row without one is a boolean.
+	arg string
+	// def is the default as one would give it; "" leaves the zero value, and
+	// shows is then what the help says of it.
+	def, shows string
+	help       string
+	// repeat: given several times, it holds all the values.
+	repeat bool
+
+	// Exactly one of the two is there: setLocal where a route can have a value
+	// of its own, marked (R), else set. --help and --version have neither.
+	set      setter[draft]
+	setLocal setter[local]
+}
+
+// A setter checks the values of one flag, one or more of them, and puts them
+// in the place of what was there.
+type setter[O any] func(o *O, values []string) error
+
+// perRoute says whether a single route can have its own value: (R).
+func (f *flag) perRoute() bool { return f.setLocal != nil }
+
+// onlyArg says whether f is no setting but a question to the command line.
+func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
+
+// local is what can be set globally and for a single route.
+type local struct {
+	gateway.Policy
+	host upstream.HostPolicy
+	ca   *x509.CertPool
+}
+
+// lookup finds the row of a flag, or nil.
+func lookup(name string) *flag {
+	i := slices.IndexFunc(table, func(f flag) bool { return f.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &table[i]
+}
+
+// one sets a field to the last of the values; each of them must be good.
+func one[O, T any](field func(*O) *T, parse parser[T]) setter[O] {
+	return func(o *O, values []string) error {
+		for _, raw := range values {
+			v, err := parse(raw)
+			if err != nil {
+				return err
+			}
+			*field(o) = v
+		}
+		return nil
+	}
+}
+
+// every sets a field to the list of all the values.
+func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
+	return func(o *O, values []string) error {
+		list := make([]T, len(values))
+		for i, raw := range values {
+			v, err := parse(raw)
+			if err != nil {
+				return err
+			}
+			list[i] = v
+		}
+		*field(o) = list
+		return nil
+	}
+}
+
+// Bounds that the interface leaves open.
+const (
+	// leastHeartbeat keeps pings from being traffic of their own.
+	leastHeartbeat = 10 * time.Millisecond
+	// mostGrace is as long as a session can be kept without its client.
+	mostGrace = 365 * day
+	// mostMessage is held in memory while it is gathered.
+	mostMessage = gib
+	// leastTotal is one piece of memory as replay buffers take it.
+	leastTotal, mostBuffer = 64 * kib, 1024 * gib
+	mostMessages           = 1 << 30
+)
+
+// The groups of the help, in its order.
+const (
+	groupAddresses = "Addresses"
+	groupUpstreams = "Game servers"
+	groupSessions  = "Sessions"
+	groupTokens    = "Resume tokens"
+	groupCallers   = "Who may connect"
+	groupRest      = "Log and help"
+)
+
+// table is every flag there is, group by group, in the order of the help.
+var table = []flag{
+	{name: "listen", group: groupAddresses, arg: "ADDR", def: ":8080",
+		help: "where clients connect; with port 0 the log names the address",
+		set:  one(func(d *draft) *string { return &d.Listen }, listenAddr)},
+	{name: "admin", group: groupAddresses, arg: "ADDR", def: "127.0.0.1:8081",
+		help: "metrics, health and control: a loopback address, or off for none",
+		set:  one(func(d *draft) *string { return &d.Admin }, adminAddr)},
+
+	{name: "upstream", group: groupUpstreams, arg: "URL", shows: "none",
+		help: "the game server of every path: ws://, wss://, http:// or https://. The client's path and query are joined to the URL's own path",
+		set:  one(func(d *draft) **url.URL { return &d.upstream }, upstream.ParseTarget)},
+	{name: "route", group: groupUpstreams, arg: "PATTERN=URL", shows: "none", repeat: true,
+		help: "as --upstream, for the paths that match a pattern such as /match/* or /room/{id}. Settings may follow, each after a semicolon; a path that nothing matches gets 404",
+		set:  every(func(d *draft) *[]string { return &d.routes }, verbatim)},
+	{name: "upstream-host", group: groupUpstreams, arg: "client|upstream", def: "client",
+		help: "whose Host the game server sees: the client's, or its own",
+		setLocal: one(func(l *local) *upstream.HostPolicy { return &l.host }, choice(
+			option[upstream.HostPolicy]{"client", upstream.HostClient},
+			option[upstream.HostPolicy]{"upstream", upstream.HostUpstream}))},
+	{name: "upstream-ca", group: groupUpstreams, arg: "FILE", shows: "the system's",
+		help:     "PEM certificates of the authorities trusted for wss:// and https:// game servers",
+		setLocal: one(func(l *local) **x509.CertPool { return &l.ca }, authorities)},
+	{name: "upstream-heartbeat", group: groupUpstreams, arg: "DUR", def: "0", shows: "0, off",
+		help:     "Ping a game server that was silent for this long; lost after twice as long",
+		setLocal: one(func(l *local) *time.Duration { return &l.UpstreamHeartbeat }, duration(0, day))},
+	{name: "dial-timeout", group: groupUpstreams, arg: "DUR", def: "10s",
+		help:     "to reach the game server and have its 101",
+		setLocal: one(func(l *local) *time.Duration { return &l.DialTimeout }, duration(time.Millisecond, day))},
+	{name: "http", group: groupUpstreams, arg: "proxy|off", def: "proxy",
+		help: "requests that are no WebSocket handshake: pass them to the game server, or answer 426",
+		setLocal: one(func(l *local) *bool { return &l.HTTPOff }, choice(
+			option[bool]{"proxy", false}, option[bool]{"off", true}))},
+	{name: "demo", group: groupUpstreams, def: "false", shows: "off",
+		help: "serve the built-in demo game and its page at /; excludes --upstream",
+		set:  one(func(d *draft) *bool { return &d.Demo }, boolean)},
+
+	{name: "grace", group: groupSessions, arg: "DUR", def: "30s",
+		help:     "how long a session is kept without its client, up to 8760h; 0 keeps none",
+		setLocal: one(func(l *local) *time.Duration { return &l.Grace }, duration(0, mostGrace))},
+	{name: "buffer-bytes", group: groupSessions, arg: "SIZE", def: "1MiB",
+		help:     "replay buffer of one session, in bytes of payload; one message alone always fits",
+		setLocal: one(func(l *local) *int64 { return &l.BufferBytes }, size(1, mostBuffer))},
+	{name: "buffer-messages", group: groupSessions, arg: "N", def: "4096",
+		help:     "the same in messages",
+		setLocal: one(func(l *local) *int { return &l.BufferMessages }, count(1, mostMessages))},
+	{name: "buffer-total", group: groupSessions, arg: "SIZE", def: "1GiB",
+		help: "memory held by all replay buffers together, at least 64KiB",
+		set:  one(func(d *draft) *int64 { return &d.Gateway.BufferTotal }, size(leastTotal, mostBuffer))},
+	{name: "overflow", group: groupSessions, arg: "pause|drop-oldest|end", def: "pause",
+		help: "what the first message that does not fit does while the client is away: the game server waits, the oldest messages are dropped, or the session ends",
+		setLocal: one(func(l *local) *session.Overflow { return &l.Overflow }, choice(
+			option[session.Overflow]{"pause", session.Pause},
+			option[session.Overflow]{"drop-oldest", session.DropOldest},
+			option[session.Overflow]{"end", session.EndSession}))},
+	{name: "max-message", group: groupSessions, arg: "SIZE", def: "1MiB",
+		help:     "the largest message, either way, up to 1GiB",
+		setLocal: one(func(l *local) *int64 { return &l.MaxMessage }, size(1, mostMessage))},
+	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
+		help:     "ping a silent client after this long, take it for gone after twice as long; at least 100ms",
+		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
+
+	{name: "token-key-file", group: groupTokens, arg: "FILE", shows: "a key made at start", repeat: true,
+		help: "key that signs resume tokens: PEM Ed25519, RSA or ECDSA, or 32 or more random bytes. The first signs, all verify",
+		set:  every(func(d *draft) *[]string { return &d.TokenKeyFiles }, fileName)},
+	{name: "token-ttl", group: groupTokens, arg: "DUR", def: "1h",
+		help: "life of a token, or twice --grace where that is longer; up to 8760h",
+		set:  one(func(d *draft) *time.Duration { return &d.Gateway.TokenTTL }, duration(100*time.Millisecond, 365*day))},
+	{name: "token-audience", group: groupTokens, arg: "NAME", def: "reseat",
+		help: "aud of the tokens; keeps apart environments that share keys",
+		set:  one(func(d *draft) *string { return &d.TokenAudience }, identifier)},
+
+	{name: "origin", group: groupCallers, arg: "PATTERN", shows: "same host", repeat: true,
+		help:     "allowed Origin: SCHEME://HOST[:PORT] with * in each, in a host never across a dot; * alone is any",
+		setLocal: every(func(l *local) *[]string { return &l.Origins }, originPattern)},
+	{name: "host", group: groupCallers, arg: "NAME", shows: "any", repeat: true,
+		help: "allowed Host, with a port or without; others get 421",
+		set:  every(func(d *draft) *[]string { return &d.Gateway.Hosts }, hostName)},
+	{name: "trusted-proxy", group: groupCallers, arg: "CIDR", shows: "none", repeat: true,
+		help: "block or address whose X-Forwarded-* is believed",
+		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
+
+	{name: "log-level", group: groupRest, arg: "LEVEL", def: "info",
+		help: "debug, info, warn or error",
+		set: one(func(d *draft) *slog.Level { return &d.LogLevel }, choice(
+			option[slog.Level]{"debug", slog.LevelDebug}, option[slog.Level]{"info", slog.LevelInfo},
+			option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}))},
+	{name: "log-format", group: groupRest, arg: "text|json", shows: "text on a terminal, else json",
+		help: "how log lines are written",
+		set: one(func(d *draft) *string { return &d.LogFormat }, choice(
+			option[string]{"text", "text"}, option[string]{"json", "json"}))},
+	{name: "version", group: groupRest, help: "print the version and leave"},
+	{name: "help", group: groupRest, help: "print this and leave"},
+}

@@ -1,0 +1,274 @@
+package settings
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/session"
+	"reseat/upstream"
+)
+
+// goodValues are what each flag takes and what becomes of it. For a flag that
+// a route can have, the value is read from the route /game/*.
+var goodValues = []struct {
+	flag, value string
+	get         func(*Settings) any
+	want        any
+}{
+	{"listen", ":0", func(s *Settings) any { return s.Listen }, ":0"},
+	{"listen", "[::1]:8080", func(s *Settings) any { return s.Listen }, "[::1]:8080"},
+	{"listen", "[fe80::1%eth0]:80", func(s *Settings) any { return s.Listen }, "[fe80::1%eth0]:80"},
+	{"listen", "game.example:65535", func(s *Settings) any { return s.Listen }, "game.example:65535"},
+	{"admin", "off", func(s *Settings) any { return s.Admin }, ""},
+	{"admin", "127.9.9.9:0", func(s *Settings) any { return s.Admin }, "127.9.9.9:0"},
+	{"admin", "[::1]:9000", func(s *Settings) any { return s.Admin }, "[::1]:9000"},
+	{"admin", "LocalHost:9000", func(s *Settings) any { return s.Admin }, "LocalHost:9000"},
+	{"admin", "[::ffff:127.0.0.1]:9000", func(s *Settings) any { return s.Admin }, "[::ffff:127.0.0.1]:9000"},
+	{"upstream", "wss://game.example/live", upstreamURL, "wss://game.example/live"},
+	{"upstream", "http://127.0.0.1:9000", upstreamURL, "http://127.0.0.1:9000"},
+	{"route", "/room/{id}=ws://rooms:9000", lastPattern, "/room/{id}"},
+	{"route", "/room/{id:[a-z=]+}/*=ws://rooms:9000", lastPattern, "/room/{id:[a-z=]+}/*"},
+	{"upstream-host", "client", firstHost, upstream.HostClient},
+	{"upstream-host", "upstream", firstHost, upstream.HostUpstream},
+	{"upstream-heartbeat", "0", policy(func(p gateway.Policy) any { return p.UpstreamHeartbeat }), time.Duration(0)},
+	{"upstream-heartbeat", "20s", policy(func(p gateway.Policy) any { return p.UpstreamHeartbeat }), 20 * time.Second},
+	{"dial-timeout", "1.5s", policy(func(p gateway.Policy) any { return p.DialTimeout }), 1500 * time.Millisecond},
+	{"http", "proxy", policy(func(p gateway.Policy) any { return p.HTTPOff }), false},
+	{"http", "off", policy(func(p gateway.Policy) any { return p.HTTPOff }), true},
+	{"demo", "true", func(s *Settings) any { return s.Demo }, true},
+	{"demo", "1", func(s *Settings) any { return s.Demo }, true},
+	{"demo", "false", func(s *Settings) any { return s.Demo }, false},
+	{"demo", "0", func(s *Settings) any { return s.Demo }, false},
+	{"grace", "0", policy(func(p gateway.Policy) any { return p.Grace }), time.Duration(0)},
+	{"grace", "0s", policy(func(p gateway.Policy) any { return p.Grace }), time.Duration(0)},
+	{"grace", "1h30m", policy(func(p gateway.Policy) any { return p.Grace }), 90 * time.Minute},
+	{"grace", "720h", policy(func(p gateway.Policy) any { return p.Grace }), 720 * time.Hour},
+	{"buffer-bytes", "1", policy(func(p gateway.Policy) any { return p.BufferBytes }), int64(1)},
+	{"buffer-bytes", "64KiB", policy(func(p gateway.Policy) any { return p.BufferBytes }), int64(65536)},
+	{"buffer-bytes", "1.5MiB", policy(func(p gateway.Policy) any { return p.BufferBytes }), int64(1572864)},
+	{"buffer-messages", "1", policy(func(p gateway.Policy) any { return p.BufferMessages }), 1},
+	{"buffer-total", "2GiB", func(s *Settings) any { return s.Gateway.BufferTotal }, int64(2 << 30)},
+	{"buffer-total", "1MiB", func(s *Settings) any { return s.Gateway.BufferTotal }, int64(1 << 20)},
+	{"overflow", "pause", policy(func(p gateway.Policy) any { return p.Overflow }), session.Pause},
+	{"overflow", "drop-oldest", policy(func(p gateway.Policy) any { return p.Overflow }), session.DropOldest},
+	{"overflow", "end", policy(func(p gateway.Policy) any { return p.Overflow }), session.EndSession},
+	{"max-message", "125", policy(func(p gateway.Policy) any { return p.MaxMessage }), int64(125)},
+	{"max-message", "1GiB", policy(func(p gateway.Policy) any { return p.MaxMessage }), int64(1 << 30)},
+	{"heartbeat", "100ms", policy(func(p gateway.Policy) any { return p.Heartbeat }), 100 * time.Millisecond},
+	{"token-key-file", "keys/a b.pem", func(s *Settings) any { return s.TokenKeyFiles }, []string{"keys/a b.pem"}},
+	{"token-ttl", "1s", func(s *Settings) any { return s.Gateway.TokenTTL }, time.Second},
+	{"token-audience", "staging", func(s *Settings) any { return s.TokenAudience }, "staging"},
+	{"origin", "*", policy(func(p gateway.Policy) any { return p.Origins }), []string{"*"}},
+	{"origin", "https://*.game.example", policy(func(p gateway.Policy) any { return p.Origins }), []string{"https://*.game.example"}},
+	{"origin", "HTTPS://Game.Example:443", policy(func(p gateway.Policy) any { return p.Origins }), []string{"https://game.example"}},
+	{"origin", "http://game.example:443", policy(func(p gateway.Policy) any { return p.Origins }), []string{"http://game.example:443"}},
+	{"origin", "*://localhost:*", policy(func(p gateway.Policy) any { return p.Origins }), []string{"*://localhost:*"}},
+	{"origin", "http://192.168.*.1:80*", policy(func(p gateway.Policy) any { return p.Origins }), []string{"http://192.168.*.1:80*"}},
+	{"origin", "http://[::1]:3000", policy(func(p gateway.Policy) any { return p.Origins }), []string{"http://[::1]:3000"}},
+	{"origin", "capacitor://localhost", policy(func(p gateway.Policy) any { return p.Origins }), []string{"capacitor://localhost"}},
+	{"host", "Game.Example", func(s *Settings) any { return s.Gateway.Hosts }, []string{"game.example"}},
+	{"host", "game.example:8443", func(s *Settings) any { return s.Gateway.Hosts }, []string{"game.example:8443"}},
+	{"host", "[::1]", func(s *Settings) any { return s.Gateway.Hosts }, []string{"[::1]"}},
+	{"host", "[::1]:8080", func(s *Settings) any { return s.Gateway.Hosts }, []string{"[::1]:8080"}},
+	{"trusted-proxy", "10.1.2.3/8", proxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	{"trusted-proxy", "192.0.2.1", proxies, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
+	{"trusted-proxy", "::ffff:192.0.2.1", proxies, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
+	{"trusted-proxy", "2001:db8::/32", proxies, []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
+	{"log-level", "debug", func(s *Settings) any { return s.LogLevel }, slog.LevelDebug},
+	{"log-level", "error", func(s *Settings) any { return s.LogLevel }, slog.LevelError},
+	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
+	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
+}
+
+func policy(get func(gateway.Policy) any) func(*Settings) any {
+	return func(s *Settings) any { return get(s.Gateway.Routes[0].Policy) }
+}
+
+func upstreamURL(s *Settings) any { return s.Gateway.Routes[0].Upstream.URL.String() }
+func firstHost(s *Settings) any   { return s.Gateway.Routes[0].Upstream.HostPolicy }
+func proxies(s *Settings) any     { return s.Gateway.TrustedProxies }
+func lastPattern(s *Settings) any { return s.Gateway.Routes[len(s.Gateway.Routes)-1].Pattern }
+
+// badValues are refused by each flag.
+var badValues = map[string][]string{
+	"listen":             {"", "8080", "game.example", ":", ":http", ":65536", ":-1", "::1:80", "256.1.1.1:80", "a b:80", "a/b:80", "http://x:80"},
+	"admin":              {"", "Off", "8081", ":8081", "0.0.0.0:8081", "[::]:8081", "192.0.2.1:8081", "game.example:8081", "127.0.0.1", "localhost.example:1"},
+	"upstream":           {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
+	"route":              {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
+	"upstream-host":      {"", "both", "Client"},
+	"upstream-ca":        {"", "/no/such/file", "line\nbreak"},
+	"upstream-heartbeat": {"", "5", "-1s", "1us", "25h", "never"},
+	"dial-timeout":       {"", "10", "0", "-1s", "25h"},
+	"http":               {"", "on", "426"},
+	"demo":               {"yes", "on", "TRUE", "2"},
+	"grace":              {"", "45", "45 s", "-1s", "1ns", "8761h", "1d", "99999999999h", "3e2s", "\x00", "45s\n"},
+	"buffer-bytes":       {"", "0", "-1", "+1", "1MB", "1mib", "1 MiB", "1.3KiB", "0.5", "1e6", "0x10", "1/2", "8589934592GiB", "99999999999999999999999", "1025GiB", "KiB", "1.KiB"},
+	"buffer-messages":    {"", "0", "-1", "+1", "1KiB", "1.0", "1073741825", "99999999999999999999"},
+	"buffer-total":       {"", "0", "63KiB", "-1GiB", "1GB", "2000GiB"},
+	"overflow":           {"", "drop", "Pause", "drop_oldest"},
+	"max-message":        {"", "0", "2GiB", "1MB"},
+	"heartbeat":          {"", "0", "9ms", "15", "-15s", "25h"},
+	"token-key-file":     {"", "a\x00b"},
+	"token-ttl":          {"", "0", "99ms", "3600", "-1h", "8761h"},
+	"token-audience":     {"", "a b", "a\nb", strings.Repeat("a", 256)},
+	"origin":             {"", "null", "game.example", "https://", "https://game.example/", "https://game.example/path", "://x", "https://a b", "https://a..b", "https://ä.example", "https://x:0x1", "https://x:70000", "https://x:", "https://[::1", "https://u@x", "1a://x", "**://"},
+	"host":               {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
+	"trusted-proxy":      {"", "10.0.0.0/33", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
+	"log-level":          {"", "trace", "INFO", "info+1", "0"},
+	"log-format":         {"", "logfmt", "JSON"},
+}
+
+func TestEveryFlagTakesItsGoodValues(t *testing.T) {
+	for _, c := range goodValues {
+		t.Run(c.flag+"="+c.value, func(t *testing.T) {
+			base := game
+			if c.flag == "upstream" {
+				base = "--log-level=info"
+			}
+			check := func(how string, s *Settings) {
+				t.Helper()
+				if got := c.get(s); !reflect.DeepEqual(got, c.want) {
+					t.Errorf("%s: got %#v, want %#v", how, got, c.want)
+				}
+			}
+			check("flag with =", mustParse(t, nil, base, "--"+c.flag+"="+c.value))
+			check("environment", mustParse(t, []string{envName(c.flag) + "=" + c.value}, envBase(c.flag, base)...))
+			if lookup(c.flag).arg != "" {
+				check("flag with a blank", mustParse(t, nil, base, "--"+c.flag, c.value))
+			}
+			if lookup(c.flag).perRoute() {
+				check("route", mustParse(t, nil, game+";"+c.flag+"="+c.value))
+			}
+		})
+	}
+}
+
+// envBase leaves out the base route where RESEAT_ROUTE is what is tested, since
+// a flag beats it.
+func envBase(flag, base string) []string {
+	if flag == "route" {
+		return nil
+	}
+	return []string{base}
+}
+
+func TestEveryFlagRefusesItsBadValues(t *testing.T) {
+	for flag, values := range badValues {
+		for _, v := range values {
+			t.Run(fmt.Sprintf("%s=%q", flag, v), func(t *testing.T) {
+				said := wantRefusedValue(t, flag, v)
+				if !strings.Contains(said, "want ") {
+					t.Errorf("%q does not say what is wanted", said)
+				}
+				if v == "" && lookup(flag).arg != "" {
+					wantRefused(t, "--"+flag, nil, game, "--"+flag)
+					wantRefused(t, "--"+flag, nil, game, "--"+flag, "--demo")
+				}
+			})
+		}
+	}
+}
+
+// wantRefusedValue tries a bad value as a flag, from the environment and in a
+// route, and checks that all three say the same of it.
+func wantRefusedValue(t *testing.T, flag, v string) string {
+	t.Helper()
+	if flag == "route" {
+		_, err := Parse([]string{"--route=" + v}, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "--route") {
+			t.Fatalf("Parse(--route=%q): %v, want an error that names --route", v, err)
+		}
+		wantLine(t, err.Error())
+		return err.Error()
+	}
+	said := wantRefused(t, "--"+flag, nil, game, "--"+flag+"="+v)
+	if v != "" && !strings.Contains(v, "\n") {
+		env := wantRefused(t, envName(flag)+" (--"+flag+")", []string{envName(flag) + "=" + v}, game)
+		if env != said {
+			t.Errorf("environment: %q, flag: %q", env, said)
+		}
+	}
+	if lookup(flag).perRoute() {
+		local := wantRefused(t, `--route "/game/*": `+flag, nil, game+";"+flag+"="+v)
+		if local != said {
+			t.Errorf("route: %q, flag: %q", local, said)
+		}
+	}
+	return said
+}
+
+// A flag that no test value is written for would be one whose parser nobody
+// has tried.
+func TestEveryFlagHasValuesInTheTests(t *testing.T) {
+	good := map[string]bool{"upstream-ca": true} // in TestUpstreamCAIsRead
+	for _, c := range goodValues {
+		good[c.flag] = true
+	}
+	for i := range table {
+		f := &table[i]
+		if f.onlyArg() {
+			continue
+		}
+		if !good[f.name] || len(badValues[f.name]) == 0 {
+			t.Errorf("--%s: no good or no bad value is tested", f.name)
+		}
+	}
+}
+
+func TestUpstreamCAIsRead(t *testing.T) {
+	one, two := certificate(t, "one"), certificate(t, "two")
+	s := mustParse(t, nil, "--upstream-ca", one, game, "--route", "/two/*=wss://two;upstream-ca="+two, "--route", "/three/*=wss://three")
+	for i, file := range []string{one, two, one} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(text)
+		if !pool.Equal(s.Gateway.Routes[i].Upstream.RootCAs) {
+			t.Errorf("route %s does not trust %s alone", s.Gateway.Routes[i].Pattern, file)
+		}
+	}
+	if s := mustParse(t, nil, game); s.Gateway.Routes[0].Upstream.RootCAs != nil {
+		t.Error("without the flag: got a pool, want nil for the system's")
+	}
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, []byte("no certificate\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, "--upstream-ca", nil, game, "--upstream-ca", empty)
+}
+
+// certificate writes a self-signed certificate and gives the file's name.
+func certificate(t *testing.T, serial string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: new(big.Int).SetBytes([]byte(serial)), IsCA: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), serial+".pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,75 @@
+package showcase
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// A Listener accepts connections that can be cut for a while.
+type Listener struct{ net.Listener }
+
+// Accept waits for the next connection.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{TCPConn: c.(*net.TCPConn), closed: make(chan struct{})}, nil
+}
+
+// A Conn is a client's connection that can fall silent: then nothing passes
+// either way, not even its end, as behind a link that has gone down.
+type Conn struct {
+	*net.TCPConn
+
+	mu     sync.Mutex
+	until  time.Time
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Silence stops everything for d.
+func (c *Conn) Silence(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = time.Now().Add(d)
+}
+
+// wait waits until the connection is not silent, or closed.
+func (c *Conn) wait() {
+	for {
+		c.mu.Lock()
+		d := time.Until(c.until)
+		c.mu.Unlock()
+		if d <= 0 {
+			return
+		}
+		timer := time.NewTimer(d)
+		select {
+		case <-timer.C:
+		case <-c.closed:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// Read reads, but what comes while the connection is silent only afterwards.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.wait()
+	return n, err
+}
+
+// Write writes once the connection is not silent.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.wait()
+	return c.TCPConn.Write(b)
+}
+
+// Close closes the connection at once.
+func (c *Conn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.TCPConn.Close()
+}

@@ -1,0 +1,122 @@
+// Package showcase is what --demo adds to a gateway: the embedded game server,
+// the page, and real cuts of a player's own network connection.
+package showcase
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"reseat/gateway"
+	"reseat/upstream"
+	"reseat/upstream/demo"
+	"reseat/web"
+)
+
+const (
+	everyPath  = "/*"
+	heartbeat  = 2 * time.Second
+	maxSilence = time.Minute
+	// defaultHeartbeat is --heartbeat's: a minute of silence before anything is
+	// noticed is no demo, so there a shorter one takes its place.
+	defaultHeartbeat = 15 * time.Second
+)
+
+// A Showcase is the running game server.
+type Showcase struct {
+	server  http.Server
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Start starts the game server on a port of its own on loopback and adds its
+// route to cfg.
+func Start(cfg *gateway.Config) (*Showcase, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start the demo's game server: %w", err)
+	}
+	game := demo.NewServer(demo.Config{})
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Showcase{server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
+	s.running.Go(func() { game.Run(ctx) })
+	s.running.Go(func() { s.server.Serve(ln) })
+	policy := cfg.Default
+	if policy.Heartbeat == defaultHeartbeat {
+		policy.Heartbeat = heartbeat
+	}
+	cfg.Routes = append(cfg.Routes, gateway.Route{
+		Pattern:  everyPath,
+		Upstream: upstream.Target{URL: &url.URL{Scheme: "ws", Host: ln.Addr().String()}},
+		Policy:   policy,
+	})
+	return s, nil
+}
+
+// Close stops the game server.
+func (s *Showcase) Close() {
+	s.stop()
+	s.server.Close()
+	s.running.Wait()
+}
+
+// Serve adds the page, and the cuts that its buttons make, to g. The client
+// address must be served by a Listener.
+func Serve(g *gateway.Gateway) {
+	for p, h := range web.Demo() {
+		g.Page(p, h)
+	}
+	g.Page("/demo/cut", cutter(g))
+}
+
+// A cut is what a page asks for: its session's id, which nobody else knows,
+// and how its connection is to be cut.
+type cut struct {
+	Session string `json:"session"`
+	How     string `json:"how"` // close, reset or silence
+	MS      int64  `json:"ms"`  // of silence
+}
+
+func cutter(g *gateway.Gateway) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+			http.Error(w, "want a POST of application/json", http.StatusBadRequest)
+			return
+		}
+		var c cut
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&c); err != nil {
+			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
+			return
+		}
+		conn, ok := g.ClientConn(c.Session).(*Conn)
+		if !ok {
+			http.Error(w, "no such connection", http.StatusNotFound)
+			return
+		}
+		if !c.make(g, conn) {
+			http.Error(w, "how: want close, reset or silence", http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (c cut) make(g *gateway.Gateway, conn *Conn) bool {
+	switch c.How {
+	case "close":
+		g.CloseClient(c.Session, 1001, "cut by the demo")
+	case "reset":
+		conn.SetLinger(0)
+		conn.Close()
+	case "silence":
+		conn.Silence(min(max(time.Duration(c.MS)*time.Millisecond, 0), maxSilence))
+	default:
+		return false
+	}
+	return true
+}

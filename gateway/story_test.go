@@ -1,0 +1,444 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/settings"
+	"reseat/gateway/wire"
+)
+
+// A story is one transcript that is being played: the runner is the client and
+// the upstream of a real gateway, by the table in testdata/transcripts/README.md.
+//
+// One connection is one order: what the file says of a connection must come on
+// it in that order, data, control messages and Close frames among each other.
+type story struct {
+	*world
+	client   []*link  // the client's connections, #1 first
+	upstream []*link  // the game server's, the newest last
+	token    string   // the newest
+	said     []string // the client's data messages from number 1, as on the wire
+	told     uint64   // data messages that the upstream was told
+}
+
+// A link is one connection that the runner holds an end of.
+type link struct {
+	*wstest.Peer
+	come     []wstest.Message // and not yet checked: no acks, heartbeats and tokens
+	checked  int
+	heard    bool   // anything has come
+	halfOpen bool   // nothing is written to it any more
+	dropped  bool   // it is closed
+	stated   uint64 // by its handshake
+	number   uint64 // of the client's newest message on it
+	acked    uint64 // the newest ack that came on it, or none
+}
+
+const none = math.MaxUint64
+
+// play plays a transcript to its end or to the first step that fails. It must
+// be called in a synctest bubble.
+func play(t *testing.T, steps []wstest.Step) error {
+	configure, err := flags(steps)
+	if err != nil {
+		return err
+	}
+	s := &story{world: newWorld(t, policy(), configure)}
+	for _, step := range steps {
+		if err = s.take(step); err == nil {
+			err = s.settle()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", step.At, step.Text, err)
+		}
+	}
+	if err := s.leftOver(); err != nil {
+		return fmt.Errorf("%s: at the end: %w", steps[len(steps)-1].At, err)
+	}
+	return nil
+}
+
+// flags turns a transcript's settings into the gateway's, by its real flags.
+func flags(steps []wstest.Step) (func(*gateway.Config), error) {
+	args := []string{"--upstream", "ws://game.example:9000"}
+	for _, step := range steps {
+		if flag, ok := step.Body.(wstest.Setting); ok {
+			args = append(args, "--"+flag.Name, flag.Value)
+		}
+	}
+	set, err := settings.Parse(args, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", steps[0].At, err)
+	}
+	return func(c *gateway.Config) {
+		keys, log, dial := c.Keys, c.Log, c.Routes[0].Upstream.DialContext
+		*c = set.Gateway
+		c.Keys, c.Log = keys, log
+		for i := range c.Routes {
+			c.Routes[i].Upstream.DialContext = dial
+		}
+	}, nil
+}
+
+// take does or checks one step.
+func (s *story) take(step wstest.Step) error {
+	switch body := step.Body.(type) {
+	case wstest.Clock:
+		time.Sleep(time.Duration(body))
+	case wstest.Network:
+		return s.cut(body)
+	case wstest.Handshake:
+		return s.handshake(body)
+	}
+	switch {
+	case step.Actor == 'C':
+		return s.clientSays(step)
+	case step.Actor == 'G':
+		return s.gatewaySays(step)
+	case step.Actor == 'U' && step.Told:
+		return s.upstream[len(s.upstream)-1].want(step.Body)
+	case step.Actor == 'U':
+		s.upstream[len(s.upstream)-1].say(step.Body)
+	}
+	return nil
+}
+
+// settle waits until nothing moves any more, and takes in what has come.
+func (s *story) settle() error {
+	synctest.Wait()
+	for _, l := range s.upstream {
+		for m, ok := l.Come(); ok; m, ok = l.Come() {
+			s.tellUpstream(l, m)
+		}
+	}
+	for _, l := range s.client {
+		for m, ok := l.Come(); ok; m, ok = l.Come() {
+			if err := s.tellClient(l, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *story) tellUpstream(l *link, m wstest.Message) {
+	switch {
+	case m.Err != nil || m.Op == frame.Ping || m.Op == frame.Pong:
+		return
+	case m.Op != frame.Close:
+		s.told++
+	}
+	l.come = append(l.come, m)
+}
+
+// tellClient takes in what came on a client's connection. Acks and tokens may
+// come at any time but before the hello.
+func (s *story) tellClient(l *link, m wstest.Message) error {
+	if m.Err != nil {
+		return nil
+	}
+	first := !l.heard
+	l.heard = true
+	switch {
+	case m.Op == frame.Ping, m.Op == frame.Pong:
+		return nil
+	case m.Verb != wire.VerbAck && m.Verb != wire.VerbPing && m.Verb != wire.VerbPong && m.Verb != wire.VerbToken:
+		l.come = append(l.come, m)
+		return nil
+	case first:
+		return fmt.Errorf("%v came before hello", m)
+	case m.Verb == wire.VerbAck:
+		return l.ack(m.Data, s.told)
+	case m.Verb == wire.VerbToken && l == s.newest():
+		return s.renew(m.Data)
+	}
+	return nil
+}
+
+// ack takes in an ack of the gateway's; told is what the upstream has been told.
+func (l *link) ack(arg string, told uint64) error {
+	n, ok := wire.ParseNumber(arg)
+	if !ok || n > told {
+		return fmt.Errorf("the gateway acks %q, and the upstream was told %d messages", arg, told)
+	}
+	l.acked = n
+	return nil
+}
+
+// renew takes in the token that hello and token carry.
+func (s *story) renew(arg string) error {
+	var body struct{ Token string }
+	if err := json.Unmarshal([]byte(arg), &body); err != nil || body.Token == "" {
+		return fmt.Errorf("no token in %s", arg)
+	}
+	s.token = body.Token
+	return nil
+}
+
+func (s *story) newest() *link { return s.client[len(s.client)-1] }
+
+// at is the connection that a step names.
+func (s *story) at(step wstest.Step) *link {
+	if step.Conn > 0 {
+		return s.client[step.Conn-1]
+	}
+	return s.newest()
+}
+
+// cut breaks the client's newest connection.
+func (s *story) cut(how wstest.Network) error {
+	l := s.newest()
+	switch {
+	case l.dropped:
+		return errors.New("the connection was dropped before")
+	case how == wstest.Drop:
+		l.dropped = true
+		l.Drop()
+	default:
+		l.halfOpen = true
+		l.Mute.Store(true)
+		l.Hold(true)
+	}
+	return nil
+}
+
+// handshake dials. The game server takes the first subprotocol that it is offered.
+func (s *story) handshake(h wstest.Handshake) error {
+	s.game.Choose = ""
+	if own := h.Own(); len(own) > 0 {
+		s.game.Choose = own[0]
+	}
+	peer, err := s.Dial(h.Path, h.Protocols(s.token))
+	if err != nil {
+		return err
+	}
+	if got := peer.Answer.Header.Values("Sec-WebSocket-Protocol"); !slices.Equal(got, []string{wire.Subprotocol}) {
+		return fmt.Errorf("answered with the subprotocol %q, want %s", got, wire.Subprotocol)
+	}
+	s.client = append(s.client, &link{Peer: peer, stated: h.Received, acked: none})
+	return s.join(h)
+}
+
+// join takes the connection that a new session makes to the upstream; a resume
+// makes none.
+func (s *story) join(h wstest.Handshake) error {
+	synctest.Wait()
+	if h.Resume {
+		if s.game.Joined() > 0 {
+			return errors.New("the gateway dialled the upstream for a resume")
+		}
+		return nil
+	}
+	if n := s.game.Joined(); n != 1 {
+		return fmt.Errorf("the gateway dialled the upstream %d times, want once", n)
+	}
+	game := s.game.Next()
+	if got := wire.Protocols(game.Req.Header); !slices.Equal(got, h.Own()) || game.Req.RequestURI != h.Path {
+		return fmt.Errorf("the upstream was asked for %s and offered %q, want %s and %q", game.Req.RequestURI, got, h.Path, h.Own())
+	}
+	s.upstream = append(s.upstream, &link{Peer: game})
+	s.said = nil
+	return nil
+}
+
+// clientSays does what the client says. On a half-open connection it is lost.
+func (s *story) clientSays(step wstest.Step) error {
+	l := s.at(step)
+	if data, ok := step.Body.(wstest.Data); ok {
+		if err := s.count(l, data); err != nil {
+			return err
+		}
+	}
+	switch {
+	case l.dropped:
+		return errors.New("nothing can be said on a connection that was dropped")
+	case !l.halfOpen:
+		l.say(step.Body)
+	}
+	return nil
+}
+
+// count numbers the client's data messages: after a hello with received R comes
+// number R + 1, whether it was sent before or not.
+func (s *story) count(l *link, d wstest.Data) error {
+	l.number++
+	m := fmt.Sprintf("opcode %d %q", d.Op, d.Payload)
+	switch said := uint64(len(s.said)); {
+	case l.number > said+1:
+		return fmt.Errorf("this is message %d, and the client has said %d", l.number, said)
+	case l.number == said+1:
+		s.said = append(s.said, m)
+	case s.said[l.number-1] != m:
+		return fmt.Errorf("message %d was %s before", l.number, s.said[l.number-1])
+	}
+	return nil
+}
+
+// say writes a message as the file has it.
+func (l *link) say(body any) {
+	switch body := body.(type) {
+	case wstest.Data:
+		l.Frame(body.Op, true, body.Payload)
+	case wstest.Control:
+		l.Control(strings.TrimSuffix(body.Verb+" "+body.Arg, " "))
+	case wstest.Closing:
+		l.Close(body.Code, body.Reason)
+	}
+}
+
+// gatewaySays checks what the gateway says, and gives the answers that are not
+// written.
+func (s *story) gatewaySays(step wstest.Step) error {
+	l := s.at(step)
+	if l.halfOpen {
+		if step.Conn == 0 {
+			return errors.New("a half-open connection is read only where #K names it")
+		}
+		if err := s.readHalfOpen(l); err != nil {
+			return err
+		}
+	}
+	body, _ := step.Body.(wstest.Control)
+	if body.Verb == wire.VerbAck {
+		return s.wantAck(l, body.Arg)
+	}
+	if body.Verb == wire.VerbHello {
+		return s.wantHello(l, body)
+	}
+	err := l.want(step.Body)
+	if c, ok := step.Body.(wstest.Closing); ok && err == nil && !l.halfOpen {
+		l.Close(c.Code, "")
+	}
+	return err
+}
+
+func (s *story) readHalfOpen(l *link) error {
+	l.Hold(false)
+	defer l.Hold(true)
+	return s.settle()
+}
+
+// wantAck waits for up to a second until the newest ack is n.
+func (s *story) wantAck(l *link, n string) error {
+	want, _ := wire.ParseNumber(n)
+	const pause = 50 * time.Millisecond
+	for waited := time.Duration(0); l.acked != want && waited < time.Second; waited += pause {
+		time.Sleep(pause)
+		if err := s.settle(); err != nil {
+			return err
+		}
+	}
+	switch l.acked {
+	case want:
+		return nil
+	case none:
+		return errors.New("no ack came")
+	}
+	return fmt.Errorf("the newest ack is %d", l.acked)
+}
+
+// wantHello checks the hello, takes over what it says, and gives the first ack.
+func (s *story) wantHello(l *link, want wstest.Control) error {
+	if l.checked > 0 {
+		return errors.New("hello is the first message of a connection")
+	}
+	m, _ := l.first()
+	if err := l.want(want); err != nil {
+		return err
+	}
+	var hello wire.Hello
+	if err := json.Unmarshal([]byte(m.Data), &hello); err != nil {
+		return fmt.Errorf("hello %s: %w", m.Data, err)
+	}
+	if n := uint64(len(s.said)); hello.Received > n {
+		return fmt.Errorf("received %d, and the client has said %d messages", hello.Received, n)
+	}
+	l.number = hello.Received
+	if !l.halfOpen && !l.dropped {
+		l.Control("ack " + strconv.FormatUint(l.stated+hello.Lost, 10))
+	}
+	return s.renew(m.Data)
+}
+
+func (l *link) first() (wstest.Message, error) {
+	if len(l.come) == 0 {
+		return wstest.Message{}, errors.New("nothing came")
+	}
+	return l.come[0], nil
+}
+
+// want checks the next message that came.
+func (l *link) want(body any) error {
+	m, err := l.first()
+	if err != nil {
+		return err
+	}
+	l.come = l.come[1:]
+	l.checked++
+	if !matches(m, body) {
+		return fmt.Errorf("got %v", m)
+	}
+	return nil
+}
+
+func matches(m wstest.Message, body any) bool {
+	switch want := body.(type) {
+	case wstest.Data:
+		return m.Verb == "" && m.Op == want.Op && m.Raw == want.Payload
+	case wstest.Closing:
+		return m.Op == frame.Close && m.Code == want.Code && (want.Any || m.Reason == want.Reason)
+	case wstest.Control:
+		if want.Members == nil {
+			return m.Verb == want.Verb && m.Data == want.Arg
+		}
+		return m.Verb == want.Verb && hasMembers(m.Data, want.Members)
+	}
+	return false
+}
+
+// hasMembers reports whether a JSON object has all these members.
+func hasMembers(object string, want map[string]any) bool {
+	var got map[string]any
+	if json.Unmarshal([]byte(object), &got) != nil {
+		return false
+	}
+	for name, value := range want {
+		if g, ok := got[name]; !ok || !reflect.DeepEqual(g, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// leftOver looks for what was sent and is not in the file: data on any
+// connection, and on the newest, while it is whole, anything.
+func (s *story) leftOver() error {
+	for _, l := range s.client {
+		l.Hold(false)
+	}
+	if err := s.settle(); err != nil {
+		return err
+	}
+	for _, l := range slices.Concat(s.client, s.upstream) {
+		strict := l == s.newest() && !l.halfOpen && !l.dropped
+		for _, m := range l.come {
+			if strict || m.Op != frame.Close && m.Verb == "" {
+				return fmt.Errorf("there came %v, which is not in the file", m)
+			}
+		}
+	}
+	return nil
+}

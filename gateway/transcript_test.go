@@ -1,0 +1,271 @@
+package gateway_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/wire"
+)
+
+const (
+	transcripts  = "../testdata/transcripts/"
+	protocolPage = "../docs/protocol.md"
+)
+
+// readTranscripts reads every golden transcript, by the file's name.
+func readTranscripts(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(transcripts + "*.txt")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%d transcripts, %v", len(files), err)
+	}
+	texts := make(map[string]string)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(f)] = string(b)
+	}
+	return texts
+}
+
+func parseTranscript(t *testing.T, name, text string) []wstest.Step {
+	t.Helper()
+	steps, err := wstest.ParseTranscript(name, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
+
+// played is what play says of a transcript.
+func played(t *testing.T, steps []wstest.Step) (err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { err = play(t, steps) })
+	return err
+}
+
+func TestTranscripts(t *testing.T) {
+	for name, text := range readTranscripts(t) {
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			if err := played(t, parseTranscript(t, name, text)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Each row is a deviation planted in a copy of a file: what is put in the place
+// of what, and which step must be blamed for it.
+func TestTranscriptThatDeviatesFails(t *testing.T) {
+	texts := readTranscripts(t)
+	for _, c := range []struct{ file, from, to, blame string }{
+		// counts
+		{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":1,"lost":0,"replay":2`, `"replay":2}: got`},
+		{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":2,"lost":0,"replay":1`, `"received":2`},
+		{"drop-and-resume", "v1, received=1", "v1, received=0", "G> ^hello"},
+		{"drop-and-resume", "v1, received=1", "v1, received=2", "G> ^hello"},
+		{"drop-and-resume", "G> ^ack 2", "G> ^ack 3", "G> ^ack 3: the newest ack is 2"},
+		{"drop-and-resume", "C> ^ack 3", "C> ^ack 4", "G> ^ack 2: no ack came"},
+		{"overflow-drop-oldest", "C> ^ack 6", "C> ^ack 7", "at the end"},
+		{"overflow-drop-oldest", "received=5", "received=4", "G> ^hello"},
+		// what is said
+		{"drop-and-resume", `"protocol":"chat.v2"`, `"protocol":""`, `"protocol":""}: got`},
+		{"dle-escape", `G> "\u0010\u0010"` + "\n", `G> "\u0010"` + "\n", `G> "\u0010": got`},
+		{"dle-escape", `G> x"1010"`, `G> "\u0010\u0010"`, `G> "\u0010\u0010": got`},
+		{"dle-escape", `C> "\u0010\u0010ack 9"`, `C> "\u0010ack 9"`, "U<"},
+		{"grace-over", `"grace period over"`, `"grace is over"`, "U< Close 1001"},
+		{"grace-over", `"retry":false`, `"retry":true`, "G> ^close"},
+		// what is missing
+		{"drop-and-resume", "G> \"tick 2\"\n", "", `G> "tick 3"`},
+		{"drop-and-resume", `                 G> "tick 3"`, "", "at the end"},
+		{"drop-and-resume", `                U< "go east"`, "", "at the end"},
+		{"drop-and-resume", `C> "go east"                U<`, "U<", `U< "go east": nothing came`},
+		{"takeover-half-open", `G#1> "tick 2"` + "\n", "", "G#1> ^close"},
+		{"upstream-end-while-away", `G> Close 4000 "match over"`, "", "at the end"},
+		{"bye-while-detached", `C> ^bye {"code":4001,"reason":"left the table"}`, "", "G> Close 4001: nothing came"},
+		// the order
+		{"overflow-drop-oldest", "G> \"tick 4\"\nG> \"tick 5\"", "G> \"tick 5\"\nG> \"tick 4\"", `G> "tick 5"`},
+		{"resend", `C> "two"                    U< "two"`, `C> "three"  U< "three"`, `C> "three": message 2 was`},
+		{"grace-over", "G> ^close {\"code\":4404,\"retry\":false}\nG> Close 4404", "G> Close 4404", "G> Close 4404: got"},
+		{"upstream-end-while-away", "G> \"final score 3:2\"\nG> ^end {", "G> ^end {", "G> ^end"},
+		{"takeover-half-open", `G#1> "tick 2"`, `G> "tick 2"`, "G#1> ^close"},
+		// codes
+		{"takeover-half-open", `{"code":4409`, `{"code":4410`, "G#1> ^close"},
+		{"takeover-half-open", "Close 4409", "Close 4408", "G#1> Close 4408"},
+		{"bye-while-detached", "U< Close 4001", "U< Close 1000", "U< Close 1000"},
+		{"bye-while-detached", `^bye {"code":4001`, `^bye {"code":4003`, "G> Close 4001"},
+		// network, clock and flags
+		{"drop-and-resume", "--- drop\n", "", "at the end"},
+		{"drop-and-resume", "--- drop", "--- half-open", "at the end"},
+		{"resend", "--- half-open\n", "", "G> ^hello"},
+		{"drop-and-resume", "+++ 29s", "+++ 31s", "G> ^hello"},
+		{"grace-over", "+++ 11s", "+++ 9s", "U< Close 1001"},
+		{"grace-over", "@ heartbeat=15s", "@ heartbeat=3s", "G> ^hello"},
+		{"grace-over", "@ grace=10s", "@ grace=10", "--grace"},
+		{"overflow-drop-oldest", "@ overflow=drop-oldest\n", "", "G> ^hello"},
+		{"overflow-drop-oldest", "@ overflow=drop-oldest", "@ overflow=end", "G> ^hello"},
+		{"drop-and-resume", "v1, received=1", "v1", `G> ^hello {"resumed":true`},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			name := c.file + ".txt"
+			text := strings.Replace(texts[name], c.from, c.to, 1)
+			if text == texts[name] {
+				t.Fatalf("%q is not in %s", c.from, name)
+			}
+			err := played(t, parseTranscript(t, name, text))
+			if err == nil || !strings.HasPrefix(err.Error(), name+":") || !strings.Contains(err.Error(), c.blame) {
+				t.Errorf("%q in the place of %q: %v, want it to fail with %q", c.to, c.from, err, c.blame)
+			}
+		})
+	}
+}
+
+// Whatever single check of whatever file is spoilt, the runner sees it.
+func TestTranscriptWithOneCheckSpoiltFails(t *testing.T) {
+	for name, text := range readTranscripts(t) {
+		steps := parseTranscript(t, name, text)
+		for i, step := range steps {
+			if step.Actor != 'G' && !(step.Actor == 'U' && step.Told) {
+				continue
+			}
+			for how, body := range spoilt(step.Body) {
+				copied := slices.Clone(steps)
+				copied[i].Body = body
+				wantFailure(t, how, step, copied)
+			}
+			if c, ok := step.Body.(wstest.Control); ok && c.Verb == wire.VerbAck {
+				continue // acks need not be written, and may come again
+			}
+			wantFailure(t, "twice", step, slices.Insert(slices.Clone(steps), i, step))
+			if _, ok := step.Body.(wstest.Data); ok {
+				wantFailure(t, "left out", step, slices.Delete(slices.Clone(steps), i, i+1))
+			}
+		}
+	}
+}
+
+func wantFailure(t *testing.T, how string, step wstest.Step, steps []wstest.Step) {
+	t.Helper()
+	if err := played(t, steps); err == nil {
+		t.Errorf("%s: %s: %s, and nothing was noticed", step.At, step.Text, how)
+	}
+}
+
+// spoilt are the ways in which what a step checks can be another.
+func spoilt(body any) map[string]any {
+	switch b := body.(type) {
+	case wstest.Data:
+		return map[string]any{
+			"other text": wstest.Data{Op: b.Op, Payload: b.Payload + "x"},
+			"other kind": wstest.Data{Op: b.Op ^ frame.Text ^ frame.Binary, Payload: b.Payload},
+			"a control":  wstest.Control{Verb: wire.VerbMove},
+		}
+	case wstest.Closing:
+		return map[string]any{
+			"other code":   wstest.Closing{Code: b.Code + 1, Any: true},
+			"other reason": wstest.Closing{Code: b.Code, Reason: b.Reason + "x"},
+		}
+	case wstest.Control:
+		return spoiltControl(b)
+	}
+	return nil
+}
+
+func spoiltControl(c wstest.Control) map[string]any {
+	if n, ok := wire.ParseNumber(c.Arg); ok {
+		return map[string]any{"other number": wstest.Control{Verb: c.Verb, Arg: fmt.Sprint(n + 1)}}
+	}
+	all := map[string]any{"other verb": wstest.Control{Verb: c.Verb + "x", Arg: c.Arg, Members: c.Members}}
+	for name, value := range c.Members {
+		members := maps.Clone(c.Members)
+		switch v := value.(type) {
+		case bool:
+			members[name] = !v
+		case float64:
+			members[name] = v + 1
+		case string:
+			members[name] = v + "x"
+		}
+		all["other "+name] = wstest.Control{Verb: c.Verb, Members: members}
+	}
+	return all
+}
+
+// section is the text of the protocol page under a heading.
+func section(t *testing.T, heading string) string {
+	t.Helper()
+	b, err := os.ReadFile(protocolPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(b), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no heading %q", protocolPage, heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// The page prints a transcript and explains each of its steps, in their order.
+func TestProtocolPagePrintsAndExplainsTheTranscript(t *testing.T) {
+	const name = "drop-and-resume.txt"
+	text := section(t, "A story, line by line")
+	_, text, _ = strings.Cut(text, "\n```text\n")
+	block, list, ok := strings.Cut(text, "```\n")
+	if file := readTranscripts(t)[name]; !ok || block != file {
+		t.Fatalf("%s prints\n%s\nand %s is\n%s", protocolPage, block, name, file)
+	}
+	list = strings.Join(strings.Fields(list), " ") // a step may be broken over two lines
+	for _, step := range parseTranscript(t, name, block) {
+		var found bool
+		if _, list, found = strings.Cut(list, "`"+step.Text+"`"); !found {
+			t.Fatalf("%s: no explanation of `%s` behind those of the steps before it", step.At, step.Text)
+		}
+	}
+}
+
+func TestProtocolPageHasTheGatewaysCodes(t *testing.T) {
+	got := map[int]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| ([0-9]+) \\| `([a-z0-9_]+)` \\|").FindAllStringSubmatch(section(t, "Codes"), -1) {
+		code, _ := strconv.Atoi(row[1])
+		if _, twice := got[code]; twice {
+			t.Errorf("code %d is there twice", code)
+		}
+		got[code] = row[2]
+	}
+	want := map[int]string{}
+	for code := range 5000 {
+		if name := wire.Name(code); name != "" {
+			want[code] = name
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s has the codes %v, the gateway %v", protocolPage, got, want)
+	}
+}
+
+func TestProtocolPageHasTheGatewaysVerbs(t *testing.T) {
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (?:gateway|client|both) \\|").FindAllStringSubmatch(section(t, "Verbs"), -1) {
+		got = append(got, row[1])
+	}
+	want := []string{
+		wire.VerbHello, wire.VerbAck, wire.VerbToken, wire.VerbGrace, wire.VerbPing, wire.VerbPong,
+		wire.VerbBye, wire.VerbMove, wire.VerbEnd, wire.VerbClose,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s has the verbs %v, the gateway %v", protocolPage, got, want)
+	}
+}

@@ -1,0 +1,241 @@
+// Command reseat is a WebSocket gateway that puts a player whose connection
+// dropped back into the same session, in front of any game server.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/control"
+	"reseat/gateway/settings"
+	"reseat/gateway/showcase"
+	"reseat/tokens"
+	"reseat/web"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+func main() {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, signals))
+}
+
+// run is the whole program. It returns the exit status: 0 after a drain, 1
+// where it could not start or serve, 2 for settings that cannot hold.
+func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	set, err := settings.Parse(args, environ)
+	switch {
+	case errors.Is(err, settings.ErrHelp), errors.Is(err, settings.ErrVersion):
+		fmt.Fprintln(stdout, err)
+		return 0
+	case err != nil:
+		return fail(stderr, 2, err)
+	}
+	log := newLogger(set, stderr)
+	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
+	if err != nil {
+		return fail(stderr, 2, fmt.Errorf("--token-key-file: %w", err))
+	}
+	p, err := start(set, keys, log)
+	if err != nil {
+		return fail(stderr, 1, err)
+	}
+	p.announce(set, keys)
+	return p.serve(signals)
+}
+
+// fail says what is wrong, in one line.
+func fail(stderr io.Writer, status int, err error) int {
+	fmt.Fprintln(stderr, "reseat: "+strings.ReplaceAll(err.Error(), "\n", " "))
+	return status
+}
+
+func newLogger(set *settings.Settings, w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: set.LogLevel, ReplaceAttr: readable}
+	if set.LogFormat == "text" || set.LogFormat == "" && isTerminal(w) {
+		return slog.New(slog.NewTextHandler(w, opts))
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// readable writes durations as flags take them, in JSON too.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// A process is what run has started.
+type process struct {
+	log             *slog.Logger
+	gateway         *gateway.Gateway
+	show            *showcase.Showcase // nil without --demo
+	clients, admin  *http.Server
+	listen, adminLn net.Listener // adminLn is nil where --admin is off
+	failed          chan error
+}
+
+// start opens the ports, and closes what it has opened where it fails.
+func start(set *settings.Settings, keys *tokens.Keys, log *slog.Logger) (p *process, err error) {
+	p = &process{log: log, failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.listen, err = net.Listen("tcp", set.Listen); err != nil {
+		return p, fmt.Errorf("--listen: %w", err)
+	}
+	if set.Admin != "" {
+		if p.adminLn, err = net.Listen("tcp", set.Admin); err != nil {
+			return p, fmt.Errorf("--admin: %w", err)
+		}
+	}
+	cfg := set.Gateway
+	cfg.Keys, cfg.Log = keys, log
+	if set.Demo {
+		if p.show, err = showcase.Start(&cfg); err != nil {
+			return p, err
+		}
+		p.listen = showcase.Listener{Listener: p.listen}
+	}
+	if p.gateway, err = gateway.New(cfg); err != nil {
+		return p, err
+	}
+	p.gateway.Page("/reseat.js", web.Client())
+	if set.Demo {
+		showcase.Serve(p.gateway)
+	}
+	p.listen = gateway.HeadListener{Listener: p.listen}
+	p.clients = server(p.gateway, log)
+	p.clients.ConnContext = gateway.ConnContext
+	p.admin = server(control.New(p.gateway), log)
+	return p, nil
+}
+
+func server(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// announce says where to look, and what an operator should know at the start.
+func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
+	p.log.Info("listening for clients", "addr", p.listen.Addr().String())
+	if p.adminLn != nil {
+		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String())
+	}
+	for _, r := range set.Gateway.Routes {
+		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
+	}
+	if keys.Ephemeral() {
+		p.log.Warn("no --token-key-file: the key for resume tokens was made now and is lost with this process")
+	}
+	if set.Demo {
+		_, port, _ := net.SplitHostPort(p.listen.Addr().String())
+		p.log.Info("demo: open http://localhost:" + port + "/ in a browser")
+	}
+}
+
+// serve serves until a signal ends it, or a listener fails.
+func (p *process) serve(signals <-chan os.Signal) int {
+	go p.listenOn(p.clients, p.listen)
+	if p.adminLn != nil {
+		go p.listenOn(p.admin, p.adminLn)
+	}
+	for {
+		select {
+		case err := <-p.failed:
+			p.log.Error("cannot serve any more", "err", err)
+			p.close()
+			return 1
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				p.reload()
+				continue
+			}
+			p.log.Info("draining; a second signal exits at once", "signal", s.String())
+			return p.drain(signals)
+		}
+	}
+}
+
+func (p *process) listenOn(s *http.Server, ln net.Listener) {
+	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		p.failed <- err
+	}
+}
+
+func (p *process) reload() {
+	if err := p.gateway.Reload(); err != nil {
+		p.log.Error("key files not read again; the old keys stay", "err", err)
+	}
+}
+
+// drain closes in order: sessions first, then what serves them.
+func (p *process) drain(signals <-chan os.Signal) int {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.gateway.Drain(context.Background())
+	}()
+	for {
+		select {
+		case <-done:
+			p.close()
+			p.log.Info("drained")
+			return 0
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				p.log.Warn("second signal: exiting at once")
+				return 1
+			}
+		}
+	}
+}
+
+func (p *process) close() {
+	for _, s := range []*http.Server{p.clients, p.admin} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	for _, ln := range []net.Listener{p.listen, p.adminLn} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	if p.gateway != nil {
+		p.gateway.Close()
+	}
+	if p.show != nil {
+		p.show.Close()
+	}
+}
