@@ -1,0 +1,181 @@
+// @ts-check
+// The demo page: two games side by side, what steers them, and what cuts them.
+import { ReseatSocket } from '/reseat.js';
+import { Game } from './game.js';
+import { Hand, autopilot } from './pilot.js';
+import { Panel } from './panel.js';
+import { report, showLosses, showProof } from './proof.js';
+import { plainWords, reseatWords } from './words.js';
+
+/** How often inputs are sent, and the least time between two that a change brings about, in ms. */
+const INPUT_MS = 100;
+const INPUT_LEAST_MS = 40;
+/** How often the numbers are brought up to date, in ms. */
+const REFRESH_MS = 100;
+
+const ANIMALS = ['Otter', 'Heron', 'Badger', 'Lynx', 'Marten', 'Wren', 'Puffin', 'Ibex', 'Tapir', 'Gecko', 'Civet', 'Robin'];
+
+/** @param {string} name */
+function playUrl(name) {
+  const url = new URL('/demo/play', location.href);
+  url.protocol = url.protocol.replace('http', 'ws');
+  url.searchParams.set('name', name);
+  return url.href;
+}
+
+/** @typedef {{game: Game, panel: Panel, chosen: HTMLInputElement, cuts: number, expected: boolean}} Side */
+
+/**
+ * A game with its panel, and how often its connection was cut: by a button, or
+ * by whatever else.
+ * @param {string} id
+ * @param {import('./panel.js').Words} words
+ * @param {() => WebSocket} makeSocket
+ * @returns {Side}
+ */
+function makeSide(id, words, makeSocket) {
+  const game = new Game(makeSocket);
+  const panel = new Panel(byId(id), game, words);
+  const chosen = /** @type {HTMLInputElement} */ (byId(`cut-${id}`));
+  const side = { game, panel, chosen, cuts: 0, expected: false };
+  let drops = 0;
+  game.addEventListener('phase', () => {
+    if (game.totals.drops === drops) return;
+    drops = game.totals.drops;
+    if (side.expected) side.expected = false;
+    else side.cuts++;
+  });
+  return side;
+}
+
+/** @param {string} id */
+function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
+
+const name = ANIMALS[Math.floor(Math.random() * ANIMALS.length)];
+// The two lines that differ.
+const reseat = makeSide('reseat', reseatWords, () => new ReseatSocket(playUrl(name), 'arena.v1'));
+const plain = makeSide('plain', plainWords, () => new WebSocket(playUrl(`${name} plain`), 'arena.v1'));
+const sides = [reseat, plain];
+
+// Steering.
+
+const hand = new Hand();
+const autopilotBox = /** @type {HTMLInputElement} */ (byId('autopilot'));
+/** What a script steers instead of a person. @type {{x: number, y: number} | null} */
+let scripted = null;
+let lastInput = 0;
+
+/** @param {Game} game */
+function direction(game) {
+  if (scripted) return scripted;
+  if (hand.steers || !autopilotBox.checked) return hand.direction(game.self);
+  return autopilot(game);
+}
+
+function sendInputs() {
+  lastInput = performance.now();
+  for (const { game } of sides) game.steer(direction(game));
+}
+
+hand.listenToKeys(window);
+for (const { panel } of sides) hand.listenToPointer(panel.arena.canvas, (event) => panel.arena.locate(event));
+hand.addEventListener('change', () => {
+  if (performance.now() - lastInput >= INPUT_LEAST_MS) sendInputs();
+});
+setInterval(sendInputs, INPUT_MS);
+
+// Cutting.
+
+const notice = byId('cut-notice');
+
+/**
+ * Asks the gateway to cut the connection of a side, and returns the status of
+ * its answer, 0 where there was none.
+ * @param {Side} side
+ * @param {string} how close, reset or silence
+ * @param {number} ms how long a silence lasts
+ */
+async function cutSide(side, how, ms) {
+  if (side.game.phase !== 'playing') return 0;
+  side.cuts++;
+  side.expected = true;
+  side.panel.flash('cut');
+  const status = await postCut({ session: side.game.session, how, ms });
+  if (status !== 204) {
+    side.cuts--;
+    side.expected = false;
+  }
+  return status;
+}
+
+/** @param {{session: string, how: string, ms: number}} wish */
+async function postCut(wish) {
+  try {
+    const answer = await fetch('/demo/cut', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(wish),
+    });
+    return answer.status;
+  } catch {
+    return 0;
+  }
+}
+
+/**
+ * Cuts the connections of the chosen sides at once.
+ * @param {string} how
+ * @param {{ms?: number, reseat?: boolean, plain?: boolean}} [choice]
+ */
+async function cut(how, choice = {}) {
+  const { ms = 8000, reseat: left = reseat.chosen.checked, plain: right = plain.chosen.checked } = choice;
+  const chosen = [...(left ? [reseat] : []), ...(right ? [plain] : [])];
+  notice.textContent = chosen.length > 0 ? '' : 'Choose whose connection to cut.';
+  const statuses = await Promise.all(chosen.map((side) => cutSide(side, how, ms)));
+  const refused = statuses.filter((status) => status !== 204 && status !== 0);
+  if (refused.length > 0) notice.textContent = `The gateway did not cut (status ${refused.join(', ')}).`;
+  return statuses;
+}
+
+for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[data-how]'))) {
+  button.addEventListener('click', () => cut(button.dataset.how ?? '', { ms: Number(button.dataset.ms ?? 0) }));
+}
+
+// Showing.
+
+function refresh() {
+  for (const { panel } of sides) panel.refresh();
+  showProof(report(reseat.game, reseat.cuts));
+  showLosses(report(plain.game, plain.cuts), plain.game.lastLoss);
+}
+
+/** @param {number} now */
+function draw(now) {
+  for (const { panel } of sides) panel.arena.draw(now);
+  requestAnimationFrame(draw);
+}
+
+setInterval(refresh, REFRESH_MS);
+refresh();
+requestAnimationFrame(draw);
+
+/** @param {Side} side */
+function reportOf(side) {
+  const detached = side.game.phase === 'away';
+  return { ...report(side.game, side.cuts), state: side.panel.state, silentMs: side.panel.silence, detached };
+}
+
+// For scripts and end-to-end tests. Members may be added, not changed.
+Object.defineProperty(window, 'demo', {
+  value: Object.freeze({
+    proof: () => reportOf(reseat),
+    plain: () => reportOf(plain),
+    cut,
+    /** @param {boolean} on */
+    autopilot: (on) => void (autopilotBox.checked = on),
+    /** @param {{x: number, y: number} | null} way a direction that holds until another, null to let go */
+    steer: (way) => void (scripted = way),
+  }),
+});

@@ -1,0 +1,275 @@
+// @ts-check
+// The game as its client plays it, over any socket that is shaped like WebSocket.
+import { Tally } from './tally.js';
+
+/** @typedef {{seat: number, name: string, wanderer: boolean, x: number, y: number, score: number}} Player */
+/** @typedef {{got: number, missed: number, twice: number, late: number}} Counts as in Tally */
+/** @typedef {'connecting' | 'playing' | 'away' | 'lost'} Phase */
+
+/** How long a game waits before it connects anew after its connection has closed, in ms. */
+const RETRY_MS = 1000;
+
+/** The readyState of a socket that takes messages. */
+const OPEN = 1;
+
+/**
+ * A Game plays in one seat. It is written as ordinary games are: it makes a
+ * socket, and when that has closed, the seat is lost and it makes a new one a
+ * moment later. What it knows of ReseatSocket is its extra events, which it only
+ * shows.
+ *
+ * Phases: connecting until the welcome; playing; away while the socket says that
+ * it is detached; lost from the close to the next welcome.
+ *
+ * Events: `phase`, `welcome`, `state`, `back`, `lose`, and `take` and `leave`
+ * with a detail.
+ */
+export class Game extends EventTarget {
+  /** @type {Phase} */
+  phase = 'connecting';
+  /** The size of the arena. */
+  world = { width: 1200, height: 675 };
+  /** @type {Map<number, Player>} by seat */
+  players = new Map();
+  /** @type {Map<number, {x: number, y: number}>} */
+  gems = new Map();
+
+  /** One's own seat, 0 before the first welcome, and its score. */
+  seat = 0;
+  score = 0;
+  /** The session as the gateway names it. */
+  session = '';
+  /** When the newest message came, as of performance.now(). */
+  heard = performance.now();
+  /** The newest tick. */
+  tick = 0;
+  /** Inputs sent on this connection, and those that the server says it has. */
+  sent = 0;
+  confirmed = 0;
+
+  /** What was seen over all connections. */
+  totals = {
+    drops: 0,
+    resumes: 0,
+    lastBackMs: /** @type {number | null} */ (null),
+    lastReplay: /** @type {number | null} */ (null),
+    replayed: 0,
+    dropped: 0,
+    seatsLost: 0,
+    pointsLost: 0,
+    updatesMissed: 0,
+    inputsDropped: 0,
+  };
+  /** What was lost last. */
+  lastLoss = { seat: 0, score: 0, code: 0, reason: '' };
+  /** Which attempt to come back is under way, from 1. */
+  attempt = 0;
+
+  #makeSocket;
+  /** @type {WebSocket} */
+  #socket;
+  #down = new Tally();
+  /** @type {Counts} */
+  #up = NONE;
+  /** What was counted on the connections before. @type {{down: Counts, up: Counts}} */
+  #before = { down: NONE, up: NONE };
+  #closedAt = 0;
+  /** From a resume until its replay is over. */
+  #returning = false;
+
+  /** @param {() => WebSocket} makeSocket makes a connecting socket */
+  constructor(makeSocket) {
+    super();
+    this.#makeSocket = makeSocket;
+    this.#socket = this.#connect();
+  }
+
+  /** The socket in use. */
+  get socket() {
+    return this.#socket;
+  }
+
+  /** The messages of the server, counted over all connections. */
+  get down() {
+    return sum(this.#before.down, this.#down);
+  }
+
+  /** The inputs as the server has counted them, over all connections. */
+  get up() {
+    return sum(this.#before.up, this.#up);
+  }
+
+  /** Inputs sent that the server has not yet said it has. */
+  get pending() {
+    return this.sent - this.confirmed;
+  }
+
+  /** One's own player, if it is known where it is. */
+  get self() {
+    return this.players.get(this.seat);
+  }
+
+  /**
+   * Sends one input. Without a connection that takes it, it is dropped and
+   * counted, as WebSocket.send does without counting.
+   * @param {{x: number, y: number}} direction
+   */
+  steer({ x, y }) {
+    if (this.#socket.readyState !== OPEN) {
+      if (this.phase === 'lost') this.totals.inputsDropped++;
+      return;
+    }
+    this.sent++;
+    this.#socket.send(JSON.stringify({ s: this.sent, t: 'steer', x: round(x), y: round(y) }));
+  }
+
+  /** Makes a socket and listens to it. */
+  #connect() {
+    const socket = this.#makeSocket();
+    this.sent = 0;
+    this.confirmed = 0;
+    socket.addEventListener('message', (event) => this.#take(JSON.parse(event.data)));
+    socket.addEventListener('close', (event) => this.#lose(event));
+    socket.addEventListener('detach', (event) => this.#detach(/** @type {any} */ (event)));
+    socket.addEventListener('resume', (event) => this.#resume(/** @type {any} */ (event)));
+    socket.addEventListener('replayed', () => this.#replayed());
+    return socket;
+  }
+
+  /** @param {Phase} phase */
+  #enter(phase) {
+    this.phase = phase;
+    this.dispatchEvent(new Event('phase'));
+  }
+
+  /** The connection is gone and the socket works on another. @param {{attempt: number}} event */
+  #detach({ attempt }) {
+    this.attempt = attempt;
+    if (this.phase !== 'away') this.totals.drops++;
+    this.#enter('away');
+  }
+
+  /**
+   * The socket has its session on a new connection: after a drop, or moved there without one.
+   * @param {{replay: number, lost: number, ms: number}} event
+   */
+  #resume({ replay, lost, ms }) {
+    const { totals } = this;
+    totals.replayed += replay;
+    totals.dropped += lost;
+    if (this.phase !== 'away') return;
+    totals.resumes++;
+    totals.lastBackMs = ms;
+    totals.lastReplay = replay;
+    this.heard = performance.now();
+    this.#returning = true;
+    this.#enter('playing');
+  }
+
+  /** What came during the absence has been taken. */
+  #replayed() {
+    if (!this.#returning) return;
+    this.#returning = false;
+    this.dispatchEvent(new Event('back'));
+  }
+
+  /** The socket has closed: the seat is gone, or was never had. @param {CloseEvent} event */
+  #lose({ code, reason }) {
+    const had = this.phase !== 'lost' && this.seat !== 0;
+    if (had) {
+      this.lastLoss = { seat: this.seat, score: this.score, code, reason };
+      if (this.phase !== 'away') this.totals.drops++;
+      this.totals.seatsLost++;
+      this.totals.pointsLost += this.score;
+      this.#closedAt = performance.now();
+    }
+    this.#before = { down: this.down, up: this.up };
+    this.#down = new Tally();
+    this.#up = NONE;
+    this.#enter('lost');
+    if (had) this.dispatchEvent(new Event('lose'));
+    setTimeout(() => (this.#socket = this.#connect()), RETRY_MS);
+  }
+
+  /** Takes a message of the server. @param {any} message */
+  #take(message) {
+    this.heard = performance.now();
+    this.#down.note(message.n);
+    switch (message.t) {
+      case 'welcome':
+        return this.#takeWelcome(message);
+      case 'state':
+        return this.#takeState(message);
+      case 'sit':
+        this.players.set(message.player.seat, message.player);
+        return;
+      case 'leave':
+        return this.#takeLeave(message);
+      case 'gem':
+        return this.#takeGem(message);
+    }
+  }
+
+  /** @param {any} welcome */
+  #takeWelcome({ seat, session, tick, width, height, players, gems }) {
+    if (this.phase === 'lost' && this.#closedAt > 0) this.totals.lastBackMs = performance.now() - this.#closedAt;
+    this.world = { width, height };
+    this.seat = seat;
+    this.score = 0;
+    this.session = session;
+    this.#passTo(tick);
+    this.players = new Map(players.map((/** @type {Player} */ p) => [p.seat, p]));
+    this.gems = new Map(gems.map((/** @type {number[]} */ [id, x, y]) => [id, { x, y }]));
+    this.#enter('playing');
+    this.dispatchEvent(new Event('welcome'));
+  }
+
+  /** @param {any} state */
+  #takeState({ tick, players, in: inputs }) {
+    this.#passTo(tick - 1);
+    this.tick = tick;
+    this.#up = inputs;
+    this.confirmed = inputs.got + inputs.missed;
+    for (const [seat, x, y, score] of players) Object.assign(this.players.get(seat) ?? {}, { x, y, score });
+    this.score = this.self?.score ?? 0;
+    this.dispatchEvent(new Event('state'));
+  }
+
+  /** Counts the ticks that were never told. @param {number} tick the newest that is over */
+  #passTo(tick) {
+    if (this.tick > 0 && tick > this.tick) this.totals.updatesMissed += tick - this.tick;
+    this.tick = Math.max(this.tick, tick);
+  }
+
+  /** @param {{seat: number, score: number}} leave */
+  #takeLeave({ seat, score }) {
+    const player = this.players.get(seat);
+    this.players.delete(seat);
+    if (player) this.dispatchEvent(new CustomEvent('leave', { detail: { ...player, score } }));
+  }
+
+  /** @param {{gem: [number, number, number], by: number}} message */
+  #takeGem({ gem: [id, x, y], by }) {
+    const was = this.gems.get(id);
+    this.gems.set(id, { x, y });
+    if (was) this.dispatchEvent(new CustomEvent('take', { detail: { ...was, by } }));
+  }
+}
+
+/** @param {number} v */
+function round(v) {
+  return Math.round(v * 100) / 100;
+}
+
+/** @type {Readonly<Counts>} */
+const NONE = Object.freeze({ got: 0, missed: 0, twice: 0, late: 0 });
+
+/**
+ * The sum of what was counted on different connections.
+ * @param {Counts} a
+ * @param {Counts} b
+ * @returns {Counts}
+ */
+function sum(a, b) {
+  return { got: a.got + b.got, missed: a.missed + b.missed, twice: a.twice + b.twice, late: a.late + b.late };
+}

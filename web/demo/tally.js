@@ -1,0 +1,42 @@
+// @ts-check
+
+/**
+ * A Tally checks numbers that should run 1, 2, 3 and so on. Every number that
+ * comes is exactly one of: new, late (it was passed over before) or a double.
+ * Invariant: got + missed is the highest number seen.
+ */
+export class Tally {
+  /** Different numbers seen. */
+  got = 0;
+  /** Numbers passed over and not seen since. */
+  missed = 0;
+  /** Numbers that came again. */
+  twice = 0;
+  /** Numbers that came after a higher one. */
+  late = 0;
+
+  /** @type {Set<number>} the numbers passed over, at most MAX_GAPS */
+  #passed = new Set();
+
+  /**
+   * Takes the next number that came.
+   * @param {number} n
+   */
+  note(n) {
+    const next = this.got + this.missed + 1;
+    if (n >= next) {
+      for (let k = next; k < n && this.#passed.size < MAX_GAPS; k++) this.#passed.add(k);
+      this.missed += n - next;
+      this.got++;
+    } else if (this.#passed.delete(n)) {
+      this.missed--;
+      this.got++;
+      this.late++;
+    } else {
+      this.twice++;
+    }
+  }
+}
+
+/** How many single numbers a Tally remembers as passed over; later ones stay missed. */
+const MAX_GAPS = 10_000;

@@ -1,0 +1,85 @@
+// @ts-check
+// What the two panels say.
+
+/** @typedef {import('./panel.js').Words} Words */
+/** @typedef {import('./game.js').Game} Game */
+
+/** @type {Words} */
+export const reseatWords = {
+  looks: {
+    connecting: () => ({ pill: 'connecting', veil: 'Connecting', more: '' }),
+    playing: () => ({ pill: 'connected', veil: '', more: '' }),
+    silent: (game, silence) => ({ pill: `silent ${silence}`, veil: 'Silence', more: `${count(game.pending, 'input')} kept for ${seat(game)}` }),
+    away: (game) => ({ pill: 'reconnecting', veil: `Reconnecting to ${seat(game)}`, more: `attempt ${game.attempt}, ${count(game.pending, 'input')} kept` }),
+    lost: (game) => ({ pill: 'session over', veil: lossTitle(game), more: 'a new session in a moment' }),
+  },
+  seated: (game) =>
+    game.totals.seatsLost > 0
+      ? `A new session in seat ${game.seat}. ${ended(game)}`
+      : `Playing in seat ${game.seat}. Now cut the connection.`,
+  silent: (game) => `Nothing comes through any more. The game goes on, and ${seat(game)} is kept.`,
+  heardAgain: (game, silence) => `Heard again after ${silence}: still in seat ${game.seat} with ${points(game.score)}.`,
+  away: (game) => `Connection cut. Reconnecting to ${seat(game)}; your inputs are kept.`,
+  back: (game) => {
+    const { lastBackMs, lastReplay } = game.totals;
+    return `Back in seat ${game.seat} with ${points(game.score)} after ${Math.round(lastBackMs ?? 0)} ms, ${count(lastReplay ?? 0, 'message')} replayed.`;
+  },
+  lost: (game) => ended(game),
+};
+
+/** @type {Words} */
+export const plainWords = {
+  looks: {
+    connecting: () => ({ pill: 'connecting', veil: 'Connecting', more: '' }),
+    playing: () => ({ pill: 'connected', veil: '', more: '' }),
+    silent: (game, silence) => ({ pill: `silent ${silence}`, veil: 'Silence', more: `${count(game.pending, 'input')} sent, perhaps in vain` }),
+    away: () => ({ pill: 'reconnecting', veil: 'Connection lost', more: '' }),
+    lost: (game) => ({ pill: 'disconnected', veil: lossTitle(game), more: lossMore(game) }),
+  },
+  seated: (game) =>
+    game.totals.seatsLost > 0
+      ? `A new player in seat ${game.seat} with 0 points. ${lossText(game)}`
+      : `Playing in seat ${game.seat}, steered by the same inputs.`,
+  silent: () => 'Nothing comes through any more.',
+  heardAgain: (game, silence) => `Heard again after ${silence}; this time the connection has lived on.`,
+  away: () => 'Connection lost.',
+  back: (game) => `Back in seat ${game.seat}.`,
+  lost: (game) => `Connection lost. ${lossText(game)}`,
+};
+
+/** @param {number} n @param {string} what */
+export function count(n, what) {
+  return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
+}
+
+/** One's own seat, before the welcome too. @param {Game} game */
+function seat(game) {
+  return game.seat ? `seat ${game.seat}` : 'your seat';
+}
+
+/** @param {number} score */
+function points(score) {
+  return count(score, 'point');
+}
+
+/** @param {Game} game */
+function lossTitle({ lastLoss }) {
+  return lastLoss.seat ? `Seat ${lastLoss.seat} is gone` : 'No connection';
+}
+
+/** @param {Game} game */
+function lossMore({ lastLoss }) {
+  return lastLoss.seat ? `${points(lastLoss.score)} lost` : 'trying again';
+}
+
+/** @param {Game} game */
+function lossText({ lastLoss }) {
+  const verb = lastLoss.score === 1 ? 'is' : 'are';
+  return `Seat ${lastLoss.seat} and its ${points(lastLoss.score)} ${verb} gone.`;
+}
+
+/** @param {Game} game */
+function ended({ lastLoss }) {
+  const why = lastLoss.reason ? `${lastLoss.code} ${lastLoss.reason}` : `code ${lastLoss.code}`;
+  return `The session in seat ${lastLoss.seat} has ended (${why}).`;
+}

@@ -1,0 +1,27 @@
+import { spawn } from 'node:child_process';
+
+/** Processes that were started here and have not ended. @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+
+function endAll() {
+  for (const child of running) child.kill('SIGKILL');
+}
+
+process.on('exit', endAll);
+for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) process.on(signal, () => process.exit(1));
+
+/**
+ * Starts a process that ends with this one at the latest.
+ * @param {string} file
+ * @param {string[]} args
+ * @param {NodeJS.ProcessEnv} env
+ */
+export function start(file, args, env) {
+  const child = spawn(file, args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  running.add(child);
+  const gone = new Promise((done) => {
+    child.once('error', (error) => done(error.message));
+    child.once('exit', (code, signal) => done(signal ?? code));
+  }).finally(() => running.delete(child));
+  return { child, gone };
+}

@@ -1,0 +1,49 @@
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+
+const FILES = new URL('../site/', import.meta.url);
+
+/**
+ * Serves the pages of the tests from an origin of their own, for as long as `t`
+ * lasts. They import Reseat's client from the gateway.
+ * @param {{after: (run: () => void) => void}} t
+ */
+export async function startSite(t) {
+  const server = createServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://site');
+    if (pathname === '/') return answer(response, 'text/html; charset=utf-8', page(searchParams.get('gateway') ?? ''));
+    const name = /^\/([a-z]+\.js)$/.exec(pathname)?.[1];
+    const content = name && (await readFile(new URL(name, FILES)).catch(() => null));
+    if (content) return answer(response, 'text/javascript; charset=utf-8', content);
+    response.writeHead(404).end();
+  });
+  server.listen(0, '127.0.0.1');
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  await once(server, 'listening');
+  return { origin: `http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}` };
+}
+
+/** @param {import('node:http').ServerResponse} response @param {string} type @param {string | Buffer} content */
+function answer(response, type, content) {
+  response.writeHead(200, { 'Content-Type': type }).end(content);
+}
+
+/** @param {string} gateway host and port */
+function page(gateway) {
+  const host = /^[\w.:]*$/.exec(gateway)?.[0] ?? '';
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>A page of another origin</title>
+<link rel="icon" href="data:,">
+<script type="module">
+import { ReseatSocket, install } from 'http://${host}/reseat.js';
+import { Player } from '/player.js';
+Object.assign(window, { ReseatSocket, install, Player, ready: true });
+</script>
+`;
+}

@@ -1,0 +1,222 @@
+// A clock, a page and a transport that do nothing by themselves.
+
+import { ReseatSocket } from '../reseat.js';
+
+export const DLE = '\x10';
+export const TOKEN = 'h.p.s';
+
+/** Lets everything run that waits for promises only. */
+export const settle = async () => {
+  for (let i = 0; i < 5; i++) await Promise.resolve();
+};
+
+/** Timers and two clocks that move by `advance` alone. Times are milliseconds. */
+export class FakeClock {
+  mono = 0;
+  away = 1_700_000_000_000; // wall clock minus monotonic clock
+  #timers = new Map();
+  #ids = 0;
+
+  setTimeout = (run, ms) => {
+    this.#timers.set(++this.#ids, { id: this.#ids, run, due: this.mono + ms });
+    return this.#ids;
+  };
+
+  clearTimeout = (id) => this.#timers.delete(id);
+
+  get pending() {
+    return this.#timers.size;
+  }
+
+  /** Runs what falls due in the next `ms`, each at its time. */
+  async advance(ms) {
+    const end = this.mono + ms;
+    for (;;) {
+      await settle();
+      let next;
+      for (const timer of this.#timers.values()) if (timer.due <= end && !(next?.due <= timer.due)) next = timer;
+      if (!next) break;
+      this.#timers.delete(next.id);
+      this.mono = Math.max(this.mono, next.due);
+      next.run();
+    }
+    this.mono = end;
+    await settle();
+  }
+
+  /** The page is frozen, or the machine sleeps (then only the wall clock goes on). No timer runs. */
+  freeze(ms, { machine = false } = {}) {
+    if (machine) this.away += ms;
+    else this.mono += ms;
+  }
+}
+
+/** What a page has of window, document and navigator. */
+export function fakePage() {
+  const document = Object.assign(new EventTarget(), { visibilityState: 'visible' });
+  const window = new EventTarget();
+  return {
+    window,
+    document,
+    navigator: { onLine: true },
+    show: (state) => {
+      document.visibilityState = state;
+      document.dispatchEvent(new Event('visibilitychange'));
+    },
+    fire: (type, members = {}) => window.dispatchEvent(Object.assign(new Event(type), members)),
+  };
+}
+
+/** A transport that the test plays: `scriptedTransport()` makes a class with its own list of sockets. */
+export function scriptedTransport() {
+  return class Scripted extends EventTarget {
+    static sockets = [];
+    readyState = 0;
+    protocol = '';
+    extensions = '';
+    bufferedAmount = 0;
+    binaryType = 'blob';
+    sent = [];
+    closed = null; // the arguments of close()
+
+    constructor(url, protocols = []) {
+      super();
+      if (Scripted.refuse) throw new DOMException('refused', 'SecurityError');
+      this.url = url;
+      this.protocols = protocols;
+      Scripted.sockets.push(this);
+    }
+
+    send(data) {
+      this.sent.push(data);
+    }
+
+    close(...args) {
+      this.closed ??= args;
+      if (this.readyState < 2) this.readyState = 2;
+    }
+
+    // What the test does.
+
+    open(protocol = 'reseat.v1') {
+      this.protocol = protocol;
+      this.readyState = 1;
+      this.dispatchEvent(new Event('open'));
+    }
+
+    /** A data message as it stands on the wire, or a control message. */
+    receive(data) {
+      this.dispatchEvent(new MessageEvent('message', { data }));
+    }
+
+    control(verb, argument) {
+      const rest = argument === undefined ? '' : ` ${typeof argument === 'object' ? JSON.stringify(argument) : argument}`;
+      this.receive(`${DLE}${verb}${rest}`);
+    }
+
+    hello(members = {}) {
+      this.control('hello', hello(members));
+    }
+
+    /** Open, then hello. */
+    attach(members = {}) {
+      this.open();
+      this.hello(members);
+    }
+
+    end(code, reason = '', wasClean = true) {
+      this.readyState = 3;
+      this.dispatchEvent(Object.assign(new Event('close'), { code, reason, wasClean }));
+    }
+
+    /** The connection breaks, or the handshake fails. */
+    drop() {
+      this.dispatchEvent(new Event('error'));
+      this.end(1006, '', false);
+    }
+
+    // What the test asks.
+
+    /** Everything sent since the last look, control messages with `^` for DLE. */
+    take() {
+      return this.sent.splice(0).map((data) => (typeof data === 'string' ? data.replaceAll(DLE, '^') : data));
+    }
+
+    get stated() {
+      const find = (prefix) => this.protocols.find((name) => name.startsWith(prefix))?.slice(prefix.length);
+      return { token: find('reseat.token.'), received: find('reseat.received.') };
+    }
+  };
+}
+
+/** A whole hello. */
+export const hello = (members = {}) => ({
+  session: 's1', token: TOKEN, resumed: false, received: 0, lost: 0, replay: 0,
+  grace_ms: 30_000, heartbeat_ms: 15_000, protocol: '',
+  limits: { message_bytes: 1 << 20, unacked_messages: 1024, unacked_bytes: 1 << 20 },
+  ...members,
+});
+
+/** A seeded generator of numbers in [0, 1) (mulberry32). */
+export function seeded(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** The events of a socket as they came, in short. */
+export function record(socket) {
+  const log = [];
+  socket.addEventListener('open', () => log.push('open'));
+  socket.addEventListener('message', (event) => log.push(event.data));
+  socket.addEventListener('error', () => log.push('error'));
+  socket.addEventListener('close', (event) => log.push(`close ${event.code} ${event.reason}${event.wasClean ? '' : ' unclean'}`));
+  socket.addEventListener('detach', (event) => log.push(`detach ${event.attempt}`));
+  socket.addEventListener('resume', (event) => log.push(`resume ${event.replay} ${event.lost}`));
+  socket.addEventListener('replayed', () => log.push('replayed'));
+  return log;
+}
+
+/**
+ * A socket in a world of its own.
+ * @returns {any} { socket, log, clock, page, sockets, last(), states, take() }
+ */
+export function world({ url = 'ws://game.test/match/7', protocols, options = {}, runtime = {}, random = () => 0.5 } = {}) {
+  const clock = new FakeClock();
+  const page = fakePage();
+  const Transport = scriptedTransport();
+  const states = [];
+  const surroundings = {
+    setTimeout: clock.setTimeout,
+    clearTimeout: clock.clearTimeout,
+    now: () => clock.mono,
+    wall: () => clock.mono + clock.away,
+    random,
+    window: page.window,
+    document: page.document,
+    navigator: page.navigator,
+    base: undefined,
+    module: 'file:///reseat.js',
+    gateways: new Set(),
+    trace: (state, why) => states.push(`${state}: ${why}`),
+    ...runtime,
+  };
+  const { sockets } = Transport;
+  const socket = new ReseatSocket(url, protocols, { WebSocket: Transport, runtime: surroundings, ...options });
+  const log = record(socket);
+  return { socket, log, clock, page, sockets, states, Transport, surroundings, last: () => sockets.at(-1), take: () => log.splice(0) };
+}
+
+/** A world whose session has had its first hello, with nothing left to look at. */
+export function attached(setup = {}) {
+  const { first, ...rest } = setup;
+  const w = world(rest);
+  w.last().attach(first);
+  w.last().take();
+  w.take();
+  return w;
+}

@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ReseatSocket } from '../reseat.js';
+import { FakeClock, fakePage, record, seeded, settle } from './helpers.js';
+import { Gateway, Net } from './model.js';
+
+// Whole sessions against a model of the gateway, over a network that cuts and delays at
+// random. What one side sent is what the other saw: once, in order, nothing else.
+
+const SEEDS = 300;
+const CHAOS = 60_000; // ms of faults
+const CALM = 90_000; // ms to get over them
+
+const payload = (random, tag, n) => {
+  const text = `${['', '\x10', '\x10\x10', '\u20ac'][Math.floor(random() * 4)]}${tag}${n}${'.'.repeat(random() * 60)}`;
+  return random() < 0.3 ? new TextEncoder().encode(text).buffer : text;
+};
+const plain = (data) => (typeof data === 'string' ? data : `binary ${Buffer.from(data).toString()}`);
+
+/** One run. All that happens in it follows from the seed. */
+class Run {
+  upSent = [];
+  downSent = [];
+  heard = [];
+
+  constructor(seed, options) {
+    this.random = seeded(seed);
+    this.clock = new FakeClock();
+    this.page = fakePage();
+    this.gateway = new Gateway(this.clock, this.random, options);
+    this.net = new Net(this.clock, this.random, this.gateway);
+    this.net.calm = true; // the first connection is not what this is about
+    const { clock, page, random } = this;
+    const runtime = {
+      setTimeout: clock.setTimeout, clearTimeout: clock.clearTimeout, now: () => clock.mono, wall: () => clock.mono + clock.away,
+      random, window: page.window, document: page.document, navigator: page.navigator, base: undefined, gateways: new Set(),
+    };
+    this.socket = new ReseatSocket('ws://model.test/', undefined, { WebSocket: this.net.transport(), fallback: false, runtime });
+    this.socket.binaryType = 'arraybuffer';
+    this.log = record(this.socket);
+    this.socket.addEventListener('message', (event) => this.heard.push(plain(event.data)));
+  }
+
+  every(mean, run) {
+    const next = () => this.clock.setTimeout(() => {
+      if (this.net.calm) return;
+      run();
+      next();
+    }, this.random() * 2 * mean);
+    next();
+  }
+
+  sendUp() {
+    const data = payload(this.random, 'up', this.upSent.length + 1);
+    this.upSent.push(plain(data));
+    this.socket.send(data);
+  }
+
+  sendDown() {
+    const data = payload(this.random, 'down', this.downSent.length + 1);
+    this.downSent.push(plain(data));
+    this.gateway.send(data);
+  }
+
+  cut() {
+    const ways = ['reset', 'half', 'hole', 'close'];
+    for (const wire of this.net.wires) if (this.random() < 0.7) wire.cut(ways[Math.floor(this.random() * ways.length)]);
+  }
+
+  pageEvent() {
+    const { page, clock, random } = this;
+    const events = [
+      () => page.fire('online'),
+      () => page.fire('pageshow', { persisted: true }),
+      () => page.fire('pagehide', { persisted: true }),
+      () => page.show(random() < 0.5 ? 'hidden' : 'visible'),
+      () => clock.freeze(random() * 20_000, { machine: random() < 0.5 }),
+    ];
+    events[Math.floor(random() * events.length)]();
+  }
+
+  async chaos() {
+    await this.clock.advance(500);
+    this.net.calm = false;
+    this.every(150, () => this.sendUp());
+    this.every(150, () => this.sendDown());
+    this.every(2_500, () => this.cut());
+    this.every(8_000, () => this.pageEvent());
+    this.every(10_000, () => this.gateway.move(this.random() * 3_000));
+    this.every(10_000, () => this.gateway.renew());
+    this.every(20_000, () => this.gateway.drain(this.random() * 2_000));
+    await this.clock.advance(CHAOS);
+    this.net.calm = true;
+    await this.clock.advance(CALM);
+  }
+}
+
+/** @param {number} seed */
+async function spliced(seed, options) {
+  const run = new Run(seed, options);
+  const { socket, gateway } = run;
+  await run.chaos();
+  assert.deepEqual(gateway.violations, [], `seed ${seed}`);
+  assert.deepEqual(run.log.filter((line) => /^(close \d|error)/.test(line)), [], `seed ${seed}`);
+  assert.equal(run.log.filter((line) => line === 'open').length, 1, `seed ${seed}`);
+  assert.deepEqual(gateway.upstream.map(plain), run.upSent, `seed ${seed}: upward`);
+  const kept = run.downSent.filter((_, i) => !gateway.dropped.has(i + 1));
+  if (gateway.dropped.size === 0) assert.deepEqual(run.heard, kept, `seed ${seed}: downward`);
+  else isSubsequence(run.heard, run.downSent, kept, `seed ${seed}: downward`);
+  assert.deepEqual([socket.readyState, socket.detached, socket.bufferedAmount], [1, false, 0], `seed ${seed}`);
+  return run;
+}
+
+/** Under drop-oldest: in order, none twice, and nothing missing that was not dropped. */
+function isSubsequence(heard, all, kept, message) {
+  let at = 0;
+  for (const data of heard) {
+    at = all.indexOf(data, at) + 1;
+    assert.ok(at > 0, `${message}: ${data} out of order`);
+  }
+  const seen = new Set(heard);
+  assert.deepEqual(kept.filter((data) => !seen.has(data)), [], `${message}: missing`);
+}
+
+/** close() in the midst of faults comes through as bye, once. */
+async function farewell(run, seed) {
+  const { socket, net, clock, gateway, random } = run;
+  run.log.length = 0;
+  if (random() < 0.5) run.cut();
+  await clock.advance(random() * 300);
+  run.sendUp();
+  socket.close(4001, 'done');
+  if (random() < 0.5) {
+    await clock.advance(random() * 100);
+    for (const wire of net.wires) wire.cut('reset');
+  }
+  await clock.advance(100_000);
+  await settle();
+  assert.deepEqual(gateway.bye, { code: 4001, reason: 'done' }, `seed ${seed}`);
+  assert.deepEqual(gateway.upstream.map(plain), run.upSent, `seed ${seed}: upward, before bye`);
+  assert.deepEqual(run.log.filter((line) => /^(close \d|error)/.test(line)), ['close 4001 done'], `seed ${seed}`);
+  assert.deepEqual(gateway.violations, [], `seed ${seed}`);
+}
+
+test('over any number of cuts every message arrives exactly once and in order, both ways', async () => {
+  let resumes = 0;
+  for (let seed = 1; seed <= SEEDS; seed++) {
+    const run = await spliced(seed);
+    resumes += run.gateway.resumes;
+    await farewell(run, seed);
+  }
+  assert.ok(resumes > 10 * SEEDS, `only ${resumes} resumes: the network is too kind`);
+});
+
+test('where the gateway drops the oldest, all others arrive once and in order', async () => {
+  let dropped = 0;
+  for (let seed = 1; seed <= SEEDS / 4; seed++) {
+    const run = await spliced(1000 + seed, { dropOldest: 5 });
+    dropped += run.gateway.dropped.size;
+  }
+  assert.ok(dropped > SEEDS, `only ${dropped} dropped`);
+});

@@ -1,0 +1,430 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { attached, settle } from './helpers.js';
+
+// The way back: when it is tried, for how long, and what ends it.
+
+const GIVE_UP = 30_000 + 2 * 15_000; // grace_ms + 2 x heartbeat_ms of the hello in use
+
+/** Fails every attempt there is now. */
+const failOpen = (w) => w.sockets.filter((s) => s.readyState === 0).forEach((s) => s.drop());
+
+/** Advances with every attempt failing at once. */
+async function unreachable(w, ms, step = 50) {
+  for (let t = 0; t < ms; t += step) {
+    failOpen(w);
+    await w.clock.advance(step);
+  }
+  failOpen(w);
+}
+
+test('a drop and a resume show in none of the standard events', () => {
+  const { socket, log, last, sockets } = attached({ protocols: ['chat.v2'], first: { protocol: 'chat.v2' } });
+  sockets[0].drop();
+  assert.equal(socket.readyState, 1);
+  assert.equal(socket.detached, true);
+  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1', 'reseat.token.h.p.s', 'reseat.received.0']);
+  last().attach({ resumed: true, replay: 1, protocol: '' });
+  last().receive('replayed one');
+  assert.deepEqual(log, ['detach 1', 'resume 1 0', 'replayed one', 'replayed']);
+  assert.equal(socket.detached, false);
+  assert.equal(socket.protocol, 'chat.v2');
+  assert.equal(socket.session, 's1');
+});
+
+test('detach and resume say how often, since when and how long', async () => {
+  const w = attached();
+  const events = [];
+  for (const type of ['detach', 'resume', 'replayed']) w.socket.addEventListener(type, (event) => events.push(event));
+  const since = w.clock.mono + w.clock.away;
+  w.last().drop();
+  await w.clock.advance(100);
+  w.last().drop();
+  await w.clock.advance(5_000);
+  w.last().attach({ resumed: true, replay: 0, lost: 2 });
+  assert.deepEqual(events.map((event) => [event.type, event.detail]), [
+    ['detach', { attempt: 1, since }],
+    ['detach', { attempt: 2, since }],
+    ['resume', { replay: 0, lost: 2, ms: 5_100 }],
+    ['replayed', {}],
+  ]);
+  assert.equal(events[1].attempt, 2);
+  assert.equal(events[1].since, since);
+  assert.equal(events[2].ms, 5_100);
+});
+
+test('the code of a Close frame decides nothing', () => {
+  for (const code of [1000, 1001, 1005, 1012, 4409, 4404, 3000]) {
+    const { last, log } = attached();
+    last().end(code, 'by somebody in between');
+    assert.deepEqual(last().stated, { token: 'h.p.s', received: '0' }, `${code}`);
+    assert.deepEqual(log, ['detach 1']);
+  }
+});
+
+test('the first attempt is made at once, the later ones after a random part of up to 5 s', async () => {
+  for (const [random, pauses] of [[() => 0.999, [999, 1998, 3996, 4995, 4995]], [() => 0.5, [500, 1000, 2000, 2500, 2500]]]) {
+    const w = attached({ random });
+    w.last().drop();
+    assert.equal(w.sockets.length, 2);
+    let count = 2;
+    for (const pause of pauses) {
+      w.last().drop();
+      await w.clock.advance(pause - 1);
+      assert.equal(w.sockets.length, count);
+      await w.clock.advance(1);
+      assert.equal(w.sockets.length, ++count);
+    }
+  }
+});
+
+test('one attempt is under way at a time', async () => {
+  const w = attached();
+  w.last().drop();
+  w.page.fire('online');
+  w.page.fire('pageshow');
+  w.page.show('visible');
+  await w.clock.advance(3_000);
+  assert.equal(w.sockets.length, 2);
+});
+
+test('connections that come to nothing, one after the other, are not replaced at once for ever', () => {
+  const w = attached();
+  let made = 0;
+  for (; made < 20 && w.last().readyState === 0 || made === 0; made++) {
+    if (made > 0) w.last().attach({ resumed: true });
+    w.last().drop();
+  }
+  assert.equal(made, 4);
+  assert.equal(w.last().readyState, 3, 'the next attempt waits');
+  const useful = attached();
+  for (let i = 0; i < 20; i++) {
+    useful.last().receive('news');
+    useful.last().drop();
+    useful.last().attach({ resumed: true, replay: 1 });
+  }
+  assert.equal(useful.socket.detached, false);
+});
+
+test('it is tried for grace + 2 x heartbeat since the drop, then error and close 1006', async () => {
+  const w = attached({ first: { grace_ms: 10_000, heartbeat_ms: 2_000 } });
+  w.last().drop();
+  await unreachable(w, 13_900);
+  assert.equal(w.socket.readyState, 1);
+  await unreachable(w, 150);
+  assert.equal(w.socket.readyState, 3);
+  assert.deepEqual(w.log.filter((line) => !line.startsWith('detach')), ['error', 'close 1006  unclean']);
+  const count = w.sockets.length;
+  await w.clock.advance(600_000);
+  assert.equal(w.sockets.length, count);
+  assert.equal(w.clock.pending, 0, 'no timer is left behind');
+});
+
+test('a changed grace period counts', async () => {
+  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 } });
+  w.last().control('grace', 20_000);
+  w.last().drop();
+  await unreachable(w, 21_900);
+  assert.equal(w.socket.readyState, 1);
+  await unreachable(w, 200);
+  assert.equal(w.socket.readyState, 3);
+});
+
+test('an attempt that does not open is abandoned after 10 s, and what it still brings is ignored', async () => {
+  const w = attached();
+  w.last().drop();
+  const hung = w.last();
+  await w.clock.advance(10_000);
+  assert.deepEqual(hung.closed, []);
+  await w.clock.advance(5_000);
+  const next = w.last();
+  assert.notEqual(next, hung);
+  hung.attach({ resumed: true, token: 'of.the.abandoned' });
+  hung.receive('data');
+  assert.deepEqual(hung.sent, []);
+  assert.equal(w.socket.detached, true);
+  next.attach({ resumed: true });
+  assert.deepEqual(w.log, ['detach 1', 'detach 2', 'resume 0 0', 'replayed']);
+});
+
+test('a resume waits for hello at least 15 s after its 101, and is never followed by a plain connection', async () => {
+  const w = attached();
+  w.last().drop();
+  w.last().open();
+  await w.clock.advance(15_000);
+  assert.equal(w.last().closed, null);
+  w.last().hello({ resumed: true });
+  assert.equal(w.socket.detached, false);
+  w.last().drop();
+  for (let i = 0; i < 4; i++) {
+    if (w.last().readyState === 0) w.last().open();
+    await w.clock.advance(12_000);
+    for (const s of w.sockets.slice(1)) assert.ok(s.protocols.includes('reseat.v1'));
+  }
+});
+
+test('an attempt answered before the time was over is waited for', async () => {
+  const w = attached();
+  w.last().drop();
+  await unreachable(w, GIVE_UP - 3_000);
+  await w.clock.advance(2_900); // pauses are at most 2.5 s here: one is under way
+  w.last().open();
+  await w.clock.advance(10_000);
+  w.last().hello({ resumed: true });
+  assert.equal(w.socket.detached, false);
+});
+
+test('attempts that hang do not keep the socket open', async () => {
+  const w = attached();
+  w.last().drop();
+  await w.clock.advance(GIVE_UP);
+  assert.equal(w.socket.readyState, 3);
+});
+
+test('retry_after_ms is obeyed, on a live connection and at a refusal', async () => {
+  const w = attached();
+  w.last().control('close', { code: 4503, reason: 'draining', retry: true, retry_after_ms: 7_000 });
+  w.last().end(4503);
+  w.page.fire('online'); // no reason to come earlier
+  w.page.show('visible');
+  await w.clock.advance(6_999);
+  assert.equal(w.sockets.length, 1);
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, 2);
+  w.last().open();
+  w.last().control('close', { code: 4429, reason: 'too fast', retry: true, retry_after_ms: 100_000 });
+  w.last().end(4429);
+  await w.clock.advance(99_999);
+  assert.equal(w.sockets.length, 2);
+  assert.equal(w.socket.readyState, 1, 'though its own time would be over');
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, 3);
+  await w.clock.advance(1_000);
+  w.last().attach({ resumed: true });
+  assert.equal(w.socket.detached, false);
+});
+
+test('a close without retry ends with its code, wasClean and no error', () => {
+  const verdicts = [[1002, 'protocol_error'], [4400, 'protocol violation'], [4408, 'window'], [4410, 'idle timeout'], [4502, 'upstream lost'], [4409, 'superseded']];
+  for (const [code, reason] of verdicts) {
+    const live = attached();
+    live.last().control('close', { code, reason, retry: false });
+    assert.equal(live.socket.readyState, 2);
+    assert.deepEqual(live.log, []);
+    live.last().end(code, reason);
+    assert.deepEqual(live.log, [`close ${code} ${reason}`]);
+    assert.equal(live.sockets.length, 1);
+
+    const refused = attached();
+    refused.last().drop();
+    refused.last().open();
+    refused.last().control('close', { code, reason, retry: false });
+    refused.last().end(code, reason);
+    assert.deepEqual(refused.log, ['detach 1', `close ${code} ${reason}`]);
+    assert.equal(refused.sockets.length, 2);
+  }
+});
+
+test('end gives its code and reason, whatever becomes of the Close frame', async () => {
+  for (const after of [(w) => w.last().end(4000, 'over'), (w) => w.last().drop(), (w) => w.clock.advance(2_000)]) {
+    const w = attached();
+    w.last().receive('last words');
+    w.last().control('end', { code: 4000, reason: 'match over' });
+    assert.equal(w.socket.readyState, 2);
+    w.socket.send('too late');
+    await after(w);
+    assert.deepEqual(w.log, ['last words', 'close 4000 match over']);
+    assert.deepEqual(w.last().take(), []);
+    assert.equal(w.socket.bufferedAmount, 8);
+  }
+});
+
+test('the first verdict counts, and nothing after it', () => {
+  const w = attached();
+  w.last().control('end', { code: 4000, reason: 'match over' });
+  w.last().control('close', { code: 1011, reason: 'late', retry: true });
+  w.last().receive('late');
+  w.last().end(1011);
+  assert.deepEqual(w.log, ['close 4000 match over']);
+});
+
+test('a refusal of a token or count that are no longer the newest is no verdict', async () => {
+  const w = attached();
+  w.last().control('move', { within_ms: 0 });
+  await w.clock.advance(0);
+  w.sockets[0].control('token', { token: 'new.t' });
+  w.sockets[0].drop();
+  w.sockets[1].open();
+  w.sockets[1].control('close', { code: 4401, reason: 'bad token', retry: false });
+  await w.clock.advance(5_000);
+  assert.equal(w.last().stated.token, 'new.t');
+  w.last().open();
+  w.last().control('close', { code: 4401, reason: 'bad token', retry: false });
+  assert.deepEqual(w.log.at(-1), 'close 4401 bad token');
+});
+
+test('4409 is no verdict while another attempt is under way', async () => {
+  const w = attached();
+  w.last().control('move', { within_ms: 0 });
+  await w.clock.advance(0);
+  w.sockets[0].control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.sockets[0].end(4409);
+  assert.equal(w.socket.readyState, 1);
+  assert.equal(w.sockets.length, 2, 'it goes on with that attempt');
+  w.sockets[1].attach({ resumed: true });
+  assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
+});
+
+test('4409 is no verdict where an attempt was abandoned since the hello before this connection\'s own', async () => {
+  const w = attached();
+  w.last().drop();
+  await w.clock.advance(12_000); // abandoned after 10 s
+  assert.equal(w.sockets.length, 3);
+  w.last().attach({ resumed: true });
+  w.last().receive('x');
+  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.sockets[2].end(4409);
+  assert.equal(w.sockets.length, 4, 'resumed once more');
+  w.last().attach({ resumed: true });
+  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.last().end(4409);
+  assert.deepEqual(w.log.at(-1), 'close 4409 superseded', 'the second is one');
+  assert.equal(w.sockets.length, 4);
+});
+
+test('a game server\'s own 4409 is its end', async () => {
+  const w = attached();
+  w.last().drop();
+  await w.clock.advance(12_000);
+  w.last().attach({ resumed: true });
+  w.last().control('end', { code: 4409, reason: 'its own' });
+  w.last().end(4409, 'its own');
+  assert.deepEqual(w.log.at(-1), 'close 4409 its own');
+});
+
+test('4409 of a waiting attempt is no verdict after an abandoned one either', async () => {
+  const w = attached();
+  w.last().drop();
+  await w.clock.advance(12_000);
+  w.last().open();
+  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  assert.equal(w.socket.readyState, 1);
+  await w.clock.advance(5_000);
+  assert.equal(w.sockets.length, 4);
+});
+
+test('an attempt that broke before its hello may have caused a 4409 as well, a refused one not', async () => {
+  for (const [end, verdict] of [[(s) => s.drop(), false], [(s) => (s.open(), s.drop()), false], [(s) => (s.open(), s.control('close', { code: 4429, retry: true })), true]]) {
+    const w = attached();
+    w.last().drop();
+    end(w.last());
+    await w.clock.advance(5_000);
+    w.last().attach({ resumed: true });
+    w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+    assert.equal(w.socket.readyState === 2, verdict);
+  }
+});
+
+test('4409 on the old connection after a move whose hello was lost: resume', async () => {
+  const w = attached();
+  w.last().control('move', { within_ms: 0 });
+  await w.clock.advance(0);
+  w.sockets[1].open();
+  w.sockets[1].drop();
+  w.sockets[0].control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.sockets[0].end(4409);
+  w.last().attach({ resumed: true });
+  assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
+});
+
+test('move: a new connection within the time asked for, the old one works until its hello', async () => {
+  const w = attached({ random: () => 0.25 });
+  w.last().control('move', { within_ms: 8_000, reason: 'rebalance' });
+  await w.clock.advance(1_999);
+  assert.equal(w.sockets.length, 1);
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, 2);
+  w.sockets[0].receive('still here');
+  w.socket.send('and so am I');
+  assert.ok(w.sockets[0].take().includes('and so am I'));
+  w.sockets[1].attach({ resumed: true, received: 1, replay: 1 });
+  w.sockets[1].receive('still here');
+  w.sockets[0].end(4409);
+  w.socket.send('moved');
+  assert.deepEqual(w.sockets[1].take(), ['^ack 0', 'moved']);
+  assert.deepEqual(w.log, ['still here', 'resume 1 0', 'replayed']);
+  assert.equal(w.socket.detached, false);
+});
+
+test('a move that fails is tried again in time, and a refused one is let be', async () => {
+  const w = attached();
+  w.last().control('move', { within_ms: 8_000 });
+  await w.clock.advance(4_000);
+  w.sockets[1].drop();
+  await w.clock.advance(4_000);
+  assert.equal(w.sockets.length, 3);
+  w.sockets[2].open();
+  w.sockets[2].control('close', { code: 4404, reason: 'no session', retry: false });
+  await w.clock.advance(20_000);
+  assert.equal(w.sockets.length, 3);
+  assert.deepEqual(w.log, []);
+  assert.equal(w.socket.readyState, 1);
+});
+
+test('a second move makes no second attempt', async () => {
+  const w = attached();
+  for (let i = 0; i < 2; i++) {
+    w.sockets[0].control('move', { within_ms: 0 });
+    await w.clock.advance(10);
+  }
+  assert.equal(w.sockets.length, 2);
+});
+
+test('a move that is told to come later does', async () => {
+  const w = attached();
+  w.last().control('move', { within_ms: 20_000 });
+  await w.clock.advance(10_000);
+  w.sockets[1].open();
+  w.sockets[1].control('close', { code: 4429, reason: 'too fast', retry: true, retry_after_ms: 6_000 });
+  await w.clock.advance(5_999);
+  w.sockets[0].control('ping', '1');
+  assert.equal(w.sockets.length, 2);
+  await w.clock.advance(4_000);
+  assert.equal(w.sockets.length, 3);
+});
+
+test('an old connection that dies during a move leaves the attempt as the way back', async () => {
+  const w = attached();
+  w.last().control('move', { within_ms: 0 });
+  await w.clock.advance(0);
+  w.sockets[0].drop();
+  assert.equal(w.sockets.length, 2);
+  w.sockets[1].drop();
+  await w.clock.advance(5_000);
+  assert.equal(w.sockets.length, 3);
+  w.last().attach({ resumed: true });
+  assert.equal(w.socket.detached, false);
+});
+
+test('a transport that cannot be made any more is an attempt that failed', async () => {
+  const w = attached({ random: () => 0 });
+  w.Transport.refuse = true;
+  w.last().drop();
+  await w.clock.advance(0);
+  assert.equal(w.socket.detached, true);
+  w.Transport.refuse = false;
+  await w.clock.advance(50);
+  w.last().attach({ resumed: true });
+  assert.equal(w.socket.detached, false);
+});
+
+test('messages sent while detached go out after the resume, in order', async () => {
+  const { socket, last } = attached();
+  last().drop();
+  for (const text of ['1', '2', '3']) socket.send(text);
+  assert.equal(socket.bufferedAmount, 3);
+  last().attach({ resumed: true });
+  await settle();
+  assert.deepEqual(last().take(), ['^ack 0', '1', '2', '3']);
+  assert.equal(socket.bufferedAmount, 0);
+});

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { WebSocket, WebSocketServer } from 'ws';
+import { ReseatSocket } from '../reseat.js';
+import { record } from './helpers.js';
+import { Gateway } from './model.js';
+
+// Over real connections, with the ws package as the transport.
+
+/** A server on loopback that the test's end closes. */
+async function serve(t, options, onConnection) {
+  const server = new WebSocketServer({ host: '127.0.0.1', port: 0, ...options });
+  server.on('connection', onConnection);
+  t.after(() => {
+    for (const client of server.clients) client.terminate();
+    server.close();
+  });
+  await once(server, 'listening');
+  return Object.assign(server, { url: `ws://127.0.0.1:${server.address().port}/` });
+}
+
+/** The model of a gateway behind a server. */
+function modelGateway() {
+  const clock = { setTimeout: (run, ms) => setTimeout(run, ms).unref(), get mono() { return performance.now(); } };
+  const gateway = new Gateway(clock, () => 0.5);
+  const accept = (ws, request) => {
+    const wire = {
+      down: (data) => data === 'the 101' || ws.send(data),
+      closeDown: (code, reason) => ws.close(code, reason),
+      forget: () => {},
+      onMessage: () => {},
+      onEnd: () => {},
+    };
+    ws.on('message', (data, binary) => wire.onMessage(binary ? Uint8Array.from(data).buffer : data.toString()));
+    ws.on('close', () => wire.onEnd());
+    gateway.accept(wire, request.headers['sec-websocket-protocol'].split(/, ?/));
+  };
+  return { gateway, accept };
+}
+
+const told = (socket, type) => new Promise((done) => socket.addEventListener(type, done, { once: true }));
+const text = (data) => (typeof data === 'string' ? data : `binary ${Buffer.from(data)}`);
+
+test('a session survives that its connections are cut', async (t) => {
+  const { gateway, accept } = modelGateway();
+  const server = await serve(t, { handleProtocols: () => 'reseat.v1' }, accept);
+  const socket = new ReseatSocket(server.url, ['chat.v2'], { WebSocket });
+  socket.binaryType = 'arraybuffer';
+  const log = record(socket);
+  await told(socket, 'open');
+  for (let round = 0; round < 5; round++) {
+    socket.send(`up ${round}`);
+    socket.send(new TextEncoder().encode(`up ${round}`));
+    gateway.send(`\x10down ${round}`);
+    for (const client of server.clients) client.terminate();
+    socket.send(new Blob([`blob ${round}`]));
+    await told(socket, 'replayed');
+  }
+  const closed = told(socket, 'close');
+  socket.close(4001, 'done');
+  const { code, wasClean } = await closed;
+  assert.deepEqual([code, wasClean], [4001, true]);
+  assert.deepEqual(gateway.upstream.map(text), [0, 1, 2, 3, 4].flatMap((n) => [`up ${n}`, `binary up ${n}`, `binary blob ${n}`]));
+  assert.deepEqual(log.filter((line) => String(line).includes('down')), [0, 1, 2, 3, 4].map((n) => `\x10down ${n}`));
+  assert.deepEqual(gateway.violations, []);
+  assert.deepEqual(gateway.bye, { code: 4001, reason: 'done' });
+  assert.equal(socket.bufferedAmount, 0);
+});
+
+test('a server that knows no subprotocol gets a plain connection', async (t) => {
+  const seen = [];
+  const server = await serve(t, { handleProtocols: () => false }, (ws, request) => {
+    seen.push(request.headers['sec-websocket-protocol']);
+    ws.on('message', (data, binary) => ws.send(data, { binary }));
+  });
+  const socket = new ReseatSocket(server.url, undefined, { WebSocket });
+  await told(socket, 'open');
+  socket.send('\x10echo');
+  const { data } = await told(socket, 'message');
+  assert.equal(data, '\x10echo');
+  socket.close(3001, 'bye');
+  const { code, reason, wasClean } = await told(socket, 'close');
+  assert.deepEqual([code, reason, wasClean], [3001, 'bye', true]);
+  assert.deepEqual(seen, ['reseat.v1', undefined]);
+});
+
+test('a server that takes the offer unseen is found out by its first message', async (t) => {
+  const server = await serve(t, {}, (ws) => ws.send('welcome')); // takes the first subprotocol, whatever it is
+  const socket = new ReseatSocket(server.url, [], { WebSocket });
+  const log = record(socket);
+  await told(socket, 'message');
+  assert.deepEqual(log, ['open', 'welcome']);
+  socket.close();
+  await told(socket, 'close');
+});
+
+test('nobody there: error and close 1006', async (t) => {
+  const server = await serve(t, {}, () => {});
+  const { url } = server;
+  await new Promise((done) => server.close(done));
+  const socket = new ReseatSocket(url, [], { WebSocket });
+  const log = record(socket);
+  await told(socket, 'close');
+  assert.deepEqual(log, ['error', 'close 1006  unclean']);
+});
+
+test('a closed socket keeps no process alive, and no transport throws', () => {
+  const script = `
+    import { WebSocket, WebSocketServer } from 'ws';
+    import { ReseatSocket } from './reseat.js';
+    const server = new WebSocketServer({ host: '127.0.0.1', port: 0, handleProtocols: () => 'reseat.v1' });
+    server.on('listening', () => {
+      const url = 'ws://127.0.0.1:' + server.address().port;
+      const socket = new ReseatSocket(url, [], { WebSocket });
+      socket.onopen = () => socket.close();
+      socket.onclose = ({ code }) => { console.log(code); server.close(); };
+      new ReseatSocket(url, [], { WebSocket }).close();
+    });
+    server.on('connection', (ws) => {
+      ws.send('\\x10hello {"session":"s","token":"t"}');
+      ws.on('message', (data) => String(data).startsWith('\\x10bye') && ws.close(1000));
+    });`;
+  const web = fileURLToPath(new URL('..', import.meta.url));
+  assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8', timeout: 20_000 }).trim(), '1000');
+});
