@@ -1,0 +1,78 @@
+// Numbered traffic in one direction.
+
+import assert from 'node:assert/strict';
+
+/** How many messages are on their way at any time. */
+const AHEAD = 48;
+
+/** What message n is filled with: of any length up to 1,500 characters, DLE among the first of some. @param {number} n */
+export const filler = (n) => (n % 5 === 0 ? '\x10' : '') + String.fromCharCode(97 + (n % 26)).repeat((n * 7919) % 1500);
+
+/**
+ * Messages numbered from 1, each filled by its number. As many are sent as keep AHEAD of
+ * them on their way, so that a cut always falls between messages; the receiving side hands
+ * in what it got. Everything but the next number with its own filler is a fault.
+ */
+export class Flow {
+  sent = 0;
+  received = 0;
+  /** @type {string[]} */
+  faults = [];
+  #name;
+  #send;
+  #running = false;
+  /** @type {{ at: number, done: () => void, fail: (fault: Error) => void }[]} */
+  #waiting = [];
+
+  /** @param {string} name for faults @param {(n: number, filler: string) => void} send */
+  constructor(name, send) {
+    this.#name = name;
+    this.#send = send;
+  }
+
+  start() {
+    this.#running = true;
+    this.#fill();
+  }
+
+  /** Sends no more; resolves when all that was sent has come. */
+  async stop() {
+    this.#running = false;
+    await this.#reach(this.sent);
+    assert.deepEqual(this.faults, []);
+    assert.equal(this.received, this.sent);
+  }
+
+  /** Resolves when n more messages have come. @param {number} n */
+  progress(n) {
+    return this.#reach(this.received + n);
+  }
+
+  /** The receiving side got a message. @param {number} n @param {string} text */
+  heard(n, text) {
+    if (n !== this.received + 1) this.fault(`message ${n} after ${this.received}`);
+    if (text !== filler(n)) this.fault(`message ${n} is not as it was sent`);
+    this.received = n;
+    this.#waiting = this.#waiting.filter(({ at, done }) => this.received < at || done());
+    this.#fill();
+  }
+
+  /** Something is not as it should be: whoever waits for this flow is told. @param {string} what */
+  fault(what) {
+    this.faults.push(`${this.#name}: ${what}`);
+    for (const { fail } of this.#waiting) fail(new Error(this.faults[0]));
+  }
+
+  #fill() {
+    while (this.#running && this.sent - this.received < AHEAD) {
+      this.sent++;
+      this.#send(this.sent, filler(this.sent));
+    }
+  }
+
+  /** @param {number} at */
+  #reach(at) {
+    if (this.received >= at) return Promise.resolve();
+    return new Promise((done, fail) => this.#waiting.push({ at, done: () => void done(undefined), fail }));
+  }
+}

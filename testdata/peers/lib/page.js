@@ -1,0 +1,125 @@
+// As much of a web page as a client library needs, in this process: its own address, a
+// WebSocket that sends an Origin, scripts from the server or from the recipes page.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { WebSocket as NodeWebSocket } from 'ws';
+import { declared, replaced } from './recipes.js';
+import { Tap } from './tap.js';
+
+const XMLHttpRequest = createRequire(import.meta.url)('xmlhttprequest-ssl');
+
+const OUT = fileURLToPath(new URL(`../out/${process.pid}/`, import.meta.url));
+
+/** Scripts written so far: a module is loaded once, so each needs a name of its own. */
+let scripts = 0;
+
+/** A WebSocket that says which page it belongs to, as a browser's does. */
+class PageWebSocket extends NodeWebSocket {
+  /** @param {string} url @param {string | string[]} [protocols] */
+  constructor(url, protocols) {
+    super(url, protocols, { origin: location.origin });
+  }
+}
+
+/** One page at a time: it stands in this process's globals. */
+export class Page {
+  /** What its sockets do. */
+  tap = new Tap();
+  /** @type {Record<string, string>} */
+  #addresses = {};
+  /** @type {Promise<string> | null} */
+  #client = null;
+  /** @type {(() => any)[]} */
+  #leaving = [];
+
+  /** @param {import('node:test').TestContext} t made before its other parts, the page is left before they end */
+  constructor(t) {
+    t.after(() => this.#leave());
+  }
+
+  /**
+   * @param {string} origin of the page, http://HOST:PORT
+   * @param {Record<string, string>} addresses what stands in the recipe's code, and what to put there
+   */
+  open(origin, addresses = {}) {
+    this.#addresses = addresses;
+    const window = new EventTarget();
+    const { addEventListener, removeEventListener, dispatchEvent } = window;
+    for (const method of [addEventListener, removeEventListener, dispatchEvent]) globalThis[method.name] = method.bind(window);
+    Object.assign(globalThis, { WebSocket: PageWebSocket, XMLHttpRequest, location: new URL(origin) });
+    mkdirSync(OUT, { recursive: true });
+  }
+
+  /** What the page does when it is left: end the library's connection. @param {() => any} run */
+  onLeave(run) {
+    this.#leaving.push(run);
+  }
+
+  async #leave() {
+    for (const run of this.#leaving) await run();
+    await this.tap.until(() => this.tap.closed);
+    rmSync(OUT, { recursive: true, force: true });
+  }
+
+  /**
+   * Runs the module scripts of some HTML one after the other, as a browser does.
+   * @param {string} html
+   * @param {Record<string, string>} files the code of `src="/NAME"`, by name; others come from the server
+   * @returns {Promise<Record<string, any>>} what the scripts declare with `const` at the top
+   */
+  async run(html, files = {}) {
+    const scripts = [...html.matchAll(/<script type="module"(?: src="\/([^"]+)")?>([^]*?)<\/script>/g)];
+    assert.ok(scripts.length > 0, 'the page has module scripts');
+    const names = {};
+    for (const [, src, inline] of scripts) Object.assign(names, await this.module(src ? files[src] : inline));
+    return names;
+  }
+
+  /** Runs one module. @param {string} code @returns {Promise<Record<string, any>>} what it declares */
+  async module(code) {
+    const own = await this.#withFetchedImports(replaced(code, this.#addresses));
+    return import(this.#write(`${own}\nexport { ${declared(code)} };\n`));
+  }
+
+  /** Replaces what a module imports from a server by files that hold it. @param {string} code */
+  async #withFetchedImports(code) {
+    let own = code;
+    for (const [, specifier] of code.matchAll(/from '((?:https?:\/)?\/[^']+)'/g)) {
+      own = own.replace(`'${specifier}'`, `'${await this.#fetched(new URL(specifier, location.href))}'`);
+    }
+    return own;
+  }
+
+  /** @param {URL} url @returns {Promise<string>} the file that holds the script */
+  async #fetched(url) {
+    if (url.pathname !== '/reseat.js') return this.#write(await fetchScript(url));
+    this.#client ??= this.#fetchClient(url);
+    return this.#client;
+  }
+
+  /** The gateway's client is one module however often it is imported; what its sockets do is tapped. @param {URL} url */
+  async #fetchClient(url) {
+    const file = this.#write(await fetchScript(url));
+    this.tap.attach((await import(file)).ReseatSocket);
+    return file;
+  }
+
+  /** @param {string} code @returns {string} the file, under this project's own node_modules */
+  #write(code) {
+    const file = `${OUT}${++scripts}.mjs`;
+    writeFileSync(file, code);
+    return file;
+  }
+}
+
+/** @param {URL} url */
+async function fetchScript(url) {
+  const answer = await fetch(url);
+  assert.equal(answer.status, 200, `GET ${url}`);
+  if (url.origin !== location.origin) assert.equal(answer.headers.get('access-control-allow-origin'), '*');
+  assert.match(answer.headers.get('content-type') ?? '', /^(text|application)\/javascript/);
+  return answer.text();
+}
