@@ -1,0 +1,56 @@
+# Everything that one does with this repository. `make` alone prints the list.
+
+GO      ?= go
+BIN     := bin/reseat
+LDFLAGS := -s -w
+RACE    := -race
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test check test-go simulate-short test-web test-peers test-e2e race simulate fuzz fuzz-short bench lint tools clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/reseat
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
+
+run: build ## build and serve the demo; open the address that it prints
+	@$(BIN) --demo --log-format text
+
+# Each part has its share of about 20 minutes on two cores.
+test: tools lint test-go test-web test-peers test-e2e ## install what is missing and run everything
+
+test-go: ## Go tests under the race detector, the simulation's short form included
+	$(GO) test $(RACE) -timeout 10m ./...
+	$(GO) test -run Alloc ./gateway/...
+
+test-web: ## the browser client's and the demo page's tests
+	cd web && npm ci --no-audit --no-fund && npm test
+	cd web && node --test demo/
+
+test-peers: build ## Socket.IO, Colyseus and others through the gateway
+	cd testdata/peers && npm install --no-save --no-audit --no-fund && npm test
+
+test-e2e: build ## the demo and the client in headless Chromium
+	cd web/e2e && npm ci --no-audit --no-fund && npm test
+
+simulate: ## the simulation of the session core, for longer: SEEDS=20000
+	$(GO) test ./gateway/session/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)
+
+FUZZTIME ?= 60s
+fuzz: ## every fuzz target, FUZZTIME each
+	./.ci/fuzz $(FUZZTIME)
+
+bench: ## micro-benchmarks of the hot pieces
+	$(GO) test -run '^$$' -bench . -benchmem ./gateway/... ./tokens/... ./upstream/...
+
+lint: ## gofmt, go vet and staticcheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+tools: ## install Chromium, Node.js and npm from the distribution where they are missing
+	./.ci/tools
+
+clean: ## remove what was built
+	rm -rf bin web/node_modules web/e2e/node_modules web/e2e/out testdata/peers/node_modules
