@@ -487,6 +487,8 @@ class Connection {
 
   /** @param {string | ArrayBuffer} data */
   send(data) {
+    // A browser complains on its console of what is sent to a closing connection, and drops it.
+    if (this.transport.readyState >= ReadyState.CLOSING) return;
     try {
       this.transport.send(data);
     } catch {

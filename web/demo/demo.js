@@ -23,7 +23,10 @@ function playUrl(name) {
   return url.href;
 }
 
-/** @typedef {{game: Game, panel: Panel, chosen: HTMLInputElement, cuts: number, expected: boolean}} Side */
+/**
+ * `expected` from a button's cut until it shows: as a drop, or as a silence that is over.
+ * @typedef {{game: Game, panel: Panel, chosen: HTMLInputElement, cuts: number, expected: boolean}} Side
+ */
 
 /**
  * A game with its panel, and how often its connection was cut: by a button, or
@@ -45,7 +48,13 @@ function makeSide(id, words, makeSocket) {
     if (side.expected) side.expected = false;
     else side.cuts++;
   });
+  panel.addEventListener('heard', () => (side.expected = false));
   return side;
+}
+
+/** Whether the newest cut is not over: nobody knows yet what it costs. @param {Side} side */
+function cutOpen({ game, panel, expected }) {
+  return expected || game.phase === 'away' || panel.state === 'silent';
 }
 
 /** @param {string} id */
@@ -147,8 +156,8 @@ for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.quer
 
 function refresh() {
   for (const { panel } of sides) panel.refresh();
-  showProof(report(reseat.game, reseat.cuts));
-  showLosses(report(plain.game, plain.cuts), plain.game.lastLoss);
+  showProof(report(reseat.game, reseat.cuts, cutOpen(reseat)));
+  showLosses(report(plain.game, plain.cuts, cutOpen(plain)), plain.game.lastLoss);
 }
 
 /** @param {number} now */
@@ -164,7 +173,7 @@ requestAnimationFrame(draw);
 /** @param {Side} side */
 function reportOf(side) {
   const detached = side.game.phase === 'away';
-  return { ...report(side.game, side.cuts), state: side.panel.state, silentMs: side.panel.silence, detached };
+  return { ...report(side.game, side.cuts, cutOpen(side)), state: side.panel.state, silentMs: side.panel.silence, detached };
 }
 
 // For scripts and end-to-end tests. Members may be added, not changed.

@@ -26,8 +26,8 @@ const SILENT_WORDS_MS = 1600;
  * @property {(game: Game) => string} seated
  */
 
-/** A Panel shows one Game. */
-export class Panel {
+/** A Panel shows one Game. Event: `heard` at the end of a silence. */
+export class Panel extends EventTarget {
   arena;
   #root;
   #game;
@@ -42,6 +42,7 @@ export class Panel {
    * @param {Words} words
    */
   constructor(root, game, words) {
+    super();
     this.#root = root;
     this.#game = game;
     this.#words = words;
@@ -108,6 +109,7 @@ export class Panel {
     if (this.#silentSince === 0) return;
     const silence = seconds(this.silence);
     this.#silentSince = 0;
+    this.dispatchEvent(new Event('heard'));
     if (this.#silenceSaid) this.#say(this.#words.heardAgain(this.#game, silence), 'good');
   }
 

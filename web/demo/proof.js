@@ -7,8 +7,9 @@
  * What a game has counted, of all its connections. Times are in ms.
  * @param {Game} game
  * @param {number} cuts
+ * @param {boolean} cutOpen whether the newest of them is not over
  */
-export function report(game, cuts) {
+export function report(game, cuts, cutOpen) {
   const { down, up, totals } = game;
   return {
     missed: down.missed,
@@ -17,6 +18,7 @@ export function report(game, cuts) {
     received: down.got,
     up: { sent: game.sent, pending: game.pending, received: up.got, missed: up.missed, twice: up.twice, outOfOrder: up.late },
     cuts,
+    cutOpen,
     drops: totals.drops,
     resumes: totals.resumes,
     lastResumeMs: totals.lastBackMs,
@@ -94,9 +96,8 @@ function number(n) {
 }
 
 /** How many cuts the seat has come through. @param {Report} report */
-function survived({ cuts, seatsLost, phase }) {
-  const open = phase === 'away' ? 1 : 0;
-  return `${number(Math.max(0, cuts - seatsLost - open))} survived`;
+function survived({ cuts, seatsLost, cutOpen }) {
+  return `${number(Math.max(0, cuts - seatsLost - Number(cutOpen)))} survived`;
 }
 
 /** @param {number} down @param {number} up */

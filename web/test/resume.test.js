@@ -53,6 +53,18 @@ test('detach and resume say how often, since when and how long', async () => {
   assert.equal(events[2].ms, 5_100);
 });
 
+test('a connection that is closing is given nothing more, and the next one all of it', () => {
+  const w = attached();
+  const [first] = w.sockets;
+  first.take();
+  first.readyState = 2; // the Close frame has come, its event has not
+  w.socket.send('on the way');
+  assert.deepEqual(first.take(), []);
+  first.end(1006, '', false);
+  w.last().attach({ resumed: true, received: 0 });
+  assert.deepEqual(w.last().take(), ['^ack 0', 'on the way']);
+});
+
 test('the code of a Close frame decides nothing', () => {
   for (const code of [1000, 1001, 1005, 1012, 4409, 4404, 3000]) {
     const { last, log } = attached();
