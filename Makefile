@@ -29,7 +29,7 @@ test-web: ## the browser client's and the demo page's tests
 	cd web && node --test demo/
 
 test-peers: build ## Socket.IO, Colyseus and others through the gateway
-	cd testdata/peers && npm install --no-save --no-audit --no-fund && npm test
+	cd testdata/peers && npm ci --no-audit --no-fund && npm test
 
 test-e2e: build ## the demo and the client in headless Chromium
 	cd web/e2e && npm ci --no-audit --no-fund && npm test
