@@ -23,7 +23,7 @@ const MS = Object.freeze({
   connect: 10_000, // to have the 101 of a resume
   hurry: 4_000, // the same, once the page or the network has come back
   ack: 800, // reseat.v1 section 5: 1 s after the oldest unacked message, less the way
-  probe: 2_000, // for any answer to a ping after the page or the network has come back
+  probe: 2_000, // for the answer to a ping after the page or the network has come back, since the last message
   jitter: 5_000, // the longest pause between two attempts
   breath: 50, // the shortest pause after one that failed
   offline: 10_000, // pause before an attempt while the browser says that it is offline
@@ -583,6 +583,7 @@ class Session {
   #told = false; // the gateway said when to come back
   #waited = false; // the pause of an offline browser has been kept
   #silences = 0; // connections in a row that ended in silence
+  #pings = 0; // ever sent
   #moveBy = 0;
 
   /** @type {Farewell | null} */
@@ -593,7 +594,7 @@ class Session {
   #pace; // the next attempt
   #giveUp; // the way back is closed
   #watch; // nothing was heard
-  #probe; // no answer to a ping
+  #probe; // no answer to the newest ping
   #ackBy; // an ack is due
   #closeBy; // no Close frame came
   #moveAt; // the moment of a move
@@ -738,7 +739,7 @@ class Session {
     if (this.#state === State.PLAIN) return this.#host.message(data);
     const slept = this.#slept();
     if (conn === this.#live) {
-      this.#probe.clear();
+      if (this.#probe.armed) this.#probe.set(MS.probe); // the answer is behind it, if any comes
       this.#watch.set(this.#silenceLimit());
     }
     if (conn.verdict) return;
@@ -781,13 +782,14 @@ class Session {
     switch (verb) {
       case 'hello': return this.#onHello(conn, argument);
       case 'ack': return this.#onAck(conn, argument);
+      case 'pong': return this.#onPong(conn, argument);
       case 'token': this.#said.token = argument; return;
       case 'grace': this.#said.grace = argument; return;
       case 'ping': this.#ack(); return conn.say('pong', argument);
       case 'move': return this.#onMove(argument);
       case 'end': return this.#onVerdict(conn, { ...argument, retry: false });
       case 'close': return this.#onCloseVerb(conn, argument);
-      // pong: that it came is all there is to it. Others: reseat.v1 may grow.
+      // Others: reseat.v1 may grow.
     }
   }
 
@@ -979,11 +981,19 @@ class Session {
     this.#lose('silence', { silent: !late });
   }
 
-  /** Asks for any message, soon. */
+  /**
+   * Asks for an answer, soon. Only the answer to this very ping will do: whatever else comes
+   * now may have waited on this side since before the page slept.
+   */
   #ping() {
     if (!this.#live?.hello || this.#probe.armed) return;
-    this.#live.say('ping', ' there?');
+    this.#live.say('ping', ` there?${++this.#pings}`);
     this.#probe.set(MS.probe);
+  }
+
+  /** @param {Connection} conn @param {string} argument with the space before it */
+  #onPong(conn, argument) {
+    if (conn === this.#live && argument === ` there?${this.#pings}`) this.#probe.clear();
   }
 
   /** @param {boolean} late */
