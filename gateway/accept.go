@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -89,12 +88,15 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
 	case g.draining.Load():
 		g.refuseBusy(w, r, "draining", "this gateway is going away")
-	case g.store.Used() >= g.store.Limit()/10*9:
+	case g.crowded():
 		g.refuseBusy(w, r, "buffer_total", "no memory for new sessions")
 	default:
 		g.begin(w, r, rt, offer)
 	}
 }
+
+// crowded reports whether the replay buffers leave no memory for new sessions.
+func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9 }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 	switch {
@@ -137,51 +139,87 @@ func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text
 // answered.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
+	player, err := authenticate(rt.Policy.Login, r)
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", rt.Policy.Login.Challenge(err))
+		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error())
+		return
+	}
+	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r).String())
+	e.first = e.asks(r, offer.Protocols, nil)
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before
-	e := g.newEntry(r, rt, offer.Resumable)
 	e.breakOff = cancel
-	g.reg.add(e)
-	up, err := g.dial(ctx, r, rt, e, offer)
+	if !g.admit(ctx, e) {
+		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
+		return
+	}
+	up, err := e.target.Dial(ctx, e.first)
 	if err != nil {
 		g.reg.remove(e)
-		g.refusals.info("upstream refused", "session", e.ID, "route", rt.Pattern, "err", err)
-		g.metrics.refused.WithLabelValues("upstream").Inc()
-		w.Header().Set("Connection", "close")
-		upstream.WriteError(w, err)
+		g.refuseUpstream(w, e, err)
 		return
+	}
+	g.accept(w, r, e, up, arrived)
+}
+
+func (g *Gateway) refuseUpstream(w http.ResponseWriter, e *entry, err error) {
+	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "err", err)
+	g.metrics.refused.WithLabelValues("upstream").Inc()
+	w.Header().Set("Connection", "close")
+	upstream.WriteError(w, err)
+}
+
+// accept answers the client of a session whose upstream has accepted it.
+func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *upstream.Conn, arrived session.Time) {
+	giveUp := func() {
+		up.Close()
+		g.reg.remove(e)
 	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
-	conn, early, err := g.switchProtocols(w, r, offer.Resumable, up.Protocol, pass)
+	if !g.commit(e) {
+		giveUp()
+		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
+		return
+	}
+	p, _, err := g.pass(e, 1, arrived)
+	if err != nil {
+		giveUp()
+		g.log.Error("no token could be signed", "session", e.ID, "err", err)
+		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "no token could be signed")
+		return
+	}
+	conn, early, err := g.switchProtocols(w, r, e.Resumable, up.Protocol, pass)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
-		up.Close()
-		g.reg.remove(e)
+		giveUp()
 		g.log.Info("client gone before its answer", "session", e.ID, "err", err)
 		return
 	}
-	core := session.New(e.config(g, up.Protocol), g.clock.Now(), up.Early)
-	p, _, err := g.pass(e, core.NextGen(), arrived)
-	if err != nil {
-		up.Close()
-		conn.Close()
-		g.reg.remove(e)
-		g.log.Error("no token could be signed", "session", e.ID, "err", err)
-		return
-	}
 	p.Peer = e.lastPeer()
-	d := drive.New(core, up.Conn, g.clock, e)
-	e.live.Store(d)
-	d.AttachFirst(conn, early, p)
+	e.begin(up).AttachFirst(conn, early, p)
+	e.settle()
 }
 
-func (g *Gateway) dial(ctx context.Context, r *http.Request, rt *route, e *entry, offer wire.Offer) (*upstream.Conn, error) {
+// asks is what the upstream is asked for a handshake of the client's. more are
+// headers of ours.
+func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upstream.Request {
 	own := http.Header{"Reseat-Session": {e.ID}}
+	if e.Player != "" {
+		own["Reseat-Player"] = []string{e.Player}
+	}
+	for name, values := range more {
+		own[name] = values
+	}
 	path, query := upstream.ClientTarget(r)
-	return rt.Upstream.Dial(ctx, upstream.Request{
-		Path: path, RawQuery: query, Host: r.Host, Protocols: offer.Protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), own),
-	})
+	ask := upstream.Request{
+		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), own),
+	}
+	if login := e.terms().Login; login != nil {
+		login.Conceal(&ask)
+	}
+	return ask
 }
 
 // direct takes over what the upstream asked for in its answer, interface
@@ -237,16 +275,6 @@ func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, resuma
 		early = append(early, p...)
 	}
 	return conn, early, nil
-}
-
-func (e *entry) config(g *Gateway, protocol string) session.Config {
-	p := e.terms()
-	return session.Config{
-		ID: e.ID, Resumable: e.Resumable,
-		Grace: p.Grace, Heartbeat: p.Heartbeat, UpstreamHeartbeat: p.UpstreamHeartbeat,
-		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages, Overflow: p.Overflow,
-		MaxMessage: p.MaxMessage, Protocol: protocol, Store: g.store, Key: maskingKey,
-	}
 }
 
 // maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8

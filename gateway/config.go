@@ -26,6 +26,10 @@ type Config struct {
 	// period where that is longer. Zero means one hour.
 	TokenTTL time.Duration
 
+	// UpstreamAllow are the upstreams that a session made ahead of its client may
+	// name: HOST:PORT with * in either, in a host never across a dot.
+	UpstreamAllow []string
+
 	// BufferTotal bounds the memory of all replay buffers together, in bytes.
 	// Zero means 1 GiB.
 	BufferTotal int64
@@ -58,6 +62,26 @@ type Route struct {
 type Policy struct {
 	// Grace is how long a detached session is kept; zero keeps none.
 	Grace time.Duration
+	// GraceBeforeStart is the same until the game server has marked the session
+	// started. Nil means the same as Grace.
+	GraceBeforeStart *time.Duration
+	// Hard closes the upstream connection while a session is detached, and
+	// dials it anew at the resume: --disconnect hard.
+	Hard bool
+	// IdleTimeout ends a session in which no data message passed for so long;
+	// zero is off.
+	IdleTimeout time.Duration
+	// Login verifies the players' own JWTs; nil asks nobody.
+	Login Login
+	// Duplicate says what a second session of the same player means.
+	Duplicate Duplicate
+	// Words are sent to the upstream when its client goes, comes back, or does
+	// not. {session} and {player} in them stand for the two, escaped for JSON.
+	Words session.Words
+	// Replies and Beats are heartbeats of the game's own, answered and sent
+	// while the client is away; {session} and {player} as in Words.
+	Replies []session.Reply
+	Beats   []session.Beat
 	// BufferBytes and BufferMessages bound one session's replay buffer.
 	BufferBytes    int64
 	BufferMessages int

@@ -42,7 +42,9 @@ type Gateway struct {
 	signing chan struct{} // as many as may sign a token at once
 
 	draining atomic.Bool
-	spent    chan struct{} // one slot: the store has refused somebody
+	tags     atomic.Uint64   // of the sessions' data: never one twice
+	spent    chan struct{}   // one slot: the store has refused somebody
+	ctx      context.Context // until Close
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 }
@@ -60,7 +62,7 @@ func New(cfg Config) (*Gateway, error) {
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		spent:   make(chan struct{}, 1),
-		stop:    stop,
+		ctx:     ctx, stop: stop,
 	}
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)

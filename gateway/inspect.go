@@ -88,21 +88,12 @@ func (g *Gateway) Session(id string) (SessionInfo, bool) {
 	return g.reg.remembered(id)
 }
 
-// An Outcome is what became of a request to change a session.
-type Outcome int
-
-// The outcomes of End and Disconnect.
-const (
-	Done     Outcome = iota
-	Unknown          // no such session
-	Conflict         // it has ended, or no client is attached
-)
-
 // End ends a session: code and reason go to the upstream, 4410 and reason to
 // the client.
 func (g *Gateway) End(id string, code int, reason string) Outcome {
 	if e := g.reg.find(id); e != nil && e.drive() == nil {
 		e.breakOff() // still connecting: the client gets the dial's failure
+		e.do(func(core *session.Session, now session.Time) { core.Terminate(now, code, reason) })
 		return Done
 	}
 	return g.change(id, func(core *session.Session, now session.Time) bool {
@@ -134,13 +125,11 @@ func (g *Gateway) ClientConn(id string) net.Conn {
 	return nil
 }
 
+// change calls f as the owner of a live session; f reports whether it could.
 func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool) Outcome {
 	e := g.reg.find(id)
 	if e == nil {
-		if _, ok := g.reg.remembered(id); ok {
-			return Conflict
-		}
-		return Unknown
+		return g.gone(id)
 	}
 	d := e.drive()
 	if d == nil {
@@ -158,14 +147,14 @@ func (e *entry) describe() SessionInfo {
 	if d := e.drive(); d != nil {
 		return e.info(d.Info())
 	}
-	return e.info(session.Info{State: session.Connecting})
+	return e.info(session.Info{State: session.Connecting, Grace: e.terms().session().GraceBeforeStart})
 }
 
 func (e *entry) info(i session.Info) SessionInfo {
 	s := SessionInfo{
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.terms().Group, Peer: e.lastPeer(),
 		Route: e.Route, Resumable: e.Resumable, Since: e.Since.UTC(),
-		Grace: duration(e.terms().Grace), Overflow: e.terms().Overflow.String(),
+		Grace: duration(i.Grace), Overflow: e.terms().Overflow.String(), Started: i.Started,
 		RTT:      float64(i.RTT.Microseconds()) / 1000,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
 		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,

@@ -37,6 +37,9 @@ func (e *entry) event(ev session.Event) {
 		m.resume.Observe(ev.Took.Seconds())
 	case session.Pong:
 		m.rtt.Observe(ev.Took.Seconds())
+		e.pongs.ring()
+	case session.Started:
+		g.log.Info("session.started", "session", e.ID, "group", e.terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
 	case session.Over:
@@ -55,6 +58,8 @@ func (e *entry) over(ev session.Event) {
 		info = d.Info()
 	}
 	g.reg.bury(e, info)
+	e.pongs.ring()
+	e.breakDial()
 	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }

@@ -2,11 +2,8 @@ package gateway
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"reseat/gateway/drive"
@@ -14,54 +11,6 @@ import (
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
-
-// An entry is a session as the gateway knows it: what was fixed when it was
-// made, and its driver once the upstream has answered.
-type entry struct {
-	g   *Gateway
-	seq uint64 // order of creation
-
-	ID        string
-	Route     string
-	Player    string
-	Resumable bool
-	Since     time.Time
-
-	breakOff context.CancelFunc // ends the dial
-
-	current atomic.Pointer[terms]
-	live    atomic.Pointer[drive.Session]
-	peer    atomic.Pointer[string]
-}
-
-// terms are what holds for a session and may be changed while others look: the
-// route's policy, but for what the upstream asked for, and the group.
-type terms struct {
-	Policy
-	Group string
-}
-
-func (g *Gateway) newEntry(r *http.Request, rt *route, resumable bool) *entry {
-	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Resumable: resumable, Since: time.Now()}
-	e.current.Store(&terms{Policy: rt.Policy})
-	e.setPeer(g.clientAddr(r).String())
-	return e
-}
-
-func (e *entry) terms() *terms         { return e.current.Load() }
-func (e *entry) drive() *drive.Session { return e.live.Load() }
-
-func (e *entry) setPeer(addr string) { e.peer.Store(&addr) }
-func (e *entry) lastPeer() string    { return *e.peer.Load() }
-
-// subject is what a token's sub must be: the player, or without one the
-// session itself.
-func (e *entry) subject() string {
-	if e.Player != "" {
-		return e.Player
-	}
-	return e.ID
-}
 
 // remembered is how long a resume is told how a session ended, reseat.v1
 // section 6.
@@ -79,33 +28,45 @@ type grave struct {
 type registry struct {
 	clock *drive.Clock
 
-	mu     sync.RWMutex
-	seq    uint64
-	live   map[string]*entry
-	graves map[string]*grave
-	past   session.Stats // of the sessions that have ended
-	taking int           // leave: ended, and a leg is not closed yet
-	empty  chan struct{} // closed while no session lives or takes leave
-	sweep  *time.Timer
+	mu      sync.RWMutex
+	seq     uint64
+	live    map[string]*entry
+	players map[playerKey]map[*entry]struct{}
+	graves  map[string]*grave
+	past    session.Stats // of the sessions that have ended
+	taking  int           // leave: ended, and a leg is not closed yet
+	empty   chan struct{} // closed while no session lives or takes leave
+	sweep   *time.Timer
 }
 
 func newRegistry(clock *drive.Clock) *registry {
-	r := &registry{clock: clock, live: make(map[string]*entry), graves: make(map[string]*grave), empty: make(chan struct{})}
+	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), graves: make(map[string]*grave), empty: make(chan struct{})}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
 	r.sweep.Stop()
 	return r
 }
 
-func (r *registry) add(e *entry) {
+// add takes e in, unless another session of its player keeps it out.
+func (r *registry) add(e *entry) (holder *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if holder := r.holderLocked(e); holder != nil {
+		return holder
+	}
 	if len(r.live)+r.taking == 0 {
 		r.empty = make(chan struct{})
 	}
 	r.seq++
 	e.seq = r.seq
 	r.live[e.ID] = e
+	if e.player.name != "" {
+		if r.players[e.player] == nil {
+			r.players[e.player] = make(map[*entry]struct{})
+		}
+		r.players[e.player][e] = struct{}{}
+	}
+	return nil
 }
 
 // remove forgets a session that never came about.
@@ -120,6 +81,12 @@ func (r *registry) removeLocked(e *entry) bool {
 		return false
 	}
 	delete(r.live, e.ID)
+	if of := r.players[e.player]; of != nil {
+		delete(of, e)
+		if len(of) == 0 {
+			delete(r.players, e.player)
+		}
+	}
 	r.noteEmptyLocked()
 	return true
 }
@@ -151,7 +118,7 @@ func (r *registry) bury(e *entry, info session.Info) {
 	if len(r.graves) == 0 {
 		r.sweep.Reset(time.Second)
 	}
-	r.graves[e.ID] = &grave{e, info, time.Now().Add(max(remembered, e.terms().Grace)), e.subject()}
+	r.graves[e.ID] = &grave{e, info, time.Now().Add(max(remembered, e.terms().longestGrace())), e.subject()}
 }
 
 // forget drops what has been remembered long enough.

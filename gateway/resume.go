@@ -37,8 +37,7 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 }
 
 // reattach verifies in the order of reseat.v1 section 2, token, session,
-// received, and attaches. The token is signed outside the session; where
-// another attach overtakes it, the session is asked anew.
+// received, and attaches, once the session has an upstream.
 func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (*entry, *session.Refusal) {
 	claims, err := g.keys.Verify(offer.Token)
 	if err != nil {
@@ -49,7 +48,7 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 	if e == nil {
 		return nil, g.reg.refusal(claims)
 	}
-	if e.subject() != claims.Subject || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
+	if e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
 		return e, session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()
@@ -57,16 +56,42 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 		return e, g.reg.refusal(claims)
 	}
 	want := session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	needs, refusal := false, (*session.Refusal)(nil)
+	d.Do(func(core *session.Session, now session.Time) {
+		needs, refusal = core.NeedsUpstream(), core.Check(now, want)
+	})
+	if refusal != nil {
+		return e, refusal
+	}
+	if needs {
+		var finish func()
+		if early, finish, err = e.reconnect(r, conn, early); err != nil {
+			d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
+			if refusal == nil {
+				g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
+				refusal = unreached(err)
+			}
+			return e, refusal
+		}
+		defer finish()
+	}
+	return e, g.attach(r, e, d, conn, early, want, arrived)
+}
+
+// attach attaches a client whose resume was found good. The token is signed
+// outside the session; where another attach overtakes it, the session is asked
+// anew.
+func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) *session.Refusal {
 	for {
 		var gen uint64
 		var refusal *session.Refusal
 		d.Do(func(core *session.Session, now session.Time) { gen, refusal = core.NextGen(), core.Check(now, want) })
 		if refusal != nil {
-			return e, refusal
+			return refusal
 		}
 		p, kid, err := g.pass(e, gen, arrived)
 		if err != nil {
-			return e, session.Refuse(wire.CodeInternalError, "")
+			return session.Refuse(wire.CodeInternalError, "")
 		}
 		p.Peer = g.clientAddr(r).String()
 		refusal = d.Attach(conn, early, want, p)
@@ -75,9 +100,9 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
 				g.renew(e)
 			}
-			return e, nil
+			return nil
 		case refusal.Code != 0:
-			return e, refusal
+			return refusal
 		}
 	}
 }
@@ -88,19 +113,23 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pass, kid string, err error) {
 	g.signing <- struct{}{}
 	defer func() { <-g.signing }()
-	life := max(g.cfg.TokenTTL, 2*e.terms().Grace)
+	t := e.terms()
+	life := max(g.cfg.TokenTTL, 2*t.longestGrace())
 	token, kid, err := g.keys.Issue(tokens.Claims{
 		Session: e.ID, Subject: e.subject(), Gen: gen, Expires: time.Now().Add(life),
 	})
-	return session.Pass{Gen: gen, Token: token, Renew: renewal(life, e.terms().Policy), Arrived: arrived}, kid, err
+	return session.Pass{
+		Gen: gen, Token: token, Expires: g.clock.Now().Add(life),
+		Renew: renewal(life, t.Heartbeat, t.longestGrace()), Arrived: arrived,
+	}, kid, err
 }
 
 // renewal is when a token of so long a life is to be replaced: at half of it,
 // or earlier, so that the old one still outlives twice the heartbeat of silence
 // and the grace period; reseat.v1 section 7. A life too short for that is
 // halved all the same.
-func renewal(life time.Duration, p Policy) time.Duration {
-	spare := life - 2*p.Heartbeat - p.Grace
+func renewal(life, heartbeat, grace time.Duration) time.Duration {
+	spare := life - 2*heartbeat - grace
 	if spare <= 0 {
 		return life / 2
 	}

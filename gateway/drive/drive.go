@@ -46,17 +46,19 @@ type Session struct {
 	clock *Clock
 	watch Watcher
 
-	mu      sync.Mutex
-	core    *session.Session
-	up      *leg
-	down    *leg // of the present attachment
-	timer   *time.Timer
-	armed   session.Time // when the timer fires; zero: it does not
-	events  []session.Event
-	telling bool // somebody is calling the Watcher
-	panics  []panicked
-	chores  []chore // for after the lock is released
-	over    bool    // the Watcher has been told, or is being told, that all is closed
+	mu   sync.Mutex
+	core *session.Session
+	up   *leg // of the present upstream, or the last
+	down *leg // of the present attachment
+
+	upstreams int // whose sockets are not closed
+	timer     *time.Timer
+	armed     session.Time // when the timer fires; zero: it does not
+	events    []session.Event
+	telling   bool // somebody is calling the Watcher
+	panics    []panicked
+	chores    []chore // for after the lock is released
+	over      bool    // the Watcher has been told, or is being told, that all is closed
 
 	running sync.WaitGroup
 }
@@ -90,11 +92,38 @@ type panicked struct {
 // New drives core over its upstream's connection. It begins to read at once.
 func New(core *session.Session, upstream net.Conn, clock *Clock, watch Watcher) *Session {
 	s := &Session{clock: clock, watch: watch, core: core}
-	s.up = newLeg(s, upstream, nil)
 	s.timer = time.AfterFunc(time.Hour, s.tick)
 	s.timer.Stop()
-	s.running.Go(s.readUpstream)
+	s.connect(upstream, core.Upstream())
 	return s
+}
+
+// connect makes conn the present upstream's.
+func (s *Session) connect(conn net.Conn, u *session.Upstream) {
+	l := newLeg(s, conn)
+	l.ups = u
+	s.up = l
+	s.upstreams++
+	s.running.Go(func() { s.readUpstream(l) })
+}
+
+// Reconnect gives a session that needs one its next upstream; early is what
+// that sent behind its answer. It reports false, and conn is still the
+// caller's, where the session needs none.
+func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
+	now := s.clock.Now()
+	s.mu.Lock()
+	old := s.up
+	s.call(now, func(core *session.Session, now session.Time) {
+		if core.NeedsUpstream() {
+			s.connect(conn, core.Reconnect(now, early))
+		}
+	})
+	if taken = s.up != old; taken {
+		s.flush(old)
+	}
+	s.settle(now)
+	return taken
 }
 
 // Do calls f as the core's owner. f must not block.
@@ -134,7 +163,8 @@ func (s *Session) attach(conn net.Conn, early []byte, f attachFunc) (refusal *se
 	var a *session.Attachment
 	s.call(now, func(core *session.Session, now session.Time) { a, refusal = f(core, now) })
 	if a != nil {
-		old, l := s.down, newLeg(s, conn, a)
+		old, l := s.down, newLeg(s, conn)
+		l.att = a
 		s.down = l
 		s.running.Go(func() { s.readClient(l, early) })
 		if old != nil {
@@ -191,7 +221,7 @@ func (s *Session) settle(now session.Time) {
 
 // wakeReaders wakes readers that waited for the core to want them again.
 func (s *Session) wakeReaders() {
-	if s.up.parked && s.core.WantsUpstream() {
+	if s.up.parked && s.core.WantsUpstream(s.up.ups) {
 		s.up.unpark()
 	}
 	if d := s.down; d != nil && d.parked && s.core.WantsClient(d.att) {
@@ -235,7 +265,7 @@ func (s *Session) news() bool {
 
 // finished reports whether it is to be told that all is closed.
 func (s *Session) finished() bool {
-	return !s.over && s.core.State() == session.Ended && s.up.closed && (s.down == nil || s.down.closed)
+	return !s.over && s.core.State() == session.Ended && s.upstreams == 0 && (s.down == nil || s.down.closed)
 }
 
 // tellNext tells what has gathered, and reports whether there was anything.

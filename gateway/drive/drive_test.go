@@ -69,7 +69,7 @@ func newRig(t testing.TB, key func() [4]byte) *rig {
 	gameEnd, game := tcpPair(t)
 	r.client, r.game = client, game
 	core := session.New(session.Config{
-		ID: "s", Grace: time.Minute, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
+		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
 		MaxMessage: 1 << 20, Store: r.store, Key: key,
 	}, clock.Now(), nil)
 	r.drive = drive.New(core, gameEnd, clock, r.events)

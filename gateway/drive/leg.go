@@ -27,7 +27,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, readSize); return &b
 type leg struct {
 	s    *Session
 	conn net.Conn
-	att  *session.Attachment // nil for the upstream
+	att  *session.Attachment // of a client's
+	ups  *session.Upstream   // of an upstream's: one of the two is there
 	raw  syscall.RawConn     // nil where conn is not a plain TCP connection
 
 	// Whoever has set writing has these.
@@ -54,13 +55,13 @@ type leg struct {
 	ready  func(fd uintptr) bool // reads once, for RawConn.Read
 }
 
-func newLeg(s *Session, conn net.Conn, a *session.Attachment) *leg {
-	return &leg{s: s, conn: conn, att: a, raw: rawConn(conn), wake: make(chan struct{}, 1)}
+func newLeg(s *Session, conn net.Conn) *leg {
+	return &leg{s: s, conn: conn, raw: rawConn(conn), wake: make(chan struct{}, 1)}
 }
 
 func (l *leg) fate() session.Fate {
 	if l.att == nil {
-		return l.s.core.UpstreamFate()
+		return l.ups.Fate()
 	}
 	return l.att.Fate()
 }
@@ -70,7 +71,7 @@ func (l *leg) out() [][]byte {
 	now := l.s.clock.Now()
 	defer l.s.rescue(now)
 	if l.att == nil {
-		l.bufs = l.s.core.UpstreamOut(l.bufs[:0])
+		l.bufs = l.s.core.UpstreamOut(l.ups, l.bufs[:0])
 	} else {
 		l.bufs = l.s.core.ClientOut(now, l.att, l.bufs[:0])
 	}
@@ -84,7 +85,7 @@ func (l *leg) wrote(n int, full bool) {
 	defer l.s.rescue(now)
 	clear(l.bufs)
 	if l.att == nil {
-		l.s.core.UpstreamWrote(now, n)
+		l.s.core.UpstreamWrote(now, l.ups, n)
 	} else {
 		l.s.core.ClientWrote(now, l.att, n, full)
 	}
@@ -96,7 +97,7 @@ func (l *leg) failed(err error) {
 	now := l.s.clock.Now()
 	defer l.s.rescue(now)
 	if l.att == nil {
-		l.s.core.UpstreamDeaf()
+		l.s.core.UpstreamDeaf(l.ups)
 		return
 	}
 	l.s.core.ClientGone(now, l.att, err.Error())
@@ -248,6 +249,9 @@ func (l *leg) close(f session.Fate) {
 		return
 	}
 	l.closed = true
+	if l.att == nil {
+		l.s.upstreams--
+	}
 	l.s.chores = append(l.s.chores, chore{l.conn, f})
 	l.unpark()
 }

@@ -9,27 +9,26 @@ import (
 
 // readUpstream reads the upstream straight into the replay buffer, and takes
 // no memory of it while there is nothing to read.
-func (s *Session) readUpstream() {
-	l := s.up
+func (s *Session) readUpstream(l *leg) {
 	l.ready = func(fd uintptr) bool {
-		room := s.room()
+		room := s.room(l)
 		if room == nil {
 			return true
 		}
 		again := l.read(fd, room)
 		if again || l.err != nil {
-			s.filled(0)
+			s.filled(l, 0)
 		}
 		return !again
 	}
-	for l.err == nil && s.waitToRead(l, s.core.WantsUpstream) {
+	for l.err == nil && s.waitToRead(l, func() bool { return s.core.WantsUpstream(l.ups) }) {
 		s.readUpstreamOnce(l)
 		if l.n > 0 {
-			s.filled(l.n)
+			s.filled(l, l.n)
 		}
 	}
 	if l.err != nil {
-		s.Do(func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.err.Error()) })
+		s.Do(func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, l.err.Error()) })
 	}
 	s.discard(l)
 }
@@ -42,10 +41,10 @@ func (s *Session) readUpstreamOnce(l *leg) {
 		}
 		return
 	}
-	if room := s.room(); room != nil {
+	if room := s.room(l); room != nil {
 		l.n, l.err = l.conn.Read(room)
 		if l.n == 0 {
-			s.filled(0)
+			s.filled(l, 0)
 		}
 	}
 }
@@ -60,10 +59,10 @@ func (l *leg) read(fd uintptr, b []byte) (again bool) {
 	return again
 }
 
-func (s *Session) room() (b []byte) {
+func (s *Session) room(l *leg) (b []byte) {
 	now := s.clock.Now()
 	s.mu.Lock()
-	s.call(now, func(core *session.Session, _ session.Time) { b = core.UpstreamRoom() })
+	s.call(now, func(core *session.Session, _ session.Time) { b = core.UpstreamRoom(l.ups) })
 	if b == nil {
 		s.settle(now) // the core wants to be called when there may be room
 		return nil
@@ -72,10 +71,10 @@ func (s *Session) room() (b []byte) {
 	return b
 }
 
-func (s *Session) filled(n int) {
+func (s *Session) filled(l *leg, n int) {
 	now := s.clock.Now()
 	s.mu.Lock()
-	s.call(now, func(core *session.Session, now session.Time) { core.UpstreamRead(now, n) })
+	s.call(now, func(core *session.Session, now session.Time) { core.UpstreamRead(now, l.ups, n) })
 	if n == 0 {
 		s.mu.Unlock()
 		return

@@ -120,6 +120,32 @@ func (b *Buffer) trim() {
 	}
 }
 
+// Cut forgets what lies behind Last: a message that is not whole, and the raw
+// part. What Room handed out stays valid for whoever still reads into it; Fill
+// does not follow.
+func (b *Buffer) Cut() {
+	if b.head == nil {
+		return
+	}
+	last := b.find(b.last.Off).c
+	for c := last.next; c != nil; {
+		next := c.next
+		c.keep = c.keep || b.reserved && next == nil
+		b.store.put(c)
+		c = next
+	}
+	lent := b.reserved && last == b.tail
+	last.next, last.n = nil, int(b.last.Off-last.off)
+	b.tail, b.end = last, b.last.Off
+	b.reserved, b.burst = false, false
+	if lent { // somebody reads into what is left of it
+		last.keep = true
+		b.link(b.store.get(smallChunk))
+	}
+	b.src, b.lo, b.hi = b.tail, b.tail.n, b.tail.n
+	b.trim()
+}
+
 // Release gives everything back. The Buffer holds nothing afterwards, and what
 // Slices or Room handed out stays valid for whoever still uses it.
 func (b *Buffer) Release() {

@@ -120,6 +120,18 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 	}
 }
 
+// Ask sends the attached client a ping, if none is under way: the event Pong
+// follows when it answers. It reports false where none is attached.
+func (s *Session) Ask(now Time) bool {
+	if s.att == nil || s.att.last {
+		return false
+	}
+	if s.att.ping.at == 0 {
+		s.sendPing(now, s.att)
+	}
+	return true
+}
+
 // askAck sends a ping for the sake of the ack that comes before its answer,
 // where the window is full and the client has been sent all that is in it.
 func (s *Session) askAck(now Time, a *Attachment) {
@@ -156,7 +168,7 @@ func (s *Session) SendToken(now Time, p Pass) {
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbToken, struct {
 		Token string `json:"token"`
 	}{p.Token})
-	s.renewAt = now.Add(p.Renew)
+	s.renewAt, s.expires = now.Add(p.Renew), p.Expires
 }
 
 // Generation is the newest that was issued; a renewed token carries it.

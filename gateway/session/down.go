@@ -22,10 +22,10 @@ type scanner struct {
 	progress Time // when the open message last grew
 }
 
-// UpstreamRoom is where the next read from the upstream is to go; nil while
+// UpstreamRoom is where the next read from u's connection is to go; nil while
 // nothing may be read. UpstreamRead must follow, if only with 0.
-func (s *Session) UpstreamRoom() []byte {
-	if !s.WantsUpstream() {
+func (s *Session) UpstreamRoom(u *Upstream) []byte {
+	if !s.WantsUpstream(u) {
 		return nil
 	}
 	room := s.ring.Room(s.state != Attached)
@@ -33,15 +33,20 @@ func (s *Session) UpstreamRoom() []byte {
 	return room
 }
 
-// WantsUpstream reports whether the upstream is to be read at all.
-func (s *Session) WantsUpstream() bool {
-	return s.state != Ended && !s.up.over && !s.scan.full && !s.starved
+// WantsUpstream reports whether u's connection is to be read at all.
+func (s *Session) WantsUpstream(u *Upstream) bool {
+	return s.hears(u) && !s.scan.full && !s.starved
 }
 
-// UpstreamRead says that n bytes of the upstream were read into what
+// hears reports whether what comes from u still belongs to the session.
+func (s *Session) hears(u *Upstream) bool {
+	return u == s.up && !u.gone && !u.over && s.state != Ended
+}
+
+// UpstreamRead says that n bytes of u's connection were read into what
 // UpstreamRoom handed out last.
-func (s *Session) UpstreamRead(now Time, n int) {
-	if s.state == Ended || s.up.over {
+func (s *Session) UpstreamRead(now Time, u *Upstream, n int) {
+	if !s.hears(u) {
 		return
 	}
 	s.ring.Fill(n)
@@ -139,7 +144,10 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, told: sc.told}
 	}
 	size := sc.size + h.Length
+	was, wait := s.keepalive(h, raw)
 	switch {
+	case was, wait:
+		return was
 	case size > s.cfg.MaxMessage || size < 0:
 		return s.upstreamFault(now, wire.CodeMessageTooBig, "message of the upstream over the limit")
 	case sc.frames == maxFrames:

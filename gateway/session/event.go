@@ -19,7 +19,8 @@ const (
 	Replayed               // the last message that a resume had to replay was written
 	Overflowed             // the replay buffer overflowed while detached
 	Pong                   // the client answered a ping: Took is the round trip
-	Renew                  // a token with a later exp is due: call Session.Renewed
+	Renew                  // a token with a later exp is due: call SendToken
+	Started                // marked started by the game server
 )
 
 // An Event is one thing that happened to a session, for logs, metrics and
@@ -62,6 +63,9 @@ type Stats struct {
 // Info is a session as the control API shows it.
 type Info struct {
 	State    State
+	Started  bool
+	Terms    Terms
+	Grace    time.Duration // that holds now
 	Epoch    uint64
 	Ending   Ending
 	Created  Time
@@ -79,7 +83,7 @@ type Info struct {
 // Info describes the session as it is now.
 func (s *Session) Info() Info {
 	i := Info{
-		State: s.state, Epoch: s.epoch, Ending: s.ending, Created: s.created, Detached: s.detached,
+		State: s.state, Started: s.started, Terms: s.cfg.Terms, Grace: s.keep(), Epoch: s.epoch, Ending: s.ending, Created: s.created, Detached: s.detached,
 		Received: s.admitted.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,

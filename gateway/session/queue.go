@@ -1,29 +1,44 @@
 package session
 
-// An upqueue holds what is to be written to the upstream, in order, whole
-// frames only. Pieces that were pushed as borrowed lie in somebody's read
-// buffer until Retain copies them.
+// An upqueue holds what is to be written to the upstream, in order: units, each
+// of one or more whole frames. It is the session's, not a connection's: a unit
+// leaves it when all of it has been written, so that what a connection has
+// taken half of can go to the next one whole.
+//
+// Units that were pushed as borrowed lie in somebody's read buffer until retain
+// copies them.
 type upqueue struct {
-	pieces   [][]byte
-	borrowed int // pieces[borrowed:] are borrowed
-
-	pushed uint64 // bytes ever pushed
-	gone   uint64 // bytes ever written
-	marks  []upmark
-	charge int // bytes of the pieces that are owned
+	pieces   [][]byte // each begins and ends with a unit
+	borrowed int      // pieces[borrowed:] are borrowed
+	units    []unit
+	part     int // bytes of the first unit that have been written
+	charge   int // bytes of the pieces that are owned
 }
 
-// An upmark is the end of a data message in the queue.
-type upmark struct {
-	end   uint64
-	bytes int64 // the message's payload
+// A unit is what is written whole or not at all.
+type unit struct {
+	size    int
+	payload int64 // of the data message that it is; negative: it is none
 }
+
+// notCounted is the payload of a unit that is no message of the client's.
+const notCounted = -1
 
 func (q *upqueue) empty() bool { return len(q.pieces) == 0 }
 
-// borrow pushes p, which its owner may overwrite after retain.
-func (q *upqueue) borrow(p []byte) {
-	q.pushed += uint64(len(p))
+// slices appends to dst what is still to be written.
+func (q *upqueue) slices(dst [][]byte) [][]byte {
+	n := len(dst)
+	dst = append(dst, q.pieces...)
+	if len(dst) > n {
+		dst[n] = dst[n][q.part:]
+	}
+	return dst
+}
+
+// borrow pushes the unit p, which its owner may overwrite after retain.
+func (q *upqueue) borrow(p []byte, payload int64) {
+	q.units = append(q.units, unit{len(p), payload})
 	if n := len(q.pieces); n > q.borrowed && adjacent(q.pieces[n-1], p) {
 		q.pieces[n-1] = q.pieces[n-1][:len(q.pieces[n-1])+len(p)]
 		return
@@ -31,18 +46,13 @@ func (q *upqueue) borrow(p []byte) {
 	q.pieces = append(q.pieces, p)
 }
 
-// own pushes p, which belongs to the queue from now on.
-func (q *upqueue) own(p []byte) {
+// own pushes the unit p, which belongs to the queue from now on.
+func (q *upqueue) own(p []byte, payload int64) {
 	q.retain()
-	q.pushed += uint64(len(p))
+	q.units = append(q.units, unit{len(p), payload})
 	q.charge += len(p)
 	q.pieces = append(q.pieces, p)
 	q.borrowed = len(q.pieces)
-}
-
-// mark says that the last byte pushed ends a data message.
-func (q *upqueue) mark(payload int64) {
-	q.marks = append(q.marks, upmark{q.pushed, payload})
 }
 
 // retain copies what is borrowed into memory of the queue's own.
@@ -63,22 +73,25 @@ func (q *upqueue) retain() {
 	q.borrowed = len(q.pieces)
 }
 
-// wrote takes n bytes off the front and adds the messages that are thereby
-// written to t.
+// wrote notes that n bytes more were written, lets the units go that thereby
+// are, and adds the messages among them to t.
 func (q *upqueue) wrote(n int, t *tally) {
-	q.gone += uint64(n)
-	done := 0
-	for done < len(q.marks) && q.marks[done].end <= q.gone {
-		t.add(q.marks[done].bytes)
+	q.part += n
+	done, gone := 0, 0
+	for done < len(q.units) && q.units[done].size <= q.part {
+		u := q.units[done]
+		q.part -= u.size
+		gone += u.size
+		if u.payload >= 0 {
+			t.add(u.payload)
+		}
 		done++
 	}
-	q.marks = append(q.marks[:0], q.marks[done:]...)
-	q.advance(n)
-	if len(q.pieces) == 0 {
-		q.pieces, q.borrowed = q.pieces[:0], 0
-	}
+	q.units = append(q.units[:0], q.units[done:]...)
+	q.advance(gone)
 }
 
+// advance takes n bytes, whole units, off the front.
 func (q *upqueue) advance(n int) {
 	i := 0
 	for n > 0 {

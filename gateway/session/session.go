@@ -68,12 +68,18 @@ type Config struct {
 	ID        string
 	Resumable bool
 
-	Grace             time.Duration // zero: a drop ends the session
+	Terms
+	Hard  bool // --disconnect hard: while detached there is no upstream
+	Words Words
+	// Replies and Beats are heartbeats of the game's own.
+	Replies []Reply
+	Beats   []Beat
+
+	Idle              time.Duration // ends a session in which nothing is said for so long; zero: off
 	Heartbeat         time.Duration
 	UpstreamHeartbeat time.Duration // zero: none
 	BufferBytes       int64
 	BufferMessages    int
-	Overflow          Overflow
 	MaxMessage        int64
 	Protocol          string // the application's, as the upstream chose it
 
@@ -92,13 +98,21 @@ type Session struct {
 	att      *Attachment // while attached
 	epoch    uint64      // counts attaches
 	ending   Ending      // once ended
+	farewell []byte      // what a first client is told that comes after the end
 	created  Time
-	detached Time // since when, while detached
-	graceEnd Time // while detached
+	reserved bool          // made ahead of its client
+	detached Time          // since when no client is attached; zero while one is
+	awaiting Time          // since when one waits for the upstream, hard; zero: none does
+	rested   time.Duration // of the grace timer, since detached
+	graceEnd Time          // while detached
 	gen      generation.Line
+	expires  Time // the newest token's exp
 	renewAt  Time // a token with a later exp is due then
 	takeover []Time
 	futile   futility
+
+	// What the game server says of it: grace.go.
+	started bool
 
 	// Downward, upstream to client: acked <= base <= sent <= numbered.
 	ring    *replay.Buffer
@@ -109,7 +123,10 @@ type Session struct {
 	starved bool   // the store was spent at the last look
 
 	// Upward, client to upstream: told <= written <= admitted.
-	up       upstream
+	up       *Upstream // the present one, or the last
+	q        upqueue
+	lender   *Upstream // whose write of q is under way; nil: nobody's
+	beats    []Time    // when each of the Beats is due, while detached
 	admitted tally
 	written  tally
 	told     tally
@@ -135,18 +152,23 @@ func (t *tally) add(payload int64) {
 // attached to yet. early is what the upstream sent right behind its answer.
 func New(cfg Config, now Time, early []byte) *Session {
 	s := &Session{cfg: cfg, ring: replay.New(cfg.Store), created: now, data: now}
-	s.up.heard = now
-	for len(early) > 0 {
+	s.up = &Upstream{heard: now}
+	s.feed(now, early)
+	return s
+}
+
+// feed takes in what the upstream sent right behind its answer.
+func (s *Session) feed(now Time, early []byte) {
+	for len(early) > 0 && s.hears(s.up) {
 		room := s.ring.Room(false)
 		if room == nil {
 			s.loseUpstream(now, 0, "no memory for replay buffers")
-			break
+			return
 		}
 		n := copy(room, early)
-		s.UpstreamRead(now, n)
+		s.UpstreamRead(now, s.up, n)
 		early = early[n:]
 	}
-	return s
 }
 
 // ParseOverflow reads a policy's name.

@@ -13,9 +13,12 @@ func (s *Session) Next() Time {
 	case Ended:
 		return 0
 	case Detached:
-		t = s.graceEnd
+		t = earlier(s.graceEnd, s.nextBeat())
 	case Attached:
 		t = s.nextAttached(s.att)
+	}
+	if s.cfg.Idle > 0 {
+		t = earlier(t, s.data.Add(s.cfg.Idle))
 	}
 	if s.starved {
 		t = earlier(t, s.up.heard.Add(starvedRetry))
@@ -55,7 +58,7 @@ func (s *Session) nextOwed(a *Attachment) Time {
 
 func (s *Session) nextUpstream() Time {
 	var t Time
-	if !s.WantsUpstream() {
+	if !s.WantsUpstream(s.up) {
 		return t
 	}
 	if s.scan.open {
@@ -79,15 +82,18 @@ func earlier(a, b Time) Time {
 
 // Tick does what is due by now.
 func (s *Session) Tick(now Time) {
-	switch s.state {
-	case Ended:
+	switch {
+	case s.state == Ended:
 		return
-	case Detached:
-		if now >= s.graceEnd {
-			s.endGrace(now)
-			return
-		}
-	case Attached:
+	case s.cfg.Idle > 0 && now >= s.data.Add(s.cfg.Idle):
+		s.endIdle(now)
+		return
+	case s.state == Detached && now >= s.graceEnd:
+		s.endGrace(now)
+		return
+	case s.state == Detached:
+		s.tickBeats(now)
+	case s.state == Attached:
 		s.tickAttached(now, s.att)
 	}
 	s.tickUpstream(now)
@@ -148,10 +154,7 @@ func (s *Session) tickOwed(now Time, a *Attachment, reads bool) {
 	if quiet {
 		a.sent = now // asked once for each interval, whether it was taken or not
 	}
-	if s.renewAt > 0 && now >= s.renewAt {
-		s.renewAt = 0
-		s.emit(Event{Kind: Renew})
-	}
+	s.renewIfDue(now)
 }
 
 // tickUpstream looks at the upstream, as far as it is read at all.
@@ -160,7 +163,7 @@ func (s *Session) tickUpstream(now Time) {
 		s.starved = false
 		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
 	}
-	if !s.WantsUpstream() {
+	if !s.WantsUpstream(s.up) {
 		return
 	}
 	hb := s.cfg.UpstreamHeartbeat

@@ -23,7 +23,7 @@ type inbound struct {
 // always is, so that its acks and pings are never stuck behind data that the
 // upstream does not take; a plain one is not while the upstream is behind.
 func (s *Session) WantsClient(a *Attachment) bool {
-	return s.cfg.Resumable || a != s.att || s.up.q.empty()
+	return s.cfg.Resumable || a != s.att || s.q.empty()
 }
 
 // ClientRead takes in what came from a's connection. It works in p, and what
@@ -172,12 +172,11 @@ func (r *reader) message(now Time, h frame.Header) bool {
 		s.remaskAll(msg)
 	}
 	if r.gathered {
-		s.up.q.own(msg)
+		s.q.own(msg, in.size)
 		r.pushed = true
 	} else {
-		s.up.q.borrow(msg)
+		s.q.borrow(msg, in.size)
 	}
-	s.up.q.mark(in.size)
 	return true
 }
 
@@ -201,8 +200,7 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 	case size-1 > s.cfg.MaxMessage:
 		s.violation(now, wire.CodeMessageTooBig, "")
 	case s.admit(now, size-1):
-		s.up.q.own(frame.AppendMasked(make([]byte, 0, len(p)+frame.MaxHeader), frame.Text, s.cfg.Key(), p[1:]))
-		s.up.q.mark(size - 1)
+		s.q.own(s.masked(frame.Text, p[1:]), size-1)
 	}
 	return a == s.att
 }
@@ -259,8 +257,8 @@ func (s *Session) confirm(a *Attachment) {
 
 func (s *Session) forgetInbound(a *Attachment) {
 	a.in = inbound{}
-	if a == s.att && s.charged > s.up.q.charge {
-		s.cfg.Store.Charge(s.up.q.charge - s.charged)
-		s.charged = s.up.q.charge
+	if a == s.att && s.charged > s.q.charge {
+		s.cfg.Store.Charge(s.q.charge - s.charged)
+		s.charged = s.q.charge
 	}
 }

@@ -7,12 +7,19 @@ import (
 	"reseat/gateway/wire"
 )
 
-// upstream is the leg to the game server.
-type upstream struct {
-	q    upqueue
-	out  bool // something of q is handed out
+// An Upstream is one upstream connection's tenure with a session. Most sessions
+// have one; a session whose upstream is closed while it is detached has the
+// next one from the resume on. Whatever arrives for one that has been replaced
+// changes nothing.
+type Upstream struct {
 	fate Fate
 	deaf bool // a write failed: it takes nothing more
+
+	// Outward: rest first, then the session's queue; parted, rest alone.
+	rest  []byte // frames of the gateway's own
+	out   lent   // what is handed out and not reported as written
+	gone  bool   // parted: the session has no upstream, or another one
+	final []byte // parted while a write was under way: what goes out behind it
 
 	heard   Time
 	pinged  bool // since heard
@@ -26,43 +33,79 @@ type upstream struct {
 	reason string
 }
 
+// lent is what an upstream connection has been handed out.
+type lent struct {
+	up    bool
+	rest  int  // bytes of rest
+	queue bool // and the session's queue
+}
+
 // UpstreamFlush is how long an upstream that is being closed has to take what
 // was admitted before, reseat.v1 section 5 (bye).
 const UpstreamFlush = 10 * time.Second
 
-// UpstreamFate is what the driver is to do with the upstream's connection.
-func (s *Session) UpstreamFate() Fate { return s.up.fate }
+// Fate is what the driver is to do with the upstream's connection.
+func (u *Upstream) Fate() Fate { return u.fate }
 
-// UpstreamOut appends to dst what is to be written to the upstream now. Until
+// Upstream is the present upstream connection's tenure, or the last one's where
+// there is none.
+func (s *Session) Upstream() *Upstream { return s.up }
+
+// UpstreamOut appends to dst what is to be written to u's connection now. Until
 // UpstreamWrote says how much of it was, it hands out nothing more.
-func (s *Session) UpstreamOut(dst [][]byte) [][]byte {
-	if s.up.out || s.up.deaf || s.up.fate >= Shut {
+func (s *Session) UpstreamOut(u *Upstream, dst [][]byte) [][]byte {
+	if u.out.up || u.deaf || u.fate >= Shut {
 		return dst
 	}
-	if s.up.pongDue && s.up.fate == Open {
-		s.pushControl(frame.Pong, s.up.pong)
+	s.answerPing(u)
+	if len(u.rest) > 0 {
+		dst = append(dst, u.rest)
+		u.out = lent{up: true, rest: len(u.rest)}
 	}
-	s.up.pongDue = false
-	s.up.out = !s.up.q.empty()
-	return append(dst, s.up.q.pieces...)
+	if u != s.up || u.gone || s.lender != nil || s.q.empty() {
+		return dst
+	}
+	s.lender = u
+	u.out.up, u.out.queue = true, true
+	return s.q.slices(dst)
 }
 
-// UpstreamWrote says that the first n bytes of what UpstreamOut handed out
-// were accepted by the upstream's connection.
-func (s *Session) UpstreamWrote(now Time, n int) {
-	s.up.out = false
-	if s.up.fate >= Shut {
-		return
+// answerPing queues the answer to the upstream's newest Ping.
+func (s *Session) answerPing(u *Upstream) {
+	if u.pongDue && u.fate == Open {
+		s.pushControl(frame.Pong, u.pong)
 	}
+	u.pongDue = false
+}
+
+// UpstreamWrote says that the first n bytes of what UpstreamOut handed out were
+// accepted by u's connection.
+func (s *Session) UpstreamWrote(now Time, u *Upstream, n int) {
+	out := u.out
+	u.out = lent{}
+	own := min(n, out.rest)
+	u.rest = u.rest[min(own, len(u.rest)):]
+	if out.queue {
+		s.lender = nil
+		s.queueWrote(now, n-own)
+	}
+	if u.gone {
+		s.takeBack(u)
+	}
+}
+
+// queueWrote takes note of what was written of the queue, and of the ack that
+// is thereby due.
+func (s *Session) queueWrote(now Time, n int) {
 	before := s.written.n
-	s.up.q.wrote(n, &s.written)
+	s.q.wrote(n, &s.written)
 	s.recharge()
 	a := s.att
 	switch {
 	case a == nil:
 		return
 	case !s.cfg.Resumable:
-		if s.up.q.empty() { // it is read again from here on: the silence was ours
+		if s.q.empty() { // it is read again from here on: the silence was ours
 			a.heard, a.in.progress = now, now
 		}
 		return
@@ -80,26 +123,26 @@ func (s *Session) UpstreamWrote(now Time, n int) {
 // Retain copies what ClientRead left in its caller's buffer and the upstream
 // has not taken. It must be called before that buffer is used again.
 func (s *Session) Retain() {
-	s.up.q.retain()
+	s.q.retain()
 	s.recharge()
 }
 
-// UpstreamDeaf says that the upstream's connection takes nothing more. What it
-// has sent may still be read.
-func (s *Session) UpstreamDeaf() {
-	s.up.deaf, s.up.out = true, false
-	if s.up.fate == Linger {
-		s.shutUpstream()
+// UpstreamDeaf says that u's connection takes nothing more. What it has sent
+// may still be read.
+func (s *Session) UpstreamDeaf(u *Upstream) {
+	u.deaf = true
+	if u.fate == Linger {
+		s.shutUpstream(u)
 	}
 }
 
-// UpstreamGone says that the upstream's connection has ended, with an error or
-// without, and that no Close frame told so.
-func (s *Session) UpstreamGone(now Time, why string) {
-	if !s.up.over {
+// UpstreamGone says that u's connection has ended, with an error or without,
+// and that no Close frame told so.
+func (s *Session) UpstreamGone(now Time, u *Upstream, why string) {
+	if u == s.up && !u.gone && !u.over {
 		s.loseUpstream(now, 0, why)
 	}
-	s.shutUpstream()
+	s.shutUpstream(u)
 }
 
 // upstreamControl handles a control frame of the upstream.
@@ -114,7 +157,7 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 			return
 		}
 		s.up.over, s.up.code, s.up.reason = true, code, reason
-		s.closeUpstream(now, code, "")
+		s.closeUpstream(code, "")
 	}
 }
 
@@ -128,35 +171,54 @@ func (s *Session) upstreamFault(now Time, code int, why string) bool {
 // The client is told when it has all that came before.
 func (s *Session) loseUpstream(now Time, code int, why string) {
 	s.up.over, s.up.lost, s.up.reason = true, true, why
-	s.closeUpstream(now, code, why)
+	s.closeUpstream(code, why)
 	s.deliverEnd(now)
 }
 
 // closeUpstream sends Close behind what is queued; with code 0 the connection is
 // dropped there instead. It is closed once.
-func (s *Session) closeUpstream(now Time, code int, reason string) {
-	if s.up.fate != Open {
+func (s *Session) closeUpstream(code int, reason string) {
+	u := s.up
+	if u.fate != Open || u.gone {
 		return
 	}
-	if s.up.deaf || code == 0 && s.up.q.empty() {
-		s.shutUpstream()
+	if u.deaf || code == 0 && s.q.empty() && len(u.rest) == 0 {
+		s.shutUpstream(u)
 		return
 	}
 	if code != 0 {
 		s.pushControl(frame.Close, frame.ClosePayload(code, reason))
 	}
-	s.up.fate = Linger
+	u.fate = Linger
 }
 
-// shutUpstream: nothing more goes to the upstream, its connection is closed.
-func (s *Session) shutUpstream() {
-	s.up.fate = Shut
-	s.up.q = upqueue{}
+// shutUpstream: nothing more goes to u, its connection is closed. What was
+// queued for the present one is of no use any more.
+func (s *Session) shutUpstream(u *Upstream) {
+	u.fate, u.rest = Shut, nil
+	if u == s.up && !u.gone {
+		s.dropQueue()
+	}
+}
+
+// dropQueue: nobody will have what is queued. A write of it that is under way
+// goes on from memory that nobody else uses.
+func (s *Session) dropQueue() {
+	if s.lender != nil {
+		s.lender.out.queue = false
+		s.lender = nil
+	}
+	s.q = upqueue{}
 	s.recharge()
 }
 
 func (s *Session) pushControl(op byte, payload []byte) {
-	s.up.q.own(frame.AppendMasked(make([]byte, 0, 6+len(payload)), op, s.cfg.Key(), payload))
+	s.q.own(s.masked(op, payload), notCounted)
+}
+
+// masked is a frame of the gateway's own for the upstream.
+func (s *Session) masked(op byte, payload []byte) []byte {
+	return frame.AppendMasked(make([]byte, 0, frame.MaxHeader+4+len(payload)), op, s.cfg.Key(), payload)
 }
 
 // deliverEnd tells the attached client of the upstream's end, once it has
@@ -192,7 +254,7 @@ func (s *Session) endDelivered(now Time, f Fate) {
 
 // recharge counts in the store what the session holds outside its ring.
 func (s *Session) recharge() {
-	held := s.up.q.charge
+	held := s.q.charge
 	if s.att != nil {
 		held += cap(s.att.in.buf)
 	}

@@ -19,16 +19,17 @@ func (g *game) configure() {
 	g.cfg = session.Config{
 		ID:             fmt.Sprintf("s%d", w.sessions),
 		Resumable:      w.chance(900),
-		Grace:          pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second),
 		Heartbeat:      pick(w, w.beat, w.beat, 15*time.Second),
 		BufferBytes:    pick[int64](w, 1, 300, 5000, 50<<10, 1<<20),
 		BufferMessages: pick(w, 1, 2, 7, 100, 4096, 4096),
-		Overflow:       pick(w, session.Pause, session.DropOldest, session.EndSession),
 		MaxMessage:     w.maxMessage,
 		Protocol:       "chat.v2",
 		Store:          w.store,
 		Key:            g.newKey,
 	}
+	g.cfg.Grace = pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second)
+	g.cfg.GraceBeforeStart = g.cfg.Grace
+	g.cfg.Overflow = pick(w, session.Pause, session.DropOldest, session.EndSession)
 	if w.scarce && w.chance(500) {
 		g.cfg.BufferBytes, g.cfg.BufferMessages = 1<<20, 4096
 	}

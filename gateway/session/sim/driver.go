@@ -74,7 +74,7 @@ func sumOf(bufs [][]byte) uint64 {
 
 func (l *leg) fate() session.Fate {
 	if l.att == nil {
-		return l.g.core.UpstreamFate()
+		return l.g.core.Upstream().Fate()
 	}
 	return l.att.Fate()
 }
@@ -86,7 +86,7 @@ func (l *leg) begin() bool {
 		if g.style == blocking {
 			g.core.Retain()
 		}
-		f.bufs = g.core.UpstreamOut(f.bufs[:0])
+		f.bufs = g.core.UpstreamOut(g.core.Upstream(), f.bufs[:0])
 	} else {
 		f.bufs = g.core.ClientOut(g.w.now, l.att, f.bufs[:0])
 	}
@@ -189,7 +189,7 @@ func (l *leg) report() {
 	f.up = false
 	g.log("wrote "+l.name(), int64(n), int64(f.total))
 	if l.att == nil {
-		g.core.UpstreamWrote(g.w.now, n)
+		g.core.UpstreamWrote(g.w.now, g.core.Upstream(), n)
 	} else {
 		g.clientWrote(l, n, short)
 	}
@@ -227,7 +227,7 @@ func (l *leg) landed() {
 func (l *leg) failed() {
 	l.g.log("write failed "+l.name(), 0, 0)
 	if l.att == nil {
-		l.g.core.UpstreamDeaf()
+		l.g.core.UpstreamDeaf(l.g.core.Upstream())
 		return
 	}
 	l.g.clientGone(l, "write failed")
@@ -277,7 +277,7 @@ func (g *game) reportPoll(l *leg) {
 	n, short := f.taken, f.taken < f.total
 	f.up = false
 	if l.att == nil {
-		g.core.UpstreamWrote(g.w.now, n)
+		g.core.UpstreamWrote(g.w.now, g.core.Upstream(), n)
 	} else {
 		g.clientWrote(l, n, short)
 	}
@@ -333,7 +333,7 @@ func (l *leg) close(f session.Fate) {
 	l.closed = true
 	l.g.log("closed "+l.name(), int64(f), 0)
 	if l.att == nil {
-		l.g.core.UpstreamDeaf() // or the core would keep what it has queued
+		l.g.core.UpstreamDeaf(l.g.core.Upstream()) // or the core would keep what it has queued
 	}
 	l.conn.closeGateway(f == session.Reset)
 }

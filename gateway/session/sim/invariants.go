@@ -42,7 +42,7 @@ type snapshot struct {
 
 func (g *game) snapshot() snapshot {
 	g.events()
-	s := snapshot{info: g.core.Info(), next: g.core.Next(), up: g.core.UpstreamFate()}
+	s := snapshot{info: g.core.Info(), next: g.core.Next(), up: g.core.Upstream().Fate()}
 	if g.down != nil {
 		s.fate = g.down.att.Fate()
 	}
@@ -66,7 +66,7 @@ func (g *game) check() {
 	g.checkHeld(i, p)
 	g.checkState(i)
 	g.seen.info = i
-	wanted := g.core.WantsUpstream()
+	wanted := g.core.WantsUpstream(g.core.Upstream())
 	if !wanted || !g.seen.upWanted {
 		g.seen.upHeard = g.w.now
 	}
@@ -166,7 +166,7 @@ func (g *game) checkState(i session.Info) {
 	if i.State == session.Ended && g.core.Next() != 0 {
 		g.fail("I9", "an ended session wants to be called at %d", g.core.Next())
 	}
-	if over := g.core.UpstreamFate() != session.Open; over && !g.seen.upOver {
+	if over := g.core.Upstream().Fate() != session.Open; over && !g.seen.upOver {
 		g.seen.upOver = true
 		g.noteUpstreamOver(i.State)
 	}
@@ -225,7 +225,7 @@ func (g *game) afterTick() {
 			g.afterTickIdle(l)
 		}
 	}
-	if u := g.cfg.UpstreamHeartbeat; u > 0 && g.core.WantsUpstream() && now >= max(g.seen.upHeard, g.up.lastIn).Add(2*u) {
+	if u := g.cfg.UpstreamHeartbeat; u > 0 && g.core.WantsUpstream(g.core.Upstream()) && now >= max(g.seen.upHeard, g.up.lastIn).Add(2*u) {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
 }

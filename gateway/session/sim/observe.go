@@ -166,11 +166,11 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 
 // full: the upstream is not read since its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.core.WantsUpstream() && !g.w.spent
+	return g.core.State() != session.Ended && !g.upOver() && !g.core.WantsUpstream(g.core.Upstream()) && !g.w.spent
 }
 
 // upOver: the core knows that nothing more comes from the upstream.
-func (g *game) upOver() bool { return g.core.UpstreamFate() != session.Open }
+func (g *game) upOver() bool { return g.core.Upstream().Fate() != session.Open }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
 	if !l.stale() {
@@ -200,8 +200,8 @@ func (g *game) clientGone(l *leg, why string) {
 }
 
 func (g *game) upstreamGone() {
-	g.core.UpstreamGone(g.w.now, "read failed")
-	if g.core.UpstreamFate() < session.Shut {
+	g.core.UpstreamGone(g.w.now, g.core.Upstream(), "read failed")
+	if g.core.Upstream().Fate() < session.Shut {
 		g.fail("I10", "an upstream that has gone is not given up")
 	}
 	g.ups.gone = true
@@ -214,7 +214,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 		return
 	}
 	whole := g.ups.whole()
-	if after.Sent > whole || g.core.WantsUpstream() && after.Sent != whole {
+	if after.Sent > whole || g.core.WantsUpstream(g.core.Upstream()) && after.Sent != whole {
 		g.fail("I1", "%d whole messages read, %d numbered", whole, after.Sent)
 	}
 	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {

@@ -68,11 +68,11 @@ func (l *leg) drain() bool {
 // readUpstream borrows room; fill reads into it, now or later.
 func (l *leg) readUpstream() bool {
 	g := l.g
-	if !g.core.WantsUpstream() || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
+	if !g.core.WantsUpstream(g.core.Upstream()) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
 		return false
 	}
-	if l.room = g.core.UpstreamRoom(); l.room == nil {
-		if g.core.WantsUpstream() {
+	if l.room = g.core.UpstreamRoom(g.core.Upstream()); l.room == nil {
+		if g.core.WantsUpstream(g.core.Upstream()) {
 			g.fail("I8", "no room for the upstream, and it is wanted")
 		}
 		return true
@@ -139,7 +139,7 @@ func (l *leg) handUpstream() {
 		l.lastIn = g.w.now
 	}
 	before := g.core.Info()
-	g.core.UpstreamRead(g.w.now, n)
+	g.core.UpstreamRead(g.w.now, g.core.Upstream(), n)
 	g.afterUpstreamRead(before)
 	if l.conn.in.ended() && n == 0 {
 		l.found = true

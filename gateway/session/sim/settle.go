@@ -201,7 +201,7 @@ func (g *game) stuck() string {
 	c, u := g.cli, g.ups
 	s := fmt.Sprintf("client done=%v count=%d queued=%d sent=%d acked=%d live=%v trying=%v\n", c.done, c.count, c.queued, c.sent, c.acked, c.live != nil, c.trying != nil)
 	s += fmt.Sprintf("upstream over=%v sent=%d out=%d got=%d taken=%d\n", u.over, u.sent, len(u.out), u.got, u.taken)
-	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.WantsUpstream())
+	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.WantsUpstream(g.core.Upstream()))
 	for _, l := range append([]*leg{g.up}, g.legs...) {
 		s += fmt.Sprintf("leg to %s: fate %d closed=%v writing=%v waiting=%v flying=%v over=%v found=%v hand=%d room=%d owes=%v lingering=%v\n",
 			l.name(), l.fate(), l.closed, l.writing, l.waiting, l.flying.up, l.over, l.found, len(l.hand), len(l.room), l.owes, l.lingering)

@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+	"reseat/upstream"
+)
+
+// A Wish is a session to be made ahead of its client.
+type Wish struct {
+	Path         string   // with the query, as a client would ask for it
+	Upstream     string   // instead of the route's, within Config.UpstreamAllow; empty: the route's
+	Subprotocols []string // offered to the upstream
+	Player       string   // whose session it is; empty: whoever has its token
+	Group        string
+	Data         []byte         // nil: none
+	Grace        *time.Duration // nil: the route's
+}
+
+// Faults of a Wish. Others are those of the dial.
+var (
+	ErrWish       = errors.New("bad request")
+	ErrNotAllowed = errors.New("upstream not allowed; see --upstream-allow")
+	ErrNoRoute    = errors.New("nothing is served at this path")
+	ErrBusy       = errors.New("no new sessions now")
+	ErrDuplicate  = errors.New("this player has a session already")
+)
+
+// MostData is how much the game server may keep with a session, in bytes.
+const MostData = 64 << 10
+
+// Create makes a session ahead of its client: its upstream is dialled, and its
+// grace period runs until somebody resumes with the token.
+func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err error) {
+	ask, rt, err := g.plan(w)
+	if err != nil {
+		return "", "", err
+	}
+	switch {
+	case g.draining.Load():
+		return "", "", fmt.Errorf("%w: draining", ErrBusy)
+	case g.crowded():
+		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
+	}
+	e := g.newEntry(rt, w.Player, true, "")
+	if w.Data != nil {
+		e.data, e.tag = w.Data, g.tags.Add(1)
+	}
+	ask.Header.Set("Reseat-Session", e.ID)
+	if w.Player != "" {
+		ask.Header["Reseat-Player"] = []string{w.Player}
+	}
+	e.first = ask
+	ctx, cancel := context.WithTimeout(ctx, rt.Policy.DialTimeout)
+	defer cancel()
+	e.breakOff = cancel
+	if !g.admit(ctx, e) {
+		return "", "", ErrDuplicate
+	}
+	up, err := e.target.Dial(ctx, e.first)
+	if err != nil {
+		g.reg.remove(e)
+		return "", "", err
+	}
+	return g.reserve(e, up, w)
+}
+
+// reserve makes the session that e's upstream has accepted wait for its client.
+func (g *Gateway) reserve(e *entry, up *upstream.Conn, w Wish) (id, token string, err error) {
+	giveUp := func() {
+		up.Close()
+		g.reg.remove(e)
+	}
+	_, directives := upstream.AnswerHeader(up.Header)
+	g.direct(e, directives)
+	t := *e.terms()
+	t.apply(Change{Grace: w.Grace, Group: nonEmpty(w.Group)})
+	e.current.Store(&t)
+	if t.session().GraceBeforeStart == 0 {
+		giveUp()
+		return "", "", fmt.Errorf("%w: grace: a session without a grace period ends before its client comes", ErrWish)
+	}
+	if !g.commit(e) {
+		giveUp()
+		return "", "", ErrDuplicate
+	}
+	p, _, err := g.pass(e, 1, 0)
+	if err != nil {
+		giveUp()
+		return "", "", fmt.Errorf("sign a token: %w", err)
+	}
+	p.Peer = e.lastPeer()
+	e.begin(up)
+	e.do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
+	e.settle()
+	return e.ID, p.Token, nil
+}
+
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// plan says what a wish asks of which upstream.
+func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
+	u, err := url.ParseRequestURI(w.Path)
+	switch {
+	case err != nil || !strings.HasPrefix(w.Path, "/"):
+		return upstream.Request{}, nil, fmt.Errorf("%w: path: want one such as /match/7, got %q", ErrWish, clip(w.Path))
+	case len(w.Data) > MostData:
+		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrWish, MostData, len(w.Data))
+	}
+	rt := g.match(&http.Request{URL: u})
+	if rt == nil {
+		return upstream.Request{}, nil, ErrNoRoute
+	}
+	if w.Upstream != "" {
+		if rt, err = g.elsewhere(rt, w.Upstream); err != nil {
+			return upstream.Request{}, nil, err
+		}
+	}
+	return upstream.Request{
+		Path: u.EscapedPath(), RawQuery: u.RawQuery, Host: rt.Upstream.URL.Host,
+		Protocols: w.Subprotocols, Header: http.Header{},
+	}, rt, nil
+}
+
+// elsewhere is rt with another upstream, if that is allowed.
+func (g *Gateway) elsewhere(rt *route, raw string) (*route, error) {
+	u, err := upstream.ParseTarget(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: upstream: %w", ErrWish, err)
+	}
+	if !g.allowed(u) {
+		return nil, fmt.Errorf("%w: %q", ErrNotAllowed, frame.Clip(u.Host, 100))
+	}
+	other := *rt
+	other.Upstream.URL = u
+	return &other, nil
+}
+
+// allowed reports whether an upstream is one of Config.UpstreamAllow.
+func (g *Gateway) allowed(u *url.URL) bool {
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"ws": "80", "http": "80", "wss": "443", "https": "443"}[u.Scheme]
+	}
+	for _, pattern := range g.cfg.UpstreamAllow {
+		h, p, err := net.SplitHostPort(pattern)
+		if err == nil && hostMatches(strings.ToLower(h), host) && (p == "*" || p == port) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostMatches compares a host with a pattern whose * never goes across a dot.
+func hostMatches(pattern, host string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/"))
+	return err == nil && ok
+}

@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/session"
+	"reseat/upstream"
+)
+
+// An entry is a session as the gateway knows it: what was fixed when it was
+// made, and its driver once the upstream has answered.
+type entry struct {
+	g   *Gateway
+	seq uint64 // order of creation
+
+	ID        string
+	Route     string
+	Player    string
+	Resumable bool
+	Since     time.Time
+
+	target upstream.Target  // its game server
+	first  upstream.Request // of the first handshake; a hard resume has another header
+	player playerKey        // whose session it is, for the registry
+	won    bool             // the registry's: its upstream has accepted it
+
+	breakOff context.CancelFunc // ends the first dial
+
+	current atomic.Pointer[terms]
+	live    atomic.Pointer[drive.Session]
+	peer    atomic.Pointer[string]
+	pongs   bell // rung when the client answers a ping, and at the end
+
+	mu       sync.Mutex // never held over a call of the driver
+	pending  []coreFunc // asked for while connecting
+	protocol string     // that the upstream chose
+	redial   *redial    // a hard resume's, while one is under way
+	data     []byte     // the game server's; nil is unset
+	tag      uint64     // of this state of it; zero while it is unset
+}
+
+// A coreFunc is something to be done by the owner of a session's core.
+type coreFunc func(*session.Session, session.Time)
+
+// do has f done: at once, or while e is connecting as soon as its first client
+// is attached. It is dropped where the session never comes about.
+func (e *entry) do(f coreFunc) {
+	e.mu.Lock()
+	d := e.drive()
+	if d == nil {
+		e.pending = append(e.pending, f)
+	}
+	e.mu.Unlock()
+	if d != nil {
+		d.Do(f)
+	}
+}
+
+// settle does what was asked for meanwhile.
+func (e *entry) settle() {
+	e.mu.Lock()
+	pending, d := e.pending, e.drive()
+	e.pending = nil
+	e.mu.Unlock()
+	for _, f := range pending {
+		if d != nil {
+			d.Do(f)
+		}
+	}
+}
+
+// terms are what holds for a session and may be changed while others look: the
+// route's policy, but for what the upstream asked for, and the group.
+type terms struct {
+	Policy
+	Group string
+}
+
+// session is the part that the session's core knows of.
+func (t *terms) session() session.Terms {
+	before := t.Grace
+	if t.GraceBeforeStart != nil {
+		before = *t.GraceBeforeStart
+	}
+	return session.Terms{Grace: t.Grace, GraceBeforeStart: before, Overflow: t.Overflow}
+}
+
+// longestGrace is the longer of the two grace periods.
+func (t *terms) longestGrace() time.Duration {
+	s := t.session()
+	return max(s.Grace, s.GraceBeforeStart)
+}
+
+func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer string) *entry {
+	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Since: time.Now(), target: rt.Upstream}
+	e.current.Store(&terms{Policy: rt.Policy})
+	e.setPeer(peer)
+	return e
+}
+
+func (e *entry) terms() *terms         { return e.current.Load() }
+func (e *entry) drive() *drive.Session { return e.live.Load() }
+
+func (e *entry) setPeer(addr string) { e.peer.Store(&addr) }
+func (e *entry) lastPeer() string    { return *e.peer.Load() }
+
+// subject is what a token's sub must be: the player, or without one the
+// session itself.
+func (e *entry) subject() string {
+	if e.Player != "" {
+		return e.Player
+	}
+	return e.ID
+}
+
+// config is what the session's core is made with. Called with mu held.
+func (e *entry) config(protocol string) session.Config {
+	p := e.terms()
+	fill := e.filler()
+	c := session.Config{
+		ID: e.ID, Resumable: e.Resumable, Terms: p.session(), Hard: p.Hard, Idle: p.IdleTimeout,
+		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
+		Heartbeat: p.Heartbeat, UpstreamHeartbeat: p.UpstreamHeartbeat,
+		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
+		MaxMessage: p.MaxMessage, Protocol: protocol, Store: e.g.store, Key: maskingKey,
+	}
+	for _, r := range p.Replies {
+		c.Replies = append(c.Replies, session.Reply{In: fill(r.In), Out: fill(r.Out)})
+	}
+	for _, b := range p.Beats {
+		c.Beats = append(c.Beats, session.Beat{Every: b.Every, Text: fill(b.Text)})
+	}
+	return c
+}
+
+// filler fills {session} and {player} into the operator's words.
+func (e *entry) filler() func(string) string {
+	return strings.NewReplacer("{session}", inJSON(e.ID), "{player}", inJSON(e.Player)).Replace
+}
+
+// inJSON is s as it stands between the quotes of a JSON string.
+func inJSON(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b[1 : len(b)-1])
+}
+
+// begin makes the session itself, once its upstream has answered.
+func (e *entry) begin(up *upstream.Conn) *drive.Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	core := session.New(e.config(up.Protocol), e.g.clock.Now(), up.Early)
+	e.protocol = up.Protocol
+	d := drive.New(core, up.Conn, e.g.clock, e)
+	e.live.Store(d)
+	return d
+}
+
+// A bell wakes whoever waits for its next ring.
+type bell struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+// next is closed at the next ring.
+func (b *bell) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c == nil {
+		b.c = make(chan struct{})
+	}
+	return b.c
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c != nil {
+		close(b.c)
+		b.c = nil
+	}
+}

@@ -1,0 +1,262 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/upstream"
+)
+
+// A redial is the dial of an upstream for a session that has none, --disconnect
+// hard, and the client that waits for it. One is under way for a session at a
+// time: a later resume takes the waiting client's place, and its dial.
+//
+// All but ask and done is guarded by the entry's mu.
+type redial struct {
+	ask    upstream.Request
+	waiter *waiter // nil: nobody waits any more
+	taken  bool    // the outcome is the waiter's: nobody takes its place now
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the waiter has been attached, or not
+}
+
+// An outcome is what a redial came to.
+type outcome struct {
+	up  *upstream.Conn
+	err error
+}
+
+// A waiter is a client that waits for its session's upstream.
+type waiter struct {
+	conn     net.Conn
+	early    []byte // what it has sent behind its handshake
+	outcome  chan outcome
+	replaced chan struct{} // closed when another resume has taken its place
+	gone     chan struct{} // closed when its connection has ended
+	stopped  chan struct{} // closed when nobody reads it any more
+}
+
+const (
+	// mostEarly is what a client may send before its hello.
+	mostEarly = 64 << 10
+	// retryRedial is when to come back where the upstream could not be reached.
+	retryRedial = time.Second
+)
+
+var (
+	errReplaced = errors.New("another resume took its place")
+	errLeft     = errors.New("client gone while its upstream was dialled")
+)
+
+// reconnect gives a session that has no upstream a new one, for a client that
+// waits meanwhile. early is what that has sent up to now. Where err is nil,
+// finish must be called once the client is attached, or not.
+func (e *entry) reconnect(r *http.Request, conn net.Conn, early []byte) (_ []byte, finish func(), err error) {
+	w := &waiter{
+		conn: conn, early: early, outcome: make(chan outcome, 1),
+		replaced: make(chan struct{}), gone: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	d := e.join(w, r)
+	if d == nil {
+		return early, func() {}, nil
+	}
+	go w.watch()
+	defer w.stop()
+	out, err := e.await(d, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.stop()
+	if out.err == nil && !e.reconnected(out.up) {
+		out.up.Close()
+	}
+	if out.err != nil {
+		e.finish(d)
+		return nil, nil, out.err
+	}
+	return w.early, func() { e.finish(d) }, nil
+}
+
+// reconnected hands a new upstream over. It reports false where the session
+// needs none any more.
+func (e *entry) reconnected(up *upstream.Conn) bool {
+	d := e.drive()
+	return d != nil && d.Reconnect(up.Conn, up.Early)
+}
+
+// await waits for the outcome of d, unless w loses its place.
+func (e *entry) await(d *redial, w *waiter) (outcome, error) {
+	select {
+	case out := <-w.outcome:
+		return out, nil
+	case <-w.replaced:
+		return outcome{}, errReplaced
+	case <-w.gone:
+	}
+	if e.leave(d, w) {
+		return outcome{}, errLeft
+	}
+	select { // it was too late to leave
+	case out := <-w.outcome:
+		return out, nil
+	case <-w.replaced:
+		return outcome{}, errReplaced
+	}
+}
+
+// join puts w in the place of whoever waits for the session's upstream, and
+// has that dialled where nobody does. It is nil where somebody else was just
+// being attached: it has been waited for.
+func (e *entry) join(w *waiter, r *http.Request) *redial {
+	e.mu.Lock()
+	d := e.redial
+	switch {
+	case d == nil:
+		d = &redial{waiter: w, done: make(chan struct{}), ask: e.asksAgain(r)}
+		e.redial = d
+		e.mu.Unlock()
+		e.do(func(core *session.Session, now session.Time) { core.Await(now) })
+		e.g.running.Go(func() { e.dial(d) })
+		return d
+	case d.taken:
+		e.mu.Unlock()
+		<-d.done
+		return nil
+	}
+	old := d.waiter
+	d.waiter = w
+	e.mu.Unlock()
+	if old != nil {
+		close(old.replaced)
+	}
+	return d
+}
+
+// leave gives up w's place, and breaks the dial off. It reports false where the
+// place is not w's any more, or the dial is over.
+func (e *entry) leave(d *redial, w *waiter) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d.taken || d.waiter != w {
+		return false
+	}
+	d.waiter = nil
+	if d.cancel != nil {
+		d.cancel()
+	}
+	return true
+}
+
+// finish ends d, whatever came of it.
+func (e *entry) finish(d *redial) {
+	e.do(func(core *session.Session, now session.Time) { core.Forgo(now) })
+	e.mu.Lock()
+	e.redial = nil
+	e.mu.Unlock()
+	close(d.done)
+}
+
+// asksAgain is what the upstream is asked at a hard resume: path, query and
+// subprotocols of the first handshake, the newest one's header.
+func (e *entry) asksAgain(r *http.Request) upstream.Request {
+	ask := e.asks(r, e.first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
+	ask.Path, ask.RawQuery = e.first.Path, e.first.RawQuery
+	return ask
+}
+
+// dial dials for d, until it is known what came of it or nobody waits.
+func (e *entry) dial(d *redial) {
+	for {
+		out, again := e.dialOnce(d)
+		switch {
+		case again:
+		case out == nil:
+			e.finish(d)
+			return
+		default:
+			d.waiter.outcome <- *out
+			return
+		}
+	}
+}
+
+// dialOnce dials. The outcome is nil where nobody waits for it, and again true
+// where somebody has come since it was broken off.
+func (e *entry) dialOnce(d *redial) (out *outcome, again bool) {
+	ctx, cancel := context.WithTimeout(e.g.ctx, e.terms().DialTimeout)
+	defer cancel()
+	e.mu.Lock()
+	d.cancel = cancel
+	if d.waiter == nil {
+		cancel()
+	}
+	e.mu.Unlock()
+	up, err := e.target.Dial(ctx, d.ask)
+	if err == nil && up.Protocol != e.protocol {
+		up.Close()
+		err = errors.New("the upstream chose another subprotocol than before")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case d.waiter == nil:
+		if err == nil {
+			up.Close()
+		}
+		d.taken = true
+		return nil, false
+	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.drive() != nil && e.g.ctx.Err() == nil:
+		return nil, true
+	}
+	d.taken = true
+	return &outcome{up, err}, false
+}
+
+// breakDial breaks off a hard resume's dial: the session has ended.
+func (e *entry) breakDial() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.redial != nil && e.redial.cancel != nil {
+		e.redial.cancel()
+	}
+}
+
+// watch reads what the client sends while it waits, and notices that it goes.
+func (w *waiter) watch() {
+	defer close(w.stopped)
+	buf := make([]byte, 512)
+	for {
+		n, err := w.conn.Read(buf)
+		w.early = append(w.early, buf[:n]...)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return
+		case err != nil, len(w.early) > mostEarly:
+			close(w.gone)
+			return
+		}
+	}
+}
+
+// stop ends watch. It may be called twice.
+func (w *waiter) stop() {
+	w.conn.SetReadDeadline(time.Unix(1, 0))
+	<-w.stopped
+	w.conn.SetReadDeadline(time.Time{})
+}
+
+// unreached is what a client is told whose upstream could not be had.
+func unreached(err error) *session.Refusal {
+	if errors.Is(err, errReplaced) {
+		return session.Refuse(wire.CodeSuperseded, "")
+	}
+	ref := session.Refuse(wire.CodeUpstreamLost, "")
+	ref.Retry = retryRedial
+	return ref
+}

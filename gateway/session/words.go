@@ -1,0 +1,186 @@
+package session
+
+import (
+	"bytes"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// Words are text messages of the operator's that tell the upstream what becomes
+// of the client. Empty ones are not sent.
+type Words struct {
+	Detach string // at the detach
+	Resume string // at a resume, before the client's first message; not at a takeover
+	Expire string // before the Close, when the grace period is over
+}
+
+// A Reply is a heartbeat of the game's own, and the answer that it is given
+// while the client is away.
+type Reply struct{ In, Out string }
+
+// A Beat is what is sent to the upstream every so often while the client is
+// away.
+type Beat struct {
+	Every time.Duration
+	Text  string
+}
+
+// say sends the upstream a text message that is no client's.
+func (s *Session) say(text string) {
+	if text != "" && s.up.fate == Open && !s.up.gone {
+		s.q.own(s.masked(frame.Text, []byte(text)), notCounted)
+	}
+}
+
+func (s *Session) sayDetached() {
+	if !s.cfg.Hard { // else it goes before the Close, past what is queued
+		s.say(s.cfg.Words.Detach)
+	}
+}
+
+// sayResumed is silent where the upstream was told at its connect, and for the
+// first client of a session that was made ahead of it.
+func (s *Session) sayResumed() {
+	if !s.cfg.Hard && s.epoch > 0 {
+		s.say(s.cfg.Words.Resume)
+	}
+}
+
+func (s *Session) sayAtReconnect() {
+	if text := s.cfg.Words.Resume; text != "" {
+		s.up.rest = s.masked(frame.Text, []byte(text))
+	}
+}
+
+// partUpstream takes the upstream off the session, --disconnect hard: it gets
+// Close 1001, and what it has not taken is for the next one.
+func (s *Session) partUpstream() {
+	u := s.up
+	u.gone = true
+	if text := s.cfg.Words.Detach; text != "" {
+		u.final = s.masked(frame.Text, []byte(text))
+	}
+	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
+	s.ring.Cut()
+	s.scan, s.starved = scanner{told: s.scan.told}, false
+	s.takeBack(u)
+}
+
+// takeBack ends the part that a parted upstream has in the queue, once nothing
+// of it is under way. A message that it has taken half of belongs whole to the
+// next one, so its own connection is cut in the midst of it.
+func (s *Session) takeBack(u *Upstream) {
+	if s.lender == u || u.final == nil {
+		return
+	}
+	final := u.final
+	u.final = nil
+	switch {
+	case u.fate >= Shut:
+	case s.q.part > 0 || u.deaf:
+		u.fate = Shut
+	default:
+		u.rest = append(u.rest, final...)
+		u.fate = Linger
+	}
+	s.q.retain()
+	s.q.part = 0
+	for _, p := range s.q.pieces {
+		s.remaskAll(p) // RFC 6455 section 5.3: a fresh key for each frame sent
+	}
+	s.recharge()
+}
+
+// keepalive answers a heartbeat of the game's own for a client that is away. It
+// reports whether the frame was one, and whether more of it must come before
+// that can be said.
+func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
+	if s.state != Detached || h.Op != frame.Text || !h.Fin {
+		return false, false
+	}
+	for _, r := range s.cfg.Replies {
+		if h.Length != int64(len(r.In)) {
+			continue
+		}
+		got := raw[h.Size:min(len(raw), h.Size+len(r.In))]
+		switch {
+		case string(got) != r.In[:len(got)]:
+		case len(got) < len(r.In):
+			wait = true
+		default:
+			s.say(r.Out)
+			s.ring.Skip(h.Size + len(got))
+			return true, false
+		}
+	}
+	return false, wait
+}
+
+// answerKept answers the heartbeats that the client was lost before it could
+// be known to have answered. They stay what they are: messages for the client.
+func (s *Session) answerKept() {
+	if len(s.cfg.Replies) == 0 {
+		return
+	}
+	longest := 0
+	for _, r := range s.cfg.Replies {
+		longest = max(longest, len(r.In))
+	}
+	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
+		_, end := s.ring.Around(m, m.Off+1)
+		if end-m.Off <= uint64(longest+1+frame.MaxHeader) {
+			msg := bytes.Join(s.ring.Slices(nil, m.Off, end), nil)
+			s.ring.Unpin()
+			s.answerOne(msg)
+		}
+		m.Off = end
+	}
+}
+
+// answerOne answers a message, as the replay buffer holds it, if it is a
+// heartbeat.
+func (s *Session) answerOne(msg []byte) {
+	h, _ := frame.Parse(msg)
+	if h.Op != frame.Text || !h.Fin {
+		return
+	}
+	text := string(msg[h.Size:])
+	if len(text) > 0 && text[0] == wire.DLE {
+		text = text[1:]
+	}
+	for _, r := range s.cfg.Replies {
+		if r.In == text {
+			s.say(r.Out)
+			return
+		}
+	}
+}
+
+func (s *Session) startBeats(now Time) {
+	s.beats = s.beats[:0]
+	for _, b := range s.cfg.Beats {
+		s.beats = append(s.beats, now.Add(b.Every))
+	}
+}
+
+// tickBeats sends what is due, but nothing more to an upstream that has not
+// taken what it was sent before.
+func (s *Session) tickBeats(now Time) {
+	for i, b := range s.cfg.Beats {
+		if i < len(s.beats) && now >= s.beats[i] {
+			s.beats[i] = now.Add(b.Every)
+			if s.q.empty() {
+				s.say(b.Text)
+			}
+		}
+	}
+}
+
+func (s *Session) nextBeat() (t Time) {
+	for _, at := range s.beats {
+		t = earlier(t, at)
+	}
+	return t
+}

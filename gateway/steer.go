@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// An Outcome is what became of a request to change a session.
+type Outcome int
+
+// The outcomes of what is asked of one session.
+const (
+	Done     Outcome = iota
+	Unknown          // no such session
+	Conflict         // it has ended, or is not in the state for it
+	Stale            // it was changed by somebody else meanwhile
+)
+
+// A Change is what is to be changed of a living session; nil members stay.
+type Change struct {
+	Grace    *time.Duration
+	Overflow *session.Overflow
+	Group    *string
+	Started  *bool
+}
+
+// Patch changes a living session, a running grace timer too. It is a Conflict
+// where a grace period would outlast the token of a client that is away.
+func (g *Gateway) Patch(id string, c Change) (SessionInfo, Outcome) {
+	e := g.reg.find(id)
+	if e == nil {
+		return SessionInfo{}, g.gone(id)
+	}
+	done := e.change(c)
+	if !done || !e.alive() {
+		return SessionInfo{}, Conflict
+	}
+	return e.describe(), Done
+}
+
+// gone tells a session that has ended from one that never was.
+func (g *Gateway) gone(id string) Outcome {
+	if _, ok := g.reg.remembered(id); ok {
+		return Conflict
+	}
+	return Unknown
+}
+
+// change makes the change at once where the session is live, or else as soon
+// as it is.
+func (e *entry) change(c Change) (ok bool) {
+	ok = true
+	e.do(func(core *session.Session, now session.Time) {
+		t := *e.terms()
+		t.apply(c)
+		if ok = core.SetTerms(now, t.session()); !ok {
+			return
+		}
+		e.current.Store(&t)
+		if c.Started != nil {
+			core.SetStarted(now, *c.Started)
+		}
+	})
+	return ok
+}
+
+// apply takes over what is nearest: a grace period that is set for this very
+// session holds before it has started, too.
+func (t *terms) apply(c Change) {
+	if c.Grace != nil {
+		t.Grace, t.GraceBeforeStart = *c.Grace, nil
+	}
+	if c.Overflow != nil {
+		t.Overflow = *c.Overflow
+	}
+	if c.Group != nil {
+		t.Group = *c.Group
+	}
+}
+
+// StartGroup marks the living sessions of a group as started, and tells how
+// many they are.
+func (g *Gateway) StartGroup(group string) int {
+	return g.eachOf(group, func(e *entry) {
+		e.do(func(core *session.Session, now session.Time) { core.SetStarted(now, true) })
+	})
+}
+
+// EndGroup ends those sessions of a group whose client is away; the data of the
+// others is cleared, and they count as not started. It tells how many there
+// were.
+func (g *Gateway) EndGroup(group string) int {
+	return g.eachOf(group, func(e *entry) {
+		e.clearData()
+		e.do(func(core *session.Session, now session.Time) {
+			if core.State() == session.Detached {
+				core.Terminate(now, wire.CodeNormal, "group ended")
+				return
+			}
+			core.SetStarted(now, false)
+		})
+	})
+}
+
+// eachOf calls f for the living sessions of a group.
+func (g *Gateway) eachOf(group string, f func(*entry)) (n int) {
+	for _, e := range g.reg.all() {
+		if e.terms().Group == group && e.alive() {
+			f(e)
+			n++
+		}
+	}
+	return n
+}
+
+// Data is what the game server keeps with a session, and the tag of this state
+// of it; nil where nothing is kept.
+func (g *Gateway) Data(id string) (data []byte, tag uint64, o Outcome) {
+	e := g.reg.find(id)
+	if e == nil {
+		return nil, 0, g.gone(id)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.data, e.tag, Done
+}
+
+// SetData keeps data with a living session, for its life. With want it is Stale
+// unless that reports true of the present state: its tag, zero for none.
+func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (tag uint64, o Outcome) {
+	e := g.reg.find(id)
+	if e == nil {
+		return 0, g.gone(id)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if want != nil && !want(e.tag) {
+		return 0, Stale
+	}
+	e.data, e.tag = data, e.g.tags.Add(1)
+	return e.tag, Done
+}
+
+func (e *entry) clearData() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.data, e.tag = nil, 0
+}
