@@ -45,6 +45,7 @@ export class Player {
 
   /** Sends on and on. @param {number} ms between two messages */
   start(ms) {
+    this.stop();
     this.#timer = setInterval(() => this.send(), ms);
   }
 

@@ -36,6 +36,7 @@ export class Seat {
 
   /** Sends on and on. @param {number} ms between two messages */
   start(ms) {
+    this.stop();
     this.#timer = setInterval(() => this.send(), ms);
   }
 
