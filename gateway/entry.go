@@ -99,6 +99,7 @@ func (t *terms) longestGrace() time.Duration {
 
 func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer string) *entry {
 	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Since: time.Now(), target: rt.Upstream}
+	e.player = playerKey{rt.Policy.Login, player}
 	e.current.Store(&terms{Policy: rt.Policy})
 	e.setPeer(peer)
 	return e

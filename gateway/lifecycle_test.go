@@ -48,6 +48,7 @@ func TestEveryDropDetachesAndNothingIsLost(t *testing.T) {
 				w.wantState(p, session.Detached)
 				game.Text("s2")
 				game.WantNothing(0)
+				synctest.Wait() // the gateway has read it
 				p = p.Resume(1)
 				if h := p.Hello; h.Received != 1 || h.Replay != 1 || h.Lost != 0 {
 					t.Fatalf("hello %+v, want received 1, replay 1, lost 0", h)

@@ -108,7 +108,9 @@ const (
 	groupAddresses = "Addresses"
 	groupUpstreams = "Game servers"
 	groupSessions  = "Sessions"
+	groupWords     = "Text messages to the game server"
 	groupTokens    = "Resume tokens"
+	groupPlayers   = "Players"
 	groupCallers   = "Who may connect"
 	groupRest      = "Log and help"
 )
@@ -153,6 +155,16 @@ var table = []flag{
 	{name: "grace", group: groupSessions, arg: "DUR", def: "30s",
 		help:     "how long a session is kept without its client, up to 8760h; 0 keeps none",
 		setLocal: one(func(l *local) *time.Duration { return &l.Grace }, duration(0, mostGrace))},
+	{name: "grace-before-start", group: groupSessions, arg: "DUR", shows: "same as --grace",
+		help:     "the same, until the game server has marked the session started",
+		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, mostGrace)))},
+	{name: "disconnect", group: groupSessions, arg: "soft|hard", def: "soft",
+		help: "while the client is away the game server's connection stays open, or is closed at once and dialled anew at the resume",
+		setLocal: one(func(l *local) *bool { return &l.Hard }, choice(
+			option[bool]{"soft", false}, option[bool]{"hard", true}))},
+	{name: "idle-timeout", group: groupSessions, arg: "DUR", def: "0", shows: "0, off",
+		help:     "end a session in which no data message passed for this long",
+		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, duration(0, mostGrace))},
 	{name: "buffer-bytes", group: groupSessions, arg: "SIZE", def: "1MiB",
 		help:     "replay buffer of one session, in bytes of payload; one message alone always fits",
 		setLocal: one(func(l *local) *int64 { return &l.BufferBytes }, size(1, mostBuffer))},
@@ -172,8 +184,24 @@ var table = []flag{
 		help:     "the largest message, either way, up to 1GiB",
 		setLocal: one(func(l *local) *int64 { return &l.MaxMessage }, size(1, mostMessage))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
-		help:     "ping a silent client after this long, take it for gone after twice as long; at least 100ms",
+		help:     "ping a silent client after this long, take it for gone after twice as long; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
+
+	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
+		help:     "sent when the client is gone; {session} and {player} are filled in, escaped for JSON",
+		setLocal: one(func(l *local) *string { return &l.Words.Detach }, message)},
+	{name: "on-resume", group: groupWords, arg: "MSG", shows: "none",
+		help:     "sent when it is back, before its first message",
+		setLocal: one(func(l *local) *string { return &l.Words.Resume }, message)},
+	{name: "on-expire", group: groupWords, arg: "MSG", shows: "none",
+		help:     "sent before the Close when the grace period is over",
+		setLocal: one(func(l *local) *string { return &l.Words.Expire }, message)},
+	{name: "keepalive-reply", group: groupWords, arg: "IN=>OUT", shows: "none", repeat: true,
+		help:     "while the client is away, answer a text message IN of the game server's with OUT; engine.io stands for 2=>3",
+		setLocal: every(func(l *local) *[]session.Reply { return &l.Replies }, keepaliveReply)},
+	{name: "keepalive-send", group: groupWords, arg: "DUR:MSG", shows: "none", repeat: true,
+		help:     "while the client is away, send MSG every DUR",
+		setLocal: every(func(l *local) *[]session.Beat { return &l.Beats }, keepaliveSend)},
 
 	{name: "token-key-file", group: groupTokens, arg: "FILE", shows: "a key made at start", repeat: true,
 		help: "key that signs resume tokens: PEM Ed25519, RSA or ECDSA, or 32 or more random bytes. The first signs, all verify",
@@ -184,6 +212,13 @@ var table = []flag{
 	{name: "token-audience", group: groupTokens, arg: "NAME", def: "reseat",
 		help: "aud of the tokens; keeps apart environments that share keys",
 		set:  one(func(d *draft) *string { return &d.TokenAudience }, identifier)},
+
+	{name: "duplicate", group: groupPlayers, arg: "takeover|reject|allow", def: "allow",
+		help: "a second session of a player with a login: the newest ends the others, is refused while another answers, or is one more",
+		setLocal: one(func(l *local) *gateway.Duplicate { return &l.Duplicate }, choice(
+			option[gateway.Duplicate]{"takeover", gateway.Takeover},
+			option[gateway.Duplicate]{"reject", gateway.Reject},
+			option[gateway.Duplicate]{"allow", gateway.Allow}))},
 
 	{name: "origin", group: groupCallers, arg: "PATTERN", shows: "same host", repeat: true,
 		help:     "allowed Origin: SCHEME://HOST[:PORT] with * in each, in a host never across a dot; * alone is any",

@@ -110,11 +110,15 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 		if d.timer != nil {
 			d.timer.Stop()
 		}
-		d.over = false
-		if t.IsZero() {
+		d.timer = nil
+		wait := time.Until(t)
+		d.over = !t.IsZero() && wait <= 0
+		if t.IsZero() || d.over {
 			return
 		}
-		d.timer = time.AfterFunc(time.Until(t), func() { s.set(func() { d.over = true }) })
+		var timer *time.Timer
+		timer = time.AfterFunc(wait, func() { s.set(func() { d.over = d.over || d.timer == timer }) })
+		d.timer = timer
 	})
 }
 

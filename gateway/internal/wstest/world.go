@@ -174,8 +174,17 @@ func (d *Door) Player(path string, protocols ...string) *Player {
 	return p
 }
 
+// Claim resumes a session that was made ahead of its client, and reads its
+// hello.
+func (d *Door) Claim(token string) *Player {
+	d.t.Helper()
+	p := &Player{door: d}
+	p.Peer = p.tryResume(d, token, "0")
+	p.readHello()
+	return p
+}
+
 func (p *Player) readHello() {
-	p.t.Helper()
 	m := p.next()
 	if m.Verb != wire.VerbHello {
 		p.t.Fatalf("got %v, want hello", m)
@@ -190,8 +199,12 @@ func (p *Player) readHello() {
 // caller.
 func (p *Player) TryResume(token, received string) *Peer {
 	p.t.Helper()
+	return p.tryResume(p.door, token, received)
+}
+
+func (p *Player) tryResume(d *Door, token, received string) *Peer {
 	list := append(append([]string{}, p.protocol...), wire.Subprotocol, "reseat.token."+token, "reseat.received."+received)
-	return p.door.connect("/resume", list, true)
+	return d.connect("/resume", list, true)
 }
 
 // Resume resumes on a new connection, having taken in the messages up to

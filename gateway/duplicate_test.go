@@ -1,0 +1,287 @@
+package gateway_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/upstream"
+)
+
+// A namesake takes the query parameter player for a login: "-NAME" is one that
+// has expired, "!" one that is forged.
+type namesake struct{}
+
+var errForged = errors.New("forged")
+
+func (*namesake) Find(r *http.Request) (string, bool, error) {
+	name := r.URL.Query().Get("player")
+	return name, name != "", nil
+}
+
+func (n *namesake) Verify(token string) (string, error) {
+	if strings.HasPrefix(token, "-") {
+		return "", errors.New("expired")
+	}
+	return n.VerifyExpired(token)
+}
+
+func (*namesake) VerifyExpired(token string) (string, error) {
+	if token == "!" {
+		return "", errForged
+	}
+	return strings.TrimPrefix(token, "-"), nil
+}
+
+func (*namesake) Conceal(*upstream.Request) {}
+func (*namesake) Challenge(error) string    { return "Bearer" }
+
+func loggedIn(d gateway.Duplicate) gateway.Policy {
+	p := policy()
+	p.Login, p.Duplicate = &namesake{}, d
+	return p
+}
+
+// refused is the status of a handshake that is answered without 101.
+func (w *world) refused(path string) int {
+	w.t.Helper()
+	_, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
+func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		for _, path := range []string{"/", "/?player=!", "/?player=-ann"} {
+			_, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, "")
+			if err != nil || resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: %v %v, want 401 and WWW-Authenticate", path, resp, err)
+			}
+		}
+		if n := w.game.Joined(); n != 0 {
+			t.Errorf("%d dials", n)
+		}
+	})
+}
+
+func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		p := w.Player("/?player=ann")
+		if got := w.game.Next().Req.Header["Reseat-Player"]; len(got) != 1 || got[0] != "ann" {
+			t.Errorf("Reseat-Player %q", got)
+		}
+		if i, _ := w.gw.Session(p.Hello.Session); i.Player != "ann" {
+			t.Errorf("the session is %q's", i.Player)
+		}
+	})
+}
+
+// A login that comes with a resume must be the same player's, expired or not.
+func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		p := w.Player("/?player=ann")
+		p.Sync()
+		p.Drop()
+		for path, want := range map[string]int{"/?player=bob": wire.CodeBadToken, "/?player=!": wire.CodeBadToken} {
+			c, err := w.Dial(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.WantClosing(want)
+		}
+		w.wantState(p, session.Detached)
+		c, err := w.Dial("/?player=-ann", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.WantControl(wire.VerbHello)
+	})
+}
+
+func TestTheNewestLoginTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Takeover))
+		plain := w.Plain("/?player=ann")
+		old := w.game.Next()
+		p := w.Player("/?player=ann")
+		plain.WantClose(1008)
+		if reason := old.WantClose(wire.CodeGoingAway); reason != "superseded" {
+			t.Errorf("reason %q", reason)
+		}
+		other := w.Player("/?player=bob")
+		w.game.Next()
+		second := w.game.Next()
+		q := w.Player("/?player=ann")
+		p.WantClosing(wire.CodeSuperseded)
+		_ = second
+		q.Sync()
+		other.Sync()
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+	})
+}
+
+func TestALoginThatTheUpstreamRefusesLeavesTheFirstOneUntouched(t *testing.T) {
+	for _, d := range []gateway.Duplicate{gateway.Takeover, gateway.Reject} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, loggedIn(d))
+			p := w.Player("/?player=ann")
+			game := w.game.Next()
+			w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+				c.Write([]byte("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
+				return true
+			}
+			if status := w.refused("/?player=ann"); status < 400 {
+				t.Errorf("status %d", status)
+			}
+			game.Text("still here")
+			p.Want("still here")
+		})
+	}
+}
+
+func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
+	for name, speaks := range map[string]bool{"resumable": true, "plain": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, loggedIn(gateway.Reject))
+				var first *wstest.Peer
+				if speaks {
+					first = w.Player("/?player=ann").Peer
+				} else {
+					first = w.Plain("/?player=ann")
+				}
+				game := w.game.Next()
+				if status := w.refused("/?player=ann"); status != http.StatusConflict {
+					t.Errorf("status %d, want 409", status)
+				}
+				game.Text("untouched")
+				first.Want("untouched")
+				if n := w.game.Joined(); n != 0 {
+					t.Errorf("%d more dials", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
+	for name, leave := range map[string]func(p *wstest.Player){
+		"detached":      func(p *wstest.Player) { p.Drop() },
+		"half-open":     func(p *wstest.Player) { p.Conn.Silence() },
+		"does not ping": func(p *wstest.Player) { p.Mute.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, loggedIn(gateway.Reject))
+				p := w.Player("/?player=ann")
+				game := w.game.Next()
+				p.Sync()
+				leave(p)
+				synctest.Wait()
+				began := time.Now()
+				q := w.Player("/?player=ann")
+				if d := time.Since(began); d > 2*time.Second {
+					t.Errorf("it took %v", d)
+				}
+				game.WantClose(wire.CodeGoingAway)
+				w.wantState(q, session.Attached)
+				w.wantState(p, session.Ended)
+			})
+		})
+	}
+}
+
+// Hundreds of logins of one player at once leave one session, whatever the
+// order in which their upstreams answer.
+func TestOfManyLoginsAtOnceOneStays(t *testing.T) {
+	const many = 200
+	for name, d := range map[string]gateway.Duplicate{"takeover": gateway.Takeover, "reject": gateway.Reject} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, loggedIn(d))
+				var dials atomic.Int64
+				w.game.Refuse = func(net.Conn, *http.Request) bool {
+					time.Sleep(time.Duration(dials.Add(1)*7919%500) * time.Millisecond)
+					return false
+				}
+				accepted := make(chan *wstest.Peer, many)
+				conflicts := make(chan int, many)
+				for range many {
+					go func() {
+						c, err := w.Dial("/?player=ann", []string{wire.Subprotocol})
+						switch {
+						case err == nil:
+							accepted <- c
+						case strings.Contains(err.Error(), "409"):
+							conflicts <- 1
+						default:
+							t.Error(err)
+						}
+					}()
+				}
+				time.Sleep(time.Minute)
+				if n := len(accepted) + len(conflicts); n != many {
+					t.Fatalf("%d answers, want %d", n, many)
+				}
+				list, _ := w.gw.Sessions(gateway.Filter{Player: "ann", Limit: many})
+				if len(list) != 1 || list[0].State != "attached" {
+					t.Fatalf("%d sessions are left", len(list))
+				}
+				if d == gateway.Reject && (len(accepted) != 1 || dials.Load() != 1) {
+					t.Errorf("%d accepted after %d dials, want one", len(accepted), dials.Load())
+				}
+				live := 0
+				for range len(accepted) {
+					c := <-accepted
+					c.WantControl(wire.VerbHello)
+					for m, ok := c.Come(); ok && m.Verb != wire.VerbClose; m, ok = c.Come() {
+					}
+					if c.Control("ping x"); stillThere(c) {
+						live++
+					}
+				}
+				if live != 1 {
+					t.Errorf("%d of the clients are attached, want 1", live)
+				}
+			})
+		})
+	}
+}
+
+// stillThere reports whether the gateway answers a ping on this connection.
+func stillThere(c *wstest.Peer) bool {
+	time.Sleep(time.Second)
+	for m, ok := c.Come(); ok; m, ok = c.Come() {
+		if m.Verb == wire.VerbPong {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAllowLetsAPlayerHaveManySessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		for i := range 5 {
+			w.Player(fmt.Sprintf("/%d?player=ann", i)).Sync()
+		}
+		if list, _ := w.gw.Sessions(gateway.Filter{Player: "ann", State: "attached", Limit: 10}); len(list) != 5 {
+			t.Errorf("%d sessions", len(list))
+		}
+	})
+}

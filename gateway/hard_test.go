@@ -1,0 +1,252 @@
+package gateway_test
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+func hard() gateway.Policy {
+	p := policy()
+	p.Hard = true
+	return p
+}
+
+func TestHardDisconnectClosesTheUpstreamAndDialsAgainAtTheResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		game.Text("s1")
+		game.Text("s2")
+		p.Want("s1", "s2")
+		p.Ack(1)
+		p.Text("c1")
+		game.Want("c1")
+		p.Sync()
+		p.Drop()
+		if reason := game.WantClose(wire.CodeGoingAway); reason != "disconnected" {
+			t.Fatalf("reason %q", reason)
+		}
+		game.Close(wire.CodeGoingAway, "")
+		w.wantState(p, session.Detached)
+		time.Sleep(29 * time.Second)
+		p = p.Resume(1)
+		again := w.game.Next()
+		if id := again.Req.Header.Get("Reseat-Session"); id != p.Hello.Session {
+			t.Errorf("the upstream got session %q, want %q", id, p.Hello.Session)
+		}
+		if v := again.Req.Header.Get("Reseat-Resumed"); v != "hard" || game.Req.Header.Get("Reseat-Resumed") != "" {
+			t.Errorf("Reseat-Resumed %q, at first %q", v, game.Req.Header.Get("Reseat-Resumed"))
+		}
+		if again.Req.URL.String() != "/match/7" {
+			t.Errorf("the upstream was asked for %q, want the first handshake's path", again.Req.URL)
+		}
+		if p.Hello.Replay != 1 || p.Hello.Received != 1 {
+			t.Errorf("hello %+v, want replay 1, received 1", p.Hello)
+		}
+		p.Want("s2")
+		again.Text("s3")
+		p.Want("s3")
+		p.Ack(3)
+		p.Text("c2")
+		again.Want("c2")
+	})
+}
+
+func TestHardDisconnectForgetsAMessageThatTheOldUpstreamHadNotFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		game.Text("whole")
+		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // a first fragment
+		p.Want("whole")
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		game.Raw([]byte{0x80, 1, 'f'})
+		game.Text("too late")
+		p = p.Resume(1)
+		again := w.game.Next()
+		again.Text("next")
+		p.Want("next")
+	})
+}
+
+func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		game.Hold(true)
+		big := strings.Repeat("x", 50<<10)
+		for range 4 { // two fit into what the connection holds, and a part of the third
+			p.Text(big)
+		}
+		p.Text("last")
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		p = p.Resume(0)
+		if p.Hello.Received != 5 {
+			t.Fatalf("received %d, want 5", p.Hello.Received)
+		}
+		again := w.game.Next()
+		game.Hold(false)
+		synctest.Wait()
+		written := 0
+		for m, ok := game.Come(); ok && m.Data == big; m, ok = game.Come() {
+			written++
+		}
+		if written == 0 || written > 3 {
+			t.Fatalf("the old upstream got %d whole messages", written)
+		}
+		for range 4 - written {
+			again.Want(big)
+		}
+		again.Want("last")
+		p.Text("new")
+		again.Want("new")
+	})
+}
+
+func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		time.Sleep(10 * time.Second)
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			time.Sleep(15 * time.Second) // longer than --dial-timeout
+			c.Close()
+			return true
+		}
+		c := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(5 * time.Second)
+		w.wantState(p, session.Connecting)
+		closing := c.WantClosing(wire.CodeUpstreamLost)
+		if !closing.Retry || closing.RetryAfter == 0 {
+			t.Errorf("close %+v, want retry", closing)
+		}
+		w.wantState(p, session.Detached)
+		w.game.Refuse = nil
+		time.Sleep(20*time.Second - time.Millisecond) // of the 30 s, 10 had gone; the dial's do not count
+		w.wantState(p, session.Detached)
+		p = p.Resume(0)
+		again := w.game.Next()
+		again.Text("there")
+		p.Want("there")
+	})
+}
+
+func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		dials := 0
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			dials++
+			time.Sleep(5 * time.Second)
+			return false
+		}
+		first := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		second := p.Resume(0)
+		first.WantClosing(wire.CodeSuperseded)
+		again := w.game.Next()
+		again.Text("hello")
+		second.Want("hello")
+		if dials != 1 {
+			t.Errorf("%d dials, want 1", dials)
+		}
+	})
+}
+
+func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			time.Sleep(8 * time.Second)
+			return false
+		}
+		c := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		w.wantState(p, session.Connecting)
+		c.Drop()
+		w.wantState(p, session.Detached)
+		time.Sleep(30*time.Second - time.Millisecond)
+		w.wantState(p, session.Detached)
+		time.Sleep(2 * time.Millisecond)
+		w.wantState(p, session.Ended)
+	})
+}
+
+func TestHardTakeoverOfAnAttachedSessionDoesNotDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		q := p.Resume(0)
+		p.WantClosing(wire.CodeSuperseded)
+		game.Text("still the same")
+		q.Want("still the same")
+		if n := w.game.Joined(); n != 0 {
+			t.Errorf("%d more upstream connections", n)
+		}
+	})
+}
+
+func TestHardSessionEndedWhileItsUpstreamIsDialledSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			time.Sleep(8 * time.Second)
+			return false
+		}
+		c := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		if o := w.gw.End(p.Hello.Session, 1000, "enough"); o != gateway.Done {
+			t.Fatalf("End: %v", o)
+		}
+		if closing := c.WantClosing(wire.CodeEnded); closing.Reason != "enough" {
+			t.Errorf("reason %q", closing.Reason)
+		}
+	})
+}
+
+func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		p.Hold(true)
+		game.Text("last")
+		game.Close(4321, "match over")
+		p.Drop()
+		p = p.Resume(0)
+		p.Want("last")
+		p.WantControl(wire.VerbEnd)
+		p.WantClose(4321)
+		if n := w.game.Joined(); n != 0 {
+			t.Errorf("%d more upstream connections", n)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package settings
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"reseat/gateway/session"
+)
+
+// mostWords is the longest text of the operator's; a heartbeat of a game's is
+// held back until all of it has come.
+const mostWords = 4 << 10
+
+// message takes a text message: UTF-8, not empty.
+func message(s string) (string, error) {
+	if s == "" || len(s) > mostWords || !utf8.ValidString(s) {
+		return "", want("a text of 1 to 4096 bytes", s)
+	}
+	return s, nil
+}
+
+// keepaliveReply takes IN=>OUT, or the name of a preset.
+func keepaliveReply(s string) (session.Reply, error) {
+	if s == "engine.io" { // its protocol, revision 4: ping and pong packets
+		return session.Reply{In: "2", Out: "3"}, nil
+	}
+	in, out, ok := strings.Cut(s, "=>")
+	if !ok {
+		return session.Reply{}, want("IN=>OUT or engine.io", s)
+	}
+	for _, text := range []string{in, out} {
+		if _, err := message(text); err != nil {
+			return session.Reply{}, want("IN=>OUT, each a text of 1 to 4096 bytes", s)
+		}
+	}
+	return session.Reply{In: in, Out: out}, nil
+}
+
+// keepaliveSend takes DUR:MSG.
+func keepaliveSend(s string) (session.Beat, error) {
+	every, text, ok := strings.Cut(s, ":")
+	if !ok {
+		return session.Beat{}, want("DUR:MSG such as 25s:ping", s)
+	}
+	d, err := duration(leastHeartbeat, day)(every)
+	if err != nil {
+		return session.Beat{}, err
+	}
+	if _, err := message(text); err != nil {
+		return session.Beat{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
+	}
+	return session.Beat{Every: max(d, time.Millisecond), Text: text}, nil
+}
+
+// pointer makes of a parser one whose values can be absent.
+func pointer[T any](parse parser[T]) parser[*T] {
+	return func(s string) (*T, error) {
+		v, err := parse(s)
+		return &v, err
+	}
+}

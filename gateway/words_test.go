@@ -1,0 +1,185 @@
+package gateway_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
+	for name, hard := range map[string]bool{"soft": false, "hard": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pol := policy()
+				pol.Hard = hard
+				pol.Words = session.Words{Detach: `{"away":"{session}"}`, Resume: "back", Expire: "gone"}
+				w := newWorld(t, pol)
+				p, game := w.play()
+				p.Text("before")
+				p.Sync()
+				p.Drop()
+				game.Want("before", `{"away":"`+p.Hello.Session+`"}`)
+				p = p.Resume(0)
+				if hard {
+					game.WantClose(wire.CodeGoingAway)
+					game = w.game.Next()
+				}
+				p.Text("after")
+				game.Want("back", "after")
+				p.Sync()
+				q := p.Resume(0)
+				p.WantClosing(wire.CodeSuperseded)
+				q.Text("taken over")
+				game.Want("taken over") // a takeover is no return
+				q.Sync()
+				q.Drop()
+				game.Want(`{"away":"` + p.Hello.Session + `"}`)
+				time.Sleep(31 * time.Second)
+				if !hard { // else there is nobody to tell
+					game.Want("gone")
+				}
+				game.WantClose(wire.CodeGoingAway)
+				if i, _ := w.gw.Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
+					t.Errorf("received %d, written %d: the operator's words are no messages of the client's", i.Received, i.Written)
+				}
+			})
+		})
+	}
+}
+
+func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Words.Detach = `{"player":"{player}","in":"{session}"}`
+		w := newWorld(t, pol)
+		_, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7", Player: "a\"b\\\n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		game := w.game.Next()
+		p := w.Claim(token)
+		p.Sync()
+		p.Drop()
+		game.Want(`{"player":"a\"b\\\n","in":"` + p.Hello.Session + `"}`)
+	})
+}
+
+func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Replies = []session.Reply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
+		w := newWorld(t, pol)
+		p, game := w.play()
+		game.Text("2")
+		p.Want("2")
+		p.Text("3")
+		game.Want("3")
+		p.Ack(1)
+		game.Text("2") // numbered, and not acked when the client is lost
+		p.Want("2")
+		p.Sync()
+		p.Drop()
+		game.Want("3")
+		game.Text("2")
+		game.Want("3")
+		game.Text("hello")
+		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // cut in every place
+			game.Raw([]byte(piece))
+			synctest.Wait()
+		}
+		game.Want("pong")
+		game.Text("pin!")
+		game.Binary("2")
+		synctest.Wait()
+		p = p.Resume(1)
+		if p.Hello.Replay != 4 {
+			t.Fatalf("replay %d, want 4", p.Hello.Replay)
+		}
+		p.Want("2", "hello", "pin!", "2")
+		game.Text("ping") // attached, it is the client's to answer
+		p.Want("ping")
+		game.WantNothing(time.Second)
+	})
+}
+
+func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Replies = []session.Reply{{In: "ping", Out: "pong"}}
+		w := newWorld(t, pol)
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		game.Raw([]byte("\x81\x04pi"))
+		synctest.Wait()
+		p = p.Resume(0)
+		game.Raw([]byte("ng"))
+		p.Want("ping")
+	})
+}
+
+func TestBeatsAreSentWhileTheClientIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Beats = []session.Beat{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
+		w := newWorld(t, pol)
+		p, game := w.play()
+		p.Sync()
+		game.WantNothing(20 * time.Second)
+		p.Drop()
+		w.wantState(p, session.Detached)
+		began := time.Now()
+		game.Want("here", "here", p.Hello.Session, "here")
+		if d := time.Since(began); d != 12*time.Second {
+			t.Errorf("three beats of 4 s took %v", d)
+		}
+		p.Resume(0)
+		game.WantNothing(20 * time.Second)
+	})
+}
+
+func TestIdleTimeoutEndsASessionInWhichNothingIsSaid(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *world){
+		"attached": func(t *testing.T, w *world) {
+			p, game := w.play()
+			time.Sleep(50 * time.Second)
+			game.Text("once")
+			p.Want("once")
+			time.Sleep(time.Minute - time.Millisecond)
+			w.wantState(p, session.Attached)
+			if c := p.WantClosing(wire.CodeEnded); c.Reason != "idle timeout" || c.Retry {
+				t.Errorf("close %+v", c)
+			}
+			if reason := game.WantClose(wire.CodeGoingAway); reason != "idle timeout" {
+				t.Errorf("reason %q", reason)
+			}
+		},
+		"detached": func(t *testing.T, w *world) {
+			p, game := w.play()
+			p.Sync()
+			p.Drop()
+			game.WantClose(wire.CodeGoingAway)
+			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
+		},
+		"plain": func(t *testing.T, w *world) {
+			p := w.Plain("/match/7")
+			w.game.Next().WantClose(wire.CodeGoingAway)
+			if reason := p.WantClose(wire.CodeGoingAway); reason != "idle timeout" {
+				t.Errorf("reason %q", reason)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pol := policy()
+				pol.Grace, pol.IdleTimeout = time.Hour, time.Minute
+				end(t, newWorld(t, pol))
+			})
+		})
+	}
+}
