@@ -131,6 +131,10 @@ export type ReseatOptions = {
      */
     fallback?: boolean | undefined;
     /**
+     * a heartbeat of the game server's own that stands in for it while detached
+     */
+    keepalive?: Keepalive | "engine.io" | undefined;
+    /**
      * of a session that was made ahead (`POST /sessions`): the first connection resumes it
      */
     token?: string | undefined;
@@ -138,6 +142,25 @@ export type ReseatOptions = {
      * the surroundings, for tests
      */
     runtime?: Partial<ReseatRuntime> | undefined;
+};
+/**
+ * A heartbeat of the game server's own, for a client library that takes its connection for
+ * dead without it. While detached, and after a sleep, the library is given one every so
+ * often, and its answer goes nowhere: the gateway answers the server's (`--keepalive-reply`).
+ */
+export type Keepalive = {
+    /**
+     * the text message that the library waits for
+     */
+    receive: string;
+    /**
+     * what it answers
+     */
+    answer: string;
+    /**
+     * milliseconds
+     */
+    every: number;
 };
 export type ReseatRuntime = {
     setTimeout: (run: () => void, ms: number) => any;
@@ -244,6 +267,7 @@ export type Plan = {
      * no offer at all
      */
     plain: boolean;
+    keepalive: Keepalive | null;
     Transport: any;
     runtime: ReseatRuntime;
 };

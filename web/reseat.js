@@ -54,6 +54,9 @@ const State = Object.freeze({
   ENDED: 'ended',
 });
 
+/** Heartbeats by name. Engine.IO, protocol revision 4: ping and pong packets. @type {Readonly<Record<string, Keepalive>>} */
+const KEEPALIVES = Object.freeze({ 'engine.io': { receive: '2', answer: '3', every: 5_000 } });
+
 const ReadyState = Object.freeze({ CONNECTING: 0, OPEN: 1, CLOSING: 2, CLOSED: 3 });
 
 /** What a connection was opened for. */
@@ -63,8 +66,20 @@ const Kind = Object.freeze({ FIRST: 'first', RESUME: 'resume', PLAIN: 'plain' })
  * @typedef {object} ReseatOptions
  * @property {any} [WebSocket] the transport's constructor; by default `globalThis.WebSocket` as it was at import
  * @property {boolean} [fallback] false: never open a connection without the offer of `reseat.v1`
+ * @property {'engine.io' | Keepalive} [keepalive] a heartbeat of the game server's own that stands in for it while detached
  * @property {string} [token] of a session that was made ahead (`POST /sessions`): the first connection resumes it
  * @property {Partial<ReseatRuntime>} [runtime] the surroundings, for tests
+ */
+
+/**
+ * A heartbeat of the game server's own, for a client library that takes its connection for
+ * dead without it. While detached, and after a sleep, the library is given one every so
+ * often, and its answer goes nowhere: the gateway answers the server's (`--keepalive-reply`).
+ *
+ * @typedef {object} Keepalive
+ * @property {string} receive the text message that the library waits for
+ * @property {string} answer what it answers
+ * @property {number} every milliseconds
  */
 
 /**
@@ -525,6 +540,7 @@ function listen(transport, type, heard) {
  * @property {string} token '' for none
  * @property {boolean} fallback
  * @property {boolean} plain no offer at all
+ * @property {Keepalive | null} keepalive
  * @property {any} Transport
  * @property {ReseatRuntime} runtime
  */
@@ -584,6 +600,7 @@ class Session {
   #waited = false; // the pause of an offline browser has been kept
   #silences = 0; // connections in a row that ended in silence
   #pings = 0; // ever sent
+  #standIns = 0; // heartbeats that stood in for the game's and were not answered yet
   #moveBy = 0;
 
   /** @type {Farewell | null} */
@@ -598,6 +615,7 @@ class Session {
   #ackBy; // an ack is due
   #closeBy; // no Close frame came
   #moveAt; // the moment of a move
+  #beatAt; // a stand-in for the game's own heartbeat
 
   /** @param {Plan} plan @param {Host} host */
   constructor(plan, host) {
@@ -616,6 +634,7 @@ class Session {
       (this.#ackBy = alarm(this.#ack)),
       (this.#closeBy = alarm(this.#onCloseBy)),
       (this.#moveAt = alarm(this.#move)),
+      (this.#beatAt = alarm(this.#beat)),
     ];
     this.#attempt = this.#dial(plan.plain ? Kind.PLAIN : Kind.FIRST);
     this.#watchPage('addEventListener');
@@ -661,6 +680,10 @@ class Session {
    * @param {number} bytes
    */
   send(data, bytes) {
+    if (this.#standIns > 0 && data === this.#plan.keepalive?.answer) {
+      this.#standIns--;
+      return;
+    }
     if (this.readyState !== ReadyState.OPEN) {
       this.#refused += bytes;
       if (data instanceof Promise) data.catch(() => {});
@@ -824,6 +847,7 @@ class Session {
   #welcome(protocol) {
     this.#protocol = protocol;
     this.#plan.runtime.gateways.add(originOf(this.#plan.url));
+    if (this.#plan.keepalive) this.#beatAt.set(this.#plan.keepalive.every);
     this.#host.opened();
   }
 
@@ -1001,6 +1025,16 @@ class Session {
     if (late) return; // what slept through the answer has asked again
     this.#live?.close();
     this.#lose('no answer');
+  }
+
+  /** Keeps a library's own watchdog quiet, while only the gateway knows the game server. @param {boolean} late */
+  #beat(late) {
+    const { keepalive } = this.#plan;
+    if (!keepalive) return;
+    this.#beatAt.set(keepalive.every);
+    if (this.readyState !== ReadyState.OPEN || (this.#state === State.ATTACHED && !late)) return;
+    this.#standIns = 1; // an answer goes to the newest
+    this.#host.message(keepalive.receive);
   }
 
   #slept() {
@@ -1323,6 +1357,14 @@ function outgoing(given) {
   return { data, bytes: utf8Length(data) };
 }
 
+/** @param {any} given @returns {Keepalive | null} */
+function keepaliveOf(given) {
+  if (given === undefined || given === null) return null;
+  const { receive, answer, every } = Object((Object.hasOwn(KEEPALIVES, given) && KEEPALIVES[given]) || given);
+  if (typeof receive === 'string' && typeof answer === 'string' && every > 0) return { receive, answer, every };
+  throw new TypeError(`keepalive must be ${Object.keys(KEEPALIVES).join(', ')} or { receive, answer, every }`);
+}
+
 /** What a message event holds. @param {any} data @param {string} binaryType @returns {Incoming} */
 function incoming(data, binaryType) {
   if (typeof data === 'string') return data;
@@ -1367,7 +1409,7 @@ export class ReseatSocket extends EventTarget {
     if (given.length < 1) throw new TypeError('a URL is missing');
     super();
     const [url, protocols, options] = given;
-    const { WebSocket: Given, fallback, token, runtime: surroundings, [PLAIN_ONLY]: plain = false } = /** @type {any} */ (Object(options));
+    const { WebSocket: Given, fallback, token, keepalive, runtime: surroundings, [PLAIN_ONLY]: plain = false } = /** @type {any} */ (Object(options));
     const runtime = runtimeOf(surroundings);
     const Transport = typeof Given === 'function' ? Given : NativeWebSocket ?? platformWebSocket();
     this.#url = webSocketURL(url, runtime.base);
@@ -1375,7 +1417,7 @@ export class ReseatSocket extends EventTarget {
     const names = subprotocols(protocols);
     if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('the token is invalid');
     if (!Transport) throw new TypeError('there is no WebSocket here: give one as options.WebSocket');
-    const plan = { url: this.#url, protocols: names, token: token ?? '', fallback: fallback !== false, plain, Transport, runtime };
+    const plan = { url: this.#url, protocols: names, token: token ?? '', fallback: fallback !== false, plain, keepalive: keepaliveOf(keepalive), Transport, runtime };
     this.#call(() => (this.#session = new Session(plan, this.#host())));
   }
 

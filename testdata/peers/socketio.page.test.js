@@ -15,6 +15,7 @@ import { openServer } from './lib/server.js';
 
 const RECIPE = recipe('Socket.IO');
 const GAME = RECIPE.code('game.js');
+const KEEPALIVE = ", keepalive: 'engine.io'";
 const WEBSOCKET_ONLY = "io({ transports: ['websocket'] })";
 
 /** Server options of a test's own, besides the recipe's. */
@@ -25,11 +26,11 @@ const withOptions = (own) => class extends Server {
 };
 
 /** The recipe's server, gateway and page, with a network between the latter. */
-async function play(t, { game = GAME, html = RECIPE.code('html'), options = {}, flags = [] } = {}) {
+async function play(t, { game = GAME, html = RECIPE.code('html'), options = {}, flags = [], recipeFlags = (addresses) => RECIPE.flags(addresses) } = {}) {
   const page = new Page(t);
   const server = await openServer(t);
   const { io } = RECIPE.run('server.js', { Server: withOptions(options), server });
-  const gateway = await startGateway(t, [...RECIPE.flags({ 'localhost:3000': server.addr }), ...flags]);
+  const gateway = await startGateway(t, [...recipeFlags({ 'localhost:3000': server.addr }), ...flags]);
   const relay = await Relay.open(t, gateway.addr);
   page.open(`http://${relay.addr}`);
   const world = { page, tap: page.tap, server, io, gateway, relay, ...watchServer(io) };
@@ -114,8 +115,10 @@ test('a ping of the server that falls into a cut is answered after it', { timeou
   wantUnnoticed(world);
 });
 
-test('after a cut longer than pingTimeout Socket.IO begins anew by itself', { timeout: 60_000 }, async (t) => {
-  const world = await play(t, { options: { pingInterval: 50, pingTimeout: 100 } });
+test('without keepalives a cut longer than pingTimeout makes Socket.IO begin anew by itself', { timeout: 60_000 }, async (t) => {
+  const html = RECIPE.code('html').replace(KEEPALIVE, '');
+  const recipeFlags = (addresses) => RECIPE.flags(addresses).slice(0, 2); // --upstream alone
+  const world = await play(t, { html, recipeFlags, options: { pingInterval: 50, pingTimeout: 100 } });
   world.relay.goDown();
   const [reason] = await once(world.peer, 'disconnect');
   assert.equal(reason, 'ping timeout');
@@ -124,6 +127,22 @@ test('after a cut longer than pingTimeout Socket.IO begins anew by itself', { ti
   await again;
   await onWebSocket(world.socket);
   assert.notEqual(world.socket.id, world.peer.id);
+});
+
+test('with keepalives on both sides a player who is gone for much longer than pingTimeout is not missed', { timeout: 60_000 }, async (t) => {
+  const html = RECIPE.code('html').replace(KEEPALIVE, ", keepalive: { receive: '2', answer: '3', every: 100 }"); // the preset's are for pings of seconds
+  const world = await play(t, { html, options: { pingInterval: 200, pingTimeout: 300 } });
+  await once(world.peer.conn, 'heartbeat'); // the upgrade is over at both ends
+  let beats = 0;
+  world.relay.goDown();
+  await world.tap.until(() => !world.tap.attached);
+  for await (const _ of on(world.peer.conn, 'heartbeat')) if (++beats === 20) break; // 4 s at the least
+  const came = new Promise((done) => world.socket.once('news', done));
+  world.peer.emit('news', 'while you were away');
+  world.socket.emit('still here');
+  world.relay.comeUp();
+  await Promise.all([came, new Promise((done) => world.peer.once('still here', done))]);
+  wantUnnoticed(world);
 });
 
 test("once the grace period is over, Socket.IO's own recovery takes its turn", { timeout: 60_000 }, async (t) => {
@@ -147,7 +166,7 @@ test("once the grace period is over, Socket.IO's own recovery takes its turn", {
 
 test('the offline event of the window closes Socket.IO, and hideOffline hides it', { timeout: 60_000 }, async (t) => {
   const html = RECIPE.code('html');
-  const told = await play(t, { html: html.replace('{ hideOffline: true }', '') });
+  const told = await play(t, { html: html.replace('hideOffline: true, ', '') });
   globalThis.dispatchEvent(new Event('offline'));
   assert.deepEqual(told.clientEvents.slice(0, 2), ['connect', 'disconnect']);
   const spared = await play(t, { html });

@@ -430,6 +430,39 @@ test('a transport that cannot be made any more is an attempt that failed', async
   assert.equal(w.socket.detached, false);
 });
 
+test('a heartbeat of the game stands in for itself while detached, and its answer goes nowhere', async () => {
+  const w = attached({ options: { keepalive: { receive: '2', answer: '3', every: 5_000 } } });
+  const beats = () => w.log.filter((entry) => entry === '2').length;
+  await w.clock.advance(12_000);
+  assert.equal(beats(), 0, 'attached, the game server sends its own');
+  w.last().receive('2');
+  w.socket.send('3');
+  assert.deepEqual(w.last().take().filter((data) => !data.startsWith('^')), ['3']);
+  w.last().drop();
+  await w.clock.advance(9_000);
+  assert.equal(beats(), 1 + 2);
+  w.socket.send('3');
+  w.socket.send('news');
+  w.last().attach({ resumed: true, received: 1 });
+  assert.deepEqual(w.last().take(), ['^ack 1', 'news']);
+  w.last().receive('2');
+  w.socket.send('3');
+  assert.deepEqual(w.last().take(), ['3'], 'the next answer is the game server\'s again');
+});
+
+test('a heartbeat stands in first thing after a sleep, before any watchdog', async () => {
+  const w = attached({ options: { keepalive: 'engine.io' } });
+  w.clock.freeze(60_000);
+  await w.clock.advance(0);
+  assert.ok(w.log.includes('2'), w.log.join());
+});
+
+test('a keepalive that is none is an error of the constructor', () => {
+  for (const keepalive of ['socket.io', 5, {}, { receive: '2', answer: '3' }, { receive: 2, answer: 3, every: 1 }]) {
+    assert.throws(() => attached({ options: { keepalive } }), TypeError);
+  }
+});
+
 test('messages sent while detached go out after the resume, in order', async () => {
   const { socket, last } = attached();
   last().drop();
