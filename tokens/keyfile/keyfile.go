@@ -31,13 +31,41 @@ type Secret []byte
 
 const pemBegin = "-----BEGIN "
 
-// pemParsers says which PEM blocks are keys and how each is encoded.
-var pemParsers = map[string]func([]byte) (any, error){
-	"PRIVATE KEY":     x509.ParsePKCS8PrivateKey,
-	"EC PRIVATE KEY":  func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) },
-	"RSA PRIVATE KEY": func(der []byte) (any, error) { return x509.ParsePKCS1PrivateKey(der) },
-	"PUBLIC KEY":      x509.ParsePKIXPublicKey,
-	"RSA PUBLIC KEY":  func(der []byte) (any, error) { return x509.ParsePKCS1PublicKey(der) },
+// A form says which PEM blocks are keys for a use, how each is encoded, and what
+// to tell whoever has another.
+type form struct {
+	parsers map[string]func([]byte) (any, error)
+	want    string
+}
+
+// signing is for keys that sign, and that have signed before.
+var signing = form{
+	parsers: map[string]func([]byte) (any, error){
+		"PRIVATE KEY":     x509.ParsePKCS8PrivateKey,
+		"EC PRIVATE KEY":  func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) },
+		"RSA PRIVATE KEY": func(der []byte) (any, error) { return x509.ParsePKCS1PrivateKey(der) },
+		"PUBLIC KEY":      x509.ParsePKIXPublicKey,
+		"RSA PUBLIC KEY":  func(der []byte) (any, error) { return x509.ParsePKCS1PublicKey(der) },
+	},
+	want: "PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY",
+}
+
+// verifying is for keys of others: their private keys are none of our business.
+var verifying = form{
+	parsers: map[string]func([]byte) (any, error){
+		"PUBLIC KEY":     x509.ParsePKIXPublicKey,
+		"RSA PUBLIC KEY": signing.parsers["RSA PUBLIC KEY"],
+		"CERTIFICATE":    certifiedKey,
+	},
+	want: "PUBLIC KEY, RSA PUBLIC KEY or CERTIFICATE",
+}
+
+func certifiedKey(der []byte) (any, error) {
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return cert.PublicKey, nil
 }
 
 // Read returns what is in a file of at most limit bytes.
@@ -69,9 +97,17 @@ func withoutPath(err error) error {
 // Ed25519 (ed25519.PrivateKey, ed25519.PublicKey), RSA (*rsa.PrivateKey,
 // *rsa.PublicKey) or ECDSA (*ecdsa.PrivateKey, *ecdsa.PublicKey), of a size and
 // curve that CheckPublic allows.
-func Parse(data []byte) (any, error) {
+func Parse(data []byte) (any, error) { return parse(data, signing) }
+
+// ParsePublic returns the one key in data that verifies what somebody else has
+// signed: a Secret, or one of the public keys of Parse, also out of a certificate.
+// Of a certificate nothing counts but its key: neither its dates nor who signed
+// it. A private key is refused.
+func ParsePublic(data []byte) (any, error) { return parse(data, verifying) }
+
+func parse(data []byte, as form) (any, error) {
 	if bytes.Contains(data, []byte(pemBegin)) {
-		return parsePEM(data)
+		return parsePEM(data, as)
 	}
 	if err := notSecret(data); err != nil {
 		return nil, err
@@ -119,7 +155,7 @@ func notSecret(data []byte) error {
 }
 
 func isDER(data []byte) bool {
-	for _, parse := range pemParsers {
+	for _, parse := range signing.parsers {
 		if _, err := parse(data); err == nil {
 			return true
 		}
@@ -130,7 +166,7 @@ func isDER(data []byte) bool {
 
 // parsePEM returns the only key of a PEM file. The curve's parameters, which
 // openssl ecparam writes before the key, are passed over: the key names its curve.
-func parsePEM(data []byte) (any, error) {
+func parsePEM(data []byte, as form) (any, error) {
 	var found *pem.Block
 	rest := data
 	for {
@@ -149,16 +185,16 @@ func parsePEM(data []byte) (any, error) {
 	if found == nil || bytes.Contains(rest, []byte(pemBegin)) {
 		return nil, errors.New("holds a PEM block that is cut off or damaged")
 	}
-	return parseBlock(found)
+	return parseBlock(found, as)
 }
 
-func parseBlock(block *pem.Block) (any, error) {
+func parseBlock(block *pem.Block, as form) (any, error) {
 	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
 		return nil, errors.New("is encrypted: want a key without a passphrase")
 	}
-	parse := pemParsers[block.Type]
+	parse := as.parsers[block.Type]
 	if parse == nil {
-		return nil, fmt.Errorf("holds PEM of type %q: want PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY", block.Type)
+		return nil, fmt.Errorf("holds PEM of type %q: want %s", block.Type, as.want)
 	}
 	parsed, err := parse(block.Bytes)
 	if err != nil {
