@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"tokens":            {"tokens/generation", "tokens/keyfile", "tokens/strict"},
 	"tokens/generation": {},
 	"tokens/keyfile":    {},
+	"tokens/login":      {"tokens/keyfile", "tokens/strict"},
 	"tokens/strict":     {},
 	"upstream":          {},
 	"upstream/demo":     {},
