@@ -3,6 +3,7 @@ module reseat
 go 1.26.8
 
 require (
+	github.com/MicahParks/jwkset v0.11.3
 	github.com/coder/websocket v1.8.15
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/golang-jwt/jwt/v5 v5.3.1

@@ -28,8 +28,11 @@ var mayImport = map[string][]string{
 	"gateway/replay":    {"gateway/frame"},
 	"gateway/wire":      {"gateway/frame"},
 	"gateway/frame":     {},
-	"tokens":            {"tokens/generation"},
+	"tokens":            {"tokens/generation", "tokens/keyfile", "tokens/strict"},
 	"tokens/generation": {},
+	"tokens/keyfile":    {},
+	"tokens/login":      {"tokens/keyfile", "tokens/strict"},
+	"tokens/strict":     {},
 	"upstream":          {},
 	"upstream/demo":     {},
 	"web":               {},
@@ -43,6 +46,7 @@ var pure = map[string][]string{
 	"gateway/wire":      {"net/http"}, // http.Header
 	"gateway/frame":     {},
 	"tokens/generation": {},
+	"tokens/strict":     {},
 }
 
 // impure is what the pure packages may not use.

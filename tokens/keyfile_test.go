@@ -15,6 +15,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/keyfile"
 )
 
 func TestEveryEncodingOfAKeyIsRead(t *testing.T) {
@@ -136,7 +138,7 @@ func TestLineBreakBelongsToABinarySecretOnly(t *testing.T) {
 }
 
 func TestSecretsOf32BytesAndMoreAreRead(t *testing.T) {
-	for _, n := range []int{32, 33, 64, 4096, maxKeyFile} {
+	for _, n := range []int{32, 33, 64, 4096, keyfile.MaxLen} {
 		secret := make([]byte, n)
 		rand.Read(secret)
 		k, err := readKey(write(t, "secret", secret))

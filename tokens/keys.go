@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/keyfile"
 )
 
 // Options are what tokens say besides their session.
@@ -139,7 +141,7 @@ func readSet(files []string, o Options) (*keySet, error) {
 }
 
 func ephemeralSet(o Options) *keySet {
-	secret := make([]byte, minSecret)
+	secret := make([]byte, keyfile.MinSecret)
 	rand.Read(secret) // never fails: crypto/rand ends the process instead
 	return newSet([]key{secretKey(secret)}, o)
 }

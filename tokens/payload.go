@@ -4,9 +4,13 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/strict"
 )
 
 const (
+	// maxMembers bounds a header or claims set; the protocol has 3 and 9.
+	maxMembers = 32
 	// maxGen is the largest integer up to which JSON numbers are exact for
 	// everybody (RFC 8259 section 6).
 	maxGen = 1 << 53
@@ -37,22 +41,22 @@ type payload struct {
 // them: "EXP" is not exp. Claims of other names are ignored (RFC 7519 section 4).
 // Errors wrap ErrMalformed.
 func (p *payload) UnmarshalJSON(data []byte) error {
-	o, err := parseObject(data)
+	o, err := strict.ParseObject(data, maxMembers)
 	if err != nil {
-		return err
+		return malformed(err.Error())
 	}
-	r := reader{object: o}
-	r.text("iss", &p.Issuer)
-	r.texts("aud", &p.audiences)
-	r.text("sub", &p.Subject)
-	r.text("sid", &p.Session)
-	r.text("jti", &p.ID)
-	gen := r.integer("gen", 1, maxGen)
-	iat := r.integer("iat", 0, maxDate)
-	nbf := r.integer("nbf", 0, maxDate)
-	exp := r.integer("exp", 0, maxDate)
-	if r.err != nil {
-		return r.err
+	r := strict.Reader{Object: o}
+	r.Text("iss", &p.Issuer)
+	r.Texts("aud", &p.audiences)
+	r.Text("sub", &p.Subject)
+	r.Text("sid", &p.Session)
+	r.Text("jti", &p.ID)
+	gen := r.Integer("gen", 1, maxGen)
+	iat := r.Integer("iat", 0, maxDate)
+	nbf := r.Integer("nbf", 0, maxDate)
+	exp := r.Integer("exp", 0, maxDate)
+	if r.Err != nil {
+		return malformed(r.Err.Error())
 	}
 	p.Gen, p.Issued, p.Begins, p.Expires = gen, int64(iat), int64(nbf), int64(exp)
 	p.read = true

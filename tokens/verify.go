@@ -1,11 +1,12 @@
 package tokens
 
 import (
-	"encoding/base64"
 	"errors"
 	"strings"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/strict"
 )
 
 // MaxLen is the length in bytes beyond which a token is refused unread.
@@ -21,10 +22,6 @@ var (
 	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
 )
 
-// strict64 refuses bits behind the last byte; line breaks it would pass over are
-// refused before it is asked.
-var strict64 = base64.RawURLEncoding.Strict()
-
 // Verify returns what a token says when it is one of ours and good now; the
 // package comment says what that means. Its errors wrap one of the kinds in this
 // package and hold nothing of the token. Whether the session exists and the
@@ -33,7 +30,7 @@ func (k *Keys) Verify(token string) (Claims, error) {
 	if len(token) > MaxLen {
 		return Claims{}, errLength
 	}
-	if !isCompact(token) {
+	if !strict.IsCompact(token) {
 		return Claims{}, errAlphabet
 	}
 	signer, err := k.set.Load().signer(token)
@@ -48,46 +45,26 @@ func (k *Keys) Verify(token string) (Claims, error) {
 	return p.claims(signer.id), nil
 }
 
-// isCompact reports whether token is three parts of the base64url alphabet, none
-// empty (RFC 7515 section 7.1). base64 by itself passes over CR and LF.
-func isCompact(token string) bool {
-	dots, part := 0, 0 // part is the length of the part so far
-	for i := range len(token) {
-		switch c := token[i]; {
-		case c == '.':
-			if part == 0 || dots == 2 {
-				return false
-			}
-			dots, part = dots+1, 0
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
-			part++
-		default:
-			return false
-		}
-	}
-	return dots == 2 && part > 0
-}
-
 // signer returns the key that the header of token names, once that header is the
 // one this key would write: its alg, our typ, and no member besides. So crit, jwk,
 // jku, x5c, x5u and a second kid never come to be understood (RFC 8725 section 3.10).
 func (s *keySet) signer(token string) (*key, error) {
 	segment, _, _ := strings.Cut(token, ".")
-	data, err := strict64.DecodeString(segment)
+	data, err := strict.Base64.DecodeString(segment)
 	if err != nil {
 		return nil, malformed("header is no strict base64url")
 	}
-	header, err := parseObject(data)
+	header, err := strict.ParseObject(data, maxMembers)
 	if err != nil {
-		return nil, err
+		return nil, malformed(err.Error())
 	}
 	var alg, kid, typ string
-	r := reader{object: header}
-	r.text("alg", &alg)
-	r.text("kid", &kid)
-	r.text("typ", &typ)
-	if r.err != nil {
-		return nil, r.err
+	r := strict.Reader{Object: header}
+	r.Text("alg", &alg)
+	r.Text("kid", &kid)
+	r.Text("typ", &typ)
+	if r.Err != nil {
+		return nil, malformed(r.Err.Error())
 	}
 	if len(header) != 3 {
 		return nil, forged("header member besides alg, kid and typ")

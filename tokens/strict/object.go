@@ -1,4 +1,4 @@
-package tokens
+package strict
 
 import (
 	"bytes"
@@ -9,46 +9,50 @@ import (
 	"unicode/utf8"
 )
 
-// maxMembers bounds a header or claims set; the protocol has 3 and 9.
-const maxMembers = 32
+// An Error says what is wrong with a text, and nothing of what the text says.
+type Error string
 
-// An object is a JSON object one level deep: its members in order, their names
+func (e Error) Error() string { return string(e) }
+
+// An Object is a JSON object one level deep: its members in order, their names
 // decoded and all different, their values as written.
-type object []member
+type Object []Member
 
-type member struct {
-	name  string
-	value []byte
+// A Member is a name, decoded, and a value as written.
+type Member struct {
+	Name  string
+	Value []byte
 }
 
-// parseObject reads an object that is strict where encoding/json is not: it must
-// be UTF-8, no name may come twice in whatever spelling, and null is no object
-// (RFC 8725 section 2.4 and RFC 7515 section 4 on why). Errors wrap ErrMalformed.
-func parseObject(data []byte) (object, error) {
+// ParseObject reads an object of at most maxMembers members. It is strict where
+// encoding/json is not: it must be UTF-8, no name may come twice in whatever
+// spelling, and null is no object (RFC 8725 section 2.4 and RFC 7515 section 4 on
+// why). The values are parts of data. Its errors are of type Error.
+func ParseObject(data []byte, maxMembers int) (Object, error) {
 	if !utf8.Valid(data) {
-		return nil, malformed("not UTF-8")
+		return nil, Error("not UTF-8")
 	}
 	if !json.Valid(data) {
-		return nil, malformed("not JSON")
+		return nil, Error("not JSON")
 	}
 	// From here on the syntax is known to be good, so that every index exists.
 	i := skipSpace(data, 0)
 	if data[i] != '{' {
-		return nil, malformed("not a JSON object")
+		return nil, Error("not a JSON object")
 	}
-	o := make(object, 0, 9)
+	o := make(Object, 0, 9)
 	for i = skipSpace(data, i+1); data[i] != '}'; {
 		end := valueEnd(data, i)
 		name := unquote(data[i:end])
 		start := skipSpace(data, skipSpace(data, end)+1) // past the colon
 		end = valueEnd(data, start)
-		if _, ok := o.get(name); ok {
-			return nil, malformed("repeated JSON member")
+		if _, ok := o.Get(name); ok {
+			return nil, Error("repeated JSON member")
 		}
 		if len(o) == maxMembers {
-			return nil, malformed("too many JSON members")
+			return nil, Error("too many JSON members")
 		}
-		o = append(o, member{name, data[start:end]})
+		o = append(o, Member{name, data[start:end]})
 		if i = skipSpace(data, end); data[i] == ',' {
 			i = skipSpace(data, i+1)
 		}
@@ -118,53 +122,55 @@ func unquote(quoted []byte) string {
 	return s
 }
 
-func (o object) get(name string) ([]byte, bool) {
+// Get returns a member's value as written. Names are compared exactly, not as
+// encoding/json compares them: "EXP" is not exp.
+func (o Object) Get(name string) ([]byte, bool) {
 	for _, m := range o {
-		if m.name == name {
-			return m.value, true
+		if m.Name == name {
+			return m.Value, true
 		}
 	}
 	return nil, false
 }
 
-// A reader takes required members out of an object. The first one that is missing
-// or not of its type is its err, which wraps ErrMalformed; after that it reads
-// nothing more.
-type reader struct {
-	object
-	err error
+// A Reader takes required members out of an object. The first one that is missing
+// or not of its type is its Err, of type Error; after that it reads nothing more.
+type Reader struct {
+	Object
+	Err error
 }
 
-// value returns the member name as written, nil when the reader has failed.
-func (r *reader) value(name string) []byte {
-	if r.err != nil {
+// Value returns the member name as written, nil when the reader has failed.
+func (r *Reader) Value(name string) []byte {
+	if r.Err != nil {
 		return nil
 	}
-	value, ok := r.get(name)
+	value, ok := r.Get(name)
 	if !ok {
-		r.fail("no " + name)
+		r.Fail("no " + name)
 	}
 	return value
 }
 
-func (r *reader) fail(detail string) { r.err = malformed(detail) }
+// Fail makes detail the reader's Err.
+func (r *Reader) Fail(detail string) { r.Err = Error(detail) }
 
-// text sets *dst to the member name, a string that is not empty.
-func (r *reader) text(name string, dst *string) {
-	value := r.value(name)
+// Text sets *dst to the member name, a string that is not empty.
+func (r *Reader) Text(name string, dst *string) {
+	value := r.Value(name)
 	switch {
 	case value == nil:
 	case value[0] != '"' || len(value) == len(`""`):
-		r.fail(name + " is no string, or empty")
+		r.Fail(name + " is no string, or empty")
 	default:
 		*dst = unquote(value)
 	}
 }
 
-// texts sets *dst to the member name, a string or an array of strings, as aud may
+// Texts sets *dst to the member name, a string or an array of strings, as aud may
 // be (RFC 7519 section 4.1.3).
-func (r *reader) texts(name string, dst *[]string) {
-	value := r.value(name)
+func (r *Reader) Texts(name string, dst *[]string) {
+	value := r.Value(name)
 	if value == nil {
 		return
 	}
@@ -174,7 +180,7 @@ func (r *reader) texts(name string, dst *[]string) {
 	}
 	var elements []*string // nil for an element that is null
 	if json.Unmarshal(value, &elements) != nil || elements == nil || slices.Contains(elements, nil) {
-		r.fail(name + " is no string or array of strings")
+		r.Fail(name + " is no string or array of strings")
 		return
 	}
 	for _, e := range elements {
@@ -182,16 +188,16 @@ func (r *reader) texts(name string, dst *[]string) {
 	}
 }
 
-// integer returns the member name, an integer from low to high written with
+// Integer returns the member name, an integer from low to high written with
 // digits alone: no sign, fraction or exponent.
-func (r *reader) integer(name string, low, high uint64) uint64 {
-	value := r.value(name)
+func (r *Reader) Integer(name string, low, high uint64) uint64 {
+	value := r.Value(name)
 	if value == nil {
 		return 0
 	}
 	n, err := strconv.ParseUint(string(value), 10, 64)
 	if err != nil || n < low || n > high {
-		r.fail(name + " is no integer, or out of range")
+		r.Fail(name + " is no integer, or out of range")
 		return 0
 	}
 	return n

@@ -1,28 +1,30 @@
-package tokens
+package strict
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"testing"
 	"unicode/utf8"
 )
 
+// maxMembers is few enough for the fuzzer to find.
+const maxMembers = 8
+
 func TestObjectKeepsNamesDecodedAndValuesAsWritten(t *testing.T) {
-	o, err := parseObject([]byte("\r\n\t {\"a\" : \"x,}\\\"\\\\\" ,\"\\u0062\":[1,{\"a\":\"]\"}] , \"c\":-1.5e+3,\"d\":{},\"\":null}\n"))
-	want := object{{"a", []byte(`"x,}\"\\"`)}, {"b", []byte(`[1,{"a":"]"}]`)}, {"c", []byte("-1.5e+3")}, {"d", []byte("{}")}, {"", []byte("null")}}
+	o, err := ParseObject([]byte("\r\n\t {\"a\" : \"x,}\\\"\\\\\" ,\"\\u0062\":[1,{\"a\":\"]\"}] , \"c\":-1.5e+3,\"d\":{},\"\":null}\n"), maxMembers)
+	want := Object{{"a", []byte(`"x,}\"\\"`)}, {"b", []byte(`[1,{"a":"]"}]`)}, {"c", []byte("-1.5e+3")}, {"d", []byte("{}")}, {"", []byte("null")}}
 	if err != nil || !equalObjects(o, want) {
 		t.Errorf("got %q, error %v, want %q", o, err, want)
 	}
 }
 
-func equalObjects(a, b object) bool {
+func equalObjects(a, b Object) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if a[i].name != b[i].name || !bytes.Equal(a[i].value, b[i].value) {
+		if a[i].Name != b[i].Name || !bytes.Equal(a[i].Value, b[i].Value) {
 			return false
 		}
 	}
@@ -31,15 +33,15 @@ func equalObjects(a, b object) bool {
 
 func TestRepeatedMemberInAnySpellingIsMalformed(t *testing.T) {
 	for _, text := range []string{`{"a":1,"a":1}`, `{"a":1,"b":2,"\u0061":1}`, `{"":1,"":2}`, `{"\/":1,"/":2}`} {
-		if o, err := parseObject([]byte(text)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %q, error %v, want %v", text, o, err, ErrMalformed)
+		if o, err := ParseObject([]byte(text), maxMembers); err != Error("repeated JSON member") {
+			t.Errorf("%s: %q, error %v, want it refused as repeated", text, o, err)
 		}
 	}
 }
 
-// referenceObject is parseObject by the standard library's stream of JSON tokens.
+// referenceObject is ParseObject by the standard library's stream of JSON tokens.
 // It returns false for what must be refused.
-func referenceObject(data []byte) (object, bool) {
+func referenceObject(data []byte) (Object, bool) {
 	if !utf8.Valid(data) || !json.Valid(data) {
 		return nil, false
 	}
@@ -47,7 +49,7 @@ func referenceObject(data []byte) (object, bool) {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return nil, false
 	}
-	var o object
+	var o Object
 	seen := map[string]bool{}
 	for d.More() {
 		name, err := d.Token()
@@ -59,7 +61,7 @@ func referenceObject(data []byte) (object, bool) {
 		if d.Decode(&value) != nil {
 			return nil, false
 		}
-		o = append(o, member{name.(string), value})
+		o = append(o, Member{name.(string), value})
 	}
 	_, err := d.Token()
 	return o, (err == nil || err == io.EOF) && len(o) <= maxMembers
@@ -72,13 +74,13 @@ func FuzzObject(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := parseObject(data)
+		got, err := ParseObject(data, maxMembers)
 		want, ok := referenceObject(data)
 		if (err == nil) != ok || (ok && !equalObjects(got, want)) {
 			t.Errorf("%q: got %q, error %v, want %q, %v", data, got, err, want, ok)
 		}
-		if err != nil && !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: error %v, want %v", data, err, ErrMalformed)
+		if _, fixed := err.(Error); err != nil && !fixed {
+			t.Errorf("%q: error %v of type %T, want an Error", data, err, err)
 		}
 	})
 }

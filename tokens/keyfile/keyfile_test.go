@@ -1,0 +1,124 @@
+package keyfile
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func signers() []crypto.Signer {
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	return []crypto.Signer{
+		must(ed, err),
+		must(rsa.GenerateKey(rand.Reader, 2048)),
+		must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
+		must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)),
+		must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader)),
+	}
+}
+
+// certificate signs itself, and expired in 2001.
+func certificate(s crypto.Signer) []byte {
+	c := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1e9, 0)}
+	return pemOf("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, &c, &c, s.Public(), s)))
+}
+
+func derOf(text []byte) []byte {
+	block, _ := pem.Decode(text)
+	return block.Bytes
+}
+
+func TestPublicKeysAndCertificatesVerify(t *testing.T) {
+	type equal interface{ Equal(crypto.PublicKey) bool }
+	for _, s := range signers() {
+		for what, data := range map[string][]byte{
+			"public key":  pemOf("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(s.Public()))),
+			"certificate": certificate(s),
+		} {
+			got, err := ParsePublic(data)
+			if err != nil || !s.Public().(equal).Equal(got) {
+				t.Errorf("%s with %T: %v, error %v", what, s, got, err)
+			}
+		}
+	}
+	secret := bytes.Repeat([]byte("0123456789abcdef"), 2)
+	if got, err := ParsePublic(secret); err != nil || !bytes.Equal(got.(Secret), secret) {
+		t.Errorf("secret: %v, error %v", got, err)
+	}
+}
+
+// Who verifies what others have signed must not hold what they sign with.
+func TestPrivateKeyIsNoKeyToVerifyWith(t *testing.T) {
+	for _, s := range signers() {
+		data := pemOf("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(s)))
+		got, err := ParsePublic(data)
+		if err == nil || !strings.Contains(err.Error(), `"PRIVATE KEY": want PUBLIC KEY, RSA PUBLIC KEY or CERTIFICATE`) {
+			t.Errorf("%T: %T, error %v", s, got, err)
+		}
+		if _, err := Parse(data); err != nil {
+			t.Errorf("%T, to sign with: %v", s, err)
+		}
+	}
+}
+
+func TestCertificatesThatAreNoKeyAreRefused(t *testing.T) {
+	s := signers()
+	p224 := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
+	for name, tt := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"to sign with": {certificate(s[0]), `"CERTIFICATE": want PRIVATE KEY`},
+		"a chain":      {append(certificate(s[0]), certificate(s[1])...), "more than one PEM block (CERTIFICATE, CERTIFICATE)"},
+		"in DER":       {derOf(certificate(s[0])), "in DER"},
+		"damaged":      {pemOf("CERTIFICATE", []byte{1, 2, 3}), "CERTIFICATE: "},
+		"on P-224":     {certificate(p224), "P-224: want P-256"},
+	} {
+		parse := ParsePublic
+		if name == "to sign with" {
+			parse = Parse
+		}
+		if got, err := parse(tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %T, error %v, want %q", name, got, err, tt.want)
+		}
+	}
+}
+
+func TestFilesAreReadUpToTheLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte("12345678"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(path, 8); string(got) != "12345678" {
+		t.Errorf("at the limit: %q, error %v", got, err)
+	}
+	if got, err := Read(path, 7); err == nil || !strings.Contains(err.Error(), "larger than 7 bytes") {
+		t.Errorf("beyond the limit: %q, error %v", got, err)
+	}
+	if _, err := Read(path+".absent", 8); err == nil || strings.Contains(err.Error(), path) {
+		t.Errorf("absent: error %v, want one without the path", err)
+	}
+}

@@ -1,0 +1,116 @@
+package login
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/strict"
+)
+
+const (
+	maxSubject = 256          // bytes
+	maxDate    = 253402300799 // the last second of the year 9999
+)
+
+// claims are what of a claims set (RFC 7519 section 4) has a meaning here.
+type claims struct {
+	issuer         string
+	audiences      []string
+	begins, issued *jwt.NumericDate // nil where there is none
+	expires        time.Time
+	subject        string // "" where noSubject says why
+	noSubject      string
+	read           bool // UnmarshalJSON has filled it; JSON null never calls that
+}
+
+// UnmarshalJSON reads a claims set. A claim that is there has to be of its type; exp
+// has to be there. What is wrong with sub waits until the token is known to be
+// genuine. Errors wrap ErrMalformed.
+func (c *claims) UnmarshalJSON(data []byte) error {
+	o, err := strict.ParseObject(data, maxMembers)
+	if err != nil {
+		return malformed(err.Error())
+	}
+	r := strict.Reader{Object: o}
+	if _, ok := o.Get("iss"); ok {
+		r.Text("iss", &c.issuer)
+	}
+	if _, ok := o.Get("aud"); ok {
+		r.Texts("aud", &c.audiences)
+	}
+	c.begins = optionalDate(&r, "nbf")
+	c.issued = optionalDate(&r, "iat")
+	c.expires = date(&r, "exp")
+	if r.Err != nil {
+		return malformed(r.Err.Error())
+	}
+	c.subject, c.noSubject = subject(o)
+	c.read = true
+	return nil
+}
+
+// date returns the member name: seconds since 1970, of this era and up to the year
+// 9999, perhaps with a fraction.
+func date(r *strict.Reader, name string) time.Time {
+	value := r.Value(name)
+	if value == nil {
+		return time.Time{}
+	}
+	seconds, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || value[0] == '-' || seconds > maxDate {
+		r.Fail(name + " is no date, or out of range")
+		return time.Time{}
+	}
+	whole, fraction := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(fraction*1e9))
+}
+
+func optionalDate(r *strict.Reader, name string) *jwt.NumericDate {
+	if _, ok := r.Get(name); !ok {
+		return nil
+	}
+	return &jwt.NumericDate{Time: date(r, name)}
+}
+
+// subject returns sub, or why it names no player. It becomes a header's value, where
+// blanks at its ends would be lost, so that two players would be one; so would they
+// where JSON escapes that are no characters have become U+FFFD.
+func subject(o strict.Object) (sub, fault string) {
+	value, ok := o.Get("sub")
+	if !ok {
+		return "", "no sub"
+	}
+	if value[0] != '"' || json.Unmarshal(value, &sub) != nil {
+		return "", "sub is no string"
+	}
+	switch {
+	case sub == "":
+		return "", "sub is empty"
+	case len(sub) > maxSubject:
+		return "", "sub is longer than 256 bytes"
+	case strings.ContainsFunc(sub, unicode.IsControl):
+		return "", "sub has control characters"
+	case strings.ContainsRune(sub, utf8.RuneError):
+		return "", "sub has a character that is none"
+	case strings.TrimSpace(sub) != sub:
+		return "", "sub begins or ends with a blank"
+	}
+	return sub, ""
+}
+
+// What jwt.Claims asks for, so that the library judges issuer, audience and the dates
+// with leeway. exp is not among them: Verify judges it, and VerifyExpired does not.
+
+func (c *claims) GetIssuer() (string, error)                   { return c.issuer, nil }
+func (c *claims) GetSubject() (string, error)                  { return c.subject, nil }
+func (c *claims) GetAudience() (jwt.ClaimStrings, error)       { return c.audiences, nil }
+func (c *claims) GetIssuedAt() (*jwt.NumericDate, error)       { return c.issued, nil }
+func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return c.begins, nil }
+func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil }

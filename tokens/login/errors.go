@@ -1,0 +1,99 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What an error of Find, Verify and VerifyExpired wraps. Exactly one kind holds,
+// ErrUnknownKey being also an ErrForged.
+var (
+	// ErrMissing: the request carries no login where one is looked for.
+	ErrMissing = errors.New("no login")
+	// ErrTooLong: longer than MaxLen.
+	ErrTooLong = errors.New("login too long")
+	// ErrMalformed: no strict compact JWS of JSON objects, a claim is missing or not
+	// of its type, or a request carries several different logins.
+	ErrMalformed = errors.New("login malformed")
+	// ErrForged: the signature, alg or another header member is not what the holder
+	// of the key would have made for a login.
+	ErrForged = errors.New("login forged")
+	// ErrUnknownKey: no key goes by this kid.
+	ErrUnknownKey = fmt.Errorf("%w: unknown key", ErrForged)
+	// ErrNoKeys: the key set has not been fetched yet. This is not the client's
+	// fault: it may come again.
+	ErrNoKeys = errors.New("no keys to verify logins with")
+	// ErrForeign: well signed, for another audience or by another issuer.
+	ErrForeign = errors.New("login for another service")
+	// ErrNoSubject: well signed and ours, and sub is not there or is nothing that can
+	// name a player.
+	ErrNoSubject = errors.New("login names no player")
+	// ErrNotYet: well signed and ours, and nbf or iat is ahead by more than the leeway.
+	ErrNotYet = errors.New("login not valid yet")
+	// ErrExpired: well signed and ours, and now >= exp.
+	ErrExpired = errors.New("login expired")
+)
+
+// kinds gives each kind its label and what the client is told, the narrower kind
+// before the wider.
+var kinds = []struct {
+	kind        error
+	label       string
+	description string
+}{
+	{ErrMissing, "missing", ""},
+	{ErrTooLong, "too_long", "the token is too long"},
+	{ErrMalformed, "malformed", "the token is malformed"},
+	{ErrUnknownKey, "unknown_key", "the token is signed by an unknown key"},
+	{ErrForged, "forged", "the token is not genuine"},
+	{ErrNoKeys, "no_keys", "the token cannot be verified yet"},
+	{ErrForeign, "foreign", "the token is for another service"},
+	{ErrNoSubject, "no_subject", "the token names no player"},
+	{ErrNotYet, "not_yet", "the token is not valid yet"},
+	{ErrExpired, "expired", "the token has expired"},
+}
+
+// Reason returns the label of an error for metrics and logs: missing, too_long,
+// malformed, unknown_key, forged, no_keys, foreign, no_subject, not_yet or expired;
+// "other" for an error that is not of this package, "" for nil. It never holds a
+// part of a token.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			return k.label
+		}
+	}
+	return "other"
+}
+
+// Challenge returns the WWW-Authenticate value of the 401 that answers err (RFC 6750
+// section 3): without an error code where there was no login, with invalid_token
+// where it was refused. Every value is fixed text.
+func Challenge(err error) string {
+	const bare = `Bearer realm="reseat"`
+	if err == nil || errors.Is(err, ErrMissing) {
+		return bare
+	}
+	const refused = bare + `, error="invalid_token"`
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			return refused + `, error_description="` + k.description + `"`
+		}
+	}
+	return refused
+}
+
+// A refusal is one kind and what was found, both fixed text.
+type refusal struct {
+	kind   error
+	detail string
+}
+
+func (r *refusal) Error() string { return r.kind.Error() + ": " + r.detail }
+func (r *refusal) Unwrap() error { return r.kind }
+
+func malformed(detail string) error { return &refusal{ErrMalformed, detail} }
+func forged(detail string) error    { return &refusal{ErrForged, detail} }

@@ -1,0 +1,49 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+)
+
+func TestReasonsAreAFixedSet(t *testing.T) {
+	for err, want := range map[error]string{
+		nil: "", ErrMissing: "missing", ErrTooLong: "too_long", ErrMalformed: "malformed", ErrForged: "forged", ErrUnknownKey: "unknown_key",
+		ErrNoKeys: "no_keys", ErrForeign: "foreign", ErrNoSubject: "no_subject", ErrExpired: "expired", ErrNotYet: "not_yet", errors.New("x"): "other",
+		fmt.Errorf("login: %w", ErrExpired): "expired",
+	} {
+		if got := Reason(err); got != want {
+			t.Errorf("reason of %v: %q, want %q", err, got, want)
+		}
+	}
+	if !errors.Is(ErrUnknownKey, ErrForged) {
+		t.Error("a token by an unknown key is not counted as forged")
+	}
+	if len(kinds) != 10 {
+		t.Errorf("%d kinds, of which this test knows 10", len(kinds))
+	}
+}
+
+// RFC 6750 section 3: no error code where no login was there; the characters that
+// error_description may have.
+func TestChallenge(t *testing.T) {
+	for err, want := range map[error]string{
+		nil:                      `Bearer realm="reseat"`,
+		ErrMissing:               `Bearer realm="reseat"`,
+		errNoKeys:                `Bearer realm="reseat", error="invalid_token", error_description="the token cannot be verified yet"`,
+		errUnknownKid:            `Bearer realm="reseat", error="invalid_token", error_description="the token is signed by an unknown key"`,
+		errors.New(`x"y`):        `Bearer realm="reseat", error="invalid_token"`,
+		&refusal{ErrExpired, ""}: `Bearer realm="reseat", error="invalid_token", error_description="the token has expired"`,
+	} {
+		if got := Challenge(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+	allowed := regexp.MustCompile(`^Bearer realm="reseat", error="invalid_token", error_description="[\x20-\x21\x23-\x5B\x5D-\x7E]+"$`)
+	for _, k := range kinds {
+		if got := Challenge(k.kind); k.kind != ErrMissing && !allowed.MatchString(got) {
+			t.Errorf("%v: %s", k.kind, got)
+		}
+	}
+}

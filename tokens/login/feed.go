@@ -1,0 +1,156 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A pace says how often keys are read.
+type pace struct {
+	every    time.Duration // after a reading that was good; 0 for never
+	retry    time.Duration // after the first that failed; doubled with each, up to
+	retryMax time.Duration
+	cooldown time.Duration // before an unknown kid has them read again; 0 for a file
+}
+
+var (
+	urlPace  = pace{every: 5 * time.Minute, retry: time.Second, retryMax: time.Minute, cooldown: 10 * time.Second}
+	filePace = pace{every: 30 * time.Second, retry: 30 * time.Second, retryMax: 30 * time.Second}
+)
+
+// A feed holds the keys of one source and reads them again. The keys are replaced as
+// a whole, and only by a reading that was good.
+type feed struct {
+	// Static once it runs.
+	source string // as it may be logged
+	read   func(context.Context) ([]byte, error)
+	parse  func([]byte) (*keySet, error)
+	pace   pace
+	log    *slog.Logger
+	rounds *rounds
+	done   chan struct{} // closed when run has returned; nil where it does not run
+
+	reading sync.Mutex             // held over a reading, so that the newest read wins
+	set     atomic.Pointer[keySet] // nil before the first reading that was good
+}
+
+// remote reports whether the keys come from elsewhere, so that reading them takes
+// time and may fail at first.
+func (f *feed) remote() bool { return f.pace.cooldown > 0 }
+
+// load reads the keys once.
+func (f *feed) load(ctx context.Context) error {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	data, err := f.read(ctx)
+	if err != nil {
+		return err
+	}
+	set, err := f.parse(data)
+	if err != nil {
+		return err
+	}
+	f.report(f.set.Swap(set), set)
+	return nil
+}
+
+// loadFirst is load at the start, when a set without keys is a mistake. Later it means
+// that all have been withdrawn.
+func (f *feed) loadFirst(ctx context.Context) error {
+	if err := f.load(ctx); err != nil {
+		return err
+	}
+	set := f.set.Load()
+	switch {
+	case set.size() > 0:
+		return nil
+	case len(set.notes) > 0:
+		return errors.New("holds no key that can be used: the first " + capped(set.notes[0].why))
+	}
+	return errors.New("holds no key that can be used")
+}
+
+// run reads the keys first after delay, until ctx ends.
+func (f *feed) run(ctx context.Context, delay time.Duration) {
+	defer close(f.done)
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	failed := 0 // readings since the last one that was good
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-f.rounds.wake:
+		}
+		f.rounds.begin()
+		failed = f.attempt(ctx, failed)
+		f.rounds.finish()
+		timer.Reset(f.pace.after(failed))
+	}
+}
+
+// attempt is a reading after so many that failed. It returns how many have failed now.
+func (f *feed) attempt(ctx context.Context, failed int) int {
+	err := f.load(ctx)
+	if err == nil {
+		if failed > 0 {
+			f.log.Info("keys for logins read again", "source", f.source, "failed", failed)
+		}
+		return 0
+	}
+	if failed++; ctx.Err() == nil {
+		f.log.Warn("keys for logins not read; those of before stay", "source", f.source, "err", capped(err.Error()), "retry", f.pace.after(failed))
+	}
+	return failed
+}
+
+// after is the time until the next reading when so many have failed in a row.
+func (p pace) after(failed int) time.Duration {
+	if failed == 0 {
+		return p.every
+	}
+	return min(p.retry<<min(failed-1, 16), p.retryMax)
+}
+
+// again has the keys read once more for a token that they do not know, and waits for
+// it. It reports whether there may be others now.
+func (f *feed) again(ctx context.Context) bool {
+	if !f.remote() {
+		return false
+	}
+	ended := f.rounds.ask(false)
+	if ended == nil {
+		return false
+	}
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-f.done:
+		return false
+	}
+}
+
+// report logs what is new in a set: how many keys it has, where they are others, and
+// which were ignored.
+func (f *feed) report(before, now *keySet) {
+	if before == nil || !before.sameKeys(now) {
+		f.log.Info("keys for logins read", "source", f.source, "keys", now.size())
+	}
+	if before != nil && slices.Equal(before.notes, now.notes) {
+		return
+	}
+	for _, n := range now.notes {
+		f.log.Warn("key for logins ignored", "source", f.source, "kid", capped(n.kid), "reason", capped(n.why))
+	}
+}
+
+// capped bounds what others may write into the log.
+func capped(s string) string { return s[:min(len(s), 200)] }

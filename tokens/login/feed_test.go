@@ -1,0 +1,461 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A site is the server of a JWKS, in memory.
+type site struct {
+	answer  atomic.Pointer[answer]
+	fetches atomic.Int32
+}
+
+type answer struct {
+	set    string
+	err    error // of the connection, in place of an answer
+	status int   // 0 for 200
+	delay  time.Duration
+}
+
+func newSite(a answer) *site {
+	s := new(site)
+	s.now(a)
+	return s
+}
+
+func (s *site) now(a answer) { s.answer.Store(&a) }
+
+func (s *site) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.fetches.Add(1)
+	a := s.answer.Load()
+	select {
+	case <-time.After(a.delay):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	return &http.Response{StatusCode: max(a.status, 200), Body: io.NopCloser(strings.NewReader(a.set)), Request: r}, nil
+}
+
+// A fed is a Verifier whose keys come from a site, under the fake clock.
+type fed struct {
+	*Verifier
+	t       *testing.T
+	site    *site
+	journal *journal
+}
+
+// feedTest runs f with the keys of the site, after the first fetch if that is quick.
+func feedTest(t *testing.T, s *site, f func(v *fed)) {
+	rsaKey() // made outside of the bubble, since it takes real time
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		c := Config{JWKS: "https://user:hunter2@id.example/keys?apikey=hunter2", Now: atEpoch, Log: j.logger()}
+		v, err := open(context.Background(), c, s, urlPace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		synctest.Wait()
+		f(&fed{v, t, s, j})
+		if strings.Contains(j.String(), "hunter2") || strings.Contains(j.String(), "apikey") {
+			t.Errorf("the log shows what is secret in the URL:\n%s", j)
+		}
+	})
+}
+
+func (f *fed) want(token string) { f.t.Helper(); wantPlayer(f.t, f.Verifier, token) }
+func (f *fed) refuse(token string, because error) {
+	f.t.Helper()
+	wantRefused(f.t, f.Verifier, token, because)
+}
+
+func (f *fed) wantFetches(n int32) {
+	f.t.Helper()
+	if got := f.site.fetches.Load(); got != n {
+		f.t.Errorf("%d fetches at %v, want %d", got, time.Now().UTC().Format(time.TimeOnly), n)
+	}
+}
+
+// pass lets time go by, and what is due happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Two generations of the issuer's keys.
+func oldSet() string   { return jwks(jwk("old", ed25519Key(), "")) }
+func newSet() string   { return jwks(jwk("new", otherEd(), "")) }
+func bothSets() string { return jwks(jwk("old", ed25519Key(), ""), jwk("new", otherEd(), "")) }
+
+func oldToken(t *testing.T) string { t.Helper(); return edToken(t, "old", ed25519Key()) }
+func newToken(t *testing.T) string { t.Helper(); return edToken(t, "new", otherEd()) }
+
+func TestUnknownKidHasTheSetFetchedAgain(t *testing.T) {
+	s := newSite(answer{set: oldSet()})
+	feedTest(t, s, func(v *fed) {
+		v.want(oldToken(t))
+		s.now(answer{set: bothSets()})
+		v.refuse(newToken(t), ErrUnknownKey) // the start was just now
+		v.wantFetches(1)
+		pass(10 * time.Second)
+		v.want(newToken(t))
+		v.want(oldToken(t))
+		v.wantFetches(2)
+	})
+}
+
+func TestUnknownKidsFetchAtMostOnceInTenSeconds(t *testing.T) {
+	s := newSite(answer{set: oldSet()})
+	feedTest(t, s, func(v *fed) {
+		for range 1000 { // 100 seconds
+			v.refuse(newToken(t), ErrUnknownKey)
+			pass(100 * time.Millisecond)
+		}
+		v.wantFetches(10) // at the start, and at 10, 20, ... 90 seconds
+	})
+}
+
+func TestOnlyAnUnknownKidHasTheSetFetched(t *testing.T) {
+	s := newSite(answer{set: bothSets()})
+	feedTest(t, s, func(v *fed) {
+		pass(time.Minute)
+		for _, token := range []string{
+			corrupt(oldToken(t)), edToken(t, "old", otherEd()), edToken(t, "", ed25519Key()), edToken(t, "old", ed25519Key(), "exp:1"),
+			sign(t, head("RS256", "old", ""), body(), "RS256", rsaKey()), sign(t, head("EdDSA", "x", `,"jku":"https://x"`), body(), "EdDSA", otherEd()),
+			sign(t, head("EdDSA", "x", `,"typ":"reseat+jwt"`), body(), "EdDSA", otherEd()), head("EdDSA", "x", ""), "",
+		} {
+			if _, err := v.Verify(v.t.Context(), token); err == nil {
+				t.Errorf("accepted: %s", token)
+			}
+		}
+		v.wantFetches(1)
+	})
+}
+
+func TestKeysThatVanishStopVerifying(t *testing.T) {
+	s := newSite(answer{set: oldSet()})
+	feedTest(t, s, func(v *fed) {
+		s.now(answer{set: newSet()})
+		pass(5*time.Minute - time.Second)
+		v.want(oldToken(t))
+		pass(time.Second)
+		v.wantFetches(2)
+		v.refuse(oldToken(t), ErrUnknownKey)
+		v.want(newToken(t))
+		s.now(answer{set: jwks()})
+		pass(5 * time.Minute)
+		v.refuse(newToken(t), ErrUnknownKey)
+	})
+}
+
+func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
+	for name, failure := range map[string]answer{
+		"no connection":  {err: errors.New("connection reset, hunter2")},
+		"status 500":     {status: 500, set: newSet()},
+		"status 204":     {status: 204},
+		"a redirect":     {status: 302, set: newSet()},
+		"no JSON":        {set: "<html>hunter2</html>"},
+		"no set":         {set: `{"error":"hunter2"}`},
+		"too large":      {set: `{"keys":[]}` + strings.Repeat(" ", maxSet)},
+		"slower than 5s": {set: newSet(), delay: 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(answer{set: oldSet()})
+			feedTest(t, s, func(v *fed) {
+				s.now(failure)
+				pass(5*time.Minute + 5*time.Second)
+				v.want(oldToken(t))
+				if v.journal.count("those of before stay") == 0 {
+					t.Errorf("no word of the failure in the log:\n%s", v.journal)
+				}
+				s.now(answer{set: newSet()})
+				pass(time.Minute)
+				v.refuse(oldToken(t), ErrUnknownKey)
+				v.want(newToken(t))
+				if v.journal.count("read again") != 1 {
+					t.Errorf("no word of the recovery in the log:\n%s", v.journal)
+				}
+			})
+		})
+	}
+}
+
+// After a second, then after twice as long each time, up to a minute.
+func TestFetchThatFailsIsRepeatedEverMoreSlowly(t *testing.T) {
+	s := newSite(answer{err: errors.New("no route to host")})
+	feedTest(t, s, func(v *fed) {
+		at := time.Duration(0)
+		want := int32(1)
+		for _, due := range []int{1, 3, 7, 15, 31, 63, 123, 183, 243} {
+			next := time.Duration(due) * time.Second
+			pass(next - at - time.Nanosecond)
+			v.wantFetches(want)
+			pass(time.Nanosecond)
+			want++
+			v.wantFetches(want)
+			at = next
+		}
+		s.now(answer{set: oldSet()})
+		pass(time.Minute)
+		v.want(oldToken(t))
+		s.now(answer{err: errors.New("no route to host")})
+		pass(5 * time.Minute)
+		v.wantFetches(want + 2)
+		pass(time.Second) // after a success the waiting begins anew
+		v.wantFetches(want + 3)
+	})
+}
+
+func TestURLOutOfReachAtTheStartIsNoError(t *testing.T) {
+	s := newSite(answer{err: errors.New("connection refused")})
+	feedTest(t, s, func(v *fed) {
+		v.refuse(oldToken(t), ErrNoKeys)
+		v.refuse("not a token", ErrMalformed)
+		s.now(answer{set: oldSet()})
+		pass(time.Second)
+		v.want(oldToken(t))
+	})
+}
+
+// A login that comes while the gateway starts waits for the keys.
+func TestLoginWaitsForTheFirstFetch(t *testing.T) {
+	s := newSite(answer{set: oldSet(), delay: 4 * time.Second})
+	feedTest(t, s, func(v *fed) {
+		before := time.Now()
+		v.want(oldToken(t))
+		if waited := time.Since(before); waited != 4*time.Second {
+			t.Errorf("waited %v, want the 4s that the fetch takes", waited)
+		}
+		v.wantFetches(1)
+	})
+}
+
+func TestLoginDoesNotWaitLongerThanItsClient(t *testing.T) {
+	s := newSite(answer{set: oldSet(), delay: 4 * time.Second})
+	feedTest(t, s, func(v *fed) {
+		ctx, cancel := context.WithTimeout(v.t.Context(), time.Second)
+		defer cancel()
+		if _, err := v.Verify(ctx, oldToken(t)); !errors.Is(err, ErrNoKeys) {
+			t.Errorf("error %v, want %v", err, ErrNoKeys)
+		}
+		pass(3 * time.Second)
+		v.want(oldToken(t)) // the fetch itself went on
+		v.wantFetches(1)
+	})
+}
+
+// A fetch that hangs holds up nobody for longer than its own limit, and nobody at all
+// whose key is there.
+func TestFetchThatHangsIsGivenUp(t *testing.T) {
+	s := newSite(answer{set: oldSet()})
+	feedTest(t, s, func(v *fed) {
+		pass(10 * time.Second)
+		s.now(answer{set: oldSet(), delay: time.Hour})
+		before := time.Now()
+		v.refuse(newToken(t), ErrUnknownKey)
+		if waited := time.Since(before); waited != fetchTimeout {
+			t.Errorf("waited %v, want %v", waited, fetchTimeout)
+		}
+		before = time.Now()
+		v.want(oldToken(t))
+		v.refuse(newToken(t), ErrUnknownKey)
+		if waited := time.Since(before); waited != 0 {
+			t.Errorf("waited %v within the cooldown", waited)
+		}
+		if v.journal.count("no answer within 5s") != 1 {
+			t.Errorf("no word of it in the log:\n%s", v.journal)
+		}
+	})
+}
+
+func TestLoginsAtOnceShareOneFetch(t *testing.T) {
+	s := newSite(answer{set: oldSet()})
+	feedTest(t, s, func(v *fed) {
+		pass(10 * time.Second)
+		s.now(answer{set: bothSets(), delay: time.Second})
+		token := newToken(t)
+		results := make(chan error)
+		for range 64 {
+			go func() {
+				_, err := v.Verify(v.t.Context(), token)
+				results <- err
+			}()
+		}
+		for range 64 {
+			if err := <-results; err != nil {
+				t.Errorf("refused: %v", err)
+			}
+		}
+		v.wantFetches(2)
+	})
+}
+
+func TestReloadFetchesWithoutRegardToTheCooldown(t *testing.T) {
+	s := newSite(answer{set: oldSet()})
+	feedTest(t, s, func(v *fed) {
+		s.now(answer{set: newSet()})
+		for range 3 { // at once: one fetch
+			if err := v.Reload(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		v.wantFetches(2)
+		v.want(newToken(t))
+		v.refuse(oldToken(t), ErrUnknownKey)
+	})
+}
+
+func TestCloseEndsTheFetching(t *testing.T) {
+	for _, delay := range []time.Duration{0, time.Second} { // the latter: in mid-fetch
+		s := newSite(answer{set: oldSet(), delay: delay})
+		feedTest(t, s, func(v *fed) {
+			v.Close()
+			v.Close()
+			want := error(nil)
+			if delay > 0 {
+				want = ErrNoKeys
+			}
+			for range 3 {
+				if _, err := v.Verify(v.t.Context(), oldToken(t)); !errors.Is(err, want) {
+					t.Errorf("error %v, want %v", err, want)
+				}
+				v.Verify(v.t.Context(), newToken(t))
+				v.Reload()
+				pass(time.Hour)
+			}
+			v.wantFetches(1)
+			if v.journal.count("not read") > 0 {
+				t.Errorf("the end is logged as a failure:\n%s", v.journal)
+			}
+		})
+	}
+}
+
+func TestEndOfTheContextEndsTheFetching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSite(answer{set: oldSet()})
+		v, err := open(ctx, Config{JWKS: "https://id.example/", Log: new(journal).logger()}, s, urlPace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		pass(time.Hour)
+		if n := s.fetches.Load(); n > 1 {
+			t.Errorf("%d fetches", n)
+		}
+		v.Close()
+	})
+}
+
+// What is wrong with a key is said once, not with every fetch.
+func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
+	secret := `{"kty":"oct","kid":"shared","k":"` + base64url.EncodeToString(secretKey) + `"}`
+	s := newSite(answer{set: jwks(secret, jwk("old", ed25519Key(), ""))})
+	feedTest(t, s, func(v *fed) {
+		pass(time.Hour)
+		if n := v.journal.count("key for logins ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
+			t.Errorf("%d lines about the symmetric key, want 1:\n%s", n, v.journal)
+		}
+		if n := v.journal.count("keys for logins read"); n != 1 {
+			t.Errorf("%d lines about keys that are the same, want 1:\n%s", n, v.journal)
+		}
+		v.refuse(sign(t, head("HS256", "shared", ""), body(), "HS256", secretKey), ErrUnknownKey)
+		s.now(answer{set: jwks(jwk("old", otherEd(), ""))}) // another key under the old kid
+		pass(5 * time.Minute)
+		if n := v.journal.count("keys for logins read"); n != 2 {
+			t.Errorf("%d lines, want 2:\n%s", n, v.journal)
+		}
+	})
+}
+
+func TestPlainHTTPIsWarnedOfBeyondThisHost(t *testing.T) {
+	for jwksURL, want := range map[string]int{
+		"http://id.example/": 1, "HTTP://10.0.0.1/": 1, "https://id.example/": 0, "http://localhost:1/": 0, "http://127.0.0.1:1/": 0, "http://[::1]:1/": 0,
+	} {
+		j := new(journal)
+		v, err := open(t.Context(), Config{JWKS: jwksURL, Log: j.logger()}, newSite(answer{set: oldSet()}), urlPace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Close()
+		if got := j.count("come over http"); got != want {
+			t.Errorf("%s: %d warnings, want %d", jwksURL, got, want)
+		}
+	}
+}
+
+func TestUnusableURLIsRefusedWithoutShowingIt(t *testing.T) {
+	for text, want := range map[string]string{
+		"ftp://user:hunter2@id.example/": `http or https, got one with "ftp"`, "https://?hunter2": "want a file or a URL", "http://": "want a file or a URL",
+		"https://user:hunter2@id.example:port/": "want a file or a URL", "https://id.example/%zzhunter2": "want a file or a URL", "://hunter2": "want a file or a URL",
+	} {
+		v, err := New(t.Context(), Config{JWKS: text})
+		if v != nil || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFilesAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := write(t, "jwks.json", []byte(oldSet()))
+		v := start(t, Config{JWKS: path})
+		wantPlayer(t, v, oldToken(t))
+		replace(t, path, []byte(newSet()))
+		wantRefused(t, v, newToken(t), ErrUnknownKey) // no file is opened for a token
+		pass(30*time.Second - 1)
+		wantPlayer(t, v, oldToken(t))
+		pass(1)
+		wantPlayer(t, v, newToken(t))
+		wantRefused(t, v, oldToken(t), ErrUnknownKey)
+		replace(t, path, []byte(`{"keys":`)) // half written
+		pass(time.Minute)
+		wantPlayer(t, v, newToken(t))
+		replace(t, path, []byte(oldSet()))
+		if err := v.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		wantPlayer(t, v, oldToken(t))
+	})
+}
+
+func TestReloadOfABadFileKeepsTheKeys(t *testing.T) {
+	keyPath, setPath := write(t, "key", pkix(ed25519Key())), write(t, "jwks.json", []byte(oldSet()))
+	for path, c := range map[string]Config{keyPath: {KeyFile: keyPath}, setPath: {JWKS: setPath}} {
+		v := start(t, c)
+		replace(t, path, []byte("short"))
+		err := v.Reload()
+		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "stay in force") {
+			t.Errorf("%s: error %v", path, err)
+		}
+		wantPlayer(t, v, oldToken(t))
+	}
+}
+
+func TestKeyFileIsReadAgainOnReloadAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := write(t, "key", pkix(ed25519Key()))
+		v := start(t, Config{KeyFile: path})
+		replace(t, path, pkix(otherEd()))
+		pass(time.Hour)
+		wantPlayer(t, v, oldToken(t))
+		if err := v.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		wantRefused(t, v, oldToken(t), ErrForged)
+		wantPlayer(t, v, newToken(t))
+	})
+}

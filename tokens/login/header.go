@@ -1,0 +1,76 @@
+package login
+
+import (
+	"strings"
+	"unicode"
+
+	"reseat/tokens/strict"
+)
+
+const (
+	maxMembers = 128 // of a header or claims set; identity providers come to 30
+	maxKid     = 256 // bytes
+)
+
+// A header is what of a token's header has a meaning here.
+type header struct {
+	alg string
+	kid string // "" where there is none
+}
+
+// refusedMembers name a key of the token's own choosing, or ask for something that
+// is not understood here: RFC 8725 section 3.10 and RFC 7515 section 4.1.11. Other
+// members that are not known mean nothing (RFC 7515 section 4).
+var refusedMembers = []string{"crit", "jku", "jwk", "x5u"}
+
+// otherTypes are the types of JWTs that are no logins although the same key may have
+// signed them (RFC 8725 section 3.11): our own resume tokens, logout tokens (OpenID
+// Connect Back-Channel Logout section 2.4), security events (RFC 8417 section 2.3)
+// and proofs of possession (RFC 9449 section 4.2).
+var otherTypes = map[string]bool{"reseat+jwt": true, "logout+jwt": true, "secevent+jwt": true, "dpop+jwt": true}
+
+// readHeader returns the header of a compact token that may be a login.
+func readHeader(token string) (header, error) {
+	segment, _, _ := strings.Cut(token, ".")
+	data, err := strict.Base64.DecodeString(segment)
+	if err != nil {
+		return header{}, malformed("header is no strict base64url")
+	}
+	object, err := strict.ParseObject(data, maxMembers)
+	if err != nil {
+		return header{}, malformed(err.Error())
+	}
+	for _, name := range refusedMembers {
+		if _, ok := object.Get(name); ok {
+			return header{}, forged("header has " + name)
+		}
+	}
+	return readMembers(object)
+}
+
+func readMembers(object strict.Object) (h header, err error) {
+	var typ string
+	r := strict.Reader{Object: object}
+	r.Text("alg", &h.alg)
+	if _, ok := object.Get("kid"); ok {
+		r.Text("kid", &h.kid)
+	}
+	if _, ok := object.Get("typ"); ok {
+		r.Text("typ", &typ)
+	}
+	switch {
+	case r.Err != nil:
+		return header{}, malformed(r.Err.Error())
+	case len(h.kid) > maxKid || strings.ContainsFunc(h.kid, unicode.IsControl):
+		return header{}, malformed("kid is too long, or has control characters")
+	case otherTypes[mediaType(typ)]:
+		return header{}, forged("typ is that of another kind of token")
+	}
+	return h, nil
+}
+
+// mediaType returns a typ in the form in which types are compared: RFC 7515 section
+// 4.1.9.
+func mediaType(typ string) string {
+	return strings.TrimPrefix(strings.ToLower(typ), "application/")
+}

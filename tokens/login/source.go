@@ -1,0 +1,195 @@
+package login
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A place is where in a request a login may be.
+type place string
+
+const (
+	inHeader   place = "header"
+	inQuery    place = "query"
+	inCookie   place = "cookie"
+	inProtocol place = "protocol"
+)
+
+// A Source is one place where a login is looked for. The zero Source is none.
+type Source struct {
+	place place
+	name  string // of the query parameter or cookie, or the subprotocol's prefix
+}
+
+// String returns the source as the flag has it.
+func (s Source) String() string {
+	if s.place == inHeader {
+		return string(s.place)
+	}
+	return string(s.place) + ":" + s.name
+}
+
+// Sources are the places where a login is looked for, in order (--auth-from). They
+// also say what must be hidden: a login is removed and redacted by where it stands,
+// whether it is good or not.
+type Sources []Source
+
+// ParseSources reads a list with commas, as --auth-from takes it. The error says
+// which part is wrong, and what is wanted.
+func ParseSources(list string) (Sources, error) {
+	var all Sources
+	for part := range strings.SplitSeq(list, ",") {
+		s, err := ParseSource(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(all, s) {
+			return nil, fmt.Errorf("%q is there twice", s)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// ParseSource reads header, query:NAME, cookie:NAME or protocol:PREFIX.
+func ParseSource(text string) (Source, error) {
+	kind, name, named := strings.Cut(text, ":")
+	s := Source{place(kind), name}
+	switch s.place {
+	case inHeader:
+		if named {
+			return Source{}, fmt.Errorf("want header without a name, got %q", text)
+		}
+		return s, nil
+	case inQuery:
+		if name == "" || strings.ContainsFunc(name, notInQueryName) {
+			return Source{}, fmt.Errorf("want query:NAME with a NAME that needs no escape, got %q", text)
+		}
+		return s, nil
+	case inCookie:
+		if !isToken(name) {
+			return Source{}, fmt.Errorf("want cookie:NAME with a NAME that can be a cookie's, got %q", text)
+		}
+		return s, nil
+	case inProtocol:
+		if !isToken(name) {
+			return Source{}, fmt.Errorf("want protocol:PREFIX with a PREFIX that a subprotocol can have, got %q", text)
+		}
+		if strings.HasPrefix(name, ownProtocols) || strings.HasPrefix(ownProtocols, name) {
+			return Source{}, fmt.Errorf("want protocol:PREFIX with another PREFIX than those of %s*, got %q", ownProtocols, text)
+		}
+		return s, nil
+	}
+	return Source{}, fmt.Errorf("want header, query:NAME, cookie:NAME or protocol:PREFIX, got %q", text)
+}
+
+// ownProtocols begin the gateway's own subprotocol entries (reseat.v1 section 2):
+// they carry no login, and are not to be taken out of an offer for one.
+const ownProtocols = "reseat."
+
+func notInQueryName(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("%&;=+#", r) }
+
+// isToken reports whether s is a token: RFC 9110 section 5.6.2. A cookie's name is
+// one (RFC 6265 section 4.1.1), and a subprotocol (RFC 6455 section 4.1).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// Find returns the login that a request carries: from the first source that has one,
+// whether it is good or not. An empty one is none. The error is ErrMissing where there
+// is none, and ErrMalformed where a source has several that differ: which one counts
+// must not be left to chance, since the upstream may choose another.
+func (s Sources) Find(r *http.Request) (token string, err error) {
+	for _, source := range s {
+		for _, found := range source.candidates(r) {
+			switch {
+			case found == "" || found == token:
+			case token != "":
+				return "", malformed("several different logins in one place")
+			default:
+				token = found
+			}
+		}
+		if token != "" {
+			return token, nil
+		}
+	}
+	return "", &refusal{ErrMissing, "nothing where it is looked for"}
+}
+
+// candidates returns all that stands where a source says, empty ones included.
+func (s Source) candidates(r *http.Request) (found []string) {
+	switch s.place {
+	case inHeader:
+		for _, line := range r.Header["Authorization"] {
+			if token, ok := bearer(line); ok {
+				found = append(found, token)
+			}
+		}
+	case inQuery:
+		for pair := range pairs(r.URL.RawQuery) {
+			if value, ok := s.queryValue(pair.text); ok {
+				found = append(found, value)
+			}
+		}
+	case inCookie:
+		for _, line := range r.Header["Cookie"] {
+			for pair := range strings.SplitSeq(line, ";") {
+				if value, ok := s.cookieValue(pair); ok {
+					found = append(found, value)
+				}
+			}
+		}
+	case inProtocol:
+		for _, line := range r.Header["Sec-Websocket-Protocol"] {
+			for entry := range strings.SplitSeq(line, ",") {
+				if token, ok := strings.CutPrefix(strings.Trim(entry, " \t"), s.name); ok {
+					found = append(found, token)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// bearer returns what an Authorization line with the scheme Bearer carries: RFC 6750
+// section 2.1. The scheme is compared without regard to case (RFC 9110 section 11.1).
+func bearer(line string) (token string, ok bool) {
+	line = strings.Trim(line, " \t")
+	scheme, rest := line, ""
+	if i := strings.IndexAny(line, " \t"); i >= 0 {
+		scheme, rest = line[:i], strings.TrimLeft(line[i:], " \t")
+	}
+	return rest, strings.EqualFold(scheme, "Bearer")
+}
+
+// queryValue returns the value of a query's pair, decoded, if it has the source's name.
+func (s Source) queryValue(pair string) (value string, ok bool) {
+	name, value, _ := strings.Cut(pair, "=")
+	if name, err := url.QueryUnescape(name); err != nil || s.place != inQuery || name != s.name {
+		return "", false
+	}
+	if decoded, err := url.QueryUnescape(value); err == nil {
+		value = decoded
+	}
+	return value, true
+}
+
+// cookieValue returns the value of a cookie's pair, without quotes around it (RFC 6265
+// section 4.1.1), if it has the source's name.
+func (s Source) cookieValue(pair string) (value string, ok bool) {
+	name, value, _ := strings.Cut(pair, "=")
+	if s.place != inCookie || strings.Trim(name, " \t") != s.name {
+		return "", false
+	}
+	value = strings.Trim(value, " \t")
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = value[1 : len(value)-1]
+	}
+	return value, true
+}

@@ -1,0 +1,268 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/keyfile"
+	"reseat/tokens/strict"
+)
+
+const (
+	// MaxLen is the length in bytes beyond which a token is refused unread.
+	MaxLen = 8 << 10
+	// leeway is how far nbf and iat may lie ahead of our clock.
+	leeway = 30 * time.Second
+)
+
+// Config says by what logins are verified.
+type Config struct {
+	// JWKS is where the keys are: an http or https URL, or a file (--auth-jwks).
+	// KeyFile is a file with one key (--auth-key-file). One of them must be set, the
+	// other empty.
+	JWKS, KeyFile string
+	// Issuer is what iss must be (--auth-issuer). Empty means any, or none.
+	Issuer string
+	// Audience is what aud must be or contain (--auth-audience). Empty means any, or
+	// none: then a token that the issuer made for any other service is a login here.
+	Audience string
+	// Log is told when keys were read, could not be read, or were ignored. Nil means
+	// slog.Default.
+	Log *slog.Logger
+	// Now is the wall clock that dates are held against. Nil means time.Now.
+	Now func() time.Time
+}
+
+// A Verifier verifies logins. All methods may be called at any time from any
+// goroutine.
+type Verifier struct {
+	now     func() time.Time
+	parsers map[string]*jwt.Parser // by alg
+	feed    *feed
+	stop    context.CancelFunc
+}
+
+// New reads the key file or the JWKS file, and fails where it cannot be used: the
+// error names the file. A JWKS URL is fetched in the background, and may be out of
+// reach at first. That goes on until ctx ends or Close is called.
+func New(ctx context.Context, c Config) (*Verifier, error) {
+	return open(ctx, c, newTransport(), urlPace)
+}
+
+// open is New with what tests replace.
+func open(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*Verifier, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	f, delay, err := newFeed(ctx, c, t, forURL)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	v := &Verifier{now: c.Now, parsers: newParsers(c), feed: f, stop: stop}
+	if f.pace.every > 0 {
+		f.rounds, f.done = newRounds(f.pace.cooldown), make(chan struct{})
+		go f.run(ctx, delay) // Close waits for it
+	}
+	return v, nil
+}
+
+// newFeed chooses the source of the keys and, where it is a file, reads it. It
+// returns the time until the next reading.
+func newFeed(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*feed, time.Duration, error) {
+	f := &feed{log: c.Log}
+	switch {
+	case (c.JWKS == "") == (c.KeyFile == ""):
+		return nil, 0, errors.New("want either a JWKS or a key file")
+	case c.KeyFile != "":
+		f.source, f.parse = c.KeyFile, parseKeyFile
+		f.read = func(context.Context) ([]byte, error) { return keyfile.Read(c.KeyFile, keyfile.MaxLen) }
+	case strings.Contains(c.JWKS, "://"):
+		u, err := parseURL(c.JWKS)
+		if err != nil {
+			return nil, 0, err
+		}
+		f.source, f.parse, f.pace = shown(u), parseSet, forURL
+		f.read = (&remote{url: u, transport: t}).read
+		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			c.Log.Warn("keys for logins come over http: who is on the way can replace them", "source", f.source)
+		}
+		return f, 0, nil
+	default:
+		f.source, f.parse, f.pace = c.JWKS, parseSet, filePace
+		f.read = func(context.Context) ([]byte, error) { return keyfile.Read(c.JWKS, maxSet) }
+	}
+	if err := f.loadFirst(ctx); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", f.source, err)
+	}
+	return f, f.pace.every, nil
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// Reload reads the file again, as on SIGHUP; where it cannot be used the keys of
+// before stay, and the error says so. A URL is fetched again in the background,
+// without regard to when that was done last: what comes of it is logged.
+func (v *Verifier) Reload() error {
+	if v.feed.remote() {
+		v.feed.rounds.ask(true)
+		return nil
+	}
+	if err := v.feed.load(context.Background()); err != nil {
+		return fmt.Errorf("%s: %w; the keys read before stay in force", v.feed.source, err)
+	}
+	return nil
+}
+
+// Close ends the reading of keys. Those that are there go on verifying.
+func (v *Verifier) Close() {
+	v.stop()
+	if v.feed.done != nil {
+		<-v.feed.done
+	}
+}
+
+// Verify returns the player whom a token names, when the token is genuine and good
+// now; the package comment says what that means. A kid that is not known may make it
+// wait for the JWKS, five seconds at most and not longer than ctx. Its errors wrap
+// one of the kinds in this package and hold nothing of the token.
+func (v *Verifier) Verify(ctx context.Context, token string) (subject string, err error) {
+	c, err := v.genuine(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	if !v.now().Before(c.expires) {
+		return "", &refusal{ErrExpired, "exp has passed"}
+	}
+	return c.subject, nil
+}
+
+// VerifyExpired is Verify but for exp, which must be there and may have passed: a
+// login that comes with a resume has been good when the session began, and still has
+// to name the same player.
+func (v *Verifier) VerifyExpired(ctx context.Context, token string) (subject string, err error) {
+	c, err := v.genuine(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	return c.subject, nil
+}
+
+// genuine judges everything but exp.
+func (v *Verifier) genuine(ctx context.Context, token string) (*claims, error) {
+	if len(token) > MaxLen {
+		return nil, errLength
+	}
+	if !strict.IsCompact(token) {
+		return nil, errAlphabet
+	}
+	h, err := readHeader(token)
+	if err != nil {
+		return nil, err
+	}
+	public, err := v.key(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	c := new(claims)
+	_, err = v.parsers[h.alg].ParseWithClaims(token, c, func(*jwt.Token) (any, error) { return public, nil })
+	switch {
+	case !c.read && err == nil:
+		return nil, errNoClaims
+	case err != nil:
+		return nil, refusalOf(err, c.read)
+	case c.noSubject != "":
+		return nil, &refusal{ErrNoSubject, c.noSubject}
+	}
+	return c, nil
+}
+
+// key returns the key for a header, after a look at newer keys where that may help.
+func (v *Verifier) key(ctx context.Context, h header) (any, error) {
+	public, err := v.lookUp(h)
+	if (err == errUnknownKid || err == errNoKeys) && v.feed.again(ctx) {
+		return v.lookUp(h)
+	}
+	return public, err
+}
+
+func (v *Verifier) lookUp(h header) (any, error) {
+	set := v.feed.set.Load()
+	if set == nil {
+		return nil, errNoKeys
+	}
+	return set.find(h)
+}
+
+// Refused without a look at what the token says.
+var (
+	errLength   = &refusal{ErrTooLong, "more than 8192 bytes"}
+	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
+	errNoClaims = &refusal{ErrMalformed, "claims are no JSON object in base64url"}
+	errNoKeys   = &refusal{ErrNoKeys, "the key set has not been fetched yet"}
+)
+
+// newParsers makes the library's parser for each alg, with what it leaves to be
+// chosen: RFC 8725 sections 3.1, 3.8 and 3.9. The key is of the type that its alg
+// takes, as keySet.find returns it.
+func newParsers(c Config) map[string]*jwt.Parser {
+	options := []jwt.ParserOption{jwt.WithStrictDecoding(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(c.Now)}
+	if c.Issuer != "" {
+		options = append(options, jwt.WithIssuer(c.Issuer))
+	}
+	if c.Audience != "" {
+		options = append(options, jwt.WithAudience(c.Audience))
+	}
+	parsers := make(map[string]*jwt.Parser)
+	for _, alg := range allAlgorithms() {
+		parsers[alg] = jwt.NewParser(append(options, jwt.WithValidMethods([]string{alg}))...)
+	}
+	return parsers
+}
+
+// refusals orders what the library finds: a token that is not for us is foreign
+// whatever its dates.
+var refusals = []struct {
+	found  error
+	reason refusal
+}{
+	{jwt.ErrTokenMalformed, refusal{ErrMalformed, "signature is no strict base64url"}},
+	{jwt.ErrTokenSignatureInvalid, refusal{ErrForged, "signature is not the key's"}},
+	{jwt.ErrTokenUnverifiable, refusal{ErrForged, "alg is unknown"}},
+	{jwt.ErrTokenInvalidIssuer, refusal{ErrForeign, "iss is another"}},
+	{jwt.ErrTokenInvalidAudience, refusal{ErrForeign, "aud does not name this service"}},
+	{jwt.ErrTokenRequiredClaimMissing, refusal{ErrForeign, "no iss or aud"}},
+	{jwt.ErrTokenNotValidYet, refusal{ErrNotYet, "nbf has not come"}},
+	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
+}
+
+// refusalOf turns an error of the library, which may quote the token, into one that
+// does not. read says whether there were claims to judge.
+func refusalOf(err error, read bool) error {
+	if own, ok := errors.AsType[*refusal](err); ok {
+		return own
+	}
+	if !read {
+		return errNoClaims
+	}
+	for _, r := range refusals {
+		if errors.Is(err, r.found) {
+			return &r.reason
+		}
+	}
+	return malformed("not a token")
+}
