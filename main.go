@@ -52,6 +52,12 @@ func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if err != nil {
 		return fail(stderr, 2, fmt.Errorf("--token-key-file: %w", err))
 	}
+	set.Gateway.Log = log
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := gateway.OpenLogins(ctx, &set.Gateway); err != nil {
+		return fail(stderr, 2, err)
+	}
 	p, err := start(set, keys, log)
 	if err != nil {
 		return fail(stderr, 1, err)
@@ -154,6 +160,11 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	}
 	for _, r := range set.Gateway.Routes {
 		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
+	}
+	for _, r := range set.Gateway.Routes {
+		if a := r.Policy.Auth; a != nil && a.Audience == "" {
+			p.log.Warn("no --auth-audience: a JWT that the issuer made for any other service is a login here", "pattern", r.Pattern)
+		}
 	}
 	if keys.Ephemeral() {
 		p.log.Warn("no --token-key-file: the key for resume tokens was made now and is lost with this process")

@@ -15,6 +15,7 @@ import (
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
+	"reseat/tokens/login"
 	"reseat/upstream"
 )
 
@@ -141,7 +142,8 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	arrived := g.clock.Now()
 	player, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
-		w.Header().Set("WWW-Authenticate", rt.Policy.Login.Challenge(err))
+		g.metrics.logins.WithLabelValues(login.Reason(err)).Inc()
+		w.Header().Set("WWW-Authenticate", login.Challenge(err))
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error())
 		return
 	}
@@ -216,8 +218,8 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
 		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), own),
 	}
-	if login := e.terms().Login; login != nil {
-		login.Conceal(&ask)
+	if l := e.terms().Login; l != nil {
+		l.Conceal(&ask)
 	}
 	return ask
 }

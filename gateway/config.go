@@ -7,6 +7,7 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/tokens"
+	"reseat/tokens/login"
 	"reseat/upstream"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	// Zero means 10 seconds.
 	Drain time.Duration
 
+	logins []*login.Verifier // made by OpenLogins
+
 	// Log receives one line for each session event. Nil means slog.Default.
 	Log *slog.Logger
 }
@@ -71,6 +74,9 @@ type Policy struct {
 	// IdleTimeout ends a session in which no data message passed for so long;
 	// zero is off.
 	IdleTimeout time.Duration
+	// Auth says how the players' own JWTs are verified; nil asks for none.
+	// OpenLogins makes a Login of it.
+	Auth *Auth
 	// Login verifies the players' own JWTs; nil asks nobody.
 	Login Login
 	// Duplicate says what a second session of the same player means.

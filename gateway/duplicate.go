@@ -26,10 +26,10 @@ const (
 // whether a second session of its player is refused.
 const answerTime = 2 * time.Second
 
-// A playerKey tells players apart: two login providers may use one name for
+// A playerKey tells players apart: two issuers of logins may use one name for
 // two people.
 type playerKey struct {
-	login Login
+	realm any
 	name  string
 }
 

@@ -99,7 +99,10 @@ func (t *terms) longestGrace() time.Duration {
 
 func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer string) *entry {
 	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Since: time.Now(), target: rt.Upstream}
-	e.player = playerKey{rt.Policy.Login, player}
+	e.player = playerKey{name: player}
+	if rt.Policy.Login != nil {
+		e.player.realm = rt.Policy.Login.Realm()
+	}
 	e.current.Store(&terms{Policy: rt.Policy})
 	e.setPeer(peer)
 	return e

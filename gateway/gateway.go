@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -121,6 +122,11 @@ func (g *Gateway) Reload() error {
 	if err := g.keys.Reload(); err != nil {
 		return err
 	}
+	for _, v := range g.cfg.logins {
+		if err := v.Reload(); err != nil {
+			return fmt.Errorf("logins: %w", err)
+		}
+	}
 	g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
 	if g.keys.SigningKeyID() != before {
 		g.running.Go(func() {
@@ -144,6 +150,9 @@ func (g *Gateway) Close() {
 	g.reg.close()
 	for _, p := range g.proxies {
 		p.Close()
+	}
+	for _, v := range g.cfg.logins {
+		v.Close()
 	}
 	g.running.Wait()
 }

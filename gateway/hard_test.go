@@ -90,6 +90,7 @@ func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
 		}
 		p.Text("last")
 		p.Sync()
+		synctest.Wait() // the connection has taken what it holds
 		p.Drop()
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
@@ -240,6 +241,7 @@ func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
 		p.Hold(true)
 		game.Text("last")
 		game.Close(4321, "match over")
+		synctest.Wait()
 		p.Drop()
 		p = p.Resume(0)
 		p.Want("last")

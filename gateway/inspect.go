@@ -183,7 +183,7 @@ func (r *registry) remembered(id string) (SessionInfo, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if g := r.graves[id]; g != nil {
-		return g.entry.info(g.info), true
+		return g.info, true
 	}
 	return SessionInfo{}, false
 }
@@ -193,7 +193,7 @@ func (r *registry) ended() []SessionInfo {
 	defer r.mu.RUnlock()
 	list := make([]SessionInfo, 0, len(r.graves))
 	for _, g := range r.graves {
-		list = append(list, g.entry.info(g.info))
+		list = append(list, g.info)
 	}
 	slices.SortFunc(list, func(a, b SessionInfo) int { return cmp.Compare(a.seq, b.seq) })
 	return list

@@ -1,58 +1,118 @@
 package gateway
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
+	"reseat/tokens/login"
 	"reseat/upstream"
 )
 
-// A Login verifies players' own JWTs, --auth-*. It must be comparable, and may
-// be used by several goroutines at once.
+// A Login verifies players' own JWTs, --auth-*. It may be used by several
+// goroutines at once.
 type Login interface {
-	// Find takes the JWT from where it is looked for; found is false where there
-	// is none.
-	Find(r *http.Request) (token string, found bool, err error)
+	// Find takes the JWT from where it is looked for. Its errors, and those of
+	// Verify, are those of package login.
+	Find(r *http.Request) (token string, err error)
 	// Verify returns the player that a JWT names.
-	Verify(token string) (player string, err error)
+	Verify(ctx context.Context, token string) (player string, err error)
 	// VerifyExpired is the same, but that the JWT may have expired.
-	VerifyExpired(token string) (player string, err error)
+	VerifyExpired(ctx context.Context, token string) (player string, err error)
 	// Conceal takes the JWT out of what the upstream is to see: always out of
 	// the offered subprotocols, and out of the rest unless it is forwarded.
 	Conceal(ask *upstream.Request)
-	// Challenge is the WWW-Authenticate of a 401 for err, which may be nil.
-	Challenge(err error) string
+	// Realm is where the players' names come from: equal for two Logins whose
+	// players of one name are the same. It is comparable.
+	Realm() any
 }
 
-// errNoLogin is a handshake that brings no JWT where one is wanted.
-var errNoLogin = errors.New("no login")
+// An Auth is what a Login is made from: the flags --auth-*. One of JWKS and
+// KeyFile is set.
+type Auth struct {
+	JWKS, KeyFile    string
+	Issuer, Audience string
+	From             login.Sources
+	Conceal          bool // --auth-forward off
+}
+
+// A provider is a Login by a Verifier.
+type provider struct {
+	*login.Verifier
+	from    login.Sources
+	conceal bool
+}
+
+func (p *provider) Find(r *http.Request) (string, error) { return p.from.Find(r) }
+func (p *provider) Realm() any                           { return p.Verifier }
+
+func (p *provider) Conceal(ask *upstream.Request) {
+	ask.Protocols = p.from.StripProtocols(ask.Protocols)
+	if p.conceal {
+		p.from.StripHeader(ask.Header)
+		ask.RawQuery = p.from.StripQuery(ask.RawQuery)
+	}
+}
+
+// OpenLogins gives each route of cfg whose policy asks for logins what verifies
+// them, until ctx ends. Its error names the flag.
+func OpenLogins(ctx context.Context, cfg *Config) error {
+	type source struct{ jwks, keyFile, issuer, audience string }
+	open := make(map[source]*login.Verifier)
+	for i := range cfg.Routes {
+		policy := &cfg.Routes[i].Policy
+		a := policy.Auth
+		if a == nil {
+			continue
+		}
+		s := source{a.JWKS, a.KeyFile, a.Issuer, a.Audience}
+		if open[s] == nil {
+			v, err := login.New(ctx, login.Config{JWKS: a.JWKS, KeyFile: a.KeyFile, Issuer: a.Issuer, Audience: a.Audience, Log: cfg.Log})
+			if err != nil {
+				return fmt.Errorf("%s: %w", a.flag(), err)
+			}
+			open[s] = v
+			cfg.logins = append(cfg.logins, v)
+		}
+		policy.Login = &provider{open[s], a.From, a.Conceal}
+	}
+	return nil
+}
+
+func (a *Auth) flag() string {
+	if a.KeyFile != "" {
+		return "--auth-key-file"
+	}
+	return "--auth-jwks"
+}
 
 // authenticate says whose session a handshake begins, "" where nobody is asked.
-func authenticate(login Login, r *http.Request) (player string, err error) {
-	if login == nil {
+func authenticate(l Login, r *http.Request) (player string, err error) {
+	if l == nil {
 		return "", nil
 	}
-	token, found, err := login.Find(r)
-	switch {
-	case err != nil:
+	token, err := l.Find(r)
+	if err != nil {
 		return "", err
-	case !found:
-		return "", errNoLogin
 	}
-	return login.Verify(token)
+	return l.Verify(r.Context(), token)
 }
 
 // sameLogin reports whether a login that comes with a resume, if one does, is
 // the session's player's. It may have expired meanwhile.
 func (e *entry) sameLogin(r *http.Request) bool {
-	login := e.terms().Login
-	if login == nil {
+	l := e.terms().Login
+	if l == nil {
 		return true
 	}
-	token, found, err := login.Find(r)
-	if err != nil || !found {
-		return err == nil
+	token, err := l.Find(r)
+	if errors.Is(err, login.ErrMissing) {
+		return true
 	}
-	player, err := login.VerifyExpired(token)
+	if err != nil {
+		return false
+	}
+	player, err := l.VerifyExpired(e.g.ctx, token)
 	return err == nil && player == e.Player
 }

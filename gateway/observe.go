@@ -80,6 +80,7 @@ type metrics struct {
 
 	created, replayed, panics prometheus.Counter
 	ended, resumes, refused   *prometheus.CounterVec
+	logins                    *prometheus.CounterVec
 	detached, resume, rtt     prometheus.Histogram
 }
 
@@ -106,6 +107,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.ended = vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason")
 	m.resumes = vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result")
 	m.refused = vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason")
+	m.logins = vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason")
 	for _, reason := range session.Reasons() {
 		m.ended.WithLabelValues(reason)
 	}

@@ -10,6 +10,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
+	"reseat/tokens/generation"
 )
 
 // remembered is how long a resume is told how a session ended, reseat.v1
@@ -18,8 +19,9 @@ const remembered = 30 * time.Second
 
 // A grave is what is kept of a session that has ended.
 type grave struct {
-	entry   *entry
-	info    session.Info
+	info    SessionInfo
+	ending  session.Ending
+	tokens  generation.Line
 	forget  time.Time
 	subject string
 }
@@ -118,7 +120,7 @@ func (r *registry) bury(e *entry, info session.Info) {
 	if len(r.graves) == 0 {
 		r.sweep.Reset(time.Second)
 	}
-	r.graves[e.ID] = &grave{e, info, time.Now().Add(max(remembered, e.terms().longestGrace())), e.subject()}
+	r.graves[e.ID] = &grave{e.info(info), info.Ending, info.Tokens, time.Now().Add(max(remembered, e.terms().longestGrace())), e.subject()}
 }
 
 // forget drops what has been remembered long enough.
@@ -157,11 +159,11 @@ func (r *registry) refusal(c tokens.Claims) *session.Refusal {
 	switch {
 	case g == nil:
 		return session.Refuse(wire.CodeNoSession, "")
-	case g.subject != c.Subject || !g.info.Tokens.Good(c.Gen):
+	case g.subject != c.Subject || !g.tokens.Good(c.Gen):
 		ref := session.Refuse(wire.CodeBadToken, "spent")
 		return ref
 	}
-	return &session.Refusal{Code: g.info.Ending.Code, Text: g.info.Ending.Text}
+	return &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
 }
 
 // all lists the living sessions in the order in which they were made.

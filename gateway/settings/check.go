@@ -12,6 +12,7 @@ func (d *draft) check() error {
 		(*draft).checkGame,
 		(*draft).checkListeners,
 		(*draft).buildRoutes,
+		(*draft).checkAuth,
 	} {
 		if err := rule(d); err != nil {
 			return err
@@ -34,6 +35,21 @@ func (d *draft) checkGame() error {
 func (d *draft) checkListeners() error {
 	if d.Admin != "" && sameListener(d.Listen, d.Admin) {
 		return d.fault("admin", "want another port than that of --listen %q, got %q", d.Listen, d.Admin)
+	}
+	return nil
+}
+
+// checkAuth asks for keys where something else is said of logins.
+func (d *draft) checkAuth() error {
+	for _, r := range d.Gateway.Routes {
+		if r.Policy.Auth != nil {
+			return nil
+		}
+	}
+	for flag, given := range map[string]bool{"auth-issuer": d.defaults.auth.Issuer != "", "auth-audience": d.defaults.auth.Audience != "", "auth-forward": d.defaults.auth.Conceal} {
+		if given {
+			return d.fault(flag, "want it with --auth-jwks or --auth-key-file, got neither")
+		}
 	}
 	return nil
 }

@@ -97,11 +97,33 @@ func (r *route) build(defaults local) (gateway.Route, error) {
 			return gateway.Route{}, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
+	if err := r.chooseAuth(&own); err != nil {
+		return gateway.Route{}, err
+	}
 	return gateway.Route{
 		Pattern:  r.pattern,
 		Upstream: upstream.Target{URL: r.upstream, HostPolicy: own.host, RootCAs: own.ca},
 		Policy:   own.Policy,
 	}, nil
+}
+
+// chooseAuth says how the route's logins are verified. What the route says itself is
+// nearer than what holds for all.
+func (r *route) chooseAuth(own *local) error {
+	jwks, keyFile := r.settings["auth-jwks"] != nil, r.settings["auth-key-file"] != nil
+	switch {
+	case jwks && !keyFile:
+		own.auth.KeyFile = ""
+	case keyFile && !jwks:
+		own.auth.JWKS = ""
+	}
+	switch a := own.auth; {
+	case a.JWKS != "" && a.KeyFile != "":
+		return errors.New("auth-jwks: want it or auth-key-file, got both")
+	case a.JWKS != "" || a.KeyFile != "":
+		own.Auth = &a
+	}
+	return nil
 }
 
 // patterns are the paths that are taken, by chi's own rules, and by whom.

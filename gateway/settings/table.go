@@ -10,6 +10,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/session"
+	"reseat/tokens/login"
 	"reseat/upstream"
 )
 
@@ -47,6 +48,7 @@ func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
 // local is what can be set globally and for a single route.
 type local struct {
 	gateway.Policy
+	auth gateway.Auth
 	host upstream.HostPolicy
 	ca   *x509.CertPool
 }
@@ -213,6 +215,25 @@ var table = []flag{
 		help: "aud of the tokens; keeps apart environments that share keys",
 		set:  one(func(d *draft) *string { return &d.TokenAudience }, identifier)},
 
+	{name: "auth-jwks", group: groupPlayers, arg: "URL|FILE", shows: "none",
+		help:     "verify the player's own JWT before a new session, with the keys at this URL or in this file; without a good one 401",
+		setLocal: one(func(l *local) *string { return &l.auth.JWKS }, keySet)},
+	{name: "auth-key-file", group: groupPlayers, arg: "FILE", shows: "none",
+		help:     "the same with one key: PEM public key or certificate, or 32 or more random bytes",
+		setLocal: one(func(l *local) *string { return &l.auth.KeyFile }, fileName)},
+	{name: "auth-from", group: groupPlayers, arg: "LIST", def: "header",
+		help:     "where that JWT is looked for, with commas between: header, query:NAME, cookie:NAME, protocol:PREFIX",
+		setLocal: one(func(l *local) *login.Sources { return &l.auth.From }, loginSources)},
+	{name: "auth-issuer", group: groupPlayers, arg: "NAME", shows: "any",
+		help:     "what its iss must be",
+		setLocal: one(func(l *local) *string { return &l.auth.Issuer }, identifier)},
+	{name: "auth-audience", group: groupPlayers, arg: "NAME", shows: "any",
+		help:     "what its aud must be or hold",
+		setLocal: one(func(l *local) *string { return &l.auth.Audience }, identifier)},
+	{name: "auth-forward", group: groupPlayers, arg: "on|off", def: "on",
+		help: "whether the game server sees it too",
+		setLocal: one(func(l *local) *bool { return &l.auth.Conceal }, choice(
+			option[bool]{"on", false}, option[bool]{"off", true}))},
 	{name: "duplicate", group: groupPlayers, arg: "takeover|reject|allow", def: "allow",
 		help: "a second session of a player with a login: the newest ends the others, is refused while another answers, or is one more",
 		setLocal: one(func(l *local) *gateway.Duplicate { return &l.Duplicate }, choice(

@@ -69,6 +69,14 @@ var goodValues = []struct {
 	{"keepalive-reply", "engine.io", policy(func(p gateway.Policy) any { return p.Replies }), []session.Reply{{In: "2", Out: "3"}}},
 	{"keepalive-reply", `{"op":"ping"}=>{"op":"pong"}=>`, policy(func(p gateway.Policy) any { return p.Replies }), []session.Reply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}},
 	{"keepalive-send", "25s:a:b", policy(func(p gateway.Policy) any { return p.Beats }), []session.Beat{{Every: 25 * time.Second, Text: "a:b"}}},
+	{"auth-jwks", "https://login.example/keys?x=1", auth(func(a gateway.Auth) any { return a.JWKS }), "https://login.example/keys?x=1"},
+	{"auth-jwks", "keys/jwks.json", auth(func(a gateway.Auth) any { return a.JWKS }), "keys/jwks.json"},
+	{"auth-key-file", "keys/login.pem", auth(func(a gateway.Auth) any { return a.KeyFile }), "keys/login.pem"},
+	{"auth-from", "query:token,cookie:sid,header,protocol:auth.", auth(func(a gateway.Auth) any { return fmt.Sprint(a.From) }), "[query:token cookie:sid header protocol:auth.]"},
+	{"auth-issuer", "https://login.example/", auth(func(a gateway.Auth) any { return a.Issuer }), "https://login.example/"},
+	{"auth-audience", "game", auth(func(a gateway.Auth) any { return a.Audience }), "game"},
+	{"auth-forward", "off", auth(func(a gateway.Auth) any { return a.Conceal }), true},
+	{"auth-forward", "on", auth(func(a gateway.Auth) any { return a.Conceal }), false},
 	{"duplicate", "takeover", policy(func(p gateway.Policy) any { return p.Duplicate }), gateway.Takeover},
 	{"duplicate", "reject", policy(func(p gateway.Policy) any { return p.Duplicate }), gateway.Reject},
 	{"duplicate", "allow", policy(func(p gateway.Policy) any { return p.Duplicate }), gateway.Allow},
@@ -113,6 +121,11 @@ func policy(get func(gateway.Policy) any) func(*Settings) any {
 	return func(s *Settings) any { return get(s.Gateway.Routes[0].Policy) }
 }
 
+// auth is what a route says of logins.
+func auth(get func(gateway.Auth) any) func(*Settings) any {
+	return func(s *Settings) any { return get(*s.Gateway.Routes[0].Policy.Auth) }
+}
+
 func upstreamURL(s *Settings) any { return s.Gateway.Routes[0].Upstream.URL.String() }
 func firstHost(s *Settings) any   { return s.Gateway.Routes[0].Upstream.HostPolicy }
 func proxies(s *Settings) any     { return s.Gateway.TrustedProxies }
@@ -139,6 +152,12 @@ var badValues = map[string][]string{
 	"on-expire":          {"", "\xff", strings.Repeat("x", 4097)},
 	"keepalive-reply":    {"", "2", "2=>", "=>3", "2->3", "socket.io", "\xff=>3", "2=>\xff"},
 	"keepalive-send":     {"", "ping", "25:ping", "0:ping", "25s:", ":ping", "25s", "9ms:x", "25h:x", "1s:\xff"},
+	"auth-jwks":          {"", "ftp://x/keys", "https://", "://x", "http://x/#f"},
+	"auth-key-file":      {"", "a\x00b"},
+	"auth-from":          {"", "body", "query", "query:", "header,,cookie:x", "protocol:"},
+	"auth-issuer":        {"", "a b"},
+	"auth-audience":      {"", "a b"},
+	"auth-forward":       {"", "yes"},
 	"duplicate":          {"", "Takeover", "deny"},
 	"buffer-bytes":       {"", "0", "-1", "+1", "1MB", "1mib", "1 MiB", "1.3KiB", "0.5", "1e6", "0x10", "1/2", "8589934592GiB", "99999999999999999999999", "1025GiB", "KiB", "1.KiB"},
 	"buffer-messages":    {"", "0", "-1", "+1", "1KiB", "1.0", "1073741825", "99999999999999999999"},
@@ -160,8 +179,11 @@ func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 	for _, c := range goodValues {
 		t.Run(c.flag+"="+c.value, func(t *testing.T) {
 			base := game
-			if c.flag == "upstream" {
+			switch c.flag {
+			case "upstream":
 				base = "--log-level=info"
+			case "auth-from", "auth-issuer", "auth-audience", "auth-forward":
+				base += ";auth-key-file=login.pem"
 			}
 			check := func(how string, s *Settings) {
 				t.Helper()
@@ -175,7 +197,7 @@ func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 				check("flag with a blank", mustParse(t, nil, base, "--"+c.flag, c.value))
 			}
 			if lookup(c.flag).perRoute() {
-				check("route", mustParse(t, nil, game+";"+c.flag+"="+c.value))
+				check("route", mustParse(t, nil, base+";"+c.flag+"="+c.value))
 			}
 		})
 	}

@@ -126,9 +126,22 @@ func (d *Door) Plain(path string, protocols ...string) *Peer {
 	return d.connect(path, protocols, false)
 }
 
+// PlayerWith begins a session with header lines of its own, each ending in CRLF.
+func (d *Door) PlayerWith(path, header string) *Player {
+	d.t.Helper()
+	p := &Player{door: d, path: path}
+	peer, err := d.dial(path, []string{wire.Subprotocol}, header, true)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	p.Peer = peer
+	p.readHello()
+	return p
+}
+
 func (d *Door) connect(path string, protocols []string, speaks bool) *Peer {
 	d.t.Helper()
-	p, err := d.dial(path, protocols, speaks)
+	p, err := d.dial(path, protocols, "", speaks)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -138,11 +151,11 @@ func (d *Door) connect(path string, protocols []string, speaks bool) *Peer {
 // Dial connects a client that speaks reseat.v1 with exactly these subprotocols.
 // Its error is an answer that is not 101, or that there was none.
 func (d *Door) Dial(path string, protocols []string) (*Peer, error) {
-	return d.dial(path, protocols, true)
+	return d.dial(path, protocols, "", true)
 }
 
-func (d *Door) dial(path string, protocols []string, speaks bool) (*Peer, error) {
-	c, br, resp, err := d.Handshake(path, protocols, "")
+func (d *Door) dial(path string, protocols []string, header string, speaks bool) (*Peer, error) {
+	c, br, resp, err := d.Handshake(path, protocols, header)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("handshake: %w", err)

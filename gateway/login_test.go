@@ -1,0 +1,152 @@
+package gateway_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/gateway"
+	"reseat/gateway/wire"
+	"reseat/tokens/login"
+)
+
+// secret is the key that the tests' logins are signed with.
+const secret = "0123456789abcdef0123456789abcdef"
+
+func signed(t *testing.T, claims jwt.MapClaims) string {
+	t.Helper()
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// newLoginWorld is a world whose players log in, and what it writes to its log.
+func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := login.ParseSources(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pol := policy()
+	pol.Auth = &gateway.Auth{KeyFile: file, Audience: "game", From: sources, Conceal: conceal}
+	said := new(bytes.Buffer)
+	w := newWorld(t, pol, func(c *gateway.Config) {
+		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		if err := gateway.OpenLogins(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return w, said
+}
+
+// A login is found where it may stand, and the game server sees as much of it as
+// it is to see. None of it reaches the log.
+func TestALoginIsFoundAndHidden(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, path, header string // $ stands for the JWT
+		offer              []string
+		concealed          string // path and query as the upstream sees them, concealed
+	}{
+		"header":   {"header", "/m?x=1", "Authorization: Bearer $\r\n", nil, "/m?x=1"},
+		"query":    {"query:token", "/m?x=1&token=$&y=2", "", nil, "/m?x=1&y=2"},
+		"cookie":   {"cookie:sid", "/m?x=1", "Cookie: a=1; sid=$; b=2\r\n", nil, "/m?x=1"},
+		"protocol": {"protocol:auth.", "/m?x=1", "", []string{"chat.v2", "auth.$"}, "/m?x=1"},
+	} {
+		for _, conceal := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: "/forwarded", true: "/concealed"}[conceal], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, said := newLoginWorld(t, c.from, conceal)
+					token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
+					fill := func(s string) string { return strings.ReplaceAll(s, "$", token) }
+					offer := []string{wire.Subprotocol}
+					for _, p := range c.offer {
+						offer = append(offer, fill(p))
+					}
+					w.game.Choose = ""
+					_, _, resp, err := w.Handshake(fill(c.path), offer, fill(c.header))
+					if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+						t.Fatalf("%v %v, want 101", resp, err)
+					}
+					req := w.game.Next().Req
+					if req.Header.Get("Reseat-Player") != "ann" {
+						t.Errorf("Reseat-Player %q", req.Header.Get("Reseat-Player"))
+					}
+					if strings.Contains(strings.Join(req.Header["Sec-Websocket-Protocol"], ","), token) {
+						t.Error("the login is among the subprotocols offered to the upstream")
+					}
+					var seen bytes.Buffer
+					req.Header.Write(&seen)
+					seen.WriteString(req.URL.String())
+					shown := strings.Contains(seen.String(), token)
+					if want := !conceal && name != "protocol"; shown != want {
+						t.Errorf("the upstream sees the login: %v, want %v", shown, want)
+					}
+					if conceal && req.URL.String() != c.concealed {
+						t.Errorf("the upstream was asked for %s, want %s", req.URL, c.concealed)
+					}
+					w.Handshake(fill(c.path)+"x", offer, "Authorization: Bearer "+token+"forged\r\n")
+					synctest.Wait()
+					if strings.Contains(said.String(), token) {
+						t.Errorf("the log holds the login: %s", said)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestLoginsForOthersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newLoginWorld(t, "header", false)
+		hour := time.Now().Add(time.Hour).Unix()
+		p := w.begun(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": hour})
+		for name, token := range map[string]string{
+			"another audience": signed(t, jwt.MapClaims{"sub": "ann", "aud": "shop", "exp": hour}),
+			"expired":          signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Unix()}),
+			"nobody":           signed(t, jwt.MapClaims{"aud": "game", "exp": hour}),
+			"a resume token":   p.Token,
+			"none":             "",
+		} {
+			header := "Authorization: Bearer " + token + "\r\n"
+			if token == "" {
+				header = ""
+			}
+			_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, header)
+			if err != nil || resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s: %v %v, want 401", name, resp, err)
+			}
+		}
+		if n := w.game.Joined(); n != 0 {
+			t.Errorf("%d dials", n)
+		}
+	})
+}
+
+// begun begins a session with a login in the header, and gives its hello.
+func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
+	t.Helper()
+	p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, claims)+"\r\n")
+	w.game.Next()
+	return p.Hello
+}
+
+func TestAKeyFileThatCannotBeUsedIsNamed(t *testing.T) {
+	cfg := gateway.Config{Routes: []gateway.Route{{Policy: gateway.Policy{Auth: &gateway.Auth{KeyFile: "/no/such/file"}}}}}
+	if err := gateway.OpenLogins(t.Context(), &cfg); err == nil || !strings.HasPrefix(err.Error(), "--auth-key-file: ") {
+		t.Errorf("%v, want an error that names --auth-key-file", err)
+	}
+}
