@@ -10,6 +10,7 @@ import (
 
 	"reseat/gateway/drive"
 	"reseat/gateway/session"
+	"reseat/tokens"
 	"reseat/upstream"
 )
 
@@ -35,7 +36,8 @@ type entry struct {
 	current atomic.Pointer[terms]
 	live    atomic.Pointer[drive.Session]
 	peer    atomic.Pointer[string]
-	pongs   bell // rung when the client answers a ping, and at the end
+	memo    atomic.Pointer[tokens.Memo] // of the newest token
+	pongs   bell                        // rung when the client answers a ping, and at the end
 
 	mu       sync.Mutex // never held over a call of the driver
 	pending  []coreFunc // asked for while connecting

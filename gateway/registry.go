@@ -151,6 +151,14 @@ func (r *registry) find(id string) *entry {
 	return r.live[id]
 }
 
+// memo is the Memo of a living session's newest token, nil for none.
+func (r *registry) memo(session string) *tokens.Memo {
+	if e := r.find(session); e != nil {
+		return e.memo.Load()
+	}
+	return nil
+}
+
 // refusal is what a resume of a session that does not live is told.
 func (r *registry) refusal(c tokens.Claims) *session.Refusal {
 	r.mu.RLock()

@@ -39,7 +39,7 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 // reattach verifies in the order of reseat.v1 section 2, token, session,
 // received, and attaches, once the session has an upstream.
 func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (*entry, *session.Refusal) {
-	claims, err := g.keys.Verify(offer.Token)
+	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.memo)
 	if err != nil {
 		ref := session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
 		return nil, ref
@@ -115,9 +115,11 @@ func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pa
 	defer func() { <-g.signing }()
 	t := e.terms()
 	life := max(g.cfg.TokenTTL, 2*t.longestGrace())
-	token, kid, err := g.keys.Issue(tokens.Claims{
-		Session: e.ID, Subject: e.subject(), Gen: gen, Expires: time.Now().Add(life),
-	})
+	claims := tokens.Claims{Session: e.ID, Subject: e.subject(), Gen: gen, Expires: time.Now().Add(life)}
+	token, kid, err := g.keys.Issue(claims)
+	if err == nil {
+		e.memo.Store(tokens.Remember(token, kid, claims))
+	}
 	return session.Pass{
 		Gen: gen, Token: token, Expires: g.clock.Now().Add(life),
 		Renew: renewal(life, t.Heartbeat, t.longestGrace()), Arrived: arrived,

@@ -1,0 +1,105 @@
+package tokens
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// recalled counts how often a Memo was asked for.
+func recalled(m *Memo, asked *string) func(string) *Memo {
+	return func(session string) *Memo {
+		*asked = session
+		return m
+	}
+}
+
+func TestARememberedTokenIsGoodWithoutItsSignature(t *testing.T) {
+	now := new(clock)
+	k := load(t, Options{Now: now.now}, pkcs8(ed25519Key()))
+	c := claims()
+	token, kid, err := k.Issue(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Remember(token, kid, c)
+	var asked string
+	got, err := k.VerifyKnown(token, recalled(m, &asked))
+	if err != nil || asked != c.Session {
+		t.Fatalf("%v, asked for session %q, want %q", err, asked, c.Session)
+	}
+	want, err := k.Verify(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.IssuedAt = time.Time{}
+	if got != want {
+		t.Errorf("remembered %+v, verified %+v", got, want)
+	}
+}
+
+// What is remembered is one token: any other goes through Verify.
+func TestAMemoIsOfOneTokenAlone(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	c := claims()
+	token, kid, _ := k.Issue(c)
+	other, _, _ := k.Issue(c)
+	var asked string
+	recall := recalled(Remember(token, kid, c), &asked)
+	if _, err := k.VerifyKnown(other, recall); err != nil {
+		t.Errorf("another good token: %v", err)
+	}
+	for name, bad := range map[string]string{"a changed signature": corrupt(token), "a longer one": token + "A", "nothing": "", "dots": ".."} {
+		if _, err := k.VerifyKnown(bad, recall); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+}
+
+func TestARememberedTokenExpires(t *testing.T) {
+	now := new(clock)
+	k := load(t, Options{Now: now.now}, pkcs8(ed25519Key()))
+	c := claims()
+	token, kid, _ := k.Issue(c)
+	var asked string
+	recall := recalled(Remember(token, kid, c), &asked)
+	now.set(c.Expires.Sub(epoch) - time.Second)
+	if _, err := k.VerifyKnown(token, recall); err != nil {
+		t.Errorf("a second before: %v", err)
+	}
+	now.set(c.Expires.Sub(epoch) + 600*time.Millisecond) // exp was rounded up
+	if _, err := k.VerifyKnown(token, recall); !errors.Is(err, ErrExpired) {
+		t.Errorf("at its end: %v, want ErrExpired", err)
+	}
+}
+
+func TestARememberedTokenGoesWithItsKey(t *testing.T) {
+	file := pkcs8(ed25519Key())
+	k := load(t, Options{Now: new(clock).now}, file)
+	c := claims()
+	token, kid, _ := k.Issue(c)
+	if err := os.WriteFile(k.files[0], pkcs8(newEd25519()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	var asked string
+	if _, err := k.VerifyKnown(token, recalled(Remember(token, kid, c), &asked)); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("%v, want ErrUnknownKey", err)
+	}
+}
+
+func BenchmarkVerifyKnown(b *testing.B) {
+	k := load(b, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	c := claims()
+	token, kid, _ := k.Issue(c)
+	m := Remember(token, kid, c)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := k.VerifyKnown(token, func(string) *Memo { return m }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
