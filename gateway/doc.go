@@ -7,7 +7,8 @@
 // directions, the replay buffer, the grace period. A connection is one
 // WebSocket; it is attached to one session or to none. A session outlives its
 // connections; each tenure of a connection is an attachment and has an epoch,
-// and whatever comes of an older epoch changes nothing.
+// and whatever comes of an older epoch changes nothing. With --disconnect hard
+// it outlives its upstream's connections in the same way.
 //
 // # The way of a message
 //
@@ -30,8 +31,11 @@
 //	upstream   where a request goes, which headers pass, the dial
 //	tokens     what a token says and whether it is genuine
 //	           (tokens/generation: whether it is spent)
+//	tokens/login  whose a session is: the player's own JWT
 //	gateway    which sessions there are: registry.go. What a handshake is:
-//	           serve in accept.go. What an event means outside: observe.go
+//	           serve in accept.go. The dial of a hard resume: reconnect.go.
+//	           Which of a player's sessions stays: duplicate.go. What an event
+//	           means outside: observe.go
 //	session    everything about one session. Its state changes in
 //	           transitions.go and nowhere else
 //	drive      sockets, goroutines, locks and the clock: one lock a session,

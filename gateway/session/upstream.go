@@ -212,6 +212,45 @@ func (s *Session) dropQueue() {
 	s.recharge()
 }
 
+// partUpstream takes the upstream off the session, --disconnect hard: it gets
+// Close 1001, and what it has not taken is for the next one.
+func (s *Session) partUpstream() {
+	u := s.up
+	u.gone = true
+	if text := s.cfg.Words.Detach; text != "" {
+		u.final = s.masked(frame.Text, []byte(text))
+	}
+	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
+	s.ring.Cut()
+	s.scan, s.starved = scanner{told: s.scan.told}, false
+	s.takeBack(u)
+}
+
+// takeBack ends the part that a parted upstream has in the queue, once nothing
+// of it is under way. A message that it has taken half of belongs whole to the
+// next one, so its own connection is cut in the midst of it.
+func (s *Session) takeBack(u *Upstream) {
+	if s.lender == u || u.final == nil {
+		return
+	}
+	final := u.final
+	u.final = nil
+	switch {
+	case u.fate >= Shut:
+	case s.q.part > 0 || u.deaf:
+		u.fate = Shut
+	default:
+		u.rest = append(u.rest, final...)
+		u.fate = Linger
+	}
+	s.q.retain()
+	s.q.part = 0
+	for _, p := range s.q.pieces {
+		s.remaskAll(p) // RFC 6455 section 5.3: a fresh key for each frame sent
+	}
+	s.recharge()
+}
+
 func (s *Session) pushControl(op byte, payload []byte) {
 	s.q.own(s.masked(op, payload), notCounted)
 }
