@@ -71,6 +71,8 @@ type Policy struct {
 	// Hard closes the upstream connection while a session is detached, and
 	// dials it anew at the resume: --disconnect hard.
 	Hard bool
+	// Rate is how much a client may send.
+	Rate session.Rate
 	// IdleTimeout ends a session in which no data message passed for so long;
 	// zero is off.
 	IdleTimeout time.Duration

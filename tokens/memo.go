@@ -3,10 +3,11 @@ package tokens
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"time"
+
+	"reseat/tokens/strict"
 )
 
 // A Memo remembers one token that was issued, without holding it: whoever
@@ -51,7 +52,7 @@ func peek(token string) string {
 	}
 	_, rest, _ := strings.Cut(token, ".")
 	segment, _, _ := strings.Cut(rest, ".")
-	data, err := base64.RawURLEncoding.DecodeString(segment)
+	data, err := strict.Base64.DecodeString(segment)
 	if err != nil {
 		return ""
 	}

@@ -13,12 +13,17 @@ type upqueue struct {
 	units    []unit
 	part     int // bytes of the first unit that have been written
 	charge   int // bytes of the pieces that are owned
+
+	// Units whose turn has not come are units[len(units)-held:], of heldBytes.
+	held      int
+	heldBytes int
 }
 
 // A unit is what is written whole or not at all.
 type unit struct {
 	size    int
 	payload int64 // of the data message that it is; negative: it is none
+	at      Time  // when its turn comes
 }
 
 // notCounted is the payload of a unit that is no message of the client's.
@@ -26,19 +31,63 @@ const notCounted = -1
 
 func (q *upqueue) empty() bool { return len(q.pieces) == 0 }
 
-// slices appends to dst what is still to be written.
+// ready reports whether there is anything to be written now.
+func (q *upqueue) ready() bool { return len(q.units) > q.held }
+
+// slices appends to dst what is to be written now.
 func (q *upqueue) slices(dst [][]byte) [][]byte {
 	n := len(dst)
 	dst = append(dst, q.pieces...)
+	for late := q.heldBytes; late > 0; {
+		last := len(dst) - 1
+		k := min(late, len(dst[last]))
+		dst[last] = dst[last][:len(dst[last])-k]
+		late -= k
+		if len(dst[last]) == 0 {
+			dst = dst[:last]
+		}
+	}
 	if len(dst) > n {
 		dst[n] = dst[n][q.part:]
 	}
 	return dst
 }
 
+// hold keeps what was pushed last back until its turn, and all that comes
+// behind it.
+func (q *upqueue) hold(now, at Time) {
+	if q.held == 0 && at <= now {
+		return
+	}
+	last := &q.units[len(q.units)-1]
+	last.at = at
+	q.held++
+	q.heldBytes += last.size
+}
+
+// release lets those go whose turn has come.
+func (q *upqueue) release(now Time) {
+	for q.held > 0 {
+		u := q.units[len(q.units)-q.held]
+		if u.at > now {
+			return
+		}
+		q.held--
+		q.heldBytes -= u.size
+	}
+}
+
+// next is when release has something to let go; zero: never.
+func (q *upqueue) next() Time {
+	if q.held == 0 {
+		return 0
+	}
+	return max(q.units[len(q.units)-q.held].at, 1)
+}
+
 // borrow pushes the unit p, which its owner may overwrite after retain.
 func (q *upqueue) borrow(p []byte, payload int64) {
-	q.units = append(q.units, unit{len(p), payload})
+	q.units = append(q.units, unit{size: len(p), payload: payload})
 	if n := len(q.pieces); n > q.borrowed && adjacent(q.pieces[n-1], p) {
 		q.pieces[n-1] = q.pieces[n-1][:len(q.pieces[n-1])+len(p)]
 		return
@@ -49,7 +98,7 @@ func (q *upqueue) borrow(p []byte, payload int64) {
 // own pushes the unit p, which belongs to the queue from now on.
 func (q *upqueue) own(p []byte, payload int64) {
 	q.retain()
-	q.units = append(q.units, unit{len(p), payload})
+	q.units = append(q.units, unit{size: len(p), payload: payload})
 	q.charge += len(p)
 	q.pieces = append(q.pieces, p)
 	q.borrowed = len(q.pieces)

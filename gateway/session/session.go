@@ -75,6 +75,7 @@ type Config struct {
 	Replies []Reply
 	Beats   []Beat
 
+	Rate              Rate
 	Idle              time.Duration // ends a session in which nothing is said for so long; zero: off
 	Heartbeat         time.Duration
 	UpstreamHeartbeat time.Duration // zero: none
@@ -126,7 +127,8 @@ type Session struct {
 	up       *Upstream // the present one, or the last
 	q        upqueue
 	lender   *Upstream // whose write of q is under way; nil: nobody's
-	beats    []Time    // when each of the Beats is due, while detached
+	pace     pacer
+	beats    []Time // when each of the Beats is due, while detached
 	admitted tally
 	written  tally
 	told     tally
@@ -153,6 +155,7 @@ func (t *tally) add(payload int64) {
 func New(cfg Config, now Time, early []byte) *Session {
 	s := &Session{cfg: cfg, ring: replay.New(cfg.Store), created: now, data: now}
 	s.up = &Upstream{heard: now}
+	s.startPacer(now)
 	s.feed(now, early)
 	return s
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"reseat/gateway/frame"
 	"reseat/gateway/wire"
 )
 
@@ -17,6 +16,7 @@ func (s *Session) Next() Time {
 	case Attached:
 		t = s.nextAttached(s.att)
 	}
+	t = earlier(t, s.q.next())
 	if s.cfg.Idle > 0 {
 		t = earlier(t, s.data.Add(s.cfg.Idle))
 	}
@@ -82,6 +82,7 @@ func earlier(a, b Time) Time {
 
 // Tick does what is due by now.
 func (s *Session) Tick(now Time) {
+	s.q.release(now)
 	switch {
 	case s.state == Ended:
 		return
@@ -173,7 +174,6 @@ func (s *Session) tickUpstream(now Time) {
 	case hb > 0 && now >= s.up.heard.Add(2*hb):
 		s.loseUpstream(now, 0, "upstream silent")
 	case hb > 0 && now >= s.up.heard.Add(hb) && !s.up.pinged:
-		s.up.pinged = true
-		s.pushControl(frame.Ping, nil)
+		s.up.pinged, s.up.pingDue = true, true
 	}
 }

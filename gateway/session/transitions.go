@@ -85,6 +85,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		s.sayResumed()
 	}
 	s.gen.Confirm(r.Gen)
+	s.grantResend(now)
 	base := s.ring.Base().N
 	if r.Received > base {
 		s.ring.Ack(r.Received, s.ring.Last().Off)

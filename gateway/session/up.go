@@ -177,6 +177,7 @@ func (r *reader) message(now Time, h frame.Header) bool {
 	} else {
 		s.q.borrow(msg, in.size)
 	}
+	s.q.hold(now, s.pace.until)
 	return true
 }
 
@@ -201,6 +202,7 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 		s.violation(now, wire.CodeMessageTooBig, "")
 	case s.admit(now, size-1):
 		s.q.own(s.masked(frame.Text, p[1:]), size-1)
+		s.q.hold(now, s.pace.until)
 	}
 	return a == s.att
 }
@@ -230,6 +232,9 @@ func (s *Session) admit(now Time, payload int64) bool {
 			s.violation(now, wire.CodeProtocolViolation, "more than %d messages or %d bytes not acked", UnackedMessages, UnackedBytes)
 			return false
 		}
+	}
+	if !s.inTime(now, payload) {
+		return false
 	}
 	s.admitted.add(payload)
 	s.stats.ToUpstream++

@@ -25,6 +25,7 @@ type Upstream struct {
 	pinged  bool // since heard
 	pong    []byte
 	pongDue bool
+	pingDue bool
 
 	// Once nothing more comes from it.
 	over   bool
@@ -57,12 +58,12 @@ func (s *Session) UpstreamOut(u *Upstream, dst [][]byte) [][]byte {
 	if u.out.up || u.deaf || u.fate >= Shut {
 		return dst
 	}
-	s.answerPing(u)
+	s.composeUp(u)
 	if len(u.rest) > 0 {
 		dst = append(dst, u.rest)
 		u.out = lent{up: true, rest: len(u.rest)}
 	}
-	if u != s.up || u.gone || s.lender != nil || s.q.empty() {
+	if u != s.up || u.gone || s.lender != nil || !s.q.ready() {
 		return dst
 	}
 	s.lender = u
@@ -70,12 +71,28 @@ func (s *Session) UpstreamOut(u *Upstream, dst [][]byte) [][]byte {
 	return s.q.slices(dst)
 }
 
-// answerPing queues the answer to the upstream's newest Ping.
-func (s *Session) answerPing(u *Upstream) {
-	if u.pongDue && u.fate == Open {
-		s.pushControl(frame.Pong, u.pong)
+// composeUp queues the answer to the upstream's newest Ping, and our own. They
+// do not wait for messages whose turn has not come.
+func (s *Session) composeUp(u *Upstream) {
+	send := s.pushControl
+	switch {
+	case u.fate != Open || u.gone:
+		u.pongDue, u.pingDue = false, false
+		return
+	case s.q.held == 0:
+	case s.q.part > 0 || s.lender != nil:
+		return // in the midst of a message
+	default:
+		send = func(op byte, payload []byte) { u.rest = append(u.rest, s.masked(op, payload)...) }
 	}
-	u.pongDue = false
+	if u.pongDue {
+		u.pongDue = false
+		send(frame.Pong, u.pong)
+	}
+	if u.pingDue {
+		u.pingDue = false
+		send(frame.Ping, nil)
+	}
 }
 
 // UpstreamWrote says that the first n bytes of what UpstreamOut handed out were
@@ -189,6 +206,7 @@ func (s *Session) closeUpstream(code int, reason string) {
 	if code != 0 {
 		s.pushControl(frame.Close, frame.ClosePayload(code, reason))
 	}
+	s.q.held, s.q.heldBytes = 0, 0 // it is the last that may go
 	u.fate = Linger
 }
 
@@ -251,8 +269,12 @@ func (s *Session) takeBack(u *Upstream) {
 	s.recharge()
 }
 
-func (s *Session) pushControl(op byte, payload []byte) {
-	s.q.own(s.masked(op, payload), notCounted)
+func (s *Session) pushControl(op byte, payload []byte) { s.pushOwn(s.masked(op, payload)) }
+
+// pushOwn queues a frame that is no client's, behind what waits for its turn.
+func (s *Session) pushOwn(p []byte) {
+	s.q.own(p, notCounted)
+	s.q.hold(0, 0)
 }
 
 // masked is a frame of the gateway's own for the upstream.

@@ -30,7 +30,7 @@ type Beat struct {
 // say sends the upstream a text message that is no client's.
 func (s *Session) say(text string) {
 	if text != "" && s.up.fate == Open && !s.up.gone {
-		s.q.own(s.masked(frame.Text, []byte(text)), notCounted)
+		s.pushOwn(s.masked(frame.Text, []byte(text)))
 	}
 }
 

@@ -1,0 +1,145 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+func rated(r session.Rate) gateway.Policy {
+	p := policy()
+	p.Rate = r
+	return p
+}
+
+// A client that sends too fast is paced: all of it arrives, in order, no faster
+// than it may, and is acked as it is passed on.
+func TestAFastClientIsPaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate session.Rate
+		size int
+	}{
+		"messages": {session.Rate{Messages: 10}, 1},
+		"bytes":    {session.Rate{Bytes: 1000}, 100},
+	} {
+		for kind, speaks := range map[string]bool{"resumable": true, "plain": false} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, rated(c.rate))
+					var p *wstest.Peer
+					if speaks {
+						p = w.Player("/").Peer
+					} else {
+						p = w.Plain("/")
+					}
+					game := w.game.Next()
+					began := time.Now()
+					go func() { // 10 at once, then 10 a second
+						for i := range 40 {
+							p.Text(pad(i, c.size))
+						}
+					}()
+					for i := range 40 {
+						game.Want(pad(i, c.size))
+						if want := time.Duration(max(i-9, 0)) * 100 * time.Millisecond; time.Since(began).Round(time.Millisecond) != want {
+							t.Fatalf("message %d came after %v, want %v", i, time.Since(began), want)
+						}
+					}
+					if speaks {
+						if m := p.WantControl(wire.VerbAck); m.Data == "0" {
+							t.Errorf("first ack %s", m.Data)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func pad(i, size int) string {
+	s := fmt.Sprint(i)
+	return s + strings.Repeat("x", max(size-len(s), 0))
+}
+
+func TestAPacedClientDoesNotDelayTheUpstreamsPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rated(session.Rate{Messages: 1}))
+		p, game := w.play()
+		for i := range 100 {
+			p.Text(fmt.Sprint(i))
+		}
+		game.Want("0")
+		game.PingFrame()
+		synctest.Wait()
+		for m, ok := game.Come(); ; m, ok = game.Come() {
+			if !ok {
+				t.Fatal("no Pong before the next message")
+			}
+			if m.Op == 0xA {
+				return
+			}
+		}
+	})
+}
+
+func TestByeOfAPacedClientComesAfterAllThatItSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rated(session.Rate{Messages: 1}))
+		p, game := w.play()
+		for i := range 20 {
+			p.Text(fmt.Sprint(i))
+		}
+		p.Control("bye")
+		for i := range 20 {
+			game.Want(fmt.Sprint(i))
+		}
+		game.WantClose(1000)
+	})
+}
+
+func TestAFloodEndsTheSessionWhereItIsToldTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rated(session.Rate{Messages: 5, End: true}))
+		p, game := w.play()
+		for i := range 6 {
+			p.Text(fmt.Sprint(i))
+		}
+		p.WantClosing(wire.CodeTooFast)
+		game.Want("0", "1", "2", "3", "4")
+		game.WantClose(1008)
+		plain := w.Plain("/")
+		w.game.Next()
+		for i := range 6 {
+			plain.Text(fmt.Sprint(i))
+		}
+		plain.WantClose(1008)
+	})
+}
+
+// What a client has to send again at a resume does not count against it.
+func TestAResumeMaySendAllThatWasUnackedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rated(session.Rate{Messages: 5, End: true}))
+		p, game := w.play()
+		p.Text("0")
+		game.Want("0")
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		p = p.Resume(0)
+		for i := 1; i <= 500; i++ {
+			p.Text(fmt.Sprint(i))
+		}
+		for i := 1; i <= 500; i++ {
+			game.Want(fmt.Sprint(i))
+		}
+		w.wantState(p, session.Attached)
+	})
+}
