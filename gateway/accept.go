@@ -131,8 +131,11 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 	http.Error(w, text, status)
 }
 
+// retryAfter is what is said to whoever is refused for want of room, in seconds.
+const retryAfter = "5"
+
 func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
-	w.Header().Set("Retry-After", "5")
+	w.Header().Set("Retry-After", retryAfter)
 	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
 }
 
@@ -147,13 +150,22 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error())
 		return
 	}
-	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r).String())
+	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r))
 	e.first = e.asks(r, offer.Protocols, nil)
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before
 	e.breakOff = cancel
-	if !g.admit(ctx, e) {
+	switch g.admit(ctx, e) {
+	case admitted:
+	case duplicate:
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
+		return
+	case tooMany:
+		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
+		return
+	case tooManyHere:
+		w.Header().Set("Retry-After", retryAfter)
+		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
 	up, err := e.target.Dial(ctx, e.first)

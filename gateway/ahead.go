@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
@@ -52,7 +53,7 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	case g.crowded():
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
-	e := g.newEntry(rt, w.Player, true, "")
+	e := g.newEntry(rt, w.Player, true, netip.Addr{})
 	if w.Data != nil {
 		e.data, e.tag = w.Data, g.tags.Add(1)
 	}
@@ -64,8 +65,12 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	ctx, cancel := context.WithTimeout(ctx, rt.Policy.DialTimeout)
 	defer cancel()
 	e.breakOff = cancel
-	if !g.admit(ctx, e) {
+	switch g.admit(ctx, e) {
+	case admitted:
+	case duplicate:
 		return "", "", ErrDuplicate
+	default:
+		return "", "", fmt.Errorf("%w: --max-sessions reached", ErrBusy)
 	}
 	up, err := e.target.Dial(ctx, e.first)
 	if err != nil {

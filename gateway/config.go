@@ -35,6 +35,10 @@ type Config struct {
 	// Zero means 1 GiB.
 	BufferTotal int64
 
+	// MaxSessions and MaxSessionsPerIP bound the living sessions, all together and
+	// those begun from one address, or one /64 of IPv6. Zero is no bound.
+	MaxSessions, MaxSessionsPerIP int
+
 	// Hosts are the allowed Host values; empty means any.
 	Hosts []string
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.

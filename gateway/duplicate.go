@@ -33,16 +33,23 @@ type playerKey struct {
 	name  string
 }
 
-// admit gives e its place before its upstream is dialled. It reports false
-// where another session of the player holds it.
-func (g *Gateway) admit(ctx context.Context, e *entry) bool {
+// An admission is whether a new session may be begun.
+type admission int
+
+const (
+	admitted    admission = iota
+	duplicate             // another session of the player holds its place
+	tooMany               // --max-sessions
+	tooManyHere           // --max-sessions-per-ip
+)
+
+// admit gives e its place before its upstream is dialled, or says why not.
+func (g *Gateway) admit(ctx context.Context, e *entry) admission {
 	for {
-		holder := g.reg.add(e)
+		a, holder := g.reg.add(e)
 		switch {
-		case holder == nil:
-			return true
-		case holder.answers(ctx):
-			return false
+		case a != duplicate, holder.answers(ctx):
+			return a
 		}
 		holder.supersede()
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type entry struct {
 	target upstream.Target  // its game server
 	first  upstream.Request // of the first handshake; a hard resume has another header
 	player playerKey        // whose session it is, for the registry
+	block  netip.Prefix     // where it was begun, for the registry; zero: by the API
 	won    bool             // the registry's: its upstream has accepted it
 
 	breakOff context.CancelFunc // ends the first dial
@@ -99,14 +101,18 @@ func (t *terms) longestGrace() time.Duration {
 	return max(s.Grace, s.GraceBeforeStart)
 }
 
-func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer string) *entry {
+func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer netip.Addr) *entry {
 	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Since: time.Now(), target: rt.Upstream}
 	e.player = playerKey{name: player}
 	if rt.Policy.Login != nil {
 		e.player.realm = rt.Policy.Login.Realm()
 	}
 	e.current.Store(&terms{Policy: rt.Policy})
-	e.setPeer(peer)
+	e.setPeer("")
+	if peer.IsValid() {
+		e.setPeer(peer.String())
+		e.block = blockOf(peer)
+	}
 	return e
 }
 
@@ -165,6 +171,16 @@ func (e *entry) begin(up *upstream.Conn) *drive.Session {
 	d := drive.New(core, up.Conn, e.g.clock, e)
 	e.live.Store(d)
 	return d
+}
+
+// blockOf is what counts as one address: for IPv6 the /64 that one customer has.
+func blockOf(a netip.Addr) netip.Prefix {
+	bits := 32
+	if a = a.Unmap().WithZone(""); a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
 }
 
 // A bell wakes whoever waits for its next ring.

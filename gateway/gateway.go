@@ -67,6 +67,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
+	g.reg.most, g.reg.mostHere = cfg.MaxSessions, cfg.MaxSessionsPerIP
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1)}
 	g.metrics = newMetrics(g)

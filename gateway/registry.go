@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -28,12 +29,14 @@ type grave struct {
 
 // A registry knows the sessions by id, and for a while those that have ended.
 type registry struct {
-	clock *drive.Clock
+	clock          *drive.Clock
+	most, mostHere int // sessions, and those of one block; zero: no bound
 
 	mu      sync.RWMutex
 	seq     uint64
 	live    map[string]*entry
 	players map[playerKey]map[*entry]struct{}
+	blocks  map[netip.Prefix]int // sessions begun from there
 	graves  map[string]*grave
 	past    session.Stats // of the sessions that have ended
 	taking  int           // leave: ended, and a leg is not closed yet
@@ -42,19 +45,26 @@ type registry struct {
 }
 
 func newRegistry(clock *drive.Clock) *registry {
-	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), graves: make(map[string]*grave), empty: make(chan struct{})}
+	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), graves: make(map[string]*grave), empty: make(chan struct{})}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
 	r.sweep.Stop()
 	return r
 }
 
-// add takes e in, unless another session of its player keeps it out.
-func (r *registry) add(e *entry) (holder *entry) {
+// add takes e in, unless there is no room, or holder, another session of its
+// player, keeps it out.
+func (r *registry) add(e *entry) (a admission, holder *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case r.most > 0 && len(r.live) >= r.most:
+		return tooMany, nil
+	case r.mostHere > 0 && e.block.IsValid() && r.blocks[e.block] >= r.mostHere:
+		return tooManyHere, nil
+	}
 	if holder := r.holderLocked(e); holder != nil {
-		return holder
+		return duplicate, holder
 	}
 	if len(r.live)+r.taking == 0 {
 		r.empty = make(chan struct{})
@@ -68,7 +78,10 @@ func (r *registry) add(e *entry) (holder *entry) {
 		}
 		r.players[e.player][e] = struct{}{}
 	}
-	return nil
+	if e.block.IsValid() {
+		r.blocks[e.block]++
+	}
+	return admitted, nil
 }
 
 // remove forgets a session that never came about.
@@ -87,6 +100,11 @@ func (r *registry) removeLocked(e *entry) bool {
 		delete(of, e)
 		if len(of) == 0 {
 			delete(r.players, e.player)
+		}
+	}
+	if e.block.IsValid() {
+		if r.blocks[e.block]--; r.blocks[e.block] == 0 {
+			delete(r.blocks, e.block)
 		}
 	}
 	r.noteEmptyLocked()

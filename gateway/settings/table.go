@@ -110,6 +110,7 @@ const (
 	groupAddresses = "Addresses"
 	groupUpstreams = "Game servers"
 	groupSessions  = "Sessions"
+	groupLimits    = "Limits"
 	groupWords     = "Text messages to the game server"
 	groupTokens    = "Resume tokens"
 	groupPlayers   = "Players"
@@ -188,6 +189,23 @@ var table = []flag{
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
 		help:     "ping a silent client after this long, take it for gone after twice as long; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
+
+	{name: "max-rate", group: groupLimits, arg: "N", def: "off",
+		help:     "data messages that a client may send in a second, with a burst of one second",
+		setLocal: one(func(l *local) *float64 { return &l.Rate.Messages }, perSecond(count(1, mostMessages)))},
+	{name: "max-bytes-rate", group: groupLimits, arg: "SIZE", def: "off",
+		help:     "the same in bytes of payload",
+		setLocal: one(func(l *local) *float64 { return &l.Rate.Bytes }, perSecond(size(1, mostBuffer)))},
+	{name: "flood", group: groupLimits, arg: "pace|end", def: "pace",
+		help: "past it: pass messages on more slowly, or end the session",
+		setLocal: one(func(l *local) *bool { return &l.Rate.End }, choice(
+			option[bool]{"pace", false}, option[bool]{"end", true}))},
+	{name: "max-sessions", group: groupLimits, arg: "N", def: "0", shows: "0, none",
+		help: "sessions at a time; beyond it new ones get 503",
+		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessions }, count(0, mostMessages))},
+	{name: "max-sessions-per-ip", group: groupLimits, arg: "N", def: "0", shows: "0, none",
+		help: "the same for one address, or one /64 of IPv6; beyond it 429",
+		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessionsPerIP }, count(0, mostMessages))},
 
 	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the client is gone; {session} and {player} are filled in, escaped for JSON",

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -51,6 +52,20 @@ func keepaliveSend(s string) (session.Beat, error) {
 		return session.Beat{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
 	}
 	return session.Beat{Every: max(d, time.Millisecond), Text: text}, nil
+}
+
+// perSecond makes of a parser one of a rate, which may also be off.
+func perSecond[T int | int64](parse parser[T]) parser[float64] {
+	return func(s string) (float64, error) {
+		if s == "off" {
+			return 0, nil
+		}
+		v, err := parse(s)
+		if err != nil {
+			return 0, fmt.Errorf("%w; or off", err)
+		}
+		return float64(v), nil
+	}
 }
 
 // pointer makes of a parser one whose values can be absent.
