@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway/session"
@@ -38,6 +40,8 @@ func (e *entry) event(ev session.Event) {
 	case session.Pong:
 		m.rtt.Observe(ev.Took.Seconds())
 		e.pongs.ring()
+	case session.Message:
+		e.logMessage(ev)
 	case session.Started:
 		g.log.Info("session.started", "session", e.ID, "group", e.terms().Group)
 	case session.Renew:
@@ -45,6 +49,21 @@ func (e *entry) event(ev session.Event) {
 	case session.Over:
 		e.over(ev)
 	}
+}
+
+// logMessage writes the line of one message, --log-messages.
+func (e *entry) logMessage(ev session.Event) {
+	args := []any{"session", e.ID, "direction", "to_upstream", "kind", "binary", "size", ev.Size}
+	if ev.Down {
+		args[3] = "to_client"
+	}
+	if ev.Text {
+		args[5] = "text"
+	}
+	if e.terms().Tell.Prefix > 0 {
+		args = append(args, "head", strconv.Quote(ev.Head))
+	}
+	e.g.log.Info("message", args...)
 }
 
 func (e *entry) over(ev session.Event) {

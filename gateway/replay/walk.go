@@ -84,6 +84,19 @@ func (b *Buffer) Slices(dst [][]byte, from, to uint64) [][]byte {
 	return dst
 }
 
+// Copy is a copy of the stream from one offset to another, from at or after
+// Base.
+func (b *Buffer) Copy(from, to uint64) []byte {
+	p := make([]byte, 0, to-from)
+	for c := b.find(from).c; from < to; c = c.next {
+		if stop := min(to, c.end()); from < stop {
+			p = append(p, c.buf[from-c.off:stop-c.off]...)
+			from = stop
+		}
+	}
+	return p
+}
+
 // Unpin says that nobody uses what Slices handed out any more.
 func (b *Buffer) Unpin() {
 	b.pinned = false

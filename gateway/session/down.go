@@ -180,7 +180,9 @@ func (s *Session) endFrame(now Time) {
 	if s.scan.rem > 0 || !s.scan.fin {
 		return
 	}
+	from := s.ring.Last().Off
 	s.ring.EndMessage(s.scan.stored)
+	s.tellDown(from, s.scan.size)
 	s.stats.ToClient++
 	s.stats.ToClientBytes += uint64(s.scan.size)
 	s.data = now

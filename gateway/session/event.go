@@ -21,6 +21,7 @@ const (
 	Pong                   // the client answered a ping: Took is the round trip
 	Renew                  // a token with a later exp is due: call SendToken
 	Started                // marked started by the game server
+	Message                // a data message was numbered or admitted; only where Config.Tell is on
 )
 
 // An Event is one thing that happened to a session, for logs, metrics and
@@ -35,6 +36,11 @@ type Event struct {
 	Lost   uint64        // Resumed, Superseded: messages dropped
 	Peer   string        // Created, Resumed, Superseded, Dropped: the client's address
 	Was    string        // Superseded: the older client's
+
+	// Message.
+	Down, Text bool
+	Size       int64
+	Head       string // the beginning of its payload
 }
 
 func (s *Session) emit(e Event) {

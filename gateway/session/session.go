@@ -76,6 +76,7 @@ type Config struct {
 	Beats   []Beat
 
 	Rate              Rate
+	Tell              Telling
 	Idle              time.Duration // ends a session in which nothing is said for so long; zero: off
 	Heartbeat         time.Duration
 	UpstreamHeartbeat time.Duration // zero: none

@@ -166,6 +166,7 @@ func (r *reader) message(now Time, h frame.Header) bool {
 	if !s.admit(now, in.size) {
 		return a == s.att
 	}
+	s.tellUp(msg, in.size)
 	if in.frames == 1 {
 		frame.Remask(msg, h, s.cfg.Key())
 	} else {
@@ -201,6 +202,7 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 	case size-1 > s.cfg.MaxMessage:
 		s.violation(now, wire.CodeMessageTooBig, "")
 	case s.admit(now, size-1):
+		s.tellUp(msg, size-1)
 		s.q.own(s.masked(frame.Text, p[1:]), size-1)
 		s.q.hold(now, s.pace.until)
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"time"
 
 	"reseat/gateway/frame"
@@ -92,9 +91,7 @@ func (s *Session) answerKept() {
 	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
 		_, end := s.ring.Around(m, m.Off+1)
 		if end-m.Off <= uint64(longest+1+frame.MaxHeader) {
-			msg := bytes.Join(s.ring.Slices(nil, m.Off, end), nil)
-			s.ring.Unpin()
-			s.answerOne(msg)
+			s.answerOne(s.ring.Copy(m.Off, end))
 		}
 		m.Off = end
 	}

@@ -278,6 +278,9 @@ var table = []flag{
 		help: "how log lines are written",
 		set: one(func(d *draft) *string { return &d.LogFormat }, choice(
 			option[string]{"text", "text"}, option[string]{"json", "json"}))},
+	{name: "log-messages", group: groupRest, arg: "off|size|prefix:N", def: "off",
+		help:     "a line for each data message: direction, kind, size, and the first N bytes, up to 1024",
+		setLocal: one(func(l *local) *session.Telling { return &l.Tell }, telling)},
 	{name: "version", group: groupRest, help: "print the version and leave"},
 	{name: "help", group: groupRest, help: "print this and leave"},
 }

@@ -121,6 +121,9 @@ var goodValues = []struct {
 	{"trusted-proxy", "2001:db8::/32", proxies, []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 	{"log-level", "debug", func(s *Settings) any { return s.LogLevel }, slog.LevelDebug},
 	{"log-level", "error", func(s *Settings) any { return s.LogLevel }, slog.LevelError},
+	{"log-messages", "off", policy(func(p gateway.Policy) any { return p.Tell }), session.Telling{}},
+	{"log-messages", "size", policy(func(p gateway.Policy) any { return p.Tell }), session.Telling{On: true}},
+	{"log-messages", "prefix:64", policy(func(p gateway.Policy) any { return p.Tell }), session.Telling{On: true, Prefix: 64}},
 	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
 	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
 }
@@ -185,6 +188,7 @@ var badValues = map[string][]string{
 	"host":                {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
 	"trusted-proxy":       {"", "10.0.0.0/33", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
 	"log-level":           {"", "trace", "INFO", "info+1", "0"},
+	"log-messages":        {"", "on", "prefix", "prefix:", "prefix:0", "prefix:1025", "prefix:-1"},
 	"log-format":          {"", "logfmt", "JSON"},
 }
 

@@ -68,6 +68,19 @@ func perSecond[T int | int64](parse parser[T]) parser[float64] {
 	}
 }
 
+// telling takes off, size or prefix:N.
+func telling(s string) (session.Telling, error) {
+	const most = 1024
+	if n, ok := strings.CutPrefix(s, "prefix:"); ok {
+		v, err := count(1, most)(n)
+		if err != nil {
+			return session.Telling{}, want("prefix:N with N from 1 to 1024", s)
+		}
+		return session.Telling{On: true, Prefix: v}, nil
+	}
+	return choice(option[session.Telling]{"off", session.Telling{}}, option[session.Telling]{"size", session.Telling{On: true}})(s)
+}
+
 // pointer makes of a parser one whose values can be absent.
 func pointer[T any](parse parser[T]) parser[*T] {
 	return func(s string) (*T, error) {
