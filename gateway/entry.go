@@ -28,12 +28,10 @@ type entry struct {
 	Since     time.Time
 
 	target upstream.Target  // its game server
-	first  upstream.Request // of the first handshake; a hard resume has another header
+	first  upstream.Request // of the first handshake, for a hard resume
 	player playerKey        // whose session it is, for the registry
 	block  netip.Prefix     // where it was begun, for the registry; zero: by the API
 	won    bool             // the registry's: its upstream has accepted it
-
-	breakOff context.CancelFunc // ends the first dial
 
 	current atomic.Pointer[terms]
 	live    atomic.Pointer[drive.Session]
@@ -41,12 +39,13 @@ type entry struct {
 	memo    atomic.Pointer[tokens.Memo] // of the newest token
 	pongs   bell                        // rung when the client answers a ping, and at the end
 
-	mu       sync.Mutex // never held over a call of the driver
-	pending  []coreFunc // asked for while connecting
-	protocol string     // that the upstream chose
-	redial   *redial    // a hard resume's, while one is under way
-	data     []byte     // the game server's; nil is unset
-	tag      uint64     // of this state of it; zero while it is unset
+	mu       sync.Mutex         // never held over a call of the driver
+	breakOff context.CancelFunc // ends the first dial, while that lasts
+	pending  []coreFunc         // asked for while connecting
+	protocol string             // that the upstream chose
+	redial   *redial            // a hard resume's, while one is under way
+	data     []byte             // the game server's; nil is unset
+	tag      uint64             // of this state of it; zero while it is unset
 }
 
 // A coreFunc is something to be done by the owner of a session's core.
@@ -162,12 +161,25 @@ func inJSON(s string) string {
 	return string(b[1 : len(b)-1])
 }
 
+// breakFirst breaks the first dial off, if it still lasts.
+func (e *entry) breakFirst() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.breakOff != nil {
+		e.breakOff()
+	}
+}
+
 // begin makes the session itself, once its upstream has answered.
 func (e *entry) begin(up *upstream.Conn) *drive.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol), e.g.clock.Now(), up.Early)
 	e.protocol = up.Protocol
+	e.breakOff = nil // it would hold on to the whole request
+	if !e.terms().Hard {
+		e.first = upstream.Request{}
+	}
 	d := drive.New(core, up.Conn, e.g.clock, e)
 	e.live.Store(d)
 	return d

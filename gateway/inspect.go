@@ -92,7 +92,7 @@ func (g *Gateway) Session(id string) (SessionInfo, bool) {
 // the client.
 func (g *Gateway) End(id string, code int, reason string) Outcome {
 	if e := g.reg.find(id); e != nil && e.drive() == nil {
-		e.breakOff() // still connecting: the client gets the dial's failure
+		e.breakFirst() // still connecting: the client gets the dial's failure
 		e.do(func(core *session.Session, now session.Time) { core.Terminate(now, code, reason) })
 		return Done
 	}
