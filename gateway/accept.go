@@ -32,7 +32,7 @@ func (g *Gateway) addRoute(r Route) {
 	rt := &route{Route: r}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
-			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Log: g.log,
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Log: g.log, Edit: upstream.DropOwnCookies,
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
@@ -81,7 +81,16 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
 	}
+	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt) {
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a cookie counts for pages alone, and a page says its Origin")
+		return
+	}
 	offer := wire.ParseOffer(r.Header)
+	if !offer.Resume && !offer.Resumable && rt != nil {
+		if token := g.cookieToken(r, rt); token != "" && g.splice(w, r, rt, offer, token) {
+			return
+		}
+	}
 	switch {
 	case offer.Resume:
 		g.resume(w, r, offer)
@@ -109,6 +118,11 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 	default:
 		rt.proxy.ServeHTTP(w, r)
 	}
+}
+
+// byCookie reports whether a cookie says whose handshake this is.
+func (g *Gateway) byCookie(r *http.Request, rt *route) bool {
+	return rt != nil && (g.cookieToken(r, rt) != "" || rt.Policy.Login != nil && rt.Policy.Login.InCookie(r))
 }
 
 // askedHost is the host that the client asked for, by its own account or a
@@ -204,6 +218,9 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "no token could be signed")
 		return
 	}
+	if e.kept() {
+		g.setCookie(r, e, pass, p.Token)
+	}
 	conn, early, err := g.switchProtocols(w, r, e.Resumable, up.Protocol, pass)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()
@@ -230,6 +247,7 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
 		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), own),
 	}
+	upstream.DropOwnCookies(ask.Header)
 	if l := e.terms().Login; l != nil {
 		l.Conceal(&ask)
 	}

@@ -77,6 +77,8 @@ type Policy struct {
 	Hard bool
 	// Rate is how much a client may send.
 	Rate session.Rate
+	// PlainResume keeps plain clients, by a cookie: --plain-resume.
+	PlainResume bool
 	// Tell has a line logged for each data message.
 	Tell session.Telling
 	// IdleTimeout ends a session in which no data message passed for so long;

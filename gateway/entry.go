@@ -135,7 +135,7 @@ func (e *entry) config(protocol string) session.Config {
 	p := e.terms()
 	fill := e.filler()
 	c := session.Config{
-		ID: e.ID, Resumable: e.Resumable, Terms: p.session(), Hard: p.Hard, Rate: p.Rate, Tell: p.Tell, Idle: p.IdleTimeout,
+		ID: e.ID, Resumable: e.Resumable, Kept: e.kept(), Terms: p.session(), Hard: p.Hard, Rate: p.Rate, Tell: p.Tell, Idle: p.IdleTimeout,
 		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
 		Heartbeat: p.Heartbeat, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,

@@ -23,6 +23,8 @@ type Login interface {
 	// Conceal takes the JWT out of what the upstream is to see: always out of
 	// the offered subprotocols, and out of the rest unless it is forwarded.
 	Conceal(ask *upstream.Request)
+	// InCookie reports whether it stands in a cookie.
+	InCookie(r *http.Request) bool
 	// Realm is where the players' names come from: equal for two Logins whose
 	// players of one name are the same. It is comparable.
 	Realm() any
@@ -45,6 +47,7 @@ type provider struct {
 }
 
 func (p *provider) Find(r *http.Request) (string, error) { return p.from.Find(r) }
+func (p *provider) InCookie(r *http.Request) bool        { return p.from.InCookie(r) }
 func (p *provider) Realm() any                           { return p.Verifier }
 
 func (p *provider) Conceal(ask *upstream.Request) {

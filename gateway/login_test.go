@@ -63,7 +63,7 @@ func TestALoginIsFoundAndHidden(t *testing.T) {
 	}{
 		"header":   {"header", "/m?x=1", "Authorization: Bearer $\r\n", nil, "/m?x=1"},
 		"query":    {"query:token", "/m?x=1&token=$&y=2", "", nil, "/m?x=1&y=2"},
-		"cookie":   {"cookie:sid", "/m?x=1", "Cookie: a=1; sid=$; b=2\r\n", nil, "/m?x=1"},
+		"cookie":   {"cookie:sid", "/m?x=1", "Origin: http://game.example\r\nCookie: a=1; sid=$; b=2\r\n", nil, "/m?x=1"},
 		"protocol": {"protocol:auth.", "/m?x=1", "", []string{"chat.v2", "auth.$"}, "/m?x=1"},
 	} {
 		for _, conceal := range []bool{false, true} {

@@ -48,7 +48,7 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 	if e == nil {
 		return nil, g.reg.refusal(claims)
 	}
-	if e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
+	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
 		return e, session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()
@@ -115,6 +115,9 @@ func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pa
 	defer func() { <-g.signing }()
 	t := e.terms()
 	life := max(g.cfg.TokenTTL, 2*t.longestGrace())
+	if e.kept() {
+		life = cookieLife
+	}
 	claims := tokens.Claims{Session: e.ID, Subject: e.subject(), Gen: gen, Expires: time.Now().Add(life)}
 	token, kid, err := g.keys.Issue(claims)
 	if err == nil {

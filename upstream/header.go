@@ -121,6 +121,17 @@ func passed(h http.Header, hide func(folded string) bool) http.Header {
 	return pass
 }
 
+// OwnCookie begins the names of the gateway's cookies, behind __Host- where that
+// is there. No game server ever sees them.
+const OwnCookie = "reseat-"
+
+// DropOwnCookies removes the gateway's cookies from the Cookie headers in h.
+func DropOwnCookies(h http.Header) {
+	if h["Cookie"] != nil {
+		DropCookies(h, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "__Host-"), OwnCookie) })
+	}
+}
+
 // DropCookies removes from the Cookie headers in h the cookies whose name drop
 // accepts. The others keep their bytes and their order. What h shared with
 // another header is not changed.

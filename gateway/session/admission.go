@@ -44,6 +44,7 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return ref
 	case s.state == Ended:
 		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}
+	case !s.cfg.Resumable: // it states nothing
 	case r.Malformed:
 		return Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
 	case r.Received < s.acked:

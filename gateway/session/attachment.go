@@ -53,6 +53,7 @@ type Attachment struct {
 	wsPongDue bool
 	ping      probe
 	overdue   probe // n: a message that a ping was sent after; at: when the pong came
+	askSince  Time  // when the oldest message was written that no Pong has covered; zero: none
 
 	// Inward.
 	in       inbound
@@ -190,7 +191,11 @@ func (s *Session) afterWrite(now Time, a *Attachment) {
 		a.behindReplay = false
 		s.emit(Event{Kind: Replayed, Took: now.Sub(a.came)})
 	}
-	if !s.cfg.Resumable {
+	switch {
+	case s.cfg.Resumable:
+	case s.cfg.Kept:
+		s.askPong(now, a)
+	default:
 		s.ring.Ack(a.mark.N, a.mark.Off) // written is all that a plain client can be asked
 		s.acked = a.mark.N
 		s.unblock(now)

@@ -32,7 +32,7 @@ func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 		s.violation(now, wire.CodeProtocolError, "%s", err)
 	case a.last && s.answers(a, code):
 		s.endDelivered(now, Shut)
-	case s.cfg.Resumable:
+	case s.cfg.Resumable, s.cfg.Kept && code == wire.CodeGoingAway:
 		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
 	default:
 		s.end(now, ending{
@@ -112,11 +112,28 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 	if a.cur == s.ring.Last().Off {
 		a.ping.n = s.ring.Last().N
 	}
-	id := strconv.FormatUint(a.pings, 10)
+	if s.cfg.Kept {
+		a.ping.id, a.askSince = a.ping.n, 0 // reseat.v1 section 9: the count
+	}
+	id := strconv.FormatUint(a.ping.id, 10)
 	if s.cfg.Resumable {
 		a.ctl = wire.Append(a.ctl, wire.VerbPing, id)
 	} else {
 		a.ctl = frame.Append(a.ctl, frame.Ping, []byte(id))
+	}
+}
+
+// askPong asks a plain client that is kept, by a Ping, how far it has come: as
+// often as an ack would be due, one Ping at a time.
+func (s *Session) askPong(now Time, a *Attachment) {
+	if a.mark.N <= s.acked || a.ping.at > 0 || a.last {
+		return
+	}
+	if a.askSince == 0 {
+		a.askSince = now
+	}
+	if a.mark.N-s.acked >= ackMessages || a.cur-s.ring.Base().Off >= ackBytes || now >= a.askSince.Add(ackWanted) {
+		s.sendPing(now, a)
 	}
 }
 
@@ -135,7 +152,7 @@ func (s *Session) Ask(now Time) bool {
 // askAck sends a ping for the sake of the ack that comes before its answer,
 // where the window is full and the client has been sent all that is in it.
 func (s *Session) askAck(now Time, a *Attachment) {
-	if s.scan.full && a == s.att && s.cfg.Resumable && a.ping.at == 0 && !a.last && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
+	if s.scan.full && a == s.att && s.kept() && a.ping.at == 0 && !a.last && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
 		s.sendPing(now, a)
 	}
 }
@@ -153,6 +170,11 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 	}
 	covered := a.ping.n
 	a.ping = probe{}
+	if s.cfg.Kept {
+		s.confirm(a)
+		s.clientAck(now, a, covered)
+		s.askPong(now, a)
+	}
 	if covered < s.ring.Last().N { // what was sent since may want an ack as well
 		s.askAck(now, a)
 	}

@@ -67,6 +67,7 @@ const (
 type Config struct {
 	ID        string
 	Resumable bool
+	Kept      bool // a plain client that may come back with a cookie, reseat.v1 section 9
 
 	Terms
 	Hard  bool // --disconnect hard: while detached there is no upstream
@@ -139,6 +140,9 @@ type Session struct {
 	stats  Stats
 	events []Event
 }
+
+// kept reports whether the session outlives a drop.
+func (s *Session) kept() bool { return s.cfg.Resumable || s.cfg.Kept }
 
 // A tally is a number of messages and their payload.
 type tally struct {

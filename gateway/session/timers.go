@@ -53,6 +53,9 @@ func (s *Session) nextOwed(a *Attachment) Time {
 	if a.ackSince > 0 && !a.ackNow { // once it is due, it waits for the socket alone
 		t = earlier(t, a.ackSince.Add(ackLatest))
 	}
+	if a.askSince > 0 && a.ping.at == 0 {
+		t = earlier(t, a.askSince.Add(ackWanted))
+	}
 	return t
 }
 
@@ -144,6 +147,9 @@ func (s *Session) stalled(now Time) {
 // tickOwed sends what is due to a live client.
 func (s *Session) tickOwed(now Time, a *Attachment, reads bool) {
 	hb := s.cfg.Heartbeat
+	if a.askSince > 0 {
+		s.askPong(now, a)
+	}
 	if a.ackSince > 0 && now >= a.ackSince.Add(ackLatest) {
 		a.ackNow = true
 	}

@@ -45,8 +45,12 @@ func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 		a.fate, a.ctl = Linger, s.farewell
 		return a
 	}
-	if s.cfg.Resumable {
+	switch {
+	case s.cfg.Resumable:
 		s.hello(a, now, p, wire.Hello{})
+	case s.cfg.Kept:
+		s.gen.Issue(p.Gen)
+		a.gen, s.expires = p.Gen, p.Expires
 	}
 	s.enterAttached(now, a, Event{Kind: Created})
 	return a
@@ -71,7 +75,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
 	}
-	if p.Gen != s.gen.Next() {
+	if s.cfg.Resumable && p.Gen != s.gen.Next() {
 		return nil, &Refusal{Text: "generation overtaken"}
 	}
 	ev := Event{Kind: Resumed}
@@ -79,7 +83,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		ev.Kind, ev.Was = Superseded, old.peer
 		s.noteTakeover(now)
 		s.noteProgress(now, old)
-		s.part(old, Linger, wire.AppendClosing(nil, wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
+		s.part(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
 	} else {
 		ev.Took = now.Sub(s.detached)
 		s.sayResumed()
@@ -87,6 +91,9 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	s.gen.Confirm(r.Gen)
 	s.grantResend(now)
 	base := s.ring.Base().N
+	if !s.cfg.Resumable {
+		r.Received = base // it cannot say
+	}
 	if r.Received > base {
 		s.ring.Ack(r.Received, s.ring.Last().Off)
 		base = r.Received
@@ -99,7 +106,11 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 
 	a := s.newAttachment(now, p)
 	a.resumed, a.behindReplay, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
-	s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.admitted.n, Lost: ev.Lost, Replay: ev.Replay})
+	if s.cfg.Resumable {
+		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.admitted.n, Lost: ev.Lost, Replay: ev.Replay})
+	} else {
+		a.gen = r.Gen
+	}
 	s.enterAttached(now, a, ev)
 	return a, nil
 }
@@ -135,7 +146,7 @@ func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 	case !s.cfg.Resumable && s.up.over:
 		s.endDelivered(now, f)
 		return
-	case !s.cfg.Resumable:
+	case !s.kept():
 		s.end(now, ending{Ending: s.goneEnding(ReasonClientGone), clientFate: f, client: final})
 		return
 	}

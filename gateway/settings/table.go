@@ -165,6 +165,10 @@ var table = []flag{
 		help: "while the client is away the game server's connection stays open, or is closed at once and dialled anew at the resume",
 		setLocal: one(func(l *local) *bool { return &l.Hard }, choice(
 			option[bool]{"soft", false}, option[bool]{"hard", true}))},
+	{name: "plain-resume", group: groupSessions, arg: "off|cookie", def: "off",
+		help: "keep plain clients too, by a cookie: at least once, for games whose client expects nothing on connect",
+		setLocal: one(func(l *local) *bool { return &l.PlainResume }, choice(
+			option[bool]{"off", false}, option[bool]{"cookie", true}))},
 	{name: "idle-timeout", group: groupSessions, arg: "DUR", def: "0", shows: "0, off",
 		help:     "end a session in which no data message passed for this long",
 		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, duration(0, mostGrace))},

@@ -122,6 +122,19 @@ func (s Sources) Find(r *http.Request) (token string, err error) {
 	return "", &refusal{ErrMissing, "nothing where it is looked for"}
 }
 
+// InCookie reports whether the login that Find returns stands in a cookie, which a
+// browser sends along whatever page asks.
+func (s Sources) InCookie(r *http.Request) bool {
+	for _, source := range s {
+		for _, found := range source.candidates(r) {
+			if found != "" {
+				return source.place == inCookie
+			}
+		}
+	}
+	return false
+}
+
 // candidates returns all that stands where a source says, empty ones included.
 func (s Source) candidates(r *http.Request) (found []string) {
 	switch s.place {

@@ -139,6 +139,17 @@ func (d *Door) PlayerWith(path, header string) *Player {
 	return p
 }
 
+// PlainWith connects a client that does not speak reseat.v1, with header lines of
+// its own, each ending in CRLF.
+func (d *Door) PlainWith(path, header string) *Peer {
+	d.t.Helper()
+	p, err := d.dial(path, nil, header, false)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return p
+}
+
 func (d *Door) connect(path string, protocols []string, speaks bool) *Peer {
 	d.t.Helper()
 	p, err := d.dial(path, protocols, "", speaks)

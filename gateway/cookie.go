@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"reseat/gateway/drive"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/upstream"
+)
+
+// Plain clients that are kept, --plain-resume cookie: reseat.v1 section 9.
+
+// cookieLife is the life of a cookie's token: that of its session.
+const cookieLife = 10 * 365 * 24 * time.Hour
+
+// cookieName is the name of a route's cookie. Under TLS it has the prefix that
+// lets no other host, and no page without TLS, set it.
+func cookieName(pattern string, secure bool) string {
+	sum := sha256.Sum256([]byte(pattern))
+	name := upstream.OwnCookie + hex.EncodeToString(sum[:4])
+	if secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// secure reports whether the client speaks TLS, with us or with a trusted proxy.
+func (g *Gateway) secure(r *http.Request) bool {
+	if upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
+		if proto := r.Header.Get("X-Forwarded-Proto"); proto != "" {
+			return strings.EqualFold(proto, "https")
+		}
+	}
+	return r.TLS != nil
+}
+
+// cookieToken is the token that a plain handshake brings, "" for none. Of
+// several cookies of the name none is believed.
+func (g *Gateway) cookieToken(r *http.Request, rt *route) string {
+	if !rt.Policy.PlainResume {
+		return ""
+	}
+	found := r.CookiesNamed(cookieName(rt.Pattern, g.secure(r)))
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0].Value
+}
+
+// setCookie puts a session's cookie among the headers of its 101.
+func (g *Gateway) setCookie(r *http.Request, e *entry, h http.Header, token string) {
+	c := http.Cookie{
+		Name: cookieName(e.Route, g.secure(r)), Value: token, Path: "/",
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: g.secure(r),
+	}
+	h.Add("Set-Cookie", c.String())
+}
+
+// splice gives a plain client the session that its cookie names. It reports
+// false where that is over, is another's, or has a client that is there: then
+// this one gets a session of its own.
+func (g *Gateway) splice(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
+	arrived := g.clock.Now()
+	claims, err := g.keys.VerifyKnown(token, g.reg.memo)
+	if err != nil {
+		return false
+	}
+	e := g.reg.find(claims.Session)
+	if e == nil || !e.kept() || e.Route != rt.Pattern || e.subject() != claims.Subject || !e.sameLogin(r) {
+		return false
+	}
+	d := e.drive()
+	want := session.Resume{Gen: claims.Gen}
+	if d == nil || !e.offered(offer) || e.busy(r.Context(), d, want) {
+		return false
+	}
+	conn, early, err := g.switchProtocols(w, r, false, e.protocol, nil)
+	if err != nil {
+		g.log.Debug("returning client gone before its answer", "err", err)
+		return true
+	}
+	g.rejoin(r, e, d, conn, early, want, arrived)
+	return true
+}
+
+// kept reports whether e is a plain client's session that outlives a drop.
+func (e *entry) kept() bool { return !e.Resumable && e.terms().PlainResume }
+
+// offered reports whether a client can go on with the subprotocol of e's session.
+func (e *entry) offered(offer wire.Offer) bool {
+	return e.protocol == "" || slices.Contains(offer.Protocols, e.protocol)
+}
+
+// busy reports whether e's session has a client that answers a Ping, or will
+// not have this one.
+func (e *entry) busy(ctx context.Context, d *drive.Session, want session.Resume) bool {
+	var refusal *session.Refusal
+	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
+	return refusal != nil || e.answers(ctx)
+}
+
+// rejoin attaches a client whose 101 has been sent.
+func (g *Gateway) rejoin(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) {
+	needs := false
+	d.Do(func(core *session.Session, _ session.Time) { needs = core.NeedsUpstream() })
+	if needs {
+		var finish func()
+		var err error
+		if early, finish, err = e.reconnect(r, conn, early); err != nil {
+			g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
+			conn.Close() // it comes again
+			return
+		}
+		defer finish()
+	}
+	refusal := d.Attach(conn, early, want, session.Pass{Arrived: arrived, Peer: g.clientAddr(r).String()})
+	if refusal == nil {
+		g.metrics.resumes.WithLabelValues("ok").Inc()
+		return
+	}
+	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	conn.Close() // it has ended since: the next handshake begins anew
+}

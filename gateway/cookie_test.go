@@ -1,0 +1,190 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+const ownOrigin = "Origin: http://game.example\r\n"
+
+func keptPlain() gateway.Policy {
+	p := policy()
+	p.PlainResume = true
+	return p
+}
+
+// visit is a plain client with a cookie jar.
+func (w *world) visit(cookie string) (*wstest.Peer, string) {
+	w.t.Helper()
+	header := ownOrigin
+	if cookie != "" {
+		header += "Cookie: a=1; " + cookie + "; b=2\r\n"
+	}
+	p := w.PlainWith("/", header)
+	for _, c := range p.Answer.Cookies() {
+		if strings.HasPrefix(c.Name, "reseat-") {
+			if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Secure || c.MaxAge != 0 || !c.Expires.IsZero() {
+				w.t.Errorf("cookie %v", c)
+			}
+			return p, c.Name + "=" + c.Value
+		}
+	}
+	return p, cookie
+}
+
+func (w *world) onlySession() gateway.SessionInfo {
+	w.t.Helper()
+	synctest.Wait()
+	list, _ := w.gw.Sessions(gateway.Filter{Limit: 10})
+	if len(list) != 1 {
+		w.t.Fatalf("%d sessions, want 1", len(list))
+	}
+	return list[0]
+}
+
+func TestAPlainClientComesBackByItsCookie(t *testing.T) {
+	for name, leave := range map[string]func(p *wstest.Peer){
+		"drop":       func(p *wstest.Peer) { p.Drop() },
+		"Close 1001": func(p *wstest.Peer) { p.Close(1001, "") },
+		"half-open":  func(p *wstest.Peer) { p.Conn.Silence() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, keptPlain())
+				p, cookie := w.visit("")
+				game := w.game.Next()
+				game.Text("one")
+				p.Want("one")
+				p.Text("up")
+				game.Want("up")
+				time.Sleep(2 * time.Second) // a Ping has told that it came
+				leave(p)
+				game.Text("two")
+				game.Text("three")
+				synctest.Wait()
+				p, again := w.visit(cookie)
+				if again != cookie {
+					t.Errorf("the cookie changed")
+				}
+				p.Want("two", "three")
+				p.Text("back")
+				game.Want("back")
+				if w.onlySession(); w.game.Joined() != 0 {
+					t.Error("a second upstream connection")
+				}
+			})
+		})
+	}
+}
+
+// What no Pong has covered comes again: at least once.
+func TestAPlainClientGetsAgainWhatNoPongHasCovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		p, cookie := w.visit("")
+		game := w.game.Next()
+		for i := range 100 {
+			game.Text(fmt.Sprint(i))
+		}
+		for i := range 100 {
+			p.Want(fmt.Sprint(i))
+		}
+		synctest.Wait()
+		acked := w.onlySession().Acked
+		if acked == 0 || acked > 100 {
+			t.Errorf("%d messages are covered by Pongs, want some", acked)
+		}
+		p.Mute.Store(true)
+		game.Text("last")
+		p.Want("last")
+		p.Drop()
+		synctest.Wait()
+		p, _ = w.visit(cookie)
+		for i := int(acked); i < 100; i++ {
+			p.Want(fmt.Sprint(i))
+		}
+		p.Want("last")
+		time.Sleep(2 * time.Second)
+		if i := w.onlySession(); i.Acked != 101 || i.BufferMessages != 0 {
+			t.Errorf("acked %d, %d kept, want all acked", i.Acked, i.BufferMessages)
+		}
+	})
+}
+
+func TestASecondTabGetsASessionOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		p, cookie := w.visit("")
+		game := w.game.Next()
+		q, other := w.visit(cookie)
+		if other == cookie {
+			t.Error("the second tab was given the first one's cookie")
+		}
+		second := w.game.Next()
+		game.Text("first")
+		second.Text("second")
+		p.Want("first")
+		q.Want("second")
+	})
+}
+
+func TestAPlainClientThatSaysGoodbyeIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		p, cookie := w.visit("")
+		game := w.game.Next()
+		p.Close(1000, "done")
+		game.WantClose(1000)
+		synctest.Wait()
+		_, other := w.visit(cookie)
+		if other == cookie {
+			t.Error("an ended session's cookie is still in use")
+		}
+		w.game.Next()
+	})
+}
+
+// The cookie is for pages of ours alone, for one route, and for plain clients.
+func TestTheCookieProvesNothingElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		p, cookie := w.visit("")
+		game := w.game.Next()
+		if strings.Contains(fmt.Sprint(game.Req.Header), "reseat-") {
+			t.Errorf("the upstream sees the cookie: %v", game.Req.Header)
+		}
+		p.Drop()
+		synctest.Wait()
+		_, _, resp, err := w.Handshake("/", nil, "Cookie: "+cookie+"\r\n")
+		if err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("without Origin: %v %v, want 403", resp, err)
+		}
+		_, _, resp, err = w.Handshake("/", nil, "Origin: http://evil.example\r\nCookie: "+cookie+"\r\n")
+		if err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("from elsewhere: %v %v, want 403", resp, err)
+		}
+		_, token, _ := strings.Cut(cookie, "=")
+		c, err := w.Dial("/", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.WantClosing(wire.CodeBadToken)
+		if i := w.onlySession(); i.State != session.Detached.String() {
+			t.Errorf("the session is %s", i.State)
+		}
+		_, other := w.visit("reseat-00000000=" + token)
+		if other == cookie {
+			t.Error("a cookie of another name was taken")
+		}
+		w.game.Next()
+	})
+}
