@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"reseat/gateway/control"
 	"reseat/gateway/settings"
 	"reseat/gateway/showcase"
+	"reseat/gateway/sink"
 	"reseat/tokens"
 	"reseat/web"
 )
@@ -28,6 +30,8 @@ const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
+	mostLog       = 4 << 20 // bytes of log lines that wait to be written
+	logPatience   = 2 * time.Second
 )
 
 func main() {
@@ -47,7 +51,13 @@ func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	case err != nil:
 		return fail(stderr, 2, err)
 	}
-	log := newLogger(set, stderr)
+	lines := sink.New(stderr, mostLog, func(n int) []byte {
+		var line bytes.Buffer
+		newLogger(set, &line, isTerminal(stderr)).Warn("log lines left out: they were not written fast enough", "lines", n)
+		return line.Bytes()
+	})
+	defer lines.Close(logPatience)
+	log := newLogger(set, lines, isTerminal(stderr))
 	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
 	if err != nil {
 		return fail(stderr, 2, fmt.Errorf("--token-key-file: %w", err))
@@ -72,9 +82,9 @@ func fail(stderr io.Writer, status int, err error) int {
 	return status
 }
 
-func newLogger(set *settings.Settings, w io.Writer) *slog.Logger {
+func newLogger(set *settings.Settings, w io.Writer, terminal bool) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: set.LogLevel, ReplaceAttr: readable}
-	if set.LogFormat == "text" || set.LogFormat == "" && isTerminal(w) {
+	if set.LogFormat == "text" || set.LogFormat == "" && terminal {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}
 	return slog.New(slog.NewJSONHandler(w, opts))

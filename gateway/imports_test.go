@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"gateway/replay":    {"gateway/frame"},
 	"gateway/wire":      {"gateway/frame"},
 	"gateway/frame":     {},
+	"gateway/sink":      {},
 	"tokens":            {"tokens/generation", "tokens/keyfile", "tokens/strict"},
 	"tokens/generation": {},
 	"tokens/keyfile":    {},
