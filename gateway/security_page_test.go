@@ -1,0 +1,77 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	namedTest   = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9]+)`")
+	namedTitle  = regexp.MustCompile("`([a-z0-9_/.]+\\.test\\.(?:js|mjs)): ([^`]+)`")
+	definedTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+)
+
+// Each row of the security page names tests that exist, or says that it is open.
+func TestSecurityPageNamesTestsThatExist(t *testing.T) {
+	defined := definedTests(t)
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := 0
+	for line := range strings.Lines(string(page)) {
+		names, titles := namedTest.FindAllStringSubmatch(line, -1), namedTitle.FindAllStringSubmatch(line, -1)
+		if strings.HasPrefix(line, "| T") {
+			row++
+			if !strings.HasPrefix(line, fmt.Sprintf("| T%d |", row)) {
+				t.Errorf("want row T%d, got %.40s", row, line)
+			}
+			if len(names)+len(titles) == 0 && !strings.Contains(line, "Open: ") {
+				t.Errorf("T%d names no test, and does not say that it is open", row)
+			}
+		}
+		for _, n := range names {
+			if !defined[n[1]] {
+				t.Errorf("T%d: there is no %s", row, n[1])
+			}
+		}
+		for _, n := range titles {
+			source, err := os.ReadFile("../" + n[1])
+			if err != nil || !strings.Contains(strings.ReplaceAll(string(source), `\'`, "'"), n[2]) {
+				t.Errorf("T%d: there is no %q in %s", row, n[2], n[1])
+			}
+		}
+	}
+	if row != 44 {
+		t.Errorf("%d rows, want 44", row)
+	}
+}
+
+func definedTests(t *testing.T) map[string]bool {
+	t.Helper()
+	defined := make(map[string]bool)
+	err := filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "node_modules":
+			return filepath.SkipDir
+		case !strings.HasSuffix(p, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(p)
+		for _, m := range definedTest.FindAllStringSubmatch(string(source), -1) {
+			defined[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return defined
+}
