@@ -134,7 +134,7 @@ func start(set *settings.Settings, keys *tokens.Keys, log *slog.Logger) (p *proc
 		}
 	}
 	cfg := set.Gateway
-	cfg.Keys, cfg.Log = keys, log
+	cfg.Keys, cfg.Log, cfg.Descriptors = keys, log, gateway.Descriptors()
 	if set.Demo {
 		if p.show, err = showcase.Start(&cfg); err != nil {
 			return p, err
@@ -167,6 +167,9 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	p.log.Info("listening for clients", "addr", p.listen.Addr().String())
 	if p.adminLn != nil {
 		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String())
+	}
+	if n := gateway.Descriptors(); n > 0 {
+		p.log.Info("descriptors", "limit", n)
 	}
 	for _, r := range set.Gateway.Routes {
 		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)

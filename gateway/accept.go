@@ -177,12 +177,16 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	case tooMany:
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
+	case outOfDescriptors:
+		g.spentLog.warn("new sessions are refused: no descriptors left but the reserve; raise the limit of open files", "limit", g.cfg.Descriptors)
+		g.refuseBusy(w, r, "descriptors", "no more sessions now")
+		return
 	case tooManyHere:
 		w.Header().Set("Retry-After", retryAfter)
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := e.target.Dial(ctx, e.first)
+	up, err := e.dial(ctx, e.first)
 	if err != nil {
 		g.reg.remove(e)
 		g.refuseUpstream(w, e, err)

@@ -70,9 +70,9 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	case duplicate:
 		return "", "", ErrDuplicate
 	default:
-		return "", "", fmt.Errorf("%w: --max-sessions reached", ErrBusy)
+		return "", "", fmt.Errorf("%w: no room for more sessions", ErrBusy)
 	}
-	up, err := e.target.Dial(ctx, e.first)
+	up, err := e.dial(ctx, e.first)
 	if err != nil {
 		g.reg.remove(e)
 		return "", "", err

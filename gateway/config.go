@@ -39,6 +39,11 @@ type Config struct {
 	// those begun from one address, or one /64 of IPv6. Zero is no bound.
 	MaxSessions, MaxSessionsPerIP int
 
+	// Descriptors is how many the process may open. New sessions, of two each, are
+	// refused where they would touch a reserve for resumes and for the admin
+	// address. Zero is no bound.
+	Descriptors int
+
 	// Hosts are the allowed Host values; empty means any.
 	Hosts []string
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.

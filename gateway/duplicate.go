@@ -37,10 +37,11 @@ type playerKey struct {
 type admission int
 
 const (
-	admitted    admission = iota
-	duplicate             // another session of the player holds its place
-	tooMany               // --max-sessions
-	tooManyHere           // --max-sessions-per-ip
+	admitted         admission = iota
+	duplicate                  // another session of the player holds its place
+	tooMany                    // --max-sessions
+	tooManyHere                // --max-sessions-per-ip
+	outOfDescriptors           // the process may open no more
 )
 
 // admit gives e its place before its upstream is dialled, or says why not.

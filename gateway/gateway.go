@@ -43,6 +43,7 @@ type Gateway struct {
 	signing chan struct{} // as many as may sign a token at once
 
 	draining atomic.Bool
+	dials    dials
 	tags     atomic.Uint64   // of the sessions' data: never one twice
 	spent    chan struct{}   // one slot: the store has refused somebody
 	ctx      context.Context // until Close
@@ -67,7 +68,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
-	g.reg.most, g.reg.mostHere = cfg.MaxSessions, cfg.MaxSessionsPerIP
+	g.reg.most, g.reg.mostHere, g.reg.mostOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1)}
 	g.metrics = newMetrics(g)
@@ -76,6 +77,16 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.running.Go(func() { g.relieve(ctx) })
 	return g, nil
+}
+
+// sessionsWithin is how many sessions so many descriptors are enough for: a tenth of
+// them, 64 at least where there are as many, are not for sessions.
+func sessionsWithin(descriptors int) int {
+	if descriptors <= 0 {
+		return 0
+	}
+	reserve := max(descriptors/10, min(64, descriptors/2))
+	return max((descriptors-reserve)/2, 1)
 }
 
 func (c Config) withDefaults() Config {

@@ -2,10 +2,15 @@ package gateway_test
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"reseat/gateway"
 	"reseat/gateway/session"
@@ -60,6 +65,71 @@ func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
 					t.Error("429 without Retry-After")
 				}
 			}
+		}
+	})
+}
+
+// However many come at once, no more than 64 dial one game server at a time, and
+// all of them get there.
+func TestDialsToOneUpstreamAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		var now, most atomic.Int64
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return false
+		}
+		var done sync.WaitGroup
+		for range 200 {
+			done.Go(func() {
+				if _, err := w.Dial("/", []string{wire.Subprotocol}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		if most.Load() != 64 {
+			t.Errorf("%d dials at once, want 64", most.Load())
+		}
+	})
+}
+
+func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			time.Sleep(15 * time.Second) // longer than --dial-timeout
+			c.Close()
+			return true
+		}
+		var late atomic.Int64
+		var done sync.WaitGroup
+		for range 70 {
+			done.Go(func() {
+				if _, err := w.Dial("/", []string{wire.Subprotocol}); err != nil && strings.Contains(err.Error(), "504") {
+					late.Add(1)
+				}
+			})
+		}
+		done.Wait()
+		if late.Load() != 70 {
+			t.Errorf("%d of 70 got 504", late.Load())
+		}
+	})
+}
+
+func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Descriptors = 256 })
+		for range 96 { // 64 in reserve, two each
+			w.Player("/")
+		}
+		if status := w.refused("/"); status != http.StatusServiceUnavailable {
+			t.Errorf("one more session: %d, want 503", status)
 		}
 	})
 }

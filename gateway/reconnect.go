@@ -122,7 +122,7 @@ func (e *entry) join(w *waiter, r *http.Request) *redial {
 		e.redial = d
 		e.mu.Unlock()
 		e.do(func(core *session.Session, now session.Time) { core.Await(now) })
-		e.g.running.Go(func() { e.dial(d) })
+		e.g.running.Go(func() { e.redialFor(d) })
 		return d
 	case d.taken:
 		e.mu.Unlock()
@@ -170,8 +170,8 @@ func (e *entry) asksAgain(r *http.Request) upstream.Request {
 	return ask
 }
 
-// dial dials for d, until it is known what came of it or nobody waits.
-func (e *entry) dial(d *redial) {
+// redialFor dials for d, until it is known what came of it or nobody waits.
+func (e *entry) redialFor(d *redial) {
 	for {
 		out, again := e.dialOnce(d)
 		switch {
@@ -197,7 +197,7 @@ func (e *entry) dialOnce(d *redial) (out *outcome, again bool) {
 		cancel()
 	}
 	e.mu.Unlock()
-	up, err := e.target.Dial(ctx, d.ask)
+	up, err := e.dial(ctx, d.ask)
 	if err == nil && up.Protocol != e.protocol {
 		up.Close()
 		err = errors.New("the upstream chose another subprotocol than before")

@@ -31,6 +31,7 @@ type grave struct {
 type registry struct {
 	clock          *drive.Clock
 	most, mostHere int // sessions, and those of one block; zero: no bound
+	mostOpen       int // sessions that the process has descriptors for; zero: no bound
 
 	mu      sync.RWMutex
 	seq     uint64
@@ -60,6 +61,8 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 	switch {
 	case r.most > 0 && len(r.live) >= r.most:
 		return tooMany, nil
+	case r.mostOpen > 0 && len(r.live)+r.taking >= r.mostOpen:
+		return outOfDescriptors, nil
 	case r.mostHere > 0 && e.block.IsValid() && r.blocks[e.block] >= r.mostHere:
 		return tooManyHere, nil
 	}

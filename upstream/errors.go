@@ -103,6 +103,11 @@ func isTimeout(err error) bool {
 	return errors.As(err, &nerr) && nerr.Timeout()
 }
 
+// Late is the error of a dial that was never begun, since ctx ended before.
+func (t *Target) Late(ctx context.Context) error {
+	return t.classify(ctx, Unreachable, context.Cause(ctx))
+}
+
 // classify makes the Error for what failed with err. A context that has ended is
 // the reason, whatever err says: the connection was broken off because of it.
 func (t *Target) classify(ctx context.Context, kind Kind, err error) *Error {

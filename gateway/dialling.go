@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+
+	"reseat/upstream"
+)
+
+// dialsAtOnce is how many dials to one upstream are under way at once: when all
+// come at the same moment, the others wait for their turn.
+const dialsAtOnce = 64
+
+// dials are the dials under way, by the upstream's address.
+type dials struct {
+	mu    sync.Mutex
+	lines map[string]*line
+}
+
+// A line is where the dials to one upstream wait for their turn.
+type line struct {
+	turns chan struct{}
+	users int // that dial or wait; guarded by the dials' mu
+}
+
+// enter gives the line of an upstream, and what leaves it again.
+func (d *dials) enter(addr string) (turns chan struct{}, leave func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lines == nil {
+		d.lines = make(map[string]*line)
+	}
+	l := d.lines[addr]
+	if l == nil {
+		l = &line{turns: make(chan struct{}, dialsAtOnce)}
+		d.lines[addr] = l
+	}
+	l.users++
+	return l.turns, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(d.lines, addr)
+		}
+	}
+}
+
+// dial reaches the session's game server, when it is its turn. Waiting counts in
+// the time that ctx leaves.
+func (e *entry) dial(ctx context.Context, ask upstream.Request) (*upstream.Conn, error) {
+	turns, leave := e.g.dials.enter(e.target.Address())
+	defer leave()
+	select {
+	case turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, e.target.Late(ctx)
+	}
+	defer func() { <-turns }()
+	return e.target.Dial(ctx, ask)
+}
