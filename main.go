@@ -68,7 +68,11 @@ func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if err := gateway.OpenLogins(ctx, &set.Gateway); err != nil {
 		return fail(stderr, 2, err)
 	}
-	p, err := start(set, keys, log)
+	callers, err := control.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile)
+	if err != nil {
+		return fail(stderr, 2, err)
+	}
+	p, err := start(set, keys, callers, log)
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
@@ -111,15 +115,16 @@ func isTerminal(w io.Writer) bool {
 type process struct {
 	log             *slog.Logger
 	gateway         *gateway.Gateway
-	show            *showcase.Showcase // nil without --demo
+	callers         *control.Credentials // of the admin address; nil: nobody is asked
+	show            *showcase.Showcase   // nil without --demo
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil where --admin is off
 	failed          chan error
 }
 
 // start opens the ports, and closes what it has opened where it fails.
-func start(set *settings.Settings, keys *tokens.Keys, log *slog.Logger) (p *process, err error) {
-	p = &process{log: log, failed: make(chan error, 2)}
+func start(set *settings.Settings, keys *tokens.Keys, callers *control.Credentials, log *slog.Logger) (p *process, err error) {
+	p = &process{log: log, callers: callers, failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -151,7 +156,7 @@ func start(set *settings.Settings, keys *tokens.Keys, log *slog.Logger) (p *proc
 	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, log)
 	p.clients.ConnContext = gateway.ConnContext
-	p.admin = server(control.New(p.gateway), log)
+	p.admin = server(control.New(p.gateway, control.Options{Credentials: callers, Log: log}), log)
 	return p, nil
 }
 
@@ -166,7 +171,10 @@ func server(h http.Handler, log *slog.Logger) *http.Server {
 func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	p.log.Info("listening for clients", "addr", p.listen.Addr().String())
 	if p.adminLn != nil {
-		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String())
+		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String(), "tokens", p.callers != nil)
+		if a, ok := p.adminLn.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			p.log.Warn("the admin address is not a loopback one, and its tokens travel in plain text: keep it to a network that is yours")
+		}
 	}
 	if n := gateway.Descriptors(); n > 0 {
 		p.log.Info("descriptors", "limit", n)
@@ -221,6 +229,14 @@ func (p *process) reload() {
 	if err := p.gateway.Reload(); err != nil {
 		p.log.Error("key files not read again; the old keys stay", "err", err)
 	}
+	if p.callers == nil {
+		return
+	}
+	if err := p.callers.Reload(); err != nil {
+		p.log.Error("tokens of the admin address not read again; the old ones stay", "err", err)
+		return
+	}
+	p.log.Info("tokens of the admin address read again")
 }
 
 // drain closes in order: sessions first, then what serves them.
@@ -245,7 +261,16 @@ func (p *process) drain(signals <-chan os.Signal) int {
 	}
 }
 
+// streamsEnd is how long the event streams have to end in order.
+const streamsEnd = time.Second
+
 func (p *process) close() {
+	if p.gateway != nil && p.admin != nil {
+		p.gateway.Events().Close()
+		ctx, cancel := context.WithTimeout(context.Background(), streamsEnd)
+		p.admin.Shutdown(ctx)
+		cancel()
+	}
 	for _, s := range []*http.Server{p.clients, p.admin} {
 		if s != nil {
 			s.Close()

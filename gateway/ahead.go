@@ -171,8 +171,12 @@ func (g *Gateway) allowed(u *url.URL) bool {
 	return false
 }
 
-// hostMatches compares a host with a pattern whose * never goes across a dot.
+// hostMatches compares a host with a pattern whose * never goes across a dot,
+// but alone stands for any host.
 func hostMatches(pattern, host string) bool {
+	if pattern == "*" {
+		return true
+	}
 	ok, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/"))
 	return err == nil && ok
 }

@@ -28,7 +28,8 @@ type Config struct {
 	TokenTTL time.Duration
 
 	// UpstreamAllow are the upstreams that a session made ahead of its client may
-	// name: HOST:PORT with * in either, in a host never across a dot.
+	// name: HOST:PORT in lower case. A * in the host never goes across a dot; alone
+	// it stands for any host, and as the port for any port.
 	UpstreamAllow []string
 
 	// BufferTotal bounds the memory of all replay buffers together, in bytes.

@@ -36,6 +36,7 @@
 //	           serve in accept.go. The dial of a hard resume: reconnect.go.
 //	           Which of a player's sessions stays: duplicate.go. What an event
 //	           means outside: observe.go
+//	events     what has happened lately, and who reads it
 //	session    everything about one session. Its state changes in
 //	           transitions.go and nowhere else
 //	drive      sockets, goroutines, locks and the clock: one lock a session,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"reseat/gateway/session"
@@ -13,15 +14,108 @@ import (
 // closeWait is how long closed sessions have to take leave of both their ends.
 const closeWait = 3 * time.Second
 
+// A drain is the time in which no new sessions are taken. There are two kinds:
+// one that an operator has begun, which can be called off, and the last one of
+// this process, which takes its place.
+type drain struct {
+	mu    sync.Mutex
+	last  bool
+	timer *time.Timer // while an operator's runs; nil afterwards
+	until time.Time   // when it fires
+}
+
+// DrainInfo is a drain as the control API shows it.
+type DrainInfo struct {
+	Draining bool `json:"draining"`
+	// Until is when the sessions that are left then will be closed. Nil: they have
+	// been, or no drain was begun, or the process is about to end.
+	Until    *time.Time `json:"until"`
+	Sessions int        `json:"sessions"`
+}
+
 // Draining reports whether new sessions are refused.
 func (g *Gateway) Draining() bool { return g.draining.Load() }
 
-// Drain refuses new sessions and goes on serving the others, resumes included,
-// until none is left or takes leave, the time of Config.Drain is over, or ctx is done. Then
-// it closes those that remain with 4503, all at once, and waits for a moment
-// until both their ends have taken it in.
-func (g *Gateway) Drain(ctx context.Context) {
+// DrainInfo describes the drain, if there is one.
+func (g *Gateway) DrainInfo() DrainInfo {
+	g.drain.mu.Lock()
+	defer g.drain.mu.Unlock()
+	i := DrainInfo{Draining: g.draining.Load(), Sessions: g.reg.count()}
+	if g.drain.timer != nil {
+		t := g.drain.until.UTC()
+		i.Until = &t
+	}
+	return i
+}
+
+// BeginDrain refuses new sessions and goes on serving the others, resumes
+// included. After the time of Config.Drain it closes those that remain with
+// 4503; new ones are refused until CallOffDrain. Where a drain has begun already
+// it does nothing.
+func (g *Gateway) BeginDrain() {
+	d := &g.drain
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g.draining.Swap(true) {
+		return
+	}
+	g.log.Info("draining", "time", g.cfg.Drain)
+	d.until = time.Now().Add(g.cfg.Drain)
+	var own *time.Timer
+	own = time.AfterFunc(g.cfg.Drain, func() {
+		d.mu.Lock()
+		mine := d.timer == own
+		if mine {
+			d.timer = nil
+		}
+		d.mu.Unlock()
+		if mine {
+			g.closeRest()
+		}
+	})
+	d.timer = own
+}
+
+// CallOffDrain takes new sessions again. It reports false where the process is
+// about to end, which nothing calls off.
+func (g *Gateway) CallOffDrain() bool {
+	d := &g.drain
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last {
+		return false
+	}
+	d.stopLocked()
+	if g.draining.Swap(false) {
+		g.log.Info("drain called off")
+	}
+	return true
+}
+
+// endDrain begins this process's last drain. One that an operator has begun is
+// over with it, and closes nothing.
+func (g *Gateway) endDrain() {
+	g.drain.mu.Lock()
+	defer g.drain.mu.Unlock()
 	g.draining.Store(true)
+	g.drain.last = true
+	g.drain.stopLocked()
+}
+
+func (d *drain) stopLocked() {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+}
+
+// Drain is the last thing before Close. It refuses new sessions and goes on
+// serving the others, resumes included, until none is left or takes leave, the
+// time of Config.Drain is over, or ctx is done. Then it closes those that remain
+// with 4503, all at once, and waits for a moment until both their ends have
+// taken it in.
+func (g *Gateway) Drain(ctx context.Context) {
+	g.endDrain()
 	limit := time.NewTimer(g.cfg.Drain)
 	defer limit.Stop()
 	select {
@@ -30,16 +124,20 @@ func (g *Gateway) Drain(ctx context.Context) {
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	left := g.reg.all()
-	g.log.Info("drain is over", "sessions", len(left))
-	for _, e := range left {
-		if d := e.drive(); d != nil {
-			d.Do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
-		}
-	}
+	g.closeRest()
 	select {
 	case <-g.reg.none():
 	case <-time.After(closeWait):
+	}
+}
+
+// closeRest closes the sessions that a drain has left, one that is just being
+// made as soon as it is.
+func (g *Gateway) closeRest() {
+	left := g.reg.all()
+	g.log.Info("drain is over", "sessions", len(left))
+	for _, e := range left {
+		e.do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
 	}
 }
 

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,5 +80,134 @@ func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
 		}
 		game.WantClose(wire.CodeGoingAway)
 		w.wantState(p, session.Ended)
+	})
+}
+
+// wantNew begins a session, or is told that none are taken.
+func (w *world) wantNew(taken bool) {
+	w.t.Helper()
+	c, _, resp, err := w.Handshake("/new", nil, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	if (resp.StatusCode == 101) != taken || (resp.StatusCode == 503) == taken {
+		w.t.Fatalf("a new session is answered %d, taken %t", resp.StatusCode, taken)
+	}
+	if taken {
+		w.game.Next()
+	}
+}
+
+func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		if i := w.gw.DrainInfo(); i.Draining || i.Until != nil || i.Sessions != 1 {
+			t.Errorf("before: %+v", i)
+		}
+		end := time.Now().Add(10 * time.Second)
+		w.gw.BeginDrain()
+		if i := w.gw.DrainInfo(); !i.Draining || i.Until == nil || !i.Until.Equal(end) {
+			t.Errorf("while it runs: %+v, want until %v", i, end)
+		}
+		w.wantNew(false)
+		time.Sleep(9 * time.Second)
+		w.gw.BeginDrain() // a second one changes nothing
+		p.Drop()
+		p = p.Resume(0)
+		time.Sleep(999 * time.Millisecond)
+		w.wantState(p, session.Attached)
+		time.Sleep(time.Millisecond)
+		p.WantClosing(wire.CodeDraining)
+		game.WantClose(wire.CodeGoingAway)
+		time.Sleep(time.Hour)
+		if i := w.gw.DrainInfo(); !i.Draining || i.Until != nil || i.Sessions != 0 {
+			t.Errorf("at its end: %+v", i)
+		}
+		w.wantNew(false)
+		if !w.gw.CallOffDrain() {
+			t.Error("not called off")
+		}
+		w.wantNew(true)
+	})
+}
+
+func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, _ := w.play()
+		if !w.gw.CallOffDrain() {
+			t.Error("none to call off is a fault")
+		}
+		w.gw.BeginDrain()
+		time.Sleep(5 * time.Second)
+		w.gw.CallOffDrain()
+		w.wantNew(true)
+		w.gw.BeginDrain()
+		time.Sleep(6 * time.Second) // the first one's time is over
+		w.wantState(p, session.Attached)
+		w.gw.CallOffDrain()
+		time.Sleep(time.Hour)
+		w.wantState(p, session.Attached)
+		w.wantNew(true)
+	})
+}
+
+// SIGTERM in an operator's drain: the last one has its whole time, and nothing
+// calls it off.
+func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		w.gw.BeginDrain()
+		time.Sleep(8 * time.Second)
+		done := make(chan bool)
+		go func() { w.gw.Drain(context.Background()); close(done) }()
+		synctest.Wait()
+		if w.gw.CallOffDrain() {
+			t.Error("the process's last drain was called off")
+		}
+		w.gw.BeginDrain()
+		time.Sleep(9 * time.Second)
+		w.wantState(p, session.Attached)
+		w.wantNew(false)
+		time.Sleep(time.Second)
+		p.WantClosing(wire.CodeDraining)
+		game.WantClose(wire.CodeGoingAway)
+		<-done
+	})
+}
+
+// A session whose upstream takes its time is closed as soon as it is made.
+func TestSessionThatIsBeingMadeAtTheDrainsEndIsClosedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan bool)
+		w := newWorld(t, policy())
+		w.game.Refuse = func(net.Conn, *http.Request) bool { <-answer; return false }
+		time.AfterFunc(time.Second, w.gw.BeginDrain)
+		time.AfterFunc(9*time.Second, func() { close(answer) })
+		p, _ := w.play()
+		w.wantState(p, session.Attached)
+		p.WantClosing(wire.CodeDraining)
+
+		w.gw.CallOffDrain()
+		answer = make(chan bool)
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			p, game := w.play()
+			p.WantClosing(wire.CodeDraining)
+			game.WantClose(wire.CodeGoingAway)
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		go w.gw.Drain(ctx)
+		synctest.Wait()
+		close(answer)
+		<-done
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"reseat/gateway/drive"
+	"reseat/gateway/events"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/tokens"
@@ -31,10 +32,12 @@ type Gateway struct {
 	clock   *drive.Clock
 	store   *replay.Store
 	metrics *metrics
+	events  *events.Hub
 	reg     *registry
 
 	refusals *limitedLog
-	spentLog *limitedLog // --buffer-total
+	spentLog *limitedLog   // --buffer-total
+	replays  *rate.Limiter // of token.replayed
 
 	mux     *chi.Mux          // matches paths to patterns
 	routes  map[string]*route // by pattern
@@ -42,7 +45,8 @@ type Gateway struct {
 	proxies []interface{ Close() }
 	signing chan struct{} // as many as may sign a token at once
 
-	draining atomic.Bool
+	draining atomic.Bool // new sessions are refused; drain.go sets it
+	drain    drain
 	dials    dials
 	tags     atomic.Uint64   // of the sessions' data: never one twice
 	spent    chan struct{}   // one slot: the store has refused somebody
@@ -59,6 +63,7 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, log: cfg.Log, keys: cfg.Keys,
 		clock:   drive.NewClock(),
+		events:  events.New(time.Now),
 		mux:     chi.NewMux(),
 		routes:  make(map[string]*route),
 		pages:   make(map[string]http.Handler),
@@ -71,6 +76,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.reg.most, g.reg.mostHere, g.reg.mostOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1)}
+	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	g.metrics = newMetrics(g)
 	for _, r := range cfg.Routes {
 		g.addRoute(r)
@@ -153,6 +159,7 @@ func (g *Gateway) Reload() error {
 // Close drops every session without ceremony and stops what runs in the
 // background. Drain comes first where it is to be done in order.
 func (g *Gateway) Close() {
+	g.endDrain()
 	for _, e := range g.reg.all() {
 		if d := e.drive(); d != nil {
 			d.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
@@ -167,6 +174,7 @@ func (g *Gateway) Close() {
 		v.Close()
 	}
 	g.running.Wait()
+	g.events.Close()
 }
 
 // newID makes a session id: 128 random bits.

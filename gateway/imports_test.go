@@ -20,10 +20,11 @@ import (
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
 	"gateway/settings":  {"gateway", "gateway/session", "tokens", "tokens/login", "upstream"},
-	"gateway/control":   {"gateway", "gateway/session", "gateway/frame", "gateway/wire"},
+	"gateway/control":   {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "upstream"},
 	"gateway/showcase":  {"gateway", "upstream", "upstream/demo", "web"},
-	"gateway":           {"gateway/drive", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
+	"gateway":           {"gateway/drive", "gateway/events", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/drive":     {"gateway/session"},
+	"gateway/events":    {},
 	"gateway/session":   {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
 	"gateway/replay":    {"gateway/frame"},
 	"gateway/wire":      {"gateway/frame"},

@@ -48,42 +48,79 @@ type Filter struct {
 // Sessions lists sessions in the order in which they were made, and the cursor
 // of the next page, zero where this is the last. Ended ones are listed only
 // where State asks for them.
+//
+// Only those that their group, player and place in the list leave over are
+// asked for their state, and no more of them than the page needs.
 func (g *Gateway) Sessions(f Filter) (list []SessionInfo, next uint64) {
-	source := g.living
 	if f.State == session.Ended.String() {
-		source = g.reg.ended
+		return f.page(g.reg.ended(f))
 	}
-	for _, i := range source() {
+	for _, e := range g.reg.choose(f) {
+		i, living := e.look()
 		switch {
-		case i.seq <= f.After,
-			f.Group != "" && f.Group != i.Group,
-			f.Player != "" && f.Player != i.Player,
-			f.State != "" && f.State != i.State:
+		case !living || i.State == session.Ended, f.State != "" && f.State != i.State.String():
 			continue
-		}
-		if len(list) == f.Limit {
+		case len(list) == f.Limit:
 			return list, list[len(list)-1].seq
 		}
-		list = append(list, i)
+		list = append(list, e.info(i))
 	}
 	return list, 0
 }
 
-func (g *Gateway) living() []SessionInfo {
-	all := g.reg.all()
-	list := make([]SessionInfo, 0, len(all))
-	for _, e := range all {
-		if i := e.describe(); i.State != session.Ended.String() {
-			list = append(list, i)
+// page is the first page of a list.
+func (f *Filter) page(list []SessionInfo) (_ []SessionInfo, next uint64) {
+	if len(list) <= f.Limit {
+		return list, 0
+	}
+	return list[:f.Limit], list[f.Limit-1].seq
+}
+
+// fits reports what can be said of a session without asking it.
+func (f *Filter) fits(seq uint64, player, group string) bool {
+	return seq > f.After && (f.Player == "" || f.Player == player) && (f.Group == "" || f.Group == group)
+}
+
+// choose lists the living sessions that may fit f, in the order in which they
+// were made.
+func (r *registry) choose(f Filter) (list []*entry) {
+	r.mu.RLock()
+	for _, e := range r.live {
+		if f.fits(e.seq, e.Player, e.terms().Group) {
+			list = append(list, e)
 		}
 	}
+	r.mu.RUnlock()
+	slices.SortFunc(list, func(a, b *entry) int { return cmp.Compare(a.seq, b.seq) })
 	return list
+}
+
+// ended lists the remembered sessions that fit f.
+func (r *registry) ended(f Filter) (list []SessionInfo) {
+	r.mu.RLock()
+	for _, g := range r.graves {
+		if f.fits(g.info.seq, g.info.Player, g.info.Group) {
+			list = append(list, g.info)
+		}
+	}
+	r.mu.RUnlock()
+	slices.SortFunc(list, func(a, b SessionInfo) int { return cmp.Compare(a.seq, b.seq) })
+	return list
+}
+
+// count is how many sessions live.
+func (r *registry) count() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.live)
 }
 
 // Session describes one session, living or remembered.
 func (g *Gateway) Session(id string) (SessionInfo, bool) {
 	if e := g.reg.find(id); e != nil {
-		return e.describe(), true
+		if i, living := e.look(); living {
+			return e.info(i), true
+		}
 	}
 	return g.reg.remembered(id)
 }
@@ -143,11 +180,13 @@ func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool)
 	return Done
 }
 
-func (e *entry) describe() SessionInfo {
+// look asks the session itself, once there is one. It reports false where e has
+// been buried, or never came about.
+func (e *entry) look() (i session.Info, living bool) {
 	if d := e.drive(); d != nil {
-		return e.info(d.Info())
+		return d.Info(), true
 	}
-	return e.info(session.Info{State: session.Connecting, Grace: e.terms().session().GraceBeforeStart})
+	return session.Info{State: session.Connecting, Grace: e.terms().session().GraceBeforeStart}, e.g.reg.find(e.ID) == e
 }
 
 func (e *entry) info(i session.Info) SessionInfo {
@@ -186,15 +225,4 @@ func (r *registry) remembered(id string) (SessionInfo, bool) {
 		return g.info, true
 	}
 	return SessionInfo{}, false
-}
-
-func (r *registry) ended() []SessionInfo {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	list := make([]SessionInfo, 0, len(r.graves))
-	for _, g := range r.graves {
-		list = append(list, g.info)
-	}
-	slices.SortFunc(list, func(a, b SessionInfo) int { return cmp.Compare(a.seq, b.seq) })
-	return list
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"reseat/gateway/events"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -23,17 +24,22 @@ func (e *entry) event(ev session.Event) {
 	case session.Created:
 		e.setPeer(ev.Peer)
 		m.created.Inc()
+		e.publish(events.Created, "")
 		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "resumable", e.Resumable, "group", e.terms().Group)
 	case session.Resumed:
 		e.setPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
+		e.publish(events.Resumed, "")
 		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Took, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.setPeer(ev.Peer)
+		e.publish(events.Superseded, "")
 		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Dropped:
+		e.publish(events.Detached, ev.Reason)
 		g.log.Info("session.detached", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason)
 	case session.Overflowed:
+		e.publish(events.Overflowed, ev.Reason)
 		g.log.Warn("buffer.overflowed", "session", e.ID, "reason", ev.Reason)
 	case session.Replayed:
 		m.resume.Observe(ev.Took.Seconds())
@@ -43,6 +49,7 @@ func (e *entry) event(ev session.Event) {
 	case session.Message:
 		e.logMessage(ev)
 	case session.Started:
+		e.publish(events.Started, "")
 		g.log.Info("session.started", "session", e.ID, "group", e.terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
@@ -79,8 +86,33 @@ func (e *entry) over(ev session.Event) {
 	g.reg.bury(e, info)
 	e.pongs.ring()
 	e.breakDial()
+	e.publish(events.Ended, ev.Reason)
 	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
+}
+
+// publish hands on what has happened to e.
+func (e *entry) publish(kind, reason string) {
+	e.g.events.Publish(events.Event{Type: kind, Session: e.ID, Player: e.Player, Group: e.terms().Group, Reason: reason})
+}
+
+// Events is where those of interface section 3 are read.
+func (g *Gateway) Events() *events.Hub { return g.events }
+
+// What a thief, or a client's fault, may put into the event stream; all of it is
+// counted.
+const (
+	replaysPerSecond = 10
+	replaysAtOnce    = 50
+)
+
+// noteReplayed tells that a resume brought a token of e's whose generation was
+// spent: a bug or a theft.
+func (g *Gateway) noteReplayed(e *entry) {
+	g.metrics.replayed.Inc()
+	if g.replays.Allow() {
+		e.publish(events.Replayed, "")
+	}
 }
 
 // Closed is called once both legs of an ended session are closed.

@@ -164,7 +164,7 @@ func (g *Gateway) logRefusal(r *http.Request, e *entry, refusal *session.Refusal
 		args = append(args, "session", e.ID)
 	}
 	if refusal.Spent {
-		g.metrics.replayed.Inc()
+		g.noteReplayed(e)
 		g.refusals.warn("token.replayed", append(args, "held_by", e.lastPeer())...)
 		return
 	}

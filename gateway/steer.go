@@ -26,18 +26,23 @@ type Change struct {
 	Started  *bool
 }
 
-// Patch changes a living session, a running grace timer too. It is a Conflict
-// where a grace period would outlast the token of a client that is away.
+// Patch changes a living session, a running grace timer too, and describes it
+// as it is then: it may have ended by that. It is a Conflict where a grace
+// period would outlast the token of a client that is away.
 func (g *Gateway) Patch(id string, c Change) (SessionInfo, Outcome) {
 	e := g.reg.find(id)
 	if e == nil {
 		return SessionInfo{}, g.gone(id)
 	}
-	done := e.change(c)
-	if !done || !e.alive() {
+	made, ok := e.change(c)
+	info, known := g.Session(id)
+	switch {
+	case !known:
+		return SessionInfo{}, Unknown
+	case !ok, !made && info.State == session.Ended.String():
 		return SessionInfo{}, Conflict
 	}
-	return e.describe(), Done
+	return info, Done
 }
 
 // gone tells a session that has ended from one that never was.
@@ -48,14 +53,16 @@ func (g *Gateway) gone(id string) Outcome {
 	return Unknown
 }
 
-// change makes the change at once where the session is live, or else as soon
-// as it is.
-func (e *entry) change(c Change) (ok bool) {
-	ok = true
+// change makes the change at once where the session is live, or else, and made
+// is false, as soon as it is. It reports whether the change can be.
+func (e *entry) change(c Change) (made, ok bool) {
+	outcome := make(chan bool, 1)
 	e.do(func(core *session.Session, now session.Time) {
 		t := *e.terms()
 		t.apply(c)
-		if ok = core.SetTerms(now, t.session()); !ok {
+		ok := core.State() != session.Ended && core.SetTerms(now, t.session())
+		outcome <- ok
+		if !ok {
 			return
 		}
 		e.current.Store(&t)
@@ -63,7 +70,12 @@ func (e *entry) change(c Change) (ok bool) {
 			core.SetStarted(now, *c.Started)
 		}
 	})
-	return ok
+	select {
+	case ok = <-outcome:
+		return true, ok
+	default:
+		return false, true
+	}
 }
 
 // apply takes over what is nearest: a grace period that is set for this very

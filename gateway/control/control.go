@@ -1,50 +1,97 @@
-// Package control serves the admin address: the control API, metrics and
-// health, interface section 3.
+// Package control serves the admin address: the control API and its event
+// stream, metrics, health and profiles, interface section 3.
+//
+// Every answer of the API is described by openapi.json, which the tests hold
+// against the routes below and against real answers.
 package control
 
 import (
-	"encoding/json"
+	_ "embed"
+	"log/slog"
 	"net/http"
-	"strconv"
+	"net/http/pprof"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"reseat/gateway"
-	"reseat/gateway/frame"
-	"reseat/gateway/wire"
 )
 
-const (
-	defaultLimit = 100
-	maxLimit     = 1000
-)
+// Options say who may do what.
+type Options struct {
+	// Credentials are asked of every caller, but for health. Nil asks nobody: then
+	// the address must be a loopback one, and what a foreign page in a browser on
+	// this machine could send is refused.
+	Credentials *Credentials
+	// Log gets a line for each write. Nil means slog.Default.
+	Log *slog.Logger
+}
 
-type api struct{ g *gateway.Gateway }
+type api struct {
+	g       *gateway.Gateway
+	log     *slog.Logger
+	guard   guard
+	refused *refusals
+	streams chan struct{} // as many as may be open
+	routes  *chi.Mux
+}
 
-// New makes the handler of the admin address. It trusts whoever reaches it
-// from this machine, but no foreign page in a browser that does.
-func New(g *gateway.Gateway) http.Handler {
-	a := &api{g}
-	mux := chi.NewMux()
+//go:embed openapi.json
+var openAPI []byte
+
+// New makes the handler of the admin address.
+func New(g *gateway.Gateway, o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	a := &api{g: g, log: o.Log, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
+	a.guard = ownPages{}
+	if o.Credentials != nil {
+		a.guard = o.Credentials
+	}
+	mux := a.routes
+	mux.Use(a.rescue, middleware.GetHead)
 	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
 	mux.Get("/readyz", a.ready)
-	mux.Group(func(r chi.Router) {
-		r.Use(ownPagesOnly)
-		r.Handle("/metrics", promhttp.HandlerFor(g.Metrics(), promhttp.HandlerOpts{}))
-		r.Route("/api/v1/sessions", func(r chi.Router) {
-			r.Get("/", a.list)
-			r.Get("/{id}", a.get)
-			r.Delete("/{id}", a.end)
-			r.Post("/{id}/disconnect", a.disconnect)
-		})
-		r.NotFound(func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "no such resource") })
-		r.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Allow", "GET, DELETE, POST")
-			problem(w, http.StatusMethodNotAllowed, "method not allowed for this resource")
-		})
-	})
+	mux.Group(a.guarded)
 	return mux
+}
+
+// guarded are the routes behind the guard; what is no route is behind it too.
+func (a *api) guarded(r chi.Router) {
+	r.Use(a.admit, a.audit)
+	metrics := prometheus.Gatherers{a.g.Metrics(), a.refused.registry}
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	a.apiRoutes(r)
+	r.Get("/debug/pprof/", pprof.Index)
+	r.Get("/debug/pprof/{profile}", profile)
+	r.Post("/debug/pprof/symbol", pprof.Symbol)
+	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "no such resource") })
+	r.MethodNotAllowed(a.notAllowed)
+}
+
+// apiRoutes are all on one router, without routers below it: so it can tell
+// which methods a path has.
+func (a *api) apiRoutes(r chi.Router) {
+	const v1, session = "/api/v1", "/api/v1/sessions/{id}"
+	r.Get(v1+"/openapi.json", a.openAPI)
+	r.Get(v1+"/events", a.events)
+	r.Get(v1+"/sessions", a.list)
+	r.Post(v1+"/sessions", a.create)
+	r.Get(session, a.get)
+	r.Patch(session, a.patch)
+	r.Delete(session, a.end)
+	r.Post(session+"/disconnect", a.disconnect)
+	r.Get(session+"/data", a.data)
+	r.Put(session+"/data", a.setData)
+	r.Post(v1+"/groups/{group}/start", a.group((*gateway.Gateway).StartGroup))
+	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
+	r.Get(v1+"/drain", a.drain)
+	r.Post(v1+"/drain", a.beginDrain)
+	r.Delete(v1+"/drain", a.callOffDrain)
 }
 
 func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
@@ -55,101 +102,30 @@ func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 	text(w, http.StatusOK, "ok")
 }
 
-func (a *api) list(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	f := gateway.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
-	var err error
-	if s := q.Get("limit"); s != "" {
-		if f.Limit, err = strconv.Atoi(s); err != nil || f.Limit < 1 || f.Limit > maxLimit {
-			problem(w, http.StatusBadRequest, "limit: want 1 to "+strconv.Itoa(maxLimit))
-			return
-		}
-	}
-	if s := q.Get("cursor"); s != "" {
-		if f.After, err = strconv.ParseUint(s, 10, 64); err != nil {
-			problem(w, http.StatusBadRequest, "cursor: want the next of an earlier answer")
-			return
-		}
-	}
-	switch f.State {
-	case "", "connecting", "attached", "detached", "ended":
-	default:
-		problem(w, http.StatusBadRequest, "state: want connecting, attached, detached or ended")
-		return
-	}
-	page := struct {
-		Sessions []gateway.SessionInfo `json:"sessions"`
-		Next     string                `json:"next"`
-	}{Sessions: []gateway.SessionInfo{}}
-	list, next := a.g.Sessions(f)
-	page.Sessions = append(page.Sessions, list...)
-	if next > 0 {
-		page.Next = strconv.FormatUint(next, 10)
-	}
-	answer(w, page)
-}
-
-func (a *api) get(w http.ResponseWriter, r *http.Request) {
-	info, ok := a.g.Session(chi.URLParam(r, "id"))
-	if !ok {
-		problem(w, http.StatusNotFound, "no such session")
-		return
-	}
-	answer(w, info)
-}
-
-func (a *api) end(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	code := wire.CodeNormal
-	if s := q.Get("code"); s != "" {
-		var err error
-		if code, err = strconv.Atoi(s); err != nil || !wire.ByeCode(code) {
-			problem(w, http.StatusBadRequest, "code: want 1000, 1001 or 3000 to 4999")
-			return
-		}
-	}
-	reason := q.Get("reason")
-	if frame.Clip(reason, frame.MaxReason) != reason || !validText(reason) {
-		problem(w, http.StatusBadRequest, "reason: want UTF-8 text of at most 123 bytes")
-		return
-	}
-	outcome(w, a.g.End(chi.URLParam(r, "id"), code, reason), "the session has ended")
-}
-
-func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {
-	outcome(w, a.g.Disconnect(chi.URLParam(r, "id")), "no client is attached")
-}
-
-func outcome(w http.ResponseWriter, o gateway.Outcome, conflict string) {
-	switch o {
-	case gateway.Unknown:
-		problem(w, http.StatusNotFound, "no such session")
-	case gateway.Conflict:
-		problem(w, http.StatusConflict, conflict)
-	default:
-		w.WriteHeader(http.StatusNoContent)
-	}
-}
-
-func answer(w http.ResponseWriter, v any) {
+func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	json.NewEncoder(w).Encode(v)
+	w.Write(openAPI)
 }
 
-func text(w http.ResponseWriter, status int, s string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	w.Write([]byte(s + "\n"))
-}
+// methods are those that a resource may have.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// problem answers with an error, RFC 9457.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(struct {
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
-	}{http.StatusText(status), status, detail})
+// notAllowed says which methods a resource has: RFC 9110 section 15.5.6.
+func (a *api) notAllowed(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	var allowed []string
+	for _, m := range methods {
+		as := m
+		if m == http.MethodHead {
+			as = http.MethodGet // every GET is a HEAD too
+		}
+		if a.routes.Match(chi.NewRouteContext(), as, path) {
+			allowed = append(allowed, m)
+		}
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	problem(w, http.StatusMethodNotAllowed, "method not allowed for this resource")
 }

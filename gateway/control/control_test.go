@@ -1,13 +1,14 @@
 package control
 
 import (
+	"bytes"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,15 +27,41 @@ type world struct {
 	game  *wstest.Game
 	gw    *gateway.Gateway
 	admin http.Handler
+	log   *logged
 }
+
+// A logged is a log that a test reads.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func newLog(l *logged) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// A change is one of what a world is made from.
+type change func(*gateway.Config, *Options)
 
 // inWorld runs test in a bubble: time passes at once.
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+func inWorld(t *testing.T, test func(t *testing.T, w *world), changes ...change) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, changes...)) })
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, changes ...change) *world {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
@@ -46,14 +73,21 @@ func newWorld(t *testing.T) *world {
 		Grace: 90 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
-	gw, err := gateway.New(gateway.Config{
+	lines := new(logged)
+	log := newLog(lines)
+	cfg := gateway.Config{
 		Routes:  []gateway.Route{{Pattern: "/match/*", Upstream: target, Policy: p}},
-		Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+		Default: p, Keys: keys, Log: log,
+	}
+	o := Options{Log: log}
+	for _, c := range changes {
+		c(&cfg, &o)
+	}
+	gw, err := gateway.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, game: game, gw: gw, admin: New(gw), Door: wstest.Open(t, gw, 64<<10)}
+	w := &world{t: t, game: game, gw: gw, admin: New(gw, o), log: lines, Door: wstest.Open(t, gw, 64<<10)}
 	t.Cleanup(func() {
 		gw.Close()
 		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
@@ -72,33 +106,75 @@ func (w *world) play(group string) (*wstest.Player, *wstest.Peer) {
 	return p, w.game.Next()
 }
 
-// call asks the admin address, as curl on this machine does.
+// call asks the admin address without a body, as curl on this machine does.
 func (w *world) call(method, target string) *httptest.ResponseRecorder {
 	w.t.Helper()
+	return w.send(method, target, "")
+}
+
+// send asks with a body and header lines such as "If-Match: *". What is
+// answered must be as openapi.json says.
+func (w *world) send(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	w.t.Helper()
 	synctest.Wait()
-	rec := httptest.NewRecorder()
-	r := httptest.NewRequest(method, target, nil)
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	if body == "" {
+		r = httptest.NewRequest(method, target, nil)
+	}
 	r.Host = "127.0.0.1:8081"
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+		if method == "PUT" {
+			r.Header.Set("Content-Type", "application/octet-stream")
+		}
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	rec := httptest.NewRecorder()
 	w.admin.ServeHTTP(rec, r)
 	synctest.Wait()
+	described.check(w.t, w.admin, r, body, rec)
 	return rec
+}
+
+// object sends a JSON body and reads a JSON answer.
+func (w *world) object(method, target, body string, status int) map[string]any {
+	w.t.Helper()
+	rec := w.send(method, target, body)
+	var m map[string]any
+	if err := json.Unmarshal(rec.Body.Bytes(), &m); err != nil || rec.Code != status {
+		w.t.Fatalf("%s %s %.100s: %d %s, %v, want %d", method, target, body, rec.Code, rec.Body, err, status)
+	}
+	return m
 }
 
 // wantProblem: an error of RFC 9457 whose detail holds a word.
 func (w *world) wantProblem(method, target string, status int, word string) {
 	w.t.Helper()
-	rec := w.call(method, target)
+	wantProblem(w.t, w.call(method, target), status, word)
+}
+
+// wantRefused is wantProblem for a call with a body or a header.
+func (w *world) wantRefused(method, target, body string, status int, word string, header ...string) {
+	w.t.Helper()
+	wantProblem(w.t, w.send(method, target, body, header...), status, word)
+}
+
+func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, word string) {
+	t.Helper()
 	var p struct {
 		Title, Detail string
 		Status        int
 	}
 	err := json.Unmarshal(rec.Body.Bytes(), &p)
 	if rec.Code != status || rec.Header().Get("Content-Type") != "application/problem+json" || err != nil {
-		w.t.Errorf("%s %s: %d %s %s, %v, want a problem of %d", method, target, rec.Code, rec.Header().Get("Content-Type"), rec.Body, err, status)
+		t.Errorf("%d %s %s, %v, want a problem of %d with a word on %q", rec.Code, rec.Header().Get("Content-Type"), rec.Body, err, status, word)
 		return
 	}
 	if p.Status != status || p.Title != http.StatusText(status) || !strings.Contains(p.Detail, word) {
-		w.t.Errorf("%s %s: %s, want a word on %q", method, target, rec.Body, word)
+		t.Errorf("%s, want a word on %q", rec.Body, word)
 	}
 }
 
@@ -148,5 +224,6 @@ func (w *world) callAs(method, target string, a asked) *httptest.ResponseRecorde
 	r := a.request()
 	r.Method, r.URL = method, &url.URL{Path: target}
 	w.admin.ServeHTTP(rec, r)
+	described.check(w.t, w.admin, r, "", rec)
 	return rec
 }

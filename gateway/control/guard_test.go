@@ -1,6 +1,7 @@
 package control
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -85,7 +86,8 @@ var refused = map[string]asked{
 
 func TestForeignPagesAreRefused(t *testing.T) {
 	reached := false
-	h := ownPagesOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reached = true }))
+	a := &api{guard: ownPages{}, refused: newRefusals(slog.New(slog.DiscardHandler))}
+	h := a.admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	for name, a := range refused {
 		reached = false
 		w := httptest.NewRecorder()

@@ -22,7 +22,6 @@ func TestListIsEmptyWithoutSessions(t *testing.T) {
 			t.Errorf("%s %s", rec.Header().Get("Content-Type"), got)
 		}
 		w.wantList("?state=ended")
-		w.wantList("/")
 	})
 }
 
@@ -99,7 +98,7 @@ func TestPagesHoldWhileSessionsEnd(t *testing.T) {
 func TestBadQueriesAreProblems(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for query, word := range map[string]string{
-			"limit=0": "limit", "limit=-1": "limit", "limit=1001": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
+			"limit=0": "limit", "limit=-1": "limit", "limit=%2B5": "limit", "cursor=%2B5": "cursor", "limit=1001": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
 			"cursor=x": "cursor", "cursor=-1": "cursor", "cursor=1.5": "cursor", "cursor=99999999999999999999": "cursor", "cursor=%00": "cursor",
 			"state=x": "state", "state=Attached": "state", "state=attached,detached": "state", "state=all": "state",
 		} {
@@ -202,12 +201,44 @@ func TestUnknownSessionIs404(t *testing.T) {
 func TestUnknownResourcesAndMethodsAreProblems(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
-		for _, target := range []string{"/api", "/api/v1/", "/api/v2/sessions", "/api/v1/sessionsx", path(p) + "/", path(p) + "/disconnect/", path(p) + "/nothing", "/nothing", "//api/v1/sessions"} {
+		for _, target := range []string{"/api", "/api/v1/", "/api/v1/sessions/", "/api/v2/sessions", "/api/v1/sessionsx", path(p) + "/", path(p) + "/disconnect/", path(p) + "/nothing", "/nothing", "//api/v1/sessions"} {
 			w.wantProblem("GET", target, http.StatusNotFound, "no such")
 		}
 		for _, call := range []string{"PUT /api/v1/sessions", "PATCH /api/v1/sessions", "DELETE /api/v1/sessions", "PUT " + path(p), "POST " + path(p), "GET " + path(p) + "/disconnect", "DELETE " + path(p) + "/disconnect", "BREW " + path(p)} {
 			method, target, _ := strings.Cut(call, " ")
 			w.wantProblem(method, target, http.StatusMethodNotAllowed, "method")
+		}
+	})
+}
+
+// RFC 9110 section 15.5.6: a resource says which methods it has.
+func TestEachResourceSaysWhichMethodsItHas(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		for target, allow := range map[string]string{
+			"/api/v1/sessions":              "GET, HEAD, POST",
+			path(p):                         "GET, HEAD, PATCH, DELETE",
+			path(p) + "/disconnect":         "POST",
+			path(p) + "/data":               "GET, HEAD, PUT",
+			"/api/v1/groups/red/start":      "POST",
+			"/api/v1/groups/a%2Fb/end":      "POST",
+			"/api/v1/drain":                 "GET, HEAD, POST, DELETE",
+			"/api/v1/events":                "GET, HEAD",
+			"/api/v1/openapi.json":          "GET, HEAD",
+			"/metrics":                      "GET, HEAD",
+			"/debug/pprof/":                 "GET, HEAD",
+			"/debug/pprof/symbol":           "GET, HEAD, POST",
+			"/healthz":                      "GET, HEAD",
+			"/readyz":                       "GET, HEAD",
+			"/api/v1/sessions?limit=1&x=%2": "GET, HEAD, POST",
+		} {
+			for _, method := range []string{"OPTIONS", "TRACE", "BREW"} {
+				rec := w.call(method, target)
+				wantProblem(t, rec, http.StatusMethodNotAllowed, "method")
+				if got := rec.Header().Values("Allow"); len(got) != 1 || got[0] != allow {
+					t.Errorf("%s %s: Allow %q, want %q", method, target, got, allow)
+				}
+			}
 		}
 	})
 }
@@ -244,7 +275,7 @@ func TestDeleteWithABadCodeOrReasonChangesNothing(t *testing.T) {
 		p, game := w.play("")
 		for query, word := range map[string]string{
 			"code=0": "code", "code=999": "code", "code=1002": "code", "code=1005": "code", "code=1006": "code", "code=1011": "code", "code=2999": "code", "code=5000": "code", "code=-1000": "code",
-			"code=x": "code", "code=1000.0": "code", "code=1e3": "code", "code=%201000": "code", "code=66536": "code", "code=99999999999999999999": "code",
+			"code=x": "code", "code=%2B1000": "code", "code=1000.0": "code", "code=1e3": "code", "code=%201000": "code", "code=66536": "code", "code=99999999999999999999": "code",
 			"reason=" + strings.Repeat("x", 124): "reason", "reason=" + strings.Repeat("%C3%A9", 62): "reason", "reason=%FF": "reason", "reason=ok%C3": "reason", "code=4000&reason=%ED%A0%80": "reason",
 		} {
 			w.wantProblem("DELETE", path(p)+"?"+query, http.StatusBadRequest, word)
@@ -288,7 +319,7 @@ func TestEveryPathIsGuarded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		open := []string{"GET /healthz", "GET /readyz"}
-		calls := append(open, "GET /metrics", "GET /api/v1/sessions", "GET "+path(p), "DELETE "+path(p), "POST "+path(p)+"/disconnect", "GET /", "GET /nothing", "PUT "+path(p), "OPTIONS "+path(p))
+		calls := append(open, "GET /metrics", "GET /api/v1/sessions", "GET "+path(p), "GET "+path(p)+"/data", "GET /api/v1/events", "GET /api/v1/openapi.json", "GET /api/v1/drain", "POST /api/v1/drain", "DELETE "+path(p), "POST "+path(p)+"/disconnect", "GET /", "GET /nothing", "PUT "+path(p), "OPTIONS "+path(p))
 		for _, call := range calls {
 			method, target, _ := strings.Cut(call, " ")
 			for name, a := range refused {

@@ -18,20 +18,26 @@ func listenAddr(s string) (string, error) {
 	return s, nil
 }
 
-// adminAddr takes a loopback HOST:PORT, or off, which it gives as "". Any other
-// address is refused as long as its callers are not asked for a token
-// (interface section 1, --admin-token-file).
+// adminAddr takes HOST:PORT, or off, which it gives as "". Whether others may
+// reach it is a matter of checkAdmin.
 func adminAddr(s string) (string, error) {
 	switch {
 	case s == "off":
 		return "", nil
 	case !isAddr(s):
 		return "", want("HOST:PORT such as 127.0.0.1:8081, or off", s)
-	case !isLoopback(s):
-		return "", fmt.Errorf("%w: others can reach that address, and no token is asked for there",
-			want("a loopback address such as 127.0.0.1:8081, or off", s))
 	}
 	return s, nil
+}
+
+// allowedUpstream takes HOST:PORT with * in the host, where it stands for
+// anything but a dot, or for the whole host or port.
+func allowedUpstream(s string) (string, error) {
+	host, port, ok := splitHost(s) // brackets stay
+	if !ok || !isHostPattern(host) || port != "*" && (!isPort(port) || port[0] == '0') {
+		return "", want("HOST:PORT such as game-*.internal:9000, with * in the host or as the port", s)
+	}
+	return strings.ToLower(s), nil
 }
 
 func isAddr(s string) bool {

@@ -36,6 +36,16 @@ func (d *draft) checkListeners() error {
 	if d.Admin != "" && sameListener(d.Listen, d.Admin) {
 		return d.fault("admin", "want another port than that of --listen %q, got %q", d.Listen, d.Admin)
 	}
+	return d.checkAdmin()
+}
+
+// checkAdmin keeps the admin address to this machine as long as nobody is asked
+// for a token there: interface section 1, --admin-token-file.
+func (d *draft) checkAdmin() error {
+	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
+		return d.fault("admin", "%w: others can reach that address, and no token is asked for there; see --admin-token-file",
+			want("a loopback address such as 127.0.0.1:8081, or off", d.Admin))
+	}
 	return nil
 }
 

@@ -20,6 +20,8 @@ import (
 type Settings struct {
 	// Listen and Admin are HOST:PORT; Admin is "" for none.
 	Listen, Admin string
+	// AdminTokenFile and ViewerTokenFile are not opened here; "" for none.
+	AdminTokenFile, ViewerTokenFile string
 	// Demo asks for the built-in game, which then has the paths / and /*.
 	Demo bool
 	// Gateway lacks its Keys and its Log.

@@ -141,6 +141,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{`--route "/a": listen`, "whole gateway", []string{"--route=/a=ws://a:1;listen=:1"}},
 		{`--route "/a": demo`, "whole gateway", []string{"--route=/a=ws://a:1;demo=true"}},
 		{"--admin", "--listen", []string{up, "--listen=:8081"}},
+		{"--admin", "--admin-token-file", []string{up, "--admin=:9000"}},
+		{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
 		{"--admin", "--listen", []string{up, "--listen=[::]:9000", "--admin=127.0.0.1:9000"}},
 		{"--admin", "--listen", []string{up, "--listen=localhost:9000", "--admin=LOCALHOST:9000"}},
 	} {
@@ -163,6 +165,9 @@ func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
 		{"--demo", "--listen=:0", "--admin=127.0.0.1:0"},
 		{"--demo", "--listen=192.0.2.1:8081"},
 		{"--demo", "--listen=:8081", "--admin=off"},
+		{"--demo", "--admin=:9000", "--admin-token-file=x"},
+		{"--demo", "--admin=0.0.0.0:9000", "--viewer-token-file=x"},
+		{"--demo", "--admin=off", "--admin-token-file=x"},
 		{"--demo", "--buffer-bytes=2GiB"},
 		{"--route=/a=ws://a:1;max-message=1KiB", "--buffer-total=64KiB"},
 	} {

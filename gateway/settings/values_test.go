@@ -38,6 +38,13 @@ var goodValues = []struct {
 	{"admin", "[::1]:9000", func(s *Settings) any { return s.Admin }, "[::1]:9000"},
 	{"admin", "LocalHost:9000", func(s *Settings) any { return s.Admin }, "LocalHost:9000"},
 	{"admin", "[::ffff:127.0.0.1]:9000", func(s *Settings) any { return s.Admin }, "[::ffff:127.0.0.1]:9000"},
+	{"admin-token-file", "keys/admin token", func(s *Settings) any { return s.AdminTokenFile }, "keys/admin token"},
+	{"viewer-token-file", "viewer", func(s *Settings) any { return s.ViewerTokenFile }, "viewer"},
+	{"upstream-allow", "Game.Example:9000", allowed, []string{"game.example:9000"}},
+	{"upstream-allow", "game-*.internal:*", allowed, []string{"game-*.internal:*"}},
+	{"upstream-allow", "*:65535", allowed, []string{"*:65535"}},
+	{"upstream-allow", "10.0.*.*:80", allowed, []string{"10.0.*.*:80"}},
+	{"upstream-allow", "[2001:DB8::1]:80", allowed, []string{"[2001:db8::1]:80"}},
 	{"upstream", "wss://game.example/live", upstreamURL, "wss://game.example/live"},
 	{"upstream", "http://127.0.0.1:9000", upstreamURL, "http://127.0.0.1:9000"},
 	{"route", "/room/{id}=ws://rooms:9000", lastPattern, "/room/{id}"},
@@ -141,6 +148,7 @@ func auth(get func(gateway.Auth) any) func(*Settings) any {
 
 func upstreamURL(s *Settings) any { return s.Gateway.Routes[0].Upstream.URL.String() }
 func firstHost(s *Settings) any   { return s.Gateway.Routes[0].Upstream.HostPolicy }
+func allowed(s *Settings) any     { return s.Gateway.UpstreamAllow }
 func proxies(s *Settings) any     { return s.Gateway.TrustedProxies }
 func lastPattern(s *Settings) any { return s.Gateway.Routes[len(s.Gateway.Routes)-1].Pattern }
 
@@ -150,6 +158,9 @@ var badValues = map[string][]string{
 	"admin":               {"", "Off", "8081", ":8081", "0.0.0.0:8081", "[::]:8081", "192.0.2.1:8081", "game.example:8081", "127.0.0.1", "localhost.example:1"},
 	"upstream":            {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
 	"route":               {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
+	"admin-token-file":    {"", "a\x00b"},
+	"viewer-token-file":   {"", "a\x00b"},
+	"upstream-allow":      {"", "game", "game:", ":9000", "game:0", "game:09000", "game:65536", "game:90*", "game:http", "ws://game:9000", "game:9000/x", "u@game:9000", "a..b:80", "::1:80", "[::1]", "[10.0.0.1]:80", "[fe80::1%eth0]:80", "ga?e:80", "[a-z]:80", "g\\*:80", "a b:80", "256.1.1.1:80"},
 	"upstream-host":       {"", "both", "Client"},
 	"upstream-ca":         {"", "/no/such/file", "line\nbreak"},
 	"upstream-heartbeat":  {"", "5", "-1s", "1us", "25h", "never"},

@@ -1,0 +1,161 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"reseat/gateway"
+)
+
+const (
+	// maxJSON bounds a body in JSON: a session's data fits, however it is escaped.
+	maxJSON = 6*gateway.MostData + 16<<10
+	// bodyTime is how long a caller has to send a body.
+	bodyTime = 10 * time.Second
+)
+
+// A fault is what is wrong with a request, and the status that says so.
+type fault struct {
+	status int
+	detail string
+}
+
+func (f *fault) Error() string { return f.detail }
+
+func badRequest(format string, args ...any) error {
+	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// refuse answers with a fault, or with 400 for any other error.
+func refuse(w http.ResponseWriter, err error) {
+	var f *fault
+	if errors.As(err, &f) {
+		problem(w, f.status, f.detail)
+		return
+	}
+	problem(w, http.StatusBadRequest, err.Error())
+}
+
+// readBody reads a whole body of at most that many bytes. It is never nil where
+// there is no error.
+func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	// net/http lifts it once the body has been read.
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &large):
+		return nil, &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("want a body of at most %d bytes", most)}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &fault{http.StatusRequestTimeout, "the body did not come in time"}
+	}
+	return nil, badRequest("the body did not come whole")
+}
+
+// readObject reads a body that is a JSON object, and decodes each member into
+// what it is to be taken into: a pointer to a pointer, or to a list. Every
+// member may be missing; one that is not among them, one that is there twice,
+// null, and any other type than the one wanted are faults.
+func readObject(w http.ResponseWriter, r *http.Request, members map[string]any) error {
+	body, err := readBody(w, r, maxJSON)
+	if err != nil {
+		return err
+	}
+	if !utf8.Valid(body) {
+		return badRequest("want a JSON object in UTF-8")
+	}
+	in := json.NewDecoder(bytes.NewReader(body))
+	if t, err := in.Token(); err != nil || t != json.Delim('{') {
+		return badRequest("want a JSON object")
+	}
+	seen := map[string]bool{}
+	for in.More() {
+		t, err := in.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return badRequest("the body is not valid JSON")
+		}
+		if err := readMember(in, name, members, seen); err != nil {
+			return err
+		}
+	}
+	if _, err := in.Token(); err != nil {
+		return badRequest("the body is not valid JSON")
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("want one JSON object and nothing behind it")
+	}
+	return nil
+}
+
+func readMember(in *json.Decoder, name string, members map[string]any, seen map[string]bool) error {
+	into, known := members[name]
+	switch {
+	case !known:
+		return badRequest("unknown member %.100q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(members)), ", "))
+	case seen[name]:
+		return badRequest("%s is there twice", name)
+	}
+	seen[name] = true
+	var raw json.RawMessage
+	if err := in.Decode(&raw); err != nil {
+		return badRequest("the body is not valid JSON")
+	}
+	if string(raw) == "null" || json.Unmarshal(raw, into) != nil {
+		return badRequest("%s: want %s, got %s", name, wanted(into), kind(raw))
+	}
+	if hasLoneSurrogate(raw) {
+		return badRequest("%s: want Unicode text", name)
+	}
+	return nil
+}
+
+// wanted is the type that a member is decoded into, in words.
+func wanted(into any) string {
+	switch into.(type) {
+	case **bool:
+		return "true or false"
+	case *[]string:
+		return "a list of strings"
+	}
+	return "a string"
+}
+
+// kind says what a JSON value is.
+func kind(raw json.RawMessage) string {
+	switch raw[0] {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '[':
+		return "a list"
+	case '{':
+		return "an object"
+	}
+	return "a number"
+}
+
+// hasLoneSurrogate reports whether a value has an escape for half a character,
+// for which package json would put U+FFFD in silence.
+func hasLoneSurrogate(raw json.RawMessage) bool {
+	var v any
+	json.Unmarshal(raw, &v)
+	text, _ := json.Marshal(v)
+	own := bytes.Count(raw, []byte("\uFFFD")) + strings.Count(strings.ToLower(string(raw)), `\ufffd`)
+	return bytes.Count(text, []byte("\uFFFD"))+bytes.Count(text, []byte(`\ufffd`)) > own
+}

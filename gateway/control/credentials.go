@@ -1,0 +1,166 @@
+package control
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+const (
+	// leastToken is the length of a token, below which it could be guessed.
+	leastToken = 16
+	maxTokens  = 64 << 10 // bytes of a file of tokens
+)
+
+// A caller is who has sent a request.
+type caller struct {
+	name  string // for the log: never a secret
+	write bool   // may do everything, not only read
+}
+
+// Credentials are the tokens of --admin-token-file and --viewer-token-file.
+// They may be used by several goroutines at once.
+type Credentials struct {
+	admins, viewers string // files; "" for none
+	present         atomic.Pointer[[]credential]
+}
+
+// A credential is a token, of which only the hash is kept.
+type credential struct {
+	hash [sha256.Size]byte
+	caller
+}
+
+// LoadCredentials reads the files of tokens, one token a line, of which either
+// name may be "". It gives nil where both are. Its errors name the flag, and
+// repeat nothing of a token.
+func LoadCredentials(adminFile, viewerFile string) (*Credentials, error) {
+	if adminFile == "" && viewerFile == "" {
+		return nil, nil
+	}
+	c := &Credentials{admins: adminFile, viewers: viewerFile}
+	if err := c.Reload(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Reload reads the files again. On an error the tokens stay as they were.
+func (c *Credentials) Reload() error {
+	admins, err := readTokens(c.admins, caller{"admin-token", true})
+	if err != nil {
+		return fmt.Errorf("--admin-token-file: %w", err)
+	}
+	viewers, err := readTokens(c.viewers, caller{"viewer-token", false})
+	if err != nil {
+		return fmt.Errorf("--viewer-token-file: %w", err)
+	}
+	for _, v := range viewers {
+		if slices.ContainsFunc(admins, func(a credential) bool { return a.hash == v.hash }) {
+			return fmt.Errorf("--viewer-token-file: %s is in --admin-token-file too", v.name)
+		}
+	}
+	all := append(admins, viewers...)
+	c.present.Store(&all)
+	return nil
+}
+
+// readTokens reads a file of tokens; their callers are named by their lines.
+func readTokens(file string, who caller) (list []credential, err error) {
+	if file == "" {
+		return nil, nil
+	}
+	raw, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for line := range strings.Lines(raw) {
+		n++
+		token := strings.TrimSpace(line)
+		if token == "" {
+			continue
+		}
+		if err := checkToken(token); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		as := caller{fmt.Sprintf("%s line %d", who.name, n), who.write}
+		list = append(list, credential{sha256.Sum256([]byte(token)), as})
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("want a token of %d or more characters, got an empty file", leastToken)
+	}
+	return list, nil
+}
+
+// readSmall reads a file of at most maxTokens. Its errors leave out the name,
+// which may hold a line break.
+func readSmall(file string) (string, error) {
+	f, err := os.Open(file)
+	if err == nil {
+		defer f.Close()
+		var raw []byte
+		if raw, err = io.ReadAll(io.LimitReader(f, maxTokens+1)); err == nil {
+			if len(raw) > maxTokens {
+				return "", fmt.Errorf("want a file of at most %d bytes", maxTokens)
+			}
+			return string(raw), nil
+		}
+	}
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
+	}
+	return "", fmt.Errorf("want a file of tokens, got %.100q: %w", file, err)
+}
+
+// checkToken asks for what can stand behind Bearer in a header.
+func checkToken(token string) error {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	switch {
+	case strings.ContainsFunc(token, odd):
+		return errors.New("want visible ASCII characters without blanks")
+	case len(token) < leastToken:
+		return fmt.Errorf("want %d or more characters, got %d", leastToken, len(token))
+	}
+	return nil
+}
+
+// who finds the caller whose token that is. It takes as long whichever of them
+// fits, and whether one does.
+func (c *Credentials) who(token string) (found caller, ok bool) {
+	hash := sha256.Sum256([]byte(token))
+	for _, known := range *c.present.Load() {
+		if subtle.ConstantTimeCompare(hash[:], known.hash[:]) == 1 {
+			found, ok = known.caller, true
+		}
+	}
+	return found, ok
+}
+
+// check asks for a token: RFC 6750 sections 2.1 and 3. The dashboard's page is
+// anybody's, and asks for one itself.
+func (c *Credentials) check(w http.ResponseWriter, r *http.Request) (caller, *denial) {
+	if r.URL.Path == "/" {
+		return caller{name: "anybody"}, nil
+	}
+	given := r.Header.Values("Authorization")
+	if len(given) == 0 {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="reseat"`)
+		return caller{}, &denial{http.StatusUnauthorized, "no_token", "want a token: Authorization: Bearer ..."}
+	}
+	scheme, token, _ := strings.Cut(given[0], " ")
+	who, ok := c.who(strings.TrimSpace(token))
+	if !ok || len(given) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="reseat", error="invalid_token"`)
+		return caller{}, &denial{http.StatusUnauthorized, "bad_token", "this token is not known here"}
+	}
+	return who, nil
+}

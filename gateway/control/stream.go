@@ -1,0 +1,134 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"reseat/gateway/events"
+)
+
+const (
+	// maxStreams is how many event streams may be open.
+	maxStreams = 64
+	// keepAlive is how often something is sent, so that nobody in between takes
+	// the connection for dead.
+	keepAlive = 15 * time.Second
+	// streamWrite is how long a reader has to take what is sent.
+	streamWrite = 10 * time.Second
+	// atOnce is how many events are sent with one write.
+	atOnce = 128
+)
+
+// events streams what happens to sessions, as server-sent events.
+func (a *api) events(w http.ResponseWriter, r *http.Request) {
+	reader, err := a.read(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer reader.Close()
+	select {
+	case a.streams <- struct{}{}:
+		defer func() { <-a.streams }()
+	default:
+		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d event streams are open, which is as many as may be", maxStreams))
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx in front would hold events back
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	s := stream{w: w, control: http.NewResponseController(w), reader: reader, wanted: wantedBy(r)}
+	s.run(r)
+}
+
+// read begins where the caller left off: Last-Event-ID, or now.
+func (a *api) read(r *http.Request) (*events.Reader, error) {
+	last := r.Header.Get("Last-Event-ID")
+	if last == "" {
+		return a.g.Events().Live(), nil
+	}
+	id, ok := number(last)
+	if !ok {
+		return nil, badRequest("Last-Event-ID: want the id of an event, got %.100q", last)
+	}
+	return a.g.Events().After(id), nil
+}
+
+// wantedBy says which events a caller wants, by its query: those of one session,
+// player or group, and every gap.
+func wantedBy(r *http.Request) func(*events.Event) bool {
+	q := r.URL.Query()
+	session, player, group := q.Get("session"), q.Get("player"), q.Get("group")
+	is := func(wanted, got string) bool { return wanted == "" || wanted == got }
+	return func(e *events.Event) bool {
+		return e.Type == events.Gap || is(session, e.Session) && is(player, e.Player) && is(group, e.Group)
+	}
+}
+
+// A stream is one reader's connection. A reader that does not take what is sent
+// is cut; only its own goroutine ever waits for it.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	reader  *events.Reader
+	wanted  func(*events.Event) bool
+
+	list []events.Event
+	out  bytes.Buffer
+}
+
+func (s *stream) run(r *http.Request) {
+	beat := time.NewTicker(keepAlive)
+	defer beat.Stop()
+	s.list = make([]events.Event, 0, atOnce)
+	s.comment()
+	for open := true; s.flush() == nil && open; {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-beat.C:
+			s.comment()
+		case <-s.reader.Wake():
+			open = s.gather()
+		}
+	}
+	s.control.SetWriteDeadline(time.Time{})
+}
+
+// comment is nothing to a reader: it shows that both ends are there.
+func (s *stream) comment() { s.out.WriteString(":\n\n") }
+
+// gather takes what there is to send, and reports whether more may come.
+func (s *stream) gather() (open bool) {
+	s.list, open = s.reader.Next(s.list[:0])
+	for i := range s.list {
+		e := &s.list[i]
+		if !s.wanted(e) {
+			continue
+		}
+		data, _ := json.Marshal(e)
+		fmt.Fprintf(&s.out, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)
+	}
+	return open
+}
+
+// flush sends what was gathered.
+func (s *stream) flush() error {
+	if s.out.Len() == 0 {
+		return nil
+	}
+	s.control.SetWriteDeadline(time.Now().Add(streamWrite))
+	_, err := s.w.Write(s.out.Bytes())
+	s.out.Reset()
+	if err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

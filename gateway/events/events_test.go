@@ -1,0 +1,284 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A clock is one that the test sets.
+type clock struct{ time.Time }
+
+func (c *clock) now() time.Time { return c.Time }
+
+func newHub() (*Hub, *clock) {
+	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	return New(c.now), c
+}
+
+func publish(h *Hub, sessions ...string) {
+	for _, s := range sessions {
+		h.Publish(Event{Type: Created, Session: s})
+	}
+}
+
+// read reads all that there is: the sessions, or the types of events without.
+func read(t *testing.T, r *Reader) (what []string, ids []uint64) {
+	t.Helper()
+	for {
+		list, _ := r.Next(make([]Event, 0, 16))
+		if len(list) == 0 {
+			return what, ids
+		}
+		for _, e := range list {
+			name := e.Session
+			if name == "" {
+				name = e.Type
+			}
+			what, ids = append(what, name), append(ids, e.ID)
+		}
+	}
+}
+
+func want(t *testing.T, r *Reader, sessions ...string) []uint64 {
+	t.Helper()
+	got, ids := read(t, r)
+	if !slices.Equal(got, sessions) {
+		t.Errorf("read %q, want %q", got, sessions)
+	}
+	for i := 1; i < len(ids); i++ {
+		if ids[i] <= ids[i-1] {
+			t.Errorf("IDs do not grow: %v", ids)
+		}
+	}
+	return ids
+}
+
+func numbered(from, to int) (list []string) {
+	for i := from; i < to; i++ {
+		list = append(list, fmt.Sprint("s", i))
+	}
+	return list
+}
+
+func TestReaderGetsWhatHappensFromNowOn(t *testing.T) {
+	h, _ := newHub()
+	publish(h, "before")
+	r := h.Live()
+	publish(h, "a", "b")
+	want(t, r, "a", "b")
+	want(t, r)
+	publish(h, "c")
+	want(t, r, "c")
+}
+
+func TestReaderGoesOnAfterTheEventThatItNames(t *testing.T) {
+	h, _ := newHub()
+	first := h.Live()
+	publish(h, "a", "b", "c")
+	ids := want(t, first, "a", "b", "c")
+	want(t, h.After(ids[0]), "b", "c")
+	want(t, h.After(ids[2]))
+	want(t, h.After(ids[0]-1), "a", "b", "c") // when the hub was made
+}
+
+func TestReaderThatNamesAnUnknownEventIsToldOfAGap(t *testing.T) {
+	h, _ := newHub()
+	publish(h, "a", "b")
+	for _, id := range []uint64{0, 1, h.last + 1, 1<<64 - 1} {
+		ids := want(t, h.After(id), Gap, "a", "b")
+		want(t, h.After(ids[0]), "a", "b") // the gap's own ID goes on behind it
+	}
+}
+
+func TestReaderBehindTheRingIsToldOfAGap(t *testing.T) {
+	h, _ := newHub()
+	slow := h.Live()
+	all := numbered(0, Kept+3)
+	publish(h, all[:Kept]...)
+	exact := h.After(h.ring[0].ID)
+	publish(h, all[Kept:]...)
+	want(t, slow, append([]string{Gap}, all[3:]...)...)
+	want(t, exact, append([]string{Gap}, all[3:]...)...)
+	publish(h, "on")
+	want(t, slow, "on")
+}
+
+func TestReaderThatHasReadAllButWhatWasOverwrittenSeesNoGap(t *testing.T) {
+	h, _ := newHub()
+	r := h.Live()
+	all := numbered(0, 2*Kept)
+	publish(h, all[:Kept]...)
+	want(t, r, all[:Kept]...)
+	publish(h, all[Kept:]...)
+	want(t, r, all[Kept:]...)
+}
+
+func TestIDsAreMicrosecondsAndGrowWhateverTheClockDoes(t *testing.T) {
+	h, c := newHub()
+	r := h.Live()
+	c.Time = c.Add(time.Second)
+	at := uint64(c.UnixMicro())
+	publish(h, "a", "b") // in the same microsecond
+	c.Time = c.Add(-time.Hour)
+	publish(h, "c")
+	c.Time = c.Add(2 * time.Hour)
+	publish(h, "d")
+	ids := want(t, r, "a", "b", "c", "d")
+	if !slices.Equal(ids, []uint64{at, at + 1, at + 2, uint64(c.UnixMicro())}) {
+		t.Errorf("IDs %v, from %d", ids, at)
+	}
+	h.now = func() time.Time { return time.Unix(-5, 0) }
+	publish(h, "e")
+	want(t, r, "e")
+}
+
+// The next process knows nothing of this one's events, and its IDs are greater.
+func TestIDsGoOnOverRestarts(t *testing.T) {
+	h, c := newHub()
+	r := h.Live()
+	publish(h, "a")
+	before := want(t, r, "a")[0]
+	c.Time = c.Add(time.Second)
+	next := New(c.now)
+	publish(next, "b")
+	if ids := want(t, next.After(before), Gap, "b"); ids[0] <= before {
+		t.Errorf("IDs %v after %d", ids, before)
+	}
+}
+
+func TestEventsCarryTheirTime(t *testing.T) {
+	h, c := newHub()
+	r := h.Live()
+	h.Publish(Event{Type: Ended, Session: "s", Player: "p", Group: "g", Reason: "bye"})
+	list, _ := r.Next(make([]Event, 0, 2))
+	got, err := json.Marshal(list[0])
+	if want := `{"type":"session.ended","time":"2026-05-01T12:00:00Z","session":"s","player":"p","group":"g","reason":"bye"}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s at %v", got, err, want, c.Time)
+	}
+}
+
+func TestReaderIsWokenForEachEventItHasNotRead(t *testing.T) {
+	h, _ := newHub()
+	woken := func(r *Reader) bool {
+		select {
+		case <-r.Wake():
+			return true
+		default:
+			return false
+		}
+	}
+	r, other := h.After(0), h.Live()
+	if !woken(r) {
+		t.Error("not woken for the gap")
+	}
+	want(t, r, Gap)
+	woken(other)
+	publish(h, "a", "b", "c")
+	if !woken(r) || woken(r) || !woken(other) {
+		t.Error("an event wakes each reader once")
+	}
+	list, _ := r.Next(make([]Event, 0, 2))
+	if len(list) != 2 || !woken(r) {
+		t.Errorf("read %d; not woken for the rest", len(list))
+	}
+	other.Close()
+	publish(h, "d")
+	if woken(other) {
+		t.Error("woken after its Close")
+	}
+}
+
+func TestCloseEndsTheReadersOnceTheyHaveReadAll(t *testing.T) {
+	h, _ := newHub()
+	r := h.Live()
+	publish(h, "a", "b", "c")
+	h.Close()
+	<-r.Wake()
+	if list, open := r.Next(make([]Event, 0, 2)); len(list) != 2 || !open {
+		t.Errorf("read %d, open %t; want 2 and more to come", len(list), open)
+	}
+	if list, open := r.Next(make([]Event, 0, 2)); len(list) != 1 || open {
+		t.Errorf("read %d, open %t; want the last", len(list), open)
+	}
+	late := h.Live()
+	if _, open := late.Next(nil); open {
+		t.Error("a reader that comes after the Close is open")
+	}
+}
+
+// Nobody reads, and whoever publishes goes on.
+func TestPublishNeverWaits(t *testing.T) {
+	h, _ := newHub()
+	r := h.Live()
+	publish(h, numbered(0, 3*Kept)...)
+	if n := len(h.ring); n != Kept {
+		t.Errorf("%d events are kept", n)
+	}
+	if got, _ := read(t, r); got[0] != Gap || len(got) != 1+Kept {
+		t.Errorf("%d events read, the first %s", len(got), got[0])
+	}
+}
+
+func TestPublishAllocatesNothingOnceTheRingIsFull(t *testing.T) {
+	h, _ := newHub()
+	defer h.Live().Close()
+	publish(h, numbered(0, Kept)...)
+	e := Event{Type: Created, Session: "s"}
+	if n := testing.AllocsPerRun(1000, func() { h.Publish(e) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestManyPublishAndReadAtOnce(t *testing.T) {
+	h := New(time.Now)
+	var all sync.WaitGroup
+	for w := range 4 {
+		all.Go(func() { publish(h, numbered(w*1000, w*1000+1000)...) })
+	}
+	for range 4 {
+		r := h.After(0)
+		all.Go(func() {
+			defer r.Close()
+			last, n, buf := uint64(0), 0, make([]Event, 0, 8)
+			for n < 4000 {
+				<-r.Wake()
+				list, _ := r.Next(buf)
+				for _, e := range list {
+					if e.ID <= last {
+						t.Errorf("ID %d after %d", e.ID, last)
+					}
+					last = e.ID
+					if e.Type != Gap {
+						n++
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(h.readers) != 0 {
+		t.Errorf("%d readers left", len(h.readers))
+	}
+}
+
+func TestNamesAreThoseOfTheInterface(t *testing.T) {
+	got := strings.Join(Names(), " ")
+	if want := "session.created session.started session.detached session.resumed session.superseded session.ended token.replayed buffer.overflowed gap"; got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	h := New(time.Now)
+	for range 64 {
+		h.Live()
+	}
+	for b.Loop() {
+		h.Publish(Event{Type: Created, Session: "s"})
+	}
+}

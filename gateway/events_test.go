@@ -1,0 +1,170 @@
+package gateway_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/events"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// A listener reads what a gateway tells of its sessions.
+type listener struct {
+	t *testing.T
+	*events.Reader
+}
+
+func (w *world) listen() listener { return listener{w.t, w.gw.Events().Live()} }
+
+// want reads what has been told since the last call: "type reason" of the
+// session's events.
+func (l listener) want(id string, want ...string) {
+	l.t.Helper()
+	synctest.Wait()
+	var got []string
+	list, _ := l.Next(make([]events.Event, 0, 64))
+	for _, e := range list {
+		if e.Session == id {
+			got = append(got, strings.TrimSpace(e.Type+" "+e.Reason))
+		}
+	}
+	if !slices.Equal(got, want) {
+		l.t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestEachTransitionIsOneEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		l := w.listen()
+		p, game := w.play()
+		id := p.Hello.Session
+		l.want(id, events.Created)
+		w.gw.Patch(id, gateway.Change{Started: new(true)})
+		l.want(id, events.Started)
+		w.gw.Disconnect(id)
+		l.want(id, events.Detached+" disconnected by the operator")
+		q := p.Resume(0)
+		l.want(id, events.Resumed)
+		q = q.Resume(0)
+		l.want(id, events.Superseded)
+		game.Text("no event")
+		q.Want("no event")
+		q.Ack(1)
+		q.Text("nor this")
+		game.Want("nor this")
+		time.Sleep(time.Minute) // heartbeats
+		l.want(id)
+		q.Control("bye")
+		l.want(id, events.Ended+" bye")
+	})
+}
+
+func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
+	for reason, end := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
+		session.ReasonGraceOver: func(_ *world, p *wstest.Player, _ *wstest.Peer) {
+			p.Drop()
+			time.Sleep(time.Minute)
+		},
+		session.ReasonUpstreamClosed: func(_ *world, p *wstest.Player, game *wstest.Peer) {
+			game.Close(1000, "over")
+			p.WantControl(wire.VerbEnd)
+			p.WantClose(1000)
+			p.Close(1000, "")
+		},
+		wire.Name(wire.CodeEnded):    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.gw.End(p.Hello.Session, 1000, "kicked") },
+		wire.Name(wire.CodeDraining): func(w *world, _ *wstest.Player, _ *wstest.Peer) { w.gw.Drain(w.t.Context()) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy())
+				p, game := w.play()
+				p.Ack(0)
+				p.Sync()
+				l := w.listen()
+				end(w, p, game)
+				time.Sleep(5 * time.Second) // for the client to take its leave
+				list, _ := l.Next(make([]events.Event, 0, 8))
+				if last := list[len(list)-1]; last.Type != events.Ended || last.Reason != reason {
+					t.Errorf("the last event is %+v", last)
+				}
+			})
+		})
+	}
+}
+
+// A second login ends the older session; it is no takeover of a session.
+func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Duplicate = gateway.Takeover
+		w := newWorld(t, pol)
+		l := w.listen()
+		older, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/1", Player: "ann", Group: "red"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/2", Player: "ann", Group: "blue"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var got []string
+		list, _ := l.Next(make([]events.Event, 0, 8))
+		for _, e := range list {
+			who := map[string]string{older: "older", newer: "newer"}[e.Session]
+			got = append(got, strings.Join([]string{e.Type, who, e.Player, e.Group, e.Reason}, " "))
+		}
+		slices.Sort(got)
+		want := []string{"session.created newer ann blue ", "session.created older ann red ", "session.ended older ann red superseded"}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
+}
+
+func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		a, _ := w.play()
+		b := a.Resume(0)
+		b.Resume(0)
+		l := w.listen()
+		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
+		l.want(a.Hello.Session, events.Replayed)
+		for range 200 {
+			a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
+		}
+		synctest.Wait()
+		list, _ := l.Next(make([]events.Event, 0, 300))
+		if len(list) < 40 || len(list) > 60 {
+			t.Errorf("%d events of 200 at once", len(list))
+		}
+	})
+}
+
+func TestOverflowIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.BufferMessages = 2
+		w := newWorld(t, pol)
+		p, game := w.play()
+		l := w.listen()
+		p.Drop()
+		synctest.Wait()
+		for range 5 {
+			game.Text("x")
+		}
+		synctest.Wait()
+		list, _ := l.Next(make([]events.Event, 0, 8))
+		if len(list) != 2 || list[0].Type != events.Detached || list[1].Type != events.Overflowed || list[1].Reason == "" {
+			t.Errorf("told %+v", list)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/upstream"
+)
+
+// many sessions: as many as a list must be good for.
+const many = 10_000
+
+// newCrowd makes a gateway with n sessions, of ten players in ten groups, for
+// which no game server has answered yet.
+func newCrowd(t testing.TB, n int) *Gateway {
+	t.Helper()
+	g, err := New(Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	for i := range n {
+		e := g.newEntry(&route{}, fmt.Sprint("p", i%10), true, netip.Addr{})
+		e.current.Store(&terms{Group: fmt.Sprint("g", i/10%10)})
+		g.reg.add(e)
+	}
+	return g
+}
+
+// TestListAsksNoSessionThatItDoesNotShow holds every other session as its owner
+// would, for as long as the list is made.
+func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
+	g := newCrowd(t, 3)
+	list := g.reg.all()
+	release := make(chan bool)
+	defer close(release)
+	for _, e := range []*entry{list[0], list[2]} {
+		conn, far := wstest.Pipe(1 << 10)
+		t.Cleanup(func() { far.Close() })
+		d := e.begin(&upstream.Conn{Conn: conn})
+		held := make(chan bool)
+		go d.Do(func(*session.Session, session.Time) { close(held); <-release })
+		<-held
+	}
+	want := list[1]
+	want.current.Store(&terms{Group: "red"})
+	for name, f := range map[string]Filter{
+		"group":  {Group: "red", Limit: 10},
+		"player": {Player: want.Player, Limit: 10},
+		"both":   {Group: "red", Player: want.Player, State: "connecting", Limit: 10},
+		"ended":  {State: "ended", Limit: 10},
+		"none":   {Group: "blue", Limit: 10},
+	} {
+		got, next := g.Sessions(f)
+		if shown := len(got) == 1 && got[0].ID == want.ID; next != 0 || shown != (f.Group == "red" || f.Player != "") {
+			t.Errorf("%s: %+v, next %d", name, got, next)
+		}
+	}
+}
+
+// Whoever has found a session just before it ended looks at it afterwards.
+func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
+	g := newCrowd(t, 1)
+	e := g.reg.all()[0]
+	if i, living := e.look(); !living || i.State != session.Connecting {
+		t.Errorf("before: %v, living %t", i.State, living)
+	}
+	g.reg.bury(e, session.Info{State: session.Ended})
+	if _, living := e.look(); living {
+		t.Error("it lives")
+	}
+	g.reg.left()
+}
+
+// A page costs what it shows, and a pointer for each session that it might.
+func TestPageAllocatesForWhatItShows(t *testing.T) {
+	g := newCrowd(t, many)
+	allocs := func(f Filter, want int) float64 {
+		t.Helper()
+		return testing.AllocsPerRun(5, func() {
+			if list, _ := g.Sessions(f); len(list) != want {
+				t.Fatalf("%d sessions, want %d", len(list), want)
+			}
+		})
+	}
+	one := allocs(Filter{Group: "g3", Player: "p3", Limit: 1}, 1)
+	page := allocs(Filter{Limit: 100}, 100)
+	none := allocs(Filter{State: "detached", Limit: 100}, 0)
+	if one > 30 || page > 400 || none > 30 {
+		t.Errorf("%v allocations for one session, %v for a page of 100, %v for none, of %d", one, page, none, many)
+	}
+}
+
+func BenchmarkSessions(b *testing.B) {
+	g := newCrowd(b, many)
+	for name, f := range map[string]Filter{
+		"first-page":  {Limit: 100},
+		"group":       {Group: "g3", Limit: 100},
+		"no-such":     {Group: "x", Limit: 100},
+		"by-state":    {State: "detached", Limit: 100},
+		"latter-page": {After: many - 200, Limit: 100},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Sessions(f)
+			}
+		})
+	}
+}
