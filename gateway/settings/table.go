@@ -219,6 +219,9 @@ var table = []flag{
 	{name: "max-sessions-per-ip", group: groupLimits, arg: "N", def: "0", shows: "0, none",
 		help: "the same for one address, or one /64 of IPv6; beyond it 429",
 		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessionsPerIP }, count(0, mostMessages))},
+	{name: "drain", group: groupLimits, arg: "DUR", def: "10s",
+		help: "at SIGTERM: for how long resumes are still served before everybody is sent away",
+		set:  one(func(d *draft) *time.Duration { return &d.Gateway.Drain }, atLeastAMoment(duration(0, day)))},
 
 	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the client is gone; {session} and {player} are filled in, escaped for JSON",

@@ -81,6 +81,15 @@ func telling(s string) (session.Telling, error) {
 	return choice(option[session.Telling]{"off", session.Telling{}}, option[session.Telling]{"size", session.Telling{On: true}})(s)
 }
 
+// atLeastAMoment makes of a 0 the shortest time there is, where the gateway takes
+// zero for its default.
+func atLeastAMoment(parse parser[time.Duration]) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		d, err := parse(s)
+		return max(d, time.Nanosecond), err
+	}
+}
+
 // pointer makes of a parser one whose values can be absent.
 func pointer[T any](parse parser[T]) parser[*T] {
 	return func(s string) (*T, error) {
