@@ -126,10 +126,11 @@ func (s *Session) startBeats(now Time) {
 // tickBeats sends what is due, but nothing more to an upstream that has not
 // taken what it was sent before.
 func (s *Session) tickBeats(now Time) {
+	taken := s.q.empty()
 	for i, b := range s.cfg.Beats {
 		if i < len(s.beats) && now >= s.beats[i] {
 			s.beats[i] = now.Add(b.Every)
-			if s.q.empty() {
+			if taken {
 				s.say(b.Text)
 			}
 		}
