@@ -62,7 +62,9 @@ func (s *Session) Reserve(now Time, p Pass) {
 	s.expires, s.reserved = p.Expires, true
 	s.emit(Event{Kind: Created, Peer: p.Peer})
 	s.enterDetached(now)
+	s.answerKept()
 	s.startBeats(now)
+	s.unblock(now)
 }
 
 // Attach attaches a resuming client. It reports a Refusal as Check does, and
