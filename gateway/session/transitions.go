@@ -190,7 +190,7 @@ func (s *Session) Forgo(now Time) {
 	s.rested += now.Sub(s.awaiting)
 	s.awaiting = 0
 	s.graceEnd = s.detached.Add(s.rested + s.grace())
-	if s.up.fate == Open {
+	if s.up.fate == Open && !s.up.gone {
 		s.partUpstream()
 	}
 }
