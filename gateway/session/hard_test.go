@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"testing"
+	"time"
 
 	"reseat/gateway/session"
 )
@@ -29,4 +30,25 @@ func TestUpstreamWhoseWriteIsUnderWayIsClosedOnceThoughTheDialFails(t *testing.T
 			t.Errorf("fate %d", f)
 		}
 	}
+}
+
+// A client that asked for the upstream while another was attached has said so in
+// vain; what is dialled for it is parted from all the same.
+func TestForgoPartsFromAnUpstreamThatCameWhileNobodyWaited(t *testing.T) {
+	b := newTable(t, hardConfig())
+	b.s.Await(b.now) // somebody is attached: nothing
+	b.wantState(session.Attached)
+	b.drop()
+	b.wants(b.up, "close 1001 disconnected")
+	u := b.s.Reconnect(b.now, nil)
+	b.wantState(session.Connecting)
+	b.s.Forgo(b.now)
+	b.wantState(session.Detached)
+	b.wants(u, "close 1001 disconnected")
+	if !b.s.NeedsUpstream() {
+		t.Error("detached, and the upstream is there")
+	}
+	b.sleep(30 * time.Second)
+	b.wantState(session.Ended)
+	b.wantNothingHeld()
 }

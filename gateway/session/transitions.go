@@ -199,6 +199,7 @@ func (s *Session) Forgo(now Time) {
 // and not written goes to it first. early is what it sent right behind its
 // answer.
 func (s *Session) Reconnect(now Time, early []byte) *Upstream {
+	s.Await(now) // where the client has waited since before the drop
 	if s.lender != nil {
 		s.lender.fate = Shut // what it is writing is broken off
 	}
