@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/session"
 )
 
@@ -51,4 +52,34 @@ func TestForgoPartsFromAnUpstreamThatCameWhileNobodyWaited(t *testing.T) {
 	b.sleep(30 * time.Second)
 	b.wantState(session.Ended)
 	b.wantNothingHeld()
+}
+
+// The write to the first upstream is still under way when the second one has
+// come and is parted from again: what the first was lent stays as it is, and is
+// counted by what the first took of it.
+func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
+	c := hardConfig()
+	c.Words.Resume = "back"
+	b := newTable(t, c)
+	first := b.up
+	for _, text := range []string{"one", "two", "three"} {
+		b.says(text)
+	}
+	one := len(masked(frame.Text, "one"))
+	begin := b.takes(first, one-1)
+	lent := b.lend(first) // the rest of one, two and three
+	b.drop()
+	b.s.Await(b.now)
+	second := b.s.Reconnect(b.now, nil)
+	b.s.Forgo(b.now)
+	b.wants(second, "back", "close 1001 disconnected")
+	took := lent[:1+len(masked(frame.Text, "two"))]
+	b.s.UpstreamWrote(b.now, first, len(took))
+	b.gets(append(begin, took...), "one", "two")
+	if i := b.s.Info(); i.Written != 2 {
+		t.Errorf("written %d, want 2", i.Written)
+	}
+	b.s.Await(b.now)
+	third := b.s.Reconnect(b.now, nil)
+	b.wants(third, "back", "three")
 }

@@ -253,13 +253,17 @@ func (s *Session) takeBack(u *Upstream) {
 	}
 	final := u.final
 	u.final = nil
+	older := s.lender != nil // whose write is still under way: u has never had the queue
 	switch {
 	case u.fate >= Shut:
-	case s.q.part > 0 || u.deaf:
+	case !older && s.q.part > 0, u.deaf:
 		u.fate = Shut
 	default:
 		u.rest = append(u.rest, final...)
 		u.fate = Linger
+	}
+	if older {
+		return
 	}
 	s.q.retain()
 	s.q.part = 0
