@@ -83,3 +83,26 @@ func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
 	third := b.s.Reconnect(b.now, nil)
 	b.wants(third, "back", "three")
 }
+
+// The session ends while the old upstream's write is under way. What that has
+// taken half of is never followed by anything.
+func TestUpstreamThatTookHalfOfAMessageGetsNoCloseBehindIt(t *testing.T) {
+	for took, closed := range map[int]bool{0: true, 1: false, len(masked(frame.Text, "one")): true, len(masked(frame.Text, "one")) + 1: false} {
+		b := newTable(t, hardConfig())
+		b.says("one")
+		b.says("two")
+		lent := b.lend(b.up)
+		b.drop()
+		b.s.Terminate(b.now, 1000, "over")
+		b.s.UpstreamWrote(b.now, b.up, took)
+		if closed {
+			b.gets(append(lent[:took:took], b.takes(b.up, 1<<30)...), append([]string{"one"}[:min(took, 1)], "close 1001 disconnected")...)
+		} else {
+			b.wants(b.up)
+			if f := b.up.Fate(); f != session.Shut {
+				t.Errorf("after %d bytes: fate %d, want it to be closed", took, f)
+			}
+		}
+		b.wantNothingHeld()
+	}
+}

@@ -225,7 +225,7 @@ func (s *Session) end(now Time, e ending) {
 		s.farewell = e.client
 	}
 	s.closeUpstream(e.code, e.text)
-	if s.up.gone {
+	if s.up.gone && s.lender == nil { // else takeBack has to know what was taken of it
 		s.dropQueue()
 	}
 	e.At = now

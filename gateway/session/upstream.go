@@ -262,7 +262,11 @@ func (s *Session) takeBack(u *Upstream) {
 		u.rest = append(u.rest, final...)
 		u.fate = Linger
 	}
-	if older {
+	switch {
+	case older:
+		return
+	case s.state == Ended && s.up.gone:
+		s.dropQueue()
 		return
 	}
 	s.q.retain()
