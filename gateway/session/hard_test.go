@@ -106,3 +106,23 @@ func TestUpstreamThatTookHalfOfAMessageGetsNoCloseBehindIt(t *testing.T) {
 		b.wantNothingHeld()
 	}
 }
+
+// The upstream is lost between the check of a resume and its attach.
+func TestAttachIsRefusedWhileThereIsNoUpstream(t *testing.T) {
+	b := newTable(t, hardConfig())
+	want, p := session.Resume{Gen: b.s.Generation()}, b.pass()
+	if ref := b.s.Check(b.now, want); ref != nil || b.s.NeedsUpstream() {
+		t.Fatalf("refused: %v", ref)
+	}
+	b.drop()
+	a, ref := b.s.Attach(b.now, want, p)
+	if a != nil || ref == nil || ref.Code != 0 {
+		t.Fatalf("attached: %v, refusal %v; want one to begin again after", a != nil, ref)
+	}
+	b.wantState(session.Detached)
+	b.s.Await(b.now)
+	b.up = b.s.Reconnect(b.now, nil)
+	b.resume(0)
+	b.says("there")
+	b.wants(b.up, "there")
+}

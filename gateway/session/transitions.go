@@ -68,13 +68,17 @@ func (s *Session) Reserve(now Time, p Pass) {
 }
 
 // Attach attaches a resuming client. It reports a Refusal as Check does, and
-// also, with code 0, a pass whose generation has been overtaken meanwhile.
+// with code 0 one that is to begin anew: since the generation of its pass has
+// been overtaken meanwhile, or since NeedsUpstream.
 func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
 	}
-	if p.Gen != s.gen.Next() {
+	switch {
+	case p.Gen != s.gen.Next():
 		return nil, &Refusal{Text: "generation overtaken"}
+	case s.NeedsUpstream():
+		return nil, &Refusal{Text: "upstream parted from"}
 	}
 	ev := Event{Kind: Resumed}
 	if old := s.att; old != nil {
