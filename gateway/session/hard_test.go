@@ -126,3 +126,31 @@ func TestAttachIsRefusedWhileThereIsNoUpstream(t *testing.T) {
 	b.says("there")
 	b.wants(b.up, "there")
 }
+
+// What was queued for one upstream and is no message of the client's is not the
+// next one's: an answer to a Ping or heartbeat that it has never sent.
+func TestNextUpstreamGetsNothingThatWasForTheOneBefore(t *testing.T) {
+	c := hardConfig()
+	c.Replies = []session.Reply{{In: "2", Out: "3"}}
+	b := connecting(t, c, nil)
+	first := b.up
+	b.s.Reserve(b.now, b.pass())
+	b.game(text("2"))
+	b.resume(0)
+	b.says("one")
+	b.game("\x89\x01A")
+	lent := b.lend(first) // the answer to the heartbeat, one, the Pong
+	b.says("two")
+	b.drop()
+	b.s.Await(b.now)
+	second := b.s.Reconnect(b.now, nil)
+	b.up = second
+	b.game("\x89\x01B")
+	b.lend(second) // the Pong is queued behind what the first is lent
+	b.s.UpstreamWrote(b.now, first, 0)
+	if len(lent) == 0 {
+		t.Fatal("the first upstream was lent nothing")
+	}
+	b.resume(0)
+	b.wants(second, "one", "two", "pong B")
+}

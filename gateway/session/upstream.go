@@ -269,8 +269,7 @@ func (s *Session) takeBack(u *Upstream) {
 		s.dropQueue()
 		return
 	}
-	s.q.retain()
-	s.q.part = 0
+	s.q.takeBack()
 	for _, p := range s.q.pieces {
 		s.remaskAll(p) // RFC 6455 section 5.3: a fresh key for each frame sent
 	}
@@ -279,9 +278,11 @@ func (s *Session) takeBack(u *Upstream) {
 
 func (s *Session) pushControl(op byte, payload []byte) { s.pushOwn(s.masked(op, payload)) }
 
-// pushOwn queues a frame that is no client's, behind what waits for its turn.
+// pushOwn queues a frame that is no client's, behind what waits for its turn. It
+// is for the present upstream alone.
 func (s *Session) pushOwn(p []byte) {
 	s.q.own(p, notCounted)
+	s.q.units[len(s.q.units)-1].to = s.up
 	s.q.hold(0, 0)
 }
 
