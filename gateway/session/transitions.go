@@ -154,7 +154,7 @@ func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 		s.endFutile(now)
 		return
 	}
-	s.sayDetached()
+	s.sayDetached(now)
 	switch {
 	case s.graceEnd <= now:
 		s.endGrace(now)

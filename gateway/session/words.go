@@ -33,8 +33,8 @@ func (s *Session) say(text string) {
 	}
 }
 
-func (s *Session) sayDetached() {
-	if !s.cfg.Hard { // else it goes before the Close, past what is queued
+func (s *Session) sayDetached(now Time) {
+	if !s.cfg.Hard || s.graceEnd <= now { // else it goes before the Close, past what is queued
 		s.say(s.cfg.Words.Detach)
 	}
 }

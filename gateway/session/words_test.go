@@ -62,3 +62,16 @@ func TestHeartbeatInPiecesThatWasNotAckedIsAnswered(t *testing.T) {
 	b.drop()
 	b.wants(b.up, "pong", "pong")
 }
+
+// Without a grace period a drop is a detach and an end at once: both are said.
+func TestDetachIsSaidBeforeASessionThatIsNotKeptEnds(t *testing.T) {
+	for _, hard := range []bool{false, true} {
+		c := config()
+		c.Hard, c.Terms = hard, session.Terms{}
+		c.Words = session.Words{Detach: "away", Expire: "gone"}
+		b := newTable(t, c)
+		b.drop()
+		b.wantState(session.Ended)
+		b.wants(b.up, "away", "gone", "close 1001 grace period over")
+	}
+}
