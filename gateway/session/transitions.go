@@ -191,8 +191,7 @@ func (s *Session) Forgo(now Time) {
 		return
 	}
 	s.state = Detached
-	s.rested += now.Sub(s.awaiting)
-	s.awaiting = 0
+	s.rested, s.awaiting = s.restedBy(now), 0
 	s.graceEnd = s.detached.Add(s.rested + s.grace())
 	if s.up.fate == Open && !s.up.gone {
 		s.partUpstream()
@@ -233,7 +232,7 @@ func (s *Session) end(now Time, e ending) {
 		s.dropQueue()
 	}
 	e.At = now
-	s.state, s.ending = Ended, e.Ending
+	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
 	s.ring.Release()
 	s.emit(ev)
 }
