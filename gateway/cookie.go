@@ -126,6 +126,8 @@ func (g *Gateway) rejoin(r *http.Request, e *entry, d *drive.Session, conn net.C
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return
 	}
-	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	if refusal.Code != 0 {
+		g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	}
 	conn.Close() // it has ended since: the next handshake begins anew
 }

@@ -252,3 +252,26 @@ func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
 		}
 	})
 }
+
+// The attached client is lost while the token of the resume that would have
+// taken it over is being signed: the upstream that was there is gone.
+func TestHardResumeDialsThoughTheUpstreamWasThereWhenItCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		release := gateway.HoldSigning(w.gw)
+		c := p.TryResume(p.Hello.Token, "0")
+		synctest.Wait()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.wantState(p, session.Detached)
+		release()
+		again := w.game.Next()
+		again.Text("there")
+		c.WantControl(wire.VerbHello)
+		c.Want("there")
+		c.Text("and I")
+		again.Want("and I")
+	})
+}

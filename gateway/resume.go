@@ -56,38 +56,32 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 		return e, g.reg.refusal(claims)
 	}
 	want := session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
-	needs, refusal := false, (*session.Refusal)(nil)
-	d.Do(func(core *session.Session, now session.Time) {
-		needs, refusal = core.NeedsUpstream(), core.Check(now, want)
-	})
-	if refusal != nil {
-		return e, refusal
-	}
-	if needs {
-		var finish func()
-		if early, finish, err = e.reconnect(r, conn, early); err != nil {
-			d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
-			if refusal == nil {
-				g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
-				refusal = unreached(err)
-			}
-			return e, refusal
-		}
-		defer finish()
-	}
 	return e, g.attach(r, e, d, conn, early, want, arrived)
 }
 
-// attach attaches a client whose resume was found good. The token is signed
-// outside the session; where another attach overtakes it, the session is asked
+// attach attaches a client whose token is good, once the session has an
+// upstream. The token that it gets is signed outside the session; where another
+// attach overtakes that, or the upstream is lost meanwhile, the session is asked
 // anew.
 func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) *session.Refusal {
+	finish := func() {}
+	defer func() { finish() }()
 	for {
 		var gen uint64
+		var needs bool
 		var refusal *session.Refusal
-		d.Do(func(core *session.Session, now session.Time) { gen, refusal = core.NextGen(), core.Check(now, want) })
-		if refusal != nil {
+		d.Do(func(core *session.Session, now session.Time) {
+			gen, needs, refusal = core.NextGen(), core.NeedsUpstream(), core.Check(now, want)
+		})
+		switch {
+		case refusal != nil:
 			return refusal
+		case needs:
+			finish() // what was dialled before is lost again
+			if early, finish, refusal = g.redial(r, e, d, conn, early, want); refusal != nil {
+				return refusal
+			}
+			continue
 		}
 		p, kid, err := g.pass(e, gen, arrived)
 		if err != nil {
@@ -105,6 +99,21 @@ func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.C
 			return refusal
 		}
 	}
+}
+
+// redial has the session's upstream dialled anew for a client that waits, or
+// says why there is none. finish is never nil.
+func (g *Gateway) redial(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume) (_ []byte, finish func(), refusal *session.Refusal) {
+	early, finish, err := e.reconnect(r, conn, early)
+	if err == nil {
+		return early, finish, nil
+	}
+	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
+	if refusal == nil {
+		g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
+		refusal = unreached(err)
+	}
+	return early, func() {}, refusal
 }
 
 // pass makes what an attach gives to the client: a token of generation gen. No

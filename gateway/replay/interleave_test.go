@@ -181,6 +181,8 @@ func (m *model) stepRare(c int) {
 		m.abandon()
 	case c < 32:
 		m.release()
+	case c < 160 && !m.scanning:
+		m.cut()
 	}
 }
 
@@ -189,17 +191,36 @@ func (m *model) abandon() {
 	m.pinned, m.pins = false, nil
 }
 
+// cut: the upstream is another one. What the old one had not finished is
+// forgotten, and whoever still reads from it goes on with the room that he has.
+func (m *model) cut() {
+	m.note("abandon and cut")
+	m.b.Abandon() // a session's client is gone by then
+	m.abandon()
+	m.b.Cut()
+	m.keepRoom()
+	m.stream = slices.Clip(m.stream[:m.lastOff()])
+	m.raw, m.feed, m.open, m.burst = nil, nil, false, false
+	m.rem, m.fin, m.payload = 0, false, 0
+}
+
+// keepRoom: somebody still reads into what Room handed out.
+func (m *model) keepRoom() {
+	if m.room != nil {
+		copy(m.room, noise[:])
+		m.kept = append(m.kept, hold{m.room, noise[:min(len(m.room), len(noise))]})
+	}
+	m.room = nil
+}
+
 // release: whoever has something in hand goes on using it.
 func (m *model) release() {
 	m.note("release")
 	m.b.Release()
 	m.abandon()
-	if m.room != nil {
-		copy(m.room, noise[:])
-		m.kept = append(m.kept, hold{m.room, noise[:min(len(m.room), len(noise))]})
-	}
+	m.keepRoom()
 	m.stream, m.base = slices.Clip(m.stream[:m.lastOff()]), len(m.msgs) // what is kept still points behind it
-	m.raw, m.feed, m.room, m.open, m.burst = nil, nil, nil, false, false
+	m.raw, m.feed, m.open, m.burst = nil, nil, false, false
 	m.scanning, m.rem, m.fin, m.payload = false, 0, false, 0
 }
 

@@ -135,7 +135,7 @@ func (b *Buffer) trim() {
 
 // Cut forgets what lies behind Last: a message that is not whole, and the raw
 // part. What Room handed out stays valid for whoever still reads into it; Fill
-// does not follow.
+// does not follow. What Slices handed out must have been abandoned.
 func (b *Buffer) Cut() {
 	if b.head == nil {
 		return
@@ -147,12 +147,11 @@ func (b *Buffer) Cut() {
 		b.store.put(c)
 		c = next
 	}
-	lent := b.reserved && last == b.tail
+	last.keep = last.keep || b.reserved && last == b.tail
 	last.next, last.n = nil, int(b.last.Off-last.off)
 	b.tail, b.end = last, b.last.Off
 	b.reserved, b.burst = false, false
-	if lent { // somebody reads into what is left of it
-		last.keep = true
+	if last.keep { // what is left of it is somebody's: of the last read, or of one before an earlier Cut
 		b.link(b.store.get(smallChunk))
 	}
 	b.src, b.lo, b.hi = b.tail, b.tail.n, b.tail.n

@@ -173,8 +173,9 @@ func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) {
 	a.dropCtl(ctl)
 	if base := s.ring.Base(); a.cur < base.Off {
 		s.ring.Unpin()
-		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is gone
+		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is gone,
 		s.violation(now, wire.CodeProtocolViolation, "ack %d before it was sent", base.N)
+		a.fate, a.rest, a.ctl = Shut, nil, nil // and with it the rest of a message
 		return
 	}
 	if n > ctl {

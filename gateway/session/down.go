@@ -187,6 +187,7 @@ func (s *Session) endFrame(now Time) {
 	s.stats.ToClientBytes += uint64(s.scan.size)
 	s.data = now
 	s.scan.open, s.scan.fin = false, false
+	s.answerLast(from)
 }
 
 // makeRoom sees to it that an open message of so much payload fits into the

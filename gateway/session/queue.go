@@ -1,5 +1,7 @@
 package session
 
+import "bytes"
+
 // An upqueue holds what is to be written to the upstream, in order: units, each
 // of one or more whole frames. It is the session's, not a connection's: a unit
 // leaves it when all of it has been written, so that what a connection has
@@ -22,8 +24,9 @@ type upqueue struct {
 // A unit is what is written whole or not at all.
 type unit struct {
 	size    int
-	payload int64 // of the data message that it is; negative: it is none
-	at      Time  // when its turn comes
+	payload int64     // of the data message that it is; negative: it is none
+	at      Time      // when its turn comes
+	to      *Upstream // where it is none, whom alone it is for
 }
 
 // notCounted is the payload of a unit that is no message of the client's.
@@ -102,6 +105,32 @@ func (q *upqueue) own(p []byte, payload int64) {
 	q.charge += len(p)
 	q.pieces = append(q.pieces, p)
 	q.borrowed = len(q.pieces)
+}
+
+// takeBack begins again with what is queued, in memory of the queue's own and
+// each unit whole, but without those for an upstream that is gone. Nothing of it
+// may be lent.
+func (q *upqueue) takeBack() {
+	old := *q
+	*q = upqueue{}
+	b := bytes.Join(old.pieces, nil)
+	all := b[:0]
+	for i, u := range old.units {
+		p := b[:u.size]
+		b = b[u.size:]
+		if u.to != nil && u.to.gone {
+			continue
+		}
+		all = append(all, p...)
+		q.units = append(q.units, u)
+		if i >= len(old.units)-old.held {
+			q.held++
+			q.heldBytes += u.size
+		}
+	}
+	if len(all) > 0 {
+		q.pieces, q.borrowed, q.charge = [][]byte{all}, 1, len(all)
+	}
 }
 
 // retain copies what is borrowed into memory of the queue's own.

@@ -66,17 +66,23 @@ func (s *Session) Reserve(now Time, p Pass) {
 	s.expires, s.reserved = p.Expires, true
 	s.emit(Event{Kind: Created, Peer: p.Peer})
 	s.enterDetached(now)
+	s.answerKept()
 	s.startBeats(now)
+	s.unblock(now)
 }
 
 // Attach attaches a resuming client. It reports a Refusal as Check does, and
-// also, with code 0, a pass whose generation has been overtaken meanwhile.
+// with code 0 one that is to begin anew: since the generation of its pass has
+// been overtaken meanwhile, or since NeedsUpstream.
 func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
 	}
-	if s.cfg.Resumable && p.Gen != s.gen.Next() {
+	switch {
+	case s.cfg.Resumable && p.Gen != s.gen.Next():
 		return nil, &Refusal{Text: "generation overtaken"}
+	case s.NeedsUpstream():
+		return nil, &Refusal{Text: "upstream parted from"}
 	}
 	ev := Event{Kind: Resumed}
 	if old := s.att; old != nil {
@@ -159,7 +165,7 @@ func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 		s.endFutile(now)
 		return
 	}
-	s.sayDetached()
+	s.sayDetached(now)
 	switch {
 	case s.graceEnd <= now:
 		s.endGrace(now)
@@ -196,10 +202,9 @@ func (s *Session) Forgo(now Time) {
 		return
 	}
 	s.state = Detached
-	s.rested += now.Sub(s.awaiting)
-	s.awaiting = 0
+	s.rested, s.awaiting = s.restedBy(now), 0
 	s.graceEnd = s.detached.Add(s.rested + s.grace())
-	if s.up.fate == Open {
+	if s.up.fate == Open && !s.up.gone {
 		s.partUpstream()
 	}
 }
@@ -208,6 +213,7 @@ func (s *Session) Forgo(now Time) {
 // and not written goes to it first. early is what it sent right behind its
 // answer.
 func (s *Session) Reconnect(now Time, early []byte) *Upstream {
+	s.Await(now) // where the client has waited since before the drop
 	if s.lender != nil {
 		s.lender.fate = Shut // what it is writing is broken off
 	}
@@ -233,11 +239,11 @@ func (s *Session) end(now Time, e ending) {
 		s.farewell = e.client
 	}
 	s.closeUpstream(e.code, e.text)
-	if s.up.gone {
+	if s.up.gone && s.lender == nil { // else takeBack has to know what was taken of it
 		s.dropQueue()
 	}
 	e.At = now
-	s.state, s.ending = Ended, e.Ending
+	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
 	s.ring.Release()
 	s.emit(ev)
 }

@@ -253,16 +253,23 @@ func (s *Session) takeBack(u *Upstream) {
 	}
 	final := u.final
 	u.final = nil
+	older := s.lender != nil // whose write is still under way: u has never had the queue
 	switch {
 	case u.fate >= Shut:
-	case s.q.part > 0 || u.deaf:
+	case !older && s.q.part > 0, u.deaf:
 		u.fate = Shut
 	default:
 		u.rest = append(u.rest, final...)
 		u.fate = Linger
 	}
-	s.q.retain()
-	s.q.part = 0
+	switch {
+	case older:
+		return
+	case s.state == Ended && s.up.gone:
+		s.dropQueue()
+		return
+	}
+	s.q.takeBack()
 	for _, p := range s.q.pieces {
 		s.remaskAll(p) // RFC 6455 section 5.3: a fresh key for each frame sent
 	}
@@ -271,9 +278,11 @@ func (s *Session) takeBack(u *Upstream) {
 
 func (s *Session) pushControl(op byte, payload []byte) { s.pushOwn(s.masked(op, payload)) }
 
-// pushOwn queues a frame that is no client's, behind what waits for its turn.
+// pushOwn queues a frame that is no client's, behind what waits for its turn. It
+// is for the present upstream alone.
 func (s *Session) pushOwn(p []byte) {
 	s.q.own(p, notCounted)
+	s.q.units[len(s.q.units)-1].to = s.up
 	s.q.hold(0, 0)
 }
 

@@ -33,8 +33,8 @@ func (s *Session) say(text string) {
 	}
 }
 
-func (s *Session) sayDetached() {
-	if !s.cfg.Hard { // else it goes before the Close, past what is queued
+func (s *Session) sayDetached(now Time) {
+	if !s.cfg.Hard || s.graceEnd <= now { // else it goes before the Close, past what is queued
 		s.say(s.cfg.Words.Detach)
 	}
 }
@@ -84,27 +84,36 @@ func (s *Session) answerKept() {
 	if len(s.cfg.Replies) == 0 {
 		return
 	}
-	longest := 0
-	for _, r := range s.cfg.Replies {
-		longest = max(longest, len(r.In))
-	}
 	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
 		_, end := s.ring.Around(m, m.Off+1)
-		if end-m.Off <= uint64(longest+1+frame.MaxHeader) {
-			s.answerOne(s.ring.Copy(m.Off, end))
-		}
+		s.answerHeld(m.Off, end)
 		m.Off = end
 	}
 }
 
-// answerOne answers a message, as the replay buffer holds it, if it is a
-// heartbeat.
-func (s *Session) answerOne(msg []byte) {
-	h, _ := frame.Parse(msg)
-	if h.Op != frame.Text || !h.Fin {
+// answerLast answers the newest message, if it is a heartbeat that came in
+// frames, or in whose midst the client was lost.
+func (s *Session) answerLast(from uint64) {
+	if s.state == Detached && len(s.cfg.Replies) > 0 {
+		s.answerHeld(from, s.ring.Last().Off)
+	}
+}
+
+// answerHeld answers the message that the replay buffer holds from one offset to
+// another, if it is a heartbeat.
+func (s *Session) answerHeld(from, end uint64) {
+	longest := 0
+	for _, r := range s.cfg.Replies {
+		longest = max(longest, len(r.In))
+	}
+	if end-from > uint64(longest+1+maxFrames*4) { // headers of so short frames
 		return
 	}
-	text := string(msg[h.Size:])
+	msg := s.ring.Copy(from, end)
+	if h, _ := frame.Parse(msg); h.Op != frame.Text {
+		return
+	}
+	text := string(flatten(msg, int64(len(msg))))
 	if len(text) > 0 && text[0] == wire.DLE {
 		text = text[1:]
 	}
@@ -126,10 +135,11 @@ func (s *Session) startBeats(now Time) {
 // tickBeats sends what is due, but nothing more to an upstream that has not
 // taken what it was sent before.
 func (s *Session) tickBeats(now Time) {
+	taken := s.q.empty()
 	for i, b := range s.cfg.Beats {
 		if i < len(s.beats) && now >= s.beats[i] {
 			s.beats[i] = now.Add(b.Every)
-			if s.q.empty() {
+			if taken {
 				s.say(b.Text)
 			}
 		}

@@ -1,0 +1,42 @@
+package session_test
+
+import (
+	"testing"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+func kept(d time.Duration) session.Terms {
+	return session.Terms{Grace: d, GraceBeforeStart: d}
+}
+
+// The token is good for an hour. While the upstream is dialled the timer rests,
+// so that the grace period ends later.
+func TestTermsThatOutlastTheTokenAreRefusedDuringTheDial(t *testing.T) {
+	b := newTable(t, hardConfig())
+	b.drop()
+	b.s.Await(b.now)
+	b.sleep(50 * time.Minute)
+	if b.s.SetTerms(b.now, kept(15*time.Minute)) {
+		t.Error("a grace period was accepted that ends 5 minutes after the token")
+	}
+	if !b.s.SetTerms(b.now, kept(9*time.Minute)) {
+		t.Error("a grace period was refused that ends before the token")
+	}
+	b.s.Forgo(b.now)
+	b.sleep(9*time.Minute - time.Second)
+	b.wantState(session.Detached)
+	b.sleep(time.Second)
+	b.wantState(session.Ended)
+}
+
+func TestTermsOfASessionThatEndedDuringTheDialAreNotRefused(t *testing.T) {
+	b := newTable(t, hardConfig())
+	b.drop()
+	b.s.Await(b.now)
+	b.s.Terminate(b.now, 1000, "over")
+	if !b.s.SetTerms(b.now, kept(24*time.Hour)) {
+		t.Error("refused for a token that nobody needs")
+	}
+}
