@@ -19,8 +19,12 @@ import (
 	"reseat/upstream"
 )
 
-// handshakeWrite is how long a client has to take its 101.
-const handshakeWrite = 5 * time.Second
+const (
+	// handshakeWrite is how long a client has to take its 101.
+	handshakeWrite = 5 * time.Second
+	// refusedBody is how long the body of a refused request is waited for.
+	refusedBody = time.Second
+)
 
 // A route is a Route made ready to serve.
 type route struct {
@@ -111,8 +115,10 @@ func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 	switch {
 	case rt == nil:
+		letGo(w)
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)
 	case rt.proxy == nil:
+		letGo(w)
 		w.Header().Set("Upgrade", "websocket")
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
 	default:
@@ -141,8 +147,16 @@ func (g *Gateway) askedHost(r *http.Request) string {
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string) {
 	g.metrics.refused.WithLabelValues(label).Inc()
 	g.refusals.info("handshake refused", "status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr)
+	letGo(w)
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, status)
+}
+
+// letGo has a refused request's body waited for no longer than refusedBody:
+// net/http reads it before it closes the connection, and one that never comes
+// would keep it for ever.
+func letGo(w http.ResponseWriter) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
 }
 
 // retryAfter is what is said to whoever is refused for want of room, in seconds.

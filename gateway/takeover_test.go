@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -261,6 +262,29 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		w.wantState(p, session.Attached)
+	})
+}
+
+// A client that never lives to ack, but takes one message further each time,
+// gets somewhere: its received says so.
+func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		for i := range 20 {
+			game.Text(strconv.Itoa(i))
+		}
+		for i := range uint64(12) {
+			w.wantState(p, session.Detached)
+			p = p.Resume(i)
+			p.Ack(i)
+			p.Want(strconv.Itoa(int(i)))
+			time.Sleep(3 * time.Second)
+			p.Drop()
+		}
+		w.wantState(p, session.Detached)
 	})
 }
 

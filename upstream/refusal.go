@@ -26,8 +26,9 @@ func (r *Refusal) Error() string { return fmt.Sprintf("upstream refused with sta
 
 // WriteRefusal passes a refusal on to the client: status, end-to-end headers but
 // Reseat-*, and the whole body. It closes the body, and has the client's
-// connection closed afterwards. Where the body breaks off it panics with
-// http.ErrAbortHandler, so that the client cannot take a part for the whole.
+// connection closed afterwards. Where the body breaks off it passes on what
+// there was and panics with http.ErrAbortHandler, so that the client cannot take
+// a part for the whole.
 func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 	defer r.Body.Close()
 	h := w.Header()
@@ -44,6 +45,7 @@ func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 		return
 	}
 	if _, err := io.Copy(w, r.Body); err != nil {
+		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
 }

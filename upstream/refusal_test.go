@@ -144,6 +144,24 @@ func TestRefusalThatBreaksOffIsNotTakenForWhole(t *testing.T) {
 	}
 }
 
+// What there was of it reaches the client all the same, the status above all.
+func TestRefusalThatBreaksOffTellsItsStatus(t *testing.T) {
+	g := newGame(t, "ws://game", answering("HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nshort"))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := g.Dial(r.Context(), Request{Path: "/"})
+		WriteError(w, err)
+	}))
+	defer srv.Close()
+	resp, err := http.Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 403 || string(body) != "short" || err != io.ErrUnexpectedEOF {
+		t.Errorf("%d %q, %v; want 403, what there was of the body, and that it is not whole", resp.StatusCode, body, err)
+	}
+}
+
 func TestRefusalBodyEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGame(t, "ws://game", func(conn net.Conn, r *http.Request) {

@@ -199,6 +199,11 @@ func (s *Session) tick() {
 	s.mu.Lock()
 	s.armed = 0
 	now := s.clock.Now()
+	if l := s.down; l != nil && l.writing {
+		if n, ok := l.backlog(); ok {
+			s.call(now, func(core *session.Session, now session.Time) { core.ClientBacklog(now, l.att, n) })
+		}
+	}
 	s.call(now, (*session.Session).Tick)
 	s.settle(now)
 }

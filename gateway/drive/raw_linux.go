@@ -90,3 +90,17 @@ func read(fd uintptr, b []byte) (n int, again bool, err error) {
 		}
 	}
 }
+
+// backlog is how many bytes the socket holds that the peer has not acknowledged
+// (tcp(7), SIOCOUTQ); false where that cannot be told.
+func (l *leg) backlog() (bytes int, ok bool) {
+	if l.raw == nil {
+		return 0, false
+	}
+	var n int32
+	var errno syscall.Errno
+	err := l.raw.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+	})
+	return int(n), err == nil && errno == 0
+}

@@ -100,3 +100,11 @@ func (s *Session) noteProgress(now Time, a *Attachment) bool {
 	s.futile.n++
 	return s.futile.n >= futileLimit && now.Sub(s.futile.since) >= futileSpan
 }
+
+// noteReceived takes a resume's received for an ack. Where it is news, the
+// connections before came to something, though none of them lived to say so.
+func (s *Session) noteReceived(n uint64) {
+	if n > s.acked {
+		s.acked, s.futile = n, futility{}
+	}
+}

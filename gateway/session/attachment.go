@@ -41,7 +41,9 @@ type Attachment struct {
 	out          flight
 	last         bool   // ctl ends with the Close frame that ends the session: nothing follows
 	sent         Time   // when bytes were last accepted
-	behind       bool   // its socket did not take all at the last write
+	behind       bool   // its socket did not take all at the last write:
+	backlog      int    // then what that holds and the peer has not taken, in bytes,
+	looked       Time   // and when to look again was last thought of
 	catchUp      uint64 // offset at which a resume has been replayed,
 	behindReplay bool   // while it has not
 	came         Time   // when its handshake came
@@ -162,7 +164,11 @@ func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) {
 			a.heard = now // reseat.v1 section 5: accepted bytes count as heard
 		}
 	}
+	if full && !a.behind {
+		a.backlog, a.looked = 0, now
+	}
 	a.behind = full
+	a.backlog += n
 	if a != s.att {
 		a.restWrote(n)
 		return
@@ -184,6 +190,25 @@ func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) {
 	s.ring.Unpin()
 	s.sentOff = max(s.sentOff, a.cur)
 	s.afterWrite(now, a)
+}
+
+// ClientBacklog says how many bytes a's socket holds that the peer has not taken
+// yet. A socket that was found full may say that it takes more only when much of
+// it is empty again: until then, that they grow fewer is the sign of life. It is
+// to be called before Tick, where the driver can tell.
+func (s *Session) ClientBacklog(now Time, a *Attachment, bytes int) {
+	if a.behind && bytes < a.backlog {
+		a.heard = now
+	}
+	a.backlog = bytes
+}
+
+// nextLook is when the backlog is to be looked at again; zero: never.
+func (s *Session) nextLook(a *Attachment) Time {
+	if !a.behind {
+		return 0
+	}
+	return a.looked.Add(s.cfg.Heartbeat / 4)
 }
 
 // afterWrite does what waits for bytes to have gone out.

@@ -40,6 +40,7 @@ func (s *Session) nextAttached(a *Attachment) Time {
 			wait *= 2
 		}
 		t = earlier(t, a.heard.Add(wait))
+		t = earlier(t, s.nextLook(a))
 	}
 	if a.overdue.at > 0 {
 		t = earlier(t, a.overdue.at.Add(overdueAck))
@@ -107,6 +108,9 @@ func (s *Session) Tick(now Time) {
 func (s *Session) tickAttached(now Time, a *Attachment) {
 	hb := s.cfg.Heartbeat
 	reads := s.WantsClient(a)
+	if t := s.nextLook(a); t > 0 && now >= t {
+		a.looked = now
+	}
 	switch {
 	case s.answerBy(a) > 0 && now >= s.answerBy(a):
 		s.drop(now, "close not answered", Shut, nil)

@@ -104,7 +104,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		s.ring.Ack(r.Received, s.ring.Last().Off)
 		base = r.Received
 	}
-	s.acked = max(s.acked, r.Received)
+	s.noteReceived(r.Received)
 	ev.Lost = base - r.Received
 	ev.Replay = s.ring.Last().N - base
 	s.sentN = max(s.sentN, base)
