@@ -239,6 +239,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 	if e.kept() {
 		g.setCookie(r, e, pass, p.Token)
 	}
+	defer e.welcome()()
 	conn, early, err := g.switchProtocols(w, r, e.Resumable, up.Protocol, pass)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()

@@ -42,6 +42,7 @@ type entry struct {
 	mu       sync.Mutex         // never held over a call of the driver
 	breakOff context.CancelFunc // ends the first dial, while that lasts
 	pending  []coreFunc         // asked for while connecting
+	welcomed chan struct{}      // closed when the first client has been answered and attached, or never will be
 	protocol string             // that the upstream chose
 	redial   *redial            // a hard resume's, while one is under way
 	data     []byte             // the game server's; nil is unset
@@ -75,6 +76,28 @@ func (e *entry) settle() {
 		if d != nil {
 			d.Do(f)
 		}
+	}
+}
+
+// welcome says that the first client is about to be answered. What it returns
+// is to be called once that client is attached, or never will be.
+func (e *entry) welcome() (done func()) {
+	c := make(chan struct{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.welcomed = c
+	return func() { close(c) }
+}
+
+// awaitFirst waits while the first client is being answered: it may know of its
+// session, and act upon it, before it is attached. That takes handshakeWrite at
+// most.
+func (e *entry) awaitFirst() {
+	e.mu.Lock()
+	c := e.welcomed
+	e.mu.Unlock()
+	if c != nil {
+		<-c
 	}
 }
 

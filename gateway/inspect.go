@@ -144,6 +144,9 @@ func (g *Gateway) End(id string, code int, reason string) Outcome {
 
 // Disconnect cuts the client's connection without a Close.
 func (g *Gateway) Disconnect(id string) Outcome {
+	if e := g.reg.find(id); e != nil {
+		e.awaitFirst()
+	}
 	return g.change(id, func(core *session.Session, now session.Time) bool { return core.Disconnect(now) })
 }
 
