@@ -26,7 +26,7 @@ func (d *draft) checkGame() error {
 	switch {
 	case d.upstream != nil && d.Demo:
 		return d.fault("upstream", "want it or --demo, which has a game server of its own; got both")
-	case d.upstream == nil && len(d.routes) == 0 && !d.Demo:
+	case d.upstream == nil && len(d.routes)+len(d.tables) == 0 && !d.Demo:
 		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
 	}
 	return nil
@@ -72,11 +72,30 @@ func (d *draft) buildRoutes() error {
 		return err
 	}
 	if d.upstream != nil {
-		err := d.addRoute(paths, d.from["upstream"], route{pattern: anyPath, upstream: d.upstream})
+		whole := func(string) string { return d.from["upstream"] }
+		err := d.addRoute(paths, route{pattern: anyPath, upstream: d.upstream, label: whole})
 		if err != nil {
 			return err
 		}
 	}
+	asked, err := d.askedRoutes()
+	if err != nil {
+		return err
+	}
+	for _, r := range asked {
+		if err := d.addRoute(paths, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askedRoutes are those of --route, or of the config file.
+func (d *draft) askedRoutes() ([]route, error) {
+	if d.tables != nil {
+		return d.tables, nil
+	}
+	var list []route
 	for _, raw := range d.routes {
 		r, err := parseRoute(raw)
 		label := d.from["route"]
@@ -84,13 +103,12 @@ func (d *draft) buildRoutes() error {
 			label += " " + quote(r.pattern)
 		}
 		if err != nil {
-			return &UsageError{label, err}
+			return nil, &UsageError{label, err}
 		}
-		if err := d.addRoute(paths, label, r); err != nil {
-			return err
-		}
+		r.label = func(string) string { return label }
+		list = append(list, r)
 	}
-	return nil
+	return list, nil
 }
 
 // ownPaths are those that the gateway itself serves at the client address
@@ -109,14 +127,15 @@ func (d *draft) ownPaths() (*patterns, error) {
 	return paths, nil
 }
 
-// addRoute completes a route and takes its paths. Label names it in errors.
-func (d *draft) addRoute(paths *patterns, label string, r route) error {
+// addRoute completes a route and takes its paths.
+func (d *draft) addRoute(paths *patterns, r route) error {
+	label := r.label("pattern")
 	if err := paths.add(r.pattern, label); err != nil {
 		return &UsageError{label, err}
 	}
 	built, err := r.build(d.defaults)
 	if err != nil {
-		return &UsageError{label, err}
+		return err
 	}
 	d.Gateway.Routes = append(d.Gateway.Routes, built)
 	return nil

@@ -115,7 +115,7 @@ const (
 	groupTokens    = "Resume tokens"
 	groupPlayers   = "Players"
 	groupCallers   = "Who may connect"
-	groupRest      = "Log and help"
+	groupRest      = "Config file, log and help"
 )
 
 // table is every flag there is, group by group, in the order of the help.
@@ -282,6 +282,9 @@ var table = []flag{
 		help: "block or address whose X-Forwarded-* is believed",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
 
+	{name: "config", group: groupRest, arg: "FILE", shows: "none",
+		help: "TOML file with settings: the names are those of the flags",
+		set:  one(func(d *draft) *string { return &d.Config }, fileName)},
 	{name: "log-level", group: groupRest, arg: "LEVEL", def: "info",
 		help: "debug, info, warn or error",
 		set: one(func(d *draft) *slog.Level { return &d.LogLevel }, choice(

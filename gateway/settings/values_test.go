@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"reseat/gateway"
 	"reseat/gateway/session"
@@ -199,6 +200,7 @@ var badValues = map[string][]string{
 	"token-ttl":           {"", "0", "99ms", "3600", "-1h", "8761h"},
 	"token-audience":      {"", "a b", "a\nb", strings.Repeat("a", 256)},
 	"origin":              {"", "null", "game.example", "https://", "https://game.example/", "https://game.example/path", "://x", "https://a b", "https://a..b", "https://ä.example", "https://x:0x1", "https://x:70000", "https://x:", "https://[::1", "https://u@x", "1a://x", "**://"},
+	"config":              {"", "/no/such/file", ".", "a\x00b"},
 	"host":                {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
 	"trusted-proxy":       {"", "10.0.0.0/33", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
 	"log-level":           {"", "trace", "INFO", "info+1", "0"},
@@ -227,8 +229,10 @@ func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 			if lookup(c.flag).arg != "" {
 				check("flag with a blank", mustParse(t, nil, base, "--"+c.flag, c.value))
 			}
+			check("file", mustParse(t, nil, append(envBase(c.flag, base), inFile(t, c.flag, c.value))...))
 			if lookup(c.flag).perRoute() {
 				check("route", mustParse(t, nil, base+";"+c.flag+"="+c.value))
+				check("route in a file", mustParse(t, nil, inRouteOfFile(t, base, c.flag, c.value)))
 			}
 		})
 	}
@@ -260,8 +264,8 @@ func TestEveryFlagRefusesItsBadValues(t *testing.T) {
 	}
 }
 
-// wantRefusedValue tries a bad value as a flag, from the environment and in a
-// route, and checks that all three say the same of it.
+// wantRefusedValue tries a bad value as a flag, from the environment, in a file
+// and in a route of both kinds, and checks that all of them say the same of it.
 func wantRefusedValue(t *testing.T, flag, v string) string {
 	t.Helper()
 	if flag == "route" {
@@ -279,6 +283,11 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 			t.Errorf("environment: %q, flag: %q", env, said)
 		}
 	}
+	if flag != "config" && utf8.ValidString(v) {
+		if file := wantRefused(t, configName+":1: "+flag, nil, game, inFile(t, flag, v)); file != said {
+			t.Errorf("file: %q, flag: %q", file, said)
+		}
+	}
 	if lookup(flag).perRoute() {
 		local := wantRefused(t, `--route "/game/*": `+flag, nil, game+";"+flag+"="+v)
 		if local != said {
@@ -291,7 +300,7 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 // A flag that no test value is written for would be one whose parser nobody
 // has tried.
 func TestEveryFlagHasValuesInTheTests(t *testing.T) {
-	good := map[string]bool{"upstream-ca": true} // in TestUpstreamCAIsRead
+	good := map[string]bool{"upstream-ca": true, "config": true} // in tests of their own
 	for _, c := range goodValues {
 		good[c.flag] = true
 	}
