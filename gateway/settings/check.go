@@ -11,6 +11,7 @@ func (d *draft) check() error {
 	for _, rule := range []func(*draft) error{
 		(*draft).checkGame,
 		(*draft).checkListeners,
+		(*draft).checkTLS,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
 	} {
@@ -45,6 +46,25 @@ func (d *draft) checkAdmin() error {
 	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
 		return d.fault("admin", "%w: others can reach that address, and no token is asked for there; see --admin-token-file",
 			want("a loopback address such as 127.0.0.1:8081, or off", d.Admin))
+	}
+	return nil
+}
+
+// checkTLS asks for certificates from one place, and for all that it needs.
+func (d *draft) checkTLS() error {
+	t := &d.TLS
+	files, ca := t.CertFile != "" || t.KeyFile != "", len(t.Domains) > 0
+	switch {
+	case t.CertFile != "" && t.KeyFile == "":
+		return d.fault("tls-cert", "want it with --tls-key, got no key")
+	case t.KeyFile != "" && t.CertFile == "":
+		return d.fault("tls-key", "want it with --tls-cert, got no certificate")
+	case files && ca:
+		return d.fault("acme-domain", "want it or --tls-cert, got both")
+	case !ca && t.Directory != "":
+		return d.fault("acme-directory", "want it with --acme-domain, got none")
+	case !ca && t.Cache != "":
+		return d.fault("acme-cache", "want it with --acme-domain, got none")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 
 	"reseat/gateway"
+	"reseat/gateway/secure"
 )
 
 // Settings is what the process is started with, all of it checked.
@@ -24,6 +25,8 @@ type Settings struct {
 	AdminTokenFile, ViewerTokenFile string
 	// Config is the file that some of this was read from, "" for none.
 	Config string
+	// TLS is that of the client address. Its files are not opened here.
+	TLS secure.Config
 	// Demo asks for the built-in game, which then has the paths / and /*.
 	Demo bool
 	// Gateway lacks its Keys and its Log.
