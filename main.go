@@ -45,6 +45,9 @@ func main() {
 // run is the whole program. It returns the exit status: 0 after a drain, 1
 // where it could not start or serve, 2 for settings that cannot hold.
 func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	if len(args) > 0 && args[0] == "check" {
+		return check(args[1:], environ, stdout, stderr, signals)
+	}
 	set, status := parse(args, environ, stdout, stderr)
 	if set == nil {
 		return status

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -135,18 +137,24 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return m.RoundTripper.RoundTrip(r)
 }
 
-// CheckAuthority says whether the CA's directory can be had and whether what it
-// gives can be kept. It orders nothing and writes nothing that stays.
-func CheckAuthority(ctx context.Context, c Config) error {
+// CheckCache says whether what the CA gives can be kept. It makes no directory,
+// which would be its own caller's and not the gateway's.
+func CheckCache(c Config) error {
 	dir, err := c.cacheDir()
 	if err != nil {
 		return fmt.Errorf("--acme-cache: %w", err)
 	}
-	if _, err := os.Stat(dir); err == nil {
-		if err := writable(dir); err != nil {
-			return fmt.Errorf("--acme-cache: %s: %w", dir, err)
-		}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	if err := writable(dir); err != nil {
+		return fmt.Errorf("--acme-cache: %s: %w", dir, err)
+	}
+	return nil
+}
+
+// CheckDirectory says whether the CA answers with its directory. It orders nothing.
+func CheckDirectory(ctx context.Context, c Config) error {
 	if _, err := c.client(ctx).Discover(ctx); err != nil {
 		return fmt.Errorf("--acme-directory: %w", err)
 	}

@@ -226,33 +226,40 @@ func TestACacheThatCannotBeIsRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestCheckAuthorityAsksForTheDirectoryAlone(t *testing.T) {
+func TestCheckDirectoryAsksOnce(t *testing.T) {
 	const good = `{"newNonce":"https://ca.example/nonce","newAccount":"https://ca.example/account","newOrder":"https://ca.example/order"}`
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
-		what, cache, says string
-		answer            func(*http.Request) (*http.Response, error)
+		what, says string
+		answer     func(*http.Request) (*http.Response, error)
 	}{
-		{"a good one", t.TempDir(), "", says(200, good)},
-		{"a cache that is not there yet", filepath.Join(t.TempDir(), "new"), "", says(200, good)},
-		{"out of reach", t.TempDir(), "--acme-directory: ", outOfReach},
-		{"not found", t.TempDir(), "--acme-directory: 404", says(404, "")},
-		{"another JSON", t.TempDir(), "--acme-directory: acme: server does not support", says(200, `{}`)},
-		{"no cache", file, "--acme-cache: " + file, says(200, good)},
+		{"a good one", "", says(200, good)},
+		{"out of reach", "--acme-directory: ", outOfReach},
+		{"not found", "--acme-directory: 404", says(404, "")},
+		{"another JSON", "--acme-directory: acme: server does not support", says(200, `{}`)},
 	} {
 		ca := &oracle{answer: c.answer}
-		err := CheckAuthority(t.Context(), Config{Domains: []string{"game.example"}, Directory: "https://ca.example/dir", Cache: c.cache, Transport: ca})
+		err := CheckDirectory(t.Context(), Config{Domains: []string{"game.example"}, Directory: "https://ca.example/dir", Transport: ca})
 		if (err == nil) != (c.says == "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.says)
 		}
-		if len(ca.calls()) > 1 {
-			t.Errorf("%s: the CA was asked %d times", c.what, len(ca.calls()))
+		if n := len(ca.calls()); n != 1 {
+			t.Errorf("%s: the CA was asked %d times", c.what, n)
 		}
-		if left, _ := os.ReadDir(c.cache); len(left) > 0 {
-			t.Errorf("%s: left behind: %v", c.what, left)
+	}
+}
+
+func TestCheckCacheLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for cache, good := range map[string]bool{dir: true, filepath.Join(dir, "new"): true, file: false} {
+		if err := CheckCache(Config{Cache: cache}); (err == nil) != good || err != nil && !strings.HasPrefix(err.Error(), "--acme-cache: "+cache) {
+			t.Errorf("%s: %v", cache, err)
 		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
 	}
 }

@@ -88,6 +88,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
 		{"-h", "--help", nil, []string{"-h"}},
 		{`"serve"`, "only flags", nil, []string{game, "serve"}},
+		{`"check"`, "before the flags", nil, []string{game, "check"}},
 		{`"true"`, "only flags", nil, []string{"--demo", "true"}},
 		{`"--"`, "only flags", nil, []string{game, "--"}},
 		{`""`, "only flags", nil, []string{game, ""}},

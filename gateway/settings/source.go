@@ -55,6 +55,9 @@ func argFlag(arg string) (*flag, error) {
 	if long && lookup(name) != nil {
 		return lookup(name), nil
 	}
+	if arg == "check" {
+		return nil, &UsageError{quote(arg), errors.New("want it before the flags: reseat check [flags]")}
+	}
 	if !strings.HasPrefix(arg, "-") || arg == "--" {
 		return nil, &UsageError{quote(arg), errors.New("only flags are taken, each beginning with --; see --help")}
 	}
