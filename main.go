@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/control"
+	"reseat/gateway/secure"
 	"reseat/gateway/settings"
 	"reseat/gateway/showcase"
 	"reseat/gateway/sink"
@@ -43,13 +45,12 @@ func main() {
 // run is the whole program. It returns the exit status: 0 after a drain, 1
 // where it could not start or serve, 2 for settings that cannot hold.
 func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
-	set, err := settings.Parse(args, environ)
-	switch {
-	case errors.Is(err, settings.ErrHelp), errors.Is(err, settings.ErrVersion):
-		fmt.Fprintln(stdout, err)
-		return 0
-	case err != nil:
-		return fail(stderr, 2, err)
+	if len(args) > 0 && args[0] == "check" {
+		return check(args[1:], environ, stdout, stderr, signals)
+	}
+	set, status := parse(args, environ, stdout, stderr)
+	if set == nil {
+		return status
 	}
 	lines := sink.New(stderr, mostLog, func(n int) []byte {
 		var line bytes.Buffer
@@ -58,26 +59,60 @@ func run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	})
 	defer lines.Close(logPatience)
 	log := newLogger(set, lines, isTerminal(stderr))
-	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
-	if err != nil {
-		return fail(stderr, 2, fmt.Errorf("--token-key-file: %w", err))
-	}
-	set.Gateway.Log = log
+	set.Gateway.Log, set.TLS.Log = log, log
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	if err := gateway.OpenLogins(ctx, &set.Gateway); err != nil {
-		return fail(stderr, 2, err)
-	}
-	callers, err := control.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile)
+	own, err := open(ctx, set)
 	if err != nil {
 		return fail(stderr, 2, err)
 	}
-	p, err := start(set, keys, callers, log)
+	p, err := start(set, own, log)
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
-	p.announce(set, keys)
+	p.announce(set, own.keys)
 	return p.serve(signals)
+}
+
+// parse reads the settings. Where it gives none all has been said, and the exit
+// status is the one it gives.
+func parse(args, environ []string, stdout, stderr io.Writer) (*settings.Settings, int) {
+	set, err := settings.Parse(args, environ)
+	switch {
+	case errors.Is(err, settings.ErrHelp), errors.Is(err, settings.ErrVersion):
+		fmt.Fprintln(stdout, err)
+		return nil, 0
+	case err != nil:
+		return nil, fail(stderr, 2, err)
+	}
+	return set, 0
+}
+
+// secrets are what is read from files before anything is served.
+type secrets struct {
+	keys    *tokens.Keys
+	callers *control.Credentials // of the admin address; nil: nobody is asked
+	certs   *secure.Certificates // nil without TLS
+}
+
+// open reads the files that the settings name, for as long as ctx lives. Its error
+// names the flag.
+func open(ctx context.Context, set *settings.Settings) (*secrets, error) {
+	own := new(secrets)
+	var err error
+	if own.keys, err = tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience}); err != nil {
+		return nil, fmt.Errorf("--token-key-file: %w", err)
+	}
+	if err = gateway.OpenLogins(ctx, &set.Gateway); err != nil {
+		return nil, err
+	}
+	if own.callers, err = control.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile); err != nil {
+		return nil, err
+	}
+	if set.TLS.Enabled() {
+		own.certs, err = secure.Open(set.TLS)
+	}
+	return own, err
 }
 
 // fail says what is wrong, in one line.
@@ -116,6 +151,7 @@ type process struct {
 	log             *slog.Logger
 	gateway         *gateway.Gateway
 	callers         *control.Credentials // of the admin address; nil: nobody is asked
+	certs           *secure.Certificates // nil without TLS
 	show            *showcase.Showcase   // nil without --demo
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil where --admin is off
@@ -123,8 +159,8 @@ type process struct {
 }
 
 // start opens the ports, and closes what it has opened where it fails.
-func start(set *settings.Settings, keys *tokens.Keys, callers *control.Credentials, log *slog.Logger) (p *process, err error) {
-	p = &process{log: log, callers: callers, failed: make(chan error, 2)}
+func start(set *settings.Settings, own *secrets, log *slog.Logger) (p *process, err error) {
+	p = &process{log: log, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -139,7 +175,7 @@ func start(set *settings.Settings, keys *tokens.Keys, callers *control.Credentia
 		}
 	}
 	cfg := set.Gateway
-	cfg.Keys, cfg.Log, cfg.Descriptors = keys, log, gateway.Descriptors()
+	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, gateway.Descriptors()
 	if set.Demo {
 		if p.show, err = showcase.Start(&cfg); err != nil {
 			return p, err
@@ -153,10 +189,13 @@ func start(set *settings.Settings, keys *tokens.Keys, callers *control.Credentia
 	if set.Demo {
 		showcase.Serve(p.gateway)
 	}
+	if p.certs != nil {
+		p.listen = p.certs.Listen(p.listen)
+	}
 	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, log)
 	p.clients.ConnContext = gateway.ConnContext
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: callers, Log: log}), log)
+	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Log: log}), log)
 	return p, nil
 }
 
@@ -169,9 +208,10 @@ func server(h http.Handler, log *slog.Logger) *http.Server {
 
 // announce says where to look, and what an operator should know at the start.
 func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
-	p.log.Info("listening for clients", "addr", p.listen.Addr().String())
+	url := address(p.listen, p.certs)
+	p.log.Info("listening for clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
 	if p.adminLn != nil {
-		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String(), "tokens", p.callers != nil)
+		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String(), "http", address(p.adminLn, nil), "tokens", p.callers != nil)
 		if a, ok := p.adminLn.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 			p.log.Warn("the admin address is not a loopback one, and its tokens travel in plain text: keep it to a network that is yours")
 		}
@@ -191,9 +231,25 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 		p.log.Warn("no --token-key-file: the key for resume tokens was made now and is lost with this process")
 	}
 	if set.Demo {
-		_, port, _ := net.SplitHostPort(p.listen.Addr().String())
-		p.log.Info("demo: open http://localhost:" + port + "/ in a browser")
+		p.log.Info("demo: open " + url + "/ in a browser")
 	}
+}
+
+// address is the URL of a listener, for a browser on this machine.
+func address(ln net.Listener, certs *secure.Certificates) string {
+	scheme, standard := "http", "80"
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	if certs != nil {
+		scheme, standard = "https", "443"
+		host = cmp.Or(certs.Host(), host)
+	}
+	if port == standard && !strings.Contains(host, ":") {
+		return scheme + "://" + host
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // serve serves until a signal ends it, or a listener fails.
@@ -228,6 +284,11 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 func (p *process) reload() {
 	if err := p.gateway.Reload(); err != nil {
 		p.log.Error("key files not read again; the old keys stay", "err", err)
+	}
+	if p.certs != nil {
+		if err := p.certs.Reload(); err != nil {
+			p.log.Error("certificate not read again", "err", err)
+		}
 	}
 	if p.callers == nil {
 		return

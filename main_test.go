@@ -18,28 +18,46 @@ type started struct {
 	lines   chan []byte // of its log
 	signals chan os.Signal
 	status  chan int
-	admin   string // URL of its admin address
+	over    chan struct{}  // closed when it has ended
+	clients map[string]any // what the log says of the client address
+	admin   string         // URL of its admin address
+	demo    string         // that of the demo's page
 }
 
-// begin runs the program with the demo game, and waits until it serves.
+// begin runs the program with the demo game, and waits until it serves. Where the
+// test does not end it, its end does.
 func begin(t *testing.T, args ...string) *started {
 	t.Helper()
 	out, in := io.Pipe()
-	p := &started{t: t, lines: make(chan []byte, 1000), signals: make(chan os.Signal, 1), status: make(chan int, 1)}
+	p := &started{t: t, lines: make(chan []byte, 1000), signals: make(chan os.Signal, 1), status: make(chan int, 1), over: make(chan struct{})}
 	args = append([]string{"--demo", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
 	go func() {
 		p.status <- run(args, nil, io.Discard, in, p.signals)
 		in.Close()
+		close(p.over)
 	}()
+	t.Cleanup(p.stop)
 	go func() {
 		defer close(p.lines)
 		for s := bufio.NewScanner(out); s.Scan(); {
 			p.lines <- append([]byte(nil), s.Bytes()...)
 		}
 	}()
-	p.admin = "http://" + p.wait("listening for the admin address")["addr"].(string)
-	p.wait("demo: open")
+	p.clients = p.wait("listening for clients")
+	p.admin = p.wait("listening for the admin address")["http"].(string)
+	p.demo = strings.Fields(p.wait("demo: open")["msg"].(string))[2]
 	return p
+}
+
+// stop sends signals until the program has ended, which a second one hastens.
+func (p *started) stop() {
+	for {
+		select {
+		case p.signals <- syscall.SIGTERM:
+		case <-p.over:
+			return
+		}
+	}
 }
 
 // wait reads the log up to a line whose message begins so.

@@ -119,7 +119,9 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)
 	case rt.proxy == nil:
 		letGo(w)
-		w.Header().Set("Upgrade", "websocket")
+		if r.ProtoMajor == 1 { // HTTP/2 has no such field, RFC 9113 section 8.2.2
+			w.Header().Set("Upgrade", "websocket")
+		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
 	default:
 		rt.proxy.ServeHTTP(w, r)

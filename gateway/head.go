@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +12,10 @@ import (
 // connection's first request had a header line that goes on on the next one.
 // RFC 9112 section 5.2 has such requests refused; net/http joins the lines, and
 // what stood in front may have read them otherwise.
+//
+// It may stand before a listener of *tls.Conn whose handshakes are done. One that
+// has agreed on HTTP/2, where no line can be folded, passes as it is: net/http
+// serves HTTP/2 to a *tls.Conn alone.
 type HeadListener struct{ net.Listener }
 
 // Accept waits for the next connection.
@@ -19,7 +24,14 @@ func (l HeadListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &headConn{Conn: c}, nil
+	t, secure := c.(*tls.Conn)
+	switch {
+	case !secure:
+		return &headConn{Conn: c}, nil
+	case t.ConnectionState().NegotiatedProtocol == "h2":
+		return c, nil
+	}
+	return &secureHeadConn{headConn{Conn: resettable{t}}, t}, nil
 }
 
 type connKey struct{}
@@ -63,17 +75,40 @@ func (c *headConn) look(x byte) {
 	}
 }
 
+// A secureHeadConn tells net/http that its connection is encrypted.
+type secureHeadConn struct {
+	headConn
+	tls *tls.Conn
+}
+
+// ConnectionState is what net/http takes Request.TLS from.
+func (c *secureHeadConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// A resettable connection can be closed with a reset, as the one under its TLS can.
+type resettable struct{ *tls.Conn }
+
+// SetLinger implements what a *net.TCPConn has.
+func (r resettable) SetLinger(sec int) error {
+	if l, ok := r.NetConn().(interface{ SetLinger(int) error }); ok {
+		return l.SetLinger(sec)
+	}
+	return nil
+}
+
+// head is also that of what embeds a headConn.
+func (c *headConn) head() *headConn { return c }
+
 // hasFoldedLine reports whether r came on a connection whose first head had a
 // folded line.
 func hasFoldedLine(r *http.Request) bool {
-	c, ok := r.Context().Value(connKey{}).(*headConn)
-	return ok && c.folded.Load()
+	c, ok := r.Context().Value(connKey{}).(interface{ head() *headConn })
+	return ok && c.head().folded.Load()
 }
 
 // bare is the connection under a headConn.
 func bare(c net.Conn) net.Conn {
-	if h, ok := c.(*headConn); ok {
-		return h.Conn
+	if h, ok := c.(interface{ head() *headConn }); ok {
+		return h.head().Conn
 	}
 	return c
 }

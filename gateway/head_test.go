@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -33,5 +34,27 @@ func TestFoldedHeaderLinesAreSeen(t *testing.T) {
 		if bare(c) != net.Conn(server) {
 			t.Error("the connection itself is not given back")
 		}
+	}
+}
+
+type lingering struct {
+	net.Conn
+	sec int
+}
+
+func (l *lingering) SetLinger(sec int) error {
+	l.sec = sec
+	return nil
+}
+
+func TestAConnectionWithTLSCanBeReset(t *testing.T) {
+	_, server := wstest.Pipe(1 << 10)
+	below := &lingering{server, -1}
+	c := bare(&secureHeadConn{headConn: headConn{Conn: resettable{tls.Server(below, nil)}}})
+	if l, ok := c.(interface{ SetLinger(int) error }); !ok || l.SetLinger(0) != nil || below.sec != 0 {
+		t.Errorf("%T does not pass SetLinger on", c)
+	}
+	if _, ok := c.(interface{ CloseWrite() error }); !ok {
+		t.Errorf("%T cannot say that no more will come", c)
 	}
 }

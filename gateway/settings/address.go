@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -121,6 +122,33 @@ func hostName(s string) (string, error) {
 		return "", want("a host such as game.example or game.example:8443", s)
 	}
 	return strings.ToLower(s), nil
+}
+
+var hostLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// domainName takes a name for which a public CA can give a certificate by
+// tls-alpn-01, which neither knows addresses nor wildcards (RFC 8737 section 3),
+// and gives it in lower case.
+func domainName(s string) (string, error) {
+	low := strings.ToLower(s)
+	labels := strings.Split(low, ".")
+	good := len(labels) > 1 && isHost(low) && net.ParseIP(low) == nil
+	for _, l := range labels {
+		good = good && hostLabel.MatchString(l)
+	}
+	if !good {
+		return "", want("a domain name in ASCII (xn--...) such as play.game.example, without *", s)
+	}
+	return low, nil
+}
+
+// directoryURL takes the https URL of an ACME CA's directory (RFC 8555 section 6.1).
+func directoryURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return "", want("a URL such as https://acme.example/directory", s)
+	}
+	return s, nil
 }
 
 var schemeSyntax = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)

@@ -11,6 +11,7 @@ func (d *draft) check() error {
 	for _, rule := range []func(*draft) error{
 		(*draft).checkGame,
 		(*draft).checkListeners,
+		(*draft).checkTLS,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
 	} {
@@ -26,7 +27,7 @@ func (d *draft) checkGame() error {
 	switch {
 	case d.upstream != nil && d.Demo:
 		return d.fault("upstream", "want it or --demo, which has a game server of its own; got both")
-	case d.upstream == nil && len(d.routes) == 0 && !d.Demo:
+	case d.upstream == nil && len(d.routes)+len(d.tables) == 0 && !d.Demo:
 		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
 	}
 	return nil
@@ -45,6 +46,25 @@ func (d *draft) checkAdmin() error {
 	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
 		return d.fault("admin", "%w: others can reach that address, and no token is asked for there; see --admin-token-file",
 			want("a loopback address such as 127.0.0.1:8081, or off", d.Admin))
+	}
+	return nil
+}
+
+// checkTLS asks for certificates from one place, and for all that it needs.
+func (d *draft) checkTLS() error {
+	t := &d.TLS
+	files, ca := t.CertFile != "" || t.KeyFile != "", len(t.Domains) > 0
+	switch {
+	case t.CertFile != "" && t.KeyFile == "":
+		return d.fault("tls-cert", "want it with --tls-key, got no key")
+	case t.KeyFile != "" && t.CertFile == "":
+		return d.fault("tls-key", "want it with --tls-cert, got no certificate")
+	case files && ca:
+		return d.fault("acme-domain", "want it or --tls-cert, got both")
+	case !ca && t.Directory != "":
+		return d.fault("acme-directory", "want it with --acme-domain, got none")
+	case !ca && t.Cache != "":
+		return d.fault("acme-cache", "want it with --acme-domain, got none")
 	}
 	return nil
 }
@@ -72,11 +92,30 @@ func (d *draft) buildRoutes() error {
 		return err
 	}
 	if d.upstream != nil {
-		err := d.addRoute(paths, d.from["upstream"], route{pattern: anyPath, upstream: d.upstream})
+		whole := func(string) string { return d.from["upstream"] }
+		err := d.addRoute(paths, route{pattern: anyPath, upstream: d.upstream, label: whole})
 		if err != nil {
 			return err
 		}
 	}
+	asked, err := d.askedRoutes()
+	if err != nil {
+		return err
+	}
+	for _, r := range asked {
+		if err := d.addRoute(paths, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askedRoutes are those of --route, or of the config file.
+func (d *draft) askedRoutes() ([]route, error) {
+	if d.tables != nil {
+		return d.tables, nil
+	}
+	var list []route
 	for _, raw := range d.routes {
 		r, err := parseRoute(raw)
 		label := d.from["route"]
@@ -84,13 +123,12 @@ func (d *draft) buildRoutes() error {
 			label += " " + quote(r.pattern)
 		}
 		if err != nil {
-			return &UsageError{label, err}
+			return nil, &UsageError{label, err}
 		}
-		if err := d.addRoute(paths, label, r); err != nil {
-			return err
-		}
+		r.label = func(string) string { return label }
+		list = append(list, r)
 	}
-	return nil
+	return list, nil
 }
 
 // ownPaths are those that the gateway itself serves at the client address
@@ -109,14 +147,15 @@ func (d *draft) ownPaths() (*patterns, error) {
 	return paths, nil
 }
 
-// addRoute completes a route and takes its paths. Label names it in errors.
-func (d *draft) addRoute(paths *patterns, label string, r route) error {
+// addRoute completes a route and takes its paths.
+func (d *draft) addRoute(paths *patterns, r route) error {
+	label := r.label("pattern")
 	if err := paths.add(r.pattern, label); err != nil {
 		return &UsageError{label, err}
 	}
 	built, err := r.build(d.defaults)
 	if err != nil {
-		return &UsageError{label, err}
+		return err
 	}
 	d.Gateway.Routes = append(d.Gateway.Routes, built)
 	return nil

@@ -34,7 +34,8 @@ const (
 
 const helpHead = `reseat keeps a WebSocket session open while its client reconnects.
 
-Usage: reseat [flags]   with --upstream, --route or --demo
+Usage: reseat [flags]         with --upstream, --route or --demo
+       reseat check [flags]   say whether that would work, without serving
 `
 
 const helpFoot = `
@@ -46,10 +47,18 @@ one of KiB, MiB or GiB: 64KiB.
 (+) can be given several times.
 
 Each flag can be set in the environment too, as RESEAT_ and its name in capitals: RESEAT_GRACE=45s,
-RESEAT_DEMO=1; several values stand on a line each. A flag beats the environment.
+RESEAT_DEMO=1; several values stand on a line each. The file of --config has the flags' own names:
+  grace = "45s"
+  origin = ["https://play.example", "https://*.game.example"]
+  [[route]]
+  pattern = "/chess/*"
+  upstream = "ws://chess:9000"
+  overflow = "end"
+A flag beats the environment, which beats the file.
 
 Exit status: 0 after a stop that was asked for, --help or --version; 1 if it cannot start; 2 if a
-setting is wrong, and then nothing has been opened.`
+setting is wrong, and then nothing has been opened. Of check: 0 if all is well, 1 if something else
+would not work now, such as a game server that cannot be reached; 2 as before.`
 
 // helpText is the answer to --help: the table, group by group.
 func helpText() string {

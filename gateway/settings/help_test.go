@@ -61,7 +61,7 @@ func TestHelpFitsTheScreenAndNamesEveryFlagAndDefault(t *testing.T) {
 			t.Errorf("--%s: wrong marks in %q", f.name, own)
 		}
 	}
-	for _, word := range []string{"RESEAT_GRACE=45s", "Exit status", "KiB", "DUR is"} {
+	for _, word := range []string{"RESEAT_GRACE=45s", "[[route]]", "reseat check", "Exit status", "KiB", "DUR is"} {
 		if !strings.Contains(help, word) {
 			t.Errorf("%q is not in the help", word)
 		}

@@ -19,6 +19,8 @@ type route struct {
 	pattern  string
 	upstream *url.URL
 	settings map[string][]string
+	// label names the route in an error about one of its settings.
+	label func(setting string) string
 }
 
 // anyPath is the pattern that --upstream stands for.
@@ -70,18 +72,32 @@ func assignment(s string) int {
 
 // add notes a setting, if a route can have it.
 func (r *route) add(name, value string) error {
-	f := lookup(name)
-	bare := func(name string) string { return name }
+	f, err := routeFlag(name)
 	switch {
-	case f == nil:
-		return fmt.Errorf("%s: %w", printable(name), unknown(name, "setting", bare, (*flag).perRoute))
-	case !f.perRoute():
-		return fmt.Errorf("%s: holds for the whole gateway and cannot be set for a route", name)
+	case err != nil:
+		return err
 	case !f.repeat && r.settings[name] != nil:
 		return fmt.Errorf("%s: want it once, got it twice", name)
 	}
 	r.settings[name] = append(r.settings[name], value)
 	return nil
+}
+
+// routeFlag finds the flag of a route's setting.
+func routeFlag(name string) (*flag, error) {
+	f := lookup(name)
+	switch {
+	case f == nil:
+		return nil, fmt.Errorf("%s: %w", printable(name), unknown(name, "setting", plainName, (*flag).perRoute))
+	case !f.perRoute():
+		return nil, fmt.Errorf("%s: holds for the whole gateway and cannot be set for a route", name)
+	}
+	return f, nil
+}
+
+// fault is a UsageError for one of the route's settings.
+func (r *route) fault(setting string, err error) error {
+	return &UsageError{r.label(setting), fmt.Errorf("%s: %w", setting, err)}
 }
 
 // build fills in from defaults what the route leaves open.
@@ -94,7 +110,7 @@ func (r *route) build(defaults local) (gateway.Route, error) {
 			continue
 		}
 		if err := f.setLocal(&own, values); err != nil {
-			return gateway.Route{}, fmt.Errorf("%s: %w", f.name, err)
+			return gateway.Route{}, r.fault(f.name, err)
 		}
 	}
 	if err := r.chooseAuth(&own); err != nil {
@@ -119,7 +135,7 @@ func (r *route) chooseAuth(own *local) error {
 	}
 	switch a := own.auth; {
 	case a.JWKS != "" && a.KeyFile != "":
-		return errors.New("auth-jwks: want it or auth-key-file, got both")
+		return r.fault("auth-jwks", errors.New("want it or auth-key-file, got both"))
 	case a.JWKS != "" || a.KeyFile != "":
 		own.Auth = &a
 	}

@@ -1,12 +1,12 @@
-// Package settings turns the command line and the environment into what the
-// gateway is started with (interface section 1). Every flag is one row of one
+// Package settings turns the command line, the environment and the config file
+// into what the gateway is started with (interface section 1). Every flag is one row of one
 // table; a route's own settings are read by the rows' own parsers. All is
 // checked as a whole: Parse opens no port and dials nobody, it reads no file
-// but those of --upstream-ca.
+// but those of --config and --upstream-ca.
 //
-// A flag beats the environment, which beats the default. A flag that takes one
-// value and is given twice holds the last of them; a repeatable one collects
-// them, and replaces what the environment says.
+// A flag beats the environment, which beats the file, which beats the default. A
+// flag that takes one value and is given twice holds the last of them; a
+// repeatable one collects them, and replaces what the environment or the file says.
 package settings
 
 import (
@@ -14,6 +14,7 @@ import (
 	"net/url"
 
 	"reseat/gateway"
+	"reseat/gateway/secure"
 )
 
 // Settings is what the process is started with, all of it checked.
@@ -22,6 +23,10 @@ type Settings struct {
 	Listen, Admin string
 	// AdminTokenFile and ViewerTokenFile are not opened here; "" for none.
 	AdminTokenFile, ViewerTokenFile string
+	// Config is the file that some of this was read from, "" for none.
+	Config string
+	// TLS is that of the client address. Its files are not opened here.
+	TLS secure.Config
 	// Demo asks for the built-in game, which then has the paths / and /*.
 	Demo bool
 	// Gateway lacks its Keys and its Log.
@@ -38,7 +43,8 @@ type Settings struct {
 // the setting and what it takes; it calls for exit status 2.
 type UsageError struct {
 	// Setting is the flag as it was given: "--grace", "RESEAT_GRACE (--grace)",
-	// or `--route "/chess/*"`, whose own setting Err then begins with.
+	// "reseat.toml:3: grace", or `--route "/chess/*"`, whose own setting Err then
+	// begins with.
 	Setting string
 	Err     error
 }
@@ -64,6 +70,8 @@ type draft struct {
 	// upstream is nil where there is none; routes are still raw text.
 	upstream *url.URL
 	routes   []string
+	// tables are the routes of the config file, where they hold.
+	tables []route
 	// defaults are the global values of the flags that a route can set too.
 	defaults local
 	// from says for each flag how to name it: as it was given.
@@ -81,7 +89,11 @@ func Parse(args, environ []string) (*Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := fill(flags, env)
+	file, err := readConfig(flags, env)
+	if err != nil {
+		return nil, err
+	}
+	d, err := fill(flags, env, file)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +113,12 @@ func fill(sources ...source) (*draft, error) {
 		d.from[f.name] = label
 		if err := f.apply(d, values); err != nil {
 			return nil, &UsageError{label, err}
+		}
+	}
+	for _, s := range sources {
+		if s.values["route"] != nil {
+			d.tables = s.routes
+			break
 		}
 	}
 	return d, nil

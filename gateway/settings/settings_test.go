@@ -88,6 +88,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
 		{"-h", "--help", nil, []string{"-h"}},
 		{`"serve"`, "only flags", nil, []string{game, "serve"}},
+		{`"check"`, "before the flags", nil, []string{game, "check"}},
 		{`"true"`, "only flags", nil, []string{"--demo", "true"}},
 		{`"--"`, "only flags", nil, []string{game, "--"}},
 		{`""`, "only flags", nil, []string{game, ""}},
@@ -145,6 +146,12 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
 		{"--admin", "--listen", []string{up, "--listen=[::]:9000", "--admin=127.0.0.1:9000"}},
 		{"--admin", "--listen", []string{up, "--listen=localhost:9000", "--admin=LOCALHOST:9000"}},
+		{"--tls-cert", "--tls-key", []string{up, "--tls-cert=c.pem"}},
+		{"--tls-key", "--tls-cert", []string{up, "--tls-key=k.pem"}},
+		{"--acme-domain", "--tls-cert", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-domain=game.example"}},
+		{"--acme-directory", "--acme-domain", []string{up, "--acme-directory=https://ca.example/"}},
+		{"--acme-directory", "--acme-domain", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-directory=https://ca.example/"}},
+		{"--acme-cache", "--acme-domain", []string{up, "--acme-cache=dir"}},
 	} {
 		said := wantRefused(t, c.setting, nil, c.args...)
 		if !strings.Contains(said, c.says) {

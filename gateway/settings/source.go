@@ -6,12 +6,16 @@ import (
 	"strings"
 )
 
-// A source is one place that settings come from. It holds them as raw text,
+// A source is one place that settings come from: the command line, the
+// environment, the config file. It holds them as raw text,
 // by the flag's name, and knows only which names there are.
 type source struct {
 	values map[string][]string
 	// label names a setting of this source in an error.
 	label func(name string) string
+	// routes are the tables of a file, whose values may hold what would end them
+	// in a text. Where there are any, values has an empty list for route.
+	routes []route
 }
 
 const envPrefix = "RESEAT_"
@@ -20,7 +24,7 @@ const envPrefix = "RESEAT_"
 // alone for a boolean. A value that itself begins with -- is given with =.
 // The first of --help and --version is answered at once, whatever follows.
 func readArgs(args []string) (source, error) {
-	s := source{map[string][]string{}, argName}
+	s := source{values: map[string][]string{}, label: argName}
 	for len(args) > 0 {
 		name, value, inline := strings.Cut(args[0], "=")
 		f, err := argFlag(name)
@@ -50,6 +54,9 @@ func argFlag(arg string) (*flag, error) {
 	name, long := strings.CutPrefix(arg, "--")
 	if long && lookup(name) != nil {
 		return lookup(name), nil
+	}
+	if arg == "check" {
+		return nil, &UsageError{quote(arg), errors.New("want it before the flags: reseat check [flags]")}
 	}
 	if !strings.HasPrefix(arg, "-") || arg == "--" {
 		return nil, &UsageError{quote(arg), errors.New("only flags are taken, each beginning with --; see --help")}
@@ -82,7 +89,7 @@ func envName(flag string) string {
 // a line, blank lines left out. A name that is no flag's is refused, since a
 // misspelt one would be silent otherwise.
 func readEnviron(environ []string) (source, error) {
-	s := source{map[string][]string{}, func(name string) string {
+	s := source{values: map[string][]string{}, label: func(name string) string {
 		return envName(name) + " (" + argName(name) + ")"
 	}}
 	for _, entry := range environ {
@@ -123,6 +130,5 @@ func isServiceLink(name, value string) bool {
 
 func unknownEnv(name string) error {
 	word := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
-	settable := func(f *flag) bool { return !f.onlyArg() }
 	return &UsageError{printable(name), unknown(word, "setting", envName, settable)}
 }

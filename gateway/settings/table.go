@@ -108,6 +108,7 @@ const (
 // The groups of the help, in its order.
 const (
 	groupAddresses = "Addresses"
+	groupTLS       = "TLS where clients connect"
 	groupUpstreams = "Game servers"
 	groupSessions  = "Sessions"
 	groupLimits    = "Limits"
@@ -115,7 +116,7 @@ const (
 	groupTokens    = "Resume tokens"
 	groupPlayers   = "Players"
 	groupCallers   = "Who may connect"
-	groupRest      = "Log and help"
+	groupRest      = "Config file, log and help"
 )
 
 // table is every flag there is, group by group, in the order of the help.
@@ -132,6 +133,22 @@ var table = []flag{
 	{name: "viewer-token-file", group: groupAddresses, arg: "FILE", shows: "none",
 		help: "the same for tokens that may only read there",
 		set:  one(func(d *draft) *string { return &d.ViewerTokenFile }, fileName)},
+
+	{name: "tls-cert", group: groupTLS, arg: "FILE", shows: "none",
+		help: "PEM certificate, with those in between it and its authority; TLS 1.2 and newer. Read again on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.TLS.CertFile }, fileName)},
+	{name: "tls-key", group: groupTLS, arg: "FILE", shows: "none",
+		help: "its key",
+		set:  one(func(d *draft) *string { return &d.TLS.KeyFile }, fileName)},
+	{name: "acme-domain", group: groupTLS, arg: "NAME", shows: "none", repeat: true,
+		help: "a certificate for this name from an ACME CA, whose terms are accepted with it; the CA must reach --listen at port 443 of the name",
+		set:  every(func(d *draft) *[]string { return &d.TLS.Domains }, domainName)},
+	{name: "acme-directory", group: groupTLS, arg: "URL", shows: "Let's Encrypt",
+		help: "where that CA's directory is",
+		set:  one(func(d *draft) *string { return &d.TLS.Directory }, directoryURL)},
+	{name: "acme-cache", group: groupTLS, arg: "DIR", shows: "reseat-acme in the user's cache directory",
+		help: "where account and certificates are kept over restarts",
+		set:  one(func(d *draft) *string { return &d.TLS.Cache }, fileName)},
 
 	{name: "upstream", group: groupUpstreams, arg: "URL", shows: "none",
 		help: "the game server of every path: ws://, wss://, http:// or https://. The client's path and query are joined to the URL's own path",
@@ -285,6 +302,9 @@ var table = []flag{
 		help: "block or address whose X-Forwarded-* is believed",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
 
+	{name: "config", group: groupRest, arg: "FILE", shows: "none",
+		help: "TOML file with settings: the names are those of the flags",
+		set:  one(func(d *draft) *string { return &d.Config }, fileName)},
 	{name: "log-level", group: groupRest, arg: "LEVEL", def: "info",
 		help: "debug, info, warn or error",
 		set: one(func(d *draft) *slog.Level { return &d.LogLevel }, choice(

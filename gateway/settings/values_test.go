@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"reseat/gateway"
 	"reseat/gateway/session"
@@ -45,6 +46,12 @@ var goodValues = []struct {
 	{"upstream-allow", "*:65535", allowed, []string{"*:65535"}},
 	{"upstream-allow", "10.0.*.*:80", allowed, []string{"10.0.*.*:80"}},
 	{"upstream-allow", "[2001:DB8::1]:80", allowed, []string{"[2001:db8::1]:80"}},
+	{"tls-cert", "tls/cert.pem", func(s *Settings) any { return s.TLS.CertFile }, "tls/cert.pem"},
+	{"tls-key", "tls/key.pem", func(s *Settings) any { return s.TLS.KeyFile }, "tls/key.pem"},
+	{"acme-domain", "Play.Game.Example", func(s *Settings) any { return s.TLS.Domains }, []string{"play.game.example"}},
+	{"acme-domain", "xn--mnchen-3ya.example", func(s *Settings) any { return s.TLS.Domains }, []string{"xn--mnchen-3ya.example"}},
+	{"acme-directory", "https://ca.example:14000/dir", func(s *Settings) any { return s.TLS.Directory }, "https://ca.example:14000/dir"},
+	{"acme-cache", "/var/lib/reseat", func(s *Settings) any { return s.TLS.Cache }, "/var/lib/reseat"},
 	{"upstream", "wss://game.example/live", upstreamURL, "wss://game.example/live"},
 	{"upstream", "http://127.0.0.1:9000", upstreamURL, "http://127.0.0.1:9000"},
 	{"route", "/room/{id}=ws://rooms:9000", lastPattern, "/room/{id}"},
@@ -158,6 +165,11 @@ func lastPattern(s *Settings) any { return s.Gateway.Routes[len(s.Gateway.Routes
 var badValues = map[string][]string{
 	"listen":              {"", "8080", "game.example", ":", ":http", ":65536", ":-1", "::1:80", "256.1.1.1:80", "a b:80", "a/b:80", "http://x:80"},
 	"admin":               {"", "Off", "8081", ":8081", "0.0.0.0:8081", "[::]:8081", "192.0.2.1:8081", "game.example:8081", "127.0.0.1", "localhost.example:1"},
+	"tls-cert":            {"", "a\x00b"},
+	"tls-key":             {"", "a\x00b"},
+	"acme-domain":         {"", "localhost", "game", "*.game.example", "192.0.2.1", "::1", "game.example:443", "https://game.example", "a_b.example", "-a.example", "a..b", "game.example.", "münchen.example"},
+	"acme-directory":      {"", "http://ca.example/dir", "ca.example", "https://", "https://u:p@ca.example/", "https://ca.example/#x"},
+	"acme-cache":          {"", "a\x00b"},
 	"upstream":            {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
 	"route":               {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
 	"admin-token-file":    {"", "a\x00b"},
@@ -202,6 +214,7 @@ var badValues = map[string][]string{
 	"token-ttl":           {"", "0", "99ms", "3600", "-1h", "8761h"},
 	"token-audience":      {"", "a b", "a\nb", strings.Repeat("a", 256)},
 	"origin":              {"", "null", "game.example", "https://", "https://game.example/", "https://game.example/path", "://x", "https://a b", "https://a..b", "https://ä.example", "https://x:0x1", "https://x:70000", "https://x:", "https://[::1", "https://u@x", "1a://x", "**://"},
+	"config":              {"", "/no/such/file", ".", "a\x00b"},
 	"host":                {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
 	"trusted-proxy":       {"", "10.0.0.0/33", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
 	"log-level":           {"", "trace", "INFO", "info+1", "0"},
@@ -225,16 +238,27 @@ func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 					t.Errorf("%s: got %#v, want %#v", how, got, c.want)
 				}
 			}
-			check("flag with =", mustParse(t, nil, base, "--"+c.flag+"="+c.value))
-			check("environment", mustParse(t, []string{envName(c.flag) + "=" + c.value}, envBase(c.flag, base)...))
+			also := needs[c.flag]
+			check("flag with =", mustParse(t, nil, append(also, base, "--"+c.flag+"="+c.value)...))
+			check("environment", mustParse(t, []string{envName(c.flag) + "=" + c.value}, append(also, envBase(c.flag, base)...)...))
 			if lookup(c.flag).arg != "" {
-				check("flag with a blank", mustParse(t, nil, base, "--"+c.flag, c.value))
+				check("flag with a blank", mustParse(t, nil, append(also, base, "--"+c.flag, c.value)...))
 			}
+			check("file", mustParse(t, nil, append(also, append(envBase(c.flag, base), inFile(t, c.flag, c.value))...)...))
 			if lookup(c.flag).perRoute() {
 				check("route", mustParse(t, nil, base+";"+c.flag+"="+c.value))
+				check("route in a file", mustParse(t, nil, inRouteOfFile(t, base, c.flag, c.value)))
 			}
 		})
 	}
+}
+
+// needs are the flags that some others are nothing without.
+var needs = map[string][]string{
+	"tls-cert":       {"--tls-key=key.pem"},
+	"tls-key":        {"--tls-cert=cert.pem"},
+	"acme-directory": {"--acme-domain=game.example"},
+	"acme-cache":     {"--acme-domain=game.example"},
 }
 
 // envBase leaves out the base route where RESEAT_ROUTE is what is tested, since
@@ -263,8 +287,8 @@ func TestEveryFlagRefusesItsBadValues(t *testing.T) {
 	}
 }
 
-// wantRefusedValue tries a bad value as a flag, from the environment and in a
-// route, and checks that all three say the same of it.
+// wantRefusedValue tries a bad value as a flag, from the environment, in a file
+// and in a route of both kinds, and checks that all of them say the same of it.
 func wantRefusedValue(t *testing.T, flag, v string) string {
 	t.Helper()
 	if flag == "route" {
@@ -282,6 +306,11 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 			t.Errorf("environment: %q, flag: %q", env, said)
 		}
 	}
+	if flag != "config" && utf8.ValidString(v) {
+		if file := wantRefused(t, configName+":1: "+flag, nil, game, inFile(t, flag, v)); file != said {
+			t.Errorf("file: %q, flag: %q", file, said)
+		}
+	}
 	if lookup(flag).perRoute() {
 		local := wantRefused(t, `--route "/game/*": `+flag, nil, game+";"+flag+"="+v)
 		if local != said {
@@ -294,7 +323,7 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 // A flag that no test value is written for would be one whose parser nobody
 // has tried.
 func TestEveryFlagHasValuesInTheTests(t *testing.T) {
-	good := map[string]bool{"upstream-ca": true} // in TestUpstreamCAIsRead
+	good := map[string]bool{"upstream-ca": true, "config": true} // in tests of their own
 	for _, c := range goodValues {
 		good[c.flag] = true
 	}

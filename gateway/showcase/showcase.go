@@ -93,7 +93,7 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
 			return
 		}
-		conn, ok := g.ClientConn(c.Session).(*Conn)
+		conn, ok := below(g.ClientConn(c.Session)).(*Conn)
 		if !ok {
 			http.Error(w, "no such connection", http.StatusNotFound)
 			return
@@ -104,6 +104,14 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// below is the connection under TLS.
+func below(c net.Conn) net.Conn {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn()
+	}
+	return c
 }
 
 func (c cut) make(g *gateway.Gateway, conn *Conn) bool {

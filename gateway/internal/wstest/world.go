@@ -101,6 +101,9 @@ func Open(t testing.TB, h http.Handler, size int) *Door {
 	return d
 }
 
+// Knock is the client's side of whatever accepts from ln.
+func Knock(t testing.TB, ln *Listener) *Door { return &Door{t: t, ln: ln} }
+
 // Handshake sends a WebSocket handshake with these subprotocols and header
 // lines (each ending in CRLF) and reads the answer.
 func (d *Door) Handshake(path string, protocols []string, header string) (*Conn, *bufio.Reader, *http.Response, error) {

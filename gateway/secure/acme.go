@@ -1,0 +1,255 @@
+package secure
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+)
+
+// challengeProtocol is what a CA asks for by ALPN to see that we hold a name:
+// tls-alpn-01, RFC 8737.
+const challengeProtocol = acme.ALPNProto
+
+// Between two tries at a CA. Let's Encrypt bears five failures an hour for a name;
+// autocert itself remembers a failure for a minute.
+const (
+	firstRetry = 2 * time.Minute
+	mostRetry  = time.Hour
+)
+
+// An authority has certificates from an ACME CA, ordered ahead of the clients and
+// renewed in time by autocert.
+//
+// It orders ECDSA certificates alone, which every client of the last ten years
+// takes: to order others when an old client comes would keep that client, and a
+// socket of ours, for as long as the CA likes.
+type authority struct {
+	log     *slog.Logger
+	manager *autocert.Manager
+	domains map[string]*domain
+	first   *domain
+
+	ctx    context.Context // until stop
+	cancel context.CancelFunc
+}
+
+// A domain is one name that certificates are for.
+type domain struct {
+	name  string
+	ready atomic.Bool // the manager has a certificate
+}
+
+func openAuthority(c Config) (source, error) {
+	dir, err := c.cacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("--acme-cache: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--acme-cache: %s: %w", dir, withoutName(err))
+	}
+	if err := writable(dir); err != nil {
+		return nil, fmt.Errorf("--acme-cache: %s: %w", dir, err)
+	}
+	a := &authority{log: c.Log, domains: make(map[string]*domain)}
+	for _, name := range c.Domains {
+		a.domains[name] = &domain{name: name}
+	}
+	a.first = a.domains[c.Domains[0]]
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.manager = &autocert.Manager{
+		Prompt:     autocert.AcceptTOS, // said so in the help of --acme-domain
+		Cache:      &cache{dir: autocert.DirCache(dir), log: c.Log, unkept: make(map[string][]byte)},
+		HostPolicy: autocert.HostWhitelist(c.Domains...),
+		Client:     c.client(a.ctx),
+	}
+	return a, nil
+}
+
+// cacheDir is the directory for what a CA gives.
+func (c Config) cacheDir() (string, error) {
+	if c.Cache != "" {
+		return c.Cache, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("want a directory, since there is none by default: %w", err)
+	}
+	return filepath.Join(dir, "reseat-acme"), nil
+}
+
+// writable tries it: modes alone do not tell.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".reseat-")
+	if err != nil {
+		return withoutName(err)
+	}
+	f.Close()
+	return withoutName(os.Remove(f.Name()))
+}
+
+// client speaks to the CA as long as ctx lives.
+func (c Config) client(ctx context.Context) *acme.Client {
+	t := c.Transport
+	if t == nil {
+		t = &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 10 * time.Second,
+			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2:   true,
+			IdleConnTimeout:     time.Minute,
+		}
+	}
+	directory := c.Directory
+	if directory == "" {
+		directory = autocert.DefaultACMEDirectory
+	}
+	return &acme.Client{
+		DirectoryURL: directory, UserAgent: "reseat",
+		HTTPClient: &http.Client{Transport: &mortal{t, ctx}, Timeout: 30 * time.Second},
+	}
+}
+
+// A mortal transport begins nothing once its context is over: autocert has no
+// Close.
+type mortal struct {
+	http.RoundTripper
+	ctx context.Context
+}
+
+func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := m.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return m.RoundTripper.RoundTrip(r)
+}
+
+// CheckCache says whether what the CA gives can be kept. It makes no directory,
+// which would be its own caller's and not the gateway's.
+func CheckCache(c Config) error {
+	dir, err := c.cacheDir()
+	if err != nil {
+		return fmt.Errorf("--acme-cache: %w", err)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := writable(dir); err != nil {
+		return fmt.Errorf("--acme-cache: %s: %w", dir, err)
+	}
+	return nil
+}
+
+// CheckDirectory says whether the CA answers with its directory. It orders nothing.
+func CheckDirectory(ctx context.Context, c Config) error {
+	if _, err := c.client(ctx).Discover(ctx); err != nil {
+		return fmt.Errorf("--acme-directory: %w", err)
+	}
+	return nil
+}
+
+// certificate gives what is there. It orders nothing, so that no client waits for
+// the CA. Without a name, as health checks come, it is the first domain's.
+func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	d := a.first
+	if name := strings.TrimSuffix(strings.ToLower(hello.ServerName), "."); name != "" {
+		if d = a.domains[name]; d == nil {
+			return nil, fmt.Errorf("no certificate for %q, which is not among --acme-domain", name)
+		}
+	}
+	if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == challengeProtocol {
+		return a.manager.GetCertificate(hello)
+	}
+	if !d.ready.Load() {
+		return nil, fmt.Errorf("no certificate for %q yet", d.name)
+	}
+	return a.manager.GetCertificate(d.hello())
+}
+
+// hello is one to which autocert answers with an ECDSA certificate.
+func (d *domain) hello() *tls.ClientHelloInfo {
+	return &tls.ClientHelloInfo{
+		ServerName:       d.name,
+		SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256},
+		SupportedCurves:  []tls.CurveID{tls.CurveP256},
+		CipherSuites:     []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
+	}
+}
+
+// start begins to order what is not in the cache. Nobody waits for these to end:
+// an order takes as long as the CA likes, five minutes at most, and once stop was
+// called its next request fails.
+func (a *authority) start() {
+	for _, d := range a.domains {
+		go a.keep(d)
+	}
+}
+
+func (a *authority) stop() { a.cancel() }
+
+// keep has a certificate ordered, again where that fails, and then sees to it
+// that it is renewed: autocert tells nobody when it cannot.
+func (a *authority) keep(d *domain) {
+	wait := firstRetry
+	for a.ctx.Err() == nil {
+		cert, err := a.manager.GetCertificate(d.hello())
+		var pause time.Duration
+		switch {
+		case a.ctx.Err() != nil:
+			return
+		case err != nil:
+			a.log.Error("no certificate from the CA, which must reach this process at port 443 of the domain", "domain", d.name, "err", err, "retry", wait)
+			pause, wait = wait, min(2*wait, mostRetry)
+		default:
+			a.inspect(d, cert.Leaf)
+			pause = min(cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore)/12, 12*time.Hour)
+		}
+		select {
+		case <-time.After(pause):
+		case <-a.ctx.Done():
+		}
+	}
+}
+
+func (a *authority) inspect(d *domain, leaf *x509.Certificate) {
+	switch {
+	case !d.ready.Swap(true):
+		a.log.Info("certificate from the CA", "domain", d.name, "certificate", Describe(leaf))
+	case late(leaf, time.Now()):
+		a.log.Error("certificate not renewed in time; the CA is asked again every hour", "domain", d.name, "certificate", Describe(leaf))
+	}
+}
+
+// late reports whether a certificate should have been renewed for some time:
+// autocert begins when a third of its life is left, or 30 days.
+func late(leaf *x509.Certificate, now time.Time) bool {
+	begins := min(leaf.NotAfter.Sub(leaf.NotBefore)/3, 30*24*time.Hour)
+	return leaf.NotAfter.Sub(now) < begins*3/4
+}
+
+func (a *authority) reload() error { return nil }
+func (a *authority) host() string  { return a.first.name }
+
+func (a *authority) leaf() *x509.Certificate {
+	if !a.first.ready.Load() {
+		return nil
+	}
+	cert, err := a.manager.GetCertificate(a.first.hello())
+	if err != nil {
+		return nil
+	}
+	return cert.Leaf
+}

@@ -1,0 +1,51 @@
+package secure
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/crypto/acme/autocert"
+)
+
+// A cache keeps in memory what the disk does not take: a certificate that was
+// renewed is good for this process even so, and is not ordered again and again.
+type cache struct {
+	dir autocert.DirCache
+	log *slog.Logger
+
+	mu     sync.Mutex
+	unkept map[string][]byte
+}
+
+// Get implements autocert.Cache.
+func (c *cache) Get(ctx context.Context, name string) ([]byte, error) {
+	c.mu.Lock()
+	data, ok := c.unkept[name]
+	c.mu.Unlock()
+	if ok {
+		return data, nil
+	}
+	return c.dir.Get(ctx, name)
+}
+
+// Put implements autocert.Cache. It always succeeds.
+func (c *cache) Put(ctx context.Context, name string, data []byte) error {
+	err := c.dir.Put(ctx, name, data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.unkept, name)
+	if err != nil {
+		c.unkept[name] = data
+		c.log.Error("not kept in --acme-cache; it lasts as long as this process", "name", name, "err", err)
+	}
+	return nil
+}
+
+// Delete implements autocert.Cache.
+func (c *cache) Delete(ctx context.Context, name string) error {
+	c.mu.Lock()
+	delete(c.unkept, name)
+	c.mu.Unlock()
+	return c.dir.Delete(ctx, name)
+}

@@ -1,0 +1,109 @@
+package secure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// mostPEM is the largest certificate or key file in bytes.
+const mostPEM = 1 << 20
+
+// files are a certificate and its key in files.
+type files struct {
+	cert, key string
+	log       *slog.Logger
+
+	reading sync.Mutex // held while the files are read, so that the newest read wins
+	pair    atomic.Pointer[tls.Certificate]
+}
+
+func openFiles(c Config) (source, error) {
+	f := &files{cert: c.CertFile, key: c.KeyFile, log: c.Log}
+	return f, f.load()
+}
+
+func (f *files) load() error {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	cert, err := readPEM(f.cert)
+	if err != nil {
+		return fmt.Errorf("--tls-cert: %s: %w", f.cert, err)
+	}
+	key, err := readPEM(f.key)
+	if err != nil {
+		return fmt.Errorf("--tls-key: %s: %w", f.key, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("--tls-cert %s with --tls-key %s: %s", f.cert, f.key, strings.TrimPrefix(err.Error(), "tls: "))
+	}
+	if err := Valid(pair.Leaf, time.Now()); err != nil {
+		f.log.Warn("clients will refuse the certificate", "file", f.cert, "err", err)
+	}
+	f.pair.Store(&pair)
+	return nil
+}
+
+func readPEM(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, withoutName(err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostPEM+1))
+	switch {
+	case err != nil:
+		return nil, withoutName(err)
+	case len(text) > mostPEM:
+		return nil, errors.New("larger than 1 MiB")
+	}
+	return text, nil
+}
+
+// withoutName leaves out what the caller says: operation and file.
+func withoutName(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+func (f *files) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return f.pair.Load(), nil
+}
+
+func (f *files) reload() error {
+	if err := f.load(); err != nil {
+		return fmt.Errorf("%w; the certificate read before stays", err)
+	}
+	f.log.Info("certificate read again", "file", f.cert, "certificate", Describe(f.leaf()))
+	return nil
+}
+
+func (f *files) leaf() *x509.Certificate { return f.pair.Load().Leaf }
+func (f *files) start()                  {}
+func (f *files) stop()                   {}
+
+// host is localhost where the certificate is good for it, else its first name.
+func (f *files) host() string {
+	leaf := f.leaf()
+	if leaf.VerifyHostname("localhost") == nil {
+		return ""
+	}
+	for _, name := range leaf.DNSNames {
+		if !strings.Contains(name, "*") {
+			return name
+		}
+	}
+	return ""
+}

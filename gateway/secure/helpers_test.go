@@ -1,0 +1,109 @@
+package secure
+
+import (
+	"bytes"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"reseat/gateway/internal/wstest"
+	"reseat/internal/testcert"
+)
+
+// A logbook collects what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logbook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logbook) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// count is how many lines hold all of the words.
+func (b *logbook) count(words ...string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		held := true
+		for _, w := range words {
+			held = held && strings.Contains(line, w)
+		}
+		if held {
+			n++
+		}
+	}
+	return n
+}
+
+// A door is a Listener in memory. Nobody accepts but by its methods.
+type door struct {
+	*Listener
+	t     *testing.T
+	certs *Certificates
+	inner *wstest.Listener
+	log   *logbook
+}
+
+func open(t *testing.T, c Config) *door {
+	t.Helper()
+	d := &door{t: t, inner: wstest.NewListener(64 << 10), log: new(logbook)}
+	c.Log = d.log.logger()
+	var err error
+	if d.certs, err = Open(c); err != nil {
+		t.Fatal(err)
+	}
+	d.Listener = d.certs.Listen(d.inner)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// openFor serves with a certificate for names, whose files lie in the directory.
+func openFor(t *testing.T, names ...string) (d *door, pair *testcert.Pair, dir string) {
+	t.Helper()
+	pair, dir = testcert.New(t, names...), t.TempDir()
+	cert, key := pair.Write(dir)
+	return open(t, Config{CertFile: cert, KeyFile: key}), pair, dir
+}
+
+func (d *door) dial() *wstest.Conn {
+	d.t.Helper()
+	c, err := d.inner.Dial()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// shake makes a connection; err is the client's. The server's end is nil where
+// the client's handshake fails.
+func (d *door) shake(config *tls.Config) (client *tls.Conn, server net.Conn, err error) {
+	d.t.Helper()
+	client = tls.Client(d.dial(), config)
+	if err = client.HandshakeContext(d.t.Context()); err != nil {
+		return client, nil, err
+	}
+	server, err = d.Accept()
+	return client, server, err
+}
+
+// must is shake where all goes well.
+func (d *door) must(config *tls.Config) (client *tls.Conn, server net.Conn) {
+	d.t.Helper()
+	client, server, err := d.shake(config)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { server.Close() })
+	return client, server
+}

@@ -1,0 +1,130 @@
+package secure
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// handshakeTime is how long a client has for its TLS handshake.
+const handshakeTime = 5 * time.Second
+
+// A Listener accepts connections whose TLS handshake is done, each a *tls.Conn:
+// what was agreed on in it is known before HTTP begins. Handshakes go on beside
+// each other, so that a slow one holds up nobody.
+type Listener struct {
+	net.Listener
+	config *tls.Config
+	log    *slog.Logger
+	after  func()
+
+	ready   chan net.Conn
+	failed  chan error
+	ctx     context.Context // until Close
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newListener(inner net.Listener, config *tls.Config, log *slog.Logger, after func()) *Listener {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Listener{
+		Listener: inner, config: config, log: log, after: after,
+		ready: make(chan net.Conn), failed: make(chan error), ctx: ctx, stop: stop,
+	}
+	l.running.Go(l.acceptAll)
+	return l
+}
+
+// Accept waits for the next connection whose handshake is done.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops accepting, and breaks off the handshakes under way.
+func (l *Listener) Close() error {
+	l.stop()
+	err := l.Listener.Close()
+	l.running.Wait()
+	l.after()
+	return err
+}
+
+// acceptAll hands errors to Accept, whose caller knows which of them to sit out,
+// and goes on when it is asked for more.
+func (l *Listener) acceptAll() {
+	for {
+		c, err := l.Listener.Accept()
+		if err == nil {
+			l.running.Go(func() { l.handshake(c) })
+			continue
+		}
+		select {
+		case l.failed <- err:
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// handshake closes what does not become a connection for Accept.
+func (l *Listener) handshake(c net.Conn) {
+	defer func() { // as net/http does: one connection's fault is not the others'
+		if v := recover(); v != nil {
+			l.log.Error("panic in a TLS handshake", "peer", peer(c), "value", v, "stack", string(debug.Stack()))
+			c.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(l.ctx, handshakeTime)
+	defer cancel()
+	t := tls.Server(c, l.config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		l.log.Debug("TLS handshake failed", "peer", peer(c), "err", err)
+		explain(err)
+		c.Close()
+		return
+	}
+	if t.ConnectionState().NegotiatedProtocol == challengeProtocol {
+		t.Close() // the handshake was all of it, RFC 8737 section 3
+		return
+	}
+	select {
+	case l.ready <- t:
+	case <-l.ctx.Done():
+		t.Close()
+	}
+}
+
+// httpStarts are how requests without TLS begin, as far as a TLS record's head goes.
+var httpStarts = []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH"}
+
+// explain answers a client that speaks HTTP without TLS, which would else see
+// nothing but a closed connection.
+func explain(err error) {
+	var bad tls.RecordHeaderError
+	if errors.As(err, &bad) && bad.Conn != nil && slices.Contains(httpStarts, string(bad.RecordHeader[:])) {
+		bad.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+		io.WriteString(bad.Conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+
+			"only https:// and wss:// are served at this port\n")
+	}
+}
+
+func peer(c net.Conn) string {
+	if a := c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}

@@ -1,0 +1,223 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/secure"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/internal/testcert"
+)
+
+// A secureWorld is a world whose client address has TLS. Its players speak
+// through tunnels that add it.
+type secureWorld struct {
+	*world
+	inner *wstest.Listener
+	pair  *testcert.Pair
+}
+
+func newSecureWorld(t *testing.T, p gateway.Policy) *secureWorld {
+	t.Helper()
+	w := &secureWorld{newWorld(t, p), wstest.NewListener(64 << 10), testcert.New(t, "game.example")}
+	cert, key := w.pair.Write(t.TempDir())
+	certs, err := secure.Open(secure.Config{CertFile: cert, KeyFile: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: w.gw, ConnContext: gateway.ConnContext, ReadHeaderTimeout: 5 * time.Second}
+	go server.Serve(gateway.HeadListener{Listener: certs.Listen(w.inner)})
+	tunnels := wstest.NewListener(64 << 10)
+	go w.tunnel(tunnels)
+	w.Door = wstest.Knock(t, tunnels)
+	t.Cleanup(func() {
+		tunnels.Close()
+		server.Close()
+	})
+	return w
+}
+
+// dial makes a connection and agrees on one of the protocols.
+func (w *secureWorld) dial(protocols ...string) (*tls.Conn, *wstest.Conn) {
+	raw, err := w.inner.Dial()
+	if err != nil {
+		w.t.Error(err)
+		return nil, nil
+	}
+	return tls.Client(raw, w.pair.Client(protocols...)), raw
+}
+
+// tunnel carries each connection over one of its own with TLS, ends and cuts
+// included.
+func (w *secureWorld) tunnel(ln *wstest.Listener) {
+	for {
+		plain, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		secured, raw := w.dial("http/1.1")
+		go func() {
+			if _, err := io.Copy(secured, plain); err != nil {
+				raw.Reset()
+			}
+			secured.CloseWrite()
+		}()
+		go func() {
+			io.Copy(plain, secured)
+			plain.Close()
+			raw.Close()
+		}()
+	}
+}
+
+func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureWorld(t, policy())
+		p, game := w.play()
+		if got := game.Req.Header.Get("X-Forwarded-Proto"); got != "https" {
+			t.Errorf("X-Forwarded-Proto is %q, want https", got)
+		}
+		large := strings.Repeat("x", 1<<20)
+		p.Text(large)
+		game.Want(large)
+		game.Text(large)
+		p.Want(large)
+		p.Drop()
+		w.wantState(p, session.Detached)
+		game.Text("while you were away")
+		time.Sleep(29 * time.Second)
+		p = p.Resume(1)
+		p.Want("while you were away")
+		p.Text("still me")
+		game.Want("still me")
+		p.Control(`bye {"code":1000}`)
+		game.WantClose(wire.CodeNormal)
+	})
+}
+
+func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureWorld(t, policy())
+		p, _ := w.play()
+		if got := w.gw.Disconnect(p.Hello.Session); got != gateway.Done {
+			t.Fatalf("Disconnect: %v", got)
+		}
+		p.WantEnd()
+		p.Resume(0)
+	})
+}
+
+func TestAPlainClientOverTLSSeesTheCloseHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureWorld(t, policy())
+		c, game := w.plain()
+		c.Text("hello")
+		game.Want("hello")
+		game.Close(4007, "the end")
+		if reason := c.WantClose(4007); reason != "the end" {
+			t.Errorf("reason %q", reason)
+		}
+		c.Close(4007, "")
+		c.WantEnd()
+	})
+}
+
+func TestFoldedHeaderLinesAreRefusedOverTLSToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureWorld(t, policy())
+		for fold, want := range map[string]int{"": http.StatusSwitchingProtocols, " folded\r\n": http.StatusBadRequest} {
+			c, _ := w.dial("http/1.1")
+			io.WriteString(c, "GET /x HTTP/1.1\r\nHost: game.example\r\nX-One: 1\r\n"+fold+"Upgrade: websocket\r\nConnection: Upgrade\r\n"+
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || resp.StatusCode != want {
+				t.Errorf("folded %q: %v, %v; want %d", fold, resp, err, want)
+			}
+			c.Close()
+		}
+	})
+}
+
+// http2 is a client that speaks HTTP/2 alone.
+func (w *secureWorld) http2() *http.Client {
+	tr := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, _ := w.dial("h2")
+		return c, c.HandshakeContext(ctx)
+	}}
+	w.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureWorld(t, policy())
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			body, _ := io.ReadAll(r.Body)
+			text := r.Method + " " + r.RequestURI + " " + r.Host + " " + r.Header.Get("X-Forwarded-Proto") + " " + string(body)
+			resp := http.Response{ProtoMajor: 1, ProtoMinor: 1, StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text))}
+			resp.Write(c)
+			return true
+		}
+		resp, err := w.http2().Post("https://game.example/matchmaking?size=2", "text/plain", strings.NewReader("me"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if want := "POST /matchmaking?size=2 game.example https me"; resp.ProtoMajor != 2 || resp.StatusCode != http.StatusCreated || string(body) != want || err != nil {
+			t.Errorf("%s %s %q, %v; want HTTP/2, 201 and %q", resp.Proto, resp.Status, body, err, want)
+		}
+	})
+}
+
+func TestHTTPOffOverHTTP2SaysNothingThatOnlyHTTP1CanSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy()
+		p.HTTPOff = true
+		w := newSecureWorld(t, p)
+		resp, err := w.http2().Get("https://game.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUpgradeRequired || resp.Header["Upgrade"] != nil || resp.Header["Connection"] != nil {
+			t.Errorf("%s with %v, want 426 without connection-specific fields (RFC 9113 section 8.2.2)", resp.Status, resp.Header)
+		}
+	})
+}
+
+// A server that announced SETTINGS_ENABLE_CONNECT_PROTOCOL (8, RFC 8441 section 3)
+// would have browsers open their WebSockets within HTTP/2.
+func TestExtendedConnectIsNotAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureWorld(t, policy())
+		c, _ := w.dial("h2")
+		defer c.Close()
+		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(c, head); err != nil || head[3] != 4 || head[4] != 0 {
+			t.Fatalf("the first frame is % x, %v; want SETTINGS", head, err)
+		}
+		settings := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(c, settings); err != nil || len(settings) == 0 {
+			t.Fatalf("%d bytes of settings, %v", len(settings), err)
+		}
+		for ; len(settings) >= 6; settings = settings[6:] {
+			if id := binary.BigEndian.Uint16(settings); id == 8 {
+				t.Error("extended CONNECT is announced")
+			}
+		}
+	})
+}
