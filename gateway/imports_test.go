@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"gateway/wire":      {"gateway/frame"},
 	"gateway/frame":     {},
 	"gateway/sink":      {},
+	"gateway/program":   {"gateway", "gateway/control", "gateway/secure", "gateway/settings", "gateway/showcase", "gateway/sink", "tokens", "tokens/login", "upstream", "web"},
 	"tokens":            {"tokens/generation", "tokens/keyfile", "tokens/strict"},
 	"tokens/generation": {},
 	"tokens/keyfile":    {},

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"bufio"
@@ -32,7 +32,7 @@ func begin(t *testing.T, args ...string) *started {
 	p := &started{t: t, lines: make(chan []byte, 1000), signals: make(chan os.Signal, 1), status: make(chan int, 1), over: make(chan struct{})}
 	args = append([]string{"--demo", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
 	go func() {
-		p.status <- run(args, nil, io.Discard, in, p.signals)
+		p.status <- Run(args, nil, io.Discard, in, p.signals)
 		in.Close()
 		close(p.over)
 	}()
@@ -155,7 +155,7 @@ func TestBadTokenFilesAreExitStatus2(t *testing.T) {
 		"open":   {"--admin=0.0.0.0:0"},
 	} {
 		var said strings.Builder
-		status := run(append([]string{"--demo", "--listen=127.0.0.1:0"}, args...), nil, io.Discard, &said, nil)
+		status := Run(append([]string{"--demo", "--listen=127.0.0.1:0"}, args...), nil, io.Discard, &said, nil)
 		flag, _, _ := strings.Cut(args[0], "=")
 		if status != 2 || strings.Count(said.String(), "\n") != 1 || !strings.HasPrefix(said.String(), "reseat: "+flag+": ") || strings.Contains(said.String(), "SECRET") {
 			t.Errorf("%s: exit status %d, %q", name, status, said.String())

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // once runs the program where it ends by itself.
 func once(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = run(args, nil, &out, &errs, make(chan os.Signal))
+	status = Run(args, nil, &out, &errs, make(chan os.Signal))
 	return status, out.String(), errs.String()
 }
 

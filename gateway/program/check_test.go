@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"bytes"
@@ -188,7 +188,7 @@ func TestCheckEndsAtASignal(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
 	var out bytes.Buffer
-	if status := run([]string{"check", "--upstream=wss://" + mute.Addr().String(), "--dial-timeout=1h"}, nil, &out, io.Discard, signals); status != 1 {
+	if status := Run([]string{"check", "--upstream=wss://" + mute.Addr().String(), "--dial-timeout=1h"}, nil, &out, io.Discard, signals); status != 1 {
 		t.Errorf("status %d, want 1: %s", status, out.String())
 	}
 }

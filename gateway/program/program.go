@@ -1,0 +1,344 @@
+// Package program is what the command reseat does: it reads the settings, opens
+// keys and listeners, serves, and drains.
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/control"
+	"reseat/gateway/secure"
+	"reseat/gateway/settings"
+	"reseat/gateway/showcase"
+	"reseat/gateway/sink"
+	"reseat/tokens"
+	"reseat/web"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	mostLog       = 4 << 20 // bytes of log lines that wait to be written
+	logPatience   = 2 * time.Second
+)
+
+// Run is the whole program. It returns the exit status: 0 after a drain, 1
+// where it could not start or serve, 2 for settings that cannot hold.
+func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	if len(args) > 0 && args[0] == "check" {
+		return check(args[1:], environ, stdout, stderr, signals)
+	}
+	set, status := parse(args, environ, stdout, stderr)
+	if set == nil {
+		return status
+	}
+	lines := sink.New(stderr, mostLog, func(n int) []byte {
+		var line bytes.Buffer
+		newLogger(set, &line, isTerminal(stderr)).Warn("log lines left out: they were not written fast enough", "lines", n)
+		return line.Bytes()
+	})
+	defer lines.Close(logPatience)
+	log := newLogger(set, lines, isTerminal(stderr))
+	set.Gateway.Log, set.TLS.Log = log, log
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	own, err := open(ctx, set)
+	if err != nil {
+		return fail(stderr, 2, err)
+	}
+	p, err := start(set, own, log)
+	if err != nil {
+		return fail(stderr, 1, err)
+	}
+	p.announce(set, own.keys)
+	return p.serve(signals)
+}
+
+// parse reads the settings. Where it gives none all has been said, and the exit
+// status is the one it gives.
+func parse(args, environ []string, stdout, stderr io.Writer) (*settings.Settings, int) {
+	set, err := settings.Parse(args, environ)
+	switch {
+	case errors.Is(err, settings.ErrHelp), errors.Is(err, settings.ErrVersion):
+		fmt.Fprintln(stdout, err)
+		return nil, 0
+	case err != nil:
+		return nil, fail(stderr, 2, err)
+	}
+	return set, 0
+}
+
+// secrets are what is read from files before anything is served.
+type secrets struct {
+	keys    *tokens.Keys
+	callers *control.Credentials // of the admin address; nil: nobody is asked
+	certs   *secure.Certificates // nil without TLS
+}
+
+// open reads the files that the settings name, for as long as ctx lives. Its error
+// names the flag.
+func open(ctx context.Context, set *settings.Settings) (*secrets, error) {
+	own := new(secrets)
+	var err error
+	if own.keys, err = tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience}); err != nil {
+		return nil, fmt.Errorf("--token-key-file: %w", err)
+	}
+	if err = gateway.OpenLogins(ctx, &set.Gateway); err != nil {
+		return nil, err
+	}
+	if own.callers, err = control.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile); err != nil {
+		return nil, err
+	}
+	if set.TLS.Enabled() {
+		own.certs, err = secure.Open(set.TLS)
+	}
+	return own, err
+}
+
+// fail says what is wrong, in one line.
+func fail(stderr io.Writer, status int, err error) int {
+	fmt.Fprintln(stderr, "reseat: "+strings.ReplaceAll(err.Error(), "\n", " "))
+	return status
+}
+
+func newLogger(set *settings.Settings, w io.Writer, terminal bool) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: set.LogLevel, ReplaceAttr: readable}
+	if set.LogFormat == "text" || set.LogFormat == "" && terminal {
+		return slog.New(slog.NewTextHandler(w, opts))
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// readable writes durations as flags take them, in JSON too.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// A process is what run has started.
+type process struct {
+	log             *slog.Logger
+	gateway         *gateway.Gateway
+	callers         *control.Credentials // of the admin address; nil: nobody is asked
+	certs           *secure.Certificates // nil without TLS
+	show            *showcase.Showcase   // nil without --demo
+	clients, admin  *http.Server
+	listen, adminLn net.Listener // adminLn is nil where --admin is off
+	failed          chan error
+}
+
+// start opens the ports, and closes what it has opened where it fails.
+func start(set *settings.Settings, own *secrets, log *slog.Logger) (p *process, err error) {
+	p = &process{log: log, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.listen, err = net.Listen("tcp", set.Listen); err != nil {
+		return p, fmt.Errorf("--listen: %w", err)
+	}
+	if set.Admin != "" {
+		if p.adminLn, err = net.Listen("tcp", set.Admin); err != nil {
+			return p, fmt.Errorf("--admin: %w", err)
+		}
+	}
+	cfg := set.Gateway
+	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, gateway.Descriptors()
+	if set.Demo {
+		if p.show, err = showcase.Start(&cfg); err != nil {
+			return p, err
+		}
+		p.listen = showcase.Listener{Listener: p.listen}
+	}
+	if p.gateway, err = gateway.New(cfg); err != nil {
+		return p, err
+	}
+	p.gateway.Page("/reseat.js", web.Client())
+	if set.Demo {
+		showcase.Serve(p.gateway)
+	}
+	if p.certs != nil {
+		p.listen = p.certs.Listen(p.listen)
+	}
+	p.listen = gateway.HeadListener{Listener: p.listen}
+	p.clients = server(p.gateway, log)
+	p.clients.ConnContext = gateway.ConnContext
+	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Log: log}), log)
+	return p, nil
+}
+
+func server(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// announce says where to look, and what an operator should know at the start.
+func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
+	url := address(p.listen, p.certs)
+	p.log.Info("listening for clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
+	if p.adminLn != nil {
+		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String(), "http", address(p.adminLn, nil), "tokens", p.callers != nil)
+		if a, ok := p.adminLn.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			p.log.Warn("the admin address is not a loopback one, and its tokens travel in plain text: keep it to a network that is yours")
+		}
+	}
+	if n := gateway.Descriptors(); n > 0 {
+		p.log.Info("descriptors", "limit", n)
+	}
+	for _, r := range set.Gateway.Routes {
+		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
+	}
+	for _, r := range set.Gateway.Routes {
+		if a := r.Policy.Auth; a != nil && a.Audience == "" {
+			p.log.Warn("no --auth-audience: a JWT that the issuer made for any other service is a login here", "pattern", r.Pattern)
+		}
+	}
+	if keys.Ephemeral() {
+		p.log.Warn("no --token-key-file: the key for resume tokens was made now and is lost with this process")
+	}
+	if set.Demo {
+		p.log.Info("demo: open " + url + "/ in a browser")
+	}
+}
+
+// address is the URL of a listener, for a browser on this machine.
+func address(ln net.Listener, certs *secure.Certificates) string {
+	scheme, standard := "http", "80"
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	if certs != nil {
+		scheme, standard = "https", "443"
+		host = cmp.Or(certs.Host(), host)
+	}
+	if port == standard && !strings.Contains(host, ":") {
+		return scheme + "://" + host
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// serve serves until a signal ends it, or a listener fails.
+func (p *process) serve(signals <-chan os.Signal) int {
+	go p.listenOn(p.clients, p.listen)
+	if p.adminLn != nil {
+		go p.listenOn(p.admin, p.adminLn)
+	}
+	for {
+		select {
+		case err := <-p.failed:
+			p.log.Error("cannot serve any more", "err", err)
+			p.close()
+			return 1
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				p.reload()
+				continue
+			}
+			p.log.Info("draining; a second signal exits at once", "signal", s.String())
+			return p.drain(signals)
+		}
+	}
+}
+
+func (p *process) listenOn(s *http.Server, ln net.Listener) {
+	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		p.failed <- err
+	}
+}
+
+func (p *process) reload() {
+	if err := p.gateway.Reload(); err != nil {
+		p.log.Error("key files not read again; the old keys stay", "err", err)
+	}
+	if p.certs != nil {
+		if err := p.certs.Reload(); err != nil {
+			p.log.Error("certificate not read again", "err", err)
+		}
+	}
+	if p.callers == nil {
+		return
+	}
+	if err := p.callers.Reload(); err != nil {
+		p.log.Error("tokens of the admin address not read again; the old ones stay", "err", err)
+		return
+	}
+	p.log.Info("tokens of the admin address read again")
+}
+
+// drain closes in order: sessions first, then what serves them.
+func (p *process) drain(signals <-chan os.Signal) int {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.gateway.Drain(context.Background())
+	}()
+	for {
+		select {
+		case <-done:
+			p.close()
+			p.log.Info("drained")
+			return 0
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				p.log.Warn("second signal: exiting at once")
+				return 1
+			}
+		}
+	}
+}
+
+// streamsEnd is how long the event streams have to end in order.
+const streamsEnd = time.Second
+
+func (p *process) close() {
+	if p.gateway != nil && p.admin != nil {
+		p.gateway.Events().Close()
+		ctx, cancel := context.WithTimeout(context.Background(), streamsEnd)
+		p.admin.Shutdown(ctx)
+		cancel()
+	}
+	for _, s := range []*http.Server{p.clients, p.admin} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	for _, ln := range []net.Listener{p.listen, p.adminLn} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	if p.gateway != nil {
+		p.gateway.Close()
+	}
+	if p.show != nil {
+		p.show.Close()
+	}
+}
