@@ -69,8 +69,10 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	case admitted:
 	case duplicate:
 		return "", "", ErrDuplicate
+	case tooMany:
+		return "", "", fmt.Errorf("%w: --max-sessions reached", ErrBusy)
 	default:
-		return "", "", fmt.Errorf("%w: no room for more sessions", ErrBusy)
+		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
 	up, err := e.dial(ctx, e.first)
 	if err != nil {
