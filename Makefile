@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-peers test-e2e race simulate fuzz fuzz-short bench lint tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-e2e race simulate fuzz fuzz-short bench lint tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ run: build ## build and serve the demo; open the address that it prints
 	@$(BIN) --demo --log-format text
 
 # Each part has its share of about 20 minutes on two cores.
-test: tools lint test-go test-web test-peers test-e2e ## install what is missing and run everything
+test: tools lint test-go test-web test-acme test-peers test-e2e ## install what is missing and run everything
 
 test-go: ## Go tests under the race detector, the simulation's short form included
 	$(GO) test $(RACE) -timeout 10m ./...
@@ -27,6 +27,9 @@ test-go: ## Go tests under the race detector, the simulation's short form includ
 test-web: ## the browser client's and the demo page's tests
 	cd web && npm ci --no-audit --no-fund && npm test
 	cd web && node --test demo/
+
+test-acme: build ## certificates from a real ACME CA, pebble
+	cd testdata/acme && $(GO) test $(RACE) -count=1 -timeout 5m ./...
 
 test-peers: build ## Socket.IO, Colyseus and others through the gateway
 	cd testdata/peers && npm ci --no-audit --no-fund && npm test

@@ -73,7 +73,7 @@ func TestASlowHandshakeEndsAfterFiveSecondsAndHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		began := time.Now()
-		slow := make([]*wstest.Conn, 500)
+		slow := make([]*wstest.Conn, 5000)
 		for i := range slow {
 			slow[i] = d.dial()
 			if i%2 == 1 { // the beginning of a ClientHello
