@@ -313,9 +313,9 @@ func (s *Session) rescue(now session.Time) {
 // Farewell sends b to a connection that belongs to no session, waits for its
 // end, a second at most, and closes it.
 func Farewell(conn net.Conn, b []byte) {
-	conn.SetDeadline(time.Now().Add(clientFlush))
+	conn.SetDeadline(time.Now().Add(session.ClientFlush))
 	if _, err := conn.Write(b); err == nil {
-		conn.SetReadDeadline(time.Now().Add(lingerTime))
+		conn.SetReadDeadline(time.Now().Add(session.LingerTime))
 		chore{conn, session.Linger}.do()
 		drain(conn)
 	}

@@ -10,10 +10,8 @@ import (
 )
 
 const (
-	readSize    = 64 << 10 // of a client read
-	slowRead    = 4 << 10  // the same, where the buffer is held while waiting
-	clientFlush = 5 * time.Second
-	lingerTime  = time.Second
+	readSize = 64 << 10 // of a client read
+	slowRead = 4 << 10  // the same, where the buffer is held while waiting
 
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
@@ -226,7 +224,7 @@ func (s *Session) part(l *leg) {
 	}
 	if !l.parting {
 		l.parting = true
-		flush := clientFlush
+		flush := session.ClientFlush
 		if l.att == nil {
 			flush = session.UpstreamFlush
 		}
@@ -235,7 +233,7 @@ func (s *Session) part(l *leg) {
 	}
 	if !l.writing && !l.lingering {
 		l.lingering = true
-		l.conn.SetReadDeadline(time.Now().Add(lingerTime))
+		l.conn.SetReadDeadline(time.Now().Add(session.LingerTime))
 		if l.att != nil {
 			s.chores = append(s.chores, chore{l.conn, session.Linger})
 		}
