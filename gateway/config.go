@@ -5,9 +5,20 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/drive"
 	"reseat/gateway/session"
 	"reseat/tokens"
 	"reseat/upstream"
+)
+
+// A Driver is what moves the bytes between sockets and sessions.
+type Driver = drive.Kind
+
+// The drivers.
+const (
+	DriveAuto = drive.Auto // event loops for plain TCP on Linux, else goroutines
+	DriveNet  = drive.Net  // goroutines
+	DrivePoll = drive.Poll // as DriveAuto
 )
 
 // Config is what a Gateway is made from. It is not changed after New.
@@ -42,6 +53,9 @@ type Config struct {
 	// Drain is how long Drain waits for sessions to end by themselves.
 	// Zero means 10 seconds.
 	Drain time.Duration
+
+	// Driver says what moves the bytes. Zero is DriveAuto.
+	Driver Driver
 
 	// Log receives one line for each session event. Nil means slog.Default.
 	Log *slog.Logger

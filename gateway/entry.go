@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,13 +152,14 @@ func inJSON(s string) string {
 	return string(b[1 : len(b)-1])
 }
 
-// begin makes the session itself, once its upstream has answered.
-func (e *entry) begin(up *upstream.Conn) *drive.Session {
+// begin makes the session itself, once its upstream has answered. client is the
+// connection that it is made for, nil where that is still to come.
+func (e *entry) begin(up *upstream.Conn, client net.Conn) *drive.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol), e.g.clock.Now(), up.Early)
 	e.protocol = up.Protocol
-	d := drive.New(core, up.Conn, e.g.clock, e)
+	d := e.g.driver.New(core, up.Conn, client, e)
 	e.live.Store(d)
 	return d
 }

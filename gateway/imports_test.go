@@ -19,20 +19,21 @@ import (
 // session -> replay, wire, frame. A package that is not here may use what it
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
-	"gateway/settings":  {"gateway", "gateway/session", "tokens", "upstream"},
-	"gateway/control":   {"gateway", "gateway/session", "gateway/frame", "gateway/wire"},
-	"gateway/showcase":  {"gateway", "upstream", "upstream/demo", "web"},
-	"gateway":           {"gateway/drive", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "upstream"},
-	"gateway/drive":     {"gateway/session"},
-	"gateway/session":   {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
-	"gateway/replay":    {"gateway/frame"},
-	"gateway/wire":      {"gateway/frame"},
-	"gateway/frame":     {},
-	"tokens":            {"tokens/generation"},
-	"tokens/generation": {},
-	"upstream":          {},
-	"upstream/demo":     {},
-	"web":               {},
+	"gateway/settings":   {"gateway", "gateway/session", "tokens", "upstream"},
+	"gateway/control":    {"gateway", "gateway/session", "gateway/frame", "gateway/wire"},
+	"gateway/showcase":   {"gateway", "upstream", "upstream/demo", "web"},
+	"gateway":            {"gateway/drive", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "upstream"},
+	"gateway/drive":      {"gateway/drive/poll", "gateway/session"},
+	"gateway/drive/poll": {"gateway/session"},
+	"gateway/session":    {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
+	"gateway/replay":     {"gateway/frame"},
+	"gateway/wire":       {"gateway/frame"},
+	"gateway/frame":      {},
+	"tokens":             {"tokens/generation"},
+	"tokens/generation":  {},
+	"upstream":           {},
+	"upstream/demo":      {},
+	"web":                {},
 }
 
 // pure are the packages that know no socket, clock, lock or goroutine, and what

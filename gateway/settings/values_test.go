@@ -105,6 +105,9 @@ var goodValues = []struct {
 	{"trusted-proxy", "2001:db8::/32", proxies, []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 	{"log-level", "debug", func(s *Settings) any { return s.LogLevel }, slog.LevelDebug},
 	{"log-level", "error", func(s *Settings) any { return s.LogLevel }, slog.LevelError},
+	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveAuto},
+	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveNet},
+	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, gateway.DrivePoll},
 	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
 	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
 }
@@ -153,6 +156,7 @@ var badValues = map[string][]string{
 	"host":               {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
 	"trusted-proxy":      {"", "10.0.0.0/33", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
 	"log-level":          {"", "trace", "INFO", "info+1", "0"},
+	"driver":             {"", "epoll", "Net"},
 	"log-format":         {"", "logfmt", "JSON"},
 }
 
