@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/drive"
 	"reseat/gateway/session"
 )
 
@@ -72,9 +73,9 @@ func (g *Gateway) Sessions(f Filter) (list []SessionInfo, next uint64) {
 func (g *Gateway) living() []SessionInfo {
 	all := g.reg.all()
 	list := make([]SessionInfo, 0, len(all))
-	for _, e := range all {
-		if i := e.describe(); i.State != session.Ended.String() {
-			list = append(list, i)
+	for i, info := range drive.Infos(drivesOf(all)) {
+		if info.State != session.Ended {
+			list = append(list, all[i].show(info))
 		}
 	}
 	return list
@@ -145,12 +146,17 @@ func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool)
 
 func (e *entry) describe() SessionInfo {
 	if d := e.drive(); d != nil {
-		return e.info(d.Info())
+		return e.show(d.Info())
 	}
-	return e.info(session.Info{State: session.Connecting, Grace: e.terms().session().GraceBeforeStart})
+	return e.show(session.Info{})
 }
 
-func (e *entry) info(i session.Info) SessionInfo {
+// show is what is shown of a session; the zero Info stands for one that has no
+// driver yet.
+func (e *entry) show(i session.Info) SessionInfo {
+	if i.Created == 0 {
+		i.State, i.Grace = session.Connecting, e.terms().session().GraceBeforeStart
+	}
 	s := SessionInfo{
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.terms().Group, Peer: e.lastPeer(),
 		Route: e.Route, Resumable: e.Resumable, Since: e.Since.UTC(),
@@ -183,7 +189,7 @@ func (r *registry) remembered(id string) (SessionInfo, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if g := r.graves[id]; g != nil {
-		return g.entry.info(g.info), true
+		return g.entry.show(g.info), true
 	}
 	return SessionInfo{}, false
 }
@@ -193,7 +199,7 @@ func (r *registry) ended() []SessionInfo {
 	defer r.mu.RUnlock()
 	list := make([]SessionInfo, 0, len(r.graves))
 	for _, g := range r.graves {
-		list = append(list, g.entry.info(g.info))
+		list = append(list, g.entry.show(g.info))
 	}
 	slices.SortFunc(list, func(a, b SessionInfo) int { return cmp.Compare(a.seq, b.seq) })
 	return list

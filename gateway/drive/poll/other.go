@@ -35,7 +35,7 @@ func (*Loop) Load() int64                                                { retur
 func (*Loop) Close()                                                     {}
 func (*Loop) Wait()                                                      {}
 func (*Loop) New(*session.Session, int, Watcher) *Session                { return nil }
-func (*Loop) Infos([]*Session, func(int, session.Info))                  {}
+func (*Loop) Infos([]*Session, func(int, session.Info)) []int            { return nil }
 func (*Session) Loop() *Loop                                             { return nil }
 func (*Session) Do(func(*session.Session, session.Time)) bool            { return false }
 func (*Session) Attach(int, []byte, AttachFunc) (*session.Refusal, bool) { return nil, false }

@@ -107,19 +107,26 @@ func (s *Session) connect(fd int, u *session.Upstream) {
 	s.begin(s.up)
 }
 
-// Infos describes sessions of the loop, and calls f with each one's place in the
-// list. It lets messages pass in between.
-func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) {
+// Loop is the loop that the session was made by.
+func (s *Session) Loop() *Loop { return s.loop }
+
+// Infos describes sessions of the loop's: f is called with each one's place in
+// the list, and absent are the places of those that are not here. It lets
+// messages pass in between.
+func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) (absent []int) {
 	const atOnce = 64
-	first := 0
-	for part := range slices.Chunk(list, atOnce) {
+	for first := 0; first < len(list); first += atOnce {
 		l.call(func() {
-			for i, s := range part {
-				f(first+i, s.core.Info())
+			for i := first; i < min(first+atOnce, len(list)); i++ {
+				if s := list[i]; s.left {
+					absent = append(absent, i)
+				} else {
+					f(i, s.core.Info())
+				}
 			}
 		})
-		first += len(part)
 	}
+	return absent
 }
 
 // A Leg is a socket of a session that leaves its loop.
