@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,17 +30,62 @@ type events struct {
 	panics int
 	over   chan struct{}
 	closed chan struct{}
+	told   chan session.Kind // the same kinds, for await
+
+	onDropped func() // called by Events
+}
+
+func newEvents() *events {
+	return &events{over: make(chan struct{}), closed: make(chan struct{}), told: make(chan session.Kind, 100)}
+}
+
+// whenDropped has f called, by the driver, when the client is lost.
+func (e *events) whenDropped(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.onDropped = f
+}
+
+// await waits until an event of that kind is told.
+func (e *events) await(k session.Kind) {
+	for got := range e.told {
+		if got == k {
+			return
+		}
+	}
+}
+
+// want checks which events have been told, but for those of pings.
+func (e *events) want(t *testing.T, kinds ...session.Kind) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(e.kinds), func(k session.Kind) bool { return k == session.Replayed || k == session.Pong })
+	if !slices.Equal(got, kinds) {
+		t.Errorf("events %v, want %v", got, kinds)
+	}
 }
 
 func (e *events) Events(list []session.Event) {
+	for _, ev := range list {
+		e.event(ev)
+	}
+}
+
+func (e *events) event(ev session.Event) {
+	e.mu.Lock()
+	f := e.onDropped
+	e.mu.Unlock()
+	if ev.Kind == session.Dropped && f != nil {
+		f()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, ev := range list {
-		e.kinds = append(e.kinds, ev.Kind)
-		if ev.Kind == session.Over {
-			e.reason = ev.Reason
-			close(e.over)
-		}
+	e.kinds = append(e.kinds, ev.Kind)
+	e.told <- ev.Kind
+	if ev.Kind == session.Over {
+		e.reason = ev.Reason
+		close(e.over)
 	}
 }
 
@@ -81,7 +127,7 @@ var kinds = map[string]drive.Kind{"net": drive.Net, "poll": drive.Poll}
 // out, one kind of frame.
 func newRig(t testing.TB, d *drive.Driver, key func() [4]byte) *rig {
 	t.Helper()
-	r := &rig{store: replay.NewStore(1<<30, nil), events: &events{over: make(chan struct{}), closed: make(chan struct{})}}
+	r := &rig{store: replay.NewStore(1<<30, nil), events: newEvents()}
 	clientEnd, client := tcpPair(t)
 	gameEnd, game := tcpPair(t)
 	r.client, r.game = client, game

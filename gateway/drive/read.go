@@ -166,9 +166,13 @@ func (s *netSession) discard(l *leg) {
 	if lingers {
 		drain(l.conn)
 	}
+	now := s.clock.Now()
 	s.mu.Lock()
+	if l.att == nil { // what it has not taken is of no use any more
+		s.call(now, func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, "closed") })
+	}
 	l.close(session.Shut)
-	s.settle(s.clock.Now())
+	s.settle(now)
 }
 
 func drain(conn net.Conn) {

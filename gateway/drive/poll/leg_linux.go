@@ -26,7 +26,11 @@ type leg struct {
 	deadline  session.Time // when it is closed whatever comes; zero: never
 }
 
-var errNone = errors.New("no descriptor for the connection")
+// Why a connection has ended, where that is not for the network to say.
+var (
+	errNone = errors.New("no descriptor for the connection")
+	errLate = errors.New("not closed in time")
+)
 
 // begin has the loop watch g, which may close it.
 func (s *Session) begin(g *leg) {
@@ -86,7 +90,7 @@ func (s *Session) read(g *leg) {
 	switch {
 	case g.fate() != session.Open:
 		if _, err := g.receive(s.loop.buf); err != nil {
-			g.close(session.Shut)
+			s.gone(g, err)
 		}
 		s.follow(g)
 	case g.att == nil:
@@ -226,7 +230,7 @@ func (s *Session) part(g *leg) {
 // expire closes g if it has had its time.
 func (s *Session) expire(g *leg) {
 	if g.deadline > 0 && s.loop.now >= g.deadline {
-		g.close(session.Shut)
+		s.gone(g, errLate)
 	}
 }
 

@@ -1,8 +1,10 @@
 package poll
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +69,26 @@ func receive(fd int, b []byte) (int, error) {
 			return int(n), nil
 		}
 	}
+}
+
+type syscall6 func(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err unix.Errno)
+
+// epollWait waits for at most limit, rounded up to milliseconds; negative is for
+// ever. The runtime's signals end it early, and then it must return to where the
+// runtime can stop it.
+func epollWait(call syscall6, ep int, events *[maxEvents]unix.EpollEvent, limit time.Duration) int {
+	ms := int((limit + time.Millisecond - 1) / time.Millisecond)
+	if limit < 0 {
+		ms = -1
+	}
+	n, _, errno := call(unix.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(events)), maxEvents, uintptr(ms), 0, 0)
+	switch errno {
+	case 0:
+		return int(n)
+	case unix.EINTR:
+		return 0
+	}
+	panic(fmt.Errorf("epoll_wait: %w", errno)) // it has no other errors
 }
 
 // An iovecs is the argument of a write, kept so that writing allocates nothing.
