@@ -414,3 +414,57 @@ func TestNothingStopsWhileAWatcherDoes(t *testing.T) {
 	p.wantUp(1)
 	close(release)
 }
+
+// Where no descriptor is left a client cannot be taken over: it is lost, and
+// may come again.
+func TestClientIsLostWhereNoDescriptorIsLeft(t *testing.T) {
+	p := newPlayer(t, newDriver(t, drive.Poll), nil)
+	var pass session.Pass
+	p.do(func(core *session.Session, now session.Time) { pass = session.Pass{Gen: core.NextGen()} })
+	ours, theirs := tcpPair(t)
+	noDescriptors(t, func() {
+		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 1}, pass); ref != nil {
+			t.Error(ref)
+		}
+	})
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the client reads %v, want its end", err)
+	}
+	p.events.await(session.Dropped)
+	ours, theirs = tcpPair(t)
+	p.resume(ours, theirs, 0)
+	p.wantUp(1)
+}
+
+func TestSessionIsDrivenByGoroutinesWhereNoDescriptorIsLeft(t *testing.T) {
+	d := newDriver(t, drive.Poll)
+	gameEnd, game := tcpPair(t)
+	clientEnd, theirs := tcpPair(t)
+	core := session.New(session.Config{
+		ID: "s", Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 10, MaxMessage: 1 << 20,
+		Store: replay.NewStore(1<<30, nil), Key: zeroKey,
+	}, d.Clock().Now(), nil)
+	p := &player{t: t, driver: d, events: newEvents(), game: game, client: newClient(t, theirs)}
+	noDescriptors(t, func() { p.drive = d.New(core, gameEnd, clientEnd, p.events) })
+	p.drive.AttachFirst(clientEnd, nil, session.Pass{})
+	p.wantUp(1)
+	p.client.Close()
+	p.game.Close()
+	<-p.events.closed
+	p.drive.Wait()
+}
+
+// noDescriptors does f while the process may open none.
+func noDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := syscall.Rlimit{Cur: 3, Max: was.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	f()
+}
