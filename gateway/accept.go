@@ -249,7 +249,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		return
 	}
 	p.Peer = e.lastPeer()
-	e.begin(up).AttachFirst(conn, early, p)
+	e.begin(up, conn).AttachFirst(conn, early, p)
 	e.settle()
 }
 

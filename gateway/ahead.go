@@ -107,7 +107,7 @@ func (g *Gateway) reserve(e *entry, up *upstream.Conn, w Wish) (id, token string
 		return "", "", fmt.Errorf("sign a token: %w", err)
 	}
 	p.Peer = e.lastPeer()
-	e.begin(up)
+	e.begin(up, nil)
 	e.do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
 	e.settle()
 	return e.ID, p.Token, nil

@@ -5,10 +5,21 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/drive"
 	"reseat/gateway/session"
 	"reseat/tokens"
 	"reseat/tokens/login"
 	"reseat/upstream"
+)
+
+// A Driver is what moves the bytes between sockets and sessions.
+type Driver = drive.Kind
+
+// The drivers.
+const (
+	DriveAuto = drive.Auto // event loops for plain TCP on Linux, else goroutines
+	DriveNet  = drive.Net  // goroutines
+	DrivePoll = drive.Poll // as DriveAuto
 )
 
 // Config is what a Gateway is made from. It is not changed after New.
@@ -55,6 +66,9 @@ type Config struct {
 	Drain time.Duration
 
 	logins []*login.Verifier // made by OpenLogins
+
+	// Driver says what moves the bytes. Zero is DriveAuto.
+	Driver Driver
 
 	// Log receives one line for each session event. Nil means slog.Default.
 	Log *slog.Logger

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/drive"
 	"reseat/gateway/session"
 )
 
@@ -184,11 +185,10 @@ func (g *Gateway) largestDetached() []*entry {
 		bytes int64
 	}
 	var list []sized
-	for _, e := range g.reg.all() {
-		if d := e.drive(); d != nil {
-			if i := d.Info(); i.State == session.Detached {
-				list = append(list, sized{e, i.BufferBytes})
-			}
+	all := g.reg.all()
+	for i, info := range drive.Infos(drivesOf(all)) {
+		if info.State == session.Detached {
+			list = append(list, sized{all[i], info.BufferBytes})
 		}
 	}
 	slices.SortFunc(list, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })

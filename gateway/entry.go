@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -193,8 +194,9 @@ func (e *entry) breakFirst() {
 	}
 }
 
-// begin makes the session itself, once its upstream has answered.
-func (e *entry) begin(up *upstream.Conn) *drive.Session {
+// begin makes the session itself, once its upstream has answered. client is the
+// connection that it is made for, nil where that is still to come.
+func (e *entry) begin(up *upstream.Conn, client net.Conn) *drive.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol), e.g.clock.Now(), up.Early)
@@ -203,7 +205,7 @@ func (e *entry) begin(up *upstream.Conn) *drive.Session {
 	if !e.terms().Hard {
 		e.first = upstream.Request{}
 	}
-	d := drive.New(core, up.Conn, e.g.clock, e)
+	d := e.g.driver.New(core, up.Conn, client, e)
 	e.live.Store(d)
 	return d
 }

@@ -30,6 +30,7 @@ type Gateway struct {
 	log     *slog.Logger
 	keys    *tokens.Keys
 	clock   *drive.Clock
+	driver  *drive.Driver
 	store   *replay.Store
 	metrics *metrics
 	events  *events.Hub
@@ -71,6 +72,7 @@ func New(cfg Config) (*Gateway, error) {
 		spent:   make(chan struct{}, 1),
 		ctx:     ctx, stop: stop,
 	}
+	g.driver = drive.NewDriver(cfg.Driver, g.clock)
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
 	g.reg.most, g.reg.mostHere, g.reg.mostOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
@@ -165,6 +167,7 @@ func (g *Gateway) Close() {
 			d.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
 		}
 	}
+	g.driver.Close()
 	g.stop()
 	g.reg.close()
 	for _, p := range g.proxies {

@@ -42,7 +42,7 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 	for _, e := range []*entry{list[0], list[2]} {
 		conn, far := wstest.Pipe(1 << 10)
 		t.Cleanup(func() { far.Close() })
-		d := e.begin(&upstream.Conn{Conn: conn})
+		d := e.begin(&upstream.Conn{Conn: conn}, nil)
 		held := make(chan bool)
 		go d.Do(func(*session.Session, session.Time) { close(held); <-release })
 		<-held

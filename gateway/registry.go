@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -218,19 +219,24 @@ func (r *registry) none() <-chan struct{} {
 // ever lived.
 func (r *registry) census() (states [session.Ended + 1]int, total session.Stats) {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
 	total = r.past
-	for _, e := range r.live {
-		d := e.drive()
-		if d == nil {
-			states[session.Connecting]++
-			continue
-		}
-		info := d.Info()
+	list := slices.Collect(maps.Values(r.live))
+	drives := drivesOf(list)
+	r.mu.RUnlock()
+	for _, info := range drive.Infos(drives) {
 		states[info.State]++
 		total = plus(total, info.Stats)
 	}
 	return states, total
+}
+
+// drivesOf are the drivers of sessions, nil for those that are connecting.
+func drivesOf(list []*entry) []*drive.Session {
+	drives := make([]*drive.Session, len(list))
+	for i, e := range list {
+		drives[i] = e.drive()
+	}
+	return drives
 }
 
 func plus(a, b session.Stats) session.Stats {

@@ -5,12 +5,16 @@ package drive_test
 import (
 	"io"
 	"testing"
+
+	"reseat/gateway/drive"
 )
 
 // The race detector's sync.Pool forgets on purpose, so this runs without it;
 // `make test` does both.
-func TestRelayingAllocatesNothing(t *testing.T) {
-	r := newRig(t, zeroKey)
+func TestRelayingAllocatesNothing(t *testing.T) { drivers(t, relayingAllocatesNothing) }
+
+func relayingAllocatesNothing(t *testing.T, d *drive.Driver) {
+	r := newRig(t, d, zeroKey)
 	down, up := numbered(nil, 1, 128, false), numbered(nil, 1, 48, true)
 	got := make([]byte, 256)
 	trip := func() {

@@ -24,10 +24,12 @@ import (
 // raw sockets in both; their CPU time is in cpu-ns/op as well.
 func BenchmarkRelay(b *testing.B) {
 	for name, n := range map[string]int{"one": 1, "burst": 32} {
-		b.Run(name+"/frames", func(b *testing.B) {
-			r := newRig(b, zeroKey)
-			trips(b, r.client, r.game, n)
-		})
+		for driver, kind := range kinds {
+			b.Run(name+"/"+driver, func(b *testing.B) {
+				r := newRig(b, newDriver(b, kind), zeroKey)
+				trips(b, r.client, r.game, n)
+			})
+		}
 		b.Run(name+"/library", func(b *testing.B) {
 			client, game := libraryPump(b)
 			trips(b, client, game, n)

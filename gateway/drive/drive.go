@@ -1,13 +1,19 @@
 // Package drive moves bytes between sockets and session cores. It knows no
 // frame: it reads, hands over, and writes what the core hands out.
+//
+// There are two drivers. The net driver has two goroutines a session and takes
+// any net.Conn; the poll driver (package poll) has event loops and takes plain
+// TCP connections, on Linux. What a session does is the same with both.
 package drive
 
 import (
+	"errors"
 	"net"
-	"runtime/debug"
+	"runtime"
 	"sync"
 	"time"
 
+	"reseat/gateway/drive/poll"
 	"reseat/gateway/session"
 )
 
@@ -35,294 +41,105 @@ type Watcher interface {
 	Closed()
 }
 
-// A Session drives one session core with goroutines: one reads the upstream,
-// one the attached client, and one more exists for each socket that does not
-// take what it is given, for as long as it does not.
-//
-// Whoever has called the core writes what it hands out, unless somebody else
-// already writes to that socket, who then goes on with it. The lock is never
-// held over a read, a write or a Watcher.
-type Session struct {
+// A Kind says which driver is to be used.
+type Kind uint8
+
+// The values of --driver.
+const (
+	Auto Kind = iota // Poll where it can be, else Net
+	Net              // goroutines
+	Poll             // event loops; Net for what they cannot serve
+)
+
+// A Driver makes Sessions.
+type Driver struct {
+	kind  Kind
 	clock *Clock
-	watch Watcher
 
-	mu   sync.Mutex
-	core *session.Session
-	up   *leg // of the present upstream, or the last
-	down *leg // of the present attachment
-
-	upstreams int // whose sockets are not closed
-	timer     *time.Timer
-	armed     session.Time // when the timer fires; zero: it does not
-	events    []session.Event
-	telling   bool // somebody is calling the Watcher
-	panics    []panicked
-	chores    []chore // for after the lock is released
-	over      bool    // the Watcher has been told, or is being told, that all is closed
-
-	running sync.WaitGroup
+	begin sync.Once
+	loops []*poll.Loop // none before the first session that one can serve
 }
 
-// A chore is what is done to a socket without the lock, since it may wait.
-type chore struct {
-	conn net.Conn
-	fate session.Fate // Linger: shut down writing; Shut, Reset: close
-}
+// NewDriver makes a Driver. It starts nothing before it is needed.
+func NewDriver(kind Kind, clock *Clock) *Driver { return &Driver{kind: kind, clock: clock} }
 
-func (c chore) do() {
-	switch c.fate {
-	case session.Linger:
-		if w, ok := c.conn.(interface{ CloseWrite() error }); ok {
-			w.CloseWrite()
-		}
-		return
-	case session.Reset:
-		if l, ok := c.conn.(interface{ SetLinger(int) error }); ok {
-			l.SetLinger(0)
-		}
-	}
-	c.conn.Close()
-}
-
-type panicked struct {
-	value any
-	stack []byte
-}
+// Clock is what the Driver tells the sessions' time by.
+func (d *Driver) Clock() *Clock { return d.clock }
 
 // New drives core over its upstream's connection. It begins to read at once.
-func New(core *session.Session, upstream net.Conn, clock *Clock, watch Watcher) *Session {
-	s := &Session{clock: clock, watch: watch, core: core}
-	s.timer = time.AfterFunc(time.Hour, s.tick)
-	s.timer.Stop()
-	s.connect(upstream, core.Upstream())
+// client is the connection that will be attached first, nil where that is not
+// known yet; it is still to be attached.
+func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Watcher) *Session {
+	s := &Session{driver: d, watch: watch}
+	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) {
+		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
+			return s
+		}
+	}
+	s.net.Store(newNet(core, upstream, d.clock, watch))
 	return s
 }
 
-// connect makes conn the present upstream's.
-func (s *Session) connect(conn net.Conn, u *session.Upstream) {
-	l := newLeg(s, conn)
-	l.ups = u
-	s.up = l
-	s.upstreams++
-	s.running.Go(func() { s.readUpstream(l) })
-}
-
-// Reconnect gives a session that needs one its next upstream; early is what
-// that sent behind its answer. It reports false, and conn is still the
-// caller's, where the session needs none.
-func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
-	now := s.clock.Now()
-	s.mu.Lock()
-	old := s.up
-	s.call(now, func(core *session.Session, now session.Time) {
-		if core.NeedsUpstream() {
-			s.connect(conn, core.Reconnect(now, early))
-		}
-	})
-	if taken = s.up != old; taken {
-		s.flush(old)
-	}
-	s.settle(now)
-	return taken
-}
-
-// Do calls f as the core's owner. f must not block.
-func (s *Session) Do(f func(core *session.Session, now session.Time)) {
-	now := s.clock.Now()
-	s.mu.Lock()
-	s.call(now, f)
-	s.settle(now)
-}
-
-func (s *Session) call(now session.Time, f func(*session.Session, session.Time)) {
-	defer s.rescue(now)
-	f(s.core, now)
-}
-
-// AttachFirst gives the session its first client. early is what the client has
-// sent behind its handshake.
-func (s *Session) AttachFirst(conn net.Conn, early []byte, p session.Pass) {
-	s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-		return core.AttachFirst(now, p), nil
-	})
-}
-
-// Attach gives the session to a resuming client, or says why not; then conn is
-// still the caller's.
-func (s *Session) Attach(conn net.Conn, early []byte, r session.Resume, p session.Pass) *session.Refusal {
-	return s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-		return core.Attach(now, r, p)
-	})
-}
-
-type attachFunc func(*session.Session, session.Time) (*session.Attachment, *session.Refusal)
-
-func (s *Session) attach(conn net.Conn, early []byte, f attachFunc) (refusal *session.Refusal) {
-	now := s.clock.Now()
-	s.mu.Lock()
-	var a *session.Attachment
-	s.call(now, func(core *session.Session, now session.Time) { a, refusal = f(core, now) })
-	if a != nil {
-		old, l := s.down, newLeg(s, conn)
-		l.att = a
-		s.down = l
-		s.running.Go(func() { s.readClient(l, early) })
-		if old != nil {
-			s.flush(old)
-		}
-	}
-	s.settle(now)
-	return refusal
-}
-
-// Info describes the session, without becoming its owner for longer.
-func (s *Session) Info() session.Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.core.Info()
-}
-
-// Client is the connection of the attached client, nil where there is none.
-func (s *Session) Client() net.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down == nil || s.down.fate() != session.Open {
+// poll has a loop drive core, if one can; else it is nil and upstream still the
+// caller's.
+func (d *Driver) poll(core *session.Session, upstream net.Conn, watch Watcher) *poll.Session {
+	fd, err := poll.Take(upstream)
+	if err != nil {
 		return nil
 	}
-	return s.down.conn
+	l := d.idlest()
+	if l == nil {
+		poll.Release(fd)
+		return nil
+	}
+	upstream.Close()
+	return l.New(core, fd, watch)
 }
 
-// Wait waits until both legs are closed and nothing runs any more.
-func (s *Session) Wait() { s.running.Wait() }
-
-func (s *Session) tick() {
-	s.mu.Lock()
-	s.armed = 0
-	now := s.clock.Now()
-	if l := s.down; l != nil && l.writing {
-		if n, ok := l.backlog(); ok {
-			s.call(now, func(core *session.Session, now session.Time) { core.ClientBacklog(now, l.att, n) })
+// idlest is the loop with the fewest sessions, nil where there is none.
+func (d *Driver) idlest() (l *poll.Loop) {
+	d.begin.Do(d.start)
+	for _, other := range d.loops {
+		if l == nil || other.Load() < l.Load() {
+			l = other
 		}
 	}
-	s.call(now, (*session.Session).Tick)
-	s.settle(now)
+	return l
 }
 
-// settle does what the core wants done after a call to it: writes, closes,
-// wakes readers, sets the timer and tells the Watcher. It is called with mu
-// held, and releases it.
-func (s *Session) settle(now session.Time) {
-	s.flush(s.up)
-	if l := s.down; l != nil {
-		s.flush(l)
-		if l.closed && s.down == l {
-			s.down = nil
+// start starts as many loops as there are to be, or as can be.
+func (d *Driver) start() {
+	for range poll.Loops(runtime.GOMAXPROCS(0)) {
+		l, err := poll.Start(d.clock)
+		if err != nil {
+			return
 		}
-	}
-	s.wakeReaders()
-	s.arm(now)
-	s.tell()
-}
-
-// wakeReaders wakes readers that waited for the core to want them again.
-func (s *Session) wakeReaders() {
-	if s.up.parked && s.core.WantsUpstream(s.up.ups) {
-		s.up.unpark()
-	}
-	if d := s.down; d != nil && d.parked && s.core.WantsClient(d.att) {
-		d.unpark()
+		d.loops = append(d.loops, l)
 	}
 }
 
-// arm makes the timer fire when the core wants to be called. A timer that is
-// set for an earlier moment is left alone: a call too early is harmless.
-func (s *Session) arm(now session.Time) {
-	next := s.core.Next()
-	if next == 0 {
-		return
-	}
-	if s.armed == 0 || next < s.armed {
-		s.armed = next
-		s.timer.Reset(max(next.Sub(now), 0))
+// Close ends what runs for all sessions together, once the last of them is over.
+// It does not wait.
+func (d *Driver) Close() {
+	d.begin.Do(func() {})
+	for _, l := range d.loops {
+		l.Close()
 	}
 }
 
-// tell does the chores and hands events to the Watcher, in their order. It is
-// called with mu held, and releases it.
-func (s *Session) tell() {
-	chores := s.chores
-	s.chores = nil
-	s.events = append(s.events, s.core.Events()...)
-	first := !s.telling && s.news()
-	s.telling = s.telling || first
-	s.mu.Unlock()
-	for _, c := range chores {
-		c.do()
-	}
-	for first && s.tellNext() {
+// Wait waits for what Close ends.
+func (d *Driver) Wait() {
+	for _, l := range d.loops {
+		l.Wait()
 	}
 }
 
-// news reports whether there is anything to tell.
-func (s *Session) news() bool {
-	return len(s.events)+len(s.panics) > 0 || s.finished()
-}
-
-// finished reports whether it is to be told that all is closed.
-func (s *Session) finished() bool {
-	return !s.over && s.core.State() == session.Ended && s.upstreams == 0 && (s.down == nil || s.down.closed)
-}
-
-// tellNext tells what has gathered, and reports whether there was anything.
-func (s *Session) tellNext() bool {
-	s.mu.Lock()
-	events, panics, finished := s.events, s.panics, s.finished()
-	s.telling = s.news()
-	s.events, s.panics = nil, nil
-	s.over = s.over || finished
-	if finished {
-		s.timer.Stop()
+// take is a descriptor of conn for a loop. It reports false where conn is not
+// for loops; negative is a conn that they could not be given.
+func take(conn net.Conn) (fd int, plain bool) {
+	fd, err := poll.Take(conn)
+	if err != nil {
+		return -1, !errors.Is(err, poll.ErrUnsupported)
 	}
-	s.mu.Unlock()
-	for _, p := range panics {
-		s.watch.Panicked(p.value, p.stack)
-	}
-	if len(events) > 0 {
-		s.watch.Events(events)
-	}
-	if finished {
-		s.watch.Closed()
-	}
-	return len(events)+len(panics) > 0 || finished
-}
-
-// rescue, deferred around every call of the core, ends this session alone when
-// its code panics.
-func (s *Session) rescue(now session.Time) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	s.panics = append(s.panics, panicked{v, debug.Stack()})
-	defer func() {
-		if recover() != nil { // not even that: both sockets are closed
-			s.up.close(session.Shut)
-			if s.down != nil {
-				s.down.close(session.Shut)
-			}
-		}
-	}()
-	s.core.Fail(now)
-}
-
-// Farewell sends b to a connection that belongs to no session, waits for its
-// end, a second at most, and closes it.
-func Farewell(conn net.Conn, b []byte) {
-	conn.SetDeadline(time.Now().Add(clientFlush))
-	if _, err := conn.Write(b); err == nil {
-		conn.SetReadDeadline(time.Now().Add(lingerTime))
-		chore{conn, session.Linger}.do()
-		drain(conn)
-	}
-	conn.Close()
+	return fd, true
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,17 +30,62 @@ type events struct {
 	panics int
 	over   chan struct{}
 	closed chan struct{}
+	told   chan session.Kind // the same kinds, for await
+
+	onDropped func() // called by Events
+}
+
+func newEvents() *events {
+	return &events{over: make(chan struct{}), closed: make(chan struct{}), told: make(chan session.Kind, 100)}
+}
+
+// whenDropped has f called, by the driver, when the client is lost.
+func (e *events) whenDropped(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.onDropped = f
+}
+
+// await waits until an event of that kind is told.
+func (e *events) await(k session.Kind) {
+	for got := range e.told {
+		if got == k {
+			return
+		}
+	}
+}
+
+// want checks which events have been told, but for those of pings.
+func (e *events) want(t *testing.T, kinds ...session.Kind) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(e.kinds), func(k session.Kind) bool { return k == session.Replayed || k == session.Pong })
+	if !slices.Equal(got, kinds) {
+		t.Errorf("events %v, want %v", got, kinds)
+	}
 }
 
 func (e *events) Events(list []session.Event) {
+	for _, ev := range list {
+		e.event(ev)
+	}
+}
+
+func (e *events) event(ev session.Event) {
+	e.mu.Lock()
+	f := e.onDropped
+	e.mu.Unlock()
+	if ev.Kind == session.Dropped && f != nil {
+		f()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, ev := range list {
-		e.kinds = append(e.kinds, ev.Kind)
-		if ev.Kind == session.Over {
-			e.reason = ev.Reason
-			close(e.over)
-		}
+	e.kinds = append(e.kinds, ev.Kind)
+	e.told <- ev.Kind
+	if ev.Kind == session.Over {
+		e.reason = ev.Reason
+		close(e.over)
 	}
 }
 
@@ -59,20 +105,37 @@ type rig struct {
 	client, game net.Conn
 }
 
+// drivers runs a test with each driver.
+func drivers(t *testing.T, test func(t *testing.T, d *drive.Driver)) {
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) { test(t, newDriver(t, kind)) })
+	}
+}
+
+func newDriver(t testing.TB, kind drive.Kind) *drive.Driver {
+	d := drive.NewDriver(kind, drive.NewClock())
+	t.Cleanup(func() { // after those of the sessions
+		d.Close()
+		d.Wait()
+	})
+	return d
+}
+
+var kinds = map[string]drive.Kind{"net": drive.Net, "poll": drive.Poll}
+
 // newRig connects everything. Plain clients are the simplest: bytes in, bytes
 // out, one kind of frame.
-func newRig(t testing.TB, key func() [4]byte) *rig {
+func newRig(t testing.TB, d *drive.Driver, key func() [4]byte) *rig {
 	t.Helper()
-	r := &rig{store: replay.NewStore(1<<30, nil), events: &events{over: make(chan struct{}), closed: make(chan struct{})}}
-	clock := drive.NewClock()
+	r := &rig{store: replay.NewStore(1<<30, nil), events: newEvents()}
 	clientEnd, client := tcpPair(t)
 	gameEnd, game := tcpPair(t)
 	r.client, r.game = client, game
 	core := session.New(session.Config{
 		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
 		MaxMessage: 1 << 20, Store: r.store, Key: key,
-	}, clock.Now(), nil)
-	r.drive = drive.New(core, gameEnd, clock, r.events)
+	}, d.Clock().Now(), nil)
+	r.drive = d.New(core, gameEnd, clientEnd, r.events)
 	r.drive.AttachFirst(clientEnd, nil, session.Pass{})
 	t.Cleanup(func() {
 		client.Close()
@@ -118,8 +181,10 @@ func numbered(dst []byte, i, size int, masked bool) []byte {
 
 // TestFullSocketsLoseNothing fills both directions far beyond what sockets
 // hold before anybody reads, so that every write is cut short many times.
-func TestFullSocketsLoseNothing(t *testing.T) {
-	r := newRig(t, zeroKey)
+func TestFullSocketsLoseNothing(t *testing.T) { drivers(t, fullSocketsLoseNothing) }
+
+func fullSocketsLoseNothing(t *testing.T, d *drive.Driver) {
+	r := newRig(t, d, zeroKey)
 	const messages, size = 3000, 9000
 	send := func(c net.Conn, masked bool) {
 		var b []byte
@@ -149,15 +214,17 @@ func TestFullSocketsLoseNothing(t *testing.T) {
 	all.Wait()
 }
 
-func TestFaultInOneSessionEndsItAlone(t *testing.T) {
+func TestFaultInOneSessionEndsItAlone(t *testing.T) { drivers(t, faultInOneSessionEndsItAlone) }
+
+func faultInOneSessionEndsItAlone(t *testing.T, d *drive.Driver) {
 	var armed atomic.Bool
-	bad := newRig(t, func() [4]byte {
+	bad := newRig(t, d, func() [4]byte {
 		if armed.Swap(false) {
 			panic("injected")
 		}
 		return [4]byte{}
 	})
-	good := newRig(t, zeroKey)
+	good := newRig(t, d, zeroKey)
 	armed.Store(true)
 	bad.client.Write(numbered(nil, 1, 10, true))
 	<-bad.events.over

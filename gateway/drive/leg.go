@@ -10,10 +10,8 @@ import (
 )
 
 const (
-	readSize    = 64 << 10 // of a client read
-	slowRead    = 4 << 10  // the same, where the buffer is held while waiting
-	clientFlush = 5 * time.Second
-	lingerTime  = time.Second
+	readSize = 64 << 10 // of a client read
+	slowRead = 4 << 10  // the same, where the buffer is held while waiting
 
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
@@ -25,7 +23,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, readSize); return &b
 
 // A leg is one socket of a session.
 type leg struct {
-	s    *Session
+	s    *netSession
 	conn net.Conn
 	att  *session.Attachment // of a client's
 	ups  *session.Upstream   // of an upstream's: one of the two is there
@@ -55,7 +53,7 @@ type leg struct {
 	ready  func(fd uintptr) bool // reads once, for RawConn.Read
 }
 
-func newLeg(s *Session, conn net.Conn) *leg {
+func newLeg(s *netSession, conn net.Conn) *leg {
 	return &leg{s: s, conn: conn, raw: rawConn(conn), wake: make(chan struct{}, 1)}
 }
 
@@ -107,7 +105,7 @@ func (l *leg) failed(err error) {
 // flush writes what the core has for l, as far as the socket takes it without
 // waiting, and then does to l what the core says. Called with mu held, which
 // is released while writing.
-func (s *Session) flush(l *leg) {
+func (s *netSession) flush(l *leg) {
 	for !l.writing && !l.closed {
 		if l.raw == nil && l.att == nil {
 			s.core.Retain() // the writer outlives the reader's buffer
@@ -139,7 +137,7 @@ func (s *Session) flush(l *leg) {
 }
 
 // writeBlocking writes to a socket that can only be written to by waiting.
-func (s *Session) writeBlocking(l *leg, out [][]byte) {
+func (s *netSession) writeBlocking(l *leg, out [][]byte) {
 	for len(out) > 0 {
 		n, full, err := writeSome(l.conn, out)
 		s.mu.Lock()
@@ -162,7 +160,7 @@ func (s *Session) writeBlocking(l *leg, out [][]byte) {
 }
 
 // writeWaiting goes on writing to a socket that did not take all it was given.
-func (s *Session) writeWaiting(l *leg) {
+func (s *netSession) writeWaiting(l *leg) {
 	err := l.raw.Write(func(fd uintptr) bool { return s.writeReady(l, fd) })
 	s.mu.Lock()
 	l.writing = false
@@ -175,7 +173,7 @@ func (s *Session) writeWaiting(l *leg) {
 
 // writeReady writes until the socket takes no more, and reports whether there
 // is nothing left to wait for.
-func (s *Session) writeReady(l *leg, fd uintptr) bool {
+func (s *netSession) writeReady(l *leg, fd uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !l.closed {
@@ -204,7 +202,7 @@ func (s *Session) writeReady(l *leg, fd uintptr) bool {
 // now, while the writer goes on. Sockets are closed later: this runs where a
 // close would wait for its own caller. Called with mu held, which is released
 // while writing.
-func (s *Session) onward() {
+func (s *netSession) onward() {
 	s.flush(s.up)
 	if s.down != nil {
 		s.flush(s.down)
@@ -215,7 +213,7 @@ func (s *Session) onward() {
 
 // part does to l what the core says is its fate, once all is written that was
 // to be. Called with mu held.
-func (s *Session) part(l *leg) {
+func (s *netSession) part(l *leg) {
 	fate := l.fate()
 	if fate == session.Open || l.closed {
 		return
@@ -226,7 +224,7 @@ func (s *Session) part(l *leg) {
 	}
 	if !l.parting {
 		l.parting = true
-		flush := clientFlush
+		flush := session.ClientFlush
 		if l.att == nil {
 			flush = session.UpstreamFlush
 		}
@@ -235,7 +233,7 @@ func (s *Session) part(l *leg) {
 	}
 	if !l.writing && !l.lingering {
 		l.lingering = true
-		l.conn.SetReadDeadline(time.Now().Add(lingerTime))
+		l.conn.SetReadDeadline(time.Now().Add(session.LingerTime))
 		if l.att != nil {
 			s.chores = append(s.chores, chore{l.conn, session.Linger})
 		}

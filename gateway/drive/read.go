@@ -9,7 +9,7 @@ import (
 
 // readUpstream reads the upstream straight into the replay buffer, and takes
 // no memory of it while there is nothing to read.
-func (s *Session) readUpstream(l *leg) {
+func (s *netSession) readUpstream(l *leg) {
 	l.ready = func(fd uintptr) bool {
 		room := s.room(l)
 		if room == nil {
@@ -28,12 +28,12 @@ func (s *Session) readUpstream(l *leg) {
 		}
 	}
 	if l.err != nil {
-		s.Do(func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, l.err.Error()) })
+		s.do(func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, l.err.Error()) })
 	}
 	s.discard(l)
 }
 
-func (s *Session) readUpstreamOnce(l *leg) {
+func (s *netSession) readUpstreamOnce(l *leg) {
 	l.n = 0
 	if l.raw != nil {
 		if err := l.raw.Read(l.ready); err != nil {
@@ -59,7 +59,7 @@ func (l *leg) read(fd uintptr, b []byte) (again bool) {
 	return again
 }
 
-func (s *Session) room(l *leg) (b []byte) {
+func (s *netSession) room(l *leg) (b []byte) {
 	now := s.clock.Now()
 	s.mu.Lock()
 	s.call(now, func(core *session.Session, _ session.Time) { b = core.UpstreamRoom(l.ups) })
@@ -71,7 +71,7 @@ func (s *Session) room(l *leg) (b []byte) {
 	return b
 }
 
-func (s *Session) filled(l *leg, n int) {
+func (s *netSession) filled(l *leg, n int) {
 	now := s.clock.Now()
 	s.mu.Lock()
 	s.call(now, func(core *session.Session, now session.Time) { core.UpstreamRead(now, l.ups, n) })
@@ -84,7 +84,7 @@ func (s *Session) filled(l *leg, n int) {
 
 // readClient reads an attached client, as long as it is attached, and then
 // what still comes until its connection ends.
-func (s *Session) readClient(l *leg, early []byte) {
+func (s *netSession) readClient(l *leg, early []byte) {
 	l.ready = func(fd uintptr) bool {
 		l.pooled = buffers.Get().(*[]byte)
 		again := l.read(fd, *l.pooled)
@@ -100,12 +100,12 @@ func (s *Session) readClient(l *leg, early []byte) {
 		s.readClientOnce(l)
 	}
 	if l.err != nil {
-		s.Do(func(core *session.Session, now session.Time) { core.ClientGone(now, l.att, l.err.Error()) })
+		s.do(func(core *session.Session, now session.Time) { core.ClientGone(now, l.att, l.err.Error()) })
 	}
 	s.discard(l)
 }
 
-func (s *Session) readClientOnce(l *leg) {
+func (s *netSession) readClientOnce(l *leg) {
 	if l.raw == nil {
 		if l.held == nil {
 			l.held = make([]byte, slowRead)
@@ -131,7 +131,7 @@ func (l *leg) giveBack() {
 }
 
 // clientRead hands what was read to the core. p is free again when it returns.
-func (s *Session) clientRead(l *leg, p []byte) {
+func (s *netSession) clientRead(l *leg, p []byte) {
 	now := s.clock.Now()
 	s.mu.Lock()
 	s.call(now, func(core *session.Session, now session.Time) { core.ClientRead(now, l.att, p) })
@@ -143,7 +143,7 @@ func (s *Session) clientRead(l *leg, p []byte) {
 
 // waitToRead waits until the core wants l to be read; false when l is not to
 // be read any more.
-func (s *Session) waitToRead(l *leg, wants func() bool) bool {
+func (s *netSession) waitToRead(l *leg, wants func() bool) bool {
 	for {
 		s.mu.Lock()
 		open := l.fate() == session.Open && !l.closed
@@ -159,16 +159,20 @@ func (s *Session) waitToRead(l *leg, wants func() bool) bool {
 
 // discard reads to the connection's end, or the deadline that part has set,
 // and closes it.
-func (s *Session) discard(l *leg) {
+func (s *netSession) discard(l *leg) {
 	s.mu.Lock()
 	lingers := l.fate() == session.Linger && !l.closed
 	s.settle(s.clock.Now())
 	if lingers {
 		drain(l.conn)
 	}
+	now := s.clock.Now()
 	s.mu.Lock()
+	if l.att == nil { // what it has not taken is of no use any more
+		s.call(now, func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, "closed") })
+	}
 	l.close(session.Shut)
-	s.settle(s.clock.Now())
+	s.settle(now)
 }
 
 func drain(conn net.Conn) {

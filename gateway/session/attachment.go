@@ -19,6 +19,13 @@ const (
 	Reset              // close with a reset
 )
 
+// ClientFlush is how long a client whose connection is being closed has to take
+// what it is sent before; LingerTime is how long either end then has to close it.
+const (
+	ClientFlush = 5 * time.Second
+	LingerTime  = time.Second
+)
+
 // An Attachment is one client connection's tenure with a session. Once it is
 // not the session's attachment any more it only says what its connection is
 // still to be sent.

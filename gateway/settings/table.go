@@ -116,6 +116,7 @@ const (
 	groupTokens    = "Resume tokens"
 	groupPlayers   = "Players"
 	groupCallers   = "Who may connect"
+	groupSpeed     = "Performance"
 	groupRest      = "Config file, log and help"
 )
 
@@ -301,6 +302,13 @@ var table = []flag{
 	{name: "trusted-proxy", group: groupCallers, arg: "CIDR", shows: "none", repeat: true,
 		help: "block or address whose X-Forwarded-* is believed",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
+
+	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
+		help: "what moves the bytes: net, goroutines; or poll, event loops, which cost less and are for plain TCP on Linux, with net for the rest. auto is poll",
+		set: one(func(d *draft) *gateway.Driver { return &d.Gateway.Driver }, choice(
+			option[gateway.Driver]{"auto", gateway.DriveAuto},
+			option[gateway.Driver]{"net", gateway.DriveNet},
+			option[gateway.Driver]{"poll", gateway.DrivePoll}))},
 
 	{name: "config", group: groupRest, arg: "FILE", shows: "none",
 		help: "TOML file with settings: the names are those of the flags",

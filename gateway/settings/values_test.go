@@ -142,6 +142,9 @@ var goodValues = []struct {
 	{"log-messages", "off", policy(func(p gateway.Policy) any { return p.Tell }), session.Telling{}},
 	{"log-messages", "size", policy(func(p gateway.Policy) any { return p.Tell }), session.Telling{On: true}},
 	{"log-messages", "prefix:64", policy(func(p gateway.Policy) any { return p.Tell }), session.Telling{On: true, Prefix: 64}},
+	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveAuto},
+	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveNet},
+	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, gateway.DrivePoll},
 	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
 	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
 }
@@ -220,6 +223,7 @@ var badValues = map[string][]string{
 	"log-level":           {"", "trace", "INFO", "info+1", "0"},
 	"log-messages":        {"", "on", "prefix", "prefix:", "prefix:0", "prefix:1025", "prefix:-1"},
 	"log-format":          {"", "logfmt", "JSON"},
+	"driver":              {"", "epoll", "Net"},
 }
 
 func TestEveryFlagTakesItsGoodValues(t *testing.T) {

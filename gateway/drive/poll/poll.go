@@ -1,0 +1,47 @@
+// Package poll drives session cores from event loops of its own, on Linux: one
+// goroutine reads and writes the sockets of thousands of sessions, and nothing
+// on the way of a message takes a lock, hands over to another goroutine or
+// allocates.
+//
+// A Loop owns its sessions: the cores, and the descriptors of both legs. Whoever
+// else wants something of a session puts it into the loop's mailbox. The loop
+// never blocks but to wait for its sockets; what happens to a session is told to
+// its Watcher by a second goroutine.
+package poll
+
+import (
+	"errors"
+	"runtime"
+
+	"reseat/gateway/session"
+)
+
+// A Clock tells the sessions' time.
+type Clock interface{ Now() session.Time }
+
+// A Watcher observes a session, as drive.Watcher says. It may call the session:
+// its loop does not wait for it.
+type Watcher interface {
+	Events([]session.Event)
+	Panicked(value any, stack []byte)
+	Closed()
+}
+
+// An AttachFunc attaches a client to a core, or says why not.
+type AttachFunc func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal)
+
+// Loops is how many loops do the work where so many processors are there: one
+// is enough for four, and the handshakes have the others.
+func Loops(processors int) int {
+	return max(1, (processors+1)/3)
+}
+
+// leaveRoom sees to it that handshakes never wait for the loops.
+func leaveRoom(loops int) {
+	if runtime.GOMAXPROCS(0) < loops+1 {
+		runtime.GOMAXPROCS(loops + 1)
+	}
+}
+
+// ErrUnsupported says that this system has no loops.
+var ErrUnsupported = errors.New("no epoll on this system")

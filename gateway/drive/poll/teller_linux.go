@@ -1,0 +1,89 @@
+package poll
+
+import (
+	"sync"
+
+	"reseat/gateway/session"
+)
+
+// A teller tells Watchers what has happened, in its order, so that the loop
+// never waits for one. What may wait to be told is bounded by what sessions can
+// have happen to them: some events for each of their connections.
+type teller struct {
+	mu     sync.Mutex
+	queue  []news
+	closed bool
+	wake   chan struct{} // one slot
+}
+
+// A news is one call of a Watcher.
+type news struct {
+	watch  Watcher
+	events []session.Event
+	fault  *fault
+	over   bool
+	then   func() // instead of all that
+}
+
+// A fault is a panic in a session's code.
+type fault struct {
+	value any
+	stack []byte
+}
+
+func newTeller() *teller { return &teller{wake: make(chan struct{}, 1)} }
+
+// put has n told. It never blocks.
+func (t *teller) put(n news) {
+	t.mu.Lock()
+	t.queue = append(t.queue, n)
+	t.mu.Unlock()
+	t.ring()
+}
+
+// close ends run once all is told.
+func (t *teller) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.ring()
+}
+
+func (t *teller) ring() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *teller) run() {
+	for range t.wake {
+		list, closed := t.take()
+		for _, n := range list {
+			n.tell()
+		}
+		if closed {
+			return
+		}
+	}
+}
+
+func (t *teller) take() (list []news, closed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list, t.queue = t.queue, nil
+	return list, t.closed
+}
+
+func (n news) tell() {
+	switch {
+	case n.then != nil:
+		n.then()
+	case n.fault != nil:
+		n.watch.Panicked(n.fault.value, n.fault.stack)
+	case n.over:
+		n.watch.Closed()
+	default:
+		n.watch.Events(n.events)
+	}
+}
