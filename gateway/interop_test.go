@@ -124,7 +124,7 @@ func newArena(t *testing.T) *arena {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) }) // runs last
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
 	a := &arena{t: t, ctx: ctx, joined: make(chan endpoint), dialer: http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(a.dialer.CloseIdleConnections)

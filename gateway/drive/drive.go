@@ -46,7 +46,7 @@ type Kind uint8
 
 // The values of --driver.
 const (
-	Auto Kind = iota // Poll where it can be, else Net
+	Auto Kind = iota // Net, until the loops have stood in the field for a while
 	Net              // goroutines
 	Poll             // event loops; Net for what they cannot serve
 )
@@ -71,7 +71,7 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // known yet; it is still to be attached.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Watcher) *Session {
 	s := &Session{driver: d, watch: watch}
-	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) {
+	if _, plain := client.(*net.TCPConn); d.kind == Poll && (plain || client == nil) {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
 			return s
 		}

@@ -304,7 +304,7 @@ var table = []flag{
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
-		help: "what moves the bytes: net, goroutines; or poll, event loops, which cost less and are for plain TCP on Linux, with net for the rest. auto is poll",
+		help: "what moves the bytes: net, goroutines; or poll, event loops, which cost less and are for plain TCP on Linux, with net for the rest. auto is net",
 		set: one(func(d *draft) *gateway.Driver { return &d.Gateway.Driver }, choice(
 			option[gateway.Driver]{"auto", gateway.DriveAuto},
 			option[gateway.Driver]{"net", gateway.DriveNet},
