@@ -4,7 +4,6 @@ package program
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -237,7 +236,7 @@ func address(ln net.Listener, certs *secure.Certificates) string {
 	}
 	if certs != nil {
 		scheme, standard = "https", "443"
-		host = cmp.Or(certs.Host(), host)
+		host = certs.Host(host)
 	}
 	if port == standard && !strings.Contains(host, ":") {
 		return scheme + "://" + host

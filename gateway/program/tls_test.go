@@ -49,7 +49,7 @@ func get(t *testing.T, client *http.Client, url string) *http.Response {
 }
 
 func TestWithTLSTheLogNamesWhatTheCertificateIsFor(t *testing.T) {
-	for want, name := range map[string]string{"https://game.example:": "game.example", "https://127.0.0.1:": "localhost"} {
+	for want, name := range map[string]string{"https://game.example:": "game.example", "https://localhost:": "localhost", "https://127.0.0.1:": "127.0.0.1"} {
 		cert, key := testcert.New(t, name).Write(t.TempDir())
 		p := begin(t, "--tls-cert", cert, "--tls-key", key)
 		url := p.clients["http"].(string)

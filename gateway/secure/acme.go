@@ -240,8 +240,8 @@ func late(leaf *x509.Certificate, now time.Time) bool {
 	return leaf.NotAfter.Sub(now) < begins*3/4
 }
 
-func (a *authority) reload() error { return nil }
-func (a *authority) host() string  { return a.first.name }
+func (a *authority) reload() error      { return nil }
+func (a *authority) host(string) string { return a.first.name }
 
 func (a *authority) leaf() *x509.Certificate {
 	if !a.first.ready.Load() {

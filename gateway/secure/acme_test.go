@@ -79,8 +79,8 @@ func TestACertificateInTheCacheIsShownWithoutTheCA(t *testing.T) {
 				t.Errorf("asked for %q: another certificate", name)
 			}
 		}
-		if leaf := d.certs.Leaf(); leaf == nil || !leaf.Equal(pair.Leaf) || d.certs.Host() != "game.example" {
-			t.Errorf("leaf %v, host %q", leaf, d.certs.Host())
+		if leaf := d.certs.Leaf(); leaf == nil || !leaf.Equal(pair.Leaf) || d.certs.Host("localhost") != "game.example" {
+			t.Errorf("leaf %v, host %q", leaf, d.certs.Host("localhost"))
 		}
 		if len(ca.calls()) > 0 {
 			t.Errorf("the CA was asked %d times", len(ca.calls()))

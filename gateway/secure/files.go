@@ -94,16 +94,15 @@ func (f *files) leaf() *x509.Certificate { return f.pair.Load().Leaf }
 func (f *files) start()                  {}
 func (f *files) stop()                   {}
 
-// host is localhost where the certificate is good for it, else its first name.
-func (f *files) host() string {
+func (f *files) host(listening string) string {
 	leaf := f.leaf()
-	if leaf.VerifyHostname("localhost") == nil {
-		return ""
+	if leaf.VerifyHostname(listening) == nil {
+		return listening
 	}
 	for _, name := range leaf.DNSNames {
 		if !strings.Contains(name, "*") {
 			return name
 		}
 	}
-	return ""
+	return listening
 }

@@ -124,22 +124,25 @@ func TestACertificateOutOfItsDatesIsTakenWithAWarning(t *testing.T) {
 
 func TestTheAddressIsOneThatTheCertificateIsFor(t *testing.T) {
 	for _, c := range []struct {
-		names []string
-		want  string
+		names           []string
+		listening, want string
 	}{
-		{[]string{"game.example", "www.game.example"}, "game.example"},
-		{[]string{"*.game.example", "game.example"}, "game.example"},
-		{[]string{"*.game.example"}, ""},
-		{[]string{"game.example", "localhost"}, ""},
-		{[]string{"127.0.0.1"}, ""},
+		{[]string{"game.example", "www.game.example"}, "localhost", "game.example"},
+		{[]string{"*.game.example", "game.example"}, "192.0.2.1", "game.example"},
+		{[]string{"*.game.example"}, "localhost", "localhost"},
+		{[]string{"*.game.example"}, "eu.game.example", "eu.game.example"},
+		{[]string{"game.example", "localhost"}, "localhost", "localhost"},
+		{[]string{"localhost"}, "127.0.0.1", "localhost"},
+		{[]string{"127.0.0.1"}, "127.0.0.1", "127.0.0.1"},
+		{[]string{"::1"}, "::1", "::1"},
 	} {
 		cert, key := testcert.New(t, c.names...).Write(t.TempDir())
 		certs, err := Open(Config{CertFile: cert, KeyFile: key})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := certs.Host(); got != c.want {
-			t.Errorf("%q: host %q, want %q", c.names, got, c.want)
+		if got := certs.Host(c.listening); got != c.want {
+			t.Errorf("%q, listening on %s: host %q, want %q", c.names, c.listening, got, c.want)
 		}
 	}
 }

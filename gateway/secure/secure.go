@@ -64,8 +64,8 @@ type source interface {
 	stop()
 	// leaf is a certificate that is shown now, nil where there is none yet.
 	leaf() *x509.Certificate
-	// host is the name that belongs into the address, "" for no opinion.
-	host() string
+	// host is listening, or the name that belongs into its address instead.
+	host(listening string) string
 }
 
 // Open reads the certificate's files, or makes ready for the CA. It asks nobody
@@ -100,9 +100,9 @@ func (c *Certificates) Reload() error { return c.source.reload() }
 // Leaf is a certificate that clients are shown now, nil before the CA has given one.
 func (c *Certificates) Leaf() *x509.Certificate { return c.source.leaf() }
 
-// Host is the name that belongs into an https:// address whose listener has no
-// host of its own; "" where localhost will do.
-func (c *Certificates) Host() string { return c.source.host() }
+// Host is what belongs into the https:// address of a listener: its own host where
+// the certificate is for it, else a name that it is for.
+func (c *Certificates) Host(listening string) string { return c.source.host(listening) }
 
 // Listen ends TLS on the connections of inner. Closing the Listener closes inner.
 func (c *Certificates) Listen(inner net.Listener) *Listener {
