@@ -17,9 +17,9 @@ type Driver = drive.Kind
 
 // The drivers.
 const (
-	DriveAuto = drive.Auto // event loops for plain TCP on Linux, else goroutines
+	DriveAuto = drive.Auto // goroutines, for now
 	DriveNet  = drive.Net  // goroutines
-	DrivePoll = drive.Poll // as DriveAuto
+	DrivePoll = drive.Poll // event loops for plain TCP on Linux, else goroutines
 )
 
 // Config is what a Gateway is made from. It is not changed after New.

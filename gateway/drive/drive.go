@@ -109,7 +109,9 @@ func (d *Driver) idlest() (l *poll.Loop) {
 
 // start starts as many loops as there are to be, or as can be.
 func (d *Driver) start() {
-	for range poll.Loops(runtime.GOMAXPROCS(0)) {
+	n := poll.Loops(runtime.GOMAXPROCS(0))
+	poll.LeaveRoom(n)
+	for range n {
 		l, err := poll.Start(d.clock)
 		if err != nil {
 			return

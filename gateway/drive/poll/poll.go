@@ -36,8 +36,8 @@ func Loops(processors int) int {
 	return max(1, (processors+1)/3)
 }
 
-// leaveRoom sees to it that handshakes never wait for the loops.
-func leaveRoom(loops int) {
+// LeaveRoom sees to it that handshakes never wait for the loops.
+func LeaveRoom(loops int) {
 	if runtime.GOMAXPROCS(0) < loops+1 {
 		runtime.GOMAXPROCS(loops + 1)
 	}
