@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-e2e race simulate fuzz fuzz-short bench lint tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-e2e race simulate fuzz fuzz-short bench bench-short bench-micro bench-compare lint tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,8 +44,23 @@ FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each
 	./.ci/fuzz $(FUZZTIME)
 
-bench: ## micro-benchmarks of the hot pieces
-	$(GO) test -run '^$$' -bench . -benchmem ./gateway/... ./tokens/... ./upstream/...
+BENCH := $(GO) run ./gateway/internal/bench
+
+bench: build ## measure Reseat beside nginx, HAProxy and others; half an hour; writes docs/performance.md
+	./.ci/proxies
+	$(BENCH) --out docs $(ARGS)
+
+bench-short: build ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
+	./.ci/proxies
+	$(BENCH) --short $(ARGS)
+
+MICRO := -run '^$$' -bench . -benchmem ./gateway/... ./tokens/... ./upstream/...
+
+bench-micro: ## micro-benchmarks of the hot pieces
+	$(GO) test $(MICRO)
+
+bench-compare: ## micro-benchmarks, another revision's and this one's side by side: BASE=HEAD~1
+	./.ci/bench-compare '$(BASE)' $(or $(COUNT),6) $(MICRO)
 
 lint: ## gofmt, go vet and staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }

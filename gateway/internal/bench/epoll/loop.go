@@ -1,0 +1,218 @@
+//go:build linux
+
+// Package epoll serves any number of plain TCP sockets from one thread, with as
+// few system calls as there can be: one read for what has come, one write for
+// what goes out. Nothing in it is safe for a second goroutine.
+package epoll
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	readSize  = 256 << 10
+	maxEvents = 512
+	sysPwait2 = 441 // epoll_pwait2, the same number on every architecture
+)
+
+// An Owner is told what happens to its Conn.
+type Owner interface {
+	// Connected says that a dialled connection stands.
+	Connected()
+	// Data hands over what has come. b may be overwritten, and is the loop's
+	// again afterwards.
+	Data(b []byte)
+	// Room says that the socket has taken all there was to write. It is called
+	// for a Conn that is Hungry.
+	Room()
+	// Gone is the last call, and says why: io.EOF after an orderly end. The
+	// socket is closed. It does not follow upon the owner's own Close or Reset.
+	Gone(err error)
+}
+
+// A Loop waits for its sockets and for the clock.
+type Loop struct {
+	ep     int
+	files  []slot // by descriptor
+	events []unix.EpollEvent
+	buf    []byte
+}
+
+// A slot is whatever has a descriptor now. An event of an earlier bearer of the
+// descriptor carries an earlier generation.
+type slot struct {
+	gen   int32
+	ready func(events uint32)
+}
+
+// New makes a Loop.
+func New() (*Loop, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	return &Loop{ep: ep, events: make([]unix.EpollEvent, maxEvents), buf: make([]byte, readSize)}, nil
+}
+
+// Close closes the loop itself; its sockets are their owners'.
+func (l *Loop) Close() { unix.Close(l.ep) }
+
+// Wait handles what has happened, and waits for the first thing to happen, but
+// not beyond the moment until (of Now).
+func (l *Loop) Wait(until int64) error {
+	n, err := l.wait(max(until-Now(), 0))
+	if errors.Is(err, unix.EINTR) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("epoll_wait: %w", err)
+	}
+	for _, e := range l.events[:n] {
+		if s := l.files[e.Fd]; s.gen == e.Pad && s.ready != nil {
+			s.ready(e.Events)
+		}
+	}
+	return nil
+}
+
+// The three system calls of the path are made without telling Go's scheduler:
+// the loop's thread has its processor to itself, and telling it costs as much
+// as a small message. The runtime interrupts a wait when it wants to.
+//
+// wait uses epoll_pwait2, whose time is in nanoseconds, or where the kernel is
+// older than 5.11 epoll_wait, whose time is in milliseconds.
+func (l *Loop) wait(d int64) (int, error) {
+	ts := unix.NsecToTimespec(d)
+	n, _, errno := unix.RawSyscall6(sysPwait2, uintptr(l.ep), uintptr(unsafe.Pointer(&l.events[0])), maxEvents, uintptr(unsafe.Pointer(&ts)), 0, 0)
+	switch errno {
+	case 0:
+		return int(n), nil
+	case unix.ENOSYS:
+		return unix.EpollWait(l.ep, l.events, int(time.Duration(d).Milliseconds())+1)
+	}
+	return 0, errno
+}
+
+// Watch calls ready whenever the descriptor fd, a pipe for instance, can be
+// read or has ended.
+func (l *Loop) Watch(fd int, ready func()) error {
+	return l.add(fd, unix.EPOLLIN, func(uint32) { ready() })
+}
+
+func (l *Loop) add(fd int, events uint32, ready func(uint32)) error {
+	for fd >= len(l.files) {
+		l.files = append(l.files, make([]slot, max(64, len(l.files)))...)
+	}
+	s := &l.files[fd]
+	s.gen++
+	s.ready = ready
+	return l.control(unix.EPOLL_CTL_ADD, fd, events)
+}
+
+func (l *Loop) change(fd int, events uint32) error {
+	return l.control(unix.EPOLL_CTL_MOD, fd, events)
+}
+
+func (l *Loop) control(op, fd int, events uint32) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: l.files[fd].gen}
+	if err := unix.EpollCtl(l.ep, op, fd, &e); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// forget closes fd; what was waiting for it is dropped.
+func (l *Loop) forget(fd int) {
+	l.files[fd].gen++
+	l.files[fd].ready = nil
+	unix.Close(fd)
+}
+
+// Listen accepts connections at addr, whose port may be 0. For each it calls
+// accept, which says who owns it. It returns the address that came of it.
+func (l *Loop) Listen(addr netip.AddrPort, accept func(*Conn) Owner) (netip.AddrPort, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return addr, fmt.Errorf("socket: %w", err)
+	}
+	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err := unix.Bind(fd, sockaddr(addr)); err != nil {
+		return addr, fmt.Errorf("bind %v: %w", addr, err)
+	}
+	if err := unix.Listen(fd, 4096); err != nil {
+		return addr, fmt.Errorf("listen: %w", err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return addr, fmt.Errorf("getsockname: %w", err)
+	}
+	in := sa.(*unix.SockaddrInet4)
+	addr = netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port))
+	return addr, l.add(fd, unix.EPOLLIN, func(uint32) { l.acceptAll(fd, accept) })
+}
+
+func (l *Loop) acceptAll(fd int, accept func(*Conn) Owner) {
+	for {
+		s, _, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err != nil {
+			return // EAGAIN, or a connection that was reset meanwhile
+		}
+		c := &Conn{loop: l, fd: s, open: true}
+		c.owner = accept(c)
+		if err := c.register(); err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// Dial begins a connection. The owner is told when it stands, or is Gone.
+func (l *Loop) Dial(addr netip.AddrPort, owner Owner) (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	c := &Conn{loop: l, fd: fd, owner: owner}
+	if err := unix.Connect(fd, sockaddr(addr)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		unix.Close(fd)
+		return nil, fmt.Errorf("connect to %v: %w", addr, err)
+	}
+	return c, c.register()
+}
+
+func sockaddr(addr netip.AddrPort) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+}
+
+func read(fd int, b []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
+}
+
+func write(fd int, b []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
+}
+
+// errOf is what a read of n bytes and err means: nil while the socket lives.
+func errOf(n int, err error) error {
+	switch {
+	case err == nil && n == 0:
+		return io.EOF
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return nil
+	}
+	return err
+}

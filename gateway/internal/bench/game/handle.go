@@ -1,0 +1,99 @@
+//go:build linux
+
+package game
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// A Handle is the parent's hold on a server.
+type Handle struct {
+	Addr netip.AddrPort
+	PID  int
+
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// Start starts a server as a process: argv is what makes Serve run in it, and
+// it gets its Spec on the standard input.
+func Start(argv []string, spec Spec) (*Handle, error) {
+	h := &Handle{cmd: exec.Command(argv[0], argv[1:]...)}
+	h.cmd.Stderr = os.Stderr
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	in, err := h.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the game server: %w", err)
+	}
+	h.in, h.out, h.PID = in, bufio.NewReader(out), h.cmd.Process.Pid
+	if err := h.greet(spec); err != nil {
+		h.Stop()
+		return nil, fmt.Errorf("game server: %w", err)
+	}
+	return h, nil
+}
+
+func (h *Handle) greet(spec Spec) error {
+	if err := json.NewEncoder(h.in).Encode(spec); err != nil {
+		return err
+	}
+	var g greeting
+	if err := h.read(&g); err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddrPort(g.Address)
+	h.Addr = addr
+	return err
+}
+
+func (h *Handle) read(v any) error {
+	line, err := h.out.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}
+
+func (h *Handle) order(c command) (r Report, err error) {
+	if _, err := fmt.Fprintln(h.in, c); err != nil {
+		return r, fmt.Errorf("game server, %s: %w", c, err)
+	}
+	if err := h.read(&r); err != nil {
+		return r, fmt.Errorf("game server, %s: %w", c, err)
+	}
+	return r, nil
+}
+
+// Begin lets the server send.
+func (h *Handle) Begin() (Report, error) { return h.order(cmdStart) }
+
+// End lets it send no more, but finish what it has begun.
+func (h *Handle) End() (Report, error) { return h.order(cmdStop) }
+
+// Reset forgets the latencies so far.
+func (h *Handle) Reset() (Report, error) { return h.order(cmdReset) }
+
+// Report says where the server stands.
+func (h *Handle) Report() (Report, error) { return h.order(cmdReport) }
+
+// Stop ends the process.
+func (h *Handle) Stop() {
+	h.in.Close()
+	h.cmd.Process.Kill()
+	h.cmd.Wait()
+}

@@ -1,0 +1,153 @@
+//go:build linux
+
+// Package proxy starts what is measured, each from a configuration of its own
+// in a temporary directory, and reads what it uses of the machine.
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	startLimit = 10 * time.Second
+	stopLimit  = 3 * time.Second
+)
+
+// A Proxy is one that runs.
+type Proxy struct {
+	Addr netip.AddrPort
+	PIDs []int // of all its processes
+
+	cmd *exec.Cmd
+	log string
+}
+
+// A Place is where a proxy is to run.
+type Place struct {
+	Dir     string         // for its files
+	Game    netip.AddrPort // the game server behind it
+	Library []string       // what starts the library proxy
+	Reseat  string         // the gateway's binary
+	Files   int            // descriptors that it may open
+}
+
+// start runs a program, which is to listen at addr and to consist of so many processes.
+func start(p Place, addr netip.AddrPort, processes int, env []string, argv ...string) (*Proxy, error) {
+	log, err := os.Create(filepath.Join(p.Dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	x := &Proxy{Addr: addr, cmd: cmd, log: log.Name()}
+	if err := x.await(processes); err != nil {
+		x.Stop()
+		return nil, fmt.Errorf("%s: %w: %s", argv[0], err, x.Log())
+	}
+	return x, nil
+}
+
+// await waits until somebody listens and all processes are there, and notes
+// which they are. A master may listen before it has its workers.
+func (x *Proxy) await(processes int) error {
+	for end := time.Now().Add(startLimit); ; time.Sleep(5 * time.Millisecond) {
+		c, err := net.Dial("tcp", x.Addr.String())
+		if err == nil {
+			c.Close()
+			if x.PIDs = family(x.cmd.Process.Pid); len(x.PIDs) == processes {
+				return nil
+			}
+		}
+		if time.Now().After(end) || ended(x.cmd.Process.Pid) {
+			return fmt.Errorf("does not listen, or not with %d processes", processes)
+		}
+	}
+}
+
+// ended reports whether a child of ours has ended and waits to be waited for.
+func ended(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return err != nil || strings.HasPrefix(rest, "Z")
+}
+
+// family is a process and its children.
+func family(pid int) []int {
+	list := []int{pid}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, s := range stats {
+		b, err := os.ReadFile(s)
+		_, rest, ok := strings.Cut(string(b), ") ")
+		f := strings.Fields(rest)
+		if err != nil || !ok || len(f) < 2 || f[1] != strconv.Itoa(pid) {
+			continue
+		}
+		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(s))); err == nil {
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
+// Log is the end of what the program has written, and how it ended if it has.
+func (x *Proxy) Log() string {
+	end := ""
+	if x.cmd != nil && endsSoon(x.cmd.Process.Pid) {
+		x.cmd.Wait()
+		end = fmt.Sprintf(" (it has ended: %v)", x.cmd.ProcessState)
+	}
+	b, _ := os.ReadFile(x.log)
+	return strings.TrimSpace(string(b[max(0, len(b)-2000):])) + end
+}
+
+// endsSoon reports whether a child of ours has ended, or does so in half a
+// second: one that dies closes its connections first.
+func endsSoon(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return ended(pid)
+	}
+	defer unix.Close(fd)
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 500)
+	return n == 1
+}
+
+// Stop ends the program and all its processes.
+func (x *Proxy) Stop() {
+	if x.cmd == nil {
+		return // the game server is not ours
+	}
+	group := -x.cmd.Process.Pid
+	syscall.Kill(group, syscall.SIGTERM)
+	timer := time.AfterFunc(stopLimit, func() { syscall.Kill(group, syscall.SIGKILL) })
+	x.cmd.Wait()
+	timer.Stop()
+	syscall.Kill(group, syscall.SIGKILL) // what its master left behind
+}
+
+// freeAddr is a loopback address that nobody listens at.
+func freeAddr() (netip.AddrPort, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	defer l.Close()
+	return netip.ParseAddrPort(l.Addr().String())
+}

@@ -1,0 +1,190 @@
+//go:build linux
+
+package proxy
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Subject is something to be measured.
+type Subject struct {
+	Name      string   // for --subjects and in the raw results
+	Title     string   // in tables
+	Resumable bool     // its clients speak reseat.v1
+	Only      []string // workloads that it takes part in; none: all
+	Other     bool     // it is another build of the gateway
+	start     func(Place, netip.AddrPort) (*Proxy, error)
+}
+
+// Does reports whether the subject takes part in a workload.
+func (s Subject) Does(workload string) bool {
+	return len(s.Only) == 0 || slices.Contains(s.Only, workload)
+}
+
+// Base is its name without the driver.
+func (s Subject) Base() string {
+	name, _, _ := strings.Cut(s.Name, "@")
+	return name
+}
+
+// Start starts it.
+func (s Subject) Start(p Place) (*Proxy, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	return s.start(p, addr)
+}
+
+// The names that others are compared with.
+const (
+	Direct  = "direct"
+	NGINX   = "nginx"
+	HAProxy = "haproxy"
+	Library = "library"
+	Reseat  = "reseat"
+)
+
+// Subjects are all there are, given what the gateway's --help says.
+func Subjects(help string) []Subject {
+	list := []Subject{
+		{Name: Direct, Title: "no proxy: the game server itself", start: direct},
+		{Name: NGINX, Title: "nginx, 1 worker", start: nginx},
+		{Name: HAProxy, Title: "HAProxy, 1 thread", start: haproxy},
+		{Name: Library, Title: "two legs on coder/websocket", start: library},
+	}
+	for _, driver := range drivers(help) {
+		list = append(list, gateways(driver)...)
+	}
+	return list
+}
+
+// gateways are the gateway with one driver; "" is the only one it has.
+func gateways(driver string) []Subject {
+	suffix, title, args := "", "", []string(nil)
+	if driver != "" {
+		suffix, title, args = "@"+driver, ", "+driver+" driver", []string{"--driver", driver}
+	}
+	with := func(env []string, more ...string) func(Place, netip.AddrPort) (*Proxy, error) {
+		return func(p Place, a netip.AddrPort) (*Proxy, error) { return reseat(p, a, env, slices.Concat(args, more)) }
+	}
+	return []Subject{
+		{Name: Reseat + suffix, Title: "**Reseat**" + title, Resumable: true, start: with(nil)},
+		{Name: "plain" + suffix, Title: "**Reseat**, plain clients" + title, start: with(nil)},
+		{Name: "single" + suffix, Title: "**Reseat**, GOMAXPROCS=1" + title, Resumable: true,
+			Only: []string{"W1", "W2", "W3", "W5"}, start: with([]string{"GOMAXPROCS=1"})},
+		{Name: "hs256" + suffix, Title: "**Reseat**, HS256 tokens" + title, Resumable: true,
+			Only: []string{"W7", "W8"}, start: withSecret(with)},
+	}
+}
+
+// withSecret gives the gateway a symmetric key for its tokens.
+func withSecret(with func([]string, ...string) func(Place, netip.AddrPort) (*Proxy, error)) func(Place, netip.AddrPort) (*Proxy, error) {
+	return func(p Place, a netip.AddrPort) (*Proxy, error) {
+		file := filepath.Join(p.Dir, "secret")
+		if err := os.WriteFile(file, []byte("a secret of the benchmark, 32 bytes or more\n"), 0o600); err != nil {
+			return nil, err
+		}
+		return with(nil, "--token-key-file", file)(p, a)
+	}
+}
+
+// Other is another build of the gateway, to be compared with this one.
+func Other(name, binary string) Subject {
+	return Subject{Name: name, Title: "**Reseat**, build " + name, Resumable: true, Other: true, start: func(p Place, a netip.AddrPort) (*Proxy, error) {
+		p.Reseat = binary
+		return reseat(p, a, nil, nil)
+	}}
+}
+
+// drivers are the choices that the gateway's --help gives for --driver, but
+// for the one that chooses for itself.
+func drivers(help string) []string {
+	_, rest, ok := strings.Cut(help, "--driver ")
+	if !ok {
+		return []string{""}
+	}
+	choices := strings.Fields(rest)[0]
+	return slices.DeleteFunc(strings.Split(choices, "|"), func(s string) bool { return s == "auto" })
+}
+
+func direct(p Place, _ netip.AddrPort) (*Proxy, error) {
+	return &Proxy{Addr: p.Game}, nil
+}
+
+func library(p Place, addr netip.AddrPort) (*Proxy, error) {
+	return start(p, addr, 1, nil, append(slices.Clone(p.Library), addr.String(), p.Game.String())...)
+}
+
+func reseat(p Place, addr netip.AddrPort, env, args []string) (*Proxy, error) {
+	argv := append([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--log-level", "warn", "--upstream", "ws://" + p.Game.String()}, args...)
+	return start(p, addr, 1, env, argv...)
+}
+
+func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
+	file := filepath.Join(p.Dir, "nginx.conf")
+	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Files, p.Game, addr, p.Dir)
+	if os.Geteuid() == 0 {
+		conf = "user root;\n" + conf
+	}
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		return nil, err
+	}
+	return start(p, addr, 2, nil, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
+}
+
+const nginxConf = `daemon off;
+worker_processes 1;
+error_log stderr crit;
+pid %s/nginx.pid;
+worker_rlimit_nofile %d;
+events { worker_connections %d; }
+http {
+	access_log off;
+	upstream game { server %s; }
+	server {
+		listen %s backlog=4096;
+		client_body_temp_path %[6]s/body;
+		proxy_temp_path %[6]s/proxy;
+		fastcgi_temp_path %[6]s/fastcgi;
+		uwsgi_temp_path %[6]s/uwsgi;
+		scgi_temp_path %[6]s/scgi;
+		location / {
+			proxy_pass http://game;
+			proxy_http_version 1.1;
+			proxy_set_header Upgrade $http_upgrade;
+			proxy_set_header Connection "upgrade";
+			proxy_read_timeout 1h;
+			proxy_send_timeout 1h;
+		}
+	}
+}
+`
+
+func haproxy(p Place, addr netip.AddrPort) (*Proxy, error) {
+	file := filepath.Join(p.Dir, "haproxy.cfg")
+	conf := fmt.Sprintf(haproxyConf, p.Files/2-100, addr, p.Game)
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		return nil, err
+	}
+	return start(p, addr, 1, nil, "haproxy", "-db", "-q", "-f", file)
+}
+
+const haproxyConf = `global
+	nbthread 1
+	maxconn %d
+defaults
+	mode http
+	timeout connect 10s
+	timeout client 1h
+	timeout server 1h
+	timeout tunnel 1h
+listen game
+	bind %s backlog 4096
+	server game %s
+`

@@ -1,0 +1,136 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+//go:embed performance.md.tmpl
+var page string
+
+// tables are what is told of a run, by the names that the page uses.
+func tables(r *Results) map[string]string {
+	return map[string]string{
+		"cpu": r.build(versus("W1"), versus("W1even"), versus("W1text"), versus("W2"), versus("W3"), versus("W4"), versus("W5")).String(),
+		"latency": r.build(
+			column{title: "W1 µs", workload: "W1", figures: quantiles}, column{title: "W1even µs", workload: "W1even", figures: quantiles}, column{title: "W2 µs", workload: "W2", figures: quantiles},
+			column{title: "W3 µs", workload: "W3", figures: quantiles}, column{title: "W5 µs", workload: "W5", figures: quantiles},
+			rate("W3"), rate("W4"), rate("W5")).String(),
+		"memory": r.build(
+			column{title: "opened", workload: "W6", figures: []string{"opened_kib"}, spread: true},
+			column{title: "after one message each way", workload: "W6", figures: []string{"used_kib"}, spread: true},
+			column{title: "the same, PSS", workload: "W6", figures: []string{"used_pss_kib"}},
+			column{title: "cores while idle", workload: "W6", figures: []string{"cores"}},
+			column{title: "detached, added", workload: "W6det", figures: []string{"detached_kib"}, spread: true}).String(),
+		"resume": r.build(
+			column{title: "until all are back, ms", workload: "W7", figures: []string{"back_ms"}, spread: true},
+			column{title: "one session p50 / p99, ms", workload: "W7", figures: []string{"one_p50_ms", "one_p99_ms"}},
+			column{title: "CPU a resume, µs", workload: "W7", figures: []string{"resume_us"}, spread: true}).String(),
+		"storm": r.build(
+			column{title: "CPU a connection, µs", workload: "W8", figures: []string{"connection_us"}, spread: true},
+			column{title: "connections/s", workload: "W8", figures: []string{"connections"}}).String(),
+		"bars":      r.barTable().String(),
+		"generator": r.build(busy("W1"), busy("W2"), busy("W3"), busy("W4"), busy("W5")).String(),
+		"strangers": r.strangers(),
+	}
+}
+
+var quantiles = []string{"p50_us", "p99_us", "p999_us"}
+
+func versus(w string) column {
+	return column{title: w, workload: w, figures: []string{"cpu_us"}, versus: "nginx", spread: true}
+}
+
+func rate(w string) column {
+	return column{title: w + " k/s", workload: w, figures: []string{"rate"}, scale: 1e-3}
+}
+
+func busy(w string) column {
+	return column{title: w, workload: w, figures: []string{"load_cores", "game_cores", "cores"}}
+}
+
+// strangers says how much of the machine others used meanwhile.
+func (r *Results) strangers() string {
+	most, sum, n := 0.0, 0.0, 0.0
+	for _, s := range r.Samples {
+		v := s.Figures["other_cores"] + s.Figures["steal_cores"]
+		most, sum, n = max(most, v), sum+v, n+1
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Other processes, the kernel's own and other machines on the same hardware used %s cores on average, and %s at most in any one measurement.", number(sum/n), number(most))
+}
+
+// Text is the tables alone, for a terminal.
+func Text(r *Results) string {
+	t := tables(r)
+	var b strings.Builder
+	for _, p := range []struct{ name, title string }{
+		{"cpu", "CPU of the proxy per data message, × nginx in the same round: median [lowest–highest]"},
+		{"latency", "Latency p50 / p99 / p99.9, and messages a second"},
+		{"memory", "Memory a session, KiB"},
+		{"resume", "W7, all cut and resumed at once"},
+		{"storm", "W8, connect, handshake, echo, close"},
+		{"bars", "Bars"},
+		{"generator", "Cores used by clients / game server / proxy"},
+	} {
+		if t[p.name] != "" {
+			fmt.Fprintf(&b, "%s\n\n%s\n", p.title, t[p.name])
+		}
+	}
+	b.WriteString(t["strangers"] + "\n")
+	return b.String()
+}
+
+// document is the whole page.
+func document(r *Results) string {
+	var b strings.Builder
+	funcs := template.FuncMap{"table": func(name string) string { return tables(r)[name] }, "base": func(w string) string {
+		return number(r.spread(w, "nginx", "cpu_us").Median)
+	}, "has": r.has}
+	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
+		panic(err) // a fault in the page itself
+	}
+	text := b.String()
+	for strings.Contains(text, "\n\n\n") { // where a part was left out
+		text = strings.ReplaceAll(text, "\n\n\n", "\n\n")
+	}
+	return text
+}
+
+// charts are the pictures that the page shows, by file name.
+func charts(r *Results) map[string]chart {
+	cpu := chart{title: "CPU time per message beside nginx (1.0, the dashed line); less is better", mark: 1, ratio: true}
+	for _, w := range []struct{ name, title string }{
+		{"W1", "W1, game tick: 500 sessions"}, {"W2", "W2: 2,000 sessions"}, {"W3", "W3, ping-pong"}, {"W4", "W4, firehose"}, {"W5", "W5, messages of 64 KiB"},
+	} {
+		cpu.add(r, w.title, func(s string) stroke { return stroke{value: r.ratio(w.name, s, "cpu_us", "nginx")} })
+	}
+	memory := chart{title: "Memory per session, KiB; less is better"}
+	memory.add(r, "opened, idle", func(s string) stroke { return stroke{value: r.spread("W6", s, "opened_kib")} })
+	memory.add(r, "after one message each way", func(s string) stroke { return stroke{value: r.spread("W6", s, "used_kib")} })
+	list := map[string]chart{}
+	for name, c := range map[string]chart{"performance-cpu.svg": cpu, "performance-memory.svg": memory} {
+		if len(c.groups) > 0 {
+			list[name] = c
+		}
+	}
+	return list
+}
+
+// add adds a group with a bar for each proxy that has a value in it.
+func (c *chart) add(r *Results, title string, of func(subject string) stroke) {
+	g := group{title: title}
+	for _, s := range r.Subjects {
+		if b := of(s.Name); b.value.N > 0 && s.Name != "direct" {
+			b.title, b.own = strings.ReplaceAll(s.Title, "*", ""), strings.HasPrefix(s.Title, "*")
+			g.bars = append(g.bars, b)
+		}
+	}
+	if len(g.bars) > 0 {
+		c.groups = append(c.groups, g)
+	}
+}

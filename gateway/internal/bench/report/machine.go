@@ -1,0 +1,81 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// A Machine is what was measured on, and with which versions.
+type Machine struct {
+	CPU      string   `json:"cpu"`
+	Cores    int      `json:"cores"`
+	Memory   string   `json:"memory"`
+	Kernel   string   `json:"kernel"`
+	Versions []string `json:"versions"`
+}
+
+func thisMachine(binary string) Machine {
+	m := Machine{Cores: runtime.NumCPU(), CPU: fileField("/proc/cpuinfo", "model name"), Memory: "unknown"}
+	var kib float64
+	if _, err := fmt.Sscanf(fileField("/proc/meminfo", "MemTotal"), "%f kB", &kib); err == nil {
+		m.Memory = fmt.Sprintf("%.0f GiB", kib/(1<<20))
+	}
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		version, _, _ := strings.Cut(strings.TrimSpace(string(b)), "-") // what follows is the builder's
+		m.Kernel = "Linux " + version + ", " + runtime.GOARCH
+	}
+	m.Versions = []string{
+		"Reseat " + said(`\d\S*|devel\S*`, binary, "--version"), "Go " + strings.TrimPrefix(runtime.Version(), "go"),
+		"nginx " + said(`nginx/(\S+)`, "nginx", "-v"), "HAProxy " + said(`version (\S+)`, "haproxy", "-v"),
+		"coder/websocket " + module("github.com/coder/websocket"),
+	}
+	return m
+}
+
+// fileField is the value behind a name in a file such as /proc/cpuinfo.
+func fileField(file, name string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range bytes.Lines(b) {
+		if k, v, ok := bytes.Cut(line, []byte(":")); ok && strings.TrimSpace(string(k)) == name {
+			return strings.TrimSpace(string(v))
+		}
+	}
+	return "unknown"
+}
+
+// said is what matches pattern in what a program says about itself.
+func said(pattern, program string, arg string) string {
+	b, err := exec.Command(program, arg).CombinedOutput()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(string(b))
+	if err != nil || m == nil {
+		return "unknown"
+	}
+	return m[len(m)-1]
+}
+
+func module(path string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, d := range info.Deps {
+		if d.Path == path {
+			return d.Version
+		}
+	}
+	return "unknown"
+}
+
+// String is a sentence.
+func (m Machine) String() string {
+	return fmt.Sprintf("%s, %d cores, %s, %s; %s", m.CPU, m.Cores, m.Memory, m.Kernel, strings.Join(m.Versions, ", "))
+}

@@ -1,0 +1,161 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sample is a run of two rounds with plain numbers.
+func sample() *Results {
+	r := &Results{Date: "2026-01-02", Command: "make bench", Sessions: map[string]int{"W1": 500, "W6": 9000, "W7": 5000},
+		Notes:    []string{"A machine that nobody has."},
+		Subjects: []Subject{{"direct", "no proxy"}, {"nginx", "nginx, 1 worker"}, {"reseat@net", "**Reseat**, net driver"}, {"reseat@poll", "**Reseat**, poll driver"}}}
+	for round := 1; round <= 2; round++ {
+		k := float64(round)
+		r.Add("W1", "nginx", round, map[string]float64{"cpu_us": 10 * k, "p50_us": 100, "p99_us": 300, "p999_us": 500})
+		r.Add("W1", "reseat@net", round, map[string]float64{"cpu_us": 20 * k, "p50_us": 105, "p99_us": 400, "p999_us": 900, "other_cores": .1 * k})
+		r.Add("W1", "reseat@poll", round, map[string]float64{"cpu_us": 10*k + k*k, "p50_us": 90, "p99_us": 200, "p999_us": 300})
+		r.Add("W6", "reseat@poll", round, map[string]float64{"opened_kib": 4 + k, "used_kib": 7})
+	}
+	return r
+}
+
+func TestRatiosAreMadeWithinEachRound(t *testing.T) {
+	r := sample()
+	if s := r.ratio("W1", "reseat@net", "cpu_us", "nginx"); s.Median != 2 || s.Low != 2 || s.High != 2 {
+		t.Errorf("%+v: the machine was half as fast in the second round, and so were both", s)
+	}
+	if s := r.ratio("W1", "reseat@poll", "cpu_us", "nginx"); s.Low != 1.1 || s.High != 1.2 {
+		t.Errorf("%+v", s)
+	}
+	if s := r.ratio("W1", "direct", "cpu_us", "nginx"); s.N != 0 {
+		t.Errorf("%+v of a subject that was not measured", s)
+	}
+}
+
+func TestTableShowsMedianAndSpreadOfWhatWasMeasured(t *testing.T) {
+	got := sample().build(versus("W1"), versus("W2"), column{title: "µs", workload: "W1", figures: quantiles}).String()
+	want := `|  | W1 | µs |
+| --- | --- | --- |
+| nginx, 1 worker | 1.00 [1.00–1.00] | 100 / 300 / 500 |
+| **Reseat**, net driver | 2.00 [2.00–2.00] | 105 / 400 / 900 |
+| **Reseat**, poll driver | 1.15 [1.10–1.20] | 90.0 / 200 / 300 |
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if s := sample().build(versus("W3")).String(); s != "" {
+		t.Errorf("a table of nothing: %q", s)
+	}
+}
+
+func TestMissedBarIsSaid(t *testing.T) {
+	got := sample().barTable().String()
+	for _, want := range []string{
+		"| W1, CPU per message, × nginx | net | ≤ 1.60 | 2.00 [2.00–2.00] | **missed** |",
+		"| W1, CPU per message, × nginx | poll | ≤ 1.25 | 1.15 [1.10–1.20] | met |",
+		"| W1, median latency, × nginx | net | ≤ 1.10 | 1.05 [1.05–1.05] | met |",
+		"| W6, KiB a session, opened | poll | ≤ 5.00 | 5.50 [5.00–6.00] | **missed** |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "W3") {
+		t.Error("it speaks of what was not measured")
+	}
+}
+
+func TestRateMustNotBeBelowItsBar(t *testing.T) {
+	b := bar{least: true}
+	if b.met(.84, .85) || !b.met(.85, .85) || !b.met(2, .85) {
+		t.Error("least")
+	}
+}
+
+func TestNumberHasThreeDigits(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", .00123: "0.001", .0234: "0.023", .5: "0.500", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 56789: "56789", 9.999: "10.00"} {
+		if got := number(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestWhatIsWrittenIsReadAgain(t *testing.T) {
+	dir, r := t.TempDir(), sample()
+	if err := Write(r, dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(filepath.Join(dir, "performance.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if document(again) != document(r) {
+		t.Error("the page is another one")
+	}
+	if len(again.Samples) != len(r.Samples) || again.Sessions["W6"] != 9000 {
+		t.Errorf("%+v", again)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range charts(r) {
+		if !strings.Contains(string(page), "]("+name+")") {
+			t.Errorf("the page does not show %s", name)
+		}
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if strings.Contains(string(page), "<no value>") || !strings.Contains(string(page), "A machine that nobody has.") {
+		t.Errorf("%s", page)
+	}
+}
+
+func TestRawResultsOfNothingAreJSON(t *testing.T) {
+	b, err := new(Results).raw()
+	if err != nil || !json.Valid(b) {
+		t.Errorf("%v: %s", err, b)
+	}
+}
+
+func TestStrangersAreAddedUp(t *testing.T) {
+	got := sample().strangers()
+	if !strings.Contains(got, "0.200 at most") {
+		t.Error(got)
+	}
+}
+
+func TestChartIsWellFormedAndReadableInTheDark(t *testing.T) {
+	for name, c := range charts(sample()) {
+		svg := c.SVG()
+		d := xml.NewDecoder(strings.NewReader(svg))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if !strings.Contains(svg, "prefers-color-scheme:dark") || strings.Count(svg, "<rect") < 2 || strings.Contains(svg, "NaN") {
+			t.Errorf("%s: %s", name, svg)
+		}
+	}
+}
+
+func TestChartScalesToItsHighest(t *testing.T) {
+	c := chart{title: "a < b", groups: []group{{"g", []stroke{{title: "x", value: sample().spread("W1", "nginx", "cpu_us")}}}}}
+	if c.highest() != 20 {
+		t.Errorf("%v", c.highest())
+	}
+	if svg := c.SVG(); !strings.Contains(svg, "a &lt; b") || !strings.Contains(svg, `width="360.0"`) { // 15 of 20
+		t.Error(svg)
+	}
+}
