@@ -177,7 +177,7 @@ func (b *table) wantState(want session.State) {
 	}
 }
 
-// over checks that the store has everything back.
+// wantNothingHeld checks that the store has everything back.
 func (b *table) wantNothingHeld() {
 	b.t.Helper()
 	if n := b.store.Used(); n != 0 {

@@ -27,10 +27,12 @@ func init() {
 		{"client acks", 50, false, func(g *game) bool { return g.cli.live != nil && g.cli.live.ack() }},
 		{"client pings", 30, false, (*game).clientPings},
 		{"client resumes", 300, false, (*game).clientResumes},
-		{"upstream sends", 500, false, func(g *game) bool { return g.ups.send() }},
-		{"upstream writes", 700, false, func(g *game) bool { return g.ups.write() }},
-		{"upstream reads", 900, false, func(g *game) bool { return g.ups.consume() }},
+		{"upstream sends", 500, false, func(g *game) bool { return g.someUpstream().send() }},
+		{"upstream writes", 700, false, func(g *game) bool { return g.someUpstream().write() }},
+		{"upstream reads", 900, false, func(g *game) bool { return g.someUpstream().consume() }},
 		{"first attach", 400, false, (*game).attachFirst},
+		{"made ahead", 200, false, (*game).reserve},
+		{"dial ends", 150, false, (*game).dialEnds},
 		{"gateway serves", 500, false, (*game).serve},
 		{"gateway renews", 200, false, (*game).renew},
 		{"driver reads", 2000, false, (*game).reads},
@@ -53,10 +55,10 @@ func init() {
 		{"client quits", 2, true, (*game).clientQuits},
 		{"client closes", 2, true, (*game).clientCloses},
 		{"client breaks rules", 5, true, (*game).clientMisbehaves},
-		{"upstream stalls", 20, true, func(g *game) bool { g.ups.stalled = !g.ups.stalled; return true }},
+		{"upstream stalls", 20, true, func(g *game) bool { u := g.someUpstream(); u.stalled = !u.stalled; return true }},
 		{"upstream leaves", 2, true, (*game).upstreamLeaves},
-		{"upstream crashes", 1, true, func(g *game) bool { return g.ups.crash() }},
-		{"upstream breaks rules", 1, true, func(g *game) bool { return g.ups.misbehave() }},
+		{"upstream crashes", 1, true, func(g *game) bool { return g.someUpstream().crash() }},
+		{"upstream breaks rules", 1, true, func(g *game) bool { return g.someUpstream().misbehave() }},
 		{"steal", 2, true, (*game).steal},
 		{"storm", 1, true, (*game).storm},
 		{"lie", 6, true, (*game).lie},
@@ -66,7 +68,13 @@ func init() {
 		{"evict", 4, true, (*game).evict},
 		{"drain", 1, true, (*game).drain},
 		{"fail", 1, true, (*game).failCore},
+		{"supersede", 1, true, (*game).supersede},
+		{"terms change", 15, true, (*game).changeTerms},
+		{"started", 10, true, (*game).setStarted},
+		{"ask", 10, true, (*game).ask},
 		{"the last moment", 30, true, (*game).lastMoment},
+		{"the last change", 20, true, (*game).lastChange},
+		{"away and back", 30, true, (*game).awayAndBack},
 		{"trouble in the replay", 150, true, (*game).troubleInReplay},
 		{"both leave", 1, true, (*game).bothLeave},
 		{"sleep", 1, true, (*game).sleep},
@@ -123,7 +131,7 @@ func (g *game) clientMoves() bool { return g.cli.live != nil && g.cli.resume() }
 func (g *game) burst() bool {
 	if g.w.chance(500) {
 		c := g.cli
-		if c.done || c.closing || c.live == nil {
+		if c.done || c.closing || c.live == nil || g.cfg.Rate != (session.Rate{}) {
 			return false
 		}
 		for range g.w.rng.IntN(1200) {
@@ -216,14 +224,143 @@ func (g *game) upstreamLeaves() bool {
 	return g.ups.leave(pick(g.w, 1000, 1005, 1001, 3456, 1012), pick(g.w, "", "game over"))
 }
 
+// someUpstream is the present one, or one before it.
+func (g *game) someUpstream() *upstream {
+	if len(g.uplegs) > 1 && g.w.chance(300) {
+		return g.uplegs[g.w.rng.IntN(len(g.uplegs))].ups
+	}
+	return g.ups
+}
+
+// eachUpstream has f done by all, and reports whether one could.
+func (g *game) eachUpstream(f func(*upstream) bool) (did bool) {
+	for _, l := range g.uplegs {
+		did = f(l.ups) || did
+	}
+	return did
+}
+
+// awayAndBack: the client is lost and comes back at once, while what it has
+// caused is still under way.
+func (g *game) awayAndBack() bool {
+	if !g.cfg.Resumable || g.core.State() != session.Attached {
+		return false
+	}
+	if g.w.chance(700) {
+		g.writeOn()
+	}
+	g.log("away and back", 0, 0)
+	for range 1 + g.w.rng.IntN(3) {
+		if g.w.chance(50) {
+			g.steal()
+		}
+		g.disconnect()
+		g.cli.quit()
+		g.cli.resume()
+		for range g.w.rng.IntN(50) {
+			g.hurry()
+		}
+	}
+	return true
+}
+
+// writeOn: the client's messages get as far as a write to the upstream that is
+// under way, and perhaps no further.
+func (g *game) writeOn() {
+	g.ups.stalled = g.ups.stalled || g.w.chance(500)
+	for range g.w.rng.IntN(10) {
+		g.cli.queue()
+		g.clientSends()
+		g.clientWrites()
+		if l := g.down; l != nil {
+			l.read()
+			l.handOver()
+		}
+	}
+	if l := g.up; l.accept(g.w.chance(300)) && l.flying.up && g.w.chance(500) {
+		l.report() // and the rest of it is begun at once
+		for range 100 {
+			l.retry()
+		}
+		l.accept(false)
+	}
+	if g.w.chance(300) {
+		g.halfHeartbeat()
+	}
+}
+
+// halfHeartbeat: a part of a heartbeat of the game's own has come.
+func (g *game) halfHeartbeat() {
+	u := g.ups
+	if len(g.cfg.Replies) == 0 || u.parted || u.over || len(u.out) > 0 || u.conn.in.readable() > 0 || g.up.room != nil {
+		return
+	}
+	beating := g.beating
+	g.beating = 1000
+	sent := u.send()
+	g.beating = beating
+	if !sent {
+		return
+	}
+	n := min(g.w.rng.IntN(len(u.out)), u.conn.in.room())
+	u.conn.in.write(u.out[:n])
+	u.out = u.out[n:]
+	for g.up.read() || g.up.handOver() {
+	}
+}
+
+// hurry goes on with what a resume needs, or with what is in its way.
+func (g *game) hurry() {
+	switch g.w.rng.IntN(12) {
+	case 0, 1, 2, 3, 4:
+		g.serve()
+	case 5, 6, 7, 8:
+		g.dialEnds()
+	case 9:
+		if g.w.chance(300) {
+			g.reports()
+		}
+		g.accepts()
+	case 10:
+		g.reads()
+		g.handsOver()
+	default:
+		if g.w.chance(400) {
+			g.trouble()
+		}
+	}
+}
+
+// trouble while a client is on its way back.
+func (g *game) trouble() {
+	switch g.w.rng.IntN(6) {
+	case 0:
+		g.ups.crash()
+		g.rush()
+	case 1:
+		g.upstreamLeaves()
+		g.rush()
+	case 2:
+		g.terminate()
+	case 3:
+		g.changeTerms()
+	case 4:
+		g.cut()
+	case 5:
+		g.w.advanceTo(g.w.now.Add(g.cfg.Idle), nil)
+	}
+}
+
 // someLeg is one of the driver's.
 func (g *game) someLeg() *leg {
-	n := g.w.rng.IntN(len(g.legs) + 2)
+	n := g.w.rng.IntN(len(g.legs) + 3)
 	switch {
 	case n < len(g.legs):
 		return g.legs[n]
 	case n == len(g.legs) && g.down != nil:
 		return g.down
+	case n == len(g.legs)+1 && len(g.uplegs) > 1:
+		return g.uplegs[g.w.rng.IntN(len(g.uplegs))]
 	}
 	return g.up
 }
@@ -253,8 +390,8 @@ func (g *game) reports() bool {
 }
 
 func (g *game) deadlines() bool {
-	did := g.up.late()
-	for _, l := range g.legs {
+	did := false
+	for _, l := range g.allLegs() {
 		did = l.late() || did
 	}
 	g.reap()
@@ -263,10 +400,7 @@ func (g *game) deadlines() bool {
 
 // peersLeave: whoever was told goodbye closes its socket.
 func (g *game) peersLeave() bool {
-	u := g.ups
-	if u.conn.gateway && !u.conn.deaf {
-		u.over = true
-		u.conn.hangUp()
+	if g.eachUpstream((*upstream).leaves) {
 		return true
 	}
 	if g.cli.done && (g.cli.live != nil || g.cli.trying != nil) {
@@ -279,7 +413,7 @@ func (g *game) peersLeave() bool {
 // lastMoment moves the clock to the moment at which a detached session ends,
 // and lets a resume and the end race.
 func (g *game) lastMoment() bool {
-	if g.core.State() != session.Detached || g.cfg.Grace == 0 {
+	if g.core.State() != session.Detached {
 		return false
 	}
 	end := g.graceEnd()

@@ -23,6 +23,7 @@ type client struct {
 	says flow
 
 	token  token
+	grace  int64  // ms, as it was told last
 	count  uint64 // N: messages taken in, or told to be lost
 	lost   uint64 // of these
 	hellos int

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"reseat/gateway/session"
@@ -29,6 +30,9 @@ func (g *game) configure() {
 	}
 	g.cfg.Grace = pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second)
 	g.cfg.GraceBeforeStart = g.cfg.Grace
+	if w.chance(200) {
+		g.cfg.GraceBeforeStart = pick(w, 0, w.beat, 20*time.Second)
+	}
 	g.cfg.Overflow = pick(w, session.Pause, session.DropOldest, session.EndSession)
 	if w.scarce && w.chance(500) {
 		g.cfg.BufferBytes, g.cfg.BufferMessages = 1<<20, 4096
@@ -37,18 +41,54 @@ func (g *game) configure() {
 		g.cfg.UpstreamHeartbeat = pick(w, time.Second, 20*time.Second)
 		g.silent = w.chance(200)
 	}
+	g.cfg.Hard = w.chance(w.hard)
+	if w.chance(100) {
+		g.cfg.Rate = session.Rate{Messages: pick(w, 0, 5, 20, 200.5), Bytes: pick(w, 0, 4e6), End: w.chance(300)}
+	}
+	if w.chance(100) {
+		g.cfg.Idle = pick(w, w.beat, 4*w.beat, 20*time.Second)
+	}
+	g.configureWords()
 	g.style = pick(w, raw, raw, blocking, poll)
 	g.readSize = pick(w, 16, 512, 4096, 64<<10)
+	g.terms = g.cfg.Terms
+	g.seen.dropping = g.terms.Overflow == session.DropOldest
 	g.ttl = time.Hour
+	if w.chance(200) {
+		g.ttl = 4*max(g.terms.Grace, g.terms.GraceBeforeStart) + 8*g.cfg.Heartbeat
+	}
+}
+
+// configureWords draws what is said in the operator's and the game's own words.
+func (g *game) configureWords() {
+	w := g.w
+	if w.chance(400) {
+		g.cfg.Words = session.Words{Detach: pick(w, "", "away "+g.cfg.ID), Resume: pick(w, "", "back"), Expire: pick(w, "", "\x10gone")}
+	}
+	if w.chance(400) {
+		g.cfg.Replies = pick(w,
+			[]session.Reply{{In: "2", Out: "3"}},
+			[]session.Reply{{In: "2", Out: "3"}, {In: "2probe", Out: "3probe"}},
+			[]session.Reply{{In: "ping", Out: "pong"}, {In: "pint", Out: strings.Repeat("beer", 50)}},
+			[]session.Reply{{In: "\x10beat", Out: "\x10\x10"}},
+			[]session.Reply{{In: strings.Repeat("tick", 40), Out: "tock"}},
+		)
+		g.beating = pick(w, 50, 300)
+	}
+	if w.chance(300) {
+		every := pick(w, w.beat/4, w.beat, 5*time.Second)
+		g.cfg.Beats = []session.Beat{{Every: every, Text: "still here"}}
+		if w.chance(500) {
+			g.cfg.Beats = append(g.cfg.Beats, session.Beat{Every: pick(w, every, 2*every, 3*every/2), Text: "2"})
+		}
+	}
 }
 
 // voices gives both sides something to say.
 func (g *game) voices() {
 	w := g.w
 	g.cli.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
-	g.ups.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
 	g.cli.lazy = pick(w, 0, 0, 30, 300, 1000)
-	g.ups.echo = w.chance(250) && !w.scarce
 	if w.chance(150) {
 		g.cli.deadly = 1 + uint64(w.rng.IntN(40))
 	}
@@ -61,6 +101,7 @@ func (w *world) draw() {
 	w.pace = w.beat / pick[time.Duration](w, 10000, 1000, 200, 50)
 	w.jumps = pick(w, 0, 1, 10, 50)
 	w.sizes = pick(w, sizes{}, sizes{medium: 200}, sizes{medium: 200, seam: 200}, sizes{medium: 100, seam: 20, large: 20}, sizes{large: 30, huge: 10})
+	w.hard = pick(w, 0, 0, 300, 1000)
 	w.maxMessage = pick(w, int64(30), 3000, 1<<20, 1<<20)
 	if w.chance(60) { // more than one write takes
 		w.sizes, w.maxMessage, w.pipes = sizes{large: 200, huge: 200}, 1<<20, 300<<10

@@ -35,6 +35,11 @@ const (
 	R18                             // a token is renewed while its session lives
 	R20                             // the gateway drains between reading a client's message and handing it over
 	R22                             // bye crosses the upstream's Close
+	R19                             // a heartbeat that the gateway has answered reaches the client, too,
+	R19Again                        // or is answered by the gateway in a second absence
+	R21Longer                       // made longer in the instant in which it ends,
+	R21Shorter                      // made shorter, so that it is over,
+	R21Late                         // or changed just after the end
 	Spent                           // the memory for all replay buffers was spent: not one of the list, but no less tricky
 	Refused4400                     // a resume was refused with 4400,
 	Refused4401
@@ -43,21 +48,173 @@ const (
 	Refused4410
 	Refused4429
 	Overtaken // or had to be signed again
+
+	// The edges of the state table in session/transitions.go.
+	EdgeFirst        // connecting, first attach
+	EdgeAhead        // connecting, made ahead of its client
+	EdgeDrop         // attached, drop
+	EdgeDropHard     // the same, hard
+	EdgeDropEnds     // the same, with a grace period of zero
+	EdgeTakeover     // attached, good resume
+	EdgeTakeoverHard // the same, hard: no dial
+	EdgeResume       // detached, good resume
+	EdgeResumeAhead  // the same, by the client that it was made ahead of
+	EdgeAwait        // detached, good resume, hard
+	EdgeUpstream     // connecting, upstream there again
+	EdgeResumeHard   // and its client is attached
+	EdgeForgoFailed  // connecting, upstream not there
+	EdgeForgoLeft    // or nobody waits for it any more
+	EdgeForgoAfter   // or nobody does when it has come
+	EdgeGrace        // detached, grace over
+	EdgeGraceHard    // the same, without an upstream
+	EdgeGraceAhead   // the same, and the client has never come
+	EdgeGraceRested  // the same, after a dial in which the timer has rested
+	EdgeOverFirst    // connecting for the first time, upstream closed or lost
+	EdgeOverDialled  // connecting, the next upstream closed or lost
+	EdgeEndFirst     // connecting for the first time, end
+	EdgeEndDial      // connecting, end during the dial
+	EdgeEndDialled   // connecting, end when the next upstream is there
+	EdgeEndDetached  // detached, end
+	EdgeEndAttached  // attached, end
+	EdgeIdleAttached // attached, idle
+	EdgeIdleDetached // detached, idle
+	EdgeIdleDial     // connecting, idle during the dial
+	EdgeNoUpstream   // detached, good resume whose upstream was parted from while it was signed
+	OldRead          // of an old upstream: a read,
+	OldWrite         // the report of a write of what is the session's,
+	OldLast          // of the last words,
+	OldGone          // the end,
+	OldDeaf          // a write error
+	PartedWriting    // parted from while its write is under way,
+	PartedBehind     // while an older one's write is,
+	ReconnectWriting // and the next one comes
+	Torn             // in the midst of a message, which goes to the next one whole,
+	TornAgain        // and that is torn again
+	Forgotten        // a message that the old upstream had not finished
+	DialTaken        // a resume during the dial takes the waiting one's place,
+	DialQueued       // or waits until that is attached, or not
+	DialUnneeded     // the dial ends, and the session has an upstream
+	TermsAway        // terms changed while away,
+	TermsDial        // during the dial,
+	TermsTold        // while attached, by grace
+	TermsRefused     // or not changed, since the token expires before
+	TermsOverflow    // a changed policy ends an overflow
+	Marked           // marked as started
+	BeatSent         // something said while away,
+	BeatsTogether    // two at once,
+	BeatHeld         // or held back
+	ReplyAway        // a heartbeat answered and not numbered,
+	ReplySplit       // after a part of it had come,
+	ReplyCut         // or the client was lost in its midst,
+	ReplyPieces      // or it came in several frames
+	ReplyKept        // or had been numbered, and not acked
+	Paced            // a client held to its rate
+	Asked            // the client was asked for a sign of life
 	interleavings
 )
 
 var interleavingNames = [interleavings]string{
-	"R1", "R2 resume first", "R2 expiry first", "R3", "R4", "R5", "R6", "R7", "R8", "R9",
-	"R10 in grace", "R10 before the first replayed byte", "R10 in mid-replay", "R11", "R12", "R13 ack", "R13 resume",
-	"R14", "R15", "R17", "R18", "R20", "R22",
-	"store spent", "refused 4400", "refused 4401", "refused 4404", "refused 4408", "refused 4410", "refused 4429", "overtaken",
+	R1:               "R1",
+	R2Resume:         "R2 resume first",
+	R2Expiry:         "R2 expiry first",
+	R3:               "R3",
+	R4:               "R4",
+	R5:               "R5",
+	R6:               "R6",
+	R7:               "R7",
+	R8:               "R8",
+	R9:               "R9",
+	R10Grace:         "R10 in grace",
+	R10Accepted:      "R10 before the first replayed byte",
+	R10Replay:        "R10 in mid-replay",
+	R11:              "R11",
+	R12:              "R12",
+	R13Ack:           "R13 ack",
+	R13Resume:        "R13 resume",
+	R14:              "R14",
+	R15:              "R15",
+	R17:              "R17",
+	R18:              "R18",
+	R20:              "R20",
+	R22:              "R22",
+	R19:              "R19 client too",
+	R19Again:         "R19 gateway again",
+	R21Longer:        "R21 longer",
+	R21Shorter:       "R21 shorter",
+	R21Late:          "R21 late",
+	Spent:            "store spent",
+	Refused4400:      "refused 4400",
+	Refused4401:      "refused 4401",
+	Refused4404:      "refused 4404",
+	Refused4408:      "refused 4408",
+	Refused4410:      "refused 4410",
+	Refused4429:      "refused 4429",
+	Overtaken:        "overtaken",
+	EdgeFirst:        "edge connecting-attached",
+	EdgeAhead:        "edge connecting-detached, made ahead",
+	EdgeDrop:         "edge attached-detached",
+	EdgeDropHard:     "edge attached-detached, hard",
+	EdgeDropEnds:     "edge attached-ended, no grace",
+	EdgeTakeover:     "edge attached-attached",
+	EdgeTakeoverHard: "edge attached-attached, hard",
+	EdgeResume:       "edge detached-attached",
+	EdgeResumeAhead:  "edge detached-attached, made ahead",
+	EdgeAwait:        "edge detached-connecting",
+	EdgeUpstream:     "edge connecting, upstream there",
+	EdgeResumeHard:   "edge connecting-attached, hard",
+	EdgeForgoFailed:  "edge connecting-detached, not there",
+	EdgeForgoLeft:    "edge connecting-detached, nobody waits",
+	EdgeForgoAfter:   "edge connecting-detached, nobody waits for the new one",
+	EdgeGrace:        "edge detached-ended, grace over",
+	EdgeGraceHard:    "edge detached-ended, grace over, hard",
+	EdgeGraceAhead:   "edge detached-ended, grace over, made ahead",
+	EdgeGraceRested:  "edge detached-ended, grace over, rested",
+	EdgeOverFirst:    "edge connecting, upstream over",
+	EdgeOverDialled:  "edge connecting, next upstream over",
+	EdgeEndFirst:     "edge connecting-ended",
+	EdgeEndDial:      "edge connecting-ended, dial",
+	EdgeEndDialled:   "edge connecting-ended, dialled",
+	EdgeEndDetached:  "edge detached-ended",
+	EdgeEndAttached:  "edge attached-ended",
+	EdgeIdleAttached: "edge attached-ended, idle",
+	EdgeIdleDetached: "edge detached-ended, idle",
+	EdgeIdleDial:     "edge connecting-ended, idle",
+	EdgeNoUpstream:   "edge detached, no upstream at the last moment",
+	OldRead:          "old read",
+	OldWrite:         "old write",
+	OldLast:          "old last words",
+	OldGone:          "old end",
+	OldDeaf:          "old write error",
+	PartedWriting:    "parted while writing",
+	PartedBehind:     "parted while an older one is written to",
+	ReconnectWriting: "next one while writing",
+	Torn:             "torn",
+	TornAgain:        "torn again",
+	Forgotten:        "forgotten",
+	DialTaken:        "dial taken over",
+	DialQueued:       "dial queued for",
+	DialUnneeded:     "dial unneeded",
+	TermsAway:        "terms away",
+	TermsDial:        "terms in the dial",
+	TermsTold:        "terms told",
+	TermsRefused:     "terms refused",
+	TermsOverflow:    "terms end an overflow",
+	Marked:           "started",
+	BeatSent:         "beat",
+	BeatsTogether:    "beats together",
+	BeatHeld:         "beat held back",
+	ReplyAway:        "heartbeat answered",
+	ReplySplit:       "heartbeat split",
+	ReplyCut:         "heartbeat cut by the drop",
+	ReplyPieces:      "heartbeat in pieces",
+	ReplyKept:        "heartbeat kept",
+	Paced:            "paced",
+	Asked:            "asked",
 }
 
 // NotHere are the interleavings that the core cannot meet, and why.
 var NotHere = map[string]string{
 	"R16": "a slow peer while something shared is locked: the core has no lock; the drivers' tests have it",
-	"R19": "a keepalive answered by gateway and client: the core answers none of the application's",
-	"R21": "a grace period changed while it runs out: the core's is fixed when the session is made",
 }
 
 func (r Interleaving) String() string { return interleavingNames[r] }
@@ -73,7 +230,7 @@ type Coverage struct {
 
 var reasons = [...]string{
 	"bye", "grace_over", "upstream_closed", "upstream_lost", "no_progress", "client_gone", "ended", "draining",
-	"window_exceeded", "internal_error", "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8",
+	"superseded", "idle_timeout", "too_fast", "window_exceeded", "internal_error", "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8",
 }
 
 func (c *Coverage) hit(r Interleaving) { c.Hits[r]++ }

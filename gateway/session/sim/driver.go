@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"hash/maphash"
 
 	"reseat/gateway/session"
@@ -24,13 +25,15 @@ const (
 type leg struct {
 	g    *game
 	conn *conn
-	att  *session.Attachment // nil: the upstream
+	att  *session.Attachment // of a client's
+	ups  *upstream           // of an upstream's: one of the two is there
 	gen  uint64              // the generation of its hello
 	tap  *tap                // checks what is written to a client
 
 	// Writing.
 	writing  bool // somebody writes, or waits to
 	waiting  bool // the socket was full
+	failing  bool // it takes nothing more
 	flying   flight
 	owner    *leg // the client reader in whose call an upstream write is under way
 	lastOut  session.Time
@@ -47,8 +50,8 @@ type leg struct {
 	found   bool // the end was found and not told yet
 	lastIn  session.Time
 
-	parting, lingering, closed bool
-	deadline                   session.Time
+	parting, lingering, closed, overdue bool
+	deadline                            session.Time
 }
 
 // A flight is what the core handed out to be written.
@@ -59,6 +62,7 @@ type flight struct {
 	taken int // accepted by the network
 	sum   uint64
 	shut  bool // the socket failed
+	final bool // to an upstream, and nothing of the session's queue
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -73,8 +77,8 @@ func sumOf(bufs [][]byte) uint64 {
 }
 
 func (l *leg) fate() session.Fate {
-	if l.att == nil {
-		return l.g.core.Upstream().Fate()
+	if l.ups != nil {
+		return l.ups.ten.Fate()
 	}
 	return l.att.Fate()
 }
@@ -82,11 +86,12 @@ func (l *leg) fate() session.Fate {
 // begin asks the core for something to write.
 func (l *leg) begin() bool {
 	g, f := l.g, &l.flying
-	if l.att == nil {
+	if l.ups != nil {
 		if g.style == blocking {
 			g.core.Retain()
 		}
-		f.bufs = g.core.UpstreamOut(g.core.Upstream(), f.bufs[:0])
+		g.sync(false)
+		f.bufs = g.core.UpstreamOut(l.ups.ten, f.bufs[:0])
 	} else {
 		f.bufs = g.core.ClientOut(g.w.now, l.att, f.bufs[:0])
 	}
@@ -95,6 +100,7 @@ func (l *leg) begin() bool {
 		f.total += len(b)
 	}
 	f.up = f.total > 0
+	f.final = l.ups != nil && (l.ups.parted || f.total == l.ups.wordLeft())
 	if f.up {
 		f.sum = sumOf(f.bufs)
 	}
@@ -155,8 +161,8 @@ func (l *leg) each(from, to int, do func([]byte)) {
 
 func (l *leg) put(b []byte) {
 	switch {
-	case l.att == nil:
-		l.g.ups.accept(b)
+	case l.ups != nil:
+		l.ups.accept(b)
 	default:
 		l.conn.out.write(b)
 		if l.conn.out.hole && !l.conn.inHole {
@@ -175,8 +181,8 @@ func (l *leg) verify() {
 }
 
 func (l *leg) name() string {
-	if l.att == nil {
-		return "the upstream"
+	if l.ups != nil {
+		return fmt.Sprintf("upstream %d", l.ups.no)
 	}
 	return "a client"
 }
@@ -188,8 +194,8 @@ func (l *leg) report() {
 	n, short, failed := f.taken, f.taken < f.total, f.shut || l.closed
 	f.up = false
 	g.log("wrote "+l.name(), int64(n), int64(f.total))
-	if l.att == nil {
-		g.core.UpstreamWrote(g.w.now, g.core.Upstream(), n)
+	if l.ups != nil {
+		g.upstreamWrote(l, n)
 	} else {
 		g.clientWrote(l, n, short)
 	}
@@ -226,8 +232,9 @@ func (l *leg) landed() {
 // failed: the socket takes nothing more.
 func (l *leg) failed() {
 	l.g.log("write failed "+l.name(), 0, 0)
-	if l.att == nil {
-		l.g.core.UpstreamDeaf(l.g.core.Upstream())
+	if l.ups != nil {
+		l.failing = true
+		l.g.upstreamDeaf(l)
 		return
 	}
 	l.g.clientGone(l, "write failed")
@@ -276,8 +283,8 @@ func (g *game) reportPoll(l *leg) {
 	l.verify()
 	n, short := f.taken, f.taken < f.total
 	f.up = false
-	if l.att == nil {
-		g.core.UpstreamWrote(g.w.now, g.core.Upstream(), n)
+	if l.ups != nil {
+		g.upstreamWrote(l, n)
 	} else {
 		g.clientWrote(l, n, short)
 	}
@@ -318,9 +325,11 @@ func (g *game) part(l *leg) {
 	if !l.writing && !l.lingering {
 		l.lingering = true
 		l.deadline = g.w.now.Add(lingerFor)
-		if l.att != nil {
+		if l.ups == nil {
 			l.conn.out.fin = true
 			l.tap.finished()
+		} else {
+			l.ups.finished()
 		}
 	}
 }
@@ -332,8 +341,8 @@ func (l *leg) close(f session.Fate) {
 	}
 	l.closed = true
 	l.g.log("closed "+l.name(), int64(f), 0)
-	if l.att == nil {
-		l.g.core.UpstreamDeaf(l.g.core.Upstream()) // or the core would keep what it has queued
+	if l.ups != nil {
+		l.g.upstreamDeaf(l) // or the core would keep what it has queued
 	}
 	l.conn.closeGateway(f == session.Reset)
 }
@@ -343,7 +352,7 @@ func (l *leg) late() bool {
 	if l.closed || !l.parting || l.g.w.now < l.deadline {
 		return false
 	}
-	if l.att == nil {
+	if l.overdue = true; l == l.g.up {
 		l.g.upLate = true
 	}
 	if l.writing {
@@ -356,8 +365,8 @@ func (l *leg) late() bool {
 		l.deadline = l.g.w.now.Add(lingerFor)
 		return true
 	}
-	if l.att == nil && l.g.w.chance(500) {
-		l.g.upstreamGone() // its reader met the deadline
+	if l.ups != nil && l.g.w.chance(500) {
+		l.g.upstreamGone(l) // its reader met the deadline
 	}
 	l.over = true
 	l.close(session.Shut)

@@ -17,23 +17,39 @@ type game struct {
 
 	core *session.Session
 	cli  *client
-	ups  *upstream
+	ups  *upstream // the present one, or the last
+
+	// What has come and what is owed, upward and downward.
+	owed debts
+	nums numbers
 
 	// The driver.
 	style    style
 	readSize int
 	up, down *leg
 	legs     []*leg // every client leg that is not closed
+	uplegs   []*leg // and every upstream's
 	first    *link  // not attached yet
+	ahead    bool   // it is made ahead of its client, and not reserved yet
 
 	// The gateway.
 	tries      []*attempt
+	dial       *dial // --disconnect hard: the next upstream's
 	ttl        time.Duration
 	wantsToken bool
 	renewing   uint64
 	early      bool
 	stillborn  bool // there was no memory for what its upstream said first
 	silent     bool // the upstream answers no Ping
+	beating    int  // of 1000 messages so many are heartbeats of the game's own
+
+	// What the session is kept for.
+	terms      session.Terms
+	started    bool
+	away       absence
+	expires    session.Time // of the newest token
+	told       session.Time // or of the one before, where the client may not have been told
+	lengthened bool         // the grace period: a token that is held may not outlive it
 
 	// Faults.
 	stolen bool // somebody else has used the client's token
@@ -94,51 +110,61 @@ func (g *game) freshKey(k [4]byte) bool {
 const maxEarly = 4 << 10
 
 // newGame makes a session whose upstream has just been reached, and which a
-// client is about to be attached to.
+// client is about to be attached to, or is to come for some time later.
 func newGame(w *world, id int) *game {
-	g := &game{w: w, id: id, keys: map[[4]byte]struct{}{}}
+	g := &game{w: w, id: id, keys: map[[4]byte]struct{}{}, nums: newNumbers()}
 	w.sessions++
 	g.configure()
-	g.cli, g.ups = newClient(g), newUpstream(g)
+	g.cli = newClient(g)
+	g.ups = newUpstream(g)
 	g.voices()
-	g.up = &leg{g: g, conn: g.ups.conn, lastIn: w.now, lastOut: w.now}
-	var early []byte
-	if w.chance(200) {
-		for range 1 + w.rng.IntN(5) {
-			g.ups.send()
-		}
-		early = g.ups.out[:w.rng.IntN(min(len(g.ups.out), maxEarly)+1)]
-		g.ups.conn.in.put, g.ups.conn.in.got = uint64(len(early)), uint64(len(early))
-		g.early = len(early) > 0
-	}
+	early := g.ups.early()
+	g.early = len(early) > 0
 	g.core = session.New(g.cfg, w.now, early)
-	g.ups.out = g.ups.out[len(early):]
-	g.stillborn = g.upOver()
-	g.first = g.cli.connect()
+	g.connect(g.ups, g.core.Upstream())
+	g.seen.data = w.now
+	g.sync(true)
+	if g.ahead = g.cfg.Resumable && g.keep() > 0 && w.chance(120); !g.ahead {
+		g.first = g.cli.connect()
+	}
 	g.seen.info = g.core.Info()
-	g.log("new", int64(len(early)), int64(g.style), fmt.Sprintf("%+v", g.describe()))
+	g.log("new", int64(len(early)), int64(g.style), g.describe())
 	return g
+}
+
+// connect makes u the present upstream.
+func (g *game) connect(u *upstream, ten *session.Upstream) {
+	u.ten = ten
+	g.ups, g.up = u, u.leg
+	g.uplegs = append(g.uplegs, u.leg)
+	g.stillborn = g.upOver()
+	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.WantsUpstream(ten), g.w.now
 }
 
 // describe is the configuration, for whoever reads a failure.
 func (g *game) describe() string {
 	c := g.cfg
-	return fmt.Sprintf("resumable=%v grace=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d overflow=%v max-message=%d style=%d read=%d lazy=%d echo=%v up=%+v down=%+v",
-		c.Resumable, c.Grace, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.Overflow, c.MaxMessage,
-		g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
+	s := fmt.Sprintf("resumable=%v hard=%v terms=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
+		c.Resumable, c.Hard, c.Terms, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
+	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 
 // over reports whether nothing is left to happen to the session.
 func (g *game) over() bool {
-	if g.core.State() != session.Ended || len(g.tries) > 0 || !g.up.idle() {
+	if g.core.State() != session.Ended || len(g.tries) > 0 || g.dial != nil {
 		return false
 	}
-	for _, l := range g.legs {
+	for _, l := range g.allLegs() {
 		if !l.idle() {
 			return false
 		}
 	}
 	return true
+}
+
+// allLegs are the upstreams' and the clients'.
+func (g *game) allLegs() []*leg {
+	return append(append(make([]*leg, 0, 8), g.uplegs...), g.legs...)
 }
 
 // idle: the leg is closed and nobody has anything of the core's.
@@ -148,12 +174,19 @@ func (l *leg) idle() bool {
 
 // reap forgets legs that are done with.
 func (g *game) reap() {
-	kept := g.legs[:0]
-	for _, l := range g.legs {
-		if !l.idle() || l == g.down {
+	g.legs = reaped(g.legs, g.down)
+	g.uplegs = reaped(g.uplegs, g.up)
+}
+
+func reaped(legs []*leg, present *leg) []*leg {
+	kept := legs[:0]
+	for _, l := range legs {
+		if !l.idle() || l == present {
 			kept = append(kept, l)
+		} else if l.ups != nil {
+			l.ups.bury()
 		}
 	}
-	clear(g.legs[len(kept):])
-	g.legs = kept
+	clear(legs[len(kept):])
+	return kept
 }

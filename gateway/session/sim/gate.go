@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"reseat/gateway/session"
@@ -18,9 +19,22 @@ type attempt struct {
 	token    token
 	received uint64
 	badN     bool
-	gen      uint64 // the generation that is being signed; 0: not begun
+	stage    stage
+	gen      uint64 // the generation that is being signed
+	dial     *dial  // whose outcome it has had, and that it is to end
 	came     session.Time
 }
+
+// A stage is how far an attempt has come.
+type stage uint8
+
+const (
+	looking stage = iota // it is to be checked
+	joining              // the session has no upstream: one is to be dialled
+	waiting              // for that
+	queuing              // for another to be attached, or not
+	signing              // its token is being made
+)
 
 func (t token) String() string { return fmt.Sprintf("%d.%d", t.gen, t.expires) }
 
@@ -33,11 +47,21 @@ func parseToken(s string) (t token) {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// pass signs a token.
+// pass signs a token: reseat.v1 section 7 says how long it lives and when it is
+// to be renewed.
 func (g *game) pass(gen uint64, came session.Time) session.Pass {
-	t := token{gen, g.w.now.Add(g.ttl)}
-	return session.Pass{Gen: gen, Token: t.String(), Renew: g.ttl / time.Duration(4+g.w.rng.IntN(2000)), Arrived: came}
+	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)
+	life := max(g.ttl, 2*grace)
+	renew := min(life/2, max((life-2*g.cfg.Heartbeat-grace)*3/4, life/100))
+	if g.w.chance(500) {
+		renew /= time.Duration(1 + g.w.rng.IntN(1000))
+	}
+	t := token{gen, max(g.w.now.Add(life), g.expires)}
+	return session.Pass{Gen: gen, Token: t.String(), Expires: t.expires, Renew: max(renew, time.Millisecond), Arrived: came}
 }
+
+// issued: the core has taken p.
+func (g *game) issued(p session.Pass) { g.expires, g.told = p.Expires, p.Expires }
 
 // attachFirst gives the session its first client.
 func (g *game) attachFirst() bool {
@@ -52,10 +76,15 @@ func (g *game) attachFirst() bool {
 	g.seen.sent = g.core.Info().Sent
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
-	a := g.core.AttachFirst(g.w.now, g.pass(g.core.NextGen(), g.w.now))
+	p := g.pass(g.core.NextGen(), g.w.now)
+	a := g.core.AttachFirst(g.w.now, p)
 	if before.info.State == session.Ended {
 		g.unchanged(before, "a first attach after the end")
+	} else {
+		g.issued(p)
+		g.w.cov.hit(EdgeFirst)
 	}
+	g.sync(false)
 	g.log("attach first", int64(l.id), 0)
 	g.seat(&attempt{link: l, conn: l.conn}, a)
 	return true
@@ -80,12 +109,27 @@ func (g *game) serve() bool {
 	if len(g.tries) == 0 {
 		return false
 	}
-	i := g.w.rng.IntN(len(g.tries))
-	t := g.tries[i]
-	if t.gen == 0 {
-		g.examine(t, i)
-	} else {
-		g.attach(t, i)
+	t := g.tries[len(g.tries)-1]
+	if g.w.calm || g.w.chance(500) { // else the newest goes first
+		t = g.tries[g.w.rng.IntN(len(g.tries))]
+	}
+	switch t.stage {
+	case looking:
+		g.examine(t)
+	case joining:
+		if !g.w.calm && g.w.chance(500) {
+			return false // another may come first
+		}
+		g.join(t)
+	case waiting:
+		return g.watch(t)
+	case queuing:
+		if g.dial != nil {
+			return g.dialEnds()
+		}
+		t.stage = looking
+	case signing:
+		g.attach(t)
 	}
 	return true
 }
@@ -94,59 +138,101 @@ func (t *attempt) resume() session.Resume {
 	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN}
 }
 
-// examine looks at an attempt and reserves the generation that it would issue.
-func (g *game) examine(t *attempt, i int) {
-	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !g.slept {
+// examine looks at an attempt and reserves the generation that it would issue,
+// if the session has an upstream.
+func (g *game) examine(t *attempt) {
+	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !g.slept && !g.outlasts() && t.token.gen == g.core.Generation() {
 		g.fail("I4", "the token of generation %d has expired while its session lives", t.token.gen)
 	}
 	before := g.snapshot()
 	gen, ref := g.core.NextGen(), g.core.Check(g.w.now, t.resume())
+	needs := g.core.NeedsUpstream()
 	g.unchanged(before, "Check")
 	g.noteInstant()
-	if ref != nil {
-		g.refuse(t, i, ref)
+	switch {
+	case ref != nil:
+		g.refuse(t, ref)
+		return
+	case needs:
+		g.hangUpDial(t) // it was parted from again
+		t.stage = joining
 		return
 	}
-	t.gen = gen
+	t.gen, t.stage = gen, signing
 	for _, other := range g.tries {
-		if other != t && other.token.gen == t.token.gen && other.gen > 0 {
+		if other != t && other.token.gen == t.token.gen && other.stage == signing {
 			g.w.cov.hit(R1)
 		}
 	}
 }
 
+// outlasts: the session may be kept for longer than the client's token lives,
+// since its grace period was made longer or has rested.
+func (g *game) outlasts() bool { return g.away.rested > 0 || g.away.waits > 0 || g.lengthened }
+
 // attach is what follows when the token is signed.
-func (g *game) attach(t *attempt, i int) {
+func (g *game) attach(t *attempt) {
 	before := g.snapshot()
 	g.noteInstant()
 	g.seen.sent = g.core.Info().Sent
-	a, ref := g.core.Attach(g.w.now, t.resume(), g.pass(t.gen, t.came))
+	p := g.pass(t.gen, t.came)
+	needs, end := g.core.NeedsUpstream(), g.graceEnd()
+	a, ref := g.core.Attach(g.w.now, t.resume(), p)
 	if ref != nil {
 		g.unchanged(before, "a refused Attach")
-		if ref.Code == 0 {
-			g.log("overtaken", int64(t.gen), 0)
-			g.w.cov.hit(Overtaken)
-			t.gen = 0
-			return
-		}
-		g.refuse(t, i, ref)
+		g.unattached(t, ref, needs)
 		return
 	}
-	g.tries = append(g.tries[:i], g.tries[i+1:]...)
+	if needs {
+		g.fail("hard", "a client is attached, and there is no upstream")
+	}
+	g.drop(t)
 	g.log("attach", int64(t.conn.id), int64(t.received))
-	g.attached(t, before)
+	g.attached(t, before, end)
+	g.issued(p)
+	g.sync(false)
+	g.comes()
+	if t.dial != nil {
+		t.dial.over = true
+	}
 	g.seat(t, a)
+}
+
+// unattached: it was refused at the last moment, or has to begin again.
+func (g *game) unattached(t *attempt, ref *session.Refusal, needs bool) {
+	if ref.Code != 0 {
+		g.refuse(t, ref)
+		return
+	}
+	g.log("overtaken", int64(t.gen), 0)
+	if needs {
+		g.w.cov.hit(EdgeNoUpstream)
+	} else {
+		g.w.cov.hit(Overtaken)
+	}
+	t.stage = looking
+}
+
+// drop: t is served.
+func (g *game) drop(t *attempt) {
+	if i := slices.Index(g.tries, t); i >= 0 {
+		g.tries = slices.Delete(g.tries, i, i+1)
+	}
 }
 
 // live reports whether the client still waits for t.
 func (t *attempt) live() bool { return t.link != nil && t.link.c.trying == t.link }
 
 // refuse answers an attempt with close, as a gateway does.
-func (g *game) refuse(t *attempt, i int, ref *session.Refusal) {
-	g.tries = append(g.tries[:i], g.tries[i+1:]...)
-	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
+func (g *game) refuse(t *attempt, ref *session.Refusal) {
 	g.checkRefusal(t, ref)
 	g.w.cov.refused(ref.Code)
+	g.turnAway(t, ref)
+}
+
+func (g *game) turnAway(t *attempt, ref *session.Refusal) {
+	g.drop(t)
+	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
 	retry := ref.Retry > 0
 	arg, err := json.Marshal(closeArg{Code: ref.Code, Reason: ref.Text, Retry: &retry, After: ref.Retry.Milliseconds()})
 	g.must(err)
@@ -156,6 +242,9 @@ func (g *game) refuse(t *attempt, i int, ref *session.Refusal) {
 		t.conn.out.write(b)
 	}
 	t.conn.closeGateway(false)
+	if t.dial != nil {
+		t.dial.over = true
+	}
 }
 
 // steal is somebody else's resume with the client's token.
@@ -185,7 +274,7 @@ func (g *game) storm() bool {
 		if !g.steal() {
 			return false
 		}
-		for len(g.tries) > 0 {
+		for range 20 {
 			g.serve()
 		}
 	}
@@ -231,8 +320,22 @@ func (g *game) renew() bool {
 		return true
 	}
 	g.log("renew", int64(g.renewing), 0)
-	g.core.SendToken(g.w.now, g.pass(g.renewing, 0))
+	p := g.pass(g.renewing, 0)
+	g.core.SendToken(g.w.now, p)
+	g.renewed(p)
+	g.sync(false)
 	g.renewing = 0
 	g.settle()
 	return true
+}
+
+// renewed: p was sent, if there still is somebody to have it.
+func (g *game) renewed(p session.Pass) {
+	if l := g.down; l == nil || l.stale() || l.gen != p.Gen {
+		return
+	}
+	if g.told = g.expires; !g.upOver() { // else nothing may follow the end that is told
+		g.told = p.Expires
+	}
+	g.expires = p.Expires
 }

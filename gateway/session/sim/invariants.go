@@ -12,24 +12,36 @@ import (
 
 // memory is what the invariants remember of a session.
 type memory struct {
-	info     session.Info
-	sent     uint64        // numbered, before the attach under way
-	seat     *leg          // of the newest attach
-	older    *leg          // and of the one before
-	overs    int           // Over events
-	attach   session.Event // how the newest attach is to be told
-	replayed uint64        // sum of all replays announced
-	cuts     int           // attaches in a row that were cut in mid-replay
-	gone     int           // attaches in a row that ended
-	upHeard  session.Time  // or not wanted to be heard
-	upWanted bool
-	upOver   bool         // the core knows that the upstream is over
-	paused   bool         // an overflow has paused the upstream
-	full     bool         // at the last look the upstream was not read for want of room
-	ackOwed  session.Time // since when message ackOwedN is written and not acked
-	ackOwedN uint64
-	ackSeat  *leg
-	late     session.Time // Tick is kept back until then
+	info      session.Info
+	sent      uint64        // numbered, before the attach under way
+	seat      *leg          // of the newest attach
+	older     *leg          // and of the one before
+	overs     int           // Over events
+	attach    session.Event // how the newest attach is to be told
+	replayed  uint64        // sum of all replays announced
+	cuts      int           // attaches in a row that were cut in mid-replay
+	gone      int           // attaches in a row that ended
+	upHeard   session.Time  // or not wanted to be heard
+	upWanted  bool
+	upOver    bool         // the core knows that the upstream is over,
+	wasSilent bool         // since it was silent
+	paused    bool         // an overflow has paused the upstream
+	full      bool         // at the last look the upstream was not read for want of room
+	ackOwed   session.Time // since when message ackOwedN is written and not acked
+	ackOwedN  uint64
+	ackSeat   *leg
+	late      session.Time // Tick is kept back until then
+
+	data      session.Time // when the last data message passed
+	upOpen    bool         // something can be said to the upstream
+	base      uint64       // newest message that was forgotten
+	held      int          // messages
+	heldBytes int64
+	blocked   bool   // what was read and not taken in waits for room
+	unblocked bool   // the core looks at it anew in this call
+	dropping  bool   // --overflow drop-oldest has held
+	starts    bool   // it is being marked as started
+	tornAt    uint64 // the message that was torn last
 }
 
 // snapshot is what a call that has no effect must leave as it is.
@@ -41,8 +53,11 @@ type snapshot struct {
 }
 
 func (g *game) snapshot() snapshot {
-	g.events()
-	s := snapshot{info: g.core.Info(), next: g.core.Next(), up: g.core.Upstream().Fate()}
+	g.sync(false)
+	s := snapshot{info: g.core.Info(), next: g.core.Next()}
+	if !g.ups.parted {
+		s.up = g.ups.ten.Fate()
+	}
 	if g.down != nil {
 		s.fate = g.down.att.Fate()
 	}
@@ -60,13 +75,13 @@ func (g *game) unchanged(s snapshot, what string) {
 
 // check holds after every step.
 func (g *game) check() {
-	g.events()
+	g.sync(false)
 	i, p := g.core.Info(), g.seen.info
 	g.checkCounts(i, p)
 	g.checkHeld(i, p)
 	g.checkState(i)
 	g.seen.info = i
-	wanted := g.core.WantsUpstream(g.core.Upstream())
+	wanted := g.core.WantsUpstream(g.ups.ten)
 	if !wanted || !g.seen.upWanted {
 		g.seen.upHeard = g.w.now
 	}
@@ -84,16 +99,16 @@ func (g *game) checkCounts(i, p session.Info) {
 		g.fail("I5", "acked %d, the client has taken in %d", i.Acked, g.cli.count)
 	case i.Received < p.Received || i.Written < p.Written || i.Written > i.Received || i.Sent < p.Sent:
 		g.fail("I5", "counts went from %+v to %+v", p, i)
-	case i.Received > g.cli.sent || i.Sent > g.ups.sent:
-		g.fail("I13", "received %d of %d, numbered %d of %d", i.Received, g.cli.sent, i.Sent, g.ups.sent)
-	case i.Written > g.ups.got || g.ups.got > i.Received:
-		g.fail("I13", "written %d, the upstream got %d, received %d", i.Written, g.ups.got, i.Received)
+	case i.Received > g.cli.sent || i.Sent != g.nums.last():
+		g.fail("I13", "received %d of %d, numbered %d of %d", i.Received, g.cli.sent, i.Sent, g.nums.last())
+	case i.Written > g.owed.got || g.owed.got > i.Received:
+		g.fail("I13", "written %d, the upstreams got %d, received %d", i.Written, g.owed.got, i.Received)
 	}
 	if n := i.Received - i.Written; g.cfg.Resumable && (n > windowMessages || n > 1 && g.cli.sums[i.Received]-g.cli.sums[i.Written] > windowBytes) {
 		g.fail("section 5", "%d messages are admitted and not written, the window is %d", n, windowMessages)
 	}
 	want := session.Stats{
-		ToClient: i.Sent, ToClientBytes: uint64(g.ups.plain[i.Sent]),
+		ToClient: i.Sent, ToClientBytes: uint64(g.nums.plain[i.Sent]),
 		ToUpstream: i.Received, ToUpstreamBytes: uint64(g.cli.sums[i.Received]),
 		Replayed: g.seen.replayed, Dropped: i.Stats.Dropped,
 	}
@@ -117,10 +132,10 @@ func (g *game) checkHeld(i, p session.Info) {
 	switch {
 	case base < low || base > high:
 		g.fail("I13", "%d numbered, %d held: forgotten went from %d to %d, acked %d, dropped %d more", i.Sent, i.BufferMessages, before, base, i.Acked, dropped)
-	case dropped > 0 && (g.cfg.Overflow != session.DropOldest || !g.cfg.Resumable):
-		g.fail("I5", "%d messages dropped under %v", dropped, g.cfg.Overflow)
-	case i.BufferBytes != g.ups.sums[i.Sent]-g.ups.sums[base]:
-		g.fail("I13", "%d bytes held, want %d", i.BufferBytes, g.ups.sums[i.Sent]-g.ups.sums[base])
+	case dropped > 0 && (g.terms.Overflow != session.DropOldest || !g.cfg.Resumable):
+		g.fail("I5", "%d messages dropped under %v", dropped, g.terms.Overflow)
+	case i.BufferBytes != g.nums.sums[i.Sent]-g.nums.sums[base]:
+		g.fail("I13", "%d bytes held, want %d", i.BufferBytes, g.nums.sums[i.Sent]-g.nums.sums[base])
 	case i.BufferMessages > max(g.cfg.BufferMessages, 1):
 		g.fail("I8", "%d messages held, the limit is %d", i.BufferMessages, g.cfg.BufferMessages)
 	case i.BufferMessages > 1 && i.BufferBytes > g.cfg.BufferBytes+1: // a DLE is not counted beforehand
@@ -138,7 +153,7 @@ func (g *game) checkHeld(i, p session.Info) {
 // message last. While another is not whole, what it takes is not known here.
 func (g *game) checkDropped(i session.Info, last uint64) {
 	u := g.ups
-	if u.between() && i.BufferMessages < g.cfg.BufferMessages && u.sums[i.Sent]-u.sums[last-1] <= g.cfg.BufferBytes {
+	if s := g.nums.sums; u.between() && i.BufferMessages < g.cfg.BufferMessages && s[i.Sent]-s[last-1] <= g.cfg.BufferBytes {
 		g.fail("I5", "message %d was dropped, and there was room for it: %d messages, %d bytes held", last, i.BufferMessages, i.BufferBytes)
 	}
 }
@@ -166,33 +181,35 @@ func (g *game) checkState(i session.Info) {
 	if i.State == session.Ended && g.core.Next() != 0 {
 		g.fail("I9", "an ended session wants to be called at %d", g.core.Next())
 	}
-	if over := g.core.Upstream().Fate() != session.Open; over && !g.seen.upOver {
-		g.seen.upOver = true
+	if g.upOver() && !g.seen.upOver {
+		g.seen.upOver, g.seen.wasSilent = true, g.silence()
 		g.noteUpstreamOver(i.State)
 	}
-	if i.State == session.Detached {
-		if end, next := g.graceEnd(), g.core.Next(); next == 0 || next > end {
-			g.fail("I9", "the grace period ends at %d, but Next is %d", end, next)
-		}
+	if i.Terms != g.terms || i.Grace != g.keep() || i.Started != g.started {
+		g.fail("terms", "%+v, %v, started %v; want %+v, %v, %v", i.Terms, i.Grace, i.Started, g.terms, g.keep(), g.started)
 	}
-}
-
-// graceEnd is when the detached session has to end: reseat.v1 section 6.
-func (g *game) graceEnd() session.Time {
-	i := g.core.Info()
-	if i.Tokens.Confirmed() == 0 {
-		return i.Detached.Add(min(g.cfg.Grace, 2*g.cfg.Heartbeat))
+	if needs := g.core.NeedsUpstream(); needs && i.State == session.Attached {
+		g.fail("hard", "attached, and there is no upstream")
 	}
-	return i.Detached.Add(g.cfg.Grace)
+	g.checkAway(i)
 }
 
 // tick calls Tick as a driver does that was woken when Next said. After it Next
 // must lie ahead: a driver whose timer fires at once for ever spins.
 func (g *game) tick() {
+	g.settle()
 	for i := 0; ; i++ {
+		_, owes := g.owed.front(g.ups)
+		busy, open := g.up.writing || owes, g.seen.upOpen
 		g.core.Tick(g.w.now)
+		g.sync(false)
+		if open && g.core.State() == session.Detached {
+			g.tickBeats(busy)
+		}
 		g.settle()
+		g.settle() // of what a failing write has brought about
 		g.check()
+		g.settled()
 		next := g.core.Next()
 		if next == 0 || next > g.w.now {
 			break
@@ -207,12 +224,15 @@ func (g *game) tick() {
 // afterTick: what the time makes due has been done.
 func (g *game) afterTick() {
 	now, hb := g.w.now, g.cfg.Heartbeat
-	switch g.core.State() {
-	case session.Detached:
-		if now >= g.graceEnd() {
-			g.fail("I9", "detached at %d, and still there", g.core.Info().Detached)
-		}
-	case session.Attached:
+	state := g.core.State()
+	switch {
+	case state == session.Ended:
+		return
+	case g.away.since > 0 && g.away.waits == 0 && now >= g.graceEnd():
+		g.fail("I9", "detached at %d, and still there", g.away.since)
+	case g.cfg.Idle > 0 && now >= g.seen.data.Add(g.cfg.Idle):
+		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
+	case state == session.Attached:
 		l := g.down
 		heard := max(l.lastIn, l.lastOut)
 		if !g.cfg.Resumable {
@@ -225,7 +245,7 @@ func (g *game) afterTick() {
 			g.afterTickIdle(l)
 		}
 	}
-	if u := g.cfg.UpstreamHeartbeat; u > 0 && g.core.WantsUpstream(g.core.Upstream()) && now >= max(g.seen.upHeard, g.up.lastIn).Add(2*u) {
+	if g.core.WantsUpstream(g.ups.ten) && g.silence() {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
 }
@@ -238,6 +258,9 @@ func (g *game) afterTickIdle(l *leg) {
 	}
 	if !g.cfg.Resumable {
 		return
+	}
+	if len(l.tap.graces) > 0 {
+		g.fail("terms", "the client was not told of %d ms", l.tap.graces[0])
 	}
 	if since := g.seen.ackOwed; since > 0 && now > since.Add(time.Second+tardy) {
 		g.fail("section 5", "written messages not acked since %d", since)
@@ -268,18 +291,25 @@ func (g *game) bury() {
 	i := g.core.Info()
 	g.log("over", int64(g.seen.overs), 0, i.Ending.Reason)
 	u := g.ups
-	if u.closed {
-		if u.got != u.admitted {
-			g.fail("I2", "the upstream got Close after %d of %d admitted messages", u.got, u.admitted)
-		}
+	if u.parted {
+		u.bury()
+	} else if u.closed {
 		g.checkUpstreamClose(i.Ending.Reason)
 	} else if c := u.conn; !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.stillborn && g.cfg.UpstreamHeartbeat == 0 {
 		g.fail("I10", "the upstream got no Close when the session ended with %s", i.Ending.Reason)
 	}
-	for _, l := range g.legs {
+	for _, l := range g.allLegs() {
 		if l != g.down && !l.idle() {
-			g.fail("I9", "connection %d is not closed", l.conn.id)
+			g.fail("I9", "the connection to %s is not closed", l.name())
 		}
+	}
+}
+
+// bury checks an upstream that the session has parted from.
+func (u *upstream) bury() {
+	l, c := u.leg, u.conn
+	if u.parted && !u.closed && !u.torn && !u.replace && !u.over && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
+		u.g.fail("I10", "upstream %d got no Close when the session parted from it", u.no)
 	}
 }
 
@@ -304,15 +334,15 @@ func (g *game) upstreamCode(reason string) int {
 	switch reason {
 	case "bye":
 		return g.cli.bye
-	case "grace_over", "no_progress":
+	case "grace_over", "no_progress", "idle_timeout":
 		return 1001
 	case "window_exceeded":
 		return 1013
 	case "message_too_big":
 		return 1009
-	case "protocol_error", "protocol_violation", "invalid_utf8":
+	case "protocol_error", "protocol_violation", "invalid_utf8", "too_fast":
 		return 1008
-	case "ended", "draining", "internal_error":
+	case "ended", "draining", "internal_error", "superseded":
 		return g.cause.code
 	}
 	return 0

@@ -9,30 +9,47 @@ import (
 
 // events takes the core's events and holds them against what was seen.
 func (g *game) events() {
-	for _, e := range g.core.Events() {
+	list := g.core.Events()
+	for n, e := range list {
 		g.log("event", int64(e.Kind), int64(e.Epoch), e.Reason)
-		g.event(e)
-		if g.seen.overs > 0 && e.Kind != session.Over && e.Kind != session.Replayed {
+		if g.seen.overs > 0 && e.Kind != session.Replayed {
 			g.fail("I10", "event %d after the end", e.Kind)
 		}
+		g.event(e, list[n+1:])
 	}
 }
 
-func (g *game) event(e session.Event) {
+// event is one of them; after are those of the same call that follow.
+func (g *game) event(e session.Event, after []session.Event) {
 	m := &g.seen
 	switch e.Kind {
 	case session.Over:
 		m.overs++
 		g.checkReason(e.Reason)
+		if e.Reason == "grace_over" {
+			g.say(g.cfg.Words.Expire)
+		}
 	case session.Dropped:
 		g.noteGone()
+		g.dropped(after)
 	case session.Overflowed:
-		m.paused = m.paused || g.cfg.Overflow == session.Pause
+		m.paused = m.paused || g.terms.Overflow == session.Pause
 	case session.Renew:
 		g.wantsToken = true
+	case session.Started:
+		if !m.starts {
+			g.fail("terms", "started, and nobody said so")
+		}
+		m.starts = false
+	case session.Pong:
+		m.seat.tap.answered = m.seat.tap.pinged
 	case session.Created, session.Resumed, session.Superseded:
+		epoch := e.Epoch
 		if e.Reason, e.Epoch = "", 0; e != m.attach {
 			g.fail("I13", "the attach is told as %+v, want %+v", e, m.attach)
+		}
+		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
+			g.say(g.cfg.Words.Resume)
 		}
 	case session.Replayed:
 		if l := m.seat; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.told {
@@ -40,6 +57,32 @@ func (g *game) event(e session.Event) {
 		}
 		m.seat.tap.told = true
 	}
+}
+
+// dropped: the client is away. The upstream is told, and answered in its place.
+func (g *game) dropped(after []session.Event) {
+	reason := ""
+	for _, e := range after {
+		if e.Kind == session.Over {
+			reason = e.Reason
+		}
+	}
+	parted := g.core.NeedsUpstream()
+	g.leaves(parted)
+	if reason == "no_progress" || parted {
+		if parted {
+			g.w.cov.hit(EdgeDropHard)
+		}
+		return
+	}
+	g.say(g.cfg.Words.Detach)
+	if reason == "grace_over" {
+		g.w.cov.hit(EdgeDropEnds)
+		return
+	}
+	g.w.cov.hit(EdgeDrop)
+	g.answerKept(g.core.Info().Acked)
+	g.seen.unblocked = true
 }
 
 // checkReason: a session ends for a reason that somebody has given.
@@ -53,18 +96,24 @@ func (g *game) checkReason(reason string) {
 			g.w.cov.hit(R22)
 		}
 	case "grace_over":
-		ok = g.cfg.Resumable
+		ok = g.cfg.Resumable && g.away.since > 0 && g.away.waits == 0 && g.w.now >= g.graceEnd()
+		g.noteGraceOver()
+	case "too_fast":
+		ok = g.cfg.Rate.End && g.cfg.Rate != session.Rate{End: true}
+	case "idle_timeout":
+		ok = g.cfg.Idle > 0 && g.w.now >= g.seen.data.Add(g.cfg.Idle)
+		g.noteIdle()
 	case "client_gone":
 		ok = !g.cfg.Resumable
 	case "upstream_closed":
 		ok = u.over && u.code != 0 || u.closed
 	case "upstream_lost":
-		ok = u.over || g.stillborn || g.cfg.UpstreamHeartbeat > 0 || g.slept || g.w.now >= u.doneAt.Add(unfinished)
+		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.slept || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.seen.gone >= 5
 	case "window_exceeded":
-		ok = g.cause.reason == reason || g.cfg.Overflow == session.EndSession
-	case "ended", "draining", "internal_error":
+		ok = g.cause.reason == reason || g.terms.Overflow == session.EndSession
+	case "ended", "draining", "internal_error", "superseded":
 		ok = g.cause.reason == reason
 	case "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8":
 		ok = sins[c.rogue].reason == reason || reason == "protocol_violation" && !g.cfg.Resumable // it may rest in mid-message
@@ -72,6 +121,12 @@ func (g *game) checkReason(reason string) {
 	if !ok {
 		g.fail("I10", "the session ended with %q, for which there was no reason; sin %d", reason, c.rogue)
 	}
+}
+
+// silence: the upstream was silent for twice its heartbeat, though it was read.
+func (g *game) silence() bool {
+	hb := g.cfg.UpstreamHeartbeat
+	return hb > 0 && g.w.now >= max(g.seen.upHeard, g.up.lastIn).Add(2*hb)
 }
 
 // A catch is what ends in the bytes that a reader hands over.
@@ -126,7 +181,7 @@ func (g *game) clientRead(l *leg) {
 	}
 	l.lastIn = g.w.now
 	before, full := g.core.Info(), g.full()
-	g.core.ClientRead(g.w.now, l.att, l.hand)
+	g.feed(l)
 	g.punished(l)
 	if c.answer && g.core.State() != session.Ended {
 		g.fail("section 6", "the client has answered the Close, and the session is %v", g.core.State())
@@ -137,6 +192,20 @@ func (g *game) clientRead(l *leg) {
 	g.checkCatch(l, c, before)
 	if full && !g.full() && c.acks > 0 {
 		g.w.cov.hit(R13Ack)
+	}
+}
+
+// feed gives the core what l's reader has. While a heartbeat of the game's own
+// lies there and waits for room it goes byte by byte: an ack makes room, and a
+// Close behind it in the same call would hide from whom the heartbeat was taken.
+func (g *game) feed(l *leg) {
+	size := len(l.hand)
+	if g.awaitsHeartbeat() {
+		size = 1
+	}
+	for b := l.hand; len(b) > 0; b = b[min(size, len(b)):] {
+		g.core.ClientRead(g.w.now, l.att, b[:min(size, len(b)):min(size, len(b))])
+		g.sync(false)
 	}
 }
 
@@ -166,16 +235,17 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 
 // full: the upstream is not read since its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.core.WantsUpstream(g.core.Upstream()) && !g.w.spent
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.WantsUpstream(g.ups.ten) && !g.w.spent
 }
 
 // upOver: the core knows that nothing more comes from the upstream.
-func (g *game) upOver() bool { return g.core.Upstream().Fate() != session.Open }
+func (g *game) upOver() bool { return !g.ups.parted && g.ups.ten.Fate() != session.Open }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
 	if !l.stale() {
 		g.core.ClientWrote(g.w.now, l.att, n, full)
 		l.reported = l.tap.n
+		g.sync(false)
 		return
 	}
 	before := g.snapshot()
@@ -186,6 +256,7 @@ func (g *game) clientWrote(l *leg, n int, full bool) {
 func (g *game) clientGone(l *leg, why string) {
 	if !l.stale() {
 		g.core.ClientGone(g.w.now, l.att, why)
+		g.sync(false)
 		if g.core.State() == session.Attached {
 			g.fail("I3", "a client that has gone is attached")
 		}
@@ -199,23 +270,100 @@ func (g *game) clientGone(l *leg, why string) {
 	}
 }
 
-func (g *game) upstreamGone() {
-	g.core.UpstreamGone(g.w.now, g.core.Upstream(), "read failed")
-	if g.core.Upstream().Fate() < session.Shut {
-		g.fail("I10", "an upstream that has gone is not given up")
+// tenure is whose a call of the core is said to be.
+func (g *game) tenure(u *upstream) *session.Upstream {
+	if g.w.fault == Misdirect {
+		return g.ups.ten
 	}
-	g.ups.gone = true
+	return u.ten
 }
 
-// afterUpstreamRead: every whole message is numbered, unless it has to wait.
+// old: what comes of u, which the session has parted from, changes nothing.
+func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
+	before := g.snapshot()
+	f()
+	g.unchanged(before, what+" of an old upstream")
+	g.w.cov.hit(met)
+}
+
+func (g *game) upstreamGone(l *leg) {
+	f := func() { g.core.UpstreamGone(g.w.now, g.tenure(l.ups), "read failed") }
+	if l.ups.parted {
+		g.old(l.ups, "the end", OldGone, f)
+	} else {
+		f()
+		g.sync(false)
+	}
+	if l.ups.ten.Fate() < session.Shut {
+		g.fail("I10", "an upstream that has gone is not given up")
+	}
+	l.ups.gone = true
+}
+
+func (g *game) upstreamDeaf(l *leg) {
+	f := func() { g.core.UpstreamDeaf(g.tenure(l.ups)) }
+	if l.ups.parted {
+		g.old(l.ups, "the deafness", OldDeaf, f)
+		return
+	}
+	f()
+	g.sync(false)
+}
+
+func (g *game) upstreamWrote(l *leg, n int) {
+	u := l.ups
+	f := func() { g.core.UpstreamWrote(g.w.now, g.tenure(u), n) }
+	if l.flying.final && u.parted {
+		g.old(u, "a last write", OldLast, f)
+		return
+	}
+	f()
+	g.sync(false)
+	if u.parted {
+		g.w.cov.hit(OldWrite)
+		u.tear()
+	}
+}
+
+// checkTorn: a connection that has taken half of a message is cut in its midst,
+// any other is told why.
+func (g *game) checkTorn(u *upstream) {
+	switch f := u.ten.Fate(); {
+	case u.torn && f < session.Shut:
+		g.fail("I2", "upstream %d has half of a message, which goes to the next one, and is written on", u.no)
+	case f == session.Open:
+		g.fail("hard", "upstream %d is parted from and left open", u.no)
+	}
+}
+
+// upstreamRead hands over what l's reader has.
+func (g *game) upstreamRead(l *leg, n int) {
+	u := l.ups
+	f := func() { g.core.UpstreamRead(g.w.now, g.tenure(u), n) }
+	if u.parted {
+		g.old(u, "a read", OldRead, f)
+		return
+	}
+	before := g.core.Info()
+	takes := n > 0 && before.State != session.Ended && !g.upOver()
+	if takes {
+		l.lastIn = g.w.now
+		u.handed += uint64(n)
+	}
+	f()
+	g.sync(takes)
+	g.afterUpstreamRead(before)
+}
+
+// afterUpstreamRead: every whole message is numbered, or answered, unless it has
+// to wait.
 func (g *game) afterUpstreamRead(before session.Info) {
-	after := g.core.Info()
+	after, u := g.core.Info(), g.ups
 	if after.State == session.Ended {
 		return
 	}
-	whole := g.ups.whole()
-	if after.Sent > whole || g.core.WantsUpstream(g.core.Upstream()) && after.Sent != whole {
-		g.fail("I1", "%d whole messages read, %d numbered", whole, after.Sent)
+	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.WantsUpstream(u.ten) {
+		g.fail("I1", "a message of %d bytes was read and not taken in, %d are numbered", u.items[0].m.size, after.Sent)
 	}
 	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
 		g.w.cov.hit(R6)
@@ -223,7 +371,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 }
 
 // attached: a resume has succeeded; before is how the session was.
-func (g *game) attached(t *attempt, before snapshot) {
+func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	b, i := before.info, g.core.Info()
 	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || i.State != session.Attached {
 		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
@@ -237,19 +385,20 @@ func (g *game) attached(t *attempt, before snapshot) {
 	base := max(b.Sent-uint64(b.BufferMessages), t.received)
 	g.seen.replayed += b.Sent - base
 	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received}
-	if b.State == session.Detached {
+	if b.State != session.Attached {
 		g.seen.attach.Kind, g.seen.attach.Took = session.Resumed, g.w.now.Sub(b.Detached)
 	}
+	g.noteEdge(t, b)
 	if g.seen.paused || b.State == session.Attached && g.seen.full {
 		g.w.cov.hit(R13Resume)
 	}
 	g.seen.paused = false
 	for _, other := range g.tries {
-		if other.token.gen == t.token.gen && other.gen > 0 {
+		if other.token.gen == t.token.gen && other.stage == signing {
 			g.w.cov.hit(R1)
 		}
 	}
-	if b.State == session.Detached && g.w.now == b.Detached.Add(g.cfg.Grace) {
+	if b.State == session.Detached && g.w.now == end {
 		g.w.cov.hit(R2Resume)
 	}
 	if b.State == session.Attached {
@@ -283,18 +432,6 @@ func (g *game) noteGone() {
 	g.seen.cuts++
 	if g.seen.cuts >= 2 {
 		g.w.cov.hit(R7)
-	}
-}
-
-func (g *game) noteUpstreamOver(state session.State) {
-	l := g.seen.seat
-	switch {
-	case state == session.Detached:
-		g.w.cov.hit(R10Grace)
-	case state == session.Attached && l != nil && l.tap.replaying() && l.tap.n == l.tap.stated+l.tap.lost:
-		g.w.cov.hit(R10Accepted)
-	case state == session.Attached && l != nil && l.tap.replaying():
-		g.w.cov.hit(R10Replay)
 	}
 }
 

@@ -19,13 +19,15 @@ func (g *game) end(what string, want cause, f func()) bool {
 	}
 	g.log(what, int64(want.code), 0)
 	for _, t := range g.tries {
-		if t.gen > 0 {
+		if t.stage == signing {
 			g.w.cov.hit(R11)
 			break
 		}
 	}
+	g.noteEnd()
 	g.cause = want
 	f()
+	g.sync(false)
 	if g.core.State() != session.Ended {
 		g.fail("I10", "%s did not end the session", what)
 	}
@@ -74,6 +76,7 @@ func (g *game) detach(what string, f func(session.Time) bool) bool {
 	}
 	if attached {
 		g.log(what, 0, 0)
+		g.sync(false)
 		g.settle()
 	}
 	return attached

@@ -17,11 +17,14 @@ func (l *leg) read() bool {
 	case l.closed || l.fate() != session.Open:
 		l.stop()
 		return true
-	case l.att == nil:
+	case l.ups != nil:
 		return l.readUpstream()
 	case !l.g.core.WantsClient(l.att):
 		return false
 	case l.conn.in.readable() > 0:
+		if l.g.w.calm && len(l.buf) < l.g.readSize {
+			l.buf = make([]byte, l.g.readSize)
+		}
 		n := min(l.g.w.piece(l.conn.in.readable()), len(l.buf))
 		l.hand = l.buf[:copy(l.buf, l.conn.in.read(n))]
 		if l.g.style == poll {
@@ -67,12 +70,12 @@ func (l *leg) drain() bool {
 
 // readUpstream borrows room; fill reads into it, now or later.
 func (l *leg) readUpstream() bool {
-	g := l.g
-	if !g.core.WantsUpstream(g.core.Upstream()) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
+	g, ten := l.g, l.ups.ten
+	if !g.core.WantsUpstream(ten) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
 		return false
 	}
-	if l.room = g.core.UpstreamRoom(g.core.Upstream()); l.room == nil {
-		if g.core.WantsUpstream(g.core.Upstream()) {
+	if l.room = g.core.UpstreamRoom(ten); l.room == nil {
+		if g.core.WantsUpstream(ten) {
 			g.fail("I8", "no room for the upstream, and it is wanted")
 		}
 		return true
@@ -119,8 +122,8 @@ func (l *leg) handOver() bool {
 func (l *leg) handEnd() {
 	l.found = false
 	l.g.log("end of "+l.name(), 0, 0)
-	if l.att == nil {
-		l.g.upstreamGone()
+	if l.ups != nil {
+		l.g.upstreamGone(l)
 	} else {
 		l.g.clientGone(l, "read failed")
 	}
@@ -131,16 +134,11 @@ func (l *leg) handEnd() {
 func (l *leg) handUpstream() {
 	g, n := l.g, l.roomN
 	if sumOf([][]byte{l.room[:n]}) != l.roomSum {
-		g.fail("I14", "what was read from the upstream changed before it was handed over")
+		g.fail("I14", "what was read from %s changed before it was handed over", l.name())
 	}
 	l.room = nil
 	g.log("upstream read", int64(n), 0)
-	if n > 0 && !g.upOver() {
-		l.lastIn = g.w.now
-	}
-	before := g.core.Info()
-	g.core.UpstreamRead(g.w.now, g.core.Upstream(), n)
-	g.afterUpstreamRead(before)
+	g.upstreamRead(l, n)
 	if l.conn.in.ended() && n == 0 {
 		l.found = true
 	}

@@ -111,12 +111,15 @@ func (l *link) data(a arrival) {
 	if c.g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
 		p = p[1:]
 	}
-	if m := c.g.ups.says.message(n); m.op != a.op || !m.equal(p) {
+	if m := c.g.nums.message(n); m.op != a.op || !m.equal(p) {
 		c.g.fail("I1", "the client got opcode %d of %d bytes as message %d, want opcode %d of %d bytes", a.op, len(p), n, m.op, m.size)
 	}
 	if n == c.deadly && c.g.cfg.Resumable {
 		l.leaving()
 		return
+	}
+	if n > c.count && c.g.nums.list[n].answered > 0 {
+		c.g.w.cov.hit(R19)
 	}
 	c.count = max(c.count, n)
 	if !c.g.cfg.Resumable {
@@ -149,7 +152,11 @@ func (l *link) control(text string) {
 			l.ack()
 			l.say(strings.TrimSpace("pong " + arg))
 		}
-	case "pong", "grace", "move":
+	case "grace":
+		n, err := strconv.ParseInt(arg, 10, 64)
+		c.g.must(err)
+		c.grace = n
+	case "pong", "move":
 	case "token":
 		var v struct{ Token string }
 		c.g.must(json.Unmarshal([]byte(arg), &v))
@@ -173,21 +180,21 @@ func (l *link) gotHello(arg string) {
 	c := l.c
 	var h helloArg
 	c.g.must(json.Unmarshal([]byte(arg), &h))
-	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() {
+	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() && !c.g.away.reserved {
 		c.g.fail("I7", "hello out of place: %s", arg)
 	}
 	if h.Received < c.acked || h.Received > c.sent {
 		c.g.fail("I5", "hello.received %d, the client has sent %d and been acked %d", h.Received, c.sent, c.acked)
 	}
 	if h.Limits.Messages != windowMessages || h.Limits.Bytes != windowBytes || h.Session != c.g.cfg.ID || h.Beat != c.g.cfg.Heartbeat.Milliseconds() ||
-		h.Grace != c.g.cfg.Grace.Milliseconds() || h.Limits.Message != c.g.cfg.MaxMessage || h.Protocol != c.g.cfg.Protocol {
+		h.Limits.Message != c.g.cfg.MaxMessage || h.Protocol != c.g.cfg.Protocol {
 		c.g.fail("protocol", "hello says %s", arg)
 	}
 	old := c.live
 	c.hellos++
 	l.hello = c.hellos
 	c.live, c.trying = l, nil
-	c.token = parseToken(h.Token)
+	c.token, c.grace = parseToken(h.Token), h.Grace
 	l.lost = h.Lost
 	if n := l.stated + l.lost; n > c.count {
 		c.lost += n - c.count
@@ -213,13 +220,21 @@ func (l *link) verdict(verb string, v closeArg) {
 	case verb == "close" && *v.Retry:
 		c.retryAt = c.g.w.now.Add(millis(v.After))
 		l.drop()
-	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= l.hello-1):
+	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= l.before()):
 		l.drop() // an attempt of its own: it goes on with that, or once more
 	default:
 		l.last = verb == "end" || v.Code == 4502
 		c.checkVerdict(l, verb, v)
 		c.finish(verb + " " + strconv.Itoa(v.Code))
 	}
+}
+
+// before is how many hellos there had been before the connection's own.
+func (l *link) before() int {
+	if l.hello == 0 {
+		return l.c.hellos
+	}
+	return l.hello - 1
 }
 
 // checkVerdict: a client that keeps to the protocol is never told that it did
@@ -229,8 +244,8 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 		return
 	}
 	if verb == "end" {
-		if c.count != c.g.ups.sent {
-			c.g.fail("I12", "the client is told the end after message %d of %d", c.count, c.g.ups.sent)
+		if c.count != c.g.nums.last() || len(c.g.ups.items) > 0 {
+			c.g.fail("I12", "the client is told the end after message %d of %d, %d are to come", c.count, c.g.nums.last(), len(c.g.ups.items))
 		}
 		return
 	}
@@ -238,6 +253,14 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 	switch v.Code {
 	case 4404, 4408, 4410, 4503, 1011:
 		if ended {
+			return
+		}
+	case 4409:
+		if ended && c.g.cause.reason == "superseded" {
+			return
+		}
+	case 4429:
+		if ended && c.g.cfg.Rate.End {
 			return
 		}
 	case 4502:

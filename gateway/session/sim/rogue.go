@@ -134,7 +134,7 @@ func (u *upstream) misbehave() bool {
 	}
 	n := u.g.w.rng.IntN(len(wrongs))
 	u.over, u.wrong, u.code = true, wrongs[n].name, 0
-	u.g.log("up sins", int64(n), int64(u.sent), u.wrong)
+	u.g.log("up sins", int64(n), int64(u.made), u.wrong)
 	wrongs[n].make(u)
 	return true
 }

@@ -23,7 +23,7 @@ const (
 )
 
 func flushFor(l *leg) time.Duration {
-	if l.att == nil {
+	if l.ups != nil {
 		return flushUp
 	}
 	return flushDown
@@ -54,18 +54,21 @@ func (w *world) log0(what string) {
 
 // heal ends the faults that would go on for ever.
 func (g *game) heal() {
-	g.ups.stalled, g.silent, g.cli.deadly = false, false, 0
+	g.silent, g.cli.deadly = false, 0
+	if keep := 30 * time.Second; g.keep() > keep {
+		g.setTerms(session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow})
+	}
 	g.readSize = max(g.readSize, 4096)
 	for _, l := range g.legs {
-		if l.hand == nil {
-			l.buf = make([]byte, g.readSize)
-		}
 		if l.conn.in.hole || l.tap.link == nil {
 			l.conn.cut(g.w)
 		}
 		l.conn.in.cap, l.conn.out.cap = max(l.conn.in.cap, 4096), max(l.conn.out.cap, 4096)
 	}
-	g.up.conn.in.cap, g.up.conn.out.cap = max(g.up.conn.in.cap, 4096), max(g.up.conn.out.cap, 4096)
+	for _, l := range g.uplegs {
+		l.ups.stalled = false
+		l.conn.in.cap, l.conn.out.cap = max(l.conn.in.cap, 4096), max(l.conn.out.cap, 4096)
+	}
 	g.w.pipes = max(g.w.pipes, 8192)
 }
 
@@ -99,7 +102,7 @@ func (w *world) until(what string, done func(*game) bool) {
 // whether there was anything.
 func (g *game) round() bool {
 	g.w.steps++
-	did := g.attachFirst()
+	did := g.attachFirst() || g.reserve()
 	for len(g.tries) > 0 {
 		g.serve()
 		did = true
@@ -107,7 +110,8 @@ func (g *game) round() bool {
 	for _, f := range calmly {
 		did = f(g) || did
 	}
-	for _, l := range append([]*leg{g.up}, g.legs...) {
+	did = g.dialEnds() || did
+	for _, l := range g.allLegs() {
 		did = g.roundLeg(l) || did
 	}
 	return g.deadlines() || did
@@ -120,8 +124,8 @@ var calmly = []func(*game) bool{
 	func(g *game) bool { return g.clientWrites() },
 	func(g *game) bool { return g.cli.live != nil && g.cli.live.receive() },
 	func(g *game) bool { return g.cli.trying != nil && g.cli.trying.receive() },
-	func(g *game) bool { return g.ups.write() },
-	func(g *game) bool { return g.ups.consume() },
+	func(g *game) bool { return g.eachUpstream((*upstream).write) },
+	func(g *game) bool { return g.eachUpstream((*upstream).consume) },
 	func(g *game) bool { return g.relieve() },
 }
 
@@ -144,7 +148,7 @@ func (g *game) roundLeg(l *leg) bool {
 func (w *world) jump() bool {
 	t := w.due()
 	for _, g := range w.games {
-		for _, l := range append([]*leg{g.up}, g.legs...) {
+		for _, l := range g.allLegs() {
 			if l.parting && !l.closed {
 				t = earlier(t, l.deadline)
 			}
@@ -167,8 +171,8 @@ func (g *game) even() bool {
 		return false // it is about to end
 	}
 	return i.State == session.Attached && c.live != nil && g.first == nil &&
-		c.count == u.sent && len(u.out) == 0 && u.got == c.queued && u.taken == u.got && u.ponged == u.pings &&
-		(!g.cfg.Resumable || c.acked == c.queued && i.Acked == i.Sent && i.BufferMessages == 0)
+		c.count == i.Sent && len(u.items) == 0 && len(u.out) == 0 && g.owed.got == c.queued && u.read == u.took && u.ponged == u.pings &&
+		(!g.cfg.Resumable || c.acked == c.queued && i.Acked == i.Sent && i.BufferMessages == 0 && c.grace == g.keep().Milliseconds())
 }
 
 // finale ends a session that lives.
@@ -200,9 +204,9 @@ func (g *game) finale() {
 func (g *game) stuck() string {
 	c, u := g.cli, g.ups
 	s := fmt.Sprintf("client done=%v count=%d queued=%d sent=%d acked=%d live=%v trying=%v\n", c.done, c.count, c.queued, c.sent, c.acked, c.live != nil, c.trying != nil)
-	s += fmt.Sprintf("upstream over=%v sent=%d out=%d got=%d taken=%d\n", u.over, u.sent, len(u.out), u.got, u.taken)
-	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.WantsUpstream(g.core.Upstream()))
-	for _, l := range append([]*leg{g.up}, g.legs...) {
+	s += fmt.Sprintf("upstream %d over=%v parted=%v items=%d out=%d got=%d (all %d) read=%d, owed %d, dial %+v\n", u.no, u.over, u.parted, len(u.items), len(u.out), u.took, g.owed.got, u.read, len(g.owed.list), g.dial)
+	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.WantsUpstream(u.ten))
+	for _, l := range g.allLegs() {
 		s += fmt.Sprintf("leg to %s: fate %d closed=%v writing=%v waiting=%v flying=%v over=%v found=%v hand=%d room=%d owes=%v lingering=%v\n",
 			l.name(), l.fate(), l.closed, l.writing, l.waiting, l.flying.up, l.over, l.found, len(l.hand), len(l.room), l.owes, l.lingering)
 	}

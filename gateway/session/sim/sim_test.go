@@ -9,6 +9,7 @@ import (
 
 // go test ./gateway/session/sim                          the standard seeds
 // go test ./gateway/session/sim -sim.seeds 20000         many more
+// go test ./gateway/session/sim -sim.stop                as far as the first that fails
 // go test ./gateway/session/sim -v -sim.seed 42          one, with its trace
 //
 // A failure prints its seed, what the seed drew, the last lines of its trace and
@@ -18,6 +19,7 @@ var (
 	seedCount = flag.Int("sim.seeds", standardSeeds, "play so many seeds")
 	firstSeed = flag.Uint64("sim.first", 1, "the first of them")
 	stepCount = flag.Int("sim.steps", 4000, "steps of each seed")
+	stopFirst = flag.Bool("sim.stop", false, "stop at the first seed that fails")
 )
 
 // seedsABlock is how many seeds make a subtest, whose name a test that hangs
@@ -44,9 +46,15 @@ func TestSimulation(t *testing.T) {
 				steps += r.Steps
 				if r.Failure != "" {
 					t.Error(r.Failure)
+					if *stopFirst {
+						return
+					}
 				}
 			}
 		})
+		if *stopFirst && t.Failed() {
+			return
+		}
 	}
 	t.Logf("%d steps, %d sessions\n%v", steps, sessions, met)
 	if missing := met.Missing(); *seedCount >= enoughSeeds && len(missing) > 0 {
@@ -75,7 +83,8 @@ func TestBrokenDriverIsFound(t *testing.T) {
 	for fault, name := range map[Fault]string{
 		NoRetain: "Retain is never called", Overreport: "one byte too many is reported as written",
 		Underreport: "one byte too few is reported as written", Corrupt: "a byte changes on its way",
-		NoTick: "Tick is never called",
+		NoTick: "Tick is never called", NoAwait: "Await is never called", NoForgo: "Forgo is never called",
+		Misdirect: "what comes of an old upstream is told of the present one",
 	} {
 		found := 0
 		for seed := uint64(1); seed <= 30 && found == 0; seed++ {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ type tap struct {
 	received uint64 // by the core, at the attach
 	sent     uint64 // numbered, at the attach
 	first    bool
+	late     bool // the session has ended before
 
 	hello  bool
 	lost   uint64
@@ -36,12 +38,19 @@ type tap struct {
 	pongDue   uint64 // the client's newest ping that was not answered
 	pongAfter uint64 // what has to be acked before
 	wsPongDue bool
+
+	graceNow int64   // that hello has to tell
+	graces   []int64 // that are to be told since, in this order
+	pinged   int     // pings written,
+	answered int     // and the newest that was answered
 }
 
 func newTap(l *leg, stated uint64) *tap {
 	i := l.g.core.Info()
 	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
-	t.hello = !l.g.cfg.Resumable || i.State == session.Ended
+	t.graceNow = l.g.keep().Milliseconds()
+	t.late = i.State == session.Ended
+	t.hello = !l.g.cfg.Resumable || t.late
 	return t
 }
 
@@ -77,6 +86,7 @@ func (t *tap) see(a arrival) {
 		}
 		t.wsPongDue = false
 	case a.op >= opClose:
+		t.pinged++
 	case g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
 		t.control(string(a.p[1:]))
 	case !t.hello:
@@ -95,11 +105,11 @@ func (t *tap) data(a arrival) {
 	if g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
 		p = p[1:]
 	}
-	if m := g.ups.says.message(t.n); m.op != a.op || !m.equal(p) {
-		g.fail("I1", "opcode %d of %d bytes is written as message %d, want opcode %d of %d bytes", a.op, len(p), t.n, m.op, m.size)
+	if t.n > g.nums.last() {
+		g.fail("I1", "message %d is written, %d are numbered", t.n, g.nums.last())
 	}
-	if t.n > g.ups.sent {
-		g.fail("I1", "message %d is written, the upstream has sent %d", t.n, g.ups.sent)
+	if m := g.nums.message(t.n); m.op != a.op || !m.equal(p) {
+		g.fail("I1", "opcode %d of %d bytes is written as message %d, want opcode %d of %d bytes", a.op, len(p), t.n, m.op, m.size)
 	}
 }
 
@@ -113,18 +123,35 @@ func (t *tap) control(text string) {
 		g.fail("I7", "%s is written before hello", verb)
 	case verb == "ack":
 		n, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil || n > g.ups.got || n < t.acked {
-			g.fail("I5", "ack %q is written; the upstream was written %d, the last ack was %d", arg, g.ups.got, t.acked)
+		if err != nil || n > g.owed.got || n < t.acked {
+			g.fail("I5", "ack %q is written; the upstream was written %d, the last ack was %d", arg, g.owed.got, t.acked)
 		}
 		t.acked = n
 	case verb == "pong":
 		t.pong(arg)
+	case verb == "ping":
+		t.pinged++
+	case verb == "grace":
+		t.grace(arg)
 	case verb == "end" || verb == "close":
 		var v closeArg
 		g.must(json.Unmarshal([]byte(arg), &v))
 		t.verb, t.code = verb, v.Code
 		t.checkVerb()
 	}
+}
+
+// grace tells the client how long its session is kept from now on.
+func (t *tap) grace(arg string) {
+	g := t.l.g
+	for g.seen.upOver && len(t.graces) > 1 && fmt.Sprint(t.graces[0]) != arg {
+		t.graces = t.graces[1:] // nothing follows the end that is told
+	}
+	if n, err := strconv.ParseInt(arg, 10, 64); err != nil || len(t.graces) == 0 || t.graces[0] != n {
+		g.fail("terms", "grace %q is written, want %v", arg, t.graces)
+	}
+	t.graces = t.graces[1:]
+	g.w.cov.hit(TermsTold)
 }
 
 // pong answers a ping, after the ack that is owed.
@@ -153,13 +180,21 @@ func (t *tap) seeHello(arg string) {
 		g.fail("I3", "hello.received %d, but %d were admitted at the attach", h.Received, t.received)
 	case t.first != !*h.Resumed:
 		g.fail("I7", "hello.resumed %v at epoch %d", *h.Resumed, t.l.att.Epoch())
-	case !t.first && t.stated+h.Lost+h.Replay != t.sent:
+	case (!t.first || g.away.reserved) && t.stated+h.Lost+h.Replay != t.sent:
 		g.fail("I7", "stated %d, lost %d, replay %d, but %d were numbered", t.stated, h.Lost, h.Replay, t.sent)
-	case h.Lost > 0 && g.cfg.Overflow != session.DropOldest:
-		g.fail("I1", "lost %d under %v", h.Lost, g.cfg.Overflow)
+	case h.Lost > 0 && !g.seen.dropping:
+		g.fail("I1", "lost %d under %v", h.Lost, g.terms.Overflow)
+	case h.Grace != t.graceNow:
+		g.fail("terms", "hello says grace %d ms, want %d", h.Grace, t.graceNow)
 	}
 	t.hello = true
 	t.n = t.stated + t.lost
+}
+
+// closeCode is what the client of a session is told that ends with a reason.
+var closeCode = map[string]int{
+	"ended": 4410, "idle_timeout": 4410, "no_progress": 4410, "draining": 4503, "superseded": 4409, "too_fast": 4429,
+	"internal_error": 1011, "protocol_error": 1002, "invalid_utf8": 1007, "message_too_big": 1009, "protocol_violation": 4400,
 }
 
 // checkVerb: the upstream's end comes behind every message of its.
@@ -167,15 +202,17 @@ func (t *tap) checkVerb() {
 	g := t.l.g
 	switch {
 	case t.verb == "end":
-		if t.n != g.ups.sent || !g.ups.over || g.ups.code != t.code {
-			g.fail("I12", "end %d after message %d; the upstream closed with %d after %d", t.code, t.n, g.ups.code, g.ups.sent)
+		if t.n != g.nums.last() || len(g.ups.items) > 0 || !g.ups.over || g.ups.code != t.code {
+			g.fail("I12", "end %d after message %d of %d; the upstream closed with %d after %d more", t.code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
 		}
+	case t.verb == "close" && t.l == g.seen.seat && t.code != 4502 && t.code != closeCode[g.core.Info().Ending.Reason]:
+		g.fail("section 6", "close %d to the client of a session that ended with %q", t.code, g.core.Info().Ending.Reason)
 	case t.code == 4502:
 		if t.n != g.core.Info().Sent {
 			g.fail("I12", "close 4502 after message %d of %d", t.n, g.core.Info().Sent)
 		}
 	case t.code == 4503:
-		if t.n != g.core.Info().Sent {
+		if t.n != g.core.Info().Sent && !t.late {
 			g.fail("I12", "close 4503 after message %d of %d", t.n, g.core.Info().Sent)
 		}
 	case t.code == 4409:
@@ -195,8 +232,8 @@ func (t *tap) checkClose(p []byte) {
 	if t.code != 0 && t.code != code {
 		g.fail("section 6", "%s %d before a Close with %d", t.verb, t.code, code)
 	}
-	if !g.cfg.Resumable && !t.l.stale() && (t.n != g.ups.sent || code != g.ups.code) {
-		g.fail("I12", "Close %d to a plain client after message %d; the upstream closed with %d after %d", code, t.n, g.ups.code, g.ups.sent)
+	if !g.cfg.Resumable && !t.l.stale() && (t.n != g.nums.last() || len(g.ups.items) > 0 || code != g.ups.code) {
+		g.fail("I12", "Close %d to a plain client after message %d of %d; the upstream closed with %d after %d more", code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
 	}
 }
 

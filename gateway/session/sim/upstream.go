@@ -6,27 +6,28 @@ import (
 	"reseat/gateway/session"
 )
 
-// The model upstream is an ordinary WebSocket server. It sends numbered
-// messages in fragments of any size, with Pings in between, reads slowly or
-// not at all, and leaves with a Close, without one, or by breaking RFC 6455.
-// Everything that is written to its connection is checked as it is accepted.
+// The model upstream is one connection of an ordinary WebSocket server: it
+// sends messages in fragments of any size, with Pings in between, reads slowly
+// or not at all, and leaves with a Close, without one, or by breaking RFC 6455.
+// Everything that is written to its connection is checked as it is accepted. A
+// session has one, or under --disconnect hard one after the other.
 
 type upstream struct {
 	g    *game
 	conn *conn
+	leg  *leg
+	ten  *session.Upstream // its tenure with the core
+	no   int               // which of the session's upstreams it is, from 1
 	says flow
 
-	// What it sends. sums[n] is the payload of its messages 1 to n as a
-	// replay buffer holds them, an escaping DLE included.
+	// What it sends.
 	out    []byte
-	sent   uint64
-	sums   []int64
-	plain  []int64 // the same without the DLE
-	pings  int
-	marks  []uint64 // where messages end in its stream that were not read yet
-	done   uint64   // messages that were read
+	made   uint64 // messages
+	items  []item // sent, and not yet taken in by the core
+	handed uint64 // bytes of its stream that the core has been given
+	doneTo uint64 // where the last message ended that the core has taken in
 	doneAt session.Time
-	doneTo uint64
+	pings  int
 
 	echo    bool // it answers each message with one, and does not read while it cannot write
 	stalled bool // it reads nothing
@@ -38,16 +39,22 @@ type upstream struct {
 	wrong  string // the rule that it broke
 	gone   bool   // the driver found its end
 
+	// --disconnect hard: the session has parted from it.
+	parted  bool
+	torn    bool // in the midst of a message, which goes to the next one whole
+	replace bool // while its write was under way the next one came
+
 	// What was written to it.
-	tap      decoder
-	got      uint64 // the client's messages
-	ends     []uint64
-	taken    uint64 // of these, what its application has read
-	ponged   int
-	closed   bool // a Close came
-	gotCode  int
-	gotText  string
-	admitted uint64 // by the core, when the Close came
+	tap     decoder
+	first   string // a word that is owed before anything else; "": none
+	last    string // and, once parted, the one before the Close
+	took    uint64 // the client's messages
+	ends    []uint64
+	read    uint64 // of these, what its application has read
+	ponged  int
+	closed  bool // a Close came
+	gotCode int
+	gotText string
 }
 
 // maxOut is what a peer's socket and application hold back before they stop
@@ -55,9 +62,28 @@ type upstream struct {
 const maxOut = 64 << 10
 
 func newUpstream(g *game) *upstream {
-	u := &upstream{g: g, conn: newConn(0, g.w.capacity()), doneAt: g.w.now, sums: []int64{0}, plain: []int64{0}}
+	w := g.w
+	u := &upstream{g: g, conn: newConn(0, w.capacity()), doneAt: w.now, no: 1}
+	u.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
+	u.echo = w.chance(250) && !w.scarce
 	u.tap = decoder{masked: true, key: g.freshKey}
+	u.leg = &leg{g: g, conn: u.conn, ups: u, lastIn: w.now, lastOut: w.now}
 	return u
+}
+
+// early is what it sends right behind its answer.
+func (u *upstream) early() []byte {
+	w := u.g.w
+	if !w.chance(200) {
+		return nil
+	}
+	for range 1 + w.rng.IntN(5) {
+		u.send()
+	}
+	early := u.out[:w.rng.IntN(min(len(u.out), maxEarly)+1)]
+	u.out = u.out[len(early):]
+	u.conn.in.put, u.conn.in.got, u.handed = uint64(len(early)), uint64(len(early)), uint64(len(early))
+	return early
 }
 
 // send makes the next message.
@@ -65,27 +91,26 @@ func (u *upstream) send() bool {
 	if u.over || u.conn.gateway || len(u.out) > maxOut {
 		return false
 	}
-	u.sent++
-	m := u.says.message(u.sent)
-	kept := int64(m.size)
-	if m.escaped() && u.g.cfg.Resumable {
-		kept++
+	u.made++
+	m := u.says.message(u.made)
+	if in, ok := u.g.heartbeat(); ok {
+		m = in
 	}
-	u.sums = append(u.sums, u.sums[len(u.sums)-1]+kept)
-	u.plain = append(u.plain, u.plain[u.sent-1]+int64(m.size))
-	u.g.log("up send", int64(u.sent), int64(m.size))
-	u.frames(m)
-	u.marks = append(u.marks, u.conn.in.put+uint64(len(u.out)))
+	u.g.log("up send", int64(u.made), int64(m.size))
+	it := item{m: m, reply: u.g.replyTo(m), begin: u.conn.in.put + uint64(len(u.out))}
+	it.single = u.frames(m)
+	it.end = u.conn.in.put + uint64(len(u.out))
+	u.items = append(u.items, it)
 	return true
 }
 
-// frames encodes m, in one frame or many.
-func (u *upstream) frames(m message) {
+// frames encodes m, and reports whether in one frame.
+func (u *upstream) frames(m message) (single bool) {
 	w := u.g.w
 	p := m.append(w.scratch[:0])
 	w.scratch = p[:0]
-	op := m.op
-	for pieces := u.fragments(); pieces > 1; pieces-- {
+	op, pieces := m.op, u.fragments()
+	for range pieces - 1 {
 		n := w.rng.IntN(len(p) + 1)
 		u.out = appendFrame(u.out, op, nil, p[:n])
 		p, op = p[n:], opMore
@@ -94,6 +119,7 @@ func (u *upstream) frames(m message) {
 		}
 	}
 	u.out = appendFrame(u.out, 0x80|op, nil, p)
+	return pieces == 1
 }
 
 func (u *upstream) fragments() int {
@@ -133,7 +159,7 @@ func (u *upstream) leave(code int, reason string) bool {
 		u.out = appendFrame(u.out, opBinary, nil, make([]byte, u.g.w.rng.IntN(2000)))
 	}
 	u.over, u.code, u.reason = true, code, reason
-	u.g.log("up close", int64(code), int64(u.sent))
+	u.g.log("up close", int64(code), int64(u.made))
 	u.out = appendFrame(u.out, 0x80|opClose, nil, closeFrame(code, reason))
 	return true
 }
@@ -145,7 +171,7 @@ func (u *upstream) crash() bool {
 		return false
 	}
 	u.over = true
-	u.g.log("up crash", int64(u.sent), int64(len(u.out)))
+	u.g.log("up crash", int64(u.made), int64(len(u.out)))
 	u.out = nil
 	if u.g.w.chance(500) {
 		u.conn.cut(u.g.w)
@@ -164,7 +190,7 @@ func (u *upstream) consume() bool {
 	u.conn.out.read(u.g.w.piece(n))
 	for len(u.ends) > 0 && u.ends[0] <= u.conn.out.got {
 		u.ends = u.ends[1:]
-		u.taken++
+		u.read++
 		if u.echo {
 			u.send()
 		}
@@ -183,21 +209,34 @@ func (u *upstream) answerClose() {
 	u.conn.hangUp()
 }
 
+// leaves: whoever was told goodbye closes its socket.
+func (u *upstream) leaves() bool {
+	if !u.conn.gateway || u.conn.deaf {
+		return false
+	}
+	u.over = true
+	u.conn.hangUp()
+	return true
+}
+
 // accept takes in what was written to the upstream's connection, checks it and
 // puts it on the wire.
 func (u *upstream) accept(b []byte) {
+	if u.torn {
+		u.g.fail("I2", "upstream %d has half of a message, and %d bytes follow", u.no, len(b))
+	}
 	u.conn.out.write(b)
 	u.tap.feed(b)
 	for {
 		a, ok, bad := u.tap.next()
 		if bad != "" {
-			u.g.fail("I2", "the upstream got a broken frame: %s", bad)
+			u.g.fail("I2", "upstream %d got a broken frame: %s", u.no, bad)
 		}
 		if !ok {
 			return
 		}
 		if u.closed {
-			u.g.fail("I10", "the upstream got something behind a Close: opcode %d", a.op)
+			u.g.fail("I10", "upstream %d got something behind a Close: opcode %d", u.no, a.op)
 		}
 		u.arrived(a)
 	}
@@ -206,18 +245,10 @@ func (u *upstream) accept(b []byte) {
 func (u *upstream) arrived(a arrival) {
 	switch a.op {
 	case opText, opBinary:
-		u.got++
-		m := u.g.cli.says.message(u.got)
-		if m.op != a.op || !m.equal(a.p) {
-			u.g.fail("I2", "the upstream got opcode %d of %d bytes for message %d, want opcode %d of %d bytes", a.op, len(a.p), u.got, m.op, m.size)
-		}
-		if u.got > u.g.cli.sent {
-			u.g.fail("I2", "the upstream got message %d, the client has sent %d", u.got, u.g.cli.sent)
-		}
-		u.ends = append(u.ends, u.conn.out.put-uint64(len(u.tap.buf)-u.tap.at))
+		u.data(a)
 	case opPong:
 		if n, err := strconv.Atoi(firstWord(a.p)); err != nil || n <= u.ponged || n > u.pings {
-			u.g.fail("I2", "the upstream got the pong %q after %d of %d", a.p, u.ponged, u.pings)
+			u.g.fail("I2", "upstream %d got the pong %q after %d of %d", u.no, a.p, u.ponged, u.pings)
 		} else {
 			u.ponged = n
 		}
@@ -231,25 +262,13 @@ func (u *upstream) arrived(a arrival) {
 		if len(a.p) >= 2 {
 			u.gotCode, u.gotText = int(a.p[0])<<8|int(a.p[1]), string(a.p[2:])
 		}
-		u.admitted = u.g.core.Info().Received
-		u.g.log("up got close", int64(u.gotCode), int64(u.got))
+		u.g.log("up got close", int64(u.gotCode), int64(u.took))
+		u.gotClose()
 	}
 }
 
-// between reports whether what was read ends with a message.
-func (u *upstream) between() bool { return u.whole() > 0 && u.conn.in.got == u.doneTo }
-
-// whole is how many of its messages the driver has read to their end.
-func (u *upstream) whole() uint64 {
-	for len(u.marks) > 0 && u.marks[0] <= u.conn.in.got {
-		u.doneTo, u.marks = u.marks[0], u.marks[1:]
-		u.done++
-		if !u.g.upOver() {
-			u.doneAt = u.g.w.now
-		}
-	}
-	return u.done
-}
+// between reports whether what the core was given ends with a message.
+func (u *upstream) between() bool { return u.doneTo > 0 && u.handed == u.doneTo }
 
 func firstWord(p []byte) string {
 	for i, c := range p {

@@ -1,9 +1,10 @@
 // Package sim is a seeded simulation of the session core: clients, network,
 // upstreams and drivers are models, the core is the real one, and the clock is
 // a number. A seed decides everything that happens: which bytes arrive when,
-// which connections break where, who resumes, and what operators do meanwhile.
-// After each step the invariants of the resume protocol are checked; a failing
-// seed fails again in the same way.
+// which connections break where, who resumes, whether there is an upstream to
+// resume to, and what operators and game servers do meanwhile. After each step
+// the invariants of the resume protocol are checked; a failing seed fails again
+// in the same way.
 //
 // The models share no parsing with the gateway, so that its own mistakes do
 // not cancel out.
@@ -40,6 +41,9 @@ const (
 	Underreport
 	Corrupt
 	NoTick
+	NoAwait
+	NoForgo
+	Misdirect
 )
 
 // A Result is what came of it.
@@ -75,6 +79,7 @@ type world struct {
 	jumps      int // of 1000 moves of the clock so many go to what is due next
 	sizes      sizes
 	maxMessage int64
+	hard       int // of 1000 sessions so many are under --disconnect hard
 	limit      int64
 	scarce     bool // the store is small: upstreams pause, so that one that reads only while it can write may wait for ever
 	weights    []int

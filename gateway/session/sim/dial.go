@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// What the gateway does for a session that has no upstream, --disconnect hard:
+// it dials one for a client that waits. One dial is under way at a time; a later
+// resume takes the waiting one's place.
+
+// A dial is the next upstream's.
+type dial struct {
+	waiter *attempt // nil: nobody waits any more
+	taken  bool     // its outcome is the waiter's
+	over   bool     // and that has been attached, or not
+}
+
+// retryDial is when a client is to come back whose upstream was not there.
+const retryDial = time.Second
+
+// join has t wait for a dial.
+func (g *game) join(t *attempt) {
+	d := g.dial
+	switch {
+	case d == nil:
+		g.dial = &dial{waiter: t}
+		g.await()
+		t.stage = waiting
+	case d.taken:
+		g.w.cov.hit(DialQueued)
+		t.stage = queuing
+	case t.conn.deaf || t.conn.in.rst: // it would take the place of the client's next attempt
+		g.left(t)
+	default:
+		g.replaceWaiter(d, t)
+	}
+}
+
+// replaceWaiter: t takes the waiting one's place, and its dial.
+func (g *game) replaceWaiter(d *dial, t *attempt) {
+	old := d.waiter
+	d.waiter, t.stage = t, waiting
+	if old == nil {
+		return
+	}
+	g.w.cov.hit(DialTaken)
+	if t.link == nil {
+		g.stolen = true
+	}
+	g.turnAway(old, session.Refuse(4409, ""))
+}
+
+// await: a client waits, and the grace timer rests.
+func (g *game) await() {
+	was := g.core.State()
+	if was == session.Detached {
+		g.away.waits = g.w.now
+		g.w.cov.hit(EdgeAwait)
+	}
+	if g.w.fault == NoAwait {
+		return
+	}
+	g.core.Await(g.w.now)
+	g.log("await", int64(was), 0)
+	g.sync(false)
+	if s := g.core.State(); was == session.Detached && s != session.Connecting || was != session.Detached && s != was {
+		g.fail("hard", "a client waits, and the session that was %v is %v", was, s)
+	}
+	g.settle()
+}
+
+// watch: t waits, and its client may leave.
+func (g *game) watch(t *attempt) bool {
+	if !t.conn.in.ended() && !t.conn.in.rst || !g.w.calm && g.w.chance(500) {
+		return g.dialEnds() // it is there, or it is not noticed in time that it has gone
+	}
+	g.dial.waiter = nil
+	g.left(t)
+	return true
+}
+
+// left: the client of t has gone.
+func (g *game) left(t *attempt) {
+	g.drop(t)
+	g.log("waiter left", int64(t.conn.id), 0)
+	t.conn.closeGateway(false)
+}
+
+// dialEnds: the upstream is there, or is not, or nobody wants it.
+func (g *game) dialEnds() bool {
+	d := g.dial
+	switch {
+	case d == nil:
+		return false
+	case d.over:
+		g.finishDial()
+		return true
+	case d.taken || !g.w.calm && !g.w.chance(300):
+		return false
+	case d.waiter == nil:
+		g.w.cov.hit(EdgeForgoLeft)
+		g.finishDial()
+		return true
+	}
+	d.taken = true
+	d.waiter.dial = d
+	if g.core.State() == session.Ended || !g.w.calm && g.w.chance(300) {
+		g.dialFails(d)
+		return true
+	}
+	if g.core.NeedsUpstream() {
+		g.reconnect()
+	} else {
+		g.w.cov.hit(DialUnneeded)
+	}
+	d.waiter.stage = looking
+	if !g.w.calm && g.w.chance(100) { // it is found to be gone just now
+		g.drop(d.waiter)
+		d.waiter.conn.cut(g.w)
+		d.waiter.conn.closeGateway(false)
+		d.over = true
+	}
+	return true
+}
+
+// dialFails: the waiting client is told to come again, unless there is nothing
+// to come back to.
+func (g *game) dialFails(d *dial) {
+	g.finishDial()
+	if ref := g.core.Check(g.w.now, d.waiter.resume()); ref != nil {
+		g.refuse(d.waiter, ref)
+		return
+	}
+	g.w.cov.hit(EdgeForgoFailed)
+	g.turnAway(d.waiter, &session.Refusal{Code: 4502, Text: "upstream_lost", Retry: retryDial})
+}
+
+// hangUpDial: what t had been dialled for is lost again.
+func (g *game) hangUpDial(t *attempt) {
+	if t.dial != nil && g.dial == t.dial {
+		g.finishDial()
+	}
+	t.dial = nil
+}
+
+// finishDial: no client waits for the upstream any more.
+func (g *game) finishDial() {
+	g.dial = nil
+	had, before, waited := !g.ups.parted, g.core.State(), g.away.waits > 0
+	if waited {
+		g.away.rested += g.w.now.Sub(g.away.waits)
+		g.away.waits = 0
+	}
+	if g.w.fault == NoForgo {
+		return
+	}
+	g.core.Forgo(g.w.now)
+	g.log("forgo", int64(before), 0)
+	g.sync(false)
+	if had && g.ups.parted {
+		g.w.cov.hit(EdgeForgoAfter)
+	}
+	if s := g.core.State(); waited && before != session.Ended && s != session.Detached {
+		g.fail("hard", "nobody waits, and the session that was %v is %v", before, s)
+	}
+	g.settle()
+}
+
+// reconnect gives the session its next upstream.
+func (g *game) reconnect() {
+	old := g.up
+	u := newUpstream(g)
+	u.no = old.ups.no + 1
+	early := u.early()
+	u.first = g.cfg.Words.Resume
+	if g.away.since > 0 && g.away.waits == 0 {
+		g.away.waits = g.w.now // it came to be away since it has waited
+	}
+	g.log("reconnect", int64(u.no), int64(len(early)))
+	g.connect(u, g.core.Reconnect(g.w.now, early))
+	g.w.cov.hit(EdgeUpstream)
+	g.sync(true)
+	g.brokenOff(old)
+	g.flush(old)
+	g.settle()
+}
+
+// brokenOff: the next upstream is there, so that what is under way to the old one
+// is broken off; until then nobody else is given the session's queue.
+func (g *game) brokenOff(old *leg) {
+	if !old.flying.up || old.flying.final {
+		return
+	}
+	old.ups.replace = true
+	g.w.cov.hit(ReconnectWriting)
+	if f := old.ups.ten.Fate(); f < session.Shut {
+		g.fail("hard", "upstream %d is there, and the write to %s goes on", g.ups.no, old.name())
+	}
+}

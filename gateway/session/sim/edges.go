@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"reseat/gateway/session"
+)
+
+// Which edge of the state table in session/transitions.go it was.
+
+// noteEdge: t was attached to a session that was as b says.
+func (g *game) noteEdge(t *attempt, b session.Info) {
+	c := &g.w.cov
+	switch {
+	case b.State == session.Attached && g.cfg.Hard:
+		c.hit(EdgeTakeoverHard)
+	case b.State == session.Attached:
+		c.hit(EdgeTakeover)
+	case b.Epoch == 0:
+		c.hit(EdgeResumeAhead)
+	case g.cfg.Hard && g.ups.no > 1:
+		c.hit(EdgeResumeHard)
+	default:
+		c.hit(EdgeResume)
+	}
+}
+
+// noteGraceOver: the session has ended with its grace period.
+func (g *game) noteGraceOver() {
+	c := &g.w.cov
+	switch {
+	case g.core.Info().Epoch == 0:
+		c.hit(EdgeGraceAhead)
+	case g.ups.parted:
+		c.hit(EdgeGraceHard)
+	default:
+		c.hit(EdgeGrace)
+	}
+	if g.away.rested > 0 {
+		c.hit(EdgeGraceRested)
+	}
+}
+
+// noteIdle: the session has ended since nothing was said.
+func (g *game) noteIdle() {
+	c := &g.w.cov
+	switch {
+	case g.away.waits > 0:
+		c.hit(EdgeIdleDial)
+	case g.away.since > 0:
+		c.hit(EdgeIdleDetached)
+	default:
+		c.hit(EdgeIdleAttached)
+	}
+}
+
+// noteEnd: somebody is about to end the session.
+func (g *game) noteEnd() {
+	c := &g.w.cov
+	switch state := g.core.State(); {
+	case state == session.Attached:
+		c.hit(EdgeEndAttached)
+	case state == session.Detached:
+		c.hit(EdgeEndDetached)
+	case g.away.waits == 0:
+		c.hit(EdgeEndFirst)
+	case g.ups.parted:
+		c.hit(EdgeEndDial)
+	default:
+		c.hit(EdgeEndDialled)
+	}
+}
+
+// noteUpstreamOver: the core has just come to know that nothing more comes from
+// the upstream.
+func (g *game) noteUpstreamOver(state session.State) {
+	c, l := &g.w.cov, g.seen.seat
+	switch {
+	case state == session.Detached:
+		c.hit(R10Grace)
+	case state == session.Connecting && g.away.waits > 0:
+		c.hit(EdgeOverDialled)
+	case state == session.Connecting:
+		c.hit(EdgeOverFirst)
+	case state == session.Attached && l != nil && l.tap.replaying() && l.tap.n == l.tap.stated+l.tap.lost:
+		c.hit(R10Accepted)
+	case state == session.Attached && l != nil && l.tap.replaying():
+		c.hit(R10Replay)
+	}
+}

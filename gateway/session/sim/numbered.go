@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"reseat/gateway/session"
+)
+
+// What the upstreams have sent, as the core takes it in: a message is numbered,
+// or is a heartbeat of the game's own and answered for a client that is away.
+// The model says which, from where in the stream the core stands and whether a
+// client is attached.
+
+// An item is a message in what an upstream sends.
+type item struct {
+	m          message
+	reply      int    // which of the Replies it asks for; -1: none
+	begin, end uint64 // where in the stream it lies
+	single     bool   // in one frame
+	begun      bool   // the core has taken its beginning for the client
+}
+
+// A record is a message that was numbered.
+type record struct {
+	m        message
+	reply    int
+	answered int // how often the gateway has answered it
+}
+
+// numbers are the messages of all upstreams, as they were numbered: list[n] is
+// message n, sums[n] the payload of the messages up to n as the replay buffer
+// holds them, an escaping DLE included, and plain[n] without it.
+type numbers struct {
+	list        []record
+	sums, plain []int64
+}
+
+func newNumbers() numbers {
+	return numbers{list: make([]record, 1), sums: make([]int64, 1), plain: make([]int64, 1)}
+}
+
+// last is the newest number.
+func (l *numbers) last() uint64 { return uint64(len(l.list) - 1) }
+
+func (l *numbers) message(n uint64) message { return l.list[n].m }
+
+func (l *numbers) add(it item, escapes bool) *record {
+	kept := int64(it.m.size)
+	if escapes && it.m.escaped() {
+		kept++
+	}
+	n := l.last()
+	l.sums = append(l.sums, l.sums[n]+kept)
+	l.plain = append(l.plain, l.plain[n]+int64(it.m.size))
+	l.list = append(l.list, record{m: it.m, reply: it.reply})
+	return &l.list[n+1]
+}
+
+// number takes note of what the core has taken in. It may have looked at what it
+// was given in this very call, or at what had to wait for room.
+func (g *game) number(i session.Info, read bool) {
+	u := g.ups
+	more := i.Sent - g.nums.last()
+	away := i.State == session.Detached || i.State == session.Ended && i.Ending.Reason == "window_exceeded"
+	looked := g.looked(read)
+	for len(u.items) > 0 && u.items[0].end <= u.handed {
+		it := u.items[0]
+		silent := away && it.reply >= 0 && it.single && !it.begun
+		if !silent && more == 0 || silent && !looked {
+			break
+		}
+		u.items, u.doneTo, looked = u.items[1:], it.end, true
+		if !g.upOver() {
+			u.doneAt = g.w.now
+		}
+		if silent {
+			g.w.cov.hit(ReplyAway)
+			g.say(g.cfg.Replies[it.reply].Out)
+			continue
+		}
+		more--
+		g.numbered(it, away)
+	}
+	if more > 0 {
+		g.fail("I1", "%d messages more are numbered than upstream %d has sent whole", more, u.no)
+	}
+	g.begins(i, looked)
+}
+
+// looked reports whether the core has looked at what it was given and had not
+// taken in: in a read, or since it goes on after its buffer was full.
+func (g *game) looked(read bool) bool {
+	m := &g.seen
+	was, wanted := m.blocked, g.core.WantsUpstream(g.ups.ten)
+	if read || wanted {
+		m.blocked = !wanted && !g.upOver()
+	}
+	again := m.unblocked && was && (g.terms.Overflow != session.Pause || 2*m.held <= g.cfg.BufferMessages && 2*m.heldBytes <= g.cfg.BufferBytes)
+	m.unblocked = false
+	return read || was && wanted || again
+}
+
+// numbered: the core has numbered it.
+func (g *game) numbered(it item, away bool) {
+	r := g.nums.add(it, g.cfg.Resumable)
+	g.seen.data = g.w.now
+	if away && it.reply >= 0 {
+		if it.begun {
+			g.w.cov.hit(ReplyCut)
+		} else {
+			g.w.cov.hit(ReplyPieces)
+		}
+		g.answer(r)
+	}
+}
+
+// answer: the gateway answers a heartbeat that stays a message for the client.
+func (g *game) answer(r *record) {
+	g.say(g.cfg.Replies[r.reply].Out)
+	r.answered++
+	if r.answered > 1 {
+		g.w.cov.hit(R19Again)
+	}
+}
+
+// begins: the core takes the first frame's header of a heartbeat for the client,
+// and with it its first byte, which may have to be escaped; or it waits for all
+// of it while the client is away.
+func (g *game) begins(i session.Info, looked bool) {
+	u := g.ups
+	if !looked || len(u.items) == 0 || u.items[0].reply < 0 || u.handed <= u.items[0].begin {
+		return
+	}
+	it := &u.items[0]
+	head := uint64(2)
+	if it.m.size > 125 {
+		head = 4
+	}
+	switch {
+	case i.State == session.Detached:
+		g.w.cov.hit(ReplySplit)
+	case it.single && u.handed > it.begin+head && !g.seen.blocked:
+		it.begun = true
+	}
+}
+
+// awaitsHeartbeat: a heartbeat lies with the core and was not taken in yet.
+func (g *game) awaitsHeartbeat() bool {
+	for _, it := range g.ups.items {
+		if it.begin >= g.ups.handed {
+			return false
+		}
+		if it.reply >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// answerKept: the client is away, and the heartbeats are answered that it has
+// not acked.
+func (g *game) answerKept(acked uint64) {
+	if !g.seen.upOpen {
+		return
+	}
+	for n := max(g.seen.base, acked) + 1; n <= g.nums.last(); n++ {
+		if r := &g.nums.list[n]; r.reply >= 0 {
+			g.w.cov.hit(ReplyKept)
+			g.answer(r)
+		}
+	}
+}
+
+// heartbeat is now and then one of the game's own, or nearly one.
+func (g *game) heartbeat() (m message, ok bool) {
+	if len(g.cfg.Replies) == 0 || !g.w.chance(g.beating) {
+		return m, false
+	}
+	text, op := pick(g.w, g.cfg.Replies...).In, byte(opText)
+	switch g.w.rng.IntN(12) {
+	case 0:
+		text += "!"
+	case 1:
+		text = text[:len(text)-1] + "\x00"
+	case 2:
+		text = text[:len(text)-1]
+	case 3:
+		op = opBinary
+	}
+	return message{op: op, lead: text, size: len(text)}, len(text) <= int(g.cfg.MaxMessage)
+}
+
+// replyTo is which of the Replies m asks for; -1: none.
+func (g *game) replyTo(m message) int {
+	for i, r := range g.cfg.Replies {
+		if m.op == opText && m.size == len(r.In) && m.equal([]byte(r.In)) {
+			return i
+		}
+	}
+	return -1
+}
