@@ -1225,12 +1225,14 @@ class Session {
 
   /**
    * A 4409 that an attempt of our own may have caused: one that is under way, or one that
-   * ended in the dark since the hello before this connection's own (reseat.v1 section 6).
+   * ended in the dark since the hello before the newest (reseat.v1 section 6). That goes for
+   * a connection that waits for its hello as well: nothing says that what we answered to
+   * the newest hello, and what spends the older generations, has come through.
    * @param {Connection} conn
    * @param {Verdict} verdict
    */
   #isMine(conn, { code }) {
-    const before = (conn.hello || this.#hellos + 1) - 1;
+    const before = Math.max(this.#hellos - 1, 0);
     return code === 4409 && ((this.#attempt !== null && this.#attempt !== conn) || this.#abandoned >= before);
   }
 

@@ -325,6 +325,29 @@ test('4409 of a waiting attempt is no verdict after an abandoned one either', as
   assert.equal(w.sockets.length, 4);
 });
 
+// That connection's first ack may have been lost with it: then the generation that the abandoned
+// attempt came with is still good, and takes the place of the one that waits (--disconnect hard).
+test('4409 of a waiting attempt is no verdict either where one was abandoned before the newest hello', async () => {
+  const w = attached();
+  w.last().drop();
+  await w.clock.advance(12_000); // abandoned after 10 s
+  w.last().attach({ resumed: true, token: 'second.t' });
+  w.last().drop();
+  await w.clock.advance(5_000);
+  assert.equal(w.last().stated.token, 'second.t');
+  w.last().open();
+  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  assert.equal(w.socket.readyState, 1);
+  await w.clock.advance(5_000);
+  assert.equal(w.sockets.length, 5, 'resumed once more');
+  w.last().attach({ resumed: true, token: 'third.t' });
+  w.last().drop();
+  await w.clock.advance(5_000);
+  w.last().open();
+  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  assert.deepEqual(w.log.at(-1), 'close 4409 superseded', 'two hellos later the abandoned one is spent');
+});
+
 test('an attempt that broke before its hello may have caused a 4409 as well, a refused one not', async () => {
   for (const [end, verdict] of [[(s) => s.drop(), false], [(s) => (s.open(), s.drop()), false], [(s) => (s.open(), s.control('close', { code: 4429, retry: true })), true]]) {
     const w = attached();
