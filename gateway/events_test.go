@@ -135,6 +135,7 @@ func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
 		a, _ := w.play()
 		b := a.Resume(0)
 		b.Resume(0)
+		synctest.Wait() // what that meant has been told
 		l := w.listen()
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		l.want(a.Hello.Session, events.Replayed)
