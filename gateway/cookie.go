@@ -114,7 +114,7 @@ func (g *Gateway) rejoin(r *http.Request, e *entry, d *drive.Session, conn net.C
 	if needs {
 		var finish func()
 		var err error
-		if early, finish, err = e.reconnect(r, conn, early); err != nil {
+		if early, finish, err = e.reconnect(r, conn, early, arrived); err != nil {
 			g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
 			conn.Close() // it comes again
 			return

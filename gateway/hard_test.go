@@ -275,3 +275,32 @@ func TestHardResumeDialsThoughTheUpstreamWasThereWhenItCame(t *testing.T) {
 		again.Want("and I")
 	})
 }
+
+// A resume that came while the session was attached, and has to begin anew since
+// it is not any more, is older than one that waits for the dial: it takes nobody's
+// place, or it would be the client's own next attempt that is told of a takeover.
+func TestHardResumeThatBeginsAnewTakesNoLaterOnesPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, game := w.play()
+		p.Sync()
+		release := gateway.HoldSigning(w.gw)
+		older := p.TryResume(p.Hello.Token, "0")
+		synctest.Wait()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			time.Sleep(5 * time.Second)
+			return false
+		}
+		time.Sleep(time.Second)
+		newer := p.TryResume(p.Hello.Token, "0")
+		synctest.Wait()
+		release()
+		older.WantClosing(wire.CodeSuperseded)
+		again := w.game.Next()
+		again.Text("there")
+		newer.WantControl(wire.VerbHello)
+		newer.Want("there")
+	})
+}

@@ -35,7 +35,8 @@ type outcome struct {
 // A waiter is a client that waits for its session's upstream.
 type waiter struct {
 	conn     net.Conn
-	early    []byte // what it has sent behind its handshake
+	arrived  session.Time // its handshake
+	early    []byte       // what it has sent behind its handshake
 	outcome  chan outcome
 	replaced chan struct{} // closed when another resume has taken its place
 	gone     chan struct{} // closed when its connection has ended
@@ -57,9 +58,9 @@ var (
 // reconnect gives a session that has no upstream a new one, for a client that
 // waits meanwhile. early is what that has sent up to now. Where err is nil,
 // finish must be called once the client is attached, or not.
-func (e *entry) reconnect(r *http.Request, conn net.Conn, early []byte) (_ []byte, finish func(), err error) {
+func (e *entry) reconnect(r *http.Request, conn net.Conn, early []byte, arrived session.Time) (_ []byte, finish func(), err error) {
 	w := &waiter{
-		conn: conn, early: early, outcome: make(chan outcome, 1),
+		conn: conn, arrived: arrived, early: early, outcome: make(chan outcome, 1),
 		replaced: make(chan struct{}), gone: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	d := e.join(w, r)
@@ -110,9 +111,9 @@ func (e *entry) await(d *redial, w *waiter) (outcome, error) {
 	}
 }
 
-// join puts w in the place of whoever waits for the session's upstream, and
-// has that dialled where nobody does. It is nil where somebody else was just
-// being attached: it has been waited for.
+// join puts w in the place of whoever waits for the session's upstream, unless
+// that came later, and has it dialled where nobody does. It is nil where somebody
+// else was just being attached: it has been waited for.
 func (e *entry) join(w *waiter, r *http.Request) *redial {
 	e.mu.Lock()
 	d := e.redial
@@ -129,11 +130,15 @@ func (e *entry) join(w *waiter, r *http.Request) *redial {
 		<-d.done
 		return nil
 	}
-	old := d.waiter
-	d.waiter = w
+	out := d.waiter
+	if out != nil && out.arrived > w.arrived {
+		out = w
+	} else {
+		d.waiter = w
+	}
 	e.mu.Unlock()
-	if old != nil {
-		close(old.replaced)
+	if out != nil {
+		close(out.replaced)
 	}
 	return d
 }

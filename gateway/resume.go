@@ -78,7 +78,7 @@ func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.C
 			return refusal
 		case needs:
 			finish() // what was dialled before is lost again
-			if early, finish, refusal = g.redial(r, e, d, conn, early, want); refusal != nil {
+			if early, finish, refusal = g.redial(r, e, d, conn, early, want, arrived); refusal != nil {
 				return refusal
 			}
 			continue
@@ -103,8 +103,8 @@ func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.C
 
 // redial has the session's upstream dialled anew for a client that waits, or
 // says why there is none. finish is never nil.
-func (g *Gateway) redial(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume) (_ []byte, finish func(), refusal *session.Refusal) {
-	early, finish, err := e.reconnect(r, conn, early)
+func (g *Gateway) redial(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) (_ []byte, finish func(), refusal *session.Refusal) {
+	early, finish, err := e.reconnect(r, conn, early, arrived)
 	if err == nil {
 		return early, finish, nil
 	}
