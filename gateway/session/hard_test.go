@@ -154,3 +154,24 @@ func TestNextUpstreamGetsNothingThatWasForTheOneBefore(t *testing.T) {
 	b.resume(0)
 	b.wants(second, "one", "two", "pong B")
 }
+
+// What waits for its turn waits for it with the next upstream as well.
+func TestNextUpstreamIsNotSentWhatMustWaitForItsTurn(t *testing.T) {
+	c := hardConfig()
+	c.Rate.Messages = 1
+	b := newTable(t, c)
+	for _, text := range []string{"one", "two", "three"} {
+		b.says(text)
+	}
+	b.wants(b.up, "one")
+	b.drop()
+	b.wants(b.up, "close 1001 disconnected")
+	b.s.Await(b.now)
+	b.up = b.s.Reconnect(b.now, nil)
+	b.resume(0)
+	b.wants(b.up)
+	b.sleep(time.Second)
+	b.wants(b.up, "two")
+	b.sleep(time.Second)
+	b.wants(b.up, "three")
+}
