@@ -105,6 +105,8 @@ func (g *game) checkAway(i session.Info) {
 		g.fail("I9", "the grace period ends at %d, but Next is %d", g.graceEnd(), next)
 	case g.nextBeat() > 0 && next > g.nextBeat():
 		g.fail("words", "something is to be said at %d, but Next is %d", g.nextBeat(), next)
+	case g.seen.blocked && g.seen.upOpen && g.terms.Overflow != session.Pause:
+		g.fail("I13", "the upstream waits for room under %v", g.terms.Overflow)
 	case g.cfg.Hard && i.Epoch > 0 && !g.core.NeedsUpstream() && !g.upOver():
 		g.fail("hard", "detached, and the upstream is there")
 	}

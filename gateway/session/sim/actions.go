@@ -54,7 +54,7 @@ func init() {
 		{"client moves", 15, true, (*game).clientMoves},
 		{"client quits", 2, true, (*game).clientQuits},
 		{"client closes", 2, true, (*game).clientCloses},
-		{"client breaks rules", 5, true, (*game).clientMisbehaves},
+		{"client breaks rules", 10, true, (*game).clientMisbehaves},
 		{"upstream stalls", 20, true, func(g *game) bool { u := g.someUpstream(); u.stalled = !u.stalled; return true }},
 		{"upstream leaves", 2, true, (*game).upstreamLeaves},
 		{"upstream crashes", 1, true, func(g *game) bool { return g.someUpstream().crash() }},
@@ -255,6 +255,9 @@ func (g *game) awayAndBack() bool {
 			g.steal()
 		}
 		g.disconnect()
+		if g.w.chance(20) {
+			g.terminate()
+		}
 		g.cli.quit()
 		g.cli.resume()
 		for range g.w.rng.IntN(50) {

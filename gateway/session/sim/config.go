@@ -42,8 +42,8 @@ func (g *game) configure() {
 		g.silent = w.chance(200)
 	}
 	g.cfg.Hard = w.chance(w.hard)
-	if w.chance(100) {
-		g.cfg.Rate = session.Rate{Messages: pick(w, 0, 5, 20, 200.5), Bytes: pick(w, 0, 4e6), End: w.chance(300)}
+	if w.chance(300) && !w.scarce { // what waits for its turn holds memory
+		g.cfg.Rate = session.Rate{Messages: pick(w, 0, 5.5, 5.5, 20), Bytes: pick(w, 0, 4e6), End: w.chance(300)}
 	}
 	if w.chance(100) {
 		g.cfg.Idle = pick(w, w.beat, 4*w.beat, 20*time.Second)
@@ -89,8 +89,8 @@ func (g *game) voices() {
 	w := g.w
 	g.cli.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
 	g.cli.lazy = pick(w, 0, 0, 30, 300, 1000)
-	if w.chance(150) {
-		g.cli.deadly = 1 + uint64(w.rng.IntN(40))
+	if w.chance(350) {
+		g.cli.deadly = 1 + uint64(w.rng.IntN(15))
 	}
 }
 

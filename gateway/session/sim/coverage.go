@@ -92,6 +92,7 @@ const (
 	TornAgain        // and that is torn again
 	Forgotten        // a message that the old upstream had not finished
 	DialTaken        // a resume during the dial takes the waiting one's place,
+	DialKept         // is turned away where it came earlier after all,
 	DialQueued       // or waits until that is attached, or not
 	DialUnneeded     // the dial ends, and the session has an upstream
 	TermsAway        // terms changed while away,
@@ -192,6 +193,7 @@ var interleavingNames = [interleavings]string{
 	TornAgain:        "torn again",
 	Forgotten:        "forgotten",
 	DialTaken:        "dial taken over",
+	DialKept:         "dial kept from an older one",
 	DialQueued:       "dial queued for",
 	DialUnneeded:     "dial unneeded",
 	TermsAway:        "terms away",

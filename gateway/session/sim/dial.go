@@ -31,24 +31,24 @@ func (g *game) join(t *attempt) {
 	case d.taken:
 		g.w.cov.hit(DialQueued)
 		t.stage = queuing
-	case t.conn.deaf || t.conn.in.rst: // it would take the place of the client's next attempt
-		g.left(t)
+	case d.waiter == nil:
+		d.waiter, t.stage = t, waiting
 	default:
 		g.replaceWaiter(d, t)
 	}
 }
 
-// replaceWaiter: t takes the waiting one's place, and its dial.
+// replaceWaiter: of two that wait the one that came later has the dial.
 func (g *game) replaceWaiter(d *dial, t *attempt) {
 	old := d.waiter
+	if old.conn.id > t.conn.id {
+		old, t = t, old
+		g.w.cov.hit(DialKept)
+	} else {
+		g.w.cov.hit(DialTaken)
+	}
 	d.waiter, t.stage = t, waiting
-	if old == nil {
-		return
-	}
-	g.w.cov.hit(DialTaken)
-	if t.link == nil {
-		g.stolen = true
-	}
+	g.stolen = g.stolen || t.link == nil
 	g.turnAway(old, session.Refuse(4409, ""))
 }
 
@@ -195,7 +195,7 @@ func (g *game) brokenOff(old *leg) {
 	}
 	old.ups.replace = true
 	g.w.cov.hit(ReconnectWriting)
-	if f := old.ups.ten.Fate(); f < session.Shut {
+	if old.ups.ten.Fate() == session.Open { // else it was not lent the queue, only a control frame
 		g.fail("hard", "upstream %d is there, and the write to %s goes on", g.ups.no, old.name())
 	}
 }

@@ -93,9 +93,13 @@ func (g *game) honest() bool { return !g.stolen && g.cli.rogue == 0 }
 
 // newKey is the core's source of masking keys.
 func (g *game) newKey() [4]byte {
-	k := g.w.key()
-	g.keys[k] = struct{}{}
-	return k
+	for {
+		k := g.w.key()
+		if _, twice := g.keys[k]; !twice { // four bytes chosen at random do meet
+			g.keys[k] = struct{}{}
+			return k
+		}
+	}
 }
 
 // freshKey: a frame to the upstream must have a key that was made for it alone.
@@ -144,8 +148,8 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 // describe is the configuration, for whoever reads a failure.
 func (g *game) describe() string {
 	c := g.cfg
-	s := fmt.Sprintf("resumable=%v hard=%v terms=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Resumable, c.Hard, c.Terms, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
+	s := fmt.Sprintf("resumable=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
+		c.Resumable, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 

@@ -37,7 +37,7 @@ func (g *game) someGrace() time.Duration {
 
 func (g *game) setTerms(t session.Terms) bool {
 	g.check()
-	before, old, kept := g.snapshot(), g.terms, g.keep()
+	before, old, kept, blocked := g.snapshot(), g.terms, g.keep(), g.seen.blocked
 	may, must := g.mayChange(t)
 	g.terms = t
 	g.seen.dropping = g.seen.dropping || t.Overflow == session.DropOldest
@@ -58,7 +58,7 @@ func (g *game) setTerms(t session.Terms) bool {
 		g.fail("terms", "%+v was accepted: away %+v, token until %d", t, g.away, g.expires)
 	}
 	g.retold(kept, before)
-	if t.Overflow != old.Overflow && before.info.State == session.Detached && g.seen.blocked && before.info.State != g.core.State() {
+	if t.Overflow != old.Overflow && blocked && (!g.seen.blocked || g.core.State() == session.Ended) {
 		g.w.cov.hit(TermsOverflow)
 	}
 	g.settle()
