@@ -220,7 +220,7 @@ func (l *link) verdict(verb string, v closeArg) {
 	case verb == "close" && *v.Retry:
 		c.retryAt = c.g.w.now.Add(millis(v.After))
 		l.drop()
-	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= l.before()):
+	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= c.before()):
 		l.drop() // an attempt of its own: it goes on with that, or once more
 	default:
 		l.last = verb == "end" || v.Code == 4502
@@ -229,13 +229,8 @@ func (l *link) verdict(verb string, v closeArg) {
 	}
 }
 
-// before is how many hellos there had been before the connection's own.
-func (l *link) before() int {
-	if l.hello == 0 {
-		return l.c.hellos
-	}
-	return l.hello - 1
-}
+// before is how many hellos there had been before the newest.
+func (c *client) before() int { return max(c.hellos-1, 0) }
 
 // checkVerdict: a client that keeps to the protocol is never told that it did
 // not.
