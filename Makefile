@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-e2e race simulate fuzz fuzz-short bench bench-short bench-micro bench-compare lint tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-e2e race simulate verify fuzz fuzz-short bench bench-short bench-micro bench-compare lint tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-e2e: build ## the demo and the client in headless Chromium
 
 simulate: ## the simulation of the session core, for longer: SEEDS=20000
 	$(GO) test ./gateway/session/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)
+
+verify: ## the model of the protocol, exhaustively, with Spin; DEEP=1 for larger bounds
+	./testdata/model/verify.sh
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each

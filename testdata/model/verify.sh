@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# Checks the model of reseat.v1 with Spin: what must hold holds, and each broken
+# rule is found out. DEEP=1 checks larger bounds as well, which takes longer and
+# up to 4 GiB. Needs Spin and gcc, which it installs where they are missing: as
+# .ci/tools does, on a Debian-like distribution.
+set -euo pipefail
+cd "$(dirname "$0")"
+here=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+TIMEFORMAT=%U # seconds of the processor, however busy the machine is
+
+tools() {
+  local packages=() sudo=
+  command -v spin >/dev/null || packages+=(spin)
+  command -v gcc >/dev/null || packages+=(gcc libc6-dev)
+  [ ${#packages[@]} -eq 0 ] && return
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  echo "installing: ${packages[*]}"
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+}
+
+# verifier "FLAGS OF GCC" -DFOO...: makes ./pan. Steps are merged by hand, as
+# d_step, so that Spin's own reduction would find nothing more.
+verifier() {
+  local flags=$1
+  shift
+  rm -f pan* ./*.trail
+  spin -a "$@" reseat.pml >spin.out 2>&1 || { cat spin.out; exit 1; }
+  # shellcheck disable=SC2086
+  gcc $flags -DNOREDUCE -DMEMLIM=4000 -o pan pan.c
+}
+
+# run FLAGS...: runs ./pan into pan.out. A search that found nothing and was not exhaustive is no result.
+run() {
+  { time timeout 3600 ./pan -m10000 -n "$@" >pan.out 2>&1 || true; } 2>cpu.out
+  if ! grep -q 'elapsed time' pan.out || grep -q 'max search depth too small' pan.out ||
+    { [ "$(errors)" = 0 ] && grep -q 'Search not completed' pan.out; }; then
+    cat pan.out
+    exit 1
+  fi
+}
+
+# trace -DFOO...: the run that was found, up to where something broke; of one that goes round, the round.
+trace() {
+  spin -t -T "$@" reseat.pml 2>/dev/null |
+    sed -nE 's/^ +//; s/^<<<<<START OF CYCLE>>>>>/again and again:/; /^(client|gateway|network|game server|rival|again and again):|^BROKEN|^REACHED/p' |
+    awk '/^again/ {round = ""} {round = round $0 "\n"} /^(BROKEN|REACHED)/ {exit} END {printf "%s", round}'
+}
+
+errors() { sed -nE 's/.*errors: ([0-9]+)$/\1/p' pan.out; }
+
+counts() {
+  awk -v cpu="$(cat cpu.out)" '/states, stored/ {states = $1} /total actual memory/ {memory = $1}
+    END {printf "%10d states %6d MB %6.1f s", states, memory, cpu}' pan.out
+}
+
+verdict() {
+  if [ "$(errors)" = 0 ]; then
+    printf 'holds   %-66s %s\n' "$1" "$(counts)"
+    return
+  fi
+  shift
+  failed=1
+  printf 'FAILS   %s\n' "$*"
+  grep -m1 '^pan:1:' pan.out || true
+  trace "$@" | sed 's/^/        /'
+}
+
+# holds TITLE -DFOO...: every run keeps every promise.
+holds() {
+  verifier '-O1 -DSAFETY -DCOLLAPSE' "${@:2}"
+  run
+  verdict "$@"
+}
+
+# settles TITLE -DFOO...: there is no way to go on for ever without getting there.
+settles() {
+  verifier '-O1 -DCOLLAPSE' -DALWAYS_SETTLES "${@:2}"
+  run -a
+  verdict "$1" -DALWAYS_SETTLES "${@:2}"
+}
+
+# found TITLE "WHAT IS SAID" -DFOO...: looks at a run that must have gone wrong, in just that way.
+found() {
+  local title=$1 said=$2 good='fails, as it must' bad='DOES NOT FAIL AS IT MUST'
+  shift 2
+  [ "$said" != REACHED ] || good=reached bad='NOT REACHED'
+  trace "$@" >trace
+  if [ "$(errors)" != 0 ] && tail -n 1 trace | grep -qF -- "$said"; then
+    printf '\n%s: %s\n' "$good" "$title"
+  else
+    failed=1
+    printf '\n%s: %s\n' "$bad" "$title"
+  fi
+  sed 's/^/        /' trace
+}
+
+# breaks TITLE "WHAT IS SAID" -DFOO...: the shortest run that breaks a promise.
+breaks() {
+  verifier '-O0 -DSAFETY -DBFS' -DSHORTEST "${@:3}"
+  run
+  found "$1" "$2" -DSHORTEST "${@:3}"
+}
+
+# circles TITLE "WHAT IS DONE AGAIN AND AGAIN" -DFOO...: a run that never settles.
+circles() {
+  verifier '-O0' -DALWAYS_SETTLES "${@:3}"
+  run -a
+  found "$1" "$2" -DALWAYS_SETTLES "${@:3}"
+}
+
+tools
+cp "$here"/*.pml "$work"
+cd "$work"
+
+small=(-DUP=1 -DDOWN=1)
+tight=("${small[@]}" -DRING=1 -DWINDOW=1)
+
+holds 'both directions, two messages each, three faults' -DFAULTS=3
+holds 'four messages down, three faults' -DUP=0 -DDOWN=4 -DFAULTS=3
+holds 'four messages up, three faults' -DUP=4 -DDOWN=0 -DFAULTS=3
+holds 'one message each way, windows of one, four faults' "${tight[@]}" -DFAULTS=4
+holds 'four connections at once, three faults' "${small[@]}" -DFAULTS=3 -DSLOTS=4
+holds 'the grace period may end, two faults' -DGRACE=1
+holds 'bye, two faults' -DBYE=1
+holds 'the game server closes, two faults' -DCLOSE=1
+holds 'all three of these, two faults' "${small[@]}" -DBYE=1 -DGRACE=1 -DCLOSE=1
+holds 'a hard resume, three faults' "${small[@]}" -DHARD=1 -DFAULTS=3
+holds 'a hard resume, and all three of these, two faults' "${small[@]}" -DHARD=1 -DBYE=1 -DGRACE=1 -DCLOSE=1
+holds 'somebody else has a copy of the token, two faults' "${small[@]}" -DRIVAL=1
+settles 'every run settles, two faults'
+settles 'every run settles, a hard resume, two faults' "${small[@]}" -DHARD=1
+settles 'every run settles, somebody else has a copy, one fault' "${small[@]}" -DRIVAL=1 -DFAULTS=1
+
+if [ -n "${DEEP:-}" ]; then
+  holds 'one message each way, windows of one, five faults' "${tight[@]}" -DFAULTS=5
+  holds 'four messages down, four faults' -DUP=0 -DDOWN=4 -DFAULTS=4
+  holds 'four messages up, four faults' -DUP=4 -DDOWN=0 -DFAULTS=4
+  holds 'a hard resume, both directions, three faults' -DHARD=1 -DFAULTS=3
+  holds 'somebody else has a copy of the token, three faults' "${tight[@]}" -DRIVAL=1 -DFAULTS=3
+fi
+
+breaks 'NO_FENCE: an older connection is still listened to' 'BROKEN I3' -DNO_FENCE
+breaks 'NO_FENCE, seen from outside' 'BROKEN I2' -DNO_FENCE -DOUTSIDE
+breaks 'SPEND_AT_ISSUE: a generation is spent when the next one is issued' 'BROKEN: 4401 is a verdict' -DSPEND_AT_ISSUE
+breaks 'NEVER_SPENT: no generation is ever spent' 'BROKEN I4' -DNEVER_SPENT
+breaks 'NEVER_SPENT, seen from outside' 'BROKEN: 4409 is a verdict' -DNEVER_SPENT -DOUTSIDE
+breaks 'RESUME_CONFIRMS_NOTHING: only a message confirms' 'BROKEN: 4409 is a verdict' -DRESUME_CONFIRMS_NOTHING -DOUTSIDE
+breaks 'HELLO_SAYS_WRITTEN: hello.received leaves out what is still to be written' 'BROKEN I2' -DHELLO_SAYS_WRITTEN -DOUTSIDE
+breaks 'ACK_AT_ADMISSION: what is not written is acked' 'BROKEN I5, upward' -DACK_AT_ADMISSION
+breaks 'QUEUE_DIES_WITH_CONNECTION: what was admitted is forgotten with its connection' 'BROKEN I2' -DQUEUE_DIES_WITH_CONNECTION
+breaks 'NO_ACK_AFTER_RESUME: what an older connection was told is not said again' 'BROKEN: nothing goes on' -DNO_ACK_AFTER_RESUME -DWINDOW=1
+breaks 'FORGET_WHEN_SENT: the replay buffer is trimmed when the socket has taken it' 'BROKEN I1' -DFORGET_WHEN_SENT -DOUTSIDE
+breaks 'ONLY_NEWEST_SENT: received is judged by the newest connection alone' 'BROKEN: a client that keeps the rules is refused' -DONLY_NEWEST_SENT
+breaks 'ACK_BEYOND_N: the client acks beyond N while it resumes' 'BROKEN: a client that keeps the rules is refused' -DACK_BEYOND_N
+breaks 'VERDICT_ALWAYS: every 4409 is a verdict' 'BROKEN: 4409 is a verdict' -DVERDICT_ALWAYS
+breaks 'ONLY_UNDER_WAY: attempts that were given up do not count' 'BROKEN: 4409 is a verdict' -DONLY_UNDER_WAY
+breaks 'ONLY_SINCE_NEWEST: only those given up since the newest hello do' 'BROKEN: 4409 is a verdict' -DONLY_SINCE_NEWEST
+circles 'NO_VERDICT_EVER: a client that takes no refusal for an answer' 'refused with 4404' -DNO_VERDICT_EVER -DGRACE=1 "${small[@]}" -DFAULTS=1
+
+printf '\nWhere reseat.v1 falls short, see docs/model.md:\n'
+breaks 'NOT_BEFORE_HELLO: a waiting hard resume, 4409 by the letter of section 6' 'BROKEN: 4409 is a verdict' -DNOT_BEFORE_HELLO -DHARD=1
+breaks 'SPENT_MEANS_THEFT: "a spent token is a bug or a theft"' 'BROKEN: a spent token' -DSPENT_MEANS_THEFT
+
+printf '\nThat the model is not empty:\n'
+breaks 'everything is delivered on the fifth generation' REACHED "${small[@]}" -DREACH=FIFTH_GENERATION
+breaks 'three hellos are lost, one after the other' REACHED "${small[@]}" -DFAULTS=3 -DREACH=THREE_HELLOS_LOST
+breaks 'an attempt that was given up takes over the connection that followed it' REACHED "${small[@]}" -DREACH=LATE_TAKEOVER
+
+echo
+[ "$failed" = 0 ] || { echo 'The model does not do what it should.'; exit 1; }
+echo 'The model does what it should.'
