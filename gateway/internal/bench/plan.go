@@ -123,7 +123,7 @@ func (w workload) open() int {
 }
 
 func (w *workload) shorten() {
-	w.warm, w.measure = min(w.warm, 300*time.Millisecond), min(w.measure, 800*time.Millisecond)
+	w.warm, w.measure = min(w.warm, 200*time.Millisecond), min(w.measure, 600*time.Millisecond)
 	if w.sessions > 2000 {
 		w.sessions = 2000
 	}

@@ -54,7 +54,7 @@ func TestPlanIsEverythingUnlessTold(t *testing.T) {
 
 func TestShortPlanIsShort(t *testing.T) {
 	f := mustParse(t, "--short")
-	list, subjects, _, err := plan(f, "", 20000)
+	list, subjects, _, err := plan(f, "  --driver auto|net|poll  what moves the bytes", 20000)
 	if err != nil {
 		t.Fatal(err)
 	}
