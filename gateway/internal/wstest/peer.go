@@ -53,6 +53,7 @@ type Peer struct {
 	Req    *http.Request  // a server's
 	client bool           // masks what it sends
 	speaks bool           // reseat.v1
+	codec  codec          // of permessage-deflate
 	Mute   atomic.Bool    // answers neither ping nor Ping
 
 	write chan struct{}
@@ -60,8 +61,8 @@ type Peer struct {
 	ended chan struct{}
 }
 
-func newPeer(t testing.TB, c *Conn, r *bufio.Reader, client, speaks bool) *Peer {
-	p := &Peer{t: t, Conn: c, client: client, speaks: speaks, write: make(chan struct{}, 1), inbox: make(chan Message, 1<<16), ended: make(chan struct{})}
+func newPeer(t testing.TB, c *Conn, r *bufio.Reader, client, speaks bool, codec codec) *Peer {
+	p := &Peer{codec: codec, t: t, Conn: c, client: client, speaks: speaks, write: make(chan struct{}, 1), inbox: make(chan Message, 1<<16), ended: make(chan struct{})}
 	go p.read(r)
 	t.Cleanup(func() { c.Close() })
 	return p
@@ -71,8 +72,9 @@ func (p *Peer) read(r *bufio.Reader) {
 	defer close(p.ended)
 	var op byte
 	var payload []byte
+	var compressed bool
 	for {
-		h, body, err := readFrame(r)
+		h, rsv1, body, err := p.codec.readFrame(r)
 		switch {
 		case err != nil:
 			p.inbox <- Message{Err: err}
@@ -92,40 +94,46 @@ func (p *Peer) read(r *bufio.Reader) {
 			p.inbox <- Message{Op: h.Op, Data: string(body)}
 		default:
 			if h.Op != frame.Continuation {
-				op, payload = h.Op, nil
+				op, payload, compressed = h.Op, nil, rsv1
 			}
 			payload = append(payload, body...)
-			if h.Fin {
-				p.message(op, string(payload))
+			if !h.Fin {
+				continue
 			}
+			if compressed {
+				if payload, err = inflate(payload); err != nil {
+					p.inbox <- Message{Err: err}
+					return
+				}
+			}
+			p.message(op, string(payload))
 		}
 	}
 }
 
-func readFrame(r *bufio.Reader) (frame.Header, []byte, error) {
+// readFrame reads a frame; rsv1 says that it begins a compressed message.
+func (c codec) readFrame(r *bufio.Reader) (h frame.Header, rsv1 bool, body []byte, err error) {
 	var head []byte
-	for {
+	for h.Size == 0 {
 		b, err := r.ReadByte()
 		if err != nil {
-			return frame.Header{}, nil, err
+			return h, rsv1, nil, err
+		}
+		if len(head) == 0 && c.on && b&0x8 == 0 && b&0xf != 0 {
+			rsv1 = b&0x40 != 0
+			b &^= 0x40
 		}
 		head = append(head, b)
-		h, err := frame.Parse(head)
-		if err != nil {
-			return h, nil, err
+		if h, err = frame.Parse(head); err != nil {
+			return h, rsv1, nil, err
 		}
-		if h.Size == 0 {
-			continue
-		}
-		body := make([]byte, h.Length)
-		if _, err := io.ReadFull(r, body); err != nil {
-			return h, nil, err
-		}
-		if h.Masked {
-			frame.XOR(body, h.Key)
-		}
-		return h, body, nil
 	}
+	body = make([]byte, h.Length)
+	_, err = io.ReadFull(r, body)
+	if h.Masked {
+		frame.XOR(body, h.Key)
+	}
+	return h, rsv1, body, err
 }
 
 // message queues a whole message, taking a control message apart.
@@ -145,9 +153,14 @@ func (p *Peer) message(op byte, s string) {
 	p.inbox <- Message{Op: op, Verb: verb, Data: arg, Raw: s}
 }
 
-// Frame sends one frame.
+// Frame sends one frame. A message of one frame is compressed where that was
+// agreed on.
 func (p *Peer) Frame(op byte, fin bool, payload string) {
 	var b []byte
+	compressed := p.codec.on && fin && (op == frame.Text || op == frame.Binary)
+	if compressed {
+		payload = deflate(payload)
+	}
 	if p.client {
 		b = frame.AppendMasked(nil, op, [4]byte{1, 2, 3, 4}, []byte(payload))
 	} else {
@@ -155,6 +168,9 @@ func (p *Peer) Frame(op byte, fin bool, payload string) {
 	}
 	if !fin {
 		b[0] &^= 0x80
+	}
+	if compressed {
+		b[0] |= 0x40
 	}
 	p.Raw(b)
 }
@@ -303,7 +319,9 @@ func (p *Peer) Hold(on bool) { p.Conn.in.set(func() { p.Conn.in.held = on }) }
 func (p *Peer) Drop() { p.Conn.Reset() }
 
 // Accept makes a game server's Peer of a connection whose handshake is done.
-func Accept(t testing.TB, c *Conn) *Peer { return newPeer(t, c, bufio.NewReader(c), false, false) }
+func Accept(t testing.TB, c *Conn) *Peer {
+	return newPeer(t, c, bufio.NewReader(c), false, false, codec{})
+}
 
 // PingFrame sends a WebSocket Ping, which a message may have in its midst.
 func (p *Peer) PingFrame() { p.Frame(frame.Ping, true, "") }

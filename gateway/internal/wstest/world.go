@@ -72,7 +72,7 @@ func (g *Game) accept(c *Conn) {
 		head += "Sec-WebSocket-Protocol: " + g.Choose + "\r\n"
 	}
 	c.Write(append([]byte(head+"\r\n"), g.Early...))
-	p := newPeer(g.t, c, br, false, false)
+	p := newPeer(g.t, c, br, false, false, codec{})
 	p.Req = r
 	g.join <- p
 }
@@ -91,6 +91,10 @@ type Door struct {
 	t      testing.TB
 	ln     *Listener
 	server *http.Server
+	// Offer is what its clients offer in Sec-WebSocket-Extensions; empty is
+	// nothing. A client whose offer of permessage-deflate is accepted compresses
+	// all its messages.
+	Offer string
 }
 
 // Open serves h in memory until the test ends.
@@ -110,6 +114,9 @@ func (d *Door) Handshake(path string, protocols []string, header string) (*Conn,
 	c, err := d.ln.Dial()
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if d.Offer != "" {
+		header += "Sec-WebSocket-Extensions: " + d.Offer + "\r\n"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n", path)
@@ -177,7 +184,7 @@ func (d *Door) dial(path string, protocols []string, header string, speaks bool)
 		c.Close()
 		return nil, fmt.Errorf("handshake: %s", resp.Status)
 	}
-	p := newPeer(d.t, c, br, true, speaks)
+	p := newPeer(d.t, c, br, true, speaks, codec{on: resp.Header.Get("Sec-WebSocket-Extensions") != ""})
 	p.Answer = resp
 	return p, nil
 }
