@@ -1,0 +1,90 @@
+package deflate
+
+import (
+	"bytes"
+	"compress/flate"
+	"errors"
+	"io"
+	"sync"
+
+	"reseat/gateway/frame"
+)
+
+const (
+	// chunkSize is how much of a message is inflated at once.
+	chunkSize = 64 << 10
+	// windowMemory is about what a flate reader takes.
+	windowMemory = 48 << 10
+	// maxStreams bounds how often a message may end a DEFLATE stream and begin
+	// another, which costs a flate reader as much as many bytes.
+	maxStreams = 1024
+)
+
+// end is what a message's payload lacks to be a whole DEFLATE stream: the tail,
+// and a last block. With that a payload that was cut off is told from one that
+// is whole, as far as it can be where nothing has a checksum.
+const end = tail + "\x01" + tail
+
+var errStreams = errors.New("more DEFLATE streams than a message may have")
+
+// An inflater gives the plain bytes of one message, chunk by chunk.
+type inflater struct {
+	src     bytes.Reader
+	z       io.Reader // a flate.Resetter
+	buf     []byte    // room for a header, and a chunk
+	streams int
+}
+
+var inflaters = sync.Pool{New: func() any {
+	f := &inflater{buf: make([]byte, frame.MaxHeader+chunkSize)}
+	f.z = flate.NewReader(&f.src)
+	return f
+}}
+
+// newInflater inflates payload, a whole message's with end behind it, in pieces
+// of up to chunk bytes.
+func newInflater(payload []byte, chunk int) *inflater {
+	f := inflaters.Get().(*inflater)
+	f.src.Reset(payload)
+	f.streams = 0
+	f.next()
+	if chunk+frame.MaxHeader > len(f.buf) {
+		f.buf = make([]byte, frame.MaxHeader+chunk)
+	}
+	return f
+}
+
+func (f *inflater) next() {
+	f.streams++
+	f.z.(flate.Resetter).Reset(&f.src, nil) // its error is always nil
+}
+
+// free gives f back.
+func (f *inflater) free() {
+	f.src.Reset(nil)
+	if len(f.buf) == frame.MaxHeader+chunkSize {
+		inflaters.Put(f)
+	}
+}
+
+// chunk inflates the next chunk. last says that nothing follows.
+func (f *inflater) chunk() (p []byte, last bool, err error) {
+	p = f.buf[frame.MaxHeader:]
+	n := 0
+	for n < len(p) {
+		k, err := f.z.Read(p[n:])
+		n += k
+		switch {
+		case err == nil:
+		case err != io.EOF:
+			return p[:n], false, err
+		case f.src.Len() == 0:
+			return p[:n], true, nil
+		case f.streams == maxStreams:
+			return p[:n], false, errStreams
+		default: // a block of the client's that says it is the last: section 7.2.1 lets others follow
+			f.next()
+		}
+	}
+	return p, false, nil
+}

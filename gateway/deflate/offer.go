@@ -1,0 +1,202 @@
+package deflate
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Params are what was agreed on. The zero value is no agreement.
+type Params struct {
+	bits  int  // of the window that the client inflates with: 8 to 15
+	asked bool // the client asked for that
+}
+
+// Negotiate looks for an offer of permessage-deflate that can be accepted,
+// RFC 7692 section 7.1, and gives the first one. A header that RFC 6455 section
+// 9.1 does not allow offers nothing.
+func Negotiate(h http.Header) (p Params, ok bool) {
+	for _, value := range h.Values("Sec-WebSocket-Extensions") {
+		offers, good := parseExtensions(value)
+		if !good {
+			return Params{}, false
+		}
+		for _, o := range offers {
+			if q, accepted := o.accept(); accepted && !ok {
+				p, ok = q, true
+			}
+		}
+	}
+	return p, ok
+}
+
+// String is the answer, for Sec-WebSocket-Extensions. Neither side keeps a
+// window: both may be said whether they were asked for or not, sections 7.1.1.1
+// and 7.1.1.2.
+func (p Params) String() string {
+	s := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	if p.asked {
+		s += "; server_max_window_bits=" + strconv.Itoa(p.bits)
+	}
+	return s
+}
+
+// An extension is one element of the header.
+type extension struct {
+	name   string
+	params []param
+}
+
+type param struct {
+	name, value string
+	valued      bool
+}
+
+// accept reports whether e is an offer that can be accepted, and what is then
+// agreed. One with a parameter that is unknown, doubled or bad is declined, as
+// section 7.1 has it.
+func (e extension) accept() (Params, bool) {
+	p := Params{bits: maxWindowBits}
+	if e.name != "permessage-deflate" {
+		return p, false
+	}
+	seen := map[string]bool{}
+	for _, a := range e.params {
+		if seen[a.name] {
+			return p, false
+		}
+		seen[a.name] = true
+		switch a.name {
+		case "server_no_context_takeover", "client_no_context_takeover":
+			if a.valued {
+				return p, false
+			}
+		case "client_max_window_bits": // a hint: any window is inflated
+			if _, ok := windowBits(a.value); a.valued && !ok {
+				return p, false
+			}
+		case "server_max_window_bits":
+			bits, ok := windowBits(a.value)
+			if !ok {
+				return p, false
+			}
+			p.bits, p.asked = bits, true
+		default:
+			return p, false
+		}
+	}
+	return p, true
+}
+
+const maxWindowBits = 15
+
+// windowBits reads 8 to 15 without leading zeros.
+func windowBits(s string) (int, bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n >= 8 && n <= maxWindowBits && strconv.Itoa(n) == s
+}
+
+// parseExtensions takes a header value apart: the list of RFC 6455 section 9.1,
+// whose empty elements RFC 9110 section 5.6.1 has ignored.
+func parseExtensions(value string) (list []extension, ok bool) {
+	s := scanner{rest: value}
+	for {
+		s.blanks()
+		if s.rest != "" && s.rest[0] != ',' {
+			e, ok := s.extension()
+			if !ok {
+				return nil, false
+			}
+			list = append(list, e)
+		}
+		switch {
+		case s.rest == "":
+			return list, true
+		case !s.take(','):
+			return nil, false
+		}
+	}
+}
+
+// A scanner reads a header value from its front.
+type scanner struct{ rest string }
+
+func (s *scanner) blanks() { s.rest = strings.TrimLeft(s.rest, " \t") }
+
+// take takes c, if it is next.
+func (s *scanner) take(c byte) bool {
+	if s.rest == "" || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+// extension takes an extension and its parameters, and the blanks behind.
+func (s *scanner) extension() (e extension, ok bool) {
+	if e.name, ok = s.token(); !ok {
+		return e, false
+	}
+	for s.blanks(); s.take(';'); s.blanks() {
+		s.blanks()
+		a, ok := s.param()
+		if !ok {
+			return e, false
+		}
+		e.params = append(e.params, a)
+	}
+	return e, true
+}
+
+func (s *scanner) param() (a param, ok bool) {
+	if a.name, ok = s.token(); !ok {
+		return a, false
+	}
+	s.blanks()
+	if !s.take('=') {
+		return a, true
+	}
+	a.valued = true
+	s.blanks()
+	if s.take('"') {
+		a.value, ok = s.quoted()
+	} else {
+		a.value, ok = s.token()
+	}
+	return a, ok
+}
+
+// token takes a token, RFC 9110 section 5.6.2.
+func (s *scanner) token() (string, bool) {
+	n := 0
+	for n < len(s.rest) && isTokenByte(s.rest[n]) {
+		n++
+	}
+	t := s.rest[:n]
+	s.rest = s.rest[n:]
+	return t, n > 0
+}
+
+// quoted takes the rest of a quoted string, which must hold a token.
+func (s *scanner) quoted() (string, bool) {
+	var b []byte
+	for s.rest != "" && !strings.HasPrefix(s.rest, `"`) {
+		if s.take('\\') && s.rest == "" {
+			return "", false
+		}
+		if !isTokenByte(s.rest[0]) {
+			return "", false
+		}
+		b = append(b, s.rest[0])
+		s.rest = s.rest[1:]
+	}
+	return string(b), s.take('"') && len(b) > 0
+}
+
+func isTokenByte(c byte) bool {
+	switch {
+	case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		return true
+	}
+	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}

@@ -1,0 +1,288 @@
+package deflate_test
+
+import (
+	"bytes"
+	"compress/flate"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/deflate"
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/wstest"
+)
+
+// sent is what has arrived at the client, which takes all at once.
+func (r *rig) sent(t testing.TB) []byte {
+	t.Helper()
+	r.CloseWrite()
+	b, err := io.ReadAll(r.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// inflated reads b as a client does: it gives the messages, and for each whether
+// it was compressed. Every compressed message is a DEFLATE stream of its own.
+func inflated(t testing.TB, b []byte) (list []message, squeezed []bool) {
+	t.Helper()
+	open, compressed := false, false
+	var cur message
+	for len(b) > 0 {
+		bit := b[0]&rsv1 != 0
+		b[0] &^= rsv1
+		h, err := frame.Parse(b)
+		if err != nil || h.Masked || h.Size == 0 || int64(len(b)-h.Size) < h.Length {
+			t.Fatalf("a bad frame % .20x: %v", b, err)
+		}
+		p := b[h.Size : h.Size+int(h.Length)]
+		b = b[h.Size+int(h.Length):]
+		if h.Control() {
+			list, squeezed = append(list, message{h.Op, string(p)}), append(squeezed, bit)
+			continue
+		}
+		if (h.Op == frame.Continuation) != open || bit && open {
+			t.Fatalf("frame of opcode %d out of place, RSV1 %t", h.Op, bit)
+		}
+		if !open {
+			cur, compressed = message{op: h.Op}, bit
+		}
+		cur.data += string(p)
+		open = !h.Fin
+		if open {
+			continue
+		}
+		if compressed {
+			z := io.MultiReader(strings.NewReader(cur.data), strings.NewReader("\x00\x00\xff\xff\x01\x00\x00\xff\xff"))
+			plain, err := io.ReadAll(flate.NewReader(z))
+			if err != nil {
+				t.Fatalf("message %d does not inflate: %v", len(list), err)
+			}
+			cur.data = string(plain)
+		}
+		list, squeezed = append(list, cur), append(squeezed, compressed)
+	}
+	if open {
+		t.Fatal("a message is not finished")
+	}
+	return list, squeezed
+}
+
+func wantSent(t testing.TB, b []byte, want ...message) (squeezed []bool) {
+	t.Helper()
+	got, squeezed := inflated(t, b)
+	if len(got) != len(want) {
+		t.Fatalf("got %d messages %v, want %d", len(got), got, len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("message %d: got %v, want %v", i, got[i], want[i])
+		}
+	}
+	return squeezed
+}
+
+func serverFrame(op byte, fin bool, payload string) []byte {
+	b := frame.Append(nil, op, []byte(payload))
+	if !fin {
+		b[0] &^= 0x80
+	}
+	return b
+}
+
+func TestMessagesAreCompressed(t *testing.T) {
+	for _, size := range []int{128, 1000, 16384, 16385, 100000, 1 << 20} {
+		r := newRig(t)
+		p := prose(size)
+		if n, err := r.Write(concat(serverFrame(frame.Text, true, p), serverFrame(frame.Binary, true, p))); err != nil || n < 2*size {
+			t.Fatal(n, err)
+		}
+		b := r.sent(t)
+		wire := len(b)
+		for i, c := range wantSent(t, b, message{frame.Text, p}, message{frame.Binary, p}) {
+			if !c {
+				t.Errorf("message %d of %d bytes is not compressed", i, size)
+			}
+		}
+		if wire >= 2*size {
+			t.Errorf("two messages of %d bytes take %d", size, wire)
+		}
+	}
+}
+
+func TestSmallMessagesAndThoseThatDoNotCompressAreSentAsTheyAre(t *testing.T) {
+	want := []message{{frame.Text, ""}, {frame.Text, prose(127)}, {frame.Binary, noise(128)}, {frame.Text, noise(16384)}}
+	r := newRig(t)
+	var all []byte
+	for _, m := range want {
+		all = append(all, serverFrame(m.op, true, m.data)...)
+	}
+	r.Write(all)
+	if b := r.sent(t); !bytes.Equal(b, all) {
+		t.Fatalf("%d bytes became %d", len(all), len(b))
+	}
+}
+
+// The driver cuts anywhere.
+func TestWritesCutAnywhereGiveTheSame(t *testing.T) {
+	all := concat(
+		serverFrame(frame.Text, true, prose(300)), serverFrame(frame.Ping, true, "1"),
+		serverFrame(frame.Text, false, prose(10)), serverFrame(frame.Ping, true, "2"), serverFrame(frame.Continuation, false, ""), serverFrame(frame.Continuation, true, prose(200)),
+		serverFrame(frame.Binary, true, prose(100)), serverFrame(frame.Binary, false, ""), serverFrame(frame.Continuation, true, ""),
+		serverFrame(frame.Close, true, string(frame.ClosePayload(4001, "enough"))))
+	want := []message{
+		{frame.Text, prose(300)}, {frame.Ping, "1"}, {frame.Ping, "2"}, {frame.Text, prose(10) + prose(200)},
+		{frame.Binary, prose(100)}, {frame.Binary, ""}, {frame.Close, string(frame.ClosePayload(4001, "enough"))},
+	}
+	var whole []byte
+	for cut := range all {
+		r := newRig(t)
+		for _, b := range [][]byte{all[:cut], all[cut:]} {
+			if n, err := r.Write(b); n != len(b) || err != nil {
+				t.Fatalf("cut at %d: %d, %v", cut, n, err)
+			}
+		}
+		b := r.sent(t)
+		if whole == nil {
+			whole = bytes.Clone(b)
+		}
+		if !bytes.Equal(b, whole) {
+			t.Fatalf("cut at %d, other bytes are sent", cut)
+		}
+		wantSent(t, b, want...)
+	}
+	r := newRig(t)
+	for i := range all {
+		r.Write(all[i : i+1])
+	}
+	wantSent(t, r.sent(t), want...)
+}
+
+// A message is one frame up to 16 KiB, wherever writes are cut, since some
+// browsers were known to fail on compressed messages in several. A larger one
+// goes out in pieces, so that its client is seen to read.
+func TestAMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
+	for size, most := range map[int]int{16 << 10: 1, 16<<10 + 1: 2, 100 << 10: 7} {
+		r := newRig(t)
+		b := serverFrame(frame.Text, true, prose(size))
+		for len(b) > 0 {
+			n := min(len(b), 5000)
+			r.Write(b[:n])
+			b = b[n:]
+		}
+		sent := r.sent(t)
+		sent[0] &^= rsv1
+		frames := 0
+		for rest := sent; len(rest) > 0; frames++ {
+			h, err := frame.Parse(rest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[h.Size+int(h.Length):]
+		}
+		if frames > most {
+			t.Errorf("%d bytes went out in %d frames, want %d", size, frames, most)
+		}
+	}
+}
+
+// A window that is smaller than the pieces that are compressed at once is
+// honoured by smaller pieces: none refers to another.
+func TestAWindowThatWasAskedForIsKept(t *testing.T) {
+	p := strings.Repeat(noise(600), 20) // what repeats lies 600 bytes back
+	sizes := map[string]int{}
+	for _, offer := range []string{"permessage-deflate; server_max_window_bits=9", "permessage-deflate; server_max_window_bits=10", "permessage-deflate"} {
+		r := newRigFor(t, offer)
+		r.Write(serverFrame(frame.Text, true, p))
+		b := r.sent(t)
+		sizes[offer] = len(b)
+		wantSent(t, b, message{frame.Text, p})
+	}
+	if n := sizes["permessage-deflate; server_max_window_bits=9"]; n < len(p) {
+		t.Errorf("%d bytes: something refers further back than 512 bytes", n)
+	}
+	if n := sizes["permessage-deflate"]; n > len(p)/5 {
+		t.Errorf("%d bytes without a limit: the test shows nothing", n)
+	}
+}
+
+func TestAFullSocketHoldsTheWriterBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := wstest.Pipe(4 << 10)
+		c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit})
+		b := serverFrame(frame.Binary, true, noise(10<<10))
+		wrote := make(chan int, 1)
+		go func() {
+			n, _ := c.Write(b)
+			wrote <- n
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case n := <-wrote:
+			t.Fatalf("%d bytes were taken by a socket that holds 4096", n)
+		default:
+		}
+		go io.Copy(io.Discard, client)
+		if n := <-wrote; n != len(b) {
+			t.Errorf("%d bytes were taken, want %d", n, len(b))
+		}
+		c.Close()
+	})
+}
+
+// Of what was written when a deadline passed the client may have any part: it
+// counts as written.
+func TestAWriteThatADeadlineBrokeSaysWhatTheClientMayHave(t *testing.T) {
+	client, server := wstest.Pipe(4 << 10)
+	defer client.Close()
+	c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit})
+	defer c.Close()
+	c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	b := serverFrame(frame.Binary, true, noise(10<<10))
+	if n, err := c.Write(b); n != len(b) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d, %v; want %d and the deadline", n, err, len(b))
+	}
+	if n, err := c.Write(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d, %v; want 0 and the deadline", n, err)
+	}
+}
+
+func TestWhatIsNoFrameIsNotSent(t *testing.T) {
+	r := newRig(t)
+	if n, err := r.Write([]byte{0xff, 0xff, 0xff}); n != 0 || !errors.Is(err, frame.ErrReserved) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if b := r.sent(t); len(b) > 0 {
+		t.Errorf("% x is sent", b)
+	}
+}
+
+// A lingeringConn notes SetLinger.
+type lingeringConn struct {
+	net.Conn
+	linger int
+}
+
+func (c *lingeringConn) SetLinger(n int) error {
+	c.linger = n
+	return nil
+}
+
+func TestAConnectionCanBeResetThroughIt(t *testing.T) {
+	below := &lingeringConn{linger: 1}
+	c := deflate.NewConn(below, nil, agreed(t, "permessage-deflate"), deflate.Options{})
+	if err := c.SetLinger(0); err != nil || below.linger != 0 {
+		t.Error(err, below.linger)
+	}
+	a, _ := net.Pipe()
+	c = deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
+	if err := errors.Join(c.SetLinger(0), c.CloseWrite(), c.Close()); err != nil {
+		t.Error(err)
+	}
+}
