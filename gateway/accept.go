@@ -242,7 +242,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		g.setCookie(r, e, pass, p.Token)
 	}
 	defer e.welcome()()
-	conn, early, err := g.switchProtocols(w, r, e.Resumable, up.Protocol, pass)
+	conn, early, err := g.switchProtocols(w, r, e.answer(up.Protocol, pass))
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()
 		g.log.Info("client gone before its answer", "session", e.ID, "err", err)
@@ -298,24 +298,25 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 }
 
 // switchProtocols answers 101 and takes the connection over. early is what the
-// client has sent behind its handshake.
-func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, resumable bool, protocol string, pass http.Header) (conn net.Conn, early []byte, err error) {
+// client has sent behind its handshake, and conn has not to give.
+func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, a answer) (conn net.Conn, early []byte, err error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
 	conn = bare(conn)
-	if resumable {
-		protocol = wire.Subprotocol
-	}
+	params, deflated := a.deflates(r.Header)
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
 	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
-	if protocol != "" {
-		b.WriteString("\r\nSec-WebSocket-Protocol: " + protocol)
+	if a.protocol != "" {
+		b.WriteString("\r\nSec-WebSocket-Protocol: " + a.protocol)
+	}
+	if deflated {
+		b.WriteString("\r\nSec-WebSocket-Extensions: " + params.String())
 	}
 	b.WriteString("\r\n")
-	pass.Write(&b)
+	a.pass.Write(&b)
 	b.WriteString("\r\n")
 	conn.SetDeadline(time.Now().Add(handshakeWrite))
 	if _, err := conn.Write(b.Bytes()); err != nil {
@@ -326,6 +327,9 @@ func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, resuma
 	if n := rw.Reader.Buffered(); n > 0 {
 		p, _ := rw.Reader.Peek(n)
 		early = append(early, p...)
+	}
+	if deflated {
+		return g.inflated(conn, early, params, &a), nil, nil
 	}
 	return conn, early, nil
 }

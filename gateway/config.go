@@ -125,6 +125,8 @@ type Policy struct {
 	Overflow session.Overflow
 	// MaxMessage is the largest message in bytes, either way.
 	MaxMessage int64
+	// Compression agrees on permessage-deflate with a client that offers it.
+	Compression bool
 	// Heartbeat: a client silent for twice as long is detached.
 	Heartbeat time.Duration
 	// UpstreamHeartbeat pings an upstream silent for this long; zero is off.

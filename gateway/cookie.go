@@ -82,7 +82,7 @@ func (g *Gateway) splice(w http.ResponseWriter, r *http.Request, rt *route, offe
 	if d == nil || !e.offered(offer) || e.busy(r.Context(), d, want) {
 		return false
 	}
-	conn, early, err := g.switchProtocols(w, r, false, e.protocol, nil)
+	conn, early, err := g.switchProtocols(w, r, e.answer(e.protocol, nil))
 	if err != nil {
 		g.log.Debug("returning client gone before its answer", "err", err)
 		return true

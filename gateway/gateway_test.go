@@ -47,11 +47,13 @@ func newWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) *
 	for _, f := range change {
 		f(&cfg)
 	}
+	offer := compressAll(&cfg)
 	gw, err := gateway.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{gw: gw, game: game, t: t, Door: wstest.Open(t, gw, 64<<10)}
+	w.Offer = offer
 	t.Cleanup(func() {
 		gw.Close()
 		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so

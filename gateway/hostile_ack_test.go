@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -21,7 +20,7 @@ func TestAckOfWhatItsSocketHasNotTakenIsAViolation(t *testing.T) {
 			}
 			game := w.game.Next()
 			for range 14 {
-				game.Text(strings.Repeat("x", 16<<10))
+				game.Text(noise(16 << 10))
 			}
 			synctest.Wait()
 			br.Discard(40 << 10) // so that all the rest is on its way, and stuck

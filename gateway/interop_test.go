@@ -144,7 +144,7 @@ func newLoopbackGateway(t *testing.T, game string) *gateway.Gateway {
 	}
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: game}}
 	gw, err := gateway.New(gateway.Config{
-		Routes: []gateway.Route{{Pattern: "/*", Upstream: target, Policy: policy()}}, Default: policy(), Keys: keys,
+		Routes: []gateway.Route{{Pattern: "/*", Upstream: target, Policy: compressing()}}, Default: policy(), Keys: keys,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -187,25 +187,43 @@ func (a *arena) serveGame(w http.ResponseWriter, r *http.Request) {
 // A dialFunc connects a library's client, which offers chat.v1 and chat.v2.
 type dialFunc func(a *arena) (endpoint, error)
 
-func dialCoder(a *arena) (endpoint, error) {
-	c, _, err := coder.Dial(a.ctx, a.url+"/match/7", &coder.DialOptions{HTTPClient: &a.dialer, Subprotocols: []string{"chat.v1", "chat.v2"}})
-	if err != nil {
-		return nil, err
+// dialCoder makes a client that offers to compress as mode has it. The mode is
+// never that it got: the gateway takes no context over.
+func dialCoder(mode coder.CompressionMode) dialFunc {
+	return func(a *arena) (endpoint, error) {
+		c, answer, err := coder.Dial(a.ctx, a.url+"/match/7", &coder.DialOptions{HTTPClient: &a.dialer, Subprotocols: []string{"chat.v1", "chat.v2"}, CompressionMode: mode})
+		if err != nil {
+			return nil, err
+		}
+		return newEndpoint[coder.MessageType, coder.StatusCode](a.ctx, c), wantAgreed(answer, mode != coder.CompressionDisabled)
 	}
-	return newEndpoint[coder.MessageType, coder.StatusCode](a.ctx, c), nil
 }
 
-func dialNhooyr(a *arena) (endpoint, error) {
-	c, _, err := nhooyr.Dial(a.ctx, a.url+"/match/7", &nhooyr.DialOptions{HTTPClient: &a.dialer, Subprotocols: []string{"chat.v1", "chat.v2"}})
-	if err != nil {
-		return nil, err
+func dialNhooyr(mode nhooyr.CompressionMode) dialFunc {
+	return func(a *arena) (endpoint, error) {
+		c, answer, err := nhooyr.Dial(a.ctx, a.url+"/match/7", &nhooyr.DialOptions{HTTPClient: &a.dialer, Subprotocols: []string{"chat.v1", "chat.v2"}, CompressionMode: mode})
+		if err != nil {
+			return nil, err
+		}
+		return newEndpoint[nhooyr.MessageType, nhooyr.StatusCode](a.ctx, c), wantAgreed(answer, mode != nhooyr.CompressionDisabled)
 	}
-	return newEndpoint[nhooyr.MessageType, nhooyr.StatusCode](a.ctx, c), nil
+}
+
+// wantAgreed wants compression to have been agreed on where it was offered.
+func wantAgreed(answer *http.Response, offered bool) error {
+	if got, want := answer.Header.Get("Sec-WebSocket-Extensions"), extensionsOf(offered); got != want {
+		return fmt.Errorf("answered %q, want %q", got, want)
+	}
+	return nil
 }
 
 // withEachLibrary runs a test with each library's client.
 func withEachLibrary(t *testing.T, run func(t *testing.T, dial dialFunc)) {
-	for name, dial := range map[string]dialFunc{"coder": dialCoder, "nhooyr": dialNhooyr} {
+	for name, dial := range map[string]dialFunc{
+		"coder": dialCoder(coder.CompressionDisabled), "nhooyr": dialNhooyr(nhooyr.CompressionDisabled),
+		"coder compressed":  dialCoder(coder.CompressionContextTakeover),
+		"nhooyr compressed": dialNhooyr(nhooyr.CompressionNoContextTakeover),
+	} {
 		t.Run(name, func(t *testing.T) { run(t, dial) })
 	}
 }

@@ -142,7 +142,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 		go func() {
 			n := 0
 			for range 64 {
-				c.Binary(strings.Repeat("x", 16<<10))
+				c.Binary(noise(16 << 10))
 				n++
 			}
 			wrote <- n
@@ -171,7 +171,7 @@ func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
 		done := make(chan bool)
 		go func() {
 			for range 1000 {
-				game.Binary(strings.Repeat("x", 16<<10))
+				game.Binary(noise(16 << 10))
 			}
 			close(done)
 		}()

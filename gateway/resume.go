@@ -18,7 +18,7 @@ const renewAtMost = 500 * time.Millisecond
 // refusal travels as close, reseat.v1 section 2.
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
 	arrived := g.clock.Now()
-	conn, early, err := g.switchProtocols(w, r, true, "", nil)
+	conn, early, err := g.switchProtocols(w, r, answer{protocol: wire.Subprotocol, policy: g.named(r.Header, offer)})
 	if err != nil {
 		g.log.Debug("resuming client gone before its answer", "err", err)
 		return

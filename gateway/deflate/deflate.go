@@ -104,6 +104,14 @@ func (c *Conn) SetLinger(seconds int) error {
 	return nil
 }
 
+// NetConn is the network's connection below, under TLS too.
+func (c *Conn) NetConn() net.Conn {
+	if below, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
+		return below.NetConn()
+	}
+	return c.Conn
+}
+
 // Close closes the connection and gives back what was charged. It waits for
 // nobody and may be called more than once.
 func (c *Conn) Close() error {

@@ -3,6 +3,7 @@ package deflate_test
 import (
 	"bytes"
 	"compress/flate"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -272,6 +273,20 @@ type lingeringConn struct {
 func (c *lingeringConn) SetLinger(n int) error {
 	c.linger = n
 	return nil
+}
+
+func TestTheNetworksConnectionIsFoundBelow(t *testing.T) {
+	a, b := net.Pipe()
+	defer b.Close()
+	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
+	defer c.Close()
+	if c.NetConn() != a {
+		t.Error("a pipe is not found")
+	}
+	under := tls.Server(a, nil)
+	if c := deflate.NewConn(under, nil, agreed(t, "permessage-deflate"), deflate.Options{}); c.NetConn() != a {
+		t.Error("a pipe under TLS is not found")
+	}
 }
 
 func TestAConnectionCanBeResetThroughIt(t *testing.T) {

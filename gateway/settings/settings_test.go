@@ -84,7 +84,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{"-grace", "the nearest is --grace", nil, []string{game, "-grace=45s"}},
 		{"--Grace", "the nearest is --grace", nil, []string{game, "--Grace=45s"}},
 		{"--trusted-proxies", "the nearest is --trusted-proxy", nil, []string{"--trusted-proxies=::1"}},
-		{"--compression", "--help lists them", nil, []string{game, "--compression=on"}},
+		{"--fancy-option", "--help lists them", nil, []string{game, "--fancy-option=on"}},
 		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
 		{"-h", "--help", nil, []string{"-h"}},
 		{`"serve"`, "only flags", nil, []string{game, "serve"}},

@@ -217,6 +217,10 @@ var table = []flag{
 	{name: "max-message", group: groupSessions, arg: "SIZE", def: "1MiB",
 		help:     "the largest message, either way, up to 1GiB",
 		setLocal: one(func(l *local) *int64 { return &l.MaxMessage }, size(1, mostMessage))},
+	{name: "compression", group: groupSessions, arg: "off|on", def: "off",
+		help: "permessage-deflate with the clients that offer it, never with the game server",
+		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
+			option[bool]{"off", false}, option[bool]{"on", true}))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
 		help:     "ping a silent client after this long, take it for gone after twice as long; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},

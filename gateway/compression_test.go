@@ -1,0 +1,465 @@
+package gateway_test
+
+import (
+	"bytes"
+	"compress/flate"
+	goflag "flag"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// compression has every client of every test offer permessage-deflate, and get
+// it: what holds for clients has to hold for those that compress.
+var compression = goflag.Bool("compression", false, "all clients of the tests compress")
+
+const browserOffer = "permessage-deflate; client_max_window_bits"
+
+// compressAll turns compression on for all routes where the tests' flag says
+// so, and gives what the clients are to offer then.
+func compressAll(c *gateway.Config) (offer string) {
+	if !*compression {
+		return ""
+	}
+	c.Default.Compression = true
+	for i := range c.Routes {
+		c.Routes[i].Policy.Compression = true
+	}
+	return browserOffer
+}
+
+// noise is n bytes that do not compress, the same each time.
+func noise(n int) string {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{}).Read(b)
+	return string(b)
+}
+
+func compressing() gateway.Policy {
+	p := policy()
+	p.Compression = true
+	return p
+}
+
+// newCompressingWorld is a world of one route with compression, whose clients
+// offer it.
+func newCompressingWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) *world {
+	t.Helper()
+	p.Compression = true
+	w := newWorld(t, p, change...)
+	w.Offer = browserOffer
+	return w
+}
+
+// prose is n bytes that compress.
+func prose(n int) string { return strings.Repeat("one word follows the other, ", n/28+1)[:n] }
+
+func TestTranscriptsOfClientsThatCompress(t *testing.T) {
+	was := *compression
+	*compression = true
+	defer func() { *compression = was }()
+	TestTranscripts(t)
+}
+
+const answered = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+
+func extensions(p *wstest.Peer) string {
+	return strings.Join(p.Answer.Header.Values("Sec-WebSocket-Extensions"), " and ")
+}
+
+func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy      gateway.Policy
+		offer, want string
+	}{
+		"both":                  {compressing(), browserOffer, answered},
+		"a smaller window":      {compressing(), "permessage-deflate; server_max_window_bits=10", answered + "; server_max_window_bits=10"},
+		"off":                   {policy(), browserOffer, ""},
+		"not offered":           {compressing(), "", ""},
+		"something else":        {compressing(), "x-webkit-deflate-frame", ""},
+		"with a bad parameter":  {compressing(), "permessage-deflate; mux", ""},
+		"a header that is none": {compressing(), "permessage-deflate;;", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if *compression {
+				t.Skip("all clients of these tests compress")
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.policy)
+				w.Offer = c.offer
+				for _, join := range []func() *wstest.Peer{func() *wstest.Peer { return w.Player("/match/7").Peer }, func() *wstest.Peer { return w.Plain("/match/7") }} {
+					peer := join()
+					if got := extensions(peer); got != c.want {
+						t.Errorf("answered %q, want %q", got, c.want)
+					}
+					game := w.game.Next()
+					if got := game.Req.Header.Values("Sec-WebSocket-Extensions"); got != nil {
+						t.Errorf("the upstream is offered %q", got)
+					}
+					for _, s := range []string{"", "short", prose(1000), noise(1000), prose(100000)} {
+						peer.Text(s)
+						game.Want(s)
+						game.Text(s)
+						peer.Want(s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The path of a resume means nothing: its session's own route decides.
+func TestCompressionOfAResumeIsByItsSessionsRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) {
+			on := c.Routes[0]
+			on.Pattern, on.Policy = "/packed/*", compressing()
+			c.Routes = append(c.Routes, on)
+		})
+		w.Offer = browserOffer
+		for path, want := range map[string]string{"/packed/1": answered, "/match/1": extensionsOf(*compression)} {
+			p := w.Player(path)
+			game := w.game.Next()
+			if got := extensions(p.Peer); got != want {
+				t.Errorf("%s: answered %q, want %q", path, got, want)
+			}
+			p.Drop()
+			p = p.Resume(0) // at /resume, which is the route without
+			if got := extensions(p.Peer); got != want {
+				t.Errorf("%s: a resume is answered %q, want %q", path, got, want)
+			}
+			game.Text(prose(500))
+			p.Want(prose(500))
+			if got := extensions(p.TryResume("not.a.token", "0")); got != "" {
+				t.Errorf("a resume of no session is answered %q", got)
+			}
+		}
+	})
+}
+
+func extensionsOf(on bool) string {
+	if on {
+		return answered
+	}
+	return ""
+}
+
+// Compression is a connection's own: a session goes on over connections with it
+// and without.
+func TestEachConnectionCompressesOrNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, policy())
+		p, game := w.play()
+		up, down := uint64(0), uint64(0)
+		for i := range 12 {
+			for _, s := range []string{prose(200 + i), "\x10" + prose(5000), noise(300), prose(70000)} {
+				p.Text(s)
+				game.Want(s)
+				game.Binary(s)
+				p.Want(s)
+				up, down = up+1, down+1
+			}
+			p.Sync()
+			if extensions(p.Peer) != "" {
+				p.Raw(halfOf(prose(9000)))
+				synctest.Wait()
+			}
+			p.Drop()
+			game.Text(prose(3000 + i))
+			synctest.Wait()
+			w.Offer = []string{"", browserOffer}[i%2]
+			if p = p.Resume(down); p.Hello.Received != up || p.Hello.Replay != 1 {
+				t.Fatalf("hello %+v, want received %d, replay 1", p.Hello, up)
+			}
+			p.Want(prose(3000 + i))
+			p.Ack(down + 1)
+			down++
+		}
+	})
+}
+
+// halfOf is the first half of a compressed message.
+func halfOf(s string) []byte {
+	b := packed(frame.Text, s)
+	return b[:len(b)/2]
+}
+
+// packed is a compressed message of a client's.
+func packed(op byte, s string) []byte {
+	var z bytes.Buffer
+	w, _ := flate.NewWriter(&z, flate.BestSpeed)
+	w.Write([]byte(s))
+	w.Flush()
+	return rsv1(frame.AppendMasked(nil, op, [4]byte{1, 2, 3, 4}, bytes.TrimSuffix(z.Bytes(), []byte("\x00\x00\xff\xff"))))
+}
+
+func rsv1(b []byte) []byte {
+	b[0] |= 0x40
+	return b
+}
+
+func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, policy())
+		c, game := w.plain()
+		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", prose(70000), noise(70000)} {
+			c.Text(s)
+			game.Want(s)
+			game.Text(s)
+			c.Want(s)
+			c.Binary(s)
+			game.Want(s)
+			game.Binary(s)
+			c.Want(s)
+		}
+		game.Raw([]byte{0x01, 3, 'i', 'n', ' ', 0x00, 0, 0x80, 5, 'p', 'a', 'r', 't', 's'})
+		c.Want("in parts")
+	})
+}
+
+// Ping and Pong go hop by hop: the gateway's own reach a client, whose Pong comes
+// back with the same payload, and its Ping is answered once.
+func TestPingsPassBesideCompression(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, policy())
+		c, game := w.plain()
+		c.Frame(frame.Ping, true, "are you there")
+		synctest.Wait()
+		pongs := 0
+		for m, ok := c.Come(); ok; m, ok = c.Come() {
+			if m.Op == frame.Pong && m.Data == "are you there" {
+				pongs++
+			}
+		}
+		if pongs != 1 {
+			t.Errorf("a Ping got %d answers", pongs)
+		}
+		time.Sleep(5 * time.Minute) // it answers Pings
+		c.Text("here")
+		game.Want("here")
+		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 1 || list[0].RTT < 0 {
+			t.Errorf("no Ping was answered in time: %+v", list)
+		}
+		c.Mute.Store(true)
+		time.Sleep(31 * time.Second)
+		game.WantEnd()
+	})
+}
+
+func TestClosesPassBesideCompression(t *testing.T) {
+	for _, code := range []int{1000, 1001, 3000, 4999, frame.NoStatus} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newCompressingWorld(t, policy())
+			c, game := w.plain()
+			c.Text(prose(1000))
+			c.Close(code, "enough")
+			game.Want(prose(1000))
+			if r := game.WantClose(code); code != frame.NoStatus && r != "enough" {
+				t.Errorf("reason %q", r)
+			}
+			c.WantClose(code)
+			c.WantEnd()
+
+			c, game = w.plain()
+			game.Text(prose(1000))
+			game.Close(code, "the end")
+			c.Want(prose(1000))
+			if r := c.WantClose(code); code != frame.NoStatus && r != "the end" {
+				t.Errorf("reason %q", r)
+			}
+			c.Close(code, "")
+			c.WantEnd()
+		})
+	}
+}
+
+// The gateway judges what a message inflates to.
+func TestViolationsOfClientsThatCompress(t *testing.T) {
+	const most = 10000
+	frames := func(n int) []byte {
+		b := rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{}, nil))
+		b[0] &^= 0x80
+		more := frame.AppendMasked(nil, frame.Continuation, [4]byte{}, nil)
+		more[0] &^= 0x80
+		return append(b, bytes.Repeat(more, n-1)...)
+	}
+	for name, c := range map[string]struct {
+		raw    []byte
+		code   int
+		plain  int
+		upCode int
+	}{
+		"does not inflate":      {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte("what is this?"))), 1002, 1002, 1008},
+		"cut off":               {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte{0xf2, 0x48, 0xcd})), 1002, 1002, 1008},
+		"a compressed Ping":     {rsv1(frame.AppendMasked(nil, frame.Ping, [4]byte{1}, nil)), 1002, 1002, 1008},
+		"not masked":            {rsv1(frame.Append(nil, frame.Text, []byte{0})), 1002, 1002, 1008},
+		"one byte too many":     {packed(frame.Binary, prose(most+1)), 1009, 1009, 1009},
+		"the same, not packed":  {frame.AppendMasked(nil, frame.Binary, [4]byte{1}, []byte(prose(most+1))), 1009, 1009, 1009},
+		"much too many":         {packed(frame.Binary, prose(1<<20)), 1009, 1009, 1009},
+		"a DLE and too many":    {packed(frame.Text, "\x10\x10"+prose(most)), 1009, 1009, 1009},
+		"announced oversize":    {[]byte{0xc2, 0xff, 0, 0, 0, 1, 2, 3, 4, 5, 1, 2, 3, 4}, 1009, 1009, 1009},
+		"more than 1024 frames": {frames(1025), 4400, 1008, 1008},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := policy()
+				p.MaxMessage = most
+				w := newCompressingWorld(t, p)
+				player, game := w.play()
+				player.Text("before")
+				game.Want("before")
+				player.Raw(c.raw)
+				player.WantClosing(c.code)
+				game.WantClose(c.upCode)
+				client, game := w.plain()
+				client.Raw(c.raw)
+				client.WantClose(c.plain)
+				game.WantClose(c.upCode)
+			})
+		})
+	}
+}
+
+// The largest message passes, and an escaping DLE is not counted.
+func TestLargestMessagePassesCompressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy()
+		p.MaxMessage = 10000
+		w := newCompressingWorld(t, p)
+		c, game := w.play()
+		for _, s := range []string{prose(10000), "\x10" + prose(9999), noise(10000)} {
+			c.Text(s)
+			game.Want(s)
+			game.Text(s)
+			c.Want(s)
+		}
+	})
+}
+
+// A client in the midst of a frame cannot answer a heartbeat: what comes of the
+// frame is its sign of life, and shows that the message goes on.
+func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, policy())
+		p, game := w.play()
+		p.Mute.Store(true) // it is in the midst of a frame
+		b := packed(frame.Text, noise(1000))
+		for len(b) > 900 {
+			p.Raw(b[:1])
+			b = b[1:]
+			time.Sleep(12 * time.Second)
+		}
+		w.wantState(p, session.Attached)
+		p.Raw(b)
+		game.Want(noise(1000))
+		w.wantState(p, session.Attached)
+	})
+}
+
+// A message that was begun and for 30 s did not go on: a resumable client is cut
+// and detached, a plain one closed.
+func TestCompressedMessageThatStallsIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Heartbeat = time.Hour
+		w := newCompressingWorld(t, pol)
+		p, _ := w.play()
+		p.Raw(packed(frame.Text, noise(1000))[:500])
+		time.Sleep(29 * time.Second)
+		w.wantState(p, session.Attached)
+		time.Sleep(2 * time.Second)
+		w.wantState(p, session.Detached)
+
+		c, game := w.plain()
+		c.Raw(packed(frame.Text, noise(1000))[:500])
+		time.Sleep(29 * time.Second)
+		c.WantNothing(0)
+		time.Sleep(2 * time.Second)
+		c.WantClose(wire.CodePolicyViolation)
+		game.WantClose(wire.CodePolicyViolation)
+	})
+}
+
+// What is gathered of compressed messages counts in --buffer-total.
+func TestUnfinishedCompressedMessagesCountInTheTotal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, policy(), func(c *gateway.Config) { c.BufferTotal = 16 << 20 })
+		part := packed(frame.Binary, noise(1000<<10))[:896<<10]
+		held := 0
+		for ; held < 200; held++ {
+			c, br, resp, err := w.Handshake("/hoard", nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			if resp.StatusCode != 101 {
+				break
+			}
+			_ = br
+			w.game.Next()
+			c.Write(part)
+			synctest.Wait()
+		}
+		if held < 5 || held > 18 {
+			t.Errorf("%d clients hold 896 KiB each of 16 MiB in all", held)
+		}
+		time.Sleep(40 * time.Second) // stalled: all are closed
+		if _, _, resp, err := w.Handshake("/hoard", nil, ""); err != nil || resp.StatusCode != 101 {
+			t.Errorf("the memory is not given back: %v, %v", resp, err)
+		}
+	})
+}
+
+// A bomb costs its sender the connection, and the gateway no more than the limit.
+func TestBombsEndTheirSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, policy())
+		p, game := w.play()
+		p.Raw(bomb(1 << 30))
+		p.WantClosing(wire.CodeMessageTooBig)
+		game.WantClose(wire.CodeMessageTooBig)
+		if m, ok := game.Come(); ok && m.Err == nil {
+			t.Errorf("the upstream got %v", m)
+		}
+	})
+}
+
+// bomb is a compressed message of n zeros.
+func bomb(n int) []byte {
+	var z bytes.Buffer
+	w, _ := flate.NewWriter(&z, flate.BestCompression)
+	w.Write(make([]byte, 1<<20))
+	w.Flush()
+	part := z.Bytes()
+	all := bytes.Repeat(part, n>>20)
+	return rsv1(frame.AppendMasked(nil, frame.Binary, [4]byte{1, 2, 3, 4}, all[:len(all)-4]))
+}
+
+// What a client sends before its hello waits, and a read that was broken for it
+// goes on.
+func TestCompressedMessagesWaitForAHardResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := hard()
+		w := newCompressingWorld(t, p)
+		c, game := w.play()
+		c.Sync()
+		c.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.wantState(c, session.Detached)
+		q := c.TryResume(c.Hello.Token, "0")
+		b := append(packed(frame.Text, prose(20000)), packed(frame.Text, noise(2000))...)
+		q.Raw(b[:len(b)-1000])
+		again := w.game.Next()
+		q.Raw(b[len(b)-1000:])
+		q.WantControl(wire.VerbHello)
+		again.Want(prose(20000), noise(2000))
+	})
+}
