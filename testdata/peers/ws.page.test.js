@@ -16,12 +16,12 @@ const RECIPE = recipe('A plain ws server');
 const PAGE = 'http://localhost:5173';
 
 /** The recipe's game server, gateway and page, with a network between the latter. */
-async function play(t, script) {
+async function play(t, script, flags = []) {
   const page = new Page(t);
   const server = await openServer(t);
   const wss = new WebSocketServer({ server });
   const joined = once(wss, 'connection');
-  const gateway = await startGateway(t, RECIPE.flags({ 'localhost:9000': server.addr }));
+  const gateway = await startGateway(t, [...RECIPE.flags({ 'localhost:9000': server.addr }), ...flags]);
   const relay = await Relay.open(t, gateway.addr);
   page.open(PAGE, { 'localhost:8080': relay.addr });
   const { socket } = await script(page);
@@ -53,13 +53,15 @@ function flows({ socket, game }) {
   return [up, down];
 }
 
-test('ten cuts go unnoticed', { timeout: 60_000 }, async (t) => {
-  const world = await play(t, (page) => page.module(RECIPE.code('js')));
-  await tenCuts(world, flows(world));
-  assert.deepEqual(world.unwanted, []);
-  assert.equal(world.server.handshakes, 1);
-  assert.equal(world.socket.url, `ws://${world.relay.addr}/match/7`);
-});
+for (const compression of ['off', 'on']) {
+  test(`ten cuts go unnoticed, compression ${compression}`, { timeout: 60_000 }, async (t) => {
+    const world = await play(t, (page) => page.module(RECIPE.code('js')), ['--compression', compression]);
+    await tenCuts(world, flows(world));
+    assert.deepEqual(world.unwanted, []);
+    assert.equal(world.server.handshakes, 1);
+    assert.equal(world.socket.url, `ws://${world.relay.addr}/match/7`);
+  });
+}
 
 test("the server's own heartbeat goes on while the client is away", { timeout: 60_000 }, async (t) => {
   const world = await play(t, (page) => page.module(RECIPE.code('js')));
