@@ -39,6 +39,8 @@
 //	events     what has happened lately, and who reads it
 //	session    everything about one session. Its state changes in
 //	           transitions.go and nowhere else
+//	deflate    permessage-deflate, --compression: a net.Conn between a client's
+//	           socket and drive
 //	drive      sockets, goroutines, locks and the clock: one lock a session,
 //	           never held over a read, a write or an observer
 //	replay     memory of messages; frame and wire: bytes, purely

@@ -4,8 +4,9 @@
 // compression. There is no second path for messages.
 //
 // No context is taken over, either way: a connection keeps no window, and what
-// a message compresses to tells nothing of the messages before it. Compressors
-// and windows are lent for the length of one call.
+// a message compresses to tells nothing of the messages before it (its own secrets
+// it may tell, where a stranger chooses a part of it: that is why compression is
+// off unless it is asked for). Compressors are lent for the length of one call.
 //
 // # What is the client's stays the client's
 //
