@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	readSize = 64 << 10 // of a client read
+	readSize = 256 << 10 // of a client read
 	slowRead = 4 << 10  // the same, where the buffer is held while waiting
 
 	writePiece = 16 << 10

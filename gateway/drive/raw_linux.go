@@ -63,14 +63,14 @@ func (v *iovecs) write(fd uintptr, bufs [][]byte) (total int, err error) {
 // writev is one system call for at most as many buffers as v has room for.
 func (v *iovecs) writev(fd uintptr, bufs [][]byte) (int, syscall.Errno) {
 	if len(bufs) == 1 {
-		n, _, errno := syscall.Syscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(bufs[0]))), uintptr(len(bufs[0])))
+		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(bufs[0]))), uintptr(len(bufs[0])))
 		return max(int(n), 0), errno
 	}
 	for i, b := range bufs {
 		v.list[i].Base = unsafe.SliceData(b)
 		v.list[i].SetLen(len(b))
 	}
-	n, _, errno := syscall.Syscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&v.list[0])), uintptr(len(bufs)))
+	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&v.list[0])), uintptr(len(bufs)))
 	clear(v.list[:len(bufs)])
 	return max(int(n), 0), errno
 }
@@ -78,10 +78,11 @@ func (v *iovecs) writev(fd uintptr, bufs [][]byte) (int, syscall.Errno) {
 // read is one read of what is there; again where nothing is.
 func read(fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
-		n, err := syscall.Read(int(fd), b)
-		switch err {
-		case nil:
-			return n, false, nil
+		r, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		var err error = errno
+		switch errno {
+		case 0:
+			return int(r), false, nil
 		case syscall.EINTR:
 		case syscall.EAGAIN:
 			return 0, true, nil

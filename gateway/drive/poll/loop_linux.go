@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	readSize = 64 << 10 // of a client read
+	readSize = 256 << 10 // of a client read
 
 	// yieldEvery is how long the loop keeps its processor at most before it asks
 	// the scheduler for it anew. From one that has been kept for ten milliseconds
