@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"reseat/gateway/drive/poll"
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
@@ -83,13 +84,13 @@ func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Wat
 // poll has a loop drive core, if one can; else it is nil and upstream still the
 // caller's.
 func (d *Driver) poll(core *session.Session, upstream net.Conn, watch Watcher) *poll.Session {
-	fd, err := poll.Take(upstream)
+	fd, err := sock.Take(upstream)
 	if err != nil {
 		return nil
 	}
 	l := d.idlest()
 	if l == nil {
-		poll.Release(fd)
+		sock.Release(fd)
 		return nil
 	}
 	upstream.Close()
@@ -139,9 +140,9 @@ func (d *Driver) Wait() {
 // take is a descriptor of conn for a loop. It reports false where conn is not
 // for loops; negative is a conn that they could not be given.
 func take(conn net.Conn) (fd int, plain bool) {
-	fd, err := poll.Take(conn)
+	fd, err := sock.Take(conn)
 	if err != nil {
-		return -1, !errors.Is(err, poll.ErrUnsupported)
+		return -1, !errors.Is(err, sock.ErrUnsupported)
 	}
 	return fd, true
 }

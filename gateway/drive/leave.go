@@ -21,7 +21,7 @@ func (s *Session) leave(p *poll.Session) {
 // nothing until tellRest.
 func takeOver(core *session.Session, legs []poll.Leg, over bool, clock *Clock, watch Watcher) *netSession {
 	s := idle(core, clock, watch)
-	s.mu.Lock()
+	s.enter()
 	s.over, s.telling = over, true
 	var all []*leg
 	for _, g := range legs {
@@ -30,7 +30,7 @@ func takeOver(core *session.Session, legs []poll.Leg, over bool, clock *Clock, w
 	for _, l := range all {
 		s.flush(l)
 	}
-	s.settle(clock.Now())
+	s.settle()
 	return s
 }
 

@@ -6,20 +6,24 @@ import (
 	"syscall"
 	"time"
 
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
 const (
 	readSize = 256 << 10 // of a client read
-	slowRead = 4 << 10  // the same, where the buffer is held while waiting
+	slowRead = 4 << 10   // the same, where the buffer is held while waiting
 
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
 )
 
 // buffers are for client reads: taken when a socket is readable, given back
-// when what was read has been handed on.
-var buffers = sync.Pool{New: func() any { b := make([]byte, readSize); return &b }}
+// when what was read has been handed on. senders are for writes.
+var (
+	buffers = sync.Pool{New: func() any { b := make([]byte, readSize); return &b }}
+	senders = sync.Pool{New: func() any { return new(sock.Sender) }}
+)
 
 // A leg is one socket of a session.
 type leg struct {
@@ -31,9 +35,9 @@ type leg struct {
 
 	// Whoever has set writing has these.
 	bufs     [][]byte
-	iov      iovecs
 	attempt  func(fd uintptr) bool // writes bufs once, for RawConn.Write
-	took     int
+	took     int                   // what came of it
+	short    bool
 	writeErr error
 
 	// Guarded by the session's lock.
@@ -46,15 +50,17 @@ type leg struct {
 	wake chan struct{} // one slot: waking never blocks
 
 	// The reader's own.
-	held   []byte                // the read buffer where it cannot be pooled
-	pooled *[]byte               // the one taken for the present read
-	n      int                   // what came of it: bytes,
-	err    error                 // or an error
-	ready  func(fd uintptr) bool // reads once, for RawConn.Read
+	held []byte // the read buffer where it cannot be pooled
+	err  error  // there is nothing more to read
+	fd   int    // while raw lends it
 }
 
 func newLeg(s *netSession, conn net.Conn) *leg {
-	return &leg{s: s, conn: conn, raw: rawConn(conn), wake: make(chan struct{}, 1)}
+	raw, err := sock.Raw(conn)
+	if err != nil {
+		raw = nil // it is read and written by waiting
+	}
+	return &leg{s: s, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
 }
 
 func (l *leg) fate() session.Fate {
@@ -66,12 +72,11 @@ func (l *leg) fate() session.Fate {
 
 // out is what is to be written now. Called with mu held.
 func (l *leg) out() [][]byte {
-	now := l.s.clock.Now()
-	defer l.s.rescue(now)
+	defer l.s.rescue()
 	if l.att == nil {
 		l.bufs = l.s.core.UpstreamOut(l.ups, l.bufs[:0])
 	} else {
-		l.bufs = l.s.core.ClientOut(now, l.att, l.bufs[:0])
+		l.bufs = l.s.core.ClientOut(l.s.now, l.att, l.bufs[:0])
 	}
 	return l.bufs
 }
@@ -79,26 +84,24 @@ func (l *leg) out() [][]byte {
 // wrote reports to the core how much was written, and whether the socket was
 // found full. Called with mu held.
 func (l *leg) wrote(n int, full bool) {
-	now := l.s.clock.Now()
-	defer l.s.rescue(now)
+	defer l.s.rescue()
 	clear(l.bufs)
 	if l.att == nil {
-		l.s.core.UpstreamWrote(now, l.ups, n)
+		l.s.core.UpstreamWrote(l.s.now, l.ups, n)
 	} else {
-		l.s.core.ClientWrote(now, l.att, n, full)
+		l.s.core.ClientWrote(l.s.now, l.att, n, full)
 	}
 }
 
 // failed: the socket takes nothing more. The reader will find out as well,
 // but a client that takes nothing is gone at once. Called with mu held.
 func (l *leg) failed(err error) {
-	now := l.s.clock.Now()
-	defer l.s.rescue(now)
+	defer l.s.rescue()
 	if l.att == nil {
 		l.s.core.UpstreamDeaf(l.ups)
 		return
 	}
-	l.s.core.ClientGone(now, l.att, err.Error())
+	l.s.core.ClientGone(l.s.now, l.att, err.Error())
 	l.close(session.Shut)
 }
 
@@ -120,15 +123,14 @@ func (s *netSession) flush(l *leg) {
 			break
 		}
 		s.mu.Unlock()
-		n, err := l.tryWrite()
-		total := size(out)
+		n, full, err := l.tryWrite()
 		s.mu.Lock()
 		l.writing = false
-		l.wrote(n, n < total)
+		l.wrote(n, full)
 		switch {
 		case err != nil:
 			l.failed(err)
-		case n < total:
+		case full:
 			l.writing = true
 			s.running.Go(func() { s.writeWaiting(l) })
 		}
@@ -136,11 +138,28 @@ func (s *netSession) flush(l *leg) {
 	s.part(l)
 }
 
+// tryWrite writes what the socket takes of bufs at once, and reports whether that
+// was less than all.
+func (l *leg) tryWrite() (n int, full bool, err error) {
+	if l.attempt == nil {
+		l.attempt = func(fd uintptr) bool {
+			sender := senders.Get().(*sock.Sender)
+			l.took, l.short, l.writeErr = sender.Send(int(fd), l.bufs)
+			senders.Put(sender)
+			return true
+		}
+	}
+	if err := l.raw.Write(l.attempt); err != nil {
+		return 0, false, err
+	}
+	return l.took, l.short, l.writeErr
+}
+
 // writeBlocking writes to a socket that can only be written to by waiting.
 func (s *netSession) writeBlocking(l *leg, out [][]byte) {
 	for len(out) > 0 {
 		n, full, err := writeSome(l.conn, out)
-		s.mu.Lock()
+		s.enter()
 		l.wrote(n, full)
 		if err != nil {
 			l.failed(err)
@@ -156,25 +175,27 @@ func (s *netSession) writeBlocking(l *leg, out [][]byte) {
 	}
 	l.writing = false
 	s.flush(l) // it may belong to no attachment any more, so that settle passes it over
-	s.settle(s.clock.Now())
+	s.settle()
 }
 
 // writeWaiting goes on writing to a socket that did not take all it was given.
 func (s *netSession) writeWaiting(l *leg) {
 	err := l.raw.Write(func(fd uintptr) bool { return s.writeReady(l, fd) })
-	s.mu.Lock()
+	s.enter()
 	l.writing = false
 	if err != nil && !l.closed {
 		l.failed(err)
 	}
 	s.flush(l)
-	s.settle(s.clock.Now())
+	s.settle()
 }
 
 // writeReady writes until the socket takes no more, and reports whether there
 // is nothing left to wait for.
 func (s *netSession) writeReady(l *leg, fd uintptr) bool {
-	s.mu.Lock()
+	sender := senders.Get().(*sock.Sender)
+	defer senders.Put(sender)
+	s.enter()
 	defer s.mu.Unlock()
 	for !l.closed {
 		out := l.out()
@@ -182,10 +203,9 @@ func (s *netSession) writeReady(l *leg, fd uintptr) bool {
 			return true
 		}
 		s.mu.Unlock()
-		total := size(out)
-		n, err := l.iov.write(fd, out)
-		s.mu.Lock()
-		l.wrote(n, n < total)
+		n, full, err := sender.Send(int(fd), out)
+		s.enter()
+		l.wrote(n, full)
 		if err != nil {
 			l.failed(err)
 			return true
@@ -208,7 +228,7 @@ func (s *netSession) onward() {
 		s.flush(s.down)
 	}
 	s.wakeReaders()
-	s.arm(s.clock.Now())
+	s.arm()
 }
 
 // part does to l what the core says is its fate, once all is written that was
@@ -263,14 +283,6 @@ func (l *leg) unpark() {
 	}
 }
 
-func size(bufs [][]byte) int {
-	n := 0
-	for _, b := range bufs {
-		n += len(b)
-	}
-	return n
-}
-
 // writeSome writes the first piece of bufs to a connection without a descriptor
 // of its own. Full says that it had to wait.
 func writeSome(conn net.Conn, bufs [][]byte) (n int, full bool, err error) {
@@ -278,4 +290,15 @@ func writeSome(conn net.Conn, bufs [][]byte) (n int, full bool, err error) {
 	began := time.Now()
 	n, err = conn.Write(b[:min(len(b), writePiece)])
 	return n, time.Since(began) > fullAfter, err
+}
+
+// unsent is how many bytes the socket holds that the peer has not acknowledged.
+func (l *leg) unsent() (n int, err error) {
+	if l.raw == nil {
+		return 0, sock.ErrUnsupported
+	}
+	if lent := l.raw.Control(func(fd uintptr) { n, err = sock.Unsent(int(fd)) }); lent != nil {
+		return 0, lent
+	}
+	return n, err
 }

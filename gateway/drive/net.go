@@ -22,6 +22,7 @@ type netSession struct {
 	watch Watcher
 
 	mu   sync.Mutex
+	now  session.Time // when it was taken by enter; it never goes back
 	core *session.Session
 	up   *leg // of the present upstream, or the last
 	down *leg // of the present attachment
@@ -97,11 +98,17 @@ func (s *netSession) read(l *leg, early []byte) {
 	}
 }
 
-func (s *netSession) reconnect(conn net.Conn, early []byte) (taken bool) {
+// enter takes the lock, and the time for all that is done until it is released.
+func (s *netSession) enter() {
 	now := s.clock.Now()
 	s.mu.Lock()
+	s.now = max(s.now, now)
+}
+
+func (s *netSession) reconnect(conn net.Conn, early []byte) (taken bool) {
+	s.enter()
 	old := s.up
-	s.call(now, func(core *session.Session, now session.Time) {
+	s.call(func(core *session.Session, now session.Time) {
 		if core.NeedsUpstream() {
 			s.connect(conn, core.Reconnect(now, early))
 		}
@@ -109,27 +116,25 @@ func (s *netSession) reconnect(conn net.Conn, early []byte) (taken bool) {
 	if taken = s.up != old; taken {
 		s.flush(old)
 	}
-	s.settle(now)
+	s.settle()
 	return taken
 }
 
 func (s *netSession) do(f func(core *session.Session, now session.Time)) {
-	now := s.clock.Now()
-	s.mu.Lock()
-	s.call(now, f)
-	s.settle(now)
+	s.enter()
+	s.call(f)
+	s.settle()
 }
 
-func (s *netSession) call(now session.Time, f func(*session.Session, session.Time)) {
-	defer s.rescue(now)
-	f(s.core, now)
+func (s *netSession) call(f func(*session.Session, session.Time)) {
+	defer s.rescue()
+	f(s.core, s.now)
 }
 
 func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (refusal *session.Refusal) {
-	now := s.clock.Now()
-	s.mu.Lock()
+	s.enter()
 	var a *session.Attachment
-	s.call(now, func(core *session.Session, now session.Time) { a, refusal = f(core, now) })
+	s.call(func(core *session.Session, now session.Time) { a, refusal = f(core, now) })
 	if a != nil {
 		old, l := s.down, newLeg(s, conn)
 		l.att = a
@@ -139,7 +144,7 @@ func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (ref
 			s.flush(old)
 		}
 	}
-	s.settle(now)
+	s.settle()
 	return refusal
 }
 
@@ -159,22 +164,21 @@ func (s *netSession) client() net.Conn {
 }
 
 func (s *netSession) tick() {
-	s.mu.Lock()
+	s.enter()
 	s.armed = 0
-	now := s.clock.Now()
 	if l := s.down; l != nil && l.writing {
-		if n, ok := l.backlog(); ok {
-			s.call(now, func(core *session.Session, now session.Time) { core.ClientBacklog(now, l.att, n) })
+		if n, err := l.unsent(); err == nil {
+			s.call(func(core *session.Session, now session.Time) { core.ClientBacklog(now, l.att, n) })
 		}
 	}
-	s.call(now, (*session.Session).Tick)
-	s.settle(now)
+	s.call((*session.Session).Tick)
+	s.settle()
 }
 
 // settle does what the core wants done after a call to it: writes, closes,
 // wakes readers, sets the timer and tells the Watcher. It is called with mu
 // held, and releases it.
-func (s *netSession) settle(now session.Time) {
+func (s *netSession) settle() {
 	s.flush(s.up)
 	if l := s.down; l != nil {
 		s.flush(l)
@@ -183,30 +187,30 @@ func (s *netSession) settle(now session.Time) {
 		}
 	}
 	s.wakeReaders()
-	s.arm(now)
+	s.arm()
 	s.tell()
 }
 
 // wakeReaders wakes readers that waited for the core to want them again.
 func (s *netSession) wakeReaders() {
-	if s.up.parked && s.core.WantsUpstream(s.up.ups) {
+	if s.up.parked && s.reads(s.up) {
 		s.up.unpark()
 	}
-	if d := s.down; d != nil && d.parked && s.core.WantsClient(d.att) {
+	if d := s.down; d != nil && d.parked && s.reads(d) {
 		d.unpark()
 	}
 }
 
 // arm makes the timer fire when the core wants to be called. A timer that is
 // set for an earlier moment is left alone: a call too early is harmless.
-func (s *netSession) arm(now session.Time) {
+func (s *netSession) arm() {
 	next := s.core.Next()
 	if next == 0 {
 		return
 	}
 	if s.armed == 0 || next < s.armed {
 		s.armed = next
-		s.timer.Reset(max(next.Sub(now), 0))
+		s.timer.Reset(max(next.Sub(s.now), 0))
 	}
 }
 
@@ -261,7 +265,7 @@ func (s *netSession) tellNext() bool {
 
 // rescue, deferred around every call of the core, ends this session alone when
 // its code panics.
-func (s *netSession) rescue(now session.Time) {
+func (s *netSession) rescue() {
 	v := recover()
 	if v == nil {
 		return
@@ -275,7 +279,7 @@ func (s *netSession) rescue(now session.Time) {
 			}
 		}
 	}()
-	s.core.Fail(now)
+	s.core.Fail(s.now)
 }
 
 // Farewell sends b to a connection that belongs to no session, waits for its

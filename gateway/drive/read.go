@@ -1,156 +1,174 @@
 package drive
 
 import (
-	"io"
 	"net"
 
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
 // readUpstream reads the upstream straight into the replay buffer, and takes
 // no memory of it while there is nothing to read.
 func (s *netSession) readUpstream(l *leg) {
-	l.ready = func(fd uintptr) bool {
-		room := s.room(l)
-		if room == nil {
-			return true
-		}
-		again := l.read(fd, room)
-		if again || l.err != nil {
-			s.filled(l, 0)
-		}
-		return !again
-	}
-	for l.err == nil && s.waitToRead(l, func() bool { return s.core.WantsUpstream(l.ups) }) {
-		s.readUpstreamOnce(l)
-		if l.n > 0 {
-			s.filled(l, l.n)
-		}
-	}
+	s.readOn(l, s.upstreamOnce)
 	if l.err != nil {
 		s.do(func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, l.err.Error()) })
 	}
 	s.discard(l)
 }
 
-func (s *netSession) readUpstreamOnce(l *leg) {
-	l.n = 0
-	if l.raw != nil {
-		if err := l.raw.Read(l.ready); err != nil {
-			l.err = err
-		}
-		return
+func (s *netSession) upstreamOnce(l *leg) (n int, calm bool) {
+	room := s.room(l)
+	if room == nil {
+		return 0, false // the core wants to be called when there may be some
 	}
-	if room := s.room(l); room != nil {
-		l.n, l.err = l.conn.Read(room)
-		if l.n == 0 {
-			s.filled(l, 0)
-		}
-	}
-}
-
-// read reads once from a socket that may be readable, and reports whether it
-// was not.
-func (l *leg) read(fd uintptr, b []byte) (again bool) {
-	l.n, again, l.err = read(fd, b)
-	if l.n == 0 && !again && l.err == nil {
-		l.err = io.EOF
-	}
-	return again
+	n, l.err = l.receive(room)
+	return n, s.filled(l, n)
 }
 
 func (s *netSession) room(l *leg) (b []byte) {
-	now := s.clock.Now()
 	s.mu.Lock()
-	s.call(now, func(core *session.Session, _ session.Time) { b = core.UpstreamRoom(l.ups) })
-	if b == nil {
-		s.settle(now) // the core wants to be called when there may be room
-		return nil
-	}
+	s.call(func(core *session.Session, _ session.Time) { b = core.UpstreamRoom(l.ups) })
 	s.mu.Unlock()
 	return b
 }
 
-func (s *netSession) filled(l *leg, n int) {
-	now := s.clock.Now()
-	s.mu.Lock()
-	s.call(now, func(core *session.Session, now session.Time) { core.UpstreamRead(now, l.ups, n) })
+func (s *netSession) filled(l *leg, n int) (calm bool) {
+	s.enter()
+	s.call(func(core *session.Session, now session.Time) { core.UpstreamRead(now, l.ups, n) })
 	if n == 0 {
 		s.mu.Unlock()
-		return
+		return true
 	}
-	s.settle(now)
+	return s.goOn(l)
 }
 
 // readClient reads an attached client, as long as it is attached, and then
 // what still comes until its connection ends.
 func (s *netSession) readClient(l *leg, early []byte) {
-	l.ready = func(fd uintptr) bool {
-		l.pooled = buffers.Get().(*[]byte)
-		again := l.read(fd, *l.pooled)
-		if l.n == 0 {
-			l.giveBack()
-		}
-		return !again
-	}
 	if len(early) > 0 {
 		s.clientRead(l, early)
+		s.enter()
+		s.settle()
 	}
-	for l.err == nil && s.waitToRead(l, func() bool { return s.core.WantsClient(l.att) }) {
-		s.readClientOnce(l)
-	}
+	s.readOn(l, s.clientOnce)
 	if l.err != nil {
 		s.do(func(core *session.Session, now session.Time) { core.ClientGone(now, l.att, l.err.Error()) })
 	}
 	s.discard(l)
 }
 
-func (s *netSession) readClientOnce(l *leg) {
-	if l.raw == nil {
-		if l.held == nil {
-			l.held = make([]byte, slowRead)
-		}
-		if l.n, l.err = l.conn.Read(l.held); l.n > 0 {
-			s.clientRead(l, l.held[:l.n])
-		}
-		return
+func (s *netSession) clientOnce(l *leg) (n int, calm bool) {
+	b := l.borrow()
+	defer l.giveBack(b)
+	if n, l.err = l.receive(*b); n == 0 {
+		return 0, true
 	}
-	l.n = 0
-	if err := l.raw.Read(l.ready); err != nil {
-		l.err = err
-	}
-	if l.n > 0 {
-		s.clientRead(l, (*l.pooled)[:l.n])
-		l.giveBack()
-	}
-}
-
-func (l *leg) giveBack() {
-	buffers.Put(l.pooled)
-	l.pooled = nil
+	return n, s.clientRead(l, (*b)[:n])
 }
 
 // clientRead hands what was read to the core. p is free again when it returns.
-func (s *netSession) clientRead(l *leg, p []byte) {
-	now := s.clock.Now()
-	s.mu.Lock()
-	s.call(now, func(core *session.Session, now session.Time) { core.ClientRead(now, l.att, p) })
+func (s *netSession) clientRead(l *leg, p []byte) (calm bool) {
+	s.enter()
+	s.call(func(core *session.Session, now session.Time) { core.ClientRead(now, l.att, p) })
 	s.flush(s.up)
-	s.call(now, func(core *session.Session, _ session.Time) { core.Retain() })
+	s.call(func(core *session.Session, _ session.Time) { core.Retain() })
 	s.flush(l)
-	s.settle(now)
+	return s.goOn(l)
+}
+
+// readOn calls once while l is to be read. It reads once, or finds nothing, and
+// says whether that was calm: nothing is left for settle to do.
+//
+// A descriptor is not let go of between two reads: whoever lets go of it must
+// have it made ready for waiting anew.
+func (s *netSession) readOn(l *leg, once func(*leg) (n int, calm bool)) {
+	ready := func(fd uintptr) (enough bool) {
+		l.fd = int(fd)
+		for {
+			n, calm := once(l)
+			if !calm || l.err != nil {
+				return true
+			}
+			if n == 0 {
+				return false
+			}
+		}
+	}
+	for l.err == nil && s.waitToRead(l) {
+		calm := false
+		if l.raw == nil {
+			_, calm = once(l)
+		} else if err := l.raw.Read(ready); err != nil {
+			l.err = err
+		}
+		if !calm {
+			s.enter()
+			s.settle()
+		}
+	}
+}
+
+// receive reads once. From a descriptor it does not wait, and returns 0 and no
+// error where there is nothing now.
+func (l *leg) receive(b []byte) (int, error) {
+	if l.raw == nil {
+		return l.conn.Read(b)
+	}
+	return sock.Receive(l.fd, b)
+}
+
+// borrow is memory for one read of a client. Where the read waits the memory is
+// the leg's own, and small.
+func (l *leg) borrow() *[]byte {
+	if l.raw != nil {
+		return buffers.Get().(*[]byte)
+	}
+	if l.held == nil {
+		l.held = make([]byte, slowRead)
+	}
+	return &l.held
+}
+
+func (l *leg) giveBack(b *[]byte) {
+	if l.raw != nil {
+		buffers.Put(b)
+	}
+}
+
+// goOn does what of settle can be done while l's reader has its socket, and
+// reports whether that was all, and l is to be read on. It is called with mu
+// held, and releases it.
+func (s *netSession) goOn(l *leg) (calm bool) {
+	s.onward()
+	s.events = append(s.events, s.core.Events()...)
+	calm = len(s.chores) == 0 && !s.news() && s.reads(l)
+	s.mu.Unlock()
+	return calm
+}
+
+// reads reports whether l is to be read now. Called with mu held.
+func (s *netSession) reads(l *leg) bool {
+	switch {
+	case l.closed || l.fate() != session.Open:
+		return false
+	case l.att == nil:
+		return s.core.WantsUpstream(l.ups)
+	default:
+		return s.core.WantsClient(l.att)
+	}
 }
 
 // waitToRead waits until the core wants l to be read; false when l is not to
 // be read any more.
-func (s *netSession) waitToRead(l *leg, wants func() bool) bool {
+func (s *netSession) waitToRead(l *leg) bool {
 	for {
 		s.mu.Lock()
 		open := l.fate() == session.Open && !l.closed
-		want := wants()
-		l.parked = open && !want
+		reads := s.reads(l)
+		l.parked = open && !reads
 		s.mu.Unlock()
-		if !open || want {
+		if !open || reads {
 			return open
 		}
 		<-l.wake
@@ -160,19 +178,18 @@ func (s *netSession) waitToRead(l *leg, wants func() bool) bool {
 // discard reads to the connection's end, or the deadline that part has set,
 // and closes it.
 func (s *netSession) discard(l *leg) {
-	s.mu.Lock()
+	s.enter()
 	lingers := l.fate() == session.Linger && !l.closed
-	s.settle(s.clock.Now())
+	s.settle()
 	if lingers {
 		drain(l.conn)
 	}
-	now := s.clock.Now()
-	s.mu.Lock()
+	s.enter()
 	if l.att == nil { // what it has not taken is of no use any more
-		s.call(now, func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, "closed") })
+		s.call(func(core *session.Session, now session.Time) { core.UpstreamGone(now, l.ups, "closed") })
 	}
 	l.close(session.Shut)
-	s.settle(now)
+	s.settle()
 }
 
 func drain(conn net.Conn) {

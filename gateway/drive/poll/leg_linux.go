@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
@@ -103,7 +104,7 @@ func (s *Session) read(g *leg) {
 // receive reads once. It keeps account of whether there may be more: a read that
 // found less than it had room for has emptied the socket.
 func (g *leg) receive(b []byte) (int, error) {
-	n, err := receive(g.fd, b)
+	n, err := sock.Receive(g.fd, b)
 	if n == 0 || n < len(b) && !g.ending {
 		g.readable = false
 	}
@@ -159,7 +160,7 @@ func (s *Session) flush(g *leg) (wrote bool) {
 		if len(out) == 0 {
 			break
 		}
-		n, full, err := s.loop.iov.send(g.fd, out)
+		n, full, err := s.loop.sender.Send(g.fd, out)
 		clear(out)
 		g.full, wrote = full, true
 		s.wrote(g, n)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
@@ -50,9 +51,9 @@ type Loop struct {
 	closing  bool
 
 	// Lent to the session that is being served.
-	buf []byte
-	out [][]byte
-	iov iovecs
+	buf    []byte
+	out    [][]byte
+	sender sock.Sender
 
 	news    *teller
 	load    atomic.Int64

@@ -3,13 +3,12 @@
 package poll
 
 import (
-	"net"
-
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
-// Elsewhere than on Linux there are no loops: Start and Take say so, and nothing
-// of what follows is ever called.
+// Elsewhere than on Linux there are no loops: Start says so, and nothing of what
+// follows is ever called.
 
 // A Loop is there on Linux alone.
 type Loop struct{}
@@ -24,13 +23,9 @@ type Leg struct {
 	Ups *session.Upstream
 }
 
-// Start reports ErrUnsupported.
-func Start(Clock) (*Loop, error) { return nil, ErrUnsupported }
+// Start reports sock.ErrUnsupported.
+func Start(Clock) (*Loop, error) { return nil, sock.ErrUnsupported }
 
-// Take reports ErrUnsupported.
-func Take(net.Conn) (int, error) { return -1, ErrUnsupported }
-
-func Release(int)                                                        {}
 func (*Loop) Load() int64                                                { return 0 }
 func (*Loop) Close()                                                     {}
 func (*Loop) Wait()                                                      {}

@@ -10,7 +10,6 @@
 package poll
 
 import (
-	"errors"
 	"runtime"
 
 	"reseat/gateway/session"
@@ -42,6 +41,3 @@ func LeaveRoom(loops int) {
 		runtime.GOMAXPROCS(loops + 1)
 	}
 }
-
-// ErrUnsupported says that this system has no loops.
-var ErrUnsupported = errors.New("no epoll on this system")

@@ -4,8 +4,7 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
@@ -61,7 +60,7 @@ func (s *Session) Attach(fd int, early []byte, f AttachFunc) (refusal *session.R
 		}
 	})
 	if a == nil {
-		Release(fd)
+		sock.Release(fd)
 	}
 	return refusal, here
 }
@@ -90,7 +89,7 @@ func (s *Session) Reconnect(fd int, early []byte) (taken, here bool) {
 		}
 	})
 	if !taken {
-		Release(fd)
+		sock.Release(fd)
 	}
 	return taken, here
 }
@@ -216,7 +215,7 @@ func (s *Session) rung() {
 		s.expire(s.down)
 	}
 	if g := s.down; g != nil && g.full && g.fd >= 0 {
-		if n, err := unix.IoctlGetInt(g.fd, unix.TIOCOUTQ); err == nil { // tcp(7), SIOCOUTQ
+		if n, err := sock.Unsent(g.fd); err == nil {
 			s.core.ClientBacklog(now, g.att, n)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBacklogIsWhatThePeerHasNotTaken fills a real socket and empties it again.
-func TestBacklogIsWhatThePeerHasNotTaken(t *testing.T) {
+// TestUnsentIsWhatThePeerHasNotTaken fills a real socket and empties it again.
+func TestUnsentIsWhatThePeerHasNotTaken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,40 +26,40 @@ func TestBacklogIsWhatThePeerHasNotTaken(t *testing.T) {
 	}
 	defer conn.Close()
 	l := newLeg(nil, conn)
-	if n, ok := l.backlog(); n != 0 || !ok {
-		t.Fatalf("%d %v of an idle socket", n, ok)
+	if n, err := l.unsent(); n != 0 || err != nil {
+		t.Fatalf("%d %v of an idle socket", n, err)
 	}
 	wrote := 0
 	for {
 		l.bufs = [][]byte{make([]byte, 64<<10)}
-		n, err := l.tryWrite()
+		n, full, err := l.tryWrite()
 		if err != nil {
 			t.Fatal(err)
 		}
 		wrote += n
-		if n < 64<<10 {
+		if full {
 			break
 		}
 	}
-	before, ok := l.backlog()
-	if !ok || before == 0 || before >= wrote {
-		t.Fatalf("%d %v of a full socket that was given %d", before, ok, wrote)
+	before, err := l.unsent()
+	if err != nil || before == 0 || before >= wrote {
+		t.Fatalf("%d %v of a full socket that was given %d", before, err, wrote)
 	}
 	if _, err := io.ReadFull(peer, make([]byte, wrote)); err != nil {
 		t.Fatal(err)
 	}
 	for n := before; n > 0; { // the acknowledgements are on their way
-		if n, ok = l.backlog(); !ok || n > before {
-			t.Fatalf("%d %v, after %d", n, ok, before)
+		if n, err = l.unsent(); err != nil || n > before {
+			t.Fatalf("%d %v, after %d", n, err, before)
 		}
 	}
 }
 
-func TestBacklogOfAConnectionWithoutADescriptorIsNotKnown(t *testing.T) {
+func TestUnsentOfAConnectionWithoutADescriptorIsNotKnown(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	if _, ok := newLeg(nil, a).backlog(); ok {
+	if _, err := newLeg(nil, a).unsent(); err == nil {
 		t.Fatal("known")
 	}
 }

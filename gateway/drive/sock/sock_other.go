@@ -1,0 +1,28 @@
+//go:build !linux
+
+package sock
+
+import "net"
+
+// Elsewhere than on Linux there are no descriptors to be had: Raw says so, and
+// nothing of what follows is ever called.
+
+const supported = false
+
+// Take reports ErrUnsupported.
+func Take(net.Conn) (int, error) { return -1, ErrUnsupported }
+
+// Release does nothing.
+func Release(int) {}
+
+// Receive reports ErrUnsupported.
+func Receive(int, []byte) (int, error) { return 0, ErrUnsupported }
+
+// A Sender is of use on Linux alone.
+type Sender struct{}
+
+// Send reports ErrUnsupported.
+func (*Sender) Send(int, [][]byte) (n int, full bool, err error) { return 0, false, ErrUnsupported }
+
+// Unsent reports ErrUnsupported.
+func Unsent(int) (int, error) { return 0, ErrUnsupported }
