@@ -36,7 +36,8 @@
 //	           serve in accept.go. The dial of a hard resume: reconnect.go.
 //	           Which of a player's sessions stays: duplicate.go. What an event
 //	           means outside: observe.go
-//	events     what has happened lately, and who reads it
+//	events     what has happened lately, and who reads it: the control API's
+//	           stream, and webhook, which posts it
 //	session    everything about one session. Its state changes in
 //	           transitions.go and nowhere else
 //	deflate    permessage-deflate, --compression: a net.Conn between a client's

@@ -211,5 +211,5 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBuffer, float64(c.g.store.Used()))
 }
 
-// Metrics is what /metrics serves.
-func (g *Gateway) Metrics() prometheus.Gatherer { return g.metrics.registry }
+// Metrics is what /metrics serves. An observer of events may add its own.
+func (g *Gateway) Metrics() *prometheus.Registry { return g.metrics.registry }

@@ -137,6 +137,7 @@ type Reader struct {
 	hub  *Hub
 	at   uint64 // ID of the newest event read
 	next uint64 // count of the next one
+	late uint64 // events that were gone before they could be read
 	wake chan struct{}
 }
 
@@ -160,7 +161,9 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 	defer h.mu.Unlock()
 	if r.at < h.gone {
 		list = append(list, Event{ID: h.gone, Type: Gap, Time: h.now().UTC()})
-		r.at, r.next = h.gone, max(r.next, h.count-uint64(len(h.ring)))
+		oldest := max(r.next, h.count-uint64(len(h.ring)))
+		r.late += oldest - r.next
+		r.at, r.next = h.gone, oldest
 	}
 	for r.next < h.count && len(list) < cap(list) {
 		list = append(list, h.ring[r.next%Kept])
@@ -172,6 +175,14 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 		return list, true
 	}
 	return list, !h.closed
+}
+
+// Missed is how many events of this process r was too late for since it was last
+// asked.
+func (r *Reader) Missed() uint64 {
+	n := r.late
+	r.late = 0
+	return n
 }
 
 // Close takes r off the Hub.

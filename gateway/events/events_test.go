@@ -108,6 +108,22 @@ func TestReaderBehindTheRingIsToldOfAGap(t *testing.T) {
 	want(t, slow, "on")
 }
 
+func TestReaderKnowsHowManyEventsItMissed(t *testing.T) {
+	h, _ := newHub()
+	publish(h, "before")
+	r := h.Live()
+	publish(h, make([]string, Kept+7)...)
+	if list, _ := r.Next(make([]Event, 0, 2)); len(list) != 2 || list[0].Type != Gap {
+		t.Fatalf("%+v", list)
+	}
+	if n := r.Missed(); n != 7 {
+		t.Errorf("missed %d, want 7", n)
+	}
+	if n := r.Missed(); n != 0 {
+		t.Errorf("asked again: %d, want 0", n)
+	}
+}
+
 func TestReaderThatHasReadAllButWhatWasOverwrittenSeesNoGap(t *testing.T) {
 	h, _ := newHub()
 	r := h.Live()

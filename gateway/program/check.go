@@ -16,6 +16,7 @@ import (
 	"reseat/gateway/control"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
+	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/tokens/login"
 	"reseat/upstream"
@@ -42,6 +43,7 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	r.logins(ctx, set.Gateway.Routes)
 	r.certificates(ctx, set.TLS)
 	r.upstreams(ctx, set.Gateway.Routes)
+	r.webhook(ctx, set)
 	return r.status
 }
 
@@ -182,6 +184,20 @@ func (r *report) upstreams(ctx context.Context, routes []gateway.Route) {
 	for i, t := range targets {
 		r.say("upstream "+t.Upstream.URL.Scheme+"://"+t.Upstream.URL.Host, "takes connections; no WebSocket handshake was sent", 1, errs[i])
 	}
+}
+
+// webhook reads the secrets, and connects to the receiver without posting.
+func (r *report) webhook(ctx context.Context, set *settings.Settings) {
+	if set.Webhook == nil {
+		return
+	}
+	secrets, err := webhook.LoadSecrets(set.WebhookSecretFile)
+	if err != nil {
+		r.say("webhook", "", 2, err)
+	} else {
+		r.say("--webhook-secret-file", plural(secrets.Count(), "secret"), 2, nil)
+	}
+	r.say("--webhook "+webhook.Shown(set.Webhook), "takes connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
 }
 
 func probe(ctx context.Context, route *gateway.Route) error {

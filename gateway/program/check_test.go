@@ -85,6 +85,7 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hooks, signs := listen(t, nil), writeFile(t, filepath.Join(dir, "signs"), webhookSecret)
 	plain, secured := listen(t, nil), listen(t, &tls.Config{Certificates: []tls.Certificate{served}})
 	jwks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
@@ -93,7 +94,8 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 	secret, admin := secretFile(t), writeFile(t, filepath.Join(dir, "admin"), "0123456789abcdef")
 	status, report, errs := once("check", "--listen", plain.Addr().String(), // taken, which is none of its business
 		"--upstream", plain.url("ws"), "--route", "/a/*="+plain.url("ws")+"/base", "--route", "/b/*="+secured.url("wss")+";upstream-ca="+cert+";auth-key-file="+secret,
-		"--auth-jwks", jwks.URL, "--token-key-file", secret, "--admin-token-file", admin, "--tls-cert", cert, "--tls-key", key)
+		"--auth-jwks", jwks.URL, "--token-key-file", secret, "--admin-token-file", admin, "--tls-cert", cert, "--tls-key", key,
+		"--webhook", "http://u:p@"+hooks.Addr().String()+"/events?key=1", "--webhook-secret-file", signs)
 	if status != 0 || errs != "" {
 		t.Errorf("status %d, stderr %q", status, errs)
 	}
@@ -105,8 +107,10 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 		"ok    --auth-key-file: "+secret+", 1 key",
 		"ok    --tls-cert "+cert+": for 127.0.0.1, until ",
 		"ok    upstream "+plain.url("ws")+": takes connections; no WebSocket handshake was sent",
-		"ok    upstream "+secured.url("wss")+": takes connections")
-	for _, g := range []*gameServer{plain, secured} {
+		"ok    upstream "+secured.url("wss")+": takes connections",
+		"ok    --webhook-secret-file: 1 secret",
+		"ok    --webhook http://"+hooks.Addr().String()+"/events: takes connections; nothing was posted")
+	for _, g := range []*gameServer{plain, secured, hooks} {
 		if n := <-g.got; n != 0 || len(g.got) > 0 {
 			t.Errorf("%s got %d bytes, and %d more connections; want one without any", g.Addr(), n, len(g.got))
 		}
@@ -127,6 +131,7 @@ func TestCheckSaysWhatWouldNotWorkNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	signs := writeFile(t, filepath.Join(dir, "signs"), webhookSecret)
 	good, untrusted := listen(t, nil), listen(t, &tls.Config{Certificates: []tls.Certificate{served}})
 	for _, c := range []struct {
 		args []string
@@ -137,6 +142,8 @@ func TestCheckSaysWhatWouldNotWorkNow(t *testing.T) {
 		{[]string{"--upstream", "wss://" + mute.Addr().String(), "--dial-timeout=20ms"}, "FAIL  upstream wss://" + mute.Addr().String() + ": no answer in time"},
 		{[]string{"--demo", "--tls-cert", cert, "--tls-key", key}, "FAIL  --tls-cert " + cert + ": for game.example, until " + expired.Leaf.NotAfter.UTC().Format(time.DateOnly) + ": expired"},
 		{[]string{"--upstream", good.url("ws"), "--auth-jwks", closed.url("http")}, "FAIL  --auth-jwks: " + closed.url("http") + ": dial"},
+		{[]string{"--demo", "--webhook", closed.url("http"), "--webhook-secret-file", signs}, "FAIL  --webhook " + closed.url("http") + ": dial"},
+		{[]string{"--demo", "--webhook", untrusted.url("https"), "--webhook-secret-file", signs}, "FAIL  --webhook " + untrusted.url("https") + ": tls: failed to verify certificate"},
 		{[]string{"--demo", "--acme-domain=a.example", "--acme-cache", dir, "--acme-directory", closed.url("https") + "/dir"}, "FAIL  certificate for a.example: --acme-directory: "},
 	} {
 		status, report, _ := once(append([]string{"check"}, c.args...)...)
@@ -159,6 +166,7 @@ func TestCheckRefusesWhatAStartWouldRefuse(t *testing.T) {
 	}{
 		{[]string{"--token-key-file=/no/such/file"}, "FAIL  --token-key-file: token key file /no/such/file: ", ""},
 		{[]string{"--viewer-token-file=/no/such/file"}, "FAIL  tokens of the admin address: --viewer-token-file: ", ""},
+		{[]string{"--webhook", closed.url("http"), "--webhook-secret-file=/no/such/file"}, "FAIL  webhook: --webhook-secret-file: want a file of secrets, got", ""},
 		{[]string{"--auth-key-file=/no/such/file"}, "FAIL  --auth-key-file: /no/such/file: ", ""},
 		{[]string{"--tls-cert", cert, "--tls-key=/no/such/file"}, "FAIL  certificate: --tls-key: /no/such/file: ", ""},
 		{[]string{"--acme-domain=a.example", "--acme-cache", cert, "--acme-directory", closed.url("https")}, "FAIL  certificate: --acme-cache: ", ""},

@@ -22,6 +22,7 @@ import (
 	"reseat/gateway/settings"
 	"reseat/gateway/showcase"
 	"reseat/gateway/sink"
+	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/web"
 )
@@ -85,6 +86,7 @@ type secrets struct {
 	keys    *tokens.Keys
 	callers *control.Credentials // of the admin address; nil: nobody is asked
 	certs   *secure.Certificates // nil without TLS
+	hook    *webhook.Secrets     // nil without --webhook
 }
 
 // open reads the files that the settings name, for as long as ctx lives. Its error
@@ -100,6 +102,11 @@ func open(ctx context.Context, set *settings.Settings) (*secrets, error) {
 	}
 	if own.callers, err = control.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile); err != nil {
 		return nil, err
+	}
+	if set.Webhook != nil {
+		if own.hook, err = webhook.LoadSecrets(set.WebhookSecretFile); err != nil {
+			return nil, err
+		}
 	}
 	if set.TLS.Enabled() {
 		own.certs, err = secure.Open(set.TLS)
@@ -145,6 +152,7 @@ type process struct {
 	callers         *control.Credentials // of the admin address; nil: nobody is asked
 	certs           *secure.Certificates // nil without TLS
 	show            *showcase.Showcase   // nil without --demo
+	hook            *webhook.Hook        // nil without --webhook
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil where --admin is off
 	failed          chan error
@@ -176,6 +184,10 @@ func start(set *settings.Settings, own *secrets, log *slog.Logger) (p *process, 
 	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
+	}
+	if set.Webhook != nil {
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
+		p.hook.Register(p.gateway.Metrics())
 	}
 	p.gateway.Page("/reseat.js", web.Client())
 	if set.Demo {
@@ -282,6 +294,7 @@ func (p *process) reload() {
 			p.log.Error("certificate not read again", "err", err)
 		}
 	}
+	p.reloadHook()
 	if p.callers == nil {
 		return
 	}
@@ -292,12 +305,24 @@ func (p *process) reload() {
 	p.log.Info("tokens of the admin address read again")
 }
 
+func (p *process) reloadHook() {
+	if p.hook == nil {
+		return
+	}
+	if err := p.hook.Reload(); err != nil {
+		p.log.Error("webhook: secrets not read again; the old ones stay", "err", err)
+		return
+	}
+	p.log.Info("webhook: secrets read again")
+}
+
 // drain closes in order: sessions first, then what serves them.
 func (p *process) drain(signals <-chan os.Signal) int {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		p.gateway.Drain(context.Background())
+		p.closeHook()
 	}()
 	for {
 		select {
@@ -314,8 +339,25 @@ func (p *process) drain(signals <-chan os.Signal) int {
 	}
 }
 
-// streamsEnd is how long the event streams have to end in order.
-const streamsEnd = time.Second
+const (
+	// streamsEnd is how long the event streams have to end in order.
+	streamsEnd = time.Second
+	// hookEnd is how long the events that wait for the webhook have.
+	hookEnd = 5 * time.Second
+)
+
+// closeHook posts what still waits, as far as the receiver takes it.
+func (p *process) closeHook() {
+	if p.hook == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
+	defer cancel()
+	if n := p.hook.Close(ctx); n > 0 {
+		p.log.Warn("webhook: events not delivered before the end", "events", n)
+	}
+	p.hook = nil
+}
 
 func (p *process) close() {
 	if p.gateway != nil && p.admin != nil {
@@ -337,6 +379,7 @@ func (p *process) close() {
 	if p.gateway != nil {
 		p.gateway.Close()
 	}
+	p.closeHook() // where there was no drain
 	if p.show != nil {
 		p.show.Close()
 	}

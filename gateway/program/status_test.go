@@ -46,6 +46,7 @@ func TestExitStatus(t *testing.T) {
 		{"no key for tokens", []string{game, "--token-key-file=" + noDir}, 2, "reseat: --token-key-file: "},
 		{"no key for logins", []string{game, "--auth-key-file=" + noDir}, 2, "reseat: --auth-key-file: "},
 		{"no token for the admin address", []string{game, "--admin-token-file=" + noDir}, 2, "reseat: --admin-token-file: "},
+		{"no secret for the webhook", []string{game, "--webhook=http://127.0.0.1:9", "--webhook-secret-file=" + noDir}, 2, "reseat: --webhook-secret-file: "},
 		{"no certificate", []string{game, "--tls-cert=" + noDir, "--tls-key=" + key}, 2, "reseat: --tls-cert: "},
 		{"no cache for ACME", []string{game, "--acme-domain=game.example", "--acme-cache=" + noDir}, 2, "reseat: --acme-cache: "},
 		{"a taken port", []string{game, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: "},

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 
@@ -17,6 +18,20 @@ func keySet(s string) (string, error) {
 		return "", want("a file, or a URL such as https://login.example/jwks.json", s)
 	}
 	return s, nil
+}
+
+// webhookURL takes the URL of a receiver of events. Its errors do not show one
+// that has a password in it.
+func webhookURL(s string) (*url.URL, error) {
+	const what = "a URL such as https://api.example/reseat-events"
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, errors.New("want " + what)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "":
+		return nil, want(what, u.Redacted())
+	}
+	return u, nil
 }
 
 func loginSources(s string) (login.Sources, error) { return login.ParseSources(s) }

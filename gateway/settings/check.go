@@ -12,6 +12,7 @@ func (d *draft) check() error {
 		(*draft).checkGame,
 		(*draft).checkListeners,
 		(*draft).checkTLS,
+		(*draft).checkWebhook,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
 	} {
@@ -65,6 +66,18 @@ func (d *draft) checkTLS() error {
 		return d.fault("acme-directory", "want it with --acme-domain, got none")
 	case !ca && t.Cache != "":
 		return d.fault("acme-cache", "want it with --acme-domain, got none")
+	}
+	return nil
+}
+
+// checkWebhook asks for both or neither: a post without a signature is one that
+// anybody could make.
+func (d *draft) checkWebhook() error {
+	switch {
+	case d.Webhook != nil && d.WebhookSecretFile == "":
+		return d.fault("webhook", "want it with --webhook-secret-file, got none")
+	case d.Webhook == nil && d.WebhookSecretFile != "":
+		return d.fault("webhook-secret-file", "want it with --webhook, got none")
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ type Settings struct {
 	TLS secure.Config
 	// Demo asks for the built-in game, which then has the paths / and /*.
 	Demo bool
+	// Webhook takes the events, nil for none. WebhookSecretFile is not opened here.
+	Webhook           *url.URL
+	WebhookSecretFile string
 	// Gateway lacks its Keys and its Log.
 	Gateway gateway.Config
 	// TokenKeyFiles are not opened here. The first signs, all verify.

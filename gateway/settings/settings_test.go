@@ -147,6 +147,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"--admin", "--listen", []string{up, "--listen=[::]:9000", "--admin=127.0.0.1:9000"}},
 		{"--admin", "--listen", []string{up, "--listen=localhost:9000", "--admin=LOCALHOST:9000"}},
 		{"--tls-cert", "--tls-key", []string{up, "--tls-cert=c.pem"}},
+		{"--webhook", "--webhook-secret-file", []string{up, "--webhook=https://api.example/events"}},
+		{"--webhook-secret-file", "--webhook", []string{up, "--webhook-secret-file=secret"}},
 		{"--tls-key", "--tls-cert", []string{up, "--tls-key=k.pem"}},
 		{"--acme-domain", "--tls-cert", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-domain=game.example"}},
 		{"--acme-directory", "--acme-domain", []string{up, "--acme-directory=https://ca.example/"}},

@@ -116,6 +116,7 @@ const (
 	groupTokens    = "Resume tokens"
 	groupPlayers   = "Players"
 	groupCallers   = "Who may connect"
+	groupEvents    = "Events"
 	groupSpeed     = "Performance"
 	groupRest      = "Config file, log and help"
 )
@@ -306,6 +307,13 @@ var table = []flag{
 	{name: "trusted-proxy", group: groupCallers, arg: "CIDR", shows: "none", repeat: true,
 		help: "block or address whose X-Forwarded-* is believed",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
+
+	{name: "webhook", group: groupEvents, arg: "URL", shows: "none",
+		help: "what happens to sessions is posted there, signed after the Standard Webhooks specification; needs --webhook-secret-file",
+		set:  one(func(d *draft) **url.URL { return &d.Webhook }, webhookURL)},
+	{name: "webhook-secret-file", group: groupEvents, arg: "FILE", shows: "none",
+		help: "secrets that sign them, whsec_ and base64, one a line, each of which signs; read again on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.WebhookSecretFile }, fileName)},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
 		help: "what moves the bytes: net, goroutines; or poll, event loops, which cost less and are for plain TCP on Linux, with net for the rest. auto is net",

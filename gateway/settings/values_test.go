@@ -52,6 +52,9 @@ var goodValues = []struct {
 	{"acme-domain", "xn--mnchen-3ya.example", func(s *Settings) any { return s.TLS.Domains }, []string{"xn--mnchen-3ya.example"}},
 	{"acme-directory", "https://ca.example:14000/dir", func(s *Settings) any { return s.TLS.Directory }, "https://ca.example:14000/dir"},
 	{"acme-cache", "/var/lib/reseat", func(s *Settings) any { return s.TLS.Cache }, "/var/lib/reseat"},
+	{"webhook", "https://u:p@api.example:8443/events?key=1", func(s *Settings) any { return s.Webhook.String() }, "https://u:p@api.example:8443/events?key=1"},
+	{"webhook", "http://[::1]", func(s *Settings) any { return s.Webhook.String() }, "http://[::1]"},
+	{"webhook-secret-file", "keys/hook", func(s *Settings) any { return s.WebhookSecretFile }, "keys/hook"},
 	{"upstream", "wss://game.example/live", upstreamURL, "wss://game.example/live"},
 	{"upstream", "http://127.0.0.1:9000", upstreamURL, "http://127.0.0.1:9000"},
 	{"route", "/room/{id}=ws://rooms:9000", lastPattern, "/room/{id}"},
@@ -175,6 +178,8 @@ var badValues = map[string][]string{
 	"acme-domain":         {"", "localhost", "game", "*.game.example", "192.0.2.1", "::1", "game.example:443", "https://game.example", "a_b.example", "-a.example", "a..b", "game.example.", "münchen.example"},
 	"acme-directory":      {"", "http://ca.example/dir", "ca.example", "https://", "https://u:p@ca.example/", "https://ca.example/#x"},
 	"acme-cache":          {"", "a\x00b"},
+	"webhook":             {"", "api.example", "ws://api.example/", "https://", "https://:443/", "https://api.example/#x", "https://api.exa mple/", "/events"},
+	"webhook-secret-file": {"", "a\x00b"},
 	"upstream":            {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
 	"route":               {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
 	"admin-token-file":    {"", "a\x00b"},
@@ -266,6 +271,9 @@ var needs = map[string][]string{
 	"tls-key":        {"--tls-cert=cert.pem"},
 	"acme-directory": {"--acme-domain=game.example"},
 	"acme-cache":     {"--acme-domain=game.example"},
+
+	"webhook":             {"--webhook-secret-file=secret"},
+	"webhook-secret-file": {"--webhook=https://api.example/events"},
 }
 
 // envBase leaves out the base route where RESEAT_ROUTE is what is tested, since
@@ -387,4 +395,12 @@ func certificate(t *testing.T, serial string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+func TestTheWebhooksPasswordIsNotShown(t *testing.T) {
+	for _, bad := range []string{"ftp://u:SECRET@api.example", "https://u:SECRET@api.exa mple/"} {
+		if text := wantRefused(t, "--webhook", nil, game, "--webhook-secret-file=secret", "--webhook="+bad); strings.Contains(text, "SECRET") {
+			t.Errorf("%q: %s", bad, text)
+		}
+	}
 }

@@ -1,0 +1,193 @@
+package webhook
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"reseat/gateway/events"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A receiver takes posts in place of a server. One goroutine owns it, so that
+// attempts that come at once are answered in some order.
+type receiver struct {
+	asked   chan *post
+	got     []*post // what was answered, in order
+	answer  func(p *post) *http.Response
+	control chan func()
+	over    chan struct{}
+}
+
+// A post is one attempt as it arrived.
+type post struct {
+	*http.Request
+	body  []byte
+	event struct {
+		Type, Session, Player, Group, Reason string
+		Time, Timestamp                      time.Time
+	}
+	at    time.Time
+	reply chan *http.Response
+}
+
+func (p *post) id() string { return p.Header.Get("webhook-id") }
+
+func answered(status int, header ...string) *http.Response {
+	r := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+func ok(*post) *http.Response { return answered(http.StatusNoContent) }
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{asked: make(chan *post), control: make(chan func()), over: make(chan struct{}), answer: ok}
+	go func() {
+		for {
+			select {
+			case p := <-r.asked:
+				r.got = append(r.got, p)
+				if resp := r.answer(p); resp != nil { // nil: never
+					p.reply <- resp
+				}
+			case f := <-r.control:
+				f()
+			case <-r.over:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { close(r.over) })
+	return r
+}
+
+// do calls f as the owner.
+func (r *receiver) do(f func()) {
+	done := make(chan struct{})
+	r.control <- func() { defer close(done); f() }
+	<-done
+}
+
+func (r *receiver) answers(f func(*post) *http.Response) { r.do(func() { r.answer = f }) }
+
+// posts is what has come so far.
+func (r *receiver) posts() (list []*post) {
+	synctest.Wait()
+	r.do(func() { list = append(list, r.got...) })
+	return list
+}
+
+// RoundTrip hands a request to the receiver.
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	p := &post{Request: req, body: body, at: time.Now(), reply: make(chan *http.Response, 1)}
+	if err := json.Unmarshal(body, &p.event); err != nil {
+		return nil, err
+	}
+	select {
+	case r.asked <- p:
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	select {
+	case resp := <-p.reply:
+		if resp.StatusCode == 0 {
+			return nil, errors.New("connection reset")
+		}
+		return resp, nil
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+}
+
+// A desk is a Hook with its Hub and its receiver.
+type desk struct {
+	*testing.T
+	hub      *events.Hub
+	hook     *Hook
+	receiver *receiver
+	file     string
+	secret   string
+}
+
+func newSecret(seed byte) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(seed), 32)))
+}
+
+func write(t *testing.T, file string, lines ...string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inDesk(t *testing.T, f func(d *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{T: t, hub: events.New(time.Now), receiver: newReceiver(t), file: filepath.Join(t.TempDir(), "secret"), secret: newSecret('a')}
+		write(t, d.file, d.secret)
+		secrets, err := LoadSecrets(d.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, _ := url.Parse("https://user:pass@hooks.example/reseat?key=1")
+		d.hook = Start(Config{Target: target, Secrets: secrets, Events: d.hub, Transport: d.receiver, Log: slog.New(slog.DiscardHandler)})
+		f(d)
+		d.close(-1)
+	})
+}
+
+func (d *desk) publish(session, kind string) {
+	d.hub.Publish(events.Event{Type: kind, Session: session, Player: "p", Group: "g", Reason: "r"})
+}
+
+// close ends the Hook, with what is left then.
+func (d *desk) close(left int) {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if n := d.hook.Close(ctx); n != left && left >= 0 {
+		d.Errorf("%d events left, want %d", n, left)
+	}
+}
+
+func (d *desk) count(result string) int {
+	return int(testutil.ToFloat64(d.hook.metrics.events.WithLabelValues(result)))
+}
+
+// wantTypes checks what has been taken of a session, in order.
+func (d *desk) wantTypes(session string, want ...string) {
+	d.Helper()
+	var got []string
+	for _, p := range d.receiver.posts() {
+		if p.event.Session == session {
+			got = append(got, p.event.Type)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		d.Errorf("session %q: %v, want %v", session, got, want)
+	}
+}
+

@@ -1,0 +1,166 @@
+package webhook
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"reseat/gateway/events"
+)
+
+// The queue against a plain list: whatever comes when, the events of a session
+// are posted in order, one at a time, and what makes room is the oldest.
+func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 6
+		q, id := newQueue(limit), uint64(0)
+		var model []*item // oldest first
+		var busy []*line
+		now := time.Unix(0, 0)
+		under := func(it *item) bool { return slices.Contains(busy, it.line) && it.line.items[0] == it }
+		forget := func(it *item) { model = slices.DeleteFunc(model, func(o *item) bool { return o == it }) }
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				id++
+				it := &item{Event: events.Event{ID: id, Session: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "session"))}}
+				full := len(model) >= limit
+				dropped := q.push(it)
+				if full {
+					i := slices.IndexFunc(model, func(o *item) bool { return !under(o) })
+					if dropped != model[i] {
+						t.Fatalf("dropped %v, want %v", dropped, model[i])
+					}
+					forget(dropped)
+				} else if dropped != nil {
+					t.Fatalf("dropped %v with room", dropped)
+				}
+				model = append(model, it)
+			},
+			"take": func(t *rapid.T) {
+				l, due := q.take(now)
+				if l == nil {
+					if due.IsZero() && slices.ContainsFunc(model, func(o *item) bool { return !slices.Contains(busy, o.line) }) {
+						t.Fatal("nothing to take, for ever")
+					}
+					return
+				}
+				i := slices.IndexFunc(model, func(o *item) bool { return o.Session == l.session })
+				if slices.Contains(busy, l) || l.items[0] != model[i] || l.due.After(now) {
+					t.Fatalf("took %v of %s, want %v", l.items[0], l.session, model[i])
+				}
+				busy = append(busy, l)
+			},
+			"settle": func(t *rapid.T) {
+				if len(busy) == 0 {
+					t.Skip()
+				}
+				l := busy[0]
+				busy = busy[1:]
+				if rapid.Bool().Draw(t, "taken") {
+					forget(l.items[0])
+					q.done(l)
+				} else {
+					q.again(l, now, now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "pause"))*time.Second))
+				}
+			},
+			"wait":  func(*rapid.T) { now = now.Add(time.Second) },
+			"hurry": func(*rapid.T) { q.hurry() },
+			"": func(t *rapid.T) {
+				if q.len() != len(model) || len(q.ready)+len(busy) != len(q.lines) {
+					t.Fatalf("%d events, want %d; %d lines, %d ready, %d busy", q.len(), len(model), len(q.lines), len(q.ready), len(busy))
+				}
+			},
+		})
+	})
+}
+
+func TestAnswersAreJudged(t *testing.T) {
+	for status, want := range map[int]verdict{
+		200: delivered, 204: delivered, 299: delivered,
+		301: failed, 308: failed, 401: failed, 403: failed, 404: failed, 408: failed, 429: failed, 500: failed, 502: failed, 503: failed, 504: failed,
+		400: refused, 413: refused, 415: refused, 422: refused,
+		410: gone,
+	} {
+		if got := judge(status); got != want {
+			t.Errorf("%d: %v, want %v", status, got, want)
+		}
+	}
+}
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "1.5": 0,
+		"99999999":                      maxRetryAfter,
+		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute,
+		"Fri, 02 Jan 2026 03:00:05 GMT": 0,
+		"Fri, 09 Jan 2026 03:05:05 GMT": maxRetryAfter,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestPausesGrowAndAreSpread(t *testing.T) {
+	for n, whole := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		whole *= time.Second
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			d := pause(n)
+			if d < whole/2 || d > whole {
+				t.Fatalf("pause %d is %v, want %v to %v", n, d, whole/2, whole)
+			}
+			seen[d] = true
+		}
+		if len(seen) < 10 {
+			t.Errorf("pause %d is always one of %d", n, len(seen))
+		}
+	}
+	if d := pause(1 << 40); d > lastPause || d < lastPause/2 {
+		t.Errorf("in the end %v", d)
+	}
+}
+
+func TestBadSecretsAreNamedAndNotShown(t *testing.T) {
+	good := newSecret('a')
+	for _, c := range []struct {
+		lines []string
+		want  string
+	}{
+		{[]string{""}, "want 1 to 8 secrets"},
+		{[]string{good, "", "whsec_SECRET!"}, "line 3: want whsec_ and base64"},
+		{[]string{"whsec_U0VDUkVU"}, "line 1: want the base64 of 24 to 64 random bytes, got 6"},
+		{[]string{"whsk_SECRET"}, "line 1: want a secret that begins with whsec_"},
+		{slices.Repeat([]string{good}, 9), "want 1 to 8 secrets, one a line, got 9"},
+		{[]string{strings.Repeat("SECRET", 5000)}, "want a file of at most 16384 bytes"},
+	} {
+		file := filepath.Join(t.TempDir(), "secret")
+		write(t, file, c.lines...)
+		_, err := LoadSecrets(file)
+		if err == nil || !strings.HasPrefix(err.Error(), "--webhook-secret-file: "+c.want) || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "U0VD") {
+			t.Errorf("%.40q: %v, want %s", c.lines, err, c.want)
+		}
+	}
+	if _, err := LoadSecrets("/no/such\nfile"); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	write(t, file, good, strings.TrimPrefix(newSecret('b'), "whsec_"))
+	if s, err := LoadSecrets(file); err != nil || s.Count() != 2 {
+		t.Errorf("two good ones: %v", err)
+	}
+}
+
+func TestShownLeavesOutWhatMayBeSecret(t *testing.T) {
+	u, _ := url.Parse("https://user:pass@hooks.example:8443/a%2Fb?key=secret")
+	if got := Shown(u); got != "https://hooks.example:8443/a%2Fb" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,186 @@
+package webhook
+
+import (
+	"container/heap"
+	"container/list"
+	"time"
+
+	"reseat/gateway/events"
+)
+
+// An item is one event that waits to be posted.
+type item struct {
+	events.Event
+	id string // of its posts, all of them
+	// lost is how many events a gap stands for.
+	lost uint64
+
+	line  *line
+	place *list.Element // in queue.order
+}
+
+// A line holds one session's events, oldest first. Its head is the only one that
+// is being posted, so that the events of a session arrive in order.
+type line struct {
+	session string
+	items   []*item
+	busy    bool // its head is being posted
+
+	// Of the head: how often it failed, since when, and when to try again.
+	tries int
+	since time.Time
+	due   time.Time
+
+	index int // in queue.ready, where it is not busy
+}
+
+// A queue holds the events that wait, at most limit of them. It does no I/O,
+// reads no clock and takes no lock: it belongs to the Hook's loop.
+//
+// Invariant: every line has at least one item, and is either busy or in ready.
+type queue struct {
+	limit int
+	lines map[string]*line
+	ready waiting
+	order *list.List // of *item, oldest first
+}
+
+func newQueue(limit int) *queue {
+	return &queue{limit: limit, lines: map[string]*line{}, order: list.New()}
+}
+
+func (q *queue) len() int { return q.order.Len() }
+
+// push takes in an event. It gives the one that made room for it, or nil.
+func (q *queue) push(it *item) (dropped *item) {
+	if q.order.Len() >= q.limit {
+		dropped = q.dropOldest()
+	}
+	l := q.lines[it.Session]
+	if l == nil {
+		l = &line{session: it.Session, items: []*item{it}}
+		q.lines[it.Session] = l
+	} else {
+		l.items = append(l.items, it)
+	}
+	it.line = l
+	it.place = q.order.PushBack(it)
+	if len(l.items) == 1 {
+		heap.Push(&q.ready, l)
+	}
+	return dropped
+}
+
+// dropOldest gives up the oldest event that is not just being posted.
+func (q *queue) dropOldest() *item {
+	for e := q.order.Front(); e != nil; e = e.Next() {
+		it := e.Value.(*item)
+		if l := it.line; !l.busy || l.items[0] != it {
+			q.remove(it)
+			return it
+		}
+	}
+	return nil
+}
+
+// remove takes an item out, and its line with the last one.
+func (q *queue) remove(it *item) {
+	l := it.line
+	q.order.Remove(it.place)
+	for i := range l.items {
+		if l.items[i] != it {
+			continue
+		}
+		l.items = append(l.items[:i], l.items[i+1:]...)
+		if i == 0 {
+			l.tries, l.since, l.due = 0, time.Time{}, time.Time{}
+		}
+		break
+	}
+	if len(l.items) > 0 {
+		if !l.busy {
+			heap.Fix(&q.ready, l.index)
+		}
+		return
+	}
+	delete(q.lines, l.session)
+	if !l.busy {
+		heap.Remove(&q.ready, l.index)
+	}
+}
+
+// take gives the line whose head is to be posted now, and makes it busy. Where
+// there is none it gives nil and when there will be, zero for never.
+func (q *queue) take(now time.Time) (*line, time.Time) {
+	if len(q.ready) == 0 {
+		return nil, time.Time{}
+	}
+	if l := q.ready[0]; l.due.After(now) {
+		return nil, l.due
+	}
+	l := heap.Pop(&q.ready).(*line)
+	l.busy = true
+	return l, time.Time{}
+}
+
+// done takes the head off a busy line: it was posted, or is given up.
+func (q *queue) done(l *line) {
+	q.remove(l.items[0])
+	l.busy = false
+	if len(l.items) > 0 {
+		heap.Push(&q.ready, l)
+	}
+}
+
+// again puts a busy line back, its head to be tried once more at due.
+func (q *queue) again(l *line, now, due time.Time) {
+	if l.tries == 0 {
+		l.since = now
+	}
+	l.tries++
+	l.due, l.busy = due, false
+	heap.Push(&q.ready, l)
+}
+
+// hurry makes every line due that waits.
+func (q *queue) hurry() {
+	for _, l := range q.ready {
+		l.due = time.Time{}
+	}
+	heap.Init(&q.ready)
+}
+
+// waiting is a heap of the lines that are not busy: the one that is due first,
+// and of those that are due the one whose head is the oldest.
+type waiting []*line
+
+func (w waiting) Len() int { return len(w) }
+
+func (w waiting) Less(i, j int) bool {
+	if a, b := w[i], w[j]; !a.due.Equal(b.due) {
+		return a.due.Before(b.due)
+	}
+	return w[i].items[0].ID < w[j].items[0].ID
+}
+
+func (w waiting) Swap(i, j int) {
+	w[i], w[j] = w[j], w[i]
+	w[i].index, w[j].index = i, j
+}
+
+// Push is called by package heap alone.
+func (w *waiting) Push(x any) {
+	l := x.(*line)
+	l.index = len(*w)
+	*w = append(*w, l)
+}
+
+// Pop is called by package heap alone.
+func (w *waiting) Pop() any {
+	old := *w
+	last := len(old) - 1
+	l := old[last]
+	old[last] = nil
+	*w = old[:last]
+	return l
+}

@@ -1,0 +1,172 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const (
+	// leastSecret and mostSecret are the bytes of a symmetric secret (Standard
+	// Webhooks, "Signature scheme").
+	leastSecret, mostSecret = 24, 64
+	maxSecretFile           = 16 << 10
+	// mostSecrets is how many may stand in a file: each is a signature more in a
+	// header of every post.
+	mostSecrets = 8
+	// oldSigns is for how long the secrets that a Reload replaced sign beside the
+	// new ones.
+	oldSigns = 24 * time.Hour
+)
+
+// Secrets are what posts are signed with: those of the file, and for a day those
+// that were in it before. They may be used by several goroutines at once.
+type Secrets struct {
+	file string
+
+	mu      sync.Mutex
+	present []secret
+	old     []secret
+	until   time.Time // when old ends
+}
+
+// A secret is a signer, and its text to know it again by.
+type secret struct {
+	text string
+	sign *standardwebhooks.Webhook
+}
+
+// LoadSecrets reads a file of secrets, one a line: whsec_ and the base64 of 24 to
+// 64 random bytes. Its errors name the flag, and repeat nothing of a secret.
+func LoadSecrets(file string) (*Secrets, error) {
+	s := &Secrets{file: file}
+	if err := s.Reload(time.Time{}); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload reads the file again. What was in it and is not any more signs beside
+// the rest until a day after now. On an error all stays as it was.
+func (s *Secrets) Reload(now time.Time) error {
+	fresh, err := readSecrets(s.file)
+	if err != nil {
+		return fmt.Errorf("--webhook-secret-file: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var old []secret
+	for _, was := range s.present {
+		if !contains(fresh, was.text) {
+			old = append(old, was)
+		}
+	}
+	if len(old) > 0 {
+		s.old, s.until = old, now.Add(oldSigns)
+	}
+	s.present = fresh
+	return nil
+}
+
+// Count is how many secrets the file held.
+func (s *Secrets) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.present)
+}
+
+// sign makes the header of a post: a signature by each secret, the file's first
+// one first.
+func (s *Secrets) sign(id string, now time.Time, body []byte) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	signers := s.present
+	if now.Before(s.until) {
+		signers = append(signers[:len(signers):len(signers)], s.old...)
+	}
+	list := make([]string, len(signers))
+	for i, by := range signers {
+		var err error
+		if list[i], err = by.sign.Sign(id, now, body); err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+	}
+	return strings.Join(list, " "), nil
+}
+
+func contains(list []secret, text string) bool {
+	for _, s := range list {
+		if s.text == text {
+			return true
+		}
+	}
+	return false
+}
+
+func readSecrets(file string) (list []secret, err error) {
+	raw, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for line := range strings.Lines(raw) {
+		n++
+		text := strings.TrimPrefix(strings.TrimSpace(line), "whsec_")
+		if text == "" {
+			continue
+		}
+		s, err := parseSecret(text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		list = append(list, s)
+	}
+	if len(list) == 0 || len(list) > mostSecrets {
+		return nil, fmt.Errorf("want 1 to %d secrets, one a line, got %d", mostSecrets, len(list))
+	}
+	return list, nil
+}
+
+// parseSecret takes what stands behind whsec_.
+func parseSecret(text string) (secret, error) {
+	if strings.HasPrefix(text, "whsk_") || strings.HasPrefix(text, "whpk_") {
+		return secret{}, errors.New("want a secret that begins with whsec_, got a key of a pair")
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	switch {
+	case err != nil:
+		return secret{}, errors.New("want whsec_ and base64, as `openssl rand -base64 32` prints it")
+	case len(raw) < leastSecret || len(raw) > mostSecret:
+		return secret{}, fmt.Errorf("want the base64 of %d to %d random bytes, got %d", leastSecret, mostSecret, len(raw))
+	}
+	by, err := standardwebhooks.NewWebhookRaw(raw)
+	return secret{text, by}, err
+}
+
+// readSmall reads a file of at most maxSecretFile. Its errors leave out the name
+// where the system's would show it with a line break in it.
+func readSmall(file string) (string, error) {
+	f, err := os.Open(file)
+	if err == nil {
+		defer f.Close()
+		var raw []byte
+		if raw, err = io.ReadAll(io.LimitReader(f, maxSecretFile+1)); err == nil {
+			if len(raw) > maxSecretFile {
+				return "", fmt.Errorf("want a file of at most %d bytes", maxSecretFile)
+			}
+			return string(raw), nil
+		}
+	}
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
+	}
+	return "", fmt.Errorf("want a file of secrets, got %.100q: %w", file, err)
+}

@@ -1,0 +1,414 @@
+package webhook
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"reseat/gateway/events"
+)
+
+func TestAnEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.publish("s1", events.Created)
+		d.publish("s1", events.Detached)
+		list := d.receiver.posts()
+		if len(list) != 2 || list[0].id() == list[1].id() {
+			t.Fatalf("%d posts", len(list))
+		}
+		p := list[0]
+		verify, _ := standardwebhooks.NewWebhook(d.secret)
+		if err := verify.VerifyIgnoringTimestamp(p.body, p.Header); err != nil {
+			t.Error(err)
+		}
+		if got := p.Header.Get("webhook-timestamp"); got != fmt.Sprint(p.at.Unix()) {
+			t.Errorf("timestamp %s, want that of the attempt %d", got, p.at.Unix())
+		}
+		if user, pass, _ := p.BasicAuth(); p.Method != "POST" || p.URL.String() != "https://hooks.example/reseat?key=1" || user+":"+pass != "user:pass" ||
+			p.Header.Get("Content-Type") != "application/json" || strings.Contains(p.id(), ".") {
+			t.Errorf("%s %s %v", p.Method, p.URL, p.Header)
+		}
+		stamp := p.at.UTC().Format(time.RFC3339Nano)
+		want := `{"type":"session.created","timestamp":"` + stamp + `","time":"` + stamp + `","session":"s1","player":"p","group":"g","reason":"r"}`
+		if got := string(p.body); got != want {
+			t.Errorf("body %s, want %s", got, want)
+		}
+	})
+}
+
+func TestAChangedPostDoesNotVerify(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.publish("s1", events.Created)
+		p := d.receiver.posts()[0]
+		verify, _ := standardwebhooks.NewWebhook(d.secret)
+		if verify.VerifyIgnoringTimestamp(append(p.body, ' '), p.Header) == nil {
+			t.Error("another body verifies")
+		}
+		p.Header.Set("webhook-id", p.id()+"0")
+		if verify.VerifyIgnoringTimestamp(p.body, p.Header) == nil {
+			t.Error("another id verifies")
+		}
+	})
+}
+
+func TestEventsOfASessionWaitForTheOneBefore(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		tries := 0
+		d.receiver.answers(func(p *post) *http.Response {
+			if tries++; p.event.Session == "s1" && p.event.Type == events.Created && tries < 3 {
+				return answered(http.StatusInternalServerError)
+			}
+			return ok(p)
+		})
+		d.publish("s1", events.Created)
+		d.publish("s1", events.Detached)
+		synctest.Wait()
+		d.wantTypes("s1", events.Created)
+		d.publish("s2", events.Created)
+		d.wantTypes("s2", events.Created) // is not held up
+		time.Sleep(time.Minute)
+		d.wantTypes("s1", events.Created, events.Created, events.Detached)
+		list := d.receiver.posts()
+		if list[0].id() != list[2].id() {
+			t.Errorf("the same event has the ids %s and %s", list[0].id(), list[2].id())
+		}
+		if wait := list[2].at.Sub(list[0].at); wait < 500*time.Millisecond || wait > time.Second {
+			t.Errorf("tried again after %v", wait)
+		}
+	})
+}
+
+func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return nil })
+		for i := range 20 {
+			d.publish(fmt.Sprint(i), events.Created)
+		}
+		held := d.receiver.posts()
+		if len(held) != atOnce {
+			t.Errorf("%d posts at once, want %d", len(held), atOnce)
+		}
+		d.receiver.answers(ok)
+		for _, p := range held {
+			p.reply <- ok(p)
+		}
+		if n := len(d.receiver.posts()); n != 20 {
+			t.Errorf("%d posts, want 20", n)
+		}
+	})
+}
+
+// down answers nothing; up to the clock it is as if nobody listened.
+func down(*post) *http.Response { return &http.Response{} }
+
+func TestAReceiverThatIsDownIsAskedSeldomAndByOne(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(down)
+		for i := range 100 {
+			d.publish(fmt.Sprint(i), events.Created)
+		}
+		synctest.Wait()
+		first := len(d.receiver.posts())
+		time.Sleep(time.Hour)
+		list := d.receiver.posts()
+		if first > atOnce+downAfter || len(list) > first+40 {
+			t.Errorf("%d attempts at first, %d in an hour", first, len(list))
+		}
+		for i := first + 10; i < len(list); i++ {
+			if gap := list[i].at.Sub(list[i-1].at); gap < lastPause/2 || gap > lastPause {
+				t.Errorf("attempt %d after %v, want %v to %v", i, gap, lastPause/2, lastPause)
+			}
+		}
+		d.receiver.answers(ok)
+		time.Sleep(2 * lastPause)
+		if n := d.count("delivered"); n != 100 {
+			t.Errorf("%d delivered once it was back, want 100", n)
+		}
+	})
+}
+
+func TestWhatDoesNotFitIsDroppedOldestFirstAndTold(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(down)
+		d.publish("first", events.Created)
+		synctest.Wait()
+		for i := range Waiting + 9 {
+			d.publish(fmt.Sprint(i), events.Created)
+			if i%1000 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		if n := d.count("dropped"); n != 10 {
+			t.Errorf("%d dropped, want 10", n)
+		}
+		before := len(d.receiver.posts())
+		d.receiver.answers(ok)
+		time.Sleep(10 * time.Minute)
+		for _, p := range d.receiver.posts()[before:] {
+			if slices.Contains([]string{"first", "0", "8"}, p.event.Session) {
+				t.Errorf("session %s, one of the oldest, was posted", p.event.Session)
+			}
+		}
+		if n := d.count("delivered"); n != Waiting+1 { // and the gap
+			t.Errorf("%d delivered, want %d", n, Waiting+1)
+		}
+		gaps := typesOf(d, "")
+		if len(gaps) != 1 || gaps[0] != events.Gap {
+			t.Fatalf("gaps: %v", gaps)
+		}
+		for _, p := range d.receiver.posts() {
+			if p.event.Type == events.Gap && p.event.Reason != "10 events were not delivered" {
+				t.Errorf("the gap says %q", p.event.Reason)
+			}
+		}
+	})
+}
+
+func typesOf(d *desk, session string) (list []string) {
+	for _, p := range d.receiver.posts() {
+		if p.event.Session == session {
+			list = append(list, p.event.Type)
+		}
+	}
+	return list
+}
+
+// Publishing is what the data path does.
+func TestPublishingNeverWaitsForAReceiverThatHangs(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return nil })
+		began := time.Now()
+		for range 3 * Waiting {
+			d.publish("s", events.Detached)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %v", took)
+		}
+		d.receiver.answers(ok)
+		time.Sleep(time.Hour)
+		given := d.count("dropped") + d.count("delivered") - len(typesOf(d, ""))
+		if given != 3*Waiting {
+			t.Errorf("%d events accounted for, want %d", given, 3*Waiting)
+		}
+	})
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return answered(http.StatusTooManyRequests, "Retry-After", "120") })
+		d.publish("s1", events.Created)
+		synctest.Wait()
+		d.receiver.answers(ok)
+		d.publish("s2", events.Created) // it holds for all of them
+		time.Sleep(119 * time.Second)
+		if n := len(d.receiver.posts()); n != 1 {
+			t.Errorf("%d posts within the time, want 1", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := d.count("delivered"); n != 2 {
+			t.Errorf("%d delivered, want 2", n)
+		}
+	})
+}
+
+func TestAnEventThatIsRefusedAgainAndAgainIsGivenUp(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(p *post) *http.Response {
+			if p.event.Type == events.Overflowed {
+				return answered(http.StatusUnprocessableEntity)
+			}
+			return ok(p)
+		})
+		d.publish("s1", events.Overflowed)
+		d.publish("s1", events.Ended)
+		time.Sleep(5 * time.Minute)
+		want := []string{}
+		for range mostRefusals {
+			want = append(want, events.Overflowed)
+		}
+		d.wantTypes("s1", append(want, events.Ended)...)
+		d.wantTypes("", events.Gap)
+		if n := d.count("refused"); n != 1 {
+			t.Errorf("%d refused, want 1", n)
+		}
+	})
+}
+
+func TestAnEventIsTriedForADay(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(p *post) *http.Response {
+			if p.event.Session == "bad" {
+				return answered(http.StatusInternalServerError)
+			}
+			return ok(p)
+		})
+		d.publish("bad", events.Created)
+		time.Sleep(patience - 2*lastPause)
+		d.publish("good", events.Created)
+		if synctest.Wait(); d.count("expired") != 0 {
+			t.Error("given up before a day")
+		}
+		time.Sleep(4 * lastPause)
+		if d.count("expired") != 1 || d.count("delivered") == 0 {
+			t.Errorf("%d expired, %d delivered", d.count("expired"), d.count("delivered"))
+		}
+	})
+}
+
+func TestA410StopsAllPostsUntilAReload(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return answered(http.StatusGone) })
+		d.publish("s1", events.Created)
+		d.publish("s1", events.Detached)
+		synctest.Wait()
+		d.publish("s2", events.Created)
+		time.Sleep(24 * time.Hour)
+		if n := len(d.receiver.posts()); n != 1 || d.count("gone") != 3 {
+			t.Errorf("%d posts, %d gone; want 1 and 3", n, d.count("gone"))
+		}
+		d.receiver.answers(ok)
+		if err := d.hook.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		d.publish("s3", events.Created)
+		d.wantTypes("s3", events.Created)
+		d.wantTypes("", events.Gap)
+	})
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response {
+			return answered(http.StatusTemporaryRedirect, "Location", "https://elsewhere.example/")
+		})
+		d.publish("s1", events.Created)
+		time.Sleep(time.Minute)
+		for _, p := range d.receiver.posts() {
+			if p.URL.Host != "hooks.example" {
+				t.Errorf("posted to %s", p.URL)
+			}
+		}
+	})
+}
+
+func TestAnAnswerThatNeverComesIsAFailureAfter15Seconds(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return nil })
+		d.publish("s1", events.Created)
+		time.Sleep(attemptTime + 2*time.Second)
+		if n := len(d.receiver.posts()); n != 2 {
+			t.Errorf("%d attempts, want 2", n)
+		}
+		d.receiver.answers(ok)
+		time.Sleep(time.Minute)
+	})
+}
+
+// endless is a body that goes on for ever.
+type endless struct{ read, closed int }
+
+func (e *endless) Read(b []byte) (int, error) { e.read += len(b); return len(b), nil }
+func (e *endless) Close() error               { e.closed++; return nil }
+
+func TestOfAnAnswersBodyOnlySoMuchIsRead(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		body := new(endless)
+		d.receiver.answers(func(*post) *http.Response {
+			resp := answered(http.StatusOK)
+			resp.Body = body
+			return resp
+		})
+		d.publish("s1", events.Created)
+		d.wantTypes("s1", events.Created)
+		if body.read > 2*maxAnswer || body.closed != 1 {
+			t.Errorf("%d bytes read, closed %d times", body.read, body.closed)
+		}
+	})
+}
+
+func TestCloseDeliversWhatWaits(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(down)
+		for range 3 {
+			d.publish("s1", events.Detached)
+		}
+		time.Sleep(10 * time.Second)
+		d.receiver.answers(ok)
+		d.publish("s2", events.Ended)
+		began := time.Now()
+		d.close(0)
+		if d.count("delivered") != 4 || time.Since(began) != 0 {
+			t.Errorf("%d delivered after %v, want 4 at once", d.count("delivered"), time.Since(began))
+		}
+		d.publish("s3", events.Ended) // into the void
+	})
+}
+
+func TestCloseDoesNotWaitForAReceiverThatIsDown(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(down)
+		for i := range 10 {
+			d.publish(fmt.Sprint(i), events.Ended)
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		d.close(10)
+		if took := time.Since(began); took != 0 || d.count("unsent") != 10 {
+			t.Errorf("took %v, %d unsent; want no time and 10", took, d.count("unsent"))
+		}
+	})
+}
+
+func TestCloseGivesUpOnAReceiverThatHangs(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return nil })
+		d.publish("s1", events.Ended)
+		synctest.Wait()
+		began := time.Now()
+		d.close(1)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("took %v, want the 5 s of its caller", took)
+		}
+	})
+}
+
+func TestAReplacedSecretSignsBesideTheNewOneForADay(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		older, newer := d.secret, newSecret('b')
+		write(t, d.file, newer)
+		if err := d.hook.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		signed := func() *post {
+			d.publish("s1", events.Created)
+			list := d.receiver.posts()
+			return list[len(list)-1]
+		}
+		verifies := func(p *post, secret string) bool {
+			w, _ := standardwebhooks.NewWebhook(secret)
+			return w.VerifyIgnoringTimestamp(p.body, p.Header) == nil
+		}
+		if p := signed(); !verifies(p, newer) || !verifies(p, older) {
+			t.Errorf("signed %s", p.Header.Get("webhook-signature"))
+		}
+		write(t, d.file, "whsec_short")
+		if d.hook.Reload() == nil {
+			t.Error("a bad file was taken")
+		}
+		if p := signed(); !verifies(p, newer) {
+			t.Error("after a file that was refused the secret is another")
+		}
+		time.Sleep(oldSigns)
+		if p := signed(); !verifies(p, newer) || verifies(p, older) {
+			t.Errorf("after a day: signed %s", p.Header.Get("webhook-signature"))
+		}
+	})
+}
