@@ -190,4 +190,3 @@ func (d *desk) wantTypes(session string, want ...string) {
 		d.Errorf("session %q: %v, want %v", session, got, want)
 	}
 }
-
