@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-e2e race simulate verify fuzz fuzz-short bench bench-short bench-micro bench-compare lint tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify fuzz fuzz-short bench bench-short bench-micro bench-compare lint tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ run: build ## build and serve the demo; open the address that it prints
 	@$(BIN) --demo --log-format text
 
 # Each part has its share of about 20 minutes on two cores.
-test: tools lint test-go test-web test-acme test-peers test-e2e ## install what is missing and run everything
+test: tools lint test-go test-web test-acme test-peers test-proxies test-e2e ## install what is missing and run everything
 
 test-go: ## Go tests under the race detector, the simulation's short form included
 	$(GO) test $(RACE) -timeout 10m ./...
@@ -33,6 +33,10 @@ test-acme: build ## certificates from a real ACME CA, pebble
 
 test-peers: build ## Socket.IO, Colyseus and others through the gateway
 	cd testdata/peers && npm ci --no-audit --no-fund && npm test
+
+test-proxies: build ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
+	./.ci/proxies
+	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 5m ./...
 
 test-e2e: build ## the demo and the client in headless Chromium
 	cd web/e2e && npm ci --no-audit --no-fund && npm test

@@ -1,5 +1,7 @@
 package gateway
 
+import "reseat/gateway/session"
+
 // HoldSigning keeps every token of g from being signed until release is called.
 func HoldSigning(g *Gateway) (release func()) {
 	for range cap(g.signing) {
@@ -10,4 +12,9 @@ func HoldSigning(g *Gateway) (release func()) {
 			<-g.signing
 		}
 	}
+}
+
+// Fail makes a fault in the code of a living session.
+func Fail(g *Gateway, id string) {
+	g.reg.find(id).do(func(*session.Session, session.Time) { panic("a fault") })
 }

@@ -76,10 +76,10 @@ func New(cfg Config) (*Gateway, error) {
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
 	g.reg.most, g.reg.mostHere, g.reg.mostOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
-	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)}
-	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1)}
-	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	g.metrics = newMetrics(g)
+	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
+	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		g.addRoute(r)
 	}

@@ -19,6 +19,7 @@ const (
 type limitedLog struct {
 	log   *slog.Logger
 	limit *rate.Limiter
+	total interface{ Inc() } // of the lines left out
 	left  atomic.Int64
 }
 
@@ -28,6 +29,7 @@ func (l *limitedLog) warn(msg string, args ...any) { l.write(slog.LevelWarn, msg
 func (l *limitedLog) write(level slog.Level, msg string, args []any) {
 	if !l.limit.Allow() {
 		l.left.Add(1)
+		l.total.Inc()
 		return
 	}
 	if n := l.left.Swap(0); n > 0 {

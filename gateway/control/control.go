@@ -28,6 +28,8 @@ type Options struct {
 	Credentials *Credentials
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
+	// Process has the metrics of the process that the gateway runs in. Nil means none.
+	Process prometheus.Gatherer
 }
 
 type api struct {
@@ -35,6 +37,7 @@ type api struct {
 	log     *slog.Logger
 	guard   guard
 	refused *refusals
+	metrics prometheus.Gatherers
 	streams chan struct{} // as many as may be open
 	routes  *chi.Mux
 }
@@ -48,6 +51,10 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 		o.Log = slog.Default()
 	}
 	a := &api{g: g, log: o.Log, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
+	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
+	if o.Process != nil {
+		a.metrics = append(a.metrics, o.Process)
+	}
 	a.guard = ownPages{}
 	if o.Credentials != nil {
 		a.guard = o.Credentials
@@ -63,8 +70,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 // guarded are the routes behind the guard; what is no route is behind it too.
 func (a *api) guarded(r chi.Router) {
 	r.Use(a.admit, a.audit)
-	metrics := prometheus.Gatherers{a.g.Metrics(), a.refused.registry}
-	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
 	r.Get("/debug/pprof/", pprof.Index)
 	r.Get("/debug/pprof/{profile}", profile)

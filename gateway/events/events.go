@@ -57,6 +57,7 @@ type Hub struct {
 	count   uint64  // events published
 	last    uint64  // the newest one's ID, or when the Hub was made
 	gone    uint64  // the newest ID that is not in the ring any more, or never was
+	missed  uint64  // events that Readers were too late for, each counted for each of them
 	readers map[*Reader]struct{}
 	closed  bool
 }
@@ -122,6 +123,14 @@ func (h *Hub) readLocked(id, n uint64) *Reader {
 	return r
 }
 
+// Missed is how many events Readers were too late for; one that began behind
+// what is remembered was not late for that.
+func (h *Hub) Missed() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.missed
+}
+
 // Close ends what the Readers read. What is published afterwards is not read.
 func (h *Hub) Close() {
 	h.mu.Lock()
@@ -163,6 +172,7 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 		list = append(list, Event{ID: h.gone, Type: Gap, Time: h.now().UTC()})
 		oldest := max(r.next, h.count-uint64(len(h.ring)))
 		r.late += oldest - r.next
+		h.missed += oldest - r.next
 		r.at, r.next = h.gone, oldest
 	}
 	for r.next < h.count && len(list) < cap(list) {

@@ -106,6 +106,18 @@ func TestReaderBehindTheRingIsToldOfAGap(t *testing.T) {
 	want(t, exact, append([]string{Gap}, all[3:]...)...)
 	publish(h, "on")
 	want(t, slow, "on")
+	if n := h.Missed(); n != 3+2 { // exact had read none of the first three
+		t.Errorf("%d events missed, want 5", n)
+	}
+}
+
+func TestReaderThatBeginsTooLateHasMissedNothing(t *testing.T) {
+	h, _ := newHub()
+	publish(h, numbered(0, Kept+3)...)
+	want(t, h.After(1), append([]string{Gap}, numbered(3, Kept+3)...)...)
+	if n := h.Missed(); n != 0 {
+		t.Errorf("%d events missed, want none: it was not late for them", n)
+	}
 }
 
 func TestReaderKnowsHowManyEventsItMissed(t *testing.T) {

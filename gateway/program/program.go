@@ -59,7 +59,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if err != nil {
 		return fail(stderr, 2, err)
 	}
-	p, err := start(set, own, log)
+	p, err := start(set, own, newVitals(lines, own.certs), log)
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
@@ -148,6 +148,7 @@ func isTerminal(w io.Writer) bool {
 // A process is what run has started.
 type process struct {
 	log             *slog.Logger
+	vitals          *vitals
 	gateway         *gateway.Gateway
 	callers         *control.Credentials // of the admin address; nil: nobody is asked
 	certs           *secure.Certificates // nil without TLS
@@ -159,8 +160,8 @@ type process struct {
 }
 
 // start opens the ports, and closes what it has opened where it fails.
-func start(set *settings.Settings, own *secrets, log *slog.Logger) (p *process, err error) {
-	p = &process{log: log, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
+func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logger) (p *process, err error) {
+	p = &process{log: log, vitals: vitals, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -187,7 +188,7 @@ func start(set *settings.Settings, own *secrets, log *slog.Logger) (p *process, 
 	}
 	if set.Webhook != nil {
 		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
-		p.hook.Register(p.gateway.Metrics())
+		p.hook.Register(vitals.registry)
 	}
 	p.gateway.Page("/reseat.js", web.Client())
 	if set.Demo {
@@ -199,7 +200,7 @@ func start(set *settings.Settings, own *secrets, log *slog.Logger) (p *process, 
 	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, log)
 	p.clients.ConnContext = gateway.ConnContext
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Log: log}), log)
+	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Log: log, Process: vitals.registry}), log)
 	return p, nil
 }
 
@@ -285,35 +286,37 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 	}
 }
 
+// reload reads the files again, each for itself: where one is no good what was
+// read before stays.
 func (p *process) reload() {
+	result := "ok"
+	failed := func(msg string, err error) {
+		result = "failed"
+		p.log.Error(msg, "err", err)
+	}
 	if err := p.gateway.Reload(); err != nil {
-		p.log.Error("key files not read again; the old keys stay", "err", err)
+		failed("key files not read again; the old keys stay", err)
 	}
 	if p.certs != nil {
 		if err := p.certs.Reload(); err != nil {
-			p.log.Error("certificate not read again", "err", err)
+			failed("certificate not read again", err)
 		}
 	}
-	p.reloadHook()
-	if p.callers == nil {
-		return
+	if p.hook != nil {
+		if err := p.hook.Reload(); err != nil {
+			failed("webhook: secrets not read again; the old ones stay", err)
+		} else {
+			p.log.Info("webhook: secrets read again")
+		}
 	}
-	if err := p.callers.Reload(); err != nil {
-		p.log.Error("tokens of the admin address not read again; the old ones stay", "err", err)
-		return
+	if p.callers != nil {
+		if err := p.callers.Reload(); err != nil {
+			failed("tokens of the admin address not read again; the old ones stay", err)
+		} else {
+			p.log.Info("tokens of the admin address read again")
+		}
 	}
-	p.log.Info("tokens of the admin address read again")
-}
-
-func (p *process) reloadHook() {
-	if p.hook == nil {
-		return
-	}
-	if err := p.hook.Reload(); err != nil {
-		p.log.Error("webhook: secrets not read again; the old ones stay", "err", err)
-		return
-	}
-	p.log.Info("webhook: secrets read again")
+	p.vitals.reloads.WithLabelValues(result).Inc()
 }
 
 // drain closes in order: sessions first, then what serves them.

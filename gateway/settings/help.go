@@ -13,10 +13,11 @@ var version string
 
 // versionText is the answer to --version, one line.
 func versionText() string {
-	return fmt.Sprintf("reseat %s %s %s/%s", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("reseat %s %s %s/%s", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-func buildVersion() string {
+// Version is that of this build, "devel" where nobody has given it one.
+func Version() string {
 	if version != "" {
 		return version
 	}

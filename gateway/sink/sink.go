@@ -20,7 +20,8 @@ type Sink struct {
 	mu      sync.Mutex
 	waiting [][]byte
 	size    int
-	left    int // lines left out since the last one that was taken
+	left    int // lines left out since the last one that was taken,
+	lost    int // and ever
 	closed  bool
 	wake    chan struct{} // one slot
 	done    chan struct{}
@@ -42,6 +43,7 @@ func (s *Sink) Write(line []byte) (int, error) {
 	case s.closed:
 	case s.size+len(line) > s.limit:
 		s.left++
+		s.lost++
 	default:
 		if s.left > 0 {
 			s.put(s.tell(s.left))
@@ -50,6 +52,13 @@ func (s *Sink) Write(line []byte) (int, error) {
 		s.put(append([]byte(nil), line...))
 	}
 	return len(line), nil
+}
+
+// Lost is how many lines were left out so far.
+func (s *Sink) Lost() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
 }
 
 func (s *Sink) put(line []byte) {

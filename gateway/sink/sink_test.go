@@ -44,6 +44,9 @@ func TestAStuckWriterMakesNobodyWait(t *testing.T) {
 		if d := time.Since(began); d != 0 {
 			t.Errorf("writing took %v", d)
 		}
+		if n := s.Lost(); n != 41 {
+			t.Errorf("%d lines were lost, want 41", n)
+		}
 		var got bytes.Buffer
 		read := make(chan struct{})
 		go func() { io.Copy(&got, r); close(read) }()

@@ -53,6 +53,18 @@ var kinds = []struct {
 	{ErrExpired, "expired", "the token has expired"},
 }
 
+// Reasons lists the labels that Reason gives an error.
+func Reasons() []string {
+	list := []string{other}
+	for _, k := range kinds {
+		list = append(list, k.label)
+	}
+	return list
+}
+
+// other is the label of an error that is not of this package.
+const other = "other"
+
 // Reason returns the label of an error for metrics and logs: missing, too_long,
 // malformed, unknown_key, forged, no_keys, foreign, no_subject, not_yet or expired;
 // "other" for an error that is not of this package, "" for nil. It never holds a
@@ -66,7 +78,7 @@ func Reason(err error) string {
 			return k.label
 		}
 	}
-	return "other"
+	return other
 }
 
 // Challenge returns the WWW-Authenticate value of the 401 that answers err (RFC 6750

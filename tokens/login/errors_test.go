@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 )
 
@@ -15,6 +16,11 @@ func TestReasonsAreAFixedSet(t *testing.T) {
 	} {
 		if got := Reason(err); got != want {
 			t.Errorf("reason of %v: %q, want %q", err, got, want)
+		}
+	}
+	for err := range map[error]bool{ErrMissing: true, ErrUnknownKey: true, ErrExpired: true, errors.New("x"): true} {
+		if !slices.Contains(Reasons(), Reason(err)) {
+			t.Errorf("%q is not among %q", Reason(err), Reasons())
 		}
 	}
 	if !errors.Is(ErrUnknownKey, ErrForged) {

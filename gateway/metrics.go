@@ -1,0 +1,122 @@
+package gateway
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens/login"
+)
+
+// metrics are interface section 5, and a few more in the same manner. No label
+// ever holds a session, a player or an address, and each series is there from
+// the start, so that a rate over it sees the first count too.
+type metrics struct {
+	registry *prometheus.Registry
+
+	created, replayed, panics prometheus.Counter
+	unlogged                  prometheus.Counter
+	ended, resumes, refused   *prometheus.CounterVec
+	logins                    *prometheus.CounterVec
+	detached, resume, rtt     prometheus.Histogram
+}
+
+// refusalReasons are the labels of handshakes that are answered by HTTP.
+var refusalReasons = []string{
+	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error",
+	"max_sessions", "max_sessions_per_ip", "no_route", "origin", "unauthorized", "upstream",
+}
+
+func newMetrics(g *Gateway) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.created = m.counter("reseat_sessions_created_total", "Sessions begun: a client's whose game server has accepted it, or one made by the control API.")
+	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused since the token's generation was spent: a bug or a theft.")
+	m.panics = m.counter("reseat_session_panics_total", "Faults in a session's code, each of which ended that session.")
+	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines that were left out since strangers brought too many about.")
+	m.ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
+	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
+	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)
+	m.logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
+	m.detached = m.histogram("reseat_detached_seconds", "How long sessions were detached, up to their resume or end.", 0.01, 2.5, 13)
+	m.resume = m.histogram("reseat_resume_seconds", "From a resume's arrival to the last replayed message written.", 0.0005, 2, 16)
+	m.rtt = m.histogram("reseat_client_rtt_seconds", "Round trip of the gateway's pings to clients.", 0.0005, 2, 16)
+	m.registry.MustRegister(&census{g: g})
+	return m
+}
+
+func (m *metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *metrics) vec(name, help, label string, values []string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	m.registry.MustRegister(c)
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+	return c
+}
+
+func (m *metrics) histogram(name, help string, from, factor float64, n int) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(from, factor, n)})
+	m.registry.MustRegister(h)
+	return h
+}
+
+// A census collects what the sessions themselves count, at the moment when it
+// is asked for, so that counting costs the messages nothing.
+type census struct{ g *Gateway }
+
+var (
+	descSessions = prometheus.NewDesc("reseat_sessions", "Living sessions, by state.", []string{"state"}, nil)
+	descMessages = prometheus.NewDesc("reseat_messages_total", "Data messages relayed, each once; replays are not counted.", []string{"direction"}, nil)
+	descBytes    = prometheus.NewDesc("reseat_message_bytes_total", "Payload of the data messages relayed.", []string{"direction"}, nil)
+	descReplayed = prometheus.NewDesc("reseat_replayed_messages_total", "Messages that resumes had to replay.", nil, nil)
+	descDropped  = prometheus.NewDesc("reseat_dropped_messages_total", "Messages dropped by --overflow drop-oldest.", nil, nil)
+	descBuffer   = prometheus.NewDesc("reseat_buffer_bytes", "Memory held by all replay buffers.", nil, nil)
+	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "The most memory that all replay buffers may hold, --buffer-total.", nil, nil)
+	descDraining = prometheus.NewDesc("reseat_draining", "1 while new sessions are refused since the gateway drains, else 0.", nil, nil)
+	descMissed   = prometheus.NewDesc("reseat_events_missed_total", "Events that a reader of the event stream was too slow for; it was told of a gap.", nil, nil)
+)
+
+func (c *census) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descSessions, descMessages, descBytes, descReplayed, descDropped,
+		descBuffer, descLimit, descDraining, descMissed,
+	} {
+		ch <- d
+	}
+}
+
+func (c *census) Collect(ch chan<- prometheus.Metric) {
+	states, total := c.g.reg.census()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	for state := session.Connecting; state < session.Ended; state++ {
+		gauge(descSessions, float64(states[state]), state.String())
+	}
+	counter(descMessages, total.ToUpstream, "to_upstream")
+	counter(descMessages, total.ToClient, "to_client")
+	counter(descBytes, total.ToUpstreamBytes, "to_upstream")
+	counter(descBytes, total.ToClientBytes, "to_client")
+	counter(descReplayed, total.Replayed)
+	counter(descDropped, total.Dropped)
+	gauge(descBuffer, float64(c.g.store.Used()))
+	gauge(descLimit, float64(c.g.store.Limit()))
+	draining := 0.0
+	if c.g.Draining() {
+		draining = 1
+	}
+	gauge(descDraining, draining)
+	counter(descMissed, c.g.events.Missed())
+}
+
+// Metrics is what /metrics serves of the gateway; what the process has beside
+// is its owner's.
+func (g *Gateway) Metrics() prometheus.Gatherer { return g.metrics.registry }

@@ -1,0 +1,530 @@
+package gateway_test
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// Interface section 5, written out: these names and values stand in other
+// people's dashboards.
+var (
+	results = []string{
+		"ok", "protocol_error", "invalid_utf8", "message_too_big", "internal_error", "protocol_violation", "bad_token",
+		"no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "draining",
+	}
+	reasons = append([]string{
+		"bye", "grace_over", "upstream_closed", "idle_timeout", "no_progress", "client_gone",
+	}, results[1:]...)
+	promised = map[string]struct {
+		kind   dto.MetricType
+		label  string
+		values []string
+	}{
+		"reseat_sessions":                {dto.MetricType_GAUGE, "state", []string{"connecting", "attached", "detached"}},
+		"reseat_sessions_created_total":  {dto.MetricType_COUNTER, "", nil},
+		"reseat_sessions_ended_total":    {dto.MetricType_COUNTER, "reason", reasons},
+		"reseat_resumes_total":           {dto.MetricType_COUNTER, "result", results},
+		"reseat_messages_total":          {dto.MetricType_COUNTER, "direction", []string{"to_upstream", "to_client"}},
+		"reseat_message_bytes_total":     {dto.MetricType_COUNTER, "direction", []string{"to_upstream", "to_client"}},
+		"reseat_replayed_messages_total": {dto.MetricType_COUNTER, "", nil},
+		"reseat_dropped_messages_total":  {dto.MetricType_COUNTER, "", nil},
+		"reseat_buffer_bytes":            {dto.MetricType_GAUGE, "", nil},
+		"reseat_detached_seconds":        {dto.MetricType_HISTOGRAM, "", nil},
+		"reseat_resume_seconds":          {dto.MetricType_HISTOGRAM, "", nil},
+		"reseat_client_rtt_seconds":      {dto.MetricType_HISTOGRAM, "", nil},
+	}
+)
+
+func (w *world) gather() []*dto.MetricFamily {
+	w.t.Helper()
+	synctest.Wait()
+	families, err := w.gw.Metrics().Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return families
+}
+
+// metrics are all series by name and label, `name` or `name{label}`; of a
+// histogram the sum of what it was given.
+func (w *world) metrics() map[string]float64 {
+	w.t.Helper()
+	all := make(map[string]float64)
+	for _, f := range w.gather() {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			for _, l := range m.Label {
+				name += "{" + l.GetValue() + "}"
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+		}
+	}
+	return all
+}
+
+// wantSince asks for exactly these changes of a family's series since before.
+func (w *world) wantSince(before map[string]float64, family string, want map[string]float64) {
+	w.t.Helper()
+	got := make(map[string]float64)
+	for name, v := range w.metrics() {
+		if label, ok := strings.CutPrefix(name, family); ok && (label == "" || label[0] == '{') && v != before[name] {
+			got[strings.Trim(label, "{}")] = v - before[name]
+		}
+	}
+	if !maps.Equal(got, want) {
+		w.t.Errorf("%s changed by %v, want %v", family, got, want)
+	}
+}
+
+func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		seen := make(map[string]bool)
+		for _, f := range w.gather() {
+			want, ok := promised[f.GetName()]
+			if !ok {
+				continue
+			}
+			seen[f.GetName()] = true
+			var values []string
+			for _, m := range f.Metric {
+				for _, l := range m.Label {
+					if l.GetName() != want.label {
+						t.Errorf("%s has a label %s", f.GetName(), l.GetName())
+					}
+					values = append(values, l.GetValue())
+				}
+			}
+			if slices.Sort(values); f.GetType() != want.kind || !slices.Equal(values, slices.Sorted(slices.Values(want.values))) {
+				t.Errorf("%s is a %v of %v, want a %v of %v", f.GetName(), f.GetType(), values, want.kind, want.values)
+			}
+		}
+		for name := range promised {
+			if !seen[name] {
+				t.Errorf("there is no %s", name)
+			}
+		}
+	})
+}
+
+func TestMetricsKeepToTheConventions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		problems, err := promlint.NewWithMetricFamilies(newWorld(t, policy()).gather()).Lint()
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%v, %v", problems, err)
+		}
+	})
+}
+
+// endings end a session each, for the reason that is its key.
+var endings = map[string]struct {
+	policy func() gateway.Policy
+	end    func(*testing.T, *world)
+}{
+	"bye": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Control("bye")
+		p.WantClose(wire.CodeNormal)
+	}},
+	"grace_over": {policy, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+	}},
+	"upstream_closed": {policy, func(t *testing.T, w *world) {
+		p, game := w.play()
+		game.Close(4007, "over")
+		wantEnd(t, p.Peer, 4007, "over")
+		p.Close(4007, "")
+	}},
+	"upstream_lost": {policy, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		game.Drop()
+		p.WantClosing(wire.CodeUpstreamLost)
+		p.Close(wire.CodeUpstreamLost, "")
+	}},
+	"idle_timeout": {func() gateway.Policy {
+		p := policy()
+		p.IdleTimeout = time.Minute
+		return p
+	}, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.WantClosing(wire.CodeEnded)
+	}},
+	"no_progress": {policy, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		game.Text("poison")
+		for range 6 {
+			p.Ack(0)
+			p.Want("poison")
+			time.Sleep(3 * time.Second)
+			p.Drop()
+			synctest.Wait()
+			if i, _ := w.gw.Session(p.Hello.Session); i.State == session.Ended.String() {
+				break
+			}
+			p = p.Resume(0)
+		}
+	}},
+	"client_gone": {policy, func(_ *testing.T, w *world) {
+		p := w.Plain("/")
+		w.game.Next()
+		p.Drop()
+	}},
+	"protocol_error": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Raw([]byte{0xf1, 0x80, 0, 0, 0, 0})
+		p.WantClosing(wire.CodeProtocolError)
+	}},
+	"invalid_utf8": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Control("ping \xff")
+		p.WantClosing(wire.CodeInvalidUTF8)
+	}},
+	"message_too_big": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Text(strings.Repeat("x", 1<<20+1))
+		p.WantClosing(wire.CodeMessageTooBig)
+	}},
+	"internal_error": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		gateway.Fail(w.gw, p.Hello.Session)
+		p.WantClosing(wire.CodeInternalError)
+	}},
+	"protocol_violation": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Ack(7)
+		p.WantClosing(wire.CodeProtocolViolation)
+	}},
+	"window_exceeded": {func() gateway.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(1, 11))
+		game.WantClose(wire.CodeTryAgainLater)
+	}},
+	"superseded": {func() gateway.Policy { return loggedIn(gateway.Takeover) }, func(_ *testing.T, w *world) {
+		p := w.Player("/?player=ann")
+		w.Player("/?player=ann")
+		p.WantClosing(wire.CodeSuperseded)
+	}},
+	"ended": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
+		p.WantClosing(wire.CodeEnded)
+	}},
+	"too_fast": {func() gateway.Policy { return rated(session.Rate{Messages: 1, End: true}) }, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		for range 10 {
+			p.Text("x")
+		}
+		p.WantClosing(wire.CodeTooFast)
+	}},
+	"draining": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		w.gw.BeginDrain()
+		p.WantClosing(wire.CodeDraining)
+	}},
+}
+
+func TestEachEndIsCountedOnceUnderItsReason(t *testing.T) {
+	for reason, c := range endings {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.policy())
+				before := w.metrics()
+				c.end(t, w)
+				w.wantSince(before, "reseat_sessions_ended_total", map[string]float64{reason: 1})
+				m := w.metrics()
+				living := m["reseat_sessions{connecting}"] + m["reseat_sessions{attached}"] + m["reseat_sessions{detached}"]
+				if created := m["reseat_sessions_created_total"]; created != living+1 {
+					t.Errorf("%v sessions created, %v live, one has ended", created, living)
+				}
+			})
+		})
+	}
+	for _, reason := range reasons {
+		if _, ok := endings[reason]; !ok && reason != "bad_token" && reason != "no_session" { // those end a connection alone
+			t.Errorf("nothing here ends a session for %s", reason)
+		}
+	}
+}
+
+// refusedResumes are resumes, each with the result that is its key.
+var refusedResumes = map[string]struct {
+	policy func() gateway.Policy
+	resume func(*testing.T, *world, *wstest.Player)
+}{
+	"ok":        {policy, func(_ *testing.T, _ *world, p *wstest.Player) { p.Resume(0) }},
+	"bad_token": {policy, func(_ *testing.T, _ *world, p *wstest.Player) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
+	"protocol_violation": {policy, func(_ *testing.T, _ *world, p *wstest.Player) {
+		p.TryResume(p.Hello.Token, "9").WantClosing(wire.CodeProtocolViolation)
+	}},
+	"no_session": {policy, func(_ *testing.T, _ *world, p *wstest.Player) {
+		p.Control("bye")
+		p.WantClose(wire.CodeNormal)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+	}},
+	"ended": {policy, func(_ *testing.T, w *world, p *wstest.Player) {
+		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
+	}},
+	"window_exceeded": {func() gateway.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world, p *wstest.Player) {
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(w.game.Next(), numbered(1, 11))
+		w.wantState(p, session.Ended)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
+	}},
+	"upstream_lost": {hard, func(_ *testing.T, w *world, p *wstest.Player) {
+		p.Drop()
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
+		w.wantState(p, session.Detached)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost)
+	}},
+}
+
+func TestEachResumeIsCountedUnderItsResult(t *testing.T) {
+	for result, c := range refusedResumes {
+		t.Run(result, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.policy())
+				p := w.Player("/")
+				p.Sync()
+				before := w.metrics()
+				c.resume(t, w, p)
+				w.wantSince(before, "reseat_resumes_total", map[string]float64{result: 1})
+			})
+		})
+	}
+}
+
+func TestResumesThatPassEachOtherAreCountedEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, _ := w.play()
+		p.Sync()
+		before := w.metrics()
+		for range 20 {
+			p = p.Resume(0)
+		}
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeTooFast)
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		w.game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(5 * time.Second); return false }
+		first := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		p.Resume(0)
+		first.WantClosing(wire.CodeSuperseded)
+		w.wantSince(before, "reseat_resumes_total", map[string]float64{"ok": 21, "too_fast": 1, "superseded": 1})
+	})
+}
+
+// Each data message counts once, of either kind of client; what is replayed, the
+// gateway's own and the operator's do not.
+func TestMessagesAreCountedOnceInTheirDirection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Words = session.Words{Detach: "away", Resume: "back"}
+		pol.Replies = []session.Reply{{In: "2", Out: "3"}}
+		w := newWorld(t, pol)
+		before := w.metrics()
+		p, game := w.play()
+		p.Text("four")
+		p.Binary("12")
+		game.Want("four", "12")
+		game.Text("\x10 begins with DLE")
+		p.Want("\x10 begins with DLE")
+		p.Sync()
+		p.Drop()
+		game.Want("away")
+		game.Text("2")
+		game.Want("3")
+		game.Text("missed")
+		synctest.Wait()
+		p = p.Resume(0)
+		game.Want("back")
+		p.Want("\x10 begins with DLE", "missed")
+		plain := w.Plain("/")
+		other := w.game.Next()
+		plain.Text("up")
+		other.Want("up")
+		other.Text("down!")
+		plain.Want("down!")
+		w.wantSince(before, "reseat_messages_total", map[string]float64{"to_upstream": 3, "to_client": 3})
+		w.wantSince(before, "reseat_message_bytes_total", map[string]float64{"to_upstream": 4 + 2 + 2, "to_client": 17 + 6 + 5})
+		w.wantSince(before, "reseat_replayed_messages_total", map[string]float64{"": 2})
+		w.wantSince(before, "reseat_sessions", map[string]float64{"attached": 2})
+		plain.Drop() // what an ended session has counted stays
+		w.wantSince(before, "reseat_messages_total", map[string]float64{"to_upstream": 3, "to_client": 3})
+	})
+}
+
+func TestDroppedMessagesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, small(session.DropOldest))
+		before := w.metrics()
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(1, 17))
+		w.wantSince(before, "reseat_dropped_messages_total", map[string]float64{"": 7})
+		if w.metrics()["reseat_buffer_bytes"] == 0 {
+			t.Error("no memory is held by a full replay buffer")
+		}
+		p.Resume(0)
+		w.wantSince(before, "reseat_replayed_messages_total", map[string]float64{"": 10})
+	})
+}
+
+func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		before := w.metrics()
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		time.Sleep(7 * time.Second)
+		p = p.Resume(0)
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
+		p = p.Resume(0) // a takeover: nobody was away
+		p.Sync()
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7 + 30})
+		p, _ = w.play()
+		p.Control("bye") // it was never detached
+		p.WantClose(wire.CodeNormal)
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7 + 30})
+	})
+}
+
+// The way of a resume ends with the last byte of what had to be replayed: here
+// the client reads nothing for five seconds in its midst.
+func TestResumeSecondsLastToTheLastReplayedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		before := w.metrics()
+		for range 10 {
+			game.Text(strings.Repeat("r", 32<<10)) // more than the way to the client holds
+		}
+		synctest.Wait()
+		q := p.Resume(0)
+		q.Hold(true)
+		synctest.Wait()
+		game.Text("live")
+		time.Sleep(5 * time.Second)
+		w.wantSince(before, "reseat_resume_seconds", map[string]float64{})
+		q.Hold(false)
+		w.wantSince(before, "reseat_resume_seconds", map[string]float64{"": 5})
+	})
+}
+
+func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
+	for name, join := range map[string]func(w *world) *wstest.Peer{
+		"resumable": func(w *world) *wstest.Peer { return w.Player("/").Peer },
+		"plain":     func(w *world) *wstest.Peer { return w.Plain("/") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy())
+				p := join(w)
+				synctest.Wait()
+				before := w.metrics()
+				p.Hold(true)
+				time.Sleep(17 * time.Second) // pinged after 15
+				p.Hold(false)
+				w.wantSince(before, "reseat_client_rtt_seconds", map[string]float64{"": 2})
+			})
+		})
+	}
+}
+
+func TestTheDrainShowsInTheMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		w.gw.BeginDrain()
+		before := w.metrics()
+		if before["reseat_draining"] != 1 {
+			t.Error("the drain does not show")
+		}
+		w.refused("/")
+		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 1})
+		w.gw.CallOffDrain()
+		if w.metrics()["reseat_draining"] != 0 {
+			t.Error("the drain was called off and shows")
+		}
+	})
+}
+
+func TestLogLinesThatAreLeftOutAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		w.gw.BeginDrain()
+		before := w.metrics()
+		for range 60 {
+			w.refused("/")
+		}
+		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 60})
+		w.wantSince(before, "reseat_log_lines_limited_total", map[string]float64{"": 10})
+	})
+}
+
+var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |refused\.WithLabelValues\()"(\w+)"`)
+
+// Each reason that a handshake may be refused for is a series from the start.
+func TestRefusalsAreCountedUnderReasonsThatAreThereFromTheStart(t *testing.T) {
+	used := make(map[string]bool)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		source, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range refusedWith.FindAllStringSubmatch(string(source), -1) {
+			used[m[1]] = true
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		shown := make(map[string]bool)
+		for name := range newWorld(t, policy()).metrics() {
+			if label, ok := strings.CutPrefix(name, "reseat_handshakes_refused_total"); ok {
+				shown[strings.Trim(label, "{}")] = true
+			}
+		}
+		if !maps.Equal(used, shown) {
+			t.Errorf("the code refuses for %v, the metrics show %v", fmt.Sprint(used), fmt.Sprint(shown))
+		}
+	})
+}

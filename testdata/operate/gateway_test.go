@@ -1,0 +1,157 @@
+// Package operate runs bin/reseat as operators do: behind nginx, HAProxy and
+// Caddy, and with the files of docs/deploy, docs/grafana and docs/prometheus.
+// make test-proxies runs it.
+package operate
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	program = "../../bin/reseat"
+	docs    = "../../docs/"
+)
+
+// A gateway is a running bin/reseat.
+type gateway struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan map[string]any // of its log
+	addr  string              // where clients connect
+	admin string              // URL of the admin address
+}
+
+// start runs a gateway until the test ends.
+func start(t *testing.T, args ...string) *gateway {
+	t.Helper()
+	args = append([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json", "--drain=0s"}, args...)
+	g := &gateway{t: t, cmd: exec.Command(program, args...), lines: make(chan map[string]any, 10_000)}
+	out, err := g.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go g.read(out)
+	t.Cleanup(g.stop)
+	g.addr = g.says("listening for clients")["addr"].(string)
+	g.admin = g.says("listening for the admin address")["http"].(string)
+	return g
+}
+
+// read takes the log in, of which lines that nobody waits for are left out.
+func (g *gateway) read(out io.Reader) {
+	defer close(g.lines)
+	for s := bufio.NewScanner(out); s.Scan(); {
+		line := map[string]any{}
+		if json.Unmarshal(s.Bytes(), &line) != nil {
+			line["msg"] = s.Text()
+		}
+		select {
+		case g.lines <- line:
+		default:
+		}
+	}
+}
+
+// says waits for a log line.
+func (g *gateway) says(msg string) map[string]any {
+	g.t.Helper()
+	for line := range g.lines {
+		if line["msg"] == msg {
+			return line
+		}
+		if s, _ := line["msg"].(string); strings.HasPrefix(s, "reseat: ") || strings.Contains(s, "DATA RACE") {
+			g.t.Fatal(s)
+		}
+	}
+	g.t.Fatalf("the gateway has ended and never said %q", msg)
+	return nil
+}
+
+func (g *gateway) stop() {
+	g.cmd.Process.Signal(syscall.SIGTERM)
+	for range g.lines {
+	}
+	g.cmd.Wait()
+}
+
+// get asks the admin address.
+func (g *gateway) get(path string) []byte {
+	g.t.Helper()
+	resp, err := http.Get(g.admin + path)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		g.t.Fatalf("%s: %s, %v", path, resp.Status, err)
+	}
+	return body
+}
+
+// A seen is a session as the control API shows it.
+type seen struct{ ID, State, Peer string }
+
+func (g *gateway) sessions() []seen {
+	g.t.Helper()
+	var list struct{ Sessions []seen }
+	if err := json.Unmarshal(g.get("/api/v1/sessions?limit=1000"), &list); err != nil {
+		g.t.Fatal(err)
+	}
+	return list.Sessions
+}
+
+// freePort is one that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return fmt.Sprint(ln.Addr().(*net.TCPAddr).Port)
+}
+
+// file reads a file of docs.
+func file(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(docs, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// replaced is text with each of the old strings, which must be there, replaced.
+func replaced(t *testing.T, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("there is no %q in\n%s", pairs[i], text)
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return text
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
