@@ -29,11 +29,12 @@ const (
 // A route is a Route made ready to serve.
 type route struct {
 	Route
+	terms *terms          // that its sessions begin with
 	proxy *upstream.Proxy // nil where ordinary requests are off
 }
 
 func (g *Gateway) addRoute(r Route) {
-	rt := &route{Route: r}
+	rt := &route{Route: r, terms: &terms{Policy: r.Policy}}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
 			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Log: g.log, Edit: upstream.DropOwnCookies,
@@ -278,6 +279,9 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 // direct takes over what the upstream asked for in its answer, interface
 // section 2. What cannot be read is said in the log and left aside.
 func (g *Gateway) direct(e *entry, d upstream.Directives) {
+	if d == (upstream.Directives{}) {
+		return
+	}
 	t := *e.terms()
 	if d.Grace != "" {
 		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 {

@@ -103,7 +103,8 @@ func (e *entry) awaitFirst() {
 }
 
 // terms are what holds for a session and may be changed while others look: the
-// route's policy, but for what the upstream asked for, and the group.
+// route's policy, but for what the upstream asked for, and the group. They are
+// replaced, not altered: the sessions of a route begin with the same ones.
 type terms struct {
 	Policy
 	Group string
@@ -130,7 +131,7 @@ func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer netip.
 	if rt.Policy.Login != nil {
 		e.player.realm = rt.Policy.Login.Realm()
 	}
-	e.current.Store(&terms{Policy: rt.Policy})
+	e.current.Store(rt.terms)
 	e.setPeer("")
 	if peer.IsValid() {
 		e.setPeer(peer.String())
