@@ -85,9 +85,6 @@ func (s *Session) follow(g *leg) {
 
 // read reads g once, if that is wanted.
 func (s *Session) read(g *leg) {
-	if !g.wanted() {
-		return
-	}
 	switch {
 	case g.fate() != session.Open:
 		if _, err := g.receive(s.loop.buf); err != nil {
@@ -96,7 +93,7 @@ func (s *Session) read(g *leg) {
 		s.follow(g)
 	case g.att == nil:
 		s.readUpstream(g)
-	default:
+	case s.core.WantsClient(g.att):
 		s.readClient(g)
 	}
 }
@@ -105,7 +102,10 @@ func (s *Session) read(g *leg) {
 // found less than it had room for has emptied the socket.
 func (g *leg) receive(b []byte) (int, error) {
 	n, err := sock.Receive(g.fd, b)
-	if n == 0 || n < len(b) && !g.ending {
+	switch {
+	case n == 0:
+		g.readable, g.ending = false, false
+	case n < len(b) && !g.ending:
 		g.readable = false
 	}
 	return n, err
@@ -137,7 +137,7 @@ func (s *Session) readClient(g *leg) {
 // clientRead hands what was read to the core. p is free again when it returns.
 func (s *Session) clientRead(g *leg, p []byte) {
 	s.core.ClientRead(s.loop.now, g.att, p)
-	s.flush(s.up)
+	s.write(s.up)
 	s.core.Retain()
 }
 
@@ -152,24 +152,34 @@ func (s *Session) gone(g *leg, err error) {
 	g.close(session.Shut)
 }
 
-// flush writes what the core has for g, as far as the socket takes it, then does
-// to g what the core says, and reports whether anything was written.
-func (s *Session) flush(g *leg) (wrote bool) {
-	for !g.full && g.fd >= 0 {
-		out := s.out(g)
-		if len(out) == 0 {
-			break
-		}
-		n, full, err := s.loop.sender.Send(g.fd, out)
-		clear(out)
-		g.full, wrote = full, true
-		s.wrote(g, n)
-		if err != nil {
-			s.failed(g, err)
-		}
+// flush writes what the core has for g, as far as the socket takes it, and then
+// does to g what the core says.
+func (s *Session) flush(g *leg) {
+	for s.write(g) {
 	}
-	s.part(g)
-	return wrote
+}
+
+// write writes once, or, where there is nothing to be written or no room for it,
+// does to g what the core says. It reports whether it wrote: then there may be
+// more, for either leg.
+func (s *Session) write(g *leg) bool {
+	if g.full || g.fd < 0 {
+		s.part(g)
+		return false
+	}
+	out := s.out(g)
+	if len(out) == 0 {
+		s.part(g)
+		return false
+	}
+	n, full, err := s.loop.sender.Send(g.fd, out)
+	clear(out)
+	g.full = full
+	s.wrote(g, n)
+	if err != nil {
+		s.failed(g, err)
+	}
+	return true
 }
 
 func (s *Session) out(g *leg) [][]byte {

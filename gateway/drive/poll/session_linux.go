@@ -226,7 +226,7 @@ func (s *Session) rung() {
 // settle does what the core wants done after a call to it: writes, closes, reads
 // on where it had paused, sets the alarm and has the Watcher told.
 func (s *Session) settle() {
-	for s.flush(s.up) || s.down != nil && s.flush(s.down) {
+	for s.write(s.up) || s.down != nil && s.write(s.down) {
 	}
 	s.follow(s.up)
 	if s.down != nil {
