@@ -76,10 +76,7 @@ func (e *entry) over(ev session.Event) {
 	if ev.Took > 0 {
 		g.metrics.detached.Observe(ev.Took.Seconds())
 	}
-	var info session.Info
-	if d := e.drive(); d != nil { // nil: a fault before its first attach
-		info = d.Info()
-	}
+	info := *ev.Info
 	g.reg.bury(e, info)
 	e.pongs.ring()
 	e.breakDial()

@@ -70,9 +70,12 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // New drives core over its upstream's connection. It begins to read at once.
 // client is the connection that will be attached first, nil where that is not
 // known yet; it is still to be attached.
+//
+// A session whose messages are told of, one by one, is for goroutines: they wait
+// while the Watcher does, and a loop does not.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Watcher) *Session {
 	s := &Session{driver: d, watch: watch}
-	if _, plain := client.(*net.TCPConn); d.kind == Poll && (plain || client == nil) {
+	if _, plain := client.(*net.TCPConn); d.kind == Poll && (plain || client == nil) && !core.Tells() {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
 			return s
 		}

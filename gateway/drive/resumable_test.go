@@ -415,6 +415,17 @@ func TestNothingStopsWhileAWatcherDoes(t *testing.T) {
 	close(release)
 }
 
+// Who writes a line for each message waits for the log, and a loop must not.
+func TestSessionWhoseMessagesAreToldOfIsForGoroutines(t *testing.T) {
+	for _, tells := range []bool{false, true} {
+		p := newPlayer(t, newDriver(t, drive.Poll), func(c *session.Config) { c.Tell.On = tells })
+		if got := p.drive.Client() != nil; got != tells { // a loop keeps no net.Conn
+			t.Errorf("messages are told of: %v; goroutines: %v", tells, got)
+		}
+		p.wantUp(1)
+	}
+}
+
 // Where no descriptor is left a client cannot be taken over: it is lost, and
 // may come again.
 func TestClientIsLostWhereNoDescriptorIsLeft(t *testing.T) {

@@ -36,6 +36,7 @@ type Event struct {
 	Lost   uint64        // Resumed, Superseded: messages dropped
 	Peer   string        // Created, Resumed, Superseded, Dropped: the client's address
 	Was    string        // Superseded: the older client's
+	Info   *Info         // Over: the session as it was when the event was handed over
 
 	// Message.
 	Down, Text bool
@@ -55,6 +56,12 @@ func (s *Session) Events() []Event {
 	}
 	e := s.events
 	s.events = nil
+	for i := range e {
+		if e[i].Kind == Over {
+			info := s.Info()
+			e[i].Info = &info
+		}
+	}
 	return e
 }
 

@@ -55,7 +55,8 @@ type Loop struct {
 	out    [][]byte
 	sender sock.Sender
 
-	news    *teller
+	fresh   []news // of this turn, for the teller
+	teller  *teller
 	load    atomic.Int64
 	running sync.WaitGroup
 
@@ -75,14 +76,14 @@ func Start(clock Clock) (*Loop, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	l := &Loop{clock: clock, ep: ep, bell: bell, buf: make([]byte, readSize), news: newTeller()}
+	l := &Loop{clock: clock, ep: ep, bell: bell, buf: make([]byte, readSize), teller: newTeller()}
 	// Each ring is an edge of its own, so the bell is never read.
 	if err := l.watch(bell, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)
 		unix.Close(bell)
 		return nil, err
 	}
-	l.running.Go(l.news.run)
+	l.running.Go(l.teller.run)
 	l.running.Go(l.run)
 	return l, nil
 }
@@ -136,6 +137,7 @@ func (l *Loop) run() {
 		}
 		l.ring()
 		l.goOn()
+		l.tell()
 		if l.closing && l.sessions == 0 && l.end() {
 			return
 		}
@@ -188,6 +190,18 @@ func (l *Loop) goOn() {
 func (l *Loop) ring() {
 	for len(l.due) > 0 && l.due[0].alarm <= l.now {
 		l.due.pop().rung()
+	}
+}
+
+// news has n told at the end of this turn.
+func (l *Loop) news(n news) { l.fresh = append(l.fresh, n) }
+
+// tell passes on what has happened in this turn.
+func (l *Loop) tell() {
+	if len(l.fresh) > 0 {
+		l.teller.put(l.fresh)
+		clear(l.fresh)
+		l.fresh = l.fresh[:0]
 	}
 }
 
@@ -247,6 +261,6 @@ func (l *Loop) end() bool {
 	l.gone = true
 	unix.Close(l.ep)
 	unix.Close(l.bell)
-	l.news.close()
+	l.teller.close()
 	return true
 }

@@ -150,7 +150,7 @@ func (s *Session) Leave(take func(core *session.Session, legs []Leg, over bool) 
 		if !s.over {
 			s.release()
 		}
-		s.loop.news.put(news{then: take(s.core, s.surrender(), s.over)})
+		s.loop.news(news{then: take(s.core, s.surrender(), s.over)})
 	})
 }
 
@@ -270,12 +270,12 @@ func earlier(a, b session.Time) session.Time {
 // tell has the Watcher told what has happened.
 func (s *Session) tell() {
 	if events := s.core.Events(); events != nil {
-		s.loop.news.put(news{watch: s.watch, events: events})
+		s.loop.news(news{watch: s.watch, events: events})
 	}
 	if s.open == 0 && !s.over && s.core.State() == session.Ended {
 		s.over = true
 		s.release()
-		s.loop.news.put(news{watch: s.watch, over: true})
+		s.loop.news(news{watch: s.watch, over: true})
 	}
 }
 
@@ -294,7 +294,7 @@ func (s *Session) rescue() {
 	if v == nil {
 		return
 	}
-	s.loop.news.put(news{watch: s.watch, fault: &fault{v, debug.Stack()}})
+	s.loop.news(news{watch: s.watch, fault: &fault{v, debug.Stack()}})
 	defer func() {
 		if recover() != nil { // not even that: both sockets are closed
 			s.up.close(session.Shut)

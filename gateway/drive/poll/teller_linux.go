@@ -33,10 +33,10 @@ type fault struct {
 
 func newTeller() *teller { return &teller{wake: make(chan struct{}, 1)} }
 
-// put has n told. It never blocks.
-func (t *teller) put(n news) {
+// put has all of list told. It never blocks.
+func (t *teller) put(list []news) {
 	t.mu.Lock()
-	t.queue = append(t.queue, n)
+	t.queue = append(t.queue, list...)
 	t.mu.Unlock()
 	t.ring()
 }
