@@ -117,6 +117,9 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	counter(descMissed, c.g.events.Missed())
 }
 
+// BufferBytes is the memory that all replay buffers hold, in bytes.
+func (g *Gateway) BufferBytes() int64 { return g.store.Used() }
+
 // Metrics is what /metrics serves of the gateway; what the process has beside
 // is its owner's.
 func (g *Gateway) Metrics() prometheus.Gatherer { return g.metrics.registry }

@@ -11,17 +11,21 @@ import (
 )
 
 const (
-	readSize = 256 << 10 // of a client read
-	slowRead = 4 << 10   // the same, where the buffer is held while waiting
+	smallRead = 8 << 10   // of a client,
+	bigRead   = 256 << 10 // and where the last one brought so much
+	slowRead  = 4 << 10   // where the buffer is held while waiting
 
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
 )
 
-// buffers are for client reads: taken when a socket is readable, given back
-// when what was read has been handed on. senders are for writes.
+// small and big are for client reads: taken when a socket is readable, given back
+// when what was read has been handed on. Many may be out at once where their
+// goroutines wait for a processor, so the big ones are for those that have had
+// much to say. senders are for writes.
 var (
-	buffers = sync.Pool{New: func() any { b := make([]byte, readSize); return &b }}
+	small   = sync.Pool{New: func() any { b := make([]byte, smallRead); return &b }}
+	big     = sync.Pool{New: func() any { b := make([]byte, bigRead); return &b }}
 	senders = sync.Pool{New: func() any { return new(sock.Sender) }}
 )
 
@@ -51,6 +55,7 @@ type leg struct {
 
 	// The reader's own.
 	held []byte // the read buffer where it cannot be pooled
+	much bool   // the last read brought smallRead or more
 	err  error  // there is nothing more to read
 	fd   int    // while raw lends it
 }

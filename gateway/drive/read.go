@@ -2,6 +2,7 @@ package drive
 
 import (
 	"net"
+	"sync"
 
 	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
@@ -59,11 +60,14 @@ func (s *netSession) readClient(l *leg, early []byte) {
 }
 
 func (s *netSession) clientOnce(l *leg) (n int, calm bool) {
-	b := l.borrow()
-	defer l.giveBack(b)
+	b, pool := l.borrow()
+	if pool != nil {
+		defer pool.Put(b)
+	}
 	if n, l.err = l.receive(*b); n == 0 {
 		return 0, true
 	}
+	l.much = n >= smallRead
 	return n, s.clientRead(l, (*b)[:n])
 }
 
@@ -118,22 +122,18 @@ func (l *leg) receive(b []byte) (int, error) {
 	return sock.Receive(l.fd, b)
 }
 
-// borrow is memory for one read of a client. Where the read waits the memory is
-// the leg's own, and small.
-func (l *leg) borrow() *[]byte {
-	if l.raw != nil {
-		return buffers.Get().(*[]byte)
-	}
-	if l.held == nil {
+// borrow is memory for one read of a client, and where it belongs. Where the read
+// waits the memory is the leg's own, and small.
+func (l *leg) borrow() (b *[]byte, from *sync.Pool) {
+	switch {
+	case l.raw != nil && l.much:
+		return big.Get().(*[]byte), &big
+	case l.raw != nil:
+		return small.Get().(*[]byte), &small
+	case l.held == nil:
 		l.held = make([]byte, slowRead)
 	}
-	return &l.held
-}
-
-func (l *leg) giveBack(b *[]byte) {
-	if l.raw != nil {
-		buffers.Put(b)
-	}
+	return &l.held, nil
 }
 
 // goOn does what of settle can be done while l's reader has its socket, and
@@ -193,8 +193,8 @@ func (s *netSession) discard(l *leg) {
 }
 
 func drain(conn net.Conn) {
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
+	buf := small.Get().(*[]byte)
+	defer small.Put(buf)
 	for {
 		if _, err := conn.Read(*buf); err != nil {
 			return

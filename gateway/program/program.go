@@ -63,6 +63,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
+	defer tuneCollector(environ, p.gateway.BufferBytes)()
 	p.announce(set, own.keys)
 	return p.serve(signals)
 }

@@ -17,6 +17,7 @@ import (
 
 const (
 	readSize = 256 << 10 // of a client read
+	maxRings = 32        // alarms of one turn
 
 	// yieldEvery is how long the loop keeps its processor at most before it asks
 	// the scheduler for it anew. From one that has been kept for ten milliseconds
@@ -186,9 +187,13 @@ func (l *Loop) goOn() {
 	l.spare = list[:0]
 }
 
-// ring calls the sessions whose alarms are due.
+// ring calls sessions whose alarms are due; the rest of many in the next turn,
+// so that no message waits for all their heartbeats.
 func (l *Loop) ring() {
-	for len(l.due) > 0 && l.due[0].alarm <= l.now {
+	for range maxRings {
+		if len(l.due) == 0 || l.due[0].alarm > l.now {
+			return
+		}
 		l.due.pop().rung()
 	}
 }
