@@ -109,7 +109,7 @@ func blocksOf(page string) (list []block, err error) {
 		case m != nil:
 			mark = m[2]
 		case strayForm.MatchString(line):
-			return nil, fmt.Errorf("line %d: %q is in no block of sh", i+1, strings.TrimSpace(line))
+			return nil, fmt.Errorf("line %d: %q is in no block of sh (how blocks are run is told in gateway/program/docs_test.go)", i+1, strings.TrimSpace(line))
 		case mark != "" && line != "":
 			return nil, fmt.Errorf("line %d: a mark without a block of sh behind it", i)
 		}
