@@ -210,9 +210,10 @@ func (c *Conn) Write(ctx context.Context, typ MessageType, data []byte) error {
 
 // Close ends the session: the game server gets what was written before, and then
 // code (1000, 1001 or 3000 to 4999) and reason (at most 123 bytes). Where there is
-// no connection it is carried through on the next one, and Close waits for as
-// long: until the grace period is over at the latest, which is then its error.
-// What comes meanwhile is thrown away.
+// no connection it is carried through on the next one, and Close waits for as long:
+// until the grace period is over at the latest. What comes meanwhile is thrown
+// away. Its error is how the session ended otherwise: ErrLost, or a *CloseError
+// where the game server or the gateway was first.
 func (c *Conn) Close(code int, reason string) error {
 	if !wire.ByeCode(code) || len(reason) > 123 {
 		return fmt.Errorf("close: want a code of 1000, 1001 or 3000 to 4999 and at most 123 bytes of reason, got %d and %d", code, len(reason))
