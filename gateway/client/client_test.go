@@ -13,6 +13,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
+	"reseat/gateway/internal/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -88,6 +89,81 @@ func TestMessagesArriveOnceAndInOrderThroughAHundredCuts(t *testing.T) {
 			t.Errorf("only %d connections: the cuts cut nothing", n)
 		}
 	})
+}
+
+// The same through cuts of every kind, with messages of every size. The seed is in
+// the name of what fails.
+func TestMessagesArriveOnceThroughCutsOfEveryKind(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				back, done := make(chan struct{}, 1000), make(chan struct{})
+				c, game := w.play(client.Options{OnResume: func(client.Resumed) { back <- struct{}{} }})
+				go traffic(t, c, game, seed, done)
+				for playing := true; playing; {
+					time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
+					for len(back) > 0 {
+						<-back
+					}
+					w.harm(c, random)
+					select {
+					case <-done:
+						playing = false
+					case <-back: // the grace period is for one absence
+					}
+				}
+				if err := c.Close(1000, ""); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// harm does something to the connection, and perhaps to the next one, or to the
+// network, but for less than the grace period.
+func (w *world) harm(c *client.Conn, random *rand.Rand) {
+	if random.IntN(3) == 0 {
+		time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, w.cut)
+	}
+	switch random.IntN(5) {
+	case 0:
+		w.cut()
+	case 1:
+		c.Drop()
+	case 2:
+		w.newest.Load().Silence()
+	case 3:
+		w.newest.Load().CloseWrite()
+	case 4:
+		w.down.Store(true)
+		w.cut()
+		time.AfterFunc(time.Duration(random.IntN(20))*time.Second, func() { w.down.Store(false) })
+	}
+}
+
+// traffic is 400 numbered messages each way, of which some are large.
+func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done chan struct{}) {
+	defer close(done)
+	const messages = 400
+	text := func(i int) string { return fmt.Sprint(i, " ", strings.Repeat("x", (i*7919)%(1+i%3*20000))) }
+	var all sync.WaitGroup
+	for way, each := range []func(int){
+		func(i int) { send(t, c, text(i)) }, func(i int) { game.Text(text(i)) },
+		func(i int) { want(t, c, text(i)) }, func(i int) { game.Want(text(i)) },
+	} {
+		random := rand.New(rand.NewPCG(seed, uint64(way)+1))
+		all.Go(func() {
+			for i := range messages {
+				each(i)
+				if way < 2 {
+					time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestAnAbsenceLongerThanTheGracePeriodIsTheEnd(t *testing.T) {
