@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify fuzz fuzz-short bench bench-short bench-micro bench-compare lint tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,13 +69,18 @@ bench-micro: ## micro-benchmarks of the hot pieces
 bench-compare: ## micro-benchmarks, another revision's and this one's side by side: BASE=HEAD~1
 	./.ci/bench-compare '$(BASE)' $(or $(COUNT),6) $(MICRO)
 
-lint: ## gofmt, go vet and staticcheck
+lint: ## gofmt, go vet (for Windows and macOS too) and staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
 	$(GO) tool staticcheck ./...
+
+release: ## static binaries for Linux, macOS and Windows, with checksums, in dist/: VERSION=v1.2.3
+	./.ci/release '$(VERSION)'
 
 tools: ## install Chromium, Node.js and npm from the distribution where they are missing
 	./.ci/tools
 
 clean: ## remove what was built
-	rm -rf bin web/node_modules web/e2e/node_modules web/e2e/out testdata/peers/node_modules
+	rm -rf bin dist web/node_modules web/e2e/node_modules web/e2e/out testdata/peers/node_modules

@@ -27,6 +27,7 @@
 //
 // # Who owns what
 //
+//	client     the other end: a client for Go, which shares wire with the gateway
 //	settings   what a flag is and whether a value can hold
 //	upstream   where a request goes, which headers pass, the dial
 //	tokens     what a token says and whether it is genuine

@@ -273,6 +273,9 @@ func (h *Hook) settle(a attempt) {
 	h.metrics.attempt(a)
 	now := time.Now()
 	l, was := a.line, h.health.down()
+	if h.off && a.verdict != delivered {
+		a.verdict = gone // it was under way when another was told so
+	}
 	switch a.verdict {
 	case delivered:
 		h.health.well()

@@ -284,6 +284,27 @@ func TestA410StopsAllPostsUntilAReload(t *testing.T) {
 	})
 }
 
+func TestA410StopsThoseThatAreUnderWayToo(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.receiver.answers(func(*post) *http.Response { return nil })
+		for i := range 10 {
+			d.publish(fmt.Sprint(i), events.Created)
+		}
+		held := d.receiver.posts()
+		held[3].reply <- answered(http.StatusGone)
+		synctest.Wait()
+		for i, p := range held {
+			if i != 3 {
+				p.reply <- answered(http.StatusInternalServerError)
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := len(d.receiver.posts()); n != atOnce || d.count("gone") != 10 {
+			t.Errorf("%d posts, %d gone; want %d and 10", n, d.count("gone"), atOnce)
+		}
+	})
+}
+
 func TestARedirectIsNotFollowed(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response {

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
 
 // What is published.
 
@@ -29,4 +32,40 @@ test('the lock file names no registry', () => {
 
 test('the module is one file: it imports nothing', () => {
   assert.doesNotMatch(read('reseat.js'), /^\s*import\b|\bimport\(|\bfrom '/m);
+});
+
+/** A project of somebody's that has installed the packed package. */
+function project(t) {
+  const dir = mkdtempSync(join(tmpdir(), 'reseat-package-'));
+  t.after(() => rmSync(dir, { recursive: true }));
+  const npm = (cwd, ...args) => execFileSync('npm', [...args, '--silent', '--ignore-scripts', '--offline', '--no-audit', '--no-fund'], { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  const tarball = npm(fileURLToPath(new URL('..', import.meta.url)), 'pack', '--pack-destination', dir).trim();
+  writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'somebodys', version: '1.0.0', private: true, type: 'module' }));
+  npm(dir, 'install', join(dir, tarball));
+  return dir;
+}
+
+test('installed from its tarball it is imported by its name, without side effects', (t) => {
+  const dir = project(t);
+  const script = `
+    const before = Object.getOwnPropertyNames(globalThis).join();
+    const { default: same, ReseatSocket, install } = await import('reseat');
+    const { version } = (await import('reseat/package.json', { with: { type: 'json' } })).default;
+    console.log(JSON.stringify({ same: same === ReseatSocket, install: typeof install, version, clean: before === Object.getOwnPropertyNames(globalThis).join() }));`;
+  writeFileSync(join(dir, 'main.mjs'), script);
+  const said = execFileSync(process.execPath, ['--no-warnings', 'main.mjs'], { cwd: dir, encoding: 'utf8' });
+  assert.deepEqual(JSON.parse(said), { same: true, install: 'function', version: manifest.version, clean: true });
+});
+
+test('what the README shows compiles against the installed types, however modules are resolved', (t) => {
+  const dir = project(t);
+  const [, code] = /^```js\n(import \{ ReseatSocket \} from 'reseat'[^]*?)^```$/m.exec(read('README.md'));
+  const main = join(dir, 'main.ts');
+  const declared = 'declare function draw(data: unknown): void; declare function showBanner(text: string): void; declare function hideBanner(): void;\n';
+  writeFileSync(main, `${declared}${code}\nsocket.addEventListener('resume', ({ replay, lost, ms }) => draw(replay + lost + ms));\n`);
+  const { NodeNext, Bundler } = ts.ModuleResolutionKind;
+  for (const [moduleResolution, module] of [[NodeNext, ts.ModuleKind.NodeNext], [Bundler, ts.ModuleKind.ESNext]]) {
+    const program = ts.createProgram([main], { strict: true, noEmit: true, target: ts.ScriptTarget.ES2022, module, moduleResolution, lib: ['lib.es2022.d.ts', 'lib.dom.d.ts', 'lib.dom.iterable.d.ts'], types: [] });
+    assert.deepEqual(ts.getPreEmitDiagnostics(program).map((d) => ts.flattenDiagnosticMessageText(d.messageText, '\n')), []);
+  }
 });

@@ -1,0 +1,452 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/client"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+func TestWhatIsSaidWhileDetachedArrivesOnceAfterTheResume(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var resumed []client.Resumed
+		var lost []error
+		c, game := w.play(client.Options{
+			OnDetach: func(err error) { lost = append(lost, err) },
+			OnResume: func(r client.Resumed) { resumed = append(resumed, r) },
+		})
+		game.Text("one")
+		want(t, c, "one")
+		w.down.Store(true)
+		w.cut()
+		synctest.Wait()
+		game.Text("two")
+		send(t, c, "a", "b")
+		time.Sleep(20 * time.Second)
+		w.down.Store(false)
+		want(t, c, "two")
+		game.Want("a", "b")
+		send(t, c, "c")
+		game.Want("c")
+		synctest.Wait()
+		if len(lost) != 1 || len(resumed) != 1 || resumed[0].Replay != 1 || resumed[0].Lost != 0 || resumed[0].Away < 20*time.Second || resumed[0].Away > 26*time.Second {
+			t.Errorf("told of %v and %+v", lost, resumed)
+		}
+	})
+}
+
+// Both sides count, through cuts at any moment; each message comes once, in order.
+func TestMessagesArriveOnceAndInOrderThroughAHundredCuts(t *testing.T) {
+	const messages = 2000
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			for i := range messages {
+				send(t, c, fmt.Sprint(i))
+				time.Sleep(rand.N(20 * time.Millisecond))
+			}
+		})
+		all.Go(func() {
+			for i := range messages {
+				game.Text(fmt.Sprint(i))
+				time.Sleep(rand.N(20 * time.Millisecond))
+			}
+		})
+		all.Go(func() {
+			for i := range messages {
+				want(t, c, fmt.Sprint(i))
+			}
+		})
+		all.Go(func() {
+			for i := range messages {
+				game.Want(fmt.Sprint(i))
+			}
+		})
+		for range 100 {
+			time.Sleep(rand.N(400 * time.Millisecond))
+			w.cut()
+		}
+		all.Wait()
+		if err := c.Close(4000, "done"); err != nil {
+			t.Error(err)
+		}
+		if reason := game.WantClose(4000); reason != "done" {
+			t.Errorf("the game was told %q", reason)
+		}
+		if n := w.dials.Load(); n < 20 {
+			t.Errorf("only %d connections: the cuts cut nothing", n)
+		}
+	})
+}
+
+// The same through cuts of every kind, with messages of every size. The seed is in
+// the name of what fails.
+func TestMessagesArriveOnceThroughCutsOfEveryKind(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				back, done := make(chan struct{}, 1000), make(chan struct{})
+				c, game := w.play(client.Options{OnResume: func(client.Resumed) { back <- struct{}{} }})
+				go traffic(t, c, game, seed, done)
+				for playing := true; playing; {
+					time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
+					for len(back) > 0 {
+						<-back
+					}
+					w.harm(c, random)
+					select {
+					case <-done:
+						playing = false
+					case <-back: // the grace period is for one absence
+					}
+				}
+				if err := c.Close(1000, ""); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// harm does something to the connection, and perhaps to the next one, or to the
+// network, but for less than the grace period.
+func (w *world) harm(c *client.Conn, random *rand.Rand) {
+	if random.IntN(3) == 0 {
+		time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, w.cut)
+	}
+	switch random.IntN(5) {
+	case 0:
+		w.cut()
+	case 1:
+		c.Drop()
+	case 2:
+		w.newest.Load().Silence()
+	case 3:
+		w.newest.Load().CloseWrite()
+	case 4:
+		w.down.Store(true)
+		w.cut()
+		time.AfterFunc(time.Duration(random.IntN(20))*time.Second, func() { w.down.Store(false) })
+	}
+}
+
+// traffic is 400 numbered messages each way, of which some are large.
+func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done chan struct{}) {
+	defer close(done)
+	const messages = 400
+	text := func(i int) string { return fmt.Sprint(i, " ", strings.Repeat("x", (i*7919)%(1+i%3*20000))) }
+	var all sync.WaitGroup
+	for way, each := range []func(int){
+		func(i int) { send(t, c, text(i)) }, func(i int) { game.Text(text(i)) },
+		func(i int) { want(t, c, text(i)) }, func(i int) { game.Want(text(i)) },
+	} {
+		random := rand.New(rand.NewPCG(seed, uint64(way)+1))
+		all.Go(func() {
+			for i := range messages {
+				each(i)
+				if way < 2 {
+					time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAnAbsenceLongerThanTheGracePeriodIsTheEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		w.down.Store(true)
+		began := time.Now()
+		w.cut()
+		if err := wantEnd(t, c); !errors.Is(err, client.ErrLost) {
+			t.Errorf("the end is %v, want ErrLost", err)
+		}
+		if took := time.Since(began); took > grace+2*heartbeat || took < grace+2*heartbeat-5*time.Second {
+			t.Errorf("gave up after %v, want %v or a little less", took, grace+2*heartbeat)
+		}
+		game.WantClose(1001)
+		if err := c.Write(t.Context(), client.MessageText, nil); !errors.Is(err, client.ErrLost) {
+			t.Errorf("a write afterwards: %v", err)
+		}
+	})
+}
+
+func TestAResumeThatComesTooLateIsToldSo(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, _ := w.play(client.Options{})
+		w.down.Store(true)
+		w.cut()
+		time.Sleep(grace + time.Second)
+		w.down.Store(false)
+		wantClose(t, wantEnd(t, c), wire.CodeNoSession, false)
+	})
+}
+
+func TestTheGamesEndIsReadBehindItsLastMessage(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		w.cut()
+		game.Text("final score 3:2")
+		game.Close(4000, "match over")
+		time.Sleep(time.Second) // it is all there before anybody reads
+		want(t, c, "final score 3:2")
+		err := wantEnd(t, c)
+		wantClose(t, err, 4000, true)
+		if text := err.Error(); !strings.Contains(text, "match over") {
+			t.Errorf("%q does not say why", text)
+		}
+	})
+}
+
+func TestCloseIsCarriedThroughAfterAllThatWasWritten(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		w.down.Store(true)
+		w.cut()
+		send(t, c, "last words")
+		time.AfterFunc(10*time.Second, func() { w.down.Store(false) })
+		if err := c.Close(4001, "left the table"); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		game.Want("last words")
+		if reason := game.WantClose(4001); reason != "left the table" {
+			t.Errorf("the game was told %q", reason)
+		}
+		if _, _, err := c.Read(t.Context()); err != client.ErrClosed {
+			t.Errorf("Read afterwards: %v", err)
+		}
+		if err := c.Write(t.Context(), client.MessageText, nil); err != client.ErrClosed {
+			t.Errorf("Write afterwards: %v", err)
+		}
+		if err := c.Close(1000, ""); err != nil {
+			t.Errorf("Close again: %v", err)
+		}
+	})
+}
+
+func TestCloseThatCannotBeToldEndsWithTheGracePeriod(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, _ := w.play(client.Options{})
+		w.down.Store(true)
+		w.cut()
+		began := time.Now()
+		if err := c.Close(1000, ""); !errors.Is(err, client.ErrLost) || time.Since(began) > grace {
+			t.Errorf("Close: %v after %v", err, time.Since(began))
+		}
+		if c.Close(1005, "") == nil || c.Close(1000, strings.Repeat("x", 124)) == nil {
+			t.Error("a bad code or reason was taken")
+		}
+	})
+}
+
+func TestCloseNowLeavesTheSessionToItsGracePeriod(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, _ := w.play(client.Options{})
+		c.CloseNow()
+		if got := w.state(c); got != session.Detached.String() {
+			t.Errorf("the session is %s", got)
+		}
+	})
+}
+
+func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		game.Hold(true)
+		big := make([]byte, 64<<10)
+		n := 0
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err := c.Write(ctx, client.MessageBinary, append(big, fmt.Sprint(n)...))
+			cancel()
+			if err != nil {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatal(err)
+				}
+				break
+			}
+			n++
+		}
+		if n < 16 || n > 40 {
+			t.Errorf("%d messages of 64 KiB were taken; the window is 1 MiB", n)
+		}
+		w.cut() // which opens no window
+		game.Hold(false)
+		for i := range n {
+			game.Want(string(append(big, fmt.Sprint(i)...)))
+		}
+		send(t, c, "more")
+		game.Want("more")
+	})
+}
+
+// The gateway takes a client that answers pings and does not ack for one that is
+// in violation: reseat.v1 section 5, Windows.
+func TestAnApplicationThatDoesNotReadForAnHourLosesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		sent := 0
+		for i := range 6000 { // more than --buffer-messages
+			go game.Text(fmt.Sprint(i))
+			synctest.Wait()
+			sent++
+		}
+		time.Sleep(time.Hour)
+		if got := w.state(c); got != session.Attached.String() || w.dials.Load() != 1 {
+			t.Fatalf("the session is %s after %d connections", got, w.dials.Load())
+		}
+		send(t, c, "still here")
+		game.Want("still here")
+		for i := range sent {
+			want(t, c, fmt.Sprint(i))
+		}
+	})
+}
+
+func TestAContextThatEndsLeavesTheSession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := c.Read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Read: %v", err)
+		}
+		game.Text("later")
+		want(t, c, "later")
+		if w.dials.Load() != 1 {
+			t.Errorf("%d connections, want 1", w.dials.Load())
+		}
+	})
+}
+
+func TestAConnectionThatFellSilentIsReplaced(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		w.newest.Load().Silence()
+		send(t, c, "into the void")
+		game.Text("so is this")
+		want(t, c, "so is this")
+		game.Want("into the void")
+		if w.dials.Load() != 2 {
+			t.Errorf("%d connections, want 2", w.dials.Load())
+		}
+	})
+}
+
+func TestALongSessionKeepsItsConnectionAndItsToken(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		time.Sleep(5 * time.Hour) // tokens live for one
+		if w.dials.Load() != 1 {
+			t.Errorf("%d connections, want 1", w.dials.Load())
+		}
+		w.cut()
+		send(t, c, "hello")
+		game.Want("hello")
+	})
+}
+
+func TestLostMessagesAreTold(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var got client.Resumed
+		c, game := w.play(client.Options{OnResume: func(r client.Resumed) { got = r }})
+		w.down.Store(true)
+		w.cut()
+		for i := range 10 {
+			game.Text(fmt.Sprint(i))
+		}
+		time.Sleep(time.Second)
+		w.down.Store(false)
+		want(t, c, "7", "8", "9")
+		if got.Lost != 7 || got.Replay != 3 {
+			t.Errorf("told of %+v", got)
+		}
+		w.cut()
+		game.Text("10")
+		want(t, c, "10")
+	}, func(p *gateway.Policy) { p.BufferMessages, p.Overflow = 3, session.DropOldest })
+}
+
+func TestAMessageThatIsTooBigIsRefusedBeforeItEndsTheSession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		if err := c.Write(t.Context(), client.MessageBinary, make([]byte, 1<<20+1)); !errors.Is(err, client.ErrTooBig) {
+			t.Errorf("%v, want ErrTooBig", err)
+		}
+		if err := c.Write(t.Context(), 0, nil); err == nil {
+			t.Error("a message of no type was taken")
+		}
+		whole := strings.Repeat("\x10", 1<<20) // an escaping DLE not counted
+		send(t, c, whole)
+		game.Want(whole)
+	})
+}
+
+func TestTheCallerMayUseItsBytesAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		w.cut()
+		data := []byte("first")
+		if err := c.Write(t.Context(), client.MessageText, data); err != nil {
+			t.Fatal(err)
+		}
+		copy(data, "other")
+		game.Want("first")
+	})
+}
+
+func TestTheApplicationsSubprotocolIsNegotiated(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.game.Choose = "chat.v2"
+		c, game := w.play(client.Options{Subprotocols: []string{"chat.v2", "chat.v1"}})
+		if offer := game.Req.Header.Get("Sec-WebSocket-Protocol"); c.Subprotocol() != "chat.v2" || offer != "chat.v2, chat.v1" {
+			t.Errorf("chose %q of %q", c.Subprotocol(), offer)
+		}
+	})
+}
+
+func TestASessionMadeAheadIsJoinedByItsToken(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7", Player: "ada"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		game := w.game.Next()
+		game.Text("welcome")
+		c, err := client.Dial(t.Context(), "ws://game.example/", &client.Options{HTTPClient: w.client(), Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.CloseNow()
+		want(t, c, "welcome")
+		if c.Session() != id {
+			t.Errorf("joined %s, want %s", c.Session(), id)
+		}
+	})
+}
+
+func TestDropIsACutOfOnesOwn(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, game := w.play(client.Options{})
+		c.Drop()
+		send(t, c, "hello")
+		game.Want("hello")
+		if n := w.dials.Load(); n != 2 {
+			t.Errorf("%d connections, want 2", n)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"reseat/gateway/wire"
+)
+
+// A link is one connection, or the attempt at one. Two goroutines move its bytes;
+// all else of it is the loop's.
+type link struct {
+	// Static: what its handshake says. An empty token begins a session.
+	token  string
+	stated uint64
+	born   time.Time
+
+	cancel context.CancelFunc
+	write  chan frame   // one slot: the loop gives the next one when it hears wrote
+	heard  atomic.Int64 // when anything came last, since born
+
+	// The loop's.
+	opened  bool
+	hello   int    // which of the session's hellos it got, 0 for none yet
+	last    uint64 // number of the newest message that came on it, repeats included
+	acked   int64  // the newest ack given on it, -1 for none
+	busy    bool   // its writer writes
+	words   []frame
+	waiting *pong
+	bye     bool
+	useful  bool // it brought anything new
+	since   time.Time
+	verdict *verdict
+}
+
+// A frame is a message on its way out. Of control messages the verb is known.
+type frame struct {
+	verb string
+	typ  MessageType
+	data []byte
+}
+
+// A pong is owed once the application has been handed all that came before its
+// ping: it would promise an ack (reseat.v1 section 5, Windows).
+type pong struct {
+	arg   string
+	after uint64
+}
+
+type eventKind int
+
+const (
+	opened  eventKind = iota // it has its 101
+	arrived                  // a message
+	wrote                    // the writer wants more
+	ended                    // it is over, or never came about
+)
+
+// An event is what a link's goroutines tell the loop.
+type event struct {
+	link *link
+	kind eventKind
+	typ  MessageType
+	data []byte
+	err  error
+}
+
+// run makes the connection and moves its bytes until it ends or ctx does.
+func (l *link) run(ctx context.Context, c *Conn) {
+	ws, err := l.dial(ctx, c)
+	if err != nil {
+		l.tell(ctx, c, event{kind: ended, err: err})
+		return
+	}
+	l.note()
+	l.tell(ctx, c, event{kind: opened})
+	var writer sync.WaitGroup
+	writer.Go(func() { l.writeAll(ctx, c, ws) })
+	l.readAll(ctx, c, ws)
+	l.cancel()
+	ws.CloseNow()
+	writer.Wait()
+}
+
+func (l *link) note() { l.heard.Store(int64(time.Since(l.born))) }
+
+// tell hands an event to the loop, which hears it unless it has given the link up.
+func (l *link) tell(ctx context.Context, c *Conn, e event) {
+	e.link = l
+	select {
+	case c.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// dial makes the handshake. No redirect is followed: it would carry the token to
+// somebody else.
+func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
+	client := http.DefaultClient
+	if c.opts.HTTPClient != nil {
+		client = c.opts.HTTPClient
+	}
+	own := *client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	header := c.opts.HTTPHeader.Clone()
+	if l.token != "" {
+		if header == nil {
+			header = http.Header{}
+		}
+		header.Set("Reseat-Token", l.token)
+		header.Set("Reseat-Received", strconv.FormatUint(l.stated, 10))
+	}
+	ws, resp, err := websocket.Dial(ctx, c.url, &websocket.DialOptions{
+		HTTPClient: &own, HTTPHeader: header, Host: c.opts.Host,
+		Subprotocols:   append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol),
+		OnPingReceived: func(context.Context, []byte) bool { l.note(); return true },
+	})
+	if err != nil {
+		return nil, handshakeError(resp, err)
+	}
+	if ws.Subprotocol() != wire.Subprotocol {
+		ws.CloseNow()
+		return nil, ErrNotReseat
+	}
+	limit := c.opts.ReadLimit
+	if limit == 0 {
+		limit = defaultReadLimit
+	}
+	ws.SetReadLimit(max(limit, -1))
+	return ws, nil
+}
+
+func handshakeError(resp *http.Response, err error) error {
+	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
+		return err
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
+	return &HandshakeError{resp.StatusCode, string(body)}
+}
+
+func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
+	for {
+		typ, r, err := ws.Reader(ctx)
+		l.note()
+		var data []byte
+		if err == nil {
+			data, err = io.ReadAll(noting{r, l})
+		}
+		if err != nil {
+			l.tell(ctx, c, event{kind: ended, err: err})
+			return
+		}
+		l.tell(ctx, c, event{kind: arrived, typ: typ, data: data})
+	}
+}
+
+// noting notes that bytes come: a large message may take its time.
+type noting struct {
+	io.Reader
+	l *link
+}
+
+func (n noting) Read(b []byte) (int, error) {
+	i, err := n.Reader.Read(b)
+	n.l.note()
+	return i, err
+}
+
+func (l *link) writeAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
+	for {
+		select {
+		case f := <-l.write:
+			if err := ws.Write(ctx, f.typ, f.data); err != nil {
+				l.tell(ctx, c, event{kind: ended, err: err})
+				return
+			}
+			l.tell(ctx, c, event{kind: wrote})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// say queues a control message. It takes the place of an older one of its verb
+// that still waits: a newer ack says all that the older did, and of several pings
+// only the newest need be answered.
+func (l *link) say(verb, arg string) {
+	if arg != "" {
+		arg = " " + arg
+	}
+	for i, f := range l.words {
+		if f.verb == verb {
+			l.words = append(l.words[:i], l.words[i+1:]...)
+			break
+		}
+	}
+	l.words = append(l.words, frame{verb, MessageText, []byte(dle + verb + arg)})
+}
+
+// give hands the writer a frame.
+func (l *link) give(f frame) {
+	l.busy = true
+	l.write <- f
+}
+
+// isClose reports whether err is a Close frame with that code.
+func isClose(err error, code int) bool {
+	return !errors.Is(err, context.Canceled) && websocket.CloseStatus(err) == websocket.StatusCode(code)
+}

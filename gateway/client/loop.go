@@ -1,0 +1,444 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"reseat/gateway/wire"
+)
+
+// The times of reseat.v1, and those that it leaves to the client.
+const (
+	firstHello  = 5 * time.Second  // section 2: none by then, and the server does not know us
+	resumeHello = 16 * time.Second // section 2: at least 15 s after the 101
+	connectTime = 10 * time.Second // to have the 101
+	ackTime     = 800 * time.Millisecond
+	closingTime = 2 * time.Second  // between end or close and the Close frame
+	byeTime     = 10 * time.Second // section 5: what the gateway gives the game server after bye
+	goodAfter   = 5 * time.Second  // a connection that held this long was a good one
+
+	ackMessages, ackBytes = 32, 64 << 10 // section 5: how much may come before an ack is due
+)
+
+// A loop is the one goroutine that owns a session: whatever happens comes to it
+// over a channel, and nothing of it is touched by any other. It has at most two
+// links: live, which has had its hello, and attempt, which has not. What comes
+// from any other one is not listened to.
+type loop struct {
+	*Conn
+	ctx   context.Context
+	links sync.WaitGroup
+
+	live, attempt *link
+	// hellos counts them. abandoned is how many there had been when an attempt last
+	// ended without hello or refusal: it may have reached the gateway, or may yet.
+	hellos, abandoned int
+	told              wire.Hello // the newest, with what token and grace have changed since
+
+	// Downward. taken is the newest number there is; what of it was not handed over
+	// is in the inbox.
+	taken uint64
+	inbox []message
+	owed  int64     // bytes handed over since the last ack
+	out   outbox    // upward
+	bye   *farewell // by Close
+
+	// The way back.
+	pacer   pacer
+	dropped time.Time
+	tried   bool // an attempt was made since
+	moveBy  time.Time
+
+	alarms alarms
+	done   bool
+}
+
+// alarms are when something is to be done; zero is never.
+type alarms struct {
+	patience time.Time // the attempt has had its time
+	pace     time.Time // the next attempt
+	ack      time.Time
+	closing  time.Time // the Close frame did not come
+	move     time.Time
+	watch    time.Time // look whether anything was heard
+	alive    time.Time // say something, in the place of a pong that is withheld
+}
+
+func newLoop(c *Conn, ctx context.Context) *loop {
+	return &loop{Conn: c, ctx: ctx, abandoned: -1, told: wire.Hello{Token: c.opts.Token}}
+}
+
+// run is the loop.
+func (p *loop) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	p.open()
+	for !p.done {
+		p.pump()
+		timer.Reset(p.alarms.next(time.Now()))
+		deliver, head := p.outlet()
+		select {
+		case e := <-p.events:
+			p.hear(e)
+		case deliver <- head:
+			p.handedOver(head)
+		case m := <-p.inlet():
+			p.out.add(m)
+		case f := <-p.closes:
+			p.farewell(f)
+		case <-p.drops:
+			if p.live != nil {
+				p.lose(errDropped, 0)
+			}
+		case <-timer.C:
+			p.ring(time.Now())
+		case <-p.ctx.Done():
+			p.finish(errCut)
+		}
+	}
+	p.leave()
+}
+
+// leave joins all goroutines, and leaves to Read what nobody has read.
+func (p *loop) leave() {
+	p.cut()
+	p.links.Wait()
+	if !errors.Is(p.err, ErrClosed) {
+		p.rest = p.inbox
+	}
+	close(p.over)
+}
+
+// outlet is where the oldest message is handed over, nil while there is none.
+func (p *loop) outlet() (chan<- message, message) {
+	if len(p.inbox) == 0 {
+		return nil, message{}
+	}
+	return p.deliver, p.inbox[0]
+}
+
+// inlet is where messages are taken, nil while there is no room.
+func (p *loop) inlet() <-chan message {
+	if p.hellos == 0 || p.bye != nil || !p.out.room(p.window()) {
+		return nil
+	}
+	return p.writes
+}
+
+func (p *loop) window() window {
+	return window{p.told.Limits.UnackedMessages, p.told.Limits.UnackedBytes}
+}
+
+func (p *loop) finish(err error) {
+	p.err, p.done = err, true
+}
+
+// farewell begins the end that the application asked for.
+func (p *loop) farewell(f farewell) {
+	p.bye = &f
+	p.inbox, p.owed = nil, 0
+	if p.live != nil {
+		p.answer(p.live)
+	}
+}
+
+// handed is the number of the newest message that the application has.
+func (p *loop) handed() uint64 {
+	if len(p.inbox) > 0 {
+		return p.inbox[0].number - 1
+	}
+	return p.taken
+}
+
+// ---- connections
+
+// open makes an attempt: the first, or a resume.
+func (p *loop) open() {
+	ctx, cancel := context.WithCancel(p.ctx)
+	l := &link{token: p.told.Token, stated: p.handed(), born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
+	p.attempt, p.tried = l, true
+	p.alarms.pace = time.Time{}
+	p.alarms.patience = l.born.Add(connectTime)
+	p.links.Go(func() { l.run(ctx, p.Conn) })
+}
+
+// hear takes in what a link tells.
+func (p *loop) hear(e event) {
+	l := e.link
+	if l != p.live && l != p.attempt {
+		return
+	}
+	switch e.kind {
+	case opened:
+		l.opened = true
+		p.alarms.patience = time.Now().Add(firstHello)
+		if l.token != "" {
+			p.alarms.patience = time.Now().Add(resumeHello)
+		}
+	case wrote:
+		l.busy = false
+	case arrived:
+		if l.verdict == nil {
+			p.message(l, e.typ, e.data)
+		}
+	case ended:
+		p.linkEnded(l, e.err)
+	}
+}
+
+func (p *loop) linkEnded(l *link, err error) {
+	switch {
+	case l == p.attempt:
+		p.abandon()
+		p.attemptFailed(err, 0)
+	case l.verdict != nil:
+		p.finish(&l.verdict.CloseError)
+	case l.bye && isClose(err, p.bye.code):
+		p.finish(ErrClosed)
+	default:
+		p.lose(err, 0)
+	}
+}
+
+// broken ends a link on which came what the gateway must not send.
+func (p *loop) broken(l *link, err error) {
+	if l == p.attempt {
+		p.abandon()
+		p.attemptFailed(err, 0)
+		return
+	}
+	l.useful = false
+	p.lose(err, 0)
+}
+
+// abandon gives the attempt up, of which nobody knows what the gateway makes.
+func (p *loop) abandon() {
+	p.attempt.cancel()
+	p.abandoned, p.attempt = p.hellos, nil
+	p.alarms.patience = time.Time{}
+}
+
+// ---- what comes
+
+func (p *loop) message(l *link, typ MessageType, data []byte) {
+	switch {
+	case typ != MessageText || len(data) == 0 || data[0] != wire.DLE:
+		p.data(l, typ, data)
+	case len(data) > 1 && data[1] == wire.DLE:
+		p.data(l, typ, data[1:])
+	default:
+		p.control(l, string(data[1:]))
+	}
+}
+
+func (p *loop) data(l *link, typ MessageType, data []byte) {
+	if l.hello == 0 {
+		p.noHello(l)
+		return
+	}
+	l.last++
+	if l.last > p.taken {
+		p.taken = l.last
+		l.useful = true
+		if p.bye == nil {
+			p.inbox = append(p.inbox, message{typ, data, l.last})
+			return
+		}
+	}
+	p.owe(int64(len(data)))
+}
+
+// noHello ends an attempt on which came anything but hello.
+func (p *loop) noHello(l *link) {
+	err := fmt.Errorf("%w: no hello", errBroken)
+	if p.hellos == 0 && l.token == "" {
+		err = ErrNotReseat
+	}
+	p.broken(l, err)
+}
+
+func (p *loop) control(l *link, text string) {
+	w, err := parseWord(text)
+	switch {
+	case err != nil && l.hello == 0 && p.hellos == 0 && l.token == "":
+		p.noHello(l)
+		return
+	case err != nil:
+		p.broken(l, err)
+		return
+	case l.hello == 0 && w.verb != wire.VerbHello && w.verb != wire.VerbClose:
+		if w.verb != "" || l.token == "" {
+			p.noHello(l)
+		}
+		return
+	}
+	switch w.verb {
+	case wire.VerbHello:
+		p.hello(l, w.hello)
+	case wire.VerbAck:
+		if !p.out.ack(w.number) {
+			p.broken(l, fmt.Errorf("%w: ack %d, sent only %d", errBroken, w.number, p.out.cursor))
+			return
+		}
+		l.useful = true
+	case wire.VerbToken:
+		p.told.Token = w.text
+	case wire.VerbGrace:
+		p.told.Grace = int64(min(w.number, math.MaxInt64))
+	case wire.VerbPing:
+		l.waiting = &pong{w.text, l.last}
+		p.answer(l)
+	case wire.VerbMove:
+		p.moveBy = time.Now().Add(w.within)
+		p.alarms.move = time.Now().Add(part(w.within))
+	case wire.VerbEnd, wire.VerbClose:
+		p.verdict(l, w.verdict)
+	}
+}
+
+func (p *loop) hello(l *link, h wire.Hello) {
+	if l.hello > 0 || p.told.Session != "" && h.Session != p.told.Session || !p.out.admits(h.Received) {
+		p.broken(l, fmt.Errorf("%w: hello", errBroken))
+		return
+	}
+	first, now := p.hellos == 0, time.Now()
+	resumed := Resumed{Replay: h.Replay}
+	if p.live != nil {
+		p.live.cancel() // section 8: nothing more is taken from it
+	} else if !first {
+		resumed.Away = now.Sub(p.dropped)
+	}
+	p.live, p.attempt, p.alarms = l, nil, alarms{}
+	p.hellos++
+	p.told, l.hello, l.since = h, p.hellos, now
+	l.last = l.stated + h.Lost
+	if l.last > p.taken {
+		resumed.Lost = l.last - p.taken
+		p.taken = l.last
+	}
+	p.largest.Store(h.Limits.MessageBytes)
+	l.acked = int64(l.last)
+	l.say(wire.VerbAck, strconv.FormatUint(l.last, 10)) // section 5: at once, whatever was handed over
+	p.owed = 0
+	p.out.rewind(h.Received)
+	p.rewatch(now)
+	p.announce(first, h, resumed)
+}
+
+// announce tells the application.
+func (p *loop) announce(first bool, h wire.Hello, r Resumed) {
+	if first {
+		p.session, p.subprotocol = h.Session, h.Protocol
+		close(p.ready)
+		return
+	}
+	if p.opts.OnResume != nil {
+		p.opts.OnResume(r)
+	}
+}
+
+// ---- acks
+
+// handedOver notes that the application has taken the oldest message.
+func (p *loop) handedOver(m message) {
+	p.inbox[0] = message{}
+	p.inbox = p.inbox[1:]
+	if len(p.inbox) == 0 {
+		p.inbox = nil
+	}
+	p.owe(int64(len(m.data)))
+	if p.live != nil {
+		p.answer(p.live)
+	}
+}
+
+// owe counts what may be acked, and acks where that is due.
+func (p *loop) owe(bytes int64) {
+	p.owed += bytes
+	if n, ok := p.ackable(); ok && (int64(n)-p.live.acked >= ackMessages || p.owed >= ackBytes) {
+		p.ack()
+	} else if ok && p.alarms.ack.IsZero() {
+		p.alarms.ack = time.Now().Add(ackTime)
+	}
+}
+
+// ackable is how far the live connection may be acked, and whether that is news.
+// While a resume is under way that stated N, an older connection is acked nothing
+// beyond it (section 5).
+func (p *loop) ackable() (n uint64, ok bool) {
+	if p.live == nil || p.live.bye || p.live.verdict != nil {
+		return 0, false
+	}
+	n = min(p.handed(), p.live.last)
+	if p.attempt != nil {
+		n = min(n, p.attempt.stated)
+	}
+	return n, int64(n) > p.live.acked
+}
+
+func (p *loop) ack() {
+	p.alarms.ack = time.Time{}
+	if n, ok := p.ackable(); ok {
+		p.live.acked, p.owed = int64(n), 0
+		p.live.say(wire.VerbAck, strconv.FormatUint(n, 10))
+	}
+}
+
+// answer answers a ping once the application has what came before it. As long as
+// it has not, a ping of our own says from time to time that we are there: an
+// answer would say that those messages will be acked soon.
+func (p *loop) answer(l *link) {
+	switch {
+	case l.waiting == nil || l != p.live || l.bye:
+	case p.handed() >= l.waiting.after:
+		p.ack()
+		l.say(wire.VerbPong, l.waiting.arg)
+		l.waiting, p.alarms.alive = nil, time.Time{}
+	case p.alarms.alive.IsZero():
+		p.alarms.alive = time.Now()
+	}
+}
+
+// ---- what goes
+
+// pump gives the live link's writer what there is: control messages first, then
+// data, and bye behind all of it.
+func (p *loop) pump() {
+	l := p.live
+	if l == nil || l.busy || l.verdict != nil {
+		return
+	}
+	if len(l.words) > 0 {
+		f := l.words[0]
+		l.words = slices.Delete(l.words, 0, 1)
+		l.give(f)
+		return
+	}
+	if l.bye {
+		return
+	}
+	if e, ok := p.out.next(p.window()); ok {
+		l.give(frame{typ: e.typ, data: escape(e.typ, e.data)})
+		return
+	}
+	if p.bye != nil && p.out.drained() {
+		p.sayBye(l)
+	}
+}
+
+func (p *loop) sayBye(l *link) {
+	l.bye = true
+	p.alarms.closing = time.Now().Add(byeTime + 2*p.heartbeat())
+	arg, _ := json.Marshal(struct {
+		Code   int    `json:"code"`
+		Reason string `json:"reason"`
+	}{p.bye.code, p.bye.reason})
+	l.give(frame{wire.VerbBye, MessageText, append([]byte(dle+wire.VerbBye+" "), arg...)})
+}

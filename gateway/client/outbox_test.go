@@ -1,0 +1,71 @@
+package client
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The outbox against a plain list: whatever is acked, rewound and sent when, each
+// message is sent on every connection after what it received, in order, within the
+// window.
+func TestOutboxSendsWhatIsNotReceived(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var o outbox
+		var all []message
+		w := window{int64(rapid.IntRange(1, 5).Draw(t, "messages")), int64(rapid.IntRange(1, 50).Draw(t, "bytes"))}
+		t.Repeat(map[string]func(*rapid.T){
+			"write": func(t *rapid.T) {
+				if !o.room(w) {
+					if len(o.kept) == 0 {
+						t.Fatal("no room in an empty box")
+					}
+					t.Skip()
+				}
+				m := message{typ: MessageText, data: []byte(fmt.Sprintf("%*d", rapid.IntRange(1, 20).Draw(t, "size"), len(all)))}
+				all = append(all, m)
+				o.add(m)
+			},
+			"send": func(t *rapid.T) {
+				e, ok := o.next(w)
+				unacked := o.cursor - o.acked
+				if !ok {
+					if unacked == 0 && o.cursor < uint64(len(all)) {
+						t.Fatal("one message alone did not fit")
+					}
+					return
+				}
+				if string(e.data) != string(all[o.cursor-1].data) {
+					t.Fatalf("number %d is %q, want %q", o.cursor, e.data, all[o.cursor-1].data)
+				}
+				var bytes int64
+				for _, m := range all[o.acked:o.cursor] {
+					bytes += int64(len(m.data))
+				}
+				if unacked > 1 && (int64(unacked) > w.messages || bytes > w.bytes) {
+					t.Fatalf("%d messages, %d bytes without an ack; the window is %+v", unacked, bytes, w)
+				}
+			},
+			"ack": func(t *rapid.T) {
+				n := uint64(rapid.IntRange(0, len(all)+1).Draw(t, "n"))
+				if cursor := o.cursor; o.ack(n) != (n <= cursor) {
+					t.Fatalf("ack %d with the cursor at %d", n, cursor)
+				}
+			},
+			"resume": func(t *rapid.T) {
+				n := uint64(rapid.IntRange(0, len(all)+1).Draw(t, "received"))
+				if good := n >= o.received && n <= o.handed; o.admits(n) != good {
+					t.Fatalf("admits %d: %v, want %v", n, !good, good)
+				} else if good {
+					o.rewind(n)
+				}
+			},
+			"": func(t *rapid.T) {
+				if !(o.acked <= o.received && o.received <= o.cursor && o.cursor <= o.last() && o.received <= o.handed && o.handed <= o.last()) || o.last() != uint64(len(all)) {
+					t.Fatalf("%+v of %d", o, len(all))
+				}
+			},
+		})
+	})
+}

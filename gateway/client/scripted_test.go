@@ -1,0 +1,460 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/client"
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/wire"
+)
+
+// A stage is a gateway in the hands of the test, with one client of it.
+type stage struct {
+	*testing.T
+	*network
+	door *wstest.Game // accepts handshakes as a gateway would
+	c    *client.Conn
+	told []client.Resumed
+}
+
+func onStage(t *testing.T, f func(*testing.T, *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{T: t, door: wstest.NewGame(t, 64<<10)}
+		s.door.Choose = wire.Subprotocol
+		s.network = &network{dial: func() (*wstest.Conn, error) {
+			c, err := s.door.Dial(t.Context(), "", "")
+			if err != nil {
+				return nil, err
+			}
+			return c.(*wstest.Conn), nil
+		}}
+		f(t, s)
+	})
+}
+
+// dial begins a session with a hello that says so much besides.
+func (s *stage) dial(members map[string]any) *wstest.Peer {
+	s.Helper()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		s.c, err = client.Dial(s.Context(), "ws://game.example/match/7", &client.Options{
+			HTTPClient: s.client(), OnResume: func(r client.Resumed) { s.told = append(s.told, r) },
+		})
+		done <- err
+	}()
+	g := s.door.Next()
+	hello(g, members)
+	if err := <-done; err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(s.c.CloseNow)
+	return g
+}
+
+var tokensMade int
+
+func hello(g *wstest.Peer, members map[string]any) {
+	tokensMade++
+	h := map[string]any{
+		"session": "s1", "token": fmt.Sprintf("t%d", tokensMade), "resumed": false, "received": 0, "lost": 0, "replay": 0,
+		"grace_ms": 30000, "heartbeat_ms": 15000, "protocol": "",
+		"limits": map[string]any{"message_bytes": 1 << 20, "unacked_messages": 1024, "unacked_bytes": 1 << 20},
+	}
+	maps.Copy(h, members)
+	text, _ := json.Marshal(h)
+	g.Control("hello " + string(text))
+}
+
+// words are the texts that the client has said on a connection so far.
+func words(g *wstest.Peer) (list []string) {
+	synctest.Wait()
+	for {
+		m, ok := g.Come()
+		switch {
+		case !ok:
+			return list
+		case m.Err != nil:
+			list = append(list, "the end")
+		case m.Op == frame.Close:
+			list = append(list, fmt.Sprintf("Close %d", m.Code))
+		default:
+			list = append(list, strings.ReplaceAll(m.Data, "\x10", "^"))
+		}
+	}
+}
+
+func wantWords(t *testing.T, g *wstest.Peer, want ...string) {
+	t.Helper()
+	if got := words(g); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the client said %q, want %q", got, want)
+	}
+}
+
+// stated is what a handshake says of the way back.
+func stated(g *wstest.Peer) string {
+	o := wire.ParseOffer(g.Req.Header)
+	return fmt.Sprint(o.Resume, " ", o.Token, " ", o.Received)
+}
+
+func TestTheClientAcksAtOnceAndAfterSoMuchOrSoLong(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		wantWords(t, g, "^ack 0")
+		read := func(n int, text string) {
+			for range n {
+				g.Text(text)
+				want(t, s.c, text)
+			}
+		}
+		read(1, "x")
+		time.Sleep(700 * time.Millisecond)
+		wantWords(t, g)
+		time.Sleep(300 * time.Millisecond)
+		wantWords(t, g, "^ack 1")
+		read(32, "x")
+		wantWords(t, g, "^ack 33")
+		read(1, strings.Repeat("x", 64<<10))
+		wantWords(t, g, "^ack 34")
+		read(1, "x")
+		g.Control("ping are you there")
+		wantWords(t, g, "^ack 35", "^pong are you there")
+	})
+}
+
+func TestAPingIsAnsweredOnceWhatCameBeforeItWasRead(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		words(g)
+		g.Text("unread")
+		g.Control("ping older")
+		g.Control("ping newer")
+		wantWords(t, g, "^ping there?") // it is alive, and promises nothing
+		want(t, s.c, "unread")
+		wantWords(t, g, "^ack 1", "^pong newer")
+	})
+}
+
+// One row each: what a gateway must not say. The client takes the connection for
+// broken, and resumes.
+func TestWhatAGatewayMustNotSayBreaksTheConnection(t *testing.T) {
+	for _, said := range []string{
+		"", "ack", "ack 1", "ack x", "ack 12345678901234567", "Ack 0", "averyveryverylongverb", "bye", "hello", "hello {}",
+		`hello {"session":"s1","token":"t","received":-1}`, `hello {"session":"s1","token":"t"}`, `hello {"session":"s2","token":"t"}`,
+		"token", `token {"token":""}`, "grace", "grace soon", "ping ", "ping " + strings.Repeat("x", 33), "move", "move {", `move {"within_ms":-1}`,
+		"end", "end {}", `end {"code":99}`, "close", `close {"code":"x"}`, "\xff",
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			g := s.dial(nil)
+			token := fmt.Sprintf("t%d", tokensMade)
+			g.Control(said)
+			next := s.door.Next()
+			if got := stated(next); got != "true "+token+" 0" {
+				t.Errorf("%q: resumes with %s", said, got)
+			}
+			hello(next, nil)
+			synctest.Wait()
+			if len(s.told) != 1 {
+				t.Errorf("%q: told of %+v", said, s.told)
+			}
+		})
+	}
+}
+
+func TestWhatIsUnknownIsIgnored(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(map[string]any{"news": 1})
+		g.Control("sing {a song}")
+		g.Control("sing")
+		g.Control(`token {"token":"newer","news":[]}`)
+		g.Text("still here")
+		want(t, s.c, "still here")
+		g.Drop()
+		if got := stated(s.door.Next()); got != "true newer 1" {
+			t.Errorf("resumes with %s", got)
+		}
+	})
+}
+
+func TestRepeatsAreThrownAwayAndAcked(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		for i := range 3 {
+			g.Text(fmt.Sprint(i + 1))
+		}
+		want(t, s.c, "1")
+		synctest.Wait()
+		g.Drop() // 2 and 3 have come, and nobody has read them
+		g = s.door.Next()
+		if got := stated(g); !strings.HasSuffix(got, " 1") {
+			t.Errorf("resumes with %s, want what was handed over", got)
+		}
+		hello(g, map[string]any{"resumed": true, "replay": 3})
+		for i := 1; i < 4; i++ {
+			g.Text(fmt.Sprint(i + 1))
+		}
+		want(t, s.c, "2", "3", "4")
+		time.Sleep(time.Second)
+		wantWords(t, g, "^ack 1", "^ack 4")
+	})
+}
+
+func TestACloseThatMayBeRetriedIsRetriedWhenTheGatewaySays(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		began := time.Now()
+		g.Control(`close {"code":4503,"reason":"draining","retry":true,"retry_after_ms":70000}`)
+		g = s.door.Next()
+		if wait := time.Since(began); wait < 70*time.Second || wait > 76*time.Second { // beyond the grace period: it said so
+			t.Errorf("came back after %v", wait)
+		}
+		began = time.Now()
+		g.Control(`close {"code":4429,"retry":true,"retry_after_ms":3000}`)
+		hello(s.door.Next(), nil)
+		if wait := time.Since(began); wait < 3*time.Second {
+			t.Errorf("came back after %v", wait)
+		}
+	})
+}
+
+func TestAVerdictIsFinalWhetherOrNotACloseFrameComes(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		onStage(t, func(t *testing.T, s *stage) {
+			g := s.dial(nil)
+			g.Control(`close {"code":4410,"reason":"ended","retry":false}`)
+			if closes {
+				g.Close(4410, "")
+			}
+			wantClose(t, wantEnd(t, s.c), 4410, false)
+			if n := s.dials.Load(); n != 1 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}
+
+func TestACloseFrameWithoutAVerdictMeansResume(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil).Close(4410, "somebody in between")
+		hello(s.door.Next(), nil)
+		synctest.Wait()
+		if len(s.told) != 1 {
+			t.Errorf("told of %+v", s.told)
+		}
+	})
+}
+
+func TestSupersededByAnotherIsTheEnd(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil).Control(`close {"code":4409,"retry":false}`)
+		wantClose(t, wantEnd(t, s.c), 4409, false)
+	})
+}
+
+// Section 6: one of the client's own attempts may have reached the gateway.
+func TestSupersededByOnesOwnAbandonedAttemptIsNoVerdict(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil).Drop()
+		s.door.Next().Drop() // an attempt in the dark
+		g := s.door.Next()
+		hello(g, map[string]any{"resumed": true})
+		g.Control(`close {"code":4409,"retry":false}`)
+		g = s.door.Next()
+		hello(g, map[string]any{"resumed": true})
+		synctest.Wait()
+		g.Text("here again")
+		want(t, s.c, "here again")
+		g.Control(`close {"code":4409,"retry":false}`) // by now it is somebody else
+		wantClose(t, wantEnd(t, s.c), 4409, false)
+	})
+}
+
+func TestARefusalSpeaksOfWhatWasStated(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		g.Text("unread")
+		synctest.Wait()
+		g.Drop()
+		g = s.door.Next()
+		want(t, s.c, "unread") // after N was stated
+		g.Control(`close {"code":4400,"retry":false}`)
+		g = s.door.Next()
+		if got := stated(g); !strings.HasSuffix(got, " 1") {
+			t.Errorf("comes again with %s", got)
+		}
+		g.Control(`close {"code":4404,"retry":false}`)
+		wantClose(t, wantEnd(t, s.c), 4404, false)
+	})
+}
+
+func TestAMoveGoesOnOnTheOlderConnectionUntilTheNewHello(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		older := s.dial(nil)
+		words(older)
+		began := time.Now()
+		older.Control(`move {"within_ms":10000,"reason":"drain"}`)
+		newer := s.door.Next()
+		if wait := time.Since(began); wait > 10*time.Second {
+			t.Errorf("moved after %v", wait)
+		}
+		older.Text("one")
+		want(t, s.c, "one")
+		send(t, s.c, "up")
+		time.Sleep(2 * time.Second)
+		wantWords(t, older, "up") // and no ack beyond the N that was stated
+		hello(newer, map[string]any{"resumed": true, "received": 1, "replay": 1})
+		synctest.Wait()
+		newer.Text("one")
+		older.Text("never")
+		newer.Text("two")
+		want(t, s.c, "two")
+		time.Sleep(time.Second)
+		wantWords(t, newer, "^ack 0", "^ack 2")
+		if len(s.told) != 1 || s.told[0].Away != 0 {
+			t.Errorf("told of %+v", s.told)
+		}
+	})
+}
+
+func TestAMoveThatIsRefusedChangesNothing(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		older := s.dial(nil)
+		older.Control(`move {"within_ms":1000}`)
+		s.door.Next().Control(`close {"code":4401,"retry":false}`)
+		synctest.Wait()
+		older.Text("still here")
+		want(t, s.c, "still here")
+	})
+}
+
+func TestAttemptsArePacedAndSpread(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil)
+		s.down.Store(true)
+		began := time.Now()
+		s.cut()
+		synctest.Wait()
+		if n := s.dials.Load(); n != 2 {
+			t.Errorf("%d connections at once, want the first and one more", n)
+		}
+		err := wantEnd(t, s.c)
+		if n := s.dials.Load(); n < 12 || n > 90 || !errors.Is(err, client.ErrLost) {
+			t.Errorf("%d attempts in %v, then %v", n, time.Since(began), err)
+		}
+	})
+}
+
+// A gateway that hangs up behind every hello is not besieged.
+func TestConnectionsThatComeToNothingAreSpacedOut(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil).Drop()
+		began := time.Now()
+		for range 40 {
+			g := s.door.Next()
+			hello(g, map[string]any{"resumed": true})
+			synctest.Wait()
+			g.Drop()
+		}
+		if took := time.Since(began); took < 20*time.Second {
+			t.Errorf("40 connections in %v", took)
+		}
+	})
+}
+
+func TestDialSaysWhatIsWrong(t *testing.T) {
+	dial := func(t *testing.T, s *stage, o client.Options) error {
+		o.HTTPClient = s.client()
+		c, err := client.Dial(t.Context(), "ws://game.example/", &o)
+		if err == nil {
+			c.CloseNow()
+			t.Error("no error")
+		}
+		return err
+	}
+	onStage(t, func(t *testing.T, s *stage) {
+		s.door.Refuse = func(c net.Conn, _ *http.Request) bool {
+			io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 8\r\n\r\ndraining")
+			return true
+		}
+		var refused *client.HandshakeError
+		if err := dial(t, s, client.Options{}); !errors.As(err, &refused) || refused.StatusCode != 503 || refused.Body != "draining" {
+			t.Errorf("503: %v", err)
+		}
+		s.door.Refuse = func(c net.Conn, _ *http.Request) bool {
+			io.WriteString(c, "HTTP/1.1 307 Temporary Redirect\r\nLocation: ws://elsewhere.example/\r\nContent-Length: 0\r\n\r\n")
+			return true
+		}
+		if err := dial(t, s, client.Options{Token: "secret"}); !errors.As(err, &refused) || refused.StatusCode != 307 || s.dials.Load() != 2 {
+			t.Errorf("307: %v after %d connections", err, s.dials.Load())
+		}
+		s.door.Refuse = nil
+		s.door.Choose = ""
+		if err := dial(t, s, client.Options{}); !errors.Is(err, client.ErrNotReseat) {
+			t.Errorf("no subprotocol: %v", err)
+		}
+		s.door.Next()
+		s.door.Choose = wire.Subprotocol
+		began := time.Now()
+		if err := dial(t, s, client.Options{}); !errors.Is(err, client.ErrNotReseat) || time.Since(began) != 5*time.Second {
+			t.Errorf("no hello: %v after %v", err, time.Since(began))
+		}
+		s.door.Next()
+		s.down.Store(true)
+		if err := dial(t, s, client.Options{}); err == nil || !strings.Contains(err.Error(), "the network is down") {
+			t.Errorf("no network: %v", err)
+		}
+	})
+}
+
+func TestASpentTokenIsSaidByDial(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := client.Dial(t.Context(), "ws://game.example/", &client.Options{HTTPClient: s.client(), Token: "spent"})
+			done <- err
+		}()
+		g := s.door.Next()
+		if got := stated(g); got != "true spent 0" {
+			t.Errorf("the handshake states %s", got)
+		}
+		time.Sleep(14 * time.Second) // a resume waits for 15 s
+		g.Control(`close {"code":4401,"reason":"spent","retry":false}`)
+		wantClose(t, <-done, 4401, false)
+	})
+}
+
+func TestTheContextOfDialBoundsItAlone(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := client.Dial(ctx, "ws://game.example/", &client.Options{HTTPClient: s.client()}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("no hello in time: %v", err)
+		}
+		s.door.Next()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { hello(s.door.Next(), nil) }()
+		c, err := client.Dial(ctx, "ws://game.example/", &client.Options{HTTPClient: s.client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := c.Write(t.Context(), client.MessageText, []byte("on and on")); err != nil {
+			t.Error(err)
+		}
+		c.CloseNow()
+	})
+}

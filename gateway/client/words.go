@@ -1,0 +1,111 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"reseat/gateway/wire"
+)
+
+const dle = string(rune(wire.DLE))
+
+// A verdict is the argument of end and close.
+type verdict struct {
+	CloseError
+	retry bool
+	after time.Duration
+}
+
+// A word is a control message of the gateway's. One that is not known has no verb.
+type word struct {
+	verb    string
+	number  uint64 // ack; grace in ms
+	text    string // ping, pong; token
+	hello   wire.Hello
+	verdict verdict // end, close
+	within  time.Duration
+}
+
+// parseWord reads a control message without its DLE, reseat.v1 section 5.
+func parseWord(text string) (word, error) {
+	verb, arg, has := strings.Cut(text, " ")
+	if !isVerb(verb) || !utf8.ValidString(text) {
+		return word{}, fmt.Errorf("%w: %.20q is no verb", errBroken, verb)
+	}
+	w := word{verb: verb}
+	ok := true
+	switch verb {
+	case wire.VerbAck, wire.VerbGrace:
+		w.number, ok = wire.ParseNumber(arg)
+	case wire.VerbPing, wire.VerbPong:
+		w.text, ok = arg, !has || arg != "" && utf8.RuneCountInString(arg) <= 32
+	case wire.VerbHello:
+		ok = object(arg, &w.hello) && w.hello.Token != "" && w.hello.Session != "" && w.hello.Grace >= 0 && w.hello.Heartbeat >= 0
+	case wire.VerbToken:
+		var t struct{ Token string }
+		ok = object(arg, &t) && t.Token != ""
+		w.text = t.Token
+	case wire.VerbMove:
+		var m struct {
+			Within int64 `json:"within_ms"`
+		}
+		ok = object(arg, &m) && m.Within >= 0
+		w.within = milliseconds(m.Within)
+	case wire.VerbEnd, wire.VerbClose:
+		w.verdict, ok = parseVerdict(verb, arg)
+	case wire.VerbBye:
+		ok = false
+	default:
+		return word{}, nil // reseat.v1 may grow
+	}
+	if !ok {
+		return word{}, fmt.Errorf("%w: bad argument of %s", errBroken, verb)
+	}
+	return w, nil
+}
+
+// parseVerdict reads the argument of end or close. One that does not forbid to
+// resume means: resume.
+func parseVerdict(verb, arg string) (verdict, bool) {
+	v := struct {
+		Code   int
+		Reason string
+		Retry  *bool
+		After  int64 `json:"retry_after_ms"`
+	}{}
+	if !object(arg, &v) || v.Code < 1000 || v.Code > 4999 || v.After < 0 {
+		return verdict{}, false
+	}
+	end := verb == wire.VerbEnd
+	return verdict{
+		CloseError: CloseError{v.Code, v.Reason, end},
+		retry:      !end && (v.Retry == nil || *v.Retry),
+		after:      milliseconds(v.After),
+	}, true
+}
+
+func object(arg string, v any) bool {
+	return strings.HasPrefix(arg, "{") && json.Unmarshal([]byte(arg), v) == nil
+}
+
+// milliseconds is a span of the gateway's, a year at most.
+func milliseconds(n int64) time.Duration {
+	const year = 365 * 24 * 3600 * 1000
+	return time.Duration(min(n, year)) * time.Millisecond
+}
+
+func isVerb(s string) bool {
+	odd := func(r rune) bool { return r < 'a' || r > 'z' }
+	return len(s) >= 1 && len(s) <= 16 && !strings.ContainsFunc(s, odd)
+}
+
+// escape puts one DLE more in front of text that begins with one (section 3).
+func escape(typ MessageType, data []byte) []byte {
+	if typ == MessageText && len(data) > 0 && data[0] == wire.DLE {
+		return append([]byte{wire.DLE}, data...)
+	}
+	return data
+}

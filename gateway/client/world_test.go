@@ -1,0 +1,162 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"reseat/gateway"
+	"reseat/gateway/client"
+	"reseat/gateway/internal/wstest"
+	"reseat/tokens"
+	"reseat/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A network lies between clients and whatever takes their connections.
+type network struct {
+	dial   func() (*wstest.Conn, error)
+	down   atomic.Bool
+	newest atomic.Pointer[wstest.Conn]
+	dials  atomic.Int32
+}
+
+// client is an HTTP client on this network.
+func (n *network) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.connect}}
+}
+
+func (n *network) connect(context.Context, string, string) (net.Conn, error) {
+	n.dials.Add(1)
+	if n.down.Load() {
+		return nil, errors.New("the network is down")
+	}
+	c, err := n.dial()
+	if err != nil {
+		return nil, err
+	}
+	n.newest.Store(c)
+	return c, nil
+}
+
+// cut resets the newest connection.
+func (n *network) cut() { n.newest.Load().Reset() }
+
+// A world is a gateway between a game and its clients, all in memory.
+type world struct {
+	*testing.T
+	*network
+	game *wstest.Game
+	gw   *gateway.Gateway
+	ln   *wstest.Listener
+}
+
+const grace, heartbeat = 30 * time.Second, 15 * time.Second
+
+func inWorld(t *testing.T, f func(*testing.T, *world), change ...func(*gateway.Policy)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, change...)) })
+}
+
+func newWorld(t *testing.T, change ...func(*gateway.Policy)) *world {
+	t.Helper()
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := gateway.Policy{
+		Grace: grace, Heartbeat: heartbeat, DialTimeout: 10 * time.Second,
+		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
+	}
+	for _, f := range change {
+		f(&policy)
+	}
+	game := wstest.NewGame(t, 64<<10)
+	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
+	gw, err := gateway.New(gateway.Config{
+		Routes:  []gateway.Route{{Pattern: "/match/*", Upstream: target, Policy: policy}},
+		Default: policy, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := wstest.NewListener(64 << 10)
+	server := &http.Server{Handler: gw}
+	go server.Serve(ln)
+	t.Cleanup(func() {
+		server.Close()
+		gw.Close()
+		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+	})
+	return &world{t, &network{dial: ln.Dial}, game, gw, ln}
+}
+
+// play begins a session, and gives both its ends.
+func (w *world) play(o client.Options) (*client.Conn, *wstest.Peer) {
+	w.Helper()
+	o.HTTPClient = w.client()
+	c, err := client.Dial(w.Context(), "ws://game.example/match/7", &o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(c.CloseNow)
+	return c, w.game.Next()
+}
+
+// state is the session's, as the gateway has it.
+func (w *world) state(c *client.Conn) string {
+	synctest.Wait()
+	i, _ := w.gw.Session(c.Session())
+	return i.State
+}
+
+func send(t *testing.T, c *client.Conn, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err := c.Write(t.Context(), client.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func want(t *testing.T, c *client.Conn, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		_, data, err := c.Read(ctx)
+		cancel()
+		if err != nil || string(data) != text {
+			t.Fatalf("read %.80q, %v, want %q", data, err, text)
+		}
+	}
+}
+
+// wantEnd reads the error at a session's end.
+func wantEnd(t *testing.T, c *client.Conn) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	_, data, err := c.Read(ctx)
+	if err == nil || ctx.Err() != nil {
+		t.Fatalf("read %.80q, %v, want the end", data, err)
+	}
+	return err
+}
+
+func wantClose(t *testing.T, err error, code int, fromServer bool) {
+	t.Helper()
+	if e := (*client.CloseError)(nil); !errors.As(err, &e) || e.Code != code || e.FromServer != fromServer {
+		t.Errorf("%v, want code %d", err, code)
+	}
+}
