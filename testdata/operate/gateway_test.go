@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -81,9 +80,13 @@ func (g *gateway) says(msg string) map[string]any {
 	return nil
 }
 
+// stop ends the gateway, at once though it drains.
 func (g *gateway) stop() {
-	g.cmd.Process.Signal(syscall.SIGTERM)
-	for range g.lines {
+	g.cmd.Process.Kill()
+	for line := range g.lines {
+		if g.t.Failed() {
+			g.t.Log(line)
+		}
 	}
 	g.cmd.Wait()
 }
