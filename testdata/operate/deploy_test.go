@@ -130,7 +130,8 @@ type object struct {
 		Template struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     struct {
-				Grace      int `yaml:"terminationGracePeriodSeconds"`
+				Grace      int   `yaml:"terminationGracePeriodSeconds"`
+				Links      *bool `yaml:"enableServiceLinks"`
 				Containers []container
 			}
 		}
@@ -197,6 +198,9 @@ func TestKubernetesExampleFitsTheProgram(t *testing.T) {
 			t.Errorf("a probe asks port %s", p.HTTPGet.Port)
 		}
 		g.get(p.HTTPGet.Path)
+	}
+	if links := set.Spec.Template.Spec.Links; links == nil || *links {
+		t.Error("a Service named reseat puts RESEAT_PORT into the environment, which is no setting")
 	}
 	if _, ok := all["Service "+set.Spec.ServiceName]; !ok {
 		t.Errorf("there is no Service %s", set.Spec.ServiceName)

@@ -249,6 +249,7 @@ func TestOperatingPageNamesEveryMetric(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	os.Unsetenv("RESEAT_BIN") // to the program it would be a setting
 	if _, err := os.Stat(program); err != nil {
 		os.Stderr.WriteString("want bin/reseat: make build\n")
 		os.Exit(1)
