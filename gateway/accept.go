@@ -124,7 +124,15 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 			w.Header().Set("Upgrade", "websocket")
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
+	case !g.reg.pass():
+		g.tellSpent()
+		g.metrics.requestsRefused.Inc()
+		letGo(w)
+		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Connection", "close")
+		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
+		defer g.reg.passed()
 		rt.proxy.ServeHTTP(w, r)
 	}
 }
@@ -160,6 +168,18 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 // would keep it for ever.
 func letGo(w http.ResponseWriter) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
+	answerWithin(w, upstream.AnswerPatience)
+}
+
+// answerWithin gives a client so long to take an answer that comes at once. Each
+// answer has a deadline of its own: net/http leaves that of the one before.
+func answerWithin(w http.ResponseWriter, d time.Duration) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// tellSpent says what an operator can do about refusals for want of descriptors.
+func (g *Gateway) tellSpent() {
+	g.spentLog.warn("new sessions and requests are refused: no descriptors left but the reserve; raise the limit of open files", "limit", g.cfg.Descriptors)
 }
 
 // retryAfter is what is said to whoever is refused for want of room, in seconds.
@@ -195,7 +215,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
 	case outOfDescriptors:
-		g.spentLog.warn("new sessions are refused: no descriptors left but the reserve; raise the limit of open files", "limit", g.cfg.Descriptors)
+		g.tellSpent()
 		g.refuseBusy(w, r, "descriptors", "no more sessions now")
 		return
 	case tooManyHere:
@@ -216,6 +236,7 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, e *entry, err error) {
 	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "err", err)
 	g.metrics.refused.WithLabelValues("upstream").Inc()
 	w.Header().Set("Connection", "close")
+	answerWithin(w, e.terms().DialTimeout+upstream.AnswerPatience) // its body may still be coming
 	upstream.WriteError(w, err)
 }
 

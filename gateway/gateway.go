@@ -20,6 +20,7 @@ import (
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/tokens"
+	"reseat/upstream"
 )
 
 // A Gateway is the http.Handler of the client address. It owns the sessions:
@@ -129,6 +130,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if page := g.pages[r.URL.Path]; page != nil && !isHandshake(r) {
+		answerWithin(w, upstream.AnswerPatience)
 		page.ServeHTTP(w, r)
 		return
 	}

@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -131,5 +133,52 @@ func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
 		if status := w.refused("/"); status != http.StatusServiceUnavailable {
 			t.Errorf("one more session: %d, want 503", status)
 		}
+	})
+}
+
+// Requests that are passed on have two descriptors as sessions have, and are
+// refused before the reserve is touched; resumes are not.
+func TestRequestsLeaveTheReserveOfDescriptorsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Descriptors = 256 })
+		release := make(chan struct{})
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			if r.Header.Get("Upgrade") != "" {
+				return false
+			}
+			<-release
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			c.Close()
+			return true
+		}
+		p, _ := w.play()
+		p.Sync()
+		var under []*bufio.Reader
+		for range 95 {
+			_, br := w.Request("GET / HTTP/1.1\r\nHost: game.example\r\n\r\n")
+			under = append(under, br)
+		}
+		synctest.Wait()
+		_, br := w.Request("GET / HTTP/1.1\r\nHost: game.example\r\n\r\n")
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("one more request: %v %v, want 503 and Retry-After", resp, err)
+		}
+		if status := w.refused("/"); status != http.StatusServiceUnavailable {
+			t.Errorf("one more session: %d, want 503", status)
+		}
+		if n := w.metrics()["reseat_requests_refused_total"]; n != 1 {
+			t.Errorf("%v requests refused are counted, want 1", n)
+		}
+		p.Drop()
+		p.Resume(0).Sync()
+		close(release)
+		for _, br := range under {
+			if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != http.StatusNoContent {
+				t.Fatalf("%v, %v", resp, err)
+			}
+		}
+		synctest.Wait()
+		w.Player("/").Sync() // there is room again
 	})
 }

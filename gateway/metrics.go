@@ -15,7 +15,7 @@ type metrics struct {
 	registry *prometheus.Registry
 
 	created, replayed, panics prometheus.Counter
-	unlogged                  prometheus.Counter
+	unlogged, requestsRefused prometheus.Counter
 	ended, resumes, refused   *prometheus.CounterVec
 	logins                    *prometheus.CounterVec
 	detached, resume, rtt     prometheus.Histogram
@@ -33,6 +33,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused since the token's generation was spent: a bug or a theft.")
 	m.panics = m.counter("reseat_session_panics_total", "Faults in a session's code, each of which ended that session.")
 	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines that were left out since strangers brought too many about.")
+	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused for want of descriptors.")
 	m.ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
 	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)

@@ -32,7 +32,7 @@ type grave struct {
 type registry struct {
 	clock          *drive.Clock
 	most, mostHere int // sessions, and those of one block; zero: no bound
-	mostOpen       int // sessions that the process has descriptors for; zero: no bound
+	mostOpen       int // sessions and requests that the process has descriptors for; zero: no bound
 
 	mu      sync.RWMutex
 	seq     uint64
@@ -42,6 +42,7 @@ type registry struct {
 	graves  map[string]*grave
 	past    session.Stats // of the sessions that have ended
 	taking  int           // leave: ended, and a leg is not closed yet
+	passing int           // ordinary requests that are being passed on
 	empty   chan struct{} // closed while no session lives or takes leave
 	sweep   *time.Timer
 }
@@ -62,7 +63,7 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 	switch {
 	case r.most > 0 && len(r.live) >= r.most:
 		return tooMany, nil
-	case r.mostOpen > 0 && len(r.live)+r.taking >= r.mostOpen:
+	case r.spentLocked():
 		return outOfDescriptors, nil
 	case r.mostHere > 0 && e.block.IsValid() && r.blocks[e.block] >= r.mostHere:
 		return tooManyHere, nil
@@ -86,6 +87,30 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 		r.blocks[e.block]++
 	}
 	return admitted, nil
+}
+
+// spentLocked reports whether there are no descriptors for one more session, or
+// one more request: each has two, the client's and the upstream's.
+func (r *registry) spentLocked() bool {
+	return r.mostOpen > 0 && len(r.live)+r.taking+r.passing >= r.mostOpen
+}
+
+// pass takes an ordinary request in, and reports whether there was room for it;
+// passed is to follow.
+func (r *registry) pass() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spentLocked() {
+		return false
+	}
+	r.passing++
+	return true
+}
+
+func (r *registry) passed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passing--
 }
 
 // remove forgets a session that never came about.

@@ -11,7 +11,6 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -95,6 +94,9 @@ func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
 
 // ServeHTTP passes the request on to the target.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Time{}) // an earlier request's
+	defer func() { control.SetWriteDeadline(time.Now().Add(AnswerPatience)) }()
 	switch {
 	case r.Method == http.MethodConnect:
 		http.Error(w, "this is no forward proxy", http.StatusMethodNotAllowed)
@@ -103,7 +105,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not a valid WebSocket handshake", http.StatusBadRequest)
 		return
 	}
-	body := &clientBody{ReadCloser: r.Body}
+	body := newClientBody(r, control)
+	defer body.leave()
 	in := r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	in.Body = body
 	client := r.Header
@@ -113,7 +116,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in.Header = RequestHeader(client, NewPeer(r, p.opts.Trusted), nil)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
-	p.reverse.ServeHTTP(w, in)
+	p.reverse.ServeHTTP(&patientWriter{w, control}, in)
 }
 
 // rewrite turns the request, its headers already those for the upstream, into
@@ -139,9 +142,11 @@ func (p *Proxy) modify(resp *http.Response) error {
 
 // fail answers a request that got no answer from the upstream.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if body, ok := r.Context().Value(bodyKey{}).(*clientBody); ok && body.broken.Load() {
-		http.Error(w, "the request's body broke off", http.StatusBadRequest)
-		return
+	if body, ok := r.Context().Value(bodyKey{}).(*clientBody); ok {
+		if status := body.failed(); status > 0 {
+			http.Error(w, "the request's body broke off", status)
+			return
+		}
 	}
 	p.logFailure(r, err)
 	kind, _ := failure(err)
@@ -181,23 +186,6 @@ func failure(err error) (Kind, string) {
 		return BadAnswer, errNoAnswer.Error()
 	}
 	return BadAnswer, "no valid answer"
-}
-
-// A clientBody notes whether the client's request body could not be read to its
-// end: then the failure is not the upstream's.
-type clientBody struct {
-	io.ReadCloser
-	broken atomic.Bool
-}
-
-type bodyKey struct{}
-
-func (b *clientBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		b.broken.Store(true)
-	}
-	return n, err
 }
 
 // A loggedBody reports the error at which an upstream's body broke off.

@@ -201,6 +201,9 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, log)
 	p.clients.ConnContext = gateway.ConnContext
+	if idle := newIdlers(cfg.Descriptors); idle != nil {
+		p.clients.ConnState = idle.note
+	}
 	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Log: log, Process: vitals.registry}), log)
 	return p, nil
 }

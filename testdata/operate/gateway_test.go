@@ -5,6 +5,7 @@ package operate
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,14 +15,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
-const (
-	program = "../../bin/reseat"
-	docs    = "../../docs/"
-)
+const docs = "../../docs/"
+
+// program is what is tried: bin/reseat, or what RESEAT_BIN names.
+var program = cmp.Or(os.Getenv("RESEAT_BIN"), "../../bin/reseat")
 
 // A gateway is a running bin/reseat.
 type gateway struct {
@@ -35,8 +35,18 @@ type gateway struct {
 // start runs a gateway until the test ends.
 func start(t *testing.T, args ...string) *gateway {
 	t.Helper()
+	return startWith(t, 0, args...)
+}
+
+// startWith runs one that may have so many descriptors open; 0: as many as this
+// process.
+func startWith(t *testing.T, descriptors int, args ...string) *gateway {
+	t.Helper()
 	args = append([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json", "--drain=0s"}, args...)
 	g := &gateway{t: t, cmd: exec.Command(program, args...), lines: make(chan map[string]any, 10_000)}
+	if descriptors > 0 {
+		g.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, descriptors), program}, args...)...)
+	}
 	out, err := g.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -81,9 +91,13 @@ func (g *gateway) says(msg string) map[string]any {
 	return nil
 }
 
+// stop ends the gateway, at once though it drains.
 func (g *gateway) stop() {
-	g.cmd.Process.Signal(syscall.SIGTERM)
-	for range g.lines {
+	g.cmd.Process.Kill()
+	for line := range g.lines {
+		if g.t.Failed() {
+			g.t.Log(line)
+		}
 	}
 	g.cmd.Wait()
 }

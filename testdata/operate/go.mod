@@ -6,8 +6,10 @@ module reseat/testdata/operate
 go 1.26
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/prometheus/common v0.63.0
 	github.com/prometheus/prometheus v0.304.2
+	gopkg.in/yaml.v3 v3.0.1
 )
 
 require (
@@ -32,5 +34,4 @@ require (
 	golang.org/x/sys v0.32.0 // indirect
 	golang.org/x/text v0.24.0 // indirect
 	google.golang.org/protobuf v1.36.6 // indirect
-	gopkg.in/yaml.v3 v3.0.1 // indirect
 )

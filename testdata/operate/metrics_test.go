@@ -30,7 +30,8 @@ type exposed map[string]map[string][]string
 func scrape(t *testing.T) exposed {
 	t.Helper()
 	cert, key := certificate(t)
-	g := start(t, "--demo", "--tls-cert="+cert, "--tls-key="+key)
+	secret := write(t, filepath.Join(t.TempDir(), "secret"), "whsec_"+strings.Repeat("MDEy", 8)+"\n")
+	g := start(t, "--demo", "--tls-cert="+cert, "--tls-key="+key, "--webhook=http://127.0.0.1:9/", "--webhook-secret-file="+secret)
 	families, err := new(expfmt.TextParser).TextToMetricFamilies(bytes.NewReader(g.get("/metrics")))
 	if err != nil {
 		t.Fatal(err)
@@ -248,6 +249,7 @@ func TestOperatingPageNamesEveryMetric(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	os.Unsetenv("RESEAT_BIN") // to the program it would be a setting
 	if _, err := os.Stat(program); err != nil {
 		os.Stderr.WriteString("want bin/reseat: make build\n")
 		os.Exit(1)

@@ -130,6 +130,18 @@ func (d *Door) Handshake(path string, protocols []string, header string) (*Conn,
 	return c, br, resp, err
 }
 
+// Request sends a request as it stands, on a connection of its own.
+func (d *Door) Request(raw string) (*Conn, *bufio.Reader) {
+	d.t.Helper()
+	c, err := d.ln.Dial()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { c.Close() })
+	c.Write([]byte(raw))
+	return c, bufio.NewReader(c)
+}
+
 // Plain connects a client that does not speak reseat.v1.
 func (d *Door) Plain(path string, protocols ...string) *Peer {
 	d.t.Helper()

@@ -36,7 +36,7 @@ export function make(n, length) {
  * @param {string | ArrayBuffer | Uint8Array} data
  * @returns {number | string}
  */
-function read(data) {
+export function numberOf(data) {
   const text = typeof data === 'string' ? data : new TextDecoder().decode(data);
   const [, dle, digits, filler] = /^(\x10?)(\d+):([a-z]*)$/.exec(text) ?? [];
   const n = Number(digits);
@@ -54,7 +54,7 @@ export class Ledger {
 
   /** @param {string | ArrayBuffer | Uint8Array} data */
   note(data) {
-    const got = read(data);
+    const got = numberOf(data);
     this.received++;
     if (got !== this.received && this.faults.length < 10) this.faults.push(`got ${got}, wanted ${this.received}`);
   }

@@ -13,6 +13,7 @@ export async function startSite(t) {
   const server = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://site');
     if (pathname === '/') return answer(response, 'text/html; charset=utf-8', page(searchParams.get('gateway') ?? ''));
+    if (pathname === '/ordinary') return answer(response, 'text/html; charset=utf-8', ORDINARY);
     const name = /^\/([a-z]+\.js)$/.exec(pathname)?.[1];
     const content = name && (await readFile(new URL(name, FILES)).catch(() => null));
     if (content) return answer(response, 'text/javascript; charset=utf-8', content);
@@ -31,6 +32,18 @@ export async function startSite(t) {
 function answer(response, type, content) {
   response.writeHead(200, { 'Content-Type': type }).end(content);
 }
+
+/** A page that has nothing of Reseat's. */
+const ORDINARY = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>A page that knows nothing of Reseat</title>
+<link rel="icon" href="data:,">
+<script type="module">
+import { Visitor } from '/ordinary.js';
+Object.assign(window, { Visitor, ready: true });
+</script>
+`;
 
 /** @param {string} gateway host and port */
 function page(gateway) {

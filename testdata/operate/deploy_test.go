@@ -1,0 +1,305 @@
+package operate
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// afterDrain is what a stop needs beyond --drain: until everybody has taken leave,
+// the event streams have ended and the log is written.
+const afterDrain = 10 * time.Second
+
+// check runs reseat check with what a file names; the game server answers, and the
+// secrets are there.
+func check(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(program, append([]string{"check"}, args...)...).CombinedOutput(); err != nil {
+		t.Errorf("reseat check %q: %v\n%s", args, err, out)
+	}
+}
+
+// upstream is the address of something that takes connections.
+func upstream(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln.Addr().String()
+}
+
+// secrets is a directory with the files that the examples name.
+func secrets(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range []string{"token.key", "admin-token", "viewer-token"} {
+		write(t, filepath.Join(dir, name), strings.Repeat(string(rune('a'+i)), 32))
+	}
+	return dir
+}
+
+// setting is the value of a setting in reseat.toml, as it stands there.
+func setting(t *testing.T, config, name string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + name + ` = "?([^"\n]+)"?$`).FindStringSubmatch(config)
+	if m == nil {
+		t.Fatalf("reseat.toml does not set %s", name)
+	}
+	return m[1]
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// directive is the value of a line of the unit.
+func directive(t *testing.T, unit, name string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + name + `=(.+)$`).FindStringSubmatch(unit)
+	if m == nil {
+		t.Fatalf("the unit has no %s", name)
+	}
+	return m[1]
+}
+
+func TestUnitAndItsConfigFileFitTogether(t *testing.T) {
+	unit, config := file(t, "deploy/reseat.service"), file(t, "deploy/reseat.toml")
+	dir := secrets(t)
+	name := write(t, filepath.Join(dir, "reseat.toml"), replaced(t, config, "/etc/reseat", dir, "127.0.0.1:9000", upstream(t)))
+	args := strings.Fields(replaced(t, directive(t, unit, "ExecStart"), "/etc/reseat/reseat.toml", name))
+	check(t, args[1:]...)
+	if got, want := duration(t, directive(t, unit, "TimeoutStopSec")), duration(t, setting(t, config, "drain"))+afterDrain; got != want {
+		t.Errorf("TimeoutStopSec=%v, want %v: the drain and what comes after it", got, want)
+	}
+	files, err1 := strconv.Atoi(directive(t, unit, "LimitNOFILE"))
+	most, err2 := strconv.Atoi(setting(t, config, "max-sessions"))
+	if errors.Join(err1, err2) != nil || files*9/10 < 2*most {
+		t.Errorf("LimitNOFILE=%d is not enough for %d sessions", files, most)
+	}
+}
+
+func TestUnitIsOneThatSystemdTakes(t *testing.T) {
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze here")
+	}
+	abs, err := filepath.Abs(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := replaced(t, file(t, "deploy/reseat.service"), "/usr/local/bin/reseat", abs, "User=reseat", "User=daemon", "Group=reseat", "Group=daemon")
+	name := write(t, filepath.Join(t.TempDir(), "reseat.service"), unit)
+	if out, err := exec.Command(tool, "verify", name).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// An object is what is looked at of a Kubernetes manifest.
+type object struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   struct{ Name string }
+	Spec       struct {
+		ServiceName string    `yaml:"serviceName"`
+		Selector    yaml.Node // of a Service: labels; else matchLabels
+		Ports       []struct {
+			Name       string
+			TargetPort string `yaml:"targetPort"`
+		}
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Grace      int   `yaml:"terminationGracePeriodSeconds"`
+				Links      *bool `yaml:"enableServiceLinks"`
+				Containers []container
+			}
+		}
+	}
+}
+
+type container struct {
+	Args  []string
+	Ports []struct {
+		Name string
+		Port int `yaml:"containerPort"`
+	}
+	Readiness probe `yaml:"readinessProbe"`
+	Liveness  probe `yaml:"livenessProbe"`
+}
+
+type probe struct {
+	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+}
+
+func manifest(t *testing.T) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	for d := yaml.NewDecoder(strings.NewReader(file(t, "deploy/kubernetes.yaml"))); ; {
+		var o object
+		if err := d.Decode(&o); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil || o.APIVersion == "" || o.Kind == "" || o.Metadata.Name == "" {
+			t.Fatalf("%+v: %v", o, err)
+		}
+		all[o.Kind+" "+o.Metadata.Name] = o
+	}
+}
+
+func TestKubernetesExampleFitsTheProgram(t *testing.T) {
+	all := manifest(t)
+	set := all["StatefulSet reseat"]
+	if len(set.Spec.Template.Spec.Containers) != 1 {
+		t.Fatalf("%+v", all)
+	}
+	c := set.Spec.Template.Spec.Containers[0]
+	dir, game, drain := secrets(t), upstream(t), ""
+	var args []string
+	for _, a := range c.Args {
+		if d, ok := strings.CutPrefix(a, "--drain="); ok {
+			drain = d
+		}
+		args = append(args, strings.NewReplacer("/etc/reseat", dir, "game:9000", game).Replace(a))
+	}
+	check(t, args...)
+	if got, want := time.Duration(set.Spec.Template.Spec.Grace)*time.Second, duration(t, drain)+afterDrain; got != want {
+		t.Errorf("terminationGracePeriodSeconds is %v, want %v: the drain and what comes after it", got, want)
+	}
+	ports := map[string]int{}
+	for _, p := range c.Ports {
+		ports[p.Name] = p.Port
+		if flag := map[string]string{"play": "--listen=:", "admin": "--admin=:"}[p.Name] + strconv.Itoa(p.Port); !slices.Contains(c.Args, flag) {
+			t.Errorf("port %s is %d, and there is no %s", p.Name, p.Port, flag)
+		}
+	}
+	g := start(t, "--demo")
+	for _, p := range []probe{c.Readiness, c.Liveness} {
+		if ports[p.HTTPGet.Port] != 8081 {
+			t.Errorf("a probe asks port %s", p.HTTPGet.Port)
+		}
+		g.get(p.HTTPGet.Path)
+	}
+	if links := set.Spec.Template.Spec.Links; links == nil || *links {
+		t.Error("a Service named reseat puts RESEAT_PORT into the environment, which is no setting")
+	}
+	if _, ok := all["Service "+set.Spec.ServiceName]; !ok {
+		t.Errorf("there is no Service %s", set.Spec.ServiceName)
+	}
+	for name, o := range all {
+		wantSelected(t, name, o, set.Spec.Template.Metadata.Labels, ports)
+	}
+}
+
+// wantSelected asks that what selects pods selects those of the example, and
+// names ports that they have.
+func wantSelected(t *testing.T, name string, o object, labels map[string]string, ports map[string]int) {
+	t.Helper()
+	if o.Spec.Selector.IsZero() {
+		return
+	}
+	selector := struct {
+		MatchLabels map[string]string `yaml:"matchLabels"`
+		App         string
+	}{}
+	if err := o.Spec.Selector.Decode(&selector); err != nil {
+		t.Error(err)
+	}
+	if selector.App != labels["app"] && selector.MatchLabels["app"] != labels["app"] {
+		t.Errorf("%s selects %+v, the pods are %v", name, selector, labels)
+	}
+	for _, p := range o.Spec.Ports {
+		if ports[p.TargetPort] == 0 {
+			t.Errorf("%s leads to port %q, which the pods have not", name, p.TargetPort)
+		}
+	}
+}
+
+// The image cannot be built here; what it is made of can: the binary by the very
+// command, alone in an empty root.
+func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
+	docker := file(t, "deploy/Dockerfile")
+	command := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*)$`).FindStringSubmatch(docker)
+	user := regexp.MustCompile(`(?m)^USER (\d+):(\d+)$`).FindStringSubmatch(docker)
+	if command == nil || user == nil || !strings.Contains(docker, "FROM scratch") {
+		t.Fatal(docker)
+	}
+	root := t.TempDir()
+	os.Chmod(filepath.Dir(root), 0o755)
+	os.Chmod(root, 0o755)
+	build := exec.Command("sh", "-c", replaced(t, command[1], "${VERSION}", "v1.2.3", "-o /reseat", "-o "+root+"/reseat"))
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	bin, err := elf.Open(root + "/reseat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bin.Close()
+	for _, p := range bin.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the binary wants a loader, which an empty image has not")
+		}
+	}
+	cmd := exec.Command("/reseat", "--version")
+	cmd.Path, cmd.Dir = "/reseat", "/"
+	uid, _ := strconv.Atoi(user[1])
+	if os.Getuid() != 0 {
+		t.Skip("the rest needs root: an empty root directory")
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.HasPrefix(out, []byte("reseat v1.2.3 ")) {
+		t.Errorf("%v: %s", err, out)
+	}
+	check := exec.Command("/reseat", "check", "--demo", "--listen=:8080", "--admin=off")
+	check.Path, check.Dir, check.SysProcAttr = "/reseat", "/", cmd.SysProcAttr
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Flags of other programs that the pages name.
+var foreign = []string{"--system", "--no-create-home", "--shell", "--time", "--from-file", "--from-literal", "--from"}
+
+func TestEveryFlagThatThePagesNameExists(t *testing.T) {
+	help, err := exec.Command(program, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(docs + "deploy/*")
+	if err != nil || len(pages) < 8 {
+		t.Fatal(pages, err)
+	}
+	for _, name := range append(pages, docs+"operating.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range regexp.MustCompile(`(?:^|[\s`+"`"+`(\["])(--[a-z][a-z-]*)`).FindAllSubmatch(text, -1) {
+			f := string(flag[1])
+			if !slices.Contains(foreign, f) && !regexp.MustCompile(`(?m)^\s+`+f+`\b|`+f+` `).Match(help) {
+				t.Errorf("%s names %s, which there is not", filepath.Base(name), f)
+			}
+		}
+	}
+}

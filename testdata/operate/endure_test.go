@@ -1,0 +1,293 @@
+package operate
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+)
+
+// metric is the sum of a metric's series whose labels hold label; "" is all.
+func (g *gateway) metric(name, label string) (sum float64) {
+	g.t.Helper()
+	families, err := new(expfmt.TextParser).TextToMetricFamilies(bytes.NewReader(g.get("/metrics")))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, m := range families[name].GetMetric() {
+		if label == "" || strings.Contains(fmt.Sprint(m.Label), `"`+label+`"`) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < patience; <-time.After(20 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("it never came about that %s", what)
+}
+
+// raw opens a connection to the gateway and sends what it is given.
+func (g *gateway) raw(text string) (net.Conn, error) {
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		return nil, err
+	}
+	g.t.Cleanup(func() { c.Close() })
+	_, err = io.WriteString(c, text)
+	return c, err
+}
+
+// With next to no descriptors new sessions are refused, those that are there go
+// on, and a resume finds its way.
+func TestOutOfDescriptorsTheOldSessionsLive(t *testing.T) {
+	for _, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			ga := newGame(t, 0)
+			g := startWith(t, 64, "--upstream="+ga.url(), "--driver="+driver)
+			var players []*player
+			for range 64 {
+				p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
+				if err := p.connect(); err != nil {
+					if !strings.Contains(err.Error(), "503") {
+						t.Errorf("after %d sessions: %v, want 503", len(players), err)
+					}
+					break
+				}
+				players = append(players, p)
+				defer func() { p.conn.CloseNow() }()
+			}
+			if len(players) < 10 || len(players) > 31 {
+				t.Fatalf("%d sessions with 64 descriptors", len(players))
+			}
+			for i, p := range players {
+				if i%2 == 0 {
+					p.conn.CloseNow()
+				}
+				p.say("still here?")
+				if got := p.next(); got != "still here?" {
+					t.Errorf("got %q", got)
+				}
+			}
+			if n := g.metric("reseat_handshakes_refused_total", "descriptors"); n == 0 {
+				t.Error("no refusal is counted")
+			}
+		})
+	}
+}
+
+// What strangers begin and never finish takes no descriptors for ever, and
+// none that resumes need.
+func TestSlowRequestsLeaveRoomForResumes(t *testing.T) {
+	slow := map[string]string{
+		"head": "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+		"idle": "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx",
+	}
+	for name, text := range slow {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ga := newGame(t, 0)
+			g := startWith(t, 200, "--upstream="+ga.url())
+			p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+			for range 400 {
+				g.raw(text)
+			}
+			for range 3 {
+				p.conn.CloseNow()
+				p.say("let me in")
+				if got := p.next(); got != "let me in" {
+					t.Errorf("got %q", got)
+				}
+			}
+		})
+	}
+}
+
+// A game server that floods players who are away or read nothing is held up by
+// --buffer-total, and takes no memory beyond it.
+func TestFastGameServersAreHeldToTheirMemory(t *testing.T) {
+	for _, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) { heldToMemory(t, driver) })
+	}
+}
+
+func heldToMemory(t *testing.T, driver string) {
+	const total = 32 << 20
+	ga := newFlood(t)
+	g := start(t, "--upstream="+ga, "--driver="+driver, fmt.Sprint("--buffer-total=", total))
+	base := g.metric("process_resident_memory_bytes", "")
+	var away, slow []*player
+	for i := range 100 {
+		p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
+		if p.connect() != nil {
+			break // the buffers are nearly spent already
+		}
+		defer func() { p.conn.CloseNow() }()
+		if i%2 == 0 {
+			p.conn.CloseNow()
+			away = append(away, p)
+		} else {
+			slow = append(slow, p) // attached, and reads nothing
+		}
+	}
+	var most, held float64
+	for range 40 {
+		<-time.After(100 * time.Millisecond)
+		most = max(most, g.metric("process_resident_memory_bytes", ""))
+		held = max(held, g.metric("reseat_buffer_bytes", ""))
+	}
+	t.Logf("%d away, %d slow: %.0f MiB resident at first, %.0f MiB at most, buffers %.1f of %d MiB", len(away), len(slow), base/(1<<20), most/(1<<20), held/(1<<20), total>>20)
+	if held > total*1.1 {
+		t.Errorf("the buffers held %.0f bytes, want at most %d and a tenth", held, total)
+	}
+	if most-base > 4*total {
+		t.Errorf("%.0f bytes of memory were taken for buffers of %d", most-base, total)
+	}
+	for _, p := range slow[:min(3, len(slow))] {
+		for range 1000 {
+			p.next()
+		}
+		if p.resumes > 0 {
+			t.Error("an attached session was ended or cut")
+		}
+	}
+}
+
+// newFlood is a game server that sends as fast as it is read.
+func newFlood(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	frame := append([]byte{0x82, 126, 4, 0}, make([]byte, 1024)...)
+	burst := bytes.Repeat(frame, 32)
+	serve := func(c net.Conn) {
+		defer c.Close()
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(r))
+		for err == nil {
+			_, err = c.Write(burst)
+		}
+	}
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return "ws://" + ln.Addr().String()
+}
+
+// Thousands are sent away together, each told why.
+func TestADrainTellsEverybodyAtOnce(t *testing.T) {
+	const most = 2000
+	for _, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			ga := newGame(t, 0)
+			g := start(t, "--upstream="+ga.url(), "--driver="+driver)
+			var begun sync.WaitGroup
+			players := make([]*player, most)
+			for w := range 16 {
+				begun.Go(func() {
+					for i := w; i < most; i += 16 {
+						p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
+						if err := p.connect(); err != nil {
+							t.Error(err)
+							return
+						}
+						players[i] = p
+					}
+				})
+			}
+			begun.Wait()
+			if t.Failed() {
+				return
+			}
+			cpu := g.metric("process_cpu_seconds_total", "")
+			told := make(chan error, most)
+			for _, p := range players {
+				go func() { told <- p.farewell() }()
+			}
+			began := time.Now()
+			g.cmd.Process.Signal(syscall.SIGTERM)
+			for range most {
+				if err := <-told; err != nil {
+					t.Fatal(err)
+				}
+			}
+			last := time.Since(began)
+			g.says("drained")
+			g.cmd.Wait()
+			state := g.cmd.ProcessState
+			t.Logf("%d players told within %v, %.2f s of processor time; exit status %d", most, last.Round(time.Millisecond), (state.UserTime()+state.SystemTime()).Seconds()-cpu, state.ExitCode())
+			if state.ExitCode() != 0 {
+				t.Errorf("exit status %d", state.ExitCode())
+			}
+		})
+	}
+}
+
+// farewell reads up to the close of a drain.
+func (p *player) farewell() error {
+	ctx, cancel := p.context()
+	defer cancel()
+	defer p.conn.CloseNow()
+	for {
+		_, b, err := p.conn.Read(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%v before a close", err)
+		case bytes.HasPrefix(b, []byte("\x10close ")):
+			if !bytes.Contains(b, []byte(`"code":4503`)) {
+				return fmt.Errorf("%s, want 4503", b)
+			}
+			return nil
+		}
+	}
+}
+
+// SIGHUP as often as can be sent disturbs nobody.
+func TestAStormOfSIGHUPDisturbsNobody(t *testing.T) {
+	key := write(t, t.TempDir()+"/key", strings.Repeat("0123456789abcdef", 2))
+	ga := newGame(t, 5*time.Millisecond)
+	g := start(t, "--upstream="+ga.url(), "--token-key-file="+key)
+	p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+	for n := 1; n <= 200; n++ {
+		for range 20 {
+			g.cmd.Process.Signal(syscall.SIGHUP)
+		}
+		if got := p.next(); got != fmt.Sprint(n) {
+			t.Fatalf("got %q, want %d", got, n)
+		}
+		if n%50 == 0 {
+			p.conn.CloseNow()
+		}
+	}
+	if n := g.metric("reseat_reloads_total", "failed"); n > 0 || p.resumes != 3 {
+		t.Errorf("%v reloads failed, %d resumes", n, p.resumes)
+	}
+}

@@ -1,0 +1,122 @@
+package operate
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// drop cuts the player's connection and waits until the gateway has noticed.
+func (p *player) drop(g *gateway) {
+	p.t.Helper()
+	p.conn.CloseNow()
+	for began := time.Now(); time.Since(began) < patience; <-time.After(5 * time.Millisecond) {
+		if list := g.sessions(); len(list) == 1 && list[0].State == "detached" {
+			return
+		}
+	}
+	p.t.Fatal("the gateway has not noticed the cut")
+}
+
+func (g *gateway) send(method, path, body string) {
+	g.t.Helper()
+	r, err := http.NewRequest(method, g.admin+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode >= 300 {
+		g.t.Fatal(resp, err)
+	}
+	resp.Body.Close()
+}
+
+// Each line that the page shows has the fields, and the level, that such a line
+// really has.
+func TestOperatingPageShowsLogLinesAsTheyAre(t *testing.T) {
+	page := file(t, "operating.md")
+	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(page)
+	if block == nil {
+		t.Fatal("the page shows no log lines")
+	}
+	shown := map[string]map[string]any{}
+	for line := range strings.Lines(block[1]) {
+		fields := map[string]any{}
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		shown[fields["msg"].(string)] = fields
+	}
+	for _, real := range lived(t) {
+		msg := real["msg"].(string)
+		fields, ok := shown[msg]
+		if !ok {
+			continue
+		}
+		delete(shown, msg)
+		if got, want := slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(real)); !slices.Equal(got, want) || fields["level"] != real["level"] {
+			t.Errorf("%s: the page shows %s %q, the log has %s %q", msg, fields["level"], got, real["level"], want)
+		}
+	}
+	for msg := range shown {
+		t.Errorf("%q never was in the log", msg)
+	}
+}
+
+// lived is the log of a session in which all of it happens.
+func lived(t *testing.T) (lines []map[string]any) {
+	t.Helper()
+	ga := newGame(t, 5*time.Millisecond)
+	g := start(t, "--upstream="+ga.url(), "--buffer-messages=10", "--drain=1h")
+	p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+	first := p.token
+	p.next()
+	p.drop(g)
+	p.resume()
+	old := p.conn
+	p.tell("ping confirmed")
+	if err := p.connect(); err != nil { // a takeover
+		t.Fatal(err)
+	}
+	old.CloseNow()
+	p.next()
+	g.send("PATCH", "/api/v1/sessions/"+p.session, `{"started": true}`)
+	spent := &player{t: t, url: p.url, from: p.from, token: first}
+	if err := spent.connect(); err == nil {
+		t.Error("a spent token was good")
+	}
+	p.drop(g)
+	g.heard(&lines, "buffer.overflowed")
+	p.resume()
+	p.tell("bye")
+	g.heard(&lines, "session.ended")
+	if err := p.connect(); err == nil {
+		t.Error("an ended session was resumed")
+	}
+	g.heard(&lines, "resume refused")
+	g.send("POST", "/api/v1/drain", "")
+	late := &player{t: t, url: p.url, from: p.from}
+	if err := late.connect(); err == nil {
+		t.Error("a gateway that drains takes new sessions")
+	}
+	g.heard(&lines, "handshake refused")
+	return lines
+}
+
+// heard waits for a log line, and keeps all up to it.
+func (g *gateway) heard(lines *[]map[string]any, msg string) {
+	g.t.Helper()
+	for line := range g.lines {
+		*lines = append(*lines, line)
+		if line["msg"] == msg {
+			return
+		}
+	}
+	g.t.Fatalf("the gateway has ended and never said %q", msg)
+}

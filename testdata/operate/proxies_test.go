@@ -1,0 +1,340 @@
+package operate
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A proxy is a running proxy with a recipe of docs/deploy.
+type proxy struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	addr   string
+	said   *bytes.Buffer
+	reload func()
+}
+
+// run starts a proxy and waits until it takes connections.
+func (p *proxy) run(name string, args ...string) *proxy {
+	p.t.Helper()
+	p.said = new(bytes.Buffer)
+	p.cmd = exec.Command(name, args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.said, p.said
+	p.cmd.Env = append(os.Environ(), "HOME="+p.t.TempDir())
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		p.cmd.Wait()
+		if p.t.Failed() {
+			p.t.Logf("%s said: %s", name, p.said)
+		}
+	})
+	p.awaitPort()
+	return p
+}
+
+func (p *proxy) awaitPort() {
+	p.t.Helper()
+	for began := time.Now(); time.Since(began) < patience; <-time.After(10 * time.Millisecond) {
+		if c, err := net.Dial("tcp", p.addr); err == nil {
+			c.Close()
+			return
+		}
+	}
+	p.t.Fatalf("nobody listens at %s", p.addr)
+}
+
+func (p *proxy) url(path string) string { return "ws://" + p.addr + path }
+
+// A recipe is how one kind of proxy is started with its file.
+type recipe func(t *testing.T, change ...string) *proxy
+
+// nginx runs docs/deploy/FILE with changes to it.
+func nginx(file string) recipe {
+	return func(t *testing.T, change ...string) *proxy {
+		t.Helper()
+		p := &proxy{t: t, addr: "127.0.0.1:" + freePort(t)}
+		dir := t.TempDir()
+		os.Chmod(dir, 0o755)
+		conf := readFile(t, file, append(change, "listen 80;", "listen "+p.addr+";")...)
+		write(t, filepath.Join(dir, "reseat.conf"), conf)
+		main := write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
+daemon off;
+pid %[1]s/pid;
+error_log stderr warn;
+worker_processes 1;
+worker_shutdown_timeout 1s;
+events { worker_connections 1024; }
+http {
+    access_log off;
+    client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+    include %[1]s/reseat.conf;
+}`, dir))
+		p.reload = func() { p.cmd.Process.Signal(syscall.SIGHUP) }
+		return p.run("nginx", "-p", dir, "-c", main)
+	}
+}
+
+// haproxy runs docs/deploy/FILE in master-worker mode.
+func haproxy(file string) recipe {
+	return func(t *testing.T, change ...string) *proxy {
+		t.Helper()
+		p := &proxy{t: t, addr: "127.0.0.1:" + freePort(t)}
+		conf := readFile(t, file, append(change, "bind :80", "bind "+p.addr, "hard-stop-after 10s", "hard-stop-after 1s")...)
+		name := write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), conf)
+		p.reload = func() { p.cmd.Process.Signal(syscall.SIGUSR2) }
+		return p.run("haproxy", "-W", "-db", "-f", name)
+	}
+}
+
+func caddy(t *testing.T, change ...string) *proxy {
+	t.Helper()
+	p := &proxy{t: t, addr: "127.0.0.1:" + freePort(t)}
+	dir := t.TempDir()
+	sock := "unix/" + filepath.Join(dir, "admin")
+	conf := readFile(t, "Caddyfile", append(change, "play.example {", "http://"+p.addr+" {\n\tbind 127.0.0.1")...)
+	name := write(t, filepath.Join(dir, "Caddyfile"), "{\n\tadmin "+sock+"\n}\n"+conf)
+	p.reload = func() {
+		cmd := exec.Command("caddy", "reload", "--force", "--config", name, "--adapter", "caddyfile", "--address", sock)
+		cmd.Env = p.cmd.Env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("caddy reload: %v: %s", err, out)
+		}
+	}
+	return p.run("caddy", "run", "--config", name, "--adapter", "caddyfile")
+}
+
+func readFile(t *testing.T, name string, change ...string) string {
+	t.Helper()
+	return replaced(t, file(t, "deploy/"+name), change...)
+}
+
+var alone = map[string]recipe{"nginx": nginx("nginx.conf"), "HAProxy": haproxy("haproxy.cfg"), "Caddy": caddy}
+
+// behind starts game, gateway and proxy, one behind the other.
+func behind(t *testing.T, make recipe, tick time.Duration, change []string, flags ...string) (*game, *gateway, *proxy) {
+	t.Helper()
+	ga := newGame(t, tick)
+	g := start(t, append([]string{"--upstream=" + ga.url(), "--trusted-proxy=127.0.0.1/32"}, flags...)...)
+	return ga, g, make(t, append(change, "127.0.0.1:8080", g.addr)...)
+}
+
+// wantInOrder asks that the game's count arrives whole, up to its last word, and
+// that what the player said did.
+func wantInOrder(t *testing.T, p *player, from int) {
+	t.Helper()
+	for n := from; ; n++ {
+		switch got := p.next(); got {
+		case fmt.Sprint(n):
+		case "last word":
+			return
+		default:
+			t.Errorf("got %q, want %d", got, n)
+			return
+		}
+	}
+}
+
+func TestACutIsResumedThroughEachProxy(t *testing.T) {
+	for name, make := range alone {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ga, _, px := behind(t, make, 5*time.Millisecond, nil)
+			p := joinAs(t, px.url("/match/7"), "127.0.0.1", nil, nil)
+			n := 1
+			for i := range 10 {
+				for range 10 {
+					if got := p.next(); got != fmt.Sprint(n) {
+						t.Fatalf("got %q, want %d", got, n)
+					}
+					p.say(fmt.Sprint("word ", n))
+					n++
+				}
+				p.conn.CloseNow()
+				if p.resumes < i {
+					t.Errorf("%d resumes after %d cuts", p.resumes, i)
+				}
+			}
+			close(ga.stop)
+			wantInOrder(t, p, n)
+			wantAllHeard(t, ga, p, n-1)
+		})
+	}
+}
+
+// wantAllHeard asks that the game has had one connection, which is there still,
+// and on it all that the player said.
+func wantAllHeard(t *testing.T, ga *game, p *player, words int) {
+	t.Helper()
+	for len(p.unacked) > 0 { // acked is what the game's socket has
+		p.tell("ping now")
+		_, b, err := p.conn.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b[0] == 0x10 {
+			p.control(string(b[1:]))
+		}
+	}
+	joins := ga.joined()
+	if len(joins) != 1 {
+		t.Fatalf("the game had %d connections, want 1", len(joins))
+	}
+	j := joins[0]
+	for began := time.Now(); time.Since(began) < patience; <-time.After(10 * time.Millisecond) {
+		j.mu.Lock()
+		heard, lost := len(j.heard), j.lost
+		j.mu.Unlock()
+		if heard >= words || lost != nil {
+			break
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lost != nil || len(j.heard) != words {
+		t.Fatalf("the game heard %d words, want %d; its connection: %v", len(j.heard), words, j.lost)
+	}
+	for i, w := range j.heard {
+		if w != fmt.Sprint("word ", i+1) {
+			t.Fatalf("word %d is %q", i+1, w)
+		}
+	}
+}
+
+// Who reloads a proxy cuts everybody's connection, sooner or later, and all resume.
+func TestAReloadOfTheProxyLosesNobody(t *testing.T) {
+	for name, make := range alone {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "Caddy" && strings.HasPrefix(version(t, "caddy"), "2.6.") {
+				t.Skip("at a reload this version sends the gateway a Close frame that RFC 6455 section 5.1 forbids, not masked: see docs/operating.md")
+			}
+			ga, g, px := behind(t, make, 10*time.Millisecond, nil)
+			const players = 20
+			var all sync.WaitGroup
+			cut := new(sync.WaitGroup)
+			cut.Add(players)
+			for range players {
+				p := joinAs(t, px.url("/match/7"), "127.0.0.1", nil, nil)
+				all.Go(func() {
+					func() {
+						defer cut.Done() // though it fails
+						for n := 1; p.resumes == 0; n++ {
+							if got := p.next(); got != fmt.Sprint(n) {
+								t.Errorf("got %q, want %d", got, n)
+								break
+							}
+						}
+					}()
+					wantInOrder(t, p, int(p.received)+1)
+				})
+			}
+			px.reload()
+			cut.Wait()
+			close(ga.stop)
+			all.Wait()
+			if n := len(ga.joined()); n != players {
+				t.Errorf("the game had %d connections, want %d", n, players)
+			}
+			for _, s := range g.sessions() {
+				if s.State != "attached" {
+					t.Errorf("session %s is %s", s.ID, s.State)
+				}
+			}
+		})
+	}
+}
+
+func version(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command(name, "version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(string(out), "v")
+}
+
+// The gateway believes the proxy, and the proxy nobody.
+func TestTheClientsAddressComesThroughEachProxy(t *testing.T) {
+	for name, make := range alone {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ga, g, px := behind(t, make, 0, nil, "--max-sessions-per-ip=1")
+			forged := http.Header{"X-Forwarded-For": {"203.0.113.9"}}
+			joinAs(t, px.url("/"), "127.0.0.2", forged, nil)
+			joinAs(t, px.url("/"), "127.0.0.3", forged, nil)
+			peers := map[string]bool{}
+			for _, s := range g.sessions() {
+				peers[s.Peer] = true
+			}
+			if len(peers) != 2 || !peers["127.0.0.2"] || !peers["127.0.0.3"] {
+				t.Errorf("the gateway sees %v", peers)
+			}
+			third := &player{t: t, url: px.url("/"), from: "127.0.0.2", header: forged}
+			if err := third.connect(); err == nil || !strings.Contains(err.Error(), "429") {
+				t.Errorf("a second session from one address: %v, want 429", err)
+			}
+			for _, j := range ga.joined() {
+				if j.head.Get("X-Forwarded-Proto") != "http" || j.head.Get("X-Forwarded-Host") != px.addr || !strings.Contains(j.head.Get("X-Forwarded-For"), "127.0.0.") {
+					t.Errorf("the game sees %v", j.head)
+				}
+			}
+		})
+	}
+}
+
+// A proxy cuts what is quiet for longer than its time-out: heartbeats keep a
+// connection, and without them it is resumed.
+func TestHeartbeatsKeepAQuietConnectionThroughTheProxy(t *testing.T) {
+	short := map[string][]string{
+		"nginx":   {"proxy_read_timeout 60s;", "proxy_read_timeout 1s;"},
+		"HAProxy": {"timeout tunnel 60s", "timeout tunnel 1s"},
+	}
+	for name, change := range short {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, px := behind(t, alone[name], 0, change, "--heartbeat=300ms")
+			p := joinAs(t, px.url("/"), "127.0.0.1", nil, nil)
+			for p.pings < 10 { // three seconds
+				p.readControl()
+			}
+			p.say("there?")
+			if got := p.next(); got != "there?" || p.resumes > 0 {
+				t.Errorf("got %q after %d resumes", got, p.resumes)
+			}
+			_, _, px = behind(t, alone[name], 0, change)
+			p = joinAs(t, px.url("/"), "127.0.0.1", nil, nil)
+			if _, err := p.read(); err == nil {
+				t.Error("a message from nowhere")
+			}
+			p.say("there?")
+			if got := p.next(); got != "there?" || p.resumes != 1 {
+				t.Errorf("got %q after %d resumes, want 1", got, p.resumes)
+			}
+		})
+	}
+}
+
+// readControl reads one control message.
+func (p *player) readControl() {
+	p.t.Helper()
+	ctx, cancel := p.context()
+	defer cancel()
+	_, b, err := p.conn.Read(ctx)
+	if err != nil || b[0] != 0x10 {
+		p.t.Fatalf("%q, %v, want a control message", b, err)
+	}
+	p.control(string(b[1:]))
+}

@@ -1,0 +1,157 @@
+package operate
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// several are two gateways behind one proxy, which must find the one that holds a
+// session again: by a cookie, or by the path.
+var several = map[string]struct {
+	make    recipe
+	change  []string
+	cookies bool
+}{
+	"nginx, cookie":   {nginx("nginx-several.conf"), nil, true},
+	"nginx, path":     {nginx("nginx-several.conf"), []string{"hash $reseat_lot consistent;", "hash $uri consistent;"}, false},
+	"HAProxy, cookie": {haproxy("haproxy-several.cfg"), nil, true},
+	"HAProxy, path": {haproxy("haproxy-several.cfg"), []string{
+		"balance leastconn", "balance uri\n    hash-type consistent",
+		"    cookie reseat_seat insert indirect nocache httponly attr SameSite=Lax\n", "", " cookie one", "", " cookie two", "",
+	}, false},
+}
+
+// A pair are two gateways of one game behind one proxy.
+type pair struct {
+	game  *game
+	both  [2]*gateway
+	proxy *proxy
+}
+
+func newPair(t *testing.T, make recipe, change []string) *pair {
+	t.Helper()
+	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	p := &pair{game: newGame(t, 5*time.Millisecond)}
+	for i := range p.both {
+		g := start(t, "--upstream="+p.game.url(), "--trusted-proxy=127.0.0.1", "--token-key-file="+key, "--drain=1m")
+		p.both[i] = g
+		was, is := fmt.Sprintf("10.0.0.%d:8080", i+1), g.addr
+		change = append(change, was, is)
+		if strings.Contains(t.Name(), "HAProxy") {
+			change = append(change, is+" port 8081", is+" port "+g.admin[strings.LastIndex(g.admin, ":")+1:])
+		}
+	}
+	p.proxy = make(t, change...)
+	return p
+}
+
+// held are how many sessions each gateway has.
+func (p *pair) held() (n [2]int) {
+	for i, g := range p.both {
+		n[i] = len(g.sessions())
+	}
+	return n
+}
+
+func newJar(t *testing.T) http.CookieJar {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jar
+}
+
+func TestEachResumeFindsItsGatewayAmongSeveral(t *testing.T) {
+	for name, c := range several {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPair(t, c.make, c.change)
+			var all sync.WaitGroup
+			for i := range 16 {
+				var jar http.CookieJar
+				if c.cookies {
+					jar = newJar(t)
+				}
+				p := joinAs(t, w.proxy.url(fmt.Sprintf("/match/%d", i)), "127.0.0.1", nil, jar)
+				all.Go(func() {
+					for n := 1; n <= 100; n++ {
+						if got := p.next(); got != fmt.Sprint(n) {
+							t.Errorf("got %q, want %d", got, n)
+							return
+						}
+						if n%10 == 0 {
+							p.conn.CloseNow()
+						}
+					}
+					if p.resumes != 9 {
+						t.Errorf("%d resumes, want 9", p.resumes)
+					}
+				})
+			}
+			all.Wait()
+			if n := len(w.game.joined()); n != 16 {
+				t.Errorf("the game had %d connections, want 16", n)
+			}
+			if n := w.held(); n[0] == 0 || n[1] == 0 || n[0]+n[1] != 16 {
+				t.Errorf("the gateways have %v sessions, want 16 on both together", n)
+			}
+		})
+	}
+}
+
+// Without a way to the process that holds the session a resume is told 4404: the
+// token names the session, and nothing of where it is.
+func TestAResumeThatReachesAnotherGatewayIsTold4404(t *testing.T) {
+	w := newPair(t, nginx("nginx-several.conf"), []string{"    hash $reseat_lot consistent;\n", ""})
+	p := joinAs(t, w.proxy.url("/"), "127.0.0.1", nil, nil)
+	for range 2 { // in turns: one of the two resumes goes astray
+		p.conn.CloseNow()
+		if err := p.connect(); err != nil {
+			if c, ok := err.(*closing); !ok || c.Code != 4404 || c.Retry {
+				t.Errorf("%v, want 4404", err)
+			}
+			return
+		}
+	}
+	t.Error("both resumes found the session")
+}
+
+// A gateway that drains gets no new players, and those who are there resume there.
+func TestADrainingGatewayKeepsItsPlayersBehindHAProxy(t *testing.T) {
+	w := newPair(t, haproxy("haproxy-several.cfg"), nil)
+	var players []*player
+	for range 8 {
+		players = append(players, joinAs(t, w.proxy.url("/"), "127.0.0.1", nil, newJar(t)))
+	}
+	before := w.held()
+	resp, err := http.Post(w.both[0].admin+"/api/v1/drain", "", nil)
+	if err != nil || resp.StatusCode >= 300 {
+		t.Fatal(resp, err)
+	}
+	resp.Body.Close()
+	fresh := 0
+	for began := time.Now(); fresh < 8 && time.Since(began) < patience; <-time.After(50 * time.Millisecond) {
+		p := &player{t: t, url: w.proxy.url("/"), from: "127.0.0.1"}
+		if p.connect() == nil { // else 503: HAProxy has not asked /readyz since
+			fresh++
+			defer p.conn.CloseNow()
+		}
+	}
+	if n := w.held(); n != [2]int{before[0], before[1] + fresh} || fresh < 8 {
+		t.Errorf("%v sessions after %d new ones, %v before: want all new ones on the second", n, fresh, before)
+	}
+	for _, p := range players {
+		p.conn.CloseNow()
+		p.next()
+	}
+	if n := w.held(); n[0] != before[0] {
+		t.Errorf("the gateway that drains has %d sessions, want its %d", n[0], before[0])
+	}
+}

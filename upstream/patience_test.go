@@ -1,0 +1,140 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A body that comes slowly passes; one that does not go on is given up, and with
+// it the upstream's connection.
+func TestABodyThatDoesNotGoOnIsGivenUpAfterThirtySeconds(t *testing.T) {
+	ended := make(chan error, 1)
+	proxied(t, func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		w.Write(b)
+		ended <- err
+	}, func(t *testing.T, r *rig) {
+		const head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
+		conn, br := r.raw(t, head)
+		for range 5 {
+			time.Sleep(29 * time.Second)
+			io.WriteString(conn, "x")
+		}
+		resp, err := http.ReadResponse(br, nil)
+		r.wantAnswer(t, resp, err, 200, "xxxxx")
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+
+		conn, br = r.raw(t, head+"xx")
+		began := time.Now()
+		resp, err = http.ReadResponse(br, nil)
+		r.wantAnswer(t, resp, err, http.StatusRequestTimeout, "the request's body broke off\n")
+		if d := time.Since(began); d != bodyPatience {
+			t.Errorf("given up after %v", d)
+		}
+		if err := <-ended; err == nil {
+			t.Error("the upstream was given a whole body")
+		}
+		if _, err := io.Copy(io.Discard, br); err != nil {
+			t.Errorf("the connection ended with %v", err)
+		}
+		conn.Close()
+		r.wantLog(t) // not the upstream's fault
+	})
+}
+
+// An upstream may answer without having taken the body: net/http reads what is
+// left of it before it answers, and would wait for ever.
+func TestWhatIsLeftOfABodyIsNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipeListener()
+		srv := &http.Server{ErrorLog: discardLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			newClientBody(r, http.NewResponseController(w)).leave()
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		})}
+		go srv.Serve(ln)
+		defer srv.Close()
+		conn, err := ln.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		began := time.Now()
+		io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || time.Since(began) != bodyPatience {
+			t.Errorf("%v, %v after %v", resp, err, time.Since(began))
+		}
+	})
+}
+
+// What is waited for is the client, not the upstream: long polling lasts.
+func TestAnUpstreamMayTakeLongBeforeAndWithinItsAnswer(t *testing.T) {
+	proxied(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		for range 3 {
+			time.Sleep(5 * time.Minute)
+			io.WriteString(w, "tick ")
+			http.NewResponseController(w).Flush()
+		}
+		time.Sleep(5 * time.Minute)
+	}, func(t *testing.T, r *rig) {
+		conn, br := r.raw(t, "")
+		for range 2 { // the second request on one connection has no deadline of the first
+			io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
+			resp, err := http.ReadResponse(br, nil)
+			r.wantAnswer(t, resp, err, 200, "tick tick tick ")
+			time.Sleep(90 * time.Second)
+		}
+		conn.Close()
+	})
+}
+
+func TestAnAnswerThatNobodyTakesIsGivenUpAfterAMinute(t *testing.T) {
+	gone := make(chan time.Time, 1)
+	proxied(t, func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		time.Sleep(time.Second) // the head has gone out
+		for piece := bytes.Repeat([]byte("x"), 32<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				gone <- time.Now()
+				return
+			}
+		}
+	}, func(t *testing.T, r *rig) {
+		began := time.Now()
+		conn, br := r.raw(t, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 { // slowly is taken
+			time.Sleep(50 * time.Second)
+			if _, err := io.ReadFull(resp.Body, make([]byte, 64<<10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		select {
+		case at := <-gone:
+			if d := at.Sub(began); d < 500*time.Second || d > 500*time.Second+AnswerPatience {
+				t.Errorf("given up after %v, want a minute after 500s at the latest", d)
+			}
+		default:
+			t.Error("never given up")
+		}
+		conn.Close()
+		synctest.Wait()
+		if strings.Contains(r.log.String(), "upstream request failed") {
+			t.Errorf("the upstream is blamed: %s", r.log.String())
+		}
+	})
+}
