@@ -24,9 +24,9 @@ test-go: ## Go tests under the race detector, the simulation's short form includ
 	$(GO) test $(RACE) -timeout 10m ./...
 	$(GO) test -run Alloc ./gateway/...
 
-test-web: ## the browser client's and the demo page's tests
+test-web: ## the tests of the browser client, the demo and the dashboard
 	cd web && npm ci --no-audit --no-fund && npm test
-	cd web && node --test demo/
+	cd web && node --test demo/ dashboard/
 
 test-acme: build ## certificates from a real ACME CA, pebble
 	cd testdata/acme && $(GO) test $(RACE) -count=1 -timeout 5m ./...

@@ -48,6 +48,7 @@ type entry struct {
 	redial   *redial            // a hard resume's, while one is under way
 	data     []byte             // the game server's; nil is unset
 	tag      uint64             // of this state of it; zero while it is unset
+	past     history
 }
 
 // A coreFunc is something to be done by the owner of a session's core.

@@ -54,6 +54,7 @@ type Gateway struct {
 	spent    chan struct{}   // one slot: the store has refused somebody
 	ctx      context.Context // until Close
 	stop     context.CancelFunc
+	began    time.Time
 	running  sync.WaitGroup
 }
 
@@ -71,7 +72,7 @@ func New(cfg Config) (*Gateway, error) {
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		spent:   make(chan struct{}, 1),
-		ctx:     ctx, stop: stop,
+		ctx:     ctx, stop: stop, began: time.Now(),
 	}
 	g.driver = drive.NewDriver(cfg.Driver, g.clock)
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)

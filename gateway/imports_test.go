@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"gateway/settings":   {"gateway", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
 	"gateway/secure":     {},
 	"gateway/client":     {"gateway/wire"},
-	"gateway/control":    {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "upstream"},
+	"gateway/control":    {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "upstream", "web"},
 	"gateway/showcase":   {"gateway", "upstream", "upstream/demo", "web"},
 	"gateway":            {"gateway/deflate", "gateway/drive", "gateway/events", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/deflate":    {"gateway/frame"},

@@ -24,6 +24,8 @@ type SessionInfo struct {
 	Overflow      string     `json:"overflow"`
 	Started       bool       `json:"started"`
 	DetachedSince *time.Time `json:"detached_since"`
+	Expires       *time.Time `json:"expires"` // when its grace period is over; nil while it is not detached
+	EndedSince    *time.Time `json:"ended_since"`
 	RTT           float64    `json:"rtt_ms"`
 
 	Received       uint64 `json:"received"`
@@ -32,6 +34,9 @@ type SessionInfo struct {
 	Acked          uint64 `json:"acked"`
 	BufferMessages int    `json:"buffer_messages"`
 	BufferBytes    int64  `json:"buffer_bytes"`
+	// What the replay buffer may hold.
+	BufferMostMessages int   `json:"buffer_most_messages"`
+	BufferMostBytes    int64 `json:"buffer_most_bytes"`
 
 	Reason string `json:"reason,omitempty"` // of an ended one
 
@@ -200,13 +205,19 @@ func (e *entry) info(i session.Info) SessionInfo {
 		RTT:      float64(i.RTT.Microseconds()) / 1000,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
 		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
-		Reason: i.Ending.Reason, seq: e.seq,
-	}
-	if i.Detached > 0 {
-		t := e.g.clock.Wall(i.Detached).UTC()
-		s.DetachedSince = &t
+		BufferMostMessages: e.terms().BufferMessages, BufferMostBytes: e.terms().BufferBytes,
+		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, seq: e.seq,
 	}
 	return s
+}
+
+// wall is t on the wall clock, nil for no time.
+func (e *entry) wall(t session.Time) *time.Time {
+	if t <= 0 {
+		return nil
+	}
+	w := e.g.clock.Wall(t).UTC()
+	return &w
 }
 
 // duration writes d as flags take it: "45s", not "45.000s" or "0m45s".

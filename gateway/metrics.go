@@ -14,11 +14,11 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 
-	created, replayed, panics prometheus.Counter
-	unlogged, requestsRefused prometheus.Counter
-	ended, resumes, refused   *prometheus.CounterVec
-	logins                    *prometheus.CounterVec
-	detached, resume, rtt     prometheus.Histogram
+	created, drops, replayed          prometheus.Counter
+	panics, unlogged, requestsRefused prometheus.Counter
+	ended, resumes, refused           *prometheus.CounterVec
+	logins                            *prometheus.CounterVec
+	detached, resume, rtt             prometheus.Histogram
 }
 
 // refusalReasons are the labels of handshakes that are answered by HTTP.
@@ -30,6 +30,7 @@ var refusalReasons = []string{
 func newMetrics(g *Gateway) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.created = m.counter("reseat_sessions_created_total", "Sessions begun: a client's whose game server has accepted it, or one made by the control API.")
+	m.drops = m.counter("reseat_sessions_detached_total", "How often a session's client was lost.")
 	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused since the token's generation was spent: a bug or a theft.")
 	m.panics = m.counter("reseat_session_panics_total", "Faults in a session's code, each of which ended that session.")
 	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines that were left out since strangers brought too many about.")
@@ -92,7 +93,8 @@ func (c *census) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *census) Collect(ch chan<- prometheus.Metric) {
-	states, total := c.g.reg.census()
+	all := c.g.reg.survey()
+	states, total := all.census()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

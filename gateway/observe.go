@@ -21,22 +21,23 @@ func (e *entry) event(ev session.Event) {
 	case session.Created:
 		e.setPeer(ev.Peer)
 		m.created.Inc()
-		e.publish(events.Created, "")
+		e.tell(events.Created, ev)
 		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "resumable", e.Resumable, "group", e.terms().Group)
 	case session.Resumed:
 		e.setPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
-		e.publish(events.Resumed, "")
+		e.tell(events.Resumed, ev)
 		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Took, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.setPeer(ev.Peer)
-		e.publish(events.Superseded, "")
+		e.tell(events.Superseded, ev)
 		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Dropped:
-		e.publish(events.Detached, ev.Reason)
+		m.drops.Inc()
+		e.tell(events.Detached, ev)
 		g.log.Info("session.detached", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason)
 	case session.Overflowed:
-		e.publish(events.Overflowed, ev.Reason)
+		e.tell(events.Overflowed, ev)
 		g.log.Warn("buffer.overflowed", "session", e.ID, "reason", ev.Reason)
 	case session.Replayed:
 		m.resume.Observe(ev.Took.Seconds())
@@ -46,7 +47,7 @@ func (e *entry) event(ev session.Event) {
 	case session.Message:
 		e.logMessage(ev)
 	case session.Started:
-		e.publish(events.Started, "")
+		e.tell(events.Started, ev)
 		g.log.Info("session.started", "session", e.ID, "group", e.terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
@@ -77,12 +78,23 @@ func (e *entry) over(ev session.Event) {
 		g.metrics.detached.Observe(ev.Took.Seconds())
 	}
 	info := *ev.Info
+	e.note(events.Ended, ev)
 	g.reg.bury(e, info)
 	e.pongs.ring()
 	e.breakDial()
 	e.publish(events.Ended, ev.Reason)
 	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
+}
+
+// tell hands on what has happened to e, and keeps it in its history.
+func (e *entry) tell(kind string, ev session.Event) {
+	e.note(kind, ev)
+	reason := ev.Reason
+	if ev.Kind != session.Dropped && ev.Kind != session.Overflowed {
+		reason = ""
+	}
+	e.publish(kind, reason)
 }
 
 // publish hands on what has happened to e.
@@ -105,7 +117,7 @@ const (
 func (g *Gateway) noteReplayed(e *entry) {
 	g.metrics.replayed.Inc()
 	if g.replays.Allow() {
-		e.publish(events.Replayed, "")
+		e.tell(events.Replayed, session.Event{Kind: session.Replayed})
 	}
 }
 

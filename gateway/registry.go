@@ -22,6 +22,7 @@ const remembered = 30 * time.Second
 // A grave is what is kept of a session that has ended.
 type grave struct {
 	info    SessionInfo
+	past    history
 	ending  session.Ending
 	tokens  generation.Line
 	forget  time.Time
@@ -156,6 +157,7 @@ func (r *registry) left() {
 
 // bury moves an ended session to those that are remembered.
 func (r *registry) bury(e *entry, info session.Info) {
+	past := e.moments()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taking++
@@ -167,7 +169,10 @@ func (r *registry) bury(e *entry, info session.Info) {
 	if len(r.graves) == 0 {
 		r.sweep.Reset(time.Second)
 	}
-	r.graves[e.ID] = &grave{e.info(info), info.Ending, info.Tokens, time.Now().Add(max(remembered, e.terms().longestGrace())), e.subject()}
+	now := time.Now() // with its monotonic part, for forget
+	last, since := e.info(info), now.UTC()
+	last.EndedSince = &since
+	r.graves[e.ID] = &grave{last, past, info.Ending, info.Tokens, now.Add(max(remembered, e.terms().longestGrace())), e.subject()}
 }
 
 // forget drops what has been remembered long enough.
@@ -240,17 +245,32 @@ func (r *registry) none() <-chan struct{} {
 	return r.empty
 }
 
+// A survey is all living sessions at one moment, in no order, and what those
+// that have ended before it had counted.
+type survey struct {
+	list  []*entry
+	infos []session.Info // of each of them; the zero one of those that are connecting
+	past  session.Stats
+}
+
+// survey asks every living session.
+func (r *registry) survey() (s survey) {
+	r.mu.RLock()
+	s.past = r.past
+	s.list = slices.Collect(maps.Values(r.live))
+	drives := drivesOf(s.list)
+	r.mu.RUnlock()
+	s.infos = drive.Infos(drives)
+	return s
+}
+
 // census counts the living sessions by state, and the messages of all that
 // ever lived.
-func (r *registry) census() (states [session.Ended + 1]int, total session.Stats) {
-	r.mu.RLock()
-	total = r.past
-	list := slices.Collect(maps.Values(r.live))
-	drives := drivesOf(list)
-	r.mu.RUnlock()
-	for _, info := range drive.Infos(drives) {
-		states[info.State]++
-		total = plus(total, info.Stats)
+func (s *survey) census() (states [session.Ended + 1]int, total session.Stats) {
+	total = s.past
+	for i := range s.infos {
+		states[s.infos[i].State]++
+		total = plus(total, s.infos[i].Stats)
 	}
 	return states, total
 }

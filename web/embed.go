@@ -1,5 +1,5 @@
-// Package web holds the files that the client address serves itself: the
-// browser client and the demo's page.
+// Package web holds the files that the gateway serves itself: the browser client
+// and the demo's page at the client address, the dashboard at the admin address.
 package web
 
 import (
@@ -15,14 +15,19 @@ import (
 )
 
 //go:embed reseat.js demo/*.html demo/*.css demo/*.js
+//go:embed dashboard/*.html dashboard/*.css dashboard/*.js dashboard/vendor/*.js dashboard/vendor/*.css dashboard/vendor/*.txt
 var files embed.FS
 
-// contentSecurityPolicy lets our pages load from their own address alone.
-const contentSecurityPolicy = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// demoPolicy lets the demo's page load from its own address alone.
+const demoPolicy = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// dashboardPolicy lets the dashboard load its own scripts, styles and answers
+// and nothing else, and turn no text into markup or script.
+const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // Client serves the browser client, /reseat.js: to pages of any origin.
 func Client() http.Handler {
-	h := file("reseat.js")
+	h := file("reseat.js", "")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
@@ -31,15 +36,27 @@ func Client() http.Handler {
 }
 
 // Demo is the demo's page, by path.
-func Demo() map[string]http.Handler {
+func Demo() map[string]http.Handler { return site("demo", demoPolicy) }
+
+// Dashboard is the operator's page, by path.
+func Dashboard() map[string]http.Handler { return site("dashboard", dashboardPolicy) }
+
+// site is what a directory holds, by path: its index.html is /.
+func site(dir, policy string) map[string]http.Handler {
 	pages := map[string]http.Handler{}
-	names, _ := fs.Glob(files, "demo/*") // the pattern is good
-	for _, name := range names {
+	add := func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
 		p := "/" + name
-		if name == "demo/index.html" {
+		if name == dir+"/index.html" {
 			p = "/"
 		}
-		pages[p] = file(name)
+		pages[p] = file(name, policy)
+		return nil
+	}
+	if err := fs.WalkDir(files, dir, add); err != nil {
+		panic("web: " + err.Error()) // embedded at build time
 	}
 	return pages
 }
@@ -48,10 +65,12 @@ var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
+	".txt":  "text/plain; charset=utf-8",
 }
 
-// file serves one embedded file and nothing else, whatever path was asked for.
-func file(name string) http.Handler {
+// file serves one embedded file and nothing else, whatever path was asked for. A
+// page comes with policy as its Content-Security-Policy.
+func file(name, policy string) http.Handler {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic("web: " + err.Error()) // embedded at build time
@@ -70,7 +89,7 @@ func file(name string) http.Handler {
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Content-Type-Options", "nosniff")
 		if strings.HasSuffix(name, ".html") {
-			h.Set("Content-Security-Policy", contentSecurityPolicy)
+			h.Set("Content-Security-Policy", policy)
 			h.Set("Referrer-Policy", "no-referrer")
 		}
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))

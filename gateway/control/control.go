@@ -1,5 +1,5 @@
 // Package control serves the admin address: the control API and its event
-// stream, metrics, health and profiles, interface section 3.
+// stream, the dashboard, metrics, health and profiles, interface section 3.
 //
 // Every answer of the API is described by openapi.json, which the tests hold
 // against the routes below and against real answers.
@@ -26,6 +26,8 @@ type Options struct {
 	// the address must be a loopback one, and what a foreign page in a browser on
 	// this machine could send is refused.
 	Credentials *Credentials
+	// Recorder has the samples that an overview shows. Nil: there are none.
+	Recorder *Recorder
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
 	// Process has the metrics of the process that the gateway runs in. Nil means none.
@@ -33,13 +35,14 @@ type Options struct {
 }
 
 type api struct {
-	g       *gateway.Gateway
-	log     *slog.Logger
-	guard   guard
-	refused *refusals
-	metrics prometheus.Gatherers
-	streams chan struct{} // as many as may be open
-	routes  *chi.Mux
+	g        *gateway.Gateway
+	log      *slog.Logger
+	guard    guard
+	recorder *Recorder
+	refused  *refusals
+	metrics  prometheus.Gatherers
+	streams  chan struct{} // as many as may be open
+	routes   *chi.Mux
 }
 
 //go:embed openapi.json
@@ -50,7 +53,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, recorder: o.Recorder, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
@@ -72,6 +75,10 @@ func (a *api) guarded(r chi.Router) {
 	r.Use(a.admit, a.audit)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
+	page := dashboard()
+	r.Get("/", page)
+	r.Get(dashboardFiles+"{file}", page)
+	r.Get(dashboardFiles+"vendor/{file}", page)
 	r.Get("/debug/pprof/", pprof.Index)
 	r.Get("/debug/pprof/{profile}", profile)
 	r.Post("/debug/pprof/symbol", pprof.Symbol)
@@ -87,7 +94,9 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Get(v1+"/events", a.events)
 	r.Get(v1+"/sessions", a.list)
 	r.Post(v1+"/sessions", a.create)
+	r.Get(v1+"/overview", a.overview)
 	r.Get(session, a.get)
+	r.Get(session+"/history", a.history)
 	r.Patch(session, a.patch)
 	r.Delete(session, a.end)
 	r.Post(session+"/disconnect", a.disconnect)

@@ -145,10 +145,10 @@ func (c *Credentials) who(token string) (found caller, ok bool) {
 	return found, ok
 }
 
-// check asks for a token: RFC 6750 sections 2.1 and 3. The dashboard's page is
-// anybody's, and asks for one itself.
+// check asks for a token: RFC 6750 sections 2.1 and 3. The dashboard's page and
+// its files are anybody's; the page asks for a token itself.
 func (c *Credentials) check(w http.ResponseWriter, r *http.Request) (caller, *denial) {
-	if r.URL.Path == "/" {
+	if isDashboard(r.URL.Path) {
 		return caller{name: "anybody"}, nil
 	}
 	given := r.Header.Values("Authorization")

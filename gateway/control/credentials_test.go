@@ -168,6 +168,8 @@ var guardedCalls = []struct {
 	{"GET", "/api/v1/drain", "viewer", ""},
 	{"GET", "/api/v1/nothing", "viewer", ""},
 	{"HEAD", "/api/v1/events", "viewer", ""},
+	{"GET", "/api/v1/overview", "viewer", ""},
+	{"GET", "/api/v1/sessions/%s/history", "viewer", ""},
 	{"POST", "/api/v1/sessions", "admin", `{"path":"/nowhere"}`},
 	{"PATCH", "/api/v1/sessions/%s", "admin", `{}`},
 	{"PUT", "/api/v1/sessions/%s/data", "admin", "x"},
@@ -217,7 +219,7 @@ func TestEveryRouteAsksForItsToken(t *testing.T) {
 }
 
 func TestEveryRouteIsInTheTableOfCredentials(t *testing.T) {
-	open := []string{"GET /healthz", "GET /readyz", "GET /api/v1/events"} // HEAD stands for the last
+	open := []string{"GET /healthz", "GET /readyz", "GET /", "GET /dashboard/{file}", "GET /dashboard/vendor/{file}", "GET /api/v1/events"} // HEAD stands for the last
 	inTable := map[string]bool{}
 	for _, o := range open {
 		inTable[o] = true
@@ -244,8 +246,13 @@ func TestHealthNeedsNoToken(t *testing.T) {
 				t.Errorf("%s: %d", target, rec.Code)
 			}
 		}
-		w.wantProblem("GET", "/", http.StatusNotFound, "no such") // the dashboard's page asks for a token itself
-		w.wantProblem("POST", "/", http.StatusForbidden, "viewer")
+		for _, target := range []string{"/", "/dashboard/main.js", "/dashboard/vendor/preact.js"} { // the page asks for a token itself
+			if rec := w.call("GET", target); rec.Code != http.StatusOK {
+				t.Errorf("%s: %d", target, rec.Code)
+			}
+			w.wantProblem("POST", target, http.StatusForbidden, "viewer")
+		}
+		w.wantProblem("GET", "/dashboard/none.js", http.StatusNotFound, "no such")
 	}, withTokens(t))
 }
 

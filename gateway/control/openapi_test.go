@@ -35,7 +35,9 @@ func describe() *description {
 		return string(b), err
 	}
 	openapi3filter.RegisterBodyDecoder("text/event-stream", plain)
-	openapi3filter.RegisterBodyDecoder("text/html", plain)
+	for _, kind := range []string{"text/html", "text/javascript", "text/css"} {
+		openapi3filter.RegisterBodyDecoder(kind, plain)
+	}
 	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
 	if err != nil {
 		panic(err)
@@ -97,7 +99,7 @@ func (d *description) route(t *testing.T, admin http.Handler, r *http.Request) (
 		return nil, nil
 	}
 	pattern := ctx.RoutePattern() // without a slash at its end
-	if strings.HasSuffix(path, "/") {
+	if path != "/" && strings.HasSuffix(path, "/") {
 		pattern += "/"
 	}
 	item := d.Paths.Value(pattern)

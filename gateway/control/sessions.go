@@ -56,11 +56,16 @@ func filter(r *http.Request) (gateway.Filter, error) {
 			return f, badRequest("cursor: want the next of an earlier answer")
 		}
 	}
-	switch f.State {
+	return f, checkState(f.State)
+}
+
+// checkState takes the name of a state, or "" for all that live.
+func checkState(s string) error {
+	switch s {
 	case "", "connecting", "attached", "detached", "ended":
-		return f, nil
+		return nil
 	}
-	return f, badRequest("state: want connecting, attached, detached or ended")
+	return badRequest("state: want connecting, attached, detached or ended")
 }
 
 // number reads digits, and nothing but digits.

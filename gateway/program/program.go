@@ -65,6 +65,9 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	}
 	defer tuneCollector(environ, p.gateway.BufferBytes)()
 	p.announce(set, own.keys)
+	if p.recorder != nil {
+		go p.recorder.Run(ctx)
+	}
 	return p.serve(signals)
 }
 
@@ -152,6 +155,7 @@ type process struct {
 	vitals          *vitals
 	gateway         *gateway.Gateway
 	callers         *control.Credentials // of the admin address; nil: nobody is asked
+	recorder        *control.Recorder    // nil where --admin is off
 	certs           *secure.Certificates // nil without TLS
 	show            *showcase.Showcase   // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
@@ -204,7 +208,10 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if idle := newIdlers(cfg.Descriptors); idle != nil {
 		p.clients.ConnState = idle.note
 	}
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Log: log, Process: vitals.registry}), log)
+	if p.adminLn != nil {
+		p.recorder = control.NewRecorder(p.gateway)
+	}
+	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry}), log)
 	return p, nil
 }
 

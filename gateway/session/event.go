@@ -83,6 +83,7 @@ type Info struct {
 	Ending   Ending
 	Created  Time
 	Detached Time // since when; zero while attached
+	GraceEnd Time // until when it is kept; zero while it is not detached
 
 	Received, Written uint64 // of the client's messages: admitted, written upstream
 	Sent, Acked       uint64 // of the upstream's messages: numbered, acked
@@ -100,6 +101,9 @@ func (s *Session) Info() Info {
 		Received: s.admitted.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
+	}
+	if s.state == Detached {
+		i.GraceEnd = s.graceEnd
 	}
 	if s.att != nil {
 		i.RTT = s.att.rtt

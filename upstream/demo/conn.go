@@ -104,7 +104,7 @@ func (s *Server) read(conn *websocket.Conn, c *client) ending {
 		if err != nil {
 			return ending{}
 		}
-		m, err := parseSteer(msg)
+		m, err := parseInput(msg)
 		switch {
 		case kind != websocket.MessageText:
 			return ending{websocket.StatusUnsupportedData, "want text messages"}

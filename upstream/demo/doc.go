@@ -24,7 +24,9 @@
 //	server: {"n":4,"t":"state","tick":91,"players":[[1,640,220,7],[4,80,500,1]],
 //	         "in":{"got":12,"missed":0,"twice":0,"late":0}}   seat, x, y, score; the inputs so far
 //	server: {"n":5,"t":"leave","seat":5,"score":3}
+//	server: {"n":6,"t":"letter","k":1,"of":200}               one of those that were asked for
 //	client: {"s":1,"t":"steer","x":0.6,"y":-0.8}              a direction, at most 1 long, 0 0 to stand
+//	client: {"s":2,"t":"letters","count":200}                 please send so many letters, at once, in a second
 //
 // The welcome is the first message and the only full picture; everything after
 // it is a change to it, but for state, which is sent at every tick. A direction

@@ -106,6 +106,8 @@ type heard struct {
 	Gem     place             `json:"gem"`
 	By      int               `json:"by"`
 	In      tally             `json:"in"`
+	K       int               `json:"k"`
+	Of      int               `json:"of"`
 }
 
 // handshake dials with a query and a session header.

@@ -14,6 +14,7 @@ const (
 	maxInputBytes  = 256
 	maxNameRunes   = 20
 	maxSessionSize = 128 // bytes of the header Reseat-Session that are repeated
+	maxLetters     = 500 // less than a client's queue holds
 )
 
 // maxInput is the highest number of an input: the highest integer that every
@@ -84,22 +85,39 @@ type stateMessage struct {
 	In      tally      `json:"in"`
 }
 
-// A steerMessage is what a client sends.
-type steerMessage struct {
-	S uint64  `json:"s"`
-	T string  `json:"t"`
-	X float64 `json:"x"`
-	Y float64 `json:"y"`
+// A letterMessage is one of many that a client has asked for.
+type letterMessage struct {
+	head
+	K  int `json:"k"` // from 1
+	Of int `json:"of"`
 }
 
-// parseSteer reads one message of a client.
-func parseSteer(msg []byte) (steerMessage, error) {
-	var m steerMessage
+// What a client sends.
+const (
+	inSteer   = "steer"
+	inLetters = "letters"
+)
+
+// An inputMessage is what a client sends: a direction, or a wish for letters.
+type inputMessage struct {
+	S     uint64  `json:"s"`
+	T     string  `json:"t"`
+	X     float64 `json:"x"`
+	Y     float64 `json:"y"`
+	Count int     `json:"count"`
+}
+
+// parseInput reads one message of a client.
+func parseInput(msg []byte) (inputMessage, error) {
+	var m inputMessage
 	if err := json.Unmarshal(msg, &m); err != nil {
 		return m, fmt.Errorf("read input: %w", err)
 	}
-	if m.T != "steer" {
-		return m, fmt.Errorf("read input: want type steer, got %.20q", m.T)
+	if m.T != inSteer && m.T != inLetters {
+		return m, fmt.Errorf("read input: want type steer or letters, got %.20q", m.T)
+	}
+	if m.T == inLetters && (m.Count < 1 || m.Count > maxLetters) {
+		return m, fmt.Errorf("read input: want 1 to %d letters, got %d", maxLetters, m.Count)
 	}
 	if m.S < 1 || m.S > maxInput {
 		return m, fmt.Errorf("read input: want a number from 1 to %d, got %d", uint64(maxInput), m.S)

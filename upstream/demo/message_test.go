@@ -17,16 +17,22 @@ func TestBadInputsAreRefused(t *testing.T) {
 		`{"s":1,"t":"steer","x":1e999,"y":0}`,
 		`{"s":1,"t":"steer","x":"1","y":0}`,
 		`{"s":1,"t":"steer","x":0,"y":0} {}`,
+		`{"s":1,"t":"letters"}`,
+		`{"s":1,"t":"letters","count":0}`,
+		`{"s":1,"t":"letters","count":-1}`,
+		`{"s":1,"t":"letters","count":501}`,
+		`{"s":1,"t":"letters","count":1.5}`,
+		`{"s":0,"t":"letters","count":5}`,
 	} {
-		if m, err := parseSteer([]byte(msg)); err == nil {
+		if m, err := parseInput([]byte(msg)); err == nil {
 			t.Errorf("%s was taken as %+v", msg, m)
 		}
 	}
 }
 
 func TestAnInputIsRead(t *testing.T) {
-	got, err := parseSteer([]byte(`{"s":9007199254740991,"t":"steer","x":0.5,"y":-1}`))
-	want := steerMessage{S: maxInput, T: "steer", X: 0.5, Y: -1}
+	got, err := parseInput([]byte(`{"s":9007199254740991,"t":"steer","x":0.5,"y":-1}`))
+	want := inputMessage{S: maxInput, T: "steer", X: 0.5, Y: -1}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

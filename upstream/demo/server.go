@@ -16,6 +16,10 @@ const (
 	// partWait is how long a client that is told to go has to take what it is
 	// still owed.
 	partWait = 2 * time.Second
+	// lettersAfter is when letters are sent after they were asked for: late enough
+	// for a client to be gone by then.
+	lettersAfter      = time.Second
+	lettersAfterTicks = uint64(lettersAfter / tickEvery)
 )
 
 // A Config says how a Server plays.
@@ -62,6 +66,9 @@ type client struct {
 	in   tally
 	slow bool // its queue was full
 
+	letters   int    // that it asked for and has not been sent
+	lettersAt uint64 // the tick at which they are due
+
 	// Set by the loop before it closes queue, read by the writer after.
 	end ending
 }
@@ -84,7 +91,7 @@ type (
 	}
 	input struct {
 		client *client
-		steer  steerMessage
+		inputMessage
 	}
 )
 
@@ -127,7 +134,7 @@ func (s *Server) Run(ctx context.Context) error {
 			s.readers--
 			s.unseat(p.client, p.end)
 		case in := <-s.inputs:
-			s.steer(in)
+			s.take(in)
 		}
 	}
 	return nil
@@ -180,13 +187,29 @@ func (s *Server) unseat(c *client, end ending) {
 	}
 }
 
-// steer counts an input and lets it move its player.
-func (s *Server) steer(in input) {
-	if _, ok := s.clients[in.client]; !ok {
+// take counts an input and does what it asks for.
+func (s *Server) take(in input) {
+	c := in.client
+	if _, ok := s.clients[c]; !ok {
 		return
 	}
-	in.client.in.note(in.steer.S)
-	s.world.steer(in.client.seat, vec{in.steer.X, in.steer.Y})
+	c.in.note(in.S)
+	if in.T == inLetters {
+		c.letters, c.lettersAt = in.Count, s.world.tick+lettersAfterTicks
+		return
+	}
+	s.world.steer(c.seat, vec{in.X, in.Y})
+}
+
+// post sends a client the letters that are due to it.
+func (s *Server) post(c *client) {
+	if c.letters == 0 || s.world.tick < c.lettersAt {
+		return
+	}
+	for k := range c.letters {
+		s.send(c, &letterMessage{head{T: "letter"}, k + 1, c.letters})
+	}
+	c.letters = 0
 }
 
 // play moves the world on by one tick and tells everybody.
@@ -198,6 +221,7 @@ func (s *Server) play() {
 			s.send(c, &gemMessage{head{T: "gem"}, placeOf(t.gem, s.world.gems[t.gem]), t.by})
 		}
 		s.send(c, &stateMessage{head{T: "state"}, s.world.tick, standings, c.in})
+		s.post(c)
 	}
 	s.dropSlow()
 }

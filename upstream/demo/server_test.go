@@ -58,6 +58,46 @@ func TestTheServerCountsInputsMissedTwiceAndLate(t *testing.T) {
 	})
 }
 
+func TestLettersComeInOrderASecondAfterTheyWereAskedFor(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		p, _ := g.join("Otter")
+		p.until("state")
+		p.steer(1, 0, 0)
+		p.write(`{"s":2,"t":"letters","count":500}`)
+		began := time.Now()
+		for k := 1; k <= 500; k++ {
+			if m := p.until("letter"); m.K != k || m.Of != 500 {
+				t.Fatalf("letter %d of %d, want %d of 500", m.K, m.Of, k)
+			}
+		}
+		if took := time.Since(began); took < lettersAfter-tickEvery || took > lettersAfter+2*tickEvery {
+			t.Errorf("they came after %v", took)
+		}
+		if m := p.until("state"); m.In.Got != 2 || m.In.Missed != 0 {
+			t.Errorf("the wish is an input too: %+v", m.In)
+		}
+		for range 2 * tickRate {
+			if m := p.read(); m.T == "letter" {
+				t.Fatal("one more letter")
+			}
+		}
+	})
+}
+
+func TestNobodyElseGetsLetters(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		a, _ := g.join("Otter")
+		b, _ := g.join("Heron")
+		a.write(`{"s":1,"t":"letters","count":3}`)
+		a.conn.CloseNow() // nor do they outlive their client
+		for range 2 * tickRate {
+			if m := b.read(); m.T == "letter" {
+				t.Fatal("a letter for another")
+			}
+		}
+	})
+}
+
 func TestInputsMoveTheirOwnPlayerAlone(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, aw := g.join("Otter")

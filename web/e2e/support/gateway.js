@@ -13,6 +13,7 @@ const START_MS = 10_000;
  * A running gateway on free ports of loopback.
  * @typedef {object} Gateway
  * @property {string} host host and port where clients connect
+ * @property {string} admin host and port of the admin address
  * @property {(id: string) => Promise<any>} session what the control API says of a session
  * @property {(state?: string) => Promise<any[]>} sessions
  * @property {(id: string) => Promise<number>} disconnect cuts a client; the status of the answer
@@ -40,7 +41,7 @@ export async function startGateway(t, ...flags) {
   const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`${BINARY} did not listen within ${START_MS} ms`)), START_MS).unref());
   const [host, admin] = await Promise.race([Promise.all([log.clients, log.admin]), ended, late]);
   ended.catch(() => {});
-  return { host, ...control(admin) };
+  return { host, admin, ...control(admin) };
 }
 
 /**

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// Totals are what a gateway has counted, at one moment. What is not said to be
+// of the moment is since the process began.
+type Totals struct {
+	Time     time.Time   `json:"time"`
+	Sessions StateCounts `json:"sessions"` // of the moment
+
+	Created  uint64 `json:"created"`
+	Detached uint64 `json:"detached"` // how often a client was lost
+	Resumed  uint64 `json:"resumed"`
+	Refused  uint64 `json:"refused"` // resumes
+	Ended    uint64 `json:"ended"`
+
+	ToUpstream      uint64 `json:"to_upstream"` // data messages, each once
+	ToClient        uint64 `json:"to_client"`
+	ToUpstreamBytes uint64 `json:"to_upstream_bytes"` // their payload
+	ToClientBytes   uint64 `json:"to_client_bytes"`
+	Replayed        uint64 `json:"replayed"`
+	Dropped         uint64 `json:"dropped"`
+
+	BufferBytes int64   `json:"buffer_bytes"`  // of the moment: memory of all replay buffers
+	RTTMedian   float64 `json:"rtt_median_ms"` // of the clients that are attached; 0 where none was measured
+	RTTHigh     float64 `json:"rtt_p95_ms"`
+}
+
+// StateCounts is how many sessions live.
+type StateCounts struct {
+	Connecting int `json:"connecting"`
+	Attached   int `json:"attached"`
+	Detached   int `json:"detached"`
+}
+
+// An Overview is a gateway at one moment: its totals, and of its sessions those
+// that a View shows.
+type Overview struct {
+	Time            time.Time `json:"time"`
+	Since           time.Time `json:"since"` // when the process began
+	Draining        bool      `json:"draining"`
+	MaxSessions     int       `json:"max_sessions"` // 0: no bound
+	BufferMostBytes int64     `json:"buffer_most_bytes"`
+
+	Totals    Totals            `json:"totals"`
+	EndedBy   map[string]uint64 `json:"ended_by"`   // reason
+	ResumesBy map[string]uint64 `json:"resumes_by"` // result
+
+	Matching int           `json:"matching"` // sessions that fit the View
+	Offset   int           `json:"offset"`   // of the first one below, among them
+	Sessions []SessionInfo `json:"sessions"`
+}
+
+// Totals counts.
+func (g *Gateway) Totals() Totals {
+	all := g.reg.survey()
+	return g.totals(&all)
+}
+
+// Overview shows the totals and what v asks for. It asks every living session
+// once, as a reader of the metrics does.
+func (g *Gateway) Overview(v View) Overview {
+	all := g.reg.survey()
+	o := Overview{
+		Totals: g.totals(&all), Since: g.began.UTC(), Draining: g.Draining(),
+		MaxSessions: g.cfg.MaxSessions, BufferMostBytes: g.cfg.BufferTotal,
+		EndedBy: g.metrics.endedBy(), ResumesBy: g.metrics.resumesBy(),
+	}
+	o.Time = o.Totals.Time
+	if v.State == session.Ended.String() {
+		o.Sessions, o.Offset, o.Matching = v.graves(g.reg.ended(v.Filter))
+	} else {
+		o.Sessions, o.Offset, o.Matching = v.living(&all)
+	}
+	return o
+}
+
+func (g *Gateway) totals(all *survey) Totals {
+	states, sum := all.census()
+	m := g.metrics
+	t := Totals{
+		Time:     time.Now().UTC(),
+		Sessions: StateCounts{states[session.Connecting], states[session.Attached], states[session.Detached]},
+		Created:  value(m.created), Detached: value(m.drops),
+		ToUpstream: sum.ToUpstream, ToClient: sum.ToClient, ToUpstreamBytes: sum.ToUpstreamBytes, ToClientBytes: sum.ToClientBytes,
+		Replayed: sum.Replayed, Dropped: sum.Dropped,
+		BufferBytes: g.store.Used(),
+	}
+	for _, n := range m.endedBy() {
+		t.Ended += n
+	}
+	for result, n := range m.resumesBy() {
+		if result == resumedWell {
+			t.Resumed = n
+		} else {
+			t.Refused += n
+		}
+	}
+	t.RTTMedian, t.RTTHigh = roundTrips(all.infos)
+	return t
+}
+
+// roundTrips are the median and the 95th percentile, in milliseconds.
+func roundTrips(infos []session.Info) (median, high float64) {
+	var list []time.Duration
+	for i := range infos {
+		if infos[i].RTT > 0 {
+			list = append(list, infos[i].RTT)
+		}
+	}
+	if len(list) == 0 {
+		return 0, 0
+	}
+	slices.Sort(list)
+	return milliseconds(list[len(list)/2]), milliseconds(list[len(list)*95/100])
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// resumedWell is the label of a resume that was not refused.
+const resumedWell = "ok"
+
+func (m *metrics) endedBy() map[string]uint64 { return values(m.ended, session.Reasons()) }
+
+func (m *metrics) resumesBy() map[string]uint64 {
+	return values(m.resumes, append(wire.Names(), resumedWell))
+}
+
+// values reads a metric for each of its labels.
+func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
+	by := make(map[string]uint64, len(labels))
+	for _, l := range labels {
+		by[l] = value(vec.WithLabelValues(l))
+	}
+	return by
+}
+
+// value reads a counter.
+func value(c prometheus.Counter) uint64 {
+	var m dto.Metric
+	c.Write(&m) // fails for no counter
+	return uint64(m.GetCounter().GetValue())
+}

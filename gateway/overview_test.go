@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"testing"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+func TestRoundTripsLeaveOutWhatWasNotMeasured(t *testing.T) {
+	var infos []session.Info
+	if median, high := roundTrips(infos); median != 0 || high != 0 {
+		t.Errorf("of none: %v, %v", median, high)
+	}
+	for i := range 100 {
+		infos = append(infos, session.Info{}, session.Info{RTT: time.Duration(100-i) * time.Millisecond})
+	}
+	if median, high := roundTrips(infos); median != 51 || high != 96 {
+		t.Errorf("of 1 to 100 ms: %v, %v", median, high)
+	}
+}
+
+// An answer is as large as its window, however many sessions there are.
+func TestOverviewShowsNoMoreThanItsWindow(t *testing.T) {
+	g := newCrowd(t, many)
+	o := g.Overview(View{Filter: Filter{Limit: 60}, Offset: 5000})
+	if o.Matching != many || len(o.Sessions) != 60 || o.Sessions[0].seq != 5001 || o.Totals.Sessions.Connecting != many {
+		t.Errorf("%d fit, %d shown from %d", o.Matching, len(o.Sessions), o.Offset)
+	}
+	allocs := testing.AllocsPerRun(3, func() { g.Overview(View{Filter: Filter{Limit: 60}, Sort: ByPlayer, Offset: 5000}) })
+	if allocs > 600 {
+		t.Errorf("%v allocations for 60 rows of %d", allocs, many)
+	}
+}
+
+func BenchmarkOverview(b *testing.B) {
+	g := newCrowd(b, many)
+	for name, v := range map[string]View{
+		"oldest":   {Filter: Filter{Limit: 100}},
+		"slowest":  {Filter: Filter{Limit: 100}, Sort: ByRTT, Descending: true},
+		"fullest":  {Filter: Filter{Limit: 100}, Sort: ByBuffer, Descending: true},
+		"searched": {Filter: Filter{Limit: 100}, Text: "p3"},
+		"totals":   {},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Overview(v)
+			}
+		})
+	}
+}

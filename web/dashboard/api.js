@@ -1,0 +1,138 @@
+// @ts-check
+// What the page asks the gateway: docs/control-api.md.
+import { Parser } from './sse.js';
+
+const BASE = '/api/v1';
+/** Where the token is kept: for this tab, until it is closed. */
+const TOKEN = 'reseat.token';
+
+/**
+ * A session as the API shows it.
+ * @typedef {object} Session
+ * @property {string} id
+ * @property {'connecting' | 'attached' | 'detached' | 'ended'} state
+ * @property {string} player
+ * @property {string} group
+ * @property {string} peer
+ * @property {string} route
+ * @property {boolean} resumable
+ * @property {boolean} started
+ * @property {string} since
+ * @property {string} grace
+ * @property {string} overflow
+ * @property {string | null} detached_since
+ * @property {string | null} expires
+ * @property {string | null} ended_since
+ * @property {number} rtt_ms
+ * @property {number} received
+ * @property {number} written
+ * @property {number} sent
+ * @property {number} acked
+ * @property {number} buffer_messages
+ * @property {number} buffer_bytes
+ * @property {number} buffer_most_messages
+ * @property {number} buffer_most_bytes
+ * @property {string} [reason]
+ */
+
+/** A refusal of the gateway's, with its status; 0 where there was no answer. */
+export class Refusal extends Error {
+  /** @param {number} status @param {string} detail */
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export class Api {
+  #token = sessionStorage.getItem(TOKEN) ?? '';
+
+  get hasToken() {
+    return this.#token !== '';
+  }
+
+  /** @param {string} token empty to forget it */
+  set token(token) {
+    this.#token = token;
+    if (token) sessionStorage.setItem(TOKEN, token);
+    else sessionStorage.removeItem(TOKEN);
+  }
+
+  /** @param {Record<string, string | number>} query */
+  overview(query) {
+    return this.#json('GET', `/overview?${queryOf(query)}`);
+  }
+
+  /** @param {string} id @returns {Promise<Session>} */
+  session(id) {
+    return this.#json('GET', path(id));
+  }
+
+  /** @param {string} id */
+  history(id) {
+    return this.#json('GET', `${path(id)}/history`);
+  }
+
+  /** @param {string} id */
+  disconnect(id) {
+    return this.#json('POST', `${path(id)}/disconnect`);
+  }
+
+  /** @param {string} id @param {string} reason */
+  end(id, reason) {
+    return this.#json('DELETE', `${path(id)}?${queryOf({ reason })}`);
+  }
+
+  /** @param {string} id @param {string} grace as flags take it */
+  setGrace(id, grace) {
+    return this.#json('PATCH', path(id), { grace });
+  }
+
+  /**
+   * Reads the event stream until it ends, from behind an event on where one is
+   * named.
+   * @param {string} after an id, or empty
+   * @param {AbortSignal} signal
+   * @param {(messages: import('./sse.js').Message[]) => void} take
+   */
+  async events(after, signal, take) {
+    const response = await this.#ask('GET', '/events', { signal, headers: after ? { 'Last-Event-ID': after } : {} });
+    const parser = new Parser();
+    const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+    take([]); // it is open
+    for (let part = await reader.read(); !part.done; part = await reader.read()) take(parser.take(part.value));
+  }
+
+  /** @param {string} method @param {string} where @param {object} [body] */
+  async #json(method, where, body) {
+    const response = await this.#ask(method, where, { body: body && JSON.stringify(body) });
+    return response.status === 204 ? null : response.json();
+  }
+
+  /** @param {string} method @param {string} where @param {RequestInit} [init] */
+  async #ask(method, where, { headers, ...init } = {}) {
+    const authorization = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
+    const response = await fetch(BASE + where, { method, headers: { ...headers, ...authorization }, ...init }).catch((error) => {
+      throw new Refusal(0, error.message);
+    });
+    if (!response.ok) throw new Refusal(response.status, await detail(response));
+    return response;
+  }
+}
+
+/** @param {Response} response */
+async function detail(response) {
+  const problem = await response.json().catch(() => null);
+  return problem?.detail ?? response.statusText;
+}
+
+/** @param {string} id */
+function path(id) {
+  return `/sessions/${encodeURIComponent(id)}`;
+}
+
+/** What is empty is left out. @param {Record<string, string | number>} members */
+function queryOf(members) {
+  const filled = Object.entries(members).filter(([, value]) => value !== '');
+  return new URLSearchParams(filled.map(([name, value]) => [name, String(value)])).toString();
+}

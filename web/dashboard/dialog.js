@@ -1,0 +1,43 @@
+// @ts-check
+// Questions before something is done.
+import { html } from './html.js';
+import { useEffect, useId, useRef, useState } from './vendor/hooks.js';
+
+/**
+ * A question with a button that does it, and one that does not. It stays open
+ * with the reason where what was asked for is refused.
+ * @param {{title: string, does: string, danger?: boolean, act: () => Promise<unknown>, close: (done: boolean) => void, children: any}} props
+ */
+export function Ask({ title, does, danger, act, close, children }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [refusal, setRefusal] = useState('');
+  const [busy, setBusy] = useState(false);
+  const id = useId();
+  useEffect(() => dialog.current?.showModal(), []);
+
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await act();
+      close(true);
+    } catch (error) {
+      setRefusal(/** @type {Error} */ (error).message);
+      setBusy(false);
+    }
+  };
+
+  return html`
+    <dialog ref=${dialog} aria-labelledby=${id} onClose=${() => close(false)} data-testid="dialog">
+      <form onSubmit=${submit}>
+        <h2 id=${id}>${title}</h2>
+        ${children}
+        <p class="refusal" role="alert">${refusal}</p>
+        <div class="buttons">
+          <button type="button" onClick=${() => close(false)}>Cancel</button>
+          <button type="submit" class=${danger ? 'danger' : 'primary'} disabled=${busy} data-testid="confirm">${does}</button>
+        </div>
+      </form>
+    </dialog>
+  `;
+}

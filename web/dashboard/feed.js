@@ -1,0 +1,144 @@
+// @ts-check
+// The live feed of events.
+import { html } from './html.js';
+import { brief, clock, count } from './format.js';
+import { lookOf, why } from './past.js';
+import { useEffect, useReducer } from './vendor/hooks.js';
+
+/** As many events are kept. */
+const MOST = 200;
+/** How often the list is drawn anew at most, in ms: a crowd that comes back brings thousands. */
+const DRAW_MS = 250;
+const RETRY_MS = 3000;
+
+/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string}} Entry */
+
+/**
+ * The Feed reads the event stream for as long as it runs, and begins where it
+ * left off when that breaks.
+ *
+ * Events: `change`, some times a second at most.
+ */
+export class Feed extends EventTarget {
+  /** Newest first. @type {Entry[]} */
+  list = [];
+  /** Events that have come, those that are not kept included. */
+  seen = 0;
+  open = false;
+  paused = false;
+  #api;
+  #lastId = '';
+  #running = new AbortController();
+  /** What came since the list was drawn. @type {Entry[]} */
+  #fresh = [];
+  #drawing = false;
+
+  /** @param {import('./api.js').Api} api */
+  constructor(api) {
+    super();
+    this.#api = api;
+  }
+
+  /** Ends with stop(). */
+  async start() {
+    this.#running = new AbortController();
+    const { signal } = this.#running;
+    while (!signal.aborted) {
+      await this.#api.events(this.#lastId, signal, (messages) => this.#take(messages)).catch(() => {});
+      this.open = false;
+      this.#draw();
+      await new Promise((done) => setTimeout(done, RETRY_MS));
+    }
+  }
+
+  stop() {
+    this.#running.abort();
+  }
+
+  /** Holds the list still, or lets it go on with what came meanwhile. */
+  toggle() {
+    this.paused = !this.paused;
+    this.#show();
+  }
+
+  clear() {
+    this.list = [];
+    this.#fresh = [];
+    this.#show();
+  }
+
+  /** @param {import('./sse.js').Message[]} messages */
+  #take(messages) {
+    this.open = true;
+    for (const { id, data } of messages) {
+      this.#lastId = id;
+      this.#fresh.unshift({ id, ...JSON.parse(data) });
+      this.seen++;
+    }
+    this.#fresh.length = Math.min(this.#fresh.length, MOST);
+    this.#draw();
+  }
+
+  #draw() {
+    if (this.#drawing) return;
+    this.#drawing = true;
+    setTimeout(() => {
+      this.#drawing = false;
+      this.#show();
+    }, DRAW_MS);
+  }
+
+  #show() {
+    if (!this.paused && this.#fresh.length > 0) {
+      this.list = [...this.#fresh, ...this.list].slice(0, MOST);
+      this.#fresh = [];
+    }
+    this.dispatchEvent(new Event('change'));
+  }
+}
+
+/** Draws a component anew at each `change`. @param {EventTarget} source */
+export function useChanges(source) {
+  const [, redraw] = useReducer((/** @type {number} */ n) => n + 1, 0);
+  useEffect(() => {
+    source.addEventListener('change', redraw);
+    return () => source.removeEventListener('change', redraw);
+  }, [source]);
+}
+
+/** @param {{feed: Feed}} props */
+export function FeedPanel({ feed }) {
+  useChanges(feed);
+  return html`
+    <section class="panel feed" aria-labelledby="feed-title">
+      <header>
+        <h2 id="feed-title">Events</h2>
+        <span class="hint" data-testid="feed-seen">${feed.open ? `${count(feed.seen)} so far` : 'connecting…'}</span>
+        <button type="button" class="small" aria-pressed=${feed.paused} onClick=${() => feed.toggle()}>Pause</button>
+        <button type="button" class="small" onClick=${() => feed.clear()}>Clear</button>
+      </header>
+      <div class="log" role="log" aria-live="off" aria-labelledby="feed-title" tabindex="0" data-testid="feed">
+        <ol>
+          ${feed.list.map((entry) => html`<${Line} key=${entry.id} ...${entry} />`)}
+        </ol>
+      </div>
+      ${feed.list.length === 0 && html`<p class="empty">Nothing has happened since this page was opened.</p>`}
+    </section>
+  `;
+}
+
+/** @param {Entry} entry */
+function Line({ type, time, session, player, reason }) {
+  const { mark, kind, word } = lookOf(type);
+  return html`
+    <li data-kind=${kind}>
+      <time datetime=${time}>${clock(time)}</time>
+      <span class="mark" aria-hidden="true">${mark}</span>
+      <span class="what">
+        <b>${word}</b>${' '}
+        ${session && html`<a href=${`#/session/${session}`}>${player || brief(session)}</a>`}
+        ${reason && html`<span class="why"> ${why(reason)}</span>`}
+      </span>
+    </li>
+  `;
+}

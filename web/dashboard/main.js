@@ -1,0 +1,98 @@
+// @ts-check
+// The dashboard: what it shows at which address.
+import { Api } from './api.js';
+import { Charts } from './charts.js';
+import { Feed, FeedPanel, useChanges } from './feed.js';
+import { span } from './format.js';
+import { html } from './html.js';
+import { Login } from './login.js';
+import { Model } from './model.js';
+import { SessionPage } from './session.js';
+import { Sessions } from './table.js';
+import { Tiles } from './totals.js';
+import { useEffect, useReducer, useState } from './vendor/hooks.js';
+import { render } from './vendor/preact.js';
+
+/** How often what only time changes is drawn anew, in ms. */
+const TICK_MS = 500;
+/** An answer older than this is said to be old, in ms. */
+const OLD_MS = 6000;
+
+const api = new Api();
+const model = new Model(api);
+const feed = new Feed(api);
+
+function App() {
+  useChanges(model);
+  useTick();
+  const id = useSession();
+  const { overview, samples } = model;
+  if (model.locked) return html`<${Top} /><${Login} model=${model} />`;
+  return html`
+    <${Top} />
+    <main>
+      ${!overview && html`<p class="waiting">${model.failure ? '' : 'Asking the gateway…'}</p>`}
+      ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
+      ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
+      ${overview && html`<${Live} />`}
+    </main>
+  `;
+}
+
+/** The feed runs while there is something to show. */
+function Live() {
+  useEffect(() => {
+    feed.start();
+    return () => feed.stop();
+  }, []);
+  return html`<${FeedPanel} feed=${feed} />`;
+}
+
+function Top() {
+  const { overview } = model;
+  return html`
+    <header class="top">
+      <h1>
+        <svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M11 7v11h10v7M11 18v7" /></svg>
+        <a href="#/">Reseat</a>
+      </h1>
+      <p class="signs">
+        ${overview?.draining && html`<span class="sign warn">draining: no new sessions</span>`}
+        ${overview && !model.mayWrite && html`<span class="sign" data-testid="read-only">read-only</span>`}
+        <${Freshness} />
+        ${api.hasToken && !model.locked && html`<button type="button" class="small" onClick=${() => model.lock()}>Forget token</button>`}
+      </p>
+    </header>
+  `;
+}
+
+/** Whether what is shown is of now. */
+function Freshness() {
+  if (!model.overview) return model.failure && !model.locked && html`<span class="sign bad" role="status">no answer: ${model.failure.message}</span>`;
+  const age = performance.now() - model.answered;
+  if (model.failure || age > OLD_MS) return html`<span class="sign bad" role="status">not up to date: last answer ${span(age)} ago</span>`;
+  return html`<span class="sign good">live</span>`;
+}
+
+/** The session of the address, or empty. */
+function useSession() {
+  const read = () => decodeURIComponent(/^#\/session\/([^/]+)$/.exec(location.hash)?.[1] ?? '');
+  const [id, set] = useState(read);
+  useEffect(() => {
+    const change = () => set(read());
+    addEventListener('hashchange', change);
+    return () => removeEventListener('hashchange', change);
+  }, []);
+  return id;
+}
+
+function useTick() {
+  const [, tick] = useReducer((/** @type {number} */ n) => n + 1, 0);
+  useEffect(() => {
+    const timer = setInterval(tick, TICK_MS);
+    return () => clearInterval(timer);
+  }, []);
+}
+
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
+model.start();

@@ -1,0 +1,59 @@
+// @ts-check
+// Small parts: a state, a meter, what is left of a grace period.
+import { bytes, count, duration, span } from './format.js';
+import { html } from './html.js';
+
+/** @typedef {import('./api.js').Session} Session */
+
+/** The mark of each state differs in shape, not in colour alone. */
+const MARKS = { connecting: '○', attached: '●', detached: '◐', ended: '■' };
+
+/** @param {{state: keyof typeof MARKS}} props */
+export function State({ state }) {
+  return html`<span class="state" data-state=${state}><span class="mark" aria-hidden="true">${MARKS[state]}</span>${state}</span>`;
+}
+
+/** How much of a grace period is left, from 0 to 1, and in ms; null while it does not run. @param {Session} session @param {number} now */
+export function graceLeft({ state, expires, grace }, now) {
+  if (state !== 'detached' || !expires) return null;
+  const ms = Math.max(0, Date.parse(expires) - now);
+  return { ms, part: Math.min(1, ms / (duration(grace) || Infinity)) };
+}
+
+/** @param {{session: Session, now: number}} props */
+export function Grace({ session, now }) {
+  const left = graceLeft(session, now);
+  if (!left) return html`<span class="faint">${session.resumable ? session.grace : '–'}</span>`;
+  const level = left.part < 0.25 ? 'bad' : 'warn';
+  return html`<${Meter} part=${left.part} level=${level} text=${left.ms > 0 ? span(Math.ceil(left.ms / 1000) * 1000) : 'over'} />`;
+}
+
+/** The part of the replay buffer that is taken, by what is scarcer. @param {Session} session */
+export function fill(session) {
+  const part = (/** @type {number} */ n, /** @type {number} */ most) => (most > 0 ? n / most : 0);
+  return Math.min(1, Math.max(part(session.buffer_bytes, session.buffer_most_bytes), part(session.buffer_messages, session.buffer_most_messages)));
+}
+
+/** @param {{session: Session}} props */
+export function Buffered({ session }) {
+  const part = fill(session);
+  if (session.buffer_messages === 0) return html`<span class="faint">empty</span>`;
+  const level = part >= 0.9 ? 'bad' : part >= 0.5 ? 'warn' : 'good';
+  return html`<${Meter} part=${part} level=${level} text=${percent(part)} more=${`${count(session.buffer_messages)} msg, ${bytes(session.buffer_bytes)}`} />`;
+}
+
+/** @param {number} part */
+export function percent(part) {
+  if (part > 0 && part < 0.01) return '<1 %';
+  return `${Math.round(part * 100)} %`;
+}
+
+/** A bar with its value in words beside it. @param {{part: number, level: string, text: string, more?: string}} props */
+export function Meter({ part, level, text, more }) {
+  return html`
+    <span class="meter" data-level=${level} title=${more}>
+      <span class="bar" aria-hidden="true"><span style=${{ width: `${part * 100}%` }} /></span>
+      <span class="value">${text}</span>
+    </span>
+  `;
+}

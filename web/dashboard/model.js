@@ -1,0 +1,164 @@
+// @ts-check
+// What the page knows of the gateway, brought up to date by one request at a time.
+import { Refusal } from './api.js';
+import { asked, holds } from './rows.js';
+import { join } from './series.js';
+
+/** How often the gateway is asked, in ms, and how much less where it does not answer. */
+const POLL_MS = 2000;
+const MOST_MS = 15_000;
+/** A request that the operator waits for is sent this much after the last key or scroll, in ms. */
+const SOON_MS = 80;
+
+/** @typedef {import('./api.js').Session} Session */
+/** @typedef {import('./series.js').Totals} Totals */
+/** @typedef {{text: string, state: string, sort: string}} View what is looked for; sort as in the API */
+
+/**
+ * The Model polls while the page is seen.
+ *
+ * Events: `change`.
+ */
+export class Model extends EventTarget {
+  api;
+  /** The newest answer, null before the first. @type {any} */
+  overview = null;
+  /** @type {Totals[]} */
+  samples = [];
+  /** @type {View} */
+  view = { text: '', state: '', sort: 'since' };
+  /** Rows that are drawn. @type {import('./rows.js').Span} */
+  span = { first: 0, end: 40 };
+  /** Why the last request failed. @type {Refusal | null} */
+  failure = null;
+  /** When the last good answer came, of performance.now(). */
+  answered = 0;
+  /** What the gateway's clock is ahead of this one, in ms. */
+  #ahead = 0;
+
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  #asking = false;
+  #again = false;
+  #failures = 0;
+
+  /** @param {import('./api.js').Api} api */
+  constructor(api) {
+    super();
+    this.api = api;
+    document.addEventListener('visibilitychange', () => this.#seen() && this.#after(0));
+  }
+
+  /** The gateway's time, in ms since 1970. */
+  get now() {
+    return Date.now() + this.#ahead;
+  }
+
+  /** Whether this caller may change things. */
+  get mayWrite() {
+    return this.overview?.write === true;
+  }
+
+  /** Whether a token is wanted before anything else. */
+  get locked() {
+    return this.failure?.status === 401;
+  }
+
+  start() {
+    this.#after(0);
+  }
+
+  /** @param {string} token */
+  unlock(token) {
+    this.api.token = token;
+    this.failure = null;
+    this.#after(0);
+  }
+
+  /** Forgets the token, and all that it has shown. */
+  lock() {
+    this.api.token = '';
+    this.overview = null;
+    this.samples = [];
+    this.failure = new Refusal(401, '');
+    clearTimeout(this.#timer);
+    this.#changed();
+  }
+
+  /** @param {Partial<View>} view */
+  look(view) {
+    this.view = { ...this.view, ...view };
+    this.#changed();
+    this.#after(SOON_MS);
+  }
+
+  /** Says which rows are drawn. @param {import('./rows.js').Span} span */
+  scroll(span) {
+    this.span = span;
+    const { offset = 0, sessions = [], matching = 0 } = this.overview ?? {};
+    if (!holds({ first: span.first, end: Math.min(span.end, matching) }, offset, sessions.length)) this.#after(SOON_MS);
+  }
+
+  /** A session among those that are loaded, by its place. @param {number} at @returns {Session | undefined} */
+  row(at) {
+    const { offset = 0, sessions = [] } = this.overview ?? {};
+    return sessions[at - offset];
+  }
+
+  /** Asks at once: something has been done. */
+  refresh() {
+    this.#after(0);
+  }
+
+  #seen() {
+    return document.visibilityState === 'visible';
+  }
+
+  /** @param {number} ms */
+  #after(ms) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#poll(), ms);
+  }
+
+  async #poll() {
+    if (this.#asking) {
+      this.#again = true;
+      return;
+    }
+    if (!this.#seen()) return; // until it is
+    this.#asking = true;
+    await this.#ask();
+    this.#asking = false;
+    if (this.locked) return;
+    this.#after(this.#again ? SOON_MS : Math.min(POLL_MS * 2 ** this.#failures, MOST_MS));
+    this.#again = false;
+  }
+
+  async #ask() {
+    const { text, state, sort } = this.view;
+    try {
+      this.#take(await this.api.overview({ q: text, state, sort, since: this.samples.at(-1)?.time ?? '', ...asked(this.span) }));
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.failure = error;
+      this.#failures++;
+    }
+    this.#changed();
+  }
+
+  /** @param {any} overview */
+  #take(overview) {
+    const anew = this.overview && overview.since !== this.overview.since; // another process
+    this.samples = join(anew ? [] : this.samples, overview.samples);
+    this.#ahead = Date.parse(overview.time) - Date.now();
+    this.overview = overview;
+    this.failure = null;
+    this.#failures = 0;
+    this.answered = performance.now();
+    if (anew) this.samples = this.samples.filter(({ time }) => time >= overview.since);
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event('change'));
+  }
+}

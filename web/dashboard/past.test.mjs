@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LOOKS, lookOf, sentence, stretches, summary, why } from './past.js';
+
+/** @param {number} s @param {string} type @param {object} [more] @returns {any} */
+const at = (s, type, more) => ({ time: new Date(s * 1000).toISOString(), type, peer: '203.0.113.7', was: '', reason: '', detail: '', away: '', replay: 0, lost: 0, times: 1, ...more });
+
+test('each event has a sentence and a mark of its own', () => {
+  const marks = new Set();
+  for (const type of Object.keys(LOOKS).filter((each) => each !== 'gap')) {
+    assert.ok(sentence(at(0, type)).length > 5 && !sentence(at(0, type)).includes('undefined'), sentence(at(0, type)));
+    marks.add(lookOf(type).mark);
+  }
+  assert.equal(marks.size, Object.keys(LOOKS).length - 1);
+  assert.equal(lookOf('session.unheard').word, 'session.unheard');
+});
+
+test('sentences say from where, for how long, and what was lost', () => {
+  assert.equal(sentence(at(0, 'session.resumed', { away: '2.4s', replay: 1, lost: 3 })), 'Resumed from 203.0.113.7 after 2.4 s, 1 message replayed, 3 lost');
+  assert.equal(sentence(at(0, 'session.superseded', { was: '198.51.100.2' })), 'Taken over by 203.0.113.7, from 198.51.100.2, 0 messages replayed');
+  assert.equal(sentence(at(0, 'session.ended', { reason: 'grace_over', detail: 'grace period over' })), 'Ended: grace over, “grace period over”');
+  assert.equal(sentence(at(0, 'session.created', { peer: '' })), 'Created ahead of its client');
+  assert.equal(why('read tcp 127.0.0.1:8080->127.0.0.1:5000: connection reset by peer'), 'connection reset by peer');
+});
+
+test('stretches tell when it was attached', () => {
+  const past = [at(0, 'session.created'), at(10, 'session.detached'), at(12, 'session.resumed'), at(20, 'session.superseded'), at(25, 'token.replayed'), at(30, 'session.detached')];
+  const want = [{ from: 0, to: 10_000, attached: true }, { from: 10_000, to: 12_000, attached: false }, { from: 12_000, to: 30_000, attached: true }, { from: 30_000, to: 40_000, attached: false }];
+  assert.deepEqual(stretches(past, 0, 40_000), want);
+  assert.equal(summary(want), 'Attached for 28 s, away 2 times for 12 s in all.');
+  assert.deepEqual(stretches([...past, at(35, 'session.ended')], 0, 99_000).at(-1), { from: 30_000, to: 35_000, attached: false });
+});
+
+test('what is not kept is not guessed', () => {
+  const past = [at(0, 'session.created'), at(100, 'session.detached'), at(110, 'session.resumed')];
+  assert.deepEqual(stretches(past, 50, 120_000), [{ from: 100_000, to: 110_000, attached: false }, { from: 110_000, to: 120_000, attached: true }]);
+  assert.deepEqual(stretches([], 0, 1), []);
+});
+
+test('a session made ahead begins without its client', () => {
+  assert.deepEqual(stretches([at(0, 'session.created', { peer: '' })], 0, 5000), [{ from: 0, to: 5000, attached: false }]);
+});

@@ -1,0 +1,176 @@
+// @ts-check
+// One session's page.
+import { Actions } from './actions.js';
+import { Refusal } from './api.js';
+import { bytes, clock, count, rtt, span } from './format.js';
+import { html } from './html.js';
+import { Buffered, Grace, State } from './marks.js';
+import { lookOf, sentence, stretches, summary } from './past.js';
+import { useEffect, useRef, useState } from './vendor/hooks.js';
+
+/** How often it is asked for, in ms. */
+const POLL_MS = 1000;
+
+/** @typedef {import('./api.js').Session} Session */
+/** @typedef {import('./past.js').Moment} Moment */
+/** @typedef {{session: Session, moments: Moment[], leftOut: number}} Seen */
+
+/**
+ * @param {{model: import('./model.js').Model, id: string}} props
+ */
+export function SessionPage({ model, id }) {
+  const [seen, setSeen] = useState(/** @type {Seen | null} */ (null));
+  const [failure, setFailure] = useState('');
+  const [said, setSaid] = useState('');
+  const heading = useRef(/** @type {HTMLElement | null} */ (null));
+  const again = useRef(() => {});
+  useEffect(() => {
+    const poll = new Poll(model.api, id, setSeen, setFailure);
+    again.current = () => poll.now();
+    poll.now();
+    return () => poll.stop();
+  }, [id]);
+  useEffect(() => heading.current?.focus(), [id, seen === null]);
+
+  const done = (/** @type {string} */ words) => {
+    setSaid(words);
+    again.current();
+  };
+  return html`
+    <section class="panel session" aria-labelledby="session-title" data-testid="session">
+      <p class="back"><a href="#/">← All sessions</a></p>
+      <h2 id="session-title" tabindex="-1" ref=${heading}>${(seen && seen.session.player) || 'Session'} <code>${id}</code></h2>
+      ${failure && html`<p class="refusal" role="alert">${failure}</p>`}
+      ${seen && html`<${Body} ...${seen} model=${model} done=${done} />`}
+      <p class="said" role="status" data-testid="said">${said}</p>
+    </section>
+  `;
+}
+
+/** A Poll asks for one session, over and over, until it is stopped or has ended. */
+class Poll {
+  #api;
+  #id;
+  #take;
+  #fail;
+  #stopped = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+
+  /**
+   * @param {import('./api.js').Api} api
+   * @param {string} id
+   * @param {(seen: Seen) => void} take
+   * @param {(why: string) => void} fail
+   */
+  constructor(api, id, take, fail) {
+    this.#api = api;
+    this.#id = id;
+    this.#take = take;
+    this.#fail = fail;
+  }
+
+  async now() {
+    clearTimeout(this.#timer);
+    const over = document.visibilityState === 'visible' && (await this.#ask());
+    clearTimeout(this.#timer);
+    if (!this.#stopped && !over) this.#timer = setTimeout(() => this.now(), POLL_MS);
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** Reports whether there will be nothing new. */
+  async #ask() {
+    try {
+      const [session, { events, left_out }] = await Promise.all([this.#api.session(this.#id), this.#api.history(this.#id)]);
+      if (this.#stopped) return true;
+      this.#take({ session, moments: events, leftOut: left_out });
+      this.#fail('');
+      return session.state === 'ended';
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      if (this.#stopped) return true;
+      this.#fail(error.status === 404 ? 'This session is not known, or not any more: ended ones are remembered for their grace period, 30 s at least.' : `Not up to date: ${error.message}.`);
+      return error.status === 404;
+    }
+  }
+}
+
+/** @param {Seen & {model: import('./model.js').Model, done: (said: string) => void}} props */
+function Body({ session, moments, leftOut, model, done }) {
+  return html`
+    <div class="summary">
+      <${State} state=${session.state} />
+      ${session.state === 'ended' && html`<span class="why">${(session.reason ?? '').replaceAll('_', ' ')}</span>`}
+      ${session.state === 'detached' && html`<span>grace left</span><${Grace} session=${session} now=${model.now} />`}
+      ${model.mayWrite && html`<${Actions} api=${model.api} session=${session} done=${done} />`}
+    </div>
+    <${Facts} session=${session} now=${model.now} />
+    <h3 id="past-title">What has happened</h3>
+    <${Strip} moments=${moments} leftOut=${leftOut} now=${model.now} />
+    <${Past} moments=${moments} leftOut=${leftOut} />
+  `;
+}
+
+/** @param {{session: Session, now: number}} props */
+function Facts({ session, now }) {
+  const until = session.ended_since ? Date.parse(session.ended_since) : now;
+  const facts = [
+    ['Client', session.peer || 'none yet', session.resumable ? 'can resume' : 'plain, cannot resume'],
+    ['Route', session.route, session.started ? 'started' : 'not started'],
+    ['Group', session.group || '–', ''],
+    ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
+    ['Grace period', session.grace, `when the buffer is full: ${session.overflow}`],
+    ['Round trip', rtt(session.rtt_ms), session.state === 'attached' ? 'of the last ping' : 'no client is attached'],
+    ['From the client', many(session.received), lag(session.received - session.written, 'not written to the game server yet')],
+    ['To the client', many(session.sent), lag(session.sent - session.acked, 'not acknowledged yet')],
+    ['Replay buffer', html`<${Buffered} session=${session} />`, `${count(session.buffer_messages)} of ${count(session.buffer_most_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_most_bytes)}`],
+  ];
+  return html`<dl class="facts">${facts.map(([name, value, more]) => html`<div><dt>${name}</dt><dd>${value}</dd><dd class="more">${more}</dd></div>`)}</dl>`;
+}
+
+/** @param {number} n */
+function many(n) {
+  return `${count(n)} message${n === 1 ? '' : 's'}`;
+}
+
+/** @param {number} n @param {string} what */
+function lag(n, what) {
+  return n > 0 ? `${count(n)} ${what}` : 'all through';
+}
+
+/** When it was attached, as a strip. @param {{moments: Moment[], leftOut: number, now: number}} props */
+function Strip({ moments, leftOut, now }) {
+  const list = stretches(moments, leftOut, now);
+  if (list.length === 0) return null;
+  const [from, to] = [list[0].from, Math.max(list[list.length - 1].to, list[0].from + 1)];
+  const part = (/** @type {number} */ ms) => `${(100 * ms) / (to - from)}%`;
+  return html`
+    <div class="strip" role="img" aria-label=${summary(list)}>
+      ${list.map((s) => html`<span data-attached=${s.attached} style=${{ left: part(s.from - from), width: part(s.to - s.from) }} />`)}
+    </div>
+    <p class="strip-ends"><span>${clock(from)}</span><span>${summary(list)}</span><span>${clock(to)}</span></p>
+  `;
+}
+
+/** Newest first. @param {{moments: Moment[], leftOut: number}} props */
+function Past({ moments, leftOut }) {
+  const lines = moments.map((moment, i) => html`<${PastLine} key=${i === 0 ? 0 : i + leftOut} ...${moment} />`);
+  if (leftOut > 0) lines.splice(1, 0, html`<li class="faint" key="left">${count(leftOut)} more are not kept</li>`);
+  return html`<ol class="past" aria-labelledby="past-title" data-testid="past">${lines.reverse()}</ol>`;
+}
+
+/** @param {Moment} moment */
+function PastLine(moment) {
+  const { mark, kind } = lookOf(moment.type);
+  return html`
+    <li data-kind=${kind}>
+      <time datetime=${moment.time}>${clock(moment.time)}</time>
+      <span class="mark" aria-hidden="true">${mark}</span>
+      <span>${sentence(moment)}</span>
+    </li>
+  `;
+}

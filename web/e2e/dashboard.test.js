@@ -1,0 +1,200 @@
+// The dashboard, by clicks and keys, with sessions of all kinds.
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { suiteBrowser } from './support/browser.js';
+import { Dashboard, fake } from './support/dashboard.js';
+import { startGame } from './support/game.js';
+import { startGateway } from './support/gateway.js';
+import { play, startScene } from './support/scene.js';
+import { until } from './support/until.js';
+
+const limit = { timeout: 90_000 };
+
+/** Makes a session ahead of its client. @param {string} admin @param {object} wish */
+async function make(admin, wish, headers = {}) {
+  const response = await fetch(`http://${admin}/api/v1/sessions`, { method: 'POST', headers, body: JSON.stringify({ path: '/match/7', grace: '10m', ...wish }) });
+  assert.equal(response.status, 201);
+  return (await response.json()).id;
+}
+
+describe('the dashboard', () => {
+  const browser = suiteBrowser();
+
+  test('shows a session by keys alone, cuts it and ends it, each after a question', limit, async (t) => {
+    const scene = await startScene(t, '--grace', '60s');
+    const { player, seat } = await play(await browser.page(t), scene);
+    const board = await Dashboard.open(await browser.page(t), scene.gateway.admin);
+    await board.rows().first().waitFor();
+    await board.part('grid').focus();
+    await board.page.keyboard.press('ArrowDown');
+    assert.equal(await board.part('grid').getAttribute('aria-activedescendant'), 'row-0');
+    await board.page.keyboard.press('Enter');
+    await board.says('past', /Created, from 127\.0\.0\.1/);
+    assert.equal(await board.page.evaluate(() => document.activeElement?.id), 'session-title', 'the heading has the focus');
+
+    await board.part('disconnect').click();
+    await board.page.keyboard.press('Escape');
+    await board.part('dialog').waitFor({ state: 'detached' });
+    assert.equal(await player.resumes(), 0, 'what was not confirmed was not done');
+    await board.part('disconnect').click();
+    await board.part('confirm').click();
+    await player.until('the player is back', ({ count }) => count.resume === 1);
+    await board.says('past', /Resumed from 127\.0\.0\.1 after .*Client lost/s);
+    await board.says('said', /^Disconnected\.$/);
+
+    await board.part('set-grace').click();
+    await board.part('grace-input').fill('soon');
+    await board.part('confirm').click();
+    await board.says('dialog', /Want a duration such as 45s/);
+    await board.part('grace-input').fill('5m');
+    await board.part('confirm').click();
+    await board.says('session', /Grace period5m/);
+
+    await board.part('end').click();
+    await board.part('reason').fill('kicked by the test');
+    await board.part('confirm').click();
+    await player.until('the player is told', ({ count }) => count.close === 1);
+    await board.says('past', /Ended: ended, “kicked by the test”/);
+    await until('the game server is told', () => seat.ended);
+    assert.deepEqual(seat.ended, { code: 1000, reason: 'kicked by the test' });
+    assert.ok(await board.part('end').isDisabled(), 'there is nothing left to end');
+    board.clean();
+  });
+
+  test('finds, narrows and puts in order', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    for (const [i, name] of ['Zoe', 'ann', 'Bob'].entries()) await make(gateway.admin, { player: name, group: `match-${i}`, grace: `${10 - i}m` });
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    const shown = async (/** @type {string} */ want) => until(`the rows are ${want}`, async () => (await board.page.locator('.row .player').allTextContents()).join(' ') === want);
+    await shown('Zoe ann Bob');
+    await board.page.getByRole('button', { name: 'Grace left' }).click();
+    await shown('Bob ann Zoe');
+    assert.equal(await board.page.getByRole('columnheader', { name: 'Grace left' }).getAttribute('aria-sort'), 'ascending');
+    await board.page.getByRole('button', { name: 'Grace left' }).click();
+    await shown('Zoe ann Bob');
+    await board.part('search').fill('MATCH-1');
+    await shown('ann');
+    await board.says('matching', /^1 found$/);
+    await board.part('search').fill('');
+    await board.part('state').selectOption('attached');
+    await until('none is attached', async () => /No session fits/.test((await board.part('rows').textContent()) ?? ''));
+    board.clean();
+  });
+
+  test('shows hostile names as they are, and runs nothing of them', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    const hostile = ['<img src=x onerror="window.pwned=1">', '"><script>window.pwned=2</script>', '</title><svg onload=window.pwned=3>', 'javascript:window.pwned=4', '${window.pwned=5}', '{{constructor.constructor("window.pwned=6")()}}'];
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    await board.says('feed-seen', /so far/); // the stream is open
+    for (const name of hostile) await make(gateway.admin, { player: name, group: name, path: `/x/${encodeURIComponent(name)}?${encodeURIComponent(name)}` });
+    await until('all are shown', async () => (await board.rows().count()) === hostile.length);
+    assert.deepEqual(await board.page.locator('.row .player').allTextContents(), hostile);
+    await until('the feed names them', async () => (await board.part('feed').locator('li').count()) === hostile.length);
+    await board.rows().first().click();
+    await board.says('session', /<img src=x onerror="window\.pwned=1">/);
+    await board.part('end').click();
+    await board.part('reason').fill('<img src=x onerror="window.pwned=7">');
+    await board.part('confirm').click();
+    await board.says('past', /“<img src=x onerror="window\.pwned=7">”/);
+    await board.page.evaluate(() => void (location.hash = '#/session/<img src=x onerror="window.pwned=8">'));
+    await board.says('session', /not known/);
+    assert.equal(await board.page.evaluate('window.pwned'), undefined);
+    assert.equal(await board.page.locator('img, script:not([src]), svg[onload]').count(), 0);
+    assert.deepEqual(board.strangers, []);
+    assert.deepEqual(board.complaints.filter((line) => !line.includes('404')), [], 'the unknown session alone is complained of');
+  });
+
+  test('asks for a token, keeps it in the tab alone, and is read-only for a viewer', limit, async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), 'reseat-tokens-'));
+    t.after(() => rm(dir, { recursive: true }));
+    const [admin, viewer] = ['admin-0123456789abcdef', 'viewer-0123456789abcdef'];
+    await writeFile(join(dir, 'admins'), admin);
+    await writeFile(join(dir, 'viewers'), viewer);
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url, '--admin-token-file', join(dir, 'admins'), '--viewer-token-file', join(dir, 'viewers'));
+    const id = await make(gateway.admin, { player: 'ann' }, { Authorization: `Bearer ${admin}` });
+    const board = await Dashboard.open(await browser.page(t), gateway.admin, `#/session/${id}`);
+    const enter = async (/** @type {string} */ token) => {
+      await board.part('token').fill(token);
+      await board.part('unlock').click();
+    };
+    await board.part('token').waitFor();
+    assert.equal(await board.page.locator('.row, .tile').count(), 0, 'nothing is shown before');
+    await enter('wrong-0123456789abcdef');
+    await until('it is refused', async () => /not known/.test((await board.page.locator('#login-refusal').textContent()) ?? ''));
+    await enter(viewer);
+    await board.says('past', /Created ahead/);
+    await board.part('read-only').waitFor();
+    assert.equal(await board.page.locator('.actions').count(), 0, 'a viewer is offered nothing that would be refused');
+    await board.page.reload();
+    await board.says('past', /Created ahead/);
+    const kept = await board.page.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML].join(' '));
+    assert.ok(!kept.includes(viewer), 'the token is in the tab\'s storage alone');
+    await board.page.getByRole('button', { name: 'Forget token' }).click();
+    await enter(admin);
+    await board.part('end').waitFor();
+    assert.equal(await board.part('read-only').count(), 0);
+    assert.deepEqual(board.strangers, []);
+    assert.ok(board.asked.every((path) => !path.includes(admin) && !path.includes(viewer)), 'no address holds a token');
+  });
+
+  test('10,000 sessions are a few rows in the page and one bounded request at a time', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t, { viewport: { width: 1440, height: 900 } });
+    const answers = await fake(page, 10_000);
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^10,000$/);
+    assert.equal(await board.part('grid').getAttribute('aria-rowcount'), '10001');
+    let most = 0;
+    for (let top = 0; top <= 400_000; top += 40_000) {
+      await board.part('rows').evaluate((body, to) => void (body.scrollTop = to), top);
+      const place = Math.min(top / 40, 9980);
+      await until(`row ${place} has its session`, async () => (await page.locator(`#row-${place}.row:not(.waiting)`).count()) === 1, { also: () => page.locator('.row').first().getAttribute('id') });
+      most = Math.max(most, await page.locator('.row').count());
+    }
+    assert.ok(most <= 60, `${most} rows in the page`);
+    await board.part('grid').focus();
+    await page.keyboard.press('Home');
+    await page.keyboard.press('End');
+    await until('the last row is active and seen', async () => (await page.locator('#row-9999[data-active="true"]:not(.waiting)').count()) === 1);
+    assert.equal(await page.locator('#row-9999 .player').textContent(), 'player-9999');
+    await board.part('search').fill('player-77');
+    await board.says('matching', /^111 found$/);
+    assert.ok(answers.rows <= 200 && answers.bytes < 250_000, `${answers.rows} rows and ${answers.bytes} bytes in one answer`);
+    const kinds = new Set(board.asked.map((path) => path.split('?')[0]).filter((path) => path.startsWith('/api/')));
+    assert.deepEqual([...kinds].sort(), ['/api/v1/events', '/api/v1/overview'], 'no row asks for itself');
+    board.clean();
+  });
+
+  test('a slow gateway is asked by one request at a time', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t);
+    let open = 0;
+    let most = 0;
+    page.on('request', (request) => request.url().includes('/overview') && (most = Math.max(most, ++open)));
+    for (const end of /** @type {const} */ (['requestfinished', 'requestfailed'])) page.on(end, (request) => request.url().includes('/overview') && open--);
+    const answers = await fake(page, 10_000, { ms: 150 });
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^10,000$/);
+    for (let i = 0; i < 40; i++) await board.part('rows').evaluate((body, to) => void (body.scrollTop = to), 9000 * i);
+    await until('it has caught up', async () => answers.count > 3 && (await page.locator('.row.waiting').count()) === 0);
+    assert.equal(most, 1);
+  });
+
+  test('says when what it shows is old, and goes on by itself', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t);
+    const board = await Dashboard.open(page, gateway.admin);
+    await page.locator('.sign.good').waitFor();
+    await page.route('**/api/v1/overview?*', (route) => route.abort());
+    await page.getByText(/not up to date/).waitFor();
+    await page.unroute('**/api/v1/overview?*');
+    await page.locator('.sign.good').waitFor();
+    assert.deepEqual(board.strangers, []);
+  });
+});
