@@ -32,6 +32,17 @@ func traffic(s *stage) (figures, error) {
 	return fig, err
 }
 
+// growth measures a steady stream, and the memory of the sessions that share it.
+func growth(s *stage) (figures, error) {
+	var empty, used proxy.Memory
+	var a, b reading
+	err := steps(s.weigh(&empty), s.connect, s.start, s.wait(max(s.w.warm, settle)),
+		s.note(&a), s.wait(s.w.measure), s.note(&b), s.weigh(&used), s.stop)
+	fig := s.between(a, b)
+	fig["used_kib"], fig["used_mib"] = s.per(empty.RSS, used.RSS), float64(used.RSS-empty.RSS)/(1<<20)
+	return fig, err
+}
+
 // idle measures sessions that only exist, and the same once each has relayed a
 // message both ways.
 func idle(s *stage) (figures, error) {

@@ -68,7 +68,7 @@ func workloads() []workload {
 	w8.measured = storm
 	even := tick("W1even", 500, 50*time.Millisecond, 200*time.Millisecond, binary)
 	even.game.Grain = 0
-	return []workload{
+	list := []workload{
 		tick("W1", 500, 50*time.Millisecond, 200*time.Millisecond, binary).inShort(),
 		even,
 		tick("W1text", 500, 50*time.Millisecond, 200*time.Millisecond, letters),
@@ -78,6 +78,30 @@ func workloads() []workload {
 		echo("W5", 8, 64<<10).inShort(),
 		w6, det, w7.inShort(), w8,
 	}
+	for _, n := range []int{100, 1000, mostSessions} {
+		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
+	}
+	return list
+}
+
+const (
+	mostSessions = 100_000                // of growth: as many as the machine allows
+	growthTick   = 100 * time.Microsecond // between two of the server's messages, of whatever session
+)
+
+func grownName(sessions int) string {
+	if sessions == mostSessions {
+		return "Gmax"
+	}
+	return fmt.Sprintf("G%d", sessions)
+}
+
+// grown is one of those workloads that differ in nothing but how many sessions
+// share the same messages.
+func grown(w workload) workload {
+	w.measured, w.rounds = growth, 3
+	w.only = []string{proxy.NGINX, proxy.Reseat}
+	return w
 }
 
 func (w workload) inShort() workload {
@@ -106,12 +130,25 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 			w.shorten()
 		}
 		if most := (files - 200) / 2; w.open() > most { // a proxy has two for each session
-			notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.sessions, files))
-			w.sessions = most
+			if w.sessions == mostSessions {
+				most = most / 10 * 9 // nobody is to be at its very limit
+			} else {
+				notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.sessions, files))
+			}
+			w.limit(most)
 		}
 		w.game.Sessions, w.game.Up = w.sessions, w.up
 	}
 	return list, subjects, notes, nil
+}
+
+// limit leaves w with n sessions; where they share their messages with fewer,
+// each has more of them.
+func (w *workload) limit(n int) {
+	if w.sessions == mostSessions {
+		w.game.Every, w.every = time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick
+	}
+	w.sessions = n
 }
 
 // open is how many sessions there are at once.

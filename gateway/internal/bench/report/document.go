@@ -31,7 +31,14 @@ func tables(r *Results) map[string]string {
 		"storm": r.build(
 			column{title: "CPU a connection, µs", workload: "W8", figures: []string{"connection_us"}, spread: true},
 			column{title: "connections/s", workload: "W8", figures: []string{"connections"}}).String(),
+		"growth": r.build(
+			versus("G100"), versus("G1000"), versus("Gmax"),
+			column{title: "MiB of G100", workload: "G100", figures: []string{"used_mib"}},
+			column{title: "of G1000", workload: "G1000", figures: []string{"used_mib"}},
+			column{title: "of Gmax", workload: "Gmax", figures: []string{"used_mib"}},
+			column{title: "KiB a session, Gmax", workload: "Gmax", figures: []string{"used_kib"}, spread: true}).String(),
 		"bars":      r.barTable().String(),
+		"capacity":  r.capacityTable().String(),
 		"generator": r.build(busy("W1"), busy("W2"), busy("W3"), busy("W4"), busy("W5")).String(),
 		"strangers": r.strangers(),
 	}
@@ -73,6 +80,7 @@ func Text(r *Results) string {
 		{"latency", "Latency p50 / p99 / p99.9, and messages a second"},
 		{"memory", "Memory a session, KiB"},
 		{"resume", "W7, all cut and resumed at once"},
+		{"growth", "More sessions, the same messages: CPU per message × nginx, and memory"},
 		{"storm", "W8, connect, handshake, echo, close"},
 		{"bars", "Bars"},
 		{"generator", "Cores used by clients / game server / proxy"},
@@ -90,7 +98,7 @@ func document(r *Results) string {
 	var b strings.Builder
 	funcs := template.FuncMap{"table": func(name string) string { return tables(r)[name] }, "base": func(w string) string {
 		return number(r.spread(w, "nginx", "cpu_us").Median)
-	}, "has": r.has}
+	}, "has": r.has, "million": r.million}
 	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
 		panic(err) // a fault in the page itself
 	}
