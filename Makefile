@@ -90,6 +90,10 @@ lint: ## gofmt, go vet (for Windows and macOS too) and staticcheck
 release: ## static binaries for Linux, macOS and Windows, with checksums, in dist/: VERSION=v1.2.3
 	./.ci/release '$(VERSION)'
 
+VULNS := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+vulns: ## known vulnerabilities in what is built in; needs the network: https://vuln.go.dev, or GOVULNDB
+	$(GO) run $(VULNS) ./...
+
 tools: ## install Chromium, Node.js and npm from the distribution where they are missing
 	./.ci/tools
 
