@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,17 @@ simulate: ## the simulation of the session core, for longer: SEEDS=20000
 verify: ## the model of the protocol, exhaustively, with Spin; DEEP=1 for larger bounds
 	./testdata/model/verify.sh
 
+chaos: build ## a real gateway through 5,000 cuts, both drivers; SEED=7; in network namespaces where one may make them
+	$(GO) run ./gateway/internal/chaos -bin $(BIN) -driver net $(if $(SEED),-seed $(SEED))
+	$(GO) run ./gateway/internal/chaos -bin $(BIN) -driver poll $(if $(SEED),-seed $(SEED))
+	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then $(GO) run ./gateway/internal/chaos -bin $(BIN) -links -short $(if $(SEED),-seed $(SEED)); else echo "no links taken down: that takes root and ip"; fi
+
+mutants: ## plant bugs, one at a time, and see which test notices; ARGS='-only session/'
+	$(GO) run ./gateway/internal/mutants $(ARGS)
+
+soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors; ARGS='-driver poll -sessions 20000'
+	$(GO) run ./gateway/internal/soak -bin $(BIN) $(ARGS)
+
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each
 	./.ci/fuzz $(FUZZTIME)
@@ -78,6 +89,10 @@ lint: ## gofmt, go vet (for Windows and macOS too) and staticcheck
 
 release: ## static binaries for Linux, macOS and Windows, with checksums, in dist/: VERSION=v1.2.3
 	./.ci/release '$(VERSION)'
+
+VULNS := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+vulns: ## known vulnerabilities in what is built in; needs the network: https://vuln.go.dev, or GOVULNDB
+	$(GO) run $(VULNS) ./...
 
 tools: ## install Chromium, Node.js and npm from the distribution where they are missing
 	./.ci/tools

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	coder "github.com/coder/websocket"
+	gorilla "github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 	nhooyr "nhooyr.io/websocket"
 
@@ -99,7 +100,10 @@ func (p libraryEndpoint[M, S]) Close(code int, reason string) error {
 func closeOf(err error) string {
 	var c coder.CloseError
 	var n nhooyr.CloseError
+	var g *gorilla.CloseError
 	switch {
+	case errors.As(err, &g):
+		return fmt.Sprintf("%d %s", g.Code, g.Text)
 	case errors.As(err, &c):
 		return fmt.Sprintf("%d %s", c.Code, c.Reason)
 	case errors.As(err, &n):
@@ -223,6 +227,7 @@ func withEachLibrary(t *testing.T, run func(t *testing.T, dial dialFunc)) {
 		"coder": dialCoder(coder.CompressionDisabled), "nhooyr": dialNhooyr(nhooyr.CompressionDisabled),
 		"coder compressed":  dialCoder(coder.CompressionContextTakeover),
 		"nhooyr compressed": dialNhooyr(nhooyr.CompressionNoContextTakeover),
+		"gorilla":           dialGorilla(false), "gorilla compressed": dialGorilla(true),
 	} {
 		t.Run(name, func(t *testing.T) { run(t, dial) })
 	}

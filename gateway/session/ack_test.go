@@ -25,3 +25,25 @@ func TestAckOfAMessageThatIsHalfWrittenCutsTheConnection(t *testing.T) {
 	}
 	b.wants(b.up, "close 1008 protocol_violation: ack 2 before it was sent")
 }
+
+// What is numbered and was not handed out for writing yet has not been sent:
+// reseat.v1 section 5 has an ack of it refused at once, not when it is written.
+func TestAckOfAMessageThatWasNotHandedOutIsAViolation(t *testing.T) {
+	b := newTable(t, config())
+	b.game(text("one"))
+	lent := bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil)
+	b.game(text("two"))
+	b.says("\x10ack 2")
+	b.wantState(session.Ended)
+	b.wants(b.up, "close 1008 protocol_violation: ack 2 is beyond what was sent")
+	b.s.ClientWrote(b.now, b.att, len(lent), false)
+}
+
+func TestAckOfAllThatWasHandedOutIsGood(t *testing.T) {
+	b := newTable(t, config())
+	b.game(text("one") + text("two"))
+	lent := bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil)
+	b.says("\x10ack 2") // it may come before the write that it answers was reported
+	b.s.ClientWrote(b.now, b.att, len(lent), false)
+	b.wantState(session.Attached)
+}

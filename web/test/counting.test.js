@@ -160,6 +160,15 @@ test('lost messages are skipped in the count', () => {
   assert.deepEqual(log.slice(3), ['resume 1 5', 'eight', 'replayed', 'detach 1']);
 });
 
+test('what was lost stays skipped where the connection brings nothing more', () => {
+  const { last } = attached();
+  receive(last(), 2);
+  last().drop();
+  last().attach({ resumed: true, lost: 5, replay: 1 });
+  last().drop();
+  assert.equal(last().stated.received, '7', 'the gateway has forgotten them: less would be refused with 4408');
+});
+
 test('DLE is doubled on the way out and taken off on the way in, in text alone', () => {
   const { socket, last, log } = attached();
   for (const data of ['\x10', '\x10ack 9', '\x10\x10', 'a\x10']) socket.send(data);

@@ -111,6 +111,7 @@ const (
 	ReplyKept        // or had been numbered, and not acked
 	Paced            // a client held to its rate
 	Asked            // the client was asked for a sign of life
+	Drained          // a client that says nothing takes bytes from a full socket, which counts as heard
 	interleavings
 )
 
@@ -212,6 +213,7 @@ var interleavingNames = [interleavings]string{
 	ReplyKept:        "heartbeat kept",
 	Paced:            "paced",
 	Asked:            "asked",
+	Drained:          "drained slowly",
 }
 
 // NotHere are the interleavings that the core cannot meet, and why.

@@ -50,6 +50,8 @@ type leg struct {
 	found   bool // the end was found and not told yet
 	lastIn  session.Time
 
+	backlog backlog
+
 	parting, lingering, closed, overdue bool
 	deadline                            session.Time
 }

@@ -201,6 +201,7 @@ func (g *game) tick() {
 	for i := 0; ; i++ {
 		_, owes := g.owed.front(g.ups)
 		busy, open := g.up.writing || owes, g.seen.upOpen
+		g.lookBacklog()
 		g.core.Tick(g.w.now)
 		g.sync(false)
 		if open && g.core.State() == session.Detached {
@@ -234,7 +235,7 @@ func (g *game) afterTick() {
 		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
 	case state == session.Attached:
 		l := g.down
-		heard := max(l.lastIn, l.lastOut)
+		heard := max(l.lastIn, l.lastOut, l.backlog.perhaps)
 		if !g.cfg.Resumable {
 			heard = max(heard, g.up.lastOut)
 		}

@@ -30,6 +30,9 @@ func (g *game) event(e session.Event, after []session.Event) {
 			g.say(g.cfg.Words.Expire)
 		}
 	case session.Dropped:
+		if e.Reason == "silent" {
+			g.checkSilent(m.seat)
+		}
 		g.noteGone()
 		g.dropped(after)
 	case session.Overflowed:
@@ -242,6 +245,7 @@ func (g *game) full() bool {
 func (g *game) upOver() bool { return !g.ups.parted && g.ups.ten.Fate() != session.Open }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
+	l.backlog.full, l.backlog.looked = full, l.backlog.looked && full
 	if !l.stale() {
 		g.core.ClientWrote(g.w.now, l.att, n, full)
 		l.reported = l.tap.n

@@ -4,11 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 )
 
 // go test ./gateway/session/sim                          the standard seeds
 // go test ./gateway/session/sim -sim.seeds 20000         many more
+// go test ./gateway/session/sim -sim.shrink              and a shorter story of each failure
 // go test ./gateway/session/sim -sim.stop                as far as the first that fails
 // go test ./gateway/session/sim -v -sim.seed 42          one, with its trace
 //
@@ -19,6 +22,8 @@ var (
 	seedCount = flag.Int("sim.seeds", standardSeeds, "play so many seeds")
 	firstSeed = flag.Uint64("sim.first", 1, "the first of them")
 	stepCount = flag.Int("sim.steps", 4000, "steps of each seed")
+	shrink    = flag.Bool("sim.shrink", false, "look for a shorter story of each failure")
+	without   = flag.String("sim.without", "", "numbers of actions that never happen, with commas between")
 	stopFirst = flag.Bool("sim.stop", false, "stop at the first seed that fails")
 )
 
@@ -28,7 +33,7 @@ const seedsABlock = 100
 
 func TestSimulation(t *testing.T) {
 	if *oneSeed > 0 {
-		if r := Run(Options{Seed: *oneSeed, Steps: *stepCount, Trace: os.Stdout}); r.Failure != "" {
+		if r := Run(Options{Seed: *oneSeed, Steps: *stepCount, Trace: os.Stdout, Without: actionNumbers(t, *without)}); r.Failure != "" {
 			t.Fatal(r.Failure)
 		}
 		return
@@ -46,6 +51,9 @@ func TestSimulation(t *testing.T) {
 				steps += r.Steps
 				if r.Failure != "" {
 					t.Error(r.Failure)
+					if *shrink {
+						t.Log(describeShrunk(Shrink(Options{Seed: seed, Steps: *stepCount})))
+					}
 					if *stopFirst {
 						return
 					}
@@ -60,6 +68,19 @@ func TestSimulation(t *testing.T) {
 	if missing := met.Missing(); *seedCount >= enoughSeeds && len(missing) > 0 {
 		t.Errorf("never met: %q", missing)
 	}
+}
+
+// actionNumbers reads a list of numbers.
+func actionNumbers(t *testing.T, list string) (all []int) {
+	t.Helper()
+	for word := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 0 || n >= len(actions) {
+			t.Fatalf("-sim.without: want numbers from 0 to %d, got %q", len(actions)-1, word)
+		}
+		all = append(all, n)
+	}
+	return all
 }
 
 func TestOneSeedIsOneTrace(t *testing.T) {
@@ -97,6 +118,28 @@ func TestBrokenDriverIsFound(t *testing.T) {
 			t.Errorf("%s, and no invariant is broken", name)
 		}
 	}
+}
+
+// A failure gets shorter, and stays one: fewer steps, fewer kinds of things that
+// happen, and the same when it is played again.
+func TestFailureIsShrunk(t *testing.T) {
+	for seed := uint64(1); seed <= 30; seed++ {
+		o := Options{Seed: seed, Steps: 4000, Fault: Overreport}
+		long := Run(o)
+		if long.Failure == "" || long.Steps < 50 {
+			continue
+		}
+		short, r := Shrink(o)
+		if again := Run(short); r.Failure == "" || again.Failure == "" || again.Steps != r.Steps || again.Sum != r.Sum {
+			t.Errorf("seed %d: shrunk it says %.80q, and again %.80q", seed, r.Failure, again.Failure)
+		}
+		if r.Steps >= long.Steps || len(short.Without) == 0 {
+			t.Errorf("seed %d: from %d steps to %d, %d of %d actions left out", seed, long.Steps, r.Steps, len(short.Without), len(actions))
+		}
+		t.Logf("from %d steps to %d, %d of %d actions left out", long.Steps, r.Steps, len(short.Without), len(actions))
+		return
+	}
+	t.Error("no seed fails, or all at once")
 }
 
 // The simulation's frames are its own; these are RFC 6455's, section 5.7.

@@ -28,6 +28,8 @@ type Options struct {
 	Steps int
 	Trace io.Writer // nil: only the end of a failure's trace is kept
 	Fault Fault     // of the model driver, to see that it is found
+
+	Without []int // actions that never happen, by their number
 }
 
 // A Fault is a way for the driver to break its contract.
@@ -121,6 +123,7 @@ func newWorld(o Options) *world {
 		w.block[i] = 0xE0 | byte(i&3) // as a frame header: reserved bits set
 	}
 	w.draw()
+	w.leaveOut(o.Without)
 	w.store = replay.NewStore(w.limit, func() { w.spent = true })
 	most := 3
 	if w.scarce {

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/internal/mutants/mutant"
+)
+
+// build makes the gateway's program, with the race detector in it.
+func build(t *testing.T, flags ...string) string {
+	t.Helper()
+	bin, err := program(t.Context(), "", t.TempDir(), append([]string{"-race"}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+func chaos(t *testing.T, cfg Config) (*Report, string) {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	rep, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	rep.Print(&b)
+	return rep, b.String()
+}
+
+// The short form of what make chaos does, on both drivers.
+func TestNothingIsLostInChaos(t *testing.T) {
+	bin := build(t)
+	for i, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cfg := short()
+			cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
+			cfg.Seed, cfg.Driver, cfg.Bin = uint64(i+1), driver, bin
+			rep, text := chaos(t, cfg)
+			if rep.Bad() {
+				t.Error(text)
+			}
+			if rep.Cuts < 100 || rep.MessagesUp < 5000 || rep.MessagesDown < 5000 || rep.Operations < 300 {
+				t.Errorf("too little has happened to mean anything:\n%s", text)
+			}
+		})
+	}
+}
+
+// A gateway with a bug in it is caught, and the report names the message.
+func TestChaosCatchesABrokenGateway(t *testing.T) {
+	list, err := mutant.Load("../../../testdata/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, says := range map[string]string{
+		"session/replay-after-takeover": "came twice",
+		"session/cut-message-counts":    "were lost",
+		"tokens/spent-token-good":       "no order of what its clients saw is allowed",
+	} {
+		for _, m := range list {
+			if m.Name == name {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					catches(t, m, root, says)
+				})
+			}
+		}
+	}
+}
+
+func catches(t *testing.T, m mutant.Mutant, root, says string) {
+	overlay, err := m.Overlay(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := program(t.Context(), "", t.TempDir(), "-overlay", overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := short()
+	cfg.Seed, cfg.Driver, cfg.Bin = 5, "net", bin
+	cfg.Sessions, cfg.Messages, cfg.Spread, cfg.Rivalries, cfg.StallEvery = 26, 200, 5*time.Second, 6, 30
+	cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never come to an end
+	rep, text := chaos(t, cfg)
+	if !rep.Bad() || !strings.Contains(text, says) {
+		t.Errorf("%s: want a report that says %q, got\n%s", m.Why, says, text)
+	}
+}
+
+// What counts shares no code with what is counted.
+func TestCheckerSharesNothingWithTheGateway(t *testing.T) {
+	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range file.Imports {
+			p, _ := strconv.Unquote(i.Path.Value)
+			if strings.HasPrefix(p, "reseat/") && !strings.HasPrefix(p, "reseat/gateway/internal/chaos/") {
+				t.Errorf("%s imports %s", name, p)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"reseat/gateway/internal/chaos/fault"
+	"reseat/gateway/internal/chaos/history"
+	"reseat/gateway/internal/chaos/message"
+	"reseat/gateway/internal/chaos/seat"
+)
+
+// An ending is how a session is to end.
+type ending int
+
+// The endings.
+const (
+	byeAtRest ending = iota // bye, when all has arrived
+	byeAtOnce               // bye right behind the last messages
+	gameClose               // the game server closes right behind its last message
+	gameKill                // the game server's connection is reset in the midst of it
+	legCut                  // the line to the game server is cut at a byte
+	expiry                  // the client stays away for longer than the grace period
+	drained                 // SIGTERM
+	plain                   // no reseat.v1, no cuts, a Close when all has arrived
+	endings
+)
+
+var endingNames = [endings]string{"bye, at rest", "bye, at once", "closed by the game server", "game server killed",
+	"line to the game server cut", "grace period over", "drained", "plain client"}
+
+func (e ending) String() string { return endingNames[e] }
+
+// completeDown: every message the game server sent has to arrive.
+func (e ending) completeDown() bool {
+	return e != gameKill && e != legCut && e != drained && e != byeAtOnce
+}
+
+// completeUp: the same for the client's.
+func (e ending) completeUp() bool {
+	return e == byeAtRest || e == byeAtOnce || e == expiry || e == plain
+}
+
+// reads: the game server takes in what is written to it until the end. One that is
+// killed does not, and one that has sent its Close reads no more messages.
+func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose }
+
+// A player is one client. Its tenures come one after the other.
+type player struct {
+	run    *run
+	id     int
+	end    ending
+	budget int // cuts
+	hist   history.History
+	cuts   atomic.Int64
+	late   atomic.Bool // all messages that were planned are made
+	script *rand.Rand
+
+	mu       sync.Mutex
+	wake     chan struct{} // one slot: something may be sent now
+	try      int           // of the first connection
+	attempts int
+	token    string
+	session  string
+	hellos   int
+	dialled  int64 // when the connection was begun that brought the first
+	limits   struct{ messages, bytes uint64 }
+	down     message.Check
+	up       message.Stream
+	made     uint64   // messages up
+	cursor   uint64   // the newest sent on this connection
+	acked    uint64   // by the gateway
+	sizes    []uint64 // of messages 1 to made, summed up
+	mayMake  bool     // the script lets new messages be made
+	sayBye   bool
+	leave    bool   // stay away
+	drop     func() // ends the present connection
+	done     bool
+	verdict  string // how it ended, as the gateway said
+	code     int
+	faults   []string
+	story    []string
+
+	unheard bool // see neverHeard
+
+	endAsked func(o history.Outcome, got, code int) // of the end in the history
+	endAt    int64
+}
+
+func newPlayer(r *run, id int, end ending) *player {
+	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true,
+		script: rand.New(rand.NewPCG(r.cfg.Seed, uint64(id)|1<<42)), sizes: []uint64{0}}
+	if end == plain {
+		p.budget = 0
+	}
+	p.streams()
+	return p
+}
+
+func (p *player) streams() {
+	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: p.try}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: p.try}}
+}
+
+// plan is what befalls the player's connection number attempt.
+func (p *player) plan(attempt int) fault.Plan {
+	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)<<20|uint64(attempt)|1<<43))
+	if int(p.cuts.Load()) >= p.budget {
+		return fault.Calm(r)
+	}
+	plan := fault.Cutting(r, p.run.cfg.Hold)
+	if p.late.Load() {
+		plan.After = plan.After%4096 + 1 // little passes any more
+	}
+	return plan
+}
+
+// legPlan is what befalls the line to the game server.
+func (p *player) legPlan() fault.Plan {
+	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<44))
+	plan := fault.Calm(r)
+	plan.Rate = 0 // bye gives the game server 10 s to take what came before it
+	if p.end == legCut {
+		plan.Kind, plan.Up = []fault.Kind{fault.Reset, fault.FinToNear}[r.IntN(2)], r.IntN(3) == 0
+		plan.After, plan.Hold = 2000+r.IntN(60*p.run.cfg.Messages), p.run.cfg.Hold
+	}
+	return plan
+}
+
+const mostStory = 40
+
+// note adds to the story that a failure is told with.
+func (p *player) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked(format, args...)
+}
+
+func (p *player) noteLocked(format string, args ...any) {
+	if len(p.story) >= mostStory {
+		p.story = append(p.story[:0], p.story[len(p.story)/2:]...)
+	}
+	p.story = append(p.story, fmt.Sprintf("%8.3f ", float64(now())/1e9)+fmt.Sprintf(format, args...))
+}
+
+func (p *player) faultLocked(format string, args ...any) {
+	if len(p.faults) < 10 {
+		p.faults = append(p.faults, fmt.Sprintf(format, args...))
+		p.noteLocked("FAULT "+format, args...)
+	}
+}
+
+// play plays until the session is over.
+func (p *player) play(ctx context.Context) {
+	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<45))
+	scripted := make(chan struct{})
+	go func() {
+		defer close(scripted)
+		p.direct(ctx)
+	}()
+	for !p.isDone() && ctx.Err() == nil {
+		if wait := p.attempt(ctx, r); !p.isDone() {
+			sleep(ctx, wait)
+		}
+	}
+	<-scripted
+}
+
+func (p *player) isDone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// finish: the session is over, and the gateway said so.
+func (p *player) finishLocked(verdict string, code int) {
+	if !p.done {
+		p.noteLocked("over: %s %d", verdict, code)
+	}
+	p.done, p.verdict, p.code = true, verdict, code
+}
+
+const helloPatience = 20 * time.Second
+
+// attempt makes one connection and plays on it until it ends. It returns how
+// long to wait before the next.
+func (p *player) attempt(ctx context.Context, r *rand.Rand) time.Duration {
+	offer, url, ok := p.offer(r)
+	if !ok {
+		return 10 * time.Millisecond
+	}
+	kind, gen := history.Resume, seat.Gen(offer.Token)
+	if offer.Token == "" {
+		kind, gen = history.New, 0
+	}
+	answer := p.hist.Begin(p.id, kind, gen)
+	actx, cancel := context.WithTimeout(ctx, helloPatience)
+	defer cancel()
+	c, status, err := seat.Dial(actx, p.run.client, url, offer)
+	if err != nil {
+		p.lost(kind, answer, "handshake: %v", err)
+		if status == 503 {
+			return time.Second
+		}
+		return backoff(r)
+	}
+	if p.end == plain {
+		p.tenure(ctx, c, nil, r)
+		return 0
+	}
+	h, k, err := c.Hello(actx)
+	switch {
+	case err != nil:
+		c.Drop()
+		p.lost(kind, answer, "waiting for hello: %v", err)
+		return backoff(r)
+	case k != nil:
+		c.Drop()
+		answer(history.Refused, 0, k.Code)
+		return p.refused(k)
+	}
+	answer(history.Done, seat.Gen(h.Token), 0)
+	p.greet(h)
+	p.tenure(ctx, c, h, r)
+	return time.Duration(r.IntN(60)) * time.Millisecond
+}
+
+func backoff(r *rand.Rand) time.Duration { return time.Duration(10+r.IntN(150)) * time.Millisecond }
+
+// offer is the next handshake; false: the script wants none now.
+func (p *player) offer(r *rand.Rand) (o seat.Offer, url string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leave {
+		return o, "", false
+	}
+	p.attempts++
+	if p.session == "" {
+		p.dialled = now()
+	}
+	o = seat.Offer{Token: p.token, Received: p.down.Taken, Headers: r.IntN(2) == 0, Plain: p.end == plain}
+	p.noteLocked("attempt %d: generation %d, received %d; %s", p.attempts, seat.Gen(p.token), p.down.Taken, p.plan(p.attempts).Short())
+	return o, fmt.Sprintf("ws://%s/%c/%d/%d?a=%d", p.run.front, p.kind(), p.id, p.try, p.attempts), true
+}
+
+// kind is the first part of the session's path. Plain clients have a route with a
+// long heartbeat: on a busy machine they would not outlive their own tardiness.
+func (p *player) kind() byte {
+	if p.end == plain {
+		return 'p'
+	}
+	return 's'
+}
+
+// lost: an attempt brought no answer. A first one may have made a session of which
+// nobody knows; the next is another.
+func (p *player) lost(kind history.Kind, answer func(history.Outcome, int, int), format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked(format, args...)
+	if kind == history.New {
+		p.try++
+		p.streams()
+		return
+	}
+	answer(history.Unknown, 0, 0)
+}
+
+// refused: the gateway answered a resume by close.
+func (p *player) refused(k *seat.Closing) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked("refused: %d %s, retry %v", k.Code, k.Reason, k.Retry)
+	if !k.Retry && k.Code != 4409 {
+		p.finishLocked("refused", k.Code)
+	}
+	return time.Duration(k.RetryAfterMS)*time.Millisecond + 10*time.Millisecond
+}
+
+// greet takes hello in, and holds it against what the client knows.
+func (p *player) greet(h *seat.Hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked("hello: generation %d, received %d, lost %d, replay %d", seat.Gen(h.Token), h.Received, h.Lost, h.Replay)
+	if h.Resumed != (p.session != "") || p.session != "" && h.Session != p.session {
+		p.faultLocked("hello names session %q, resumed %v; the client's is %q", h.Session, h.Resumed, p.session)
+	}
+	if h.Received < p.acked || h.Received > p.made {
+		p.faultLocked("hello.received is %d, with %d acked and %d made", h.Received, p.acked, p.made)
+	}
+	if h.Lost != 0 {
+		p.down.Verdicts.Lost += h.Lost
+		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
+	}
+	p.hellos++
+	if h.Resumed {
+		p.run.count.resumes.Add(1)
+		p.run.count.replayed.Add(h.Replay)
+	}
+	p.session, p.token = h.Session, h.Token
+	p.limits.messages, p.limits.bytes = h.Limits.Messages, h.Limits.Bytes
+	p.cursor = min(h.Received, p.made)
+}
+
+// next is the next message to send on this connection, and whether there is one
+// now; bye: all is sent, and bye is to be.
+func (p *player) next(mayMake bool) (n uint64, text bool, b []byte, bye bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = p.cursor + 1
+	if n > p.made {
+		if !mayMake || !p.mayMake {
+			return 0, false, nil, p.sayBye
+		}
+		text, b = p.up.Message(n)
+		p.sizes = append(p.sizes, p.sizes[n-1]+uint64(len(b)))
+		p.made = n
+		p.late.Store(n >= uint64(p.run.cfg.Messages))
+	} else {
+		text, b = p.up.Message(n)
+	}
+	if p.end != plain && n != p.acked+1 && (n-p.acked > p.limits.messages || p.sizes[n]-p.sizes[p.acked] > p.limits.bytes) {
+		return 0, false, nil, false
+	}
+	p.cursor = n
+	return n, text, b, false
+}
+
+func (p *player) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"reseat/gateway/internal/chaos/fault"
+	"reseat/gateway/internal/chaos/history"
+	"reseat/gateway/internal/chaos/message"
+)
+
+// A Report is what came out of a run.
+type Report struct {
+	Config
+	Took           time.Duration
+	Up, Down       message.Verdicts
+	MessagesUp     uint64
+	MessagesDown   uint64
+	Bytes          uint64
+	Cuts, Stalls   int64
+	rows           [][2]string
+	Failures       []failure
+	Histories      int
+	Operations     int
+	NotLinear      int
+	UndecidedLimit int
+}
+
+// A failure is a session in which something was wrong, with its story.
+type failure struct {
+	what  string
+	lines []string
+}
+
+// Bad reports whether anything was wrong.
+func (r *Report) Bad() bool { return len(r.Failures) > 0 }
+
+func (r *run) report() *Report {
+	rep := &Report{Config: r.cfg, Took: time.Since(r.began)}
+	for _, p := range r.players {
+		p.judge()
+		rep.add(r, p)
+	}
+	rep.checkHistories(r)
+	r.judgeRun()
+	for _, f := range r.faults {
+		rep.Failures = append(rep.Failures, failure{what: f})
+	}
+	for _, v := range r.rivals {
+		for _, f := range v.faults {
+			rep.Failures = append(rep.Failures, failure{what: f})
+		}
+	}
+	for k := range fault.Kinds {
+		if k.Cut() {
+			rep.Cuts += r.count.cuts[k].Load()
+		}
+	}
+	rep.Stalls = r.count.cuts[fault.Stall].Load()
+	rep.tell(r)
+	return rep
+}
+
+// add adds a session's figures, and its failure if there is one.
+func (rep *Report) add(r *run, p *player) {
+	g := p.seat()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rep.MessagesDown += p.down.Taken
+	rep.Bytes += p.down.Bytes
+	rep.Down.Add(p.down.Verdicts)
+	faults := append(p.faults, p.down.Faults...)
+	if g != nil {
+		g.mu.Lock()
+		rep.MessagesUp += g.check.Taken
+		rep.Bytes += g.check.Bytes
+		rep.Up.Add(g.check.Verdicts)
+		faults = append(faults, g.check.Faults...)
+		g.mu.Unlock()
+	}
+	if len(faults) > 0 {
+		what := fmt.Sprintf("session %d (%s, %s): %s", p.id, p.session, p.end, strings.Join(faults, "; "))
+		rep.Failures = append(rep.Failures, failure{what, p.story})
+	}
+}
+
+// judgeRun judges what belongs to no one session.
+func (r *run) judgeRun() {
+	for _, line := range r.gateway.Faults() {
+		r.faults = append(r.faults, "the gateway's log: "+line)
+	}
+	if r.exit != nil {
+		r.faults = append(r.faults, fmt.Sprintf("the gateway after SIGTERM: %v", r.exit))
+	}
+	r.game.mu.Lock()
+	r.faults = append(r.faults, r.game.extra...)
+	r.game.mu.Unlock()
+	for _, g := range r.game.all() {
+		if g.id < len(r.players) && g.try != r.players[g.id].try {
+			r.judgeGhost(g)
+		}
+	}
+}
+
+// judgeGhost judges a session whose first hello was lost: nobody has ever spoken
+// in it, and it has ended.
+func (r *run) judgeGhost(g *gameSeat) {
+	r.count.ghosts.Add(1)
+	if n := g.taken(); n > 0 {
+		r.faults = append(r.faults, fmt.Sprintf("session %d, try %d: nobody holds its token, and the game server got %d messages", g.id, g.try, n))
+	}
+	if !isOver(g) {
+		r.faults = append(r.faults, fmt.Sprintf("session %d, try %d: nobody holds its token, and it never ended", g.id, g.try))
+	}
+}
+
+const patience = 20 * time.Second // with one history
+
+// checkHistories has porcupine judge every session's history.
+func (rep *Report) checkHistories(r *run) {
+	list := map[string]*history.History{}
+	for _, p := range r.players {
+		if p.end != plain {
+			list[fmt.Sprintf("session %d (%s)", p.id, p.end)] = &p.hist
+		}
+	}
+	for _, v := range r.rivals {
+		list[fmt.Sprintf("rivals of session %d", v.id)] = &v.hist
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 2)
+	for name, h := range list {
+		rep.Histories++
+		rep.Operations += h.Len()
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			verdict, story := h.Check(patience)
+			mu.Lock()
+			defer mu.Unlock()
+			rep.judged(name, verdict, story)
+		})
+	}
+	all.Wait()
+}
+
+func (rep *Report) judged(name string, verdict history.Verdict, story []string) {
+	switch verdict {
+	case history.Impossible:
+		rep.NotLinear++
+		rep.Failures = append(rep.Failures, failure{name + ": no order of what its clients saw is allowed", story})
+	case history.Undecided:
+		rep.UndecidedLimit++
+		rep.Failures = append(rep.Failures, failure{what: name + ": porcupine did not decide in " + patience.String()})
+	}
+}
+
+// tell makes the rows of the table.
+func (rep *Report) tell(r *run) {
+	row := func(name, format string, args ...any) {
+		rep.rows = append(rep.rows, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	row("seed", "%d", rep.Seed)
+	row("driver", "%s", rep.Driver)
+	row("took", "%s", rep.Took.Round(time.Second))
+	row("sessions", "%d, and %d with %d rivals each", rep.Sessions, rep.Rivalries, rivals)
+	row("messages to the game servers", "%d", rep.MessagesUp)
+	row("messages to the clients", "%d", rep.MessagesDown)
+	row("payload", "%d MiB", rep.Bytes>>20)
+	row("cuts", "%d", rep.Cuts)
+	for k := range fault.Kinds {
+		if n := r.count.cuts[k].Load(); k.Cut() && n > 0 {
+			row("  "+k.String(), "%d", n)
+		}
+	}
+	row("stalls of a line", "%d", rep.Stalls)
+	if r.links != nil {
+		row("link of the gateway down", "%d times", r.count.flaps.Load())
+	}
+	row("resumes", "%d, %d messages replayed", r.count.resumes.Load(), r.count.replayed.Load())
+	row("connections left open by their client", "%d; %d ends by 4409", r.count.abandoned.Load(), r.count.takenOver.Load())
+	row("first connections lost before hello", "%d sessions that nobody could resume", r.count.ghosts.Load())
+	row("signing keys changed", "%d times, %d tokens renewed", r.count.rotations.Load(), r.count.tokens.Load())
+	row("first connections cut before the client was heard", "%d sessions over before it knew, and told 4404 (reseat.v1 section 6)", r.unheard())
+	rep.tellEnds(r, row)
+	row("histories", "%d of %d operations, %d not linearizable", rep.Histories, rep.Operations, rep.NotLinear)
+	row("LOST", "%d up, %d down", rep.Up.Lost, rep.Down.Lost)
+	row("TWICE", "%d up, %d down", rep.Up.Twice, rep.Down.Twice)
+	row("OUT OF ORDER", "%d up, %d down", rep.Up.Disorder, rep.Down.Disorder)
+	row("ALTERED", "%d up, %d down", rep.Up.Wrong, rep.Down.Wrong)
+	row("everything else that was wrong", "%d", len(rep.Failures))
+}
+
+func (r *run) unheard() (n int) {
+	for _, p := range r.players {
+		if p.unheard {
+			n++
+		}
+	}
+	return n
+}
+
+func (rep *Report) tellEnds(r *run, row func(name, format string, args ...any)) {
+	var n [endings]int
+	for _, p := range r.players {
+		n[p.end]++
+	}
+	for e, n := range n {
+		row("  end: "+ending(e).String(), "%d", n)
+	}
+}
+
+const mostFailures = 10 // told with their stories
+
+// Print writes the table, and the story of each failure.
+func (rep *Report) Print(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, row := range rep.rows {
+		fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
+	}
+	t.Flush()
+	for i, f := range rep.Failures {
+		if i == mostFailures {
+			fmt.Fprintf(w, "\nand %d more\n", len(rep.Failures)-i)
+			return
+		}
+		fmt.Fprintf(w, "\nFAILED %s\n", f.what)
+		for _, line := range f.lines {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+// Package mutant reads planted bugs and puts them into a copy of a file. The
+// sources themselves are never touched.
+package mutant
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Mutant is a bug: lines of the sources and what stands in their place.
+type Mutant struct {
+	Name  string // file of its own kind, and name: session/no-fence
+	Why   string // what is wrong with it
+	Tests []string
+	Edits []Edit
+}
+
+// An Edit replaces one place of a file.
+type Edit struct{ File, Old, New string }
+
+// Load reads the mutants of a directory, in the order of its files.
+func Load(dir string) (list []Mutant, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		more, err := parse(strings.TrimSuffix(filepath.Base(name), ".txt"), string(b))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		list = append(list, more...)
+	}
+	return list, nil
+}
+
+// parse reads the mutants of one file; kind goes before their names.
+func parse(kind, text string) (list []Mutant, err error) {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		word, rest, _ := strings.Cut(lines[i], " ")
+		rest = strings.TrimSpace(rest)
+		if word == "mutant" {
+			list = append(list, Mutant{Name: kind + "/" + rest})
+			continue
+		}
+		if strings.TrimSpace(lines[i]) == "" || strings.HasPrefix(word, "#") {
+			continue
+		}
+		if len(list) == 0 {
+			return nil, fmt.Errorf("line %d: want mutant NAME first, got %q", i+1, lines[i])
+		}
+		m := &list[len(list)-1]
+		switch word {
+		case "why":
+			m.Why = rest
+		case "test":
+			m.Tests = strings.Fields(rest)
+		case "in":
+			e := Edit{File: rest}
+			if i, err = e.parse(lines, i+1); err != nil {
+				return nil, err
+			}
+			m.Edits = append(m.Edits, e)
+		default:
+			return nil, fmt.Errorf("line %d: want mutant, why, test or in, got %q", i+1, lines[i])
+		}
+	}
+	return list, nil
+}
+
+// parse reads what stands between <<<<, ==== and >>>>, from line i on, and
+// returns the last line's number.
+func (e *Edit) parse(lines []string, i int) (int, error) {
+	var part [2][]string
+	at := -1
+	for ; i < len(lines); i++ {
+		switch lines[i] {
+		case "<<<<":
+			at = 0
+		case "====":
+			at = 1
+		case ">>>>":
+			e.Old, e.New = strings.Join(part[0], "\n"), strings.Join(part[1], "\n")
+			return i, nil
+		default:
+			if at < 0 {
+				return i, fmt.Errorf("line %d: want <<<<, got %q", i+1, lines[i])
+			}
+			part[at] = append(part[at], lines[i])
+		}
+	}
+	return i, fmt.Errorf("a place in %s has no >>>>", e.File)
+}
+
+// Apply returns the files of the tree at root as the mutant has them. Text that is
+// not found, or found more than once, is an error: a bug that is no longer planted
+// proves nothing.
+func (m Mutant) Apply(root string) (map[string]string, error) {
+	files := map[string]string{}
+	for _, e := range m.Edits {
+		text, ok := files[e.File]
+		if !ok {
+			b, err := os.ReadFile(filepath.Join(root, e.File))
+			if err != nil {
+				return nil, fmt.Errorf("mutant %s: %w", m.Name, err)
+			}
+			text = string(b)
+		}
+		if n := strings.Count(text, e.Old); n != 1 || e.Old == "" {
+			return nil, fmt.Errorf("mutant %s: its text stands %d times in %s: adapt the mutant to the code", m.Name, n, e.File)
+		}
+		files[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	}
+	if len(files) == 0 || len(m.Tests) == 0 || m.Why == "" {
+		return nil, fmt.Errorf("mutant %s: wants why, test and in", m.Name)
+	}
+	return files, nil
+}
+
+// Overlay writes the mutant's files to dir and returns the name of the file that
+// the go command's -overlay takes.
+func (m Mutant) Overlay(root, dir string) (string, error) {
+	files, err := m.Apply(root)
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for name, text := range files {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, name)] = to
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, b, 0o600)
+}

@@ -1,0 +1,136 @@
+package session_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+)
+
+// What a stranger sends comes in pieces of any size. Whatever it is, nothing
+// panics, and where the pieces end makes no difference to what the other side gets.
+
+// pieces cuts b at places drawn from seed; seed 0: not at all.
+func pieces(b []byte, seed uint64) (list [][]byte) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for len(b) > 0 {
+		n := len(b)
+		if seed > 0 {
+			n = 1 + r.IntN(min(n, 1+r.IntN(300)))
+		}
+		list = append(list, bytes.Clone(b[:n])) // it is worked in
+		b = b[n:]
+	}
+	return list
+}
+
+const mostFuzzed = 32 << 10 // what a read of the upstream's has room for, more or less
+
+// seeds are streams that mean something, masked as a client's are or not.
+func seeds(f *testing.F, masks bool) {
+	var all []byte
+	add := func(first byte, payload string) {
+		var b []byte
+		if masks {
+			b = frame.AppendMasked(nil, first&0xF, [4]byte{1, 2, 3, 4}, []byte(payload))
+		} else {
+			b = frame.Append(nil, first&0xF, []byte(payload))
+		}
+		b[0] = first
+		all = append(all, b...)
+		f.Add(b, uint64(3), true)
+		f.Add(bytes.Clone(all), uint64(7), len(all)%2 == 0)
+	}
+	add(0x81, "hello")
+	add(0x82, "\x10\x00\xff")
+	add(0x81, "\x10\x10data")
+	add(0x81, "\x10ack 0")
+	add(0x81, "\x10ping x")
+	add(0x01, "")
+	add(0x89, "between")
+	add(0x00, "\x10")
+	add(0x80, "\x10pieces")
+	add(0x8A, "1")
+	add(0x82, string(make([]byte, 300)))
+	add(0x81, "\x10bye {\"code\":4000}")
+	add(0x88, "\x03\xe8done")
+	add(0x83, "reserved")
+}
+
+func FuzzClientBytes(f *testing.F) {
+	seeds(f, true)
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64, resumable bool) {
+		whole, wholeState := clientSays(t, pieces(data, 0), resumable)
+		cut, cutState := clientSays(t, pieces(data, seed), resumable)
+		if fmt.Sprintf("%q", whole) != fmt.Sprintf("%q", cut) || wholeState != cutState {
+			t.Errorf("in one piece the game server gets %.300q and the session is %v; in pieces by seed %d it gets %.300q, and it is %v", whole, wholeState, seed, cut, cutState)
+		}
+	})
+}
+
+// clientSays plays what a client sends, and returns what the game server got.
+func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session.State) {
+	c := config()
+	c.Resumable = resumable
+	b := connecting(t, c, nil)
+	b.att = b.s.AttachFirst(b.now, b.pass())
+	var got []byte
+	for _, p := range reads {
+		b.s.ClientRead(b.now, b.att, p)
+		b.s.Retain()
+		got = append(got, b.takes(b.up, 1<<30)...)
+		clear(p) // the driver reads into it again
+	}
+	got = append(got, b.takes(b.up, 1<<30)...)
+	return frames(t, got), b.s.State()
+}
+
+func FuzzUpstreamBytes(f *testing.F) {
+	seeds(f, false)
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64, resumable bool) {
+		if len(data) > mostFuzzed {
+			return
+		}
+		whole := gameSays(t, pieces(data, 0), resumable)
+		cut := gameSays(t, pieces(data, seed), resumable)
+		if fmt.Sprintf("%q", whole) != fmt.Sprintf("%q", cut) {
+			t.Errorf("in one piece the client gets %.300q; in pieces by seed %d %.300q", whole, seed, cut)
+		}
+	})
+}
+
+// gameSays plays what a game server sends, and returns what the client got.
+func gameSays(t *testing.T, reads [][]byte, resumable bool) []string {
+	c := config()
+	c.Resumable = resumable
+	b := connecting(t, c, nil)
+	b.att = b.s.AttachFirst(b.now, b.pass())
+	var got []byte
+	take := func() {
+		for {
+			out := bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil)
+			if len(out) == 0 {
+				return
+			}
+			got = append(got, out...)
+			b.s.ClientWrote(b.now, b.att, len(out), false)
+		}
+	}
+	take()
+	for _, p := range reads {
+		for len(p) > 0 {
+			room := b.s.UpstreamRoom(b.up)
+			n := copy(room, p)
+			if n == 0 {
+				break // it is over
+			}
+			b.s.UpstreamRead(b.now, b.up, n)
+			p = p[n:]
+			take()
+		}
+	}
+	return frames(t, got)
+}
