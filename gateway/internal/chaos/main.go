@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command chaos cuts the connections of a real gateway and counts its messages:
 // `make chaos`. Clients, game servers and everything that counts are its own; they
 // share no code with the gateway.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command soak has many sessions come and go through a real gateway, with cuts,
 // resumes and ends of every kind, and looks whether it gives everything back:
 // `make soak`. It fails by itself where memory, goroutines or descriptors grow.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package process runs the gateway's program as an operator would.
 package process
 
