@@ -17,7 +17,7 @@ type Driver = drive.Kind
 
 // The drivers.
 const (
-	DriveAuto = drive.Auto // goroutines, for now
+	DriveAuto = drive.Auto // what costs least: DrivePoll
 	DriveNet  = drive.Net  // goroutines
 	DrivePoll = drive.Poll // event loops for plain TCP on Linux, else goroutines
 )

@@ -47,7 +47,7 @@ type Kind uint8
 
 // The values of --driver.
 const (
-	Auto Kind = iota // Net, until the loops have stood in the field for a while
+	Auto Kind = iota // what costs least: Poll
 	Net              // goroutines
 	Poll             // event loops; Net for what they cannot serve
 )
@@ -75,7 +75,7 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // while the Watcher does, and a loop does not.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Watcher) *Session {
 	s := &Session{driver: d, watch: watch}
-	if _, plain := client.(*net.TCPConn); d.kind == Poll && (plain || client == nil) && !core.Tells() {
+	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) && !core.Tells() {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
 			return s
 		}

@@ -316,7 +316,7 @@ var table = []flag{
 		set:  one(func(d *draft) *string { return &d.WebhookSecretFile }, fileName)},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
-		help: "what moves the bytes: net, goroutines; or poll, event loops, which cost less and are for plain TCP on Linux, with net for the rest. auto is net",
+		help: "what moves the bytes: net, goroutines; or poll, event loops, which cost less and are for plain TCP on Linux, with net for the rest. auto is poll",
 		set: one(func(d *draft) *gateway.Driver { return &d.Gateway.Driver }, choice(
 			option[gateway.Driver]{"auto", gateway.DriveAuto},
 			option[gateway.Driver]{"net", gateway.DriveNet},
