@@ -3,6 +3,7 @@ package operate
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -156,7 +157,7 @@ func heldToMemory(t *testing.T, driver string) {
 	if held > total*1.1 {
 		t.Errorf("the buffers held %.0f bytes, want at most %d and a tenth", held, total)
 	}
-	if most-base > 4*total {
+	if program == ownBuild && most-base > 4*total { // with the race detector it is many times as much
 		t.Errorf("%.0f bytes of memory were taken for buffers of %d", most-base, total)
 	}
 	for _, p := range slow[:min(3, len(slow))] {
@@ -202,9 +203,11 @@ func newFlood(t *testing.T) string {
 	return "ws://" + ln.Addr().String()
 }
 
+var drained = flag.Int("sessions", 2000, "how many sessions are drained")
+
 // Thousands are sent away together, each told why.
 func TestADrainTellsEverybodyAtOnce(t *testing.T) {
-	const most = 2000
+	most := *drained
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
 			ga := newGame(t, 0)

@@ -18,10 +18,13 @@ import (
 	"testing"
 )
 
-const docs = "../../docs/"
+const (
+	ownBuild = "../../bin/reseat"
+	docs     = "../../docs/"
+)
 
 // program is what is tried: bin/reseat, or what RESEAT_BIN names.
-var program = cmp.Or(os.Getenv("RESEAT_BIN"), "../../bin/reseat")
+var program = cmp.Or(os.Getenv("RESEAT_BIN"), ownBuild)
 
 // A gateway is a running bin/reseat.
 type gateway struct {
