@@ -162,7 +162,8 @@ func (g *Gateway) Reload() error {
 }
 
 // Close drops every session without ceremony and stops what runs in the
-// background. Drain comes first where it is to be done in order.
+// background. Drain comes first where it is to be done in order. The last events
+// are those of the sessions that it has ended.
 func (g *Gateway) Close() {
 	g.endDrain()
 	for _, e := range g.reg.all() {
@@ -180,6 +181,10 @@ func (g *Gateway) Close() {
 		v.Close()
 	}
 	g.running.Wait()
+	select {
+	case <-g.reg.none():
+	case <-time.After(closeWait):
+	}
 	g.events.Close()
 }
 
