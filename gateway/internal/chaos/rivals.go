@@ -79,12 +79,21 @@ func (v *rivalry) begin(ctx context.Context) bool {
 			continue
 		}
 		h, _, err := c.Hello(ctx)
-		c.Drop()
 		if err == nil && h != nil {
-			answer(history.Done, seat.Gen(h.Token), 0)
+			gen := seat.Gen(h.Token)
+			answer(history.Done, gen, 0)
 			v.tokens = append(v.tokens, h.Token)
-			return true
+			// Until it is heard, a session is kept for twice the heartbeat alone.
+			alive := v.hist.Begin(0, history.Live, gen)
+			c.Say(ctx, "ping", "?")
+			pong, _ := v.hear(ctx, c)
+			c.Drop()
+			if pong {
+				alive(history.Done, 0, 0)
+			}
+			return pong
 		}
+		c.Drop()
 	}
 	return false
 }
