@@ -76,7 +76,7 @@ function Freshness() {
 
 /** The session of the address, or empty. */
 function useSession() {
-  const read = () => decodeURIComponent(/^#\/session\/([^/]+)$/.exec(location.hash)?.[1] ?? '');
+  const read = () => decoded(/^#\/session\/([^/]+)$/.exec(location.hash)?.[1] ?? '');
   const [id, set] = useState(read);
   useEffect(() => {
     const change = () => set(read());
@@ -84,6 +84,15 @@ function useSession() {
     return () => removeEventListener('hashchange', change);
   }, []);
   return id;
+}
+
+/** Text out of an address; as it stands where it is no good. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function useTick() {

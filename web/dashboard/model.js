@@ -41,6 +41,8 @@ export class Model extends EventTarget {
   #asking = false;
   #again = false;
   #failures = 0;
+  /** Counts the tokens: an answer to an older one is not shown. */
+  #token = 0;
 
   /** @param {import('./api.js').Api} api */
   constructor(api) {
@@ -70,6 +72,7 @@ export class Model extends EventTarget {
 
   /** @param {string} token */
   unlock(token) {
+    this.#token++;
     this.api.token = token;
     this.failure = null;
     this.#after(0);
@@ -77,6 +80,7 @@ export class Model extends EventTarget {
 
   /** Forgets the token, and all that it has shown. */
   lock() {
+    this.#token++;
     this.api.token = '';
     this.overview = null;
     this.samples = [];
@@ -136,10 +140,14 @@ export class Model extends EventTarget {
 
   async #ask() {
     const { text, state, sort } = this.view;
+    const token = this.#token;
     try {
-      this.#take(await this.api.overview({ q: text, state, sort, since: this.samples.at(-1)?.time ?? '', ...asked(this.span) }));
+      const overview = await this.api.overview({ q: text, state, sort, since: this.samples.at(-1)?.time ?? '', ...asked(this.span) });
+      if (token !== this.#token) return;
+      this.#take(overview);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
+      if (token !== this.#token) return;
       this.failure = error;
       this.#failures++;
     }

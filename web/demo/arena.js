@@ -39,6 +39,8 @@ export class Arena {
   /** Device pixels in a world unit. */
   #scale = 1;
   #drawn = 0;
+  /** The highest score: who has it wears the crown. */
+  #best = 0;
   /** Where each seat is shown, in world units. @type {Map<number, {x: number, y: number}>} */
   #shown = new Map();
   /** @type {{x: number, y: number, text: string, colour: string, since: number}[]} */
@@ -70,6 +72,7 @@ export class Arena {
     this.#context.setTransform(1, 0, 0, 1, 0, 0);
     this.#drawFloor();
     for (const gem of this.#game.gems.values()) this.#drawGem(gem);
+    this.#best = Math.max(...[...this.#game.players.values()].map(({ score }) => score));
     for (const player of this.#inDrawingOrder()) this.#drawPlayer(player);
     this.#effects = this.#effects.filter((effect) => now - effect.since < EFFECT_MS);
     for (const effect of this.#effects) this.#drawEffect(effect, (now - effect.since) / EFFECT_MS);
@@ -182,9 +185,25 @@ export class Arena {
     c.textBaseline = 'middle';
     c.fillStyle = player.wanderer ? this.#ink.text : '#fff';
     c.fillText(String(player.seat), x, y + r * 0.07);
+    if (player.score > 0 && player.score === this.#best) this.#drawCrown(x, y - r - (mine ? 8 : 3) * this.#ratio);
     const label = r + 13 * this.#ratio;
     const below = y + label + 8 * this.#ratio < this.canvas.height;
     this.#write(mine ? `${player.name} (you)` : player.name, x, below ? y + label : y - label, mine);
+  }
+
+  /** @param {number} x @param {number} y of its foot */
+  #drawCrown(x, y) {
+    const c = this.#context;
+    const u = 1.6 * this.#ratio;
+    c.beginPath();
+    c.moveTo(x - 6 * u, y);
+    for (const [dx, dy] of [[-6.5, -7], [-3, -3.5], [0, -8.5], [3, -3.5], [6.5, -7], [6, 0]]) c.lineTo(x + dx * u, y + dy * u);
+    c.closePath();
+    c.fillStyle = this.#ink.gem;
+    c.fill();
+    c.lineWidth = this.#ratio;
+    c.strokeStyle = this.#ink['gem-edge'];
+    c.stroke();
   }
 
   /** @param {number} x @param {number} y @param {number} r @param {number} width @param {string} colour */

@@ -2,10 +2,16 @@
 // The demo page: two games side by side, what steers them, and what cuts them.
 import { ReseatSocket } from '/reseat.js';
 import { Game } from './game.js';
+import { Box } from './letters.js';
+import { Line } from './line.js';
 import { Hand, autopilot } from './pilot.js';
 import { Panel } from './panel.js';
 import { report, showLosses, showProof } from './proof.js';
-import { plainWords, reseatWords } from './words.js';
+import { leftBehind, rememberLeaving } from './reload.js';
+import { Story } from './story.js';
+import { COLUMN_MS, Timeline, Track } from './timeline.js';
+import { Trials } from './trials.js';
+import { count, plainWords, reseatWords } from './words.js';
 
 /** How often inputs are sent, and the least time between two that a change brings about, in ms. */
 const INPUT_MS = 100;
@@ -25,7 +31,7 @@ function playUrl(name) {
 
 /**
  * `expected` from a button's cut until it shows: as a drop, or as a silence that is over.
- * @typedef {{game: Game, panel: Panel, chosen: HTMLInputElement, cuts: number, expected: boolean}} Side
+ * @typedef {{game: Game, panel: Panel, track: Track, box: Box, chosen: HTMLInputElement, cuts: number, expected: boolean}} Side
  */
 
 /**
@@ -40,7 +46,7 @@ function makeSide(id, words, makeSocket) {
   const game = new Game(makeSocket);
   const panel = new Panel(byId(id), game, words);
   const chosen = /** @type {HTMLInputElement} */ (byId(`cut-${id}`));
-  const side = { game, panel, chosen, cuts: 0, expected: false };
+  const side = { game, panel, track: new Track(), box: new Box(byId(id), game), chosen, cuts: 0, expected: false };
   let drops = 0;
   game.addEventListener('phase', () => {
     if (game.totals.drops === drops) return;
@@ -63,9 +69,12 @@ function byId(id) {
 }
 
 const name = ANIMALS[Math.floor(Math.random() * ANIMALS.length)];
+/** What both sockets run over: WebSocket as the browser has it, with delay and an airplane mode. */
+const line = new Line();
+const { WebSocket } = line;
 // The two lines that differ.
-const reseat = makeSide('reseat', reseatWords, () => new ReseatSocket(playUrl(name), 'arena.v1'));
-const plain = makeSide('plain', plainWords, () => new WebSocket(playUrl(`${name} plain`), 'arena.v1'));
+const reseat = makeSide('reseat', reseatWords, () => new ReseatSocket(playUrl(name), 'arena.v1', { WebSocket }));
+const plain = makeSide('plain', plainWords, () => /** @type {any} */ (new WebSocket(playUrl(`${name} plain`), 'arena.v1')));
 const sides = [reseat, plain];
 
 // Steering.
@@ -111,6 +120,7 @@ async function cutSide(side, how, ms) {
   side.cuts++;
   side.expected = true;
   side.panel.flash('cut');
+  side.track.mark('cut');
   const status = await postCut({ session: side.game.session, how, ms });
   if (status !== 204) {
     side.cuts--;
@@ -152,10 +162,34 @@ for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.quer
   button.addEventListener('click', () => cut(button.dataset.how ?? '', { ms: Number(button.dataset.ms ?? 0) }));
 }
 
+// What else can be tried.
+
+const trials = new Trials(line, sides, (side, ms) => cutSide(side, 'silence', ms));
+
+// Telling.
+
+const story = new Story(byId('story'));
+story.follow('ReseatSocket', reseat.game, reseat.track);
+story.follow('WebSocket', plain.game, plain.track);
+rememberLeaving(reseat.game);
+const left = leftBehind();
+if (left) {
+  trials.say(`Reloaded: the old page said goodbye, so the game gave up seat ${left.seat} and its ${count(left.score, 'point')} at once, and no ghost stays. This is a new session.`);
+}
+
+const timeline = new Timeline(/** @type {HTMLCanvasElement} */ (byId('timeline')), [reseat.track, plain.track]);
+
+setInterval(() => {
+  for (const { game, panel, track } of sides) track.add(game.down.got, panel.state);
+  timeline.draw();
+}, COLUMN_MS);
+setInterval(() => byId('timeline').setAttribute('aria-label', `ReseatSocket: ${reseat.track.summary}. WebSocket: ${plain.track.summary}.`), 5000);
+
 // Showing.
 
 function refresh() {
   for (const { panel } of sides) panel.refresh();
+  trials.refresh();
   showProof(report(reseat.game, reseat.cuts, cutOpen(reseat)));
   showLosses(report(plain.game, plain.cuts, cutOpen(plain)), plain.game.lastLoss);
 }
@@ -173,7 +207,7 @@ requestAnimationFrame(draw);
 /** @param {Side} side */
 function reportOf(side) {
   const detached = side.game.phase === 'away';
-  return { ...report(side.game, side.cuts, cutOpen(side)), state: side.panel.state, silentMs: side.panel.silence, detached };
+  return { ...report(side.game, side.cuts, cutOpen(side)), state: side.panel.state, silentMs: side.panel.silence, detached, letters: side.box.report };
 }
 
 // For scripts and end-to-end tests. Members may be added, not changed.
@@ -182,6 +216,12 @@ Object.defineProperty(window, 'demo', {
     proof: () => reportOf(reseat),
     plain: () => reportOf(plain),
     cut,
+    /** @param {boolean} on */
+    airplane: (on) => trials.airplane(on),
+    letters: () => trials.letters(),
+    /** @param {number} delay round trip, in ms @param {number} jitter of each way, in ms */
+    line: (delay, jitter) => Object.assign(line, { delay, jitter }),
+    tracks: () => sides.map(({ track }) => track.columns),
     /** @param {boolean} on */
     autopilot: (on) => void (autopilotBox.checked = on),
     /** @param {{x: number, y: number} | null} way a direction that holds until another, null to let go */

@@ -21,8 +21,8 @@ const OPEN = 1;
  * Phases: connecting until the welcome; playing; away while the socket says that
  * it is detached; lost from the close to the next welcome.
  *
- * Events: `phase`, `welcome`, `state`, `back`, `lose`, and `take` and `leave`
- * with a detail.
+ * Events: `phase`, `welcome`, `state`, `back`, `lose`, and `take`, `leave` and
+ * `letter` with a detail.
  */
 export class Game extends EventTarget {
   /** @type {Phase} */
@@ -115,12 +115,22 @@ export class Game extends EventTarget {
    * @param {{x: number, y: number}} direction
    */
   steer({ x, y }) {
+    this.#send({ t: 'steer', x: round(x), y: round(y) });
+  }
+
+  /** Asks the server for so many letters, at once, in a second. @param {number} count */
+  askForLetters(count) {
+    this.#send({ t: 'letters', count });
+  }
+
+  /** @param {object} input */
+  #send(input) {
     if (this.#socket.readyState !== OPEN) {
       if (this.phase === 'lost') this.totals.inputsDropped++;
       return;
     }
     this.sent++;
-    this.#socket.send(JSON.stringify({ s: this.sent, t: 'steer', x: round(x), y: round(y) }));
+    this.#socket.send(JSON.stringify({ s: this.sent, ...input }));
   }
 
   /** Makes a socket and listens to it. */
@@ -207,6 +217,9 @@ export class Game extends EventTarget {
         return this.#takeLeave(message);
       case 'gem':
         return this.#takeGem(message);
+      case 'letter':
+        this.dispatchEvent(new CustomEvent('letter', { detail: message }));
+        return;
     }
   }
 

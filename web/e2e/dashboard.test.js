@@ -20,6 +20,14 @@ async function make(admin, wish, headers = {}) {
   return (await response.json()).id;
 }
 
+/** Holds the next overview up, once it was answered, until it may come. @param {import('playwright-core').Page} page */
+async function holdOverview(page) {
+  /** @type {import('playwright-core').Route} */
+  const route = await new Promise((asked) => void page.route('**/api/v1/overview?*', asked, { times: 1 }));
+  const response = await route.fetch();
+  return { answer: () => route.fulfill({ response }) };
+}
+
 describe('the dashboard', () => {
   const browser = suiteBrowser();
 
@@ -103,6 +111,8 @@ describe('the dashboard', () => {
     await board.says('past', /“<img src=x onerror="window\.pwned=7">”/);
     await board.page.evaluate(() => void (location.hash = '#/session/<img src=x onerror="window.pwned=8">'));
     await board.says('session', /not known/);
+    await board.page.evaluate(() => void (location.hash = '#/session/%'));
+    await board.says('session', /%.*not known/);
     assert.equal(await board.page.evaluate('window.pwned'), undefined);
     assert.equal(await board.page.locator('img, script:not([src]), svg[onload]').count(), 0);
     assert.deepEqual(board.strangers, []);
@@ -135,7 +145,12 @@ describe('the dashboard', () => {
     await board.says('past', /Created ahead/);
     const kept = await board.page.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML].join(' '));
     assert.ok(!kept.includes(viewer), 'the token is in the tab\'s storage alone');
+    const held = await holdOverview(board.page); // an answer to the viewer is under way
     await board.page.getByRole('button', { name: 'Forget token' }).click();
+    await board.part('token').waitFor();
+    await held.answer();
+    await board.page.evaluate(() => new Promise((done) => setTimeout(done, 100))); // the page has taken it
+    assert.equal(await board.page.locator('.panel.session, .tile').count(), 0, 'a late answer shows nothing any more');
     await enter(admin);
     await board.part('end').waitFor();
     assert.equal(await board.part('read-only').count(), 0);

@@ -16,6 +16,7 @@ const LOOKS = [
   { width: 1280, height: 800, colorScheme: 'light' },
   { width: 1280, height: 800, colorScheme: 'dark' },
   { width: 390, height: 844, colorScheme: 'light' },
+  { width: 390, height: 844, colorScheme: 'dark' },
 ];
 
 describe('the demo\'s page', () => {
@@ -39,6 +40,11 @@ describe('the demo\'s page', () => {
       await demo.until('both are back', ({ proof, plain }) => proof.resumes === 1 && plain.seatsLost === 1 && plain.phase === 'playing');
       await demo.says('plain-seats-lost', /^1$/);
       await look('back');
+      await demo.part('letters').click();
+      await demo.until('the network is gone', ({ proof, plain }) => proof.phase === 'away' && plain.phase === 'lost');
+      await look('airplane');
+      await demo.until('what was sent meanwhile has come', ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing');
+      await look('letters');
       assert.deepEqual(demo.complaints, []);
     });
   }

@@ -1,4 +1,5 @@
-// Takes the README's picture of the demo: after one cut of each kind.
+// Takes the README's picture of the demo: after one cut of each kind, and messages
+// while away.
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';
 import { launch } from './support/browser.js';
@@ -23,14 +24,16 @@ try {
   const browser = await launch();
   t.after(() => browser.close());
   const { host } = await startGateway(t, '--demo');
-  const context = await browser.newContext({ viewport: { width: 1280, height: 796 }, deviceScaleFactor: 1, colorScheme: 'light' });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 1126 }, deviceScaleFactor: 1, colorScheme: 'light' });
   const demo = await DemoPage.open(await context.newPage(), host);
   for (const [i, how] of ['close', 'reset', 'silence'].entries()) {
     await demo.score(4);
     await cut(demo, how, i + 1);
   }
-  await demo.score(2);
-  await demo.page.mouse.move(640, 790); // away from the button
+  await demo.part('letters').click();
+  await demo.until('what was sent meanwhile has come', ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing', 30_000);
+  await demo.score(4);
+  await demo.page.mouse.move(640, 1120); // away from the button
   await demo.page.evaluate(() => /** @type {HTMLElement | null} */ (document.activeElement)?.blur());
   await demo.page.waitForFunction(() => document.getAnimations().every(({ playState }) => playState !== 'running'));
   const { length } = await demo.page.screenshot({ path: PICTURE });

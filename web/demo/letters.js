@@ -1,0 +1,56 @@
+// @ts-check
+// Letters that the game server sends while nobody is there, as dots that fill.
+
+/** A Box shows which of the letters of one game have come. */
+export class Box {
+  #root;
+  #words;
+  /** Which have come, and in which order they came. @type {number[]} */
+  #came = [];
+  #of = 0;
+  /** The seat that they were for is lost. */
+  #gone = false;
+
+  /** @param {HTMLElement} root @param {import('./game.js').Game} game */
+  constructor(root, game) {
+    this.#root = /** @type {HTMLElement} */ (root.querySelector('[data-part="dots"]'));
+    this.#words = /** @type {HTMLElement} */ (root.querySelector('[data-part="letters"]'));
+    game.addEventListener('letter', (event) => this.#take(/** @type {CustomEvent} */ (event).detail.k));
+    game.addEventListener('lose', () => {
+      this.#gone = this.#came.length < this.#of;
+      this.show();
+    });
+  }
+
+  /** What has come so far. */
+  get report() {
+    return { of: this.#of, came: this.#came.length, inOrder: this.#came.every((k, i) => k === i + 1) };
+  }
+
+  /** Waits for new ones. @param {number} of */
+  expect(of) {
+    this.#of = of;
+    this.#came = [];
+    this.#gone = false;
+    if (this.#root.parentElement) this.#root.parentElement.hidden = false;
+    this.#root.replaceChildren(...Array.from({ length: of }, () => document.createElement('i')));
+    this.show();
+  }
+
+  /** @param {number} k */
+  #take(k) {
+    this.#came.push(k);
+    this.#root.children[k - 1]?.classList.add('came');
+    this.show();
+  }
+
+  show() {
+    const { of, came, inOrder } = this.report;
+    const how = this.#gone ? ': gone with the seat' : came === of && inOrder ? ', in order' : '';
+    const text = of > 0 ? `${came} of ${of} messages${how}` : '';
+    if (this.#words.textContent !== text) this.#words.textContent = text;
+    const box = this.#root.parentElement;
+    box?.classList.toggle('full', of > 0 && came === of);
+    box?.classList.toggle('gone', this.#gone);
+  }
+}

@@ -1,0 +1,174 @@
+// @ts-check
+// The line between this page and the gateway: an ordinary WebSocket, with delay
+// added and an airplane mode. Both players' sockets run over it.
+
+/** @typedef {(socket: LineSocket) => void} Watch */
+
+/** How long a browser takes to notice that there is no network, in ms. */
+const REFUSED_MS = 30;
+
+/**
+ * A Line makes sockets. Delay holds each message up, both ways, in order; in
+ * airplane mode every connection is gone at once, as it is for a browser that
+ * loses its network, and none can be made.
+ *
+ * Events: `change`.
+ */
+export class Line extends EventTarget {
+  /** Time added to each way, in ms, and by how much more it may be. */
+  delay = 0;
+  jitter = 0;
+  /** A class to be used as WebSocket is. */
+  WebSocket;
+  #airplane = false;
+  /** @type {Set<LineSocket>} */
+  #open = new Set();
+
+  /** @param {{Native?: any, random?: () => number}} [own] for tests */
+  constructor({ Native = globalThis.WebSocket, random = Math.random } = {}) {
+    super();
+    const line = this;
+    this.WebSocket = class extends LineSocket {
+      static CONNECTING = 0;
+      static OPEN = 1;
+      static CLOSING = 2;
+      static CLOSED = 3;
+      /** @param {string} url @param {string | string[]} [protocols] */
+      constructor(url, protocols = []) {
+        super(line.airplane ? null : new Native(url, protocols), () => line.delay / 2 + random() * line.jitter, url);
+        line.#open.add(this);
+        this.addEventListener('close', () => line.#open.delete(this));
+      }
+    };
+  }
+
+  get airplane() {
+    return this.#airplane;
+  }
+
+  set airplane(on) {
+    if (on === this.#airplane) return;
+    this.#airplane = on;
+    if (on) for (const socket of this.#open) socket.break();
+    this.dispatchEvent(new Event('change'));
+  }
+}
+
+/** One connection, shaped like WebSocket. */
+class LineSocket extends EventTarget {
+  onopen = /** @type {any} */ (null);
+  onmessage = /** @type {any} */ (null);
+  onerror = /** @type {any} */ (null);
+  onclose = /** @type {any} */ (null);
+  readyState = 0;
+  extensions = '';
+  #native;
+  #wait;
+  #url;
+  /** What is on its way, oldest first: nothing overtakes. @type {Record<'up' | 'down', {at: number, act: () => void}[]>} */
+  #queues = { up: [], down: [] };
+  #held = 0;
+
+  /** @param {any} native null where there is no network @param {() => number} wait of one message, in ms @param {string} url */
+  constructor(native, wait, url) {
+    super();
+    this.#native = native;
+    this.#wait = wait;
+    this.#url = url;
+    if (!native) {
+      setTimeout(() => this.break(), REFUSED_MS);
+      return;
+    }
+    for (const type of ['open', 'message', 'error', 'close']) native.addEventListener(type, (/** @type {any} */ event) => this.#later('down', () => this.#tell(event)));
+  }
+
+  get url() {
+    return this.#native?.url ?? this.#url;
+  }
+
+  get protocol() {
+    return this.#native?.protocol ?? '';
+  }
+
+  get bufferedAmount() {
+    return (this.#native?.bufferedAmount ?? 0) + this.#held;
+  }
+
+  get binaryType() {
+    return this.#native?.binaryType ?? 'blob';
+  }
+
+  set binaryType(type) {
+    if (this.#native) this.#native.binaryType = type;
+  }
+
+  /** @param {any} data */
+  send(data) {
+    if (this.readyState !== 1) return this.#native?.send(data); // which refuses it as it must
+    const size = data.length ?? data.byteLength ?? data.size ?? 0;
+    this.#held += size;
+    this.#later('up', () => {
+      this.#held -= size;
+      if (this.readyState < 3) this.#native.send(data);
+    });
+  }
+
+  /** @param {number} [code] @param {string} [reason] */
+  close(code, reason) {
+    if (this.readyState >= 2) return;
+    this.readyState = 2;
+    this.#later('up', () => (code === undefined ? this.#native?.close() : this.#native?.close(code, reason)));
+  }
+
+  /** Loses the connection, as a browser without network does. Nothing of it is heard any more. */
+  break() {
+    if (this.readyState === 3) return;
+    this.readyState = 3;
+    this.#say(new Event('error'));
+    this.#say(new CloseEvent('close', { code: 1006 }));
+    this.#native?.close();
+  }
+
+  /** @param {'up' | 'down'} way @param {() => void} act */
+  #later(way, act) {
+    const queue = this.#queues[way];
+    const now = performance.now();
+    const at = Math.max(now + this.#wait(), queue.at(-1)?.at ?? 0);
+    if (queue.length === 0 && at - now < 1) return act();
+    queue.push({ at, act });
+    if (queue.length === 1) this.#arriveAt(way, at);
+  }
+
+  /** @param {'up' | 'down'} way @param {number} at */
+  #arriveAt(way, at) {
+    setTimeout(() => this.#arrive(way), Math.max(0, at - performance.now()));
+  }
+
+  /** Does what is due. @param {'up' | 'down'} way */
+  #arrive(way) {
+    const queue = this.#queues[way];
+    const now = performance.now() + 1; // timers are no finer
+    while (queue.length > 0 && queue[0].at <= now) {
+      queue[0].act();
+      queue.shift();
+    }
+    if (queue.length > 0) this.#arriveAt(way, queue[0].at);
+  }
+
+  /** @param {any} event of the native socket */
+  #tell(event) {
+    if (this.readyState === 3) return; // it was broken meanwhile
+    if (event.type === 'open' && this.readyState === 0) this.readyState = 1;
+    if (event.type === 'close') this.readyState = 3;
+    const { code, reason, wasClean, data } = event;
+    if (event.type === 'close') this.#say(new CloseEvent('close', { code, reason, wasClean }));
+    else if (event.type === 'message') this.#say(new MessageEvent('message', { data }));
+    else this.#say(new Event(event.type));
+  }
+
+  /** @param {Event} event */
+  #say(event) {
+    this.dispatchEvent(event);
+    /** @type {any} */ (this)[`on${event.type}`]?.(event);
+  }
+}

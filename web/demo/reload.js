@@ -1,0 +1,27 @@
+// @ts-check
+// A reload is a goodbye: the session ends, and the new page gets another. What
+// the old one had is kept for one look at it.
+
+const KEY = 'reseat.demo.left';
+
+/** @typedef {{seat: number, score: number, session: string}} Left */
+
+/**
+ * Keeps what a page that is left gives up.
+ * @param {import('./game.js').Game} game
+ */
+export function rememberLeaving(game) {
+  addEventListener('pagehide', ({ persisted }) => {
+    if (persisted || !game.seat) return;
+    const { seat, score, session } = game;
+    sessionStorage.setItem(KEY, JSON.stringify({ seat, score, session }));
+  });
+}
+
+/** What the page before this one gave up, if this one is its reload. @returns {Left | null} */
+export function leftBehind() {
+  const kept = sessionStorage.getItem(KEY);
+  sessionStorage.removeItem(KEY);
+  const [entry] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
+  return kept && entry?.type === 'reload' ? JSON.parse(kept) : null;
+}

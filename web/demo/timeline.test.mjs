@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { COLUMNS, Track } from './timeline.js';
+
+test('a track counts what came in each column, and keeps half a minute', () => {
+  const track = new Track();
+  track.add(5, 'playing');
+  track.mark('cut');
+  track.add(5, 'away');
+  track.mark('back');
+  track.add(205, 'playing');
+  assert.deepEqual(track.columns, [
+    { got: 5, state: 'playing', marks: [] },
+    { got: 0, state: 'away', marks: ['cut'] },
+    { got: 200, state: 'playing', marks: ['back'] },
+  ]);
+  assert.equal(track.summary, 'away for 0.2 s of the last half minute, at most 200 messages in 200 ms');
+  for (let i = 0; i < 1000; i++) track.add(205, 'playing');
+  assert.equal(track.columns.length, COLUMNS);
+});

@@ -1,0 +1,94 @@
+// @ts-check
+// Airplane mode, messages that come while nobody is there, delay, a reload.
+
+/** @typedef {import('./line.js').Line} Line */
+/** @typedef {{game: import('./game.js').Game, box: import('./letters.js').Box, chosen: HTMLInputElement}} Side */
+
+/** How many letters the game server is asked for, and for how long one is away for them, in ms. */
+const LETTERS = 200;
+const AWAY_MS = 3000;
+/** As long as a connection of a page in airplane mode hears nothing at the gateway's end, in ms. */
+const SILENT_MS = 60_000;
+
+export class Trials {
+  #line;
+  #sides;
+  #silence;
+  #since = 0;
+  /** Ends an absence for letters. @type {ReturnType<typeof setTimeout> | undefined} */
+  #return;
+
+  /**
+   * @param {Line} line
+   * @param {any[]} sides
+   * @param {(side: any, ms: number) => Promise<unknown>} silence cuts a side's connection off at the gateway
+   */
+  constructor(line, sides, silence) {
+    this.#line = line;
+    this.#sides = sides;
+    this.#silence = silence;
+    byId('airplane').addEventListener('click', () => this.airplane(!line.airplane));
+    byId('letters').addEventListener('click', () => this.letters());
+    byId('reload').addEventListener('click', () => location.reload());
+    this.#slide('delay');
+    this.#slide('jitter');
+  }
+
+  /** Brings the running time up to date. */
+  refresh() {
+    const part = /** @type {HTMLElement} */ (byId('airplane').querySelector('[data-part="since"]'));
+    const text = this.#line.airplane ? `${((performance.now() - this.#since) / 1000).toFixed(1)} s` : '';
+    if (part.textContent !== text) part.textContent = text;
+  }
+
+  /** Takes the network away from both players, or gives it back. @param {boolean} on */
+  async airplane(on) {
+    if (on === this.#line.airplane) return;
+    clearTimeout(this.#return);
+    if (on) {
+      // For the gateway nothing is heard any more: it finds out by its heartbeat.
+      await Promise.all(this.#sides.map((side) => this.#silence(side, SILENT_MS)));
+      this.#since = performance.now();
+    }
+    this.#line.airplane = on;
+    byId('airplane').setAttribute('aria-pressed', String(on));
+    this.say(on ? 'No network for either player. The game goes on, and the gateway keeps what it says to the first of them, for 30 s unless it was told otherwise.' : '');
+    this.refresh();
+    if (!on) dispatchEvent(new Event('online')); // as browsers do
+  }
+
+  /** Has the game server send letters while both players are away. */
+  async letters() {
+    if (this.#line.airplane) return this.say('Not in airplane mode: the game server could not be asked.');
+    for (const { game, box } of this.#sides) {
+      box.expect(LETTERS);
+      game.askForLetters(LETTERS);
+    }
+    // What is asked for has to get there before the network is gone.
+    await new Promise((done) => setTimeout(done, 100 + this.#line.delay + this.#line.jitter));
+    await this.airplane(true);
+    this.say(`Both players asked for ${LETTERS} messages and are away now, for ${AWAY_MS / 1000} s. The game server sends them meanwhile.`);
+    this.#return = setTimeout(() => this.airplane(false), AWAY_MS);
+  }
+
+  /** @param {string} text */
+  say(text) {
+    byId('trial-notice').textContent = text;
+  }
+
+  /** @param {'delay' | 'jitter'} what */
+  #slide(what) {
+    const input = /** @type {HTMLInputElement} */ (byId(what));
+    const take = () => {
+      this.#line[what] = input.valueAsNumber;
+      byId(`${what}-says`).textContent = `${input.value} ms`;
+    };
+    input.addEventListener('input', take);
+    take(); // a reload may have kept its place
+  }
+}
+
+/** @param {string} id */
+function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}

@@ -1,0 +1,82 @@
+// What else the demo lets one try: airplane mode, messages while away, a reload,
+// a slow line.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { suiteBrowser } from './support/browser.js';
+import { DemoPage } from './support/demo.js';
+import { startGateway } from './support/gateway.js';
+
+const limit = { timeout: 90_000 };
+
+describe('in the demo', () => {
+  const browser = suiteBrowser();
+
+  /** @param {{after: (run: () => Promise<void>) => void}} t */
+  async function open(t) {
+    const gateway = await startGateway(t, '--demo');
+    const demo = await DemoPage.open(await browser.page(t, { viewport: { width: 1280, height: 900 } }), gateway.host);
+    return { demo, gateway };
+  }
+
+  /** Nothing missed, doubled or out of order, either way. */
+  function wantWhole({ missed, twice, outOfOrder, up }) {
+    assert.deepEqual([missed, twice, outOfOrder, up.missed, up.twice, up.outOfOrder], [0, 0, 0, 0, 0, 0]);
+  }
+
+  test('airplane mode takes the network from both, until it is over', limit, async (t) => {
+    const { demo, gateway } = await open(t);
+    const before = await demo.score(1);
+    await demo.part('airplane').click();
+    await demo.until('both are gone', ({ proof, plain }) => proof.phase === 'away' && plain.phase === 'lost');
+    assert.equal(await demo.part('airplane').getAttribute('aria-pressed'), 'true');
+    await demo.until('the gateway has found out by itself', async () => (await gateway.session(before.proof.session)).state === 'detached');
+    await demo.part('airplane').click();
+    const after = await demo.until('both play', ({ proof, plain }) => proof.phase === 'playing' && plain.phase === 'playing' && proof.resumes === 1);
+    assert.deepEqual([after.proof.session, after.proof.seat, after.proof.cuts], [before.proof.session, before.proof.seat, 1]);
+    assert.notEqual(after.plain.session, before.plain.session);
+    wantWhole(after.proof);
+    await demo.says('story', /ReseatSocket back in seat \d+ after [\d.]+ s: \d+ messages kept for it, and caught up/);
+    await demo.says('story', /WebSocket seat \d+ is lost/);
+    assert.deepEqual([demo.complaints, demo.strangers], [[], []]);
+  });
+
+  test('200 messages that are sent while both are away come to one of them, in order', limit, async (t) => {
+    const { demo } = await open(t);
+    await demo.part('letters').click();
+    const { proof, plain } = await demo.until('all have come', ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing' && plain.seatsLost === 1);
+    assert.deepEqual(proof.letters, { of: 200, came: 200, inOrder: true });
+    assert.ok(proof.lastReplay >= 200, `${proof.lastReplay} messages replayed`);
+    assert.equal(plain.letters.came, 0);
+    wantWhole(proof);
+    await demo.says('reseat-letters', /^200 of 200 messages, in order$/);
+    await demo.says('plain-letters', /^0 of 200 messages: gone with the seat$/);
+    const tracks = /** @type {{got: number}[][]} */ (await demo.page.evaluate('demo.tracks()'));
+    assert.ok(Math.max(...tracks[0].map(({ got }) => got)) >= 200, 'the timeline shows the catching up');
+    assert.deepEqual(demo.complaints, []);
+  });
+
+  test('a reload is a goodbye and a new session, and the page says so', limit, async (t) => {
+    const { demo, gateway } = await open(t);
+    const { proof } = await demo.score(1);
+    await demo.part('reload').click();
+    await demo.says('trial-notice', new RegExp(`^Reloaded: .* seat ${proof.seat} and its \\d+ points? at once`));
+    await demo.until('the new page plays', (now) => now.proof.phase === 'playing' && now.proof.session !== proof.session);
+    const old = await gateway.session(proof.session);
+    assert.deepEqual([old.state, old.reason], ['ended', 'bye']);
+  });
+
+  test('a slow and uneven line changes nothing but the time', limit, async (t) => {
+    const { demo } = await open(t);
+    await demo.page.getByTestId('delay').fill('200');
+    await demo.page.getByTestId('jitter').fill('100');
+    assert.equal(await demo.page.locator('#delay-says').textContent(), '200 ms');
+    for (const [i, how] of ['reset', 'close', 'reset'].entries()) {
+      await demo.part(`cut-${how}`).click();
+      await demo.until('it is back', ({ proof }) => proof.resumes === i + 1 && proof.phase === 'playing');
+    }
+    const { proof } = await demo.until('what was sent has come', ({ proof }) => proof.received > 100 && proof.up.received > 20);
+    assert.ok(proof.lastResumeMs >= 200, `back after ${proof.lastResumeMs} ms, on a line of 200`);
+    assert.deepEqual([proof.seatsLost, proof.resumes], [0, 3]);
+    wantWhole(proof);
+  });
+});
