@@ -110,6 +110,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	own.Transport = tearing{client.Transport}
 	header := c.opts.HTTPHeader.Clone()
 	if l.token != "" {
 		if header == nil {
@@ -136,6 +137,35 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	}
 	ws.SetReadLimit(max(limit, -1))
 	return ws, nil
+}
+
+// tearing makes connections whose end is an error: after a Close frame nobody
+// reads on, so that any end is in the midst of something. To the library, the end
+// of the stream right behind a frame's header is that of an empty message.
+type tearing struct{ http.RoundTripper }
+
+func (t tearing) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := t.RoundTripper
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		if conn, ok := resp.Body.(io.ReadWriteCloser); ok {
+			resp.Body = torn{conn}
+		}
+	}
+	return resp, err
+}
+
+type torn struct{ io.ReadWriteCloser }
+
+func (t torn) Read(b []byte) (int, error) {
+	n, err := t.ReadWriteCloser.Read(b)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 func handshakeError(resp *http.Response, err error) error {

@@ -458,3 +458,22 @@ func TestTheContextOfDialBoundsItAlone(t *testing.T) {
 		c.CloseNow()
 	})
 }
+
+// To the library, a stream that ends right behind a header is an empty message.
+func TestAMessageThatIsCutBehindItsHeaderIsNone(t *testing.T) {
+	for _, torn := range []string{"\x81\x05", "\x81\x7e\x01\x00", "\x81\x05he", "\x01\x02he\x80\x03"} {
+		onStage(t, func(t *testing.T, s *stage) {
+			g := s.dial(nil)
+			token := fmt.Sprintf("t%d", tokensMade)
+			g.Raw([]byte(torn))
+			g.Conn.Close()
+			next := s.door.Next()
+			if got := stated(next); got != "true "+token+" 0" {
+				t.Errorf("%q: resumes with %s", torn, got)
+			}
+			hello(next, map[string]any{"resumed": true, "replay": 1})
+			next.Text("hello")
+			want(t, s.c, "hello")
+		})
+	}
+}
