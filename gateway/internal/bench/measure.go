@@ -98,7 +98,7 @@ func (r *runner) turns(ctx context.Context, round int, w workload, subjects []pr
 		if err != nil {
 			return fmt.Errorf("round %d, %s, %s: %w", round+1, w.name, s.Name, err)
 		}
-		fmt.Printf("round %d  %-7s %-16s %s\n", round+1, w.name, s.Name, report.Line(fig))
+		fmt.Printf("round %d  %-9s %-16s %s\n", round+1, w.name, s.Name, report.Line(fig))
 		r.results.Add(w.name, s.Name, round+1, fig)
 	}
 	return nil
@@ -120,13 +120,20 @@ func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 		return nil, err
 	}
 	defer g.Stop()
-	p, err := s.Start(proxy.Place{Dir: dir, Game: g.Addr, Library: []string{self, asLibrary}, Reseat: r.flags.binary, Files: r.files})
+	clients, err := w.leg.proxies(dir)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Start(proxy.Place{Dir: dir, Game: g.Addr, Library: []string{self, asLibrary}, Reseat: r.flags.binary, Files: r.files, Leg: clients})
 	if err != nil {
 		return nil, err
 	}
 	defer p.Stop()
 	if p.PIDs == nil {
 		p.PIDs = []int{g.PID}
+	}
+	if w.leg != nil {
+		return w.onLeg(g, p, clients)
 	}
 	return r.act(w, s, g, p)
 }

@@ -29,6 +29,7 @@ type workload struct {
 	rounds   int           // at most
 	measured func(*stage) (figures, error)
 	only     []string // subjects, if not all
+	leg      *leg     // what connections have besides, by clients of another kind; nil: nothing
 	short    bool     // part of the short form
 }
 
@@ -77,6 +78,8 @@ func workloads() []workload {
 		fire.inShort(),
 		echo("W5", 8, 64<<10).inShort(),
 		w6, det, w7.inShort(), w8,
+		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}),
+		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}),
 	}
 	for _, n := range []int{100, 1000, mostSessions} {
 		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
@@ -183,7 +186,7 @@ func known(f flags, list []workload, subjects []proxy.Subject) error {
 
 // takesPart reports whether subject s is measured in w.
 func (w workload) takesPart(s proxy.Subject) bool {
-	if !s.Does(w.name) {
+	if !s.Does(w.name) || w.leg != nil && !w.leg.takes(s) {
 		return false
 	}
 	return len(w.only) == 0 || slices.Contains(w.only, s.Base()) || s.Other

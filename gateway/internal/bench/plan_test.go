@@ -148,7 +148,7 @@ func TestWholeRunOfWhatNeedsNoInstallation(t *testing.T) {
 	if err := os.WriteFile(gateway, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := mustParse(t, "--short", "--rounds", "1", "--wait", "0", "--only", "W1text,W8", "--subjects", "direct,library", "--reseat", gateway)
+	f := mustParse(t, "--short", "--rounds", "1", "--wait", "0", "--only", "W1text,W8,nodeflate,deflate", "--subjects", "direct,library", "--reseat", gateway)
 	list, subjects, _, err := plan(f, "", 20000)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestWholeRunOfWhatNeedsNoInstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(r.results.Samples) != 4 {
+	if len(r.results.Samples) != 6 {
 		t.Fatalf("%d samples", len(r.results.Samples))
 	}
 	for _, s := range r.results.Samples {

@@ -24,7 +24,8 @@ type stage struct {
 	game    *game.Handle
 	proxy   *proxy.Proxy
 	clients *load.Client
-	end     game.Report // once all is over
+	count   func() (received, written uint64, bytes int64) // nil: clients, which count no bytes
+	end     game.Report                                    // once all is over
 }
 
 // A step is a part of a measurement.
@@ -90,10 +91,15 @@ type reading struct {
 	machine           proxy.Machine
 	waits             int64
 	received, written uint64
+	bytes             int64 // of the received, on the wire
 }
 
 func (s *stage) read() (r reading, err error) {
-	r.received, r.written = s.clients.Received, s.clients.Written
+	if s.count != nil {
+		r.received, r.written, r.bytes = s.count()
+	} else {
+		r.received, r.written = s.clients.Received, s.clients.Written
+	}
 	r.waits = proxy.Waits(s.proxy.PIDs)
 	err = steps(
 		func() (err error) { r.machine, err = proxy.MachineNow(); return err },

@@ -18,6 +18,9 @@ const (
 	Pong         = 0xA
 )
 
+// RSV1 stands with the opcode of a compressed message, RFC 7692 section 6.
+const RSV1 = 0x40
+
 const maxHeader = 14
 
 // Begin appends the header of a whole, unmasked message of n bytes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -116,4 +117,25 @@ func FuzzReaderTakesAnything(f *testing.F) {
 		r := Reader{Sink: &note{seen: []string{""}}, Masked: masked}
 		r.Feed(b)
 	})
+}
+
+func TestOnlyTheFirstFrameOfAMessageMayBeCompressed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		agreed bool
+		first  byte
+		want   error
+	}{
+		"agreed on":           {true, 0x80 | RSV1 | Text, nil},
+		"not agreed on":       {false, 0x80 | RSV1 | Text, ErrBits},
+		"a ping":              {true, 0x80 | RSV1 | Ping, ErrBits},
+		"a continuation":      {true, 0x80 | RSV1 | Continuation, ErrBits},
+		"of another bit, too": {true, 0x80 | RSV1 | 0x20 | Text, ErrBits},
+	} {
+		got := new(note)
+		r := Reader{Sink: got, Deflate: tt.agreed}
+		err := r.Feed([]byte{tt.first, 1, 'x'})
+		if !errors.Is(err, tt.want) || err == nil && strings.Join(got.seen, " ") != "41:x." {
+			t.Errorf("%s: %v, %q", name, err, got.seen)
+		}
+	}
 }

@@ -16,7 +16,7 @@ var (
 
 // A Sink takes in what a Reader finds. Payload comes in pieces, as it arrives.
 type Sink interface {
-	Begin(op byte) // a data message: Text or Binary
+	Begin(op byte) // a data message: Text or Binary, with RSV1 where it is compressed
 	Payload(b []byte)
 	End()
 	Control(op byte, payload []byte)
@@ -26,8 +26,9 @@ type Sink interface {
 // keeps a header and a control frame at most, so that a message of any size
 // passes without a copy.
 type Reader struct {
-	Sink   Sink
-	Masked bool // what is read comes from a client
+	Sink    Sink
+	Masked  bool // what is read comes from a client
+	Deflate bool // permessage-deflate was agreed on
 
 	head  [maxHeader]byte
 	have  int // bytes of the header
@@ -120,8 +121,12 @@ func (r *Reader) parse() error {
 }
 
 func (r *Reader) check(first byte, masked bool, short int) error {
+	bits := first & 0x70
+	if r.Deflate && (r.op == Text || r.op == Binary) {
+		bits &^= RSV1
+	}
 	switch {
-	case first&0x70 != 0 || r.op > Pong || r.op > Binary && r.op < Close:
+	case bits != 0 || r.op > Pong || r.op > Binary && r.op < Close:
 		return ErrBits
 	case masked != r.Masked:
 		return ErrMask
@@ -139,7 +144,7 @@ func (r *Reader) begin() {
 	switch r.op {
 	case Text, Binary:
 		r.inMsg = true
-		r.Sink.Begin(r.op)
+		r.Sink.Begin(r.op | r.head[0]&RSV1)
 	case Close, Ping, Pong:
 		r.small = r.small[:0]
 	}

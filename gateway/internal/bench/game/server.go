@@ -34,6 +34,8 @@ type server struct {
 	pace   *epoll.Pace
 	frame  []byte // a message being made
 
+	squeezer squeezer
+
 	sent, taken uint64
 	up, late    stat.Hist
 	faults      message.Faults
@@ -46,7 +48,7 @@ func Serve(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{spec: spec, loop: loop, sessions: make([]*session, spec.Sessions), out: json.NewEncoder(os.Stdout)}
+	s := &server{spec: spec, loop: loop, sessions: make([]*session, spec.Sessions), out: json.NewEncoder(os.Stdout), squeezer: newSqueezer()}
 	addr, err := loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), s.accept)
 	if err != nil {
 		return err

@@ -29,9 +29,10 @@ type session struct {
 	conn   *epoll.Conn
 	reader frames.Reader
 	check  message.Check
-	head   []byte // of the handshake, while it is not whole
-	id     int
-	open   bool
+	deflate
+	head []byte // of the handshake, while it is not whole
+	id   int
+	open bool
 
 	sent  uint64
 	block []byte // Fire: what is being written,
@@ -83,7 +84,8 @@ func (c *session) handshake(head []byte) error {
 	}
 	sum := sha1.Sum([]byte(h.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	c.conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
-		"Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"))
+		"Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n" + c.agree(h) + "\r\n"))
+	c.reader.Deflate = c.agreed
 	c.id, c.open = id, true
 	c.check = message.Check{Kind: c.server.spec.Up, Session: uint32(id), Faults: &c.server.faults}
 	c.server.sessions[id] = c
@@ -121,6 +123,10 @@ func (c *session) next(dst []byte, clock int64) []byte {
 	kind := c.server.spec.Down
 	c.sent++
 	c.server.sent++
+	if c.agreed {
+		z := c.server.squeezer.compress(kind.Append(nil, clock, uint32(c.id), c.sent))
+		return append(frames.Begin(dst, opcode(kind)|frames.RSV1, len(z)), z...)
+	}
 	dst = frames.Begin(dst, opcode(kind), kind.Size)
 	return kind.Append(dst, clock, uint32(c.id), c.sent)
 }
@@ -146,13 +152,23 @@ func (c *session) send(clock int64) bool {
 func (c *session) Gone(error) { c.open = false }
 
 // Begin is a frames.Sink's.
-func (c *session) Begin(op byte) { c.check.Begin(op == frames.Text) }
+func (c *session) Begin(op byte) {
+	c.begin(op)
+	c.check.Begin(op&^frames.RSV1 == frames.Text)
+}
 
 // Payload is a frames.Sink's.
-func (c *session) Payload(b []byte) { c.check.Payload(b) }
+func (c *session) Payload(b []byte) {
+	if !c.gather(b) {
+		c.check.Payload(b)
+	}
+}
 
 // End is a frames.Sink's: a message is whole.
 func (c *session) End() {
+	if c.compressed {
+		c.check.Payload(c.server.squeezer.inflate(c.gathered))
+	}
 	c.check.End()
 	c.server.taken++
 	if c.server.spec.Mode == Echo {

@@ -5,8 +5,10 @@
 package message
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 )
 
@@ -29,9 +31,10 @@ const (
 
 // A Kind is what messages of one stream have in common.
 type Kind struct {
-	Way  Way
-	Text bool // in letters, or else in any bytes
-	Size int  // bytes, at least MinSize
+	Way   Way
+	Text  bool // in letters, or else in any bytes
+	State bool // Text: in words that compress as a game's state does, or else not at all
+	Size  int  // bytes, at least MinSize
 }
 
 // MinSize is the smallest size of a message of this kind.
@@ -56,12 +59,29 @@ func tables() (anyBytes, letters []byte) {
 	return anyBytes, letters
 }
 
+var stateTable = stateText()
+
+// stateText is what servers say that send JSON: who is where, and what they do.
+func stateText() []byte {
+	r := rand.New(rand.NewPCG(7692, 1))
+	doing := [...]string{"idle", "run", "jump", "shoot"}
+	var b bytes.Buffer
+	for b.Len() < MaxSize+starts {
+		fmt.Fprintf(&b, `{"id":%d,"x":%.2f,"y":%.2f,"vx":%.2f,"vy":%.2f,"hp":%d,"anim":"%s"},`,
+			r.IntN(200), 1000*r.Float64(), 1000*r.Float64(), 9*r.Float64(), 9*r.Float64(), r.IntN(101), doing[r.IntN(len(doing))])
+	}
+	return b.Bytes()[:MaxSize+starts]
+}
+
 // pattern is what stands behind the head of a message.
 func (k Kind) pattern(session uint32, n uint64) []byte {
 	x := (uint64(session)<<2|uint64(k.Way))*0x9E3779B97F4A7C15 ^ n*0xD6E8FEB86659FD93
 	start := x >> 52 // as many bits as starts has
 	table := binaryTable
-	if k.Text {
+	switch {
+	case k.State:
+		table = stateTable
+	case k.Text:
 		table = textTable
 	}
 	return table[start : int(start)+k.Size-k.MinSize()]

@@ -2,12 +2,14 @@ package message
 
 import (
 	"bytes"
+	"compress/flate"
 	"testing"
 	"unicode/utf8"
 )
 
 var kinds = map[string]Kind{
 	"small": {Way: Up, Size: 48}, "text": {Way: Up, Size: 48, Text: true}, "tick": {Way: Down, Size: 128},
+	"state": {Way: Down, Size: 512, Text: true, State: true},
 	"least": {Way: Down, Size: headSize}, "big": {Way: Down, Size: MaxSize}, "big text": {Way: Up, Size: MaxSize, Text: true},
 }
 
@@ -42,7 +44,7 @@ func TestWhatWasSentIsFoundRight(t *testing.T) {
 
 // The clock alone may be anything: it is what is measured.
 func TestEveryCorruptedByteIsNoticed(t *testing.T) {
-	for _, name := range []string{"small", "text", "tick", "least"} {
+	for _, name := range []string{"small", "text", "state", "tick", "least"} {
 		k := kinds[name]
 		clock := k.MinSize() * 8 / headSize
 		for i := range k.Size {
@@ -119,6 +121,24 @@ func TestTextIsText(t *testing.T) {
 	b := kinds["big text"].Append(nil, 99, 7, 12345)
 	if len(b) != MaxSize || !utf8.Valid(b) || b[0] == 0x10 {
 		t.Errorf("%d bytes, begins with %q", len(b), b[:10])
+	}
+}
+
+// A server's JSON comes to about half of its size, message by message; letters at
+// random do not get below the six bits that each of them has.
+func TestStateCompresses(t *testing.T) {
+	for name, want := range map[string][2]int{"state": {200, 330}, "letters": {400, 600}} {
+		k, sum := Kind{Way: Down, Size: 512, Text: true, State: name == "state"}, 0
+		for n := range uint64(100) {
+			var z bytes.Buffer
+			w, _ := flate.NewWriter(&z, flate.BestSpeed)
+			w.Write(k.Append(nil, 1<<50, 7, n))
+			w.Flush()
+			sum += z.Len()
+		}
+		if mean := sum / 100; mean < want[0] || mean > want[1] {
+			t.Errorf("%s: %d bytes of 512", name, mean)
+		}
 	}
 }
 

@@ -40,6 +40,7 @@ type Place struct {
 	Library []string       // what starts the library proxy
 	Reseat  string         // the gateway's binary
 	Files   int            // descriptors that it may open
+	Leg     Leg            // its clients' connections
 }
 
 // start runs a program, which is to listen at addr and to consist of so many processes.

@@ -126,12 +126,13 @@ func library(p Place, addr netip.AddrPort) (*Proxy, error) {
 
 func reseat(p Place, addr netip.AddrPort, env, args []string) (*Proxy, error) {
 	argv := append([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--log-level", "warn", "--upstream", "ws://" + p.Game.String()}, args...)
+	argv = append(argv, p.Leg.flags()...)
 	return start(p, addr, 1, env, argv...)
 }
 
 func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
 	file := filepath.Join(p.Dir, "nginx.conf")
-	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Files, p.Game, addr, p.Dir)
+	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Files, p.Game, addr, p.Dir, p.Leg.nginx())
 	if os.Geteuid() == 0 {
 		conf = "user root;\n" + conf
 	}
@@ -151,7 +152,7 @@ http {
 	access_log off;
 	upstream game { server %s; }
 	server {
-		listen %s backlog=4096;
+		listen %s backlog=4096%[7]s;
 		client_body_temp_path %[6]s/body;
 		proxy_temp_path %[6]s/proxy;
 		fastcgi_temp_path %[6]s/fastcgi;

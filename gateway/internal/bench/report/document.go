@@ -37,6 +37,15 @@ func tables(r *Results) map[string]string {
 			column{title: "of G1000", workload: "G1000", figures: []string{"used_mib"}},
 			column{title: "of Gmax", workload: "Gmax", figures: []string{"used_mib"}},
 			column{title: "KiB a session, Gmax", workload: "Gmax", figures: []string{"used_kib"}, spread: true}).String(),
+		"tls": r.build(
+			cost("without, µs", "noTLS", "cpu_us"), cost("TLS, µs", "TLS", "cpu_us"), versus("noTLS").titled("without, × nginx"), versus("TLS").titled("TLS, × nginx"),
+			ends("without, p50 / p99", "noTLS"), ends("TLS, p50 / p99", "TLS")).String(),
+		"deflate": r.build(
+			cost("without, µs", "nodeflate", "cpu_us"), cost("compressed, µs", "deflate", "cpu_us"),
+			cost("with the game server's, without", "nodeflate", "both_us"), cost("compressed", "deflate", "both_us"),
+			ends("without, p50 / p99", "nodeflate"), ends("compressed, p50 / p99", "deflate"),
+			column{title: "bytes on the wire, without", workload: "nodeflate", figures: []string{"wire_bytes"}},
+			column{title: "compressed", workload: "deflate", figures: []string{"wire_bytes"}}).String(),
 		"bars":      r.barTable().String(),
 		"capacity":  r.capacityTable().String(),
 		"generator": r.build(busy("W1"), busy("W2"), busy("W3"), busy("W4"), busy("W5")).String(),
@@ -48,6 +57,19 @@ var quantiles = []string{"p50_us", "p99_us", "p999_us"}
 
 func versus(w string) column {
 	return column{title: w, workload: w, figures: []string{"cpu_us"}, versus: "nginx", spread: true}
+}
+
+func (c column) titled(title string) column {
+	c.title = title
+	return c
+}
+
+func cost(title, w, figure string) column {
+	return column{title: title, workload: w, figures: []string{figure}, spread: true}
+}
+
+func ends(title, w string) column {
+	return column{title: title, workload: w, figures: quantiles[:2]}
 }
 
 func rate(w string) column {
@@ -82,6 +104,8 @@ func Text(r *Results) string {
 		{"resume", "W7, all cut and resumed at once"},
 		{"growth", "More sessions, the same messages: CPU per message × nginx, and memory"},
 		{"storm", "W8, connect, handshake, echo, close"},
+		{"tls", "TLS with the client: CPU of the proxy per data message, latency in µs"},
+		{"deflate", "permessage-deflate with the client: CPU µs per data message, latency in µs, bytes downward on the wire"},
 		{"bars", "Bars"},
 		{"generator", "Cores used by clients / game server / proxy"},
 	} {

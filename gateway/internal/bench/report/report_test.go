@@ -159,3 +159,28 @@ func TestChartScalesToItsHighest(t *testing.T) {
 		t.Error(svg)
 	}
 }
+
+// nginx cannot compress, but what it costs with the game server's is comparable.
+func TestWhatTLSAndCompressionCostIsToldWhereItWasMeasured(t *testing.T) {
+	if page := document(sample()); strings.Contains(page, "## TLS and compression") {
+		t.Error("it speaks of what was not measured")
+	}
+	r := sample()
+	r.Sessions["TLS"] = 200
+	r.Add("noTLS", "nginx", 1, map[string]float64{"cpu_us": 10, "p50_us": 100, "p99_us": 200})
+	r.Add("TLS", "nginx", 1, map[string]float64{"cpu_us": 12, "p50_us": 110, "p99_us": 220})
+	r.Add("noTLS", "reseat@poll", 1, map[string]float64{"cpu_us": 11, "p50_us": 100, "p99_us": 200})
+	r.Add("nodeflate", "nginx", 1, map[string]float64{"cpu_us": 10, "both_us": 15, "p50_us": 100, "p99_us": 200, "wire_bytes": 516})
+	r.Add("deflate", "nginx", 1, map[string]float64{"cpu_us": 9, "both_us": 20, "p50_us": 110, "p99_us": 220, "wire_bytes": 250})
+	page := document(r)
+	for _, want := range []string{
+		"200 sessions at W1's rates",
+		"| nginx, 1 worker | 10.0 [10.0–10.0] | 12.0 [12.0–12.0] | 1.00 [1.00–1.00] | 1.00 [1.00–1.00] | 100 / 200 | 110 / 220 |",
+		"| **Reseat**, poll driver | 11.0 [11.0–11.0] |  | 1.10 [1.10–1.10] |  | 100 / 200 |  |",
+		"| nginx, 1 worker | 10.0 [10.0–10.0] | 9.00 [9.00–9.00] | 15.0 [15.0–15.0] | 20.0 [20.0–20.0] | 100 / 200 | 110 / 220 | 516 | 250 |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q in\n%s", want, page)
+		}
+	}
+}
