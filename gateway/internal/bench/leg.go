@@ -4,6 +4,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func (w workload) onLeg(g *game.Handle, p *proxy.Proxy, at proxy.Leg) (figures, 
 		Target: p.Addr, Game: g, Sessions: w.sessions, Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain,
 	}}
 	if at.Roots != nil {
-		c.TLS = &tls.Config{RootCAs: at.Roots, MinVersion: tls.VersionTLS13}
+		c.TLS = &tls.Config{RootCAs: at.Roots, MinVersion: tls.VersionTLS13, VerifyConnection: equalTerms}
 	}
 	defer c.Close()
 	fig, err := w.stream(&stage{w: w, game: g, proxy: p}, c)
@@ -73,6 +74,16 @@ func (w workload) onLeg(g *game.Handle, p *proxy.Proxy, at proxy.Leg) (figures, 
 		return nil, fmt.Errorf("%w: %v; the proxy says: %s", err, c.Faults(), strings.TrimSpace(p.Log()))
 	}
 	return fig, nil
+}
+
+// equalTerms refuses a proxy that chose the longer key, for that costs more. The
+// clients ask for AES-128 first, or for ChaCha20 where a processor has no
+// instructions for AES.
+func equalTerms(c tls.ConnectionState) error {
+	if c.CipherSuite == tls.TLS_AES_256_GCM_SHA384 {
+		return errors.New("the proxy chose AES-256, others have AES-128")
+	}
+	return nil
 }
 
 func (w workload) stream(s *stage, c *load.Library) (figures, error) {

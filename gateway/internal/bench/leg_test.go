@@ -92,6 +92,16 @@ func TestTLSIsMeasuredThroughWhoeverHasIt(t *testing.T) {
 	}
 }
 
+func TestLongerKeyIsNotComparedWithShorter(t *testing.T) {
+	for suite, good := range map[uint16]bool{
+		tls.TLS_AES_128_GCM_SHA256: true, tls.TLS_CHACHA20_POLY1305_SHA256: true, tls.TLS_AES_256_GCM_SHA384: false,
+	} {
+		if err := equalTerms(tls.ConnectionState{CipherSuite: suite}); (err == nil) != good {
+			t.Errorf("%s: %v", tls.CipherSuiteName(suite), err)
+		}
+	}
+}
+
 // unwrap listens for TLS and passes on what is in it.
 func unwrap(t *testing.T, at proxy.Leg, to netip.AddrPort) netip.AddrPort {
 	t.Helper()
