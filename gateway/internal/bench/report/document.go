@@ -42,10 +42,10 @@ func tables(r *Results) map[string]string {
 			ends("without, p50 / p99", "noTLS"), ends("TLS, p50 / p99", "TLS")).String(),
 		"deflate": r.build(
 			cost("without, µs", "nodeflate", "cpu_us"), cost("compressed, µs", "deflate", "cpu_us"),
-			cost("with the game server's, without", "nodeflate", "both_us"), cost("compressed", "deflate", "both_us"),
+			cost("with the game server's, without", "nodeflate", "both_us"), cost("with it, compressed", "deflate", "both_us"),
 			ends("without, p50 / p99", "nodeflate"), ends("compressed, p50 / p99", "deflate"),
 			column{title: "bytes on the wire, without", workload: "nodeflate", figures: []string{"wire_bytes"}},
-			column{title: "compressed", workload: "deflate", figures: []string{"wire_bytes"}}).String(),
+			column{title: "bytes, compressed", workload: "deflate", figures: []string{"wire_bytes"}}).String(),
 		"bars":      r.barTable().String(),
 		"capacity":  r.capacityTable().String(),
 		"generator": r.build(busy("W1"), busy("W2"), busy("W3"), busy("W4"), busy("W5")).String(),
