@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"reseat/gateway/deflate"
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/wire"
 )
 
@@ -36,7 +37,7 @@ func (a *answer) deflates(h http.Header) (deflate.Params, bool) {
 
 // inflated is conn less the compression that was agreed on.
 func (g *Gateway) inflated(conn net.Conn, early []byte, p deflate.Params, a *answer) net.Conn {
-	return deflate.NewConn(conn, early, p, deflate.Options{Limit: a.policy.MaxMessage, Charge: g.store.Charge})
+	return deflate.NewConn(sock.Quiet(conn), early, p, deflate.Options{Limit: a.policy.MaxMessage, Charge: g.store.Charge})
 }
 
 // named is the policy of the session that a resume names, for its 101 alone: nil

@@ -20,11 +20,11 @@ import (
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
 	"gateway/settings":   {"gateway", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
-	"gateway/secure":     {},
+	"gateway/secure":     {"gateway/drive/sock"},
 	"gateway/client":     {"gateway/wire"},
 	"gateway/control":    {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "upstream", "web"},
 	"gateway/showcase":   {"gateway", "upstream", "upstream/demo", "web"},
-	"gateway":            {"gateway/deflate", "gateway/drive", "gateway/events", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
+	"gateway":            {"gateway/deflate", "gateway/drive", "gateway/drive/sock", "gateway/events", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/deflate":    {"gateway/frame"},
 	"gateway/drive":      {"gateway/drive/poll", "gateway/drive/sock", "gateway/session"},
 	"gateway/drive/poll": {"gateway/drive/sock", "gateway/session"},

@@ -240,18 +240,20 @@ func TestAFullSocketHoldsTheWriterBack(t *testing.T) {
 // Of what was written when a deadline passed the client may have any part: it
 // counts as written.
 func TestAWriteThatADeadlineBrokeSaysWhatTheClientMayHave(t *testing.T) {
-	client, server := wstest.Pipe(4 << 10)
-	defer client.Close()
-	c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit})
-	defer c.Close()
-	c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	b := serverFrame(frame.Binary, true, noise(10<<10))
-	if n, err := c.Write(b); n != len(b) || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%d, %v; want %d and the deadline", n, err, len(b))
-	}
-	if n, err := c.Write(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%d, %v; want 0 and the deadline", n, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		client, server := wstest.Pipe(4 << 10)
+		defer client.Close()
+		c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit})
+		defer c.Close()
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		b := serverFrame(frame.Binary, true, noise(10<<10))
+		if n, err := c.Write(b); n != len(b) || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d, %v; want %d and the deadline", n, err, len(b))
+		}
+		if n, err := c.Write(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d, %v; want 0 and the deadline", n, err)
+		}
+	})
 }
 
 func TestWhatIsNoFrameIsNotSent(t *testing.T) {

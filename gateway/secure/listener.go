@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"reseat/gateway/drive/sock"
 )
 
 // handshakeTime is how long a client has for its TLS handshake.
@@ -90,7 +92,7 @@ func (l *Listener) handshake(c net.Conn) {
 	}()
 	ctx, cancel := context.WithTimeout(l.ctx, handshakeTime)
 	defer cancel()
-	t := tls.Server(c, l.config)
+	t := tls.Server(sock.Quiet(c), l.config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		l.log.Debug("TLS handshake failed", "peer", peer(c), "err", err)
 		explain(err)

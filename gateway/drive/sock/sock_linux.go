@@ -56,6 +56,28 @@ func Receive(fd int, b []byte) (int, error) {
 	}
 }
 
+// Send writes what the socket takes of b at once, and reports whether that was
+// less than all.
+func Send(fd int, b []byte) (n int, full bool, err error) {
+	for {
+		switch n, errno := send(fd, b); errno {
+		case 0:
+			return n, n < len(b), nil
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return 0, true, nil
+		default:
+			return 0, false, errno
+		}
+	}
+}
+
+// send is one system call.
+func send(fd int, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), sendFlags, 0, 0)
+	return int(n), errno
+}
+
 // A Sender writes several pieces at once. It is kept so that writing allocates
 // nothing; between two calls it holds none of them.
 type Sender struct{ list [maxPieces]unix.Iovec }
@@ -89,9 +111,7 @@ func (s *Sender) Send(fd int, bufs [][]byte) (n int, full bool, err error) {
 // send is one system call for at most maxPieces.
 func (s *Sender) send(fd int, bufs [][]byte) (int, unix.Errno) {
 	if len(bufs) == 1 {
-		b := bufs[0]
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), sendFlags, 0, 0)
-		return int(n), errno
+		return send(fd, bufs[0])
 	}
 	for i, b := range bufs {
 		s.list[i].Base = unsafe.SliceData(b)

@@ -18,6 +18,9 @@ func Release(int) {}
 // Receive reports ErrUnsupported.
 func Receive(int, []byte) (int, error) { return 0, ErrUnsupported }
 
+// Send reports ErrUnsupported.
+func Send(int, []byte) (n int, full bool, err error) { return 0, false, ErrUnsupported }
+
 // A Sender is of use on Linux alone.
 type Sender struct{}
 
