@@ -75,7 +75,8 @@ describe('in the demo', () => {
       await demo.until('it is back', ({ proof }) => proof.resumes === i + 1 && proof.phase === 'playing');
     }
     const { proof } = await demo.until('what was sent has come', ({ proof }) => proof.received > 100 && proof.up.received > 20);
-    assert.ok(proof.lastResumeMs >= 200, `back after ${proof.lastResumeMs} ms, on a line of 200`);
+    // hello takes half a round trip at the least; what else there is runs beside it
+    assert.ok(proof.lastResumeMs >= 100, `back after ${proof.lastResumeMs} ms, on a line of 200 there and back`);
     assert.deepEqual([proof.seatsLost, proof.resumes], [0, 3]);
     wantWhole(proof);
   });
