@@ -15,6 +15,9 @@ const (
 	bigRead   = 256 << 10 // and where the last one brought so much
 	slowRead  = 4 << 10   // where the buffer is held while waiting
 
+	flushRounds = 8  // writes that one has to do for others besides its own
+	mostUntold  = 64 // events that may wait for the Watcher while more is read
+
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
 )
@@ -112,9 +115,10 @@ func (l *leg) failed(err error) {
 
 // flush writes what the core has for l, as far as the socket takes it without
 // waiting, and then does to l what the core says. Called with mu held, which
-// is released while writing.
+// is released while writing. What comes meanwhile is written as well, but the
+// caller has more to do: where it does not end, a goroutine goes on with it.
 func (s *netSession) flush(l *leg) {
-	for !l.writing && !l.closed {
+	for round := 1; !l.writing && !l.closed; round++ {
 		if l.raw == nil && l.att == nil {
 			s.core.Retain() // the writer outlives the reader's buffer
 		}
@@ -135,7 +139,7 @@ func (s *netSession) flush(l *leg) {
 		switch {
 		case err != nil:
 			l.failed(err)
-		case full:
+		case full || round == flushRounds:
 			l.writing = true
 			s.running.Go(func() { s.writeWaiting(l) })
 		}
@@ -217,10 +221,17 @@ func (s *netSession) writeReady(l *leg, fd uintptr) bool {
 		}
 		s.onward()
 		if n == 0 {
-			return false
+			return s.untold()
 		}
 	}
 	return true
+}
+
+// untold collects what has happened, and reports whether settle is to do chores or
+// to tell of it. Called with mu held.
+func (s *netSession) untold() bool {
+	s.events = append(s.events, s.core.Events()...)
+	return len(s.chores) > 0 || !s.telling && s.news()
 }
 
 // onward passes on what a write has brought about, such as an ack that is owed

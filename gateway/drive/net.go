@@ -145,6 +145,9 @@ func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (ref
 		}
 	}
 	s.settle()
+	if a == nil && refusal == nil { // a fault in the core, which has ended the session
+		conn.Close()
+	}
 	return refusal
 }
 
@@ -247,6 +250,7 @@ func (s *netSession) tellNext() bool {
 	s.telling = s.news()
 	s.events, s.panics = nil, nil
 	s.over = s.over || finished
+	s.wakeReaders()
 	if finished {
 		s.timer.Stop()
 	}

@@ -141,16 +141,19 @@ func (l *leg) borrow() (b *[]byte, from *sync.Pool) {
 // held, and releases it.
 func (s *netSession) goOn(l *leg) (calm bool) {
 	s.onward()
-	s.events = append(s.events, s.core.Events()...)
-	calm = len(s.chores) == 0 && !s.news() && s.reads(l)
+	calm = !s.untold() && s.reads(l)
 	s.mu.Unlock()
 	return calm
 }
 
-// reads reports whether l is to be read now. Called with mu held.
+// reads reports whether l is to be read now. Who makes more happen than the
+// Watcher can be told of waits for it, as where each message is told of. Called
+// with mu held.
 func (s *netSession) reads(l *leg) bool {
 	switch {
 	case l.closed || l.fate() != session.Open:
+		return false
+	case s.telling && len(s.events) > mostUntold:
 		return false
 	case l.att == nil:
 		return s.core.WantsUpstream(l.ups)

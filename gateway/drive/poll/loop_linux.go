@@ -17,7 +17,7 @@ import (
 
 const (
 	readSize = 256 << 10 // of a client read
-	maxRings = 32        // alarms of one turn
+	maxRings = 32        // alarms of one turn, or more where there are very many
 
 	// yieldEvery is how long the loop keeps its processor at most before it asks
 	// the scheduler for it anew. From one that has been kept for ten milliseconds
@@ -190,7 +190,7 @@ func (l *Loop) goOn() {
 // ring calls sessions whose alarms are due; the rest of many in the next turn,
 // so that no message waits for all their heartbeats.
 func (l *Loop) ring() {
-	for range maxRings {
+	for range max(maxRings, len(l.due)/64) {
 		if len(l.due) == 0 || l.due[0].alarm > l.now {
 			return
 		}

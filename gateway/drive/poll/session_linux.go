@@ -69,7 +69,7 @@ func (s *Session) attach(fd int, early []byte, a *session.Attachment) {
 	old, g := s.down, &leg{s: s, att: a, fd: fd}
 	s.down = g
 	s.begin(g)
-	if old != nil {
+	if old != nil && old.fd >= 0 {
 		s.parted = append(s.parted, old)
 		s.flush(old)
 	}
