@@ -64,7 +64,7 @@ fuzz: ## every fuzz target, FUZZTIME each
 
 BENCH := $(GO) run ./gateway/internal/bench
 
-bench: build ## measure Reseat beside nginx, HAProxy and others; three quarters of an hour; writes docs/performance.md
+bench: build ## measure Reseat beside nginx, HAProxy and others; an hour or so; writes docs/performance.md
 	./.ci/proxies
 	$(BENCH) --out docs $(ARGS)
 

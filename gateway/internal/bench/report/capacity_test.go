@@ -29,3 +29,17 @@ func TestLargeNumbersAreShownToTwoDigits(t *testing.T) {
 		}
 	}
 }
+
+// On a machine on which nginx takes twice as long, so may the gateway.
+func TestBarsInTimeMoveWithTheMachine(t *testing.T) {
+	r := New("", "", nil)
+	r.Subjects = []Subject{{Name: "nginx"}, {Name: "hs256@poll"}, {Name: "reseat@poll"}}
+	r.Add("W8", "nginx", 0, map[string]float64{"connection_us": 84})
+	for measured, want := range map[float64]string{259: "met", 261: "**missed**"} {
+		r.Samples = r.Samples[:1]
+		r.Add("W8", "hs256@poll", 0, map[string]float64{"connection_us": measured})
+		if got := r.barTable().String(); !strings.Contains(got, "≤ 130 × 2.0 = 260") || !strings.Contains(got, want) {
+			t.Errorf("%v µs: %s, want %s", measured, got, want)
+		}
+	}
+}
