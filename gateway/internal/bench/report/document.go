@@ -122,7 +122,7 @@ func document(r *Results) string {
 	var b strings.Builder
 	funcs := template.FuncMap{"table": func(name string) string { return tables(r)[name] }, "base": func(w string) string {
 		return number(r.spread(w, "nginx", "cpu_us").Median)
-	}, "has": r.has, "million": r.million}
+	}, "has": r.has, "million": r.million, "tookPart": func(w, subject string) bool { return r.spread(w, subject, "cpu_us").N > 0 }}
 	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
 		panic(err) // a fault in the page itself
 	}
