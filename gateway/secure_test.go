@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/testcert"
 	"reseat/gateway/internal/wstest"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
-	"reseat/internal/testcert"
 )
 
 // A secureWorld is a world whose client address has TLS. Its players speak

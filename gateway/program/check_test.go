@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"reseat/internal/testcert"
+	"reseat/gateway/internal/testcert"
 )
 
 // A gameServer accepts connections and counts the bytes that are sent to it.

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"reseat/internal/testcert"
+	"reseat/gateway/internal/testcert"
 )
 
 // metrics are what a scrape shows.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"reseat/internal/testcert"
+	"reseat/gateway/internal/testcert"
 )
 
 // once runs the program where it ends by itself.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"reseat/internal/testcert"
+	"reseat/gateway/internal/testcert"
 )
 
 // browser trusts a certificate, whatever name it is for.

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/crypto/acme/autocert"
 
-	"reseat/internal/testcert"
+	"reseat/gateway/internal/testcert"
 )
 
 // A whole order against a real CA's software is in testdata/acme.

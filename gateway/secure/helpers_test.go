@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"reseat/gateway/internal/testcert"
 	"reseat/gateway/internal/wstest"
-	"reseat/internal/testcert"
 )
 
 // A logbook collects what is logged.

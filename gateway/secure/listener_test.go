@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway/internal/testcert"
 	"reseat/gateway/internal/wstest"
-	"reseat/internal/testcert"
 )
 
 func TestVersionsAndProtocols(t *testing.T) {
