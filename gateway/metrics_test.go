@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -437,13 +438,16 @@ func TestResumeSecondsLastToTheLastReplayedMessage(t *testing.T) {
 			game.Text(strings.Repeat("r", 32<<10)) // more than the way to the client holds
 		}
 		synctest.Wait()
-		q := p.Resume(0)
-		q.Hold(true)
+		c, unread, _, err := w.Handshake("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 		synctest.Wait()
 		game.Text("live")
 		time.Sleep(5 * time.Second)
 		w.wantSince(before, "reseat_resume_seconds", map[string]float64{})
-		q.Hold(false)
+		go io.Copy(io.Discard, unread)
 		w.wantSince(before, "reseat_resume_seconds", map[string]float64{"": 5})
 	})
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Questions before something is done.
 import { html } from './html.js';
-import { useEffect, useId, useRef, useState } from './vendor/hooks.js';
+import { useId, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
 /**
  * A question with a button that does it, and one that does not. It stays open
@@ -13,7 +13,7 @@ export function Ask({ title, does, danger, act, close, children }) {
   const [refusal, setRefusal] = useState('');
   const [busy, setBusy] = useState(false);
   const id = useId();
-  useEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();

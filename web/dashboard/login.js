@@ -1,12 +1,12 @@
 // @ts-check
 // Asks for a token.
 import { html } from './html.js';
-import { useEffect, useRef } from './vendor/hooks.js';
+import { useLayoutEffect, useRef } from './vendor/hooks.js';
 
 /** @param {{model: import('./model.js').Model}} props */
 export function Login({ model }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => input.current?.focus(), []);
+  useLayoutEffect(() => input.current?.focus(), []);
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const token = input.current?.value.trim();

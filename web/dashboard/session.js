@@ -6,7 +6,7 @@ import { bytes, clock, count, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, State } from './marks.js';
 import { lookOf, sentence, stretches, summary } from './past.js';
-import { useEffect, useRef, useState } from './vendor/hooks.js';
+import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
 /** How often it is asked for, in ms. */
 const POLL_MS = 1000;
@@ -30,7 +30,7 @@ export function SessionPage({ model, id }) {
     poll.now();
     return () => poll.stop();
   }, [id]);
-  useEffect(() => heading.current?.focus(), [id, seen === null]);
+  useLayoutEffect(() => heading.current?.focus(), [id, seen === null]);
 
   const done = (/** @type {string} */ words) => {
     setSaid(words);

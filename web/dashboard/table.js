@@ -115,7 +115,7 @@ function Grid({ model, matching }) {
   const span = drawn({ ...view, row, total: matching });
   useSize(body, setView);
   useEffect(() => model.scroll(span), [span.first, span.end, matching]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     setActive(-1);
     if (body.current) body.current.scrollTop = 0;
   }, [model.view]);
