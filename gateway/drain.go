@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ const closeWait = 3 * time.Second
 type drain struct {
 	mu    sync.Mutex
 	last  bool
+	over  bool        // and its sessions have had their time
 	timer *time.Timer // while an operator's runs; nil afterwards
 	until time.Time   // when it fires
 }
@@ -114,7 +116,7 @@ func (d *drain) stopLocked() {
 // serving the others, resumes included, until none is left or takes leave, the
 // time of Config.Drain is over, or ctx is done. Then it closes those that remain
 // with 4503, all at once, and waits for a moment until both their ends have
-// taken it in.
+// taken it in. Where some do not, it logs how many.
 func (g *Gateway) Drain(ctx context.Context) {
 	g.endDrain()
 	limit := time.NewTimer(g.cfg.Drain)
@@ -126,10 +128,29 @@ func (g *Gateway) Drain(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	g.closeRest()
+	if !g.takenLeave() {
+		g.log.Warn("connections cut: they did not take the end of the drain in time", "sessions", g.reg.staying(), "time", closeWait)
+	}
+}
+
+// takenLeave waits for a moment until no session lives or takes leave, and reports
+// whether it came to that. Once it did not, it does not wait again.
+func (g *Gateway) takenLeave() bool {
+	g.drain.mu.Lock()
+	over := g.drain.over
+	g.drain.mu.Unlock()
+	if over {
+		return false
+	}
 	select {
 	case <-g.reg.none():
+		return true
 	case <-time.After(closeWait):
 	}
+	g.drain.mu.Lock()
+	g.drain.over = true
+	g.drain.mu.Unlock()
+	return false
 }
 
 // closeRest closes the sessions that a drain has left, one that is just being
@@ -137,9 +158,16 @@ func (g *Gateway) Drain(ctx context.Context) {
 func (g *Gateway) closeRest() {
 	left := g.reg.all()
 	g.log.Info("drain is over", "sessions", len(left))
-	for _, e := range left {
-		e.do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
+	var all sync.WaitGroup
+	share := len(left)/runtime.GOMAXPROCS(0) + 1
+	for part := range slices.Chunk(left, share) {
+		all.Go(func() {
+			for _, e := range part {
+				e.do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
+			}
+		})
 	}
+	all.Wait()
 }
 
 // spread is a random moment of some seconds, so that those who are sent away

@@ -2,12 +2,15 @@ package gateway_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -80,6 +83,37 @@ func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
 		}
 		game.WantClose(wire.CodeGoingAway)
 		w.wantState(p, session.Ended)
+	})
+}
+
+// What a client or a game server did not take is not given up in silence.
+func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := new(syncBuffer)
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+		for range 2 {
+			_, p := stalledGame(t, w)
+			for range 8 {
+				p.Text(string(make([]byte, 16<<10)))
+			}
+		}
+		w.game.Refuse = nil
+		p, game := w.play()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		done := make(chan bool)
+		go func() { w.gw.Drain(ctx); close(done) }()
+		p.WantClosing(wire.CodeDraining)
+		game.WantClose(wire.CodeGoingAway)
+		<-done
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("the drain took %v, want 3s", d)
+		}
+		synctest.Wait()
+		if !strings.Contains(said.String(), "did not take the end of the drain in time\" sessions=2") {
+			t.Errorf("the log does not say that 2 were cut: %s", said.String())
+		}
 	})
 }
 

@@ -181,10 +181,7 @@ func (g *Gateway) Close() {
 		v.Close()
 	}
 	g.running.Wait()
-	select {
-	case <-g.reg.none():
-	case <-time.After(closeWait):
-	}
+	g.takenLeave()
 	g.events.Close()
 }
 

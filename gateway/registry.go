@@ -155,6 +155,13 @@ func (r *registry) left() {
 	r.noteEmptyLocked()
 }
 
+// staying counts the sessions that live or take leave.
+func (r *registry) staying() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.live) + r.taking
+}
+
 // bury moves an ended session to those that are remembered.
 func (r *registry) bury(e *entry, info session.Info) {
 	past := e.moments()
