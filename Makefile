@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ mutants: ## plant bugs, one at a time, and see which test notices; ARGS='-only s
 
 soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors; ARGS='-driver poll -sessions 20000'
 	$(GO) run ./gateway/internal/soak -bin $(BIN) $(ARGS)
+
+drain: build ## thousands of sessions sent away at once, by SIGTERM and by the API; SESSIONS=5000
+	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each

@@ -3,13 +3,11 @@ package operate
 import (
 	"bufio"
 	"bytes"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -130,7 +128,9 @@ func TestFastGameServersAreHeldToTheirMemory(t *testing.T) {
 
 func heldToMemory(t *testing.T, driver string) {
 	const total = 32 << 20
-	ga := newFlood(t)
+	begin := make(chan struct{})
+	close(begin)
+	ga := newFlood(t, begin)
 	g := start(t, "--upstream="+ga, "--driver="+driver, fmt.Sprint("--buffer-total=", total))
 	base := g.metric("process_resident_memory_bytes", "")
 	var away, slow []*player
@@ -170,8 +170,8 @@ func heldToMemory(t *testing.T, driver string) {
 	}
 }
 
-// newFlood is a game server that sends as fast as it is read.
-func newFlood(t *testing.T) string {
+// newFlood is a game server that sends as fast as it is read, once begin is closed.
+func newFlood(t *testing.T, begin <-chan struct{}) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -187,6 +187,7 @@ func newFlood(t *testing.T) string {
 			return
 		}
 		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(r))
+		<-begin
 		for err == nil {
 			_, err = c.Write(burst)
 		}
@@ -201,76 +202,6 @@ func newFlood(t *testing.T) string {
 		}
 	}()
 	return "ws://" + ln.Addr().String()
-}
-
-var drained = flag.Int("sessions", 2000, "how many sessions are drained")
-
-// Thousands are sent away together, each told why.
-func TestADrainTellsEverybodyAtOnce(t *testing.T) {
-	most := *drained
-	for _, driver := range []string{"net", "poll"} {
-		t.Run(driver, func(t *testing.T) {
-			ga := newGame(t, 0)
-			g := start(t, "--upstream="+ga.url(), "--driver="+driver)
-			var begun sync.WaitGroup
-			players := make([]*player, most)
-			for w := range 16 {
-				begun.Go(func() {
-					for i := w; i < most; i += 16 {
-						p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
-						if err := p.connect(); err != nil {
-							t.Error(err)
-							return
-						}
-						players[i] = p
-					}
-				})
-			}
-			begun.Wait()
-			if t.Failed() {
-				return
-			}
-			cpu := g.metric("process_cpu_seconds_total", "")
-			told := make(chan error, most)
-			for _, p := range players {
-				go func() { told <- p.farewell() }()
-			}
-			began := time.Now()
-			g.cmd.Process.Signal(syscall.SIGTERM)
-			for range most {
-				if err := <-told; err != nil {
-					t.Fatal(err)
-				}
-			}
-			last := time.Since(began)
-			g.says("drained")
-			g.cmd.Wait()
-			state := g.cmd.ProcessState
-			t.Logf("%d players told within %v, %.2f s of processor time; exit status %d", most, last.Round(time.Millisecond), (state.UserTime()+state.SystemTime()).Seconds()-cpu, state.ExitCode())
-			if state.ExitCode() != 0 {
-				t.Errorf("exit status %d", state.ExitCode())
-			}
-		})
-	}
-}
-
-// farewell reads up to the close of a drain.
-func (p *player) farewell() error {
-	ctx, cancel := p.context()
-	defer cancel()
-	defer p.conn.CloseNow()
-	for {
-		_, b, err := p.conn.Read(ctx)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%v before a close", err)
-		case bytes.HasPrefix(b, []byte("\x10close ")):
-			if !bytes.Contains(b, []byte(`"code":4503`)) {
-				return fmt.Errorf("%s, want 4503", b)
-			}
-			return nil
-		}
-	}
 }
 
 // SIGHUP as often as can be sent disturbs nobody.

@@ -4,7 +4,6 @@
 package operate
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -30,9 +29,9 @@ var program = cmp.Or(os.Getenv("RESEAT_BIN"), ownBuild)
 type gateway struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	lines chan map[string]any // of its log
-	addr  string              // where clients connect
-	admin string              // URL of the admin address
+	log   *journal
+	addr  string // where clients connect
+	admin string // URL of the admin address
 }
 
 // start runs a gateway until the test ends.
@@ -46,7 +45,7 @@ func start(t *testing.T, args ...string) *gateway {
 func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	t.Helper()
 	args = append([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json", "--drain=0s"}, args...)
-	g := &gateway{t: t, cmd: exec.Command(program, args...), lines: make(chan map[string]any, 10_000)}
+	g := &gateway{t: t, cmd: exec.Command(program, args...), log: newJournal()}
 	if descriptors > 0 {
 		g.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, descriptors), program}, args...)...)
 	}
@@ -57,32 +56,17 @@ func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	if err := g.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go g.read(out)
+	go g.log.read(out)
 	t.Cleanup(g.stop)
 	g.addr = g.says("listening for clients")["addr"].(string)
 	g.admin = g.says("listening for the admin address")["http"].(string)
 	return g
 }
 
-// read takes the log in, of which lines that nobody waits for are left out.
-func (g *gateway) read(out io.Reader) {
-	defer close(g.lines)
-	for s := bufio.NewScanner(out); s.Scan(); {
-		line := map[string]any{}
-		if json.Unmarshal(s.Bytes(), &line) != nil {
-			line["msg"] = s.Text()
-		}
-		select {
-		case g.lines <- line:
-		default:
-		}
-	}
-}
-
 // says waits for a log line.
 func (g *gateway) says(msg string) map[string]any {
 	g.t.Helper()
-	for line := range g.lines {
+	for line := range g.log.lines {
 		if line["msg"] == msg {
 			return line
 		}
@@ -97,7 +81,7 @@ func (g *gateway) says(msg string) map[string]any {
 // stop ends the gateway, at once though it drains.
 func (g *gateway) stop() {
 	g.cmd.Process.Kill()
-	for line := range g.lines {
+	for line := range g.log.lines {
 		if g.t.Failed() {
 			g.t.Log(line)
 		}

@@ -112,7 +112,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 // heard waits for a log line, and keeps all up to it.
 func (g *gateway) heard(lines *[]map[string]any, msg string) {
 	g.t.Helper()
-	for line := range g.lines {
+	for line := range g.log.lines {
 		*lines = append(*lines, line)
 		if line["msg"] == msg {
 			return
