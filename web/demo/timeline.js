@@ -47,6 +47,23 @@ export class Track {
   }
 }
 
+/**
+ * What came at once after an absence: columns side by side that are over the full lane,
+ * taken together, since a replay does not ask where a column ends.
+ * @param {Column[]} columns
+ * @returns {{at: number, got: number}[]} from which column on, and how many messages
+ */
+export function bursts(columns) {
+  /** @type {{at: number, got: number}[]} */
+  const found = [];
+  columns.forEach(({ got }, i) => {
+    if (got <= FULL) return;
+    if (i > 0 && columns[i - 1].got > FULL) found[found.length - 1].got += got;
+    else found.push({ at: i, got });
+  });
+  return found;
+}
+
 /** The colours of the style sheet that the picture needs. */
 const INKS = /** @type {const} */ (['good', 'warn', 'bad', 'muted', 'line', 'catch-up', 'away', 'lost-soft']);
 
@@ -96,6 +113,7 @@ export class Timeline {
     const step = width / COLUMNS;
     const first = COLUMNS - columns.length;
     columns.forEach((column, i) => this.#drawColumn(column, (first + i) * step, step, top));
+    for (const { at, got } of bursts(columns)) this.#write(String(got), (first + at) * step - 3, top + 10, this.#ink['catch-up'], 'right');
     c.fillStyle = this.#ink.line;
     c.fillRect(0, top + LANE - 1, width, 1);
     columns.forEach(({ marks }, i) => marks.forEach((mark) => this.#drawMark(mark, (first + i) * step, top)));
@@ -111,7 +129,6 @@ export class Timeline {
     const height = Math.min(1, got / FULL) * (LANE - 4);
     c.fillStyle = got > FULL ? this.#ink['catch-up'] : this.#ink.good;
     c.fillRect(x, top + LANE - height, Math.max(1, step - 0.6), height);
-    if (got > FULL) this.#write(String(got), x - 3, top + 10, this.#ink['catch-up'], 'right');
   }
 
   /** Marks differ in shape, not in colour alone. @param {Mark} mark @param {number} x @param {number} top */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { COLUMNS, Track } from './timeline.js';
+import { bursts, COLUMNS, Track } from './timeline.js';
 
 test('a track counts what came in each column, and keeps half a minute', () => {
   const track = new Track();
@@ -17,4 +17,10 @@ test('a track counts what came in each column, and keeps half a minute', () => {
   assert.equal(track.summary, 'away for 0.2 s of the last half minute, at most 200 messages in 200 ms');
   for (let i = 0; i < 1000; i++) track.add(205, 'playing');
   assert.equal(track.columns.length, COLUMNS);
+});
+
+test('a replay that falls into two columns is one burst, two replays are two', () => {
+  const columns = [5, 31, 40, 3, 0, 99, 30].map((got) => ({ got, state: /** @type {const} */ ('playing'), marks: [] }));
+  assert.deepEqual(bursts(columns), [{ at: 1, got: 71 }, { at: 5, got: 99 }]);
+  assert.deepEqual(bursts([]), []);
 });
