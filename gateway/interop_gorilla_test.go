@@ -20,7 +20,7 @@ type gorillaEndpoint struct {
 // dialGorilla makes a client that offers to compress or does not.
 func dialGorilla(compress bool) dialFunc {
 	return func(a *arena) (endpoint, error) {
-		d := gorilla.Dialer{Subprotocols: []string{"chat.v1", "chat.v2"}, EnableCompression: compress, WriteBufferSize: 2000}
+		d := gorilla.Dialer{Subprotocols: a.offer, EnableCompression: compress, WriteBufferSize: 2000, NetDialContext: a.connect}
 		c, answer, err := d.DialContext(a.ctx, a.url+"/match/7", nil)
 		if err != nil {
 			return nil, err

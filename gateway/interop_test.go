@@ -120,27 +120,38 @@ type arena struct {
 	t      *testing.T
 	ctx    context.Context // the test's patience
 	url    string
+	offer  []string // subprotocols that a client offers
 	dialer http.Client
 	joined chan endpoint
+
+	// connect is how a client's library comes by its TCP connection.
+	connect func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-func newArena(t *testing.T) *arena {
+func newArena(t *testing.T, change ...func(*gateway.Policy)) *arena {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) }) // runs last
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
-	a := &arena{t: t, ctx: ctx, joined: make(chan endpoint), dialer: http.Client{Transport: &http.Transport{}}}
+	a := &arena{t: t, ctx: ctx, joined: make(chan endpoint), offer: []string{"chat.v1", "chat.v2"}, connect: new(net.Dialer).DialContext}
+	a.dialer.Transport = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return a.connect(ctx, network, addr)
+	}}
 	t.Cleanup(a.dialer.CloseIdleConnections)
 	game := serveLoopback(t, http.HandlerFunc(a.serveGame))
-	gw := newLoopbackGateway(t, game)
+	pol := compressing()
+	for _, c := range change {
+		c(&pol)
+	}
+	gw := newLoopbackGateway(t, game, pol)
 	a.url = "ws://" + serveLoopback(t, gw)
 	t.Cleanup(gw.Close)
 	return a
 }
 
 // newLoopbackGateway is a gateway in front of the game at an address.
-func newLoopbackGateway(t *testing.T, game string) *gateway.Gateway {
+func newLoopbackGateway(t *testing.T, game string, pol gateway.Policy) *gateway.Gateway {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
@@ -148,7 +159,7 @@ func newLoopbackGateway(t *testing.T, game string) *gateway.Gateway {
 	}
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: game}}
 	gw, err := gateway.New(gateway.Config{
-		Routes: []gateway.Route{{Pattern: "/*", Upstream: target, Policy: compressing()}}, Default: policy(), Keys: keys,
+		Routes: []gateway.Route{{Pattern: "/*", Upstream: target, Policy: pol}}, Default: policy(), Keys: keys,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -188,14 +199,14 @@ func (a *arena) serveGame(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A dialFunc connects a library's client, which offers chat.v1 and chat.v2.
+// A dialFunc connects a library's client, which offers what the arena says.
 type dialFunc func(a *arena) (endpoint, error)
 
 // dialCoder makes a client that offers to compress as mode has it. The mode is
 // never that it got: the gateway takes no context over.
 func dialCoder(mode coder.CompressionMode) dialFunc {
 	return func(a *arena) (endpoint, error) {
-		c, answer, err := coder.Dial(a.ctx, a.url+"/match/7", &coder.DialOptions{HTTPClient: &a.dialer, Subprotocols: []string{"chat.v1", "chat.v2"}, CompressionMode: mode})
+		c, answer, err := coder.Dial(a.ctx, a.url+"/match/7", &coder.DialOptions{HTTPClient: &a.dialer, Subprotocols: a.offer, CompressionMode: mode})
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +216,7 @@ func dialCoder(mode coder.CompressionMode) dialFunc {
 
 func dialNhooyr(mode nhooyr.CompressionMode) dialFunc {
 	return func(a *arena) (endpoint, error) {
-		c, answer, err := nhooyr.Dial(a.ctx, a.url+"/match/7", &nhooyr.DialOptions{HTTPClient: &a.dialer, Subprotocols: []string{"chat.v1", "chat.v2"}, CompressionMode: mode})
+		c, answer, err := nhooyr.Dial(a.ctx, a.url+"/match/7", &nhooyr.DialOptions{HTTPClient: &a.dialer, Subprotocols: a.offer, CompressionMode: mode})
 		if err != nil {
 			return nil, err
 		}
