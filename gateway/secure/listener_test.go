@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,10 +75,15 @@ func TestASlowHandshakeEndsAfterFiveSecondsAndHoldsUpNobody(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		began := time.Now()
 		slow := make([]*wstest.Conn, 5000)
+		var trickling sync.WaitGroup
+		defer trickling.Wait()
 		for i := range slow {
 			slow[i] = d.dial()
-			if i%2 == 1 { // the beginning of a ClientHello
-				slow[i].Write([]byte{22, 3, 1, 2, 0, 1, 0})
+			switch beginning := []byte{22, 3, 1, 2, 0, 1, 0}; i % 3 { // of a ClientHello
+			case 1:
+				slow[i].Write(beginning)
+			case 2:
+				trickling.Go(func() { trickle(slow[i], beginning) })
 			}
 		}
 		time.Sleep(4 * time.Second)
@@ -91,6 +97,16 @@ func TestASlowHandshakeEndsAfterFiveSecondsAndHoldsUpNobody(t *testing.T) {
 			t.Errorf("the slow ones were closed after %v, want 5s", took)
 		}
 	})
+}
+
+// trickle writes a byte a second.
+func trickle(c *wstest.Conn, b []byte) {
+	for i := range b {
+		if _, err := c.Write(b[i : i+1]); err != nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 func TestAConnectionThatIsAcceptedHasNoDeadlineLeft(t *testing.T) {

@@ -186,8 +186,11 @@ func (c *crowd) wantGameLeft() {
 		if !errors.As(j.end(), &end) || end.Code != websocket.StatusGoingAway || end.Reason != "draining" {
 			c.t.Fatalf("connection %d to the game ended with %v, want 1001 draining", i, j.end())
 		}
-		if !slices.Equal(j.heard, said) {
-			c.t.Fatalf("connection %d: the game heard %q", i, j.heard)
+		j.mu.Lock()
+		heard := j.heard
+		j.mu.Unlock()
+		if !slices.Equal(heard, said) {
+			c.t.Fatalf("connection %d: the game heard %q", i, heard)
 		}
 	}
 }

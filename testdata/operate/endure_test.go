@@ -3,6 +3,7 @@ package operate
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -93,19 +94,29 @@ func TestOutOfDescriptorsTheOldSessionsLive(t *testing.T) {
 // What strangers begin and never finish takes no descriptors for ever, and
 // none that resumes need.
 func TestSlowRequestsLeaveRoomForResumes(t *testing.T) {
-	slow := map[string]string{
-		"head": "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-		"idle": "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-		"body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx",
-	}
-	for name, text := range slow {
+	for name, slow := range map[string]struct{ scheme, text string }{
+		"head":                  {"ws", "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "},
+		"idle":                  {"ws", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+		"body":                  {"ws", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx"},
+		"TLS, nothing":          {"wss", ""},
+		"TLS, half a handshake": {"wss", halfHello},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ga := newGame(t, 0)
-			g := startWith(t, 200, "--upstream="+ga.url())
-			p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+			flags := []string{"--upstream=" + ga.url()}
+			var trust *tls.Config
+			if slow.scheme == "wss" {
+				flags, trust = secured(t, flags)
+			}
+			g := startWith(t, 200, flags...)
+			p := &player{t: t, url: slow.scheme + "://" + g.addr, from: "127.0.0.1", tls: trust}
+			if err := p.connect(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { p.conn.CloseNow() }()
 			for range 400 {
-				g.raw(text)
+				g.raw(slow.text)
 			}
 			for range 3 {
 				p.conn.CloseNow()

@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -22,6 +23,7 @@ type player struct {
 	from   string // the address that it comes from
 	header http.Header
 	jar    http.CookieJar
+	tls    *tls.Config // nil: the system's authorities
 
 	conn     *websocket.Conn
 	session  string
@@ -58,7 +60,7 @@ func (p *player) connect() error {
 		offer = append(offer, "reseat.token."+p.token, fmt.Sprint("reseat.received.", p.received))
 	}
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(p.from)}}
-	transport := &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}
+	transport := &http.Transport{DialContext: from.DialContext, TLSClientConfig: p.tls, DisableKeepAlives: true}
 	conn, _, err := websocket.Dial(ctx, p.url, &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport, Jar: p.jar}, HTTPHeader: p.header, Subprotocols: offer,
 	})

@@ -1,0 +1,247 @@
+package operate
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// secured adds a certificate to the flags of a gateway, and returns what its
+// clients trust.
+func secured(t *testing.T, flags []string) (with []string, trust *tls.Config) {
+	t.Helper()
+	cert, key := certificate(t)
+	text, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust = &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}
+	trust.RootCAs.AppendCertsFromPEM(text)
+	return append(flags, "--tls-cert="+cert, "--tls-key="+key), trust
+}
+
+// halfHello is the head of a TLS record of 512 bytes, and of the ClientHello in
+// it, RFC 8446 sections 5.1 and 4.
+const halfHello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+
+// stranger is where the attacks come from.
+var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+
+// An attack is what a stranger does with one connection at the TLS address. It is
+// over when the gateway has closed that; its error is what should not have been.
+type attack func(c net.Conn) error
+
+// stalls are begun and never finished: the gateway has them for five seconds.
+var stalls = map[string]attack{
+	"nothing":          func(c net.Conn) error { return closed(c) },
+	"half a handshake": func(c net.Conn) error { io.WriteString(c, halfHello); return closed(c) },
+	"a byte a second": func(c net.Conn) error {
+		go func() {
+			for i := range len(halfHello) {
+				if _, err := io.WriteString(c, halfHello[i:i+1]); err != nil {
+					return
+				}
+				<-time.After(time.Second)
+			}
+		}()
+		return closed(c)
+	},
+}
+
+// blunders are refused at once.
+var blunders = map[string]attack{
+	"no TLS": func(c net.Conn) error {
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			return fmt.Errorf("HTTP without TLS: %v, %v; want 400", resp, err)
+		}
+		return closed(c)
+	},
+	"another protocol": func(c net.Conn) error { io.WriteString(c, "SSH-2.0-OpenSSH_9.2\r\n"); return closed(c) },
+	"TLS 1.1": func(c net.Conn) error {
+		err := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}).Handshake()
+		if alert := new(net.OpError); !errors.As(err, &alert) || !strings.Contains(err.Error(), "protocol version") {
+			return fmt.Errorf("TLS 1.1: %v, want the alert protocol_version", err)
+		}
+		return closed(c)
+	},
+}
+
+// closed reads up to the end of a connection.
+func closed(c net.Conn) error {
+	c.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("the gateway keeps the connection")
+	}
+	return nil
+}
+
+// attack has so many strangers do the same again and again until it is enough, and
+// once at least.
+func (g *gateway) attack(all *sync.WaitGroup, strangers int, kinds map[string]attack, enough *atomic.Bool) {
+	for name, f := range kinds {
+		for range strangers {
+			all.Go(func() {
+				for done := false; !done; done = enough.Load() {
+					c, err := stranger.Dial("tcp", g.addr)
+					if err == nil {
+						err = f(c)
+						c.Close()
+					}
+					if err != nil {
+						g.t.Errorf("%s: %v", name, err)
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// Thousands of strangers at the TLS address, who say nothing, a little, too slowly
+// or what is no TLS of today, take no message and no connection from those who
+// play, keep nobody from coming or coming back, and leave nothing behind.
+func TestStrangersAtTheTLSAddressTakeNothingFromPlayers(t *testing.T) {
+	for name, limit := range map[string][]string{"without a limit": nil, "with --max-sessions-per-ip": {"--max-sessions-per-ip=25"}} {
+		t.Run(name, func(t *testing.T) {
+			ga := newGame(t, 200*time.Millisecond)
+			flags, trust := secured(t, append(limit, "--upstream="+ga.url()))
+			playBesideStrangers(t, start(t, flags...), trust, limit != nil)
+			for _, j := range ga.joined() {
+				j.wantCount(t)
+			}
+		})
+	}
+}
+
+// wantCount is that a player has said one number after the other.
+func (j *join) wantCount(t *testing.T) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, said := range j.heard {
+		if said != fmt.Sprint(i+1) {
+			t.Fatalf("the game heard %q as word %d of a player", said, i+1)
+		}
+	}
+}
+
+func playBesideStrangers(t *testing.T, g *gateway, trust *tls.Config, limited bool) {
+	join := func(from int) *player {
+		p := &player{t: t, url: "wss://" + g.addr, from: fmt.Sprint("127.0.0.", from), tls: trust}
+		if err := p.connect(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.conn.CloseNow() })
+		return p
+	}
+	var enough atomic.Bool
+	var all sync.WaitGroup
+	for i := range 200 {
+		p := join(10 + i/20)
+		all.Go(func() { p.count(&enough) })
+	}
+	before := g.metric("process_open_fds", "")
+	var strangers sync.WaitGroup
+	g.attack(&strangers, 700, stalls, &enough)
+	g.attack(&strangers, 3, blunders, &enough)
+	eventually(t, "thousands stand there", func() bool { return g.metric("process_open_fds", "") > before+2000 })
+	if limited {
+		g.wantNoMoreThan(25, trust)
+	}
+	back := join(1)
+	for range 3 {
+		back.conn.CloseNow()
+		back.next()
+	}
+	back.leave()
+	enough.Store(true)
+	all.Wait()
+	strangers.Wait()
+	if n := g.metric("reseat_sessions_detached_total", ""); n != 3 {
+		t.Errorf("%v connections were lost, want the 3 that a player cut itself", n)
+	}
+	eventually(t, "the descriptors are back", func() bool { return g.metric("process_open_fds", "") <= before })
+	eventually(t, "the goroutines have ended", func() bool { return g.metric("go_goroutines", "") < 1500 })
+}
+
+// wantNoMoreThan is that a stranger gets so many sessions, and 429 for the next.
+func (g *gateway) wantNoMoreThan(most int, trust *tls.Config) {
+	g.t.Helper()
+	for i := range most + 1 {
+		p := &player{t: g.t, url: "wss://" + g.addr, from: "127.0.0.9", tls: trust}
+		switch err := p.connect(); {
+		case i < most && err != nil:
+			g.t.Fatalf("session %d of %d: %v", i+1, most, err)
+		case i == most && (err == nil || !strings.Contains(err.Error(), "429")):
+			g.t.Errorf("one session too many: %v, want 429", err)
+		case err == nil:
+			defer p.leave()
+		}
+	}
+}
+
+// leave ends the session, and waits for the gateway's answer.
+func (p *player) leave() {
+	p.tell("bye")
+	for {
+		if _, err := p.read(); err != nil {
+			p.conn.CloseNow()
+			return
+		}
+	}
+}
+
+// count reads, and repeats, what the game counts, until it is enough.
+func (p *player) count(enough *atomic.Bool) {
+	for n := 1; !enough.Load(); n++ {
+		if got := p.next(); got != fmt.Sprint(n) {
+			p.t.Errorf("got %q, want %d", got, n)
+			return
+		}
+		p.say(fmt.Sprint(n))
+	}
+	if p.resumes > 0 {
+		p.t.Errorf("a player was cut %d times", p.resumes)
+	}
+}
+
+// A client that renegotiates is told that nobody does, and is the only one to lose
+// its connection.
+func TestRenegotiationEndsOneConnection(t *testing.T) {
+	ga := newGame(t, 5*time.Millisecond)
+	flags, trust := secured(t, []string{"--upstream=" + ga.url()})
+	g := start(t, flags...)
+	p := &player{t: t, url: "wss://" + g.addr, from: "127.0.0.1", tls: trust}
+	if err := p.connect(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { p.conn.CloseNow() }()
+	cmd := exec.Command("openssl", "s_client", "-connect", g.addr, "-tls1_2")
+	cmd.Stdin = strings.NewReader("R\n") // which s_client takes for an order
+	said, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "RENEGOTIATING") || !strings.Contains(string(said), "alert unexpected message") {
+		t.Errorf("%v; want the alert unexpected_message after RENEGOTIATING:\n%s", err, said)
+	}
+	for n := 1; n <= 20; n++ {
+		if got := p.next(); got != fmt.Sprint(n) {
+			t.Fatalf("got %q, want %d", got, n)
+		}
+	}
+	if p.resumes > 0 {
+		t.Errorf("the player was cut %d times", p.resumes)
+	}
+}
