@@ -111,6 +111,13 @@ const (
 	ReplyKept        // or had been numbered, and not acked
 	Paced            // a client held to its rate
 	Asked            // the client was asked for a sign of life
+	KeptMissed       // a plain client is back by its cookie: something was missed,
+	KeptTwice        // something that it has comes again, since no Pong has covered it,
+	KeptNothing      // nothing does,
+	KeptTakeover     // or its connection was there, and did not answer
+	SecondTab        // it did answer, and the newcomer gets a session of its own
+	PongLate         // a Pong is read late from an old connection
+	PongOlder        // or is the answer to a Ping that was not the newest
 	Drained          // a client that says nothing takes bytes from a full socket, which counts as heard
 	interleavings
 )
@@ -213,6 +220,13 @@ var interleavingNames = [interleavings]string{
 	ReplyKept:        "heartbeat kept",
 	Paced:            "paced",
 	Asked:            "asked",
+	KeptMissed:       "back by cookie, missed something",
+	KeptTwice:        "back by cookie, something twice",
+	KeptNothing:      "back by cookie, missed nothing",
+	KeptTakeover:     "back by cookie, no answer",
+	SecondTab:        "second tab",
+	PongLate:         "pong late",
+	PongOlder:        "pong to an older ping",
 	Drained:          "drained slowly",
 }
 
