@@ -23,6 +23,8 @@ type memory struct {
 	gone      int           // attaches in a row that ended
 	upHeard   session.Time  // or not wanted to be heard
 	upWanted  bool
+	unread    session.Time // when the client was last not to be read
+	read      bool
 	upOver    bool         // the core knows that the upstream is over,
 	wasSilent bool         // since it was silent
 	paused    bool         // an overflow has paused the upstream
@@ -88,9 +90,20 @@ func (g *game) check() {
 		g.seen.upHeard = g.w.now
 	}
 	g.seen.upWanted = wanted
+	g.noteUnread()
 	g.noteOwed(i)
 	g.noteAsk(i)
 	g.seen.full = g.full()
+}
+
+// noteUnread notes until when the client was not read: its silence was ours.
+func (g *game) noteUnread() {
+	l := g.down
+	reads := l != nil && !l.stale() && g.core.WantsClient(l.att)
+	if !reads || !g.seen.read {
+		g.seen.unread = g.w.now
+	}
+	g.seen.read = reads
 }
 
 // checkCounts: I5, and the statistics, I13.
@@ -240,7 +253,7 @@ func (g *game) afterTick() {
 		l := g.down
 		heard := max(l.lastIn, l.lastOut, l.backlog.perhaps)
 		if !g.cfg.Resumable {
-			heard = max(heard, g.up.lastOut)
+			heard = max(heard, g.up.lastOut, g.seen.unread)
 		}
 		if g.core.WantsClient(l.att) && now >= heard.Add(2*hb) {
 			g.fail("section 5", "a client silent since %d is attached", heard)

@@ -47,6 +47,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 	case session.Pong:
 		m.seat.tap.answered = m.seat.tap.pinged
 		m.pongs++
+		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
 		if e.Reason, e.Epoch = "", 0; e != m.attach {

@@ -56,7 +56,11 @@ func (w *world) log0(what string) {
 func (g *game) heal() {
 	g.silent, g.cli.deadly = false, 0
 	if keep := 30 * time.Second; g.keep() > keep {
-		g.setTerms(session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow})
+		t := session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow}
+		if !g.setTerms(t) { // the token of a client that is away expires before
+			t.Grace, t.GraceBeforeStart = 0, 0
+			g.setTerms(t)
+		}
 	}
 	g.readSize = max(g.readSize, 4096)
 	for _, l := range g.legs {
