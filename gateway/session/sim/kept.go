@@ -59,6 +59,8 @@ func (g *game) learn(t *attempt) bool {
 		g.unchanged(before, "a second tab")
 	case g.w.now >= t.answerBy():
 		t.stage = looking
+	case !g.w.calm && g.w.chance(50):
+		g.w.advanceTo(t.answerBy(), nil) // it may be on its way
 	default:
 		return false
 	}

@@ -189,7 +189,7 @@ func (g *game) clientRead(l *leg) {
 		if g.seen.seat != l && c.acks > 0 {
 			g.w.cov.hit(R5)
 		}
-		if g.seen.seat != l && c.pongs > 0 {
+		if c.pongs > 0 {
 			g.w.cov.hit(PongLate)
 		}
 		return
@@ -445,6 +445,7 @@ func (g *game) seated(t *attempt, old *leg) {
 			g.w.cov.hit(R15)
 		}
 	}
+	g.noteSlow()
 	g.seen.older, g.seen.seat = g.seen.seat, l
 }
 
