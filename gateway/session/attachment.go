@@ -61,8 +61,9 @@ type Attachment struct {
 	wsPong    []byte
 	wsPongDue bool
 	ping      probe
-	overdue   probe // n: a message that a ping was sent after; at: when the pong came
-	askSince  Time  // when the oldest message was written that no Pong has covered; zero: none
+	overdue   probe  // n: a message that a ping was sent after; at: when the pong came
+	asked     uint64 // the count that the newest Ping to a plain client carried
+	askSince  Time   // when the oldest message was written that no Pong has covered; zero: none
 
 	// Inward.
 	in       inbound
@@ -72,7 +73,7 @@ type Attachment struct {
 	ackSince Time   // when the oldest message not acked was written; zero: none
 	ackNow   bool
 	ackedAt  uint64 // the session's acked at the attach
-	closed   Time   // when the Close frame was written
+	closed   Time   // when the Close frame was written, or all before a break that is yet to be told
 	acks     Time   // when the client last acked something new
 	rtt      time.Duration
 	pings    uint64 // ever sent

@@ -113,7 +113,7 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 		a.ping.n = s.ring.Last().N
 	}
 	if s.cfg.Kept {
-		a.ping.id, a.askSince = a.ping.n, 0 // reseat.v1 section 9: the count
+		a.ping.id, a.asked, a.askSince = a.ping.n, a.ping.n, 0 // reseat.v1 section 9: the count
 	}
 	id := strconv.FormatUint(a.ping.id, 10)
 	if s.cfg.Resumable {
@@ -126,7 +126,7 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 // askPong asks a plain client that is kept, by a Ping, how far it has come: as
 // often as an ack would be due, one Ping at a time.
 func (s *Session) askPong(now Time, a *Attachment) {
-	if a.mark.N <= s.acked || a.ping.at > 0 || a.last {
+	if a != s.att || a.mark.N <= s.acked || a.ping.at > 0 || a.last {
 		return
 	}
 	if a.askSince == 0 {
@@ -161,6 +161,7 @@ func (s *Session) askAck(now Time, a *Attachment) {
 // ping and is not acked now is overdue in a minute.
 func (s *Session) pong(now Time, a *Attachment, id uint64) {
 	if a.ping.at == 0 || id != a.ping.id {
+		s.covered(now, a, id) // by the answer to an older one
 		return
 	}
 	a.rtt = now.Sub(a.ping.at)
@@ -168,16 +169,23 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 	if s.cfg.Resumable && a.overdue.at == 0 && a.ping.n > s.acked {
 		a.overdue = probe{n: a.ping.n, at: now}
 	}
-	covered := a.ping.n
+	n := a.ping.n
 	a.ping = probe{}
-	if s.cfg.Kept {
-		s.confirm(a)
-		s.clientAck(now, a, covered)
-		s.askPong(now, a)
-	}
-	if covered < s.ring.Last().N { // what was sent since may want an ack as well
+	s.covered(now, a, n)
+	if n < s.ring.Last().N { // what was sent since may want an ack as well
 		s.askAck(now, a)
 	}
+}
+
+// covered: a plain client that is kept has answered a Ping that carried n. It has
+// all that was written before it, whether or not another Ping was sent since.
+func (s *Session) covered(now Time, a *Attachment, n uint64) {
+	if !s.cfg.Kept || n > a.asked {
+		return
+	}
+	s.confirm(a)
+	s.clientAck(now, a, n)
+	s.askPong(now, a)
 }
 
 // SendToken gives the client a token of the same generation that lives longer.

@@ -211,6 +211,9 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	}
 	s.scan.full = true
 	if s.att != nil {
+		if !s.q.empty() && s.pongWanted() {
+			s.readAgain(now, s.att)
+		}
 		s.askAck(now, s.att)
 	}
 	return false

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,7 +128,7 @@ func (b *table) lend(u *session.Upstream) (all []byte) {
 }
 
 // wants takes all that is written to u's connection, which must be these frames:
-// a text, "close <code> <reason>", "ping" or "pong <payload>".
+// a text, "close <code> <reason>", "ping <payload>" or "pong <payload>".
 func (b *table) wants(u *session.Upstream, want ...string) {
 	b.t.Helper()
 	b.gets(b.takes(u, 1<<30), want...)
@@ -159,7 +160,7 @@ func frames(t *testing.T, b []byte) (list []string) {
 			code, reason, _ := frame.ParseClose(p)
 			list = append(list, fmt.Sprintf("close %d %s", code, reason))
 		case frame.Ping:
-			list = append(list, "ping")
+			list = append(list, strings.TrimSpace("ping "+string(p)))
 		case frame.Pong:
 			list = append(list, "pong "+string(p))
 		default:

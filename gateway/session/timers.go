@@ -133,7 +133,7 @@ func (s *Session) answerBy(a *Attachment) Time {
 	if a.closed == 0 {
 		return 0
 	}
-	if s.cfg.Resumable && s.acked < s.ring.Last().N {
+	if s.kept() && s.acked < s.ring.Last().N {
 		return max(a.closed, a.acks).Add(overdueAck)
 	}
 	return max(a.closed, a.heard).Add(answerWait)

@@ -98,7 +98,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	s.grantResend(now)
 	base := s.ring.Base().N
 	if !s.cfg.Resumable {
-		r.Received = base // it cannot say
+		r.Received = s.acked // it cannot say: its last Pong did
 	}
 	if r.Received > base {
 		s.ring.Ack(r.Received, s.ring.Last().Off)
@@ -106,6 +106,9 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	}
 	s.noteReceived(r.Received)
 	ev.Lost = base - r.Received
+	if !s.cfg.Resumable {
+		s.acked = base // no hello tells it of what is gone, and no Pong is to
+	}
 	ev.Replay = s.ring.Last().N - base
 	s.sentN = max(s.sentN, base)
 	s.stats.Replayed += ev.Replay
@@ -149,7 +152,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 	a := s.att
 	switch {
-	case !s.cfg.Resumable && s.up.over:
+	case !s.kept() && s.up.over:
 		s.endDelivered(now, f)
 		return
 	case !s.kept():

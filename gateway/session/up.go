@@ -21,10 +21,21 @@ type inbound struct {
 
 // WantsClient reports whether a's connection is to be read. A resumable client
 // always is, so that its acks and pings are never stuck behind data that the
-// upstream does not take; a plain one is not while the upstream is behind.
+// upstream does not take; a plain one is not while the upstream is behind, unless
+// that waits for its Pong.
 func (s *Session) WantsClient(a *Attachment) bool {
-	return s.cfg.Resumable || a != s.att || s.q.empty()
+	return s.cfg.Resumable || a != s.att || s.q.empty() || s.pongWanted()
 }
+
+// pongWanted reports whether the upstream waits for room that only a Pong can
+// make. It may be what does not take the queue until somebody reads what it
+// says, so the client is read on: as much as a resumable one may send unacked.
+func (s *Session) pongWanted() bool {
+	return s.cfg.Kept && s.scan.full && s.q.charge < UnackedBytes
+}
+
+// readAgain: a plain client is read from here on, and its silence was ours.
+func (s *Session) readAgain(now Time, a *Attachment) { a.heard, a.in.progress = now, now }
 
 // ClientRead takes in what came from a's connection. It works in p, and what
 // UpstreamOut hands out afterwards may lie there until Retain.

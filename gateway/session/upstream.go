@@ -122,8 +122,8 @@ func (s *Session) queueWrote(now Time, n int) {
 	case a == nil:
 		return
 	case !s.cfg.Resumable:
-		if s.q.empty() { // it is read again from here on: the silence was ours
-			a.heard, a.in.progress = now, now
+		if s.q.empty() || s.pongWanted() {
+			s.readAgain(now, a)
 		}
 		return
 	case s.written.n == before:
@@ -298,6 +298,10 @@ func (s *Session) deliverEnd(now Time) {
 	if a == nil || !s.up.over || a.last || a.out.up || a.cur < s.ring.Last().Off {
 		return
 	}
+	if s.up.lost && s.cfg.Kept && s.acked < s.ring.Last().N {
+		s.askLast(now, a)
+		return
+	}
 	s.compose(now, a)
 	a.last = true
 	switch {
@@ -310,6 +314,17 @@ func (s *Session) deliverEnd(now Time) {
 		fallthrough
 	default:
 		a.ctl = frame.Append(a.ctl, frame.Close, frame.ClosePayload(s.up.code, s.up.reason))
+	}
+}
+
+// askLast asks a plain client that is kept whether it has all that came before
+// the upstream broke. It is told of that by a drop, which it could not answer.
+func (s *Session) askLast(now Time, a *Attachment) {
+	if a.closed == 0 {
+		a.closed = now
+	}
+	if a.ping.at == 0 {
+		s.sendPing(now, a)
 	}
 }
 

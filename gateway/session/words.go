@@ -114,7 +114,7 @@ func (s *Session) answerHeld(from, end uint64) {
 		return
 	}
 	text := string(flatten(msg, int64(len(msg))))
-	if len(text) > 0 && text[0] == wire.DLE {
+	if s.cfg.Resumable && len(text) > 0 && text[0] == wire.DLE {
 		text = text[1:]
 	}
 	for _, r := range s.cfg.Replies {

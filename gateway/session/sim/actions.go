@@ -171,7 +171,7 @@ func (g *game) cut() bool {
 
 func (g *game) halfOpen() bool {
 	l := g.anyLink()
-	if l == nil || l.in.hole || !g.cfg.Resumable {
+	if l == nil || l.in.hole || !g.keeps() {
 		return false
 	}
 	g.log("half-open", int64(l.id), 0)
@@ -188,20 +188,25 @@ func (g *game) clientHangsUp() bool {
 	l.lostAt = true
 	l.hangUp()
 	g.cli.live = nil
-	if !g.cfg.Resumable {
+	if g.cli.token.gen == 0 {
 		g.cli.finish("1006")
 	}
 	return true
 }
 
-// closeInBetween: a Close frame that no bye went before.
+// closeInBetween: a Close frame that no bye went before. A plain client that is
+// kept sends it as its page is left.
 func (g *game) closeInBetween() bool {
 	l := g.cli.live
-	if l == nil || l.closed || !g.cfg.Resumable {
+	if l == nil || l.closed || l.byeing || !g.keeps() {
 		return false
 	}
-	g.log("close in between", int64(l.id), 0)
-	l.frame(0x80|opClose, closeFrame(pick(g.w, 1000, 1001, 1005, 4409, 4000), ""))
+	code := 1001
+	if g.cfg.Resumable {
+		code = pick(g.w, 1000, 1001, 1005, 4409, 4000)
+	}
+	g.log("close in between", int64(l.id), int64(code))
+	l.frame(0x80|opClose, closeFrame(code, ""))
 	l.closed = true
 	return true
 }
@@ -243,7 +248,7 @@ func (g *game) eachUpstream(f func(*upstream) bool) (did bool) {
 // awayAndBack: the client is lost and comes back at once, while what it has
 // caused is still under way.
 func (g *game) awayAndBack() bool {
-	if !g.cfg.Resumable || g.core.State() != session.Attached {
+	if !g.keeps() || g.core.State() != session.Attached {
 		return false
 	}
 	if g.w.chance(700) {

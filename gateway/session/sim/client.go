@@ -82,7 +82,7 @@ type link struct {
 type mark struct {
 	kind markKind
 	end  uint64
-	n    uint64 // of an ack
+	n    uint64 // of an ack, or of a Pong
 }
 
 type markKind uint8
@@ -93,6 +93,7 @@ const (
 	markPing   // the protocol's
 	markWSPing // RFC 6455's
 	markAnswer // to a Close that ends the session
+	markPong   // RFC 6455's, with the count
 )
 
 func (l *link) mark(kind markKind, n uint64) {
@@ -369,7 +370,7 @@ func (l *link) patience() time.Duration {
 	if l.hello == 0 {
 		return max(hb, 15*time.Second)
 	}
-	if !l.c.g.cfg.Resumable {
+	if !l.c.g.keeps() {
 		return time.Hour
 	}
 	return hb + time.Second // its own clock is slower than the gateway's

@@ -19,7 +19,7 @@ func (g *game) configure() {
 	w := g.w
 	g.cfg = session.Config{
 		ID:             fmt.Sprintf("s%d", w.sessions),
-		Resumable:      w.chance(900),
+		Resumable:      w.chance(850),
 		Heartbeat:      pick(w, w.beat, w.beat, 15*time.Second),
 		BufferBytes:    pick[int64](w, 1, 300, 5000, 50<<10, 1<<20),
 		BufferMessages: pick(w, 1, 2, 7, 100, 4096, 4096),
@@ -28,6 +28,7 @@ func (g *game) configure() {
 		Store:          w.store,
 		Key:            g.newKey,
 	}
+	g.cfg.Kept = !g.cfg.Resumable && w.chance(750)
 	g.cfg.Grace = pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second)
 	g.cfg.GraceBeforeStart = g.cfg.Grace
 	if w.chance(200) {

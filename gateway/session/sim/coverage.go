@@ -31,6 +31,8 @@ const (
 	R13Resume                       // a resume ends an overflow
 	R14                             // an ack comes before the write that it answers was reported
 	R15                             // taken over twice while the first connection's write is in flight
+	R16                             // a client does not take its replay, and meanwhile another session's resume is served,
+	R16Own                          // or one of its own session
 	R17                             // the upstream speaks before the client's 101
 	R18                             // a token is renewed while its session lives
 	R20                             // the gateway drains between reading a client's message and handing it over
@@ -111,6 +113,13 @@ const (
 	ReplyKept        // or had been numbered, and not acked
 	Paced            // a client held to its rate
 	Asked            // the client was asked for a sign of life
+	KeptMissed       // a plain client is back by its cookie: something was missed,
+	KeptTwice        // something that it has comes again, since no Pong has covered it,
+	KeptNothing      // nothing does,
+	KeptTakeover     // or its connection was there, and did not answer
+	SecondTab        // it did answer, and the newcomer gets a session of its own
+	PongLate         // a Pong is read of a connection that is not attached any more
+	PongOlder        // or is the answer to a Ping that was not the newest
 	Drained          // a client that says nothing takes bytes from a full socket, which counts as heard
 	interleavings
 )
@@ -135,6 +144,8 @@ var interleavingNames = [interleavings]string{
 	R13Resume:        "R13 resume",
 	R14:              "R14",
 	R15:              "R15",
+	R16:              "R16 another session",
+	R16Own:           "R16 its own session",
 	R17:              "R17",
 	R18:              "R18",
 	R20:              "R20",
@@ -213,12 +224,14 @@ var interleavingNames = [interleavings]string{
 	ReplyKept:        "heartbeat kept",
 	Paced:            "paced",
 	Asked:            "asked",
+	KeptMissed:       "back by cookie, missed something",
+	KeptTwice:        "back by cookie, something twice",
+	KeptNothing:      "back by cookie, missed nothing",
+	KeptTakeover:     "back by cookie, no answer",
+	SecondTab:        "second tab",
+	PongLate:         "pong late",
+	PongOlder:        "pong to an older ping",
 	Drained:          "drained slowly",
-}
-
-// NotHere are the interleavings that the core cannot meet, and why.
-var NotHere = map[string]string{
-	"R16": "a slow peer while something shared is locked: the core has no lock; the drivers' tests have it",
 }
 
 func (r Interleaving) String() string { return interleavingNames[r] }

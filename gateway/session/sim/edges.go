@@ -86,3 +86,19 @@ func (g *game) noteUpstreamOver(state session.State) {
 		c.hit(R10Replay)
 	}
 }
+
+// noteSlow: a resume is served while the client of another, or of the one before,
+// does not take its replay. The core has no lock that such a client could hold;
+// that nobody else has one is shown where the locks are.
+func (g *game) noteSlow() {
+	for _, other := range g.w.games {
+		if l := other.seen.seat; l == nil || !l.waiting || !l.tap.replaying() {
+			continue
+		}
+		if other == g {
+			g.w.cov.hit(R16Own)
+		} else {
+			g.w.cov.hit(R16)
+		}
+	}
+}

@@ -34,7 +34,8 @@ type game struct {
 
 	// The gateway.
 	tries      []*attempt
-	dial       *dial // --disconnect hard: the next upstream's
+	ponged     uint64 // the newest message that a Pong has covered, or that was dropped before a return
+	dial       *dial  // --disconnect hard: the next upstream's
 	ttl        time.Duration
 	wantsToken bool
 	renewing   uint64
@@ -148,8 +149,8 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 // describe is the configuration, for whoever reads a failure.
 func (g *game) describe() string {
 	c := g.cfg
-	s := fmt.Sprintf("resumable=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Resumable, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
+	s := fmt.Sprintf("resumable=%v kept=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
+		c.Resumable, c.Kept, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 

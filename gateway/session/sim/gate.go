@@ -23,6 +23,7 @@ type attempt struct {
 	gen      uint64 // the generation that is being signed
 	dial     *dial  // whose outcome it has had, and that it is to end
 	came     session.Time
+	inquiry  inquiry
 }
 
 // A stage is how far an attempt has come.
@@ -30,6 +31,7 @@ type stage uint8
 
 const (
 	looking stage = iota // it is to be checked
+	asking               // its cookie is good, and the attached client is asked whether it is there
 	joining              // the session has no upstream: one is to be dialled
 	waiting              // for that
 	queuing              // for another to be attached, or not
@@ -52,6 +54,9 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 func (g *game) pass(gen uint64, came session.Time) session.Pass {
 	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)
 	life := max(g.ttl, 2*grace)
+	if g.cfg.Kept {
+		life = cookieLife
+	}
 	renew := min(life/2, max((life-2*g.cfg.Heartbeat-grace)*3/4, life/100))
 	if g.w.chance(500) {
 		renew /= time.Duration(1 + g.w.rng.IntN(1000))
@@ -82,6 +87,7 @@ func (g *game) attachFirst() bool {
 		g.unchanged(before, "a first attach after the end")
 	} else {
 		g.issued(p)
+		g.cookie(p)
 		g.w.cov.hit(EdgeFirst)
 	}
 	g.sync(false)
@@ -128,12 +134,15 @@ func (g *game) serve() bool {
 			return g.dialEnds()
 		}
 		t.stage = looking
+	case asking:
+		return g.learn(t)
 	case signing:
 		g.attach(t)
 	}
 	return true
 }
 
+// resume is what an attempt states. A cookie states no count.
 func (t *attempt) resume() session.Resume {
 	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN}
 }
@@ -152,6 +161,8 @@ func (g *game) examine(t *attempt) {
 	switch {
 	case ref != nil:
 		g.refuse(t, ref)
+		return
+	case g.inquire(t):
 		return
 	case needs:
 		g.hangUpDial(t) // it was parted from again
@@ -176,6 +187,9 @@ func (g *game) attach(t *attempt) {
 	g.noteInstant()
 	g.seen.sent = g.core.Info().Sent
 	p := g.pass(t.gen, t.came)
+	if g.cfg.Kept {
+		p = session.Pass{Arrived: t.came} // it has its cookie
+	}
 	needs, end := g.core.NeedsUpstream(), g.graceEnd()
 	a, ref := g.core.Attach(g.w.now, t.resume(), p)
 	if ref != nil {
@@ -189,7 +203,9 @@ func (g *game) attach(t *attempt) {
 	g.drop(t)
 	g.log("attach", int64(t.conn.id), int64(t.received))
 	g.attached(t, before, end)
-	g.issued(p)
+	if !g.cfg.Kept {
+		g.issued(p)
+	}
 	g.sync(false)
 	g.comes()
 	if t.dial != nil {
@@ -228,18 +244,16 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 	g.checkRefusal(t, ref)
 	g.w.cov.refused(ref.Code)
 	g.turnAway(t, ref)
+	if g.cfg.Kept && g.core.State() == session.Ended {
+		g.cli.finish("a session of its own")
+	}
 }
 
 func (g *game) turnAway(t *attempt, ref *session.Refusal) {
 	g.drop(t)
 	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
-	retry := ref.Retry > 0
-	arg, err := json.Marshal(closeArg{Code: ref.Code, Reason: ref.Text, Retry: &retry, After: ref.Retry.Milliseconds()})
-	g.must(err)
-	b := appendFrame(nil, 0x80|opText, nil, append([]byte("\x10close "), arg...))
-	b = appendFrame(b, 0x80|opClose, nil, closeFrame(ref.Code, ""))
-	if !t.conn.out.rst {
-		t.conn.out.write(b)
+	if !g.cfg.Kept { // whom nothing is told, and a new session is made
+		t.tell(ref)
 	}
 	t.conn.closeGateway(false)
 	if t.dial != nil {
@@ -247,17 +261,31 @@ func (g *game) turnAway(t *attempt, ref *session.Refusal) {
 	}
 }
 
+// tell has a client know why it was refused.
+func (t *attempt) tell(ref *session.Refusal) {
+	retry := ref.Retry > 0
+	arg, err := json.Marshal(closeArg{Code: ref.Code, Reason: ref.Text, Retry: &retry, After: ref.Retry.Milliseconds()})
+	if err != nil {
+		panic(err)
+	}
+	b := appendFrame(nil, 0x80|opText, nil, append([]byte("\x10close "), arg...))
+	b = appendFrame(b, 0x80|opClose, nil, closeFrame(ref.Code, ""))
+	if !t.conn.out.rst {
+		t.conn.out.write(b)
+	}
+}
+
 // steal is somebody else's resume with the client's token.
 func (g *game) steal() bool {
 	c := g.cli
-	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable {
+	if c.token.gen == 0 || len(g.tries) > 3 || !g.keeps() {
 		return false
 	}
-	g.stolen = true
+	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes nothing, unless it is attached
 	g.w.conns++
 	n := newConn(g.w.conns, g.w.capacity())
 	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, came: g.w.now})
-	if g.w.chance(500) { // it speaks, and confirms the generation
+	if g.cfg.Resumable && g.w.chance(500) { // it speaks, and confirms the generation
 		key := g.w.key()
 		n.in.write(appendFrame(nil, 0x80|opText, &key, []byte("\x10ping")))
 	}
@@ -267,7 +295,7 @@ func (g *game) steal() bool {
 
 // storm is more takeovers than are allowed in a while.
 func (g *game) storm() bool {
-	if g.core.State() != session.Attached || len(g.tries) > 0 {
+	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.Kept {
 		return false
 	}
 	for range 23 {

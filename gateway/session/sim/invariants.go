@@ -23,6 +23,8 @@ type memory struct {
 	gone      int           // attaches in a row that ended
 	upHeard   session.Time  // or not wanted to be heard
 	upWanted  bool
+	unread    session.Time // when the client was last not to be read
+	read      bool
 	upOver    bool         // the core knows that the upstream is over,
 	wasSilent bool         // since it was silent
 	paused    bool         // an overflow has paused the upstream
@@ -31,6 +33,8 @@ type memory struct {
 	ackOwedN  uint64
 	ackSeat   *leg
 	late      session.Time // Tick is kept back until then
+	pongs     int          // Pong events
+	askOwed   session.Time // since when a plain client that is kept is to be asked how far it has come
 
 	data      session.Time // when the last data message passed
 	upOpen    bool         // something can be said to the upstream
@@ -86,8 +90,20 @@ func (g *game) check() {
 		g.seen.upHeard = g.w.now
 	}
 	g.seen.upWanted = wanted
+	g.noteUnread()
 	g.noteOwed(i)
+	g.noteAsk(i)
 	g.seen.full = g.full()
+}
+
+// noteUnread notes until when the client was not read: its silence was ours.
+func (g *game) noteUnread() {
+	l := g.down
+	reads := l != nil && !l.stale() && g.core.WantsClient(l.att)
+	if !reads || !g.seen.read {
+		g.seen.unread = g.w.now
+	}
+	g.seen.read = reads
 }
 
 // checkCounts: I5, and the statistics, I13.
@@ -95,7 +111,7 @@ func (g *game) checkCounts(i, p session.Info) {
 	switch {
 	case i.Acked < p.Acked || i.Acked > i.Sent:
 		g.fail("I5", "acked went from %d to %d, sent %d", p.Acked, i.Acked, i.Sent)
-	case g.honest() && g.cfg.Resumable && i.Acked > g.cli.count:
+	case g.honest() && g.keeps() && i.Acked > g.cli.count:
 		g.fail("I5", "acked %d, the client has taken in %d", i.Acked, g.cli.count)
 	case i.Received < p.Received || i.Written < p.Written || i.Written > i.Received || i.Sent < p.Sent:
 		g.fail("I5", "counts went from %+v to %+v", p, i)
@@ -132,7 +148,7 @@ func (g *game) checkHeld(i, p session.Info) {
 	switch {
 	case base < low || base > high:
 		g.fail("I13", "%d numbered, %d held: forgotten went from %d to %d, acked %d, dropped %d more", i.Sent, i.BufferMessages, before, base, i.Acked, dropped)
-	case dropped > 0 && (g.terms.Overflow != session.DropOldest || !g.cfg.Resumable):
+	case dropped > 0 && (g.terms.Overflow != session.DropOldest || !g.keeps()):
 		g.fail("I5", "%d messages dropped under %v", dropped, g.terms.Overflow)
 	case i.BufferBytes != g.nums.sums[i.Sent]-g.nums.sums[base]:
 		g.fail("I13", "%d bytes held, want %d", i.BufferBytes, g.nums.sums[i.Sent]-g.nums.sums[base])
@@ -237,7 +253,7 @@ func (g *game) afterTick() {
 		l := g.down
 		heard := max(l.lastIn, l.lastOut, l.backlog.perhaps)
 		if !g.cfg.Resumable {
-			heard = max(heard, g.up.lastOut)
+			heard = max(heard, g.up.lastOut, g.seen.unread)
 		}
 		if g.core.WantsClient(l.att) && now >= heard.Add(2*hb) {
 			g.fail("section 5", "a client silent since %d is attached", heard)
@@ -257,6 +273,7 @@ func (g *game) afterTickIdle(l *leg) {
 	if now >= l.lastOut.Add(g.cfg.Heartbeat) {
 		g.fail("section 5", "nothing was written to the client since %d", l.lastOut)
 	}
+	g.checkAsked()
 	if !g.cfg.Resumable {
 		return
 	}

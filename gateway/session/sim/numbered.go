@@ -122,7 +122,7 @@ func (g *game) answer(r *record) {
 }
 
 // begins: the core takes the first frame's header of a heartbeat for the client,
-// and with it its first byte, which may have to be escaped; or it waits for all
+// and for a resumable one its first byte, which may have to be escaped; or it waits for all
 // of it while the client is away.
 func (g *game) begins(i session.Info, looked bool) {
 	u := g.ups
@@ -130,14 +130,17 @@ func (g *game) begins(i session.Info, looked bool) {
 		return
 	}
 	it := &u.items[0]
-	head := uint64(2)
+	first := uint64(2)
 	if it.m.size > 125 {
-		head = 4
+		first = 4
+	}
+	if g.cfg.Resumable {
+		first++
 	}
 	switch {
 	case i.State == session.Detached:
 		g.w.cov.hit(ReplySplit)
-	case it.single && u.handed > it.begin+head && !g.seen.blocked:
+	case it.single && u.handed >= it.begin+first && !g.seen.blocked:
 		it.begun = true
 	}
 }

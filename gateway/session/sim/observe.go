@@ -46,6 +46,8 @@ func (g *game) event(e session.Event, after []session.Event) {
 		m.starts = false
 	case session.Pong:
 		m.seat.tap.answered = m.seat.tap.pinged
+		m.pongs++
+		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
 		if e.Reason, e.Epoch = "", 0; e != m.attach {
@@ -99,7 +101,7 @@ func (g *game) checkReason(reason string) {
 			g.w.cov.hit(R22)
 		}
 	case "grace_over":
-		ok = g.cfg.Resumable && g.away.since > 0 && g.away.waits == 0 && g.w.now >= g.graceEnd()
+		ok = g.keeps() && g.away.since > 0 && g.away.waits == 0 && g.w.now >= g.graceEnd()
 		g.noteGraceOver()
 	case "too_fast":
 		ok = g.cfg.Rate.End && g.cfg.Rate != session.Rate{End: true}
@@ -107,10 +109,12 @@ func (g *game) checkReason(reason string) {
 		ok = g.cfg.Idle > 0 && g.w.now >= g.seen.data.Add(g.cfg.Idle)
 		g.noteIdle()
 	case "client_gone":
-		ok = !g.cfg.Resumable
+		ok = !g.keeps()
 	case "upstream_closed":
 		ok = u.over && u.code != 0 || u.closed
+		g.checkTold()
 	case "upstream_lost":
+		g.checkTold()
 		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.slept || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.seen.gone >= 5
@@ -140,6 +144,8 @@ type catch struct {
 	ping     uint64 // the newest
 	wsPing   bool
 	answer   bool
+	pongs    int    // with the count
+	ponged   uint64 // and the newest that they cover
 }
 
 // catch tells what ends in what was read.
@@ -161,6 +167,9 @@ func (l *leg) catch() (c catch) {
 			c.wsPing = true
 		case markAnswer:
 			c.answer = true
+		case markPong:
+			c.pongs++
+			c.ponged = max(c.ponged, m.n)
 		}
 		link.marks = link.marks[1:]
 	}
@@ -180,10 +189,14 @@ func (g *game) clientRead(l *leg) {
 		if g.seen.seat != l && c.acks > 0 {
 			g.w.cov.hit(R5)
 		}
+		if c.pongs > 0 {
+			g.w.cov.hit(PongLate)
+		}
 		return
 	}
 	l.lastIn = g.w.now
 	before, full := g.core.Info(), g.full()
+	g.ponged = max(g.ponged, c.ponged)
 	g.feed(l)
 	g.punished(l)
 	if c.answer && g.core.State() != session.Ended {
@@ -221,10 +234,11 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	case after.Acked != max(before.Acked, c.acked) && g.cfg.Resumable:
 		g.fail("I5", "ack %d read, acked went from %d to %d", c.acked, before.Acked, after.Acked)
 	}
+	g.checkPongs(l, c)
 	if l.tap.n < c.acked && !l.flying.up {
 		g.fail("I5", "ack %d is let in, message %d is written", c.acked, l.tap.n)
 	}
-	if tokens := after.Tokens; g.cfg.Resumable && c.messages+c.acks > 0 && tokens.Confirmed() < l.gen {
+	if tokens := after.Tokens; g.keeps() && c.messages+c.acks+c.pongs > 0 && tokens.Confirmed() < l.gen {
 		g.fail("I4", "the client has spoken with generation %d, confirmed is %d", l.gen, tokens.Confirmed())
 	}
 	if l.flying.up && l.flying.taken > 0 && after.Acked > max(l.reported, before.Acked) {
@@ -377,10 +391,14 @@ func (g *game) afterUpstreamRead(before session.Info) {
 // attached: a resume has succeeded; before is how the session was.
 func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	b, i := before.info, g.core.Info()
-	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || i.State != session.Attached {
+	if g.cfg.Kept {
+		t.received = g.ponged // it cannot say
+	}
+	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // of which nothing tells it but the end
+	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || !stays {
 		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
 	}
-	if i.Tokens.Issued() != b.Tokens.Issued()+1 || i.Tokens.Confirmed() != max(t.token.gen, b.Tokens.Confirmed()) {
+	if i.Tokens.Issued() != b.Tokens.Issued()+g.issues() || i.Tokens.Confirmed() != max(t.token.gen, b.Tokens.Confirmed()) {
 		g.fail("I4", "tokens went from %+v to %+v by generation %d", b.Tokens, i.Tokens, t.token.gen)
 	}
 	if t.link == nil {
@@ -393,6 +411,11 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 		g.seen.attach.Kind, g.seen.attach.Took = session.Resumed, g.w.now.Sub(b.Detached)
 	}
 	g.noteEdge(t, b)
+	if g.cfg.Kept {
+		g.noteReturn(b, b.Sent-base)
+		g.returns(t, base, base-t.received)
+		g.ponged = base
+	}
 	if g.seen.paused || b.State == session.Attached && g.seen.full {
 		g.w.cov.hit(R13Resume)
 	}
@@ -422,6 +445,7 @@ func (g *game) seated(t *attempt, old *leg) {
 			g.w.cov.hit(R15)
 		}
 	}
+	g.noteSlow()
 	g.seen.older, g.seen.seat = g.seen.seat, l
 }
 

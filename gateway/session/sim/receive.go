@@ -72,10 +72,9 @@ func (c *client) broken(l *link) {
 	if l.dec.torn() {
 		c.g.w.cov.hit(R9)
 	}
-	first := l == c.trying && c.token.gen == 0
-	plain := l == c.live && !c.g.cfg.Resumable
+	own := l == c.trying || l == c.live
 	l.drop()
-	if first || plain {
+	if own && c.token.gen == 0 {
 		c.finish("1006")
 	}
 }
@@ -85,7 +84,7 @@ func (l *link) take(a arrival) {
 	switch {
 	case a.op == opPing:
 		if !l.closed {
-			l.frame(0x80|opPong, a.p)
+			l.pong(a.p)
 		}
 	case a.op == opPong:
 	case a.op == opClose:
@@ -114,7 +113,7 @@ func (l *link) data(a arrival) {
 	if m := c.g.nums.message(n); m.op != a.op || !m.equal(p) {
 		c.g.fail("I1", "the client got opcode %d of %d bytes as message %d, want opcode %d of %d bytes", a.op, len(p), n, m.op, m.size)
 	}
-	if n == c.deadly && c.g.cfg.Resumable {
+	if n == c.deadly && c.g.keeps() {
 		l.leaving()
 		return
 	}
@@ -283,7 +282,7 @@ func (l *link) gotClose(p []byte) {
 	case l.byeing && code == c.bye:
 		c.finish("bye")
 	case !c.g.cfg.Resumable:
-		c.finish("close " + strconv.Itoa(code))
+		c.afterClose(code)
 	}
 	l.leaving()
 }

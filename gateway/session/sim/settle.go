@@ -56,7 +56,11 @@ func (w *world) log0(what string) {
 func (g *game) heal() {
 	g.silent, g.cli.deadly = false, 0
 	if keep := 30 * time.Second; g.keep() > keep {
-		g.setTerms(session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow})
+		t := session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow}
+		if !g.setTerms(t) { // the token of a client that is away expires before
+			t.Grace, t.GraceBeforeStart = 0, 0
+			g.setTerms(t)
+		}
 	}
 	g.readSize = max(g.readSize, 4096)
 	for _, l := range g.legs {
@@ -103,7 +107,7 @@ func (w *world) until(what string, done func(*game) bool) {
 func (g *game) round() bool {
 	g.w.steps++
 	did := g.attachFirst() || g.reserve()
-	for len(g.tries) > 0 {
+	for g.waits() {
 		g.serve()
 		did = true
 	}
@@ -144,10 +148,23 @@ func (g *game) roundLeg(l *leg) bool {
 	return did
 }
 
+// waits reports whether a handshake can be gone on with.
+func (g *game) waits() bool {
+	for _, t := range g.tries {
+		if t.stage != asking || g.seen.pongs > t.inquiry.pongs || g.w.now >= t.answerBy() {
+			return true
+		}
+	}
+	return false
+}
+
 // jump moves the clock to the next moment at which something is due.
 func (w *world) jump() bool {
 	t := w.due()
 	for _, g := range w.games {
+		for _, a := range g.tries {
+			t = earlier(t, a.answerBy())
+		}
 		for _, l := range g.allLegs() {
 			if l.parting && !l.closed {
 				t = earlier(t, l.deadline)
@@ -172,6 +189,7 @@ func (g *game) even() bool {
 	}
 	return i.State == session.Attached && c.live != nil && g.first == nil &&
 		c.count == i.Sent && len(u.items) == 0 && len(u.out) == 0 && g.owed.got == c.queued && u.read == u.took && u.ponged == u.pings &&
+		(!g.cfg.Kept || i.Acked == i.Sent && i.BufferMessages == 0) &&
 		(!g.cfg.Resumable || c.acked == c.queued && i.Acked == i.Sent && i.BufferMessages == 0 && c.grace == g.keep().Milliseconds())
 }
 

@@ -43,6 +43,7 @@ type tap struct {
 	graces   []int64 // that are to be told since, in this order
 	pinged   int     // pings written,
 	answered int     // and the newest that was answered
+	counted  uint64  // what the newest Ping carried
 }
 
 func newTap(l *leg, stated uint64) *tap {
@@ -50,6 +51,10 @@ func newTap(l *leg, stated uint64) *tap {
 	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
 	t.graceNow = l.g.keep().Milliseconds()
 	t.late = i.State == session.Ended
+	if l.g.cfg.Kept { // no hello tells it
+		t.lost, t.replay = l.g.seen.attach.Lost, l.g.seen.attach.Replay
+		t.n += t.lost
+	}
 	t.hello = !l.g.cfg.Resumable || t.late
 	return t
 }
@@ -87,6 +92,7 @@ func (t *tap) see(a arrival) {
 		t.wsPongDue = false
 	case a.op >= opClose:
 		t.pinged++
+		t.count(a.p)
 	case g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
 		t.control(string(a.p[1:]))
 	case !t.hello:

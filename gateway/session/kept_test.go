@@ -1,0 +1,222 @@
+package session_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+)
+
+// Plain clients that come back by a cookie, reseat.v1 section 9.
+
+func keptConfig() session.Config {
+	c := config()
+	c.Resumable, c.Kept = false, true
+	return c
+}
+
+// newKept makes a session whose plain client is attached.
+func newKept(t *testing.T, c session.Config) *table {
+	b := connecting(t, c, nil)
+	b.att = b.s.AttachFirst(b.now, b.pass())
+	return b
+}
+
+// back attaches the client that has come with its cookie.
+func (b *table) back() {
+	b.t.Helper()
+	a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation()}, session.Pass{})
+	if ref != nil {
+		b.t.Fatalf("cookie refused: %v", ref)
+	}
+	b.att = a
+}
+
+// sees has the client's connection take all that is written to it, which must be
+// these frames.
+func (b *table) sees(want ...string) {
+	b.t.Helper()
+	out := bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil)
+	b.s.ClientWrote(b.now, b.att, len(out), false)
+	if got := frames(b.t, out); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+		b.t.Fatalf("the client got %q, want %q", got, want)
+	}
+}
+
+// pongs is the client's answer to a Ping.
+func (b *table) pongs(count string) {
+	b.s.ClientRead(b.now, b.att, masked(frame.Pong, count))
+	b.s.Retain()
+}
+
+func TestWhatThePongCoversDoesNotComeAgainAndTheRestDoes(t *testing.T) {
+	b := newKept(t, keptConfig())
+	b.game(text("one") + text("two"))
+	b.sees("one", "two")
+	b.sleep(time.Second)
+	b.sees("ping 2")
+	b.game(text("three"))
+	b.sees("three")
+	b.pongs("2")
+	b.drop()
+	b.game(text("four"))
+	b.back()
+	b.sees("three", "four")
+}
+
+// Several Pings may be under way, as when a heartbeat is due while one waits for
+// its answer. Each answer covers what its Ping carried, whichever comes first.
+func TestThePongToAnOlderPingCoversWhatThatCarried(t *testing.T) {
+	b := newKept(t, keptConfig())
+	b.game(text("one"))
+	b.sees("one")
+	b.sleep(time.Second)
+	b.sees("ping 1")
+	b.game(text("two"))
+	b.sees("two")
+	b.sleep(15 * time.Second)
+	b.sees("ping 2")
+	b.pongs("1")
+	b.drop()
+	b.back()
+	b.sees("two")
+}
+
+// A Pong that nobody asked for claims nothing: neither what was not asked about,
+// nor what was never written.
+func TestAPongBeyondTheNewestPingCoversNothing(t *testing.T) {
+	for _, count := range []string{"2", "3", "18446744073709551615", "-1", "", "1x"} {
+		b := newKept(t, keptConfig())
+		b.game(text("one"))
+		b.sees("one")
+		b.sleep(time.Second)
+		b.sees("ping 1")
+		b.game(text("two"))
+		b.sees("two")
+		b.pongs(count)
+		b.wantState(session.Attached)
+		if i := b.s.Info(); i.Acked != 0 {
+			t.Errorf("Pong %q: acked %d, want 0", count, i.Acked)
+		}
+	}
+}
+
+// A client is lost before it has all that the game server said before its Close.
+func TestTheUpstreamsCloseWaitsForAClientThatComesBack(t *testing.T) {
+	b := newKept(t, keptConfig())
+	b.game(text("one"))
+	b.sees("one")
+	b.game(text("two") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, "won"))))
+	b.drop()
+	b.wantState(session.Detached)
+	b.back()
+	b.sees("one", "two")
+	b.sees("close 4000 won")
+	b.s.ClientRead(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(4000, ""))))
+	b.wantState(session.Ended)
+}
+
+// A game server that breaks has no Close that the client could answer. Whether it
+// has all that came before, its Pong tells.
+func TestABrokenUpstreamIsToldOnceThePongCoversAll(t *testing.T) {
+	b := newKept(t, keptConfig())
+	b.game(text("one"))
+	b.s.UpstreamGone(b.now, b.up, "reset")
+	b.sees("one")
+	b.sees("ping 1")
+	b.drop()
+	b.wantState(session.Detached)
+	b.back()
+	b.sees("one")
+	b.sees("ping 1")
+	b.wantState(session.Attached)
+	b.pongs("1")
+	b.wantState(session.Ended)
+}
+
+// One that never answers is not waited for without end, though it talks on.
+func TestABrokenUpstreamIsToldAClientThatAnswersNoPing(t *testing.T) {
+	b := newKept(t, keptConfig())
+	b.game(text("one"))
+	b.s.UpstreamGone(b.now, b.up, "reset")
+	b.sees("one")
+	for range 7 {
+		b.wantState(session.Attached)
+		b.says("still here")
+		b.sleep(9 * time.Second)
+	}
+	b.wantState(session.Detached)
+}
+
+// The game server reads nothing while nobody reads what it says, and of that
+// nobody reads more until a Pong makes room: so the Pong is read, past what the
+// client has said before.
+func TestThePongIsReadThoughTheUpstreamTakesNothing(t *testing.T) {
+	c := keptConfig()
+	c.BufferMessages = 1
+	b := newKept(t, c)
+	b.says("hello")
+	b.game(text("one") + text("two"))
+	b.sees("one")
+	b.sees("ping 1")
+	if !b.s.WantsClient(b.att) {
+		t.Fatal("the client is not read, whose Pong the upstream waits for")
+	}
+	b.pongs("1")
+	b.sees("two")
+}
+
+// A client may not fill the memory with what the game server does not take.
+func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
+	c := keptConfig()
+	c.BufferMessages = 1
+	b := newKept(t, c)
+	b.says("hello")
+	if b.s.WantsClient(b.att) {
+		t.Fatal("the client is read while the upstream is behind, and nothing waits for its Pong")
+	}
+	b.game(text("one") + text("two"))
+	b.sees("one")
+	n := 0
+	for ; b.s.WantsClient(b.att) && n < 100; n++ {
+		b.says(strings.Repeat("x", 64<<10))
+	}
+	if n != 16 {
+		t.Errorf("%d messages of 64 KiB are read, want 16: 1 MiB, as of a resumable client", n)
+	}
+	b.sleep(5 * time.Minute)
+	b.wantState(session.Attached) // its silence is ours
+}
+
+// No hello tells a plain client what was dropped; whoever watches is told.
+func TestWhatAPlainClientLosesIsInTheEvent(t *testing.T) {
+	c := keptConfig()
+	c.Overflow, c.BufferMessages = session.DropOldest, 2
+	b := newKept(t, c)
+	b.game(text("one"))
+	b.sees("one")
+	b.drop()
+	b.game(text("two") + text("three") + text("four"))
+	b.s.Events()
+	b.back()
+	for _, e := range b.s.Events() {
+		if e.Kind == session.Resumed && (e.Lost != 2 || e.Replay != 2) {
+			t.Errorf("lost %d, replay %d, want 2 and 2", e.Lost, e.Replay)
+		}
+	}
+	b.sees("three", "four")
+}
+
+// A plain client's text that begins with DLE is what it is.
+func TestAHeartbeatForAPlainClientIsNotUnescaped(t *testing.T) {
+	c := keptConfig()
+	c.Replies = []session.Reply{{In: "\x10beat", Out: "one"}, {In: "beat", Out: "two"}}
+	b := newKept(t, c)
+	b.game(text("\x10beat") + text("\x10\x10beat"))
+	b.drop()
+	b.wants(b.up, "one")
+}

@@ -1,0 +1,92 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/wire"
+)
+
+// A peer that takes nothing, at whatever point of a resume, holds up nobody: not
+// other sessions, not the list of them, and not the next resume of its own. None
+// of it takes any time, of which the peer would take for ever.
+func TestASlowPeerInTheMidstOfAResumeHoldsUpNobody(t *testing.T) {
+	for name, slow := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
+		"before its 101":   (*world).resumeUnread,
+		"before its hello": func(w *world, p *wstest.Player, _ *wstest.Peer) { w.resumeRead(p, 150) },
+		"in its replay":    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.resumeRead(p, 10000) },
+		"as the older connection": func(w *world, p *wstest.Player, game *wstest.Peer) {
+			p.Hold(true)
+			for i := range 200 {
+				game.Text(fmt.Sprint(i, strings.Repeat("x", 2000)))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy())
+				other, otherGame := w.play()
+				p, game := w.play()
+				p.Sync()
+				for i := range 20 {
+					game.Text(fmt.Sprint("early ", i, strings.Repeat("x", 2000)))
+				}
+				slow(w, p, game)
+				synctest.Wait()
+				began := time.Now()
+				w.wantOthersAtEase(other, otherGame)
+				q := p.Resume(0)
+				for i := range 20 {
+					q.Want(fmt.Sprint("early ", i, strings.Repeat("x", 2000)))
+				}
+				if d := time.Since(began); d > 0 {
+					t.Errorf("others were held up for %v", d)
+				}
+			})
+		})
+	}
+}
+
+// wantOthersAtEase has another session resume and talk, a new one begin, and all
+// be listed.
+func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
+	w.t.Helper()
+	other.Drop()
+	other = other.Resume(0)
+	game.Text("down")
+	other.Want("down")
+	other.Text("up")
+	game.Want("up")
+	w.play()
+	if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 3 {
+		w.t.Errorf("%d sessions are listed, want 3", len(list))
+	}
+	w.gw.Session(other.Hello.Session)
+}
+
+// resumeUnread sends a resume of p's on a connection that takes 16 bytes, and
+// nobody reads its answer.
+func (w *world) resumeUnread(p *wstest.Player, _ *wstest.Peer) {
+	w.resumeRead(p, 0)
+}
+
+// resumeRead sends a resume of p's on a connection that takes 16 bytes more than
+// the first n of its answer, which are read.
+func (w *world) resumeRead(p *wstest.Player, n int) {
+	door := wstest.Open(w.t, w.gw, 16)
+	offer := strings.Join([]string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, ", ")
+	c, _ := door.Request("GET /resume HTTP/1.1\r\nHost: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " + offer + "\r\n\r\n")
+	for got := 0; got < n; {
+		k, err := c.Read(make([]byte, n-got))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		got += k
+	}
+}
