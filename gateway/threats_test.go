@@ -1,0 +1,96 @@
+package gateway_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// T25: messages without a byte of payload fill a replay buffer as others do, by
+// their number, and the frames that are kept of them are counted as memory.
+func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy()
+		p.Overflow = session.DropOldest
+		w := newWorld(t, p)
+		player, game := w.play()
+		player.Sync()
+		player.Drop()
+		w.wantState(player, session.Detached)
+		const sent = 20_000
+		for range sent {
+			game.Binary("")
+		}
+		synctest.Wait()
+		held := w.metrics()["reseat_buffer_bytes"]
+		if least := float64(2 * p.BufferMessages); held < least || held > 1<<20 {
+			t.Errorf("%v bytes are counted for %d empty messages, want %v at least and no megabyte", held, p.BufferMessages, least)
+		}
+		player = player.Resume(0)
+		if h := player.Hello; h.Replay != uint64(p.BufferMessages) || h.Lost != sent-h.Replay {
+			t.Errorf("replay %d, lost %d; want %d kept of %d", h.Replay, h.Lost, p.BufferMessages, sent)
+		}
+	})
+}
+
+// T28: those who are sent away together are told different times to come back.
+func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		var players []*wstest.Player
+		for range 100 {
+			p, _ := w.play()
+			players = append(players, p)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		go w.gw.Drain(ctx)
+		seconds := make(map[int64]int) // how many in each
+		for _, p := range players {
+			again := p.WantClosing(wire.CodeDraining).RetryAfter
+			if again < 1000 || again >= 5000 {
+				t.Errorf("told to come back after %d ms, want 1 to 5 s", again)
+			}
+			seconds[again/1000]++
+		}
+		for s := range int64(4) {
+			if n := seconds[s+1]; n > 75 {
+				t.Errorf("%d of 100 come back in second %d", n, s+1)
+			}
+		}
+	})
+}
+
+// T41: a fault is logged once, with its stack, and counted; its session ends with
+// 1011 and the others go on.
+func TestAFaultIsLoggedOnceWithItsStackAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := new(syncBuffer)
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+		bad, badGame := w.play()
+		good, goodGame := w.play()
+		gateway.Fail(w.gw, bad.Hello.Session)
+		if c := bad.WantClosing(wire.CodeInternalError); c.Retry {
+			t.Error("1011 says retry")
+		}
+		badGame.WantClose(wire.CodeInternalError)
+		good.Text("still here?")
+		goodGame.Want("still here?")
+		time.Sleep(time.Second)
+		log := said.String()
+		if strings.Count(log, "fault in a session's code") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
+			t.Errorf("want the fault once, with its stack and its session: %s", log)
+		}
+		if n := w.metrics()["reseat_session_panics_total"]; n != 1 {
+			t.Errorf("%v faults are counted, want 1", n)
+		}
+	})
+}
