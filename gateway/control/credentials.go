@@ -5,13 +5,12 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"reseat/tokens/keyfile"
 )
 
 const (
@@ -78,12 +77,12 @@ func readTokens(file string, who caller) (list []credential, err error) {
 	if file == "" {
 		return nil, nil
 	}
-	raw, err := readSmall(file)
+	raw, err := keyfile.Read(file, maxTokens)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("want a file of tokens, got %.100q: %w", file, err)
 	}
 	n := 0
-	for line := range strings.Lines(raw) {
+	for line := range strings.Lines(string(raw)) {
 		n++
 		token := strings.TrimSpace(line)
 		if token == "" {
@@ -99,26 +98,6 @@ func readTokens(file string, who caller) (list []credential, err error) {
 		return nil, fmt.Errorf("want a token of %d or more characters, got an empty file", leastToken)
 	}
 	return list, nil
-}
-
-// readSmall reads a file of at most maxTokens. Its errors leave out the name,
-// which may hold a line break.
-func readSmall(file string) (string, error) {
-	f, err := os.Open(file)
-	if err == nil {
-		defer f.Close()
-		var raw []byte
-		if raw, err = io.ReadAll(io.LimitReader(f, maxTokens+1)); err == nil {
-			if len(raw) > maxTokens {
-				return "", fmt.Errorf("want a file of at most %d bytes", maxTokens)
-			}
-			return string(raw), nil
-		}
-	}
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		err = p.Err
-	}
-	return "", fmt.Errorf("want a file of tokens, got %.100q: %w", file, err)
 }
 
 // checkToken asks for what can stand behind Bearer in a header.

@@ -4,14 +4,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"reseat/tokens/keyfile"
 )
 
 const (
@@ -112,12 +111,12 @@ func contains(list []secret, text string) bool {
 }
 
 func readSecrets(file string) (list []secret, err error) {
-	raw, err := readSmall(file)
+	raw, err := keyfile.Read(file, maxSecretFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("want a file of secrets, got %.100q: %w", file, err)
 	}
 	n := 0
-	for line := range strings.Lines(raw) {
+	for line := range strings.Lines(string(raw)) {
 		n++
 		text := strings.TrimPrefix(strings.TrimSpace(line), "whsec_")
 		if text == "" {
@@ -149,24 +148,4 @@ func parseSecret(text string) (secret, error) {
 	}
 	by, err := standardwebhooks.NewWebhookRaw(raw)
 	return secret{text, by}, err
-}
-
-// readSmall reads a file of at most maxSecretFile. Its errors leave out the name
-// where the system's would show it with a line break in it.
-func readSmall(file string) (string, error) {
-	f, err := os.Open(file)
-	if err == nil {
-		defer f.Close()
-		var raw []byte
-		if raw, err = io.ReadAll(io.LimitReader(f, maxSecretFile+1)); err == nil {
-			if len(raw) > maxSecretFile {
-				return "", fmt.Errorf("want a file of at most %d bytes", maxSecretFile)
-			}
-			return string(raw), nil
-		}
-	}
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		err = p.Err
-	}
-	return "", fmt.Errorf("want a file of secrets, got %.100q: %w", file, err)
 }
