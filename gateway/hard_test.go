@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -17,6 +18,22 @@ func hard() gateway.Policy {
 	p := policy()
 	p.Hard = true
 	return p
+}
+
+// away is a session whose upstream connection has been closed with its client's.
+func (w *world) away() *wstest.Player {
+	w.t.Helper()
+	p, game := w.play()
+	p.Sync()
+	p.Drop()
+	game.WantClose(wire.CodeGoingAway)
+	return p
+}
+
+// afterEightSeconds is for Game.Refuse: each dial is answered, but late.
+func afterEightSeconds(net.Conn, *http.Request) bool {
+	time.Sleep(8 * time.Second)
+	return false
 }
 
 func TestHardDisconnectClosesTheUpstreamAndDialsAgainAtTheResume(t *testing.T) {
@@ -119,10 +136,7 @@ func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
 func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		game.WantClose(wire.CodeGoingAway)
+		p := w.away()
 		time.Sleep(10 * time.Second)
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			time.Sleep(15 * time.Second) // longer than --dial-timeout
@@ -150,10 +164,7 @@ func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
 func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		game.WantClose(wire.CodeGoingAway)
+		p := w.away()
 		dials := 0
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
 			dials++
@@ -176,14 +187,8 @@ func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
 func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		game.WantClose(wire.CodeGoingAway)
-		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
-			time.Sleep(8 * time.Second)
-			return false
-		}
+		p := w.away()
+		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
 		w.wantState(p, session.Connecting)
@@ -214,14 +219,8 @@ func TestHardTakeoverOfAnAttachedSessionDoesNotDial(t *testing.T) {
 func TestHardSessionEndedWhileItsUpstreamIsDialledSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		game.WantClose(wire.CodeGoingAway)
-		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
-			time.Sleep(8 * time.Second)
-			return false
-		}
+		p := w.away()
+		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
 		if o := w.gw.End(p.Hello.Session, 1000, "enough"); o != gateway.Done {

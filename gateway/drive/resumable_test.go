@@ -173,24 +173,31 @@ func (p *player) wantUp(i int) {
 	}
 }
 
+// wantTakenOver is that a resume of the attached session replays what was not
+// acked, closes the old connection, and goes on both ways.
+func (p *player) wantTakenOver(t *testing.T, resume func() wire.Hello) {
+	t.Helper()
+	p.sendDown(1)
+	p.wantDown(1)
+	old := p.client
+	if h := resume(); !h.Resumed || h.Replay != 1 {
+		t.Errorf("hello %+v, want a resume with one message to replay", h)
+	}
+	p.wantDown(1)
+	if code, err := old.closed(); code != wire.CodeSuperseded || err != nil {
+		t.Errorf("the old connection: %d, %v; want 4409", code, err)
+	}
+	old.Close()
+	p.sendDown(2)
+	p.wantDown(2)
+	p.wantUp(1)
+}
+
 func TestTakeoverClosesTheOldConnectionAndGoesOn(t *testing.T) {
 	drivers(t, func(t *testing.T, d *drive.Driver) {
 		p := newPlayer(t, d, nil)
-		p.sendDown(1)
-		p.wantDown(1)
-		old := p.client
 		ours, theirs := tcpPair(t)
-		if h := p.resume(ours, theirs, 0); !h.Resumed || h.Replay != 1 {
-			t.Errorf("hello %+v, want a resume with one message to replay", h)
-		}
-		p.wantDown(1)
-		if code, err := old.closed(); code != wire.CodeSuperseded || err != nil {
-			t.Errorf("the old connection: %d, %v; want 4409", code, err)
-		}
-		old.Close()
-		p.sendDown(2)
-		p.wantDown(2)
-		p.wantUp(1)
+		p.wantTakenOver(t, func() wire.Hello { return p.resume(ours, theirs, 0) })
 	})
 }
 
@@ -295,20 +302,7 @@ func TestHardSessionHasOneUpstreamAfterTheOther(t *testing.T) {
 func TestSessionLeavesItsLoopForAnotherKindOfConnection(t *testing.T) {
 	drivers(t, func(t *testing.T, d *drive.Driver) {
 		p := newPlayer(t, d, nil)
-		p.sendDown(1)
-		p.wantDown(1)
-		old := p.client
-		if h := p.resumeOverPipe(); !h.Resumed || h.Replay != 1 {
-			t.Errorf("hello %+v, want a resume with one message to replay", h)
-		}
-		p.wantDown(1)
-		if code, err := old.closed(); code != wire.CodeSuperseded || err != nil {
-			t.Errorf("the old connection: %d, %v; want 4409", code, err)
-		}
-		old.Close()
-		p.sendDown(2)
-		p.wantDown(2)
-		p.wantUp(1)
+		p.wantTakenOver(t, p.resumeOverPipe)
 		p.client.Close()
 		p.events.await(session.Dropped)
 		ours, theirs := tcpPair(t)
