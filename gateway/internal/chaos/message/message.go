@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 )
 
 // A Stream is one direction of one session.
@@ -90,12 +91,21 @@ func (s Stream) name() string {
 // number is the number that a message of the stream says it has; false: it is
 // none of the stream's.
 func (s Stream) number(p []byte) (uint64, bool) {
+	try, n, ok := s.place(p)
+	return n, ok && try == s.Try
+}
+
+// place is the try and the number that a message says it has, if it is of the
+// stream's session and direction.
+func (s Stream) place(p []byte) (try int, n uint64, ok bool) {
 	f := bytes.SplitN(bytes.TrimLeft(p, "\x10"), []byte("|"), 4)
-	if len(f) < 4 || string(f[0]) != s.name() || string(f[1]) != fmt.Sprintf("%d.%d", s.Session, s.Try) {
-		return 0, false
+	if len(f) < 4 || string(f[0]) != s.name() {
+		return 0, 0, false
 	}
-	n, err := strconv.ParseUint(string(f[2]), 10, 64)
-	return n, err == nil && n > 0
+	session, rest, _ := strings.Cut(string(f[1]), ".")
+	try, err := strconv.Atoi(rest)
+	n, bad := strconv.ParseUint(string(f[2]), 10, 64)
+	return try, n, err == nil && bad == nil && n > 0 && session == strconv.Itoa(s.Session)
 }
 
 // Verdicts counts what is wrong with the messages that have come.
@@ -123,14 +133,54 @@ type Check struct {
 	Verdicts Verdicts
 	Faults   []string
 	missing  map[uint64]bool
+
+	// Staged: the stream may go on to a later try, whose message 1 comes next.
+	Staged bool
+	Came   uint64 // messages that were right, of all tries
+	First  uint64 // with Midway, the number at which it began
+	Again  uint64 // messages that came once more where that was allowed
+
+	midway, rewound bool
+}
+
+// Midway lets the next message be any one: the check goes on from there.
+func (c *Check) Midway() { c.midway = true }
+
+// Rewind lets the next message be one that has come before: those behind it come
+// again, and are counted.
+func (c *Check) Rewind() { c.rewound = true }
+
+// Skip leaves n messages out, which the other side has said are lost.
+func (c *Check) Skip(n uint64) { c.Taken += n }
+
+// turn goes where the next message is allowed to be.
+func (c *Check) turn(p []byte) {
+	try, n, ok := c.place(p)
+	if !ok {
+		return
+	}
+	if c.Staged && try > c.Try {
+		c.Try, c.Taken, c.missing = try, 0, nil
+	}
+	switch {
+	case try != c.Try:
+	case c.midway:
+		c.Taken, c.First = n-1, n
+	case c.rewound && n <= c.Taken:
+		c.Again += c.Taken + 1 - n
+		c.Taken = n - 1
+	}
+	c.midway, c.rewound = false, false
 }
 
 // Take judges the next message.
 func (c *Check) Take(isText bool, p []byte) {
 	c.Bytes += uint64(len(p))
+	c.turn(p)
 	wantText, want := c.Message(c.Taken + 1)
 	if isText == wantText && bytes.Equal(p, want) {
 		c.Taken++
+		c.Came++
 		return
 	}
 	n, ok := c.number(p)

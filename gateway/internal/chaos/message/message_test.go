@@ -11,6 +11,17 @@ func take(c *Check, numbers ...uint64) {
 	}
 }
 
+// stages takes message 1 of one try, and then 1 and 2 of another from a number on.
+func stages(c *Check, one, other int, from uint64) {
+	c.Staged = true
+	first, then := c.Stream, c.Stream
+	first.Try, then.Try = one, other
+	c.Take(first.Message(1))
+	for n := from; n <= 2; n++ {
+		c.Take(then.Message(n))
+	}
+}
+
 // Every way to be wrong is told from the others, and the sentence names the message.
 func TestCheckSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
@@ -34,6 +45,17 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 			text, p := c.Message(1)
 			c.Take(!text, p)
 		}, Verdicts{Wrong: 1}, "message 1 was altered"},
+		{"midway", func(c *Check) { c.Midway(); take(c, 7, 8); c.Complete(8) }, Verdicts{}, ""},
+		{"a gap behind midway", func(c *Check) { c.Midway(); take(c, 7, 9) }, Verdicts{Lost: 1}, "messages 8 to 8 were lost"},
+		{"come again, as allowed", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 2, 3, 4) }, Verdicts{}, ""},
+		{"come again later than allowed", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 4, 2) }, Verdicts{Twice: 1}, "message 2 came twice"},
+		{"a gap where some might have come again", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 5) }, Verdicts{Lost: 1}, "messages 4 to 4 were lost"},
+		{"as many lost as was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 4); c.Complete(4) }, Verdicts{}, ""},
+		{"more lost than was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 5) }, Verdicts{Lost: 1}, "messages 4 to 4 were lost"},
+		{"fewer lost than was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 3) }, Verdicts{Twice: 1}, "message 3 came twice"},
+		{"the next stage", func(c *Check) { stages(c, 0, 1, 1); c.Complete(2) }, Verdicts{}, ""},
+		{"a stage without its beginning", func(c *Check) { stages(c, 0, 1, 2) }, Verdicts{Lost: 1}, "messages 1 to 1 were lost"},
+		{"a stage that was over", func(c *Check) { stages(c, 1, 0, 1) }, Verdicts{Wrong: 2}, "none of this session's"},
 		{"another session's", func(c *Check) {
 			other := c.Stream
 			other.Session++
