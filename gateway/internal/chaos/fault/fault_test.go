@@ -16,6 +16,11 @@ const request = "GET /s/1/0 HTTP/1.1\r\n"
 // connect makes a connection through a proxy with one plan, both ends of it.
 func connect(t *testing.T, plan Plan) (near, far net.Conn) {
 	t.Helper()
+	return begin(t, plan, false, request)
+}
+
+func begin(t *testing.T, plan Plan, told bool, first string) (near, far net.Conn) {
+	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -24,12 +29,12 @@ func connect(t *testing.T, plan Plan) (near, far net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Target: server.Addr().String(), Plan: func(string) Plan { return plan }, Struck: func(string, Plan) {}}
+	p := &Proxy{Target: server.Addr().String(), Plan: func(string) Plan { return plan }, Struck: func(string, Plan) {}, Told: told}
 	p.Serve(front)
 	if near, err = net.Dial("tcp", front.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	io.WriteString(near, request)
+	io.WriteString(near, first)
 	if far, err = server.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +99,14 @@ func TestLineIsTransparent(t *testing.T) {
 		if got, end := how(near); got != string(sent) || end != "end" {
 			t.Errorf("%+v: %d of %d bytes, then %s", plan, len(got), len(sent), end)
 		}
+	}
+}
+
+func TestTheLineForTheProxyGoesNoFurther(t *testing.T) {
+	near, far := begin(t, Plan{}, true, "FAULTS /s/1/0 -\r\n\x16\x03")
+	near.Close()
+	if got, end := how(far); got != "\x16\x03" || end != "end" {
+		t.Errorf("got %q and %s", got, end)
 	}
 }
 

@@ -22,6 +22,9 @@ type Proxy struct {
 	Target string
 	// Plan is asked for the plan of a connection by the path of its request.
 	Plan func(path string) Plan
+	// Told: a connection's first line is not its request's, but one for the proxy
+	// alone, which names the path: of what is encrypted it could not read it.
+	Told bool
 	// Struck is told when a connection has met its fault.
 	Struck func(path string, p Plan)
 
@@ -65,6 +68,9 @@ func (p *Proxy) serve(near *net.TCPConn) {
 	head, path := requestLine(near)
 	if path == "" {
 		return
+	}
+	if p.Told {
+		_, head, _ = bytes.Cut(head, []byte("\r\n"))
 	}
 	d := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := d.DialContext(p.ctx, "tcp", p.Target)

@@ -5,12 +5,15 @@ package seat
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,16 +21,46 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A wholeConn is a connection whose end of stream is never a clean one: the library
-// takes a stream that ends right behind a frame's header for an empty message.
+// errEnded is an end of stream. The library takes one right behind a frame's header
+// for an empty message, and one in the midst of a compressed message for its end,
+// io.ErrUnexpectedEOF included.
+var errEnded = errors.New("the connection has ended")
+
+// A wholeConn is a connection whose end of stream is never a clean one.
 type wholeConn struct{ net.Conn }
 
 func (c wholeConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // the latter by TLS
+		err = errEnded
 	}
 	return n, err
+}
+
+type pathKey struct{}
+
+// WithPath is for requests of Client's: their connections tell the proxy of faults
+// beforehand, in a line of its own, what path they will ask for, since under TLS it
+// could not read that.
+func WithPath(ctx context.Context, path string) context.Context {
+	return context.WithValue(ctx, pathKey{}, path)
+}
+
+// Client is an http.Client for Dial through a proxy of faults that is told.
+func Client(config *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialTold,
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialTold(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			secure := tls.Client(c, config)
+			if err := secure.HandshakeContext(ctx); err != nil {
+				c.Close()
+				return nil, err
+			}
+			return wholeConn{secure}, nil
+		}}}
 }
 
 // DialTCP connects for an http.Client that Dial is given.
@@ -40,16 +73,48 @@ func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
 	return wholeConn{c}, nil
 }
 
+// dialTold connects to a proxy of faults.
+func dialTold(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := DialTCP(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	path, _ := ctx.Value(pathKey{}).(string)
+	if _, err := fmt.Fprintf(c, "FAULTS %s -\r\n", path); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // An Offer is what a client shows at a handshake.
 type Offer struct {
 	Token    string // "": a new session
 	Received uint64
 	Headers  bool // in headers of its own, in place of subprotocol entries
 	Plain    bool // reseat.v1 is not offered
+	Compress bool
+	Cookie   string // of a plain client's session
+	Origin   string
+	Pinged   func() // called at each Ping
 }
 
 func (o Offer) options(client *http.Client) *websocket.DialOptions {
 	opts := &websocket.DialOptions{HTTPClient: client, HTTPHeader: http.Header{}}
+	if o.Compress {
+		opts.CompressionMode = websocket.CompressionContextTakeover
+	}
+	if o.Pinged != nil {
+		opts.OnPingReceived = func(context.Context, []byte) bool {
+			o.Pinged()
+			return true
+		}
+	}
+	for name, value := range map[string]string{"Cookie": o.Cookie, "Origin": o.Origin} {
+		if value != "" {
+			opts.HTTPHeader.Set(name, value)
+		}
+	}
 	if o.Plain {
 		return opts
 	}
@@ -68,13 +133,20 @@ func (o Offer) options(client *http.Client) *websocket.DialOptions {
 
 // A Conn is a connection. One goroutine may read; any may write.
 type Conn struct {
+	Cookie     string // that the answer set, as it is to be sent back
+	Compressed bool
+
 	ws    *websocket.Conn
 	plain bool
 }
 
 // Dial connects. Where the answer is another than 101, status is that.
-func Dial(ctx context.Context, client *http.Client, url string, o Offer) (c *Conn, status int, err error) {
-	ws, resp, err := websocket.Dial(ctx, url, o.options(client))
+func Dial(ctx context.Context, client *http.Client, address string, o Offer) (c *Conn, status int, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, 0, err
+	}
+	ws, resp, err := websocket.Dial(WithPath(ctx, u.RequestURI()), address, o.options(client))
 	if err != nil {
 		if resp != nil {
 			status = resp.StatusCode
@@ -86,7 +158,11 @@ func Dial(ctx context.Context, client *http.Client, url string, o Offer) (c *Con
 		ws.CloseNow()
 		return nil, 0, fmt.Errorf("the gateway chose subprotocol %q", ws.Subprotocol())
 	}
-	return &Conn{ws, o.Plain}, 101, nil
+	c = &Conn{ws: ws, plain: o.Plain, Compressed: resp.Header.Get("Sec-WebSocket-Extensions") != ""}
+	for _, cookie := range resp.Cookies() {
+		c.Cookie = cookie.Name + "=" + cookie.Value
+	}
+	return c, 101, nil
 }
 
 // A Message is what came: data, or a control message with its verb.
