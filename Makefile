@@ -50,6 +50,7 @@ verify: ## the model of the protocol, exhaustively, with Spin; DEEP=1 for larger
 chaos: build ## a real gateway through 5,000 cuts, both drivers; SEED=7; in network namespaces where one may make them
 	$(GO) run ./gateway/internal/chaos -bin $(BIN) -driver net $(if $(SEED),-seed $(SEED))
 	$(GO) run ./gateway/internal/chaos -bin $(BIN) -driver poll $(if $(SEED),-seed $(SEED))
+	$(GO) run ./gateway/internal/chaos -bin $(BIN) -tls -short $(if $(SEED),-seed $(SEED))
 	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then $(GO) run ./gateway/internal/chaos -bin $(BIN) -links -short $(if $(SEED),-seed $(SEED)); else echo "no links taken down: that takes root and ip"; fi
 
 mutants: ## plant bugs, one at a time, and see which test notices; ARGS='-only session/'

@@ -47,15 +47,27 @@ func TestNothingIsLostInChaos(t *testing.T) {
 			cfg := short()
 			cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
 			cfg.Seed, cfg.Driver, cfg.Bin = uint64(i+1), driver, bin
+			cfg.TLS = driver == "net" // which poll leaves to net
 			rep, text := chaos(t, cfg)
 			if rep.Bad() {
 				t.Error(text)
+			}
+			if rep.Told == 0 || rep.Redials == 0 || rep.Cookies == 0 || rep.Compressed == 0 {
+				t.Errorf("one of the modes was not:\n%s", text)
 			}
 			if rep.Cuts < 100 || rep.MessagesUp < 5000 || rep.MessagesDown < 5000 || rep.Operations < 300 {
 				t.Errorf("too little has happened to mean anything:\n%s", text)
 			}
 		})
 	}
+}
+
+// pongTooFar is a bug that plain clients with a cookie meet.
+var pongTooFar = mutant.Mutant{
+	Name: "session/pong-too-far",
+	Why:  "a Pong covers what was sent behind its Ping", Tests: []string{"./gateway/internal/chaos"},
+	Edits: []mutant.Edit{{File: "gateway/session/control.go", Old: "	covered := a.ping.n\n",
+		New: "	covered := a.ping.n\n	for s.cfg.Kept && s.wasSent(covered+1) {\n		covered++\n	}\n"}},
 }
 
 // A gateway with a bug in it is caught, and the report names the message.
@@ -68,23 +80,35 @@ func TestChaosCatchesABrokenGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, says := range map[string]string{
-		"session/replay-after-takeover": "came twice",
-		"session/cut-message-counts":    "were lost",
-		"tokens/spent-token-good":       "no order of what its clients saw is allowed",
+	list = append(list, pongTooFar)
+	for _, c := range []struct {
+		name, says string
+		only       string // the ending of the sessions that are to notice it
+	}{
+		{"session/replay-after-takeover", "came twice", ""},
+		{"session/cut-message-counts", "were lost", ""},
+		{"session/cut-message-counts", "were lost", hard.String()},
+		{"session/lost-not-told", "were lost", dropOldest.String()},
+		{pongTooFar.Name, "were lost", cookie.String()},
+		{"tokens/spent-token-good", "no order of what its clients saw is allowed", ""},
 	} {
+		found := false
 		for _, m := range list {
-			if m.Name == name {
-				t.Run(name, func(t *testing.T) {
+			if m.Name == c.name {
+				found = true
+				t.Run(c.name+" "+c.only, func(t *testing.T) {
 					t.Parallel()
-					catches(t, m, root, says)
+					catches(t, m, root, c.says, c.only)
 				})
 			}
+		}
+		if !found {
+			t.Errorf("no mutant %s", c.name)
 		}
 	}
 }
 
-func catches(t *testing.T, m mutant.Mutant, root, says string) {
+func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
 	overlay, err := m.Overlay(root, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +120,9 @@ func catches(t *testing.T, m mutant.Mutant, root, says string) {
 	cfg := short()
 	cfg.Seed, cfg.Driver, cfg.Bin = 5, "net", bin
 	cfg.Sessions, cfg.Messages, cfg.Spread, cfg.Rivalries, cfg.StallEvery = 26, 200, 5*time.Second, 6, 30
+	if cfg.Only = only; only != "" {
+		cfg.Rivalries = 0
+	}
 	cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never come to an end
 	rep, text := chaos(t, cfg)
 	if !rep.Bad() || !strings.Contains(text, says) {

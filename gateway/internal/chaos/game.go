@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,15 +25,19 @@ type game struct {
 	cfg  Config
 	http *http.Server
 
-	mu    sync.Mutex
-	seats map[string]*gameSeat
-	extra []string // what should not have connected
+	mu      sync.Mutex
+	seats   map[seatKey][]*gameSeat
+	extra   []string // what should not have connected
+	redials int      // of hard resumes
+	refused int      // of them
 }
+
+type seatKey struct{ id, try int }
 
 type connKey struct{}
 
 func serveGame(cfg Config, ln net.Listener) *game {
-	g := &game{cfg: cfg, seats: map[string]*gameSeat{}}
+	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}}
 	g.http = &http.Server{Handler: g, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
 	}}
@@ -40,10 +45,12 @@ func serveGame(cfg Config, ln net.Listener) *game {
 	return g
 }
 
-// A gameSeat is one session as the game server sees it.
+// A gameSeat is one session as the game server sees it, or, with hard disconnects,
+// one connection of a session.
 type gameSeat struct {
 	id, try int
-	path    string
+	kind    byte
+	dial    int // of the session, from 0
 	ws      *websocket.Conn
 	tcp     *net.TCPConn
 	ctx     context.Context
@@ -74,6 +81,10 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	if r.Header.Get("Reseat-Resumed") == "hard" && g.refuses(id) {
+		http.Error(w, "come back later", http.StatusServiceUnavailable)
+		return
+	}
 	tcp := r.Context().Value(connKey{}).(*net.TCPConn)
 	tcp.SetReadBuffer(32 << 10)
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
@@ -81,39 +92,74 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ws.SetReadLimit(-1)
-	s := &gameSeat{id: id, try: try, path: r.URL.Path, ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
-	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: try}
-	if kind == 'r' {
+	s := &gameSeat{id: id, try: try, kind: kind, ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
+	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0)}
+	switch kind {
+	case 'r':
 		s.quiet.Store(true)
+	case 'c':
+		s.check.Staged = true // what a plain client's connection took with it is not sent again
 	}
-	if g.sit(s) {
+	if g.sit(s, r.Header.Get("Reseat-Resumed")) {
 		go s.write(g.cfg)
 		s.read(g.cfg)
 	}
 }
 
-// sit notes the seat: the game server is to see one connection a session.
-func (g *game) sit(s *gameSeat) bool {
+// stage is the try of a stream's messages: of the session's try, and for streams
+// that go on over several connections which one of them it is.
+func stage(try, n int) int { return try*1000 + n }
+
+// refuses reports whether the game server is not there for a hard resume, as is the
+// case for every sixth.
+func (g *game) refuses(id int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.seats[s.path] != nil {
+	r := rand.New(rand.NewPCG(g.cfg.Seed, uint64(id)<<20|uint64(g.redials)|1<<49))
+	g.redials++
+	if r.IntN(6) > 0 {
+		return false
+	}
+	g.refused++
+	return true
+}
+
+// sit notes the seat: the game server is to see one connection a session, or one
+// for each hard resume.
+func (g *game) sit(s *gameSeat, resumed string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := seatKey{s.id, s.try}
+	s.dial = len(g.seats[key])
+	if s.dial > 0 && s.kind != 'h' {
 		g.extra = append(g.extra, fmt.Sprintf("session %d: the game server got a second connection", s.id))
 		s.ws.CloseNow()
 		return false
 	}
-	g.seats[s.path] = s
+	if (resumed == "hard") != (s.dial > 0) {
+		g.extra = append(g.extra, fmt.Sprintf("session %d: connection %d says Reseat-Resumed %q", s.id, s.dial, resumed))
+	}
+	if s.dial > 0 {
+		s.check.Midway()
+	}
+	g.seats[key] = append(g.seats[key], s)
 	return true
 }
 
+// find is the session's newest seat.
 func (g *game) find(id, try int) *gameSeat {
+	list := g.of(id, try)
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
+}
+
+// of are all seats of a session, in the order of their dials.
+func (g *game) of(id, try int) []*gameSeat {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, kind := range "spr" {
-		if s := g.seats[fmt.Sprintf("/%c/%d/%d", kind, id, try)]; s != nil {
-			return s
-		}
-	}
-	return nil
+	return slices.Clone(g.seats[seatKey{id, try}])
 }
 
 // all are the seats there ever were.
@@ -121,7 +167,7 @@ func (g *game) all() (list []*gameSeat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.seats {
-		list = append(list, s)
+		list = append(list, s...)
 	}
 	return list
 }
@@ -129,7 +175,7 @@ func (g *game) all() (list []*gameSeat) {
 // read takes in what comes until the connection ends. Now and then the game
 // server is busy with something else for a while.
 func (s *gameSeat) read(cfg Config) {
-	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|1<<40))
+	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<40))
 	for {
 		kind, p, err := s.ws.Read(s.ctx)
 		if err != nil {
@@ -165,10 +211,13 @@ func (s *gameSeat) taken() uint64 {
 // session a flood.
 func (s *gameSeat) write(cfg Config) {
 	defer close(s.still)
-	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|1<<41))
-	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: s.try}
+	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<41))
+	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial)}
 	p := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
-	if s.id%5 == 0 {
+	switch {
+	case s.kind == 'o' || s.kind == 'e':
+		p.quota *= 3 // faster than a small buffer bears
+	case s.id%5 == 0:
 		p.flood()
 	}
 	for !s.quiet.Load() {

@@ -15,7 +15,9 @@ type keyring struct {
 	content []string
 }
 
-const keyFiles = 3
+// keyFiles is how many keys there are at a time. A cookie is renewed by nobody: its
+// key has to be there for as long as a plain client is cut.
+const keyFiles = 12
 
 func newKeyring(dir string) (*keyring, error) {
 	k := &keyring{dir: dir}

@@ -2,7 +2,10 @@
 
 // Command chaos cuts the connections of a real gateway and counts its messages:
 // `make chaos`. Clients, game servers and everything that counts are its own; they
-// share no code with the gateway.
+// share no code with the gateway. The sessions have the endings of ending.go, some
+// of which come with a route of their own: hard disconnects, plain clients with a
+// cookie, buffers that overflow. Compression is offered by every third connection;
+// TLS is a run of its own.
 package main
 
 import (
@@ -38,6 +41,7 @@ func command(args []string) int {
 	isShort := fs.Bool("short", false, "a run of less than a minute")
 	seed := fs.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "of all that is random")
 	driver := fs.String("driver", "net", "the gateway's")
+	secure := fs.Bool("tls", false, "TLS on the client address")
 	links := fs.Bool("links", false, "in a network namespace whose link goes down (takes root)")
 	bin := fs.String("bin", "", "the gateway's program; made from the sources where there is none")
 	only := fs.String("only", "", "the one ending of all sessions, as the table calls it")
@@ -52,7 +56,7 @@ func command(args []string) int {
 		return 2
 	}
 	cfg.Only = *only
-	cfg.Seed, cfg.Driver, cfg.Links, cfg.Bin = *seed, *driver, *links, *bin
+	cfg.Seed, cfg.Driver, cfg.TLS, cfg.Links, cfg.Bin = *seed, *driver, *secure, *links, *bin
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return perform(ctx, cfg, *out)

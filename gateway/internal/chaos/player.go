@@ -16,41 +16,6 @@ import (
 	"reseat/gateway/internal/chaos/seat"
 )
 
-// An ending is how a session is to end.
-type ending int
-
-// The endings.
-const (
-	byeAtRest ending = iota // bye, when all has arrived
-	byeAtOnce               // bye right behind the last messages
-	gameClose               // the game server closes right behind its last message
-	gameKill                // the game server's connection is reset in the midst of it
-	legCut                  // the line to the game server is cut at a byte
-	expiry                  // the client stays away for longer than the grace period
-	drained                 // SIGTERM
-	plain                   // no reseat.v1, no cuts, a Close when all has arrived
-	endings
-)
-
-var endingNames = [endings]string{"bye, at rest", "bye, at once", "closed by the game server", "game server killed",
-	"line to the game server cut", "grace period over", "drained", "plain client"}
-
-func (e ending) String() string { return endingNames[e] }
-
-// completeDown: every message the game server sent has to arrive.
-func (e ending) completeDown() bool {
-	return e != gameKill && e != legCut && e != drained && e != byeAtOnce
-}
-
-// completeUp: the same for the client's.
-func (e ending) completeUp() bool {
-	return e == byeAtRest || e == byeAtOnce || e == expiry || e == plain
-}
-
-// reads: the game server takes in what is written to it until the end. One that is
-// killed does not, and one that has sent its Close reads no more messages.
-func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose }
-
 // A player is one client. Its tenures come one after the other.
 type player struct {
 	run    *run
@@ -59,7 +24,8 @@ type player struct {
 	budget int // cuts
 	hist   history.History
 	cuts   atomic.Int64
-	late   atomic.Bool // all messages that were planned are made
+	late   atomic.Bool  // all messages that were planned are made
+	pinged atomic.Int64 // when the newest Ping came, to a plain client with a cookie
 	script *rand.Rand
 
 	mu       sync.Mutex
@@ -69,7 +35,10 @@ type player struct {
 	token    string
 	session  string
 	hellos   int
-	dialled  int64 // when the connection was begun that brought the first
+	dialled  int64  // when the connection was begun that brought the first
+	received uint64 // the gateway's messages, and what it said is lost
+	resumed  uint64 // the received of the newest resume that was answered by hello
+	before   uint64 // messages up on older connections, which are not sent again
 	limits   struct{ messages, bytes uint64 }
 	down     message.Check
 	up       message.Stream
@@ -104,8 +73,8 @@ func newPlayer(r *run, id int, end ending) *player {
 }
 
 func (p *player) streams() {
-	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: p.try}
-	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: p.try}}
+	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0)}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end == hard}
 }
 
 // plan is what befalls the player's connection number attempt.
@@ -115,6 +84,9 @@ func (p *player) plan(attempt int) fault.Plan {
 		return fault.Calm(r)
 	}
 	plan := fault.Cutting(r, p.run.cfg.Hold)
+	if p.end == cookie && attempt == 1 { // a plain client does not know whether it was heard: it is to be
+		plan.Kind, plan.After = fault.Reset, plan.After+20000
+	}
 	if p.late.Load() {
 		plan.After = plan.After%4096 + 1 // little passes any more
 	}
@@ -156,6 +128,12 @@ func (p *player) faultLocked(format string, args ...any) {
 	}
 }
 
+func (p *player) fault(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faultLocked(format, args...)
+}
+
 // play plays until the session is over.
 func (p *player) play(ctx context.Context) {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<45))
@@ -166,10 +144,20 @@ func (p *player) play(ctx context.Context) {
 	}()
 	for !p.isDone() && ctx.Err() == nil {
 		if wait := p.attempt(ctx, r); !p.isDone() {
-			sleep(ctx, wait)
+			sleep(ctx, wait+p.away(r))
 		}
 	}
 	<-scripted
+}
+
+// away is how long the player stays away beyond what it needs to: at times, where
+// the buffer is small, for about as long as that takes to overflow.
+func (p *player) away(r *rand.Rand) time.Duration {
+	if p.end != dropOldest && p.end != overflowEnd || r.IntN(4) == 0 {
+		return 0
+	}
+	each := p.run.cfg.Spread / time.Duration(3*p.run.cfg.Messages)
+	return time.Duration(r.Int64N(3 * small * int64(each)))
 }
 
 func (p *player) isDone() bool {
@@ -210,9 +198,13 @@ func (p *player) attempt(ctx context.Context, r *rand.Rand) time.Duration {
 		}
 		return backoff(r)
 	}
-	if p.end == plain {
+	if c.Compressed {
+		p.run.count.compressed.Add(1)
+	}
+	if p.end.isPlain() {
+		p.enter(c)
 		p.tenure(ctx, c, nil, r)
-		return 0
+		return time.Duration(r.IntN(60)) * time.Millisecond
 	}
 	h, k, err := c.Hello(actx)
 	switch {
@@ -244,18 +236,34 @@ func (p *player) offer(r *rand.Rand) (o seat.Offer, url string, ok bool) {
 	if p.session == "" {
 		p.dialled = now()
 	}
-	o = seat.Offer{Token: p.token, Received: p.down.Taken, Headers: r.IntN(2) == 0, Plain: p.end == plain}
-	p.noteLocked("attempt %d: generation %d, received %d; %s", p.attempts, seat.Gen(p.token), p.down.Taken, p.plan(p.attempts).Short())
-	return o, fmt.Sprintf("ws://%s/%c/%d/%d?a=%d", p.run.front, p.kind(), p.id, p.try, p.attempts), true
+	o = seat.Offer{Token: p.token, Received: p.received, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0}
+	if p.end == cookie {
+		o.Token, o.Cookie, o.Origin = "", p.token, p.run.origin()
+		o.Pinged = func() { p.pinged.Store(now()) }
+	}
+	p.noteLocked("attempt %d: generation %d, received %d; %s", p.attempts, seat.Gen(p.token), p.received, p.plan(p.attempts).Short())
+	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", p.run.front, p.end.letter(), p.id, p.try, p.attempts), true
 }
 
-// kind is the first part of the session's path. Plain clients have a route with a
-// long heartbeat: on a busy machine they would not outlive their own tardiness.
-func (p *player) kind() byte {
+// enter begins a plain client's connection. What an older one took with it is not
+// sent again, and what that brought may come again.
+func (p *player) enter(c *seat.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.end == plain {
-		return 'p'
+		return
 	}
-	return 's'
+	if p.session != "" {
+		p.run.count.cookies.Add(1)
+		p.before += p.made
+		p.up.Try++
+		p.made, p.cursor, p.sizes = 0, 0, []uint64{0}
+		p.down.Rewind()
+	}
+	p.session = "by cookie"
+	if c.Cookie != "" {
+		p.token = c.Cookie
+	}
 }
 
 // lost: an attempt brought no answer. A first one may have made a session of which
@@ -264,7 +272,7 @@ func (p *player) lost(kind history.Kind, answer func(history.Outcome, int, int),
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteLocked(format, args...)
-	if kind == history.New {
+	if kind == history.New && p.session == "" {
 		p.try++
 		p.streams()
 		return
@@ -294,7 +302,12 @@ func (p *player) greet(h *seat.Hello) {
 	if h.Received < p.acked || h.Received > p.made {
 		p.faultLocked("hello.received is %d, with %d acked and %d made", h.Received, p.acked, p.made)
 	}
-	if h.Lost != 0 {
+	p.resumed = p.received
+	if p.end == dropOldest {
+		p.down.Skip(h.Lost)
+		p.received += h.Lost
+		p.run.count.told.Add(h.Lost)
+	} else if h.Lost != 0 {
 		p.down.Verdicts.Lost += h.Lost
 		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
 	}
@@ -310,26 +323,27 @@ func (p *player) greet(h *seat.Hello) {
 
 // next is the next message to send on this connection, and whether there is one
 // now; bye: all is sent, and bye is to be.
-func (p *player) next(mayMake bool) (n uint64, text bool, b []byte, bye bool) {
+func (p *player) next(mayMake bool) (n uint64, text bool, b []byte, isNew, bye bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n = p.cursor + 1
-	if n > p.made {
+	isNew = n > p.made
+	if isNew {
 		if !mayMake || !p.mayMake {
-			return 0, false, nil, p.sayBye
+			return 0, false, nil, false, p.sayBye
 		}
 		text, b = p.up.Message(n)
 		p.sizes = append(p.sizes, p.sizes[n-1]+uint64(len(b)))
 		p.made = n
-		p.late.Store(n >= uint64(p.run.cfg.Messages))
+		p.late.Store(p.before+n >= uint64(p.run.cfg.Messages))
 	} else {
 		text, b = p.up.Message(n)
 	}
-	if p.end != plain && n != p.acked+1 && (n-p.acked > p.limits.messages || p.sizes[n]-p.sizes[p.acked] > p.limits.bytes) {
-		return 0, false, nil, false
+	if !p.end.isPlain() && n != p.acked+1 && (n-p.acked > p.limits.messages || p.sizes[n]-p.sizes[p.acked] > p.limits.bytes) {
+		return 0, false, nil, isNew, false
 	}
 	p.cursor = n
-	return n, text, b, false
+	return n, text, b, isNew, false
 }
 
 func (p *player) poke() {

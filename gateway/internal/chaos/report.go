@@ -23,6 +23,11 @@ type Report struct {
 	MessagesUp     uint64
 	MessagesDown   uint64
 	Bytes          uint64
+	Again          uint64 // to plain clients with a cookie
+	Told           uint64 // said to be lost, and lost
+	Redials        int
+	Compressed     int64
+	Cookies        int64
 	Cuts, Stalls   int64
 	rows           [][2]string
 	Failures       []failure
@@ -45,6 +50,9 @@ func (r *run) report() *Report {
 	rep := &Report{Config: r.cfg, Took: time.Since(r.began)}
 	for _, p := range r.players {
 		p.judge()
+		if p.end == hard {
+			p.judgeHard()
+		}
 		rep.add(r, p)
 	}
 	rep.checkHistories(r)
@@ -62,6 +70,8 @@ func (r *run) report() *Report {
 			rep.Cuts += r.count.cuts[k].Load()
 		}
 	}
+	rep.Told, rep.Cookies, rep.Compressed = r.count.told.Load(), r.count.cookies.Load(), r.count.compressed.Load()
+	rep.Redials = r.game.redials
 	rep.Stalls = r.count.cuts[fault.Stall].Load()
 	rep.tell(r)
 	return rep
@@ -69,16 +79,17 @@ func (r *run) report() *Report {
 
 // add adds a session's figures, and its failure if there is one.
 func (rep *Report) add(r *run, p *player) {
-	g := p.seat()
+	seats := p.seats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rep.MessagesDown += p.down.Taken
+	rep.MessagesDown += p.down.Came
+	rep.Again += p.down.Again
 	rep.Bytes += p.down.Bytes
 	rep.Down.Add(p.down.Verdicts)
 	faults := append(p.faults, p.down.Faults...)
-	if g != nil {
+	for _, g := range seats {
 		g.mu.Lock()
-		rep.MessagesUp += g.check.Taken
+		rep.MessagesUp += g.check.Came
 		rep.Bytes += g.check.Bytes
 		rep.Up.Add(g.check.Verdicts)
 		faults = append(faults, g.check.Faults...)
@@ -126,7 +137,7 @@ const patience = 20 * time.Second // with one history
 func (rep *Report) checkHistories(r *run) {
 	list := map[string]*history.History{}
 	for _, p := range r.players {
-		if p.end != plain {
+		if !p.end.isPlain() {
 			list[fmt.Sprintf("session %d (%s)", p.id, p.end)] = &p.hist
 		}
 	}
@@ -190,6 +201,11 @@ func (rep *Report) tell(r *run) {
 	row("signing keys changed", "%d times, %d tokens renewed", r.count.rotations.Load(), r.count.tokens.Load())
 	row("first connections cut before the client was heard", "%d sessions over before it knew, and told 4404 (reseat.v1 section 6)", r.unheard())
 	rep.tellEnds(r, row)
+	row("hard disconnects", "%d dials for a resume, %d of them refused; %d messages went down with a game server's connection", rep.Redials, r.game.refused, r.count.gone.Load())
+	row("plain clients back by their cookie", "%d times; %d messages came again, as they may", rep.Cookies, rep.Again)
+	row("dropped by drop-oldest", "%d messages, all of them named by hello.lost", rep.Told)
+	row("connections with compression", "%d", rep.Compressed)
+	row("TLS on the client address", "%v", rep.TLS)
 	row("histories", "%d of %d operations, %d not linearizable", rep.Histories, rep.Operations, rep.NotLinear)
 	row("LOST", "%d up, %d down", rep.Up.Lost, rep.Down.Lost)
 	row("TWICE", "%d up, %d down", rep.Up.Twice, rep.Down.Twice)

@@ -57,11 +57,13 @@ func (v *rivalry) play(ctx context.Context) {
 		v.fault("rivals: never had a hello")
 		return
 	}
+	// A refused attempt keeps no session alive, and one may take long.
+	enough := time.Now().Add(v.run.cfg.Grace / 2)
 	var all sync.WaitGroup
 	for i := range rivals {
 		r := rand.New(rand.NewPCG(v.run.cfg.Seed, uint64(v.id)<<8|uint64(i)|1<<47))
 		all.Go(func() {
-			for range tenures {
+			for n := 0; n < tenures && time.Now().Before(enough); n++ {
 				v.attempt(ctx, i, r, false)
 				sleep(ctx, time.Duration(r.IntN(400))*time.Millisecond)
 			}
@@ -74,7 +76,7 @@ func (v *rivalry) play(ctx context.Context) {
 func (v *rivalry) begin(ctx context.Context) bool {
 	for try := range 20 {
 		answer := v.hist.Begin(0, history.New, 0)
-		c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("ws://%s/r/%d/%d?a=1", v.run.front, v.id, try), seat.Offer{})
+		c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/%d?a=1", v.run.front, v.id, try), seat.Offer{})
 		if err != nil {
 			continue
 		}
@@ -113,10 +115,10 @@ func (v *rivalry) token(r *rand.Rand, newest bool) (token string, attempt int) {
 // that it was refused with, 0 where it was not.
 func (v *rivalry) attempt(ctx context.Context, client int, r *rand.Rand, newest bool) (attached bool, code int) {
 	token, attempt := v.token(r, newest)
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, min(5*time.Second, v.run.cfg.Grace/4))
 	defer cancel()
 	answer := v.hist.Begin(client, history.Resume, seat.Gen(token))
-	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("ws://%s/r/%d/0?a=%d", v.run.front, v.id, attempt), seat.Offer{Token: token})
+	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/0?a=%d", v.run.front, v.id, attempt), seat.Offer{Token: token})
 	if err != nil {
 		answer(history.Unknown, 0, 0)
 		return false, 0
@@ -212,7 +214,7 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 func (v *rivalry) bye(ctx context.Context, r *rand.Rand) {
 	token, attempt := v.token(r, true)
 	resumed := v.hist.Begin(2, history.Resume, seat.Gen(token))
-	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("ws://%s/r/%d/0?a=%d", v.run.front, v.id, attempt), seat.Offer{Token: token})
+	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/0?a=%d", v.run.front, v.id, attempt), seat.Offer{Token: token})
 	if err != nil {
 		resumed(history.Unknown, 0, 0)
 		return

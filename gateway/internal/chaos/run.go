@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -39,6 +41,7 @@ type Config struct {
 	Stall      time.Duration // the longest that a game server reads nothing,
 	StallEvery int           // once in about so many messages
 	Rotate     time.Duration // between two signing keys
+	TLS        bool          // on the client address
 	Links      bool          // in a network namespace of its own, whose link goes down now and then
 	Limit      time.Duration // for all of it
 	FailFast   bool          // the first fault ends the run
@@ -52,6 +55,8 @@ type counters struct {
 	resumes, takenOver, abandoned    atomic.Int64
 	replayed                         atomic.Uint64
 	tokens, rotations, flaps, ghosts atomic.Int64
+	compressed, cookies              atomic.Int64
+	told, gone                       atomic.Uint64
 }
 
 // A run is a gateway in the midst of clients, game servers and faults.
@@ -63,8 +68,9 @@ type run struct {
 	links   *namespace // nil without Links
 	near    fault.Proxy
 	far     fault.Proxy
-	front   string // where players connect
+	front   string // where players connect: scheme and address
 	keys    *keyring
+	trust   *tls.Config
 	players []*player
 	rivals  []*rivalry
 	count   counters
@@ -139,6 +145,9 @@ func (r *run) open() (err error) {
 	if r.keys, err = newKeyring(r.cfg.Dir); err != nil {
 		return err
 	}
+	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
+		return err
+	}
 	if r.gateway, err = process.Start(filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String())...); err != nil {
 		return err
 	}
@@ -150,21 +159,34 @@ func (r *run) openFront() error {
 	if err != nil {
 		return err
 	}
-	r.near = fault.Proxy{Target: r.gateway.Addr, Plan: r.plan, Struck: r.struck}
+	r.near = fault.Proxy{Target: r.gateway.Addr, Plan: r.plan, Struck: r.struck, Told: true}
 	r.near.Serve(ln)
-	r.front = ln.Addr().String()
-	r.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: seat.DialTCP}}
+	r.front = "ws://" + ln.Addr().String()
+	if r.cfg.TLS {
+		r.front = "wss://" + ln.Addr().String()
+	}
+	r.client = seat.Client(r.trust)
 	return nil
 }
+
+// origin is the Origin of a page that came from where players connect.
+func (r *run) origin() string { return strings.Replace(r.front, "ws", "http", 1) }
 
 func (r *run) flags(game string) []string {
 	listen := "127.0.0.1:0"
 	if r.links != nil {
 		listen = r.links.inside + ":0"
 	}
-	return append([]string{"--listen=" + listen, "--admin=off", "--upstream=ws://" + game, "--route=/p/*=ws://" + game + ";heartbeat=1m", "--driver=" + r.cfg.Driver,
+	flags := append([]string{"--listen=" + listen, "--admin=off", "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
 		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--drain=" + (3 * time.Second).String(),
 		"--buffer-messages=600", "--log-format=json"}, r.keys.flags()...)
+	for _, s := range specials {
+		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
+	}
+	if r.cfg.TLS {
+		flags = append(flags, "--tls-cert="+filepath.Join(r.cfg.Dir, certFile), "--tls-key="+filepath.Join(r.cfg.Dir, keyFile))
+	}
+	return flags
 }
 
 func (r *run) close() {
@@ -186,7 +208,7 @@ func (r *run) close() {
 
 // cast gives each session the end that it is to have.
 func (r *run) cast() {
-	shares := []ending{byeAtRest, byeAtOnce, gameClose, byeAtRest, expiry, drained, gameKill, byeAtRest, legCut, byeAtOnce, gameClose, plain, drained}
+	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce}
 	if r.links != nil { // a plain client does not outlive its line
 		shares = slices.DeleteFunc(shares, func(e ending) bool { return e == plain })
 	}
@@ -260,7 +282,7 @@ func (r *run) play(ctx context.Context) {
 	first.Wait()
 	for _, p := range r.players {
 		if p.end == drained {
-			p.await(ctx, func() bool { g := p.seat(); return g != nil && p.enough(g) })
+			p.await(ctx, func() bool { return p.seat() != nil && p.enough() })
 		}
 	}
 	stop()
@@ -289,7 +311,7 @@ func (r *run) drain(ctx context.Context) {
 		return // nobody is left, so that it ends at once
 	}
 	sleep(ctx, 300*time.Millisecond)
-	req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+r.front+"/s/999999/0", nil)
+	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", r.origin()+"/s/999999/0", nil)
 	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "cmVzZWF0IGNoYW9zIHJ1bg=="} {
 		req.Header.Set(name, value)
 	}

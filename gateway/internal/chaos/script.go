@@ -48,26 +48,36 @@ func (p *player) direct(ctx context.Context) {
 	if !p.await(ctx, func() bool { return p.seat() != nil }) {
 		return
 	}
-	g := p.seat()
-	if p.end == legCut {
-		p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0) // at a byte, whenever that is
+	if p.end == legCut || p.end == overflowEnd {
+		p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0) // at a byte or a message, whenever that is
 	}
 	early := uint64(p.script.IntN(p.run.cfg.Messages))
-	p.await(ctx, func() bool { return p.enough(g) || p.end == gameKill && p.madeNow() >= early })
+	p.await(ctx, func() bool { return p.enough() || p.end == gameKill && p.madeNow() >= early })
 	if p.end == drained || p.end == legCut {
 		p.await(ctx, p.isDone)
 		return
 	}
 	if !p.isDone() {
-		p.conclude(ctx, g)
+		p.conclude(ctx, p.seat())
 	}
 	p.await(ctx, p.isDone)
 }
 
 // enough: all messages and all cuts that were planned have been.
-func (p *player) enough(g *gameSeat) bool {
-	quota := uint64(p.run.cfg.Messages)
-	return p.madeNow() >= quota && g.sent.Load() >= quota && int(p.cuts.Load()) >= p.budget
+func (p *player) enough() bool {
+	quota, sent := uint64(p.run.cfg.Messages), uint64(0)
+	for _, g := range p.seats() {
+		sent += g.sent.Load()
+	}
+	return p.madeNow() >= quota && sent >= quota && int(p.cuts.Load()) >= p.budget
+}
+
+// seats are all of the session's, of which there are several with hard disconnects.
+func (p *player) seats() []*gameSeat {
+	p.mu.Lock()
+	try := p.try
+	p.mu.Unlock()
+	return p.run.game.of(p.id, try)
 }
 
 // askEnd notes in the history that the session's end is asked for now.
@@ -79,13 +89,15 @@ func (p *player) askEnd() {
 }
 
 func (p *player) conclude(ctx context.Context, g *gameSeat) {
-	if p.end != expiry {
+	if p.end != expiry && p.end != overflowEnd {
 		p.askEnd()
 	}
 	switch p.end {
-	case byeAtRest, plain:
-		p.settle(ctx, g)
+	case byeAtRest, plain, cookie, hard, dropOldest:
+		p.settle(ctx)
 		p.bye()
+	case overflowEnd:
+		p.stayAway(ctx, g)
 	case byeAtOnce:
 		p.bye()
 	case gameClose:
@@ -95,7 +107,7 @@ func (p *player) conclude(ctx context.Context, g *gameSeat) {
 		p.note("the game server is killed")
 		g.kill()
 	case expiry:
-		p.settle(ctx, g)
+		p.settle(ctx)
 		p.expire(ctx, g)
 	}
 }
@@ -109,11 +121,19 @@ func (p *player) bye() {
 }
 
 // settle makes both sides fall silent and waits until everything has arrived.
-func (p *player) settle(ctx context.Context, g *gameSeat) {
+func (p *player) settle(ctx context.Context) {
+	if p.end == cookie { // what the newest connection takes up is to be judged, too
+		p.await(ctx, func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.made > 0
+		})
+	}
 	p.mu.Lock()
 	p.mayMake = false
 	p.mu.Unlock()
 	p.await(ctx, func() bool {
+		g := p.seat() // with hard disconnects there may be another by now
 		g.quiet.Store(true)
 		select {
 		case <-g.still:
@@ -122,9 +142,38 @@ func (p *player) settle(ctx context.Context, g *gameSeat) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.down.Taken >= g.sent.Load() && g.taken() >= p.made && (p.end == plain || p.acked == p.made)
+		return p.hasAllOf(g) && g.hasAllOf(p) && (p.end.isPlain() || p.acked == p.made)
 	})
 	p.note("settled")
+}
+
+// hasAllOf reports whether all has come that the game server sent on its newest
+// connection; p.mu is held.
+func (p *player) hasAllOf(g *gameSeat) bool {
+	sent := g.sent.Load()
+	return sent == 0 || p.down.Taken >= sent && p.down.Try == stage(g.try, g.dial)
+}
+
+// hasAllOf reports whether all has come that the client sent, on its newest
+// connection if it is a plain one; p.mu is held.
+func (s *gameSeat) hasAllOf(p *player) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.made == 0 || s.check.Taken >= p.made && s.check.Try == p.up.Try || p.end == hard && s.check.Came == 0 && p.acked == p.made
+}
+
+// stayAway stays away until the buffer has overflown, and then asks in vain.
+func (p *player) stayAway(ctx context.Context, g *gameSeat) {
+	p.mu.Lock()
+	p.leave = true
+	drop := p.drop
+	p.noteLocked("stays away")
+	p.mu.Unlock()
+	drop()
+	p.await(ctx, func() bool { return isOver(g) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leave = false
 }
 
 // expire stays away until the game server is told, and then asks in vain.
@@ -179,7 +228,7 @@ func (p *player) judge() {
 		p.faultLocked("did not end: %s; made %d, acked %d, game took %d; game sent %d, taken %d", p.end, p.made, p.acked, g.taken(), g.sent.Load(), p.down.Taken)
 	case isOver(g) && p.neverHeard(g):
 		p.unheard = true
-		p.hist.Add(p.id, history.Expire, 0, p.dialled+2*int64(p.run.cfg.Heartbeat), g.at, history.Done, 0, 0)
+		p.hist.Add(p.id, history.Expire, 0, p.dialled+2*int64(p.run.cfg.Heartbeat), history.Never, history.Unknown, 0, 0)
 		return
 	case !isOver(g):
 		p.faultLocked("the game server's connection is still open after the end (%s %d)", p.verdict, p.code)
@@ -194,27 +243,8 @@ func (p *player) judge() {
 // heartbeat (reseat.v1 section 6, with a grace period of 0), which is just as long as
 // a client that was not told of the cut takes to notice it. It was told 4404.
 func (p *player) neverHeard(g *gameSeat) bool {
-	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && p.end != plain &&
-		g.taken() == 0 && g.code == 1001 && g.reason == "grace period over" && g.at-p.dialled >= 2*int64(p.run.cfg.Heartbeat)
-}
-
-// An end is how the protocol says that an ending shows.
-type end struct {
-	codes  []int // to the client: of bye's Close, of end, of close
-	after  []int // instead, in answer to a resume that came too late for it
-	game   []int // to the game server
-	reason string
-}
-
-var ends = map[ending]end{
-	byeAtRest: {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	byeAtOnce: {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	gameClose: {codes: []int{4321}, after: []int{4410}, game: []int{4321}, reason: "match over"},
-	gameKill:  {codes: []int{4502}, after: []int{4404}, game: []int{-1}},
-	legCut:    {codes: []int{4502}, after: []int{4404}, game: []int{-1, 1002}},
-	expiry:    {after: []int{4404}, game: []int{1001}, reason: "grace period over"},
-	drained:   {codes: []int{4503}, game: []int{1001}, reason: "draining"},
-	plain:     {codes: []int{1000}, game: []int{1000}, reason: "played enough"},
+	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&
+		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= 2*int64(p.run.cfg.Heartbeat) || p.end == hard)
 }
 
 func (p *player) judgeEnd(g *gameSeat) {
@@ -246,17 +276,68 @@ func contains(list []int, n int) bool {
 func (p *player) judgeMessages(g *gameSeat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p.end.completeDown() {
-		p.down.Complete(g.sent.Load())
+	sent := g.sent.Load()
+	switch {
+	case p.end == hard && sent > 0 && p.down.Try != stage(g.try, g.dial):
+		p.down.Verdicts.Lost += sent
+		p.faultLocked("nothing came of what the game server sent on its last connection, number %d", g.dial)
+	case p.end.completeDown() && (p.end != hard || sent > 0):
+		p.down.Complete(sent)
 	}
-	if p.end.completeUp() {
+	switch {
+	case p.end == cookie && p.made > 0 && g.check.Try != p.up.Try:
+		g.check.Verdicts.Lost += p.made
+		p.faultLocked("nothing came of what the client sent on its last connection")
+	case p.end.completeUp() && (p.end != cookie || p.made > 0):
 		g.check.Complete(p.made)
 	}
-	if g.check.Taken > p.made || p.down.Taken > g.sent.Load()+1 {
+	if g.check.Taken > p.made && g.check.Try == p.up.Try || p.end != hard && p.down.Taken > sent+1 {
 		p.faultLocked("more came than was sent")
 	}
 	if p.end.reads() && p.acked > g.check.Taken {
 		g.check.Verdicts.Lost += p.acked - g.check.Taken
 		p.faultLocked("acked up to message %d, but the game server has only %d", p.acked, g.check.Taken)
+	}
+	if p.end == overflowEnd && sent <= p.resumed+small {
+		p.faultLocked("ended by overflow, with %d messages sent and the client back from message %d", sent, p.resumed)
+	}
+}
+
+// judgeHard holds the connections of a session with hard disconnects against each
+// other: each goes on where the one before ended. Where the game server did not
+// get to the gateway's Close, it may not have all that was written to its socket.
+func (p *player) judgeHard() {
+	next, whole := uint64(1), true
+	for _, g := range p.seats() {
+		g.mu.Lock()
+		first, last, came := g.check.First, g.check.Taken, g.check.Came
+		if g.dial == 0 {
+			first = 1
+		}
+		switch {
+		case came == 0:
+		case first < next:
+			g.check.Verdicts.Twice += next - first
+			p.fault("connection %d of the game server began with message %d, and the one before had all up to %d", g.dial, first, next-1)
+		case first > next && whole:
+			g.check.Verdicts.Lost += first - next
+			p.fault("messages %d to %d were lost between connections %d and %d of the game server", next, first-1, g.dial-1, g.dial)
+		case first > next:
+			p.run.count.gone.Add(first - next)
+		}
+		if came > 0 {
+			next, whole = last+1, true
+		}
+		if isOver(g) {
+			whole = whole && g.code >= 0
+		} else {
+			p.fault("connection %d of the game server never ended", g.dial)
+		}
+		g.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if next <= p.made && whole && !p.unheard {
+		p.faultLocked("messages %d to %d were lost at the end", next, p.made)
 	}
 }

@@ -48,7 +48,7 @@ func (p *player) tenure(ctx context.Context, c *seat.Conn, h *seat.Hello, r *ran
 	if h != nil {
 		t.gen = seat.Gen(h.Token)
 		t.pinged = p.hist.Begin(p.id, history.Live, t.gen)
-		c.Ack(t.ctx, p.takenNow())
+		c.Ack(t.ctx, p.receivedNow())
 		c.Say(t.ctx, "ping", "first")
 	}
 	var side sync.WaitGroup
@@ -71,10 +71,10 @@ func (p *player) tenure(ctx context.Context, c *seat.Conn, h *seat.Hello, r *ran
 	p.note("connection ended: %v", err)
 }
 
-func (p *player) takenNow() uint64 {
+func (p *player) receivedNow() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.down.Taken
+	return p.received
 }
 
 // read takes in what comes. After as many messages as it has patience for, if that
@@ -154,6 +154,7 @@ func (t *tenure) take(m seat.Message) {
 	p.mu.Lock()
 	before := p.down.Verdicts
 	p.down.Take(m.Text, m.Data)
+	p.received++
 	if p.down.Verdicts != before {
 		p.noteLocked("FAULT %s", p.down.Faults[len(p.down.Faults)-1])
 	}
@@ -169,13 +170,13 @@ func (t *tenure) take(m seat.Message) {
 
 // ack acks all that was taken in.
 func (t *tenure) ack() {
-	if t.p.end == plain {
+	if t.p.end.isPlain() {
 		return
 	}
 	t.mu.Lock()
 	t.owed = 0
 	t.mu.Unlock()
-	t.c.Ack(t.ctx, t.p.takenNow())
+	t.c.Ack(t.ctx, t.p.receivedNow())
 }
 
 // beat acks what is owed for long, and ends a connection that is silent.
@@ -185,11 +186,12 @@ func (t *tenure) beat() {
 		t.mu.Lock()
 		owed := t.owed > 0
 		t.mu.Unlock()
-		switch silent := time.Duration(now() - t.heard.Load()); {
+		switch silent := time.Duration(now() - max(t.heard.Load(), t.p.pinged.Load())); {
 		case t.p.end == plain:
 		case silent > 2*beat:
 			t.p.note("%v", errSilent)
 			t.stop()
+		case t.p.end == cookie: // it has no way to ask
 		case silent > beat:
 			t.c.Say(t.ctx, "ping", "beat")
 		case owed:
@@ -217,13 +219,12 @@ func (t *tenure) write(r *rand.Rand) {
 func (p *player) madeNow() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.made
+	return p.before + p.made
 }
 
 // send sends one message; of new ones as many as are left.
 func (t *tenure) send(left *int) bool {
-	made := t.p.madeNow()
-	n, text, b, bye := t.p.next(*left > 0)
+	n, text, b, isNew, bye := t.p.next(*left > 0)
 	if bye {
 		t.bye()
 		return false
@@ -231,7 +232,7 @@ func (t *tenure) send(left *int) bool {
 	if n == 0 {
 		return false
 	}
-	if n > made {
+	if isNew {
 		*left--
 	}
 	return t.c.Send(t.ctx, text, b) == nil
@@ -239,7 +240,7 @@ func (t *tenure) send(left *int) bool {
 
 // bye ends the session on purpose; it is said once on each connection.
 func (t *tenure) bye() {
-	if t.p.end == plain {
+	if t.p.end.isPlain() {
 		go t.c.Close(1000, "played enough")
 	} else if t.c.Say(t.ctx, "bye", `{"code":4000,"reason":"played enough"}`) != nil {
 		return
@@ -329,13 +330,17 @@ func (t *tenure) closed(err error) error {
 	case t.ended == "close" && code == t.code:
 	case t.ended == "" && p.sayBye:
 		p.finishLocked("bye", code)
-	case t.ended == "" && p.end == plain:
+	case p.end == cookie && code != 1000: // 1008: a resume of its own has taken over
+	case t.ended == "" && p.end.isPlain():
 		p.finishLocked("Close", code)
 	default:
 		p.faultLocked("a Close frame %d after %q %d", code, t.ended, t.code)
 	}
-	if p.end == plain && code < 0 {
+	switch {
+	case p.end == plain && code < 0:
 		p.finishLocked("dropped", code)
+	case p.end == cookie && p.sayBye: // there is no way back; what the game server was told is judged
+		p.finishLocked("Close", 1000)
 	}
 	return fmt.Errorf("closed with %d: %w", code, err)
 }

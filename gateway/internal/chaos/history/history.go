@@ -104,14 +104,15 @@ func (s state) resume(gen int, out output) []state {
 }
 
 // mayRefuse: 4401 for a spent generation, 4404 and 4410 for a session that is over,
-// 4409 for an attach that another took over before its hello came, 4429 and 4503 at any time.
+// 4408 for one that overflowed, 4409 for an attach that another took over before its
+// hello came, 4429, 4502 (a hard resume whose dial failed) and 4503 at any time.
 func (s state) mayRefuse(gen, code int) bool {
 	switch code {
 	case 4401:
 		return gen < s.confirmed || s.over
-	case 4404, 4410:
+	case 4404, 4408, 4410:
 		return s.over
-	case 4429, 4503:
+	case 4429, 4502, 4503:
 		return true
 	}
 	return false

@@ -34,6 +34,9 @@ func TestHistoriesAreToldApart(t *testing.T) {
 		{"a generation left out", []op{first, {Resume, 1, 2, 3, Done, 3, 0}}, Impossible},
 		{"attached after its end", []op{first, {End, 0, 2, 3, Done, 0, 0}, {Resume, 1, 4, 5, Done, 2, 0}}, Impossible},
 		{"4404 before its end", []op{first, {Resume, 1, 2, 3, Refused, 0, 4404}, {End, 0, 4, 5, Done, 0, 0}}, Impossible},
+		{"4502 by a hard resume, which changes nothing", []op{first, {Resume, 1, 2, 3, Refused, 0, 4502}, {Resume, 1, 4, 5, Done, 2, 0}}, Linearizable},
+		{"4408 behind its end", []op{first, {End, 0, 2, Never, Unknown, 0, 0}, {Resume, 1, 4, 5, Refused, 0, 4408}}, Linearizable},
+		{"attached behind 4408", []op{first, {End, 0, 2, Never, Unknown, 0, 0}, {Resume, 1, 4, 5, Refused, 0, 4408}, {Resume, 1, 6, 7, Done, 2, 0}}, Impossible},
 		{"4404 after the grace period", []op{first, {Expire, 0, 10, 12, Done, 0, 0}, {Resume, 1, 13, 14, Refused, 0, 4404}}, Linearizable},
 		{"a resume and the expiry at once", []op{first, {Expire, 0, 10, Never, Unknown, 0, 0}, {Resume, 1, 9, 12, Done, 2, 0}}, Linearizable},
 	} {
