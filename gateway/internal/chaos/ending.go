@@ -2,6 +2,8 @@
 
 package main
 
+import "fmt"
+
 // An ending is how a session is to end, and for the last ones also what is special
 // about it before that.
 type ending int
@@ -63,8 +65,8 @@ var specials = map[ending]special{
 	plain:       {'p', "heartbeat=1m"},
 	cookie:      {'c', "plain-resume=cookie"},
 	hard:        {'h', "disconnect=hard"},
-	dropOldest:  {'o', "overflow=drop-oldest;buffer-messages=30"},
-	overflowEnd: {'e', "overflow=end;buffer-messages=30"},
+	dropOldest:  {'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small)},
+	overflowEnd: {'e', fmt.Sprint("overflow=end;buffer-messages=", small)},
 }
 
 // letter is the first part of the session's path.

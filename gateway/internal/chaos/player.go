@@ -77,6 +77,10 @@ func (p *player) streams() {
 	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end == hard}
 }
 
+// secureBytes is about how long a handshake of TLS is. Were each cut as likely to
+// fall into it as behind it, a client might not come back in time.
+const secureBytes = 2500
+
 // plan is what befalls the player's connection number attempt.
 func (p *player) plan(attempt int) fault.Plan {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)<<20|uint64(attempt)|1<<43))
@@ -89,6 +93,9 @@ func (p *player) plan(attempt int) fault.Plan {
 	}
 	if p.late.Load() {
 		plan.After = plan.After%4096 + 1 // little passes any more
+	}
+	if p.run.cfg.TLS && plan.Kind != fault.EarlyReset && plan.Kind != fault.EarlyDeaf {
+		plan.After += secureBytes
 	}
 	return plan
 }
@@ -144,7 +151,7 @@ func (p *player) play(ctx context.Context) {
 	}()
 	for !p.isDone() && ctx.Err() == nil {
 		if wait := p.attempt(ctx, r); !p.isDone() {
-			sleep(ctx, wait+p.away(r))
+			sleep(ctx, wait)
 		}
 	}
 	<-scripted
@@ -220,7 +227,7 @@ func (p *player) attempt(ctx context.Context, r *rand.Rand) time.Duration {
 	answer(history.Done, seat.Gen(h.Token), 0)
 	p.greet(h)
 	p.tenure(ctx, c, h, r)
-	return time.Duration(r.IntN(60)) * time.Millisecond
+	return time.Duration(r.IntN(60))*time.Millisecond + p.away(r)
 }
 
 func backoff(r *rand.Rand) time.Duration { return time.Duration(10+r.IntN(150)) * time.Millisecond }
