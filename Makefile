@@ -14,8 +14,8 @@ help: ## print this list
 build: ## build bin/reseat
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
 
-run: build ## build and serve the demo; open the address that it prints
-	@$(BIN) --demo --log-format text
+run: build ## build and serve the demo; open the address that it prints; ARGS='--listen :8090'
+	@$(BIN) --demo --log-format text $(ARGS)
 
 # Each part has its share of about 20 minutes on two cores.
 test: tools lint test-go test-web test-acme test-peers test-proxies test-e2e ## install what is missing and run everything
