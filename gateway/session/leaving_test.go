@@ -86,3 +86,50 @@ func TestResumesThatStateMoreEachTimeAreProgress(t *testing.T) {
 		b.resume(n + 1)
 	}
 }
+
+// A client that still has messages to ack has a minute for it, from the last that
+// it acked; until then the game server's Close need not be answered.
+func TestTheMinuteToAnswerACloseBeginsAnewWithEachAck(t *testing.T) {
+	b := newTable(t, config())
+	b.game(text("one") + text("two") + text("three") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
+	b.reads()
+	b.reads() // and the Close
+	for n := range 3 {
+		for range 5 {
+			b.sleep(10 * time.Second)
+			b.says("\x10ping")
+			b.wantState(session.Attached)
+		}
+		if n < 2 {
+			b.says(fmt.Sprint("\x10ack ", n+1))
+		}
+	}
+	b.sleep(10 * time.Second)
+	b.wantState(session.Detached)
+}
+
+// That the buffer overflowed is told once in each absence, not once for all.
+func TestAnOverflowIsToldOnceInEachAbsence(t *testing.T) {
+	c := config()
+	c.BufferMessages = 1
+	b := newTable(t, c)
+	for n := range uint64(3) {
+		b.drop()
+		b.s.Events()
+		b.game(text("kept") + text("waits"))
+		told := 0
+		for _, e := range b.s.Events() {
+			if e.Kind == session.Overflowed {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("absence %d: told %d times, want once", n+1, told)
+		}
+		b.resume(2 * n)
+		b.reads()
+		b.says(fmt.Sprint("\x10ack ", 2*n+1))
+		b.reads()
+		b.says(fmt.Sprint("\x10ack ", 2*n+2))
+	}
+}
