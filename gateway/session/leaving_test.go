@@ -1,0 +1,135 @@
+package session_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+)
+
+// reads has the client's connection take all that is written to it.
+func (b *table) reads() {
+	n := 0
+	for _, p := range b.s.ClientOut(b.now, b.att, nil) {
+		n += len(p)
+	}
+	b.s.ClientWrote(b.now, b.att, n, false)
+}
+
+// closes is a Close frame of the client's.
+func (b *table) closes(code int) {
+	b.s.ClientRead(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(code, ""))))
+}
+
+// A page that is left says Close 1001 though it has not read the game server's
+// Close: what it has not acked is still owed to it.
+func TestCloseOfAPageThatIsLeftAnswersNothingThatItHasNotAcked(t *testing.T) {
+	for acked, want := range map[uint64]session.State{0: session.Detached, 1: session.Detached, 2: session.Ended} {
+		b := newTable(t, config())
+		b.game(text("one") + text("two") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
+		b.reads()
+		b.reads() // and the Close
+		b.says(fmt.Sprint("\x10ack ", acked))
+		b.closes(1001)
+		if got := b.s.State(); got != want {
+			t.Errorf("%d of 2 messages acked: %v, want %v", acked, got, want)
+		}
+	}
+}
+
+// An upstream is asked for a sign of life after each silence, not once alone.
+func TestAnUpstreamIsPingedAfterEachSilence(t *testing.T) {
+	c := config()
+	c.UpstreamHeartbeat = 10 * time.Second
+	b := newTable(t, c)
+	for range 5 {
+		b.sleep(10 * time.Second)
+		b.wants(b.up, "ping")
+		b.game("\x8a\x00") // its Pong
+		b.says("")         // and the client is there
+		b.reads()
+	}
+	b.wantState(session.Attached)
+}
+
+// Who is put off is told when the oldest of the takeovers is ten seconds old.
+func TestTakeoversThatArePutOffAreToldForHowLong(t *testing.T) {
+	b := newTable(t, config())
+	for range 20 {
+		b.resume(0)
+		b.sleep(100 * time.Millisecond)
+	}
+	ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()})
+	if ref == nil || ref.Code != 4429 || ref.Retry != 8*time.Second {
+		t.Fatalf("refusal %+v, want 4429 for 8 s", ref)
+	}
+	b.now = b.now.Add(ref.Retry - 1)
+	if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref == nil {
+		t.Error("a takeover is let in before its time")
+	}
+	b.now++
+	b.resume(0)
+}
+
+// A client whose acks never arrive gets further all the same, as its resumes say.
+func TestResumesThatStateMoreEachTimeAreProgress(t *testing.T) {
+	b := newTable(t, config())
+	for n := range uint64(8) {
+		b.game(text("tick"))
+		b.says("\x10ping")
+		b.reads()
+		b.sleep(3 * time.Second)
+		b.drop()
+		b.wantState(session.Detached)
+		b.resume(n + 1)
+	}
+}
+
+// A client that still has messages to ack has a minute for it, from the last that
+// it acked; until then the game server's Close need not be answered.
+func TestTheMinuteToAnswerACloseBeginsAnewWithEachAck(t *testing.T) {
+	b := newTable(t, config())
+	b.game(text("one") + text("two") + text("three") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
+	b.reads()
+	b.reads() // and the Close
+	for n := range 3 {
+		for range 5 {
+			b.sleep(10 * time.Second)
+			b.says("\x10ping")
+			b.wantState(session.Attached)
+		}
+		if n < 2 {
+			b.says(fmt.Sprint("\x10ack ", n+1))
+		}
+	}
+	b.sleep(10 * time.Second)
+	b.wantState(session.Detached)
+}
+
+// That the buffer overflowed is told once in each absence, not once for all.
+func TestAnOverflowIsToldOnceInEachAbsence(t *testing.T) {
+	c := config()
+	c.BufferMessages = 1
+	b := newTable(t, c)
+	for n := range uint64(3) {
+		b.drop()
+		b.s.Events()
+		b.game(text("kept") + text("waits"))
+		told := 0
+		for _, e := range b.s.Events() {
+			if e.Kind == session.Overflowed {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("absence %d: told %d times, want once", n+1, told)
+		}
+		b.resume(2 * n)
+		b.reads()
+		b.says(fmt.Sprint("\x10ack ", 2*n+1))
+		b.reads()
+		b.says(fmt.Sprint("\x10ack ", 2*n+2))
+	}
+}

@@ -1,0 +1,23 @@
+package session_test
+
+import (
+	"strings"
+	"testing"
+
+	"reseat/gateway/session"
+)
+
+// limits.unacked_bytes are 1 MiB to the byte; an empty message takes none of it.
+func TestUnackedBytesAreLimitedToTheByte(t *testing.T) {
+	b := newTable(t, config())
+	piece := strings.Repeat("x", 64<<10)
+	for range 16 {
+		b.says(piece)
+		b.wantState(session.Attached)
+	}
+	b.s.ClientRead(b.now, b.att, masked(2, ""))
+	b.s.Retain()
+	b.wantState(session.Attached)
+	b.says("x")
+	b.wantState(session.Ended)
+}
