@@ -28,55 +28,58 @@ const (
 
 // An Attachment is one client connection's tenure with a session. Once it is
 // not the session's attachment any more it only says what its connection is
-// still to be sent.
+// still to be sent. What every message needs comes first, as in a Session.
 type Attachment struct {
-	epoch   uint64
-	peer    string // the client's address, for whoever watches
-	gen     uint64 // the generation that its hello carried
-	since   Time
-	resumed bool
-	fate    Fate
+	fate      Fate
+	last      bool // ctl ends with the Close frame that ends the session: nothing follows
+	behind    bool // its socket did not take all at the last write
+	spoke     bool // a message has come after hello
+	ackNow    bool
+	pongDue   bool
+	wsPongDue bool
+	replaying bool // a resume has not caught up
 
 	// Outward. What goes out next is: the rest of the message in whose midst
 	// cur lies, then ctl, then the whole messages behind.
-	cur          uint64      // stream offset behind what has been written
-	start        uint64      // cur at the attach
-	mark         replay.Mark // a message's end at or before cur
-	mid          uint64      // end of the message in whose midst cur lies, or anything up to cur
-	ctl          []byte      // frames of the gateway's own
-	rest         [][]byte    // once parted: what must still go out before ctl
-	out          flight
-	last         bool   // ctl ends with the Close frame that ends the session: nothing follows
-	sent         Time   // when bytes were last accepted
-	behind       bool   // its socket did not take all at the last write:
-	backlog      int    // then what that holds and the peer has not taken, in bytes,
-	looked       Time   // and when to look again was last thought of
-	catchUp      uint64 // offset at which a resume has been replayed,
-	behindReplay bool   // while it has not
-	came         Time   // when its handshake came
+	cur  uint64      // stream offset behind what has been written
+	mid  uint64      // end of the message in whose midst cur lies, or anything up to cur
+	mark replay.Mark // a message's end at or before cur
+	ctl  []byte      // frames of the gateway's own
+	out  flight
+	sent Time // when bytes were last accepted
+
+	heard    Time
+	ackSince Time  // when the oldest message not acked was written; zero: none
+	askSince Time  // when the oldest message was written that no Pong has covered; zero: none
+	closed   Time  // when the Close frame was written, or all before a break that is yet to be told
+	backlog  int   // while behind: what the socket holds and the peer has not taken, in bytes
+	ping     probe // under way
+	overdue  probe // n: a message that a ping was sent after; at: when the pong came
+	in       inbound
+
+	// What not every message needs.
+	rest    [][]byte // once parted: what must still go out before ctl
+	looked  Time     // while behind: when a look at the backlog was last thought of
+	catchUp uint64   // offset at which a resume has been replayed
+	start   uint64   // cur at the attach
 
 	// Answers that are due: only the newest ping and Ping count.
-	pong      string
-	pongDue   bool
-	wsPong    []byte
-	wsPongDue bool
-	ping      probe
-	overdue   probe  // n: a message that a ping was sent after; at: when the pong came
-	asked     uint64 // the count that the newest Ping to a plain client carried
-	askSince  Time   // when the oldest message was written that no Pong has covered; zero: none
+	pong   string
+	wsPong []byte
 
-	// Inward.
-	in       inbound
-	heard    Time
-	spoke    bool   // a message has come after hello
-	acked    uint64 // of the client's messages, told on this connection
-	ackSince Time   // when the oldest message not acked was written; zero: none
-	ackNow   bool
-	ackedAt  uint64 // the session's acked at the attach
-	closed   Time   // when the Close frame was written, or all before a break that is yet to be told
-	acks     Time   // when the client last acked something new
-	rtt      time.Duration
-	pings    uint64 // ever sent
+	acked   uint64 // of the client's messages, told on this connection
+	ackedAt uint64 // the session's acked at the attach
+	acks    Time   // when the client last acked something new
+	rtt     time.Duration
+	pings   uint64 // ever sent
+	asked   uint64 // the count that the newest Ping to a plain client carried
+
+	epoch   uint64
+	gen     uint64 // the generation that its hello carried
+	peer    string // the client's address, for whoever watches
+	since   Time
+	came    Time // when its handshake came
+	resumed bool
 }
 
 // A flight is what has been handed out and not been reported as written.
@@ -221,8 +224,8 @@ func (s *Session) nextLook(a *Attachment) Time {
 
 // afterWrite does what waits for bytes to have gone out.
 func (s *Session) afterWrite(now Time, a *Attachment) {
-	if a.behindReplay && a.cur >= a.catchUp && len(a.ctl) == 0 {
-		a.behindReplay = false
+	if a.replaying && a.cur >= a.catchUp && len(a.ctl) == 0 {
+		a.replaying = false
 		s.emit(Event{Kind: Replayed, Took: now.Sub(a.came)})
 	}
 	switch {

@@ -64,81 +64,85 @@ const (
 )
 
 // Config is what a session is made with. The driver's owner fills all of it.
+// What every message asks for comes last: see Session.
 type Config struct {
-	ID        string
-	Resumable bool
-	Kept      bool // a plain client that may come back with a cookie, reseat.v1 section 9
-
-	Terms
-	Hard  bool // --disconnect hard: while detached there is no upstream
-	Words Words
+	ID       string
+	Protocol string // the application's, as the upstream chose it
+	Words    Words
 	// Replies and Beats are heartbeats of the game's own.
 	Replies []Reply
 	Beats   []Beat
+	Store   *replay.Store
 
-	Rate              Rate
-	Tell              Telling
+	// Key makes an unpredictable masking key for each frame to the upstream.
+	Key  func() [4]byte
+	Rate Rate
+
+	Resumable bool
+	Kept      bool // a plain client that may come back with a cookie, reseat.v1 section 9
+	Hard      bool // --disconnect hard: while detached there is no upstream
+	Tell      Telling
+	Terms
 	Idle              time.Duration // ends a session in which nothing is said for so long; zero: off
 	Heartbeat         time.Duration
 	UpstreamHeartbeat time.Duration // zero: none
 	BufferBytes       int64
 	BufferMessages    int
 	MaxMessage        int64
-	Protocol          string // the application's, as the upstream chose it
-
-	Store *replay.Store
-	// Key makes an unpredictable masking key for each frame to the upstream.
-	Key func() [4]byte
 }
 
 // A Session is what outlives a connection: its upstream leg, the counts of both
 // directions, the replay buffer and the grace period.
+//
+// Of thousands of sessions the next message's is in no cache, so that each line
+// of it costs more than what is done with it. What every message needs lies side
+// by side, from the end of the Config on, and in the same piece of memory:
+// BenchmarkManySessions shows what that is worth.
 type Session struct {
 	cfg Config
 
-	// The life cycle. Only transitions.go writes these.
-	state    State
+	state    State       // of the life cycle, below
+	starved  bool        // the store was spent at the last look
+	reserved bool        // made ahead of its client
+	started  bool        // by the game server: grace.go
 	att      *Attachment // while attached
-	epoch    uint64      // counts attaches
-	ending   Ending      // once ended
-	farewell []byte      // what a first client is told that comes after the end
+	data     Time        // when the last data message passed
+	renewAt  Time        // a token with a later exp is due then
+	events   []Event
+	stats    Stats
+
+	// Downward, upstream to client: acked <= base <= sent <= numbered.
+	acked   uint64 // newest message acked by the client
+	sentN   uint64 // newest message known to be written or told as lost,
+	sentOff uint64 // and the offset up to which bytes were written
+	ring    replay.Buffer
+	scan    scanner
+
+	// Upward, client to upstream: told <= written <= admitted.
+	up       *Upstream // the present one, or the last
+	first    Upstream  // most sessions have no other
+	q        upqueue
+	lender   *Upstream // whose write of q is under way; nil: nobody's
+	admitted tally
+	written  tally
+	told     tally
+	charged  int // to the store, for what is held of the client's messages
+	pace     pacer
+	beats    []Time // when each of the Beats is due, while detached
+
+	// The life cycle. Only transitions.go writes this, state and att.
+	epoch    uint64 // counts attaches
+	ending   Ending // once ended
+	farewell []byte // what a first client is told that comes after the end
 	created  Time
-	reserved bool          // made ahead of its client
 	detached Time          // since when no client is attached; zero while one is
 	awaiting Time          // since when one waits for the upstream, hard; zero: none does
 	rested   time.Duration // of the grace timer, since detached
 	graceEnd Time          // while detached
 	gen      generation.Line
 	expires  Time // the newest token's exp
-	renewAt  Time // a token with a later exp is due then
 	takeover []Time
 	futile   futility
-
-	// What the game server says of it: grace.go.
-	started bool
-
-	// Downward, upstream to client: acked <= base <= sent <= numbered.
-	ring    *replay.Buffer
-	scan    scanner
-	acked   uint64 // newest message acked by the client
-	sentN   uint64 // newest message known to be written or told as lost,
-	sentOff uint64 // and the offset up to which bytes were written
-	starved bool   // the store was spent at the last look
-
-	// Upward, client to upstream: told <= written <= admitted.
-	up       *Upstream // the present one, or the last
-	q        upqueue
-	lender   *Upstream // whose write of q is under way; nil: nobody's
-	pace     pacer
-	beats    []Time // when each of the Beats is due, while detached
-	admitted tally
-	written  tally
-	told     tally
-	charged  int // to the store, for what is held of the client's messages
-
-	data   Time // when the last data message passed
-	stats  Stats
-	events []Event
 }
 
 // kept reports whether the session outlives a drop.
@@ -158,8 +162,8 @@ func (t *tally) add(payload int64) {
 // New makes a session whose upstream is connected and which no client is
 // attached to yet. early is what the upstream sent right behind its answer.
 func New(cfg Config, now Time, early []byte) *Session {
-	s := &Session{cfg: cfg, ring: replay.New(cfg.Store), created: now, data: now}
-	s.up = &Upstream{heard: now}
+	s := &Session{cfg: cfg, ring: *replay.New(cfg.Store), first: Upstream{heard: now}, created: now, data: now}
+	s.up = &s.first
 	s.startPacer(now)
 	s.feed(now, early)
 	return s

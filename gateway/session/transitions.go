@@ -114,7 +114,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	s.stats.Replayed += ev.Replay
 
 	a := s.newAttachment(now, p)
-	a.resumed, a.behindReplay, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
+	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
 		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.admitted.n, Lost: ev.Lost, Replay: ev.Replay})
 	} else {

@@ -12,25 +12,24 @@ import (
 // next one from the resume on. Whatever arrives for one that has been replaced
 // changes nothing.
 type Upstream struct {
-	fate Fate
-	deaf bool // a write failed: it takes nothing more
-
-	// Outward: rest first, then the session's queue; parted, rest alone.
-	rest  []byte // frames of the gateway's own
-	out   lent   // what is handed out and not reported as written
-	gone  bool   // parted: the session has no upstream, or another one
-	final []byte // parted while a write was under way: what goes out behind it
-
-	heard   Time
+	fate    Fate
+	deaf    bool // a write failed: it takes nothing more
+	gone    bool // parted: the session has no upstream, or another one
 	pinged  bool // since heard
-	pong    []byte
 	pongDue bool
 	pingDue bool
+	over    bool // nothing more comes from it,
+	lost    bool // since it broke, or sent what is not allowed: no code of its own
+	heard   Time
 
-	// Once nothing more comes from it.
-	over   bool
-	lost   bool // it broke, or sent what is not allowed: no code of its own
-	code   int  // of its Close
+	// Outward: rest first, then the session's queue; parted, rest alone.
+	rest []byte // frames of the gateway's own
+	out  lent   // what is handed out and not reported as written
+
+	// What not every message needs.
+	final  []byte // parted while a write was under way: what goes out behind it
+	pong   []byte
+	code   int // of its Close
 	reason string
 }
 

@@ -1,0 +1,74 @@
+package session_test
+
+import (
+	"fmt"
+	"testing"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+)
+
+// BenchmarkManySessions gives each session in turn a message of its game
+// server's, writes it to the client, and takes an ack of every tenth. What one
+// session costs, alone in the caches, is work; what it costs among thousands is
+// memory that the processor has to wait for.
+func BenchmarkManySessions(b *testing.B) {
+	message := frame.Append(nil, frame.Binary, make([]byte, 128))
+	for _, n := range []int{1, 100, 2000, 8000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			seats := newSeats(n)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				seat := seats[i*7919%n] // a prime: none comes twice, and no next one lies behind the last
+				seat.down(session.Time(i), message)
+				if seat.came%10 == 0 {
+					seat.ack(session.Time(i))
+				}
+			}
+		})
+	}
+}
+
+// A seat is a session and its client.
+type seat struct {
+	s    *session.Session
+	a    *session.Attachment
+	out  [][]byte
+	came uint64
+}
+
+func newSeats(n int) []*seat {
+	c := config()
+	c.Store = replay.NewStore(1<<30, nil)
+	all := make([]*seat, n)
+	for i := range all {
+		s := session.New(c, 1, nil)
+		all[i] = &seat{s: s, a: s.AttachFirst(1, session.Pass{Gen: 1, Token: "token"})}
+		all[i].write(1)
+	}
+	return all
+}
+
+// down brings a message from the game server to the client.
+func (s *seat) down(now session.Time, message []byte) {
+	u := s.s.Upstream()
+	s.s.UpstreamRead(now, u, copy(s.s.UpstreamRoom(u), message))
+	s.write(now)
+	s.s.Next()
+	s.came++
+}
+
+func (s *seat) write(now session.Time) {
+	n := 0
+	s.out = s.s.ClientOut(now, s.a, s.out[:0])
+	for _, p := range s.out {
+		n += len(p)
+	}
+	s.s.ClientWrote(now, s.a, n, false)
+}
+
+func (s *seat) ack(now session.Time) {
+	s.s.ClientRead(now, s.a, masked(frame.Text, fmt.Sprint("\x10ack ", s.came)))
+	s.s.Retain()
+}
