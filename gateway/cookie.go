@@ -13,6 +13,7 @@ import (
 	"reseat/gateway/drive"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
+	"reseat/tokens"
 	"reseat/upstream"
 )
 
@@ -82,13 +83,30 @@ func (g *Gateway) splice(w http.ResponseWriter, r *http.Request, rt *route, offe
 	if d == nil || !e.offered(offer) || e.busy(r.Context(), d, want) {
 		return false
 	}
-	conn, early, err := g.switchProtocols(w, r, e.answer(e.protocol, nil))
+	conn, early, err := g.switchProtocols(w, r, e.answer(e.protocol, g.freshCookie(r, e, claims, arrived)))
 	if err != nil {
 		g.log.Debug("returning client gone before its answer", "err", err)
 		return true
 	}
 	g.rejoin(r, e, d, conn, early, want, arrived)
 	return true
+}
+
+// freshCookie is a cookie for the 101 of a client that comes back with one by a
+// key that does not sign any more: that key may be taken away while the session
+// lives. Nobody can renew a plain client's token but here.
+func (g *Gateway) freshCookie(r *http.Request, e *entry, claims tokens.Claims, arrived session.Time) http.Header {
+	if claims.KeyID == g.keys.SigningKeyID() {
+		return nil
+	}
+	p, _, err := g.pass(e, claims.Gen, arrived)
+	if err != nil {
+		g.log.Error("cookie not renewed", "session", e.ID, "err", err)
+		return nil
+	}
+	h := make(http.Header)
+	g.setCookie(r, e, h, p.Token)
+	return h
 }
 
 // kept reports whether e is a plain client's session that outlives a drop.

@@ -86,6 +86,44 @@ func TestAPlainClientComesBackByItsCookie(t *testing.T) {
 	}
 }
 
+// A key is rotated by signing with the next one first, and taking the old one
+// away later.
+func TestACookieIsRenewedWhenItsKeyIsRotated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, with := keyFiles(t, "new", "old")
+		writeKey(t, files[0], "old")
+		w := newWorld(t, keptPlain(), with)
+		rotate := func(file, seed string) {
+			writeKey(t, file, seed)
+			if err := w.gw.Reload(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rotate(files[0], "old") // both hold it at first
+		p, old := w.visit("")
+		game := w.game.Next()
+		back := func(cookie string) (again string) {
+			p.Drop()
+			synctest.Wait()
+			p, again = w.visit(cookie)
+			game.Text("still here")
+			p.Want("still here")
+			time.Sleep(2 * time.Second) // a Ping has told that it came
+			return again
+		}
+		rotate(files[0], "new")
+		renewed := back(old)
+		if renewed == old {
+			t.Fatal("the cookie is by the old key still")
+		}
+		rotate(files[1], "another")
+		if again := back(renewed); again != renewed {
+			t.Error("a cookie by the key that signs was replaced")
+		}
+		w.onlySession()
+	})
+}
+
 // What no Pong has covered comes again: at least once.
 func TestAPlainClientGetsAgainWhatNoPongHasCovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
