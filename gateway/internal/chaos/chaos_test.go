@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -118,6 +119,22 @@ func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
 	rep, text := chaos(t, cfg)
 	if !rep.Bad() || !strings.Contains(text, says) {
 		t.Errorf("%s: want a report that says %q, got\n%s", m.Why, says, text)
+	}
+}
+
+// A run that is given up at the first wrong message leaves every session with a
+// failure, and only some are told.
+func TestWrongMessagesAreToldFirst(t *testing.T) {
+	var rep Report
+	for i := range 2 * mostFailures {
+		rep.Failures = append(rep.Failures, failure{what: fmt.Sprintf("session %d: not ended", i)})
+	}
+	rep.Failures = append(rep.Failures, failure{what: "session 20: messages 2 to 3 were lost", first: true})
+	rep.order()
+	var b strings.Builder
+	rep.Print(&b)
+	if !strings.HasPrefix(strings.TrimSpace(b.String()), "FAILED session 20: messages 2 to 3 were lost") {
+		t.Errorf("told:\n%s", b.String())
 	}
 }
 

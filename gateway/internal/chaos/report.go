@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -41,6 +42,7 @@ type Report struct {
 type failure struct {
 	what  string
 	lines []string
+	first bool // to be told before the others: a message is wrong, or a history is impossible
 }
 
 // Bad reports whether anything was wrong.
@@ -73,8 +75,23 @@ func (r *run) report() *Report {
 	rep.Told, rep.Cookies, rep.Compressed = r.count.told.Load(), r.count.cookies.Load(), r.count.compressed.Load()
 	rep.Redials = r.game.redials
 	rep.Stalls = r.count.cuts[fault.Stall].Load()
+	rep.order()
 	rep.tell(r)
 	return rep
+}
+
+// order puts first what the others may only follow from: a run that is given up
+// leaves every session without its end.
+func (rep *Report) order() {
+	slices.SortStableFunc(rep.Failures, func(a, b failure) int {
+		switch {
+		case a.first == b.first:
+			return 0
+		case a.first:
+			return -1
+		}
+		return 1
+	})
 }
 
 // add adds a session's figures, and its failure if there is one.
@@ -87,17 +104,19 @@ func (rep *Report) add(r *run, p *player) {
 	rep.Bytes += p.down.Bytes
 	rep.Down.Add(p.down.Verdicts)
 	faults := append(p.faults, p.down.Faults...)
+	bad := p.down.Verdicts.Bad()
 	for _, g := range seats {
 		g.mu.Lock()
 		rep.MessagesUp += g.check.Came
 		rep.Bytes += g.check.Bytes
 		rep.Up.Add(g.check.Verdicts)
 		faults = append(faults, g.check.Faults...)
+		bad = bad || g.check.Verdicts.Bad()
 		g.mu.Unlock()
 	}
 	if len(faults) > 0 {
 		what := fmt.Sprintf("session %d (%s, %s): %s", p.id, p.session, p.end, strings.Join(faults, "; "))
-		rep.Failures = append(rep.Failures, failure{what, p.story})
+		rep.Failures = append(rep.Failures, failure{what, p.story, bad})
 	}
 }
 
@@ -166,7 +185,7 @@ func (rep *Report) judged(name string, verdict history.Verdict, story []string) 
 	switch verdict {
 	case history.Impossible:
 		rep.NotLinear++
-		rep.Failures = append(rep.Failures, failure{name + ": no order of what its clients saw is allowed", story})
+		rep.Failures = append(rep.Failures, failure{what: name + ": no order of what its clients saw is allowed", lines: story, first: true})
 	case history.Undecided:
 		rep.UndecidedLimit++
 		rep.Failures = append(rep.Failures, failure{what: name + ": porcupine did not decide in " + patience.String()})
