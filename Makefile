@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain vulns test-vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ run: build ## build and serve the demo; open the address that it prints; ARGS='-
 	@$(BIN) --demo --log-format text $(ARGS)
 
 # Each part has its share of about 20 minutes on two cores.
-test: tools lint test-go test-web test-acme test-peers test-proxies test-e2e ## install what is missing and run everything
+test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e ## install what is missing and run everything
 
 test-go: ## Go tests under the race detector, the simulation's short form included
 	$(GO) test $(RACE) -timeout 10m ./...
@@ -95,8 +95,14 @@ release: ## static binaries for Linux, macOS and Windows, with checksums, in dis
 	./.ci/release '$(VERSION)'
 
 VULNS := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-vulns: ## known vulnerabilities in what is built in; needs the network: https://vuln.go.dev, or GOVULNDB
-	$(GO) run $(VULNS) ./...
+GOVULNDB ?= https://vuln.go.dev
+vulns: ## known vulnerabilities in what is built in; needs the network, or GOVULNDB=file:///a/copy/of/the/database
+	$(GO) run $(VULNS) -db '$(GOVULNDB)' ./...
+
+REACHABLE = node -e "fetch(process.argv[1], { signal: AbortSignal.timeout(10000) }).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"
+test-vulns: ## the same, where its database can be reached; says so where it cannot
+	@if $(REACHABLE) '$(GOVULNDB)/index/db.json'; then $(MAKE) --no-print-directory vulns; \
+	else echo "KNOWN VULNERABILITIES WERE NOT LOOKED FOR: $(GOVULNDB) cannot be reached"; fi
 
 tools: ## install Chromium, Node.js and npm from the distribution where they are missing
 	./.ci/tools
