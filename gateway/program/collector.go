@@ -55,9 +55,7 @@ func tidyUp(ctx context.Context, used func() int64) {
 	defer tick.Stop()
 	var t tidier
 	samples := []metrics.Sample{
-		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/allocs:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 	for {
 		select {
@@ -67,7 +65,7 @@ func tidyUp(ctx context.Context, used func() int64) {
 		}
 		metrics.Read(samples)
 		value := func(i int) int64 { return int64(samples[i].Value.Uint64()) }
-		if t.look(heap{value(0), value(1), value(2), value(3), value(4), used()}) {
+		if t.look(heap{allocs: value(0), live: value(1), free: value(2), used: used()}) {
 			runtime.GC() // pools let go of what they hold at the second collection
 			debug.FreeOSMemory()
 		}
@@ -76,24 +74,30 @@ func tidyUp(ctx context.Context, used func() int64) {
 
 // A heap is what one look at it finds.
 type heap struct {
-	cycles  int64 // collections ever
-	allocs  int64 // bytes ever allocated
-	objects int64 // bytes that are not known to be free
-	live    int64 // bytes that were alive at the last collection
-	free    int64 // bytes that the system could have back
-	used    int64 // bytes that replay buffers hold
+	allocs int64 // bytes ever allocated
+	live   int64 // bytes that were alive at the last collection
+	free   int64 // bytes that the system could have back
+	used   int64 // bytes that replay buffers hold
 }
 
-// A tidier decides when a collection is worth it.
-type tidier struct{ collected, last heap }
+// A tidier decides when a collection is worth it. What has been allocated since
+// its own last one counts, whatever the runtime has collected by itself in
+// between: that may have been in the middle of a storm, when buffers were in use
+// that are in a pool now.
+type tidier struct {
+	tidy  heap // as it was at the first look after our last collection
+	last  heap
+	stale bool // tidy is from before it
+}
 
 // look reports whether to collect now.
-func (t *tidier) look(h heap) bool {
-	if h.cycles != t.collected.cycles {
-		t.collected = h
+func (t *tidier) look(h heap) (collect bool) {
+	if t.stale {
+		t.tidy = h
 	}
 	calm := h.allocs-t.last.allocs < storming
-	t.last = h
-	gain := h.objects - h.live + h.free + max(t.collected.used-h.used, 0)
-	return calm && gain >= max(leastGain, h.live/gainShare)
+	gain := h.allocs - t.tidy.allocs + h.free + max(t.tidy.used-h.used, 0)
+	collect = calm && gain >= max(leastGain, h.live/gainShare)
+	t.last, t.stale = h, collect
+	return collect
 }
