@@ -59,6 +59,9 @@ type Driver struct {
 
 	begin sync.Once
 	loops []*poll.Loop // none before the first session that one can serve
+
+	watch sync.Once
+	ends  *sock.Hangups // nil before hangups
 }
 
 // NewDriver makes a Driver. It starts nothing before it is needed.
@@ -80,7 +83,7 @@ func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Wat
 			return s
 		}
 	}
-	s.net.Store(newNet(core, upstream, d.clock, watch))
+	s.net.Store(newNet(d, core, upstream, watch))
 	return s
 }
 
@@ -124,6 +127,16 @@ func (d *Driver) start() {
 	}
 }
 
+// hangups tells the sockets' readers of their ends; nil where nobody does.
+func (d *Driver) hangups() *sock.Hangups {
+	d.watch.Do(func() {
+		if h, err := sock.WatchHangups(); err == nil {
+			d.ends = h
+		}
+	})
+	return d.ends
+}
+
 // Close ends what runs for all sessions together, once the last of them is over.
 // It does not wait.
 func (d *Driver) Close() {
@@ -131,12 +144,19 @@ func (d *Driver) Close() {
 	for _, l := range d.loops {
 		l.Close()
 	}
+	d.watch.Do(func() {})
+	if d.ends != nil {
+		d.ends.Close()
+	}
 }
 
 // Wait waits for what Close ends.
 func (d *Driver) Wait() {
 	for _, l := range d.loops {
 		l.Wait()
+	}
+	if d.ends != nil {
+		d.ends.Wait()
 	}
 }
 

@@ -44,8 +44,8 @@ func plainNet(t *testing.T) (s *netSession, game, client net.Conn) {
 	}
 	up, game := pair()
 	down, client := pair()
-	clock, watch := NewClock(), silent{make(chan struct{})}
-	s = newNet(session.New(cfg, clock.Now(), nil), up, clock, watch)
+	d, watch := NewDriver(Net, NewClock()), silent{make(chan struct{})}
+	s = newNet(d, session.New(cfg, d.clock.Now(), nil), up, watch)
 	s.attach(down, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, session.Pass{}), nil
 	})
@@ -55,6 +55,8 @@ func plainNet(t *testing.T) (s *netSession, game, client net.Conn) {
 		client.Close()
 		<-watch.closed
 		s.running.Wait()
+		d.Close()
+		d.Wait()
 	})
 	return s, game, client
 }
@@ -117,5 +119,17 @@ func TestNobodyIsReadWhileTooMuchIsToBeTold(t *testing.T) {
 	case <-s.up.wake:
 	default:
 		t.Error("all is told, and nobody reads on")
+	}
+}
+
+// A socket that nobody watches is read once more after each message, in vain.
+func TestPlainConnectionsAreWatchedForTheirEnd(t *testing.T) {
+	s, _, _ := plainNet(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, l := range map[string]*leg{"upstream": s.up, "client": s.down} {
+		if l.raw != nil && !l.watched {
+			t.Errorf("the %s's end would be found out by a read for each message", name)
+		}
 	}
 }

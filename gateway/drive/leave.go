@@ -11,7 +11,7 @@ import (
 // leave takes the session off its loop, for good.
 func (s *Session) leave(p *poll.Session) {
 	p.Leave(func(core *session.Session, legs []poll.Leg, over bool) (then func()) {
-		n := takeOver(core, legs, over, s.driver.clock, s.watch)
+		n := takeOver(s.driver, core, legs, over, s.watch)
 		s.net.Store(n)
 		return n.tellRest
 	})
@@ -19,8 +19,8 @@ func (s *Session) leave(p *poll.Session) {
 
 // takeOver drives a core that a loop has driven up to now. The Watcher is told
 // nothing until tellRest.
-func takeOver(core *session.Session, legs []poll.Leg, over bool, clock *Clock, watch Watcher) *netSession {
-	s := idle(core, clock, watch)
+func takeOver(d *Driver, core *session.Session, legs []poll.Leg, over bool, watch Watcher) *netSession {
+	s := idle(d, core, watch)
 	s.enter()
 	s.over, s.telling = over, true
 	var all []*leg

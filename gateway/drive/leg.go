@@ -3,6 +3,7 @@ package drive
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,11 +35,14 @@ var (
 
 // A leg is one socket of a session.
 type leg struct {
-	s    *netSession
-	conn net.Conn
-	att  *session.Attachment // of a client's
-	ups  *session.Upstream   // of an upstream's: one of the two is there
-	raw  syscall.RawConn     // nil where conn is not a plain TCP connection
+	s       *netSession
+	conn    net.Conn
+	att     *session.Attachment // of a client's
+	ups     *session.Upstream   // of an upstream's: one of the two is there
+	raw     syscall.RawConn     // nil where conn is not a plain TCP connection
+	watched bool                // HungUp will be called
+	fd      int                 // raw's, where it will be
+	hungUp  atomic.Bool         // it was: what is left to be read ends
 
 	// Whoever has set writing has these.
 	bufs     [][]byte
@@ -60,7 +64,6 @@ type leg struct {
 	held []byte // the read buffer where it cannot be pooled
 	much bool   // the last read brought smallRead or more
 	err  error  // there is nothing more to read
-	fd   int    // while raw lends it
 }
 
 func newLeg(s *netSession, conn net.Conn) *leg {
@@ -69,6 +72,26 @@ func newLeg(s *netSession, conn net.Conn) *leg {
 		raw = nil // it is read and written by waiting
 	}
 	return &leg{s: s, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
+}
+
+// watch has HungUp called, if that can be.
+func (l *leg) watch() {
+	if l.raw == nil {
+		return
+	}
+	if h := l.s.driver.hangups(); h != nil {
+		l.raw.Control(func(fd uintptr) {
+			l.fd = int(fd)
+			l.watched = h.Add(l.fd, l) == nil
+		})
+	}
+}
+
+// HungUp has the reader see that nothing comes any more behind what there is. For
+// sock.Hangups.
+func (l *leg) HungUp() {
+	l.hungUp.Store(true)
+	l.raw.Control(func(fd uintptr) { sock.WakeReader(int(fd)) })
 }
 
 func (l *leg) fate() session.Fate {
@@ -283,6 +306,9 @@ func (l *leg) close(f session.Fate) {
 		return
 	}
 	l.closed = true
+	if l.watched {
+		l.s.driver.hangups().Remove(l.fd)
+	}
 	if l.att == nil {
 		l.s.upstreams--
 	}

@@ -18,8 +18,8 @@ import (
 // already writes to that socket, who then goes on with it. The lock is never
 // held over a read, a write or a Watcher.
 type netSession struct {
-	clock *Clock
-	watch Watcher
+	driver *Driver
+	watch  Watcher
 
 	mu   sync.Mutex
 	now  session.Time // when it was taken by enter; it never goes back
@@ -66,15 +66,15 @@ type panicked struct {
 }
 
 // newNet drives core over its upstream's connection. It begins to read at once.
-func newNet(core *session.Session, upstream net.Conn, clock *Clock, watch Watcher) *netSession {
-	s := idle(core, clock, watch)
+func newNet(d *Driver, core *session.Session, upstream net.Conn, watch Watcher) *netSession {
+	s := idle(d, core, watch)
 	s.connect(upstream, core.Upstream())
 	return s
 }
 
 // idle is a session without legs.
-func idle(core *session.Session, clock *Clock, watch Watcher) *netSession {
-	s := &netSession{clock: clock, watch: watch, core: core}
+func idle(d *Driver, core *session.Session, watch Watcher) *netSession {
+	s := &netSession{driver: d, watch: watch, core: core}
 	s.timer = time.AfterFunc(time.Hour, s.tick)
 	s.timer.Stop()
 	return s
@@ -90,6 +90,7 @@ func (s *netSession) connect(conn net.Conn, u *session.Upstream) {
 
 // read starts the reader of a leg. early is what its client has sent already.
 func (s *netSession) read(l *leg, early []byte) {
+	l.watch()
 	if l.att == nil {
 		s.upstreams++
 		s.running.Go(func() { s.readUpstream(l) })
@@ -100,7 +101,7 @@ func (s *netSession) read(l *leg, early []byte) {
 
 // enter takes the lock, and the time for all that is done until it is released.
 func (s *netSession) enter() {
-	now := s.clock.Now()
+	now := s.driver.clock.Now()
 	s.mu.Lock()
 	s.now = max(s.now, now)
 }

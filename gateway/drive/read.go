@@ -18,13 +18,13 @@ func (s *netSession) readUpstream(l *leg) {
 	s.discard(l)
 }
 
-func (s *netSession) upstreamOnce(l *leg) (n int, calm bool) {
+func (s *netSession) upstreamOnce(l *leg, fd int) (more, calm bool) {
 	room := s.room(l)
 	if room == nil {
-		return 0, false // the core wants to be called when there may be some
+		return false, false // the core wants to be called when there may be some
 	}
-	n, l.err = l.receive(room)
-	return n, s.filled(l, n)
+	n, more := l.receive(fd, room)
+	return more, s.filled(l, n)
 }
 
 func (s *netSession) room(l *leg) (b []byte) {
@@ -59,16 +59,17 @@ func (s *netSession) readClient(l *leg, early []byte) {
 	s.discard(l)
 }
 
-func (s *netSession) clientOnce(l *leg) (n int, calm bool) {
+func (s *netSession) clientOnce(l *leg, fd int) (more, calm bool) {
 	b, pool := l.borrow()
 	if pool != nil {
 		defer pool.Put(b)
 	}
-	if n, l.err = l.receive(*b); n == 0 {
-		return 0, true
+	n, more := l.receive(fd, *b)
+	if n == 0 {
+		return false, true
 	}
 	l.much = n >= smallRead
-	return n, s.clientRead(l, (*b)[:n])
+	return more, s.clientRead(l, (*b)[:n])
 }
 
 // clientRead hands what was read to the core. p is free again when it returns.
@@ -81,20 +82,20 @@ func (s *netSession) clientRead(l *leg, p []byte) (calm bool) {
 	return s.goOn(l)
 }
 
-// readOn calls once while l is to be read. It reads once, or finds nothing, and
-// says whether that was calm: nothing is left for settle to do.
+// readOn calls once while l is to be read. It reads once, and says whether there
+// may be more to read at once, and whether that was calm: nothing is left for
+// settle to do.
 //
 // A descriptor is not let go of between two reads: whoever lets go of it must
 // have it made ready for waiting anew.
-func (s *netSession) readOn(l *leg, once func(*leg) (n int, calm bool)) {
+func (s *netSession) readOn(l *leg, once func(l *leg, fd int) (more, calm bool)) {
 	ready := func(fd uintptr) (enough bool) {
-		l.fd = int(fd)
 		for {
-			n, calm := once(l)
+			more, calm := once(l, int(fd))
 			if !calm || l.err != nil {
 				return true
 			}
-			if n == 0 {
+			if !more {
 				return false
 			}
 		}
@@ -102,7 +103,7 @@ func (s *netSession) readOn(l *leg, once func(*leg) (n int, calm bool)) {
 	for l.err == nil && s.waitToRead(l) {
 		calm := false
 		if l.raw == nil {
-			_, calm = once(l)
+			_, calm = once(l, -1)
 		} else if err := l.raw.Read(ready); err != nil {
 			l.err = err
 		}
@@ -113,13 +114,16 @@ func (s *netSession) readOn(l *leg, once func(*leg) (n int, calm bool)) {
 	}
 }
 
-// receive reads once. From a descriptor it does not wait, and returns 0 and no
-// error where there is nothing now.
-func (l *leg) receive(b []byte) (int, error) {
+// receive reads once. From a descriptor it does not wait, and returns 0 where there
+// is nothing now. A read that did not fill b has taken all there was; whether the
+// end came behind it is told by HungUp, and else by a read that finds nothing.
+func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	if l.raw == nil {
-		return l.conn.Read(b)
+		n, l.err = l.conn.Read(b)
+		return n, true
 	}
-	return sock.Receive(l.fd, b)
+	n, l.err = sock.Receive(fd, b)
+	return n, n == len(b) || n > 0 && (!l.watched || l.hungUp.Load())
 }
 
 // borrow is memory for one read of a client, and where it belongs. Where the read

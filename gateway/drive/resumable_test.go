@@ -36,6 +36,13 @@ type player struct {
 // is made with.
 func newPlayer(t *testing.T, d *drive.Driver, change func(*session.Config)) *player {
 	t.Helper()
+	gameEnd, game := tcpPair(t)
+	return newPlayerOf(t, d, change, gameEnd, game)
+}
+
+// newPlayerOf is newPlayer where there is a connection to the game server already.
+func newPlayerOf(t *testing.T, d *drive.Driver, change func(*session.Config), gameEnd, game net.Conn) *player {
+	t.Helper()
 	store := replay.NewStore(1<<30, nil)
 	cfg := session.Config{
 		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
@@ -44,10 +51,8 @@ func newPlayer(t *testing.T, d *drive.Driver, change func(*session.Config)) *pla
 	if change != nil {
 		change(&cfg)
 	}
-	p := &player{t: t, driver: d, events: newEvents()}
-	gameEnd, game := tcpPair(t)
+	p := &player{t: t, driver: d, events: newEvents(), game: game}
 	clientEnd, conn := tcpPair(t)
-	p.game = game
 	p.drive = d.New(session.New(cfg, d.Clock().Now(), nil), gameEnd, clientEnd, p.events)
 	p.drive.AttachFirst(clientEnd, nil, session.Pass{Gen: 1, Expires: d.Clock().Now().Add(time.Hour), Renew: time.Hour})
 	p.client = newClient(t, conn)

@@ -29,3 +29,27 @@ func (*Sender) Send(int, [][]byte) (n int, full bool, err error) { return 0, fal
 
 // Unsent reports ErrUnsupported.
 func Unsent(int) (int, error) { return 0, ErrUnsupported }
+
+// Hangups is of use on Linux alone.
+type Hangups struct{}
+
+// A Peer is who wants to know of a hangup.
+type Peer interface{ HungUp() }
+
+// WatchHangups reports ErrUnsupported.
+func WatchHangups() (*Hangups, error) { return nil, ErrUnsupported }
+
+// Add reports ErrUnsupported.
+func (*Hangups) Add(int, Peer) error { return ErrUnsupported }
+
+// Remove does nothing.
+func (*Hangups) Remove(int) {}
+
+// Close does nothing.
+func (*Hangups) Close() {}
+
+// Wait does nothing.
+func (*Hangups) Wait() {}
+
+// WakeReader does nothing.
+func WakeReader(int) {}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package sock
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+type hungUp chan struct{}
+
+func (h hungUp) HungUp() { close(h) } // twice panics
+
+// watched is a connection whose peer is to be told of its end.
+func watched(t *testing.T, h *Hangups) (raw syscall.RawConn, fd int, other net.Conn, told hungUp) {
+	t.Helper()
+	quiet, other := pair(t)
+	raw = quiet.(*Conn).raw
+	told = make(hungUp)
+	var err error
+	raw.Control(func(d uintptr) {
+		fd = int(d)
+		err = h.Add(fd, told)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw, fd, other, told
+}
+
+func watching(t *testing.T) *Hangups {
+	t.Helper()
+	h, err := WatchHangups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close(); h.Wait() })
+	return h
+}
+
+func TestHangupIsToldOnce(t *testing.T) {
+	for name, end := range map[string]func(*net.TCPConn){
+		"end of stream": func(c *net.TCPConn) { c.CloseWrite() },
+		"reset":         func(c *net.TCPConn) { c.SetLinger(0); c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := watching(t)
+			_, fd, other, told := watched(t, h)
+			other.Write([]byte("x"))
+			end(other.(*net.TCPConn))
+			<-told
+			WakeReader(fd) // is an end of its own, to epoll
+			other.Close()
+			_, next, later, toldToo := watched(t, h)
+			later.Close()
+			<-toldToo
+			h.Remove(fd)
+			h.Remove(next)
+		})
+	}
+}
+
+func TestWokenReaderFindsTheEnd(t *testing.T) {
+	h := watching(t)
+	raw, fd, other, told := watched(t, h)
+	defer h.Remove(fd)
+	other.Write([]byte("x"))
+	other.(*net.TCPConn).CloseWrite()
+	<-told
+	waits, ended := make(chan struct{}), make(chan error)
+	go func() {
+		reads := 0
+		raw.Read(func(fd uintptr) bool {
+			reads++
+			n, err := Receive(int(fd), make([]byte, 10))
+			if reads == 1 {
+				close(waits)
+				return n != 1 // it has seen no end
+			}
+			ended <- err
+			return true
+		})
+	}()
+	<-waits
+	WakeReader(fd)
+	if err := <-ended; err == nil {
+		t.Error("nothing to read, and no end")
+	}
+}
+
+type slow struct{ told, goOn chan struct{} }
+
+func (p slow) HungUp() {
+	close(p.told)
+	<-p.goOn
+}
+
+// Whoever is told may be in want of a lock that the one who removes another holds.
+func TestTheLastOneLeavesWhileAnotherIsTold(t *testing.T) {
+	h := watching(t)
+	quiet, other := pair(t)
+	p := slow{make(chan struct{}), make(chan struct{})}
+	quiet.(*Conn).raw.Control(func(fd uintptr) {
+		h.Add(int(fd), p)
+		other.Close()
+		<-p.told
+		h.Close()
+		h.Remove(int(fd))
+	})
+	close(p.goOn)
+	h.Wait()
+}
