@@ -86,12 +86,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
 	}
-	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt) {
+	offer := wire.ParseOffer(r.Header)
+	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt, offer) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a cookie counts for pages alone, and a page says its Origin")
 		return
 	}
-	offer := wire.ParseOffer(r.Header)
-	if !offer.Resume && !offer.Resumable && rt != nil {
+	if !offer.Resumable && rt != nil {
 		if token := g.cookieToken(r, rt); token != "" && g.splice(w, r, rt, offer, token) {
 			return
 		}
@@ -137,9 +137,16 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 	}
 }
 
-// byCookie reports whether a cookie says whose handshake this is.
-func (g *Gateway) byCookie(r *http.Request, rt *route) bool {
-	return rt != nil && (g.cookieToken(r, rt) != "" || rt.Policy.Login != nil && rt.Policy.Login.InCookie(r))
+// byCookie reports whether a cookie says whose handshake this is. It never says
+// whose a resume is, and the gateway's own is a plain client's alone.
+func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
+	switch {
+	case rt == nil || offer.Resume:
+		return false
+	case !offer.Resumable && g.cookieToken(r, rt) != "":
+		return true
+	}
+	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
 // askedHost is the host that the client asked for, by its own account or a
