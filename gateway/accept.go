@@ -230,7 +230,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := e.dial(ctx, e.first)
+	up, err := e.dialFirst(ctx)
 	if err != nil {
 		g.reg.remove(e)
 		g.refuseUpstream(w, e, err)
