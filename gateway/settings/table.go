@@ -130,7 +130,7 @@ var table = []flag{
 		help: "metrics, health and control: a loopback address, any with a token file, or off for none",
 		set:  one(func(d *draft) *string { return &d.Admin }, adminAddr)},
 	{name: "admin-token-file", group: groupAddresses, arg: "FILE", shows: "none",
-		help: "tokens of 16 or more characters, one a line, that may do everything at --admin; read again on SIGHUP",
+		help: "tokens, one a line and best of 16 or more characters, that may do everything at --admin; read again on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.AdminTokenFile }, fileName)},
 	{name: "viewer-token-file", group: groupAddresses, arg: "FILE", shows: "none",
 		help: "the same for tokens that may only read there",
