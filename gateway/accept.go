@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -152,12 +154,17 @@ func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 // askedHost is the host that the client asked for, by its own account or a
 // trusted proxy's.
 func (g *Gateway) askedHost(r *http.Request) string {
-	if upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
-		if h := r.Header.Get("X-Forwarded-Host"); h != "" {
-			return h
-		}
+	return cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host)
+}
+
+// forwarded is what a trusted proxy says in a header that each proxy on the way may
+// have added to, the one next to the client first; "" where none does.
+func (g *Gateway) forwarded(r *http.Request, header string) string {
+	if !upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
+		return ""
 	}
-	return r.Host
+	first, _, _ := strings.Cut(r.Header.Get(header), ",")
+	return strings.TrimSpace(first)
 }
 
 // refuseHTTP answers a handshake by HTTP, counts it, and has the connection
