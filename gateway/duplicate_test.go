@@ -125,6 +125,23 @@ func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
 	})
 }
 
+// A matchmaker that does not say whose a session is gives it to whoever has its
+// token, logged in or not.
+func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		_, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := w.Dial("/?player=ann", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.WantControl(wire.VerbHello)
+	})
+}
+
 // resumeAt resumes p by a handshake for path.
 func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 	w.t.Helper()
