@@ -193,6 +193,7 @@ func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Reseat-Resumed") == "" {
 				time.Sleep(5 * time.Second)
+				c.Close()
 				return true
 			}
 			return false
