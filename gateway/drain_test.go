@@ -99,6 +99,7 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 		}
 		w.game.Refuse = nil
 		p, game := w.play()
+		synctest.Wait() // the gateway has more for the two games than their connections hold
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
