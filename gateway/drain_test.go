@@ -118,6 +118,23 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 	})
 }
 
+// Its client has not been answered yet when the gateway closes.
+func TestSessionThatIsBeingMadeAtTheCloseIsEndedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		release := gateway.HoldSigning(w.gw)
+		go w.Dial("/match/7", []string{wire.Subprotocol})
+		game := w.game.Next()
+		synctest.Wait()
+		closed := make(chan bool)
+		go func() { w.gw.Close(); close(closed) }()
+		synctest.Wait()
+		release()
+		game.WantClose(wire.CodeGoingAway)
+		<-closed
+	})
+}
+
 // wantNew begins a session, or is told that none are taken.
 func (w *world) wantNew(taken bool) {
 	w.t.Helper()
