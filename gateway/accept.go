@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -86,12 +88,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
 	}
-	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt) {
+	offer := wire.ParseOffer(r.Header)
+	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt, offer) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a cookie counts for pages alone, and a page says its Origin")
 		return
 	}
-	offer := wire.ParseOffer(r.Header)
-	if !offer.Resume && !offer.Resumable && rt != nil {
+	if !offer.Resumable && rt != nil {
 		if token := g.cookieToken(r, rt); token != "" && g.splice(w, r, rt, offer, token) {
 			return
 		}
@@ -137,20 +139,32 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 	}
 }
 
-// byCookie reports whether a cookie says whose handshake this is.
-func (g *Gateway) byCookie(r *http.Request, rt *route) bool {
-	return rt != nil && (g.cookieToken(r, rt) != "" || rt.Policy.Login != nil && rt.Policy.Login.InCookie(r))
+// byCookie reports whether a cookie says whose handshake this is. It never says
+// whose a resume is, and the gateway's own is a plain client's alone.
+func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
+	switch {
+	case rt == nil || offer.Resume:
+		return false
+	case !offer.Resumable && g.cookieToken(r, rt) != "":
+		return true
+	}
+	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
 // askedHost is the host that the client asked for, by its own account or a
 // trusted proxy's.
 func (g *Gateway) askedHost(r *http.Request) string {
-	if upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
-		if h := r.Header.Get("X-Forwarded-Host"); h != "" {
-			return h
-		}
+	return cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host)
+}
+
+// forwarded is what a trusted proxy says in a header that each proxy on the way may
+// have added to, the one next to the client first; "" where none does.
+func (g *Gateway) forwarded(r *http.Request, header string) string {
+	if !upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
+		return ""
 	}
-	return r.Host
+	first, _, _ := strings.Cut(r.Header.Get(header), ",")
+	return strings.TrimSpace(first)
 }
 
 // refuseHTTP answers a handshake by HTTP, counts it, and has the connection
@@ -223,7 +237,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := e.dial(ctx, e.first)
+	up, err := e.dialFirst(ctx)
 	if err != nil {
 		g.reg.remove(e)
 		g.refuseUpstream(w, e, err)

@@ -54,6 +54,7 @@ func TestLogValuesAreBounded(t *testing.T) {
 func TestForwardedHostIsATrustedProxysAlone(t *testing.T) {
 	for _, tt := range []struct{ peer, forwarded, want string }{
 		{"10.1.2.3:5000", "play.example", "play.example"},
+		{"10.1.2.3:5000", "play.example, inner.example", "play.example"},
 		{"10.1.2.3:5000", "", "game.example"},
 		{"192.0.2.7:5000", "evil.example", "game.example"},
 	} {

@@ -74,7 +74,7 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
-	up, err := e.dial(ctx, e.first)
+	up, err := e.dialFirst(ctx)
 	if err != nil {
 		g.reg.remove(e)
 		return "", "", err

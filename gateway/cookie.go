@@ -35,10 +35,8 @@ func cookieName(pattern string, secure bool) string {
 
 // secure reports whether the client speaks TLS, with us or with a trusted proxy.
 func (g *Gateway) secure(r *http.Request) bool {
-	if upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
-		if proto := r.Header.Get("X-Forwarded-Proto"); proto != "" {
-			return strings.EqualFold(proto, "https")
-		}
+	if proto := g.forwarded(r, "X-Forwarded-Proto"); proto != "" {
+		return strings.EqualFold(proto, "https")
 	}
 	return r.TLS != nil
 }

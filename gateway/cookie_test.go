@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"reseat/gateway"
 	"reseat/gateway/internal/wstest"
 	"reseat/gateway/session"
@@ -224,5 +226,37 @@ func TestTheCookieProvesNothingElsewhere(t *testing.T) {
 			t.Error("a cookie of another name was taken")
 		}
 		w.game.Next()
+	})
+}
+
+// A program that keeps cookies has no Origin to show. It needs one only where a
+// cookie says whose the handshake is.
+func TestACookieThatProvesNothingAsksForNoOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		_, cookie := w.visit("")
+		w.game.Next()
+		p := w.PlayerWith("/", "Cookie: "+cookie+"\r\n")
+		w.game.Next()
+		p.Sync()
+		p.Drop()
+		w.resumeAt(p, "/").WantControl(wire.VerbHello)
+	})
+}
+
+func TestAResumeNeedsNoOriginForTheLoginInItsCookie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newLoginWorld(t, "cookie:sid", false)
+		login := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
+		p := w.PlayerWith("/", ownOrigin+"Cookie: sid="+login+"\r\n")
+		w.game.Next()
+		p.Drop()
+		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
+		if _, _, resp, err := w.Handshake("/", offer, "Cookie: sid="+login+"\r\n"); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("the resume: %v %v, want 101", resp, err)
+		}
+		if _, _, resp, err := w.Handshake("/", offer[:1], "Cookie: sid="+login+"\r\n"); err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("a new session: %v %v, want 403", resp, err)
+		}
 	})
 }

@@ -49,6 +49,7 @@ func TestAckComesBeforeThePong(t *testing.T) {
 		p, game := w.play()
 		p.Text("x")
 		game.Want("x")
+		synctest.Wait() // the gateway knows that it has been written
 		p.Control("ping now")
 		if m := p.WantControl(wire.VerbAck); m.Data != "1" {
 			t.Fatalf("ack %s, want 1", m.Data)

@@ -45,9 +45,14 @@ func (d *dials) enter(addr string) (turns chan struct{}, leave func()) {
 	}
 }
 
-// dial reaches the session's game server, when it is its turn. Waiting counts in
-// the time that ctx leaves.
-func (e *entry) dial(ctx context.Context, ask upstream.Request) (*upstream.Conn, error) {
+// dialFirst is dial for the first handshake.
+func (e *entry) dialFirst(ctx context.Context) (*upstream.Conn, error) {
+	return e.dial(ctx, func() upstream.Request { return e.first })
+}
+
+// dial reaches the session's game server, when it is its turn, and asks it what
+// ask then gives. Waiting counts in the time that ctx leaves.
+func (e *entry) dial(ctx context.Context, ask func() upstream.Request) (*upstream.Conn, error) {
 	turns, leave := e.g.dials.enter(e.target.Address())
 	defer leave()
 	select {
@@ -56,5 +61,5 @@ func (e *entry) dial(ctx context.Context, ask upstream.Request) (*upstream.Conn,
 		return nil, e.target.Late(ctx)
 	}
 	defer func() { <-turns }()
-	return e.target.Dial(ctx, ask)
+	return e.target.Dial(ctx, ask())
 }

@@ -99,6 +99,7 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 		}
 		w.game.Refuse = nil
 		p, game := w.play()
+		synctest.Wait() // the gateway has more for the two games than their connections hold
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
@@ -114,6 +115,23 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 		if !strings.Contains(said.String(), "did not take the end of the drain in time\" sessions=2") {
 			t.Errorf("the log does not say that 2 were cut: %s", said.String())
 		}
+	})
+}
+
+// Its client has not been answered yet when the gateway closes.
+func TestSessionThatIsBeingMadeAtTheCloseIsEndedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		release := gateway.HoldSigning(w.gw)
+		go w.Dial("/match/7", []string{wire.Subprotocol})
+		game := w.game.Next()
+		synctest.Wait()
+		closed := make(chan bool)
+		go func() { w.gw.Close(); close(closed) }()
+		synctest.Wait()
+		release()
+		game.WantClose(wire.CodeGoingAway)
+		<-closed
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // A namesake takes the query parameter player for a login: "-NAME" is one that
-// has expired, "!" one that is forged.
+// has expired, "~NAME" one for another service, "!" one that is forged.
 type namesake struct{}
 
 func (*namesake) Find(r *http.Request) (string, error) {
@@ -38,8 +38,11 @@ func (n *namesake) Verify(ctx context.Context, token string) (string, error) {
 }
 
 func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) {
-	if token == "!" {
+	switch {
+	case token == "!":
 		return "", login.ErrForged
+	case strings.HasPrefix(token, "~"):
+		return "", login.ErrForeign
 	}
 	return strings.TrimPrefix(token, "-"), nil
 }
@@ -99,20 +102,54 @@ func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
 		p := w.Player("/?player=ann")
 		p.Sync()
 		p.Drop()
-		for path, want := range map[string]int{"/?player=bob": wire.CodeBadToken, "/?player=!": wire.CodeBadToken} {
-			c, err := w.Dial(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.WantClosing(want)
+		for _, path := range []string{"/?player=bob", "/?player=-bob", "/?player=~ann"} {
+			w.resumeAt(p, path).WantClosing(wire.CodeBadToken)
 		}
 		w.wantState(p, session.Detached)
-		c, err := w.Dial("/?player=-ann", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
+		w.resumeAt(p, "/?player=-ann").WantControl(wire.VerbHello)
+	})
+}
+
+// The token stands for the login. A page goes on sending the one that it began
+// with, whose key the issuer may have replaced since.
+func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		p := w.Player("/?player=ann")
+		p.Sync()
+		p.Drop()
+		w.resumeAt(p, "/?player=!").WantControl(wire.VerbHello)
+		if status := w.refused("/?player=!"); status != http.StatusUnauthorized {
+			t.Errorf("a new session with it: %d", status)
+		}
+	})
+}
+
+// A matchmaker that does not say whose a session is gives it to whoever has its
+// token, logged in or not.
+func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Allow))
+		_, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := w.Dial("/?player=ann", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.WantControl(wire.VerbHello)
 	})
+}
+
+// resumeAt resumes p by a handshake for path.
+func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
+	w.t.Helper()
+	c, err := w.Dial(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
 }
 
 func TestTheNewestLoginTakesOver(t *testing.T) {

@@ -150,6 +150,27 @@ func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
 	})
 }
 
+// Whoever holds a copy of a token may try it after the player has left.
+func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		a, _ := w.play()
+		b := a.Resume(0)
+		c := b.Resume(0)
+		c.Control("bye")
+		w.wantState(a, session.Ended)
+		l := w.listen()
+		a.TryResume(c.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+		l.want(a.Hello.Session)
+		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
+		l.want(a.Hello.Session, events.Replayed)
+		list, _, _ := w.gw.History(a.Hello.Session)
+		if last := list[len(list)-1]; last.Type != events.Replayed {
+			t.Errorf("its history ends with %+v", last)
+		}
+	})
+}
+
 func TestOverflowIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := policy()

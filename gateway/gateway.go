@@ -161,15 +161,14 @@ func (g *Gateway) Reload() error {
 	return nil
 }
 
-// Close drops every session without ceremony and stops what runs in the
-// background. Drain comes first where it is to be done in order. The last events
-// are those of the sessions that it has ended.
+// Close drops every session without ceremony, one that is just being made as soon
+// as it is, and stops what runs in the background. Drain comes first where it is to
+// be done in order. The last events are those of the sessions that it has ended.
 func (g *Gateway) Close() {
 	g.endDrain()
 	for _, e := range g.reg.all() {
-		if d := e.drive(); d != nil {
-			d.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
-		}
+		e.breakFirst()
+		e.do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
 	}
 	g.driver.Close()
 	g.stop()

@@ -147,8 +147,8 @@ func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.wantState(p, session.Connecting)
 		closing := c.WantClosing(wire.CodeUpstreamLost)
-		if !closing.Retry || closing.RetryAfter == 0 {
-			t.Errorf("close %+v, want retry", closing)
+		if !closing.Retry || closing.RetryAfter < 1000 || closing.RetryAfter >= 2000 {
+			t.Errorf("close %+v, want retry after 1 to 2 s", closing)
 		}
 		w.wantState(p, session.Detached)
 		w.game.Refuse = nil
@@ -180,6 +180,37 @@ func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
 		second.Want("hello")
 		if dials != 1 {
 			t.Errorf("%d dials, want 1", dials)
+		}
+	})
+}
+
+// The dial of the first of two resumes waits for its turn when the second takes it
+// over: the game server is shown what the newest handshake brought.
+func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p := w.away()
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			if r.Header.Get("Reseat-Resumed") == "" {
+				time.Sleep(5 * time.Second)
+				c.Close()
+				return true
+			}
+			return false
+		}
+		for range 64 { // as many as may dial at once
+			go w.Dial("/", []string{wire.Subprotocol})
+		}
+		synctest.Wait()
+		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
+		for _, cookie := range []string{"old", "new"} {
+			if _, _, _, err := w.Handshake("/", offer, "Cookie: sid="+cookie+"\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := w.game.Next().Req.Header.Get("Cookie"); got != "sid=new" {
+			t.Errorf("the upstream was shown %q", got)
 		}
 	})
 }

@@ -55,12 +55,18 @@ func (h *history) note(m Moment) {
 // repeats reports whether an event can come many times with nothing in between.
 func repeats(kind string) bool { return kind == events.Replayed || kind == events.Overflowed }
 
-// note puts what has happened to e into its history.
-func (e *entry) note(kind string, ev session.Event) {
+// moment is what a history keeps of an event, now.
+func moment(kind string, ev session.Event) Moment {
 	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.Was, Reason: ev.Reason, Detail: clip(ev.Detail), Replay: ev.Replay, Lost: ev.Lost}
 	if kind == events.Resumed {
 		m.Away = duration(ev.Took.Round(time.Millisecond))
 	}
+	return m
+}
+
+// note puts what has happened to e into its history.
+func (e *entry) note(kind string, ev session.Event) {
+	m := moment(kind, ev)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.past.note(m)

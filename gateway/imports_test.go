@@ -20,7 +20,7 @@ import (
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
 	"gateway/settings":   {"gateway", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
-	"gateway/secure":     {"gateway/drive/sock"},
+	"gateway/secure":     {"gateway/drive/sock", "tokens/keyfile"},
 	"gateway/client":     {"gateway/wire"},
 	"gateway/control":    {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "upstream", "web"},
 	"gateway/showcase":   {"gateway", "upstream", "upstream/demo", "web"},

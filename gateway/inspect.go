@@ -211,6 +211,11 @@ func (e *entry) info(i session.Info) SessionInfo {
 	return s
 }
 
+// name is what tells e from others, without asking its session for anything.
+func (e *entry) name() SessionInfo {
+	return SessionInfo{ID: e.ID, Player: e.Player, Group: e.terms().Group, Peer: e.lastPeer()}
+}
+
 // wall is t on the wall clock, nil for no time.
 func (e *entry) wall(t session.Time) *time.Time {
 	if t <= 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"reseat/tokens/login"
 	"reseat/upstream"
@@ -103,10 +104,12 @@ func authenticate(l Login, r *http.Request) (player string, err error) {
 }
 
 // sameLogin reports whether a login that comes with a resume, if one does, is
-// the session's player's. It may have expired meanwhile.
+// the session's player's, if it has one. It may have expired meanwhile. One whose signature is
+// not good says nothing of anybody: the resume's own token stands for the login,
+// and the issuer may have done away with the key since the session began.
 func (e *entry) sameLogin(r *http.Request) bool {
 	l := e.terms().Login
-	if l == nil {
+	if l == nil || e.Player == "" { // made ahead, for whoever has its token
 		return true
 	}
 	token, err := l.Find(r)
@@ -117,5 +120,13 @@ func (e *entry) sameLogin(r *http.Request) bool {
 		return false
 	}
 	player, err := l.VerifyExpired(e.g.ctx, token)
-	return err == nil && player == e.Player
+	return err == nil && player == e.Player || unsigned(err)
+}
+
+// unsigned reports whether a login was refused for want of a good signature,
+// whatever else may be wrong with it.
+func unsigned(err error) bool {
+	return slices.ContainsFunc([]error{login.ErrForged, login.ErrNoKeys, login.ErrMalformed, login.ErrTooLong}, func(kind error) bool {
+		return errors.Is(err, kind)
+	})
 }

@@ -112,13 +112,19 @@ const (
 	replaysAtOnce    = 50
 )
 
-// noteReplayed tells that a resume brought a token of e's whose generation was
-// spent: a bug or a theft.
-func (g *Gateway) noteReplayed(e *entry) {
+// noteReplayed tells that a resume brought a token whose generation was spent, a
+// bug or a theft, of a session that lives or is remembered.
+func (g *Gateway) noteReplayed(of SessionInfo) {
 	g.metrics.replayed.Inc()
-	if g.replays.Allow() {
-		e.tell(events.Replayed, session.Event{Kind: session.Replayed})
+	if !g.replays.Allow() {
+		return
 	}
+	if e := g.reg.find(of.ID); e != nil {
+		e.note(events.Replayed, session.Event{})
+	} else {
+		g.reg.noteLate(of.ID, moment(events.Replayed, session.Event{}))
+	}
+	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group})
 }
 
 // Closed is called once both legs of an ended session are closed.

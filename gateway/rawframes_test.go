@@ -248,16 +248,30 @@ func upstreamCode(code int) int {
 	return 1008
 }
 
+// passes plays the cases that are good: what from sends comes to to whole, or is
+// answered, and both go on. taken is done once to has it. It is false for the others.
+func passes(w *world, c rawCase, from, to *wstest.Peer, taken func()) bool {
+	switch {
+	case c.want.message != nil:
+		to.Want(*c.want.message)
+		taken()
+		from.Text("after")
+		to.Want("after")
+	case c.want.pong != nil:
+		wantPong(w, from, *c.want.pong)
+	default:
+		return false
+	}
+	return true
+}
+
+func nothingElse() {}
+
 func fromPlain(w *world, c rawCase, b []byte) {
 	client, game := w.plain()
 	client.Raw(b)
 	switch want := c.want; {
-	case want.message != nil:
-		game.Want(*want.message)
-		client.Text("after")
-		game.Want("after")
-	case want.pong != nil:
-		wantPong(w, client, *want.pong)
+	case passes(w, c, client, game, nothingElse):
 	case want.broken > 0:
 		client.WantClose(want.broken)
 		game.Want(want.before...)
@@ -272,12 +286,7 @@ func fromResumable(w *world, c rawCase, b []byte) {
 	p, game := w.play()
 	p.Raw(b)
 	switch want := c.want; {
-	case want.message != nil:
-		game.Want(*want.message)
-		p.Text("after")
-		game.Want("after")
-	case want.pong != nil:
-		wantPong(w, p.Peer, *want.pong)
+	case passes(w, c, p.Peer, game, nothingElse):
 	case want.broken > 0:
 		p.WantClosing(want.broken)
 		game.Want(want.before...)
@@ -293,12 +302,7 @@ func toPlain(w *world, c rawCase, b []byte) {
 	client, game := w.plain()
 	game.Raw(b)
 	switch want := c.want; {
-	case want.message != nil:
-		client.Want(*want.message)
-		game.Text("after")
-		client.Want("after")
-	case want.pong != nil:
-		wantPong(w, game, *want.pong)
+	case passes(w, c, game, client, nothingElse):
 	case want.broken > 0:
 		game.WantClose(want.broken)
 		client.Want(want.before...)
@@ -312,14 +316,9 @@ func toPlain(w *world, c rawCase, b []byte) {
 func toResumable(w *world, c rawCase, b []byte) {
 	p, game := w.play()
 	game.Raw(b)
+	ack := func() { p.Ack(1) } // a large one fills the window
 	switch want := c.want; {
-	case want.message != nil:
-		p.Want(*want.message)
-		p.Ack(1) // a large one fills the window
-		game.Text("after")
-		p.Want("after")
-	case want.pong != nil:
-		wantPong(w, game, *want.pong)
+	case passes(w, c, game, p.Peer, ack):
 	case want.broken > 0:
 		game.WantClose(want.broken)
 		p.Want(want.before...)

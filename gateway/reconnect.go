@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -17,11 +18,11 @@ import (
 // hard, and the client that waits for it. One is under way for a session at a
 // time: a later resume takes the waiting client's place, and its dial.
 //
-// All but ask and done is guarded by the entry's mu.
+// All but done is guarded by the entry's mu.
 type redial struct {
-	ask    upstream.Request
-	waiter *waiter // nil: nobody waits any more
-	taken  bool    // the outcome is the waiter's: nobody takes its place now
+	ask    upstream.Request // by the handshake of whoever waits
+	waiter *waiter          // nil: nobody waits any more
+	taken  bool             // the outcome is the waiter's: nobody takes its place now
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the waiter has been attached, or not
 }
@@ -46,7 +47,8 @@ type waiter struct {
 const (
 	// mostEarly is what a client may send before its hello.
 	mostEarly = 64 << 10
-	// retryRedial is when to come back where the upstream could not be reached.
+	// retryRedial is when to come back at the earliest where the upstream could not
+	// be reached, and twice as long at the latest.
 	retryRedial = time.Second
 )
 
@@ -134,7 +136,7 @@ func (e *entry) join(w *waiter, r *http.Request) *redial {
 	if out != nil && out.arrived > w.arrived {
 		out = w
 	} else {
-		d.waiter = w
+		d.waiter, d.ask = w, e.asksAgain(r)
 	}
 	e.mu.Unlock()
 	if out != nil {
@@ -202,7 +204,11 @@ func (e *entry) dialOnce(d *redial) (out *outcome, again bool) {
 		cancel()
 	}
 	e.mu.Unlock()
-	up, err := e.dial(ctx, d.ask)
+	up, err := e.dial(ctx, func() upstream.Request {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return d.ask
+	})
 	if err == nil && up.Protocol != e.protocol {
 		up.Close()
 		err = errors.New("the upstream chose another subprotocol than before")
@@ -262,6 +268,6 @@ func unreached(err error) *session.Refusal {
 		return session.Refuse(wire.CodeSuperseded, "")
 	}
 	ref := session.Refuse(wire.CodeUpstreamLost, "")
-	ref.Retry = retryRedial
+	ref.Retry = retryRedial + rand.N(retryRedial) // all of its sessions lost it at once
 	return ref
 }

@@ -218,19 +218,30 @@ func (r *registry) memo(session string) *tokens.Memo {
 	return nil
 }
 
-// refusal is what a resume of a session that does not live is told.
-func (r *registry) refusal(c tokens.Claims) *session.Refusal {
+// refusal is what a resume of a session that does not live is told, and the
+// session as it was, where it is remembered.
+func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	g := r.graves[c.Session]
 	switch {
 	case g == nil:
-		return session.Refuse(wire.CodeNoSession, "")
+		return SessionInfo{}, session.Refuse(wire.CodeNoSession, "")
 	case g.subject != c.Subject || !g.tokens.Good(c.Gen):
 		ref := session.Refuse(wire.CodeBadToken, "spent")
-		return ref
+		ref.Spent = g.subject == c.Subject
+		return g.info, ref
 	}
-	return &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
+	return g.info, &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
+}
+
+// noteLate puts what has happened to a session after its end into its history.
+func (r *registry) noteLate(id string, m Moment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g := r.graves[id]; g != nil {
+		g.past.note(m)
+	}
 }
 
 // all lists the living sessions in the order in which they were made.

@@ -23,13 +23,13 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 		g.log.Debug("resuming client gone before its answer", "err", err)
 		return
 	}
-	e, refusal := g.reattach(r, conn, early, offer, arrived)
+	of, refusal := g.reattach(r, conn, early, offer, arrived)
 	if refusal == nil {
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.logRefusal(r, e, refusal)
+	g.logRefusal(r, of, refusal)
 	drive.Farewell(conn, wire.AppendClosing(nil, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
@@ -37,26 +37,26 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 }
 
 // reattach verifies in the order of reseat.v1 section 2, token, session,
-// received, and attaches, once the session has an upstream.
-func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (*entry, *session.Refusal) {
+// received, and attaches, once the session has an upstream. Of the session that
+// it was for, if that is known, it tells what a refusal is logged with.
+func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (SessionInfo, *session.Refusal) {
 	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.memo)
 	if err != nil {
-		ref := session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
-		return nil, ref
+		return SessionInfo{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
 	}
 	e := g.reg.find(claims.Session)
 	if e == nil {
-		return nil, g.reg.refusal(claims)
+		return g.reg.refusal(claims)
 	}
 	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
-		return e, session.Refuse(wire.CodeBadToken, "for another player or origin")
+		return e.name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()
 	if d == nil { // it has ended just now; or its first attach is under way, and nobody can hold a token
-		return e, g.reg.refusal(claims)
+		return g.reg.refusal(claims)
 	}
 	want := session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
-	return e, g.attach(r, e, d, conn, early, want, arrived)
+	return e.name(), g.attach(r, e, d, conn, early, want, arrived)
 }
 
 // attach attaches a client whose token is good, once the session has an
@@ -167,14 +167,15 @@ func (g *Gateway) renew(e *entry) {
 	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
 }
 
-func (g *Gateway) logRefusal(r *http.Request, e *entry, refusal *session.Refusal) {
+// logRefusal says why a resume was refused, and of which session, if that is known.
+func (g *Gateway) logRefusal(r *http.Request, of SessionInfo, refusal *session.Refusal) {
 	args := []any{"code", refusal.Code, "why", refusal.Text, "peer", g.clientAddr(r)}
-	if e != nil {
-		args = append(args, "session", e.ID)
+	if of.ID != "" {
+		args = append(args, "session", of.ID)
 	}
 	if refusal.Spent {
-		g.noteReplayed(e)
-		g.refusals.warn("token.replayed", append(args, "held_by", e.lastPeer())...)
+		g.noteReplayed(of)
+		g.refusals.warn("token.replayed", append(args, "held_by", of.Peer)...)
 		return
 	}
 	g.refusals.info("resume refused", args...)

@@ -66,58 +66,61 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// deviations are changes of a transcript, and what the failure has to name.
+var deviations = []struct{ file, from, to, blame string }{
+	// counts
+	{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":1,"lost":0,"replay":2`, `"replay":2}: got`},
+	{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":2,"lost":0,"replay":1`, `"received":2`},
+	{"drop-and-resume", "v1, received=1", "v1, received=0", "G> ^hello"},
+	{"drop-and-resume", "v1, received=1", "v1, received=2", "G> ^hello"},
+	{"drop-and-resume", "G> ^ack 2", "G> ^ack 3", "G> ^ack 3: the newest ack is 2"},
+	{"drop-and-resume", "C> ^ack 3", "C> ^ack 4", "G> ^ack 2: no ack came"},
+	{"overflow-drop-oldest", "C> ^ack 6", "C> ^ack 7", "at the end"},
+	{"overflow-drop-oldest", "received=5", "received=4", "G> ^hello"},
+	// what is said
+	{"drop-and-resume", `"protocol":"chat.v2"`, `"protocol":""`, `"protocol":""}: got`},
+	{"dle-escape", `G> "\u0010\u0010"` + "\n", `G> "\u0010"` + "\n", `G> "\u0010": got`},
+	{"dle-escape", `G> x"1010"`, `G> "\u0010\u0010"`, `G> "\u0010\u0010": got`},
+	{"dle-escape", `C> "\u0010\u0010ack 9"`, `C> "\u0010ack 9"`, "U<"},
+	{"grace-over", `"grace period over"`, `"grace is over"`, "U< Close 1001"},
+	{"grace-over", `"retry":false`, `"retry":true`, "G> ^close"},
+	// what is missing
+	{"drop-and-resume", "G> \"tick 2\"\n", "", `G> "tick 3"`},
+	{"drop-and-resume", `                 G> "tick 3"`, "", "at the end"},
+	{"drop-and-resume", `                U< "go east"`, "", "at the end"},
+	{"drop-and-resume", `C> "go east"                U<`, "U<", `U< "go east": nothing came`},
+	{"takeover-half-open", `G#1> "tick 2"` + "\n", "", "G#1> ^close"},
+	{"upstream-end-while-away", `G> Close 4000 "match over"`, "", "at the end"},
+	{"bye-while-detached", `C> ^bye {"code":4001,"reason":"left the table"}`, "", "G> Close 4001: nothing came"},
+	// the order
+	{"overflow-drop-oldest", "G> \"tick 4\"\nG> \"tick 5\"", "G> \"tick 5\"\nG> \"tick 4\"", `G> "tick 5"`},
+	{"resend", `C> "two"                    U< "two"`, `C> "three"  U< "three"`, `C> "three": message 2 was`},
+	{"grace-over", "G> ^close {\"code\":4404,\"retry\":false}\nG> Close 4404", "G> Close 4404", "G> Close 4404: got"},
+	{"upstream-end-while-away", "G> \"final score 3:2\"\nG> ^end {", "G> ^end {", "G> ^end"},
+	{"takeover-half-open", `G#1> "tick 2"`, `G> "tick 2"`, "G#1> ^close"},
+	// codes
+	{"takeover-half-open", `{"code":4409`, `{"code":4410`, "G#1> ^close"},
+	{"takeover-half-open", "Close 4409", "Close 4408", "G#1> Close 4408"},
+	{"bye-while-detached", "U< Close 4001", "U< Close 1000", "U< Close 1000"},
+	{"bye-while-detached", `^bye {"code":4001`, `^bye {"code":4003`, "G> Close 4001"},
+	// network, clock and flags
+	{"drop-and-resume", "--- drop\n", "", "at the end"},
+	{"drop-and-resume", "--- drop", "--- half-open", "at the end"},
+	{"resend", "--- half-open\n", "", "G> ^hello"},
+	{"drop-and-resume", "+++ 29s", "+++ 31s", "G> ^hello"},
+	{"grace-over", "+++ 11s", "+++ 9s", "U< Close 1001"},
+	{"grace-over", "@ heartbeat=15s", "@ heartbeat=3s", "G> ^hello"},
+	{"grace-over", "@ grace=10s", "@ grace=10", "--grace"},
+	{"overflow-drop-oldest", "@ overflow=drop-oldest\n", "", "G> ^hello"},
+	{"overflow-drop-oldest", "@ overflow=drop-oldest", "@ overflow=end", "G> ^hello"},
+	{"drop-and-resume", "v1, received=1", "v1", `G> ^hello {"resumed":true`},
+}
+
 // Each row is a deviation planted in a copy of a file: what is put in the place
 // of what, and which step must be blamed for it.
 func TestTranscriptThatDeviatesFails(t *testing.T) {
 	texts := readTranscripts(t)
-	for _, c := range []struct{ file, from, to, blame string }{
-		// counts
-		{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":1,"lost":0,"replay":2`, `"replay":2}: got`},
-		{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":2,"lost":0,"replay":1`, `"received":2`},
-		{"drop-and-resume", "v1, received=1", "v1, received=0", "G> ^hello"},
-		{"drop-and-resume", "v1, received=1", "v1, received=2", "G> ^hello"},
-		{"drop-and-resume", "G> ^ack 2", "G> ^ack 3", "G> ^ack 3: the newest ack is 2"},
-		{"drop-and-resume", "C> ^ack 3", "C> ^ack 4", "G> ^ack 2: no ack came"},
-		{"overflow-drop-oldest", "C> ^ack 6", "C> ^ack 7", "at the end"},
-		{"overflow-drop-oldest", "received=5", "received=4", "G> ^hello"},
-		// what is said
-		{"drop-and-resume", `"protocol":"chat.v2"`, `"protocol":""`, `"protocol":""}: got`},
-		{"dle-escape", `G> "\u0010\u0010"` + "\n", `G> "\u0010"` + "\n", `G> "\u0010": got`},
-		{"dle-escape", `G> x"1010"`, `G> "\u0010\u0010"`, `G> "\u0010\u0010": got`},
-		{"dle-escape", `C> "\u0010\u0010ack 9"`, `C> "\u0010ack 9"`, "U<"},
-		{"grace-over", `"grace period over"`, `"grace is over"`, "U< Close 1001"},
-		{"grace-over", `"retry":false`, `"retry":true`, "G> ^close"},
-		// what is missing
-		{"drop-and-resume", "G> \"tick 2\"\n", "", `G> "tick 3"`},
-		{"drop-and-resume", `                 G> "tick 3"`, "", "at the end"},
-		{"drop-and-resume", `                U< "go east"`, "", "at the end"},
-		{"drop-and-resume", `C> "go east"                U<`, "U<", `U< "go east": nothing came`},
-		{"takeover-half-open", `G#1> "tick 2"` + "\n", "", "G#1> ^close"},
-		{"upstream-end-while-away", `G> Close 4000 "match over"`, "", "at the end"},
-		{"bye-while-detached", `C> ^bye {"code":4001,"reason":"left the table"}`, "", "G> Close 4001: nothing came"},
-		// the order
-		{"overflow-drop-oldest", "G> \"tick 4\"\nG> \"tick 5\"", "G> \"tick 5\"\nG> \"tick 4\"", `G> "tick 5"`},
-		{"resend", `C> "two"                    U< "two"`, `C> "three"  U< "three"`, `C> "three": message 2 was`},
-		{"grace-over", "G> ^close {\"code\":4404,\"retry\":false}\nG> Close 4404", "G> Close 4404", "G> Close 4404: got"},
-		{"upstream-end-while-away", "G> \"final score 3:2\"\nG> ^end {", "G> ^end {", "G> ^end"},
-		{"takeover-half-open", `G#1> "tick 2"`, `G> "tick 2"`, "G#1> ^close"},
-		// codes
-		{"takeover-half-open", `{"code":4409`, `{"code":4410`, "G#1> ^close"},
-		{"takeover-half-open", "Close 4409", "Close 4408", "G#1> Close 4408"},
-		{"bye-while-detached", "U< Close 4001", "U< Close 1000", "U< Close 1000"},
-		{"bye-while-detached", `^bye {"code":4001`, `^bye {"code":4003`, "G> Close 4001"},
-		// network, clock and flags
-		{"drop-and-resume", "--- drop\n", "", "at the end"},
-		{"drop-and-resume", "--- drop", "--- half-open", "at the end"},
-		{"resend", "--- half-open\n", "", "G> ^hello"},
-		{"drop-and-resume", "+++ 29s", "+++ 31s", "G> ^hello"},
-		{"grace-over", "+++ 11s", "+++ 9s", "U< Close 1001"},
-		{"grace-over", "@ heartbeat=15s", "@ heartbeat=3s", "G> ^hello"},
-		{"grace-over", "@ grace=10s", "@ grace=10", "--grace"},
-		{"overflow-drop-oldest", "@ overflow=drop-oldest\n", "", "G> ^hello"},
-		{"overflow-drop-oldest", "@ overflow=drop-oldest", "@ overflow=end", "G> ^hello"},
-		{"drop-and-resume", "v1, received=1", "v1", `G> ^hello {"resumed":true`},
-	} {
+	for _, c := range deviations {
 		t.Run(c.file, func(t *testing.T) {
 			name := c.file + ".txt"
 			text := strings.Replace(texts[name], c.from, c.to, 1)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -122,13 +123,16 @@ func passed(h http.Header, hide func(folded string) bool) http.Header {
 }
 
 // OwnCookie begins the names of the gateway's cookies, behind __Host- where that
-// is there. No game server ever sees them.
+// is there; eight hexadecimal digits end them. No game server ever sees them.
 const OwnCookie = "reseat-"
 
-// DropOwnCookies removes the gateway's cookies from the Cookie headers in h.
+var ownCookie = regexp.MustCompile("^(__Host-)?" + OwnCookie + "[0-9a-f]{8}$")
+
+// DropOwnCookies removes the gateway's cookies from the Cookie headers in h. Others
+// that begin like them are the game's.
 func DropOwnCookies(h http.Header) {
 	if h["Cookie"] != nil {
-		DropCookies(h, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "__Host-"), OwnCookie) })
+		DropCookies(h, ownCookie.MatchString)
 	}
 }
 

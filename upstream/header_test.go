@@ -239,3 +239,11 @@ func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestACookieOfTheGamesPassesThoughItBeginsLikeOurs(t *testing.T) {
+	h := http.Header{"Cookie": {"a=1; reseat-0123abcd=t; reseat-theme=dark; __Host-reseat-ffffffff=t; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"}}
+	DropOwnCookies(h)
+	if got, want := h.Get("Cookie"), "a=1; reseat-theme=dark; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"; got != want {
+		t.Errorf("left %q, want %q", got, want)
+	}
+}

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// leastToken is the length of a token, below which it could be guessed.
-	leastToken = 16
-	maxTokens  = 64 << 10 // bytes of a file of tokens
+	// safeToken is the length of a token, below which it might be guessed.
+	safeToken = 16
+	maxTokens = 64 << 10 // bytes of a file of tokens
 )
 
 // A caller is who has sent a request.
@@ -34,7 +34,8 @@ type Credentials struct {
 
 // A credential is a token, of which only the hash is kept.
 type credential struct {
-	hash [sha256.Size]byte
+	hash  [sha256.Size]byte
+	short bool // of less than safeToken characters
 	caller
 }
 
@@ -92,10 +93,10 @@ func readTokens(file string, who caller) (list []credential, err error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		as := caller{fmt.Sprintf("%s line %d", who.name, n), who.write}
-		list = append(list, credential{sha256.Sum256([]byte(token)), as})
+		list = append(list, credential{sha256.Sum256([]byte(token)), len(token) < safeToken, as})
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("want a token of %d or more characters, got an empty file", leastToken)
+		return nil, errors.New("want a token, got an empty file")
 	}
 	return list, nil
 }
@@ -103,13 +104,25 @@ func readTokens(file string, who caller) (list []credential, err error) {
 // checkToken asks for what can stand behind Bearer in a header.
 func checkToken(token string) error {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }
-	switch {
-	case strings.ContainsFunc(token, odd):
+	if strings.ContainsFunc(token, odd) {
 		return errors.New("want visible ASCII characters without blanks")
-	case len(token) < leastToken:
-		return fmt.Errorf("want %d or more characters, got %d", leastToken, len(token))
 	}
 	return nil
+}
+
+// Warning says, for whoever runs the gateway, that there are tokens which might be
+// guessed; "" where there are none. It repeats nothing of a token.
+func (c *Credentials) Warning() string {
+	var names []string
+	for _, known := range *c.present.Load() {
+		if known.short {
+			names = append(names, known.name)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return fmt.Sprintf("of less than %d characters, which might be guessed: %s", safeToken, strings.Join(names, ", "))
 }
 
 // who finds the caller whose token that is. It takes as long whichever of them

@@ -74,22 +74,38 @@ func TestBadTokenFilesAreRefusedWithoutAWordOfThem(t *testing.T) {
 	const secret = "SECRET-in-a-file"
 	good := tokenFile(t, adminToken)
 	for name, c := range map[string]struct{ admin, viewer, says string }{
-		"short":             {tokenFile(t, secret[:15]), "", "--admin-token-file: line 1: want 16 or more characters, got 15"},
-		"short second line": {tokenFile(t, adminToken, "", secret[:8]), "", "--admin-token-file: line 3: want 16"},
-		"blank within":      {"", tokenFile(t, secret+" "+secret), "--viewer-token-file: line 1: want visible ASCII"},
-		"not ASCII":         {tokenFile(t, secret+"é"), "", "visible ASCII"},
-		"zero byte":         {tokenFile(t, secret+"\x00"), "", "visible ASCII"},
-		"empty":             {tokenFile(t, " ", "\t", ""), "", "got an empty file"},
-		"empty viewer":      {good, tokenFile(t), "--viewer-token-file: want a token"},
-		"missing":           {filepath.Join(t.TempDir(), "no\nsuch"), "", `no\nsuch": open: no such file or directory`},
-		"a directory":       {t.TempDir(), "", "is a directory"},
-		"in both":           {good, tokenFile(t, "other-0123456789a", adminToken), "--viewer-token-file: viewer-token line 2 is in --admin-token-file too"},
-		"endless":           {tokenFile(t, strings.Repeat("x", 1<<17)), "", "larger than 65536 bytes"},
+		"third line":   {tokenFile(t, adminToken, "", secret+"\x7f"), "", "--admin-token-file: line 3: want visible ASCII"},
+		"blank within": {"", tokenFile(t, secret+" "+secret), "--viewer-token-file: line 1: want visible ASCII"},
+		"not ASCII":    {tokenFile(t, secret+"é"), "", "visible ASCII"},
+		"zero byte":    {tokenFile(t, secret+"\x00"), "", "visible ASCII"},
+		"empty":        {tokenFile(t, " ", "\t", ""), "", "got an empty file"},
+		"empty viewer": {good, tokenFile(t), "--viewer-token-file: want a token"},
+		"missing":      {filepath.Join(t.TempDir(), "no\nsuch"), "", `no\nsuch": open: no such file or directory`},
+		"a directory":  {t.TempDir(), "", "is a directory"},
+		"in both":      {good, tokenFile(t, "other-0123456789a", adminToken), "--viewer-token-file: viewer-token line 2 is in --admin-token-file too"},
+		"endless":      {tokenFile(t, strings.Repeat("x", 1<<17)), "", "larger than 65536 bytes"},
 	} {
 		creds, err := LoadCredentials(c.admin, c.viewer)
 		if err == nil || creds != nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "SECRET") || strings.ContainsAny(err.Error(), "\n\x00") {
 			t.Errorf("%s: %v, want a word on %q", name, err, c.says)
 		}
+	}
+}
+
+// They are the operator's to choose; that they are short is said.
+func TestTokensThatMightBeGuessedAreTakenWithAWarning(t *testing.T) {
+	c, err := LoadCredentials(tokenFile(t, adminToken, "SECRET-of-15-ch"), tokenFile(t, "SECRET"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, _ := c.who("SECRET"); who != (caller{"viewer-token line 1", false}) {
+		t.Errorf("its bearer is %+v", who)
+	}
+	if got, want := c.Warning(), "of less than 16 characters, which might be guessed: admin-token line 2, viewer-token line 1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if c, err = LoadCredentials(tokenFile(t, adminToken), tokenFile(t, "SECRET-of-16-chr")); err != nil || c.Warning() != "" {
+		t.Errorf("%v, %q", err, c.Warning())
 	}
 }
 
@@ -113,7 +129,7 @@ func TestReloadRotatesAndKeepsTheOldTokensOnAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("in the rotation", true, "old-0123456789abc", "new-0123456789abc")
-	writeTokens(t, file, "new-0123456789abc", "short")
+	writeTokens(t, file, "new-0123456789abc", "with a blank")
 	if err := c.Reload(); err == nil {
 		t.Error("a bad file was taken")
 	}

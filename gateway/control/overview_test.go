@@ -78,6 +78,35 @@ func TestGraceThatIsLeftCanBeToldFromTheAnswer(t *testing.T) {
 	})
 }
 
+// orders are queries of an overview, and the players that the answer shows.
+var orders = map[string]string{
+	"":                     "Zoe ann bob ?",
+	"?sort=since":          "Zoe ann bob ?",
+	"?sort=-since":         "? bob ann Zoe",
+	"?sort=player":         "Zoe ann bob ?",
+	"?sort=-player":        "bob ann Zoe ?",
+	"?sort=group":          "ann Zoe bob ?",
+	"?sort=grace":          "ann Zoe bob ?",
+	"?sort=-grace":         "bob Zoe ann ?",
+	"?sort=-buffer":        "bob ann ? Zoe",
+	"?sort=buffer":         "ann bob Zoe ?",
+	"?q=zOE":               "Zoe",
+	"?q=%3CB%3E":           "ann",
+	"?q=o":                 "Zoe bob",
+	"?q=nobody":            "",
+	"?q=/match/*":          "Zoe ann bob ?",
+	"?player=ann":          "ann",
+	"?group=red":           "Zoe",
+	"?state=attached":      "?",
+	"?state=detached":      "Zoe ann bob",
+	"?state=ended":         "",
+	"?limit=2":             "Zoe ann",
+	"?limit=2&offset=1":    "ann bob",
+	"?limit=2&offset=3":    "bob ?",
+	"?limit=2&offset=9000": "bob ?",
+	"?limit=9&offset=9000": "Zoe ann bob ?",
+}
+
 func TestOverviewIsSearchedAndPutInOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for i, body := range []string{
@@ -94,33 +123,7 @@ func TestOverviewIsSearchedAndPutInOrder(t *testing.T) {
 		}
 		p, _ := w.play("")
 		p.Sync()
-		for query, want := range map[string]string{
-			"":                     "Zoe ann bob ?",
-			"?sort=since":          "Zoe ann bob ?",
-			"?sort=-since":         "? bob ann Zoe",
-			"?sort=player":         "Zoe ann bob ?",
-			"?sort=-player":        "bob ann Zoe ?",
-			"?sort=group":          "ann Zoe bob ?",
-			"?sort=grace":          "ann Zoe bob ?",
-			"?sort=-grace":         "bob Zoe ann ?",
-			"?sort=-buffer":        "bob ann ? Zoe",
-			"?sort=buffer":         "ann bob Zoe ?",
-			"?q=zOE":               "Zoe",
-			"?q=%3CB%3E":           "ann",
-			"?q=o":                 "Zoe bob",
-			"?q=nobody":            "",
-			"?q=/match/*":          "Zoe ann bob ?",
-			"?player=ann":          "ann",
-			"?group=red":           "Zoe",
-			"?state=attached":      "?",
-			"?state=detached":      "Zoe ann bob",
-			"?state=ended":         "",
-			"?limit=2":             "Zoe ann",
-			"?limit=2&offset=1":    "ann bob",
-			"?limit=2&offset=3":    "bob ?",
-			"?limit=2&offset=9000": "bob ?",
-			"?limit=9&offset=9000": "Zoe ann bob ?",
-		} {
+		for query, want := range orders {
 			var got []string
 			for _, s := range w.overviewOf(query).Sessions {
 				if s.Player == "" {

@@ -45,10 +45,10 @@ func filter(r *http.Request) (gateway.Filter, error) {
 	f := gateway.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
 	if s := q.Get("limit"); s != "" {
 		n, ok := number(s)
-		if !ok || n < 1 || n > maxLimit {
-			return f, badRequest("limit: want 1 to %d", maxLimit)
+		if !ok || n < 1 {
+			return f, badRequest("limit: want 1 or more")
 		}
-		f.Limit = int(n)
+		f.Limit = int(min(n, maxLimit)) // next tells that there are more
 	}
 	if s := q.Get("cursor"); s != "" {
 		var ok bool

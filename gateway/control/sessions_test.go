@@ -63,6 +63,7 @@ func TestListIsPaged(t *testing.T) {
 		w.wantPages("?limit=7", all)
 		w.wantPages("?limit=6", all[:6], all[6:])
 		w.wantPages("?limit=1000", all)
+		w.wantPages("?limit=100000", all)
 	})
 }
 
@@ -98,7 +99,7 @@ func TestPagesHoldWhileSessionsEnd(t *testing.T) {
 func TestBadQueriesAreProblems(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for query, word := range map[string]string{
-			"limit=0": "limit", "limit=-1": "limit", "limit=%2B5": "limit", "cursor=%2B5": "cursor", "limit=1001": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
+			"limit=0": "limit", "limit=-1": "limit", "limit=%2B5": "limit", "cursor=%2B5": "cursor", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
 			"cursor=x": "cursor", "cursor=-1": "cursor", "cursor=1.5": "cursor", "cursor=99999999999999999999": "cursor", "cursor=%00": "cursor",
 			"state=x": "state", "state=Attached": "state", "state=attached,detached": "state", "state=all": "state",
 		} {

@@ -124,10 +124,14 @@ func TestTokensOfTheAdminAddressAreReadAgainOnSIGHUP(t *testing.T) {
 	p.wait("tokens of the admin address read again")
 	p.want(older, http.StatusUnauthorized)
 	p.want(newer, http.StatusOK)
-	writeFile(t, file, "short")
+	writeFile(t, file, "with a blank")
 	p.signals <- syscall.SIGHUP
 	p.wait("tokens of the admin address not read again")
 	p.want(newer, http.StatusOK)
+	writeFile(t, file, "short")
+	p.signals <- syscall.SIGHUP
+	p.wait("of less than 16 characters, which might be guessed: admin-token line 1")
+	p.want("short", http.StatusOK)
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 0 {
 		t.Errorf("exit status %d", status)
@@ -150,7 +154,7 @@ func TestEventStreamEndsInOrderWithTheProcess(t *testing.T) {
 
 func TestBadTokenFilesAreExitStatus2(t *testing.T) {
 	for name, args := range map[string][]string{
-		"admin":  {"--admin-token-file=" + writeFile(t, filepath.Join(t.TempDir(), "a"), "SECRET")},
+		"admin":  {"--admin-token-file=" + writeFile(t, filepath.Join(t.TempDir(), "a"), "SECRET SECRET")},
 		"viewer": {"--viewer-token-file=" + filepath.Join(t.TempDir(), "none")},
 		"open":   {"--admin=0.0.0.0:0"},
 	} {

@@ -232,6 +232,7 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 			p.log.Warn("the admin address is not a loopback one, and its tokens travel in plain text: keep it to a network that is yours")
 		}
 	}
+	p.warnOfTokens()
 	if n := gateway.Descriptors(); n > 0 {
 		p.log.Info("descriptors", "limit", n)
 	}
@@ -248,6 +249,13 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	}
 	if set.Demo {
 		p.log.Info("demo: open " + url + "/ in a browser")
+	}
+}
+
+// warnOfTokens says which tokens of the admin address might be guessed.
+func (p *process) warnOfTokens() {
+	if p.callers != nil && p.callers.Warning() != "" {
+		p.log.Warn("tokens of the admin address " + p.callers.Warning())
 	}
 }
 
@@ -325,6 +333,7 @@ func (p *process) reload() {
 			failed("tokens of the admin address not read again; the old ones stay", err)
 		} else {
 			p.log.Info("tokens of the admin address read again")
+			p.warnOfTokens()
 		}
 	}
 	p.vitals.reloads.WithLabelValues(result).Inc()

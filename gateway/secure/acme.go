@@ -253,3 +253,11 @@ func (a *authority) leaf() *x509.Certificate {
 	}
 	return cert.Leaf
 }
+
+// withoutName leaves out what the caller says: operation and file.
+func withoutName(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

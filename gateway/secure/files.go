@@ -3,16 +3,14 @@ package secure
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"reseat/tokens/keyfile"
 )
 
 // mostPEM is the largest certificate or key file in bytes.
@@ -35,11 +33,11 @@ func openFiles(c Config) (source, error) {
 func (f *files) load() error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	cert, err := readPEM(f.cert)
+	cert, err := keyfile.Read(f.cert, mostPEM)
 	if err != nil {
 		return fmt.Errorf("--tls-cert: %s: %w", f.cert, err)
 	}
-	key, err := readPEM(f.key)
+	key, err := keyfile.Read(f.key, mostPEM)
 	if err != nil {
 		return fmt.Errorf("--tls-key: %s: %w", f.key, err)
 	}
@@ -52,30 +50,6 @@ func (f *files) load() error {
 	}
 	f.pair.Store(&pair)
 	return nil
-}
-
-func readPEM(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, withoutName(err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostPEM+1))
-	switch {
-	case err != nil:
-		return nil, withoutName(err)
-	case len(text) > mostPEM:
-		return nil, errors.New("larger than 1 MiB")
-	}
-	return text, nil
-}
-
-// withoutName leaves out what the caller says: operation and file.
-func withoutName(err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
 
 func (f *files) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

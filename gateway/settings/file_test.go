@@ -189,7 +189,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"version = true", ":1: version", "unknown setting"},
 	{"config = \"b.toml\"", ":1: config", "in the file itself"},
 	{"demo = 1", ":1: demo", "want true or false, got a number"},
-	{"demo = \"yes\"", ":1: demo", `want true, false, 1 or 0, got "yes"`},
+	{"demo = \"yes\"", ":1: demo", `want true, false, on, off, 1 or 0, got "yes"`},
 	{"grace = true", ":1: grace", `want a string such as "45s", got true or false`},
 	{"grace = [\"45s\"]", ":1: grace", "got an array"},
 	{"grace = {a = 1}", ":1: grace", "got a table"},

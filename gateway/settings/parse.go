@@ -161,7 +161,7 @@ func choice[T any](options ...option[T]) parser[T] {
 }
 
 // boolean takes what a flag without a value can be given.
-var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false},
+var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false}, option[bool]{"on", true}, option[bool]{"off", false},
 	option[bool]{"1", true}, option[bool]{"0", false})
 
 // identifier takes any text of 1 to 255 printable characters without blanks.

@@ -68,6 +68,20 @@ func perSecond[T int | int64](parse parser[T]) parser[float64] {
 	}
 }
 
+// orOff makes of a parser of durations, 0 among them, one that takes off for 0.
+func orOff(parse parser[time.Duration]) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		if s == "off" {
+			return 0, nil
+		}
+		d, err := parse(s)
+		if err != nil {
+			return 0, fmt.Errorf("%w; or off", err)
+		}
+		return d, nil
+	}
+}
+
 // telling takes off, size or prefix:N.
 func telling(s string) (session.Telling, error) {
 	const most = 1024

@@ -14,68 +14,90 @@ import (
 	"reseat/gateway/events"
 )
 
+// A queueModel is a queue and the plain list that it is held against.
+type queueModel struct {
+	q    *queue
+	most int
+	id   uint64
+	list []*item // oldest first
+	busy []*line
+	now  time.Time
+}
+
+func (m *queueModel) forget(it *item) {
+	m.list = slices.DeleteFunc(m.list, func(o *item) bool { return o == it })
+}
+
+// waits reports whether it is not being posted.
+func (m *queueModel) waits(it *item) bool {
+	return !slices.Contains(m.busy, it.line) || it.line.items[0] != it
+}
+
+func (m *queueModel) push(t *rapid.T) {
+	m.id++
+	it := &item{Event: events.Event{ID: m.id, Session: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "session"))}}
+	full := len(m.list) >= m.most
+	dropped := m.q.push(it)
+	switch {
+	case full:
+		if oldest := m.list[slices.IndexFunc(m.list, m.waits)]; dropped != oldest {
+			t.Fatalf("dropped %v, want %v", dropped, oldest)
+		}
+		m.forget(dropped)
+	case dropped != nil:
+		t.Fatalf("dropped %v with room", dropped)
+	}
+	m.list = append(m.list, it)
+}
+
+func (m *queueModel) take(t *rapid.T) {
+	l, due := m.q.take(m.now)
+	if l == nil {
+		if due.IsZero() && slices.ContainsFunc(m.list, func(o *item) bool { return !slices.Contains(m.busy, o.line) }) {
+			t.Fatal("nothing to take, for ever")
+		}
+		return
+	}
+	first := m.list[slices.IndexFunc(m.list, func(o *item) bool { return o.Session == l.session })]
+	if slices.Contains(m.busy, l) || l.items[0] != first || l.due.After(m.now) {
+		t.Fatalf("took %v of %s, want %v", l.items[0], l.session, first)
+	}
+	m.busy = append(m.busy, l)
+}
+
+func (m *queueModel) settle(t *rapid.T) {
+	if len(m.busy) == 0 {
+		t.Skip()
+	}
+	l := m.busy[0]
+	m.busy = m.busy[1:]
+	if rapid.Bool().Draw(t, "taken") {
+		m.forget(l.items[0])
+		m.q.done(l)
+		return
+	}
+	m.q.again(l, m.now, m.now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "pause"))*time.Second))
+}
+
+func (m *queueModel) check(t *rapid.T) {
+	if m.q.len() != len(m.list) || len(m.q.ready)+len(m.busy) != len(m.q.lines) {
+		t.Fatalf("%d events, want %d; %d lines, %d ready, %d busy", m.q.len(), len(m.list), len(m.q.lines), len(m.q.ready), len(m.busy))
+	}
+}
+
 // The queue against a plain list: whatever comes when, the events of a session
 // are posted in order, one at a time, and what makes room is the oldest.
 func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const limit = 6
-		q, id := newQueue(limit), uint64(0)
-		var model []*item // oldest first
-		var busy []*line
-		now := time.Unix(0, 0)
-		under := func(it *item) bool { return slices.Contains(busy, it.line) && it.line.items[0] == it }
-		forget := func(it *item) { model = slices.DeleteFunc(model, func(o *item) bool { return o == it }) }
+		const most = 6
+		m := &queueModel{q: newQueue(most), most: most, now: time.Unix(0, 0)}
 		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				id++
-				it := &item{Event: events.Event{ID: id, Session: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "session"))}}
-				full := len(model) >= limit
-				dropped := q.push(it)
-				if full {
-					i := slices.IndexFunc(model, func(o *item) bool { return !under(o) })
-					if dropped != model[i] {
-						t.Fatalf("dropped %v, want %v", dropped, model[i])
-					}
-					forget(dropped)
-				} else if dropped != nil {
-					t.Fatalf("dropped %v with room", dropped)
-				}
-				model = append(model, it)
-			},
-			"take": func(t *rapid.T) {
-				l, due := q.take(now)
-				if l == nil {
-					if due.IsZero() && slices.ContainsFunc(model, func(o *item) bool { return !slices.Contains(busy, o.line) }) {
-						t.Fatal("nothing to take, for ever")
-					}
-					return
-				}
-				i := slices.IndexFunc(model, func(o *item) bool { return o.Session == l.session })
-				if slices.Contains(busy, l) || l.items[0] != model[i] || l.due.After(now) {
-					t.Fatalf("took %v of %s, want %v", l.items[0], l.session, model[i])
-				}
-				busy = append(busy, l)
-			},
-			"settle": func(t *rapid.T) {
-				if len(busy) == 0 {
-					t.Skip()
-				}
-				l := busy[0]
-				busy = busy[1:]
-				if rapid.Bool().Draw(t, "taken") {
-					forget(l.items[0])
-					q.done(l)
-				} else {
-					q.again(l, now, now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "pause"))*time.Second))
-				}
-			},
-			"wait":  func(*rapid.T) { now = now.Add(time.Second) },
-			"hurry": func(*rapid.T) { q.hurry() },
-			"": func(t *rapid.T) {
-				if q.len() != len(model) || len(q.ready)+len(busy) != len(q.lines) {
-					t.Fatalf("%d events, want %d; %d lines, %d ready, %d busy", q.len(), len(model), len(q.lines), len(q.ready), len(busy))
-				}
-			},
+			"push":   m.push,
+			"take":   m.take,
+			"settle": m.settle,
+			"wait":   func(*rapid.T) { m.now = m.now.Add(time.Second) },
+			"hurry":  func(*rapid.T) { m.q.hurry() },
+			"":       m.check,
 		})
 	})
 }

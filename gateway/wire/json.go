@@ -34,12 +34,14 @@ type Ending struct {
 	Reason string `json:"reason"`
 }
 
-// Closing is the argument of close.
+// Closing is the argument of close. All of it is always there: a client may have
+// been written after the page, in a language that takes no object with a member
+// missing.
 type Closing struct {
 	Code       int    `json:"code"`
 	Reason     string `json:"reason"`
 	Retry      bool   `json:"retry"`
-	RetryAfter int64  `json:"retry_after_ms,omitempty"`
+	RetryAfter int64  `json:"retry_after_ms"` // zero: nothing to wait for
 }
 
 // Append appends the frame of a control message with a plain argument; an

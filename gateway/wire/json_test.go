@@ -141,10 +141,7 @@ func TestCloseIsFollowedByACloseFrameOfItsCode(t *testing.T) {
 	} {
 		payloads := frames(t, AppendClosing([]byte{}, c), frame.Text, frame.Close)
 		got := argument(t, payloads[0], VerbClose)
-		want := map[string]any{"code": float64(c.Code), "reason": c.Reason, "retry": c.Retry}
-		if c.RetryAfter > 0 {
-			want["retry_after_ms"] = float64(c.RetryAfter)
-		}
+		want := map[string]any{"code": float64(c.Code), "reason": c.Reason, "retry": c.Retry, "retry_after_ms": float64(c.RetryAfter)}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("close %v, want %v", got, want)
 		}

@@ -70,69 +70,76 @@ func request(query string, lines ...string) *http.Request {
 	return r
 }
 
+const (
+	everywhere = "header,query:t,cookie:c,protocol:jwt."
+	none       = "!none"
+	several    = "!several"
+)
+
+// carried are requests, and the login that is found in each.
+var carried = []struct {
+	list  string
+	query string
+	lines []string
+	want  string
+}{
+	{"header", "", []string{"Authorization: Bearer a.b.c"}, "a.b.c"},
+	{"header", "", []string{"Authorization: bearer a.b.c"}, "a.b.c"},
+	{"header", "", []string{"Authorization: BEARER \t  a.b.c "}, "a.b.c"},
+	{"header", "", []string{"Authorization: Bearer\ta.b.c"}, "a.b.c"},
+	{"header", "", []string{"Authorization: Bearer a.b.c, Bearer d"}, "a.b.c, Bearer d"}, // which Verify refuses
+	{"header", "", []string{"Authorization: Basic dXNlcjpwdw=="}, none},
+	{"header", "", []string{"Authorization: Basic dXNlcjpwdw==", "Authorization: Bearer a.b.c"}, "a.b.c"},
+	{"header", "", []string{"Authorization: Bearer a.b.c", "Authorization: Bearer a.b.c"}, "a.b.c"},
+	{"header", "", []string{"Authorization: Bearer a.b.c", "Authorization: Bearer a.b.d"}, several},
+	{"header", "", []string{"Authorization: Bearer"}, none},
+	{"header", "", []string{"Authorization: Bearer "}, none},
+	{"header", "", []string{"Authorization: Bearerx a.b.c"}, none},
+	{"header", "", []string{"Authorization: a.b.c"}, none},
+	{"header", "", []string{"X-Authorization: Bearer a.b.c", "Proxy-Authorization: Bearer a.b.c"}, none},
+	{"header", "t=a.b.c", []string{"Cookie: c=a.b.c", "Sec-WebSocket-Protocol: jwt.a.b.c"}, none},
+
+	{"query:t", "t=a.b.c", nil, "a.b.c"},
+	{"query:t", "room=7&t=a.b.c&x", nil, "a.b.c"},
+	{"query:t", "room=7;t=a.b.c;x", nil, "a.b.c"},
+	{"query:t", "%74=a%2Eb%2ec", nil, "a.b.c"},
+	{"query:t", "t=a.b.c&t=a.b.c", nil, "a.b.c"},
+	{"query:t", "t=a.b.c&t=", nil, "a.b.c"},
+	{"query:t", "t=a.b.c&t=a.b.d", nil, several},
+	{"query:t", "t=a.b.c&%74=a.b.d", nil, several},
+	{"query:t", "t=a%zzb", nil, "a%zzb"}, // which Verify refuses
+	{"query:t", "t=a.b.c=d", nil, "a.b.c=d"},
+	{"query:t", "T=a.b.c&tt=a.b.c&%zz=a.b.c&t%00=a.b.c", nil, none},
+	{"query:t", "t=&t", nil, none},
+	{"query:t", "", []string{"Authorization: Bearer a.b.c", "Cookie: t=a.b.c"}, none},
+	{"query:auth[token]", "auth%5Btoken%5D=a.b.c", nil, "a.b.c"},
+
+	{"cookie:c", "", []string{"Cookie: c=a.b.c"}, "a.b.c"},
+	{"cookie:c", "", []string{"Cookie: x=1; c=a.b.c;y=2"}, "a.b.c"},
+	{"cookie:c", "", []string{`Cookie: c="a.b.c"`}, "a.b.c"},
+	{"cookie:c", "", []string{"Cookie: c = a.b.c"}, "a.b.c"},
+	{"cookie:c", "", []string{"Cookie: c=a.b.c; c=a.b.c"}, "a.b.c"},
+	{"cookie:c", "", []string{"Cookie: c=a.b.c; c=a.b.d"}, several},
+	{"cookie:c", "", []string{"Cookie: c=a.b.c", "Cookie: c=a.b.d"}, several},
+	{"cookie:c", "", []string{"Cookie: C=a.b.c; cc=a.b.c; c"}, none},
+
+	{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: chat, jwt.a.b.c, reseat.v1"}, "a.b.c"},
+	{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Protocol: jwt.a.b.c"}, "a.b.c"},
+	{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: jwt.a.b.c,jwt.a.b.d"}, several},
+	{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: JWT.a.b.c, jwt., xjwt.a"}, none},
+
+	{everywhere, "t=q", []string{"Authorization: Bearer h", "Cookie: c=k", "Sec-WebSocket-Protocol: jwt.p"}, "h"},
+	{everywhere, "t=q", []string{"Cookie: c=k", "Sec-WebSocket-Protocol: jwt.p"}, "q"},
+	{everywhere, "", []string{"Cookie: c=k", "Sec-WebSocket-Protocol: jwt.p"}, "k"},
+	{everywhere, "t=", []string{"Authorization: Basic x", "Cookie: c=", "Sec-WebSocket-Protocol: jwt.p"}, "p"},
+	{"protocol:jwt.,header", "", []string{"Authorization: Bearer h", "Sec-WebSocket-Protocol: jwt.p"}, "p"},
+	{"query:t,query:u", "u=2&t=1", nil, "1"},
+	{everywhere, "t=1&t=2", []string{"Cookie: c=k"}, several},
+	{everywhere, "", nil, none},
+}
+
 func TestLoginIsFoundWhereItIsLookedFor(t *testing.T) {
-	const everywhere = "header,query:t,cookie:c,protocol:jwt."
-	none, several := "!none", "!several"
-	for _, tt := range []struct {
-		list  string
-		query string
-		lines []string
-		want  string
-	}{
-		{"header", "", []string{"Authorization: Bearer a.b.c"}, "a.b.c"},
-		{"header", "", []string{"Authorization: bearer a.b.c"}, "a.b.c"},
-		{"header", "", []string{"Authorization: BEARER \t  a.b.c "}, "a.b.c"},
-		{"header", "", []string{"Authorization: Bearer\ta.b.c"}, "a.b.c"},
-		{"header", "", []string{"Authorization: Bearer a.b.c, Bearer d"}, "a.b.c, Bearer d"}, // which Verify refuses
-		{"header", "", []string{"Authorization: Basic dXNlcjpwdw=="}, none},
-		{"header", "", []string{"Authorization: Basic dXNlcjpwdw==", "Authorization: Bearer a.b.c"}, "a.b.c"},
-		{"header", "", []string{"Authorization: Bearer a.b.c", "Authorization: Bearer a.b.c"}, "a.b.c"},
-		{"header", "", []string{"Authorization: Bearer a.b.c", "Authorization: Bearer a.b.d"}, several},
-		{"header", "", []string{"Authorization: Bearer"}, none},
-		{"header", "", []string{"Authorization: Bearer "}, none},
-		{"header", "", []string{"Authorization: Bearerx a.b.c"}, none},
-		{"header", "", []string{"Authorization: a.b.c"}, none},
-		{"header", "", []string{"X-Authorization: Bearer a.b.c", "Proxy-Authorization: Bearer a.b.c"}, none},
-		{"header", "t=a.b.c", []string{"Cookie: c=a.b.c", "Sec-WebSocket-Protocol: jwt.a.b.c"}, none},
-
-		{"query:t", "t=a.b.c", nil, "a.b.c"},
-		{"query:t", "room=7&t=a.b.c&x", nil, "a.b.c"},
-		{"query:t", "room=7;t=a.b.c;x", nil, "a.b.c"},
-		{"query:t", "%74=a%2Eb%2ec", nil, "a.b.c"},
-		{"query:t", "t=a.b.c&t=a.b.c", nil, "a.b.c"},
-		{"query:t", "t=a.b.c&t=", nil, "a.b.c"},
-		{"query:t", "t=a.b.c&t=a.b.d", nil, several},
-		{"query:t", "t=a.b.c&%74=a.b.d", nil, several},
-		{"query:t", "t=a%zzb", nil, "a%zzb"}, // which Verify refuses
-		{"query:t", "t=a.b.c=d", nil, "a.b.c=d"},
-		{"query:t", "T=a.b.c&tt=a.b.c&%zz=a.b.c&t%00=a.b.c", nil, none},
-		{"query:t", "t=&t", nil, none},
-		{"query:t", "", []string{"Authorization: Bearer a.b.c", "Cookie: t=a.b.c"}, none},
-		{"query:auth[token]", "auth%5Btoken%5D=a.b.c", nil, "a.b.c"},
-
-		{"cookie:c", "", []string{"Cookie: c=a.b.c"}, "a.b.c"},
-		{"cookie:c", "", []string{"Cookie: x=1; c=a.b.c;y=2"}, "a.b.c"},
-		{"cookie:c", "", []string{`Cookie: c="a.b.c"`}, "a.b.c"},
-		{"cookie:c", "", []string{"Cookie: c = a.b.c"}, "a.b.c"},
-		{"cookie:c", "", []string{"Cookie: c=a.b.c; c=a.b.c"}, "a.b.c"},
-		{"cookie:c", "", []string{"Cookie: c=a.b.c; c=a.b.d"}, several},
-		{"cookie:c", "", []string{"Cookie: c=a.b.c", "Cookie: c=a.b.d"}, several},
-		{"cookie:c", "", []string{"Cookie: C=a.b.c; cc=a.b.c; c"}, none},
-
-		{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: chat, jwt.a.b.c, reseat.v1"}, "a.b.c"},
-		{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Protocol: jwt.a.b.c"}, "a.b.c"},
-		{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: jwt.a.b.c,jwt.a.b.d"}, several},
-		{"protocol:jwt.", "", []string{"Sec-WebSocket-Protocol: JWT.a.b.c, jwt., xjwt.a"}, none},
-
-		{everywhere, "t=q", []string{"Authorization: Bearer h", "Cookie: c=k", "Sec-WebSocket-Protocol: jwt.p"}, "h"},
-		{everywhere, "t=q", []string{"Cookie: c=k", "Sec-WebSocket-Protocol: jwt.p"}, "q"},
-		{everywhere, "", []string{"Cookie: c=k", "Sec-WebSocket-Protocol: jwt.p"}, "k"},
-		{everywhere, "t=", []string{"Authorization: Basic x", "Cookie: c=", "Sec-WebSocket-Protocol: jwt.p"}, "p"},
-		{"protocol:jwt.,header", "", []string{"Authorization: Bearer h", "Sec-WebSocket-Protocol: jwt.p"}, "p"},
-		{"query:t,query:u", "u=2&t=1", nil, "1"},
-		{everywhere, "t=1&t=2", []string{"Cookie: c=k"}, several},
-		{everywhere, "", nil, none},
-	} {
+	for _, tt := range carried {
 		got, err := sources(t, tt.list).Find(request(tt.query, tt.lines...))
 		switch tt.want {
 		case none:

@@ -18,8 +18,11 @@ type action struct {
 
 var actions []action
 
-func init() {
-	actions = []action{
+func init() { actions = append(courses(), troubles()...) }
+
+// courses are what happens in every session.
+func courses() []action {
+	return []action{
 		{"client queues", 300, false, func(g *game) bool { return g.cli.queue() }},
 		{"client sends", 600, false, (*game).clientSends},
 		{"client writes", 800, false, (*game).clientWrites},
@@ -44,7 +47,12 @@ func init() {
 		{"relief", 200, false, (*game).relieve},
 		{"time", 250, false, func(g *game) bool { g.w.advance(); return true }},
 		{"early tick", 10, false, func(g *game) bool { g.tick(); return true }},
+	}
+}
 
+// troubles are what need not happen.
+func troubles() []action {
+	return []action{
 		{"burst", 10, true, (*game).burst},
 		{"cut", 30, true, (*game).cut},
 		{"half-open", 8, true, (*game).halfOpen},

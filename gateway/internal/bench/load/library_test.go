@@ -16,9 +16,15 @@ import (
 	"reseat/gateway/internal/bench/message"
 )
 
-// visiting makes clients of a library whose connections go by a man in the
-// middle. up and down may change what passes; nil changes nothing.
-func visiting(t *testing.T, down, up message.Kind, upward, downward func([]byte) []byte) *Library {
+// visitors are clients of a library whose connections go by a man in the middle.
+type visitors struct {
+	*Library
+	moved chan struct{} // one slot: something has passed him
+}
+
+// visiting makes visitors. upward and downward may change what passes; nil changes
+// nothing.
+func visiting(t *testing.T, down, up message.Kind, upward, downward func([]byte) []byte) *visitors {
 	t.Helper()
 	const sessions = 4
 	spec := game.Spec{Mode: game.Tick, Sessions: sessions, Down: down, Up: up, Every: 2 * time.Millisecond}
@@ -27,11 +33,26 @@ func visiting(t *testing.T, down, up message.Kind, upward, downward func([]byte)
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Stop)
-	l := &Library{Setup: Setup{
-		Target: passOn(t, g.Addr, upward, downward), Game: g, Sessions: sessions, Down: down, Up: up, Every: 4 * time.Millisecond,
+	v := &visitors{moved: make(chan struct{}, 1)}
+	v.Library = &Library{Setup: Setup{
+		Target: passOn(t, g.Addr, v.watch(upward), v.watch(downward)), Game: g, Sessions: sessions, Down: down, Up: up, Every: 4 * time.Millisecond,
 	}}
-	t.Cleanup(l.Close)
-	return l
+	t.Cleanup(v.Close)
+	return v
+}
+
+// watch is change, and tells that something has passed.
+func (v *visitors) watch(change func([]byte) []byte) func([]byte) []byte {
+	return func(b []byte) []byte {
+		select {
+		case v.moved <- struct{}{}:
+		default:
+		}
+		if change == nil {
+			return b
+		}
+		return change(b)
+	}
 }
 
 // passOn listens, and carries bytes both ways.
@@ -70,10 +91,7 @@ func carry(to, from net.Conn, change func([]byte) []byte) {
 		if err != nil {
 			return
 		}
-		b := buf[:n]
-		if change != nil {
-			b = change(b)
-		}
+		b := change(buf[:n])
 		if _, err := to.Write(b); err != nil || len(b) == 0 {
 			return
 		}
@@ -81,7 +99,7 @@ func carry(to, from net.Conn, change func([]byte) []byte) {
 }
 
 // visit connects, sends until each side has had enough, and stops.
-func visit(t *testing.T, l *Library, enough uint64) error {
+func visit(t *testing.T, l *visitors, enough uint64) error {
 	t.Helper()
 	if err := l.Connect(limit); err != nil {
 		return err
@@ -89,16 +107,18 @@ func visit(t *testing.T, l *Library, enough uint64) error {
 	if err := l.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+	patience := time.After(limit)
+	for {
 		if received, written, _ := l.Counts(); received >= enough && written >= enough || l.Faults().Any() {
-			break
+			_, err := l.Stop(limit)
+			return err
 		}
-		if time.Now().After(end) {
+		select {
+		case <-l.moved:
+		case <-patience:
 			t.Fatalf("nothing moves: %v", l.Faults())
 		}
 	}
-	_, err := l.Stop(limit)
-	return err
 }
 
 var gameState = message.Kind{Way: message.Down, Size: 512, Text: true, State: true}

@@ -1,0 +1,222 @@
+package gateway_test
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// endings end a session each, for the reason that is its key.
+var endings = map[string]struct {
+	policy func() gateway.Policy
+	end    func(*testing.T, *world)
+}{
+	"bye": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Control("bye")
+		p.WantClose(wire.CodeNormal)
+	}},
+	"grace_over": {policy, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+	}},
+	"upstream_closed": {policy, func(t *testing.T, w *world) {
+		p, game := w.play()
+		game.Close(4007, "over")
+		wantEnd(t, p.Peer, 4007, "over")
+		p.Close(4007, "")
+	}},
+	"upstream_lost": {policy, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		game.Drop()
+		p.WantClosing(wire.CodeUpstreamLost)
+		p.Close(wire.CodeUpstreamLost, "")
+	}},
+	"idle_timeout": {func() gateway.Policy {
+		p := policy()
+		p.IdleTimeout = time.Minute
+		return p
+	}, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.WantClosing(wire.CodeEnded)
+	}},
+	"no_progress": {policy, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		game.Text("poison")
+		for range 6 {
+			p.Ack(0)
+			p.Want("poison")
+			time.Sleep(3 * time.Second)
+			p.Drop()
+			synctest.Wait()
+			if i, _ := w.gw.Session(p.Hello.Session); i.State == session.Ended.String() {
+				break
+			}
+			p = p.Resume(0)
+		}
+	}},
+	"client_gone": {policy, func(_ *testing.T, w *world) {
+		p := w.Plain("/")
+		w.game.Next()
+		p.Drop()
+	}},
+	"protocol_error": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Raw([]byte{0xf1, 0x80, 0, 0, 0, 0})
+		p.WantClosing(wire.CodeProtocolError)
+	}},
+	"invalid_utf8": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Control("ping \xff")
+		p.WantClosing(wire.CodeInvalidUTF8)
+	}},
+	"message_too_big": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Text(strings.Repeat("x", 1<<20+1))
+		p.WantClosing(wire.CodeMessageTooBig)
+	}},
+	"internal_error": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		gateway.Fail(w.gw, p.Hello.Session)
+		p.WantClosing(wire.CodeInternalError)
+	}},
+	"protocol_violation": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		p.Ack(7)
+		p.WantClosing(wire.CodeProtocolViolation)
+	}},
+	"window_exceeded": {func() gateway.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world) {
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(1, 11))
+		game.WantClose(wire.CodeTryAgainLater)
+	}},
+	"superseded": {func() gateway.Policy { return loggedIn(gateway.Takeover) }, func(_ *testing.T, w *world) {
+		p := w.Player("/?player=ann")
+		w.Player("/?player=ann")
+		p.WantClosing(wire.CodeSuperseded)
+	}},
+	"ended": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
+		p.WantClosing(wire.CodeEnded)
+	}},
+	"too_fast": {func() gateway.Policy { return rated(session.Rate{Messages: 1, End: true}) }, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		for range 10 {
+			p.Text("x")
+		}
+		p.WantClosing(wire.CodeTooFast)
+	}},
+	"draining": {policy, func(_ *testing.T, w *world) {
+		p, _ := w.play()
+		w.gw.BeginDrain()
+		p.WantClosing(wire.CodeDraining)
+	}},
+}
+
+func TestEachEndIsCountedOnceUnderItsReason(t *testing.T) {
+	for reason, c := range endings {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.policy())
+				before := w.metrics()
+				c.end(t, w)
+				w.wantSince(before, "reseat_sessions_ended_total", map[string]float64{reason: 1})
+				m := w.metrics()
+				living := m["reseat_sessions{connecting}"] + m["reseat_sessions{attached}"] + m["reseat_sessions{detached}"]
+				if created := m["reseat_sessions_created_total"]; created != living+1 {
+					t.Errorf("%v sessions created, %v live, one has ended", created, living)
+				}
+			})
+		})
+	}
+	for _, reason := range reasons {
+		if _, ok := endings[reason]; !ok && reason != "bad_token" && reason != "no_session" { // those end a connection alone
+			t.Errorf("nothing here ends a session for %s", reason)
+		}
+	}
+}
+
+// refusedResumes are resumes, each with the result that is its key.
+var refusedResumes = map[string]struct {
+	policy func() gateway.Policy
+	resume func(*testing.T, *world, *wstest.Player)
+}{
+	"ok":        {policy, func(_ *testing.T, _ *world, p *wstest.Player) { p.Resume(0) }},
+	"bad_token": {policy, func(_ *testing.T, _ *world, p *wstest.Player) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
+	"protocol_violation": {policy, func(_ *testing.T, _ *world, p *wstest.Player) {
+		p.TryResume(p.Hello.Token, "9").WantClosing(wire.CodeProtocolViolation)
+	}},
+	"no_session": {policy, func(_ *testing.T, _ *world, p *wstest.Player) {
+		p.Control("bye")
+		p.WantClose(wire.CodeNormal)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+	}},
+	"ended": {policy, func(_ *testing.T, w *world, p *wstest.Player) {
+		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
+	}},
+	"window_exceeded": {func() gateway.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world, p *wstest.Player) {
+		p.Drop()
+		w.wantState(p, session.Detached)
+		sendAll(w.game.Next(), numbered(1, 11))
+		w.wantState(p, session.Ended)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
+	}},
+	"upstream_lost": {hard, func(_ *testing.T, w *world, p *wstest.Player) {
+		p.Drop()
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
+		w.wantState(p, session.Detached)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost)
+	}},
+}
+
+func TestEachResumeIsCountedUnderItsResult(t *testing.T) {
+	for result, c := range refusedResumes {
+		t.Run(result, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.policy())
+				p := w.Player("/")
+				p.Sync()
+				before := w.metrics()
+				c.resume(t, w, p)
+				w.wantSince(before, "reseat_resumes_total", map[string]float64{result: 1})
+			})
+		})
+	}
+}
+
+func TestResumesThatPassEachOtherAreCountedEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p, _ := w.play()
+		p.Sync()
+		before := w.metrics()
+		for range 20 {
+			p = p.Resume(0)
+		}
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeTooFast)
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		w.game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(5 * time.Second); return false }
+		first := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		p.Resume(0)
+		first.WantClosing(wire.CodeSuperseded)
+		w.wantSince(before, "reseat_resumes_total", map[string]float64{"ok": 21, "too_fast": 1, "superseded": 1})
+	})
+}
