@@ -19,6 +19,7 @@ import (
 	"reseat/gateway/internal/testcert"
 	"reseat/gateway/internal/wstest"
 	"reseat/gateway/secure"
+	"reseat/gateway/session"
 )
 
 // Of 256 descriptors sessions, requests and clients that wait may have so many.
@@ -413,5 +414,38 @@ func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
 		scrapers = append(scrapers, admin.strangers(t, 100, "")...)
 		wantClosed(t, scrapers, 100)
 		wantClosed(t, all, 1000-enough)
+	})
+}
+
+// T29: each takeover leaves a connection behind that is still to be closed, which
+// takes its time where its client does not go.
+func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		p, _ := w.play()
+		var old []stranger
+		for range 15 {
+			old = append(old, stranger{p.Conn, <-w.arrived})
+			p.Hold(true) // the network gives it nothing any more, not even the end
+			p = p.Resume(0)
+		}
+		synctest.Wait()
+		for i, s := range old[:15-session.MostParting] {
+			if !s.closed.Load() {
+				t.Errorf("the connection of takeover %d is still there", i)
+			}
+		}
+		for i, s := range old[15-session.MostParting:] {
+			if s.closed.Load() {
+				t.Errorf("one of the last %d, %d, has not had its time", session.MostParting, i)
+			}
+		}
+		time.Sleep(session.ClientFlush + session.LingerTime)
+		for i, s := range old {
+			if !s.closed.Load() {
+				t.Errorf("the connection of takeover %d is there for ever", i)
+			}
+		}
+		p.Sync()
 	})
 }
