@@ -135,6 +135,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
 		defer g.reg.passed()
+		g.lobby.relieve()
 		rt.proxy.ServeHTTP(w, r)
 	}
 }

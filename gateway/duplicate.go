@@ -49,6 +49,9 @@ func (g *Gateway) admit(ctx context.Context, e *entry) admission {
 	for {
 		a, holder := g.reg.add(e)
 		switch {
+		case a == admitted:
+			g.lobby.relieve()
+			return a
 		case a != duplicate, holder.answers(ctx):
 			return a
 		}

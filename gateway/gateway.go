@@ -37,8 +37,11 @@ type Gateway struct {
 	events  *events.Hub
 	reg     *registry
 
+	lobby, adminLobby *Lobby
+
 	refusals *limitedLog
 	spentLog *limitedLog   // --buffer-total
+	shedLog  *limitedLog   // of the lobbies
 	replays  *rate.Limiter // of token.replayed
 
 	mux     *chi.Mux          // matches paths to patterns
@@ -81,6 +84,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.metrics = newMetrics(g)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.openLobbies()
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		g.addRoute(r)
@@ -89,14 +94,12 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// sessionsWithin is how many sessions so many descriptors are enough for: a tenth of
-// them, 64 at least where there are as many, are not for sessions.
+// sessionsWithin is how many sessions so many descriptors are enough for.
 func sessionsWithin(descriptors int) int {
 	if descriptors <= 0 {
 		return 0
 	}
-	reserve := max(descriptors/10, min(64, descriptors/2))
-	return max((descriptors-reserve)/2, 1)
+	return max((descriptors-reserved(descriptors))/2, 1)
 }
 
 func (c Config) withDefaults() Config {
@@ -173,9 +176,7 @@ func (g *Gateway) Close() {
 	g.driver.Close()
 	g.stop()
 	g.reg.close()
-	for _, p := range g.proxies {
-		p.Close()
-	}
+	g.closeIdle()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}

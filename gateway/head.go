@@ -105,6 +105,20 @@ func hasFoldedLine(r *http.Request) bool {
 	return ok && c.head().folded.Load()
 }
 
+// lowest is the connection that was accepted, below whatever stands on it.
+func lowest(c net.Conn) net.Conn {
+	for {
+		switch above := c.(type) {
+		case interface{ head() *headConn }:
+			c = above.head().Conn
+		case interface{ NetConn() net.Conn }:
+			c = above.NetConn()
+		default:
+			return c
+		}
+	}
+}
+
 // bare is the connection under a headConn.
 func bare(c net.Conn) net.Conn {
 	if h, ok := c.(interface{ head() *headConn }); ok {

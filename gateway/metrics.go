@@ -16,6 +16,7 @@ type metrics struct {
 
 	created, drops, replayed          prometheus.Counter
 	panics, unlogged, requestsRefused prometheus.Counter
+	shed                              prometheus.Counter
 	ended, resumes, refused           *prometheus.CounterVec
 	logins                            *prometheus.CounterVec
 	detached, resume, rtt             prometheus.Histogram
@@ -35,6 +36,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.panics = m.counter("reseat_session_panics_total", "Faults in a session's code, each of which ended that session.")
 	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines that were left out since strangers brought too many about.")
 	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused for want of descriptors.")
+	m.shed = m.counter("reseat_waiting_closed_total", "Connections closed for want of descriptors while they waited for a request or for their end.")
 	m.ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
 	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)

@@ -91,9 +91,18 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 }
 
 // spentLocked reports whether there are no descriptors for one more session, or
-// one more request: each has two, the client's and the upstream's.
-func (r *registry) spentLocked() bool {
-	return r.mostOpen > 0 && len(r.live)+r.taking+r.passing >= r.mostOpen
+// one more request.
+func (r *registry) spentLocked() bool { return r.mostOpen > 0 && r.openLocked() >= r.mostOpen }
+
+// openLocked counts the sessions and ordinary requests: each has two descriptors,
+// its client's and its upstream's.
+func (r *registry) openLocked() int { return len(r.live) + r.taking + r.passing }
+
+// taken is how many descriptors they have.
+func (r *registry) taken() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return 2 * r.openLocked()
 }
 
 // pass takes an ordinary request in, and reports whether there was room for it;

@@ -3,6 +3,7 @@ package drive
 import (
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ type netSession struct {
 	core *session.Session
 	up   *leg // of the present upstream, or the last
 	down *leg // of the present attachment
+
+	parting []*leg // of those before it, oldest first, until they are closed or later
 
 	upstreams int // whose sockets are not closed
 	timer     *time.Timer
@@ -142,6 +145,7 @@ func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (ref
 		s.down = l
 		s.read(l, early)
 		if old != nil {
+			s.hurry(old)
 			s.flush(old)
 		}
 	}
@@ -150,6 +154,15 @@ func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (ref
 		conn.Close()
 	}
 	return refusal
+}
+
+// hurry closes the oldest of the client connections that are being closed, where
+// old makes them too many. Called with mu held.
+func (s *netSession) hurry(old *leg) {
+	s.parting = slices.DeleteFunc(append(s.parting, old), func(l *leg) bool { return l.closed })
+	if len(s.parting) > session.MostParting {
+		s.parting[0].close(session.Shut)
+	}
 }
 
 func (s *netSession) info() session.Info {

@@ -199,25 +199,24 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if set.Demo {
 		showcase.Serve(p.gateway)
 	}
+	p.listen = p.gateway.Lobby().Listen(p.listen)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.listen = gateway.HeadListener{Listener: p.listen}
-	p.clients = server(p.gateway, log)
-	p.clients.ConnContext = gateway.ConnContext
-	if idle := newIdlers(cfg.Descriptors); idle != nil {
-		p.clients.ConnState = idle.note
-	}
+	p.clients = server(p.gateway, p.gateway.Lobby(), log)
 	if p.adminLn != nil {
+		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
 		p.recorder = control.NewRecorder(p.gateway)
 	}
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry}), log)
+	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry}), p.gateway.AdminLobby(), log)
 	return p, nil
 }
 
-func server(h http.Handler, log *slog.Logger) *http.Server {
+func server(h http.Handler, lobby *gateway.Lobby, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"reseat/gateway"
 )
 
 // A backlog is a listener whose connections are pipes.
@@ -34,16 +36,18 @@ func (b backlog) dial() net.Conn {
 }
 
 // serving answers every request with ok, in memory.
-func serving(t *testing.T, change ...func(*http.Server)) backlog {
+func serving(t *testing.T) backlog {
 	b := make(backlog)
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
-	s := server(ok, slog.New(slog.DiscardHandler))
-	for _, f := range change {
-		f(s)
+	gw, err := gateway.New(gateway.Config{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	s := server(ok, gw.Lobby(), slog.New(slog.DiscardHandler))
 	go s.Serve(b)
 	t.Cleanup(func() {
 		s.Close()
+		gw.Close()
 		time.Sleep(time.Second) // fake: net/http lingers over what it refuses
 	})
 	return b
@@ -90,41 +94,6 @@ func TestAHeadThatIsTooLargeIsRefused(t *testing.T) {
 				t.Errorf("%d bytes: %v, %v; want %d", size, resp, err, want)
 			}
 			c.Close()
-		}
-	})
-}
-
-// T29: connections between two requests hold descriptors: of too many those go
-// that have been idle the longest, and none that is in the midst of a request.
-func TestOnlySoManyConnectionsMayBeIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := serving(t, func(s *http.Server) { s.ConnState = newIdlers(100).note })
-		begun := b.dial()
-		io.WriteString(begun, "GET / HTTP/1.1\r\nHost:")
-		ask := func(c net.Conn) error {
-			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: game.example\r\n\r\n"); err != nil {
-				return err
-			}
-			_, err := http.ReadResponse(bufio.NewReader(c), nil)
-			return err
-		}
-		all := make([]net.Conn, 20)
-		for i := range all {
-			all[i] = b.dial()
-			defer all[i].Close()
-			if err := ask(all[i]); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		for i, c := range all {
-			if err := ask(c); (err == nil) != (i >= 4) {
-				t.Errorf("connection %d of 20: %v; want the first 4 closed, and 16 left", i, err)
-			}
-		}
-		io.WriteString(begun, " game.example\r\n\r\n")
-		if _, err := http.ReadResponse(bufio.NewReader(begun), nil); err != nil {
-			t.Errorf("one in the midst of a request: %v", err)
 		}
 	})
 }

@@ -87,7 +87,7 @@ func (l *Listener) handshake(c net.Conn) {
 	defer func() { // as net/http does: one connection's fault is not the others'
 		if v := recover(); v != nil {
 			l.log.Error("panic in a TLS handshake", "peer", peer(c), "value", v, "stack", string(debug.Stack()))
-			c.Close()
+			l.drop(c, c)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(l.ctx, handshakeTime)
@@ -96,17 +96,26 @@ func (l *Listener) handshake(c net.Conn) {
 	if err := t.HandshakeContext(ctx); err != nil {
 		l.log.Debug("TLS handshake failed", "peer", peer(c), "err", err)
 		explain(err)
-		c.Close()
+		l.drop(c, c)
 		return
 	}
 	if t.ConnectionState().NegotiatedProtocol == challengeProtocol {
-		t.Close() // the handshake was all of it, RFC 8737 section 3
+		l.drop(c, t) // the handshake was all of it, RFC 8737 section 3
 		return
 	}
 	select {
 	case l.ready <- t:
 	case <-l.ctx.Done():
-		t.Close()
+		l.drop(c, t)
+	}
+}
+
+// drop closes by way of how what does not become a connection for Accept. An inner
+// listener that counts its connections is told.
+func (l *Listener) drop(c net.Conn, how io.Closer) {
+	how.Close()
+	if counts, ok := l.Listener.(interface{ Forget(net.Conn) }); ok {
+		counts.Forget(c)
 	}
 }
 

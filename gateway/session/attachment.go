@@ -26,6 +26,11 @@ const (
 	LingerTime  = time.Second
 )
 
+// MostParting is how many client connections a session has at most that are being
+// closed. Each takeover leaves one behind, which takes its time where its client
+// does not read: without a bound twenty of them, and a descriptor each.
+const MostParting = 4
+
 // An Attachment is one client connection's tenure with a session. Once it is
 // not the session's attachment any more it only says what its connection is
 // still to be sent. What every message needs comes first, as in a Session.

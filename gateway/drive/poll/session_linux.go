@@ -71,10 +71,25 @@ func (s *Session) attach(fd int, early []byte, a *session.Attachment) {
 	s.begin(g)
 	if old != nil && old.fd >= 0 {
 		s.parted = append(s.parted, old)
+		s.hurry()
 		s.flush(old)
 	}
 	if len(early) > 0 {
 		s.clientRead(g, early)
+	}
+}
+
+// hurry closes the oldest of the client connections that are being closed, where
+// they are too many.
+func (s *Session) hurry() {
+	var clients []*leg
+	for _, g := range s.parted {
+		if g.att != nil {
+			clients = append(clients, g)
+		}
+	}
+	if len(clients) > session.MostParting {
+		clients[0].close(session.Shut)
 	}
 }
 

@@ -38,6 +38,9 @@ func Quiet(c net.Conn) net.Conn {
 	return q
 }
 
+// NetConn is the connection below.
+func (c *Conn) NetConn() net.Conn { return c.TCPConn }
+
 func (c *call) receive(fd uintptr) bool {
 	c.n, c.err = Receive(int(fd), c.p)
 	return c.n > 0 || c.err != nil

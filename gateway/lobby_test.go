@@ -1,0 +1,451 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/wstest"
+	"reseat/gateway/secure"
+	"reseat/gateway/session"
+)
+
+// Of 256 descriptors sessions, requests and clients that wait may have so many.
+const enough = 256 - 32
+
+// A porch is where connections arrive. It fails for want of descriptors as often
+// as it is told to.
+type porch struct {
+	*wstest.Listener
+	fails   atomic.Int64
+	arrived chan *arrival
+}
+
+// An arrival is the gateway's end of a connection.
+type arrival struct {
+	*wstest.Conn
+	closed atomic.Bool
+}
+
+func newPorch() *porch {
+	return &porch{Listener: wstest.NewListener(64 << 10), arrived: make(chan *arrival, 1)}
+}
+
+func (p *porch) Accept() (net.Conn, error) {
+	if p.fails.Load() > 0 {
+		p.fails.Add(-1)
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	c, err := p.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	a := &arrival{Conn: c.(*wstest.Conn)}
+	select {
+	case <-p.arrived:
+	default:
+	}
+	p.arrived <- a
+	return a, nil
+}
+
+func (a *arrival) Close() error {
+	a.closed.Store(true)
+	return a.Conn.Close()
+}
+
+// A stranger is a connection that is there to be there.
+type stranger struct {
+	*wstest.Conn
+	*arrival
+}
+
+func (p *porch) stranger(t *testing.T, text string) stranger {
+	t.Helper()
+	c, err := p.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	io.WriteString(c, text)
+	synctest.Wait()
+	return stranger{c, <-p.arrived}
+}
+
+// A lobbyWorld is a world whose clients come as in the program.
+type lobbyWorld struct {
+	*world
+	*porch
+	open atomic.Int64 // connections to the game
+}
+
+// newLobbyWorld has 256 descriptors. above, where it is not nil, stands on the
+// lobby's listener.
+func newLobbyWorld(t *testing.T, above func(net.Listener) net.Listener) *lobbyWorld {
+	w := &lobbyWorld{porch: newPorch()}
+	w.world = newWorld(t, policy(), func(c *gateway.Config) {
+		c.Descriptors = 256
+		dial := c.Routes[0].Upstream.DialContext
+		c.Routes[0].Upstream.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			w.open.Add(1)
+			return dial(ctx, network, addr)
+		}
+	})
+	w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page") }))
+	ln := w.gw.Lobby().Listen(w.porch)
+	if above != nil {
+		ln = above(ln)
+	}
+	serveFrom(t, gateway.HeadListener{Listener: ln}, w.gw, w.gw.Lobby())
+	offer := w.Offer
+	w.Door = wstest.Knock(t, w.porch.Listener)
+	w.Offer = offer
+	return w
+}
+
+// A secureLobbyWorld is one behind TLS.
+type secureLobbyWorld struct {
+	*lobbyWorld
+	pair *testcert.Pair
+}
+
+func newSecureLobbyWorld(t *testing.T) *secureLobbyWorld {
+	pair := testcert.New(t, "game.example")
+	cert, key := pair.Write(t.TempDir())
+	certs, err := secure.Open(secure.Config{CertFile: cert, KeyFile: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &secureLobbyWorld{newLobbyWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
+}
+
+// visitor is a connection whose handshake is still to be done, for one protocol.
+func (w *secureLobbyWorld) visitor(protocol string) *tls.Conn {
+	w.world.t.Helper()
+	c, err := w.porch.Dial()
+	if err != nil {
+		w.world.t.Fatal(err)
+	}
+	w.world.t.Cleanup(func() { c.Close() })
+	return tls.Client(c, w.pair.Client(protocol))
+}
+
+func serveFrom(t *testing.T, ln net.Listener, h http.Handler, lobby *gateway.Lobby) {
+	server := &http.Server{Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext, ReadHeaderTimeout: 5 * time.Second}
+	go server.Serve(ln)
+	t.Cleanup(func() { server.Close() })
+}
+
+// strangers come one after the other, n of them.
+func (p *porch) strangers(t *testing.T, n int, text string) (all []stranger) {
+	t.Helper()
+	for range n {
+		all = append(all, p.stranger(t, text))
+	}
+	return all
+}
+
+// wantClosed: of all strangers the first n were closed, and no other.
+func wantClosed(t *testing.T, all []stranger, n int) {
+	t.Helper()
+	synctest.Wait()
+	for i, s := range all {
+		if s.closed.Load() != (i < n) {
+			t.Fatalf("stranger %d of %d: closed is %v; want the first %d closed", i, len(all), s.closed.Load(), n)
+		}
+	}
+}
+
+// resume is one that gets in at once.
+func (w *lobbyWorld) resume(p *wstest.Player) *wstest.Player {
+	w.t.Helper()
+	began := time.Now()
+	p.Drop()
+	p = p.Resume(0)
+	if waited := time.Since(began); waited > 0 {
+		w.t.Errorf("the resume waited for %v", waited)
+	}
+	return p
+}
+
+// waits are the ways in which a connection can wait.
+var waits = map[string]string{
+	"says nothing":            "",
+	"half a head":             "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+	"between two requests":    "GET /page HTTP/1.1\r\nHost: x\r\n\r\n",
+	"refused, its body to go": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 9\r\n\r\n",
+	"a refused resume":        refusedResume,
+}
+
+const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
+	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: reseat.v1, reseat.token.x, reseat.received.0\r\n\r\n"
+
+// T29: those that wait make room, whoever has waited the longest first.
+func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
+	for name, text := range waits {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newLobbyWorld(t, nil)
+				p, _ := w.play()
+				all := w.strangers(t, enough-2, text)
+				wantClosed(t, all, 0)
+				p = w.resume(p) // the client that it replaces is gone, its place is kept
+				wantClosed(t, all, 1)
+				all = append(all, w.strangers(t, 300, text)...)
+				w.resume(p).Sync()
+				wantClosed(t, all, 301)
+				if n := w.metrics()["reseat_waiting_closed_total"]; n != 301 {
+					t.Errorf("%v are counted, want 301", n)
+				}
+			})
+		})
+	}
+}
+
+// A byte a second is no more than nothing.
+func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		p, _ := w.play()
+		all := w.strangers(t, enough-2, "")
+		for range 4 {
+			for _, s := range all[:10] {
+				io.WriteString(s.Conn, "G")
+			}
+			time.Sleep(time.Second)
+		}
+		w.resume(p)
+		wantClosed(t, all, 1)
+	})
+}
+
+func TestTLSHandshakesWaitToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureLobbyWorld(t)
+		first := w.visitor("http/1.1") // it has waited the longest, and is served
+		fmt.Fprintf(first, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
+		synctest.Wait()
+		failed := w.strangers(t, 50, "SSH-2.0-OpenSSH\r\n")
+		wantClosed(t, failed, 50)
+		all := w.strangers(t, enough-1, "\x16\x03\x01\x02\x00\x01")
+		wantClosed(t, all, 0)
+		if resp, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("the first: %v, %v", resp, err)
+		}
+		began := time.Now()
+		c := w.visitor("http/1.1")
+		fmt.Fprintf(c, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("one more: %v, %v", resp, err)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("it waited for %v", waited)
+		}
+		if n := w.metrics()["reseat_waiting_closed_total"]; n != 1 { // those that failed are forgotten
+			t.Errorf("%v are counted, want 1", n)
+		}
+	})
+}
+
+// Of HTTP/2 many requests share a connection: it waits when the last is served.
+func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureLobbyWorld(t)
+		release := make(chan struct{})
+		w.gw.Page("/poll", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+		dials := 0
+		client := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			c := w.visitor("h2")
+			return c, c.Handshake()
+		}}
+		defer client.CloseIdleConnections()
+		get := func(path string) (string, error) {
+			resp, err := (&http.Client{Transport: client}).Get("https://game.example" + path)
+			if err != nil {
+				return "", err
+			}
+			resp.Body.Close()
+			return resp.Proto, nil
+		}
+		polled := make(chan error)
+		go func() {
+			_, err := get("/poll")
+			polled <- err
+		}()
+		synctest.Wait()
+		if proto, err := get("/page"); proto != "HTTP/2.0" || err != nil {
+			t.Errorf("%s, %v", proto, err)
+		}
+		all := w.strangers(t, enough+50, "")
+		wantClosed(t, all, 50)
+		close(release)
+		if err := <-polled; err != nil || dials != 1 {
+			t.Errorf("the long poll: %v, after %d dials", err, dials)
+		}
+		synctest.Wait()
+		all = append(all, w.strangers(t, enough, "")...)
+		wantClosed(t, all, enough+50) // and the one of HTTP/2, which came to wait among them
+		if _, err := get("/page"); err != nil || dials != 2 {
+			t.Errorf("after that: %v, %d dials", err, dials)
+		}
+	})
+}
+
+// Who is served is in nobody's way, however long that lasts.
+func TestWhoIsServedIsNotClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		release := make(chan struct{})
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			if r.Header.Get("Upgrade") != "" {
+				return false
+			}
+			<-release
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			c.Close()
+			return true
+		}
+		_, polling := w.Request("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		p, game := w.play()
+		all := w.strangers(t, 1000, "")
+		wantClosed(t, all, 1000-(enough-4))
+		p.Text("still there")
+		game.Want("still there")
+		close(release)
+		if resp, err := http.ReadResponse(polling, nil); err != nil || resp.StatusCode != http.StatusNoContent {
+			t.Errorf("a long poll: %v, %v", resp, err)
+		}
+	})
+}
+
+// What becomes whole all at once wants a connection to the game server each.
+func TestWhatIsDialledForMakesRoom(t *testing.T) {
+	for name, text := range map[string]string{
+		"sessions": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+		"requests": "GET / HTTP/1.1\r\nHost: x\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newLobbyWorld(t, nil)
+				release := make(chan struct{})
+				defer close(release)
+				w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+					<-release
+					return false
+				}
+				all := w.strangers(t, enough, text)
+				for _, s := range all[enough-60:] {
+					io.WriteString(s.Conn, "\r\n")
+				}
+				wantClosed(t, all, 60)
+				if n := w.open.Load(); n != 60 {
+					t.Errorf("%d connections to the game, want 60", n)
+				}
+			})
+		})
+	}
+}
+
+// Nobody needs a connection to the game server between two ordinary requests.
+func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		var closed atomic.Bool
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+			io.Copy(io.Discard, c)
+			closed.Store(true)
+			return true
+		}
+		w.stranger(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		w.strangers(t, enough-1, "")
+		if closed.Load() {
+			t.Error("closed before it was needed")
+		}
+		w.stranger(t, "")
+		if !closed.Load() {
+			t.Error("still there where descriptors are short")
+		}
+	})
+}
+
+// Whatever has taken the descriptors: where there is none left, whoever waits goes.
+func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		all := w.strangers(t, 20, "")
+		w.fails.Store(5)
+		all = append(all, w.stranger(t, "")) // its Accept was under way; the next ones fail
+		time.Sleep(time.Second)
+		wantClosed(t, all, 5)
+		w.strangers(t, 1, "")
+
+		nobody := newPorch()
+		nobody.fails.Store(1)
+		if c, err := w.gw.AdminLobby().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("with nobody to go: %v, %v", c, err)
+		}
+	})
+}
+
+// Nobody at the client address takes a place at the admin address.
+func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		admin := newPorch()
+		serveFrom(t, w.gw.AdminLobby().Listen(admin), http.NotFoundHandler(), w.gw.AdminLobby())
+		scrapers := admin.strangers(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		all := w.strangers(t, 1000, "")
+		wantClosed(t, all, 1000-enough)
+		wantClosed(t, scrapers, 0)
+		scrapers = append(scrapers, admin.strangers(t, 100, "")...)
+		wantClosed(t, scrapers, 100)
+		wantClosed(t, all, 1000-enough)
+	})
+}
+
+// T29: each takeover leaves a connection behind that is still to be closed, which
+// takes its time where its client does not go.
+func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		p, _ := w.play()
+		var old []stranger
+		for range 15 {
+			old = append(old, stranger{p.Conn, <-w.arrived})
+			p.Hold(true) // the network gives it nothing any more, not even the end
+			p = p.Resume(0)
+		}
+		synctest.Wait()
+		for i, s := range old[:15-session.MostParting] {
+			if !s.closed.Load() {
+				t.Errorf("the connection of takeover %d is still there", i)
+			}
+		}
+		for i, s := range old[15-session.MostParting:] {
+			if s.closed.Load() {
+				t.Errorf("one of the last %d, %d, has not had its time", session.MostParting, i)
+			}
+		}
+		time.Sleep(session.ClientFlush + session.LingerTime)
+		for i, s := range old {
+			if !s.closed.Load() {
+				t.Errorf("the connection of takeover %d is there for ever", i)
+			}
+		}
+		p.Sync()
+	})
+}
