@@ -20,7 +20,8 @@ const (
 	mostUntold  = 64 // events that may wait for the Watcher while more is read
 
 	writePiece = 16 << 10
-	fullAfter  = 20 * time.Millisecond // a write that takes longer found the socket full
+	fullAfter  = 20 * time.Millisecond  // a write that takes longer found the socket full
+	hurryTime  = 250 * time.Millisecond // for a write that is about to be made all the same
 )
 
 // small and big are for client reads: taken when a socket is readable, given back
@@ -55,6 +56,7 @@ type leg struct {
 	writing   bool // somebody is writing, or waiting to
 	parting   bool // its fate is not Open any more, deadlines are set
 	lingering bool // all is written, its reader waits for the end
+	hurried   bool // it has no more than hurryTime for both
 	closed    bool
 	parked    bool // the reader waits to be woken
 
@@ -292,11 +294,19 @@ func (s *netSession) part(l *leg) {
 	}
 	if !l.writing && !l.lingering {
 		l.lingering = true
-		l.conn.SetReadDeadline(time.Now().Add(session.LingerTime))
+		if !l.hurried {
+			l.conn.SetReadDeadline(time.Now().Add(session.LingerTime))
+		}
 		if l.att != nil {
 			s.chores = append(s.chores, chore{l.conn, session.Linger})
 		}
 	}
+}
+
+// hurry is called for a leg that is parting. Called with mu held.
+func (l *leg) hurry() {
+	l.hurried = true
+	l.conn.SetDeadline(time.Now().Add(hurryTime))
 }
 
 // close has the socket closed once the lock is released: closing waits for a

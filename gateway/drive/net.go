@@ -28,7 +28,7 @@ type netSession struct {
 	up   *leg // of the present upstream, or the last
 	down *leg // of the present attachment
 
-	parting []*leg // of those before it, oldest first, until they are closed or later
+	parting []*leg // of those before it that are not hurried, oldest first; closed ones may be among them
 
 	upstreams int // whose sockets are not closed
 	timer     *time.Timer
@@ -156,12 +156,13 @@ func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (ref
 	return refusal
 }
 
-// hurry closes the oldest of the client connections that are being closed, where
-// old makes them too many. Called with mu held.
+// hurry leaves the oldest of the client connections that are being closed little
+// time, where old makes them too many. Called with mu held.
 func (s *netSession) hurry(old *leg) {
 	s.parting = slices.DeleteFunc(append(s.parting, old), func(l *leg) bool { return l.closed })
 	if len(s.parting) > session.MostParting {
-		s.parting[0].close(session.Shut)
+		s.parting[0].hurry()
+		s.parting = s.parting[1:]
 	}
 }
 

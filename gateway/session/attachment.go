@@ -27,7 +27,7 @@ const (
 )
 
 // MostParting is how many client connections a session has at most that are being
-// closed. Each takeover leaves one behind, which takes its time where its client
+// closed in peace. Each takeover leaves one behind, which takes its time where its client
 // does not read: without a bound twenty of them, and a descriptor each.
 const MostParting = 4
 
