@@ -205,6 +205,12 @@ func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text
 	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
 }
 
+// refuseSpent refuses a new session for want of descriptors.
+func (g *Gateway) refuseSpent(w http.ResponseWriter, r *http.Request) {
+	g.tellSpent()
+	g.refuseBusy(w, r, "descriptors", "no more sessions now")
+}
+
 // begin makes a new session: the upstream is dialled before the client is
 // answered.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
@@ -230,8 +236,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
 	case outOfDescriptors:
-		g.tellSpent()
-		g.refuseBusy(w, r, "descriptors", "no more sessions now")
+		g.refuseSpent(w, r)
 		return
 	case tooManyHere:
 		w.Header().Set("Retry-After", retryAfter)
@@ -241,14 +246,18 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	up, err := e.dialFirst(ctx)
 	if err != nil {
 		g.reg.remove(e)
-		g.refuseUpstream(w, e, err)
+		g.refuseUpstream(w, r, e, err)
 		return
 	}
 	g.accept(w, r, e, up, arrived)
 }
 
-func (g *Gateway) refuseUpstream(w http.ResponseWriter, e *entry, err error) {
+func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "err", err)
+	if noDescriptor(err) { // that is no fault of the upstream's
+		g.refuseSpent(w, r)
+		return
+	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
 	w.Header().Set("Connection", "close")
 	answerWithin(w, e.terms().DialTimeout+upstream.AnswerPatience) // its body may still be coming

@@ -77,6 +77,9 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	up, err := e.dialFirst(ctx)
 	if err != nil {
 		g.reg.remove(e)
+		if noDescriptor(err) {
+			err = fmt.Errorf("%w: no descriptors left", ErrBusy)
+		}
 		return "", "", err
 	}
 	return g.reserve(e, up, w)

@@ -61,5 +61,9 @@ func (e *entry) dial(ctx context.Context, ask func() upstream.Request) (*upstrea
 		return nil, e.target.Late(ctx)
 	}
 	defer func() { <-turns }()
-	return e.target.Dial(ctx, ask())
+	up, err := e.target.Dial(ctx, ask())
+	if noDescriptor(err) && e.g.lobby.spare() {
+		return e.target.Dial(ctx, ask())
+	}
+	return up, err
 }

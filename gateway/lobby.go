@@ -33,9 +33,9 @@ type Lobby struct {
 // the line, nil while a request of its is served.
 type guest struct{ place *list.Element }
 
-// retryAccept is how long a connection that was closed has to give its descriptor
-// back, before the next is accepted.
-const retryAccept = time.Millisecond
+// givingBack is how long a connection that was closed has to give its descriptor
+// back, before it is tried to have one again.
+const givingBack = time.Millisecond
 
 // reserved is how many of so many descriptors are not for sessions: a tenth of
 // them, 64 at least where there are as many. At least half of these are for
@@ -97,11 +97,9 @@ func (e *entrance) Accept() (net.Conn, error) {
 			e.lobby.see(c)
 			e.lobby.relieve()
 			return c, nil
-		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE),
-			e.lobby.dismiss(func(int) int { return 1 }) == 0:
+		case !noDescriptor(err), !e.lobby.spare():
 			return nil, err
 		}
-		time.Sleep(retryAccept)
 	}
 }
 
@@ -123,6 +121,21 @@ func (l *Lobby) relieve() {
 	}
 	room := l.enough - l.taken()
 	l.dismiss(func(waiting int) int { return waiting - room })
+}
+
+// noDescriptor reports whether err is that there was none.
+func noDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// spare has one descriptor given back, where there was none, and reports whether
+// there was somebody to give it: then it may be tried again.
+func (l *Lobby) spare() bool {
+	if l.dismiss(func(int) int { return 1 }) == 0 {
+		return false
+	}
+	time.Sleep(givingBack)
+	return true
 }
 
 // dismiss closes as many of those that wait as are too many, and reports how many

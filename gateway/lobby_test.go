@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -89,6 +90,7 @@ type lobbyWorld struct {
 	*world
 	*porch
 	open atomic.Int64 // connections to the game
+	full atomic.Int64 // dials that find no descriptor
 }
 
 // newLobbyWorld has 256 descriptors. above, where it is not nil, stands on the
@@ -99,6 +101,10 @@ func newLobbyWorld(t *testing.T, above func(net.Listener) net.Listener) *lobbyWo
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
 		c.Routes[0].Upstream.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if w.full.Load() > 0 {
+				w.full.Add(-1)
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+			}
 			w.open.Add(1)
 			return dial(ctx, network, addr)
 		}
@@ -397,6 +403,28 @@ func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
 		nobody.fails.Store(1)
 		if c, err := w.gw.AdminLobby().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
 			t.Errorf("with nobody to go: %v, %v", c, err)
+		}
+	})
+}
+
+// A dial that has no descriptor says nothing of the game server.
+func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		all := w.strangers(t, 5, "")
+		w.full.Store(1)
+		w.Player("/").Sync() // with the descriptor of whoever waited the longest, at the second try
+		wantClosed(t, all, 1)
+		w.full.Store(100)
+		before := w.metrics()
+		_, _, resp, err := w.Handshake("/", nil, "")
+		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
+		}
+		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"descriptors": 1})
+		w.full.Store(100)
+		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+			t.Errorf("made ahead: %v, want ErrBusy", err)
 		}
 	})
 }
