@@ -9,7 +9,8 @@ import (
 )
 
 // A HeadListener lets its Gateway see what net/http does not tell: whether a
-// connection's first request had a header line that goes on on the next one.
+// request had a header line that goes on on the next one. Of a connection's later
+// requests it sees those that come when the answer to the one before is done.
 // RFC 9112 section 5.2 has such requests refused; net/http joins the lines, and
 // what stood in front may have read them otherwise.
 //
@@ -41,7 +42,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// A headConn looks at what is read until the first head is over.
+// A headConn looks at what is read until a head is over.
 type headConn struct {
 	net.Conn
 	folded atomic.Bool
@@ -59,6 +60,12 @@ func (c *headConn) Read(b []byte) (int, error) {
 		c.look(x)
 	}
 	return n, err
+}
+
+// next is called where another head is to come.
+func (c *headConn) next() {
+	c.folded.Store(false)
+	c.over, c.line, c.begun = false, 0, false
 }
 
 func (c *headConn) look(x byte) {
@@ -98,8 +105,7 @@ func (r resettable) SetLinger(sec int) error {
 // head is also that of what embeds a headConn.
 func (c *headConn) head() *headConn { return c }
 
-// hasFoldedLine reports whether r came on a connection whose first head had a
-// folded line.
+// hasFoldedLine reports whether r's head had a folded line.
 func hasFoldedLine(r *http.Request) bool {
 	c, ok := r.Context().Value(connKey{}).(interface{ head() *headConn })
 	return ok && c.head().folded.Load()

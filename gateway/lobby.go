@@ -207,6 +207,9 @@ func (l *Lobby) wait(c net.Conn) {
 
 // Note is an http.Server's ConnState.
 func (l *Lobby) Note(c net.Conn, state http.ConnState) {
+	if h, ok := c.(interface{ head() *headConn }); ok && state == http.StateIdle {
+		h.head().next()
+	}
 	switch c = lowest(c); state {
 	case http.StateIdle:
 		l.wait(c)

@@ -477,3 +477,24 @@ func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
 		p.Sync()
 	})
 }
+
+// T15: a folded line is seen in whichever request of a connection it is.
+func TestAFoldedLineIsSeenInALaterRequestToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		const handshake = "GET / HTTP/1.1\r\nHost: x\r\n%sUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+		for line, want := range map[string]int{"X-A: 1\r\n\tfolded\r\n": http.StatusBadRequest, "": http.StatusSwitchingProtocols} {
+			c, br := w.Request("GET /page HTTP/1.1\r\nHost: x\r\nX-A: 1\r\n folded\r\n\r\n")
+			resp, err := http.ReadResponse(br, nil)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", resp, err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			synctest.Wait()
+			fmt.Fprintf(c, handshake, line)
+			if resp, err = http.ReadResponse(br, nil); err != nil || resp.StatusCode != want {
+				t.Errorf("a handshake with %q: %v, %v; want %d", line, resp, err, want)
+			}
+		}
+	})
+}
