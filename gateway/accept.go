@@ -136,6 +136,11 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 	default:
 		defer g.reg.passed()
 		g.lobby.relieve()
+		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+			// It may have said a Content-Length, too, which net/http does not tell, and
+			// what stood in front may have gone by that: RFC 9112 section 6.1.
+			w.Header().Set("Connection", "close")
+		}
 		rt.proxy.ServeHTTP(w, r)
 	}
 }

@@ -498,3 +498,23 @@ func TestAFoldedLineIsSeenInALaterRequestToo(t *testing.T) {
 		}
 	})
 }
+
+// T15: where a request's end could be found in two ways, nothing behind it counts.
+func TestNothingIsServedBehindAChunkedRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+			return true
+		}
+		_, br := w.Request("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /page HTTP/1.1\r\nHost: x\r\n\r\n")
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil || resp.StatusCode != http.StatusNoContent || !resp.Close {
+			t.Fatalf("%v, %v; want 204 and the connection closed", resp, err)
+		}
+		if rest, err := io.ReadAll(br); len(rest) > 0 || err != nil {
+			t.Errorf("behind it came %q, %v", rest, err)
+		}
+	})
+}
