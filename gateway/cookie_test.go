@@ -260,3 +260,70 @@ func TestAResumeNeedsNoOriginForTheLoginInItsCookie(t *testing.T) {
 		}
 	})
 }
+
+// ours is the gateway's cookie of an answer, as it is sent back.
+func ours(t *testing.T, p *wstest.Peer) string {
+	t.Helper()
+	for _, c := range p.Answer.Cookies() {
+		if strings.HasPrefix(c.Name, "reseat-") {
+			return c.Name + "=" + c.Value
+		}
+	}
+	t.Fatal("no cookie")
+	return ""
+}
+
+// A session is of the route that it was begun at, whatever name a cookie with its
+// token is given.
+func TestACookieIsGoodForItsOwnRouteAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain(), func(c *gateway.Config) {
+			other := c.Routes[0]
+			other.Pattern = "/other/*"
+			c.Routes = append(c.Routes, other)
+		})
+		here, there := w.PlainWith("/", ownOrigin), w.PlainWith("/other/", ownOrigin)
+		w.game.Next()
+		w.game.Next()
+		here.Drop()
+		there.Drop()
+		synctest.Wait()
+		own, token, _ := strings.Cut(ours(t, here), "=")
+		name, _, _ := strings.Cut(ours(t, there), "=")
+		if name == own {
+			t.Errorf("both routes' cookies are called %s", name)
+		}
+		w.PlainWith("/other/", ownOrigin+"Cookie: "+name+"="+token+"\r\n")
+		if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 3 {
+			t.Errorf("%d sessions, want 3: it gets one of its own", len(list))
+		}
+	})
+}
+
+// A client that does not offer what its session speaks could not go on with it.
+func TestACookieIsNoUseWithoutTheSessionsSubprotocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		w.game.Choose = "chat.v1"
+		offer := ownOrigin + "Sec-WebSocket-Protocol: chat.v1\r\n"
+		p := w.PlainWith("/", offer)
+		game := w.game.Next()
+		cookie := "Cookie: " + ours(t, p) + "\r\n"
+		p.Drop()
+		synctest.Wait()
+		w.game.Choose = ""
+		stranger := w.PlainWith("/", ownOrigin+cookie)
+		if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 2 {
+			t.Errorf("%d sessions, want 2: it gets one of its own", len(list))
+		}
+		if got := stranger.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "" {
+			t.Errorf("it is answered %q, which it did not offer", got)
+		}
+		again := w.PlainWith("/", offer+cookie)
+		if got := again.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "chat.v1" {
+			t.Errorf("the one that comes back is answered %q", got)
+		}
+		game.Text("still here")
+		again.Want("still here")
+	})
+}

@@ -20,11 +20,30 @@ func TestAckAfterThirtyTwoMessages(t *testing.T) {
 		for i := range 32 {
 			p.Text(fmt.Sprint(i))
 		}
-		synctest.Wait()
-		if m := p.WantControl(wire.VerbAck); m.Data != "32" {
-			t.Fatalf("ack %s, want 32, and at once", m.Data)
-		}
+		wantAckAtOnce(t, p, "32")
 	})
+}
+
+func TestAckAfter64KiB(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		quarter := strings.Repeat("x", 16<<10)
+		for range 4 {
+			p.Text(quarter)
+		}
+		game.Want(quarter, quarter, quarter, quarter)
+		wantAckAtOnce(t, p, "4")
+	})
+}
+
+// wantAckAtOnce wants an ack of n before any time has passed.
+func wantAckAtOnce(t *testing.T, p *wstest.Player, n string) {
+	t.Helper()
+	began := time.Now()
+	if m := p.WantControl(wire.VerbAck); m.Data != n || time.Since(began) > 0 {
+		t.Fatalf("ack %s after %v, want %s at once", m.Data, time.Since(began), n)
+	}
 }
 
 func TestAckWithinASecondOfASingleMessage(t *testing.T) {

@@ -215,6 +215,52 @@ func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
 	})
 }
 
+// Path, query and subprotocols are those of the first handshake, whatever the
+// newest one says.
+func TestHardResumeAsksForWhatTheFirstHandshakeAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		w.game.Choose = "chat.v1"
+		p := w.Player("/match/7?seat=3&x=%2F", "chat.v2", "chat.v1")
+		game := w.game.Next()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		offer := []string{"other", wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
+		c, err := w.Dial("/elsewhere?seat=4", offer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := w.game.Next()
+		if got, want := again.Req.URL.String(), "/match/7?seat=3&x=%2F"; got != want {
+			t.Errorf("the upstream was asked for %q, want %q", got, want)
+		}
+		if got := again.Req.Header.Get("Sec-WebSocket-Protocol"); got != "chat.v2, chat.v1" {
+			t.Errorf("the upstream was offered %q", got)
+		}
+		c.WantControl(wire.VerbHello)
+	})
+}
+
+// The client was told of one subprotocol, once: a game server that chooses another
+// one at the next dial cannot be understood.
+func TestHardResumeTakesNoOtherSubprotocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		w.game.Choose = "chat.v1"
+		p := w.Player("/", "chat.v2", "chat.v1")
+		game := w.game.Next()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.game.Choose = "chat.v2"
+		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost); !c.Retry {
+			t.Errorf("close %+v, want retry", c)
+		}
+		w.wantState(p, session.Detached)
+	})
+}
+
 func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"reseat/gateway"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -150,6 +152,33 @@ func TestTokenOutlivesTwiceTheGracePeriod(t *testing.T) {
 		time.Sleep(5*time.Minute - time.Second)
 		p.Resume(0)
 	})
+}
+
+// When it is issued, whichever of the two grace periods is the longer.
+func TestTokenLivesTwiceTheLongerGracePeriod(t *testing.T) {
+	for _, c := range []struct{ grace, before time.Duration }{
+		{time.Minute, time.Second}, {time.Second, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			pol := policy()
+			pol.Grace, pol.GraceBeforeStart = c.grace, &c.before
+			w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
+			p, _ := w.play()
+			if life := expiry(t, p.Hello.Token).Sub(time.Now()); life < 2*time.Minute {
+				t.Errorf("grace %v, before the start %v: the token lives %v, want 2m", c.grace, c.before, life)
+			}
+		})
+	}
+}
+
+// expiry is a token's exp.
+func expiry(t *testing.T, token string) time.Time {
+	t.Helper()
+	var claims jwt.RegisteredClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims.ExpiresAt.Time
 }
 
 func TestExpiredTokenIsRefused(t *testing.T) {

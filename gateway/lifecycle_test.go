@@ -348,3 +348,48 @@ func TestHowASessionEndedIsRemembered(t *testing.T) {
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 	})
 }
+
+func TestAnEndIsRememberedForHalfAMinuteHoweverShortTheGracePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := policy()
+		pol.Grace = time.Second
+		w := newWorld(t, pol)
+		p, _ := w.play()
+		p.Sync()
+		w.gw.End(p.Hello.Session, 1000, "banned")
+		p.WantClosing(wire.CodeEnded)
+		time.Sleep(29 * time.Second)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
+		time.Sleep(3 * time.Second)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+	})
+}
+
+// A client that reads nothing has five seconds to take what it is told at the end.
+func TestACloseThatIsNotTakenInTimeIsGivenUp(t *testing.T) {
+	for wait, told := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
+		t.Run(wait.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy())
+				p, game := w.play()
+				p.Sync()
+				p.Hold(true)
+				for range 40 { // more than its connection holds
+					game.Text(strings.Repeat("x", 4<<10))
+				}
+				synctest.Wait()
+				w.gw.End(p.Hello.Session, 1000, "banned")
+				time.Sleep(wait)
+				p.Hold(false)
+				var last wstest.Message
+				for m, ok := p.Next(); ok && m.Err == nil; m, ok = p.Next() {
+					last = m
+				}
+				if (last.Op == frame.Close) != told {
+					t.Errorf("the last that came is %v, want it told: %t", last, told)
+				}
+				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
+			})
+		})
+	}
+}

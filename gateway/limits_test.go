@@ -71,6 +71,34 @@ func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
 	})
 }
 
+// From nine tenths of --buffer-total on, there is no memory for new sessions.
+func TestNoNewSessionsWhereMemoryIsScarce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 1 << 20
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.BufferTotal = total })
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		for w.gw.BufferBytes() < total/10*9 {
+			if status := w.refused("/"); status != http.StatusSwitchingProtocols {
+				t.Fatalf("with %d of %d bytes: %d", w.gw.BufferBytes(), total, status)
+			}
+			w.game.Next()
+			game.Text(strings.Repeat("x", 8<<10))
+			synctest.Wait()
+		}
+		if w.gw.BufferBytes() == total {
+			t.Fatal("all of it is spent at once")
+		}
+		_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "")
+		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
+		}
+		p.Resume(0) // which is no new session
+	})
+}
+
 // However many come at once, no more than 64 dial one game server at a time, and
 // all of them get there.
 func TestDialsToOneUpstreamAreBounded(t *testing.T) {

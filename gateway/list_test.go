@@ -23,7 +23,14 @@ func newCrowd(t testing.TB, n int) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.Close)
+	t.Cleanup(func() {
+		for _, e := range g.reg.all() {
+			if e.drive() == nil { // it never came about, and nobody is to wait for its end
+				g.reg.remove(e)
+			}
+		}
+		g.Close()
+	})
 	for i := range n {
 		e := g.newEntry(&route{}, fmt.Sprint("p", i%10), true, netip.Addr{})
 		e.current.Store(&terms{Group: fmt.Sprint("g", i/10%10)})

@@ -125,21 +125,30 @@ func TestAFloodEndsTheSessionWhereItIsToldTo(t *testing.T) {
 
 // What a client has to send again at a resume does not count against it.
 func TestAResumeMaySendAllThatWasUnackedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, rated(session.Rate{Messages: 5, End: true}))
-		p, game := w.play()
-		p.Text("0")
-		game.Want("0")
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
-		p = p.Resume(0)
-		for i := 1; i <= 500; i++ {
-			p.Text(fmt.Sprint(i))
-		}
-		for i := 1; i <= 500; i++ {
-			game.Want(fmt.Sprint(i))
-		}
-		w.wantState(p, session.Attached)
-	})
+	for name, c := range map[string]struct {
+		rate session.Rate
+		size int
+	}{
+		"messages": {session.Rate{Messages: 5, End: true}, 3},
+		"bytes":    {session.Rate{Bytes: 2000, End: true}, 2000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, rated(c.rate))
+				p, game := w.play()
+				p.Text("0")
+				game.Want("0")
+				p.Sync()
+				p.Drop()
+				w.wantState(p, session.Detached)
+				p = p.Resume(0)
+				for i := range 500 {
+					text := fmt.Sprintf("%0*d", c.size, i)
+					p.Text(text)
+					game.Want(text)
+				}
+				w.wantState(p, session.Attached)
+			})
+		})
+	}
 }
