@@ -200,7 +200,7 @@ func TestKubernetesExampleFitsTheProgram(t *testing.T) {
 		g.get(p.HTTPGet.Path)
 	}
 	if links := set.Spec.Template.Spec.Links; links == nil || *links {
-		t.Error("a Service named reseat puts RESEAT_PORT into the environment, which is no setting")
+		t.Error("a Service named reseat puts RESEAT_PORT into the environment, where RESEAT_ is for settings")
 	}
 	if _, ok := all["Service "+set.Spec.ServiceName]; !ok {
 		t.Errorf("there is no Service %s", set.Spec.ServiceName)
