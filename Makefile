@@ -6,7 +6,7 @@ LDFLAGS := -s -w
 RACE    := -race
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain vulns test-vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
+.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain unit vulns test-vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors;
 
 drain: build ## thousands of sessions sent away at once, by SIGTERM and by the API; SESSIONS=5000
 	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
+
+unit: build ## the systemd unit under a running systemd, in a container; takes root, debootstrap and systemd-nspawn
+	./.ci/unit
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each

@@ -144,13 +144,22 @@ func CheckCache(c Config) error {
 	if err != nil {
 		return fmt.Errorf("--acme-cache: %w", err)
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err := writable(dir); err != nil {
+	if err := writable(nearest(dir)); err != nil {
 		return fmt.Errorf("--acme-cache: %s: %w", dir, err)
 	}
 	return nil
+}
+
+// nearest is dir, or where it is not there yet the directory above it in which a
+// start would make what is missing.
+func nearest(dir string) string {
+	for {
+		up := filepath.Dir(dir)
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || up == dir {
+			return dir
+		}
+		dir = up
+	}
 }
 
 // CheckDirectory says whether the CA answers with its directory. It orders nothing.

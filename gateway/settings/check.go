@@ -3,6 +3,9 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	"reseat/gateway"
 )
 
 // check looks at the settings as a whole, each of them good by itself, and
@@ -82,16 +85,27 @@ func (d *draft) checkWebhook() error {
 	return nil
 }
 
-// checkAuth asks for keys where something else is said of logins.
+// aboutLogins are the settings that mean nothing where no login is asked for.
+var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-forward"}
+
+// errNoLogin refuses one of them: whoever says whose logins are good believes
+// that players are asked for one.
+var errNoLogin = errors.New("want it with --auth-jwks or --auth-key-file, got neither")
+
+// checkAuth asks for keys where something else is said of logins. The demo's
+// page has no login to show, so keys for it would be in force nowhere.
 func (d *draft) checkAuth() error {
-	for _, r := range d.Gateway.Routes {
-		if r.Policy.Auth != nil {
-			return nil
+	for _, flag := range []string{"auth-jwks", "auth-key-file"} {
+		if d.given[flag] && d.Demo {
+			return d.fault(flag, "want it with --upstream, or for a single route; got --demo, whose players have no login")
 		}
 	}
-	for flag, given := range map[string]bool{"auth-issuer": d.defaults.auth.Issuer != "", "auth-audience": d.defaults.auth.Audience != "", "auth-forward": d.defaults.auth.Conceal} {
-		if given {
-			return d.fault(flag, "want it with --auth-jwks or --auth-key-file, got neither")
+	if slices.ContainsFunc(d.Gateway.Routes, func(r gateway.Route) bool { return r.Policy.Auth != nil }) {
+		return nil
+	}
+	for _, flag := range aboutLogins {
+		if d.given[flag] {
+			return d.fault(flag, "%w", errNoLogin)
 		}
 	}
 	return nil

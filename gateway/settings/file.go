@@ -19,7 +19,7 @@ const mostConfig = 1 << 20
 // readConfig reads the file that --config names in the nearer of the sources. No
 // such name gives a source without anything.
 func readConfig(nearer ...source) (source, error) {
-	values, label := lookup("config").pick(nearer)
+	values, label, _ := lookup("config").pick(nearer)
 	if len(values) == 0 {
 		return source{}, nil
 	}

@@ -138,6 +138,12 @@ func (r *route) chooseAuth(own *local) error {
 		return r.fault("auth-jwks", errors.New("want it or auth-key-file, got both"))
 	case a.JWKS != "" || a.KeyFile != "":
 		own.Auth = &a
+		return nil
+	}
+	for _, setting := range aboutLogins {
+		if r.settings[setting] != nil {
+			return r.fault(setting, errNoLogin)
+		}
 	}
 	return nil
 }

@@ -79,6 +79,8 @@ type draft struct {
 	defaults local
 	// from says for each flag how to name it: as it was given.
 	from map[string]string
+	// given are the flags that any source has.
+	given map[string]bool
 }
 
 // Parse reads args (without the program's name) and the RESEAT_ names of
@@ -109,11 +111,11 @@ func Parse(args, environ []string) (*Settings, error) {
 // fill sets each flag from the first of the sources that has it, or else from
 // its default.
 func fill(sources ...source) (*draft, error) {
-	d := &draft{from: map[string]string{}}
+	d := &draft{from: map[string]string{}, given: map[string]bool{}}
 	for i := range table {
 		f := &table[i]
-		values, label := f.pick(sources)
-		d.from[f.name] = label
+		values, label, given := f.pick(sources)
+		d.from[f.name], d.given[f.name] = label, given
 		if err := f.apply(d, values); err != nil {
 			return nil, &UsageError{label, err}
 		}
@@ -127,17 +129,18 @@ func fill(sources ...source) (*draft, error) {
 	return d, nil
 }
 
-// pick gives the values that hold for f and the name to call them by.
-func (f *flag) pick(sources []source) (values []string, label string) {
+// pick gives the values that hold for f, the name to call them by, and whether
+// any source has them.
+func (f *flag) pick(sources []source) (values []string, label string, given bool) {
 	for _, s := range sources {
 		if v, ok := s.values[f.name]; ok {
-			return v, s.label(f.name)
+			return v, s.label(f.name), true
 		}
 	}
 	if f.def != "" {
 		values = []string{f.def}
 	}
-	return values, argName(f.name)
+	return values, argName(f.name), false
 }
 
 // apply hands the values to the row's setter. A row without values keeps the

@@ -154,6 +154,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"--acme-directory", "--acme-domain", []string{up, "--acme-directory=https://ca.example/"}},
 		{"--acme-directory", "--acme-domain", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-directory=https://ca.example/"}},
 		{"--acme-cache", "--acme-domain", []string{up, "--acme-cache=dir"}},
+		{"--auth-key-file", "--demo", []string{"--demo", "--auth-key-file=login.pem"}},
+		{"--auth-jwks", "--demo", []string{"--demo", "--route=/a/*=ws://a:1", "--auth-jwks=https://login.example/keys"}},
 	} {
 		said := wantRefused(t, c.setting, nil, c.args...)
 		if !strings.Contains(said, c.says) {
@@ -163,6 +165,22 @@ func TestContradictionsAreRefused(t *testing.T) {
 	said := wantRefused(t, `RESEAT_UPSTREAM (--upstream)`, []string{"RESEAT_UPSTREAM=ws://a:1"}, "--demo")
 	if !strings.Contains(said, "--demo") {
 		t.Errorf("said %q, want --demo in it", said)
+	}
+}
+
+// Whoever says whose logins are good believes that players are asked for one.
+func TestWhatIsSaidOfLoginsIsRefusedWhereNoneIsAskedFor(t *testing.T) {
+	const up = "--upstream=ws://game:9000"
+	for _, said := range []string{"auth-issuer=me", "auth-audience=you", "auth-forward=off", "auth-from=query:jwt"} {
+		name, _, _ := strings.Cut(said, "=")
+		for setting, args := range map[string][]string{
+			"--" + name:             {up, "--" + said},
+			`--route "/a": ` + name: {up, "--auth-audience=you", "--route=/b=ws://b:1;auth-key-file=login.pem", "--route=/a=ws://a:1;" + said},
+		} {
+			if text := wantRefused(t, setting, nil, args...); !strings.Contains(text, "--auth-key-file") {
+				t.Errorf("%q: said %q, want --auth-key-file in it", args, text)
+			}
+		}
 	}
 }
 
@@ -179,6 +197,9 @@ func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
 		{"--demo", "--admin=off", "--admin-token-file=x"},
 		{"--demo", "--buffer-bytes=2GiB"},
 		{"--route=/a=ws://a:1;max-message=1KiB", "--buffer-total=64KiB"},
+		{"--auth-issuer=me", "--upstream=ws://a:1", "--route=/a/*=ws://a:1;auth-key-file=login.pem"},
+		{"--auth-key-file=login.pem", "--upstream=ws://a:1", "--route=/a/*=ws://a:1;auth-issuer=me"},
+		{"--demo", "--route=/a/*=ws://a:1;auth-key-file=login.pem"},
 	} {
 		mustParse(t, nil, args...)
 	}
@@ -208,6 +229,9 @@ func TestErrorsSayWhatWasGivenWithoutRepeatingAllOfIt(t *testing.T) {
 	said := wantRefused(t, "--grace", nil, game, "--grace", strings.Repeat("é", 1<<20))
 	if len(said) > 300 {
 		t.Errorf("an error of %d bytes", len(said))
+	}
+	if said := wantRefused(t, "--log-messages", nil, game, "--log-messages", "prefix"); !strings.Contains(said, "off, size or prefix:N") {
+		t.Errorf("said %q, want each of the three words in it", said)
 	}
 	if said := wantRefused(t, "--grace", nil, game, "--grace", "45"); said != `want a duration such as 45s, got "45"` {
 		t.Errorf("said %q", said)

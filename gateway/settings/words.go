@@ -85,14 +85,18 @@ func orOff(parse parser[time.Duration]) parser[time.Duration] {
 // telling takes off, size or prefix:N.
 func telling(s string) (session.Telling, error) {
 	const most = 1024
-	if n, ok := strings.CutPrefix(s, "prefix:"); ok {
-		v, err := count(1, most)(n)
-		if err != nil {
-			return session.Telling{}, want("prefix:N with N from 1 to 1024", s)
-		}
-		return session.Telling{On: true, Prefix: v}, nil
+	switch s {
+	case "off":
+		return session.Telling{}, nil
+	case "size":
+		return session.Telling{On: true}, nil
 	}
-	return choice(option[session.Telling]{"off", session.Telling{}}, option[session.Telling]{"size", session.Telling{On: true}})(s)
+	if n, ok := strings.CutPrefix(s, "prefix:"); ok {
+		if v, err := count(1, most)(n); err == nil {
+			return session.Telling{On: true, Prefix: v}, nil
+		}
+	}
+	return session.Telling{}, want("off, size or prefix:N with N from 1 to 1024", s)
 }
 
 // atLeastAMoment makes of a 0 the shortest time there is, where the gateway takes

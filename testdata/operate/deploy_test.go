@@ -200,7 +200,7 @@ func TestKubernetesExampleFitsTheProgram(t *testing.T) {
 		g.get(p.HTTPGet.Path)
 	}
 	if links := set.Spec.Template.Spec.Links; links == nil || *links {
-		t.Error("a Service named reseat puts RESEAT_PORT into the environment, which is no setting")
+		t.Error("a Service named reseat puts RESEAT_PORT into the environment, where RESEAT_ is for settings")
 	}
 	if _, ok := all["Service "+set.Spec.ServiceName]; !ok {
 		t.Errorf("there is no Service %s", set.Spec.ServiceName)
@@ -234,8 +234,30 @@ func wantSelected(t *testing.T, name string, o object, labels map[string]string,
 	}
 }
 
-// The image cannot be built here; what it is made of can: the binary by the very
-// command, alone in an empty root.
+// What the Dockerfile's head says to docker run fits the program, and what stops it
+// waits for the drain.
+func TestImageIsRunWithFlagsThatFit(t *testing.T) {
+	head, _, _ := strings.Cut(file(t, "deploy/Dockerfile"), "FROM ")
+	run := regexp.MustCompile(`(?s)#   docker run (.*) reseat \\\n(.*?)\n#\n`).FindStringSubmatch(head)
+	if run == nil {
+		t.Fatal(head)
+	}
+	own := strings.Fields(strings.NewReplacer("#", "", "\\", "").Replace(replaced(t, run[2], "/etc/reseat", secrets(t), "game:9000", upstream(t))))
+	check(t, own...)
+	wait := regexp.MustCompile(`--stop-timeout (\d+)`).FindStringSubmatch(run[1])
+	i := slices.Index(own, "--drain")
+	if wait == nil || i < 0 || duration(t, wait[1]+"s") != duration(t, own[i+1])+afterDrain {
+		t.Errorf("docker waits for %q, the drain is in %q", wait, own)
+	}
+	for _, flag := range []string{"--admin :8081", "-p 127.0.0.1:8081:8081"} {
+		if !strings.Contains(head, flag) {
+			t.Errorf("the admin address is not reached, or by all: want %s", flag)
+		}
+	}
+}
+
+// An image is built from a foreign one, and by a program that few machines have; what
+// it is made of is tried here: the binary by the very command, alone in an empty root.
 func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
 	docker := file(t, "deploy/Dockerfile")
 	command := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*)$`).FindStringSubmatch(docker)
@@ -279,7 +301,8 @@ func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
 }
 
 // Flags of other programs that the pages name.
-var foreign = []string{"--system", "--no-create-home", "--shell", "--time", "--from-file", "--from-literal", "--from"}
+var foreign = []string{"--system", "--no-create-home", "--shell", "--from-file", "--from-literal", "--from",
+	"--time", "--name", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
 
 func TestEveryFlagThatThePagesNameExists(t *testing.T) {
 	help, err := exec.Command(program, "--help").Output()

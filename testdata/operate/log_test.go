@@ -2,8 +2,11 @@ package operate
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,4 +122,53 @@ func (g *gateway) heard(lines *[]map[string]any, msg string) {
 		}
 	}
 	g.t.Fatalf("the gateway has ended and never said %q", msg)
+}
+
+// The table of symptoms names lines that the program writes: each stands in its
+// source as it stands there.
+func TestTroubleTableNamesLinesThatAreWritten(t *testing.T) {
+	source := sources(t)
+	if strings.Contains(source, `"no such line"`) {
+		t.Fatal("the search finds anything")
+	}
+	_, table, _ := strings.Cut(file(t, "operating.md"), "## When something is wrong")
+	table, _, _ = strings.Cut(table, "\n## ")
+	named := 0
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, " | ")
+		if len(cells) != 4 || strings.HasPrefix(row, "| symptom") {
+			continue
+		}
+		for _, line := range regexp.MustCompile("`([^`]{6,})`").FindAllStringSubmatch(cells[1], -1) {
+			if name := line[1]; name != "reason" && name != "origin" && name != "reseat:" {
+				named++
+				if !strings.Contains(source, `"`+name+`"`) {
+					t.Errorf("%q is no line of the log", name)
+				}
+			}
+		}
+	}
+	if named < 15 {
+		t.Errorf("only %d lines of the log were looked at", named)
+	}
+}
+
+// sources is the text of the program.
+func sources(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, dir := range []string{"../../gateway", "../../tokens"} {
+		err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			all.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
 }

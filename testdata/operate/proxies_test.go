@@ -68,7 +68,7 @@ func nginx(file string) recipe {
 		p := &proxy{t: t, addr: "127.0.0.1:" + freePort(t)}
 		dir := t.TempDir()
 		os.Chmod(dir, 0o755)
-		conf := readFile(t, file, append(change, "listen 80;", "listen "+p.addr+";")...)
+		conf := readFile(t, file, append(change, "listen 80;", "listen "+p.addr+";", "server_name play.example;", "server_name 127.0.0.1;")...)
 		write(t, filepath.Join(dir, "reseat.conf"), conf)
 		main := write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
 daemon off;
@@ -80,8 +80,9 @@ events { worker_connections 1024; }
 http {
     access_log off;
     client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+    server { listen %[2]s default_server; return 404; } # as distributions bring one along
     include %[1]s/reseat.conf;
-}`, dir))
+}`, dir, p.addr))
 		p.reload = func() { p.cmd.Process.Signal(syscall.SIGHUP) }
 		return p.run("nginx", "-p", dir, "-c", main)
 	}
@@ -287,7 +288,8 @@ func TestTheClientsAddressComesThroughEachProxy(t *testing.T) {
 				t.Errorf("a second session from one address: %v, want 429", err)
 			}
 			for _, j := range ga.joined() {
-				if j.head.Get("X-Forwarded-Proto") != "http" || j.head.Get("X-Forwarded-Host") != px.addr || !strings.Contains(j.head.Get("X-Forwarded-For"), "127.0.0.") {
+				from := j.head.Get("X-Forwarded-For")
+				if j.head.Get("X-Forwarded-Proto") != "http" || j.head.Get("X-Forwarded-Host") != px.addr || !strings.HasPrefix(from, "127.0.0.") || strings.Contains(from, "203.0.113.9") {
 					t.Errorf("the game sees %v", j.head)
 				}
 			}

@@ -1,0 +1,131 @@
+package operate
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"gopkg.in/yaml.v3"
+)
+
+// calm is a gateway at which nothing is wrong, a sample every half minute for
+// three hours. Resumes succeed, and one in a hundred does not.
+var calm = map[string]string{
+	`up`:                                "1x360",
+	`reseat_resumes_total{result="ok"}`: "0+60x360",
+	`reseat_resumes_total{result="no_session"}`:                     "0+0.6x360",
+	`reseat_handshakes_refused_total{reason="upstream"}`:            "0x360",
+	`reseat_handshakes_refused_total{reason="descriptors"}`:         "0x360",
+	`reseat_handshakes_refused_total{reason="origin"}`:              "0+9x360",
+	`reseat_sessions_ended_total{reason="upstream_lost"}`:           "0x360",
+	`reseat_sessions_ended_total{reason="bye"}`:                     "0+9x360",
+	`reseat_buffer_bytes`:                                           "7e8x360",
+	`reseat_buffer_limit_bytes`:                                     "1e9x360",
+	`process_open_fds`:                                              "700x360",
+	`process_max_fds`:                                               "1000x360",
+	`reseat_dropped_messages_total`:                                 "0x360",
+	`reseat_session_panics_total`:                                   "0x360",
+	`reseat_tokens_replayed_total`:                                  "0x360",
+	`reseat_logins_refused_total{reason="no_keys"}`:                 "0x360",
+	`reseat_logins_refused_total{reason="expired"}`:                 "0+9x360",
+	`reseat_reloads_total{result="failed"}`:                         "0x360",
+	`reseat_reloads_total{result="ok"}`:                             "0+1x360",
+	`reseat_certificate_not_after_timestamp_seconds`:                "2e6x360",
+	`reseat_log_lines_dropped_total`:                                "0x360",
+	`reseat_webhook_events_total{result="delivered"}`:               "0+9x360",
+	`reseat_webhook_events_total{result="dropped"}`:                 "0x360",
+	`reseat_draining`:                                               "0x360",
+	`reseat_detached_seconds_bucket{le="+Inf"}`:                     "0+60x360",
+	`reseat_handshakes_refused_total{reason="max_sessions_per_ip"}`: "0+1x360",
+}
+
+// wrong says for each alert what it is for: one series that is otherwise than calm.
+var wrong = map[string][2]string{
+	"ReseatDown":                   {`up`, "1x300 0x60"},
+	"ReseatResumesFail":            {`reseat_resumes_total{result="no_session"}`, "0+9x360"},
+	"ReseatUpstreamRefuses":        {`reseat_handshakes_refused_total{reason="upstream"}`, "0+30x360"},
+	"ReseatUpstreamLost":           {`reseat_sessions_ended_total{reason="upstream_lost"}`, "0x355 20x5"},
+	"ReseatBuffersNearlySpent":     {`reseat_buffer_bytes`, "9e8x360"},
+	"ReseatNoRoom":                 {`reseat_handshakes_refused_total{reason="descriptors"}`, "0+1x360"},
+	"ReseatDescriptorsNearlySpent": {`process_open_fds`, "900x360"},
+	"ReseatMessagesDropped":        {`reseat_dropped_messages_total`, "0x355 3x5"},
+	"ReseatSessionFault":           {`reseat_session_panics_total`, "0x300 1x60"},
+	"ReseatTokenReplayed":          {`reseat_tokens_replayed_total`, "0x350 9x10"},
+	"ReseatLoginsRefused":          {`reseat_logins_refused_total{reason="no_keys"}`, "0+1x360"},
+	"ReseatReloadFailed":           {`reseat_reloads_total{result="failed"}`, "0x350 1x10"},
+	"ReseatCertificateExpires":     {`reseat_certificate_not_after_timestamp_seconds`, "5e5x360"},
+	"ReseatLogIsLost":              {`reseat_log_lines_dropped_total`, "0x350 1x10"},
+	"ReseatWebhookLosesEvents":     {`reseat_webhook_events_total{result="dropped"}`, "0x350 1x10"},
+	"ReseatDrainsForLong":          {`reseat_draining`, "1x360"},
+}
+
+// A ruleTest is one of promtool's, in which nothing but fires is to be firing at
+// the end.
+func ruleTest(series map[string]string, fires ...string) map[string]any {
+	var input, want []map[string]any
+	for name, values := range series {
+		labels := `{job="reseat",instance="one:8081"`
+		if i := strings.IndexByte(name, '{'); i > 0 {
+			labels, name = labels+","+strings.TrimSuffix(name[i+1:], "}"), name[:i]
+		}
+		input = append(input, map[string]any{"series": name + labels + "}", "values": values})
+	}
+	for _, name := range fires {
+		want = append(want, map[string]any{"labels": fmt.Sprintf("{alertname=%q}", name), "value": 1})
+	}
+	return map[string]any{"interval": "30s", "input_series": input, "promql_expr_test": []map[string]any{{
+		"expr": `count by (alertname) (ALERTS{alertstate="firing"})`, "eval_time": "3h", "exp_samples": want,
+	}}}
+}
+
+// Each alert comes when what it is for happens, and no other with it; at a calm
+// gateway none does.
+func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("there is no promtool here: it comes with Prometheus")
+	}
+	rules, err := filepath.Abs(docs + "prometheus/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []any{ruleTest(calm)}
+	for _, name := range alerts(t) {
+		change, ok := wrong[name]
+		if _, same := calm[change[0]]; !ok || !same {
+			t.Fatalf("what is %s for? %q", name, change)
+		}
+		series := map[string]string{}
+		for k, v := range calm {
+			series[k] = v
+		}
+		series[change[0]] = change[1]
+		tests = append(tests, ruleTest(series, name))
+	}
+	text, err := yaml.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "1m", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(promtool, "test", "rules", write(t, filepath.Join(t.TempDir(), "alerts.yml"), string(text))).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// alerts are the names of all rules.
+func alerts(t *testing.T) (names []string) {
+	t.Helper()
+	groups, errs := rulefmt.Parse([]byte(file(t, "prometheus/alerts.yml")), false)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for _, g := range groups.Groups {
+		for _, r := range g.Rules {
+			names = append(names, r.Alert)
+		}
+	}
+	return names
+}
