@@ -24,9 +24,17 @@ type Hangups struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	peers   []Peer // by descriptor
+	peers   []told // by descriptor
+	added   int32  // ever, if it has not gone round
 	count   int
 	closing bool
+}
+
+// told is who is told of a descriptor, and the number that the kernel says with it:
+// what it has said of the descriptor before that was another's is not for this one.
+type told struct {
+	Peer
+	number int32
 }
 
 // A Peer is who wants to know.
@@ -59,9 +67,10 @@ func (h *Hangups) Add(fd int, p Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for fd >= len(h.peers) {
-		h.peers = append(h.peers, make([]Peer, max(64, len(h.peers)/4))...)
+		h.peers = append(h.peers, make([]told, max(64, len(h.peers)/4))...)
 	}
-	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(fd)}
+	h.added++
+	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(fd), Pad: h.added}
 	var errno error
 	if err := h.raw.Control(func(ep uintptr) { errno = unix.EpollCtl(int(ep), unix.EPOLL_CTL_ADD, fd, &e) }); err != nil {
 		return err
@@ -69,7 +78,7 @@ func (h *Hangups) Add(fd int, p Peer) error {
 	if errno != nil {
 		return fmt.Errorf("epoll_ctl: %w", errno)
 	}
-	h.peers[fd] = p
+	h.peers[fd] = told{p, h.added}
 	h.count++
 	return nil
 }
@@ -78,7 +87,7 @@ func (h *Hangups) Add(fd int, p Peer) error {
 func (h *Hangups) Remove(fd int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.peers[fd] = nil
+	h.peers[fd] = told{}
 	h.count--
 	h.endIfDone()
 }
@@ -112,7 +121,7 @@ func (h *Hangups) run() {
 				return false
 			}
 			for _, e := range events[:max(n, 0)] {
-				if p := h.peer(int(e.Fd)); p != nil {
+				if p := h.peer(e); p != nil {
 					p.HungUp()
 				}
 			}
@@ -120,10 +129,14 @@ func (h *Hangups) run() {
 	})
 }
 
-func (h *Hangups) peer(fd int) Peer {
+// peer is whom e is for, nil where that one is gone.
+func (h *Hangups) peer(e unix.EpollEvent) Peer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.peers[fd]
+	if t := h.peers[e.Fd]; t.number == e.Pad {
+		return t.Peer
+	}
+	return nil
 }
 
 // WakeReader wakes whoever waits to read a socket whose peer has hung up, so that

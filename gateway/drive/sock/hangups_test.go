@@ -6,6 +6,8 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 type hungUp chan struct{}
@@ -110,4 +112,55 @@ func TestTheLastOneLeavesWhileAnotherIsTold(t *testing.T) {
 	})
 	close(p.goOn)
 	h.Wait()
+}
+
+// One look at what has hung up brings many. Until the last of them is told its
+// descriptor may be another connection's, whose reader would take it for ended.
+func TestADescriptorsNextConnectionIsNotToldOfTheLastOnesEnd(t *testing.T) {
+	h := watching(t)
+	halves := func() (ours, theirs int) {
+		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(p[0]) })
+		return p[0], p[1]
+	}
+	slowOne := func() (slow, int, int) {
+		p := slow{make(chan struct{}), make(chan struct{})}
+		ours, theirs := halves()
+		h.Add(ours, p)
+		return p, ours, theirs
+	}
+	first, a, firstEnd := slowOne()
+	second, b, secondEnd := slowOne()
+	third, thirdEnd := halves()
+	h.Add(third, make(hungUp))
+	unix.Close(firstEnd)
+	<-first.told // both of the next are found by one look, after this
+	unix.Close(secondEnd)
+	unix.Close(thirdEnd)
+	close(first.goOn)
+	<-second.told
+	h.Remove(third)
+	next, nextEnd := halves()
+	defer unix.Close(nextEnd)
+	if err := unix.Dup3(next, third, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	wrong := make(hungUp)
+	h.Add(third, wrong)
+	close(second.goOn)
+	last, d, lastEnd := slowOne()
+	close(last.goOn)
+	unix.Close(lastEnd)
+	<-last.told // by another look
+	select {
+	case <-wrong:
+		t.Error("a connection that goes on is told that it has ended")
+	default:
+	}
+	for _, fd := range []int{a, b, third, d} {
+		h.Remove(fd)
+	}
 }
