@@ -289,7 +289,9 @@ func (s *netSession) part(l *leg) {
 		if l.att == nil {
 			flush = session.UpstreamFlush
 		}
-		l.conn.SetDeadline(time.Now().Add(flush))
+		if !l.hurried {
+			l.conn.SetDeadline(time.Now().Add(flush))
+		}
 		l.unpark()
 	}
 	if !l.writing && !l.lingering {
@@ -303,7 +305,8 @@ func (s *netSession) part(l *leg) {
 	}
 }
 
-// hurry is called for a leg that is parting. Called with mu held.
+// hurry leaves a leg that is to be closed little time for all that is left, whether
+// part has begun with it or not. Called with mu held.
 func (l *leg) hurry() {
 	l.hurried = true
 	l.conn.SetDeadline(time.Now().Add(hurryTime))
@@ -321,6 +324,8 @@ func (l *leg) close(f session.Fate) {
 	}
 	if l.att == nil {
 		l.s.upstreams--
+	} else {
+		l.s.forget(l)
 	}
 	l.s.chores = append(l.s.chores, chore{l.conn, f})
 	l.unpark()

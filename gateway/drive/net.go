@@ -28,7 +28,7 @@ type netSession struct {
 	up   *leg // of the present upstream, or the last
 	down *leg // of the present attachment
 
-	parting []*leg // of those before it that are not hurried, oldest first; closed ones may be among them
+	parting []*leg // of those before it that are neither closed nor hurried, oldest first
 
 	upstreams int // whose sockets are not closed
 	timer     *time.Timer
@@ -159,11 +159,19 @@ func (s *netSession) attach(conn net.Conn, early []byte, f poll.AttachFunc) (ref
 // hurry leaves the oldest of the client connections that are being closed little
 // time, where old makes them too many. Called with mu held.
 func (s *netSession) hurry(old *leg) {
-	s.parting = slices.DeleteFunc(append(s.parting, old), func(l *leg) bool { return l.closed })
+	if old.closed {
+		return
+	}
+	s.parting = append(s.parting, old)
 	if len(s.parting) > session.MostParting {
 		s.parting[0].hurry()
-		s.parting = s.parting[1:]
+		s.forget(s.parting[0])
 	}
+}
+
+// forget takes l off the list of those that are being closed. Called with mu held.
+func (s *netSession) forget(l *leg) {
+	s.parting = slices.DeleteFunc(s.parting, func(other *leg) bool { return other == l })
 }
 
 func (s *netSession) info() session.Info {

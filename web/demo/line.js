@@ -109,7 +109,8 @@ class LineSocket extends EventTarget {
     this.#held += size;
     this.#later('up', () => {
       this.#held -= size;
-      if (this.readyState < 3) this.#native.send(data);
+      // It may be closing before its close event is here; what it is given then a browser complains of.
+      if (this.readyState < 3 && this.#native.readyState === 1) this.#native.send(data);
     });
   }
 

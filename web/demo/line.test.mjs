@@ -16,6 +16,7 @@ class Native extends EventTarget {
   /** @type {any[]} */
   sent = [];
   closed = false;
+  readyState = 1;
   protocol = 'arena.v1';
   bufferedAmount = 0;
   /** @param {string} url */
@@ -62,6 +63,16 @@ test('without delay a line is the native socket', (t) => {
   socket.send('up');
   native.say('close', { code: 4001, reason: 'x', wasClean: true });
   assert.deepEqual([heard, native.sent, socket.readyState, socket.protocol], [['open', 'one', 'close 4001'], ['up'], 3, 'arena.v1']);
+});
+
+test('a connection that closes, and has not said so, is given nothing', (t) => {
+  const { socket, native } = open(t);
+  native.say('open', {});
+  for (const state of [2, 3]) {
+    native.readyState = state;
+    socket.send('late');
+  }
+  assert.deepEqual([native.sent, socket.bufferedAmount, socket.readyState], [[], 0, 1]);
 });
 
 test('delay holds both ways up, and nothing overtakes however it varies', (t) => {

@@ -6,7 +6,7 @@
 export const COLUMN_MS = 200;
 export const COLUMNS = 150;
 /** As many messages in one column fill its lane; ten come in one when all is well. */
-const FULL = 30;
+export const FULL = 30;
 const LANE = 58;
 const GAP = 8;
 

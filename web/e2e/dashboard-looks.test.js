@@ -36,6 +36,7 @@ describe('the dashboard\'s page', () => {
       await fake(page, 10_000);
       const board = await Dashboard.open(page, gateway.admin);
       await board.says('matching', /^10,000$/);
+      await board.says('feed-seen', /so far/); // the stream is open
       await demo.part('cut-reset').click();
       await demo.until('it is back', ({ proof }) => proof.resumes === 1);
       await board.says('feed', /resumed/);
