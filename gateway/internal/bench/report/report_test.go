@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -181,6 +182,15 @@ func TestWhatTLSAndCompressionCostIsToldWhereItWasMeasured(t *testing.T) {
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("want %q in\n%s", want, page)
+		}
+	}
+}
+
+func TestChartLeavesRoomForItsLongestLabel(t *testing.T) {
+	for _, title := range []string{"x", "Reseat, plain clients of a long name, net driver"} {
+		c := chart{groups: []group{{"g", []stroke{{title: title, value: sample().spread("W1", "nginx", "cpu_us")}}}}}
+		if left := c.labelWidth() - labelGap; left < 7*len(title) || !strings.Contains(c.SVG(), fmt.Sprintf(`x="%d"`, left)) {
+			t.Errorf("%q ends at %d", title, left)
 		}
 	}
 }

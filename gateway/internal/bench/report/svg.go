@@ -5,6 +5,7 @@ import (
 	"html"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"reseat/gateway/internal/bench/stat"
 )
@@ -29,9 +30,10 @@ type stroke struct {
 }
 
 const (
-	chartWidth = 760
-	labelWidth = 210
+	barsWidth  = 480
 	valueWidth = 70
+	charWidth  = 7 // of a label's characters, on average, in wide fonts
+	labelGap   = 8
 	barHeight  = 14
 	barGap     = 4
 	groupGap   = 26
@@ -54,36 +56,49 @@ func (c chart) SVG() string {
 	y := 24.0
 	fmt.Fprintf(&b, `<text class="title" x="0" y="14">%s</text>`, html.EscapeString(c.title))
 	b.WriteByte('\n')
-	scale := float64(chartWidth-labelWidth-valueWidth) / c.highest()
+	left := c.labelWidth()
+	scale := barsWidth / c.highest()
 	for _, g := range c.groups {
 		y += groupGap
 		fmt.Fprintf(&b, `<text class="group" x="0" y="%.0f">%s</text>`+"\n", y-8, html.EscapeString(g.title))
 		top := y
 		for _, s := range g.bars {
-			s.draw(&b, y, scale, c.label(s.value.Median))
+			s.draw(&b, left, y, scale, c.label(s.value.Median))
 			y += barHeight + barGap
 		}
 		if c.mark > 0 {
-			x := labelWidth + c.mark*scale
+			x := float64(left) + c.mark*scale
 			fmt.Fprintf(&b, `<line class="mark" x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f"/>`+"\n", x, top-3, x, y-1)
 		}
 	}
+	width := left + barsWidth + valueWidth
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="%s">`+"\n%s\n%s</svg>\n",
-		chartWidth, y+6, chartWidth, y+6, html.EscapeString(c.title), chartStyle, b.String())
+		width, y+6, width, y+6, html.EscapeString(c.title), chartStyle, b.String())
 }
 
-func (s stroke) draw(b *strings.Builder, y, scale float64, label string) {
+func (s stroke) draw(b *strings.Builder, left int, y, scale float64, label string) {
 	class := "other"
 	if s.own {
 		class = "own"
 	}
-	x := func(v float64) float64 { return labelWidth + v*scale }
-	fmt.Fprintf(b, `<text x="%d" y="%.0f" text-anchor="end">%s</text>`, labelWidth-8, y+barHeight-3, html.EscapeString(s.title))
-	fmt.Fprintf(b, `<rect class="%s" x="%d" y="%.0f" width="%.1f" height="%d" rx="2"/>`, class, labelWidth, y, s.value.Median*scale, barHeight)
+	x := func(v float64) float64 { return float64(left) + v*scale }
+	fmt.Fprintf(b, `<text x="%d" y="%.0f" text-anchor="end">%s</text>`, left-labelGap, y+barHeight-3, html.EscapeString(s.title))
+	fmt.Fprintf(b, `<rect class="%s" x="%d" y="%.0f" width="%.1f" height="%d" rx="2"/>`, class, left, y, s.value.Median*scale, barHeight)
 	if s.value.High > s.value.Low {
 		fmt.Fprintf(b, `<line class="range" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x(s.value.Low), y+barHeight/2.0, x(s.value.High), y+barHeight/2.0)
 	}
 	fmt.Fprintf(b, `<text x="%.1f" y="%.0f">%s</text>`+"\n", x(math.Max(s.value.Median, s.value.High))+6, y+barHeight-3, html.EscapeString(label))
+}
+
+// labelWidth is what the longest label takes.
+func (c chart) labelWidth() int {
+	most := 0
+	for _, g := range c.groups {
+		for _, s := range g.bars {
+			most = max(most, utf8.RuneCountInString(s.title))
+		}
+	}
+	return most*charWidth + labelGap
 }
 
 func (c chart) label(v float64) string {
