@@ -174,10 +174,12 @@ func (g *Gateway) forwarded(r *http.Request, header string) string {
 }
 
 // refuseHTTP answers a handshake by HTTP, counts it, and has the connection
-// closed, so that nothing behind it is taken for another request.
-func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string) {
+// closed, so that nothing behind it is taken for another request. The line in the
+// log has more behind it.
+func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
 	g.metrics.refused.WithLabelValues(label).Inc()
-	g.refusals.info("handshake refused", "status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr)
+	args := []any{"status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr}
+	g.refusals.info("handshake refused", append(args, more...)...)
 	letGo(w)
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, status)
@@ -222,9 +224,10 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	arrived := g.clock.Now()
 	player, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
-		g.metrics.logins.WithLabelValues(login.Reason(err)).Inc()
+		reason := login.Reason(err)
+		g.metrics.logins.WithLabelValues(reason).Inc()
 		w.Header().Set("WWW-Authenticate", login.Challenge(err))
-		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error())
+		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error(), "login", reason)
 		return
 	}
 	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r))
@@ -258,7 +261,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 }
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
-	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "err", err)
+	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
 	if noDescriptor(err) { // that is no fault of the upstream's
 		g.refuseSpent(w, r)
 		return

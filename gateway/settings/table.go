@@ -299,7 +299,7 @@ var table = []flag{
 			option[gateway.Duplicate]{"allow", gateway.Allow}))},
 
 	{name: "origin", group: groupCallers, arg: "PATTERN", shows: "same host", repeat: true,
-		help:     "allowed Origin: SCHEME://HOST[:PORT] with * in each, in a host never across a dot; * alone is any",
+		help:     "allowed Origin, and then no other: SCHEME://HOST[:PORT] with * in each, in a host never across a dot; * alone is any",
 		setLocal: every(func(l *local) *[]string { return &l.Origins }, originPattern)},
 	{name: "host", group: groupCallers, arg: "NAME", shows: "any", repeat: true,
 		help: "allowed Host, with a port or without; others get 421",

@@ -1,7 +1,7 @@
 // @ts-check
 // What can be done to a session, each after a question.
 import { Ask } from './dialog.js';
-import { brief, duration } from './format.js';
+import { brief, duration, period } from './format.js';
 import { html } from './html.js';
 import { useState } from './vendor/hooks.js';
 
@@ -38,7 +38,7 @@ function who({ player, id }) {
 /** @param {Props} props */
 function Disconnect({ api, session, close }) {
   const act = () => api.disconnect(session.id);
-  const after = session.resumable ? `It is kept for ${session.grace}, and a client that resumes goes on where it was.` : 'A plain client cannot resume: its session ends.';
+  const after = session.resumable ? `It is kept for ${period(session.grace)}, and a client that resumes goes on where it was.` : 'A plain client cannot resume: its session ends.';
   return html`
     <${Ask} title=${`Disconnect the client of ${who(session)}?`} does="Disconnect" act=${act} close=${(/** @type {boolean} */ done) => close(done ? 'Disconnected.' : '')}>
       <p>The client's connection is cut without a word, as by a network that fails. ${after}</p>
@@ -53,7 +53,7 @@ function Grace({ api, session, close }) {
   const act = () => (good ? api.setGrace(session.id, grace) : Promise.reject(new Error('Want a duration such as 45s, 5m or 1h30m.')));
   const running = session.state === 'detached' ? 'The client is away: what is left of its time follows at once.' : 'The client is told, and it holds from the next time that it is lost.';
   return html`
-    <${Ask} title=${`Change the grace period of ${who(session)}?`} does="Change" act=${act} close=${(/** @type {boolean} */ done) => close(done ? `The grace period is ${grace} now.` : '')}>
+    <${Ask} title=${`Change the grace period of ${who(session)}?`} does="Change" act=${act} close=${(/** @type {boolean} */ done) => close(done ? `The grace period is ${period(grace)} now.` : '')}>
       <label>Grace period<input value=${grace} maxlength="20" required aria-invalid=${!good} onInput=${(/** @type {any} */ event) => setGrace(event.target.value.trim())} data-testid="grace-input" /></label>
       <p>${running}</p>
     <//>

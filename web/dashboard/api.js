@@ -112,8 +112,8 @@ export class Api {
   /** @param {string} method @param {string} where @param {RequestInit} [init] */
   async #ask(method, where, { headers, ...init } = {}) {
     const authorization = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
-    const response = await fetch(BASE + where, { method, headers: { ...headers, ...authorization }, ...init }).catch((error) => {
-      throw new Refusal(0, error.message);
+    const response = await fetch(BASE + where, { method, headers: { ...headers, ...authorization }, ...init }).catch(() => {
+      throw new Refusal(0, 'the gateway cannot be reached'); // each browser has other words for it
     });
     if (!response.ok) throw new Refusal(response.status, await detail(response));
     return response;

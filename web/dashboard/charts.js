@@ -118,6 +118,13 @@ function usePlot(place, subject, data, point) {
 /** Steps of an axis of bytes. */
 const POWERS = Array.from({ length: 45 }, (_, i) => 2 ** i);
 
+/** Steps of an axis of whole things. */
+const WHOLES = Array.from({ length: 10 }, (_, i) => [10 ** i, 2 * 10 ** i, 5 * 10 ** i]).flat();
+const STEPS = new Map([
+  [bytes, POWERS],
+  [whole, WHOLES],
+]);
+
 /** Times of day, with seconds where the whole axis is short. @param {any} _ @param {number[]} times */
 function timesOf(_, times) {
   const minutes = times.length > 1 && times[1] - times[0] >= 60;
@@ -136,7 +143,7 @@ function options({ lines, unit }, element, point) {
     scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(high * 1.1, 1)] } },
     axes: [
       { ...axis, size: 22, space: 64, values: timesOf },
-      { ...axis, size: 56, space: 28, incrs: unit === bytes ? POWERS : undefined, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(unit) },
+      { ...axis, size: 56, space: 28, incrs: STEPS.get(unit), values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(unit) },
     ],
     series: [{}, ...lines.map(({ name }, i) => ({ label: name, stroke: colour(`--line-${i}`), width: 2, dash: DASHES[i], points: { show: false }, spanGaps: true }))],
     hooks: { setCursor: [(/** @type {any} */ plot) => point(plot.cursor.left >= 0 ? plot.cursor.idx : null)] },

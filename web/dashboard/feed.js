@@ -122,7 +122,7 @@ export function FeedPanel({ feed }) {
           ${feed.list.map((entry) => html`<${Line} key=${entry.id} ...${entry} />`)}
         </ol>
       </div>
-      ${feed.list.length === 0 && html`<p class="empty">Nothing has happened since this page was opened.</p>`}
+      ${feed.list.length === 0 && html`<p class="empty">${feed.seen === 0 ? 'Nothing has happened since this page was opened.' : feed.paused ? 'Paused.' : 'Cleared. What happens next appears here.'}</p>`}
     </section>
   `;
 }
@@ -136,7 +136,7 @@ function Line({ type, time, session, player, reason }) {
       <span class="mark" aria-hidden="true">${mark}</span>
       <span class="what">
         <b>${word}</b>${' '}
-        ${session && html`<a href=${`#/session/${session}`}>${player || brief(session)}</a>`}
+        ${session && html`<a href=${`#/session/${session}`}><bdi>${player || brief(session)}</bdi></a>`}
         ${reason && html`<span class="why"> ${why(reason)}</span>`}
       </span>
     </li>

@@ -59,6 +59,13 @@ export function duration(text) {
   return ms;
 }
 
+/** A grace period as the page writes times; as it stands where it is no duration. @param {string} text as flags take it */
+export function period(text) {
+  const ms = duration(text);
+  if (Number.isNaN(ms)) return text;
+  return ms === 0 ? 'none' : span(ms);
+}
+
 /** A round trip. @param {number} ms */
 export function rtt(ms) {
   if (!ms) return '–';

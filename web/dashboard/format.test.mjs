@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { brief, bytes, duration, many, rtt, short, span } from './format.js';
+import { brief, bytes, duration, many, period, rtt, short, span } from './format.js';
 
 /** @param {(x: any) => any} write @param {[any, any][]} rows */
 function table(write, rows) {
@@ -16,6 +16,7 @@ test('a span has at most two units, and none of them is full', () => {
 
 test('durations are read as flags write them', () => {
   table(duration, [['45s', 45_000], ['1m30s', 90_000], ['0', 0], ['250ms', 250], ['1.5h', 5_400_000], ['2562047h47m16s', 2562047 * 3_600_000 + 47 * 60_000 + 16_000]]);
+  table(period, [['2m', '2 m'], ['1h30m', '1 h 30 m'], ['0', 'none'], ['0s', 'none'], ['?', '?']]);
   for (const bad of ['', '45', 's', '-1s', '1 s', '1m 30s', '1d', 'x45s', '45sx']) assert.ok(Number.isNaN(duration(bad)), bad);
 });
 

@@ -3,7 +3,7 @@
 import { Api } from './api.js';
 import { Charts } from './charts.js';
 import { Feed, FeedPanel, useChanges } from './feed.js';
-import { span } from './format.js';
+import { brief, span } from './format.js';
 import { html } from './html.js';
 import { Login } from './login.js';
 import { Model } from './model.js';
@@ -26,12 +26,13 @@ function App() {
   useChanges(model);
   useTick();
   const id = useSession();
+  useEffect(() => void (document.title = id ? `Reseat: session ${brief(id)}` : 'Reseat: sessions'), [id]);
   const { overview, samples } = model;
   if (model.locked) return html`<${Top} /><${Login} model=${model} />`;
   return html`
     <${Top} />
     <main>
-      ${!overview && html`<p class="waiting">${model.failure ? '' : 'Asking the gateway…'}</p>`}
+      ${!overview && html`<p class="waiting">${model.failure ? `${refusal(model.failure)} This page goes on asking.` : 'Asking the gateway…'}</p>`}
       ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
       ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
       ${overview && html`<${Live} />`}
@@ -66,11 +67,16 @@ function Top() {
   `;
 }
 
+/** Why there is nothing to show. @param {import('./api.js').Refusal} failure */
+function refusal({ status, message }) {
+  return status ? `The gateway refuses: ${message}.` : 'The gateway cannot be reached.';
+}
+
 /** Whether what is shown is of now. */
 function Freshness() {
-  if (!model.overview) return model.failure && !model.locked && html`<span class="sign bad" role="status">no answer: ${model.failure.message}</span>`;
-  const age = performance.now() - model.answered;
-  if (model.failure || age > OLD_MS) return html`<span class="sign bad" role="status">not up to date: last answer ${span(age)} ago</span>`;
+  if (!model.overview) return model.failure && !model.locked && html`<span class="sign bad" role="status">${model.failure.status ? 'refused' : 'no answer'}</span>`;
+  const age = performance.now() - model.answered; // it runs on, and is not to be read aloud
+  if (model.failure || age > OLD_MS) return html`<span class="sign bad"><span role="status">not up to date</span>: last answer ${span(age)} ago</span>`;
   return html`<span class="sign good">live</span>`;
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // Small parts: a state, a meter, what is left of a grace period.
-import { bytes, count, duration, span } from './format.js';
+import { bytes, count, duration, period, span } from './format.js';
 import { html } from './html.js';
 
 /** @typedef {import('./api.js').Session} Session */
@@ -23,7 +23,7 @@ export function graceLeft({ state, expires, grace }, now) {
 /** @param {{session: Session, now: number}} props */
 export function Grace({ session, now }) {
   const left = graceLeft(session, now);
-  if (!left) return html`<span class="faint">${session.resumable ? session.grace : '–'}</span>`;
+  if (!left) return html`<span class="faint">${session.resumable ? period(session.grace) : '–'}</span>`;
   const level = left.part < 0.25 ? 'bad' : 'warn';
   return html`<${Meter} part=${left.part} level=${level} text=${left.ms > 0 ? span(Math.ceil(left.ms / 1000) * 1000) : 'over'} />`;
 }
@@ -52,7 +52,7 @@ export function percent(part) {
 export function Meter({ part, level, text, more }) {
   return html`
     <span class="meter" data-level=${level} title=${more}>
-      <span class="bar" aria-hidden="true"><span style=${{ width: `${part * 100}%` }} /></span>
+      <span class="bar" aria-hidden="true">${part > 0 && html`<span style=${{ width: `${part * 100}%` }} />`}</span>
       <span class="value">${text}</span>
     </span>
   `;

@@ -2,7 +2,7 @@
 // One session's page.
 import { Actions } from './actions.js';
 import { Refusal } from './api.js';
-import { bytes, clock, count, rtt, span } from './format.js';
+import { bytes, clock, count, period, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, State } from './marks.js';
 import { lookOf, sentence, stretches, summary } from './past.js';
@@ -39,7 +39,7 @@ export function SessionPage({ model, id }) {
   return html`
     <section class="panel session" aria-labelledby="session-title" data-testid="session">
       <p class="back"><a href="#/">← All sessions</a></p>
-      <h2 id="session-title" tabindex="-1" ref=${heading}>${(seen && seen.session.player) || 'Session'} <code>${id}</code></h2>
+      <h2 id="session-title" tabindex="-1" ref=${heading}><bdi>${(seen && seen.session.player) || 'Session'}</bdi> <code>${id}</code></h2>
       ${failure && html`<p class="refusal" role="alert">${failure}</p>`}
       ${seen && html`<${Body} ...${seen} model=${model} done=${done} />`}
       <p class="said" role="status" data-testid="said">${said}</p>
@@ -123,8 +123,8 @@ function Facts({ session, now }) {
     ['Route', session.route, session.started ? 'started' : 'not started'],
     ['Group', session.group || '–', ''],
     ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
-    ['Grace period', session.grace, `when the buffer is full: ${session.overflow}`],
-    ['Round trip', rtt(session.rtt_ms), session.state === 'attached' ? 'of the last ping' : 'no client is attached'],
+    ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
+    ['Round trip', rtt(session.rtt_ms), session.state !== 'attached' ? 'no client is attached' : session.rtt_ms ? 'of the last ping' : 'none measured yet'],
     ['From the client', many(session.received), lag(session.received - session.written, 'not written to the game server yet')],
     ['To the client', many(session.sent), lag(session.sent - session.acked, 'not acknowledged yet')],
     ['Replay buffer', html`<${Buffered} session=${session} />`, `${count(session.buffer_messages)} of ${count(session.buffer_most_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_most_bytes)}`],

@@ -8,24 +8,27 @@ import { usePhone } from './phone.js';
 import { drawn, MOST_ROWS, scrollTo, step } from './rows.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
-/** Heights of a row in px, as in dashboard.css: a line, or on a phone two. */
+/** Heights of a row in px, as in table.css: a line, or on a phone three. */
 const ROW = 40;
 const TALL_ROW = 76;
 
 /** @typedef {import('./model.js').Model} Model */
 /** @typedef {import('./api.js').Session} Session */
 
-/** The columns: the API's name of the order, if there is one, and which way is asked for first. */
+/**
+ * The columns, each with its class in table.css, and the API's name of the order in
+ * which its values rise, if there is one, and of the one that is asked for first.
+ */
 const COLUMNS = [
-  { name: 'Session', sort: 'since', first: '-since' },
-  { name: 'Player', sort: 'player', first: 'player' },
-  { name: 'Group', sort: 'group', first: 'group' },
-  { name: 'State' },
-  { name: 'Grace left', sort: 'grace', first: 'grace' },
-  { name: 'Buffer', sort: 'buffer', first: '-buffer' },
-  { name: 'Round trip', sort: 'rtt', first: '-rtt' },
-  { name: 'Address' },
-  { name: 'Age' },
+  { name: 'Session', part: 'id' },
+  { name: 'Player', part: 'player', rising: 'player', first: 'player' },
+  { name: 'Group', part: 'group', rising: 'group', first: 'group' },
+  { name: 'State', part: 'in' },
+  { name: 'Grace left', part: 'grace', rising: 'grace', first: 'grace' },
+  { name: 'Buffer', part: 'buffer', rising: 'buffer', first: '-buffer' },
+  { name: 'Round trip', part: 'rtt', rising: 'rtt', first: '-rtt' },
+  { name: 'Address', part: 'peer' },
+  { name: 'Age', part: 'age', rising: '-since', first: '-since' },
 ];
 
 const STATES = [
@@ -43,7 +46,7 @@ export function Sessions({ model }) {
     <section class="panel sessions" aria-labelledby="sessions-title">
       <header>
         <h2 id="sessions-title">Sessions</h2>
-        <span class="hint" role="status" data-testid="matching">${found(model, matching)}</span>
+        <span class="hint" role=${searched(model) ? 'status' : undefined} data-testid="matching">${found(model, matching)}</span>
         <${Tools} model=${model} />
       </header>
       <${Grid} model=${model} matching=${matching} />
@@ -51,12 +54,16 @@ export function Sessions({ model }) {
   `;
 }
 
+/** Whether something is looked for. What is found is read aloud; that players come and go is not. @param {Model} model */
+function searched({ view: { text, state } }) {
+  return text !== '' || state !== '';
+}
+
 /** @param {Model} model @param {number} matching */
 function found(model, matching) {
   if (!model.overview) return '';
-  const { text, state } = model.view;
   const beyond = matching > MOST_ROWS ? `, the first ${count(MOST_ROWS)} can be scrolled to` : '';
-  return `${count(matching)}${text || state ? ' found' : ''}${beyond}`;
+  return `${count(matching)}${searched(model) ? ' found' : ''}${beyond}`;
 }
 
 /** @param {{model: Model}} props */
@@ -83,7 +90,7 @@ function Tools({ model }) {
           ${STATES.map(([value, name]) => html`<option value=${value}>${name}</option>`)}
         </select>
       </label>
-      <label class="phone">
+      <label class="order">
         <span class="hidden">Order</span>
         <select value=${sort} onChange=${(/** @type {any} */ event) => model.look({ sort: event.target.value })}>
           ${orders().map(([value, name]) => html`<option value=${value}>${name}</option>`)}
@@ -93,7 +100,7 @@ function Tools({ model }) {
   `;
 }
 
-/** The orders, for where there are no column heads. */
+/** The orders, for where not every column has its head. */
 function orders() {
   return [
     ['since', 'Oldest first'],
@@ -158,8 +165,7 @@ function Grid({ model, matching }) {
 
 /** @param {{model: Model}} props */
 function Nothing({ model }) {
-  const { text, state } = model.view;
-  return html`<div role="row" class="empty"><span role="gridcell" aria-colspan=${COLUMNS.length}>${text || state ? 'No session fits.' : 'No sessions yet. They appear here as clients connect.'}</span></div>`;
+  return html`<div role="row" class="empty"><span role="gridcell" aria-colspan=${COLUMNS.length}>${searched(model) ? 'No session fits.' : 'No sessions yet. They appear here as clients connect.'}</span></div>`;
 }
 
 /** @param {import('./rows.js').Span} span */
@@ -192,15 +198,19 @@ function Head({ model }) {
   `;
 }
 
-/** @param {{name: string, sort?: string, first?: string, model: Model}} props */
-function HeadCell({ name, sort, first, model }) {
-  if (!sort || !first) return html`<span role="columnheader">${name}</span>`;
+/** The order the other way round. @param {string} order */
+function turned(order) {
+  return order.startsWith('-') ? order.slice(1) : `-${order}`;
+}
+
+/** @param {{name: string, part: string, rising?: string, first?: string, model: Model}} props */
+function HeadCell({ name, part, rising, first, model }) {
+  if (!rising || !first) return html`<span role="columnheader" class=${part}>${name}</span>`;
   const now = model.view.sort;
-  const direction = now === sort ? 'ascending' : now === `-${sort}` ? 'descending' : 'none';
-  const other = now.startsWith('-') ? sort : `-${sort}`;
-  const click = () => model.look({ sort: direction === 'none' ? first : other });
+  const direction = now === rising ? 'ascending' : now === turned(rising) ? 'descending' : 'none';
+  const click = () => model.look({ sort: direction === 'none' ? first : turned(now) });
   return html`
-    <span role="columnheader" aria-sort=${direction}>
+    <span role="columnheader" class=${part} aria-sort=${direction}>
       <button type="button" onClick=${click}>${name}<span class="way" aria-hidden="true">${{ ascending: '▲', descending: '▼', none: '' }[direction]}</span></button>
     </span>
   `;

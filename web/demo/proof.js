@@ -57,7 +57,9 @@ export function showProof(proof) {
   show('reseat-cuts', proof.cuts);
   show('reseat-survived', survived(proof));
   show('reseat-back-ms', milliseconds(proof.lastResumeMs));
+  show('reseat-back-unit', proof.lastResumeMs === null ? '' : 'ms, same seat');
   show('reseat-replayed', proof.lastReplay ?? '–');
+  show('reseat-replayed-when', proof.lastReplay === null ? '' : 'last time');
 }
 
 /**
@@ -75,6 +77,7 @@ export function showLosses(losses, last) {
   show('plain-cuts', losses.cuts);
   show('plain-survived', survived(losses));
   show('plain-back-ms', milliseconds(losses.lastResumeMs));
+  show('plain-back-unit', losses.lastResumeMs === null ? '' : 'ms, new seat');
 }
 
 /**

@@ -74,8 +74,7 @@ function lossMore({ lastLoss }) {
 
 /** @param {Game} game */
 function lossText({ lastLoss }) {
-  const verb = lastLoss.score === 1 ? 'is' : 'are';
-  return `Seat ${lastLoss.seat} and its ${points(lastLoss.score)} ${verb} gone.`;
+  return `Seat ${lastLoss.seat} and its ${points(lastLoss.score)} are gone.`;
 }
 
 /** @param {Game} game */

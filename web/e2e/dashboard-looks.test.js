@@ -1,4 +1,5 @@
 // How the dashboard looks: pictures go to out/, and what can be measured is.
+import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -52,6 +53,43 @@ describe('the dashboard\'s page', () => {
     });
   }
 
+  test('cuts no column off, however wide the window is', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t, { viewport: { width: 1760, height: 900 } });
+    await fake(page, 1000);
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^1,000$/);
+    assert.equal((await columns(page)).seen.length, 9, 'all are seen where there is room');
+    for (const width of [721, 768, 900, 1024, 1180, 1181, 1280, 1366, 1440, 1920]) {
+      await page.setViewportSize({ width, height: 900 });
+      const { cut, seen } = await columns(page);
+      assert.deepEqual(cut, [], `${width} wide`);
+      for (const name of ['Session', 'Player', 'Group', 'State', 'Grace left', 'Buffer']) assert.ok(seen.some((text) => text.startsWith(name)), `${name} is seen in a window ${width} wide`);
+      await board.fits();
+    }
+  });
+
+  test('shows bars, and the row that keys have reached, in colours of the operating system\'s', limit, async (t) => {
+    await mkdir(OUT, { recursive: true });
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t, { viewport: { width: 1440, height: 900 }, forcedColors: 'active' });
+    await fake(page, 1000);
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^1,000$/);
+    await board.part('grid').focus();
+    await page.keyboard.press('ArrowDown');
+    await page.screenshot({ path: `${OUT}dashboard-1440-forced-colors.png` });
+    const { bars, outlines } = await page.evaluate(() => {
+      const style = (/** @type {Element} */ element) => getComputedStyle(element);
+      return {
+        bars: [...document.querySelectorAll('.row .bar span')].map((part) => style(part).backgroundColor !== style(/** @type {Element} */ (part.closest('.row'))).backgroundColor),
+        outlines: [...document.querySelectorAll('.row')].map((row) => style(row).outlineStyle).filter((line) => line !== 'none'),
+      };
+    });
+    assert.ok(bars.length > 0 && bars.every(Boolean), 'a bar is seen against its row');
+    assert.deepEqual(outlines, ['solid'], 'one row stands out');
+  });
+
   test('with a token to be asked for is accessible', limit, async (t) => {
     const gateway = await startGateway(t, '--demo');
     const page = await browser.page(t, { viewport: { width: 390, height: 844 } });
@@ -63,3 +101,27 @@ describe('the dashboard\'s page', () => {
     await board.accessible('token');
   });
 });
+
+/**
+ * The columns whose heads are seen, and what of the table is cut off or lies over its neighbour.
+ * @param {import('playwright-core').Page} page
+ */
+function columns(page) {
+  return page.evaluate(() => {
+    /** @type {string[]} */
+    const cut = [];
+    const cellsOf = (/** @type {Element} */ row) => [...row.children].filter((cell) => cell.getBoundingClientRect().width > 0);
+    const look = (/** @type {Element} */ row) => {
+      const cells = cellsOf(row);
+      cells.forEach((cell, i) => {
+        const inner = cell.firstElementChild?.getBoundingClientRect() ?? cell.getBoundingClientRect();
+        const edge = cells[i + 1]?.getBoundingClientRect().left ?? row.getBoundingClientRect().left + row.clientWidth;
+        if (cell.getBoundingClientRect().right > edge + 1 || (row.matches('.head *') && inner.right > edge + 1)) cut.push(cell.textContent ?? '');
+      });
+    };
+    const head = /** @type {Element} */ (document.querySelector('.head [role="row"]'));
+    look(head);
+    look(/** @type {Element} */ (document.querySelector('.row:not(.waiting)')));
+    return { cut, seen: cellsOf(head).map((cell) => cell.textContent ?? '') };
+  });
+}

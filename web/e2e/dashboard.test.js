@@ -59,7 +59,7 @@ describe('the dashboard', () => {
     await board.says('dialog', /Want a duration such as 45s/);
     await board.part('grace-input').fill('5m');
     await board.part('confirm').click();
-    await board.says('session', /Grace period5m/);
+    await board.says('session', /Grace period5 m/);
 
     await board.part('end').click();
     await board.part('reason').fill('kicked by the test');
@@ -84,6 +84,13 @@ describe('the dashboard', () => {
     assert.equal(await board.page.getByRole('columnheader', { name: 'Grace left' }).getAttribute('aria-sort'), 'ascending');
     await board.page.getByRole('button', { name: 'Grace left' }).click();
     await shown('Zoe ann Bob');
+    const age = board.page.getByRole('columnheader', { name: 'Age' });
+    await board.page.getByRole('button', { name: 'Age' }).click();
+    await shown('Bob ann Zoe');
+    assert.equal(await age.getAttribute('aria-sort'), 'ascending', 'the youngest come first');
+    await board.page.getByRole('button', { name: 'Age' }).click();
+    await shown('Zoe ann Bob');
+    assert.equal(await age.getAttribute('aria-sort'), 'descending');
     await board.part('search').fill('MATCH-1');
     await shown('ann');
     await board.says('matching', /^1 found$/);
@@ -158,6 +165,23 @@ describe('the dashboard', () => {
     assert.ok(board.asked.every((path) => !path.includes(admin) && !path.includes(viewer)), 'no address holds a token');
   });
 
+  test('says why its list of events is empty', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    await board.says('feed-seen', /^0 so far$/);
+    const empty = board.page.locator('.feed .empty');
+    assert.match((await empty.textContent()) ?? '', /^Nothing has happened since/);
+    await make(gateway.admin, { player: 'ann' });
+    await board.says('feed-seen', /^1 so far$/);
+    await board.page.getByRole('button', { name: 'Clear' }).click();
+    assert.match((await empty.textContent()) ?? '', /^Cleared\./, 'something has happened');
+    await make(gateway.admin, { player: 'Bob' });
+    await board.says('feed', /Bob/);
+    assert.equal(await empty.count(), 0);
+    board.clean();
+  });
+
   test('10,000 sessions are a few rows in the page and one bounded request at a time', limit, async (t) => {
     const gateway = await startGateway(t, '--demo');
     const page = await browser.page(t, { viewport: { width: 1440, height: 900 } });
@@ -208,6 +232,9 @@ describe('the dashboard', () => {
     await page.locator('.sign.good').waitFor();
     await page.route('**/api/v1/overview?*', (route) => route.abort());
     await page.getByText(/not up to date/).waitFor();
+    assert.equal(await page.locator('.top [role="status"]').textContent(), 'not up to date', 'the time that runs on is not read aloud');
+    await page.reload();
+    await page.getByText('The gateway cannot be reached. This page goes on asking.').waitFor();
     await page.unroute('**/api/v1/overview?*');
     await page.locator('.sign.good').waitFor();
     assert.deepEqual(board.strangers, []);

@@ -1,0 +1,71 @@
+package gateway_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/gateway"
+	"reseat/gateway/wire"
+)
+
+// wantLine waits for the line of the log that has msg, and for these in it.
+func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
+	t.Helper()
+	synctest.Wait()
+	line := ""
+	for l := range strings.Lines(said.String()) {
+		if strings.Contains(l, `msg="`+msg+`"`) {
+			line = l
+		}
+	}
+	for _, part := range parts {
+		if !strings.Contains(line, part) {
+			t.Errorf("%s is not in the line of %q: %s", part, msg, line)
+		}
+	}
+}
+
+// Whoever looks for the reason of a 401 finds it in the log, in the words of the
+// metric, and nothing of the login.
+func TestTheLogSaysWhyALoginWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, said := newLoginWorld(t, "header", false)
+		ask := func(reason, header string) {
+			w.Handshake("/match/7", []string{wire.Subprotocol}, header)
+			wantLine(t, said, "handshake refused", "status=401", "why=unauthorized", "path=/match/7", "login="+reason)
+		}
+		token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Unix()})
+		ask("expired", "Authorization: Bearer "+token+"\r\n")
+		ask("missing", "")
+		if strings.Contains(said.String(), token) {
+			t.Errorf("the log holds the login: %s", said)
+		}
+	})
+}
+
+// The line names the path: a game server that is asked for the wrong one answers
+// 404, and nothing else says so.
+func TestTheLogSaysWhatTheGameServerRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := new(bytes.Buffer)
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+			return true
+		}
+		w.Handshake("/match/7?token=secret", []string{wire.Subprotocol}, "")
+		wantLine(t, said, "upstream refused", "route=/*", "path=/match/7 ", `err="upstream refused with status 404"`)
+		if strings.Contains(said.String(), "secret") {
+			t.Errorf("the log holds the query: %s", said)
+		}
+	})
+}
