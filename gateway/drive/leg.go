@@ -110,6 +110,9 @@ func (l *leg) out() [][]byte {
 		l.bufs = l.s.core.UpstreamOut(l.ups, l.bufs[:0])
 	} else {
 		l.bufs = l.s.core.ClientOut(l.s.now, l.att, l.bufs[:0])
+		if l.raw == nil && len(l.bufs) > 0 {
+			l.s.core.ClientWaits(l.s.now, l.att)
+		}
 	}
 	return l.bufs
 }
@@ -204,6 +207,7 @@ func (s *netSession) writeBlocking(l *leg, out [][]byte) {
 			out = l.out()
 		}
 		if len(out) > 0 {
+			s.arm() // this write may wait, and is to be looked after
 			s.mu.Unlock()
 		}
 	}
@@ -349,13 +353,18 @@ func writeSome(conn net.Conn, bufs [][]byte) (n int, full bool, err error) {
 	return n, time.Since(began) > fullAfter, err
 }
 
-// unsent is how many bytes the socket holds that the peer has not acknowledged.
-func (l *leg) unsent() (n int, err error) {
-	if l.raw == nil {
-		return 0, sock.ErrUnsupported
+// unsent is how many bytes the client's socket holds that the peer has not
+// acknowledged, be it below TLS or compression.
+func (l *leg) unsent() (int, error) {
+	conn := l.conn
+	for {
+		if c, ok := conn.(interface{ Unsent() (int, error) }); ok { // it knows by itself
+			return c.Unsent()
+		}
+		above, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return sock.UnsentOf(conn)
+		}
+		conn = above.NetConn()
 	}
-	if lent := l.raw.Control(func(fd uintptr) { n, err = sock.Unsent(int(fd)) }); lent != nil {
-		return 0, lent
-	}
-	return n, err
 }

@@ -64,7 +64,7 @@ type Attachment struct {
 
 	// What not every message needs.
 	rest    [][]byte // once parted: what must still go out before ctl
-	looked  Time     // while behind: when a look at the backlog was last thought of
+	looked  Time     // when a look at the backlog was last thought of, or the write that waits began
 	catchUp uint64   // offset at which a resume has been replayed
 	start   uint64   // cur at the attach
 
@@ -90,9 +90,10 @@ type Attachment struct {
 // A flight is what has been handed out and not been reported as written.
 type flight struct {
 	up        bool
-	head, ctl int // bytes of the message cut short, of ctl,
-	body      int // and of the messages behind
-	restBytes int // or, parted, of rest
+	waits     bool // for the socket, ClientWaits
+	head, ctl int  // bytes of the message cut short, of ctl,
+	body      int  // and of the messages behind
+	restBytes int  // or, parted, of rest
 }
 
 // A probe is a ping under way, and the newest message that was written before it.
@@ -211,17 +212,30 @@ func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) {
 // ClientBacklog says how many bytes a's socket holds that the peer has not taken
 // yet. A socket that was found full may say that it takes more only when much of
 // it is empty again: until then, that they grow fewer is the sign of life. It is
-// to be called before Tick, where the driver can tell.
+// to be called before Tick while a write waits, where the driver can tell.
 func (s *Session) ClientBacklog(now Time, a *Attachment, bytes int) {
-	if a.behind && bytes < a.backlog {
+	switch {
+	case a.behind && bytes < a.backlog:
 		a.heard = now
+	case a.out.waits && now >= s.nextLook(a):
+		a.behind = true
 	}
 	a.backlog = bytes
 }
 
+// ClientWaits says that what ClientOut handed out last is written by waiting for
+// the socket to take it all. Whether that is full is known when the wait is over;
+// until then, that it is long says so.
+func (s *Session) ClientWaits(now Time, a *Attachment) {
+	a.out.waits = true
+	if !a.behind {
+		a.looked = now
+	}
+}
+
 // nextLook is when the backlog is to be looked at again; zero: never.
 func (s *Session) nextLook(a *Attachment) Time {
-	if !a.behind {
+	if !a.behind && !a.out.waits {
 		return 0
 	}
 	return a.looked.Add(s.cfg.Heartbeat / 4)

@@ -11,9 +11,9 @@ import (
 
 const heartbeat = 10 * time.Second
 
-// full is a session whose client's socket was found full at moment 1, with as
-// much in it as was written.
-func full(t *testing.T) (*session.Session, *session.Attachment) {
+// attached is a session whose driver has been handed out what is to be written to
+// its client, at moment 1.
+func attached(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s := session.New(session.Config{
 		ID: "s", Heartbeat: heartbeat, BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
@@ -23,6 +23,14 @@ func full(t *testing.T) (*session.Session, *session.Attachment) {
 	if out := s.ClientOut(1, a, nil); len(out) == 0 {
 		t.Fatal("nothing to write")
 	}
+	return s, a
+}
+
+// full is one whose client's socket was found full then, with as much in it as
+// was written.
+func full(t *testing.T) (*session.Session, *session.Attachment) {
+	t.Helper()
+	s, a := attached(t)
 	s.ClientWrote(1, a, 2000, true)
 	return s, a
 }
@@ -75,5 +83,32 @@ func TestFullSocketThatStopsDrainingIsSilentFromThenOn(t *testing.T) {
 	// What it took between two looks is seen at the second one.
 	if d := last.Sub(stop); s.State() != session.Ended || d < 2*heartbeat || d > 2*heartbeat+heartbeat/4 {
 		t.Fatalf("%v %v after it stopped, want it ended after twice the heartbeat", s.State(), d)
+	}
+}
+
+// waiting is a session whose driver has begun, at moment 1, to write by waiting.
+func waiting(t *testing.T) (*session.Session, *session.Attachment) {
+	t.Helper()
+	s, a := attached(t)
+	s.ClientWaits(1, a)
+	return s, a
+}
+
+// A driver that stands above TLS or compression does not know that the socket is
+// full before it has taken what it was given: that it has not is what says so.
+func TestWriteThatWaitsOnASocketThatDrainsIsHeard(t *testing.T) {
+	s, a := waiting(t)
+	run(t, s, a, session.Time(10*heartbeat), func(now session.Time) int { return 2000 - int(now.Sub(0)/time.Second) })
+	if s.State() != session.Attached {
+		t.Fatal("a client whose socket takes a byte a second was taken for dead")
+	}
+}
+
+func TestWriteThatWaitsOnASocketThatTakesNothingIsSilent(t *testing.T) {
+	s, a := waiting(t)
+	var last session.Time
+	run(t, s, a, session.Time(10*heartbeat), func(now session.Time) int { last = now; return 2000 })
+	if s.State() != session.Ended || last.Sub(1) != 2*heartbeat {
+		t.Fatalf("%v at %v, want it ended after twice the heartbeat", s.State(), last.Sub(1))
 	}
 }

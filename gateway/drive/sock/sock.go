@@ -24,3 +24,16 @@ func Raw(conn net.Conn) (syscall.RawConn, error) {
 	}
 	return c.SyscallConn()
 }
+
+// UnsentOf is how many bytes conn's socket holds that its peer has not
+// acknowledged.
+func UnsentOf(conn net.Conn) (n int, err error) {
+	raw, err := Raw(conn)
+	if err != nil {
+		return 0, err
+	}
+	if lent := raw.Control(func(fd uintptr) { n, err = Unsent(int(fd)) }); lent != nil {
+		return 0, lent
+	}
+	return n, err
+}

@@ -1,0 +1,58 @@
+package drive
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// A draining is a connection whose write waits, and whose socket still holds so
+// much.
+type draining struct {
+	net.Conn
+	left func() int
+}
+
+func (c draining) Unsent() (int, error) { return c.left(), nil }
+
+// An above stands on a connection, as TLS does and compression.
+type above struct{ net.Conn }
+
+func (a above) NetConn() net.Conn { return a.Conn }
+
+// A client that takes its bytes slowly is heard, reseat.v1 section 5, though what
+// is written to it goes through TLS or compression, where nothing says that the
+// socket is full before it has taken all; and one that takes none is not.
+func TestASlowReaderBehindALayerIsHeard(t *testing.T) {
+	for name, c := range map[string]struct {
+		drains time.Duration // for how long it takes a byte a second
+		want   session.State
+	}{
+		"takes bytes": {drains: time.Hour, want: session.Attached},
+		"takes none":  {drains: 0, want: session.Detached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := superseded(t, 0)
+				ours, theirs := net.Pipe()
+				defer theirs.Close()
+				began := time.Now()
+				left := func() int { return 10000 - int(min(time.Since(began), c.drains)/time.Second) }
+				pass := session.Pass{Gen: 2, Expires: s.driver.Clock().Now().Add(time.Hour), Renew: time.Hour}
+				refusal := s.attach(above{above{draining{ours, left}}}, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+					return core.Attach(now, session.Resume{Gen: 1}, pass)
+				})
+				if refusal != nil {
+					t.Fatal(refusal)
+				}
+				time.Sleep(2*time.Minute + 20*time.Second) // twice the heartbeat, and a look
+				if got := s.info().State; got != c.want {
+					t.Errorf("%v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
