@@ -64,7 +64,7 @@ func TestLegsTakeLittleTime(t *testing.T) {
 // A proxy for TLS, of a few lines, stands for those that must be installed.
 func TestTLSIsMeasuredThroughWhoeverHasIt(t *testing.T) {
 	w := find(t, "TLS")
-	w.sessions, w.warm, w.measure = 8, 10*time.Millisecond, 100*time.Millisecond
+	w.sessions, w.warm, w.measure = 8, 10*time.Millisecond, time.Second
 	w.game.Sessions, w.game.Up = w.sessions, w.up
 	g, err := game.Start([]string{os.Args[0], asGame}, w.game)
 	if err != nil {
@@ -79,8 +79,9 @@ func TestTLSIsMeasuredThroughWhoeverHasIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of a message of 128 bytes: 4 of the frame, 5 and 17 of a TLS record.
-	if b := fig["wire_bytes"]; b < 150 || b > 170 {
+	// Of a message of 128 bytes: 4 of the frame, 5 and 17 of a TLS record, 154 in all;
+	// messages and bytes are read one after the other.
+	if b := fig["wire_bytes"]; b < 140 || b > 170 {
 		t.Errorf("%v bytes a message on the wire", b)
 	}
 	if fig["cpu_us"] <= 0 || fig["both_us"] <= fig["cpu_us"] || fig["p50_us"] <= 0 || fig["p99_us"] < fig["p50_us"] {
