@@ -21,6 +21,7 @@ type proxy struct {
 	cmd    *exec.Cmd
 	addr   string
 	said   *bytes.Buffer
+	conf   string // nginx alone: the file of docs/deploy, as changed
 	reload func()
 }
 
@@ -69,7 +70,7 @@ func nginx(file string) recipe {
 		dir := t.TempDir()
 		os.Chmod(dir, 0o755)
 		conf := readFile(t, file, append(change, "listen 80;", "listen "+p.addr+";", "server_name play.example;", "server_name 127.0.0.1;")...)
-		write(t, filepath.Join(dir, "reseat.conf"), conf)
+		p.conf = write(t, filepath.Join(dir, "reseat.conf"), conf)
 		main := write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
 daemon off;
 pid %[1]s/pid;

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,7 +20,9 @@ var several = map[string]struct {
 	cookies bool
 }{
 	"nginx, cookie":   {nginx("nginx-several.conf"), nil, true},
-	"nginx, path":     {nginx("nginx-several.conf"), []string{"hash $reseat_lot consistent;", "hash $uri consistent;"}, false},
+	"nginx, path": {nginx("nginx-several.conf"), []string{
+		"split_clients $request_id", "split_clients $uri", "http://reseat_$reseat_seat;", "http://reseat_$reseat_new;",
+	}, false},
 	"HAProxy, cookie": {haproxy("haproxy-several.cfg"), nil, true},
 	"HAProxy, path": {haproxy("haproxy-several.cfg"), []string{
 		"balance leastconn", "balance uri\n    hash-type consistent",
@@ -109,7 +112,7 @@ func TestEachResumeFindsItsGatewayAmongSeveral(t *testing.T) {
 // Without a way to the process that holds the session a resume is told 4404: the
 // token names the session, and nothing of where it is.
 func TestAResumeThatReachesAnotherGatewayIsTold4404(t *testing.T) {
-	w := newPair(t, nginx("nginx-several.conf"), []string{"    hash $reseat_lot consistent;\n", ""})
+	w := newPair(t, nginx("nginx-several.conf"), []string{"http://reseat_$reseat_seat;", "http://reseat_one;", " backup;", ";"})
 	p := joinAs(t, w.proxy.url("/"), "127.0.0.1", nil, nil)
 	for range 2 { // in turns: one of the two resumes goes astray
 		p.conn.CloseNow()
@@ -126,32 +129,51 @@ func TestAResumeThatReachesAnotherGatewayIsTold4404(t *testing.T) {
 // A gateway that drains gets no new players, and those who are there resume there.
 func TestADrainingGatewayKeepsItsPlayersBehindHAProxy(t *testing.T) {
 	w := newPair(t, haproxy("haproxy-several.cfg"), nil)
+	w.drainTheFirst(t, func() {}) // HAProxy asks /readyz
+}
+
+func TestADrainingGatewayKeepsItsPlayersBehindNginx(t *testing.T) {
+	w := newPair(t, nginx("nginx-several.conf"), nil)
+	w.drainTheFirst(t, func() {
+		text, err := os.ReadFile(w.proxy.conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, w.proxy.conf, replaced(t, string(text), "    50% one;\n", ""))
+		w.proxy.reload()
+	})
+}
+
+// drainTheFirst has the first gateway drained, once the proxy was told.
+func (p *pair) drainTheFirst(t *testing.T, tell func()) {
+	t.Helper()
 	var players []*player
 	for range 8 {
-		players = append(players, joinAs(t, w.proxy.url("/"), "127.0.0.1", nil, newJar(t)))
+		players = append(players, joinAs(t, p.proxy.url("/"), "127.0.0.1", nil, newJar(t)))
 	}
-	before := w.held()
-	resp, err := http.Post(w.both[0].admin+"/api/v1/drain", "", nil)
+	before := p.held()
+	tell()
+	resp, err := http.Post(p.both[0].admin+"/api/v1/drain", "", nil)
 	if err != nil || resp.StatusCode >= 300 {
 		t.Fatal(resp, err)
 	}
 	resp.Body.Close()
 	fresh := 0
 	for began := time.Now(); fresh < 8 && time.Since(began) < patience; <-time.After(50 * time.Millisecond) {
-		p := &player{t: t, url: w.proxy.url("/"), from: "127.0.0.1"}
-		if p.connect() == nil { // else 503: HAProxy has not asked /readyz since
+		q := &player{t: t, url: p.proxy.url("/"), from: "127.0.0.1"}
+		if q.connect() == nil { // else 503: the proxy does not know yet
 			fresh++
-			defer p.conn.CloseNow()
+			defer q.conn.CloseNow()
 		}
 	}
-	if n := w.held(); n != [2]int{before[0], before[1] + fresh} || fresh < 8 {
+	if n := p.held(); n != [2]int{before[0], before[1] + fresh} || fresh < 8 {
 		t.Errorf("%v sessions after %d new ones, %v before: want all new ones on the second", n, fresh, before)
 	}
-	for _, p := range players {
-		p.conn.CloseNow()
-		p.next()
+	for _, q := range players {
+		q.conn.CloseNow()
+		q.next()
 	}
-	if n := w.held(); n[0] != before[0] {
+	if n := p.held(); n[0] != before[0] {
 		t.Errorf("the gateway that drains has %d sessions, want its %d", n[0], before[0])
 	}
 }
