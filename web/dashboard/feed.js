@@ -113,7 +113,7 @@ export function FeedPanel({ feed }) {
     <section class="panel feed" aria-labelledby="feed-title">
       <header>
         <h2 id="feed-title">Events</h2>
-        <span class="hint" data-testid="feed-seen">${feed.open ? `${count(feed.seen)} so far` : 'connecting…'}</span>
+        <span class="hint" data-testid="feed-seen">${feed.open ? html`${count(feed.seen)}<span class="words"> so far</span>` : 'connecting…'}</span>
         <button type="button" class="small" aria-pressed=${feed.paused} onClick=${() => feed.toggle()}>Pause</button>
         <button type="button" class="small" onClick=${() => feed.clear()}>Clear</button>
       </header>
