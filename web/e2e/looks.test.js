@@ -15,6 +15,7 @@ const limit = { timeout: 90_000 };
 const LOOKS = [
   { width: 1280, height: 800, colorScheme: 'light' },
   { width: 1280, height: 800, colorScheme: 'dark' },
+  { width: 768, height: 1024, colorScheme: 'light' },
   { width: 390, height: 844, colorScheme: 'light' },
   { width: 390, height: 844, colorScheme: 'dark' },
 ];
@@ -31,6 +32,8 @@ describe('the demo\'s page', () => {
       const look = async (/** @type {string} */ when) => {
         await page.screenshot({ path: `${OUT}demo-${width}-${colorScheme}-${when}.png`, fullPage: true });
         assert.deepEqual(await overflowing(page), [], when);
+        const [left, right] = await page.evaluate(() => ['reseat', 'plain'].map((id) => document.querySelector(`#${id} > header`)?.getBoundingClientRect().height));
+        assert.equal(left, right, `the heads of both panels are as high, ${when}`);
       };
       await demo.score(2);
       await look('playing');
