@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,5 +57,33 @@ func TestProofPageNamesWhatMeetsEachInterleaving(t *testing.T) {
 		if len(c) > 1 && c[0] == 'R' && c[1] >= '0' && c[1] <= '9' && !named[c] {
 			t.Errorf("the simulation counts %q, and no row names it", c)
 		}
+	}
+}
+
+// The proof page says how many fuzz targets there are.
+func TestProofPageCountsTheFuzzTargets(t *testing.T) {
+	page, err := os.ReadFile("../docs/proof.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "node_modules":
+			return filepath.SkipDir
+		case !strings.HasSuffix(p, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(p)
+		n += strings.Count(string(source), "\nfunc Fuzz")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("There are %d fuzz targets", n); !strings.Contains(string(page), want) {
+		t.Errorf("the page does not say %q", want)
 	}
 }

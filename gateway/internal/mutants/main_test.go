@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,5 +50,34 @@ func TestWhatIsNoBugIsNotNoticed(t *testing.T) {
 	}
 	if status := tell([]result{{Mutant: harmless}}); status != 1 {
 		t.Errorf("status %d for a bug that nobody noticed", status)
+	}
+}
+
+// The proof page says how many are planted where.
+func TestTheProofPageCountsEveryMutant(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root(t), "docs/proof.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := choose(root(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := map[string]int{}
+	for _, m := range list {
+		file, _, _ := strings.Cut(m.Name, "/")
+		planted[file]++
+	}
+	rows := map[string]string{
+		"session": "the session core", "bytes": "replay buffer, frames, control messages", "tokens": "tokens and generations",
+		"drivers": "the two drivers", "client": "the browser client",
+	}
+	for file, n := range planted {
+		if row := fmt.Sprintf("\n| %s | %d |", rows[file], n); !strings.Contains(string(page), row) {
+			t.Errorf("%d mutants in %s: no row %q", n, file, row)
+		}
+	}
+	if sum := fmt.Sprintf("| **together** | **%d** | **%d noticed** |", len(list), len(list)); !strings.Contains(string(page), sum) {
+		t.Errorf("no row %q", sum)
 	}
 }
