@@ -19,7 +19,7 @@ var several = map[string]struct {
 	change  []string
 	cookies bool
 }{
-	"nginx, cookie":   {nginx("nginx-several.conf"), nil, true},
+	"nginx, cookie": {nginx("nginx-several.conf"), nil, true},
 	"nginx, path": {nginx("nginx-several.conf"), []string{
 		"split_clients $request_id", "split_clients $uri", "http://reseat_$reseat_seat;", "http://reseat_$reseat_new;",
 	}, false},
