@@ -111,6 +111,7 @@ function attachedAfter({ type, peer }) {
 /** @param {Stretch[]} list */
 export function summary(list) {
   const sum = (/** @type {boolean} */ attached) => list.filter((s) => s.attached === attached).reduce((ms, { from, to }) => ms + to - from, 0);
+  if (!list.some(({ attached }) => attached)) return `Not attached yet, for ${span(sum(false))}.`;
   const away = list.filter(({ attached }) => !attached).length;
   return `Attached for ${span(sum(true))}${away ? `, away ${away === 1 ? 'once' : `${away} times`} for ${span(sum(false))} in all` : ', never away'}.`;
 }

@@ -38,5 +38,7 @@ test('what is not kept is not guessed', () => {
 });
 
 test('a session made ahead begins without its client', () => {
-  assert.deepEqual(stretches([at(0, 'session.created', { peer: '' })], 0, 5000), [{ from: 0, to: 5000, attached: false }]);
+  const ahead = stretches([at(0, 'session.created', { peer: '' })], 0, 5000);
+  assert.deepEqual(ahead, [{ from: 0, to: 5000, attached: false }]);
+  assert.equal(summary(ahead), 'Not attached yet, for 5.0 s.');
 });
