@@ -75,6 +75,13 @@ func newPlayerOf(t *testing.T, d *drive.Driver, change func(*session.Config), ga
 // resume attaches another connection: ours is the session's end of it.
 func (p *player) resume(ours, theirs net.Conn, received uint64) wire.Hello {
 	p.t.Helper()
+	p.attach(ours, theirs, received)
+	return p.client.hello()
+}
+
+// attach is resume where the hello may never be written: the client may be gone.
+func (p *player) attach(ours, theirs net.Conn, received uint64) {
+	p.t.Helper()
 	var pass session.Pass
 	p.drive.Do(func(core *session.Session, now session.Time) {
 		pass = session.Pass{Gen: core.NextGen(), Expires: now.Add(time.Hour), Renew: time.Hour}
@@ -83,7 +90,6 @@ func (p *player) resume(ours, theirs net.Conn, received uint64) wire.Hello {
 		p.t.Fatal(ref)
 	}
 	p.client = newClient(p.t, theirs)
-	return p.client.hello()
 }
 
 func (p *player) do(f func(core *session.Session, now session.Time)) { p.drive.Do(f) }
