@@ -1,10 +1,14 @@
 package showcase
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
 )
+
+// errCut is why a connection ends that the page has had cut.
+var errCut = errors.New("cut by the demo")
 
 // A Listener accepts connections that can be cut for a while.
 type Listener struct{ net.Listener }
@@ -55,10 +59,14 @@ func (c *Conn) wait() {
 	}
 }
 
-// Read reads, but what comes while the connection is silent only afterwards.
+// Read reads, but what comes while the connection is silent only afterwards. Its
+// error is shown as the reason why the client was lost.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	c.wait()
+	if errors.Is(err, net.ErrClosed) {
+		err = errCut
+	}
 	return n, err
 }
 
