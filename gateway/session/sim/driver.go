@@ -96,6 +96,9 @@ func (l *leg) begin() bool {
 		f.bufs = g.core.UpstreamOut(l.ups.ten, f.bufs[:0])
 	} else {
 		f.bufs = g.core.ClientOut(g.w.now, l.att, f.bufs[:0])
+		if g.style == blocking && len(f.bufs) > 0 {
+			g.core.ClientWaits(g.w.now, l.att)
+		}
 	}
 	f.total, f.taken, f.shut = 0, 0, false
 	for _, b := range f.bufs {
