@@ -31,7 +31,7 @@ func full() Config {
 }
 
 func short() Config {
-	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: 8 * time.Second,
+	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: 12 * time.Second,
 		Heartbeat: time.Second, Hold: 3 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Limit: 110 * time.Second}
 }
 
