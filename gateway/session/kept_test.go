@@ -192,6 +192,26 @@ func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
 	b.wantState(session.Attached) // its silence is ours
 }
 
+// That the game server was offered what the client has said, and took nothing of it,
+// says nothing of the client.
+func TestAWriteOfNothingIsNoSignOfAClient(t *testing.T) {
+	c := keptConfig()
+	c.BufferMessages = 1
+	b := newKept(t, c)
+	b.says("hello")
+	b.game(text("one") + text("two"))
+	b.sees("one")
+	if !b.s.WantsClient(b.att) {
+		t.Fatal("the client is not read")
+	}
+	b.sleep(20 * time.Second)
+	b.takes(b.s.Upstream(), 0)
+	b.sleep(2*c.Heartbeat - 20*time.Second - 1)
+	b.wantState(session.Attached)
+	b.sleep(1)
+	b.wantState(session.Detached)
+}
+
 // No hello tells a plain client what was dropped; whoever watches is told.
 func TestWhatAPlainClientLosesIsInTheEvent(t *testing.T) {
 	c := keptConfig()

@@ -121,7 +121,7 @@ func (s *Session) queueWrote(now Time, n int) {
 	case a == nil:
 		return
 	case !s.cfg.Resumable:
-		if s.q.empty() || s.pongWanted() {
+		if n > 0 && (s.q.empty() || s.pongWanted()) {
 			s.readAgain(now, a)
 		}
 		return
