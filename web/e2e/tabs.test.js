@@ -49,7 +49,7 @@ describe('tabs', () => {
     const { player, seat } = await play(page, scene);
     const { session } = await player.report();
     const loaded = page.waitForEvent('load');
-    await player.do('player.send(100_000); player.send(100_000); location.reload()'); // text and bytes: a Blob is read later
+    await player.do('player.send(10_000); player.send(10_000); location.reload()'); // text and bytes: a Blob is read later
     await loaded;
     await wantGone(scene, seat);
     assert.deepEqual([seat.report().received, seat.report().faults], [2, []]);
