@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,12 +152,18 @@ func newRig(t testing.TB, d *drive.Driver, key func() [4]byte) *rig {
 
 func tcpPair(t testing.TB) (ours, theirs net.Conn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	return pairOf(t, nil)
+}
+
+// pairOf is a connection whose sockets control sees before they are used.
+func pairOf(t testing.TB, control func(network, address string, c syscall.RawConn) error) (ours, theirs net.Conn) {
+	t.Helper()
+	ln, err := (&net.ListenConfig{Control: control}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	theirs, err = net.Dial("tcp", ln.Addr().String())
+	theirs, err = (&net.Dialer{Control: control}).Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

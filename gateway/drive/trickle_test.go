@@ -3,7 +3,6 @@
 package drive_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"syscall"
@@ -20,26 +19,12 @@ import (
 // each few bytes that are read there make room for as many.
 func narrowPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
-	narrow := func(_, _ string, c syscall.RawConn) error {
+	return pairOf(t, func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536)
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10)
 		})
-	}
-	ln, err := (&net.ListenConfig{Control: narrow}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	theirs, err = (&net.Dialer{Control: narrow}).Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err = ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ours, theirs
+	})
 }
 
 // reseat.v1 section 5: bytes that the peer's socket goes on accepting while a send

@@ -152,20 +152,28 @@ func TestABrokenUpstreamIsToldAClientThatAnswersNoPing(t *testing.T) {
 	b.wantState(session.Detached)
 }
 
-// The game server reads nothing while nobody reads what it says, and of that
-// nobody reads more until a Pong makes room: so the Pong is read, past what the
-// client has said before.
-func TestThePongIsReadThoughTheUpstreamTakesNothing(t *testing.T) {
+// pongAwaited is a session whose game server takes nothing and waits for room that
+// only the client's Pong can make.
+func pongAwaited(t *testing.T) *table {
+	t.Helper()
 	c := keptConfig()
 	c.BufferMessages = 1
 	b := newKept(t, c)
 	b.says("hello")
 	b.game(text("one") + text("two"))
 	b.sees("one")
-	b.sees("ping 1")
 	if !b.s.WantsClient(b.att) {
 		t.Fatal("the client is not read, whose Pong the upstream waits for")
 	}
+	return b
+}
+
+// The game server reads nothing while nobody reads what it says, and of that
+// nobody reads more until a Pong makes room: so the Pong is read, past what the
+// client has said before.
+func TestThePongIsReadThoughTheUpstreamTakesNothing(t *testing.T) {
+	b := pongAwaited(t)
+	b.sees("ping 1")
 	b.pongs("1")
 	b.sees("two")
 }
@@ -195,18 +203,10 @@ func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
 // That the game server was offered what the client has said, and took nothing of it,
 // says nothing of the client.
 func TestAWriteOfNothingIsNoSignOfAClient(t *testing.T) {
-	c := keptConfig()
-	c.BufferMessages = 1
-	b := newKept(t, c)
-	b.says("hello")
-	b.game(text("one") + text("two"))
-	b.sees("one")
-	if !b.s.WantsClient(b.att) {
-		t.Fatal("the client is not read")
-	}
+	b := pongAwaited(t)
 	b.sleep(20 * time.Second)
 	b.takes(b.s.Upstream(), 0)
-	b.sleep(2*c.Heartbeat - 20*time.Second - 1)
+	b.sleep(2*keptConfig().Heartbeat - 20*time.Second - 1)
 	b.wantState(session.Attached)
 	b.sleep(1)
 	b.wantState(session.Detached)
