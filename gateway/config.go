@@ -129,6 +129,10 @@ type Policy struct {
 	Compression bool
 	// Heartbeat: a client silent for twice as long is detached.
 	Heartbeat time.Duration
+	// AnswerTimeout: a client that owes an answer (to a ping, or an ack) is detached
+	// after this long in silence; zero leaves it to the heartbeat. Protocol section 5,
+	// answer_ms.
+	AnswerTimeout time.Duration
 	// UpstreamHeartbeat pings an upstream silent for this long; zero is off.
 	UpstreamHeartbeat time.Duration
 	// DialTimeout is the time to reach the upstream and have its 101.

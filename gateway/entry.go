@@ -163,7 +163,7 @@ func (e *entry) config(protocol string) session.Config {
 	c := session.Config{
 		ID: e.ID, Resumable: e.Resumable, Kept: e.kept(), Terms: p.session(), Hard: p.Hard, Rate: p.Rate, Tell: p.Tell, Idle: p.IdleTimeout,
 		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
-		Heartbeat: p.Heartbeat, UpstreamHeartbeat: p.UpstreamHeartbeat,
+		Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
 		MaxMessage: p.MaxMessage, Protocol: protocol, Store: e.g.store, Key: maskingKey,
 	}

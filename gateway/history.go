@@ -20,7 +20,8 @@ type Moment struct {
 	Was    string    `json:"was"`    // of session.superseded: the older connection's address; else empty
 	Reason string    `json:"reason"` // why; empty where there is nothing to say
 	Detail string    `json:"detail"` // of session.ended: whose words ended it, if there were any
-	Away   string    `json:"away"`   // of session.resumed: how long the client was away, as in flags; else empty
+	Silent string    `json:"silent"` // of session.detached: how long nothing had been heard of the client, as in flags; else empty
+	Away   string    `json:"away"`   // of session.resumed and session.superseded: since the last sign of life before, as in flags; else empty
 	Replay uint64    `json:"replay"` // messages that a resume replayed
 	Lost   uint64    `json:"lost"`   // messages that were dropped before it
 	Times  int       `json:"times"`  // how often in a row, the newest at Time
@@ -58,8 +59,11 @@ func repeats(kind string) bool { return kind == events.Replayed || kind == event
 // moment is what a history keeps of an event, now.
 func moment(kind string, ev session.Event) Moment {
 	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.Was, Reason: ev.Reason, Detail: clip(ev.Detail), Replay: ev.Replay, Lost: ev.Lost}
-	if kind == events.Resumed {
-		m.Away = duration(ev.Took.Round(time.Millisecond))
+	switch kind {
+	case events.Detached:
+		m.Silent = duration(ev.Silent.Round(time.Millisecond))
+	case events.Resumed, events.Superseded:
+		m.Away = duration(ev.Away.Round(time.Millisecond))
 	}
 	return m
 }

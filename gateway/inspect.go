@@ -26,7 +26,8 @@ type SessionInfo struct {
 	DetachedSince *time.Time `json:"detached_since"`
 	Expires       *time.Time `json:"expires"` // when its grace period is over; nil while it is not detached
 	EndedSince    *time.Time `json:"ended_since"`
-	RTT           float64    `json:"rtt_ms"`
+	RTT           *float64   `json:"rtt_ms"`    // smoothed; nil until measured
+	Silent        *int64     `json:"silent_ms"` // since anything was heard of the client; nil where nothing ever was, and for an ended one
 
 	Received       uint64 `json:"received"`
 	Written        uint64 `json:"written"`
@@ -202,11 +203,17 @@ func (e *entry) info(i session.Info) SessionInfo {
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.terms().Group, Peer: e.lastPeer(),
 		Route: e.Route, Resumable: e.Resumable, Since: e.Since.UTC(),
 		Grace: duration(i.Grace), Overflow: e.terms().Overflow.String(), Started: i.Started,
-		RTT:      float64(i.RTT.Microseconds()) / 1000,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
 		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
 		BufferMostMessages: e.terms().BufferMessages, BufferMostBytes: e.terms().BufferBytes,
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, seq: e.seq,
+	}
+	if i.RTT > 0 {
+		ms := float64(max(i.RTT, time.Microsecond).Microseconds()) / 1000
+		s.RTT = &ms
+	}
+	if i.Heard > 0 && i.State != session.Ended {
+		s.Silent = wholeMS(e.g.clock.Now().Sub(i.Heard))
 	}
 	return s
 }

@@ -19,7 +19,7 @@ type metrics struct {
 	shed                              prometheus.Counter
 	ended, resumes, refused           *prometheus.CounterVec
 	logins                            *prometheus.CounterVec
-	detached, resume, rtt             prometheus.Histogram
+	detached, outage, resume, rtt     prometheus.Histogram
 }
 
 // refusalReasons are the labels of handshakes that are answered by HTTP.
@@ -42,6 +42,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)
 	m.logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
 	m.detached = m.histogram("reseat_detached_seconds", "How long sessions were detached, up to their resume or end.", 0.01, 2.5, 13)
+	m.outage = m.histogram("reseat_outage_seconds", "How long players were cut off: from the client's last sign of life to its resume.", 0.01, 2.5, 13)
 	m.resume = m.histogram("reseat_resume_seconds", "From a resume's arrival to the last replayed message written.", 0.0005, 2, 16)
 	m.rtt = m.histogram("reseat_client_rtt_seconds", "Round trip of the gateway's pings to clients.", 0.0005, 2, 16)
 	m.registry.MustRegister(&census{g: g})

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"strconv"
+	"time"
 
 	"reseat/gateway/events"
 	"reseat/gateway/session"
@@ -26,16 +27,18 @@ func (e *entry) event(ev session.Event) {
 	case session.Resumed:
 		e.setPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
+		m.outage.Observe(ev.Away.Seconds())
 		e.tell(events.Resumed, ev)
-		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Took, "replay", ev.Replay, "lost", ev.Lost)
+		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.setPeer(ev.Peer)
+		m.outage.Observe(ev.Away.Seconds())
 		e.tell(events.Superseded, ev)
-		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "replay", ev.Replay, "lost", ev.Lost)
+		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Dropped:
 		m.drops.Inc()
 		e.tell(events.Detached, ev)
-		g.log.Info("session.detached", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason)
+		g.log.Info("session.detached", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason, "silent", ev.Silent)
 	case session.Overflowed:
 		e.tell(events.Overflowed, ev)
 		g.log.Warn("buffer.overflowed", "session", e.ID, "reason", ev.Reason)
@@ -82,7 +85,7 @@ func (e *entry) over(ev session.Event) {
 	g.reg.bury(e, info)
 	e.pongs.ring()
 	e.breakDial()
-	e.publish(events.Ended, ev.Reason)
+	e.publish(events.Event{Type: events.Ended, Reason: ev.Reason})
 	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }
@@ -90,16 +93,27 @@ func (e *entry) over(ev session.Event) {
 // tell hands on what has happened to e, and keeps it in its history.
 func (e *entry) tell(kind string, ev session.Event) {
 	e.note(kind, ev)
-	reason := ev.Reason
-	if ev.Kind != session.Dropped && ev.Kind != session.Overflowed {
-		reason = ""
+	out := events.Event{Type: kind}
+	switch ev.Kind {
+	case session.Dropped:
+		out.Reason, out.SilentMS = ev.Reason, wholeMS(ev.Silent)
+	case session.Overflowed:
+		out.Reason = ev.Reason
+	case session.Resumed, session.Superseded:
+		out.AwayMS = wholeMS(ev.Away)
 	}
-	e.publish(kind, reason)
+	e.publish(out)
 }
 
-// publish hands on what has happened to e.
-func (e *entry) publish(kind, reason string) {
-	e.g.events.Publish(events.Event{Type: kind, Session: e.ID, Player: e.Player, Group: e.terms().Group, Reason: reason})
+// publish hands on what has happened to e: ev says what, and e whose it is.
+func (e *entry) publish(ev events.Event) {
+	ev.Session, ev.Player, ev.Group = e.ID, e.Player, e.terms().Group
+	e.g.events.Publish(ev)
+}
+
+func wholeMS(d time.Duration) *int64 {
+	ms := d.Milliseconds()
+	return &ms
 }
 
 // Events is where those of interface section 3 are read.

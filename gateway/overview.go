@@ -113,7 +113,7 @@ func (g *Gateway) totals(all *survey) Totals {
 func roundTrips(infos []session.Info) (median, high float64) {
 	var list []time.Duration
 	for i := range infos {
-		if infos[i].RTT > 0 {
+		if infos[i].State == session.Attached && infos[i].RTT > 0 {
 			list = append(list, infos[i].RTT)
 		}
 	}

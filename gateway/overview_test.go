@@ -13,7 +13,9 @@ func TestRoundTripsLeaveOutWhatWasNotMeasured(t *testing.T) {
 		t.Errorf("of none: %v, %v", median, high)
 	}
 	for i := range 100 {
-		infos = append(infos, session.Info{}, session.Info{RTT: time.Duration(100-i) * time.Millisecond})
+		infos = append(infos, session.Info{}, 
+			session.Info{State: session.Attached, RTT: time.Duration(100-i) * time.Millisecond},
+			session.Info{State: session.Detached, RTT: time.Hour})
 	}
 	if median, high := roundTrips(infos); median != 51 || high != 96 {
 		t.Errorf("of 1 to 100 ms: %v, %v", median, high)

@@ -210,6 +210,7 @@ func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		p.Sync()
+		time.Sleep(1500 * time.Millisecond)
 		p.Drop()
 		synctest.Wait()
 		game.Text("kept")
@@ -217,6 +218,7 @@ func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
 		p = p.Resume(0)
 		p.Want("kept")
 		p.Sync()
+		time.Sleep(700 * time.Millisecond)
 		p.Resume(0).Want("kept")
 		w.wantStatus("DELETE", path(p)+"?reason=cheating", http.StatusNoContent)
 		rec := w.call("GET", path(p)+"/history")
@@ -229,14 +231,14 @@ func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
 		}
 		var got []string
 		for _, m := range h.Events {
-			got = append(got, fmt.Sprintf("%s away=%s replay=%d detail=%s peer=%t was=%t", m.Type, m.Away, m.Replay, m.Detail, m.Peer != "", m.Was != ""))
+			got = append(got, fmt.Sprintf("%s silent=%s away=%s replay=%d detail=%s peer=%t was=%t", m.Type, m.Silent, m.Away, m.Replay, m.Detail, m.Peer != "", m.Was != ""))
 		}
 		want := []string{
-			"session.created away= replay=0 detail= peer=true was=false",
-			"session.detached away= replay=0 detail= peer=true was=false",
-			"session.resumed away=2.4s replay=1 detail= peer=true was=false",
-			"session.superseded away= replay=1 detail= peer=true was=true",
-			"session.ended away= replay=0 detail=cheating peer=false was=false",
+			"session.created silent= away= replay=0 detail= peer=true was=false",
+			"session.detached silent=1.5s away= replay=0 detail= peer=true was=false",
+			"session.resumed silent= away=3.9s replay=1 detail= peer=true was=false",
+			"session.superseded silent= away=700ms replay=1 detail= peer=true was=true",
+			"session.ended silent= away= replay=0 detail=cheating peer=false was=false",
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") || h.Left != 0 {
 			t.Errorf("%d left out, got\n%s\nwant\n%s", h.Left, strings.Join(got, "\n"), strings.Join(want, "\n"))

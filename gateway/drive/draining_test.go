@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
@@ -16,7 +17,9 @@ type draining struct {
 	left func() int
 }
 
-func (c draining) Unsent() (int, error) { return c.left(), nil }
+func (c draining) SocketState() (sock.State, error) {
+	return sock.State{Acked: uint64(10000 - c.left()), Queued: c.left()}, nil
+}
 
 // An above stands on a connection, as TLS does and compression.
 type above struct{ net.Conn }

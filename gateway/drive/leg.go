@@ -124,8 +124,15 @@ func (l *leg) wrote(n int, full bool) {
 	clear(l.bufs)
 	if l.att == nil {
 		l.s.core.UpstreamWrote(l.s.now, l.ups, n)
-	} else {
-		l.s.core.ClientWrote(l.s.now, l.att, n, full)
+	} else if l.s.core.ClientWrote(l.s.now, l.att, n, full) {
+		l.look()
+	}
+}
+
+// look tells the core the state of a client's socket. Called with mu held.
+func (l *leg) look() {
+	if st, err := sock.StateOfConn(l.conn); err == nil {
+		l.s.core.ClientSocket(l.s.now, l.att, session.SocketState(st))
 	}
 }
 
@@ -351,20 +358,4 @@ func writeSome(conn net.Conn, bufs [][]byte) (n int, full bool, err error) {
 	began := time.Now()
 	n, err = conn.Write(b[:min(len(b), writePiece)])
 	return n, time.Since(began) > fullAfter, err
-}
-
-// unsent is how many bytes the client's socket holds that the peer has not
-// acknowledged, be it below TLS or compression.
-func (l *leg) unsent() (int, error) {
-	conn := l.conn
-	for {
-		if c, ok := conn.(interface{ Unsent() (int, error) }); ok { // it knows by itself
-			return c.Unsent()
-		}
-		above, ok := conn.(interface{ NetConn() net.Conn })
-		if !ok {
-			return sock.UnsentOf(conn)
-		}
-		conn = above.NetConn()
-	}
 }

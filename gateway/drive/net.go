@@ -192,12 +192,12 @@ func (s *netSession) client() net.Conn {
 func (s *netSession) tick() {
 	s.enter()
 	s.armed = 0
-	if l := s.down; l != nil && l.writing {
-		if n, err := l.unsent(); err == nil {
-			s.call(func(core *session.Session, now session.Time) { core.ClientBacklog(now, l.att, n) })
+	s.call(func(core *session.Session, now session.Time) {
+		if l := s.down; l != nil && !l.closed && core.WatchesSocket(l.att) {
+			l.look()
 		}
-	}
-	s.call((*session.Session).Tick)
+		core.Tick(now)
+	})
 	s.settle()
 }
 

@@ -41,6 +41,12 @@ type Event struct {
 	Player  string    `json:"player"`
 	Group   string    `json:"group"`
 	Reason  string    `json:"reason"`
+	// SilentMS says, where a client was lost, for how long nothing had been heard of
+	// it; nil at other events.
+	SilentMS *int64 `json:"silent_ms"`
+	// AwayMS says, where a client came back, how long ago its last sign of life on an
+	// older connection was; nil at other events.
+	AwayMS *int64 `json:"away_ms"`
 }
 
 // Kept is how many past events a Hub remembers.

@@ -77,12 +77,18 @@ func (r *report) say(what, note string, status int, err error) {
 	fmt.Fprintf(r.out, "%s  %s: %s\n", mark, what, strings.ReplaceAll(note, "\n", " "))
 }
 
+// warn reports what is allowed and will probably not do what was meant.
+func (r *report) warn(what, note string) { fmt.Fprintf(r.out, "WARN  %s: %s\n", what, note) }
+
 func (r *report) settings(set *settings.Settings) {
 	note := plural(len(set.Gateway.Routes), "route")
 	if set.Demo {
 		note += " and the built-in demo"
 	}
 	r.say("settings", note, 0, nil)
+	for _, w := range set.Warnings() {
+		r.warn("--"+w.Flag, w.Text)
+	}
 }
 
 func (r *report) tokenKeys(set *settings.Settings) {

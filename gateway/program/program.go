@@ -238,6 +238,9 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	for _, r := range set.Gateway.Routes {
 		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
 	}
+	for _, w := range set.Warnings() {
+		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
+	}
 	for _, r := range set.Gateway.Routes {
 		if a := r.Policy.Auth; a != nil && a.Audience == "" {
 			p.log.Warn("no --auth-audience: a JWT that the issuer made for any other service is a login here", "pattern", r.Pattern)

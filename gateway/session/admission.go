@@ -88,8 +88,12 @@ type futility struct {
 }
 
 // noteProgress looks at a connection that is gone and reports whether it was
-// the last of too many that came to nothing.
+// the last of too many that came to nothing. One that was still draining says
+// nothing: its client may have been in the midst of a large message.
 func (s *Session) noteProgress(now Time, a *Attachment) bool {
+	if s.draining(now, a) {
+		return false
+	}
 	if !a.resumed || !a.spoke || a.cur == a.start || s.acked > a.ackedAt {
 		s.futile = futility{}
 		return false

@@ -53,18 +53,24 @@ type Attachment struct {
 	out  flight
 	sent Time // when bytes were last accepted
 
-	heard    Time
+	heard    Time  // the last sign of life; see liveness.go
+	owed     Time  // since when a message that was written is not acked; zero: none is
 	ackSince Time  // when the oldest message not acked was written; zero: none
 	askSince Time  // when the oldest message was written that no Pong has covered; zero: none
 	closed   Time  // when the Close frame was written, or all before a break that is yet to be told
-	backlog  int   // while behind: what the socket holds and the peer has not taken, in bytes
-	ping     probe // under way
 	overdue  probe // n: a message that a ping was sent after; at: when the pong came
 	in       inbound
 
+	// Liveness.
+	pings   []probe // not answered yet, oldest first
+	pinged  Time    // when the newest ping was sent; zero: none was
+	probed  Time    // when the first ping was sent since anything was heard, if that is later than heard
+	excused Time    // the silence before was the gateway's own
+	socket  socketWatch
+	greeted bool // the first ack has come
+
 	// What not every message needs.
 	rest    [][]byte // once parted: what must still go out before ctl
-	looked  Time     // when a look at the backlog was last thought of, or the write that waits began
 	catchUp uint64   // offset at which a resume has been replayed
 	start   uint64   // cur at the attach
 
@@ -75,8 +81,7 @@ type Attachment struct {
 	acked   uint64 // of the client's messages, told on this connection
 	ackedAt uint64 // the session's acked at the attach
 	acks    Time   // when the client last acked something new
-	rtt     time.Duration
-	pings   uint64 // ever sent
+	pingID  uint64 // of the newest ping
 	asked   uint64 // the count that the newest Ping to a plain client carried
 
 	epoch   uint64
@@ -171,56 +176,49 @@ func (a *Attachment) restOut(dst [][]byte) [][]byte {
 
 // ClientWrote says that the first n bytes of what ClientOut handed out were
 // accepted by a's connection, and whether it was found full: then bytes that it
-// accepts later count as a sign of life.
-func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) {
+// accepts later count as a sign of life. With look a ping has just been written:
+// a driver that can calls ClientSocket now, so that it is known where the ping ends.
+func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) (look bool) {
 	out := a.out
 	a.out = flight{}
 	if n > 0 {
 		a.sent = now
 		if a.behind {
-			a.heard = now // reseat.v1 section 5: accepted bytes count as heard
+			a.hear(now) // protocol section 5: bytes taken by a full socket count as heard
 		}
 	}
 	if full && !a.behind {
-		a.backlog, a.looked = 0, now
+		a.socket.looked = now
 	}
 	a.behind = full
-	a.backlog += n
 	if a != s.att {
 		a.restWrote(n)
-		return
+		return false
 	}
 	head := min(n, out.head)
 	ctl := min(n-head, out.ctl)
 	a.cur += uint64(n - ctl)
 	a.dropCtl(ctl)
+	if len(a.ctl) == 0 && a.socket.mark == queued {
+		a.socket.mark, look = written, true
+	}
 	if base := s.ring.Base(); a.cur < base.Off {
 		s.ring.Unpin()
 		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is gone,
 		s.violation(now, wire.CodeProtocolViolation, "ack %d before it was sent", base.N)
 		a.fate, a.rest, a.ctl = Shut, nil, nil // and with it the rest of a message
-		return
+		return false
 	}
 	if n > ctl {
 		a.mark, a.mid = s.ring.Around(a.mark, a.cur)
+		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked {
+			a.owed = now
+		}
 	}
 	s.ring.Unpin()
 	s.sentOff = max(s.sentOff, a.cur)
 	s.afterWrite(now, a)
-}
-
-// ClientBacklog says how many bytes a's socket holds that the peer has not taken
-// yet. A socket that was found full may say that it takes more only when much of
-// it is empty again: until then, that they grow fewer is the sign of life. It is
-// to be called before Tick while a write waits, where the driver can tell.
-func (s *Session) ClientBacklog(now Time, a *Attachment, bytes int) {
-	switch {
-	case a.behind && bytes < a.backlog:
-		a.heard = now
-	case a.out.waits && now >= s.nextLook(a):
-		a.behind = true
-	}
-	a.backlog = bytes
+	return look && a == s.att
 }
 
 // ClientWaits says that what ClientOut handed out last is written by waiting for
@@ -229,16 +227,8 @@ func (s *Session) ClientBacklog(now Time, a *Attachment, bytes int) {
 func (s *Session) ClientWaits(now Time, a *Attachment) {
 	a.out.waits = true
 	if !a.behind {
-		a.looked = now
+		a.socket.looked = now
 	}
-}
-
-// nextLook is when the backlog is to be looked at again; zero: never.
-func (s *Session) nextLook(a *Attachment) Time {
-	if !a.behind && !a.out.waits {
-		return 0
-	}
-	return a.looked.Add(s.cfg.Heartbeat / 4)
 }
 
 // afterWrite does what waits for bytes to have gone out.
@@ -291,7 +281,7 @@ func (a *Attachment) dropCtl(n int) {
 // whose midst it is, to be sent final, and to meet the fate f. What is in
 // flight stays in flight. With flush it is sent all that is numbered, too.
 func (s *Session) part(a *Attachment, f Fate, final []byte, flush bool) {
-	a.fate = f
+	a.fate, s.heard = f, max(s.heard, a.heard)
 	s.sentOff = max(s.sentOff, a.handed())
 	if f < Shut {
 		s.finish(a, flush)

@@ -35,8 +35,8 @@ func full(t *testing.T) (*session.Session, *session.Attachment) {
 	return s, a
 }
 
-// run ticks s whenever it wants to be, up to the end, and tells each time what
-// backlog says the client's socket holds.
+// run ticks s whenever it wants to be, up to the end, and says each time how much of
+// what is queued the client has taken.
 func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Time, backlog func(now session.Time) int) {
 	t.Helper()
 	for n := 0; s.State() == session.Attached; n++ {
@@ -47,7 +47,9 @@ func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Ti
 		if n > 1000 {
 			t.Fatal("it wants to be called without end")
 		}
-		s.ClientBacklog(now, a, backlog(now))
+		if held := backlog(now); s.WatchesSocket(a) {
+			s.ClientSocket(now, a, session.SocketState{Acked: uint64(2000 - held), Queued: held})
+		}
 		s.Tick(now)
 	}
 }

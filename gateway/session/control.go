@@ -66,6 +66,10 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 	}
 	switch m.Verb {
 	case wire.VerbAck:
+		if !a.greeted { // the answer to hello, protocol section 5
+			a.greeted = true
+			s.trip.sample(now.Sub(a.since), false)
+		}
 		s.clientAck(now, a, m.Ack)
 	case wire.VerbPing:
 		a.pong, a.pongDue = m.Arg, true
@@ -88,6 +92,9 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 		return
 	}
 	s.acked, a.acks = n, now
+	if n >= a.mark.N {
+		a.owed = 0
+	}
 	s.sentN = max(s.sentN, n)
 	if a.overdue.at > 0 && n >= a.overdue.n {
 		a.overdue = probe{}
@@ -107,15 +114,16 @@ func (s *Session) bye(now Time, b wire.Bye) {
 
 // sendPing asks the client for a sign of life, and thereby for an ack.
 func (s *Session) sendPing(now Time, a *Attachment) {
-	a.pings++
-	a.ping = probe{id: a.pings, n: a.mark.N, at: now}
+	a.pingID++
+	p := probe{id: a.pingID, n: a.mark.N, at: now}
 	if a.cur == s.ring.Last().Off {
-		a.ping.n = s.ring.Last().N
+		p.n = s.ring.Last().N
 	}
 	if s.cfg.Kept {
-		a.ping.id, a.asked, a.askSince = a.ping.n, a.ping.n, 0 // reseat.v1 section 9: the count
+		p.id, a.asked, a.askSince = p.n, p.n, 0 // protocol section 9: the count
 	}
-	id := strconv.FormatUint(a.ping.id, 10)
+	a.notePing(now, p)
+	id := strconv.FormatUint(p.id, 10)
 	if s.cfg.Resumable {
 		a.ctl = wire.Append(a.ctl, wire.VerbPing, id)
 	} else {
@@ -126,7 +134,7 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 // askPong asks a plain client that is kept, by a Ping, how far it has come: as
 // often as an ack would be due, one Ping at a time.
 func (s *Session) askPong(now Time, a *Attachment) {
-	if a != s.att || a.mark.N <= s.acked || a.ping.at > 0 || a.last {
+	if a != s.att || a.mark.N <= s.acked || len(a.pings) > 0 || a.last {
 		return
 	}
 	if a.askSince == 0 {
@@ -143,7 +151,7 @@ func (s *Session) Ask(now Time) bool {
 	if s.att == nil || s.att.last {
 		return false
 	}
-	if s.att.ping.at == 0 {
+	if len(s.att.pings) == 0 {
 		s.sendPing(now, s.att)
 	}
 	return true
@@ -152,7 +160,7 @@ func (s *Session) Ask(now Time) bool {
 // askAck sends a ping for the sake of the ack that comes before its answer,
 // where the window is full and the client has been sent all that is in it.
 func (s *Session) askAck(now Time, a *Attachment) {
-	if s.scan.full && a == s.att && s.kept() && a.ping.at == 0 && !a.last && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
+	if s.scan.full && a == s.att && s.kept() && len(a.pings) == 0 && !a.last && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
 		s.sendPing(now, a)
 	}
 }
@@ -160,19 +168,18 @@ func (s *Session) askAck(now Time, a *Attachment) {
 // pong: the client answered ping id. A message that was written before the
 // ping and is not acked now is overdue in a minute.
 func (s *Session) pong(now Time, a *Attachment, id uint64) {
-	if a.ping.at == 0 || id != a.ping.id {
+	p, ok := a.answered(id)
+	if !ok {
 		s.covered(now, a, id) // by the answer to an older one
 		return
 	}
-	a.rtt = now.Sub(a.ping.at)
-	s.emit(Event{Kind: Pong, Took: a.rtt})
-	if s.cfg.Resumable && a.overdue.at == 0 && a.ping.n > s.acked {
-		a.overdue = probe{n: a.ping.n, at: now}
+	s.trip.sample(now.Sub(p.at), true)
+	s.emit(Event{Kind: Pong, Took: now.Sub(p.at)})
+	if s.cfg.Resumable && a.overdue.at == 0 && p.n > s.acked {
+		a.overdue = probe{n: p.n, at: now}
 	}
-	n := a.ping.n
-	a.ping = probe{}
-	s.covered(now, a, n)
-	if n < s.ring.Last().N { // what was sent since may want an ack as well
+	s.covered(now, a, p.n)
+	if p.n < s.ring.Last().N { // what was sent since may want an ack as well
 		s.askAck(now, a)
 	}
 }

@@ -32,6 +32,8 @@ type Event struct {
 	Reason string        // why, for Dropped, Over and Overflowed
 	Detail string        // Over: more of it, in words
 	Took   time.Duration // Resumed, Over: time detached; Replayed: since the handshake came; Pong: round trip
+	Silent time.Duration // Dropped, and Over where a client was attached: since its last sign of life
+	Away   time.Duration // Resumed, Superseded: since the last sign of life on an older connection
 	Replay uint64        // Resumed, Superseded: messages to replay
 	Lost   uint64        // Resumed, Superseded: messages dropped
 	Peer   string        // Created, Resumed, Superseded, Dropped: the client's address
@@ -89,7 +91,8 @@ type Info struct {
 	Sent, Acked       uint64 // of the upstream's messages: numbered, acked
 	BufferMessages    int
 	BufferBytes       int64
-	RTT               time.Duration // zero: not measured
+	RTT               time.Duration // smoothed, over all connections; zero: not measured
+	Heard             Time          // the client's last sign of life; zero: none yet
 	Stats             Stats
 	Tokens            generation.Line
 }
@@ -101,12 +104,13 @@ func (s *Session) Info() Info {
 		Received: s.admitted.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
+		RTT: s.trip.smoothed, Heard: s.heard,
 	}
 	if s.state == Detached {
 		i.GraceEnd = s.graceEnd
 	}
 	if s.att != nil {
-		i.RTT = s.att.rtt
+		i.Heard = s.att.heard
 	}
 	return i
 }

@@ -85,6 +85,7 @@ type Config struct {
 	Terms
 	Idle              time.Duration // ends a session in which nothing is said for so long; zero: off
 	Heartbeat         time.Duration
+	Answer            time.Duration // an unanswered client is dead after so long; zero: only by the heartbeat
 	UpstreamHeartbeat time.Duration // zero: none
 	BufferBytes       int64
 	BufferMessages    int
@@ -107,6 +108,7 @@ type Session struct {
 	started  bool        // by the game server: grace.go
 	att      *Attachment // while attached
 	data     Time        // when the last data message passed
+	trip     roundTrip   // of the client, over all its connections
 	renewAt  Time        // a token with a later exp is due then
 	events   []Event
 	stats    Stats
@@ -135,6 +137,7 @@ type Session struct {
 	ending   Ending // once ended
 	farewell []byte // what a first client is told that comes after the end
 	created  Time
+	heard    Time          // the last sign of life on an older connection than att's
 	detached Time          // since when no client is attached; zero while one is
 	awaiting Time          // since when one waits for the upstream, hard; zero: none does
 	rested   time.Duration // of the grace timer, since detached

@@ -35,11 +35,7 @@ func (s *Session) nextAttached(a *Attachment) Time {
 		if len(a.in.buf) > 0 {
 			t = earlier(t, a.in.progress.Add(stalledMessage))
 		}
-		wait := s.cfg.Heartbeat
-		if a.ping.at > a.heard || a.last {
-			wait *= 2
-		}
-		t = earlier(t, a.heard.Add(wait))
+		t = earlier(t, s.silentAt(a))
 		t = earlier(t, s.nextLook(a))
 	}
 	if a.overdue.at > 0 {
@@ -50,11 +46,11 @@ func (s *Session) nextAttached(a *Attachment) Time {
 
 // nextOwed is when something is due to a live client: see tickOwed.
 func (s *Session) nextOwed(a *Attachment) Time {
-	t := earlier(a.sent.Add(s.cfg.Heartbeat), s.renewAt)
+	t := earlier(s.pingDue(a), s.renewAt)
 	if a.ackSince > 0 && !a.ackNow { // once it is due, it waits for the socket alone
 		t = earlier(t, a.ackSince.Add(ackLatest))
 	}
-	if a.askSince > 0 && a.ping.at == 0 {
+	if a.askSince > 0 && len(a.pings) == 0 {
 		t = earlier(t, a.askSince.Add(ackWanted))
 	}
 	return t
@@ -106,15 +102,15 @@ func (s *Session) Tick(now Time) {
 
 // tickAttached looks at the client: dead, in violation, or owed something.
 func (s *Session) tickAttached(now Time, a *Attachment) {
-	hb := s.cfg.Heartbeat
 	reads := s.WantsClient(a)
+	s.notePause(now, a)
 	if t := s.nextLook(a); t > 0 && now >= t {
-		a.looked = now
+		a.socket.looked = now
 	}
-	switch {
+	switch dead := s.silentAt(a); {
 	case s.answerBy(a) > 0 && now >= s.answerBy(a):
 		s.drop(now, "close not answered", Shut, nil)
-	case reads && now >= a.heard.Add(2*hb):
+	case dead > 0 && now >= dead:
 		s.drop(now, "silent", Reset, nil)
 	case reads && len(a.in.buf) > 0 && now >= a.in.progress.Add(stalledMessage):
 		s.stalled(now)
@@ -122,7 +118,7 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		s.violation(now, wire.CodeProtocolViolation, "message %d not acked for %v", a.overdue.n, overdueAck)
 	case a.last:
 	default:
-		s.tickOwed(now, a, reads)
+		s.tickOwed(now, a)
 	}
 }
 
@@ -136,7 +132,7 @@ func (s *Session) answerBy(a *Attachment) Time {
 	if s.kept() && s.acked < s.ring.Last().N {
 		return max(a.closed, a.acks).Add(overdueAck)
 	}
-	return max(a.closed, a.heard).Add(answerWait)
+	return max(a.closed, a.lively()).Add(answerWait)
 }
 
 // stalled: the client began a message and does not go on with it.
@@ -149,21 +145,18 @@ func (s *Session) stalled(now Time) {
 }
 
 // tickOwed sends what is due to a live client.
-func (s *Session) tickOwed(now Time, a *Attachment, reads bool) {
-	hb := s.cfg.Heartbeat
+func (s *Session) tickOwed(now Time, a *Attachment) {
 	if a.askSince > 0 {
 		s.askPong(now, a)
 	}
 	if a.ackSince > 0 && now >= a.ackSince.Add(ackLatest) {
 		a.ackNow = true
 	}
-	quiet := now >= a.sent.Add(hb)
-	silent := reads && now >= a.heard.Add(hb) && a.ping.at <= a.heard
-	if quiet || silent {
+	if now >= s.pingDue(a) {
 		s.sendPing(now, a)
 	}
-	if quiet {
-		a.sent = now // asked once for each interval, whether it was taken or not
+	if now >= a.sent.Add(s.cfg.Heartbeat) {
+		a.sent = now // pinged once for each interval, whether the socket took it or not
 	}
 	s.renewIfDue(now)
 }

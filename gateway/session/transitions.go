@@ -86,12 +86,16 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	}
 	ev := Event{Kind: Resumed}
 	if old := s.att; old != nil {
-		ev.Kind, ev.Was = Superseded, old.peer
+		ev.Kind, ev.Was, ev.Away = Superseded, old.peer, now.Sub(old.heard)
 		s.noteTakeover(now)
 		s.noteProgress(now, old)
 		s.part(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
 	} else {
 		ev.Took = now.Sub(s.detached)
+		ev.Away = ev.Took
+		if s.heard > 0 { // not where it was made ahead of its client
+			ev.Away = now.Sub(s.heard)
+		}
 		s.sayResumed()
 	}
 	s.gen.Confirm(r.Gen)
@@ -128,7 +132,7 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	s.gen.Issue(p.Gen)
 	a.gen = p.Gen
 	h.Session, h.Token, h.Protocol = s.cfg.ID, p.Token, s.cfg.Protocol
-	h.Grace, h.Heartbeat = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds()
+	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)
 	if s.written.n > 0 {
@@ -162,7 +166,7 @@ func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 	futile := s.noteProgress(now, a)
 	s.part(a, f, final, false)
 	s.att = nil
-	s.emit(Event{Kind: Dropped, Reason: why, Peer: a.peer})
+	s.emit(Event{Kind: Dropped, Reason: why, Peer: a.peer, Silent: now.Sub(a.heard)})
 	s.enterDetached(now)
 	if futile {
 		s.endFutile(now)
@@ -236,6 +240,7 @@ func (s *Session) end(now Time, e ending) {
 		ev.Took = now.Sub(s.detached)
 	}
 	if a := s.att; a != nil {
+		ev.Silent = now.Sub(a.heard)
 		s.part(a, e.clientFate, e.client, e.flush)
 		s.att = nil
 	} else {

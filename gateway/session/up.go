@@ -16,8 +16,12 @@ type inbound struct {
 	size     int64 // payload of the open message's whole frames
 	frames   int
 	first    byte // of the payload, plain, once there is one
+	began    Time // when a part of a message was first kept
 	progress Time
 }
+
+// unfinished reports whether a part of a message has come.
+func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 
 // WantsClient reports whether a's connection is to be read. A resumable client
 // always is, so that its acks and pings are never stuck behind data that the
@@ -35,7 +39,7 @@ func (s *Session) pongWanted() bool {
 }
 
 // readAgain: a plain client is read from here on, and its silence was ours.
-func (s *Session) readAgain(now Time, a *Attachment) { a.heard, a.in.progress = now, now }
+func (s *Session) readAgain(now Time, a *Attachment) { a.excused, a.in.progress = now, now }
 
 // ClientRead takes in what came from a's connection. It works in p, and what
 // UpstreamOut hands out afterwards may lie there until Retain.
@@ -43,7 +47,7 @@ func (s *Session) ClientRead(now Time, a *Attachment, p []byte) {
 	if a != s.att {
 		return
 	}
-	a.heard = now
+	a.hear(now)
 	in := &a.in
 	b, gathered := p, len(in.buf) > 0
 	if gathered { // a message in pieces: it goes on from buffers of its own
@@ -80,7 +84,7 @@ func (r *reader) keep(now Time) {
 	had := len(in.buf)
 	switch {
 	case in.whole+len(rest) == 0:
-		in.buf = nil
+		in.buf, in.began = nil, 0
 		return
 	case r.gathered && r.start == 0 && r.whole == r.at: // it lies where it should
 	case r.gathered && !r.pushed:
@@ -91,6 +95,9 @@ func (r *reader) keep(now Time) {
 	}
 	if len(in.buf) != had-r.came || in.progress == 0 {
 		in.progress = now
+	}
+	if in.began == 0 {
+		in.began = now
 	}
 }
 
@@ -132,7 +139,7 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	}
 	if !in.open {
 		r.start, r.whole = r.at, r.at
-		*in = inbound{buf: in.buf, text: h.Op == frame.Text}
+		*in = inbound{buf: in.buf, began: in.began, text: h.Op == frame.Text}
 	}
 	if in.frames == maxFrames {
 		return r.fail(now, wire.CodeProtocolViolation, "message of more than 1024 frames")

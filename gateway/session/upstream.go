@@ -322,7 +322,7 @@ func (s *Session) askLast(now Time, a *Attachment) {
 	if a.closed == 0 {
 		a.closed = now
 	}
-	if a.ping.at == 0 {
+	if len(a.pings) == 0 {
 		s.sendPing(now, a)
 	}
 }

@@ -223,8 +223,11 @@ var table = []flag{
 		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
 			option[bool]{"off", false}, option[bool]{"on", true}))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
-		help:     "ping a silent client after this long, take it for gone after twice as long; at least 10ms",
+		help:     "ping a client that was silent for this long, and detach it after twice as long; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
+	{name: "answer-timeout", group: groupSessions, arg: "DUR", def: "5s",
+		help:     "detach a client that leaves a ping or a message unanswered, in silence, for this long; at least 10ms; 0: only --heartbeat detaches",
+		setLocal: one(func(l *local) *time.Duration { return &l.AnswerTimeout }, zeroOr(duration(leastHeartbeat, day)))},
 
 	{name: "max-rate", group: groupLimits, arg: "N", def: "off",
 		help:     "data messages that a client may send in a second, with a burst of one second",

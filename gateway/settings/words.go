@@ -23,8 +23,8 @@ func message(s string) (string, error) {
 
 // keepaliveReply takes IN=>OUT, or the name of a preset.
 func keepaliveReply(s string) (session.Reply, error) {
-	if s == "engine.io" { // its protocol, revision 4: ping and pong packets
-		return session.Reply{In: "2", Out: "3"}, nil
+	if s == "engine.io" {
+		return engineIO, nil
 	}
 	in, out, ok := strings.Cut(s, "=>")
 	if !ok {
@@ -77,6 +77,20 @@ func orOff(parse parser[time.Duration]) parser[time.Duration] {
 		d, err := parse(s)
 		if err != nil {
 			return 0, fmt.Errorf("%w; or off", err)
+		}
+		return d, nil
+	}
+}
+
+// zeroOr makes of a parser one that takes 0 as well.
+func zeroOr(parse parser[time.Duration]) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		if d, err := time.ParseDuration(s); err == nil && d == 0 {
+			return 0, nil
+		}
+		d, err := parse(s)
+		if err != nil {
+			return 0, fmt.Errorf("%w; or 0", err)
 		}
 		return d, nil
 	}

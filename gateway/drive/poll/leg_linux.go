@@ -195,8 +195,15 @@ func (s *Session) out(g *leg) [][]byte {
 func (s *Session) wrote(g *leg, n int) {
 	if g.att == nil {
 		s.core.UpstreamWrote(s.loop.now, g.ups, n)
-	} else {
-		s.core.ClientWrote(s.loop.now, g.att, n, g.full)
+	} else if s.core.ClientWrote(s.loop.now, g.att, n, g.full) {
+		s.look(g)
+	}
+}
+
+// look tells the core the state of a client's socket.
+func (s *Session) look(g *leg) {
+	if st, err := sock.StateOf(g.fd); err == nil {
+		s.core.ClientSocket(s.loop.now, g.att, session.SocketState(st))
 	}
 }
 

@@ -74,6 +74,13 @@ func (r *rig) after(d time.Duration) {
 	}
 }
 
+// pass has time pass in steps so small that the process has not stood still.
+func (r *rig) pass(d time.Duration) {
+	for step := 100 * time.Millisecond; d > 0; d -= step {
+		r.after(min(d, step))
+	}
+}
+
 // sockets is how many legs are not closed.
 func (r *rig) sockets() (n int) {
 	r.Do(func(*session.Session, session.Time) { n = r.open })
@@ -133,11 +140,11 @@ func TestSilentClientIsAskedAndLost(t *testing.T) {
 	r := newRig(t, true)
 	b := make([]byte, 4096)
 	r.client.Read(b) // hello
-	r.after(16 * time.Second)
+	r.pass(15*time.Second + 100*time.Millisecond)
 	if n, err := r.client.Read(b); err != nil || string(b[:n]) != "\x81\x07\x10ping 1" {
 		t.Fatalf("got %q, %v; want a ping", b[:n], err)
 	}
-	r.after(16 * time.Second)
+	r.pass(15*time.Second + 100*time.Millisecond)
 	io.ReadAll(r.client) // until the loop closes it
 	if n := r.sockets(); n != 1 {
 		t.Errorf("%d sockets are open, want the upstream's alone", n)

@@ -229,10 +229,8 @@ func (s *Session) rung() {
 	if s.down != nil {
 		s.expire(s.down)
 	}
-	if g := s.down; g != nil && g.full && g.fd >= 0 {
-		if n, err := sock.Unsent(g.fd); err == nil {
-			s.core.ClientBacklog(now, g.att, n)
-		}
+	if g := s.down; g != nil && g.fd >= 0 && s.core.WatchesSocket(g.att) {
+		s.look(g)
 	}
 	s.core.Tick(now)
 	s.settle()

@@ -25,15 +25,33 @@ func Raw(conn net.Conn) (syscall.RawConn, error) {
 	return c.SyscallConn()
 }
 
-// UnsentOf is how many bytes conn's socket holds that its peer has not
-// acknowledged.
-func UnsentOf(conn net.Conn) (n int, err error) {
+// A State is what the operating system knows of a connection.
+type State struct {
+	Acked  uint64 // bytes that the peer has acknowledged, since the connection began
+	Queued int    // bytes that the socket holds and the peer has not acknowledged
+	Unread bool   // bytes have arrived and wait to be read
+}
+
+// StateOfConn is the state of the TCP connection conn, or of the one that it stands
+// on (NetConn), as TLS and compression do. A conn that is neither may know its own,
+// by a method SocketState.
+func StateOfConn(conn net.Conn) (st State, err error) {
+	for {
+		if c, ok := conn.(interface{ SocketState() (State, error) }); ok {
+			return c.SocketState()
+		}
+		above, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		conn = above.NetConn()
+	}
 	raw, err := Raw(conn)
 	if err != nil {
-		return 0, err
+		return State{}, err
 	}
-	if lent := raw.Control(func(fd uintptr) { n, err = Unsent(int(fd)) }); lent != nil {
-		return 0, lent
+	if lent := raw.Control(func(fd uintptr) { st, err = StateOf(int(fd)) }); lent != nil {
+		return State{}, lent
 	}
-	return n, err
+	return st, err
 }

@@ -125,6 +125,16 @@ func (s *Sender) send(fd int, bufs [][]byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// Unsent is how many bytes the socket holds that its peer has not acknowledged
-// (tcp(7), SIOCOUTQ).
-func Unsent(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.TIOCOUTQ) }
+// StateOf is the state of a socket: tcp(7), TCP_INFO, SIOCOUTQ and SIOCINQ.
+func StateOf(fd int) (State, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return State{}, err
+	}
+	queued, err := unix.IoctlGetInt(fd, unix.TIOCOUTQ)
+	if err != nil {
+		return State{}, err
+	}
+	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	return State{Acked: info.Bytes_acked, Queued: queued, Unread: unread > 0}, err
+}

@@ -27,8 +27,8 @@ type Sender struct{}
 // Send reports ErrUnsupported.
 func (*Sender) Send(int, [][]byte) (n int, full bool, err error) { return 0, false, ErrUnsupported }
 
-// Unsent reports ErrUnsupported.
-func Unsent(int) (int, error) { return 0, ErrUnsupported }
+// StateOf reports ErrUnsupported.
+func StateOf(int) (State, error) { return State{}, ErrUnsupported }
 
 // Hangups is of use on Linux alone.
 type Hangups struct{}

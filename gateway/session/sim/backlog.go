@@ -35,7 +35,7 @@ func (g *game) lookBacklog() {
 		b.perhaps = g.w.now
 	}
 	b.looked, b.got, b.unsure = true, out.got, l.flying.taken > 0
-	g.core.ClientBacklog(g.w.now, l.att, int(out.put-out.got))
+	g.core.ClientSocket(g.w.now, l.att, session.SocketState{Acked: out.got, Queued: int(out.put - out.got)})
 }
 
 // checkSilent: a client that is dropped as silent has been, for twice the heartbeat,

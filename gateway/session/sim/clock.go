@@ -13,6 +13,10 @@ import (
 // tardy is how late a timer fires at most.
 const tardy = 300 * time.Millisecond
 
+// standstill is how late a call has to be to show that the process stood still: what
+// clients said meanwhile is not read yet.
+const standstill = 500 * time.Millisecond
+
 // advance moves the clock a little, or to what is due next.
 func (w *world) advance() {
 	var d time.Duration

@@ -25,6 +25,7 @@ type memory struct {
 	upWanted  bool
 	unread    session.Time // when the client was last not to be read
 	read      bool
+	excused   session.Time // when a call came so late that the process had stood still
 	upOver    bool         // the core knows that the upstream is over,
 	wasSilent bool         // since it was silent
 	paused    bool         // an overflow has paused the upstream
@@ -218,6 +219,9 @@ func (g *game) tick() {
 		_, owes := g.owed.front(g.ups)
 		busy, open := g.up.writing || owes, g.seen.upOpen
 		g.lookBacklog()
+		if due := g.core.Next(); due > 0 && g.w.now.Sub(due) > standstill {
+			g.seen.excused = g.w.now
+		}
 		g.core.Tick(g.w.now)
 		g.sync(false)
 		if open && g.core.State() == session.Detached {
@@ -251,7 +255,7 @@ func (g *game) afterTick() {
 		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
 	case state == session.Attached:
 		l := g.down
-		heard := max(l.lastIn, l.lastOut, l.backlog.perhaps)
+		heard := max(l.lastIn, l.lastOut, l.backlog.perhaps, g.seen.excused)
 		if !g.cfg.Resumable {
 			heard = max(heard, g.up.lastOut, g.seen.unread)
 		}

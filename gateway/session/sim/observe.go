@@ -45,12 +45,12 @@ func (g *game) event(e session.Event, after []session.Event) {
 		}
 		m.starts = false
 	case session.Pong:
-		m.seat.tap.answered = m.seat.tap.pinged
+		m.seat.tap.answered = min(m.seat.tap.answered+1, m.seat.tap.pinged)
 		m.pongs++
 		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
-		if e.Reason, e.Epoch = "", 0; e != m.attach {
+		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is told as %+v, want %+v", e, m.attach)
 		}
 		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {

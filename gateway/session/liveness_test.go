@@ -1,0 +1,510 @@
+package session_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+)
+
+// Protocol section 5, answer_ms: when a silent client is dead.
+
+func answerConfig() session.Config {
+	c := config()
+	c.Answer = 5 * time.Second
+	return c
+}
+
+func plainAnswerConfig() session.Config {
+	c := answerConfig()
+	c.Resumable, c.Grace, c.GraceBeforeStart = false, 0, 0
+	return c
+}
+
+// A line is a client behind a network with a round trip: it acks each message and
+// answers each ping at once, for as long as it is up. Its socket takes all that is
+// written, unless taken says otherwise.
+type line struct {
+	*table
+	trip    time.Duration
+	down    session.Time                       // from here on nothing arrives; zero: never
+	tick    time.Duration                      // of the game; zero: it says nothing
+	mute    bool                               // it acks nothing
+	deafTo  bool                               // it answers no ping
+	taken   func(wrote, pingEnd uint64) uint64 // bytes that its TCP has acknowledged; nil: the driver cannot tell
+	unread  bool                               // bytes wait to be read
+	wrote   uint64
+	pingEnd uint64
+	pings   []session.Time
+	events  []session.Event
+
+	answers []answer
+	nextMsg session.Time
+	seen    uint64 // data messages
+}
+
+// plain is what a client has seen that acks nothing.
+const plain = math.MaxUint64
+
+type answer struct {
+	at    session.Time
+	bytes []byte
+}
+
+func newLine(t *testing.T, c session.Config, trip time.Duration) *line {
+	l := &line{table: connecting(t, c, nil), trip: trip}
+	l.att = l.s.AttachFirst(l.now, l.pass())
+	if !c.Resumable {
+		l.seen = plain
+	}
+	return l
+}
+
+// run lets time pass until the client is detached or d is over, and returns how
+// long that took.
+func (l *line) run(d time.Duration) time.Duration {
+	l.t.Helper()
+	began, end := l.now, l.now.Add(d)
+	l.nextMsg = l.now.Add(l.tick)
+	for turns := 0; ; turns++ {
+		if turns > 1_000_000 {
+			l.t.Fatal("it wants to be called without end")
+		}
+		l.events = append(l.events, l.s.Events()...)
+		if l.s.State() != session.Attached {
+			return l.now.Sub(began)
+		}
+		l.write()
+		next := end
+		for _, at := range []session.Time{l.s.Next(), l.upTo(), l.message()} {
+			if at > 0 {
+				next = min(next, at)
+			}
+		}
+		if next >= end {
+			l.now = end
+			return d
+		}
+		l.now = max(l.now, next)
+		l.deliver()
+		if l.tick > 0 && l.now >= l.nextMsg {
+			l.game(text("tick"))
+			l.nextMsg = l.now.Add(l.tick)
+		}
+		if at := l.s.Next(); at > 0 && at <= l.now {
+			if l.s.WatchesSocket(l.att) {
+				l.look()
+			}
+			l.s.Tick(l.now)
+		}
+	}
+}
+
+func (l *line) upTo() session.Time {
+	if len(l.answers) == 0 {
+		return 0
+	}
+	return l.answers[0].at
+}
+
+func (l *line) message() session.Time {
+	if l.tick == 0 {
+		return 0
+	}
+	return l.nextMsg
+}
+
+func (l *line) look() {
+	if l.taken == nil && !l.unread {
+		return
+	}
+	st := session.SocketState{Unread: l.unread}
+	if l.taken != nil {
+		st.Acked = l.taken(l.wrote, l.pingEnd)
+		st.Queued = int(l.wrote - st.Acked)
+	}
+	l.s.ClientSocket(l.now, l.att, st)
+}
+
+// write takes what is written to the client, and has it answer half a round trip
+// later.
+func (l *line) write() {
+	for {
+		out := bytes.Join(l.s.ClientOut(l.now, l.att, nil), nil)
+		if len(out) == 0 {
+			return
+		}
+		l.wrote += uint64(len(out))
+		var back []byte
+		for _, f := range frames(l.t, slices.Clone(out)) {
+			back = append(back, l.reply(f)...)
+		}
+		if l.s.ClientWrote(l.now, l.att, len(out), false) {
+			l.pingEnd = l.wrote
+			l.look()
+		}
+		if len(back) > 0 && (l.down == 0 || l.now < l.down) {
+			l.answers = append(l.answers, answer{l.now.Add(l.trip), back})
+		}
+	}
+}
+
+func (l *line) reply(f string) []byte {
+	text := func(s string) []byte { return masked(frame.Text, s) }
+	switch verb, arg, _ := strings.Cut(strings.TrimPrefix(f, "\x10"), " "); {
+	case verb == "ping":
+		l.pings = append(l.pings, l.now)
+		switch {
+		case l.deafTo:
+			return nil
+		case strings.HasPrefix(f, "\x10"):
+			return text("\x10pong " + arg)
+		}
+		return masked(frame.Pong, arg)
+	case verb == "hello":
+		return text("\x10ack 0")
+	case strings.HasPrefix(f, "\x10"), l.mute, verb != "tick", l.seen == plain:
+		return nil
+	}
+	l.seen++
+	return text(fmt.Sprintf("\x10ack %d", l.seen))
+}
+
+func (l *line) deliver() {
+	for len(l.answers) > 0 && l.answers[0].at <= l.now {
+		b := l.answers[0].bytes
+		l.answers = l.answers[1:]
+		if l.down == 0 || l.now < l.down {
+			l.s.ClientRead(l.now, l.att, b)
+			l.s.Retain()
+		}
+	}
+}
+
+// large is a message of 10,000 bytes of the game's.
+func (l *line) large() {
+	for rest := text(strings.Repeat("x", 10_000)); rest != ""; {
+		n := min(len(rest), 2000)
+		l.game(rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// die has the line go down now.
+func (l *line) die() { l.down = l.now }
+
+func wantAbout(t *testing.T, got, least, most time.Duration) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("detached after %v, want %v to %v", got, least, most)
+	}
+}
+
+func TestClientThatLeavesDataUnansweredIsDetachedWithinAnswerTime(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.run(10 * time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+}
+
+func TestIdleClientIsDetachedWithinHeartbeatAndAnswerTime(t *testing.T) {
+	for name, c := range map[string]session.Config{"resumable": answerConfig(), "plain": plainAnswerConfig()} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine(t, c, 50*time.Millisecond)
+			l.run(time.Minute)
+			l.die()
+			wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
+		})
+	}
+}
+
+func TestWithoutAnswerTimeOnlyTheHeartbeatDetaches(t *testing.T) {
+	c := answerConfig()
+	c.Answer = 0
+	l := newLine(t, c, 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.run(10 * time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Hour), 29*time.Second, 30*time.Second)
+}
+
+func TestClientWithARoundTripOfSecondsIsNotTakenForDead(t *testing.T) {
+	for _, trip := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+		l := newLine(t, answerConfig(), trip)
+		l.tick = 200 * time.Millisecond
+		if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
+			t.Errorf("round trip %v: detached after %v", trip, got)
+		}
+		l.tick = 0
+		if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
+			t.Errorf("round trip %v, idle: detached after %v", trip, got)
+		}
+	}
+}
+
+func TestDeadLineIsGivenFourRoundTripsAfterThePing(t *testing.T) {
+	l := newLine(t, answerConfig(), 2*time.Second)
+	l.tick = 50 * time.Millisecond
+	l.run(10 * time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Minute), 10*time.Second, 11*time.Second) // 2.5 s and four times 2 s
+}
+
+func TestBeforeARoundTripIsKnownTheLimitIsFiveSeconds(t *testing.T) {
+	c := plainAnswerConfig()
+	c.Answer, c.Heartbeat = 200*time.Millisecond, 300*time.Millisecond
+	l := newLine(t, c, 2*time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Minute), 600*time.Millisecond, 600*time.Millisecond) // twice the heartbeat
+	c.Heartbeat = 30 * time.Second
+	l = newLine(t, c, 2*time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Minute), 20*time.Second, 21*time.Second) // the first ping goes after 15 s
+}
+
+func TestMissingAckAloneDetachesNobody(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick, l.mute = time.Second, true
+	l.run(50 * time.Second) // past a minute it is a violation
+	l.wantState(session.Attached)
+}
+
+func TestClientThatAnswersNoPingAndAcksIsNotDetached(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick, l.deafTo = time.Second, true
+	l.run(5 * time.Minute)
+	l.wantState(session.Attached)
+}
+
+// A slow link: the ping lies in the socket behind what the client takes slowly.
+func TestClientThatTakesTheBytesBeforeThePingIsHeard(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.run(time.Second)
+	l.die()
+	l.taken = func(wrote, pingEnd uint64) uint64 { // a byte a second, and the ping far behind
+		return min(uint64(l.now.Sub(l.down)/time.Second), pingEnd-1)
+	}
+	l.tick = time.Minute
+	l.large()
+	wantAbout(t, l.run(2*time.Minute), 100*time.Second, 2*time.Minute)
+	l.wantState(session.Attached)
+}
+
+// A proxy that acknowledges everything, while the line behind it is dead.
+func TestBytesTakenBehindThePingAreNoSignOfLife(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) } // some is always on its way
+	l.run(10 * time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+}
+
+func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.run(10 * time.Second)
+	l.die()
+	l.unread = true
+	l.run(time.Minute)
+	l.wantState(session.Attached)
+}
+
+// The process, or the machine, stood still: what the client said is not read yet.
+func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.run(10 * time.Second)
+	l.now = l.now.Add(time.Minute)
+	l.s.Tick(l.now)
+	l.wantState(session.Attached)
+	if got := l.run(time.Minute); l.s.State() != session.Attached {
+		t.Errorf("detached %v after the pause", got)
+	}
+	l.now = l.now.Add(time.Minute)
+	l.die()
+	l.s.Tick(l.now)
+	wantAbout(t, l.run(time.Minute), 4900*time.Millisecond, 5*time.Second)
+}
+
+func TestClientOfWhichAMessageComesInSlowlyHearsSomething(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.run(time.Second)
+	l.pings = nil
+	whole := masked(frame.Binary, strings.Repeat("x", 1000))
+	for i := range 20 {
+		l.s.ClientRead(l.now, l.att, slices.Clone(whole[10*i:10*i+10]))
+		l.s.Retain()
+		l.run(500 * time.Millisecond)
+	}
+	if n := len(l.pings); n < 3 || n > 4 {
+		t.Errorf("%d pings in 10 s, want one in 2.5 s", n)
+	}
+}
+
+// maxIn is how many of the times lie in any span of d.
+func maxIn(times []session.Time, d time.Duration) (most int) {
+	for i, from := range times {
+		n := 0
+		for _, at := range times[i:] {
+			if at.Sub(from) < d {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+func TestLivelyLineCarriesOnePingInThirtySeconds(t *testing.T) {
+	for name, c := range map[string]session.Config{"resumable": answerConfig(), "plain": plainAnswerConfig()} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine(t, c, 50*time.Millisecond)
+			l.tick = 50 * time.Millisecond
+			for range 3000 { // ten minutes in which the client says something as well
+				l.run(200 * time.Millisecond)
+				l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+				l.s.Retain()
+				l.s.UpstreamWrote(l.now, l.up, len(l.lend(l.up)))
+			}
+			if n := maxIn(l.pings[1:], 30*time.Second); len(l.pings) < 20 || n > 1 {
+				t.Errorf("%d pings in ten minutes, up to %d in 30 s, want 20 and 1", len(l.pings), n)
+			}
+		})
+	}
+}
+
+func TestQuietLineCarriesTheHeartbeatAlone(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.run(10 * time.Minute)
+	if n := len(l.pings); n < 39 || n > 41 {
+		t.Errorf("%d pings in ten minutes, want one in 15 s", n)
+	}
+}
+
+func TestRoundTripIsFirstTakenFromHello(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	if got := l.s.Info().RTT; got != 0 {
+		t.Errorf("%v before anything was measured", got)
+	}
+	l.run(time.Second)
+	if got := l.s.Info().RTT; got != 50*time.Millisecond {
+		t.Errorf("%v after hello, want 50ms", got)
+	}
+	l.trip = 80 * time.Millisecond
+	l.run(20 * time.Second)
+	if got := l.s.Info().RTT; got != 80*time.Millisecond {
+		t.Errorf("%v after the first ping, want 80ms: a page may have been busy at hello", got)
+	}
+	l.trip = 160 * time.Millisecond
+	l.run(15 * time.Second)
+	if got := l.s.Info().RTT; got != 120*time.Millisecond {
+		t.Errorf("%v after a slower one, want 120ms", got)
+	}
+	l.drop()
+	if got := l.s.Info().RTT; got != 120*time.Millisecond {
+		t.Errorf("%v while detached, want it kept", got)
+	}
+}
+
+func TestRoundTripOfABusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
+	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
+	l.tick = 100 * time.Millisecond
+	for range 290 {
+		l.run(100 * time.Millisecond)
+		l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+		l.s.Retain()
+		l.s.UpstreamWrote(l.now, l.up, len(l.lend(l.up)))
+	}
+	if got := l.s.Info().RTT; got != 50*time.Millisecond {
+		t.Errorf("%v after 29 s, want 50ms", got)
+	}
+}
+
+func TestPlainClientThatIsNotReadIsNotSilent(t *testing.T) {
+	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
+	l.run(time.Second)
+	l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+	l.s.Retain()
+	l.lend(l.up) // the game server takes nothing
+	l.die()
+	l.run(time.Minute)
+	l.wantState(session.Attached)
+	l.s.UpstreamWrote(l.now, l.up, 1<<20)
+	wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
+}
+
+// A large message on a slow link, in whose midst the client gives up: it would
+// have come through in the end.
+func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
+	resumes := func(taken bool) session.State {
+		l := newLine(t, answerConfig(), 50*time.Millisecond)
+		l.run(time.Second)
+		l.large()
+		for range 8 {
+			l.s.Disconnect(l.now)
+			if l.s.State() == session.Ended {
+				break
+			}
+			l.resume(0)
+			l.write()
+			l.says("\x10ack 0")
+			l.mute, l.deafTo, l.down = true, true, 0
+			l.pingEnd = 0
+			wrote := l.wrote
+			if l.taken = nil; taken {
+				l.taken = func(_, _ uint64) uint64 { return wrote - 5000 + uint64(l.now/session.Time(time.Second)) }
+			}
+			l.run(4900 * time.Millisecond)
+		}
+		return l.s.State()
+	}
+	if got := resumes(true); got == session.Ended {
+		t.Error("it ended, though each connection was still taking bytes")
+	}
+	if got := resumes(false); got != session.Ended {
+		t.Error("it goes on without end, though no connection took anything")
+	}
+}
+
+func TestEveryOutageIsReportedAsLongAsItWas(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.run(10 * time.Second)
+	heard := l.now
+	l.die()
+	l.run(time.Minute)
+	detached := l.events[len(l.events)-1]
+	if d := l.now.Sub(heard); detached.Kind != session.Dropped || detached.Silent < d || detached.Silent > d+100*time.Millisecond {
+		t.Errorf("%+v, want silent for %v", detached, d)
+	}
+	l.now = l.now.Add(3 * time.Second)
+	l.resume(l.seen)
+	resumed := l.s.Events()[0]
+	if d := l.now.Sub(heard); resumed.Away < d || resumed.Away > d+100*time.Millisecond || resumed.Took != 3*time.Second {
+		t.Errorf("%+v, want away for %v and detached for 3s", resumed, d)
+	}
+	l.says("")
+	l.now = l.now.Add(2 * time.Second)
+	l.resume(l.seen)
+	if ev := l.s.Events(); ev[0].Kind != session.Superseded || ev[0].Away != 2*time.Second {
+		t.Errorf("%+v, want a takeover 2s after the last sign of life", ev[0])
+	}
+}
+
+func TestSessionMadeAheadWasAwayFromItsBeginning(t *testing.T) {
+	b := connecting(t, answerConfig(), nil)
+	b.s.Reserve(b.now, b.pass())
+	b.now = b.now.Add(7 * time.Second)
+	b.resume(0)
+	if ev := b.s.Events(); ev[len(ev)-1].Away != 7*time.Second {
+		t.Errorf("%+v, want away for 7s", ev)
+	}
+}
