@@ -112,8 +112,7 @@ describe('a line that dies in silence', () => {
     const fresh = scene.relay.holdBehindHead();
     const { received } = await player.until('it is suspected', ({ detached }) => detached);
     const { session } = await player.report();
-    const { peer } = await scene.gateway.session(session);
-    await until('the gateway has given its place away', async () => (await scene.gateway.session(session)).peer !== peer);
+    await until('the gateway has given its place away', async () => (await scene.gateway.history(session)).includes('session.superseded'));
     await pause(200); // the 101 has come
     old(); // ticks, and a 4409 behind them
     const between = await player.until('its ticks are taken', (report) => report.received > received);
@@ -132,10 +131,9 @@ describe('a line that dies in silence', () => {
     const fresh = scene.relay.holdNew();
     await player.until('it is suspected', ({ detached }) => detached);
     const { session } = await player.report();
-    const { peer } = await scene.gateway.session(session);
     fresh();
     scene.relay.hold(['down']); // the attempt reaches the gateway, its 101 not the page
-    await until('the gateway has given its place away', async () => (await scene.gateway.session(session)).peer !== peer);
+    await until('the gateway has given its place away', async () => (await scene.gateway.history(session)).includes('session.superseded'));
     old(); // ticks, and a 4409 behind them
     await player.until('the page is back', ({ count, detached }) => count.resume === 2 && !detached);
     const page = await wantOnce({ scene, player, seat }, 3);
@@ -156,14 +154,50 @@ describe('a line that dies in silence', () => {
     const { scene, player, seat } = await ticking(t, await browser.page(t), { up: false });
     seat.stop();
     await player.until('all ticks have come', ({ received }) => received === seat.sent);
-    scene.relay.rate = 120_000;
+    scene.relay.rate.down = 120_000;
     seat.send(900_000); // 7.5 s: longer than a lively line may be silent
     seat.start(100);
     await player.until('it has come', ({ received }) => received > seat.sent - 20, 60_000);
-    scene.relay.rate = 0;
+    scene.relay.rate.down = Infinity;
     const { connections } = scene.relay;
     assert.ok(connections <= 3, `${connections} connections`);
     await wantOnce({ scene, player, seat }, connections);
+  });
+
+  test('a large message on its way up a slow line raises no alarm', limit, async (t) => {
+    const { scene, player, seat } = await ticking(t, await browser.page(t), { flags: ['--max-message', '8MiB'], up: false });
+    seat.stop(); // nothing comes but what the gateway says by itself
+    scene.relay.rate.up = 400_000;
+    await player.do('player.send(5_000_000)');
+    await until('it has come', () => seat.report().received === 1, { ms: 40_000 });
+    scene.relay.rate.up = Infinity;
+    const page = await wantOnce({ scene, player, seat }, 1);
+    assert.equal(page.count.detach, undefined);
+  });
+
+  test('is given up when a message is not answered, within the answer timeout', limit, async (t) => {
+    const { scene, player, seat, now } = await ticking(t, await browser.page(t), { up: false });
+    seat.stop();
+    await pause(4_000); // not lively any more
+    const cut = await now();
+    scene.relay.hold();
+    await player.do('player.send()');
+    const report = await player.until('the page is back', ({ count }) => count.resume === 1);
+    const ms = at(report, 'resume') - cut;
+    assert.ok(ms > 4_500 && ms < 5_500, `back ${ms} ms after the cut`);
+    await wantOnce({ scene, player, seat }, 2);
+  });
+
+  test('is given up after heartbeat and answer timeout where it was idle', limit, async (t) => {
+    const { scene, player, seat, now } = await ticking(t, await browser.page(t), { flags: ['--heartbeat', '6s'], up: false });
+    seat.stop();
+    await pause(4_000); // not lively any more
+    const cut = await now();
+    scene.relay.hold();
+    const report = await player.until('the page is back', ({ count }) => count.resume === 1);
+    const ms = at(report, 'resume') - cut;
+    assert.ok(ms < 11_500, `back ${ms} ms after the cut`); // two heartbeats would be 12 s
+    await wantOnce({ scene, player, seat }, 2);
   });
 
   test('a lively line and a quiet one are left alone', limit, async (t) => {

@@ -23,7 +23,7 @@ class Link {
    * @param {Socket} client
    * @param {Socket} server
    * @param {() => void} torn called when it is
-   * @param {(bytes: number) => number} pace ms that so many bytes on their way down take
+   * @param {(way: 'up' | 'down', bytes: number) => number} pace ms that so many bytes take
    */
   constructor(client, server, torn, pace) {
     this.#client = client;
@@ -58,7 +58,7 @@ class Link {
       to.write(part, () => this.#tear()); // first what may pass, then the reset
       return;
     }
-    const ms = way === 'down' ? this.#pace(part.length) : 0;
+    const ms = this.#pace(way, part.length);
     const full = !to.write(part);
     if (ms === 0 && !full) return;
     from.pause();
@@ -114,10 +114,10 @@ export class Relay {
   /** Links that were torn in the middle. */
   torn = 0;
 
-  /** Bytes a second that pass down each link; 0: as many as there are. */
-  rate = 0;
+  /** Bytes a second that pass each link in a direction. */
+  rate = { up: Infinity, down: Infinity };
 
-  /** What becomes of new connections while they are held: whether each is still there. @type {Set<() => void> | null} */
+  /** What lets in each of the connections that are held. @type {Set<() => void> | null} */
   #waiting = null;
   #behindHead = false;
   #port;
@@ -187,7 +187,7 @@ export class Relay {
   /** @param {Socket} client */
   #open(client) {
     const server = net.connect({ port: this.#port, host: '127.0.0.1', allowHalfOpen: true });
-    const link = new Link(client, server, () => this.torn++, (bytes) => (this.rate > 0 ? (1000 * bytes) / this.rate : 0));
+    const link = new Link(client, server, () => this.torn++, (way, bytes) => (1000 * bytes) / this.rate[way]);
     this.#links.add(link);
     if (this.#behindHead) link.holdBehindHead();
     Promise.all([once(client, 'close'), once(server, 'close')]).then(() => this.#links.delete(link), () => {});
