@@ -1,6 +1,6 @@
 /**
  * Puts ReseatSocket in the place of `globalThis.WebSocket`, for the URLs that `match`
- * accepts. What is `instanceof WebSocket` stays so, and a ReseatSocket is too. A second
+ * accepts. What is `instanceof WebSocket` retries so, and a ReseatSocket is too. A second
  * call changes nothing.
  *
  * @param {InstallOptions & ReseatOptions} [options]

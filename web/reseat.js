@@ -46,8 +46,8 @@ const ACK_AFTER = Object.freeze({ messages: 32, bytes: 64 * 1024 });
 
 /**
  * Where a session stands. `detached` has no connection, `suspected` has one that may be
- * dead and still counts; in both an attempt may be under way. To the application both
- * are detached.
+ * dead and stays in use; in both an attempt may be under way. The application sees both as
+ * detached.
  *
  *     connecting -> attached   the first hello
  *     connecting -> plain      the server does not know reseat.v1
@@ -346,7 +346,7 @@ class Pacer {
 class Alarm {
   #runtime;
   #ring;
-  #stays;
+  #retries;
   /** @type {any} */
   #timer;
   #mono = Infinity;
@@ -355,13 +355,14 @@ class Alarm {
   /**
    * @param {ReseatRuntime} runtime
    * @param {(late: boolean) => void} ring
-   * @param {number} stays how often it rings a moment later instead where the page was busy, since
-   *   what it would judge by may be waiting to be read. Timers of hidden pages are always late.
+   * @param {number} retries how often it rings MS.moment later instead where it is late: the page
+   *   was blocked, and what would prove this alarm wrong may wait to be read. Not more often,
+   *   since timers of hidden pages are always late.
    */
-  constructor(runtime, ring, stays) {
+  constructor(runtime, ring, retries) {
     this.#runtime = runtime;
     this.#ring = ring;
-    this.#stays = stays;
+    this.#retries = retries;
   }
 
   get armed() {
@@ -373,15 +374,15 @@ class Alarm {
     return this.armed ? Math.max(this.#runtime.now() - this.#mono, this.#runtime.wall() - this.#wall) : -Infinity;
   }
 
-  /** @param {number} ms @param {number} [stays] */
-  set(ms, stays = this.#stays) {
+  /** @param {number} ms @param {number} [retries] */
+  set(ms, retries = this.#retries) {
     this.clear();
     const wait = Math.min(ms, 2 ** 31 - 1);
     this.#mono = this.#runtime.now() + wait;
     this.#wall = this.#runtime.wall() + wait;
     this.#timer = this.#runtime.setTimeout(() => {
       const { late } = this;
-      if (stays > 0 && late > MS.paused && late <= MS.slept) return this.set(MS.moment, stays - 1);
+      if (retries > 0 && late > MS.paused && late <= MS.slept) return this.set(MS.moment, retries - 1);
       this.clear();
       return this.#ring(late > MS.slept);
     }, wait);
@@ -507,12 +508,12 @@ class Outbox {
 }
 
 /**
- * What silence means: the answer rule and suspicion of reseat.v1 section 5. It is told what
- * comes and goes on the live connection, and says what is to be done next, and when. It has
- * no clock and no timer: every `t` is the session's time, in milliseconds.
+ * Liveness of the live connection: the answer rule and suspicion of reseat.v1 section 5. The
+ * session reports what it sends and receives; `next` says what to do about silence, and
+ * when. There is no clock and no timer here: every `t` is the session's time in milliseconds.
  */
-class Ear {
-  /** Whether the page itself stood still until now: then times say nothing of the line. */
+class Liveness {
+  /** Whether the page itself was blocked until now: then times say nothing of the line. */
   paused = false;
 
   // Learned over all connections of the session.
@@ -522,16 +523,16 @@ class Ear {
   #older = [0, 0]; // the same, of the time before
   #newer = -Infinity;
   #lively = false;
-  #credit = -Infinity; // a ping of suspicion costs one budget, and this may lie one ahead
+  #credit = -Infinity; // each check costs one MS.budget, and this may be one ahead of the clock
 
   // Of the live connection.
   #from = 0; // silence counts from here
   #owed = Infinity; // since when something is unanswered
   /** @type {Map<number, number>} */
-  #pings = new Map(); // those without an answer: when each was sent
-  #first = Infinity; // the first ping since anything was heard
-  #newest = -Infinity;
-  #doubt = 0; // number of a ping of suspicion: neither its answer nor data has come
+  #pings = new Map(); // the unanswered ones: when each was sent
+  #first = Infinity; // when the first ping since anything was heard was sent
+  #newest = -Infinity; // and the newest one
+  #check = 0; // number of the check (a ping out of suspicion) that neither a pong nor data has answered
   #data = NaN; // when the newest data message came
 
   /** reseat.v1 section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
@@ -546,7 +547,7 @@ class Ear {
 
   /** A connection has its hello. @param {number} t */
   begin(t) {
-    this.wake(t);
+    this.reset(t);
     this.#owed = Infinity;
   }
 
@@ -556,27 +557,27 @@ class Ear {
   }
 
   /** The page slept: all clocks start anew, and no gap is measured across that. @param {number} t */
-  wake(t) {
-    this.hear(t);
+  reset(t) {
+    this.heard(t);
     this.#pings.clear();
-    this.#doubt = 0;
+    this.#check = 0;
     this.#data = NaN;
   }
 
   /** Anything at all came. @param {number} t */
-  hear(t) {
+  heard(t) {
     this.#from = t;
     this.#first = Infinity;
     this.#newest = -Infinity;
   }
 
   /** A data message came. @param {number} t @param {boolean} fresh whether it had not come before */
-  take(t, fresh) {
+  received(t, fresh) {
     if (fresh) this.#silences = 0;
-    // A stall that was long enough for a ping, and that data ends, is no usual gap.
-    if (t >= this.#data && !this.paused && !this.#doubt) this.#learn(t, t - this.#data);
+    // A stall that was long enough for a check, and that data ends, is no usual gap.
+    if (t >= this.#data && !this.paused && !this.#check) this.#learn(t, t - this.#data);
     this.#data = t;
-    this.#doubt = 0;
+    this.#check = 0;
     this.#lively = this.#newer > -Infinity;
   }
 
@@ -596,24 +597,24 @@ class Ear {
     return Math.max(Math.min(this.#gaps[0], this.#older[0]), this.#gaps[1], this.#older[1]);
   }
 
-  /** Something was sent that is owed an answer. @param {number} t */
-  send(t) {
+  /** Something was sent that the gateway has to answer. @param {number} t */
+  sent(t) {
     this.#owed = Math.min(this.#owed, t);
   }
 
   /** All data that was sent is acked. */
-  settle() {
+  acked() {
     if (this.#pings.size === 0) this.#owed = Infinity;
   }
 
-  /** @param {number} t @param {number} n its number @param {boolean} doubt whether out of suspicion */
-  ping(t, n, doubt) {
+  /** @param {number} t @param {number} n its number @param {boolean} check whether out of suspicion */
+  ping(t, n, check) {
     this.#pings.set(n, t);
     this.#first = Math.min(this.#first, t);
     this.#newest = t;
-    this.send(t);
-    if (!doubt) return;
-    this.#doubt = n;
+    this.sent(t);
+    if (!check) return;
+    this.#check = n;
     this.#credit = Math.max(this.#credit, t) + MS.budget;
   }
 
@@ -623,24 +624,25 @@ class Ear {
     if (sent === undefined) return;
     if (!this.paused) this.rtt = Math.max(1, this.rtt ? this.rtt + (t - sent - this.rtt) / 8 : t - sent);
     for (const older of this.#pings.keys()) if (older <= n) this.#pings.delete(older);
-    if (!this.#doubt || this.#doubt > n) return;
-    // It was just quiet, and the gap counts. No more of that until data comes, nor soon after.
-    this.#doubt = 0;
+    if (!this.#check || this.#check > n) return;
+    // The line was just quiet, and the gap counts. No more checks until data comes, nor soon after.
+    this.#check = 0;
     this.#lively = false;
     this.#credit = t + 2 * MS.budget;
   }
 
-  /** A suspicion begins; from here on the attempts are what is counted. */
-  suspect() {
+  /** A suspicion begins: the check was not needless. Attempts have a limit of their own. */
+  suspected() {
     this.#credit = -Infinity;
   }
 
   /**
-   * What is to be done next if nothing is heard until then.
+   * What to do next if nothing is heard until then: give the connection up, send a ping or
+   * a check, or suspect it.
    * @param {{ answer: number, heartbeat: number }} said
-   * @param {boolean} wary whether the connection may be suspected
+   * @param {boolean} suspicious whether the connection may be suspected
    */
-  next(said, wary) {
+  next(said, suspicious) {
     const scale = this.#scale;
     const { answer } = said;
     const trips = 4 * this.rtt * scale;
@@ -656,9 +658,9 @@ class Ear {
       or(Math.max(clock + scale * limit, this.#first + Math.max(trips, half)), 'dead'); // also of a ping that went late
       or(Math.max(clock, this.#newest) + half, 'ping');
     }
-    if (wary && this.#lively) {
+    if (suspicious && this.#lively) {
       const long = this.#from + scale * Math.max(MS.quiet, 4 * this.#usual);
-      if (this.#first === Infinity) or(Math.max(long, this.#credit - MS.budget), 'doubt');
+      if (this.#first === Infinity) or(Math.max(long, this.#credit - MS.budget), 'check');
       else or(Math.max(long, this.#first + Math.max(scale * MS.probe, trips)), 'suspect');
     }
     return next;
@@ -798,7 +800,7 @@ class Session {
   #refused = 0; // bytes given to send() after the end
 
   // Silence.
-  #ear = new Ear();
+  #liveness = new Liveness();
   #heard = 0; // the last sign of life, by the clock that is never set
   #heardWall = 0; // the same, by the wall
   #spoke = false; // the suspected connection did, too late for the attempt to be dropped
@@ -826,7 +828,7 @@ class Session {
   #patience; // an attempt has had its time
   #pace; // the next attempt
   #giveUp; // the way back is closed
-  #look; // time to look after a silence
+  #silence; // nothing was heard for long enough to do something about it
   #probe; // no answer to a ping
   #ackBy; // an ack is due
   #closeBy; // no Close frame came
@@ -835,8 +837,8 @@ class Session {
 
   /** @param {Plan} plan @param {Host} host */
   constructor(plan, host) {
-    /** @param {(this: Session, late: boolean) => void} ring @param {number} [stays] */
-    const alarm = (ring, stays = 0) => new Alarm(plan.runtime, (late) => this.#onRing(late, ring), stays);
+    /** @param {(this: Session, late: boolean) => void} ring @param {number} [retries] */
+    const alarm = (ring, retries = 0) => new Alarm(plan.runtime, (late) => this.#onRing(late, ring), retries);
     this.#plan = plan;
     this.#host = host;
     this.#said = { session: '', token: plan.token, grace: 0, heartbeat: 0, answer: 0, window: { messages: Infinity, bytes: Infinity } };
@@ -845,7 +847,7 @@ class Session {
       (this.#patience = alarm(this.#onPatience, 2)),
       (this.#pace = alarm(this.#tryAgain)),
       (this.#giveUp = alarm(this.#onGiveUp)),
-      (this.#look = alarm(this.#onLook, 2)),
+      (this.#silence = alarm(this.#onSilence, 2)),
       (this.#probe = alarm(this.#onProbe, 2)),
       (this.#ackBy = alarm(this.#ack)),
       (this.#closeBy = alarm(this.#onCloseBy)),
@@ -978,22 +980,22 @@ class Session {
   #onMessage(conn, data) {
     if (this.#state === State.PLAIN) return this.#host.message(data);
     const late = this.#late();
-    this.#ear.paused = late > MS.paused;
+    this.#liveness.paused = late > MS.paused;
     if (conn === this.#live && this.#probe.armed) this.#probe.set(this.#probeLimit()); // the answer is behind it, if any comes
     if (conn.verdict) return;
     if (typeof data !== 'string' || !data.startsWith(DLE)) this.#onData(conn, data);
     else if (data.startsWith(DLE, 1)) this.#onData(conn, data.slice(1));
     else this.#onControl(conn, data.slice(1));
-    if (conn === this.#live) this.#listen();
+    if (conn === this.#live) this.#rearm();
     if (late > MS.slept) this.#wake();
   }
 
   /** @param {Connection} conn @param {any} data */
   #onData(conn, data) {
     if (!conn.hello) return this.#noHello(conn);
-    this.#hear();
+    this.#onHeard();
     const number = ++conn.last;
-    this.#ear.take(this.#heard, number > this.#received);
+    this.#liveness.received(this.#heard, number > this.#received);
     conn.owed.messages++;
     conn.owed.bytes += sizeOf(data);
     if (number > this.#received) {
@@ -1021,7 +1023,7 @@ class Session {
       return;
     }
     // reseat.v1 section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
-    if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#hear();
+    if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#onHeard();
     switch (verb) {
       case 'hello': return this.#onHello(conn, argument);
       case 'ack': return this.#onAck(conn, argument);
@@ -1041,7 +1043,7 @@ class Session {
     const foreign = this.#said.session !== '' && hello.session !== this.#said.session;
     if (conn.hello || foreign || !this.#out.admits(hello.received)) return this.#broken(conn);
     const first = this.#state === State.CONNECTING;
-    const ms = this.#away();
+    const ms = this.#sinceHeard();
     this.#retire(this.#live); // reseat.v1 section 8: nothing more is taken from it
     this.#live = conn;
     this.#attempt = null;
@@ -1054,12 +1056,12 @@ class Session {
     this.#received = Math.max(this.#received, conn.last);
     this.#said = hello;
     this.#enter(State.ATTACHED, 'hello');
-    this.#stamp();
-    this.#ear.begin(this.#heard);
+    this.#signOfLife();
+    this.#liveness.begin(this.#heard);
     this.#ack();
     this.#out.rewind(hello.received);
     this.#pump();
-    this.#listen();
+    this.#rearm();
     if (first) return this.#welcome(hello.protocol);
     return this.#resumed(hello.replay, hello.lost, ms);
   }
@@ -1082,7 +1084,7 @@ class Session {
       this.#abandon(conn);
       return this.#attemptFailed(conn);
     }
-    if (wasClean) this.#stamp(); // a Close frame came
+    if (wasClean) this.#signOfLife(); // a Close frame came
     if (conn.verdict?.retry === false) return this.#finishBy(conn.verdict);
     if (conn.bye && this.#farewell && code === this.#farewell.code) return this.#finishBy(this.#farewell);
     return this.#lose('drop');
@@ -1103,9 +1105,9 @@ class Session {
   #retire(conn) {
     if (!conn) return;
     const suspected = this.#state === State.SUSPECTED;
-    this.#ear.end(suspected && !this.#spoke);
+    this.#liveness.end(suspected && !this.#spoke);
     if (suspected) this.#falseAlarms = this.#spoke ? this.#falseAlarms + 1 : 0;
-    for (const alarm of [this.#look, this.#probe, this.#ackBy, this.#closeBy]) alarm.clear();
+    for (const alarm of [this.#silence, this.#probe, this.#ackBy, this.#closeBy]) alarm.clear();
     conn.close();
   }
 
@@ -1159,7 +1161,7 @@ class Session {
     for (let data = this.#out.next(this.#said.window); data !== undefined; data = this.#out.next(this.#said.window)) {
       conn.send(this.#state === State.PLAIN ? data : escaped(data));
       if (this.#state === State.PLAIN) this.#out.settle();
-      else this.#owe();
+      else this.#onSent();
     }
     if (this.#farewell && this.#out.drained) this.#sayBye(conn, this.#farewell);
   }
@@ -1169,7 +1171,7 @@ class Session {
     conn.bye = true;
     if (this.#state === State.PLAIN) return bare ? conn.close() : conn.close(code, reason);
     conn.say('bye', ` ${JSON.stringify({ code, reason })}`);
-    this.#owe();
+    this.#onSent();
     this.#closeBy.set(MS.farewell + 2 * this.#said.heartbeat);
   }
 
@@ -1177,7 +1179,7 @@ class Session {
   #onAck(conn, n) {
     if (!this.#out.ack(n)) return this.#broken(conn);
     conn.useful = true;
-    this.#settle();
+    this.#onAnswered();
     this.#pump();
   }
 
@@ -1211,59 +1213,63 @@ class Session {
 
   // ---- liveness
 
-  /** A sign of life, for what the application is told. */
-  #stamp() {
+  /** Notes a sign of life, for the times in detach and resume. */
+  #signOfLife() {
     this.#heard = this.#plan.runtime.now();
     this.#heardWall = this.#plan.runtime.wall();
   }
 
   /** Milliseconds since the last one, those that the machine slept included. */
-  #away() {
+  #sinceHeard() {
     const { now, wall } = this.#plan.runtime;
     return Math.max(now() - this.#heard, wall() - this.#heardWall);
   }
 
-  /** The live connection is heard. */
-  #hear() {
-    if (this.#state === State.SUSPECTED) this.#speaks();
-    this.#stamp();
-    this.#ear.hear(this.#heard);
+  /** Something came on the live connection. */
+  #onHeard() {
+    if (this.#state === State.SUSPECTED) this.#falseAlarm();
+    this.#signOfLife();
+    this.#liveness.heard(this.#heard);
   }
 
-  /** Something was sent that is owed an answer. */
-  #owe() {
-    this.#ear.send(this.#plan.runtime.now());
-    this.#listen();
+  /** Something was sent that the gateway has to answer. */
+  #onSent() {
+    this.#liveness.sent(this.#plan.runtime.now());
+    this.#rearm();
   }
 
-  #settle() {
-    if (!this.#out.owed) this.#ear.settle();
+  /** An ack or a pong came. */
+  #onAnswered() {
+    if (!this.#out.owed) this.#liveness.acked();
   }
 
   #next() {
-    return this.#ear.next(this.#said, this.#state === State.ATTACHED && !this.#farewell);
+    return this.#liveness.next(this.#said, this.#state === State.ATTACHED && !this.#farewell);
   }
 
-  /** Has the look come in time. One that comes too early costs nothing, so it is hardly ever put off. */
-  #listen() {
+  /**
+   * Sets the alarm of silence where it would ring too late. Ringing too early is harmless, so
+   * messages hardly ever cost a timer.
+   */
+  #rearm() {
     const conn = this.#live;
     if (!conn?.hello || conn.verdict) return;
     const left = this.#next().at - this.#plan.runtime.now();
-    if (left < -this.#look.late) this.#look.set(left);
+    if (left < -this.#silence.late) this.#silence.set(left);
   }
 
-  /** Does what is due after a silence. */
-  #onLook() {
+  /** Does what Liveness says is due. */
+  #onSilence() {
     const conn = this.#live;
     if (!conn || conn.verdict) return;
-    if (conn.drains()) this.#hear();
+    if (conn.drains()) this.#onHeard();
     const { at, what } = this.#next();
     if (at <= this.#plan.runtime.now()) {
-      if (what === 'dead') return this.#onSilence(false);
+      if (what === 'dead') return this.#declareDead(false);
       if (what === 'suspect') this.#suspect();
-      else this.#ask(what === 'doubt');
+      else this.#sendPing(what === 'check');
     }
-    this.#listen();
+    this.#rearm();
   }
 
   /**
@@ -1276,21 +1282,21 @@ class Session {
     if (this.#state !== State.ENDED) ring.call(this, late);
   }
 
-  /** Nothing was heard for too long. @param {boolean} slept which says nothing of the connection */
-  #onSilence(slept) {
+  /** Gives up the live connection for its silence. @param {boolean} slept the page slept meanwhile: the times do not double */
+  #declareDead(slept) {
     this.#live?.close();
     this.#lose('silence', { silent: !slept });
   }
 
-  /** @param {boolean} doubt whether out of suspicion */
-  #ask(doubt) {
+  /** @param {boolean} check whether it is sent out of suspicion */
+  #sendPing(check) {
     this.#live?.say('ping', ` ${++this.#pings}`);
-    this.#ear.ping(this.#plan.runtime.now(), this.#pings, doubt);
+    this.#liveness.ping(this.#plan.runtime.now(), this.#pings, check);
   }
 
-  /** For how long an answer is waited for after a sleep. */
+  /** How long #ping waits for the answer. */
   #probeLimit() {
-    return Math.max(MS.probe, 4 * this.#ear.rtt);
+    return Math.max(MS.probe, 4 * this.#liveness.rtt);
   }
 
   /**
@@ -1299,17 +1305,17 @@ class Session {
    */
   #ping() {
     if (!this.#live?.hello || this.#probe.armed) return;
-    this.#ask(false);
+    this.#sendPing(false);
     this.#probed = this.#pings;
     this.#probe.set(this.#probeLimit());
-    this.#listen();
+    this.#rearm();
   }
 
   /** @param {Connection} conn @param {number} n */
   #onPong(conn, n) {
     if (conn !== this.#live) return;
-    this.#ear.pong(this.#heard, n);
-    this.#settle();
+    this.#liveness.pong(this.#heard, n);
+    this.#onAnswered();
     if (n >= this.#probed) this.#probe.clear();
   }
 
@@ -1340,13 +1346,13 @@ class Session {
   #wake() {
     for (const alarm of this.#timers) alarm.forgive();
     const slept = this.#attempt;
-    if (this.#live && this.#away() >= this.#ear.limit(this.#said)) this.#onSilence(true);
+    if (this.#live && this.#sinceHeard() >= this.#liveness.limit(this.#said)) this.#declareDead(true);
     if (this.#state === State.DETACHED) {
       if (slept && slept === this.#attempt) this.#abandon(slept);
       this.#owing = true;
       this.#tryAgain();
     } else if (this.#live) {
-      this.#ear.wake(this.#plan.runtime.now());
+      this.#liveness.reset(this.#plan.runtime.now());
       this.#probe.clear(); // an answer may have been slept through
       this.#ping();
     }
@@ -1360,8 +1366,8 @@ class Session {
   // ---- the way back
 
   /**
-   * The live connection is lost. Where it was suspected, the application knows, and an
-   * attempt that is under way is the way back.
+   * The live connection is lost. Where it was suspected, detach has fired already, and an
+   * attempt under way goes on as the resume.
    * @param {string} why
    */
   #lose(why, { silent = false, after = 0 } = {}) {
@@ -1370,8 +1376,8 @@ class Session {
     const { now } = this.#plan.runtime;
     const known = this.#state === State.SUSPECTED;
     this.#live = null;
-    for (const alarm of [this.#look, this.#probe, this.#ackBy, this.#closeBy, this.#moveAt]) alarm.clear();
-    this.#ear.end(silent);
+    for (const alarm of [this.#silence, this.#probe, this.#ackBy, this.#closeBy, this.#moveAt]) alarm.clear();
+    this.#liveness.end(silent);
     if (known && !this.#spoke) this.#falseAlarms = 0;
     this.#pacer.lost(conn.useful || (why !== 'broken' && now() - conn.since >= MS.settled));
     this.#dropped = now();
@@ -1384,11 +1390,11 @@ class Session {
   }
 
   /**
-   * The live connection was lively, is silent, and answers no ping. It still counts: what
-   * comes on it is taken, and what is sent goes to it, until a resume beside it has its hello.
+   * The live connection was lively, is silent, and answers no ping. It stays in use both ways
+   * until a resume beside it has its hello.
    */
   #suspect() {
-    this.#ear.suspect();
+    this.#liveness.suspected();
     this.#spoke = false;
     this.#tries = 0;
     this.#enter(State.SUSPECTED, 'silence');
@@ -1396,18 +1402,17 @@ class Session {
   }
 
   /**
-   * The suspected connection lives. An attempt that has no 101 yet is dropped; from the 101
-   * on its hello may be on its way, and with it the end of this connection.
+   * Something came on the suspected connection. An attempt without its 101 is dropped. After
+   * the 101 the attempt goes on, since the gateway may have superseded this connection.
    */
-  #speaks() {
+  #falseAlarm() {
     this.#spoke = true;
     if (this.#attempt?.opened) return;
     if (this.#attempt) this.#abandon(this.#attempt);
     this.#falseAlarms++;
     this.#pace.clear();
     this.#enter(State.ATTACHED, 'false alarm');
-    this.#ack(); // what was held back for the attempt's sake
-    this.#resumed(0, 0, this.#away());
+    this.#resumed(0, 0, this.#sinceHeard());
   }
 
   /** @param {number} replay @param {number} lost @param {number} ms */
@@ -1477,7 +1482,7 @@ class Session {
    * below 11 s, the next SYN is at most 4 s away.
    */
   #connectLimit() {
-    return Math.min(Math.max(MS.connect, 4 * this.#ear.rtt, this.#slowest + MS.lostSyns), MS.connectMax);
+    return Math.min(Math.max(MS.connect, 4 * this.#liveness.rtt, this.#slowest + MS.lostSyns), MS.connectMax);
   }
 
   /** @param {Connection | null} conn @param {number} [after] */
@@ -1490,7 +1495,7 @@ class Session {
     }
     this.#ack(); // what was held back for its sake
     if (this.#state === State.ATTACHED) return this.#moveAgain(after);
-    if (this.#live && this.#spoke) return this.#speaks();
+    if (this.#live && this.#spoke) return this.#falseAlarm();
     if (this.#over && !after) return this.#finish(NO_WAY_BACK);
     return this.#failed(after);
   }
@@ -2058,7 +2063,7 @@ export default ReseatSocket;
 
 /**
  * Puts ReseatSocket in the place of `globalThis.WebSocket`, for the URLs that `match`
- * accepts. What is `instanceof WebSocket` stays so, and a ReseatSocket is too. A second
+ * accepts. What is `instanceof WebSocket` retries so, and a ReseatSocket is too. A second
  * call changes nothing.
  *
  * @param {InstallOptions & ReseatOptions} [options]
