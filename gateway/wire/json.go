@@ -17,6 +17,7 @@ type Hello struct {
 	Replay    uint64 `json:"replay"`
 	Grace     int64  `json:"grace_ms"`
 	Heartbeat int64  `json:"heartbeat_ms"`
+	Answer    int64  `json:"answer_ms"`
 	Protocol  string `json:"protocol"`
 	Limits    Limits `json:"limits"`
 }

@@ -92,13 +92,13 @@ func TestPingAndPongAreReadBackAsTheyWereWritten(t *testing.T) {
 
 // page is the example of reseat.v1 section 5.
 const page = `{"session": "<id>", "token": "<TOKEN>", "resumed": true, "received": 17, "lost": 0, "replay": 12,
- "grace_ms": 30000, "heartbeat_ms": 15000, "protocol": "chat.v2",
+ "grace_ms": 30000, "heartbeat_ms": 15000, "answer_ms": 5000, "protocol": "chat.v2",
  "limits": {"message_bytes": 1048576, "unacked_messages": 1024, "unacked_bytes": 1048576}}`
 
 func TestHelloIsThatOfTheProtocol(t *testing.T) {
 	h := Hello{
 		Session: "<id>", Token: "<TOKEN>", Resumed: true, Received: 17, Lost: 0, Replay: 12,
-		Grace: 30000, Heartbeat: 15000, Protocol: "chat.v2",
+		Grace: 30000, Heartbeat: 15000, Answer: 5000, Protocol: "chat.v2",
 		Limits: Limits{MessageBytes: 1048576, UnackedMessages: 1024, UnackedBytes: 1048576},
 	}
 	got := argument(t, frames(t, AppendJSON(nil, VerbHello, h), frame.Text)[0], VerbHello)
@@ -115,7 +115,7 @@ func TestHelloIsThatOfTheProtocol(t *testing.T) {
 func TestHelloHasAllItsMembersWhenEmpty(t *testing.T) {
 	got := argument(t, frames(t, AppendJSON(nil, VerbHello, Hello{}), frame.Text)[0], VerbHello)
 	want := map[string]any{
-		"session": "", "token": "", "resumed": false, "received": 0.0, "lost": 0.0, "replay": 0.0, "grace_ms": 0.0, "heartbeat_ms": 0.0, "protocol": "",
+		"session": "", "token": "", "resumed": false, "received": 0.0, "lost": 0.0, "replay": 0.0, "grace_ms": 0.0, "heartbeat_ms": 0.0, "answer_ms": 0.0, "protocol": "",
 		"limits": map[string]any{"message_bytes": 0.0, "unacked_messages": 0.0, "unacked_bytes": 0.0},
 	}
 	if !reflect.DeepEqual(got, want) {
