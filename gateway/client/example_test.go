@@ -69,7 +69,7 @@ func ExampleDial() {
 		return
 	}
 	defer c.CloseNow()
-	c.Drop() // what happens to players; whoever reads and writes does not notice
+	c.Drop() // simulates a lost connection; reads and writes go on
 	if err := c.Write(ctx, client.MessageText, []byte("go north")); err != nil {
 		fmt.Println(err)
 		return
