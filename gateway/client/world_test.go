@@ -102,7 +102,7 @@ func newWorld(t *testing.T, change ...func(*gateway.Policy)) *world {
 		t.Fatal(err)
 	}
 	policy := gateway.Policy{
-		Grace: grace, Heartbeat: heartbeat, DialTimeout: 10 * time.Second,
+		Grace: grace, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	for _, f := range change {
