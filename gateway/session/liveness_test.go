@@ -483,6 +483,18 @@ func TestUpstreamThatTakesALittleDoesNotExcuseASilentClientThatIsRead(t *testing
 	t.Error("attached after 30 s of silence")
 }
 
+// Pings to a plain client carry a count, which need not have changed from one to the next.
+func TestPongThatAnswersSeveralPingsMeasuresTheOldest(t *testing.T) {
+	c := answerConfig()
+	c.Resumable, c.Kept = false, true
+	l := newLine(t, c, 4*time.Second)
+	l.game(text("hello"))
+	l.run(6 * time.Second)
+	if n, got := len(l.pings), l.s.Info().RTT; n < 2 || got != 4*time.Second {
+		t.Errorf("%d pings, round trip %v, want 4s", n, got)
+	}
+}
+
 // A large message on a slow link, in whose midst the client gives up: it would
 // have come through in the end.
 func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
