@@ -88,7 +88,7 @@ export function crowd(total) {
     return {
       id: (0x100000000 + i * 2654435761).toString(16).slice(-8).padEnd(32, 'a'), state: away ? 'detached' : 'attached', player: `player-${i}`, group: `match-${i % 500}`, peer: `198.51.100.${i % 250}`, route: '/match/*',
       resumable: true, started: true, since: iso(began + i * 300), grace: '30s', overflow: 'pause', detached_since: away ? iso(Date.now() - 9000) : null, expires: away ? iso(Date.now() + 1000 * (8 + (i % 29))) : null, ended_since: null,
-      rtt_ms: away ? 0 : 12 + (i % 90), received: i, written: i, sent: 3 * i, acked: 3 * i, buffer_messages: away ? 7 * (i % 500) : 0, buffer_bytes: away ? 2000 * (i % 500) : 0, buffer_most_messages: 4096, buffer_most_bytes: 1 << 20,
+      rtt_ms: away ? null : 12 + (i % 90), silent_ms: away ? 9000 : i % 500, received: i, written: i, sent: 3 * i, acked: 3 * i, buffer_messages: away ? 7 * (i % 500) : 0, buffer_bytes: away ? 2000 * (i % 500) : 0, buffer_most_messages: 4096, buffer_most_bytes: 1 << 20,
     };
   });
 }
