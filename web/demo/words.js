@@ -22,7 +22,7 @@ export const reseatWords = {
   away: (game) => `No connection. Reconnecting to ${seat(game)}; your inputs are kept.`,
   back: (game) => {
     const { lastBackMs, lastReplay } = game.totals;
-    return `No messages for ${time(lastBackMs ?? 0)}. Back in seat ${game.seat} with ${points(game.score)}, ${count(lastReplay ?? 0, 'message')} replayed.`;
+    return `No messages for ${time(lastBackMs ?? 0)}. Back in seat ${game.seat} with ${points(game.score)}, ${(lastReplay ?? 0).toLocaleString('en')} replayed.`;
   },
   lost: (game) => ended(game),
 };
