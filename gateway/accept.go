@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -47,25 +45,13 @@ func (g *Gateway) addRoute(r Route) {
 	g.routes[r.Pattern] = rt
 }
 
-// match is the route of a request's path, nil for none.
-func (g *Gateway) match(r *http.Request) *route {
-	path := r.URL.RawPath
-	if path == "" {
-		path = r.URL.Path
-	}
-	ctx := chi.NewRouteContext()
-	if !g.mux.Match(ctx, http.MethodGet, path) {
-		return nil
-	}
-	return g.routes[ctx.RoutePattern()]
-}
-
 // serve decides what a request is: an ordinary one, a resume, or a new session.
-// rt is the route that its path matches, nil for none. What is wrong with a
-// handshake itself is answered here, before anything is dialled.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
+// rt is the route that its path matches, nil for none; unsafe says why a path
+// matches none that could be read as another. What is wrong with a handshake itself
+// is answered here, before anything is dialled.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
 	if !isHandshake(r) {
-		g.serveHTTP(w, r, rt)
+		g.serveHTTP(w, r, rt, unsafe)
 		return
 	}
 	if bad := checkHandshake(r); bad != nil {
@@ -101,6 +87,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	switch {
 	case offer.Resume:
 		g.resume(w, r, offer)
+	case unsafe != nil:
+		g.refuseHTTP(w, r, http.StatusBadRequest, "unsafe_path", unsafePath(unsafe), "path_fault", unsafe.Error())
 	case rt == nil:
 		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
 	case g.draining.Load():
@@ -115,8 +103,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 // crowded reports whether the replay buffers leave no memory for new sessions.
 func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9 }
 
-func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
+func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
 	switch {
+	case unsafe != nil:
+		letGo(w)
+		http.Error(w, unsafePath(unsafe), http.StatusBadRequest)
 	case rt == nil:
 		letGo(w)
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)

@@ -61,6 +61,11 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
 	TrustedProxies []netip.Prefix
 
+	// UnsafePaths lets paths through that programs may read in different ways
+	// (encoded slashes, backslashes, empty segments): upstream.NormalPath. Then a route
+	// is no policy, and an upstream's path no fence.
+	UnsafePaths bool
+
 	// Drain is how long Drain waits for sessions to end by themselves.
 	// Zero means 10 seconds.
 	Drain time.Duration

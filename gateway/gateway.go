@@ -133,12 +133,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
 		return
 	}
-	if page := g.pages[r.URL.Path]; page != nil && !isHandshake(r) {
+	r, rt, unsafe := g.locate(r)
+	if page := g.pages[r.URL.Path]; page != nil && unsafe == nil && !isHandshake(r) {
 		answerWithin(w, upstream.AnswerPatience)
 		page.ServeHTTP(w, r)
 		return
 	}
-	g.serve(w, r, g.match(r))
+	g.serve(w, r, rt, unsafe)
 }
 
 // Reload reads the key files again and gives attached clients tokens by the

@@ -30,19 +30,25 @@ func signed(t *testing.T, claims jwt.MapClaims) string {
 	return token
 }
 
-// newLoginWorld is a world whose players log in, and what it writes to its log.
-func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
+// loginKey is a file that holds the secret.
+func loginKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// newLoginWorld is a world whose players log in, and what it writes to its log.
+func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
+	t.Helper()
 	sources, err := login.ParseSources(from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pol := policy()
-	pol.Auth = &gateway.Auth{KeyFile: file, Audience: "game", From: sources, Conceal: conceal}
+	pol.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
 	said := new(bytes.Buffer)
 	w := newWorld(t, pol, func(c *gateway.Config) {
 		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -307,6 +307,10 @@ var table = []flag{
 	{name: "host", group: groupCallers, arg: "NAME", shows: "any", repeat: true,
 		help: "allowed Host, with a port or without; others get 421",
 		set:  every(func(d *draft) *[]string { return &d.Gateway.Hosts }, hostName)},
+	{name: "unsafe-paths", group: groupCallers, arg: "refuse|pass", def: "refuse",
+		help: "paths that programs read in different ways (%2f, \\, //, ..;): answer 400, or pass them on; then a route's login and --origin are no protection",
+		set: one(func(d *draft) *bool { return &d.Gateway.UnsafePaths }, choice(
+			option[bool]{"refuse", false}, option[bool]{"pass", true}))},
 	{name: "trusted-proxy", group: groupCallers, arg: "CIDR", shows: "none", repeat: true,
 		help: "block or address whose X-Forwarded-* is believed",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
