@@ -37,7 +37,7 @@ func (g *Gateway) addRoute(r Route) {
 	rt := &route{Route: r, terms: &terms{Policy: r.Policy}}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
-			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Log: g.log, Edit: upstream.DropOwnCookies,
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.conceal,
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
@@ -127,11 +127,6 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 	default:
 		defer g.reg.passed()
 		g.lobby.relieve()
-		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			// It may have said a Content-Length, too, which net/http does not tell, and
-			// what stood in front may have gone by that: RFC 9112 section 6.1.
-			w.Header().Set("Connection", "close")
-		}
 		rt.proxy.ServeHTTP(w, r)
 	}
 }
@@ -311,13 +306,19 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 	path, query := upstream.ClientTarget(r)
 	ask := upstream.Request{
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), own),
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), e.g.cfg.TrustedHeaders, own),
 	}
-	upstream.DropOwnCookies(ask.Header)
-	if l := e.terms().Login; l != nil {
-		l.Conceal(&ask)
-	}
+	e.terms().conceal(&ask)
 	return ask
+}
+
+// conceal takes out of what the upstream is to see, of handshakes and of ordinary
+// requests alike: the gateway's own cookies, and the login where --auth-forward is off.
+func (p *Policy) conceal(ask *upstream.Request) {
+	upstream.DropOwnCookies(ask.Header)
+	if p.Login != nil {
+		p.Login.Conceal(ask)
+	}
 }
 
 // direct takes over what the upstream asked for in its answer, interface

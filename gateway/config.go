@@ -61,6 +61,10 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
 	TrustedProxies []netip.Prefix
 
+	// TrustedHeaders are further headers of a trusted proxy's that pass to the upstream,
+	// such as X-Real-IP. A client's own never do.
+	TrustedHeaders []string
+
 	// UnsafePaths lets paths through that programs may read in different ways
 	// (encoded slashes, backslashes, empty segments): upstream.NormalPath. Then a route
 	// is no policy, and an upstream's path no fence.

@@ -124,6 +124,9 @@ func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
 
 // ServeHTTP serves the client address.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !endIsCertain(r) {
+		w.Header().Set("Connection", "close")
+	}
 	if !hostAllowed(g.cfg.Hosts, r.Host) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
 		return
@@ -140,6 +143,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.serve(w, r, rt, unsafe)
+}
+
+// endIsCertain reports whether everybody on the way must have found the end of r in
+// the same place. A chunked request may have had a Content-Length, too, which net/http
+// does not show, and what stands in front may have gone by that (RFC 9112 section 6.1);
+// of HTTP/1.0 net/http does not even show that it was chunked. What follows on such a
+// connection is not taken for another request.
+func endIsCertain(r *http.Request) bool {
+	return r.ProtoMajor > 1 || r.ProtoAtLeast(1, 1) && len(r.TransferEncoding) == 0
 }
 
 // Reload reads the key files again and gives attached clients tokens by the

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"sync"
@@ -95,9 +96,30 @@ func (b *clientBody) failed() int {
 
 // A patientWriter gives a client AnswerPatience to take each piece of an answer,
 // however long the next one is in coming.
+//
+// An interim answer of the upstream's (1xx) passes by the rules of the final one.
+// ReverseProxy clears the header behind it, and with it what the gateway had set.
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	set     http.Header // by the gateway, for the final answer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *patientWriter) WriteHeader(status int) {
+	h := w.Header()
+	if status >= 100 && status < 200 {
+		pass := passed(h, func(string) bool { return false })
+		clear(h)
+		maps.Copy(h, pass)
+	} else {
+		for name, values := range w.set {
+			if _, ok := h[name]; !ok || name == "Connection" {
+				h[name] = values
+			}
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *patientWriter) Write(p []byte) (int, error) {

@@ -307,6 +307,9 @@ var table = []flag{
 	{name: "host", group: groupCallers, arg: "NAME", shows: "any", repeat: true,
 		help: "allowed Host, with a port or without; others get 421",
 		set:  every(func(d *draft) *[]string { return &d.Gateway.Hosts }, hostName)},
+	{name: "trusted-header", group: groupCallers, arg: "NAME", shows: "none", repeat: true,
+		help: "header of a trusted proxy's that passes to the game server besides X-Forwarded-For, -Proto and -Host, such as X-Real-IP or X-Forwarded-User",
+		set:  every(func(d *draft) *[]string { return &d.Gateway.TrustedHeaders }, headerName)},
 	{name: "unsafe-paths", group: groupCallers, arg: "refuse|pass", def: "refuse",
 		help: "paths that programs read in different ways (%2f, \\, //, ..;): answer 400, or pass them on; then a route's login and --origin are no protection",
 		set: one(func(d *draft) *bool { return &d.Gateway.UnsafePaths }, choice(
