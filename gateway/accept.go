@@ -69,7 +69,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 	if rt != nil {
 		policy = &rt.Policy
 	}
-	if !originAllowed(policy.Origins, r.Header, g.askedHost(r)) {
+	if !originAllowed(policy.Origins, r.Header, g.asked(r)) {
 		g.refusals.warn("handshake refused: Origin not allowed; see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
@@ -143,10 +143,9 @@ func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
-// askedHost is the host that the client asked for, by its own account or a
-// trusted proxy's.
-func (g *Gateway) askedHost(r *http.Request) string {
-	return cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host)
+// asked is what r asked for.
+func (g *Gateway) asked(r *http.Request) asked {
+	return asked{cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), g.secure(r)}
 }
 
 // forwarded is what a trusted proxy says in a header that each proxy on the way may
@@ -329,10 +328,10 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 	}
 	t := *e.terms()
 	if d.Grace != "" {
-		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 {
+		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 && v <= MaxGrace {
 			t.Grace = v
 		} else {
-			g.log.Warn("Reseat-Grace of the upstream is no duration", "session", e.ID, "value", clip(d.Grace))
+			g.log.Warn("upstream.bad_grace", "session", e.ID, "value", clip(d.Grace), "want", "a duration from 0 to 8760h")
 		}
 	}
 	if d.Overflow != "" {

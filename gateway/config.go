@@ -93,6 +93,10 @@ type Route struct {
 	Policy Policy
 }
 
+// MaxGrace is the longest grace period, whoever asks for it: a flag, the control API or
+// the upstream.
+const MaxGrace = 365 * 24 * time.Hour
+
 // A Policy is what can be set globally and for a single route: interface
 // section 1, the flags marked (R).
 type Policy struct {

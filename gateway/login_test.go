@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -140,6 +142,41 @@ func TestLoginsForOthersAreRefused(t *testing.T) {
 			t.Errorf("%d dials", n)
 		}
 	})
+}
+
+// --auth-forward off holds for ordinary requests, too: the page, its scripts and the
+// matchmaking travel with the same cookie, header or query.
+func TestALoginIsHiddenInOrdinaryRequestsToo(t *testing.T) {
+	for name, c := range map[string]struct{ from, path, header, want string }{
+		"header": {"header", "/m?x=1", "Authorization: Bearer $\r\n", "/m?x=1"},
+		"query":  {"query:token", "/m?x=1&token=$&y=2", "", "/m?x=1&y=2"},
+		"cookie": {"cookie:sid", "/m?x=1", "Cookie: a=1; sid=$; b=2\r\n", "/m?x=1"},
+	} {
+		for _, conceal := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: "/forwarded", true: "/concealed"}[conceal], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, _ := newLoginWorld(t, c.from, conceal)
+					var seen bytes.Buffer
+					w.game.Refuse = func(conn net.Conn, r *http.Request) bool {
+						r.Header.Write(&seen)
+						seen.WriteString(r.RequestURI)
+						io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+						conn.Close()
+						return true
+					}
+					token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
+					fill := func(s string) string { return strings.ReplaceAll(s, "$", token) }
+					_, br := w.Request("GET " + fill(c.path) + " HTTP/1.1\r\nHost: game.example\r\n" + fill(c.header) + "\r\n")
+					if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != http.StatusNoContent {
+						t.Fatal(resp, err)
+					}
+					if shown := strings.Contains(seen.String(), token); shown == conceal || conceal && !strings.HasSuffix(seen.String(), c.want) {
+						t.Errorf("the game server sees %q", seen.String())
+					}
+				})
+			})
+		}
+	}
 }
 
 // begun begins a session with a login in the header, and gives its hello.

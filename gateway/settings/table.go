@@ -96,8 +96,7 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 const (
 	// leastHeartbeat keeps pings from being traffic of their own.
 	leastHeartbeat = 10 * time.Millisecond
-	// mostGrace is as long as a session can be kept without its client.
-	mostGrace = 365 * day
+	mostGrace      = gateway.MaxGrace
 	// mostMessage is held in memory while it is gathered.
 	mostMessage = gib
 	// leastTotal is one piece of memory as replay buffers take it.
