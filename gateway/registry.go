@@ -12,22 +12,11 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
-	"reseat/tokens/generation"
 )
 
 // remembered is how long a resume is told how a session ended, reseat.v1
 // section 6.
 const remembered = 30 * time.Second
-
-// A grave is what is kept of a session that has ended.
-type grave struct {
-	info    SessionInfo
-	past    history
-	ending  session.Ending
-	tokens  generation.Line
-	forget  time.Time
-	subject string
-}
 
 // A registry knows the sessions by id, and for a while those that have ended.
 type registry struct {
@@ -40,7 +29,7 @@ type registry struct {
 	live    map[string]*entry
 	players map[playerKey]map[*entry]struct{}
 	blocks  map[netip.Prefix]int // sessions begun from there
-	graves  map[string]*grave
+	ended   *tombstones
 	past    session.Stats // of the sessions that have ended
 	taking  int           // leave: ended, and a leg is not closed yet
 	passing int           // ordinary requests that are being passed on
@@ -49,7 +38,7 @@ type registry struct {
 }
 
 func newRegistry(clock *drive.Clock) *registry {
-	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), graves: make(map[string]*grave), empty: make(chan struct{})}
+	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), ended: newTombstones(0), empty: make(chan struct{})}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
 	r.sweep.Stop()
@@ -182,26 +171,24 @@ func (r *registry) bury(e *entry, info session.Info) {
 	}
 	r.past = plus(r.past, info.Stats)
 	e.live.Store(nil)
-	if len(r.graves) == 0 {
+	if len(r.ended.byID) == 0 {
 		r.sweep.Reset(time.Second)
 	}
 	now := time.Now() // with its monotonic part, for forget
 	last, since := e.info(info), now.UTC()
 	last.EndedSince = &since
-	r.graves[e.ID] = &grave{last, past, info.Ending, info.Tokens, now.Add(max(remembered, e.terms().longestGrace())), e.subject()}
+	r.ended.add(&tombstone{
+		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.subject(),
+		expires: now.Add(max(remembered, e.terms().longestGrace())),
+	})
 }
 
 // forget drops what has been remembered long enough.
 func (r *registry) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	for id, g := range r.graves {
-		if now.After(g.forget) {
-			delete(r.graves, id)
-		}
-	}
-	if len(r.graves) > 0 {
+	r.ended.expire(time.Now())
+	if len(r.ended.byID) > 0 {
 		r.sweep.Reset(time.Second)
 	}
 }
@@ -210,7 +197,7 @@ func (r *registry) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep.Stop()
-	clear(r.graves)
+	r.ended = newTombstones(0)
 }
 
 func (r *registry) find(id string) *entry {
@@ -232,7 +219,7 @@ func (r *registry) memo(session string) *tokens.Memo {
 func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	g := r.graves[c.Session]
+	g := r.ended.byID[c.Session]
 	switch {
 	case g == nil:
 		return SessionInfo{}, session.Refuse(wire.CodeNoSession, "")
@@ -248,7 +235,7 @@ func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 func (r *registry) noteLate(id string, m Moment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g := r.graves[id]; g != nil {
+	if g := r.ended.byID[id]; g != nil {
 		g.past.note(m)
 	}
 }
