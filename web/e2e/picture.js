@@ -16,7 +16,7 @@ const t = { after: (/** @type {() => Promise<void>} */ end) => void ends.unshift
 /** Cuts both sides and waits until both play again. */
 async function cut(demo, how, times) {
   await demo.part(`cut-${how}`).click();
-  const back = ({ proof, plain }) => proof.resumes === times && plain.seatsLost === times && [proof, plain].every(({ phase }) => phase === 'playing');
+  const back = ({ proof, plain }) => proof.resumes === times && [proof, plain].every(({ state }) => state === 'playing');
   await demo.until(`both play again after cut ${times}`, back, 30_000);
 }
 
