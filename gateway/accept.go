@@ -104,6 +104,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9 }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
+	from := blockOf(g.clientAddr(r))
 	switch {
 	case unsafe != nil:
 		letGo(w)
@@ -117,7 +118,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 			w.Header().Set("Upgrade", "websocket")
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
-	case !g.reg.pass():
+	case !g.reg.pass(from):
 		g.tellSpent()
 		g.metrics.requestsRefused.Inc()
 		letGo(w)
@@ -125,7 +126,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		w.Header().Set("Connection", "close")
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
-		defer g.reg.passed()
+		defer g.reg.passed(from)
 		g.lobby.relieve()
 		rt.proxy.ServeHTTP(w, r)
 	}

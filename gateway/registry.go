@@ -22,7 +22,7 @@ const remembered = 30 * time.Second
 type registry struct {
 	clock          *drive.Clock
 	most, mostHere int // sessions, and those of one block; zero: no bound
-	mostOpen       int // sessions and requests that the process has descriptors for; zero: no bound
+	maxOpen        int // sessions and requests that the process has descriptors for; zero: no bound
 
 	mu      sync.RWMutex
 	seq     uint64
@@ -30,15 +30,16 @@ type registry struct {
 	players map[playerKey]map[*entry]struct{}
 	blocks  map[netip.Prefix]int // sessions begun from there
 	ended   *tombstones
-	past    session.Stats // of the sessions that have ended
-	taking  int           // leave: ended, and a leg is not closed yet
-	passing int           // ordinary requests that are being passed on
-	empty   chan struct{} // closed while no session lives or takes leave
+	past    session.Stats        // of the sessions that have ended
+	taking  int                  // leave: ended, and a leg is not closed yet
+	passing int                  // ordinary requests that are being passed on
+	asking  map[netip.Prefix]int // the same by where they came from
+	empty   chan struct{}        // closed while no session lives or takes leave
 	sweep   *time.Timer
 }
 
 func newRegistry(clock *drive.Clock) *registry {
-	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), ended: newTombstones(0), empty: make(chan struct{})}
+	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), ended: newTombstones(0), asking: make(map[netip.Prefix]int), empty: make(chan struct{})}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
 	r.sweep.Stop()
@@ -81,7 +82,7 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 
 // spentLocked reports whether there are no descriptors for one more session, or
 // one more request.
-func (r *registry) spentLocked() bool { return r.mostOpen > 0 && r.openLocked() >= r.mostOpen }
+func (r *registry) spentLocked() bool { return r.maxOpen > 0 && r.openLocked() >= r.maxOpen }
 
 // openLocked counts the sessions and ordinary requests: each has two descriptors,
 // its client's and its upstream's.
@@ -94,22 +95,41 @@ func (r *registry) taken() int {
 	return 2 * r.openLocked()
 }
 
-// pass takes an ordinary request in, and reports whether there was room for it;
-// passed is to follow.
-func (r *registry) pass() bool {
+// Ordinary requests may take half of the descriptors that sessions and they share, and
+// those of one address, or one /64, an eighth of that: strangers whose requests never
+// end leave room for new players.
+const (
+	requestShare   = 2
+	requestsOfOne  = 8
+	minOfOneClient = 8
+)
+
+// pass takes an ordinary request from a block of addresses in (the zero one: from
+// nobody knows where), and reports whether there was room for it; passed is to follow.
+func (r *registry) pass(from netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.spentLocked() {
-		return false
+	if r.maxOpen > 0 {
+		share := max(r.maxOpen/requestShare, 1)
+		ofOne := max(share/requestsOfOne, minOfOneClient)
+		if r.spentLocked() || r.passing >= share || from.IsValid() && r.asking[from] >= ofOne {
+			return false
+		}
 	}
 	r.passing++
+	if from.IsValid() {
+		r.asking[from]++
+	}
 	return true
 }
 
-func (r *registry) passed() {
+func (r *registry) passed(from netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.passing--
+	if r.asking[from]--; r.asking[from] <= 0 {
+		delete(r.asking, from)
+	}
 }
 
 // remove forgets a session that never came about.
