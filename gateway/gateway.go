@@ -137,12 +137,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
 		return
 	}
-	r, rt, unsafe := g.locate(r)
-	if page := g.pages[r.URL.Path]; page != nil && unsafe == nil && !isHandshake(r) {
+	if page := g.pages[r.URL.EscapedPath()]; page != nil && !isHandshake(r) { // in no other spelling
 		answerWithin(w, upstream.AnswerPatience)
 		page.ServeHTTP(w, r)
 		return
 	}
+	r, rt, unsafe := g.locate(r)
 	g.serve(w, r, rt, unsafe)
 }
 

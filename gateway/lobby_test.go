@@ -339,9 +339,12 @@ func TestWhoIsServedIsNotClosed(t *testing.T) {
 
 // What becomes whole all at once wants a connection to the game server each.
 func TestWhatIsDialledForMakesRoom(t *testing.T) {
-	for name, text := range map[string]string{
-		"sessions": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
-		"requests": "GET / HTTP/1.1\r\nHost: x\r\n",
+	for name, c := range map[string]struct {
+		at   int // so many become whole at once
+		text string
+	}{
+		"sessions": {60, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"},
+		"requests": {8, "GET / HTTP/1.1\r\nHost: x\r\n"}, // more are refused to one address
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -352,13 +355,13 @@ func TestWhatIsDialledForMakesRoom(t *testing.T) {
 					<-release
 					return false
 				}
-				all := w.strangers(t, enough, text)
-				for _, s := range all[enough-60:] {
+				all := w.strangers(t, enough, c.text)
+				for _, s := range all[enough-c.at:] {
 					io.WriteString(s.Conn, "\r\n")
 				}
-				wantClosed(t, all, 60)
-				if n := w.open.Load(); n != 60 {
-					t.Errorf("%d connections to the game, want 60", n)
+				wantClosed(t, all, c.at)
+				if n := int(w.open.Load()); n != c.at {
+					t.Errorf("%d connections to the game, want %d", n, c.at)
 				}
 			})
 		})
