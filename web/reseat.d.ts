@@ -133,7 +133,7 @@ export type ReseatOptions = {
     /**
      * a heartbeat of the game server's own that stands in for it while detached
      */
-    keepalive?: Keepalive | "engine.io" | undefined;
+    keepalive?: Keepalive | "engine.io" | "y-websocket" | undefined;
     /**
      * of a session that was made ahead (`POST /sessions`): the first connection resumes it
      */
@@ -150,13 +150,13 @@ export type ReseatOptions = {
  */
 export type Keepalive = {
     /**
-     * the text message that the library waits for
+     * the message that the library waits for
      */
-    receive: string;
+    receive: string | BufferSource;
     /**
-     * what it answers
+     * the text message that it answers, if it does
      */
-    answer: string;
+    answer?: string | undefined;
     /**
      * milliseconds
      */
@@ -217,14 +217,14 @@ export type InstallOptions = {
     hideOffline?: boolean | undefined;
 };
 /**
- * `since` in milliseconds since 1970
+ * `since`: the last sign of life, in milliseconds since 1970
  */
 export type DetachDetail = {
     attempt: number;
     since: number;
 };
 /**
- * `ms` since the drop
+ * `ms` since the last sign of life
  */
 export type ResumeDetail = {
     replay: number;

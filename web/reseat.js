@@ -20,28 +20,41 @@ const PLAIN_ONLY = Symbol('reseat.plain');
 const MS = Object.freeze({
   firstHello: 5_000, // reseat.v1 section 2: none by then, and the server does not know us
   resumeHello: 16_000, // reseat.v1 section 2: at least 15 s after the 101
-  connect: 10_000, // to have the 101 of a resume
-  hurry: 4_000, // the same, once the page or the network has come back
+  connect: 4_000, // to have the 101 of a resume, on all but slow links
+  connectMax: 15_000, // and on any
+  lostSyns: 3_500, // until the third SYN of a connection has gone out
   ack: 800, // reseat.v1 section 5: 1 s after the oldest unacked message, less the way
-  probe: 2_000, // for the answer to a ping after the page or the network has come back, since the last message
-  jitter: 5_000, // the longest pause between two attempts
-  breath: 50, // the shortest pause after one that failed
+  answer: 5_000, // reseat.v1 section 5: for an answer, at least, while no round trip is known
+  quiet: 2_000, // interface section 4: a lively connection is not silent for that long
+  probe: 2_000, // for the answer to a ping of suspicion, or after the page or the network has come back
+  beside: 4_000, // reseat.v1 section 5: between two attempts beside a suspected connection
+  window: 30_000, // gaps between messages are remembered this long, or up to twice that
+  budget: 30_000, // between two pings that turned out to be needless
+  jitter: 5_000, // the max between the starts of two attempts
+  breath: 50, // the min between them
   offline: 10_000, // pause before an attempt while the browser says that it is offline
   closing: 2_000, // between `end` or `close` and the Close frame
   farewell: 10_000, // reseat.v1 section 5: what the gateway gives the upstream after `bye`
   settled: 5_000, // a connection that held this long was a good one
   slept: 5_000, // a timer later than this: page or machine slept
+  paused: 50, // a timer later than this: the page was busy, or is hidden
+  moment: 250, // for what waits in a page that was busy
 });
 
 /** reseat.v1 section 5: how much may come before an ack is due. */
 const ACK_AFTER = Object.freeze({ messages: 32, bytes: 64 * 1024 });
 
 /**
- * Where a session stands. `detached` has no connection; an attempt may be under way.
+ * Where a session stands. `detached` has no connection, `suspected` has one that may be
+ * dead and still counts; in both an attempt may be under way. To the application both
+ * are detached.
  *
  *     connecting -> attached   the first hello
  *     connecting -> plain      the server does not know reseat.v1
  *     attached   -> detached   drop, silence, Close without verdict
+ *     attached   -> suspected  a lively connection is silent and answers no ping
+ *     suspected  -> attached   it speaks (a false alarm), or the hello of a resume
+ *     suspected  -> detached   as for attached
  *     detached   -> attached   the hello of a resume
  *     attached   -> attached   the hello of a move
  *     any        -> ended
@@ -49,13 +62,21 @@ const ACK_AFTER = Object.freeze({ messages: 32, bytes: 64 * 1024 });
 const State = Object.freeze({
   CONNECTING: 'connecting',
   ATTACHED: 'attached',
+  SUSPECTED: 'suspected',
   DETACHED: 'detached',
   PLAIN: 'plain',
   ENDED: 'ended',
 });
 
-/** Heartbeats by name. Engine.IO, protocol revision 4: ping and pong packets. @type {Readonly<Record<string, Keepalive>>} */
-const KEEPALIVES = Object.freeze({ 'engine.io': { receive: '2', answer: '3', every: 5_000 } });
+/**
+ * Heartbeats by name. Engine.IO, protocol revision 4: ping and pong packets. y-websocket: an
+ * awareness update (message type 1, 1 byte long) with no entries, which changes nothing.
+ * @type {Readonly<Record<string, Keepalive>>}
+ */
+const KEEPALIVES = Object.freeze({
+  'engine.io': { receive: '2', answer: '3', every: 5_000 },
+  'y-websocket': { receive: new Uint8Array([1, 1, 0]), every: 5_000 },
+});
 
 const ReadyState = Object.freeze({ CONNECTING: 0, OPEN: 1, CLOSING: 2, CLOSED: 3 });
 
@@ -66,7 +87,7 @@ const Kind = Object.freeze({ FIRST: 'first', RESUME: 'resume', PLAIN: 'plain' })
  * @typedef {object} ReseatOptions
  * @property {any} [WebSocket] the transport's constructor; by default `globalThis.WebSocket` as it was at import
  * @property {boolean} [fallback] false: never open a connection without the offer of `reseat.v1`
- * @property {'engine.io' | Keepalive} [keepalive] a heartbeat of the game server's own that stands in for it while detached
+ * @property {'engine.io' | 'y-websocket' | Keepalive} [keepalive] a heartbeat of the game server's own that stands in for it while detached
  * @property {string} [token] of a session that was made ahead (`POST /sessions`): the first connection resumes it
  * @property {Partial<ReseatRuntime>} [runtime] the surroundings, for tests
  */
@@ -77,8 +98,8 @@ const Kind = Object.freeze({ FIRST: 'first', RESUME: 'resume', PLAIN: 'plain' })
  * often, and its answer goes nowhere: the gateway answers the server's (`--keepalive-reply`).
  *
  * @typedef {object} Keepalive
- * @property {string} receive the text message that the library waits for
- * @property {string} answer what it answers
+ * @property {string | BufferSource} receive the message that the library waits for
+ * @property {string} [answer] the text message that it answers, if it does
  * @property {number} every milliseconds
  */
 
@@ -104,8 +125,8 @@ const Kind = Object.freeze({ FIRST: 'first', RESUME: 'resume', PLAIN: 'plain' })
  * @property {boolean} [hideOffline] keep the window's `offline` event from listeners that are added later
  */
 
-/** @typedef {{ attempt: number, since: number }} DetachDetail `since` in milliseconds since 1970 */
-/** @typedef {{ replay: number, lost: number, ms: number }} ResumeDetail `ms` since the drop */
+/** @typedef {{ attempt: number, since: number }} DetachDetail `since`: the last sign of life, in milliseconds since 1970 */
+/** @typedef {{ replay: number, lost: number, ms: number }} ResumeDetail `ms` since the last sign of life */
 /** @typedef {string | ArrayBuffer | Blob} Incoming */
 /** @typedef {{ code: number, reason: string, wasClean: boolean, error: boolean }} Ending */
 /** @typedef {{ code: number, reason: string, retry: boolean, after: number }} Verdict */
@@ -208,9 +229,9 @@ function readEcho(text) {
 
 /** @param {string | undefined} text */
 function readHello(text) {
-  const { session = '', token, received = 0, lost = 0, replay = 0, grace_ms: grace = 30_000, heartbeat_ms: heartbeat = 15_000, protocol = '', limits } = readObject(text);
+  const { session = '', token, received = 0, lost = 0, replay = 0, grace_ms: grace = 30_000, heartbeat_ms: heartbeat = 15_000, answer_ms: answer = 0, protocol = '', limits } = readObject(text);
   want(isToken(token), 'a token');
-  want([received, lost, replay].every(isCount) && [grace, heartbeat].every(isSpan), 'counts and time spans');
+  want([received, lost, replay].every(isCount) && [grace, heartbeat, answer].every(isSpan), 'counts and time spans');
   const { unacked_messages: messages, unacked_bytes: bytes } = limits ?? {};
   return {
     session: String(session),
@@ -220,6 +241,7 @@ function readHello(text) {
     replay,
     grace,
     heartbeat,
+    answer,
     protocol: String(protocol ?? ''),
     window: { messages: isCount(messages) ? messages : Infinity, bytes: isCount(bytes) ? bytes : Infinity },
   };
@@ -324,15 +346,22 @@ class Pacer {
 class Alarm {
   #runtime;
   #ring;
+  #stays;
   /** @type {any} */
   #timer;
   #mono = Infinity;
   #wall = Infinity;
 
-  /** @param {ReseatRuntime} runtime @param {(late: boolean) => void} ring */
-  constructor(runtime, ring) {
+  /**
+   * @param {ReseatRuntime} runtime
+   * @param {(late: boolean) => void} ring
+   * @param {number} stays how often it rings a moment later instead where the page was busy, since
+   *   what it would judge by may be waiting to be read. Timers of hidden pages are always late.
+   */
+  constructor(runtime, ring, stays) {
     this.#runtime = runtime;
     this.#ring = ring;
+    this.#stays = stays;
   }
 
   get armed() {
@@ -344,16 +373,17 @@ class Alarm {
     return this.armed ? Math.max(this.#runtime.now() - this.#mono, this.#runtime.wall() - this.#wall) : -Infinity;
   }
 
-  /** @param {number} ms */
-  set(ms) {
+  /** @param {number} ms @param {number} [stays] */
+  set(ms, stays = this.#stays) {
     this.clear();
     const wait = Math.min(ms, 2 ** 31 - 1);
     this.#mono = this.#runtime.now() + wait;
     this.#wall = this.#runtime.wall() + wait;
     this.#timer = this.#runtime.setTimeout(() => {
-      const late = this.late > MS.slept;
+      const { late } = this;
+      if (stays > 0 && late > MS.paused && late <= MS.slept) return this.set(MS.moment, stays - 1);
       this.clear();
-      this.#ring(late);
+      return this.#ring(late > MS.slept);
     }, wait);
   }
 
@@ -391,6 +421,11 @@ class Outbox {
   /** Bytes that no connection was given yet. */
   get waiting() {
     return this.#waiting;
+  }
+
+  /** Whether the present connection was given anything that is not acked. */
+  get owed() {
+    return this.#cursor > this.#received;
   }
 
   /** Whether the present connection was given everything. */
@@ -471,6 +506,165 @@ class Outbox {
   }
 }
 
+/**
+ * What silence means: the answer rule and suspicion of reseat.v1 section 5. It is told what
+ * comes and goes on the live connection, and says what is to be done next, and when. It has
+ * no clock and no timer: every `t` is the session's time, in milliseconds.
+ */
+class Ear {
+  /** Whether the page itself stood still until now: then times say nothing of the line. */
+  paused = false;
+
+  // Learned over all connections of the session.
+  rtt = 0; // smoothed as in RFC 6298; 0: not known
+  #silences = 0; // connections in a row that ended in silence, 3 at most
+  #gaps = [0, 0]; // the longest and the second longest gap between data messages since #newer
+  #older = [0, 0]; // the same, of the time before
+  #newer = -Infinity;
+  #lively = false;
+  #credit = -Infinity; // a ping of suspicion costs one budget, and this may lie one ahead
+
+  // Of the live connection.
+  #from = 0; // silence counts from here
+  #owed = Infinity; // since when something is unanswered
+  /** @type {Map<number, number>} */
+  #pings = new Map(); // those without an answer: when each was sent
+  #first = Infinity; // the first ping since anything was heard
+  #newest = -Infinity;
+  #doubt = 0; // number of a ping of suspicion: neither its answer nor data has come
+  #data = NaN; // when the newest data message came
+
+  /** reseat.v1 section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
+  get #scale() {
+    return 2 ** this.#silences;
+  }
+
+  /** How long nothing may be heard at all. @param {{ heartbeat: number }} said */
+  limit({ heartbeat }) {
+    return heartbeat > 0 ? 2 * heartbeat * this.#scale : Infinity;
+  }
+
+  /** A connection has its hello. @param {number} t */
+  begin(t) {
+    this.wake(t);
+    this.#owed = Infinity;
+  }
+
+  /** A connection has ended. @param {boolean} silent */
+  end(silent) {
+    this.#silences = silent ? Math.min(this.#silences + 1, 3) : 0;
+  }
+
+  /** The page slept: all clocks start anew, and no gap is measured across that. @param {number} t */
+  wake(t) {
+    this.hear(t);
+    this.#pings.clear();
+    this.#doubt = 0;
+    this.#data = NaN;
+  }
+
+  /** Anything at all came. @param {number} t */
+  hear(t) {
+    this.#from = t;
+    this.#first = Infinity;
+    this.#newest = -Infinity;
+  }
+
+  /** A data message came. @param {number} t @param {boolean} fresh whether it had not come before */
+  take(t, fresh) {
+    if (fresh) this.#silences = 0;
+    // A stall that was long enough for a ping, and that data ends, is no usual gap.
+    if (t >= this.#data && !this.paused && !this.#doubt) this.#learn(t, t - this.#data);
+    this.#data = t;
+    this.#doubt = 0;
+    this.#lively = this.#newer > -Infinity;
+  }
+
+  /** @param {number} t @param {number} gap */
+  #learn(t, gap) {
+    if (t - this.#newer >= MS.window) {
+      this.#older = t - this.#newer < 2 * MS.window ? this.#gaps : [0, 0];
+      this.#gaps = [0, 0];
+      this.#newer = t;
+    }
+    const [longest, second] = this.#gaps;
+    this.#gaps = gap > longest ? [gap, longest] : [longest, Math.max(second, gap)];
+  }
+
+  /** The longest usual gap: another one was at least as long. One alone is an accident. */
+  get #usual() {
+    return Math.max(Math.min(this.#gaps[0], this.#older[0]), this.#gaps[1], this.#older[1]);
+  }
+
+  /** Something was sent that is owed an answer. @param {number} t */
+  send(t) {
+    this.#owed = Math.min(this.#owed, t);
+  }
+
+  /** All data that was sent is acked. */
+  settle() {
+    if (this.#pings.size === 0) this.#owed = Infinity;
+  }
+
+  /** @param {number} t @param {number} n its number @param {boolean} doubt whether out of suspicion */
+  ping(t, n, doubt) {
+    this.#pings.set(n, t);
+    this.#first = Math.min(this.#first, t);
+    this.#newest = t;
+    this.send(t);
+    if (!doubt) return;
+    this.#doubt = n;
+    this.#credit = Math.max(this.#credit, t) + MS.budget;
+  }
+
+  /** The answer to ping n came, and so to all before it. @param {number} t @param {number} n */
+  pong(t, n) {
+    const sent = this.#pings.get(n);
+    if (sent === undefined) return;
+    if (!this.paused) this.rtt = Math.max(1, this.rtt ? this.rtt + (t - sent - this.rtt) / 8 : t - sent);
+    for (const older of this.#pings.keys()) if (older <= n) this.#pings.delete(older);
+    if (!this.#doubt || this.#doubt > n) return;
+    // It was just quiet, and the gap counts. No more of that until data comes, nor soon after.
+    this.#doubt = 0;
+    this.#lively = false;
+    this.#credit = t + 2 * MS.budget;
+  }
+
+  /** A suspicion begins; from here on the attempts are what is counted. */
+  suspect() {
+    this.#credit = -Infinity;
+  }
+
+  /**
+   * What is to be done next if nothing is heard until then.
+   * @param {{ answer: number, heartbeat: number }} said
+   * @param {boolean} wary whether the connection may be suspected
+   */
+  next(said, wary) {
+    const scale = this.#scale;
+    const { answer } = said;
+    const trips = 4 * this.rtt * scale;
+    let next = { at: this.#from + this.limit(said), what: 'dead' };
+    const or = (/** @type {number} */ at, /** @type {string} */ what) => {
+      if (at < next.at) next = { at, what };
+    };
+    if (answer > 0) {
+      // A heartbeat that does not come is owed as well.
+      const clock = Math.max(this.#from, Math.min(this.#owed, this.#from + this.limit(said) / 2));
+      const half = (scale * answer) / 2;
+      const limit = this.rtt ? answer : Math.max(answer, MS.answer);
+      or(Math.max(clock + scale * limit, this.#first + Math.max(trips, half)), 'dead'); // also of a ping that went late
+      or(Math.max(clock, this.#newest) + half, 'ping');
+    }
+    if (wary && this.#lively) {
+      const long = this.#from + scale * Math.max(MS.quiet, 4 * this.#usual);
+      if (this.#first === Infinity) or(Math.max(long, this.#credit - MS.budget), 'doubt');
+      else or(Math.max(long, this.#first + Math.max(scale * MS.probe, trips)), 'suspect');
+    }
+    return next;
+  }
+}
+
 /** One connection, or the attempt at one. Its session's alone. */
 class Connection {
   opened = false;
@@ -484,6 +678,8 @@ class Connection {
   owing = false; // an attempt that is made even when the time is over
   errored = false;
   since = 0;
+  backlog = 0; // bufferedAmount at the last look
+  flowed = false; // whether it was 0 at any time since
   /** @type {Verdict | null} */
   verdict = null;
 
@@ -504,6 +700,7 @@ class Connection {
   send(data) {
     // A browser complains on its console of what is sent to a closing connection, and drops it.
     if (this.transport.readyState >= ReadyState.CLOSING) return;
+    this.flowed ||= !this.transport.bufferedAmount;
     try {
       this.transport.send(data);
     } catch {
@@ -514,6 +711,17 @@ class Connection {
   /** @param {string} verb @param {string} [rest] */
   say(verb, rest = '') {
     this.send(DLE + verb + rest);
+  }
+
+  /**
+   * Whether the peer goes on taking bytes: some have gone since the last look, and at no
+   * time since was there room for all. Where there was, the machine's own buffers took them.
+   */
+  drains() {
+    const { backlog, flowed } = this;
+    this.backlog = this.transport.bufferedAmount || 0;
+    this.flowed = false;
+    return this.backlog < backlog && !flowed;
   }
 
   /** @param {number} [code] @param {string} [reason] */
@@ -579,7 +787,7 @@ class Session {
 
   /**
    * The newest hello, with what `token` and `grace` have changed in it since.
-   * @type {Pick<ReturnType<typeof readHello>, 'session' | 'token' | 'grace' | 'heartbeat' | 'window'>}
+   * @type {Pick<ReturnType<typeof readHello>, 'session' | 'token' | 'grace' | 'heartbeat' | 'answer' | 'window'>}
    */
   #said;
   #protocol = '';
@@ -589,29 +797,37 @@ class Session {
   #out = new Outbox();
   #refused = 0; // bytes given to send() after the end
 
+  // Silence.
+  #ear = new Ear();
+  #heard = 0; // the last sign of life, by the clock that is never set
+  #heardWall = 0; // the same, by the wall
+  #spoke = false; // the suspected connection did, too late for the attempt to be dropped
+  #falseAlarms = 0; // in a row
+  #pings = 0; // ever sent
+  #probed = 0; // the ping whose answer the probe waits for
+
   // The way back.
   #pacer;
-  #dropped = 0; // when, by the clock that is never set
-  #since = 0; // the same, by the wall
+  #dropped = 0; // when the live connection was given up
+  #begun = -Infinity; // when the newest attempt began
+  #slowest = 0; // what a connection has taken to its 101, at most
   #tries = 0;
   #owing = false; // an attempt must be made even when the time is over
   #over = false; // the time is over: the attempt under way is the last
   #told = false; // the gateway said when to come back
   #waited = false; // the pause of an offline browser has been kept
-  #silences = 0; // connections in a row that ended in silence
-  #pings = 0; // ever sent
   #standIns = 0; // heartbeats that stood in for the game's and were not answered yet
   #moveBy = 0;
 
   /** @type {Farewell | null} */
   #farewell = null;
 
-  #alarms;
+  #timers;
   #patience; // an attempt has had its time
   #pace; // the next attempt
   #giveUp; // the way back is closed
-  #watch; // nothing was heard
-  #probe; // no answer to the newest ping
+  #look; // time to look after a silence
+  #probe; // no answer to a ping
   #ackBy; // an ack is due
   #closeBy; // no Close frame came
   #moveAt; // the moment of a move
@@ -619,18 +835,18 @@ class Session {
 
   /** @param {Plan} plan @param {Host} host */
   constructor(plan, host) {
-    /** @param {(this: Session, late: boolean) => void} ring */
-    const alarm = (ring) => new Alarm(plan.runtime, (late) => this.#onRing(late, ring));
+    /** @param {(this: Session, late: boolean) => void} ring @param {number} [stays] */
+    const alarm = (ring, stays = 0) => new Alarm(plan.runtime, (late) => this.#onRing(late, ring), stays);
     this.#plan = plan;
     this.#host = host;
-    this.#said = { session: '', token: plan.token, grace: 0, heartbeat: 0, window: { messages: Infinity, bytes: Infinity } };
+    this.#said = { session: '', token: plan.token, grace: 0, heartbeat: 0, answer: 0, window: { messages: Infinity, bytes: Infinity } };
     this.#pacer = new Pacer(plan.runtime.random);
-    this.#alarms = [
-      (this.#patience = alarm(this.#onPatience)),
+    this.#timers = [
+      (this.#patience = alarm(this.#onPatience, 2)),
       (this.#pace = alarm(this.#tryAgain)),
       (this.#giveUp = alarm(this.#onGiveUp)),
-      (this.#watch = alarm(this.#onSilence)),
-      (this.#probe = alarm(this.#onProbe)),
+      (this.#look = alarm(this.#onLook, 2)),
+      (this.#probe = alarm(this.#onProbe, 2)),
       (this.#ackBy = alarm(this.#ack)),
       (this.#closeBy = alarm(this.#onCloseBy)),
       (this.#moveAt = alarm(this.#move)),
@@ -658,7 +874,7 @@ class Session {
   }
 
   get detached() {
-    return this.#state === State.DETACHED;
+    return this.#state === State.DETACHED || this.#state === State.SUSPECTED;
   }
 
   get protocol() {
@@ -754,28 +970,30 @@ class Session {
       return this.#broken(conn);
     }
     conn.opened = true;
+    this.#slowest = Math.max(this.#slowest, this.#plan.runtime.now() - conn.since);
     this.#patience.set(this.#said.token ? MS.resumeHello : MS.firstHello);
   }
 
   /** @param {Connection} conn @param {any} data */
   #onMessage(conn, data) {
     if (this.#state === State.PLAIN) return this.#host.message(data);
-    const slept = this.#slept();
-    if (conn === this.#live) {
-      if (this.#probe.armed) this.#probe.set(MS.probe); // the answer is behind it, if any comes
-      this.#watch.set(this.#silenceLimit());
-    }
+    const late = this.#late();
+    this.#ear.paused = late > MS.paused;
+    if (conn === this.#live && this.#probe.armed) this.#probe.set(this.#probeLimit()); // the answer is behind it, if any comes
     if (conn.verdict) return;
     if (typeof data !== 'string' || !data.startsWith(DLE)) this.#onData(conn, data);
     else if (data.startsWith(DLE, 1)) this.#onData(conn, data.slice(1));
     else this.#onControl(conn, data.slice(1));
-    if (slept) this.#wake();
+    if (conn === this.#live) this.#listen();
+    if (late > MS.slept) this.#wake();
   }
 
   /** @param {Connection} conn @param {any} data */
   #onData(conn, data) {
     if (!conn.hello) return this.#noHello(conn);
+    this.#hear();
     const number = ++conn.last;
+    this.#ear.take(this.#heard, number > this.#received);
     conn.owed.messages++;
     conn.owed.bytes += sizeOf(data);
     if (number > this.#received) {
@@ -802,10 +1020,12 @@ class Session {
       if (conn.kind === Kind.FIRST || argument !== undefined) this.#noHello(conn);
       return;
     }
+    // reseat.v1 section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
+    if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#hear();
     switch (verb) {
       case 'hello': return this.#onHello(conn, argument);
       case 'ack': return this.#onAck(conn, argument);
-      case 'pong': return this.#onPong(conn, argument);
+      case 'pong': return this.#onPong(conn, Number(argument));
       case 'token': this.#said.token = argument; return;
       case 'grace': this.#said.grace = argument; return;
       case 'ping': this.#ack(); return conn.say('pong', argument);
@@ -821,7 +1041,7 @@ class Session {
     const foreign = this.#said.session !== '' && hello.session !== this.#said.session;
     if (conn.hello || foreign || !this.#out.admits(hello.received)) return this.#broken(conn);
     const first = this.#state === State.CONNECTING;
-    const ms = this.detached ? this.#plan.runtime.now() - this.#dropped : 0;
+    const ms = this.#away();
     this.#retire(this.#live); // reseat.v1 section 8: nothing more is taken from it
     this.#live = conn;
     this.#attempt = null;
@@ -834,13 +1054,14 @@ class Session {
     this.#received = Math.max(this.#received, conn.last);
     this.#said = hello;
     this.#enter(State.ATTACHED, 'hello');
-    this.#watch.set(this.#silenceLimit());
+    this.#stamp();
+    this.#ear.begin(this.#heard);
     this.#ack();
     this.#out.rewind(hello.received);
     this.#pump();
+    this.#listen();
     if (first) return this.#welcome(hello.protocol);
-    this.#host.notice('resume', { replay: hello.replay, lost: hello.lost, ms });
-    if (hello.replay === 0) this.#host.notice('replayed', {});
+    return this.#resumed(hello.replay, hello.lost, ms);
   }
 
   /** The first hello has come. @param {string} protocol */
@@ -861,6 +1082,7 @@ class Session {
       this.#abandon(conn);
       return this.#attemptFailed(conn);
     }
+    if (wasClean) this.#stamp(); // a Close frame came
     if (conn.verdict?.retry === false) return this.#finishBy(conn.verdict);
     if (conn.bye && this.#farewell && code === this.#farewell.code) return this.#finishBy(this.#farewell);
     return this.#lose('drop');
@@ -880,8 +1102,10 @@ class Session {
   /** Takes leave of a connection that another one has replaced. @param {Connection | null} conn */
   #retire(conn) {
     if (!conn) return;
-    this.#silences = 0;
-    for (const alarm of [this.#watch, this.#probe, this.#ackBy, this.#closeBy]) alarm.clear();
+    const suspected = this.#state === State.SUSPECTED;
+    this.#ear.end(suspected && !this.#spoke);
+    if (suspected) this.#falseAlarms = this.#spoke ? this.#falseAlarms + 1 : 0;
+    for (const alarm of [this.#look, this.#probe, this.#ackBy, this.#closeBy]) alarm.clear();
     conn.close();
   }
 
@@ -935,6 +1159,7 @@ class Session {
     for (let data = this.#out.next(this.#said.window); data !== undefined; data = this.#out.next(this.#said.window)) {
       conn.send(this.#state === State.PLAIN ? data : escaped(data));
       if (this.#state === State.PLAIN) this.#out.settle();
+      else this.#owe();
     }
     if (this.#farewell && this.#out.drained) this.#sayBye(conn, this.#farewell);
   }
@@ -944,6 +1169,7 @@ class Session {
     conn.bye = true;
     if (this.#state === State.PLAIN) return bare ? conn.close() : conn.close(code, reason);
     conn.say('bye', ` ${JSON.stringify({ code, reason })}`);
+    this.#owe();
     this.#closeBy.set(MS.farewell + 2 * this.#said.heartbeat);
   }
 
@@ -951,13 +1177,14 @@ class Session {
   #onAck(conn, n) {
     if (!this.#out.ack(n)) return this.#broken(conn);
     conn.useful = true;
+    this.#settle();
     this.#pump();
   }
 
   /** A Blob could not be read: its place can be filled by nothing, so the session ends. */
   #unreadable() {
     if (this.#state === State.ENDED) return;
-    if (this.#live && this.#state === State.ATTACHED) this.#sayBye(this.#live, { code: 1001, reason: 'unreadable Blob', bare: false });
+    if (this.#live) this.#sayBye(this.#live, { code: 1001, reason: 'unreadable Blob', bare: false });
     this.#farewell = null;
     this.#finish(NO_WAY_BACK);
   }
@@ -984,9 +1211,59 @@ class Session {
 
   // ---- liveness
 
-  /** reseat.v1 section 5: twice as long again for each connection in a row that ended so. */
-  #silenceLimit() {
-    return this.#said.heartbeat > 0 ? 2 * this.#said.heartbeat * 2 ** this.#silences : Infinity;
+  /** A sign of life, for what the application is told. */
+  #stamp() {
+    this.#heard = this.#plan.runtime.now();
+    this.#heardWall = this.#plan.runtime.wall();
+  }
+
+  /** Milliseconds since the last one, those that the machine slept included. */
+  #away() {
+    const { now, wall } = this.#plan.runtime;
+    return Math.max(now() - this.#heard, wall() - this.#heardWall);
+  }
+
+  /** The live connection is heard. */
+  #hear() {
+    if (this.#state === State.SUSPECTED) this.#speaks();
+    this.#stamp();
+    this.#ear.hear(this.#heard);
+  }
+
+  /** Something was sent that is owed an answer. */
+  #owe() {
+    this.#ear.send(this.#plan.runtime.now());
+    this.#listen();
+  }
+
+  #settle() {
+    if (!this.#out.owed) this.#ear.settle();
+  }
+
+  #next() {
+    return this.#ear.next(this.#said, this.#state === State.ATTACHED && !this.#farewell);
+  }
+
+  /** Has the look come in time. One that comes too early costs nothing, so it is hardly ever put off. */
+  #listen() {
+    const conn = this.#live;
+    if (!conn?.hello || conn.verdict) return;
+    const left = this.#next().at - this.#plan.runtime.now();
+    if (left < -this.#look.late) this.#look.set(left);
+  }
+
+  /** Does what is due after a silence. */
+  #onLook() {
+    const conn = this.#live;
+    if (!conn || conn.verdict) return;
+    if (conn.drains()) this.#hear();
+    const { at, what } = this.#next();
+    if (at <= this.#plan.runtime.now()) {
+      if (what === 'dead') return this.#onSilence(false);
+      if (what === 'suspect') this.#suspect();
+      else this.#ask(what === 'doubt');
+    }
+    this.#listen();
   }
 
   /**
@@ -999,25 +1276,41 @@ class Session {
     if (this.#state !== State.ENDED) ring.call(this, late);
   }
 
-  /** Nothing was heard for too long. @param {boolean} [late] the page slept, which says nothing of the connection */
-  #onSilence(late) {
+  /** Nothing was heard for too long. @param {boolean} slept which says nothing of the connection */
+  #onSilence(slept) {
     this.#live?.close();
-    this.#lose('silence', { silent: !late });
+    this.#lose('silence', { silent: !slept });
+  }
+
+  /** @param {boolean} doubt whether out of suspicion */
+  #ask(doubt) {
+    this.#live?.say('ping', ` ${++this.#pings}`);
+    this.#ear.ping(this.#plan.runtime.now(), this.#pings, doubt);
+  }
+
+  /** For how long an answer is waited for after a sleep. */
+  #probeLimit() {
+    return Math.max(MS.probe, 4 * this.#ear.rtt);
   }
 
   /**
-   * Asks for an answer, soon. Only the answer to this very ping will do: whatever else comes
-   * now may have waited on this side since before the page slept.
+   * Asks for an answer, soon. Only the answer to this very ping will do, or to a later one:
+   * whatever else comes now may have waited on this side since before the page slept.
    */
   #ping() {
     if (!this.#live?.hello || this.#probe.armed) return;
-    this.#live.say('ping', ` there?${++this.#pings}`);
-    this.#probe.set(MS.probe);
+    this.#ask(false);
+    this.#probed = this.#pings;
+    this.#probe.set(this.#probeLimit());
+    this.#listen();
   }
 
-  /** @param {Connection} conn @param {string} argument with the space before it */
-  #onPong(conn, argument) {
-    if (conn === this.#live && argument === ` there?${this.#pings}`) this.#probe.clear();
+  /** @param {Connection} conn @param {number} n */
+  #onPong(conn, n) {
+    if (conn !== this.#live) return;
+    this.#ear.pong(this.#heard, n);
+    this.#settle();
+    if (n >= this.#probed) this.#probe.clear();
   }
 
   /** @param {boolean} late */
@@ -1033,26 +1326,29 @@ class Session {
     if (!keepalive) return;
     this.#beatAt.set(keepalive.every);
     if (this.readyState !== ReadyState.OPEN || (this.#state === State.ATTACHED && !late)) return;
-    this.#standIns = 1; // an answer goes to the newest
-    this.#host.message(keepalive.receive);
+    const { receive, answer } = keepalive;
+    if (answer !== undefined) this.#standIns = 1; // an answer goes to the newest
+    this.#host.message(typeof receive === 'string' ? receive : bytesOf(receive));
   }
 
-  #slept() {
-    return this.#alarms.some((alarm) => alarm.late > MS.slept);
+  /** By how much the alarm that should have rung first is late; negative: none is. */
+  #late() {
+    return this.#timers.reduce((max, { late }) => Math.max(max, late), -Infinity);
   }
 
   /** Page or machine slept: what is known of the network is old. */
   #wake() {
-    const overdue = this.#watch.late > 0;
-    for (const alarm of this.#alarms) alarm.forgive();
-    if (this.#state === State.ATTACHED) {
-      if (overdue) return this.#onSilence(true);
-      this.#probe.clear(); // an answer may have been slept through
-      this.#ping();
-    } else if (this.#state === State.DETACHED) {
-      if (this.#attempt) this.#abandon(this.#attempt);
+    for (const alarm of this.#timers) alarm.forgive();
+    const slept = this.#attempt;
+    if (this.#live && this.#away() >= this.#ear.limit(this.#said)) this.#onSilence(true);
+    if (this.#state === State.DETACHED) {
+      if (slept && slept === this.#attempt) this.#abandon(slept);
       this.#owing = true;
       this.#tryAgain();
+    } else if (this.#live) {
+      this.#ear.wake(this.#plan.runtime.now());
+      this.#probe.clear(); // an answer may have been slept through
+      this.#ping();
     }
   }
 
@@ -1063,31 +1359,80 @@ class Session {
 
   // ---- the way back
 
-  /** The live connection is lost. @param {string} why */
+  /**
+   * The live connection is lost. Where it was suspected, the application knows, and an
+   * attempt that is under way is the way back.
+   * @param {string} why
+   */
   #lose(why, { silent = false, after = 0 } = {}) {
     const conn = this.#live;
     if (!conn) return;
-    const { now, wall } = this.#plan.runtime;
+    const { now } = this.#plan.runtime;
+    const known = this.#state === State.SUSPECTED;
     this.#live = null;
-    for (const alarm of [this.#watch, this.#probe, this.#ackBy, this.#closeBy, this.#moveAt]) alarm.clear();
-    this.#silences = silent ? this.#silences + 1 : 0;
+    for (const alarm of [this.#look, this.#probe, this.#ackBy, this.#closeBy, this.#moveAt]) alarm.clear();
+    this.#ear.end(silent);
+    if (known && !this.#spoke) this.#falseAlarms = 0;
     this.#pacer.lost(conn.useful || (why !== 'broken' && now() - conn.since >= MS.settled));
     this.#dropped = now();
-    this.#since = wall();
-    this.#tries = 0;
     this.#owing = true;
     this.#enter(State.DETACHED, why);
     this.#giveUp.set(this.#farewell ? this.#said.grace : this.#said.grace + 2 * this.#said.heartbeat);
+    if (known) return this.#comeBack(Math.max(after, this.#heldBack() ? -this.#pace.late : 0));
+    this.#tries = 0;
+    return this.#failed(after);
+  }
+
+  /**
+   * The live connection was lively, is silent, and answers no ping. It still counts: what
+   * comes on it is taken, and what is sent goes to it, until a resume beside it has its hello.
+   */
+  #suspect() {
+    this.#ear.suspect();
+    this.#spoke = false;
+    this.#tries = 0;
+    this.#enter(State.SUSPECTED, 'silence');
+    this.#failed(0);
+  }
+
+  /**
+   * The suspected connection lives. An attempt that has no 101 yet is dropped; from the 101
+   * on its hello may be on its way, and with it the end of this connection.
+   */
+  #speaks() {
+    this.#spoke = true;
+    if (this.#attempt?.opened) return;
+    if (this.#attempt) this.#abandon(this.#attempt);
+    this.#falseAlarms++;
+    this.#pace.clear();
+    this.#enter(State.ATTACHED, 'false alarm');
+    this.#ack(); // what was held back for the attempt's sake
+    this.#resumed(0, 0, this.#away());
+  }
+
+  /** @param {number} replay @param {number} lost @param {number} ms */
+  #resumed(replay, lost, ms) {
+    this.#host.notice('resume', { replay, lost, ms });
+    if (replay === 0) this.#host.notice('replayed', {});
+  }
+
+  /** The connection is lost, or an attempt has failed. @param {number} after what the gateway asked for, or 0 */
+  #failed(after) {
+    this.#host.notice('detach', { attempt: ++this.#tries, since: this.#heardWall });
     this.#comeBack(after);
   }
 
-  /** Tells the application, and sees to the next attempt. @param {number} after what the gateway asked for, or 0 */
+  /**
+   * Sees to the next attempt. The pause counts from the start of the one before: after one
+   * that ran out of time the next follows at once.
+   * @param {number} after what the gateway asked for, or 0
+   */
   #comeBack(after) {
-    this.#host.notice('detach', { attempt: ++this.#tries, since: this.#since });
-    if (this.#attempt || this.#state !== State.DETACHED) return;
-    const pause = Math.max(after, this.#pacer.next());
+    if (this.#attempt || !this.detached) return;
+    const least = this.#state === State.SUSPECTED ? MS.beside * 2 ** this.#falseAlarms : this.#pacer.next();
+    const pause = Math.max(after, this.#begun + least - this.#plan.runtime.now(), 0);
     this.#told = after > 0;
-    if (this.#told) {
+    if (this.#told && this.#state === State.DETACHED) {
       this.#owing = true;
       this.#over = false;
       if (-this.#giveUp.late < pause || !this.#giveUp.armed) this.#giveUp.set(pause + 1);
@@ -1097,7 +1442,7 @@ class Session {
   }
 
   #tryAgain() {
-    if (this.#attempt || this.#state !== State.DETACHED) return;
+    if (this.#attempt || !this.detached) return;
     // The browser may be wrong (it does not know of loopback): believed for a while only.
     if (this.#plan.runtime.navigator?.onLine === false && !this.#waited && !this.#over) {
       this.#waited = true;
@@ -1106,10 +1451,11 @@ class Session {
     this.#resume();
   }
 
-  /** One attempt at a resume. It runs beside a live connection only for a move. */
+  /** One attempt at a resume. It runs beside a live connection for a move, or where that one is suspected. */
   #resume() {
     this.#pace.clear();
     this.#waited = this.#told = false;
+    this.#begun = this.#plan.runtime.now();
     try {
       this.#attempt = this.#dial(Kind.RESUME);
     } catch {
@@ -1117,7 +1463,21 @@ class Session {
     }
     this.#attempt.owing = this.#owing;
     this.#owing = false;
-    this.#patience.set(MS.connect);
+    this.#patience.set(this.#connectLimit());
+  }
+
+  /**
+   * How long an attempt may take to its 101. On a network that swallows everything, what
+   * counts is how soon after its return the next SYN goes out. A system sends one at 0, 1, 3
+   * and 7 s of an attempt (or 0, 3 and 9; newer Linux each second at first), and the next
+   * attempt begins with another after 4 to 5 s: no moment is further than 3 s from the next.
+   * On a slow link a handshake takes up to 4 round trips (TCP, TLS 1.2, HTTP). An attempt that
+   * would come about must not be cut, so the limit grows with the round trip, and leaves as
+   * much as the slowest handshake took to one whose first two SYNs were lost. As long as it is
+   * below 11 s, the next SYN is at most 4 s away.
+   */
+  #connectLimit() {
+    return Math.min(Math.max(MS.connect, 4 * this.#ear.rtt, this.#slowest + MS.lostSyns), MS.connectMax);
   }
 
   /** @param {Connection | null} conn @param {number} [after] */
@@ -1128,12 +1488,11 @@ class Session {
       if (conn && !conn.opened && this.#mayFallBack()) return this.#fallBack();
       return this.#finish(NO_WAY_BACK);
     }
-    if (this.#live) {
-      this.#ack(); // what was held back for its sake
-      return this.#moveAgain(after);
-    }
+    this.#ack(); // what was held back for its sake
+    if (this.#state === State.ATTACHED) return this.#moveAgain(after);
+    if (this.#live && this.#spoke) return this.#speaks();
     if (this.#over && !after) return this.#finish(NO_WAY_BACK);
-    this.#comeBack(after);
+    return this.#failed(after);
   }
 
   /** An attempt takes too long. @param {boolean} late */
@@ -1246,7 +1605,7 @@ class Session {
     if (this.#state === State.ENDED) return;
     const own = this.#state === State.PLAIN ? null : this.#farewell;
     const told = own ? { code: own.code, reason: own.reason, wasClean: true, error: false } : ending;
-    for (const alarm of this.#alarms) alarm.clear();
+    for (const alarm of this.#timers) alarm.clear();
     this.#watchPage('removeEventListener');
     this.#enter(State.ENDED, `${told.code}`);
     const open = [this.#live, this.#attempt];
@@ -1276,17 +1635,15 @@ class Session {
     if (event.type === 'pagehide' || event.type === 'freeze' || (event.type === 'visibilitychange' && hidden)) {
       return this.#ack(); // timers may be late from here on
     }
-    if (this.#slept()) return this.#wake();
+    if (this.#late() > MS.slept) return this.#wake();
     if (this.#state === State.ATTACHED) return this.#ping();
-    if (this.#state !== State.DETACHED || this.#heldBack()) return undefined;
-    if (!this.#attempt) return event.type === 'online' ? this.#resume() : this.#tryAgain();
-    if (!this.#attempt.opened && -this.#patience.late > MS.hurry) this.#patience.set(MS.hurry);
-    return undefined;
+    if (this.#state !== State.DETACHED || this.#attempt || this.#heldBack()) return undefined;
+    return event.type === 'online' ? this.#resume() : this.#tryAgain();
   };
 
   /** The page is left for good: no ghost is to stay in the game. */
   #leave() {
-    if (this.#state !== State.ATTACHED && this.#state !== State.DETACHED) return;
+    if (this.#state !== State.ATTACHED && !this.detached) return;
     this.#farewell ??= { code: 1001, reason: '', bare: false };
     this.#pump();
     if (this.#live && !this.#live.bye) this.#sayBye(this.#live, this.#farewell);
@@ -1344,14 +1701,19 @@ function clampedShort(value) {
   return Number.isNaN(number) ? 0 : Math.round(Math.min(Math.max(number, 0), 65_535));
 }
 
+/** @param {any} given */
+const isBytes = (given) => ArrayBuffer.isView(given) || Object.prototype.toString.call(given) === '[object ArrayBuffer]';
+
+/** A copy of an ArrayBuffer, or of what a view shows of one. @param {any} given @returns {ArrayBuffer} */
+function bytesOf(given) {
+  const { buffer = given, byteOffset = 0, byteLength } = given;
+  return byteLength > 0 ? new Uint8Array(buffer, byteOffset, byteLength).slice().buffer : new ArrayBuffer(0);
+}
+
 /** A copy of what was given to send(): the caller may change its own at once. @param {any} given */
 function outgoing(given) {
   const tag = Object.prototype.toString.call(given);
-  if (ArrayBuffer.isView(given) || tag === '[object ArrayBuffer]') {
-    const { buffer = given, byteOffset = 0, byteLength } = /** @type {any} */ (given);
-    const data = byteLength > 0 ? new Uint8Array(buffer, byteOffset, byteLength).slice().buffer : new ArrayBuffer(0);
-    return { data, bytes: byteLength };
-  }
+  if (isBytes(given)) return { data: bytesOf(given), bytes: given.byteLength };
   if ((tag === '[object Blob]' || tag === '[object File]') && typeof given.arrayBuffer === 'function') {
     return { data: /** @type {Promise<ArrayBuffer>} */ (given.arrayBuffer()), bytes: given.size };
   }
@@ -1363,7 +1725,10 @@ function outgoing(given) {
 function keepaliveOf(given) {
   if (given === undefined || given === null) return null;
   const { receive, answer, every } = Object((Object.hasOwn(KEEPALIVES, given) && KEEPALIVES[given]) || given);
-  if (typeof receive === 'string' && typeof answer === 'string' && every > 0) return { receive, answer, every };
+  const bytes = isBytes(receive);
+  if ((bytes || typeof receive === 'string') && (answer === undefined || typeof answer === 'string') && every > 0) {
+    return { receive: bytes ? bytesOf(receive) : receive, answer, every };
+  }
   throw new TypeError(`keepalive must be ${Object.keys(KEEPALIVES).join(', ')} or { receive, answer, every }`);
 }
 

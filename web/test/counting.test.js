@@ -141,7 +141,7 @@ test('while a resume is under way that stated N, an older connection acks nothin
   assert.equal(sockets[1].stated.received, '1');
   const old = sockets[0];
   receive(old, 40);
-  await clock.advance(5_000);
+  await clock.advance(1_500);
   old.control('ping', 'p');
   assert.deepEqual(old.take(), ['^ack 1', '^pong p'], 'N itself may be acked');
   sockets[1].drop();
@@ -324,7 +324,7 @@ test('a resume\'s hello that cannot be ends that attempt, and another follows', 
   for (const members of bad) {
     w.last().attach({ resumed: true, received: 1, ...members });
     assert.deepEqual(w.last().take(), [], JSON.stringify(members));
-    await w.clock.advance(5_000);
+    await w.clock.advance(2_500);
   }
   w.last().attach({ resumed: true, received: 1 });
   assert.deepEqual(w.last().take(), ['^ack 0', '2']);
@@ -337,7 +337,7 @@ test('data before hello breaks a resume, and is not delivered', async () => {
   last().open();
   last().control('dance'); // may be anything
   last().receive('data');
-  await clock.advance(5_000);
+  await clock.advance(500);
   assert.equal(sockets.length, 3);
   last().attach({ resumed: true });
   assert.deepEqual(log, ['detach 1', 'detach 2', 'resume 0 0', 'replayed']);

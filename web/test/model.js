@@ -18,7 +18,7 @@ class Wire {
   onMessage = () => {};
   onEnd = () => {};
   #net;
-  #due = { up: 0, down: 0 };
+  #due = { up: 0, down: 0 }; // before then nothing more arrives
   #dead = false; // carries nothing any more
   #gatewayKnows = false;
   #clientKnows = false;
@@ -57,9 +57,12 @@ class Wire {
     this.#carry('up', () => this.#endGateway('close'));
   }
 
-  /** @param {'reset' | 'half' | 'hole' | 'close'} how */
+  /** @param {'reset' | 'half' | 'hole' | 'close' | 'stall'} how */
   cut(how) {
     const { clock, random } = this.#net;
+    if (how === 'stall') { // one way or both, and then it goes on
+      return this.stall(clock.mono + random() * 12_000, ['up', 'down'].filter(() => random() < 0.8));
+    }
     if (how === 'close') { // somebody in between closes
       this.#carry('up', () => this.#endGateway('close'));
       return this.#carry('down', () => this.#endClient([1000, 1001, 1012, 4409][Math.floor(random() * 4)], '', true));
@@ -67,6 +70,11 @@ class Wire {
     clock.setTimeout(() => (this.#dead = true), random() * 50);
     if (how !== 'hole') clock.setTimeout(() => this.#endClient(1006, '', false), 50 + random() * 200);
     if (how === 'reset') clock.setTimeout(() => this.#endGateway('reset'), 50 + random() * 3_000);
+  }
+
+  /** @param {number} until then nothing arrives before @param {('up' | 'down')[]} ways */
+  stall(until, ways) {
+    for (const way of ways) this.#due[way] = Math.max(this.#due[way], until + this.#net.delay());
   }
 
   #endClient(code, reason, clean) {
@@ -91,6 +99,7 @@ class Wire {
 export class Net {
   calm = false;
   wires = new Set();
+  #out = 0; // before then nothing at all comes through
 
   constructor(clock, random, gateway) {
     Object.assign(this, { clock, random, gateway });
@@ -98,6 +107,17 @@ export class Net {
 
   delay() {
     return this.random() * (this.calm ? 40 : this.random() < 0.05 ? 2_000 : 40);
+  }
+
+  /** Everything is swallowed for so long, and then goes on. @param {number} ms */
+  outage(ms) {
+    this.#out = this.clock.mono + ms;
+    for (const wire of this.wires) wire.stall(this.#out, ['up', 'down']);
+  }
+
+  /** When what is sent at the beginning of a connection arrives. */
+  get first() {
+    return Math.max(0, this.#out - this.clock.mono) + this.delay();
   }
 
   /** A transport's constructor for the client. */
@@ -114,7 +134,7 @@ export class Net {
         super();
         this.protocols = protocols;
         const luck = net.calm ? 1 : net.random();
-        const wait = luck < 0.1 ? 5_000 + net.random() * 20_000 : net.delay(); // some arrive when they are long given up
+        const wait = luck < 0.1 ? 5_000 + net.random() * 20_000 : net.first; // some arrive when they are long given up
         if (luck < 0.25 && luck >= 0.1) net.clock.setTimeout(() => this.end(1006, '', false), net.delay());
         else if (luck >= 0.05) net.clock.setTimeout(() => this.#arrive(), wait);
       }
@@ -176,8 +196,8 @@ export class Gateway {
   #exists = false;
   #conn = null;
 
-  constructor(clock, random, { dropOldest = Infinity } = {}) {
-    Object.assign(this, { clock, random, dropOldest });
+  constructor(clock, random, { dropOldest = Infinity, answer = 0 } = {}) {
+    Object.assign(this, { clock, random, dropOldest, answer });
   }
 
   get attached() {
@@ -238,7 +258,7 @@ export class Gateway {
     wire.onEnd = () => this.#detach(conn);
     this.#say(wire, 'hello', hello({
       session: 'model', token: `t.${conn.generation}.s`, resumed, received: this.#admitted, lost, replay: this.sent - n - lost,
-      grace_ms: GRACE, heartbeat_ms: HEARTBEAT, limits: { message_bytes: 1 << 20, ...WINDOW },
+      grace_ms: GRACE, heartbeat_ms: HEARTBEAT, answer_ms: this.answer, limits: { message_bytes: 1 << 20, ...WINDOW },
     }));
     this.#flow();
     this.#beat(conn);

@@ -23,17 +23,21 @@ class Run {
   downSent = [];
   heard = [];
 
+  states = [];
+
   constructor(seed, options) {
     this.random = seeded(seed);
+    this.pace = [1, 3][seed % 2]; // on half of the runs the network is left alone long enough for suspicions
     this.clock = new FakeClock();
     this.page = fakePage();
-    this.gateway = new Gateway(this.clock, this.random, options);
+    this.gateway = new Gateway(this.clock, this.random, { answer: [0, 2_000, 5_000][seed % 3], ...options });
     this.net = new Net(this.clock, this.random, this.gateway);
     this.net.calm = true; // the first connection is not what this is about
     const { clock, page, random } = this;
     const runtime = {
       setTimeout: clock.setTimeout, clearTimeout: clock.clearTimeout, now: () => clock.mono, wall: () => clock.mono + clock.away,
       random, window: page.window, document: page.document, navigator: page.navigator, base: undefined, gateways: new Set(),
+      trace: (state, why) => this.states.push(`${state}: ${why}`),
     };
     this.socket = new ReseatSocket('ws://model.test/', undefined, { WebSocket: this.net.transport(), fallback: false, runtime });
     this.socket.binaryType = 'arraybuffer';
@@ -63,7 +67,7 @@ class Run {
   }
 
   cut() {
-    const ways = ['reset', 'half', 'hole', 'close'];
+    const ways = this.pace === 1 ? ['reset', 'half', 'hole', 'close', 'stall'] : ['reset', 'hole', 'stall', 'stall'];
     for (const wire of this.net.wires) if (this.random() < 0.7) wire.cut(ways[Math.floor(this.random() * ways.length)]);
   }
 
@@ -84,8 +88,9 @@ class Run {
     this.net.calm = false;
     this.every(150, () => this.sendUp());
     this.every(150, () => this.sendDown());
-    this.every(2_500, () => this.cut());
-    this.every(8_000, () => this.pageEvent());
+    this.every(2_500 * this.pace, () => this.cut());
+    if (this.pace > 1) this.every(10_000, () => this.net.outage(this.random() * 12_000));
+    this.every(8_000 * this.pace, () => this.pageEvent());
     this.every(10_000, () => this.gateway.move(this.random() * 3_000));
     this.every(10_000, () => this.gateway.renew());
     this.every(20_000, () => this.gateway.drain(this.random() * 2_000));
@@ -144,12 +149,20 @@ async function farewell(run, seed) {
 
 test('over any number of cuts every message arrives exactly once and in order, both ways', async () => {
   let resumes = 0;
+  const moves = new Map(); // from one state to the next
   for (let seed = 1; seed <= SEEDS; seed++) {
     const run = await spliced(seed);
     resumes += run.gateway.resumes;
+    for (const [i, state] of run.states.entries()) {
+      const move = `${run.states[i - 1]?.split(':')[0]} -> ${state}`;
+      moves.set(move, (moves.get(move) ?? 0) + 1);
+    }
     await farewell(run, seed);
   }
-  assert.ok(resumes > 10 * SEEDS, `only ${resumes} resumes: the network is too kind`);
+  assert.ok(resumes > 8 * SEEDS, `only ${resumes} resumes: the network is too kind`);
+  for (const move of ['attached -> suspected: silence', 'suspected -> attached: false alarm', 'suspected -> attached: hello', 'suspected -> detached: silence', 'suspected -> detached: drop']) {
+    assert.ok(moves.get(move) > 5, `${move}: ${moves.get(move)}`);
+  }
 });
 
 test('where the gateway drops the oldest, all others arrive once and in order', async () => {

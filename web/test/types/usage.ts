@@ -10,11 +10,12 @@ const library = (WebSocketLike: new (url: string | URL, protocols?: string | str
 library(ReseatSocket);
 
 const options: ReseatOptions = { fallback: false, token: 'a.b.c', WebSocket: globalThis.WebSocket };
+const heartbeats: ReseatOptions['keepalive'][] = ['engine.io', 'y-websocket', { receive: '2', answer: '3', every: 1 }, { receive: new Uint8Array([1]), every: 1 }, { receive: new ArrayBuffer(1), every: 1 }];
 const mine = new Constructor(new URL('ws://x/'), new Set(['a', 'b']), options);
 const state: 0 | 1 | 2 | 3 = ReseatSocket.OPEN;
 const open: 1 = mine.OPEN;
 const numbers: number[] = [mine.readyState, mine.bufferedAmount, state, open];
-const strings: string[] = [mine.url, mine.protocol, mine.extensions, ...numbers.map(String)];
+const strings: string[] = [`${heartbeats.length}`, mine.url, mine.protocol, mine.extensions, ...numbers.map(String)];
 const session: string | null = mine.session;
 const detached: boolean = mine.detached;
 

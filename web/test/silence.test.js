@@ -1,0 +1,971 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { attached, world } from './helpers.js';
+
+// A line that dies in silence: the answer rule, suspicion, the way back, and what a page is told.
+
+const RESUMED = { resumed: true, answer_ms: 5_000 };
+
+/** An attached world under the answer rule. `heartbeat_ms: 0` leaves the heartbeat out of it. */
+const under = (first = {}, more = {}) => attached({ ...more, first: { answer_ms: 5_000, heartbeat_ms: 0, grace_ms: 600_000, ...first } });
+
+const pings = (transport) => transport.take().filter((data) => /^\^ping /.test(data));
+
+/** Answers every ping that was sent since the last look, and says how many there were. */
+function pong(transport) {
+  const sent = pings(transport);
+  for (const ping of sent) transport.control('pong', ping.slice('^ping '.length));
+  return sent.length;
+}
+
+/** Lets the client measure a round trip. */
+async function measure(w, ms) {
+  w.page.fire('online');
+  await w.clock.advance(ms);
+  assert.equal(pong(w.last()), 1);
+}
+
+/** A data message every so often; nobody pings meanwhile. */
+async function ticks(w, every, count) {
+  for (let i = 0; i < count; i++) {
+    if (i > 0) await w.clock.advance(every);
+    w.last().receive('tick');
+  }
+  assert.deepEqual(pings(w.last()), []);
+  w.take();
+}
+
+/** A tick game whose connection has just been suspected: `old` is silent, `beside` is the attempt. */
+async function suspected(more = {}) {
+  const w = under(more.first, more);
+  await ticks(w, 100, 10);
+  await w.clock.advance(4_000);
+  assert.equal(w.states.at(-1), 'suspected: silence');
+  w.take();
+  const [old, beside] = w.sockets;
+  old.take();
+  return { ...w, w, old, beside };
+}
+
+const controls = (transport) => transport.take().filter((data) => data.startsWith('^'));
+
+describe('the answer rule', () => {
+  test('unanswered data: a ping after each half of answer_ms in silence, dead after the whole', async () => {
+    const w = under();
+    await measure(w, 50);
+    await w.clock.advance(60_000);
+    w.socket.send('x');
+    w.last().take();
+    await w.clock.advance(2_499);
+    assert.deepEqual(pings(w.last()), []);
+    await w.clock.advance(1);
+    assert.equal(pings(w.last()).length, 1);
+    await w.clock.advance(2_499);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+    assert.deepEqual([w.sockets[0].closed, w.states.at(-1), w.log], [[], 'detached: silence', ['detach 1']]);
+  });
+
+  test('without answer_ms there is no such rule', async () => {
+    for (const first of [{ answer_ms: 0 }, { answer_ms: undefined }]) {
+      const w = under({ heartbeat_ms: 15_000, ...first });
+      w.socket.send('x');
+      await w.clock.advance(29_999);
+      assert.deepEqual([w.sockets.length, pings(w.last())], [1, []]);
+    }
+  });
+
+  test('an answer_ms that is no time span is none of a gateway\'s', () => {
+    const w = world();
+    w.last().attach({ answer_ms: -1 });
+    assert.equal(w.socket.readyState, 3);
+  });
+
+  test('before a round trip is known the limit is at least 5 s', async () => {
+    const w = under({ answer_ms: 1_000 });
+    w.socket.send('x');
+    await w.clock.advance(4_999);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('the clock starts at the oldest unanswered message, and anew with whatever is heard', async () => {
+    const w = under();
+    await measure(w, 50);
+    w.socket.send('1');
+    await w.clock.advance(2_000);
+    w.socket.send('2');
+    await w.clock.advance(1_000);
+    assert.equal(pings(w.last()).length, 1, 'of the first message');
+    w.last().control('ack', 1);
+    await w.clock.advance(4_999);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2, 'of the second, since the ack');
+  });
+
+  test('a line on which nothing is owed is not judged', async () => {
+    const w = under();
+    w.socket.send('1');
+    w.last().control('ack', 1);
+    w.last().take();
+    await w.clock.advance(600_000);
+    assert.deepEqual([w.sockets.length, w.last().take()], [1, []]);
+  });
+
+  test('a missing ack alone never kills', async () => {
+    const w = under();
+    w.socket.send('x');
+    for (let i = 0; i < 100; i++) {
+      await w.clock.advance(2_500);
+      assert.equal(pong(w.last()), 1);
+    }
+    assert.equal(w.sockets.length, 1);
+    w.last().control('ack', 1);
+    await w.clock.advance(600_000);
+    assert.equal(pings(w.last()).length, 0);
+  });
+
+  test('messages that a hello says are received are owed no answer, though they are not acked', async () => {
+    const w = under();
+    w.socket.send('x');
+    w.last().drop();
+    w.last().attach({ ...RESUMED, heartbeat_ms: 0, received: 1 });
+    w.page.fire('online');
+    assert.equal(pong(w.last()), 1);
+    await w.clock.advance(600_000);
+    assert.deepEqual(pings(w.last()), []);
+  });
+
+  test('four round trips are waited for after the first ping, smoothed over the connections of a session', async () => {
+    const w = under({ heartbeat_ms: 0 });
+    await measure(w, 1_600);
+    w.last().drop();
+    w.last().attach({ ...RESUMED, heartbeat_ms: 0, grace_ms: 600_000 });
+    await measure(w, 2_400); // 1,600 + (2,400 - 1,600) / 8
+    const limit = 2_500 + 4 * 1_700;
+    w.socket.send('x');
+    await w.clock.advance(limit - 1);
+    assert.equal(w.sockets.length, 2);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 3);
+  });
+
+  test('a round trip is from a ping to its own answer', async () => {
+    const w = under();
+    w.socket.send('x');
+    await w.clock.advance(2_500);
+    const [first] = pings(w.last());
+    await w.clock.advance(2_400);
+    w.last().receive('late');
+    w.last().control('pong', 'some other');
+    await w.clock.advance(2_500);
+    const [second] = pings(w.last());
+    await w.clock.advance(100);
+    w.last().control('pong', second.slice('^ping '.length)); // 100 ms; 5,000 ms for the first would not have been it
+    w.last().control('pong', first.slice('^ping '.length)); // answered by the newer one
+    await w.clock.advance(4_999);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('a transport that goes on taking bytes counts as heard', async () => {
+    const w = under();
+    await measure(w, 50);
+    const transport = w.last();
+    w.socket.send('a large one');
+    for (transport.bufferedAmount = 5_000_000; transport.bufferedAmount > 0; transport.bufferedAmount -= 100_000) await w.clock.advance(500);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(7_500);
+    assert.equal(w.sockets.length, 2, 'and nothing any more');
+  });
+
+  test('the machine\'s own buffers do not, which take what is sent to a dead line', async () => {
+    const w = under();
+    await measure(w, 50);
+    const [transport] = w.sockets;
+    for (let t = 0; t < 5_000; t += 50) {
+      w.socket.send('tick');
+      transport.bufferedAmount = 4; // until it is on its way
+      await w.clock.advance(25);
+      transport.bufferedAmount = 0;
+      await w.clock.advance(25);
+    }
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('an idle line is dead after heartbeat and answer_ms, whoever should have spoken', async () => {
+    const w = under({ heartbeat_ms: 15_000 });
+    for (let i = 0; i < 5; i++) {
+      await w.clock.advance(15_100);
+      w.last().control('ping', 'hb');
+    }
+    assert.deepEqual(pings(w.last()), []);
+    await w.clock.advance(17_499);
+    assert.deepEqual(pings(w.last()), []);
+    await w.clock.advance(1);
+    assert.equal(pings(w.last()).length, 1, 'heartbeat and half of answer_ms');
+    await w.clock.advance(2_499);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('all times double for each connection in a row that ended in silence, up to eightfold', async () => {
+    const w = under();
+    await measure(w, 50);
+    for (const scale of [1, 2, 4, 8, 8]) {
+      w.socket.send('x');
+      const count = w.sockets.length;
+      await w.clock.advance(scale * 5_000 - 1);
+      assert.equal(w.sockets.length, count, `${scale}`);
+      await w.clock.advance(1);
+      assert.equal(w.sockets.length, count + 1, `${scale}`);
+      w.last().attach({ ...RESUMED, heartbeat_ms: 0, grace_ms: 600_000 });
+    }
+  });
+
+  test('until a new data message is taken in; a repeat is none', async () => {
+    const w = under();
+    w.last().receive('one');
+    for (const [news, scale] of [[[], 1], [[], 2], [['two'], 4], [[], 1], [[], 2]]) {
+      w.socket.send('x');
+      const count = w.sockets.length;
+      await w.clock.advance(scale * 5_000 - 1);
+      assert.equal(w.sockets.length, count, `${scale}`);
+      await w.clock.advance(1);
+      assert.equal(w.sockets.length, count + 1, `${scale}`);
+      w.last().attach({ ...RESUMED, heartbeat_ms: 0, grace_ms: 600_000, replay: news.length });
+      for (const data of news) w.last().receive(data);
+      w.last().control('ack', 0);
+    }
+  });
+
+  test('the heartbeat rule goes by the same factor', async () => {
+    const w = under({ heartbeat_ms: 1_000, answer_ms: 100_000 });
+    for (const scale of [1, 2, 4, 8, 8]) {
+      const count = w.sockets.length;
+      await w.clock.advance(scale * 2_000 - 1);
+      assert.equal(w.sockets.length, count);
+      await w.clock.advance(1);
+      assert.equal(w.sockets.length, count + 1);
+      w.last().attach({ resumed: true, heartbeat_ms: 1_000, answer_ms: 100_000, grace_ms: 600_000 });
+    }
+  });
+
+  test('a bye is owed an answer, too', async () => {
+    const w = under();
+    w.socket.close(4001);
+    await w.clock.advance(5_000);
+    assert.equal(w.sockets.length, 2);
+    w.last().attach({ ...RESUMED });
+    assert.match(w.last().take().join(), /\^bye/);
+  });
+});
+
+describe('a page that stood still', () => {
+  test('reads what waits before it judges', async () => {
+    for (const blocked of [1_900, 3_000, 4_900, 6_000, 20_000]) {
+      const w = under({ heartbeat_ms: 15_000 });
+      await measure(w, 50);
+      w.socket.send('x');
+      await ticks(w, 100, 10);
+      w.clock.freeze(blocked);
+      await w.clock.advance(0); // timers first
+      for (let i = 0; i < 10; i++) {
+        await w.clock.advance(10);
+        w.last().receive('waited');
+      }
+      await w.clock.advance(1_000);
+      w.last().receive('tick');
+      pong(w.last());
+      await w.clock.advance(1_900);
+      assert.deepEqual([w.sockets.length, w.log.filter((line) => !/tick|waited/.test(line))], [1, []], `${blocked}`);
+    }
+  });
+
+  test('has learned nothing of the line from its own pause', async () => {
+    const w = under();
+    await ticks(w, 100, 5);
+    for (let i = 0; i < 2; i++) {
+      w.clock.freeze(3_000);
+      w.last().receive('waited');
+      await w.clock.advance(300);
+    }
+    await w.clock.advance(4_000);
+    assert.equal(w.states.at(-1), 'suspected: silence');
+  });
+
+  test('with timers that are a second late finds a dead line in the end, and never a live one', async () => {
+    const w = world({
+      runtime: {
+        setTimeout: (run, ms) => w.clock.setTimeout(run, Math.ceil((w.clock.mono + ms + 1) / 1_000) * 1_000 - w.clock.mono),
+      },
+    });
+    w.last().attach({ answer_ms: 5_000 });
+    w.page.show('hidden');
+    w.last().take();
+    for (let i = 0; i < 600; i++) {
+      await w.clock.advance(330);
+      w.last().receive('tick');
+      if (i % 10 === 0) w.socket.send('x');
+      if (i % 10 === 5) w.last().control('ack', Math.floor(i / 10) + 1);
+      assert.equal(pong(w.last()), 0, 'no ping on a live line');
+    }
+    assert.equal(w.sockets.length, 1);
+    const silent = w.clock.mono;
+    while (w.sockets.length === 1) await w.clock.advance(100);
+    assert.ok(w.clock.mono - silent < 15_000, `${w.clock.mono - silent}`);
+  });
+
+  test('that lost its line finds out, once what waits is read', async () => {
+    const w = under();
+    await measure(w, 50);
+    w.socket.send('x');
+    await w.clock.advance(2_500);
+    w.clock.freeze(4_000);
+    await w.clock.advance(0);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(250);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('and pinged late waits for the answer as long as ever', async () => {
+    const w = under();
+    await measure(w, 50);
+    w.socket.send('x');
+    w.clock.freeze(4_800); // its ping is 2.3 s late
+    await w.clock.advance(250);
+    assert.equal(pings(w.last()).length, 1);
+    await w.clock.advance(2_499);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('an attempt whose 101 waits in the page is not given up', async () => {
+    const w = under();
+    w.last().drop();
+    w.clock.freeze(4_500);
+    await w.clock.advance(0);
+    w.last().attach({ ...RESUMED });
+    assert.deepEqual([w.sockets.length, w.socket.detached], [2, false]);
+  });
+
+  test('a round trip that it slept through is none', async () => {
+    const w = under();
+    w.page.fire('online');
+    const [ping] = pings(w.last());
+    w.clock.freeze(3_600_000);
+    w.last().control('pong', ping.slice('^ping '.length));
+    assert.equal(pong(w.last()), 1, 'the answer to the one after the sleep');
+    w.socket.send('x');
+    await w.clock.advance(5_000);
+    assert.equal(w.sockets.length, 2);
+  });
+});
+
+describe('suspicion', () => {
+  test('a tick game: a ping after 2 s, and after 2 s more a resume beside the old connection', async () => {
+    const w = under({ answer_ms: 0 });
+    const events = [];
+    w.socket.addEventListener('detach', ({ detail }) => events.push(detail));
+    w.socket.addEventListener('resume', ({ detail }) => events.push(detail));
+    await ticks(w, 100, 20);
+    const since = w.clock.mono + w.clock.away;
+    await w.clock.advance(1_999);
+    assert.deepEqual(pings(w.last()), []);
+    await w.clock.advance(1);
+    assert.equal(pings(w.last()).length, 1);
+    await w.clock.advance(1_999);
+    assert.deepEqual([w.sockets.length, w.log], [1, []]);
+    await w.clock.advance(1);
+    assert.deepEqual([w.sockets.length, w.sockets[0].closed, w.states.at(-1)], [2, null, 'suspected: silence']);
+    assert.deepEqual([w.socket.readyState, w.socket.detached, w.log], [1, true, ['detach 1']]);
+    assert.deepEqual(w.last().stated, { token: 'h.p.s', received: '20' });
+    await w.clock.advance(100);
+    w.last().attach({ ...RESUMED, replay: 1 });
+    w.last().receive('the rest');
+    assert.deepEqual(w.sockets[0].closed, []);
+    assert.deepEqual(w.log, ['detach 1', 'resume 1 0', 'the rest', 'replayed']);
+    assert.deepEqual(events, [{ attempt: 1, since }, { replay: 1, lost: 0, ms: 4_100 }]);
+    assert.equal(w.states.at(-1), 'attached: hello');
+  });
+
+  test('two messages are enough to begin with', async () => {
+    const w = under();
+    await ticks(w, 500, 2);
+    await w.clock.advance(4_000);
+    assert.equal(w.states.at(-1), 'suspected: silence');
+  });
+
+  test('four times the longest usual gap is silence; one long gap alone is an accident', async () => {
+    const w = under();
+    await ticks(w, 1_500, 10);
+    await ticks(w, 100, 10);
+    await w.clock.advance(5_999);
+    assert.deepEqual(pings(w.last()), []);
+    await w.clock.advance(1);
+    assert.equal(pong(w.last()), 1);
+    const other = under();
+    await ticks(other, 100, 10);
+    await other.clock.advance(1_500);
+    await ticks(other, 100, 10);
+    await other.clock.advance(2_000);
+    assert.equal(pings(other.last()).length, 1);
+  });
+
+  test('what was usual a minute ago is forgotten', async () => {
+    const w = under();
+    await ticks(w, 1_500, 10);
+    await ticks(w, 100, 610);
+    await w.clock.advance(2_000);
+    assert.equal(pings(w.last()).length, 1);
+  });
+
+  test('what was usual on one connection is on the next; an outage is no gap', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    for (let i = 0; i < 2; i++) {
+      w.last().drop();
+      await w.clock.advance(3_000);
+      w.last().attach({ ...RESUMED, heartbeat_ms: 0 });
+      w.last().receive('tick');
+    }
+    w.last().take();
+    await w.clock.advance(2_000);
+    assert.equal(pings(w.last()).length, 1);
+  });
+
+  test('four round trips are waited for', async () => {
+    const w = under({ answer_ms: 0 });
+    await measure(w, 1_500);
+    await ticks(w, 100, 10);
+    await w.clock.advance(2_000 + 5_999);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('a stall that data ends is no usual gap', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    for (let i = 0; i < 2; i++) {
+      await w.clock.advance(3_000);
+      w.last().receive('at last');
+      assert.equal(pong(w.last()), 1);
+    }
+    await ticks(w, 100, 260); // the budget was spent
+    await w.clock.advance(2_000);
+    assert.equal(pings(w.last()).length, 1);
+  });
+
+  test('a line that was just quiet is not lively again until data comes', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    await w.clock.advance(2_000);
+    assert.equal(pong(w.last()), 1);
+    for (let i = 0; i < 20; i++) {
+      await w.clock.advance(15_000);
+      w.last().control('ping', 'hb');
+    }
+    assert.deepEqual(pings(w.last()), []);
+    assert.deepEqual(w.log, []);
+  });
+
+  test('nothing is suspected once the application has closed', async () => {
+    const w = under({ answer_ms: 0 });
+    await ticks(w, 100, 10);
+    w.socket.close();
+    w.last().take();
+    await w.clock.advance(4_500);
+    assert.deepEqual([w.sockets.length, w.last().take()], [1, []]);
+  });
+
+  /** Minutes of a game that answers every ping in 30 ms. @returns when the client pinged */
+  async function play(minutes, next) {
+    const w = under({ heartbeat_ms: 15_000 });
+    const when = [];
+    let due = next(0);
+    for (let t = 0; t < minutes * 60_000; t += 10) {
+      if (t % 15_000 === 0) w.last().control('ping', 'hb');
+      if (t >= due) {
+        w.last().receive('tick');
+        due = next(t);
+      }
+      await w.clock.advance(10);
+      if (w.last().sent.some((data) => data.startsWith('\x10ping'))) {
+        when.push(t);
+        await w.clock.advance(30);
+        t += 30;
+        pong(w.last());
+      }
+      w.last().take();
+    }
+    assert.equal(w.sockets.length, 1);
+    assert.deepEqual(w.log.filter((line) => line !== 'tick'), []);
+    return when;
+  }
+
+  test('a lively line costs no ping, a quiet one at most one in 30 s', async () => {
+    let seed = 7;
+    const random = () => (seed = (seed * 16_807) % 2_147_483_647) / 2_147_483_647;
+    const burst = (every) => (t) => (t % every < 200 ? t + 50 : (Math.floor(t / every) + 1) * every);
+    const games = {
+      'ticks of 50 ms': [(t) => t + 50, 0],
+      'ticks of 1.5 s': [(t) => t + 1_500, 0],
+      'bursts every 10 s': [burst(10_000), 2],
+      'bursts every 25 s': [burst(25_000), 3],
+      'a message now and then': [(t) => t - 8_000 * Math.log(1 - random()), Infinity],
+      'messages in fits and starts': [(t) => t + (random() < 0.05 ? 20_000 * random() : 300 * random()), Infinity],
+      'a greeting': [(t) => (t < 300 ? t + 100 : Infinity), 1],
+    };
+    for (const [name, [next, most]] of Object.entries(games)) {
+      const when = await play(5, next);
+      for (let i = 1; i < when.length; i++) assert.ok(when[i] - when[i - 1] >= 30_000, `${name}: ${when}`);
+      assert.ok(when.length <= most, `${name}: ${when}`);
+    }
+  });
+
+  test('bursts every 10 s settle to no ping at all', async () => {
+    const when = await play(5, (t) => (t % 10_000 < 200 ? t + 50 : (Math.floor(t / 10_000) + 1) * 10_000));
+    assert.ok(when.at(-1) < 60_000, `${when}`);
+  });
+
+  test('stalls cost one ping in 30 s, and one ahead', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    let count = 0;
+    for (let i = 0; i < 100; i++) { // five minutes
+      await w.clock.advance(3_000);
+      for (let n = 0; n < 10; n++) w.last().receive('tick');
+      count += pong(w.last());
+    }
+    assert.ok(count >= 2 && count <= 11, `${count}`);
+  });
+});
+
+describe('a false alarm', () => {
+  test('before the 101: the attempt is dropped, and nothing shows but detach, resume and replayed', async () => {
+    const { w, old, beside } = await suspected();
+    const events = [];
+    w.socket.addEventListener('resume', ({ detail }) => events.push(detail));
+    w.socket.send('into the dark');
+    assert.deepEqual(old.take(), ['into the dark'], 'it still counts');
+    await w.clock.advance(700);
+    old.receive('at last');
+    assert.deepEqual(w.take(), ['resume 0 0', 'replayed', 'at last']);
+    assert.deepEqual(events, [{ replay: 0, lost: 0, ms: 4_700 }]);
+    assert.deepEqual([w.states.at(-1), w.socket.detached, beside.closed, old.closed], ['attached: false alarm', false, [], null]);
+    beside.attach({ ...RESUMED });
+    assert.deepEqual(beside.take(), [], 'what it still brings is ignored');
+    assert.equal(pong(old), 1, 'the answer rule has asked again');
+    old.control('ack', 1);
+    await ticks({ ...w, last: () => old }, 100, 30);
+    assert.equal(w.sockets.length, 2);
+  });
+
+  test('by any sign of life', async () => {
+    for (const speak of [(s) => s.control('pong', '1'), (s) => s.control('ping', 'p'), (s) => s.control('ack', 0), (s) => s.control('dance')]) {
+      const { w, old, beside } = await suspected();
+      speak(old);
+      assert.deepEqual([w.take(), beside.closed], [['resume 0 0', 'replayed'], []]);
+    }
+  });
+
+  test('by bytes that the transport goes on taking', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    const [old] = w.sockets;
+    old.bufferedAmount = 1_000;
+    await w.clock.advance(2_000);
+    await w.clock.advance(2_000);
+    assert.equal(w.states.at(-1), 'suspected: silence');
+    old.bufferedAmount = 900;
+    await w.clock.advance(2_500);
+    assert.equal(w.states.at(-1), 'attached: false alarm');
+  });
+
+  test('what was held back for the attempt is acked then', async () => {
+    const { w, old } = await suspected();
+    for (let i = 0; i < 40; i++) old.receive('x');
+    assert.deepEqual(controls(old).at(-1), '^ack 42', 'as ever, 32 after the last');
+    assert.equal(w.states.at(-1), 'attached: false alarm');
+  });
+
+  test('after the 101: the old connection counts until the hello, which takes over', async () => {
+    const { w, old, beside } = await suspected();
+    beside.open();
+    old.receive('eleven');
+    old.receive('twelve');
+    assert.deepEqual([w.take(), beside.closed, w.socket.detached], [['eleven', 'twelve'], null, true]);
+    await w.clock.advance(1_000);
+    w.socket.send('up');
+    assert.deepEqual(old.take(), ['up'], 'it acks nothing beyond the N that was stated');
+    beside.hello({ ...RESUMED, received: 1, replay: 3 });
+    old.receive('thirteen');
+    for (const data of ['eleven', 'twelve', 'thirteen']) beside.receive(data);
+    assert.deepEqual(w.take(), ['resume 3 0', 'thirteen', 'replayed']);
+    assert.deepEqual([beside.take(), old.closed], [['^ack 10'], []]);
+  });
+
+  test('after a 101 without a hello: it is attached again', async () => {
+    const { w, old, beside } = await suspected();
+    beside.open();
+    for (let i = 0; i < 16; i++) {
+      old.receive('tick');
+      await w.clock.advance(1_000);
+    }
+    assert.deepEqual([w.states.at(-1), beside.closed, w.sockets.length], ['attached: false alarm', [], 2]);
+    assert.deepEqual(controls(old).at(-1), '^ack 26');
+    assert.deepEqual(w.take().filter((line) => line !== 'tick'), ['resume 0 0', 'replayed']);
+  });
+
+  test('4409 on the old connection is neither verdict nor sign of life', async () => {
+    for (const opened of [false, true]) {
+      const { w, old, beside } = await suspected();
+      if (opened) beside.open();
+      old.control('close', { code: 4409, reason: 'superseded', retry: false });
+      old.end(4409, 'superseded');
+      assert.deepEqual([w.take(), w.states.at(-1), beside.closed], [[], 'detached: closed', null]);
+      if (!opened) beside.open();
+      beside.hello({ ...RESUMED });
+      assert.deepEqual([w.take(), w.sockets.length], [['resume 0 0', 'replayed'], 2]);
+    }
+  });
+
+  test('4409 after an attempt was dropped: it had reached the gateway, so resume once more', async () => {
+    const { w, old } = await suspected();
+    old.receive('at last');
+    old.control('close', { code: 4409, reason: 'superseded', retry: false });
+    assert.equal(w.sockets.length, 3);
+    w.last().attach({ ...RESUMED });
+    assert.deepEqual(w.take(), ['resume 0 0', 'replayed', 'at last', 'detach 1', 'resume 0 0', 'replayed']);
+  });
+
+  test('where the old connection ends, the attempt goes on, and detach comes once', async () => {
+    for (const end of [(s) => s.drop(), (s) => s.end(1001, 'a proxy'), (s) => s.control('close', { code: 4503, reason: 'draining', retry: true })]) {
+      const { w, old, beside } = await suspected();
+      beside.open();
+      end(old);
+      assert.deepEqual([w.take(), w.socket.detached, w.sockets.length], [[], true, 2]);
+      beside.hello({ ...RESUMED });
+      assert.deepEqual(w.take(), ['resume 0 0', 'replayed']);
+    }
+  });
+
+  test('where it is dead by the answer rule, likewise; later attempts that fail show', async () => {
+    const { w, old, beside } = await suspected();
+    await w.clock.advance(3_000); // 5 s after the ping
+    assert.deepEqual([w.states.at(-1), old.closed, beside.closed, w.take()], ['detached: silence', [], null, []]);
+    beside.drop();
+    assert.deepEqual(w.take(), ['detach 2']);
+    await w.clock.advance(1_000);
+    w.last().attach({ ...RESUMED });
+    assert.deepEqual(w.take(), ['resume 0 0', 'replayed']);
+  });
+
+  test('between two attempts, dead by the answer rule: the next one comes at once', async () => {
+    const { w, beside } = await suspected();
+    beside.drop();
+    assert.deepEqual(w.take(), ['detach 2']);
+    assert.equal(w.sockets.length, 2, 'one attempt in 4 s');
+    await w.clock.advance(3_000);
+    assert.deepEqual([w.states.at(-1), w.sockets.length, w.take()], ['detached: silence', 3, []]);
+  });
+
+  test('end and close mean what they say, whatever the attempt does', async () => {
+    for (const opened of [false, true]) {
+      for (const [verb, argument] of [['end', { code: 4000, reason: 'match over' }], ['close', { code: 4410, reason: 'idle timeout', retry: false }]]) {
+        const { w, old, beside } = await suspected();
+        if (opened) beside.open();
+        old.control(verb, argument);
+        old.end(argument.code, argument.reason);
+        assert.equal(w.take().at(-1), `close ${argument.code} ${argument.reason}`);
+        assert.deepEqual(beside.closed, []);
+        assert.equal(w.clock.pending, 0);
+      }
+    }
+  });
+
+  test('a refused attempt ends nothing while the old connection may live', async () => {
+    const { w, old, beside } = await suspected({ first: { answer_ms: 0 } });
+    beside.open();
+    beside.control('close', { code: 4404, reason: 'no session', retry: false });
+    beside.end(4404);
+    assert.deepEqual([w.take(), w.socket.readyState], [['detach 2'], 1]);
+    old.receive('at last');
+    assert.deepEqual(w.take(), ['resume 0 0', 'replayed', 'at last']);
+  });
+
+  test('one that is told to come later does, and the session ends no earlier for it', async () => {
+    const { w, old, beside } = await suspected({ first: { answer_ms: 0 } });
+    beside.open();
+    beside.control('close', { code: 4429, reason: 'too fast', retry: true, retry_after_ms: 20_000 });
+    await w.clock.advance(19_999);
+    assert.equal(w.sockets.length, 2);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 3);
+    await w.clock.advance(3_000);
+    old.receive('at last');
+    assert.deepEqual(w.take(), ['detach 2', 'resume 0 0', 'replayed', 'at last']);
+    await w.clock.advance(20_000);
+    assert.equal(w.socket.readyState, 1);
+  });
+
+  test('a data message that came before hello on the attempt breaks the attempt alone', async () => {
+    const { w, old, beside } = await suspected();
+    beside.open();
+    beside.receive('no hello');
+    assert.deepEqual([beside.closed, w.take()], [[], ['detach 2']]);
+    old.receive('at last');
+    assert.deepEqual(w.take(), ['resume 0 0', 'replayed', 'at last']);
+  });
+
+  test('close() while suspected: bye on both, once each', async () => {
+    const { w, old, beside } = await suspected();
+    w.socket.close(4001, 'left');
+    assert.match(old.take().join(), /^\^bye \{"code":4001/);
+    assert.equal(w.socket.readyState, 2);
+    beside.attach({ ...RESUMED });
+    assert.match(beside.take().join(), /\^bye \{"code":4001/);
+    beside.end(4001, 'left');
+    assert.equal(w.take().at(-1), 'close 4001 left');
+  });
+
+  test('a page that is left while it suspects says bye', async () => {
+    const { w, old } = await suspected();
+    w.page.fire('pagehide', { persisted: false });
+    assert.match(old.take().join(), /^\^bye \{"code":1001/);
+  });
+
+  test('a move that is under way when the line falls silent is the attempt', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    await w.clock.advance(3_000);
+    w.last().control('move', { within_ms: 0 });
+    await w.clock.advance(0);
+    const [old, moving] = w.sockets;
+    moving.open();
+    await w.clock.advance(4_000);
+    assert.deepEqual([w.states.at(-1), w.sockets.length, w.take()], ['suspected: silence', 2, ['detach 1']]);
+    moving.hello({ ...RESUMED });
+    assert.deepEqual([w.take(), old.closed], [['resume 0 0', 'replayed'], []]);
+  });
+
+  test('attempts come at most once in 4 s, and twice as rarely after each false alarm in a row', async () => {
+    const { w, old } = await suspected({ first: { answer_ms: 0 } });
+    const starts = [];
+    let count = w.sockets.length;
+    starts.push(w.clock.mono);
+    const watch = async (ms) => {
+      for (let t = 0; t < ms; t += 100) {
+        await w.clock.advance(100);
+        if (w.sockets.length > count) starts.push(w.clock.mono);
+        count = w.sockets.length;
+      }
+    };
+    const alarm = async (ms) => {
+      old.receive('false');
+      starts.length = 0;
+      await watch(ms);
+      return starts.map((at, i) => at - (starts[i - 1] ?? at)).slice(1);
+    };
+    await watch(20_000);
+    assert.deepEqual(starts.map((at, i) => at - starts[Math.max(i - 1, 0)]), [0, 4_000, 4_000, 4_000, 4_000, 4_000]);
+    assert.deepEqual(await alarm(30_000), [8_000, 8_000]);
+    assert.deepEqual(await alarm(60_000), [16_000, 16_000, 16_000]);
+    while (w.sockets.length === count) await w.clock.advance(100);
+    w.last().attach({ resumed: true, heartbeat_ms: 0, grace_ms: 600_000 }); // it was right
+    w.last().receive('news');
+    starts.length = 0;
+    count = w.sockets.length;
+    await watch(20_000);
+    assert.deepEqual(starts.map((at, i) => at - (starts[i - 1] ?? at)).slice(1), [4_000, 4_000, 4_000, 4_000]);
+  });
+
+  test('a suspicion that proves right doubles the times until new data comes', async () => {
+    const { w, beside } = await suspected({ first: { answer_ms: 0 } });
+    beside.attach({ resumed: true, heartbeat_ms: 0, grace_ms: 600_000 });
+    await w.clock.advance(7_999);
+    assert.equal(w.sockets.length, 2);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 3);
+    w.last().attach({ resumed: true, heartbeat_ms: 0, grace_ms: 600_000, replay: 1 });
+    w.last().receive('a large one, at last');
+    await w.clock.advance(4_000);
+    assert.equal(w.sockets.length, 4);
+  });
+
+  test('a large message that takes its time comes through in the end', async () => {
+    const w = under();
+    await ticks(w, 100, 10);
+    const LONG = 30_000; // of silence, on each connection anew
+    let through = false;
+    for (let t = 0, seen = 1, since = w.clock.mono; t < 300_000 && !through; t += 100) {
+      await w.clock.advance(100);
+      if (w.sockets.length > seen) {
+        seen = w.sockets.length;
+        w.last().attach({ ...RESUMED, heartbeat_ms: 15_000, replay: 1 });
+        since = w.clock.mono;
+      }
+      if (w.clock.mono - since >= LONG) {
+        w.last().receive('large');
+        through = true;
+      }
+    }
+    assert.ok(through);
+    assert.equal(w.log.filter((line) => line === 'large').length, 1);
+  });
+
+  test('a machine that slept while it suspected asks, and resumes by a fresh attempt', async () => {
+    for (const slept of [20_000, 3_600_000]) {
+      const { w, old, beside } = await suspected({ first: { heartbeat_ms: 15_000 } });
+      w.clock.freeze(slept);
+      await w.clock.advance(2_500);
+      assert.deepEqual(beside.closed, [], 'the attempt that slept');
+      assert.notEqual(w.last(), beside);
+      w.last().attach({ ...RESUMED });
+      assert.deepEqual([w.socket.detached, old.closed], [false, []]);
+    }
+  });
+});
+
+describe('the way back', () => {
+  /** A network that swallows everything until `back`; SYNs go out by the schedule. */
+  async function outage(back, { syns, connect = 50, first = 50 }) {
+    const w = world({ random: () => 0.999 });
+    await w.clock.advance(first);
+    w.last().attach({ grace_ms: 600_000, heartbeat_ms: 0 });
+    w.last().drop();
+    const begun = new Map();
+    const start = w.clock.mono;
+    for (let t = 0; t < back + 20_000; t += 25) {
+      for (const s of w.sockets) if (s.readyState === 0 && !begun.has(s)) begun.set(s, w.clock.mono);
+      for (const [s, at] of begun) {
+        const heard = syns.map((syn) => at + syn).find((syn) => syn >= start + back);
+        if (s.readyState === 0 && heard !== undefined && w.clock.mono >= heard + connect) {
+          s.attach({ resumed: true });
+          return w.clock.mono - start - back;
+        }
+      }
+      await w.clock.advance(25);
+    }
+    return Infinity;
+  }
+
+  test('within 5 s of the network\'s return, whenever that is, by every system\'s SYNs', async () => {
+    for (const [name, syns] of Object.entries({ usual: [0, 1_000, 3_000, 7_000, 15_000], linux: [0, 1_000, 2_000, 3_000, 4_000, 6_000], older: [0, 3_000, 9_000] })) {
+      for (let back = 100; back < 22_000; back += 300) {
+        const ms = await outage(back, { syns });
+        assert.ok(ms < 5_000, `${name}: back ${ms} ms after ${back}`);
+      }
+    }
+  });
+
+  test('no attempt is cut that would have come about: on a slow link', async () => {
+    for (let back = 100; back < 22_000; back += 300) {
+      const ms = await outage(back, { syns: [0, 1_000, 3_000, 7_000, 15_000], connect: 5_200, first: 5_200 });
+      assert.ok(ms < 11_000, `back ${ms} ms after ${back}`);
+    }
+  });
+
+  test('an attempt has four round trips to its 101, or the slowest handshake and two lost SYNs', async () => {
+    for (const [prepare, limit] of [[(w) => measure(w, 1_500), 6_000], [() => {}, 4_000]]) {
+      const w = under();
+      await prepare(w);
+      w.last().drop();
+      await w.clock.advance(limit - 1);
+      assert.equal(w.last().closed, null);
+      await w.clock.advance(1);
+      assert.deepEqual(w.sockets[1].closed, []);
+    }
+    const w = world();
+    await w.clock.advance(4_500);
+    w.last().attach();
+    w.last().drop();
+    await w.clock.advance(7_999);
+    assert.equal(w.sockets.length, 2);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 3);
+  });
+
+  test('two attempts begin at most 5 s apart, also where each runs out of time', async () => {
+    const w = under({}, { random: () => 0.999 });
+    w.last().drop();
+    const starts = [w.clock.mono];
+    for (let t = 0; t < 60_000; t += 10) {
+      const { length } = w.sockets;
+      await w.clock.advance(10);
+      if (w.sockets.length > length) starts.push(w.clock.mono);
+    }
+    assert.ok(starts.length > 12);
+    for (let i = 1; i < starts.length; i++) assert.ok(starts[i] - starts[i - 1] <= 5_000, `${starts}`);
+  });
+
+  test('a refused attempt still waits', async () => {
+    const w = under({}, { random: () => 0.999 });
+    w.last().drop();
+    w.last().drop();
+    await w.clock.advance(998);
+    assert.equal(w.sockets.length, 2);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 3);
+  });
+});
+
+describe('what the page is told', () => {
+  /** @returns the details of detach and resume */
+  const details = (w) => {
+    const events = [];
+    for (const type of ['detach', 'resume']) w.socket.addEventListener(type, ({ detail }) => events.push(detail));
+    return events;
+  };
+
+  test('times count from the last sign of life, however the loss was noticed', async () => {
+    for (const [lose, ms] of [[(w) => w.clock.advance(20_000), 20_000], [async (w) => (await w.clock.advance(7_000), w.last().drop()), 7_000]]) {
+      const w = under({ heartbeat_ms: 15_000 });
+      const events = details(w);
+      await w.clock.advance(1_000);
+      w.last().control('ping', 'hb');
+      const since = w.clock.mono + w.clock.away;
+      await lose(w);
+      await w.clock.advance(300);
+      w.last().attach({ ...RESUMED });
+      assert.deepEqual(events, [{ attempt: 1, since }, { replay: 0, lost: 0, ms: ms + 300 }]);
+    }
+  });
+
+  test('a Close frame is a sign of life', async () => {
+    const w = under();
+    const events = details(w);
+    await w.clock.advance(9_000);
+    const since = w.clock.mono + w.clock.away;
+    w.last().end(1001, 'a proxy');
+    await w.clock.advance(200);
+    w.last().attach({ ...RESUMED });
+    assert.deepEqual(events, [{ attempt: 1, since }, { replay: 0, lost: 0, ms: 200 }]);
+  });
+
+  test('a machine\'s sleep counts, though the clock that is never set stood still', async () => {
+    const w = under({ heartbeat_ms: 15_000 });
+    const events = details(w);
+    const since = w.clock.mono + w.clock.away;
+    w.clock.freeze(3_600_000, { machine: true });
+    w.page.show('visible');
+    w.last().attach({ ...RESUMED });
+    assert.deepEqual(events, [{ attempt: 1, since }, { replay: 0, lost: 0, ms: 3_600_000 }]);
+  });
+
+  test('of a move it is the time since anything was heard', async () => {
+    const w = under();
+    const events = details(w);
+    w.last().control('move', { within_ms: 0 });
+    await w.clock.advance(120);
+    w.sockets[1].attach({ ...RESUMED });
+    assert.deepEqual(events, [{ replay: 0, lost: 0, ms: 120 }]);
+  });
+});
