@@ -39,6 +39,10 @@ var calm = map[string]string{
 	`reseat_webhook_events_total{result="dropped"}`:                 "0x360",
 	`reseat_draining`:                                               "0x360",
 	`reseat_detached_seconds_bucket{le="+Inf"}`:                     "0+60x360",
+	`reseat_outage_seconds_bucket{le="6.1"}`:                        "0+60x360",
+	`reseat_outage_seconds_bucket{le="38"}`:                         "0+60x360",
+	`reseat_outage_seconds_bucket{le="+Inf"}`:                       "0+60x360",
+	`reseat_outage_seconds_count`:                                   "0+60x360",
 	`reseat_handshakes_refused_total{reason="max_sessions_per_ip"}`: "0+1x360",
 }
 
@@ -46,6 +50,7 @@ var calm = map[string]string{
 var wrong = map[string][2]string{
 	"ReseatDown":                   {`up`, "1x300 0x60"},
 	"ReseatResumesFail":            {`reseat_resumes_total{result="no_session"}`, "0+9x360"},
+	"ReseatOutagesAreLong":         {`reseat_outage_seconds_bucket{le="6.1"}`, "0+6x360"},
 	"ReseatUpstreamRefuses":        {`reseat_handshakes_refused_total{reason="upstream"}`, "0+30x360"},
 	"ReseatUpstreamLost":           {`reseat_sessions_ended_total{reason="upstream_lost"}`, "0x355 20x5"},
 	"ReseatBuffersNearlySpent":     {`reseat_buffer_bytes`, "9e8x360"},

@@ -15,6 +15,7 @@ const START_MS = 10_000;
  * @property {string} host host and port where clients connect
  * @property {string} admin host and port of the admin address
  * @property {(id: string) => Promise<any>} session what the control API says of a session
+ * @property {(id: string) => Promise<string[]>} history the types of the events of a session
  * @property {(state?: string) => Promise<any[]>} sessions
  * @property {(id: string) => Promise<number>} disconnect cuts a client; the status of the answer
  */
@@ -83,6 +84,8 @@ function control(admin) {
   return {
     /** @param {string} id */
     session: async (id) => (await call(`/${id}`)).json(),
+    /** @param {string} id */
+    history: async (id) => (await (await call(`/${id}/history`)).json()).events.map(({ type }) => type),
     /** @param {string} [state] */
     sessions: async (state = '') => (await (await call(`?state=${state}`)).json()).sessions,
     /** @param {string} id */

@@ -13,13 +13,23 @@ class Link {
   /** Bytes that may still pass in a direction before the link is torn. */
   #left = { up: Infinity, down: Infinity };
   #stalled = false;
+  /** Directions in which nothing passes for the time being. @type {Set<'up' | 'down'>} */
+  #held = new Set();
   #torn;
+  #pace;
+  #headOnly = false;
 
-  /** @param {Socket} client @param {Socket} server @param {() => void} torn called when it is */
-  constructor(client, server, torn) {
+  /**
+   * @param {Socket} client
+   * @param {Socket} server
+   * @param {() => void} torn called when it is
+   * @param {(way: 'up' | 'down', bytes: number) => number} pace ms that so many bytes take
+   */
+  constructor(client, server, torn, pace) {
     this.#client = client;
     this.#server = server;
     this.#torn = torn;
+    this.#pace = pace;
     this.#forward(client, server, 'up');
     this.#forward(server, client, 'down');
   }
@@ -35,14 +45,40 @@ class Link {
   /** @param {Buffer} data @param {Socket} from @param {Socket} to @param {'up' | 'down'} way */
   #pass(data, from, to, way) {
     if (this.#stalled || to.destroyed) return;
+    if (this.#headOnly && way === 'down') {
+      const end = data.indexOf('\r\n\r\n') + 4;
+      this.#headOnly = false;
+      this.hold(['down']);
+      from.unshift(data.subarray(end));
+      data = data.subarray(0, end);
+    }
     const part = data.subarray(0, this.#left[way]);
     this.#left[way] -= part.length;
     if (this.#left[way] === 0) {
       to.write(part, () => this.#tear()); // first what may pass, then the reset
-    } else if (!to.write(part)) {
-      from.pause();
-      to.once('drain', () => from.resume());
+      return;
     }
+    const ms = this.#pace(way, part.length);
+    const full = !to.write(part);
+    if (ms === 0 && !full) return;
+    from.pause();
+    const goOn = () => this.#held.has(way) || from.resume();
+    if (ms > 0) setTimeout(goOn, ms);
+    else to.once('drain', goOn);
+  }
+
+  /** Nothing passes in these directions until another call names others; the ends do not learn of it. @param {('up' | 'down')[]} ways */
+  hold(ways) {
+    this.#held = new Set(ways);
+    for (const [way, from] of /** @type {const} */ ([['up', this.#client], ['down', this.#server]])) {
+      if (this.#held.has(way)) from.pause();
+      else from.resume();
+    }
+  }
+
+  /** Of what comes down first, the answer to the handshake passes, and nothing behind it until another call of hold. */
+  holdBehindHead() {
+    this.#headOnly = true;
   }
 
   stall() {
@@ -78,6 +114,12 @@ export class Relay {
   /** Links that were torn in the middle. */
   torn = 0;
 
+  /** Bytes a second that pass each link in a direction. */
+  rate = { up: Infinity, down: Infinity };
+
+  /** What lets in each of the connections that are held. @type {Set<() => void> | null} */
+  #waiting = null;
+  #behindHead = false;
   #port;
   #listener = net.createServer({ allowHalfOpen: true }, (client) => this.#accept(client));
   /** @type {Set<Link>} */
@@ -115,10 +157,71 @@ export class Relay {
   /** @param {Socket} client */
   #accept(client) {
     this.connections++;
+    if (this.#waiting) this.#keepWaiting(client, this.#waiting);
+    else this.#open(client);
+  }
+
+  /**
+   * A connection that gets nowhere for now, as one whose SYN is lost: should the client give
+   * it up meanwhile, nobody ever hears of it.
+   * @param {Socket} client
+   * @param {Set<() => void>} waiting
+   */
+  #keepWaiting(client, waiting) {
+    const read = (data) => {
+      said.push(data);
+    };
+    const said = /** @type {Buffer[]} */ ([]);
+    const enter = () => {
+      client.off('data', read).off('end', leave).off('error', leave);
+      this.#open(client).write(Buffer.concat(said));
+    };
+    const leave = () => {
+      waiting.delete(enter);
+      client.destroy();
+    };
+    client.on('data', read).on('end', leave).on('error', leave);
+    waiting.add(enter);
+  }
+
+  /** @param {Socket} client */
+  #open(client) {
     const server = net.connect({ port: this.#port, host: '127.0.0.1', allowHalfOpen: true });
-    const link = new Link(client, server, () => this.torn++);
+    const link = new Link(client, server, () => this.torn++, (way, bytes) => (1000 * bytes) / this.rate[way]);
     this.#links.add(link);
+    if (this.#behindHead) link.holdBehindHead();
     Promise.all([once(client, 'close'), once(server, 'close')]).then(() => this.#links.delete(link), () => {});
+    return server;
+  }
+
+  /**
+   * What is connected falls silent in these directions, with its TCP connections held, until
+   * the returned function is called. New connections pass.
+   * @param {('up' | 'down')[]} ways
+   */
+  hold(ways = ['up', 'down']) {
+    const links = [...this.#links];
+    for (const link of links) link.hold(ways);
+    return () => links.forEach((link) => link.hold([]));
+  }
+
+  /** New connections get the answer to their handshake and nothing behind it, until the returned function is called. */
+  holdBehindHead() {
+    const known = new Set(this.#links);
+    this.#behindHead = true;
+    return () => {
+      this.#behindHead = false;
+      for (const link of this.#links) if (!known.has(link)) link.hold([]);
+    };
+  }
+
+  /** New connections get nowhere until the returned function is called. */
+  holdNew() {
+    const waiting = (this.#waiting = /** @type {Set<() => void>} */ (new Set()));
+    return () => {
+      this.#waiting = null;
+      for (const enter of waiting) enter();
+    };
   }
 
   /** Everything that is connected falls silent for good; new connections pass. */
