@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -39,7 +37,7 @@ func (g *Gateway) addRoute(r Route) {
 	rt := &route{Route: r, terms: &terms{Policy: r.Policy}}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
-			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Log: g.log, Edit: upstream.DropOwnCookies,
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.conceal,
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
@@ -47,25 +45,13 @@ func (g *Gateway) addRoute(r Route) {
 	g.routes[r.Pattern] = rt
 }
 
-// match is the route of a request's path, nil for none.
-func (g *Gateway) match(r *http.Request) *route {
-	path := r.URL.RawPath
-	if path == "" {
-		path = r.URL.Path
-	}
-	ctx := chi.NewRouteContext()
-	if !g.mux.Match(ctx, http.MethodGet, path) {
-		return nil
-	}
-	return g.routes[ctx.RoutePattern()]
-}
-
 // serve decides what a request is: an ordinary one, a resume, or a new session.
-// rt is the route that its path matches, nil for none. What is wrong with a
-// handshake itself is answered here, before anything is dialled.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
+// rt is the route that its path matches, nil for none; unsafe says why a path
+// matches none that could be read as another. What is wrong with a handshake itself
+// is answered here, before anything is dialled.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
 	if !isHandshake(r) {
-		g.serveHTTP(w, r, rt)
+		g.serveHTTP(w, r, rt, unsafe)
 		return
 	}
 	if bad := checkHandshake(r); bad != nil {
@@ -83,7 +69,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	if rt != nil {
 		policy = &rt.Policy
 	}
-	if !originAllowed(policy.Origins, r.Header, g.askedHost(r)) {
+	if !originAllowed(policy.Origins, r.Header, g.asked(r)) {
 		g.refusals.warn("handshake refused: Origin not allowed; see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
@@ -101,6 +87,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	switch {
 	case offer.Resume:
 		g.resume(w, r, offer)
+	case unsafe != nil:
+		g.refuseHTTP(w, r, http.StatusBadRequest, "unsafe_path", unsafePath(unsafe), "path_fault", unsafe.Error())
 	case rt == nil:
 		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
 	case g.draining.Load():
@@ -115,8 +103,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 // crowded reports whether the replay buffers leave no memory for new sessions.
 func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9 }
 
-func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
+func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
+	from := blockOf(g.clientAddr(r))
 	switch {
+	case unsafe != nil:
+		letGo(w)
+		http.Error(w, unsafePath(unsafe), http.StatusBadRequest)
 	case rt == nil:
 		letGo(w)
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)
@@ -126,7 +118,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 			w.Header().Set("Upgrade", "websocket")
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
-	case !g.reg.pass():
+	case !g.reg.pass(from):
 		g.tellSpent()
 		g.metrics.requestsRefused.Inc()
 		letGo(w)
@@ -134,13 +126,8 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route) {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
-		defer g.reg.passed()
+		defer g.reg.passed(from)
 		g.lobby.relieve()
-		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			// It may have said a Content-Length, too, which net/http does not tell, and
-			// what stood in front may have gone by that: RFC 9112 section 6.1.
-			w.Header().Set("Connection", "close")
-		}
 		rt.proxy.ServeHTTP(w, r)
 	}
 }
@@ -157,10 +144,9 @@ func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
-// askedHost is the host that the client asked for, by its own account or a
-// trusted proxy's.
-func (g *Gateway) askedHost(r *http.Request) string {
-	return cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host)
+// asked is what r asked for.
+func (g *Gateway) asked(r *http.Request) asked {
+	return asked{cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), g.secure(r)}
 }
 
 // forwarded is what a trusted proxy says in a header that each proxy on the way may
@@ -320,13 +306,19 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 	path, query := upstream.ClientTarget(r)
 	ask := upstream.Request{
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), own),
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), e.g.cfg.TrustedHeaders, own),
 	}
-	upstream.DropOwnCookies(ask.Header)
-	if l := e.terms().Login; l != nil {
-		l.Conceal(&ask)
-	}
+	e.terms().conceal(&ask)
 	return ask
+}
+
+// conceal takes out of what the upstream is to see, of handshakes and of ordinary
+// requests alike: the gateway's own cookies, and the login where --auth-forward is off.
+func (p *Policy) conceal(ask *upstream.Request) {
+	upstream.DropOwnCookies(ask.Header)
+	if p.Login != nil {
+		p.Login.Conceal(ask)
+	}
 }
 
 // direct takes over what the upstream asked for in its answer, interface
@@ -337,10 +329,10 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 	}
 	t := *e.terms()
 	if d.Grace != "" {
-		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 {
+		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 && v <= MaxGrace {
 			t.Grace = v
 		} else {
-			g.log.Warn("Reseat-Grace of the upstream is no duration", "session", e.ID, "value", clip(d.Grace))
+			g.log.Warn("upstream.bad_grace", "session", e.ID, "value", clip(d.Grace), "want", "a duration from 0 to 8760h")
 		}
 	}
 	if d.Overflow != "" {

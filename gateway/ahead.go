@@ -132,8 +132,11 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 	case len(w.Data) > MostData:
 		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrWish, MostData, len(w.Data))
 	}
-	rt := g.match(&http.Request{URL: u})
-	if rt == nil {
+	rt, path, err := g.match(u.EscapedPath())
+	switch {
+	case err != nil:
+		return upstream.Request{}, nil, fmt.Errorf("%w: path: it is ambiguous: %w", ErrWish, err)
+	case rt == nil:
 		return upstream.Request{}, nil, ErrNoRoute
 	}
 	if w.Upstream != "" {
@@ -142,7 +145,7 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 		}
 	}
 	return upstream.Request{
-		Path: u.EscapedPath(), RawQuery: u.RawQuery, Host: rt.Upstream.URL.Host,
+		Path: path.Escaped, RawQuery: u.RawQuery, Host: rt.Upstream.URL.Host,
 		Protocols: w.Subprotocols, Header: http.Header{},
 	}, rt, nil
 }

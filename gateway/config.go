@@ -61,6 +61,15 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
 	TrustedProxies []netip.Prefix
 
+	// TrustedHeaders are further headers of a trusted proxy's that pass to the upstream,
+	// such as X-Real-IP. A client's own never do.
+	TrustedHeaders []string
+
+	// UnsafePaths lets paths through that programs may read in different ways
+	// (encoded slashes, backslashes, empty segments): upstream.NormalPath. Then a route
+	// is no policy, and an upstream's path no fence.
+	UnsafePaths bool
+
 	// Drain is how long Drain waits for sessions to end by themselves.
 	// Zero means 10 seconds.
 	Drain time.Duration
@@ -83,6 +92,10 @@ type Route struct {
 	// Policy holds the route's own settings, all of them filled in.
 	Policy Policy
 }
+
+// MaxGrace is the longest grace period, whoever asks for it: a flag, the control API or
+// the upstream.
+const MaxGrace = 365 * 24 * time.Hour
 
 // A Policy is what can be set globally and for a single route: interface
 // section 1, the flags marked (R).

@@ -80,7 +80,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.driver = drive.NewDriver(cfg.Driver, g.clock)
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
-	g.reg.most, g.reg.mostHere, g.reg.mostOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
+	g.reg.ended = newTombstones(cfg.MaxSessions)
+	g.reg.most, g.reg.mostHere, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
 	g.metrics = newMetrics(g)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
@@ -124,6 +125,9 @@ func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
 
 // ServeHTTP serves the client address.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !endIsCertain(r) {
+		w.Header().Set("Connection", "close")
+	}
 	if !hostAllowed(g.cfg.Hosts, r.Host) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
 		return
@@ -133,12 +137,22 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
 		return
 	}
-	if page := g.pages[r.URL.Path]; page != nil && !isHandshake(r) {
+	r, rt, unsafe := g.locate(r)
+	if page := g.pages[r.URL.Path]; page != nil && unsafe == nil && !isHandshake(r) {
 		answerWithin(w, upstream.AnswerPatience)
 		page.ServeHTTP(w, r)
 		return
 	}
-	g.serve(w, r, g.match(r))
+	g.serve(w, r, rt, unsafe)
+}
+
+// endIsCertain reports whether everybody on the way must have found the end of r in
+// the same place. A chunked request may have had a Content-Length, too, which net/http
+// does not show, and what stands in front may have gone by that (RFC 9112 section 6.1);
+// of HTTP/1.0 net/http does not even show that it was chunked. What follows on such a
+// connection is not taken for another request.
+func endIsCertain(r *http.Request) bool {
+	return r.ProtoMajor > 1 || r.ProtoAtLeast(1, 1) && len(r.TransferEncoding) == 0
 }
 
 // Reload reads the key files again and gives attached clients tokens by the

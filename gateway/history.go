@@ -97,7 +97,7 @@ func (g *Gateway) History(id string) (list []Moment, left int, ok bool) {
 func (r *registry) pastOf(id string) (list []Moment, left int, ok bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if g := r.graves[id]; g != nil {
+	if g := r.ended.byID[id]; g != nil {
 		return slices.Clone(g.past.list), g.past.left, true
 	}
 	return nil, 0, false

@@ -59,7 +59,7 @@ type Filter struct {
 // asked for their state, and no more of them than the page needs.
 func (g *Gateway) Sessions(f Filter) (list []SessionInfo, next uint64) {
 	if f.State == session.Ended.String() {
-		return f.page(g.reg.ended(f))
+		return f.page(g.reg.remembers(f))
 	}
 	for _, e := range g.reg.choose(f) {
 		i, living := e.look()
@@ -101,10 +101,10 @@ func (r *registry) choose(f Filter) (list []*entry) {
 	return list
 }
 
-// ended lists the remembered sessions that fit f.
-func (r *registry) ended(f Filter) (list []SessionInfo) {
+// remembers lists the remembered sessions that fit f.
+func (r *registry) remembers(f Filter) (list []SessionInfo) {
 	r.mu.RLock()
-	for _, g := range r.graves {
+	for _, g := range r.ended.byID {
 		if f.fits(g.info.seq, g.info.Player, g.info.Group) {
 			list = append(list, g.info)
 		}
@@ -247,7 +247,7 @@ func duration(d time.Duration) string {
 func (r *registry) remembered(id string) (SessionInfo, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if g := r.graves[id]; g != nil {
+	if g := r.ended.byID[id]; g != nil {
 		return g.info, true
 	}
 	return SessionInfo{}, false

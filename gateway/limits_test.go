@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -164,11 +165,15 @@ func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
 	})
 }
 
-// Requests that are passed on have two descriptors as sessions have, and are
-// refused before the reserve is touched; resumes are not.
-func TestRequestsLeaveTheReserveOfDescriptorsToo(t *testing.T) {
+// Requests that are passed on have two descriptors as sessions have. Those that never
+// end take half of what there is at most, and those of one address an eighth of that:
+// new players, and those who resume, still come in.
+func TestRequestsThatNeverEndLeaveRoomForPlayers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Descriptors = 256 })
+		w := newWorld(t, policy(), func(c *gateway.Config) {
+			c.Descriptors = 256 // 96 for sessions and requests
+			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		})
 		release := make(chan struct{})
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Upgrade") != "" {
@@ -181,23 +186,31 @@ func TestRequestsLeaveTheReserveOfDescriptorsToo(t *testing.T) {
 		}
 		p, _ := w.play()
 		p.Sync()
+		ask := func(from string) *bufio.Reader {
+			_, br := w.Request("GET / HTTP/1.1\r\nHost: game.example\r\nX-Forwarded-For: " + from + "\r\n\r\n")
+			synctest.Wait()
+			return br
+		}
+		refused := func(what string, br *bufio.Reader) {
+			t.Helper()
+			resp, err := http.ReadResponse(br, nil)
+			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+				t.Errorf("%s: %v %v, want 503 and Retry-After", what, resp, err)
+			}
+		}
 		var under []*bufio.Reader
-		for range 95 {
-			_, br := w.Request("GET / HTTP/1.1\r\nHost: game.example\r\n\r\n")
-			under = append(under, br)
+		for range 8 {
+			under = append(under, ask("2001:db8::1"))
 		}
-		synctest.Wait()
-		_, br := w.Request("GET / HTTP/1.1\r\nHost: game.example\r\n\r\n")
-		resp, err := http.ReadResponse(br, nil)
-		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("one more request: %v %v, want 503 and Retry-After", resp, err)
+		refused("a ninth of one /64", ask("2001:db8::2"))
+		for i := range 40 {
+			under = append(under, ask(fmt.Sprintf("192.0.2.%d", i)))
 		}
-		if status := w.refused("/"); status != http.StatusServiceUnavailable {
-			t.Errorf("one more session: %d, want 503", status)
+		refused("one more than half", ask("198.51.100.1"))
+		if n := w.metrics()["reseat_requests_refused_total"]; n != 2 {
+			t.Errorf("%v requests refused are counted, want 2", n)
 		}
-		if n := w.metrics()["reseat_requests_refused_total"]; n != 1 {
-			t.Errorf("%v requests refused are counted, want 1", n)
-		}
+		w.Player("/").Sync() // a new player
 		p.Drop()
 		p.Resume(0).Sync()
 		for range under {

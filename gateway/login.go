@@ -91,6 +91,10 @@ func (a *Auth) flag() string {
 	return "--auth-jwks"
 }
 
+// PlayerFault says what is wrong with the name of a player, "" for nothing: one rule for
+// logins and for names that a backend gives.
+func PlayerFault(name string) string { return login.PlayerFault(name) }
+
 // authenticate says whose session a handshake begins, "" where nobody is asked.
 func authenticate(l Login, r *http.Request) (player string, err error) {
 	if l == nil {

@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,19 +32,25 @@ func signed(t *testing.T, claims jwt.MapClaims) string {
 	return token
 }
 
-// newLoginWorld is a world whose players log in, and what it writes to its log.
-func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
+// loginKey is a file that holds the secret.
+func loginKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// newLoginWorld is a world whose players log in, and what it writes to its log.
+func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
+	t.Helper()
 	sources, err := login.ParseSources(from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pol := policy()
-	pol.Auth = &gateway.Auth{KeyFile: file, Audience: "game", From: sources, Conceal: conceal}
+	pol.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
 	said := new(bytes.Buffer)
 	w := newWorld(t, pol, func(c *gateway.Config) {
 		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -134,6 +142,41 @@ func TestLoginsForOthersAreRefused(t *testing.T) {
 			t.Errorf("%d dials", n)
 		}
 	})
+}
+
+// --auth-forward off holds for ordinary requests, too: the page, its scripts and the
+// matchmaking travel with the same cookie, header or query.
+func TestALoginIsHiddenInOrdinaryRequestsToo(t *testing.T) {
+	for name, c := range map[string]struct{ from, path, header, want string }{
+		"header": {"header", "/m?x=1", "Authorization: Bearer $\r\n", "/m?x=1"},
+		"query":  {"query:token", "/m?x=1&token=$&y=2", "", "/m?x=1&y=2"},
+		"cookie": {"cookie:sid", "/m?x=1", "Cookie: a=1; sid=$; b=2\r\n", "/m?x=1"},
+	} {
+		for _, conceal := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: "/forwarded", true: "/concealed"}[conceal], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, _ := newLoginWorld(t, c.from, conceal)
+					var seen bytes.Buffer
+					w.game.Refuse = func(conn net.Conn, r *http.Request) bool {
+						r.Header.Write(&seen)
+						seen.WriteString(r.RequestURI)
+						io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+						conn.Close()
+						return true
+					}
+					token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
+					fill := func(s string) string { return strings.ReplaceAll(s, "$", token) }
+					_, br := w.Request("GET " + fill(c.path) + " HTTP/1.1\r\nHost: game.example\r\n" + fill(c.header) + "\r\n")
+					if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != http.StatusNoContent {
+						t.Fatal(resp, err)
+					}
+					if shown := strings.Contains(seen.String(), token); shown == conceal || conceal && !strings.HasSuffix(seen.String(), c.want) {
+						t.Errorf("the game server sees %q", seen.String())
+					}
+				})
+			})
+		}
+	}
 }
 
 // begun begins a session with a login in the header, and gives its hello.

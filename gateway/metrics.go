@@ -25,7 +25,7 @@ type metrics struct {
 // refusalReasons are the labels of handshakes that are answered by HTTP.
 var refusalReasons = []string{
 	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error",
-	"max_sessions", "max_sessions_per_ip", "no_route", "origin", "unauthorized", "upstream",
+	"max_sessions", "max_sessions_per_ip", "no_route", "origin", "unauthorized", "unsafe_path", "upstream",
 }
 
 func newMetrics(g *Gateway) *metrics {

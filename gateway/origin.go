@@ -6,10 +6,17 @@ import (
 	"strings"
 )
 
+// asked is what a client asked for, by its own account or a trusted proxy's.
+type asked struct {
+	host   string
+	secure bool // by TLS
+}
+
 // originAllowed decides by --origin whether a handshake's Origin may pass, RFC
-// 6455 section 10.2. Without patterns it must be the host that was asked for.
+// 6455 section 10.2. Without patterns it must be the host that was asked for, and
+// https where TLS was: whoever is on the way can make up a page of http.
 // A request without an Origin is no browser's and passes; two never do.
-func originAllowed(patterns []string, h http.Header, host string) bool {
+func originAllowed(patterns []string, h http.Header, to asked) bool {
 	origins := h.Values("Origin")
 	switch len(origins) {
 	case 0:
@@ -19,7 +26,7 @@ func originAllowed(patterns []string, h http.Header, host string) bool {
 		return false
 	}
 	if len(patterns) == 0 {
-		return sameHost(origins[0], host)
+		return sameOrigin(origins[0], to)
 	}
 	for _, p := range patterns {
 		if p == "*" || matchOrigin(p, origins[0]) {
@@ -29,10 +36,11 @@ func originAllowed(patterns []string, h http.Header, host string) bool {
 	return false
 }
 
-// sameHost compares host and port, the ports 80 and 443 left out on both.
-func sameHost(value, host string) bool {
+// sameOrigin compares host and port, the ports 80 and 443 left out on both. Where a
+// proxy ends TLS and nobody says so, the scheme is not known.
+func sameOrigin(value string, to asked) bool {
 	o, ok := parseOrigin(value)
-	return ok && strings.EqualFold(withoutPort(o.authority), withoutPort(host))
+	return ok && strings.EqualFold(withoutPort(o.authority), withoutPort(to.host)) && (!to.secure || o.scheme == "https" || o.scheme == "wss")
 }
 
 // matchOrigin compares scheme, host and port each by itself, so that no star

@@ -13,7 +13,7 @@ func TestRoundTripsLeaveOutWhatWasNotMeasured(t *testing.T) {
 		t.Errorf("of none: %v, %v", median, high)
 	}
 	for i := range 100 {
-		infos = append(infos, session.Info{}, 
+		infos = append(infos, session.Info{},
 			session.Info{State: session.Attached, RTT: time.Duration(100-i) * time.Millisecond},
 			session.Info{State: session.Detached, RTT: time.Hour})
 	}

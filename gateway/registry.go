@@ -12,44 +12,34 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
-	"reseat/tokens/generation"
 )
 
 // remembered is how long a resume is told how a session ended, reseat.v1
 // section 6.
 const remembered = 30 * time.Second
 
-// A grave is what is kept of a session that has ended.
-type grave struct {
-	info    SessionInfo
-	past    history
-	ending  session.Ending
-	tokens  generation.Line
-	forget  time.Time
-	subject string
-}
-
 // A registry knows the sessions by id, and for a while those that have ended.
 type registry struct {
 	clock          *drive.Clock
 	most, mostHere int // sessions, and those of one block; zero: no bound
-	mostOpen       int // sessions and requests that the process has descriptors for; zero: no bound
+	maxOpen        int // sessions and requests that the process has descriptors for; zero: no bound
 
 	mu      sync.RWMutex
 	seq     uint64
 	live    map[string]*entry
 	players map[playerKey]map[*entry]struct{}
 	blocks  map[netip.Prefix]int // sessions begun from there
-	graves  map[string]*grave
-	past    session.Stats // of the sessions that have ended
-	taking  int           // leave: ended, and a leg is not closed yet
-	passing int           // ordinary requests that are being passed on
-	empty   chan struct{} // closed while no session lives or takes leave
+	ended   *tombstones
+	past    session.Stats        // of the sessions that have ended
+	taking  int                  // leave: ended, and a leg is not closed yet
+	passing int                  // ordinary requests that are being passed on
+	asking  map[netip.Prefix]int // the same by where they came from
+	empty   chan struct{}        // closed while no session lives or takes leave
 	sweep   *time.Timer
 }
 
 func newRegistry(clock *drive.Clock) *registry {
-	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), graves: make(map[string]*grave), empty: make(chan struct{})}
+	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), ended: newTombstones(0), asking: make(map[netip.Prefix]int), empty: make(chan struct{})}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
 	r.sweep.Stop()
@@ -92,7 +82,7 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 
 // spentLocked reports whether there are no descriptors for one more session, or
 // one more request.
-func (r *registry) spentLocked() bool { return r.mostOpen > 0 && r.openLocked() >= r.mostOpen }
+func (r *registry) spentLocked() bool { return r.maxOpen > 0 && r.openLocked() >= r.maxOpen }
 
 // openLocked counts the sessions and ordinary requests: each has two descriptors,
 // its client's and its upstream's.
@@ -105,22 +95,41 @@ func (r *registry) taken() int {
 	return 2 * r.openLocked()
 }
 
-// pass takes an ordinary request in, and reports whether there was room for it;
-// passed is to follow.
-func (r *registry) pass() bool {
+// Ordinary requests may take half of the descriptors that sessions and they share, and
+// those of one address, or one /64, an eighth of that: strangers whose requests never
+// end leave room for new players.
+const (
+	requestShare   = 2
+	requestsOfOne  = 8
+	minOfOneClient = 8
+)
+
+// pass takes an ordinary request from a block of addresses in (the zero one: from
+// nobody knows where), and reports whether there was room for it; passed is to follow.
+func (r *registry) pass(from netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.spentLocked() {
-		return false
+	if r.maxOpen > 0 {
+		share := max(r.maxOpen/requestShare, 1)
+		ofOne := max(share/requestsOfOne, minOfOneClient)
+		if r.spentLocked() || r.passing >= share || from.IsValid() && r.asking[from] >= ofOne {
+			return false
+		}
 	}
 	r.passing++
+	if from.IsValid() {
+		r.asking[from]++
+	}
 	return true
 }
 
-func (r *registry) passed() {
+func (r *registry) passed(from netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.passing--
+	if r.asking[from]--; r.asking[from] <= 0 {
+		delete(r.asking, from)
+	}
 }
 
 // remove forgets a session that never came about.
@@ -182,26 +191,24 @@ func (r *registry) bury(e *entry, info session.Info) {
 	}
 	r.past = plus(r.past, info.Stats)
 	e.live.Store(nil)
-	if len(r.graves) == 0 {
+	if len(r.ended.byID) == 0 {
 		r.sweep.Reset(time.Second)
 	}
 	now := time.Now() // with its monotonic part, for forget
 	last, since := e.info(info), now.UTC()
 	last.EndedSince = &since
-	r.graves[e.ID] = &grave{last, past, info.Ending, info.Tokens, now.Add(max(remembered, e.terms().longestGrace())), e.subject()}
+	r.ended.add(&tombstone{
+		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.subject(),
+		expires: now.Add(max(remembered, e.terms().longestGrace())),
+	})
 }
 
 // forget drops what has been remembered long enough.
 func (r *registry) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	for id, g := range r.graves {
-		if now.After(g.forget) {
-			delete(r.graves, id)
-		}
-	}
-	if len(r.graves) > 0 {
+	r.ended.expire(time.Now())
+	if len(r.ended.byID) > 0 {
 		r.sweep.Reset(time.Second)
 	}
 }
@@ -210,7 +217,7 @@ func (r *registry) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep.Stop()
-	clear(r.graves)
+	r.ended = newTombstones(0)
 }
 
 func (r *registry) find(id string) *entry {
@@ -232,7 +239,7 @@ func (r *registry) memo(session string) *tokens.Memo {
 func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	g := r.graves[c.Session]
+	g := r.ended.byID[c.Session]
 	switch {
 	case g == nil:
 		return SessionInfo{}, session.Refuse(wire.CodeNoSession, "")
@@ -248,7 +255,7 @@ func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 func (r *registry) noteLate(id string, m Moment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g := r.graves[id]; g != nil {
+	if g := r.ended.byID[id]; g != nil {
 		g.past.note(m)
 	}
 }

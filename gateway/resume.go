@@ -51,7 +51,7 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 	if e == nil {
 		return g.reg.refusal(claims)
 	}
-	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.askedHost(r)) {
+	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.asked(r)) {
 		return e.name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()

@@ -47,8 +47,8 @@ func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if row != 44 {
-		t.Errorf("%d rows, want 44", row)
+	if row < 44 {
+		t.Errorf("%d rows, want 44 at least", row)
 	}
 }
 

@@ -193,6 +193,20 @@ func TestTheUpstreamsAnswerSetsTheTerms(t *testing.T) {
 	})
 }
 
+// A grace period beyond what a flag may say would overflow, and outlive its tokens.
+func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
+	for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, policy())
+			w.game.Header = "Reseat-Grace: " + value + "\r\n"
+			p, _ := w.play()
+			if i, _ := w.gw.Session(p.Hello.Session); i.Grace != want {
+				t.Errorf("Reseat-Grace: %s: grace %s, want %s", value, i.Grace, want)
+			}
+		})
+	}
+}
+
 func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, policy())

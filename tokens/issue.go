@@ -29,7 +29,8 @@ type Claims struct {
 
 // Issue signs a token for c with the first key and returns it with that key's
 // kid. The token lives at least until c.Expires: exp is rounded up to a second,
-// iat and nbf are the clock rounded down. Every token has a jti of its own.
+// iat is the clock rounded down, and nbf lies a minute before it, since another
+// gateway's clock may be behind. Every token has a jti of its own.
 //
 // It fails when a claim is empty or out of range, when c.Expires is not in the
 // future, and with ErrTooLong when the token would exceed MaxLen: a subject of
@@ -53,6 +54,10 @@ func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 	return token, signing.id, nil
 }
 
+// clockSkew is by how many seconds the clocks of two gateways may differ: protocol
+// section 7.
+const clockSkew = 60
+
 // payload fills in the claims that c leaves to the keys, and checks those it sets.
 func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 	p := &payload{
@@ -62,7 +67,7 @@ func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 		Session:  c.Session,
 		Gen:      c.Gen,
 		Issued:   now.Unix(),
-		Begins:   now.Unix(),
+		Begins:   max(now.Unix()-clockSkew, 0),
 		Expires:  ceilSecond(c.Expires),
 		ID:       rand.Text(),
 	}

@@ -3,6 +3,7 @@ package tokens
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -57,7 +58,7 @@ func TestIssuedTokenHasExactlyTheMembersOfTheProtocol(t *testing.T) {
 		delete(body, "jti")
 		want = map[string]any{
 			"iss": "gate-1", "aud": "eu-west", "sub": "player-1", "sid": "s-1", "gen": 7.0,
-			"iat": 1800000000.0, "nbf": 1800000000.0, "exp": 1800003601.0,
+			"iat": 1800000000.0, "nbf": 1799999940.0, "exp": 1800003601.0,
 		}
 		if !maps.Equal(body, want) {
 			t.Errorf("%s: claims %v, want %v", kind.alg, body, want)
@@ -173,7 +174,7 @@ func TestTokenIsGoodFromItsIssueToItsExpiry(t *testing.T) {
 	k := load(t, Options{Now: c.now}, newSecret())
 	token := issue(t, k, Claims{Session: "s", Subject: "p", Gen: 1, Expires: epoch.Add(10 * time.Second)})
 	const (
-		begins = -400 * time.Millisecond               // iat and nbf: epoch rounded down
+		begins = -time.Minute - 400*time.Millisecond   // nbf: epoch rounded down, for a clock that is a minute behind
 		ends   = 10*time.Second + 600*time.Millisecond // exp: rounded up
 	)
 	for now, want := range map[time.Duration]error{
@@ -192,8 +193,8 @@ func TestTokenIsGoodFromItsIssueToItsExpiry(t *testing.T) {
 // nbf and iat are judged each for itself, at 1 s around the bound.
 func TestNotYetValidIsJudgedByBothDates(t *testing.T) {
 	f := newForge(t)
-	for _, name := range []string{"nbf", "iat"} {
-		token := f.claimed(name + ":1800000005")
+	for name, skew := range map[string]int{"nbf": 0, "iat": 60} {
+		token := f.claimed(fmt.Sprintf("%s:%d", name, 1800000005+skew))
 		for now, want := range map[time.Duration]error{
 			3600 * time.Millisecond: ErrNotYet, 4600*time.Millisecond - 1: ErrNotYet, 4600 * time.Millisecond: nil, 5600 * time.Millisecond: nil,
 		} {

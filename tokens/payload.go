@@ -75,12 +75,13 @@ func (p *payload) claims(kid string) Claims {
 	}
 }
 
-// What jwt.Claims asks for, so that the library judges issuer, audience and dates.
+// What jwt.Claims asks for, so that the library judges issuer, audience and dates. iat
+// is judged with the skew that Issue allows nbf.
 
 func (p *payload) GetIssuer() (string, error)                   { return p.Issuer, nil }
 func (p *payload) GetSubject() (string, error)                  { return p.Subject, nil }
 func (p *payload) GetAudience() (jwt.ClaimStrings, error)       { return p.audiences, nil }
-func (p *payload) GetIssuedAt() (*jwt.NumericDate, error)       { return date(p.Issued), nil }
+func (p *payload) GetIssuedAt() (*jwt.NumericDate, error)       { return date(p.Issued - clockSkew), nil }
 func (p *payload) GetNotBefore() (*jwt.NumericDate, error)      { return date(p.Begins), nil }
 func (p *payload) GetExpirationTime() (*jwt.NumericDate, error) { return date(p.Expires), nil }
 

@@ -3,6 +3,7 @@ package upstream
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -35,25 +36,28 @@ var ofRequest = map[string]bool{
 
 // RequestHeader makes the headers for the upstream from those of the client:
 // interface section 2. Dropped are hop-by-hop headers and those that Connection
-// names, the handshake's own, Host, and everything under Reseat-*. Forwarding
-// headers are replaced by what the gateway saw, or kept and completed where the
-// peer is trusted. Own is set last, so that nothing of the client's adds to it
-// or removes it. Names are compared as fold makes them, so that another
+// names, the handshake's own, Host, everything under Reseat-*, and what says who the
+// client is (isIdentity): a game server that believes such a header believes whoever
+// sent it. X-Forwarded-For, -Proto and -Host are replaced by what the gateway saw, or
+// kept and completed where the peer is trusted; keep names further headers that a
+// trusted peer's word is taken for. Own is set last, so that nothing of the client's
+// adds to it or removes it. Names are compared as fold makes them, so that another
 // spelling for a server after CGI does not get past.
 //
 // The client's header is not changed, and the result shares nothing with it.
-func RequestHeader(client http.Header, p Peer, own http.Header) http.Header {
+func RequestHeader(client http.Header, p Peer, keep []string, own http.Header) http.Header {
 	listed := connectionListed(client)
 	out := make(http.Header, len(client)+len(own)+3)
 	for name, values := range client {
 		folded, key := fold(name), http.CanonicalHeaderKey(name)
-		if isForwarding(folded) {
+		switch {
+		case isIdentity(folded):
 			// Not even a trusted proxy's Connection header removes these: it
 			// may be one that the proxy passed on from its client.
-			if !p.Trusted || folded != strings.ToLower(name) {
+			if !p.Trusted || folded != strings.ToLower(name) || !completed[folded] && !slices.ContainsFunc(keep, func(k string) bool { return strings.EqualFold(k, name) }) {
 				continue
 			}
-		} else if reserved(folded) || listed[key] {
+		case reserved(folded), listed[key]:
 			continue
 		}
 		out[key] = append(out[key], values...)
@@ -167,9 +171,35 @@ func reserved(folded string) bool {
 
 func isReseat(folded string) bool { return strings.HasPrefix(folded, "reseat-") }
 
-// isForwarding reports whether the header says who the client is.
-func isForwarding(folded string) bool {
-	return folded == "forwarded" || folded == "x-forwarded" || folded == "x-real-ip" || strings.HasPrefix(folded, "x-forwarded-")
+// completed are the forwarding headers that the gateway itself writes.
+var completed = map[string]bool{"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true}
+
+// identity are headers by which proxies and content delivery networks say who the
+// client is, or what it asked for: its address, its user, its certificate, another
+// path or method. Proxy becomes HTTP_PROXY for programs after CGI (httpoxy). Names as
+// folded by fold.
+var identity = map[string]bool{
+	"forwarded": true, "x-forwarded": true, "x-real-ip": true, "x-client-ip": true, "x-cluster-client-ip": true, "client-ip": true,
+	"true-client-ip": true, "fastly-client-ip": true, "fly-client-ip": true, "x-envoy-external-address": true,
+	"x-azure-clientip": true, "x-azure-socketip": true, "x-appengine-user-ip": true, "x-original-forwarded-for": true, "x-originating-ip": true,
+	"x-remote-ip": true, "x-remote-addr": true, "x-proxyuser-ip": true,
+	"remote-user": true, "x-remote-user": true, "x-webauth-user": true, "x-authenticated-user": true,
+	"x-client-cert": true, "x-client-dn": true, "x-client-verify": true, "ssl-client-cert": true, "client-cert": true, "client-cert-chain": true,
+	"x-original-url": true, "x-original-uri": true, "x-rewrite-url": true,
+	"x-http-method": true, "x-http-method-override": true, "x-method-override": true,
+	"proxy": true,
+}
+
+// identityPrefixes begin the names of whole families of them.
+var identityPrefixes = []string{
+	"x-forwarded-", "cf-connecting-", "cf-access-", "x-auth-request-", "x-ssl-client-", "ssl-client-", "x-amzn-oidc-", "x-amzn-mtls-",
+	"x-goog-authenticated-user-", "x-goog-iap-", "x-ms-client-principal", "tailscale-user-", "x-appengine-user-", "x-envoy-peer-",
+}
+
+// isIdentity reports whether a header says who the client is, or what it really asked
+// for.
+func isIdentity(folded string) bool {
+	return identity[folded] || slices.ContainsFunc(identityPrefixes, func(p string) bool { return strings.HasPrefix(folded, p) })
 }
 
 // fold is the name in lower case with everything but letters and digits turned

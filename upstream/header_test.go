@@ -71,7 +71,7 @@ var forged = []http.Header{
 
 func TestNothingOfAClientForgesOrRemovesOurHeaders(t *testing.T) {
 	for _, client := range forged {
-		if got := RequestHeader(client, localPeer, ownHeader); !reflect.DeepEqual(got, wantOwn) {
+		if got := RequestHeader(client, localPeer, nil, ownHeader); !reflect.DeepEqual(got, wantOwn) {
 			t.Errorf("client sent %v: the upstream sees %v, want %v", client, got, wantOwn)
 		}
 	}
@@ -81,7 +81,7 @@ func TestNothingOfAClientForgesOrRemovesOurHeaders(t *testing.T) {
 func TestForgedHeadersDoNotComeOverTheWire(t *testing.T) {
 	for _, client := range forged {
 		g := newGame(t, "ws://game", accepting())
-		conn, err := g.Dial(t.Context(), Request{Path: "/", Header: RequestHeader(client, localPeer, ownHeader)})
+		conn, err := g.Dial(t.Context(), Request{Path: "/", Header: RequestHeader(client, localPeer, nil, ownHeader)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestHopByHopHeadersDoNotPassUpward(t *testing.T) {
 		"Sec-Websocket-Key": {"k"}, "Sec-WebSocket-Version": {"13"}, "Sec-Websocket-Extensions": {"permessage-deflate"},
 		"Sec-Websocket-Protocol": {"reseat.v1, reseat.token.t"}, "Sec_WebSocket_Protocol": {"reseat.token.t"}, "Sec-Websocket-Accept": {"a"},
 	}
-	if got := RequestHeader(client, localPeer, ownHeader); !reflect.DeepEqual(got, wantOwn) {
+	if got := RequestHeader(client, localPeer, nil, ownHeader); !reflect.DeepEqual(got, wantOwn) {
 		t.Errorf("the upstream sees %v, want %v", got, wantOwn)
 	}
 }
@@ -125,7 +125,7 @@ func TestAllElseOfTheClientPassesUpward(t *testing.T) {
 	want := maps.Clone(wantOwn)
 	maps.Copy(want, client)
 	before := client.Clone()
-	got := RequestHeader(client, localPeer, ownHeader)
+	got := RequestHeader(client, localPeer, nil, ownHeader)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the upstream sees %v, want %v", got, want)
 	}
@@ -139,34 +139,59 @@ func TestAllElseOfTheClientPassesUpward(t *testing.T) {
 
 func TestOwnHeadersReplaceTheClients(t *testing.T) {
 	client := http.Header{"X-Game": {"evil"}, "Connection": {"X-Game, X-Forwarded-For"}}
-	got := RequestHeader(client, localPeer, http.Header{"X-Forwarded-For": {"own"}, "x-game": {"1", "2"}})
+	got := RequestHeader(client, localPeer, nil, http.Header{"X-Forwarded-For": {"own"}, "x-game": {"1", "2"}})
 	if !slices.Equal(got["X-Forwarded-For"], []string{"own"}) || !slices.Equal(got["X-Game"], []string{"1", "2"}) {
 		t.Errorf("the upstream sees %v, want our own values alone", got)
 	}
 }
 
-func TestForwardingHeadersOfATrustedProxyAreKeptAndCompleted(t *testing.T) {
+func TestOfATrustedProxyThreeHeadersAreKeptAndCompleted(t *testing.T) {
 	peer := localPeer
 	peer.Trusted = true
+	seen := func(chain, proto, host string) http.Header {
+		return http.Header{"X-Forwarded-For": {chain}, "X-Forwarded-Proto": {proto}, "X-Forwarded-Host": {host}}
+	}
+	with := func(h http.Header, name, value string) http.Header { h[name] = []string{value}; return h }
+	untouched := seen("192.0.2.7", "http", "game.example:8443")
 	for _, c := range []struct {
 		name         string
 		client, want http.Header
+		keep         []string
 	}{
-		{"nothing sent", nil, http.Header{"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
-		{"all sent",
-			http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"a.example"}, "Forwarded": {"for=203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}, "X-Forwarded-Port": {"443"}},
-			http.Header{"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"a.example"}, "Forwarded": {"for=203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}, "X-Forwarded-Port": {"443"}}},
-		{"chain in two lines",
-			http.Header{"X-Forwarded-For": {"203.0.113.9, 198.51.100.1", "198.51.100.2"}},
-			http.Header{"X-Forwarded-For": {"203.0.113.9, 198.51.100.1, 198.51.100.2, 192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
-		{"underscores are a client's", http.Header{"X_Forwarded_For": {"6.6.6.6"}, "X_Real_IP": {"6.6.6.6"}},
-			http.Header{"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
-		{"Connection passed on from a client", http.Header{"Connection": {"X-Forwarded-For, X-Real-Ip"}, "X-Forwarded-For": {"203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}},
-			http.Header{"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Real-Ip": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
-		{"our own names are nobody's", http.Header{"Reseat-Player": {"root"}}, http.Header{"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"}}},
+		{name: "nothing sent", want: untouched},
+		{name: "all three sent", client: seen("203.0.113.9", "https", "a.example"), want: seen("203.0.113.9, 192.0.2.7", "https", "a.example")},
+		{name: "chain in two lines", client: http.Header{"X-Forwarded-For": {"203.0.113.9, 198.51.100.1", "198.51.100.2"}},
+			want: seen("203.0.113.9, 198.51.100.1, 198.51.100.2, 192.0.2.7", "http", "game.example:8443")},
+		{name: "underscores are a client's", client: http.Header{"X_Forwarded_For": {"6.6.6.6"}, "X_Real_IP": {"6.6.6.6"}}, keep: []string{"X-Real-IP"}, want: untouched},
+		{name: "Connection passed on from a client", client: http.Header{"Connection": {"X-Forwarded-For, X-Real-Ip"}, "X-Forwarded-For": {"203.0.113.9"}, "X-Real-Ip": {"203.0.113.9"}},
+			keep: []string{"X-Real-IP"}, want: with(seen("203.0.113.9, 192.0.2.7", "http", "game.example:8443"), "X-Real-Ip", "203.0.113.9")},
+		{name: "named by the operator", client: http.Header{"X-Forwarded-User": {"ann"}, "X-Real-Ip": {"203.0.113.9"}}, keep: []string{"x-forwarded-user"},
+			want: with(seen("192.0.2.7", "http", "game.example:8443"), "X-Forwarded-User", "ann")},
+		{name: "our own names are nobody's", client: http.Header{"Reseat-Player": {"root"}}, want: untouched},
 	} {
-		if got := RequestHeader(c.client, peer, nil); !reflect.DeepEqual(got, c.want) {
+		if got := RequestHeader(c.client, peer, c.keep, nil); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: the upstream sees %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A game server that believes one of these believes whoever sent it: a proxy such as
+// nginx passes on what it does not set itself.
+func TestWhoSaysWhoTheClientIsIsBelievedByNobody(t *testing.T) {
+	for _, name := range []string{
+		"Proxy", "Forwarded", "X-Real-IP", "X-Forwarded-User", "X-Forwarded-Client-Cert", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Client-IP",
+		"True-Client-IP", "CF-Connecting-IP", "CF-Connecting-IPv6", "Fastly-Client-IP", "X-Cluster-Client-IP", "X-Original-URL", "X-Rewrite-URL",
+		"X-HTTP-Method-Override", "X-Method-Override", "Remote-User", "X-Remote-User", "X-Auth-Request-Email", "X-WebAuth-User", "SSL-Client-Cert",
+		"X-SSL-Client-Verify", "X-Amzn-Oidc-Identity", "X-Goog-Authenticated-User-Email", "X-MS-Client-Principal-Name", "Tailscale-User-Login",
+		"x_real_ip", "PROXY", "X_Original_URL", "cf_connecting_ip",
+	} {
+		for _, trusted := range []bool{false, true} {
+			peer := localPeer
+			peer.Trusted = trusted
+			got := RequestHeader(http.Header{name: {"evil"}}, peer, nil, ownHeader)
+			if !reflect.DeepEqual(got, wantOwn) {
+				t.Errorf("%s, trusted %v: the upstream sees %v", name, trusted, got)
+			}
 		}
 	}
 }
@@ -175,12 +200,12 @@ func TestForwardedForNamesThePeerInOneSpelling(t *testing.T) {
 	for addr, want := range map[string][]string{
 		"192.0.2.7": {"192.0.2.7"}, "::ffff:192.0.2.7": {"192.0.2.7"}, "2001:db8::1": {"2001:db8::1"}, "fe80::1%eth0": {"fe80::1"},
 	} {
-		got := RequestHeader(nil, Peer{Addr: netip.MustParseAddr(addr)}, nil)
+		got := RequestHeader(nil, Peer{Addr: netip.MustParseAddr(addr)}, nil, nil)
 		if !slices.Equal(got["X-Forwarded-For"], want) {
 			t.Errorf("peer %s: X-Forwarded-For %q, want %q", addr, got["X-Forwarded-For"], want)
 		}
 	}
-	got := RequestHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}}, Peer{TLS: true}, nil)
+	got := RequestHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}}, Peer{TLS: true}, nil, nil)
 	if want := (http.Header{"X-Forwarded-Proto": {"https"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("a peer without address and Host, over TLS: %v, want %v", got, want)
 	}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"sync"
@@ -13,8 +14,11 @@ import (
 // its midst must not last for ever. How long an upstream takes to answer is not
 // bounded: that is what long polling is.
 const (
-	// bodyPatience is how long a client may send nothing of a body that is read.
+	// bodyPatience is how long a client may send nothing of a body that is read,
 	bodyPatience = 30 * time.Second
+	// and bodyRate, in bytes a second, how slowly it may send after that time: a byte
+	// every half minute would hold a connection to the game server for ever.
+	bodyRate = 1 << 10
 	// AnswerPatience is how long it may take nothing of what it is sent.
 	AnswerPatience = time.Minute
 )
@@ -26,8 +30,10 @@ type clientBody struct {
 	control *http.ResponseController
 
 	mu     sync.Mutex
-	over   bool // read to its end
-	left   bool // the handler has returned: the connection is another request's
+	began  time.Time // when it was first read
+	size   int64     // bytes read
+	over   bool      // read to its end
+	left   bool      // the handler has returned: the connection is another request's
 	broken error
 }
 
@@ -40,6 +46,9 @@ func newClientBody(r *http.Request, control *http.ResponseController) *clientBod
 func (b *clientBody) Read(p []byte) (int, error) {
 	b.begin()
 	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	b.size += int64(n)
+	b.mu.Unlock()
 	if err != nil {
 		b.end(err)
 	}
@@ -49,9 +58,18 @@ func (b *clientBody) Read(p []byte) (int, error) {
 func (b *clientBody) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.left {
-		b.control.SetReadDeadline(time.Now().Add(bodyPatience))
+	if b.left {
+		return
 	}
+	now := time.Now()
+	if b.began.IsZero() {
+		b.began = now
+	}
+	deadline := now.Add(bodyPatience)
+	if slowest := b.began.Add(bodyPatience + time.Duration(b.size)*time.Second/bodyRate); slowest.Before(deadline) {
+		deadline = slowest
+	}
+	b.control.SetReadDeadline(deadline)
 }
 
 // end notes how the body has ended. What is read behind its end, while it is
@@ -95,9 +113,30 @@ func (b *clientBody) failed() int {
 
 // A patientWriter gives a client AnswerPatience to take each piece of an answer,
 // however long the next one is in coming.
+//
+// An interim answer of the upstream's (1xx) passes by the rules of the final one.
+// ReverseProxy clears the header behind it, and with it what the gateway had set.
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	set     http.Header // by the gateway, for the final answer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *patientWriter) WriteHeader(status int) {
+	h := w.Header()
+	if status >= 100 && status < 200 {
+		pass := passed(h, func(string) bool { return false })
+		clear(h)
+		maps.Copy(h, pass)
+	} else {
+		for name, values := range w.set {
+			if _, ok := h[name]; !ok || name == "Connection" {
+				h[name] = values
+			}
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *patientWriter) Write(p []byte) (int, error) {

@@ -3,9 +3,11 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +25,7 @@ func TestABodyThatDoesNotGoOnIsGivenUpAfterThirtySeconds(t *testing.T) {
 		const head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
 		conn, br := r.raw(t, head)
 		for range 5 {
-			time.Sleep(29 * time.Second)
+			time.Sleep(5 * time.Second)
 			io.WriteString(conn, "x")
 		}
 		resp, err := http.ReadResponse(br, nil)
@@ -135,6 +137,40 @@ func TestAnAnswerThatNobodyTakesIsGivenUpAfterAMinute(t *testing.T) {
 		synctest.Wait()
 		if strings.Contains(r.log.String(), "upstream request failed") {
 			t.Errorf("the upstream is blamed: %s", r.log.String())
+		}
+	})
+}
+
+// A byte now and then would hold a connection to the game server for ever.
+func TestABodyThatTricklesIsGivenUp(t *testing.T) {
+	ended := make(chan error, 1)
+	proxied(t, func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		ended <- err
+	}, func(t *testing.T, r *rig) {
+		for _, c := range []struct {
+			piece int // bytes every ten seconds
+			whole bool
+		}{{1, false}, {5 << 10, false}, {12 << 10, true}} {
+			const pieces = 30
+			conn, br := r.raw(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", pieces*c.piece))
+			var sender sync.WaitGroup
+			sender.Go(func() {
+				for range pieces {
+					if _, err := io.WriteString(conn, strings.Repeat("x", c.piece)); err != nil {
+						return
+					}
+					time.Sleep(10 * time.Second)
+				}
+			})
+			resp, err := http.ReadResponse(br, nil)
+			sender.Wait()
+			if err != nil || (resp.StatusCode == http.StatusOK) != c.whole {
+				t.Errorf("%d bytes every ten seconds: %v %v", c.piece, resp, err)
+			}
+			if err := <-ended; (err == nil) != c.whole {
+				t.Errorf("%d bytes every ten seconds: the game server has %v", c.piece, err)
+			}
 		}
 	})
 }

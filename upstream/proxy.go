@@ -21,9 +21,12 @@ type ProxyOptions struct {
 	DialTimeout time.Duration
 	// Trusted are the --trusted-proxy networks.
 	Trusted []netip.Prefix
-	// Edit may change a copy of the client's header before RequestHeader sees
-	// it, to take out a cookie of the gateway's. Nil changes nothing.
-	Edit func(http.Header)
+	// Edit may change a copy of the client's Header, and the RawQuery, before anything
+	// is made of them: to take out a cookie of the gateway's, or a login. Nil changes
+	// nothing.
+	Edit func(*Request)
+	// Keep names headers of a trusted proxy's that pass, which would be dropped.
+	Keep []string
 	// Log gets one line for each request that the upstream failed. Nil means
 	// slog.Default.
 	Log *slog.Logger
@@ -109,20 +112,22 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer body.leave()
 	in := r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	in.Body = body
-	client := r.Header
+	ask := Request{Header: r.Header}
+	ask.Path, ask.RawQuery = ClientTarget(r)
 	if p.opts.Edit != nil {
-		client = client.Clone()
-		p.opts.Edit(client)
+		ask.Header = r.Header.Clone()
+		p.opts.Edit(&ask)
 	}
-	in.Header = RequestHeader(client, NewPeer(r, p.opts.Trusted), nil)
+	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Keep, nil)
+	in.URL = p.target.requestURL(ask.Path, ask.RawQuery)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
-	p.reverse.ServeHTTP(&patientWriter{w, control}, in)
+	p.reverse.ServeHTTP(&patientWriter{w, control, w.Header().Clone()}, in)
 }
 
 // rewrite turns the request, its headers already those for the upstream, into
 // the outgoing one. Trailers stay behind: they would pass every header rule.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
-	pr.Out.URL = p.target.requestURL(ClientTarget(pr.In))
+	pr.Out.URL = pr.In.URL
 	pr.Out.Host = p.target.host(pr.In.Host)
 	pr.Out.Header = pr.In.Header
 	pr.Out.Trailer = nil

@@ -67,7 +67,7 @@ func newRig(t *testing.T, dial dialFunc) *rig {
 	r := &rig{front: newPipeListener()}
 	r.proxy = target.Proxy(ProxyOptions{
 		Log:  slog.New(slog.NewTextHandler(&r.log, nil)),
-		Edit: func(h http.Header) { DropCookies(h, func(n string) bool { return n == "ours" }) },
+		Edit: func(ask *Request) { DropCookies(ask.Header, func(n string) bool { return n == "ours" }) },
 	})
 	t.Cleanup(r.proxy.Close)
 	srv := &http.Server{ErrorLog: discardLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

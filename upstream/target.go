@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -71,6 +72,8 @@ func ParseTarget(raw string) (*url.URL, error) {
 		return nil, err
 	}
 	switch {
+	case slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." }):
+		return nil, fmt.Errorf("want a URL without dot segments in its path, got %q", u)
 	case u.User != nil:
 		return nil, errors.New("want a URL without user name and password")
 	case u.RawQuery != "" || u.ForceQuery:

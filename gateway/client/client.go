@@ -36,7 +36,8 @@ const defaultReadLimit = 16 << 20
 // good.
 type Options struct {
 	// HTTPClient makes the handshakes. Nil means http.DefaultClient. Its Timeout
-	// should be zero: a handshake has 10 s, and waiting for hello its own time.
+	// should be zero: a first handshake has 10 s and a resume's 4 s or more, and
+	// waiting for hello has its own time.
 	HTTPClient *http.Client
 	// HTTPHeader is sent with every handshake, of a resume too.
 	HTTPHeader http.Header
@@ -50,17 +51,23 @@ type Options struct {
 	// ReadLimit is the largest message that is read, in bytes; a larger one breaks
 	// the connection. Zero means 16 MiB, a negative one no limit.
 	ReadLimit int64
-	// OnDetach is told that the connection is lost, and why. OnResume is told that
-	// another has taken its place. Both are called by the goroutine that everything
-	// else waits for: they must return at once, and call nothing of the Conn's.
+	// OnDetach is called when the connection is lost, or has been silent for so long
+	// that the client resumes beside it (protocol section 5, suspicion); why says
+	// which, as in "no answer for 5s". It is called once per loss. OnResume follows
+	// when the session goes on: on a new connection, or on the old one if that was a
+	// false alarm, with zero Replay and Lost.
+	//
+	// Both run on the goroutine that serves the session: they must return at once and
+	// must not call methods of the Conn.
 	OnDetach func(why error)
 	OnResume func(Resumed)
 }
 
 // Resumed says how a session went on.
 type Resumed struct {
-	// Away is for how long there was no connection, zero where one followed the
-	// other (move).
+	// Away is the time from the last sign of life of the gateway until the session
+	// went on, as the application experienced it: it includes the time until the loss
+	// was noticed. Zero if one connection followed the other without a gap (move).
 	Away time.Duration
 	// Replay is how many messages the gateway had kept.
 	Replay uint64

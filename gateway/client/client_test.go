@@ -111,6 +111,7 @@ func TestMessagesArriveOnceThroughCutsOfEveryKind(t *testing.T) {
 					case <-done:
 						playing = false
 					case <-back: // the grace period is for one absence
+					case <-time.After(time.Minute): // it was no absence
 					}
 				}
 				if err := c.Close(1000, ""); err != nil {
@@ -127,7 +128,7 @@ func (w *world) harm(c *client.Conn, random *rand.Rand) {
 	if random.IntN(3) == 0 {
 		time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, w.cut)
 	}
-	switch random.IntN(5) {
+	switch random.IntN(7) {
 	case 0:
 		w.cut()
 	case 1:
@@ -140,6 +141,8 @@ func (w *world) harm(c *client.Conn, random *rand.Rand) {
 		w.down.Store(true)
 		w.cut()
 		time.AfterFunc(time.Duration(random.IntN(20))*time.Second, func() { w.down.Store(false) })
+	default: // perhaps a false alarm
+		w.stop(time.Duration(random.IntN(8000)) * time.Millisecond)
 	}
 }
 

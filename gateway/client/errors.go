@@ -19,7 +19,6 @@ var (
 	ErrTooBig = errors.New("the message is too big")
 
 	errCut     = fmt.Errorf("%w, without a word", ErrClosed)
-	errSilence = errors.New("nothing was heard for too long")
 	errDropped = errors.New("dropped by its own client")
 	errBroken  = errors.New("the gateway broke the protocol")
 	errLate    = errors.New("no answer in time")

@@ -43,7 +43,7 @@ func serve() (address string, stop func()) {
 	target, _ := url.Parse(game.URL)
 	keys, _ := tokens.Load(nil, tokens.Options{})
 	policy := gateway.Policy{
-		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	gw, err := gateway.New(gateway.Config{
@@ -69,7 +69,7 @@ func ExampleDial() {
 		return
 	}
 	defer c.CloseNow()
-	c.Drop() // what happens to players; whoever reads and writes does not notice
+	c.Drop() // simulates a lost connection; reads and writes go on
 	if err := c.Write(ctx, client.MessageText, []byte("go north")); err != nil {
 		fmt.Println(err)
 		return

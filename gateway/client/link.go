@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,12 @@ type link struct {
 	stated uint64
 	born   time.Time
 
-	cancel context.CancelFunc
-	write  chan frame   // one slot: the loop gives the next one when it hears wrote
-	heard  atomic.Int64 // when anything came last, since born
+	cancel  context.CancelFunc
+	write   chan frame   // one slot: the loop gives the next one when it hears wrote
+	heard   atomic.Int64 // last sign of life, in ns since born
+	reached atomic.Bool  // a server accepted the connection, even if the handshake is slow
+	watched atomic.Bool  // the loop wants flowing at the next sign of life
+	partial int          // the reader's: bytes received since the newest complete message
 
 	// The loop's.
 	opened  bool
@@ -60,6 +64,7 @@ type eventKind int
 const (
 	opened  eventKind = iota // it has its 101
 	arrived                  // a message
+	flowing                  // part of a large message; sent once, if the link is watched
 	wrote                    // the writer wants more
 	ended                    // it is over, or never came about
 )
@@ -71,6 +76,8 @@ type event struct {
 	typ  MessageType
 	data []byte
 	err  error
+
+	began, at time.Time // arrived: time of the first byte and of the last
 }
 
 // run makes the connection and moves its bytes until it ends or ctx does.
@@ -92,6 +99,10 @@ func (l *link) run(ctx context.Context, c *Conn) {
 
 func (l *link) note() { l.heard.Store(int64(time.Since(l.born))) }
 
+// lastHeard is the time of the last sign of life. Before the 101 it is when the
+// attempt began.
+func (l *link) lastHeard() time.Time { return l.born.Add(time.Duration(l.heard.Load())) }
+
 // tell hands an event to the loop, which hears it unless it has given the link up.
 func (l *link) tell(ctx context.Context, c *Conn, e event) {
 	e.link = l
@@ -110,7 +121,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Transport = tearing{client.Transport}
+	own.Transport = tearing{client.Transport, stream{l, func() { l.tell(ctx, c, event{kind: flowing}) }}}
 	header := c.opts.HTTPHeader.Clone()
 	if l.token != "" {
 		if header == nil {
@@ -119,10 +130,13 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 		header.Set("Reseat-Token", l.token)
 		header.Set("Reseat-Received", strconv.FormatUint(l.stated, 10))
 	}
-	ws, resp, err := websocket.Dial(ctx, c.url, &websocket.DialOptions{
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeStart: func() { l.reached.Store(true) },
+		GotConn:           func(httptrace.GotConnInfo) { l.reached.Store(true) },
+	})
+	ws, resp, err := websocket.Dial(traced, c.url, &websocket.DialOptions{
 		HTTPClient: &own, HTTPHeader: header, Host: c.opts.Host,
-		Subprotocols:   append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol),
-		OnPingReceived: func(context.Context, []byte) bool { l.note(); return true },
+		Subprotocols: append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol),
 	})
 	if err != nil {
 		return nil, handshakeError(resp, err)
@@ -142,7 +156,10 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 // tearing makes connections whose end is an error: after a Close frame nobody
 // reads on, so that any end is in the midst of something. To the library, the end
 // of the stream right behind a frame's header is that of an empty message.
-type tearing struct{ http.RoundTripper }
+type tearing struct {
+	http.RoundTripper
+	stream stream
+}
 
 func (t tearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	next := t.RoundTripper
@@ -152,20 +169,59 @@ func (t tearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := next.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		if conn, ok := resp.Body.(io.ReadWriteCloser); ok {
-			resp.Body = torn{conn}
+			resp.Body = torn{conn, t.stream}
 		}
 	}
 	return resp, err
 }
 
-type torn struct{ io.ReadWriteCloser }
+type torn struct {
+	io.ReadWriteCloser
+	stream stream
+}
 
 func (t torn) Read(b []byte) (int, error) {
 	n, err := t.ReadWriteCloser.Read(b)
+	if n > 0 {
+		t.stream.read(n)
+	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
+}
+
+// Write counts as a sign of life if it had to wait: then the send buffer was full,
+// and the peer has acknowledged bytes since. A write into a buffer with room proves
+// nothing.
+func (t torn) Write(b []byte) (int, error) {
+	began := time.Now()
+	n, err := t.ReadWriteCloser.Write(b)
+	if err == nil && time.Since(began) >= heldUp {
+		t.stream.link.note()
+	}
+	return n, err
+}
+
+const (
+	heldUp = 100 * time.Millisecond // a write that took this long had to wait
+	much   = 1 << 10                // more bytes than any close has: a 4409 is no sign of life
+)
+
+// A stream records the signs of life of a link.
+type stream struct {
+	link *link
+	flow func() // sends flowing
+}
+
+// read records that n bytes were received.
+func (s stream) read(n int) {
+	l := s.link
+	l.note()
+	l.partial += n
+	if l.partial > much && l.watched.CompareAndSwap(true, false) {
+		s.flow()
+	}
 }
 
 func handshakeError(resp *http.Response, err error) error {
@@ -179,29 +235,18 @@ func handshakeError(resp *http.Response, err error) error {
 func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 	for {
 		typ, r, err := ws.Reader(ctx)
-		l.note()
+		began := time.Now()
 		var data []byte
 		if err == nil {
-			data, err = io.ReadAll(noting{r, l})
+			data, err = io.ReadAll(r)
 		}
 		if err != nil {
 			l.tell(ctx, c, event{kind: ended, err: err})
 			return
 		}
-		l.tell(ctx, c, event{kind: arrived, typ: typ, data: data})
+		l.partial = 0
+		l.tell(ctx, c, event{kind: arrived, typ: typ, data: data, began: began, at: time.Now()})
 	}
-}
-
-// noting notes that bytes come: a large message may take its time.
-type noting struct {
-	io.Reader
-	l *link
-}
-
-func (n noting) Read(b []byte) (int, error) {
-	i, err := n.Reader.Read(b)
-	n.l.note()
-	return i, err
 }
 
 func (l *link) writeAll(ctx context.Context, c *Conn, ws *websocket.Conn) {

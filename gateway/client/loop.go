@@ -18,7 +18,9 @@ import (
 const (
 	firstHello  = 5 * time.Second  // section 2: none by then, and the server does not know us
 	resumeHello = 16 * time.Second // section 2: at least 15 s after the 101
-	connectTime = 10 * time.Second // to have the 101
+	connectTime = 10 * time.Second // timeout for the 101 of a first connection, or of a move
+	returnTime  = 4 * time.Second  // the same for a resume, at least
+	returnLimit = 15 * time.Second // the same for a resume on a slow line, at most
 	ackTime     = 800 * time.Millisecond
 	closingTime = 2 * time.Second  // between end or close and the Close frame
 	byeTime     = 10 * time.Second // section 5: what the gateway gives the game server after bye
@@ -56,7 +58,17 @@ type loop struct {
 	tried   bool // an attempt was made since
 	moveBy  time.Time
 
+	// Silence. While suspected, the application has been told that live is lost, and
+	// resumes run beside it. spoke says that live was heard meanwhile, but after the
+	// attempt had its 101.
+	silence          silence
+	suspected, spoke bool
+	lastLife         time.Time     // last sign of life before the loss that OnDetach reported
+	slowest          time.Duration // longest time to a 101 so far
+	slow             int           // attempts in a row that reached a server but timed out before the 101
+
 	alarms alarms
+	due    time.Time // when the loop planned to run at the latest; zero: never
 	done   bool
 }
 
@@ -67,8 +79,7 @@ type alarms struct {
 	ack      time.Time
 	closing  time.Time // the Close frame did not come
 	move     time.Time
-	watch    time.Time // look whether anything was heard
-	alive    time.Time // say something, in the place of a pong that is withheld
+	alive    time.Time // send a ping in place of a withheld pong
 }
 
 func newLoop(c *Conn, ctx context.Context) *loop {
@@ -81,11 +92,13 @@ func (p *loop) run() {
 	defer timer.Stop()
 	p.open()
 	for !p.done {
+		p.woke(time.Now())
 		p.pump()
-		timer.Reset(p.alarms.next(time.Now()))
+		timer.Reset(p.sleep(time.Now()))
 		deliver, head := p.outlet()
 		select {
 		case e := <-p.events:
+			p.woke(time.Now())
 			p.hear(e)
 		case deliver <- head:
 			p.handedOver(head)
@@ -98,6 +111,7 @@ func (p *loop) run() {
 				p.lose(errDropped, 0)
 			}
 		case <-timer.C:
+			p.woke(time.Now())
 			p.ring(time.Now())
 		case <-p.ctx.Done():
 			p.finish(errCut)
@@ -165,7 +179,7 @@ func (p *loop) open() {
 	l := &link{token: p.told.Token, stated: p.handed(), born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
 	p.attempt, p.tried = l, true
 	p.alarms.pace = time.Time{}
-	p.alarms.patience = l.born.Add(connectTime)
+	p.alarms.patience = l.born.Add(p.patience())
 	p.links.Go(func() { l.run(ctx, p.Conn) })
 }
 
@@ -178,6 +192,7 @@ func (p *loop) hear(e event) {
 	switch e.kind {
 	case opened:
 		l.opened = true
+		p.slow, p.slowest = 0, max(p.slowest, time.Since(l.born))
 		p.alarms.patience = time.Now().Add(firstHello)
 		if l.token != "" {
 			p.alarms.patience = time.Now().Add(resumeHello)
@@ -186,8 +201,10 @@ func (p *loop) hear(e event) {
 		l.busy = false
 	case arrived:
 		if l.verdict == nil {
-			p.message(l, e.typ, e.data)
+			p.arrived(l, e)
 		}
+	case flowing:
+		p.spokeUp(l)
 	case ended:
 		p.linkEnded(l, e.err)
 	}
@@ -197,7 +214,7 @@ func (p *loop) linkEnded(l *link, err error) {
 	switch {
 	case l == p.attempt:
 		p.abandon()
-		p.attemptFailed(err, 0)
+		p.attemptFailed(l, err, 0)
 	case l.verdict != nil:
 		p.finish(&l.verdict.CloseError)
 	case l.bye && isClose(err, p.bye.code):
@@ -211,7 +228,7 @@ func (p *loop) linkEnded(l *link, err error) {
 func (p *loop) broken(l *link, err error) {
 	if l == p.attempt {
 		p.abandon()
-		p.attemptFailed(err, 0)
+		p.attemptFailed(l, err, 0)
 		return
 	}
 	l.useful = false
@@ -227,15 +244,18 @@ func (p *loop) abandon() {
 
 // ---- what comes
 
-func (p *loop) message(l *link, typ MessageType, data []byte) {
-	switch {
-	case typ != MessageText || len(data) == 0 || data[0] != wire.DLE:
-		p.data(l, typ, data)
-	case len(data) > 1 && data[1] == wire.DLE:
-		p.data(l, typ, data[1:])
-	default:
-		p.control(l, string(data[1:]))
+func (p *loop) arrived(l *link, e event) {
+	control := isControl(e.typ, e.data)
+	if l == p.live {
+		p.silence.arrived(e.began, e.at, !control)
 	}
+	switch {
+	case control:
+		p.control(l, string(e.data[1:]), e.at)
+	default:
+		p.data(l, e.typ, unescape(e.typ, e.data))
+	}
+	p.spokeUp(l)
 }
 
 func (p *loop) data(l *link, typ MessageType, data []byte) {
@@ -247,6 +267,7 @@ func (p *loop) data(l *link, typ MessageType, data []byte) {
 	if l.last > p.taken {
 		p.taken = l.last
 		l.useful = true
+		p.silence.fresh()
 		if p.bye == nil {
 			p.inbox = append(p.inbox, message{typ, data, l.last})
 			return
@@ -264,7 +285,7 @@ func (p *loop) noHello(l *link) {
 	p.broken(l, err)
 }
 
-func (p *loop) control(l *link, text string) {
+func (p *loop) control(l *link, text string, at time.Time) {
 	w, err := parseWord(text)
 	switch {
 	case err != nil && l.hello == 0 && p.hellos == 0 && l.token == "":
@@ -288,13 +309,19 @@ func (p *loop) control(l *link, text string) {
 			return
 		}
 		l.useful = true
+		p.silence.settle(p.out.unacked())
 	case wire.VerbToken:
 		p.told.Token = w.text
 	case wire.VerbGrace:
 		p.told.Grace = int64(min(w.number, math.MaxInt64))
 	case wire.VerbPing:
 		l.waiting = &pong{w.text, l.last}
-		p.answer(l)
+		if p.answer(l); l.waiting != nil {
+			p.alive(time.Now())
+		}
+	case wire.VerbPong:
+		p.silence.pong(w.text, at)
+		p.silence.settle(p.out.unacked())
 	case wire.VerbMove:
 		p.moveBy = time.Now().Add(w.within)
 		p.alarms.move = time.Now().Add(part(w.within))
@@ -309,13 +336,9 @@ func (p *loop) hello(l *link, h wire.Hello) {
 		return
 	}
 	first, now := p.hellos == 0, time.Now()
-	resumed := Resumed{Replay: h.Replay}
-	if p.live != nil {
-		p.live.cancel() // section 8: nothing more is taken from it
-	} else if !first {
-		resumed.Away = now.Sub(p.dropped)
-	}
+	resumed := Resumed{Replay: h.Replay, Away: p.replaced(now)}
 	p.live, p.attempt, p.alarms = l, nil, alarms{}
+	p.silence.attach(now, milliseconds(h.Answer), milliseconds(h.Heartbeat))
 	p.hellos++
 	p.told, l.hello, l.since = h, p.hellos, now
 	l.last = l.stated + h.Lost
@@ -328,7 +351,6 @@ func (p *loop) hello(l *link, h wire.Hello) {
 	l.say(wire.VerbAck, strconv.FormatUint(l.last, 10)) // section 5: at once, whatever was handed over
 	p.owed = 0
 	p.out.rewind(h.Received)
-	p.rewatch(now)
 	p.announce(first, h, resumed)
 }
 
@@ -391,18 +413,23 @@ func (p *loop) ack() {
 	}
 }
 
-// answer answers a ping once the application has what came before it. As long as
-// it has not, a ping of our own says from time to time that we are there: an
-// answer would say that those messages will be acked soon.
+// answer answers the newest ping once the application has what came before it: the
+// pong would promise that those messages will be acked soon.
 func (p *loop) answer(l *link) {
-	switch {
-	case l.waiting == nil || l != p.live || l.bye:
-	case p.handed() >= l.waiting.after:
-		p.ack()
-		l.say(wire.VerbPong, l.waiting.arg)
-		l.waiting, p.alarms.alive = nil, time.Time{}
-	case p.alarms.alive.IsZero():
-		p.alarms.alive = time.Now()
+	if l.waiting == nil || l != p.live || l.bye || p.handed() < l.waiting.after {
+		return
+	}
+	p.ack()
+	l.say(wire.VerbPong, l.waiting.arg)
+	l.waiting, p.alarms.alive = nil, time.Time{}
+}
+
+// alive shows the gateway that the client is there although it withholds a pong, by
+// a ping of its own: at each ping that it cannot answer yet, and once per heartbeat.
+func (p *loop) alive(now time.Time) {
+	if p.talking() {
+		p.ping(now)
+		p.alarms.alive = now.Add(max(p.heartbeat(), time.Second))
 	}
 }
 
@@ -425,6 +452,7 @@ func (p *loop) pump() {
 		return
 	}
 	if e, ok := p.out.next(p.window()); ok {
+		p.silence.data(time.Now())
 		l.give(frame{typ: e.typ, data: escape(e.typ, e.data)})
 		return
 	}

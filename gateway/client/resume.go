@@ -14,15 +14,20 @@ func (p *loop) heartbeat() time.Duration { return milliseconds(p.told.Heartbeat)
 // part is a random part of a span.
 func part(d time.Duration) time.Duration { return rand.N(max(d, 1)) }
 
-// next is how long to wait for the first of the alarms.
-func (a *alarms) next(now time.Time) time.Duration {
-	wait := time.Hour
-	for _, at := range []time.Time{a.patience, a.pace, a.ack, a.closing, a.move, a.watch, a.alive} {
-		if !at.IsZero() {
-			wait = min(wait, max(at.Sub(now), 0))
-		}
+// next is the first of the alarms, zero for none.
+func (a *alarms) next() (next time.Time) {
+	for _, at := range [...]time.Time{a.patience, a.pace, a.ack, a.closing, a.move, a.alive} {
+		next = soonest(next, at)
 	}
-	return wait
+	return next
+}
+
+// soonest is the earlier of two times, of which zero is never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // due reports whether an alarm rings, and takes it off.
@@ -46,14 +51,13 @@ func (p *loop) ring(now time.Time) {
 	if due(&a.closing, now) && p.live != nil {
 		p.closeIsLate()
 	}
-	if due(&a.watch, now) && p.live != nil {
-		p.watch(now)
+	if p.live != nil {
+		p.listen(now)
 	}
 	if due(&a.alive, now) && p.live != nil && p.live.waiting != nil {
-		p.live.say(wire.VerbPing, "there?")
-		a.alive = now.Add(max(p.heartbeat(), time.Second))
+		p.alive(now)
 	}
-	if due(&a.move, now) && p.live != nil && p.attempt == nil && !p.live.bye && p.live.verdict == nil {
+	if due(&a.move, now) && p.live != nil && p.attempt == nil && p.talking() {
 		p.open()
 	}
 	if due(&a.pace, now) && p.live == nil && p.attempt == nil {
@@ -68,23 +72,35 @@ func (p *loop) late() {
 		p.noHello(l)
 		return
 	}
+	if !l.opened && l.reached.Load() {
+		p.slow++
+	}
 	p.abandon()
-	p.attemptFailed(errLate, 0)
+	p.attemptFailed(l, errLate, 0)
 }
 
-// watch takes a connection for dead on which nothing was heard for twice the
-// heartbeat, not a single byte (section 5).
-func (p *loop) watch(now time.Time) {
-	p.rewatch(now)
-	if !p.alarms.watch.IsZero() && !now.Before(p.alarms.watch) {
-		p.lose(errSilence, 0)
+// patience returns the timeout for the 101 of the next attempt.
+func (p *loop) patience() time.Duration {
+	if p.hellos == 0 || p.live != nil && !p.suspected {
+		return connectTime
 	}
+	return returnPatience(p.silence.roundTrip, p.slowest, p.slow)
 }
 
-func (p *loop) rewatch(now time.Time) {
-	if hb := p.heartbeat(); hb > 0 {
-		p.alarms.watch = p.live.born.Add(time.Duration(p.live.heard.Load()) + 2*hb)
+// returnPatience returns the timeout for the 101 of a resume: at least returnTime,
+// and four round trips on a slow line. While no round trip is known, it allows half
+// as long again as the slowest connect so far.
+//
+// slow attempts in a row reached a server and timed out nevertheless. The line may
+// have become slower since it was measured, so each of them doubles the timeout. An
+// attempt that reached no server does not: into a black hole, short attempts get
+// through sooner.
+func returnPatience(roundTrip, slowest time.Duration, slow int) time.Duration {
+	estimate := fourTrips * roundTrip
+	if roundTrip == 0 {
+		estimate = slowest + slowest/2
 	}
+	return min(max(returnTime, estimate)<<min(slow, 2), returnLimit)
 }
 
 // ---- the way back
@@ -95,20 +111,26 @@ func (p *loop) lose(why error, after time.Duration) {
 	l, now := p.live, time.Now()
 	l.cancel()
 	p.live = nil
-	keep := p.alarms.patience // of a move that is under way, and goes on as a resume
+	keep := p.alarms.patience // of an attempt beside it that is under way, and goes on as a resume
 	p.alarms = alarms{patience: keep}
 	p.pacer.lost(l.useful || !errors.Is(why, errBroken) && now.Sub(l.since) >= goodAfter)
 	p.dropped, p.tried = now, false
-	if p.opts.OnDetach != nil {
-		p.opts.OnDetach(why)
+	if !p.suspected { // else the loss was reported when suspicion began
+		p.lastLife = l.lastHeard()
+		if p.opts.OnDetach != nil {
+			p.opts.OnDetach(why)
+		}
 	}
-	p.comeBack(why, after)
+	p.suspected = false
+	p.comeBack(now, why, after)
 }
 
 // comeBack sees to the next attempt, if there is time for one: the grace period
 // and twice the heartbeat, and for a Close of the application's the grace period.
-// One attempt is made in any case, and whenever the gateway named a time.
-func (p *loop) comeBack(why error, after time.Duration) {
+// One attempt is made in any case, and whenever the gateway named a time. The pause
+// counts from when the previous attempt began or the connection was lost, so that an
+// attempt that timed out is followed by the next one at once.
+func (p *loop) comeBack(from time.Time, why error, after time.Duration) {
 	if p.attempt != nil {
 		return
 	}
@@ -117,24 +139,30 @@ func (p *loop) comeBack(why error, after time.Duration) {
 	if p.bye == nil {
 		until = until.Add(2 * p.heartbeat())
 	}
-	pause := max(p.pacer.next(), after)
-	if p.tried && after == 0 && now.Add(pause).After(until) {
+	at := later(from.Add(p.pacer.next()), now.Add(after))
+	if p.tried && after == 0 && at.After(until) {
 		p.finish(fmt.Errorf("%w: %w", ErrLost, why))
 		return
 	}
-	p.alarms.pace = now.Add(pause)
+	p.alarms.pace = at
 }
 
 // attemptFailed goes on after an attempt that came to nothing.
-func (p *loop) attemptFailed(why error, after time.Duration) {
+func (p *loop) attemptFailed(l *link, why error, after time.Duration) {
 	switch {
 	case p.hellos == 0:
 		p.finish(why)
+	case p.live != nil && p.suspected:
+		p.ack() // may have been held back while the attempt was under way
+		p.silence.putOff(time.Now().Add(after))
+		if p.spoke {
+			p.falseAlarm()
+		}
 	case p.live != nil: // it was a move
-		p.ack() // what was held back for its sake
+		p.ack()
 		p.moveAgain(after)
 	default:
-		p.comeBack(why, after)
+		p.comeBack(l.born, why, after)
 	}
 }
 
@@ -169,8 +197,8 @@ func (p *loop) refused(l *link, v verdict) {
 	p.alarms.patience = time.Time{}
 	stale := l.token != p.told.Token || l.stated != p.handed()
 	switch {
-	case p.hellos > 0 && (v.retry || stale):
-		p.attemptFailed(&v.CloseError, v.after)
+	case p.hellos > 0 && (v.retry || stale) || p.suspected:
+		p.attemptFailed(l, &v.CloseError, v.after)
 	case p.live != nil: // a move: the older connection goes on
 		p.ack()
 	default:

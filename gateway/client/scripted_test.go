@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,15 +28,26 @@ type stage struct {
 	*network
 	door *wstest.Game // accepts handshakes as a gateway would
 	c    *client.Conn
+	mu   sync.Mutex
 	told []client.Resumed
+	lost []error
+	late atomic.Int64 // how long the door takes for a handshake's 101, in ns
+	hang func(string) // what the application does when it is told of a "loss" or a "resume"
 }
 
 func onStage(t *testing.T, f func(*testing.T, *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{T: t, door: wstest.NewGame(t, 64<<10)}
+		s := &stage{T: t, door: wstest.NewGame(t, 64<<10), hang: func(string) {}}
 		s.door.Choose = wire.Subprotocol
-		s.network = &network{dial: func() (*wstest.Conn, error) {
+		s.door.Refuse = func(net.Conn, *http.Request) bool {
+			select {
+			case <-time.After(time.Duration(s.late.Load())):
+			case <-t.Context().Done():
+			}
+			return false
+		}
+		s.network = &network{over: t.Context().Done(), dial: func() (*wstest.Conn, error) {
 			c, err := s.door.Dial(t.Context(), "", "")
 			if err != nil {
 				return nil, err
@@ -52,7 +65,18 @@ func (s *stage) dial(members map[string]any) *wstest.Peer {
 	go func() {
 		var err error
 		s.c, err = client.Dial(s.Context(), "ws://game.example/match/7", &client.Options{
-			HTTPClient: s.client(), OnResume: func(r client.Resumed) { s.told = append(s.told, r) },
+			HTTPClient: s.client(), OnResume: func(r client.Resumed) {
+				s.mu.Lock()
+				s.told = append(s.told, r)
+				s.mu.Unlock()
+				s.hang("resume")
+			},
+			OnDetach: func(err error) {
+				s.mu.Lock()
+				s.lost = append(s.lost, err)
+				s.mu.Unlock()
+				s.hang("loss")
+			},
 		})
 		done <- err
 	}()
@@ -142,7 +166,7 @@ func TestAPingIsAnsweredOnceWhatCameBeforeItWasRead(t *testing.T) {
 		g.Text("unread")
 		g.Control("ping older")
 		g.Control("ping newer")
-		wantWords(t, g, "^ping there?") // it is alive, and promises nothing
+		wantWords(t, g, "^ping 1", "^ping 2") // it is alive, and promises nothing
 		want(t, s.c, "unread")
 		wantWords(t, g, "^ack 1", "^pong newer")
 	})

@@ -43,7 +43,7 @@ func parseWord(text string) (word, error) {
 	case wire.VerbPing, wire.VerbPong:
 		w.text, ok = arg, !has || arg != "" && utf8.RuneCountInString(arg) <= 32
 	case wire.VerbHello:
-		ok = object(arg, &w.hello) && w.hello.Token != "" && w.hello.Session != "" && w.hello.Grace >= 0 && w.hello.Heartbeat >= 0
+		ok = object(arg, &w.hello) && w.hello.Token != "" && w.hello.Session != "" && w.hello.Grace >= 0 && w.hello.Heartbeat >= 0 && w.hello.Answer >= 0
 	case wire.VerbToken:
 		var t struct{ Token string }
 		ok = object(arg, &t) && t.Token != ""
@@ -97,6 +97,11 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(min(n, year)) * time.Millisecond
 }
 
+// isControl reports whether a message is a control message (section 3).
+func isControl(typ MessageType, data []byte) bool {
+	return typ == MessageText && len(data) > 0 && data[0] == wire.DLE && (len(data) == 1 || data[1] != wire.DLE)
+}
+
 func isVerb(s string) bool {
 	odd := func(r rune) bool { return r < 'a' || r > 'z' }
 	return len(s) >= 1 && len(s) <= 16 && !strings.ContainsFunc(s, odd)
@@ -106,6 +111,15 @@ func isVerb(s string) bool {
 func escape(typ MessageType, data []byte) []byte {
 	if typ == MessageText && len(data) > 0 && data[0] == wire.DLE {
 		return append([]byte{wire.DLE}, data...)
+	}
+	return data
+}
+
+// unescape removes the additional DLE of escape. It must not be called with a
+// control message.
+func unescape(typ MessageType, data []byte) []byte {
+	if typ == MessageText && len(data) > 0 && data[0] == wire.DLE {
+		return data[1:]
 	}
 	return data
 }

@@ -27,7 +27,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A network lies between clients and whatever takes their connections.
 type network struct {
 	dial   func() (*wstest.Conn, error)
+	wrap   func(net.Conn) net.Conn // nil: as it is
 	down   atomic.Bool
+	dark   atomic.Bool     // nobody answers, not even with a refusal
+	over   <-chan struct{} // the test is over
+	still  atomic.Int64    // until then, in ns since 1970, nothing that came is read
 	newest atomic.Pointer[wstest.Conn]
 	dials  atomic.Int32
 }
@@ -39,6 +43,10 @@ func (n *network) client() *http.Client {
 
 func (n *network) connect(context.Context, string, string) (net.Conn, error) {
 	n.dials.Add(1)
+	if n.dark.Load() {
+		<-n.over
+		return nil, net.ErrClosed
+	}
 	if n.down.Load() {
 		return nil, errors.New("the network is down")
 	}
@@ -47,8 +55,26 @@ func (n *network) connect(context.Context, string, string) (net.Conn, error) {
 		return nil, err
 	}
 	n.newest.Store(c)
-	return c, nil
+	if n.wrap != nil {
+		return n.wrap(c), nil
+	}
+	return stopped{c, &n.still}, nil
 }
+
+// A stopped connection gives nothing to its reader until a moment.
+type stopped struct {
+	*wstest.Conn
+	until *atomic.Int64 // ns since 1970
+}
+
+func (c stopped) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(time.Until(time.Unix(0, c.until.Load())))
+	return n, err
+}
+
+// stop has nothing read for so long.
+func (n *network) stop(d time.Duration) { n.still.Store(time.Now().Add(d).UnixNano()) }
 
 // cut resets the newest connection.
 func (n *network) cut() { n.newest.Load().Reset() }
@@ -76,7 +102,7 @@ func newWorld(t *testing.T, change ...func(*gateway.Policy)) *world {
 		t.Fatal(err)
 	}
 	policy := gateway.Policy{
-		Grace: grace, Heartbeat: heartbeat, DialTimeout: 10 * time.Second,
+		Grace: grace, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	for _, f := range change {
@@ -99,7 +125,7 @@ func newWorld(t *testing.T, change ...func(*gateway.Policy)) *world {
 		gw.Close()
 		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
 	})
-	return &world{t, &network{dial: ln.Dial}, game, gw, ln}
+	return &world{t, &network{dial: ln.Dial, over: t.Context().Done()}, game, gw, ln}
 }
 
 // play begins a session, and gives both its ends.

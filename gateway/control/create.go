@@ -57,7 +57,7 @@ func readWish(w http.ResponseWriter, r *http.Request) (gateway.Wish, error) {
 		wish.Data = []byte(*data)
 	}
 	wish.Path, wish.Upstream, wish.Player, wish.Group = *path, text0(target), text0(player), text0(group)
-	return wish, errors.Join(readName("player", player), readName("group", group), checkOffer(wish.Subprotocols))
+	return wish, errors.Join(readPlayer(player), readName("group", group), checkOffer(wish.Subprotocols))
 }
 
 // text0 is what s says, nothing where it is not there.

@@ -82,7 +82,7 @@ func TestSessionThatNobodyComesForEndsWithItsGrace(t *testing.T) {
 
 func TestBadWishesAreRefusedBeforeAnythingIsDialled(t *testing.T) {
 	deep := strings.Repeat("[", 20000) + strings.Repeat("]", 20000)
-	long := strings.Repeat("x", 201)
+	long := strings.Repeat("x", 257)
 	inWorld(t, func(t *testing.T, w *world) {
 		for body, word := range map[string]string{
 			"": "JSON object", "null": "JSON object", "[]": "JSON object", `"x"`: "JSON object", "7": "JSON object", "{": "valid JSON", `{"path"}`: "valid JSON", `{"path":"/match/7"`: "valid JSON", `{"path":"/match/7",}`: "valid JSON", "{'path':1}": "valid JSON", "path=/match/7": "JSON object",
@@ -90,7 +90,7 @@ func TestBadWishesAreRefusedBeforeAnythingIsDialled(t *testing.T) {
 			"{}": "path: want", `{"path":""}`: "path", `{"path":"match/7"}`: "path", `{"path":"ws://evil/match/7"}`: "path", `{"path":null}`: "path: want a string, got null", `{"path":7}`: "got a number", `{"path":["/"]}`: "got a list", `{"path":{}}`: "got an object", `{"path":true}`: "got a boolean", `{"path":"/match/%zz"}`: "path",
 			`{"path":"/match/7","path":"/match/8"}`: "twice", `{"Path":"/match/7"}`: "unknown member", `{"path":"/match/7","ttl":1}`: `unknown member "ttl"; known are data, grace, group, path, player, subprotocols, upstream`, `{"path":"/match/7","` + long + `":1}`: "unknown member",
 			`{"path":"/match/7","grace":45}`: "grace: want a string, got a number", `{"path":"/match/7","grace":"45"}`: "grace", `{"path":"/match/7","grace":"-1s"}`: "grace", `{"path":"/match/7","grace":"1ns"}`: "grace", `{"path":"/match/7","grace":"8761h"}`: "grace", `{"path":"/match/7","grace":""}`: "grace", `{"path":"/match/7","grace":"0"}`: "grace",
-			`{"path":"/match/7","player":"a\nb"}`: "player", `{"path":"/match/7","player":" a"}`: "player", `{"path":"/match/7","player":"` + long + `"}`: "player", `{"path":"/match/7","group":"\u001b[31m"}`: "group", `{"path":"/match/7","group":"\u202e"}`: "group",
+			`{"path":"/match/7","player":"a\nb"}`: "player", `{"path":"/match/7","player":" a"}`: "player", `{"path":"/match/7","player":"ann\u200b"}`: "player", `{"path":"/match/7","player":"` + long + `"}`: "player", `{"path":"/match/7","group":"\u001b[31m"}`: "group", `{"path":"/match/7","group":"\u202e"}`: "group",
 			`{"path":"/match/7","subprotocols":"a"}`: "list of strings", `{"path":"/match/7","subprotocols":[1]}`: "list of strings", `{"path":"/match/7","subprotocols":["a b"]}`: "subprotocols", `{"path":"/match/7","subprotocols":[null]}`: "subprotocols", `{"path":"/match/7","subprotocols":["reseat.v1"]}`: "subprotocols", `{"path":"/match/7","subprotocols":["reseat.token.x"]}`: "subprotocols",
 			`{"path":"/match/7","subprotocols":["a"` + strings.Repeat(`,"a"`, 64) + `]}`: "at most 64",
 			`{"path":"/match/7","data":{"a":1}}`:                                         "data: want a string, got an object", `{"path":"/match/7","data":` + deep + `}`: "valid JSON", `{"path":"/match/7","upstream":"game:9000"}`: "upstream", `{"path":"/match/7","upstream":"ws://u:p@game:9000"}`: "upstream",

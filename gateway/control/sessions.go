@@ -17,8 +17,6 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
-	// maxGrace is as long as --grace may be.
-	maxGrace = 365 * 24 * time.Hour
 )
 
 func (a *api) list(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +126,7 @@ func readGrace(s *string) (*time.Duration, error) {
 		return nil, nil
 	}
 	d, err := time.ParseDuration(*s)
-	if err != nil || d != 0 && (d < time.Millisecond || d > maxGrace) {
+	if err != nil || d != 0 && (d < time.Millisecond || d > gateway.MaxGrace) {
 		return nil, badRequest("grace: want 0 or a duration from 1ms to 8760h, such as 45s")
 	}
 	return &d, nil
@@ -137,8 +135,19 @@ func readGrace(s *string) (*time.Duration, error) {
 // maxName is the length of a player's or a group's name, in bytes.
 const maxName = 200
 
-// readName checks the name of a player or a group, which will stand in headers,
-// logs and addresses.
+// readPlayer checks the name of a player, by the rule that logins are held to. An empty
+// one is none.
+func readPlayer(s *string) error {
+	if s == nil || *s == "" {
+		return nil
+	}
+	if fault := gateway.PlayerFault(*s); fault != "" {
+		return badRequest("player: it %s", fault)
+	}
+	return nil
+}
+
+// readName checks the name of a group, which will stand in logs and addresses.
 func readName(what string, s *string) error {
 	if s == nil || frame.Clip(*s, maxName) == *s && printable(*s) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,13 +25,23 @@ type started struct {
 	demo    string         // that of the demo's page
 }
 
+// override is args with others in the place of those of their flags; all are of the form
+// --name=value, or --name for a boolean.
+func override(args []string, others ...string) []string {
+	name := func(arg string) string { n, _, _ := strings.Cut(arg, "="); return n }
+	kept := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return slices.ContainsFunc(others, func(other string) bool { return name(other) == name(arg) })
+	})
+	return append(kept, others...)
+}
+
 // begin runs the program with the demo game, and waits until it serves. Where the
 // test does not end it, its end does.
 func begin(t *testing.T, args ...string) *started {
 	t.Helper()
 	out, in := io.Pipe()
 	p := &started{t: t, lines: make(chan []byte, 1000), signals: make(chan os.Signal, 1), status: make(chan int, 1), over: make(chan struct{})}
-	args = append([]string{"--demo", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
+	args = override([]string{"--demo", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
 	go func() {
 		p.status <- Run(args, nil, io.Discard, in, p.signals)
 		in.Close()

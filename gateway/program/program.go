@@ -31,6 +31,7 @@ const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
+	maxStreams    = 32      // of one HTTP/2 connection at a time: each may hold a connection to the game server
 	mostLog       = 4 << 20 // bytes of log lines that wait to be written
 	logPatience   = 2 * time.Second
 )
@@ -217,6 +218,7 @@ func server(h http.Handler, lobby *gateway.Lobby, log *slog.Logger) *http.Server
 	return &http.Server{
 		Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -33,6 +33,7 @@ func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 	case a.last && s.answers(a, code):
 		s.endDelivered(now, Shut)
 	case s.cfg.Resumable, s.cfg.Kept && code == wire.CodeGoingAway:
+		a.spoke = true // for `no progress` it counts, protocol section 6; it confirms nothing
 		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
 	default:
 		s.end(now, ending{

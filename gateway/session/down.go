@@ -209,9 +209,10 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	case s.state == Detached:
 		s.noteOverflow(pausedText)
 	}
+	read := s.att != nil && s.WantsClient(s.att)
 	s.scan.full = true
 	if s.att != nil {
-		if !s.q.empty() && s.pongWanted() {
+		if !read && s.WantsClient(s.att) {
 			s.readAgain(now, s.att)
 		}
 		s.askAck(now, s.att)

@@ -39,6 +39,21 @@ func TestCloseOfAPageThatIsLeftAnswersNothingThatItHasNotAcked(t *testing.T) {
 	}
 }
 
+// A client that closes each connection without having said anything gets nowhere.
+func TestCloseFrameAloneCountsAsHeardForNoProgress(t *testing.T) {
+	b := newTable(t, config())
+	b.game(text("boom"))
+	b.closes(1001)
+	for range 5 {
+		b.wantState(session.Detached)
+		b.resume(0)
+		b.reads()
+		b.now = b.now.Add(3 * time.Second)
+		b.closes(1001)
+	}
+	b.wantState(session.Ended)
+}
+
 // An upstream is asked for a sign of life after each silence, not once alone.
 func TestAnUpstreamIsPingedAfterEachSilence(t *testing.T) {
 	c := config()

@@ -101,15 +101,20 @@ func (a *Attachment) notePing(now Time, p probe) {
 
 // answered takes the newest ping with that id off, and those before it: a client may
 // answer the newest alone. Pings to a plain client that carry the same count cannot
-// be told apart.
+// be told apart, and the newest may not even be written: the oldest of them is returned,
+// since a round trip that is too long does less harm than one that is too short.
 func (a *Attachment) answered(id uint64) (p probe, ok bool) {
-	for i, p := range slices.Backward(a.pings) {
-		if p.id == id {
-			a.pings = a.pings[:copy(a.pings, a.pings[i+1:])]
-			return p, true
-		}
+	same := func(p probe) bool { return p.id == id }
+	i := slices.IndexFunc(a.pings, same)
+	if i < 0 {
+		return probe{}, false
 	}
-	return probe{}, false
+	p = a.pings[i]
+	for i < len(a.pings) && same(a.pings[i]) {
+		i++
+	}
+	a.pings = a.pings[:copy(a.pings, a.pings[i:])]
+	return p, true
 }
 
 // owes is since when a's client owes an answer and has been silent; zero: it owes

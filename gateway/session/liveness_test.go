@@ -441,6 +441,60 @@ func TestPlainClientThatIsNotReadIsNotSilent(t *testing.T) {
 	wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
 }
 
+// Frames of the gateway's own wait in the upstream's queue, too, for a moment each.
+func TestPongsToTheUpstreamDoNotExcuseASilentPlainClient(t *testing.T) {
+	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
+	l.run(time.Second)
+	l.die()
+	for range 15 {
+		l.game(string(frame.Append(nil, frame.Ping, []byte("?"))))
+		n := len(l.lend(l.up))
+		l.now = l.now.Add(time.Millisecond)
+		l.s.UpstreamWrote(l.now, l.up, n)
+		if l.run(2 * time.Second); l.s.State() != session.Attached {
+			return
+		}
+	}
+	t.Error("attached after 30 s of silence")
+}
+
+// Such a client is read on while its messages wait, since its Pong makes the room that
+// the upstream waits for.
+func TestUpstreamThatTakesALittleDoesNotExcuseASilentClientThatIsRead(t *testing.T) {
+	c := answerConfig()
+	c.Resumable, c.Kept, c.BufferMessages = false, true, 1
+	l := newLine(t, c, 50*time.Millisecond)
+	l.run(time.Second)
+	l.s.ClientRead(l.now, l.att, masked(frame.Text, strings.Repeat("x", 1000)))
+	l.s.Retain()
+	l.die()
+	l.game(text("a"))
+	l.game(text("b")) // no room
+	if !l.s.WantsClient(l.att) {
+		t.Fatal("the client is not read")
+	}
+	for range 15 {
+		l.lend(l.up)
+		l.s.UpstreamWrote(l.now, l.up, 1)
+		if l.run(2 * time.Second); l.s.State() != session.Attached {
+			return
+		}
+	}
+	t.Error("attached after 30 s of silence")
+}
+
+// Pings to a plain client carry a count, which need not have changed from one to the next.
+func TestPongThatAnswersSeveralPingsMeasuresTheOldest(t *testing.T) {
+	c := answerConfig()
+	c.Resumable, c.Kept = false, true
+	l := newLine(t, c, 4*time.Second)
+	l.game(text("hello"))
+	l.run(6 * time.Second)
+	if n, got := len(l.pings), l.s.Info().RTT; n < 2 || got != 4*time.Second {
+		t.Errorf("%d pings, round trip %v, want 4s", n, got)
+	}
+}
+
 // A large message on a slow link, in whose midst the client gives up: it would
 // have come through in the end.
 func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {

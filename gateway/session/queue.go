@@ -1,6 +1,9 @@
 package session
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // An upqueue holds what is to be written to the upstream, in order: units, each
 // of one or more whole frames. It is the session's, not a connection's: a unit
@@ -33,6 +36,11 @@ type unit struct {
 const notCounted = -1
 
 func (q *upqueue) empty() bool { return len(q.pieces) == 0 }
+
+// messages reports whether a message of the client's is among them.
+func (q *upqueue) messages() bool {
+	return slices.ContainsFunc(q.units, func(u unit) bool { return u.payload >= 0 })
+}
 
 // ready reports whether there is anything to be written now.
 func (q *upqueue) ready() bool { return len(q.units) > q.held }

@@ -25,10 +25,10 @@ func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 
 // WantsClient reports whether a's connection is to be read. A resumable client
 // always is, so that its acks and pings are never stuck behind data that the
-// upstream does not take; a plain one is not while the upstream is behind, unless
-// that waits for its Pong.
+// upstream does not take; a plain one is not while the upstream is behind with its
+// messages (with frames of ours it may be), unless that waits for its Pong.
 func (s *Session) WantsClient(a *Attachment) bool {
-	return s.cfg.Resumable || a != s.att || s.q.empty() || s.pongWanted()
+	return s.cfg.Resumable || a != s.att || !s.q.messages() || s.pongWanted()
 }
 
 // pongWanted reports whether the upstream waits for room that only a Pong can

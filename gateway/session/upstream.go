@@ -113,15 +113,15 @@ func (s *Session) UpstreamWrote(now Time, u *Upstream, n int) {
 // queueWrote takes note of what was written of the queue, and of the ack that
 // is thereby due.
 func (s *Session) queueWrote(now Time, n int) {
-	before := s.written.n
+	before, a := s.written.n, s.att
+	read := a != nil && s.WantsClient(a)
 	s.q.wrote(n, &s.written)
 	s.recharge()
-	a := s.att
 	switch {
 	case a == nil:
 		return
 	case !s.cfg.Resumable:
-		if n > 0 && (s.q.empty() || s.pongWanted()) {
+		if !read && s.WantsClient(a) {
 			s.readAgain(now, a)
 		}
 		return

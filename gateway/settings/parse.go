@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -171,6 +172,15 @@ func identifier(s string) (string, error) {
 		return "", want("a name of 1 to 255 characters without blanks", s)
 	}
 	return s, nil
+}
+
+// headerName takes the name of a header that a proxy may say something by.
+func headerName(s string) (string, error) {
+	token := func(r rune) bool { return r < '!' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) }
+	if s == "" || len(s) > 255 || strings.ContainsFunc(s, token) || strings.HasPrefix(strings.ToLower(s), "reseat") {
+		return "", want("the name of a header such as X-Real-IP", s)
+	}
+	return http.CanonicalHeaderKey(s), nil
 }
 
 // fileName takes the name of a file, which whoever needs it will open.

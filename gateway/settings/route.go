@@ -160,8 +160,11 @@ func newPatterns() *patterns { return &patterns{chi.NewMux(), map[string]string{
 // what is the same to chi as an earlier pattern: of /room/{id} and /room/{name}
 // the later would silently replace the earlier.
 func (p *patterns) add(pattern, owner string) (err error) {
-	if strings.ContainsAny(pattern, " \t") {
+	switch {
+	case strings.ContainsAny(pattern, " \t"):
 		return errors.New("want a pattern without blanks")
+	case strings.ContainsAny(pattern, "%\\;") || strings.Contains(pattern, "//") || strings.Contains(pattern+"/", "/./") || strings.Contains(pattern+"/", "/../"):
+		return errors.New("want a pattern as paths are once they are decoded: without %, \\, ;, // and dot segments")
 	}
 	defer func() {
 		if r := recover(); r != nil {

@@ -5,11 +5,12 @@
 // but those of --config and --upstream-ca.
 //
 // A flag beats the environment, which beats the file, which beats the default. A
-// flag that takes one value and is given twice holds the last of them; a
-// repeatable one collects them, and replaces what the environment or the file says.
+// flag that takes one value is refused when it is given twice; a repeatable one collects
+// its values, and replaces what the environment or the file says.
 package settings
 
 import (
+	"fmt"
 	"log/slog"
 	"net/url"
 
@@ -149,6 +150,8 @@ func (f *flag) apply(d *draft, values []string) error {
 	switch {
 	case len(values) == 0:
 		return nil
+	case len(values) > 1 && !f.repeat:
+		return fmt.Errorf("want it once, got it %d times", len(values))
 	case f.perRoute():
 		return f.setLocal(&d.defaults, values)
 	default:

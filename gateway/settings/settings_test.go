@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -45,13 +46,35 @@ func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 		{grace([]string{"RESEAT_GRACE=nonsense"}, "--grace", "3m"), 3 * time.Minute, "a beaten value does not count"},
 		{grace([]string{"RESEAT_GRACE="}), 30 * time.Second, "an empty variable is none"},
 		{grace([]string{"RESEAT_GRACE=1m", "RESEAT_GRACE=4m"}), 4 * time.Minute, "the last variable of a name"},
-		{grace(nil, "--grace", "3m", "--grace=5m"), 5 * time.Minute, "the last flag"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %v, want %v", c.what, c.got, c.want)
 		}
 	}
-	wantRefused(t, "--grace", nil, game, "--grace", "5", "--grace", "5m")
+}
+
+// Which of two values was meant nobody can say: a second --upstream would silently take
+// the place of the first.
+func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
+	for _, args := range [][]string{{"--grace", "3m", "--grace=5m"}, {"--grace", "3m", "--grace", "3m"}, {"--upstream", "ws://a:1", "--upstream", "ws://b:1"}, {"--demo", "--demo"}} {
+		flag, _, _ := strings.Cut(args[0], "=")
+		if said := wantRefused(t, flag, nil, append([]string{game}, args...)...); !strings.Contains(said, "want it once, got it 2 times") {
+			t.Errorf("%q: %s", args, said)
+		}
+	}
+}
+
+func TestHelpAndVersionAreFoundAsPeopleTypeThem(t *testing.T) {
+	for _, args := range [][]string{{"-h"}, {"help"}, {"--help"}, {game, "-h"}} {
+		if _, err := Parse(args, nil); !errors.Is(err, ErrHelp) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		if _, err := Parse(args, nil); !errors.Is(err, ErrVersion) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
 }
 
 func TestRepeatableFlagsTakeOneValueALineFromTheEnvironment(t *testing.T) {
@@ -86,7 +109,6 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{"--trusted-proxies", "the nearest is --trusted-proxy", nil, []string{"--trusted-proxies=::1"}},
 		{"--fancy-option", "--help lists them", nil, []string{game, "--fancy-option=on"}},
 		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
-		{"-h", "--help", nil, []string{"-h"}},
 		{`"serve"`, "only flags", nil, []string{game, "serve"}},
 		{`"check"`, "before the flags", nil, []string{game, "check"}},
 		{`"true"`, "only flags", nil, []string{"--demo", "true"}},

@@ -25,6 +25,14 @@ const envPrefix = "RESEAT_"
 // The first of --help and --version is answered at once, whatever follows.
 func readArgs(args []string) (source, error) {
 	s := source{values: map[string][]string{}, label: argName}
+	if len(args) > 0 { // what people type first
+		switch args[0] {
+		case "help":
+			return s, answer(lookup("help"), false)
+		case "version":
+			return s, answer(lookup("version"), false)
+		}
+	}
 	for len(args) > 0 {
 		name, value, inline := strings.Cut(args[0], "=")
 		f, err := argFlag(name)
@@ -51,6 +59,9 @@ func readArgs(args []string) (source, error) {
 
 // argFlag finds the flag that arg names.
 func argFlag(arg string) (*flag, error) {
+	if arg == "-h" {
+		arg = "--help"
+	}
 	name, long := strings.CutPrefix(arg, "--")
 	if long && lookup(name) != nil {
 		return lookup(name), nil

@@ -96,8 +96,7 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 const (
 	// leastHeartbeat keeps pings from being traffic of their own.
 	leastHeartbeat = 10 * time.Millisecond
-	// mostGrace is as long as a session can be kept without its client.
-	mostGrace = 365 * day
+	mostGrace      = gateway.MaxGrace
 	// mostMessage is held in memory while it is gathered.
 	mostMessage = gib
 	// leastTotal is one piece of memory as replay buffers take it.
@@ -307,6 +306,13 @@ var table = []flag{
 	{name: "host", group: groupCallers, arg: "NAME", shows: "any", repeat: true,
 		help: "allowed Host, with a port or without; others get 421",
 		set:  every(func(d *draft) *[]string { return &d.Gateway.Hosts }, hostName)},
+	{name: "trusted-header", group: groupCallers, arg: "NAME", shows: "none", repeat: true,
+		help: "header of a trusted proxy's that passes to the game server besides X-Forwarded-For, -Proto and -Host, such as X-Real-IP or X-Forwarded-User",
+		set:  every(func(d *draft) *[]string { return &d.Gateway.TrustedHeaders }, headerName)},
+	{name: "unsafe-paths", group: groupCallers, arg: "refuse|pass", def: "refuse",
+		help: "paths that programs read in different ways (%2f, \\, //, ..;): answer 400, or pass them on; then a route's login and --origin are no protection",
+		set: one(func(d *draft) *bool { return &d.Gateway.UnsafePaths }, choice(
+			option[bool]{"refuse", false}, option[bool]{"pass", true}))},
 	{name: "trusted-proxy", group: groupCallers, arg: "CIDR", shows: "none", repeat: true,
 		help: "block or address whose X-Forwarded-* is believed",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},

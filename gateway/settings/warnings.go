@@ -2,6 +2,8 @@ package settings
 
 import (
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	"reseat/gateway"
@@ -28,12 +30,118 @@ type Warning struct {
 	Text string // what will happen, and what to do
 }
 
-// Warnings lists them, in the order of the routes.
+// Warnings lists them: those of the whole gateway, then those of each route in its
+// order.
 func (s *Settings) Warnings() (list []Warning) {
+	list = s.globalWarnings()
 	for i := range s.Gateway.Routes {
 		r := &s.Gateway.Routes[i]
-		list = append(list, keepaliveWarnings(r)...)
-		list = append(list, answerWarnings(r)...)
+		for _, about := range []func(*gateway.Route) []Warning{keepaliveWarnings, answerWarnings, originWarnings, idleWarnings} {
+			list = append(list, about(r)...)
+		}
+	}
+	return list
+}
+
+// globalWarnings are about flags that no route has.
+func (s *Settings) globalWarnings() (list []Warning) {
+	warn := func(flag, format string, args ...any) {
+		list = append(list, Warning{flag, fmt.Sprintf(format, args...)})
+	}
+	for _, p := range s.Gateway.TrustedProxies {
+		switch {
+		case p.Bits() == 0:
+			warn("trusted-proxy", "%s believes everybody's X-Forwarded-For: every client can choose its address. Name the proxies alone", p)
+		case p.IsSingleIP() && looksLikeNetwork(p.Addr()):
+			warn("trusted-proxy", "%s is one address, and looks like a network: give it a mask, such as %s", p.Addr(), guessedNetwork(p.Addr()))
+		}
+	}
+	if len(s.Gateway.TrustedHeaders) > 0 && len(s.Gateway.TrustedProxies) == 0 {
+		warn("trusted-header", "without effect: nobody is trusted; see --trusted-proxy")
+	}
+	for _, allowed := range s.Gateway.UpstreamAllow {
+		if strings.HasPrefix(allowed, "*:") {
+			warn("upstream-allow", "%s lets whoever may call the control API have the gateway connect to any host. Name the hosts", allowed)
+		}
+	}
+	if s.Gateway.UnsafePaths && len(s.Gateway.Routes) > 1 {
+		warn("unsafe-paths", "pass: another spelling of a path may reach one route's game server under another route's login and --origin. Let only one route be")
+	}
+	if s.Admin == "" && s.AdminTokenFile+s.ViewerTokenFile != "" {
+		warn("admin-token-file", "without effect: --admin is off")
+	}
+	return list
+}
+
+// looksLikeNetwork reports whether an address ends in zeros, as 10.0.0.0 does.
+func looksLikeNetwork(a netip.Addr) bool {
+	b := a.AsSlice()
+	return b[len(b)-1] == 0 && !a.IsUnspecified()
+}
+
+// guessedNetwork is the network that somebody may have meant by an address.
+func guessedNetwork(a netip.Addr) netip.Prefix {
+	b := a.AsSlice()
+	bits := 8 * len(b)
+	for bits > 8 && b[bits/8-1] == 0 {
+		bits -= 8
+	}
+	return netip.PrefixFrom(a, bits)
+}
+
+// originWarnings: a cookie is sent along whatever page asks, so that only --origin
+// keeps other sites from acting as the player (RFC 6455 section 10.2).
+func originWarnings(r *gateway.Route) (list []Warning) {
+	p := &r.Policy
+	cookies := ""
+	switch {
+	case p.Auth != nil && p.Auth.From.HasCookie():
+		cookies = "a login in a cookie (--auth-from)"
+	case p.PlainResume:
+		cookies = "--plain-resume cookie"
+	}
+	for _, pattern := range p.Origins {
+		_, host, _ := strings.Cut(pattern, "://")
+		if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+			host = host[:i]
+		}
+		switch {
+		case (pattern == "*" || host == "*") && cookies != "":
+			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s with %s lets every site on the web act as the player who visits it. Name the sites", r.Pattern, pattern, cookies)})
+		case strings.HasPrefix(host, "*.") && strings.Count(host, ".") == 1:
+			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s allows every site under that top-level domain. Name the sites", r.Pattern, pattern)})
+		}
+	}
+	return list
+}
+
+// idleWarnings are about settings that do nothing as they stand.
+func idleWarnings(r *gateway.Route) (list []Warning) {
+	p := &r.Policy
+	warn := func(flag, format string, args ...any) {
+		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
+	}
+	if p.Duplicate != gateway.Allow && p.Auth == nil {
+		warn("duplicate", "without effect: no login says which sessions are one player's; see --auth-jwks")
+	}
+	if p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0 {
+		warn("flood", "without effect: there is no --max-rate and no --max-bytes-rate")
+	}
+	if p.IdleTimeout > 0 && p.IdleTimeout < p.Grace {
+		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after it, unless the game server goes on sending", p.IdleTimeout, p.Grace)
+	}
+	if kept := p.Grace > 0 || p.GraceBeforeStart != nil && *p.GraceBeforeStart > 0; !kept {
+		for _, f := range []struct {
+			flag string
+			set  bool
+		}{
+			{"plain-resume", p.PlainResume}, {"on-resume", p.Words.Resume != ""}, {"disconnect", p.Hard},
+			{"keepalive-reply", len(p.Replies) > 0}, {"keepalive-send", len(p.Beats) > 0}, {"overflow", p.Overflow != session.Pause},
+		} {
+			if f.set {
+				warn(f.flag, "without effect: --grace 0 keeps no session that has lost its client")
+			}
+		}
 	}
 	return list
 }

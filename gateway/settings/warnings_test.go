@@ -41,3 +41,50 @@ func TestWarningsAreOfTheRouteThatTheyAreAbout(t *testing.T) {
 		t.Errorf("%+v, want one of /a/*", list)
 	}
 }
+
+func TestDangerousAndIdleSettingsAreWarnedOf(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		flag string // "" for no warning
+		text string
+	}{
+		{[]string{"--origin", "*", "--plain-resume", "cookie"}, "origin", "lets every site on the web act as the player"},
+		{[]string{"--origin", "*", "--auth-key-file", "k", "--auth-from", "header,cookie:sid"}, "origin", "a login in a cookie"},
+		{[]string{"--origin", "https://*", "--plain-resume", "cookie"}, "origin", "every site"},
+		{[]string{"--origin", "https://*.com"}, "origin", "top-level domain"},
+		{[]string{"--origin", "https://*.game.example", "--plain-resume", "cookie"}, "", ""},
+		{[]string{"--origin", "*"}, "", ""},
+		{[]string{"--origin", "*", "--auth-key-file", "k"}, "", ""},
+		{[]string{"--trusted-proxy", "0.0.0.0/0"}, "trusted-proxy", "every client can choose its address"},
+		{[]string{"--trusted-proxy", "::/0"}, "trusted-proxy", "every client"},
+		{[]string{"--trusted-proxy", "10.0.0.0"}, "trusted-proxy", "such as 10.0.0.0/8"},
+		{[]string{"--trusted-proxy", "172.16.0.0"}, "trusted-proxy", "such as 172.16.0.0/16"},
+		{[]string{"--trusted-proxy", "10.0.0.1"}, "", ""},
+		{[]string{"--trusted-proxy", "10.0.0.0/8"}, "", ""},
+		{[]string{"--trusted-header", "X-Real-IP"}, "trusted-header", "without effect"},
+		{[]string{"--trusted-header", "X-Real-IP", "--trusted-proxy", "10.0.0.1"}, "", ""},
+		{[]string{"--upstream-allow", "*:*"}, "upstream-allow", "any host"},
+		{[]string{"--upstream-allow", "*.game.example:9000"}, "", ""},
+		{[]string{"--unsafe-paths", "pass"}, "", ""},
+		{[]string{"--unsafe-paths", "pass", "--route", "/a/*=ws://127.0.0.1:2"}, "unsafe-paths", "another route's login"},
+		{[]string{"--admin", "off", "--admin-token-file", "f"}, "admin-token-file", "without effect"},
+		{[]string{"--duplicate", "reject"}, "duplicate", "no login"},
+		{[]string{"--duplicate", "reject", "--auth-key-file", "k"}, "", ""},
+		{[]string{"--flood", "end"}, "flood", "no --max-rate"},
+		{[]string{"--flood", "end", "--max-rate", "5"}, "", ""},
+		{[]string{"--idle-timeout", "10s"}, "idle-timeout", "shorter than --grace"},
+		{[]string{"--idle-timeout", "1m"}, "", ""},
+		{[]string{"--grace", "0", "--plain-resume", "cookie"}, "plain-resume", "keeps no session"},
+		{[]string{"--grace", "0", "--grace-before-start", "30s", "--plain-resume", "cookie"}, "", ""},
+		{[]string{"--grace", "0", "--overflow", "end"}, "overflow", "keeps no session"},
+	} {
+		list := mustParse(t, nil, append([]string{"--upstream", "ws://127.0.0.1:1"}, c.args...)...).Warnings()
+		switch {
+		case c.flag == "" && len(list) > 0:
+			t.Errorf("%q: %+v, want no warning", c.args, list)
+		case c.flag == "":
+		case len(list) != 1 || list[0].Flag != c.flag || !strings.Contains(list[0].Text, c.text):
+			t.Errorf("%q: %+v, want one of --%s with %q", c.args, list, c.flag, c.text)
+		}
+	}
+}

@@ -23,7 +23,13 @@ func (l Listener) Accept() (net.Conn, error) {
 }
 
 // A Conn is a client's connection that can fall silent: then nothing passes
-// either way, not even its end, as behind a link that has gone down.
+// either way, not even its end, as behind a link that has gone down. Other
+// connections pass: a client that connects again is on another network.
+//
+// It deliberately has no NetConn method. The socket below goes on receiving while
+// this connection is silent, and would show bytes that wait to be read, or that
+// the peer's TCP has acknowledged: signs of life that do not exist on a dead link.
+// Without one the gateway knows no socket state, and judges by what it reads alone.
 type Conn struct {
 	*net.TCPConn
 

@@ -20,11 +20,7 @@ import (
 
 const (
 	everyPath  = "/*"
-	heartbeat  = 2 * time.Second
 	maxSilence = time.Minute
-	// defaultHeartbeat is --heartbeat's: a minute of silence before anything is
-	// noticed is no demo, so there a shorter one takes its place.
-	defaultHeartbeat = 15 * time.Second
 )
 
 // A Showcase is the running game server.
@@ -46,14 +42,10 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	s := &Showcase{server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
 	s.running.Go(func() { game.Run(ctx) })
 	s.running.Go(func() { s.server.Serve(ln) })
-	policy := cfg.Default
-	if policy.Heartbeat == defaultHeartbeat {
-		policy.Heartbeat = heartbeat
-	}
 	cfg.Routes = append(cfg.Routes, gateway.Route{
 		Pattern:  everyPath,
 		Upstream: upstream.Target{URL: &url.URL{Scheme: "ws", Host: ln.Addr().String()}},
-		Policy:   policy,
+		Policy:   cfg.Default,
 	})
 	return s, nil
 }

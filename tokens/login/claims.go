@@ -90,19 +90,31 @@ func subject(o strict.Object) (sub, fault string) {
 	if value[0] != '"' || json.Unmarshal(value, &sub) != nil {
 		return "", "sub is no string"
 	}
-	switch {
-	case sub == "":
-		return "", "sub is empty"
-	case len(sub) > maxSubject:
-		return "", "sub is longer than 256 bytes"
-	case strings.ContainsFunc(sub, unicode.IsControl):
-		return "", "sub has control characters"
-	case strings.ContainsRune(sub, utf8.RuneError):
-		return "", "sub has a character that is none"
-	case strings.TrimSpace(sub) != sub:
-		return "", "sub begins or ends with a blank"
+	if fault := PlayerFault(sub); fault != "" {
+		return "", "sub " + fault
 	}
 	return sub, ""
+}
+
+// PlayerFault says what is wrong with a player's name, "" for nothing. The rule is the
+// same for a login's sub and for a name that a backend gives: what two people cannot
+// tell apart on a screen, because a character of it is invisible, is no name.
+func PlayerFault(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > maxSubject:
+		return "is longer than 256 bytes"
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return "has control characters"
+	case !utf8.ValidString(name), strings.ContainsRune(name, utf8.RuneError):
+		return "has a character that is none"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with a blank"
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "has invisible characters"
+	}
+	return ""
 }
 
 // What jwt.Claims asks for, so that the library judges issuer, audience and the dates

@@ -135,6 +135,11 @@ func (s Sources) InCookie(r *http.Request) bool {
 	return false
 }
 
+// HasCookie reports whether a login may stand in a cookie.
+func (s Sources) HasCookie() bool {
+	return slices.ContainsFunc(s, func(source Source) bool { return source.place == inCookie })
+}
+
 // candidates returns all that stands where a source says, empty ones included.
 func (s Source) candidates(r *http.Request) (found []string) {
 	switch s.place {

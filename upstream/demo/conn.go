@@ -20,9 +20,11 @@ var errStopping = errors.New("the server is going away")
 
 // ServeHTTP takes a WebSocket connection as a new player, at any path, though the
 // page uses Path; the query parameter name is the player's name. A request that
-// is no WebSocket handshake gets 426 at Path and 404 elsewhere, a bad name 400, and where no seat is free, or Run has
-// ended, 503. The Origin is not looked at: that is the gateway's part. It
-// returns when the connection has ended.
+// is no WebSocket handshake gets 426 at Path and 404 elsewhere, a bad name 400, and
+// after Run has ended 503. Where no seat is free the handshake succeeds and a Close
+// with 1013 follows, since a browser does not show the status of a handshake that
+// fails. The Origin is not looked at: that is the gateway's part. It returns when the
+// connection has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") == "" && r.URL.Path != Path {
 		http.NotFound(w, r)
@@ -40,20 +42,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := newClient(name, r.Header.Get("Reseat-Session"))
 	defer c.cancel()
-	if err := s.join(r.Context(), c); err != nil {
+	joined := s.join(r.Context(), c)
+	if joined != nil && joined != errFull {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, joined.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Subprotocol},
 		InsecureSkipVerify: true,
 	})
-	if err != nil {
+	switch {
+	case joined == nil && err != nil:
 		s.parts <- part{client: c}
-		return
+	case joined == nil:
+		s.serve(conn, c)
+	case err == nil:
+		conn.Close(websocket.StatusTryAgainLater, joined.Error())
 	}
-	s.serve(conn, c)
 }
 
 // newClient is a client without a seat.

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -279,8 +280,13 @@ func TestRefusalsHaveTheirStatus(t *testing.T) {
 			t.Errorf("a bad name: %v, want status 400", err)
 		}
 		p, _ := g.join("Otter")
-		if _, resp, err := g.handshake("", ""); err == nil || resp.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("no free seat: %v, want status 503", err)
+		late, _, err := g.handshake("", "")
+		if err != nil {
+			t.Fatalf("no free seat: %v", err)
+		}
+		var closed websocket.CloseError
+		if _, _, err := late.Read(t.Context()); !errors.As(err, &closed) || closed.Code != websocket.StatusTryAgainLater {
+			t.Errorf("no free seat: %v, want a Close with 1013", err)
 		}
 		p.conn.CloseNow()
 		synctest.Wait()

@@ -23,7 +23,8 @@ const TOKEN = 'reseat.token';
  * @property {string | null} detached_since
  * @property {string | null} expires
  * @property {string | null} ended_since
- * @property {number} rtt_ms
+ * @property {number | null} rtt_ms null until measured
+ * @property {number | null} silent_ms since anything was heard of the client; null where nothing ever was, and for an ended one
  * @property {number} received
  * @property {number} written
  * @property {number} sent

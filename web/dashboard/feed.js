@@ -1,8 +1,8 @@
 // @ts-check
 // The live feed of events.
 import { html } from './html.js';
-import { brief, clock, count } from './format.js';
-import { lookOf, why } from './past.js';
+import { brief, clock, count, span } from './format.js';
+import { lookOf, silentFor, why } from './past.js';
 import { useEffect, useReducer } from './vendor/hooks.js';
 
 /** As many events are kept. */
@@ -11,7 +11,7 @@ const MOST = 200;
 const DRAW_MS = 250;
 const RETRY_MS = 3000;
 
-/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string}} Entry */
+/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, silent_ms: number | null, away_ms: number | null}} Entry */
 
 /**
  * The Feed reads the event stream for as long as it runs, and begins where it
@@ -128,8 +128,10 @@ export function FeedPanel({ feed }) {
 }
 
 /** @param {Entry} entry */
-function Line({ type, time, session, player, reason }) {
+function Line({ type, time, session, player, reason, silent_ms, away_ms }) {
   const { mark, kind, word } = lookOf(type);
+  const silent = silentFor(silent_ms ?? NaN);
+  const details = [reason && !(silent && reason === 'silent') && why(reason), silent, away_ms != null && `away for ${span(away_ms)}`].filter(Boolean);
   return html`
     <li data-kind=${kind}>
       <time datetime=${time}>${clock(time)}</time>
@@ -137,7 +139,7 @@ function Line({ type, time, session, player, reason }) {
       <span class="what">
         <b>${word}</b>${' '}
         ${session && html`<a href=${`#/session/${session}`}><bdi>${player || brief(session)}</bdi></a>`}
-        ${reason && html`<span class="why"> ${why(reason)}</span>`}
+        ${details.length > 0 && html`<span class="why"> ${details.join(', ')}</span>`}
       </span>
     </li>
   `;

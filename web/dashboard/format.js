@@ -66,7 +66,12 @@ export function period(text) {
   return ms === 0 ? 'none' : span(ms);
 }
 
-/** A round trip. @param {number} ms */
+/** A time that has just passed, to a tenth of a second as long as it is short. @param {number} ms */
+export function ago(ms) {
+  return `${ms < 9950 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : span(ms)} ago`;
+}
+
+/** A round trip. @param {number | null} ms null and 0: not measured */
 export function rtt(ms) {
   if (!ms) return '–';
   return ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`;

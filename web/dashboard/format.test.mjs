@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { brief, bytes, duration, many, period, rtt, short, span } from './format.js';
+import { ago, brief, bytes, duration, many, period, rtt, short, span } from './format.js';
 
 /** @param {(x: any) => any} write @param {[any, any][]} rows */
 function table(write, rows) {
@@ -23,7 +23,8 @@ test('durations are read as flags write them', () => {
 test('bytes and counts are short', () => {
   table(bytes, [[0, '0 B'], [1023, '1023 B'], [1024, '1 KiB'], [1536, '1.5 KiB'], [1048576, '1 MiB'], [336829, '329 KiB'], [2 ** 50, '1024 TiB']]);
   table(short, [[0, '0'], [0.24, '0.2'], [9999, '9,999'], [12_345, '12.3K'], [4_560_000, '4.56M']]);
-  table(rtt, [[0, '–'], [0.42, '0.4 ms'], [9.94, '9.9 ms'], [41.6, '42 ms']]);
+  table(rtt, [[0, '–'], [0.42, '0.4 ms'], [9.94, '9.9 ms'], [41.6, '42 ms'], [null, '–']]);
+  table(ago, [[0, '0.0 s ago'], [-3, '0.0 s ago'], [412, '0.4 s ago'], [9949, '9.9 s ago'], [61_000, '1 m 1 s ago']]);
   assert.deepEqual([many(1, 'message'), many(1200, 'message')], ['1 message', '1,200 messages']);
   assert.deepEqual([brief('5e0b7d0e6d1f4b7f8d6a3a0f6f0b3c21'), brief('short')], ['5e0b7d0e…', 'short']);
 });

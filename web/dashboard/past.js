@@ -1,6 +1,6 @@
 // @ts-check
 // A session's history in words, and as stretches of time.
-import { many, span, duration } from './format.js';
+import { duration, many, period, span } from './format.js';
 
 /**
  * @typedef {object} Moment
@@ -10,7 +10,8 @@ import { many, span, duration } from './format.js';
  * @property {string} was
  * @property {string} reason
  * @property {string} detail
- * @property {string} away
+ * @property {string} silent of session.detached: how long nothing had been heard of the client, as in flags
+ * @property {string} away of session.resumed and session.superseded: since the last sign of life before, as in flags
  * @property {number} replay
  * @property {number} lost
  * @property {number} times
@@ -26,6 +27,7 @@ export const LOOKS = {
   'session.ended': { mark: '■', kind: 'plain', word: 'ended' },
   'token.replayed': { mark: '!', kind: 'bad', word: 'token replayed' },
   'buffer.overflowed': { mark: '▲', kind: 'bad', word: 'buffer overflowed' },
+  'grace.changed': { mark: '±', kind: 'plain', word: 'grace changed' },
   gap: { mark: '…', kind: 'plain', word: 'gap' },
 };
 
@@ -38,11 +40,12 @@ export function lookOf(type) {
 const WORDS = {
   'session.created': ({ peer }) => [peer ? `Created, from ${peer}` : 'Created ahead of its client'],
   'session.started': () => ['Started by the game server'],
-  'session.detached': ({ peer, reason }) => ['Client lost', why(reason), Boolean(peer) && `was at ${peer}`],
-  'session.resumed': (m) => [`Resumed from ${m.peer || 'somewhere'} after ${span(duration(m.away) || 0)}`, ...replayed(m)],
-  'session.superseded': (m) => [`Taken over by ${m.peer || 'another connection'}`, Boolean(m.was) && `from ${m.was}`, ...replayed(m)],
+  'session.detached': ({ peer, reason, silent }) => ['Client lost', reason !== 'silent' && why(reason), silentFor(duration(silent)), Boolean(peer) && `was at ${peer}`],
+  'session.resumed': (m) => [`Resumed from ${m.peer || 'somewhere'}`, awayFor(duration(m.away)), ...replayed(m)],
+  'session.superseded': (m) => [`Taken over by ${m.peer || 'another connection'}`, Boolean(m.was) && `from ${m.was}`, awayFor(duration(m.away)), ...replayed(m)],
   'session.ended': ({ reason, detail }) => [`Ended: ${why(reason)}`, detail !== '' && detail !== reason && `“${detail}”`],
   'token.replayed': ({ times }) => [`A spent token came${times > 1 ? `, ${times} times` : ''}: a bug, or a theft`],
+  'grace.changed': ({ was, detail }) => [`Grace period changed from ${period(was)} to ${period(detail)}`, 'as seen by this page'],
   'buffer.overflowed': ({ reason, times }) => ['Replay buffer full', Boolean(reason) && reason, times > 1 && `${times} times`],
 };
 
@@ -57,6 +60,16 @@ export function sentence(moment) {
   return words.filter(Boolean).join(', ');
 }
 
+/** How long nothing was heard before a client was taken for lost. @param {number} ms NaN where it is not known */
+export function silentFor(ms) {
+  return !Number.isNaN(ms) && `silent for ${span(ms)}`;
+}
+
+/** How long a client was away. @param {number} ms NaN where it is not known */
+function awayFor(ms) {
+  return !Number.isNaN(ms) && `away for ${span(ms)} since the last sign of life`;
+}
+
 /** @param {Moment} m */
 function replayed({ replay, lost }) {
   return [`${many(replay, 'message')} replayed`, lost > 0 && `${count(lost)} lost`];
@@ -69,7 +82,7 @@ const count = (n) => n.toLocaleString('en');
 
 /**
  * When a session was attached and when not, from the first moment that is known
- * without a gap before the next.
+ * without a gap before the next. An outage begins with the last sign of life.
  * @param {Moment[]} moments
  * @param {number} leftOut moments between the first and the second
  * @param {number} now
@@ -84,12 +97,20 @@ export function stretches(moments, leftOut, now) {
     if (attached === null) continue;
     const at = Date.parse(moment.time);
     const last = list.at(-1);
-    if (last) last.to = at;
+    const heard = last?.attached ? Math.max(last.from, at - unheard(moment)) : at;
+    if (last) last.to = heard;
+    if (heard < at) list.push({ from: heard, to: at, attached: false });
     if (attached === 'over') return list;
-    if (last?.attached !== attached) list.push({ from: at, to: now, attached });
-    else last.to = now;
+    const newest = list.at(-1);
+    if (newest?.attached === attached) newest.to = now;
+    else list.push({ from: at, to: now, attached });
   }
   return list;
+}
+
+/** How long before a moment the client was heard last, in ms. @param {Moment} moment */
+function unheard({ type, silent, away }) {
+  return duration({ 'session.detached': silent, 'session.superseded': away }[type] ?? '') || 0;
 }
 
 /** @param {Moment} moment @returns {boolean | 'over' | null} null: it says nothing */

@@ -2,7 +2,7 @@
 // One session's page.
 import { Actions } from './actions.js';
 import { Refusal } from './api.js';
-import { bytes, clock, count, period, rtt, span } from './format.js';
+import { ago, bytes, clock, count, period, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, State } from './marks.js';
 import { lookOf, sentence, stretches, summary } from './past.js';
@@ -13,7 +13,7 @@ const POLL_MS = 1000;
 
 /** @typedef {import('./api.js').Session} Session */
 /** @typedef {import('./past.js').Moment} Moment */
-/** @typedef {{session: Session, moments: Moment[], leftOut: number}} Seen */
+/** @typedef {{session: Session, moments: Moment[], leftOut: number, changes: Moment[]}} Seen `changes`: what the gateway's history does not hold */
 
 /**
  * @param {{model: import('./model.js').Model, id: string}} props
@@ -25,7 +25,7 @@ export function SessionPage({ model, id }) {
   const heading = useRef(/** @type {HTMLElement | null} */ (null));
   const again = useRef(() => {});
   useEffect(() => {
-    const poll = new Poll(model.api, id, setSeen, setFailure);
+    const poll = new Poll(model, id, setSeen, setFailure);
     again.current = () => poll.now();
     poll.now();
     return () => poll.stop();
@@ -49,22 +49,25 @@ export function SessionPage({ model, id }) {
 
 /** A Poll asks for one session, over and over, until it is stopped or has ended. */
 class Poll {
-  #api;
+  #model;
   #id;
   #take;
   #fail;
   #stopped = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  #grace = '';
+  /** @type {Moment[]} */
+  #changes = [];
 
   /**
-   * @param {import('./api.js').Api} api
+   * @param {import('./model.js').Model} model
    * @param {string} id
    * @param {(seen: Seen) => void} take
    * @param {(why: string) => void} fail
    */
-  constructor(api, id, take, fail) {
-    this.#api = api;
+  constructor(model, id, take, fail) {
+    this.#model = model;
     this.#id = id;
     this.#take = take;
     this.#fail = fail;
@@ -82,12 +85,22 @@ class Poll {
     clearTimeout(this.#timer);
   }
 
+  /** Notes a change of the grace period, whoever made it. @param {Session} session */
+  #compare({ grace }) {
+    if (this.#grace !== '' && grace !== this.#grace) {
+      const time = new Date(this.#model.now).toISOString();
+      this.#changes = [...this.#changes, { time, type: 'grace.changed', was: this.#grace, detail: grace, peer: '', reason: '', silent: '', away: '', replay: 0, lost: 0, times: 1 }];
+    }
+    this.#grace = grace;
+  }
+
   /** Reports whether there will be nothing new. */
   async #ask() {
     try {
-      const [session, { events, left_out }] = await Promise.all([this.#api.session(this.#id), this.#api.history(this.#id)]);
+      const [session, { events, left_out }] = await Promise.all([this.#model.api.session(this.#id), this.#model.api.history(this.#id)]);
       if (this.#stopped) return true;
-      this.#take({ session, moments: events, leftOut: left_out });
+      this.#compare(session);
+      this.#take({ session, moments: events, leftOut: left_out, changes: this.#changes });
       this.#fail('');
       return session.state === 'ended';
     } catch (error) {
@@ -100,7 +113,7 @@ class Poll {
 }
 
 /** @param {Seen & {model: import('./model.js').Model, done: (said: string) => void}} props */
-function Body({ session, moments, leftOut, model, done }) {
+function Body({ session, moments, leftOut, changes, model, done }) {
   return html`
     <div class="summary">
       <${State} state=${session.state} />
@@ -108,23 +121,28 @@ function Body({ session, moments, leftOut, model, done }) {
       ${session.state === 'detached' && html`<span>grace left</span><${Grace} session=${session} now=${model.now} />`}
       ${model.mayWrite && html`<${Actions} api=${model.api} session=${session} done=${done} />`}
     </div>
-    <${Facts} session=${session} now=${model.now} />
+    <${Facts} session=${session} began=${beginning(session, moments)} now=${model.now} />
     <h3 id="past-title">What has happened</h3>
     <${Strip} moments=${moments} leftOut=${leftOut} now=${model.now} />
-    <${Past} moments=${moments} leftOut=${leftOut} />
+    <${Past} moments=${moments} leftOut=${leftOut} changes=${changes} />
   `;
 }
 
-/** @param {{session: Session, now: number}} props */
-function Facts({ session, now }) {
+/** When it began, as its history says: the session's own time is some milliseconds older. @param {Session} session @param {Moment[]} moments */
+function beginning({ since }, [first]) {
+  return first?.type === 'session.created' ? first.time : since;
+}
+
+/** @param {{session: Session, began: string, now: number}} props */
+function Facts({ session, began, now }) {
   const until = session.ended_since ? Date.parse(session.ended_since) : now;
   const facts = [
-    ['Client', session.peer || 'none yet', session.resumable ? 'can resume' : 'plain, cannot resume'],
+    ['Client', session.peer || 'none yet', `${session.resumable ? 'can resume' : 'plain, cannot resume'}${session.silent_ms === null ? '' : `, last heard ${ago(session.silent_ms)}`}`],
     ['Route', session.route, session.started ? 'started' : 'not started'],
     ['Group', session.group || '–', ''],
-    ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
+    ['Age', span(until - Date.parse(began)), `since ${clock(began)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
-    ['Round trip', rtt(session.rtt_ms), session.state !== 'attached' ? 'no client is attached' : session.rtt_ms ? 'of the last ping' : 'none measured yet'],
+    ['Round trip', session.rtt_ms === null ? 'not measured yet' : rtt(session.rtt_ms), session.state === 'attached' ? 'smoothed' : 'no client is attached'],
     ['From the client', many(session.received), lag(session.received - session.written, 'not written to the game server yet')],
     ['To the client', many(session.sent), lag(session.sent - session.acked, 'not acknowledged yet')],
     ['Replay buffer', html`<${Buffered} session=${session} />`, `${count(session.buffer_messages)} of ${count(session.buffer_most_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_most_bytes)}`],
@@ -156,10 +174,15 @@ function Strip({ moments, leftOut, now }) {
   `;
 }
 
-/** Newest first. @param {{moments: Moment[], leftOut: number}} props */
-function Past({ moments, leftOut }) {
+/** Newest first. @param {{moments: Moment[], leftOut: number, changes: Moment[]}} props */
+function Past({ moments, leftOut, changes }) {
   const lines = moments.map((moment, i) => html`<${PastLine} key=${i === 0 ? 0 : i + leftOut} ...${moment} />`);
   if (leftOut > 0) lines.splice(1, 0, html`<li class="faint" key="left">${count(leftOut)} more are not kept</li>`);
+  const at = (/** @type {Moment} */ { time }) => Date.parse(time);
+  for (const change of changes) {
+    const older = moments.filter((moment) => at(moment) <= at(change)).length + (leftOut > 0 ? 1 : 0);
+    lines.splice(older + changes.indexOf(change), 0, html`<${PastLine} key=${change.time} ...${change} />`);
+  }
   return html`<ol class="past" aria-labelledby="past-title" data-testid="past">${lines.reverse()}</ol>`;
 }
 

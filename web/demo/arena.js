@@ -1,5 +1,6 @@
 // @ts-check
 // The picture: what a Game knows of the arena, drawn on a canvas.
+import { place } from './labels.js';
 
 /** Time constant with which a player glides to where the newest state has it, in ms. */
 const GLIDE_MS = 55;
@@ -73,7 +74,9 @@ export class Arena {
     this.#drawFloor();
     for (const gem of this.#game.gems.values()) this.#drawGem(gem);
     this.#best = Math.max(...[...this.#game.players.values()].map(({ score }) => score));
-    for (const player of this.#inDrawingOrder()) this.#drawPlayer(player);
+    const players = this.#inDrawingOrder();
+    for (const player of players) this.#drawPlayer(player);
+    this.#drawNames(players.reverse()); // one's own has the first choice
     this.#effects = this.#effects.filter((effect) => now - effect.since < EFFECT_MS);
     for (const effect of this.#effects) this.#drawEffect(effect, (now - effect.since) / EFFECT_MS);
   }
@@ -170,7 +173,7 @@ export class Arena {
     const at = this.#shown.get(player.seat);
     if (!at) return;
     const mine = player.seat === this.#game.seat;
-    const r = Math.max(PLAYER_RADIUS * this.#scale, PLAYER_LEAST * this.#ratio);
+    const r = this.#radius;
     const x = at.x * this.#scale;
     const y = at.y * this.#scale;
     const colour = seatColour(player.seat);
@@ -186,9 +189,33 @@ export class Arena {
     c.fillStyle = player.wanderer ? this.#ink.text : '#fff';
     c.fillText(String(player.seat), x, y + r * 0.07);
     if (player.score > 0 && player.score === this.#best) this.#drawCrown(x, y - r - (mine ? 8 : 3) * this.#ratio);
-    const label = r + 13 * this.#ratio;
-    const below = y + label + 8 * this.#ratio < this.canvas.height;
-    this.#write(mine ? `${player.name} (you)` : player.name, x, below ? y + label : y - label, mine);
+  }
+
+  /** The radius of a player, in device pixels. */
+  get #radius() {
+    return Math.max(PLAYER_RADIUS * this.#scale, PLAYER_LEAST * this.#ratio);
+  }
+
+  /** @param {import('./game.js').Player[]} players the first has the first choice of place */
+  #drawNames(players) {
+    const distance = this.#radius + 13 * this.#ratio;
+    const labels = players.flatMap(({ seat, name, score }) => {
+      const at = this.#shown.get(seat);
+      if (!at) return [];
+      const bold = seat === this.#game.seat;
+      const text = bold ? `${name} (you)` : name;
+      const crown = score > 0 && score === this.#best ? 16 * this.#ratio : 0;
+      const y = at.y * this.#scale;
+      return [{ x: at.x * this.#scale, half: this.#halfWidth(text, bold), text, bold, below: y + distance, above: y - distance - crown }];
+    });
+    const field = { width: this.canvas.width, height: this.canvas.height, line: 14 * this.#ratio };
+    for (const { x, y, text, bold } of place(labels, field)) this.#write(text, x, y, bold);
+  }
+
+  /** Half of the width of a label with its halo; sets the font. @param {string} text @param {boolean} bold */
+  #halfWidth(text, bold) {
+    this.#context.font = `${bold ? 700 : 500} ${Math.round(11.5 * this.#ratio)}px system-ui, sans-serif`;
+    return this.#context.measureText(text).width / 2 + 3 * this.#ratio;
   }
 
   /** @param {number} x @param {number} y of its foot */
@@ -219,8 +246,7 @@ export class Arena {
   /** Writes a label with a halo, so that it can be read on everything. @param {string} text @param {number} x @param {number} y @param {boolean} bold */
   #write(text, x, y, bold) {
     const c = this.#context;
-    c.font = `${bold ? 700 : 500} ${Math.round(11.5 * this.#ratio)}px system-ui, sans-serif`;
-    const half = c.measureText(text).width / 2 + 3 * this.#ratio;
+    const half = this.#halfWidth(text, bold);
     const inside = Math.min(Math.max(x, half), this.canvas.width - half);
     c.lineWidth = 3 * this.#ratio;
     c.lineJoin = 'round';

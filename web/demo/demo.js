@@ -30,8 +30,8 @@ function playUrl(name) {
 }
 
 /**
- * `expected` from a button's cut until it shows: as a drop, or as a silence that is over.
- * @typedef {{game: Game, panel: Panel, track: Track, box: Box, chosen: HTMLInputElement, cuts: number, expected: boolean}} Side
+ * `expected`: a cut that a button has made, until it shows: as a drop, or as a silence that is over.
+ * @typedef {{game: Game, panel: Panel, track: Track, box: Box, chosen: HTMLInputElement, cuts: number, expected: {how: string} | null}} Side
  */
 
 /**
@@ -46,21 +46,21 @@ function makeSide(id, words, makeSocket) {
   const game = new Game(makeSocket);
   const panel = new Panel(byId(id), game, words);
   const chosen = /** @type {HTMLInputElement} */ (byId(`cut-${id}`));
-  const side = { game, panel, track: new Track(), box: new Box(byId(id), game), chosen, cuts: 0, expected: false };
+  const side = { game, panel, track: new Track(), box: new Box(byId(id), game), chosen, cuts: 0, expected: null };
   let drops = 0;
   game.addEventListener('phase', () => {
     if (game.totals.drops === drops) return;
     drops = game.totals.drops;
-    if (side.expected) side.expected = false;
+    if (side.expected) side.expected = null;
     else side.cuts++;
   });
-  panel.addEventListener('heard', () => (side.expected = false));
+  panel.addEventListener('heard', () => (side.expected = null));
   return side;
 }
 
 /** Whether the newest cut is not over: nobody knows yet what it costs. @param {Side} side */
 function cutOpen({ game, panel, expected }) {
-  return expected || game.phase === 'away' || panel.state === 'silent';
+  return expected !== null || game.phase === 'away' || panel.state === 'silent';
 }
 
 /** @param {string} id */
@@ -108,24 +108,34 @@ setInterval(sendInputs, INPUT_MS);
 
 const notice = byId('cut-notice');
 
+/** The gateway's answer where there is no such connection: it is lost already. */
+const LOST_ALREADY = 404;
+/** How long a cut may take to show, in ms. */
+const SHOW_MS = 5000;
+
 /**
  * Asks the gateway to cut the connection of a side, and returns the status of
- * its answer, 0 where there was none.
+ * its answer, 0 where there was none, or nothing to cut. Silence can still be cut.
  * @param {Side} side
  * @param {string} how close, reset or silence
  * @param {number} ms how long a silence lasts
  */
 async function cutSide(side, how, ms) {
-  if (side.game.phase !== 'playing') return 0;
-  side.cuts++;
-  side.expected = true;
+  const pending = side.expected;
+  if (side.game.phase !== 'playing' || (pending && pending.how !== 'silence')) return 0;
+  const own = { how };
+  if (!pending) side.cuts++;
+  side.expected = own;
   side.panel.flash('cut');
   side.track.mark('cut');
   const status = await postCut({ session: side.game.session, how, ms });
-  if (status !== 204) {
-    side.cuts--;
-    side.expected = false;
+  if (status !== 204 && side.expected === own) {
+    side.expected = pending;
+    if (!pending) side.cuts--;
   }
+  setTimeout(() => {
+    if (side.expected === own && side.panel.state === 'playing') side.expected = null; // too short to show
+  }, ms + SHOW_MS);
   return status;
 }
 
@@ -153,10 +163,12 @@ async function cut(how, choice = {}) {
   const chosen = [...(left ? [reseat] : []), ...(right ? [plain] : [])];
   notice.textContent = chosen.length > 0 ? '' : 'Choose whose connection to cut.';
   const statuses = await Promise.all(chosen.map((side) => cutSide(side, how, ms)));
-  const refused = statuses.filter((status) => status !== 204 && status !== 0);
+  const refused = statuses.filter((status) => ![204, 0, LOST_ALREADY].includes(status));
   if (refused.length > 0) notice.textContent = `The gateway did not cut (status ${refused.join(', ')}).`;
   return statuses;
 }
+
+for (const { chosen } of sides) chosen.addEventListener('change', () => (notice.textContent = ''));
 
 for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[data-how]'))) {
   button.addEventListener('click', () => cut(button.dataset.how ?? '', { ms: Number(button.dataset.ms ?? 0) }));
@@ -169,12 +181,15 @@ const trials = new Trials(line, sides, (side, ms) => cutSide(side, 'silence', ms
 // Telling.
 
 const story = new Story(byId('story'));
-story.follow('ReseatSocket', reseat.game, reseat.track);
-story.follow('WebSocket', plain.game, plain.track);
+story.follow('ReseatSocket', reseat.game, reseat.panel, reseat.track);
+story.follow('WebSocket', plain.game, plain.panel, plain.track);
 rememberLeaving(reseat.game);
 const left = leftBehind();
 if (left) {
-  trials.say(`Reloaded: the old page said goodbye, so the game gave up seat ${left.seat} and its ${count(left.score, 'point')} at once, and no ghost stays. This is a new session.`);
+  const had = `seat ${left.seat} and its ${count(left.score, 'point')}`;
+  trials.say(left.saidBye
+    ? `Reloaded: the old page said goodbye, so the game gave up ${had} at once, and no ghost stays. This is a new session.`
+    : `Reloaded without a connection, so the old page could not say goodbye: ${had} stay until the grace period is over. This is a new session.`);
 }
 
 const timeline = new Timeline(/** @type {HTMLCanvasElement} */ (byId('timeline')), [reseat.track, plain.track]);

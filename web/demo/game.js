@@ -9,6 +9,9 @@ import { Tally } from './tally.js';
 /** How long a game waits before it connects anew after its connection has closed, in ms. */
 const RETRY_MS = 1000;
 
+/** The code with which the game server closes a connection that it has no seat for. */
+const FULL_CODE = 1013;
+
 /** The readyState of a socket that takes messages. */
 const OPEN = 1;
 
@@ -62,6 +65,8 @@ export class Game extends EventTarget {
   };
   /** What was lost last. */
   lastLoss = { seat: 0, score: 0, code: 0, reason: '' };
+  /** Whether the newest connection was closed because no seat was free. */
+  full = false;
   /** Which attempt to come back is under way, from 1. */
   attempt = 0;
 
@@ -73,7 +78,8 @@ export class Game extends EventTarget {
   #up = NONE;
   /** What was counted on the connections before. @type {{down: Counts, up: Counts}} */
   #before = { down: NONE, up: NONE };
-  #closedAt = 0;
+  /** When the newest message had come as the seat was lost, as of performance.now(). */
+  #heardBefore = 0;
   /** From a resume until its replay is over. */
   #returning = false;
 
@@ -191,8 +197,9 @@ export class Game extends EventTarget {
       if (this.phase !== 'away') this.totals.drops++;
       this.totals.seatsLost++;
       this.totals.pointsLost += this.score;
-      this.#closedAt = performance.now();
+      this.#heardBefore = this.heard;
     }
+    this.full = code === FULL_CODE;
     this.#before = { down: this.down, up: this.up };
     this.#down = new Tally();
     this.#up = NONE;
@@ -225,7 +232,8 @@ export class Game extends EventTarget {
 
   /** @param {any} welcome */
   #takeWelcome({ seat, session, tick, width, height, players, gems }) {
-    if (this.phase === 'lost' && this.#closedAt > 0) this.totals.lastBackMs = performance.now() - this.#closedAt;
+    if (this.phase === 'lost' && this.seat > 0) this.totals.lastBackMs = performance.now() - this.#heardBefore;
+    this.full = false;
     this.world = { width, height };
     this.seat = seat;
     this.score = 0;

@@ -10,7 +10,8 @@ const REFUSED_MS = 30;
 /**
  * A Line makes sockets. Delay holds each message up, both ways, in order; in
  * airplane mode every connection is gone at once, as it is for a browser that
- * loses its network, and none can be made.
+ * loses its network, and none can be made. What is on its way up when the page is
+ * left goes out at once: the page's timers end with it.
  *
  * Events: `change`.
  */
@@ -24,10 +25,16 @@ export class Line extends EventTarget {
   /** @type {Set<LineSocket>} */
   #open = new Set();
 
-  /** @param {{Native?: any, random?: () => number}} [own] for tests */
-  constructor({ Native = globalThis.WebSocket, random = Math.random } = {}) {
+  /** @param {{Native?: any, random?: () => number, page?: EventTarget}} [own] for tests */
+  constructor({ Native = globalThis.WebSocket, random = Math.random, page = globalThis.window } = {}) {
     super();
     const line = this;
+    let leaving = false;
+    page?.addEventListener('pagehide', () => {
+      leaving = true;
+      for (const socket of this.#open) socket.flush();
+    });
+    page?.addEventListener('pageshow', () => (leaving = false));
     this.WebSocket = class extends LineSocket {
       static CONNECTING = 0;
       static OPEN = 1;
@@ -35,7 +42,7 @@ export class Line extends EventTarget {
       static CLOSED = 3;
       /** @param {string} url @param {string | string[]} [protocols] */
       constructor(url, protocols = []) {
-        super(line.airplane ? null : new Native(url, protocols), () => line.delay / 2 + random() * line.jitter, url);
+        super(line.airplane ? null : new Native(url, protocols), () => (leaving ? 0 : line.delay / 2 + random() * line.jitter), url);
         line.#open.add(this);
         this.addEventListener('close', () => line.#open.delete(this));
       }
@@ -128,6 +135,11 @@ class LineSocket extends EventTarget {
     this.#say(new Event('error'));
     this.#say(new CloseEvent('close', { code: 1006 }));
     this.#native?.close();
+  }
+
+  /** Sends at once what is on its way up. */
+  flush() {
+    for (const { act } of this.#queues.up.splice(0)) act();
   }
 
   /** @param {'up' | 'down'} way @param {() => void} act */

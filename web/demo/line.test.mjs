@@ -37,11 +37,11 @@ class Native extends EventTarget {
 }
 
 /** A line with a clock of the test's, and its socket, open. */
-function open(t, own = {}) {
+function open(t, own = {}, around = {}) {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let now = 0;
   t.mock.method(performance, 'now', () => now);
-  const line = Object.assign(new Line({ Native, random: () => 0 }), own);
+  const line = Object.assign(new Line({ Native, random: () => 0, ...around }), own);
   const socket = new line.WebSocket('ws://game.example/');
   const native = /** @type {Native} */ (Native.made.at(-1));
   /** @type {string[]} */
@@ -101,6 +101,35 @@ test('a message comes after half of the round trip that was added', (t) => {
   assert.deepEqual(heard, ['open']);
   pass(3);
   assert.deepEqual(heard, ['open', 'late']);
+});
+
+test('a page that is left sends at once what the delay holds, and what is sent after', (t) => {
+  const page = new EventTarget();
+  const { line, socket, native, pass } = open(t, {}, { page });
+  native.say('open', {});
+  line.delay = 600;
+  socket.send('input');
+  page.dispatchEvent(new Event('pagehide'));
+  socket.send('bye');
+  assert.deepEqual(native.sent, ['input', 'bye']);
+  page.dispatchEvent(new Event('pageshow')); // out of the back/forward cache
+  socket.send('held');
+  assert.equal(native.sent.length, 2);
+  pass(310);
+  assert.deepEqual(native.sent, ['input', 'bye', 'held']);
+});
+
+test('a page that is left sends a bye that the delay held already', (t) => {
+  const page = new EventTarget();
+  const { line, socket, native, pass } = open(t, {}, { page });
+  native.say('open', {});
+  line.delay = 600;
+  socket.send('bye');
+  socket.close();
+  page.dispatchEvent(new Event('pagehide'));
+  assert.deepEqual([native.sent, native.closed, socket.bufferedAmount], [['bye'], true, 0]);
+  pass(600);
+  assert.deepEqual(native.sent, ['bye'], 'once');
 });
 
 test('in airplane mode connections are gone at once, and none is made', (t) => {

@@ -1,6 +1,7 @@
 // @ts-check
 // One panel of the page: a game's picture, seat, score and state in words.
 import { Arena, seatColour } from './arena.js';
+import { seconds } from './words.js';
 
 /**
  * Silent is a connection from which nothing has come for this long, in ms; the
@@ -8,6 +9,8 @@ import { Arena, seatColour } from './arena.js';
  */
 const SILENT_MS = 900;
 const SILENT_WORDS_MS = 1600;
+
+const FULL = 'The arena is full: every seat is taken. Trying again.';
 
 /** @typedef {import('./game.js').Game} Game */
 /** @typedef {{pill: string, veil: string, more: string}} Look what a panel shows in a state */
@@ -26,7 +29,7 @@ const SILENT_WORDS_MS = 1600;
  * @property {(game: Game) => string} seated
  */
 
-/** A Panel shows one Game. Event: `heard` at the end of a silence. */
+/** A Panel shows one Game. Event: `heard` at the end of a silence, with its length in ms as detail. */
 export class Panel extends EventTarget {
   arena;
   #root;
@@ -89,6 +92,7 @@ export class Panel extends EventTarget {
 
   #changed() {
     if (this.#game.phase === 'away') this.#say(this.#words.away(this.#game), 'warn');
+    if (this.#game.full && this.#part('status').textContent !== FULL) this.#say(FULL, 'bad');
     if (this.#game.phase !== 'playing') this.#silentSince = 0;
     this.refresh();
   }
@@ -107,10 +111,10 @@ export class Panel extends EventTarget {
 
   #heard() {
     if (this.#silentSince === 0) return;
-    const silence = seconds(this.silence);
+    const { silence } = this;
     this.#silentSince = 0;
-    this.dispatchEvent(new Event('heard'));
-    if (this.#silenceSaid) this.#say(this.#words.heardAgain(this.#game, silence), 'good');
+    this.dispatchEvent(new CustomEvent('heard', { detail: silence }));
+    if (this.#silenceSaid) this.#say(this.#words.heardAgain(this.#game, seconds(silence)), 'good');
   }
 
   /** @param {string} text @param {'' | 'good' | 'warn' | 'bad'} mood */
@@ -132,7 +136,3 @@ export class Panel extends EventTarget {
   }
 }
 
-/** @param {number} ms */
-function seconds(ms) {
-  return `${(ms / 1000).toFixed(1)} s`;
-}

@@ -1,10 +1,11 @@
 // @ts-check
 // A reload is a goodbye: the session ends, and the new page gets another. What
-// the old one had is kept for one look at it.
+// the old one had is kept for one look at it. A page without a connection cannot
+// say goodbye.
 
 const KEY = 'reseat.demo.left';
 
-/** @typedef {{seat: number, score: number, session: string}} Left */
+/** @typedef {{seat: number, score: number, saidBye: boolean}} Left */
 
 /**
  * Keeps what a page that is left gives up.
@@ -13,8 +14,8 @@ const KEY = 'reseat.demo.left';
 export function rememberLeaving(game) {
   addEventListener('pagehide', ({ persisted }) => {
     if (persisted || !game.seat) return;
-    const { seat, score, session } = game;
-    sessionStorage.setItem(KEY, JSON.stringify({ seat, score, session }));
+    const { seat, score, phase } = game;
+    sessionStorage.setItem(KEY, JSON.stringify({ seat, score, saidBye: phase === 'playing' }));
   });
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // What became of each cut, in sentences, newest first.
-import { count } from './words.js';
+import { count, time } from './words.js';
 
 /** As many are kept on the page. */
 const MOST = 6;
@@ -20,18 +20,22 @@ export class Story {
    * Tells of a game from now on.
    * @param {string} name
    * @param {Game} game
+   * @param {import('./panel.js').Panel} panel
    * @param {import('./timeline.js').Track} track
    */
-  follow(name, game, track) {
+  follow(name, game, panel, track) {
+    const outage = () => `no messages for ${time(game.totals.lastBackMs ?? 0)}, back`;
     game.addEventListener('back', () => {
-      const { lastBackMs, lastReplay } = game.totals;
       track.mark('back');
-      this.tell('good', name, `back in seat ${game.seat} after ${duration(lastBackMs ?? 0)}: ${count(lastReplay ?? 0, 'message')} kept for it, and caught up`);
+      this.tell('good', name, `${outage()}, ${(game.totals.lastReplay ?? 0).toLocaleString('en')} replayed`);
     });
-    game.addEventListener('lose', () => {
+    panel.addEventListener('heard', (event) => {
+      this.tell('', name, `no messages for ${time(/** @type {CustomEvent} */ (event).detail)}, back on the old connection`);
+    });
+    game.addEventListener('lose', () => track.mark('lost'));
+    game.addEventListener('welcome', () => {
       const { seat, score } = game.lastLoss;
-      track.mark('lost');
-      this.tell('bad', name, `seat ${seat} is lost, and ${count(score, 'point')} with it`);
+      if (seat > 0) this.tell('bad', name, `${outage()} as a new player: seat ${seat} and its ${count(score, 'point')} lost`);
     });
   }
 
@@ -45,9 +49,4 @@ export class Story {
     this.#list.prepend(item);
     while (this.#list.children.length > MOST) this.#list.lastElementChild?.remove();
   }
-}
-
-/** @param {number} ms */
-function duration(ms) {
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }

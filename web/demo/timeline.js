@@ -14,6 +14,9 @@ const GAP = 8;
 /** @typedef {'cut' | 'back' | 'lost'} Mark */
 /** @typedef {{got: number, state: State, marks: Mark[]}} Column */
 
+/** Whether nothing comes, as far as is known. @param {State} state */
+const gone = (state) => state !== 'playing' && state !== 'connecting';
+
 /** A Track keeps the last half minute of one game. */
 export class Track {
   /** Oldest first. @type {Column[]} */
@@ -33,17 +36,26 @@ export class Track {
    * @param {State} state
    */
   add(got, state) {
+    if (gone(state)) this.#backdate();
     this.columns.push({ got: Math.max(0, got - this.#got), state, marks: this.#marks });
     this.#got = got;
     this.#marks = [];
     if (this.columns.length > COLUMNS) this.columns.shift();
   }
 
+  /** An outage begins with the last message, and is known a while later. */
+  #backdate() {
+    for (const column of this.columns.toReversed()) {
+      if (column.got > 0 || column.state !== 'playing') return;
+      column.state = 'silent';
+    }
+  }
+
   /** What is seen, in words. */
   get summary() {
-    const gone = this.columns.filter(({ state }) => state !== 'playing' && state !== 'connecting').length;
+    const away = this.columns.filter(({ state }) => gone(state)).length;
     const most = Math.max(0, ...this.columns.map(({ got }) => got));
-    return `away for ${((gone * COLUMN_MS) / 1000).toFixed(1)} s of the last half minute, at most ${most} messages in ${COLUMN_MS} ms`;
+    return `away for ${((away * COLUMN_MS) / 1000).toFixed(1)} s of the last half minute, at most ${most} messages in ${COLUMN_MS} ms`;
   }
 }
 
@@ -122,7 +134,7 @@ export class Timeline {
   /** @param {Column} column @param {number} x @param {number} step @param {number} top */
   #drawColumn({ got, state }, x, step, top) {
     const c = this.#context;
-    if (state !== 'playing' && state !== 'connecting') {
+    if (gone(state)) {
       c.fillStyle = state === 'lost' ? this.#ink['lost-soft'] : this.#ink.away;
       c.fillRect(x, top, step + 0.5, LANE);
     }

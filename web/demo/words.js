@@ -11,18 +11,18 @@ export const reseatWords = {
     playing: () => ({ pill: 'connected', veil: '', more: '' }),
     silent: (game, silence) => ({ pill: `silent ${silence}`, veil: 'Silence', more: `${count(game.pending, 'input')} kept for ${seat(game)}` }),
     away: (game) => ({ pill: 'reconnecting', veil: `Reconnecting to ${seat(game)}`, more: `attempt ${game.attempt}, ${count(game.pending, 'input')} kept` }),
-    lost: (game) => ({ pill: 'session over', veil: lossTitle(game), more: 'a new session in a moment' }),
+    lost: (game) => ({ pill: 'session over', veil: lossTitle(game), more: game.full ? 'trying again' : 'a new session in a moment' }),
   },
   seated: (game) =>
     game.totals.seatsLost > 0
       ? `A new session in seat ${game.seat}. ${ended(game)}`
       : `Playing in seat ${game.seat}. Now cut the connection.`,
   silent: (game) => `Nothing comes through any more. The game goes on, and ${seat(game)} is kept.`,
-  heardAgain: (game, silence) => `Heard again after ${silence}: still in seat ${game.seat} with ${points(game.score)}.`,
-  away: (game) => `Connection cut. Reconnecting to ${seat(game)}; your inputs are kept.`,
+  heardAgain: (game, silence) => `No messages for ${silence}. Still in seat ${game.seat} with ${points(game.score)}.`,
+  away: (game) => `No connection. Reconnecting to ${seat(game)}; your inputs are kept.`,
   back: (game) => {
     const { lastBackMs, lastReplay } = game.totals;
-    return `Back in seat ${game.seat} with ${points(game.score)} after ${Math.round(lastBackMs ?? 0)} ms, ${count(lastReplay ?? 0, 'message')} replayed.`;
+    return `No messages for ${time(lastBackMs ?? 0)}. Back in seat ${game.seat} with ${points(game.score)}, ${(lastReplay ?? 0).toLocaleString('en')} replayed.`;
   },
   lost: (game) => ended(game),
 };
@@ -41,7 +41,7 @@ export const plainWords = {
       ? `A new player in seat ${game.seat} with 0 points. ${lossText(game)}`
       : `Playing in seat ${game.seat}, steered by the same inputs.`,
   silent: () => 'Nothing comes through any more.',
-  heardAgain: (game, silence) => `Heard again after ${silence}; this time the connection has lived on.`,
+  heardAgain: (game, silence) => `No messages for ${silence}. This time the old connection came back to life.`,
   away: () => 'Connection lost.',
   back: (game) => `Back in seat ${game.seat}.`,
   lost: (game) => `Connection lost. ${lossText(game)}`,
@@ -50,6 +50,16 @@ export const plainWords = {
 /** @param {number} n @param {string} what */
 export function count(n, what) {
   return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
+}
+
+/** @param {number} ms */
+export function seconds(ms) {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** @param {number} ms */
+export function time(ms) {
+  return ms < 1000 ? `${Math.round(ms)} ms` : seconds(ms);
 }
 
 /** One's own seat, before the welcome too. @param {Game} game */
@@ -63,12 +73,14 @@ function points(score) {
 }
 
 /** @param {Game} game */
-function lossTitle({ lastLoss }) {
+function lossTitle({ lastLoss, full }) {
+  if (full) return 'The arena is full';
   return lastLoss.seat ? `Seat ${lastLoss.seat} is gone` : 'No connection';
 }
 
 /** @param {Game} game */
-function lossMore({ lastLoss }) {
+function lossMore({ lastLoss, full }) {
+  if (full) return 'trying again';
   return lastLoss.seat ? `${points(lastLoss.score)} lost` : 'trying again';
 }
 

@@ -50,7 +50,11 @@ describe('the dashboard', () => {
     await board.part('disconnect').click();
     await board.part('confirm').click();
     await player.until('the player is back', ({ count }) => count.resume === 1);
-    await board.says('past', /Resumed from 127\.0\.0\.1 after .*Client lost/s);
+    await board.says('past', /Resumed from 127\.0\.0\.1, away for .* since the last sign of life, .*Client lost, .*silent for/s);
+    await board.says('feed', /detached.*silent for [\d.]+ m?s/s);
+    await board.says('session', /can resume, last heard \d\.\d s ago/);
+    const [age, created] = await board.page.evaluate(() => [/since (\S{8})/.exec(document.querySelector('.facts')?.textContent ?? '')?.[1], document.querySelector('.past li:last-child time')?.textContent]);
+    assert.equal(age, created, 'the age counts from the line in the history');
     await board.says('said', /^Disconnected\.$/);
 
     await board.part('set-grace').click();
@@ -60,6 +64,7 @@ describe('the dashboard', () => {
     await board.part('grace-input').fill('5m');
     await board.part('confirm').click();
     await board.says('session', /Grace period5 m/);
+    await board.says('past', /Grace period changed from 1 m to 5 m, as seen by this page.*Resumed/s);
 
     await board.part('end').click();
     await board.part('reason').fill('kicked by the test');

@@ -35,7 +35,7 @@ describe('the demo', () => {
     return DemoPage.open(page, host);
   }
 
-  for (const how of ['close', 'reset', 'silence']) {
+  for (const how of ['close', 'reset']) {
     test(`a cut by "${how}" costs the plain player the seat and its points, and the other one nothing`, limit, async (t) => {
       const demo = await open(t);
       await demo.score(1);
@@ -52,6 +52,71 @@ describe('the demo', () => {
       assert.deepEqual(demo.strangers, [], 'nobody else is asked');
     });
   }
+
+  test('silence costs the ReseatSocket player some seconds, and the plain one as long as it lasts', limit, async (t) => {
+    const { host, history } = await startGateway(t, '--demo');
+    const demo = await DemoPage.open(await browser.page(t, { viewport: { width: 1280, height: 900 } }), host);
+    const before = await demo.score(1);
+    await demo.part('cut-silence').click();
+    const back = await demo.until('the first one is back', ({ proof }) => proof.resumes === 1 && proof.phase === 'playing');
+    assert.equal(back.plain.state, 'silent', 'the plain one waits');
+    wantKept(before.proof, back.proof);
+    assert.ok(back.proof.lastResumeMs >= 2000 && back.proof.lastReplay > 20, `${back.proof.lastResumeMs} ms since the last message, ${back.proof.lastReplay} replayed`);
+    await demo.says('story', /ReseatSocket no messages for \d\.\d s, back, \d+ replayed/);
+    await wantProofOnPage(demo);
+    const events = await history(before.proof.session);
+    assert.match(events.at(-1) ?? '', /^session\.(superseded|resumed)$/);
+    await wantBandFromLastMessage(demo);
+    // The gateway may have closed the plain connection: it pings about twice a minute.
+    await demo.until('the plain one plays', ({ plain }) => plain.state === 'playing');
+    await demo.says('story', /WebSocket no messages for \d+\.\d s, back (on the old connection|as a new player)/);
+    const after = await demo.report();
+    assert.deepEqual([after.proof.cuts, after.proof.resumes, after.proof.drops, after.plain.cuts], [1, 1, 1, 1]);
+    assert.deepEqual(demo.complaints, [], 'the browser complains of nothing');
+  });
+
+  test('quick clicks cut what there is to cut, each once, and nothing is refused', limit, async (t) => {
+    const demo = await open(t);
+    await demo.page.evaluate(async () => {
+      for (let i = 0; i < 30; i++) {
+        /** @type {HTMLElement} */ (document.querySelector('[data-testid="cut-reset"]')).click();
+        await new Promise((done) => setTimeout(done, 5));
+      }
+    });
+    const { proof, plain } = await demo.until('both play', (now) => [now.proof, now.plain].every(({ phase, cutOpen }) => phase === 'playing' && !cutOpen));
+    assert.equal(await demo.part('cut-notice').textContent(), '');
+    assert.deepEqual([proof.cuts, plain.cuts], [proof.drops, plain.drops], 'each cut is one drop');
+    assert.ok(proof.cuts > 0 && plain.cuts > 0);
+  });
+
+  test('the call to choose a connection goes when one is chosen', limit, async (t) => {
+    const demo = await open(t);
+    for (const side of ['reseat', 'plain']) await demo.part(`cut-${side}`).uncheck();
+    await demo.part('cut-reset').click();
+    await demo.says('cut-notice', /^Choose whose connection to cut\.$/);
+    await demo.part('cut-plain').check();
+    await demo.says('cut-notice', /^$/);
+  });
+
+  test('a player who finds no seat reads that the arena is full', limit, async (t) => {
+    const demo = await open(t);
+    await demo.page.evaluate(async () => {
+      const url = new URL('/demo/play', location.href);
+      url.protocol = 'ws:';
+      const taken = (/** @type {WebSocket} */ socket) => new Promise((done) => {
+        socket.onmessage = () => done(true);
+        socket.onclose = () => done(false);
+      });
+      while (await taken(new WebSocket(url, 'arena.v1')));
+    });
+    const late = new DemoPage(await browser.page(t), new URL(demo.page.url()).host);
+    await late.page.goto(demo.page.url());
+    for (const side of ['reseat', 'plain']) {
+      await late.says(`${side}-status`, /^The arena is full/);
+      assert.equal(await late.part(side).locator('[data-part="veil"]').textContent(), 'The arena is full');
+    }
+    assert.deepEqual(late.complaints, []);
+  });
 
   test('the keys steer both players', limit, async (t) => {
     const demo = await open(t);
@@ -131,6 +196,14 @@ function wantLost(before, after) {
   assert.ok(after.pointsLost >= before.score, `${after.pointsLost} points lost, before ${before.score}`);
 }
 
+/** The timeline shows the outage of the first side from the column after its last message on. */
+async function wantBandFromLastMessage(demo) {
+  const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (await demo.page.evaluate('demo.tracks()'));
+  const first = tracks[0].findIndex(({ state }) => state === 'silent');
+  assert.ok(first > 0, 'there is a band');
+  assert.ok(tracks[0][first].got === 0 && tracks[0][first - 1].got > 0, 'the column before it has messages');
+}
+
 /** What the page shows of it. */
 async function wantProofOnPage(demo) {
   for (const id of ['reseat-missed', 'reseat-twice', 'reseat-out-of-order']) {
@@ -138,5 +211,5 @@ async function wantProofOnPage(demo) {
     await demo.says(`${id}-ways`, /^0 in, 0 out$/);
   }
   await demo.says('reseat-back-ms', /^\d+$/);
-  await demo.says('reseat-status', /^Back in seat \d+ with \d+ points? after \d+ ms, \d+ messages? replayed\.$/);
+  await demo.says('reseat-status', /^No messages for (\d+ ms|\d+\.\d s)\. Back in seat \d+ with \d+ points?, \d+ replayed\.$/);
 }

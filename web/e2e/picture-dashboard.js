@@ -30,10 +30,10 @@ try {
   await fake(wide, 10_000);
   const board = await Dashboard.open(wide, gateway.admin);
   await board.says('feed-seen', /so far/);
-  for (const how of ['reset', 'close', 'reset']) {
+  for (const how of ['reset', 'close', 'silence']) {
     const { resumes } = (await demo.report()).proof;
     await demo.part(`cut-${how}`).click();
-    await demo.until('both are back', ({ proof, plain }) => proof.resumes > resumes && plain.phase === 'playing');
+    await demo.until('both are back', ({ proof, plain }) => proof.resumes > resumes && plain.state === 'playing');
   }
   await board.says('feed', /resumed/);
   await take(wide, 'dashboard.png');

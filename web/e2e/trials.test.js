@@ -6,6 +6,7 @@ import { bursts, FULL } from '../demo/timeline.js';
 import { suiteBrowser } from './support/browser.js';
 import { DemoPage } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
+import { until } from './support/until.js';
 
 const limit = { timeout: 90_000 };
 
@@ -36,8 +37,8 @@ describe('in the demo', () => {
     assert.deepEqual([after.proof.session, after.proof.seat, after.proof.cuts], [before.proof.session, before.proof.seat, 1]);
     assert.notEqual(after.plain.session, before.plain.session);
     wantWhole(after.proof);
-    await demo.says('story', /ReseatSocket back in seat \d+ after [\d.]+ s: \d+ messages kept for it, and caught up/);
-    await demo.says('story', /WebSocket seat \d+ is lost/);
+    await demo.says('story', /ReseatSocket no messages for \d+\.\d s, back, \d+ replayed/);
+    await demo.says('story', /WebSocket no messages for \d+\.\d s, back as a new player: seat \d+ and its \d+ points? lost/);
     assert.deepEqual([demo.complaints, demo.strangers], [[], []]);
   });
 
@@ -51,10 +52,12 @@ describe('in the demo', () => {
     wantWhole(proof);
     await demo.says('reseat-letters', /^200 of 200 messages, in order$/);
     await demo.says('plain-letters', /^0 of 200 messages: gone with the seat$/);
-    const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (await demo.page.evaluate('demo.tracks()'));
-    // a replay may fall into several columns; what of it does not fill a lane is in no burst
-    const caughtUp = bursts(tracks[0]).reduce((sum, { got }) => sum + got, 0);
-    assert.ok(caughtUp >= proof.lastReplay - 2 * FULL, `the timeline shows ${caughtUp} of ${proof.lastReplay} messages as caught up`);
+    // The timeline shows a column when its 200 ms are over, which may be after the last letter.
+    // A replay may fall into several columns; what of it does not fill a lane is in no burst.
+    await until('the timeline shows the replay as caught up', async () => {
+      const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (await demo.page.evaluate('demo.tracks()'));
+      return bursts(tracks[0]).reduce((sum, { got }) => sum + got, 0) >= proof.lastReplay - 2 * FULL;
+    }, { ms: 2000, also: () => demo.page.evaluate('demo.tracks()') });
     assert.deepEqual(demo.complaints, []);
   });
 
@@ -66,6 +69,27 @@ describe('in the demo', () => {
     await demo.until('the new page plays', (now) => now.proof.phase === 'playing' && now.proof.session !== proof.session);
     const old = await gateway.session(proof.session);
     assert.deepEqual([old.state, old.reason], ['ended', 'bye']);
+  });
+
+  test('a reload on a slow line is a goodbye as well', limit, async (t) => {
+    const { demo, gateway } = await open(t);
+    await demo.page.getByTestId('delay').fill('600');
+    await demo.page.getByTestId('jitter').fill('300');
+    const { proof } = await demo.score(1);
+    await demo.part('reload').click();
+    await demo.says('trial-notice', /^Reloaded: the old page said goodbye/);
+    await until('the old session has ended', async () => (await gateway.session(proof.session)).reason === 'bye', { ms: 5000 });
+    assert.deepEqual(demo.complaints, []);
+  });
+
+  test('a reload without a network is no goodbye, and the page says so', limit, async (t) => {
+    const { demo, gateway } = await open(t);
+    const { proof } = await demo.score(1);
+    await demo.part('airplane').click();
+    await demo.until('it is gone', (now) => now.proof.phase === 'away');
+    await demo.part('reload').click();
+    await demo.says('trial-notice', new RegExp(`could not say goodbye: seat ${proof.seat} and its \\d+ points? stay`));
+    assert.notEqual((await gateway.session(proof.session)).state, 'ended');
   });
 
   test('a slow and uneven line changes nothing but the time', limit, async (t) => {

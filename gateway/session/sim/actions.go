@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"reseat/gateway/session"
@@ -56,6 +55,9 @@ func troubles() []action {
 		{"burst", 10, true, (*game).burst},
 		{"cut", 30, true, (*game).cut},
 		{"half-open", 8, true, (*game).halfOpen},
+		{"silence", 12, true, (*game).fallSilent},
+		{"silence ends", 40, true, (*game).silenceEnds},
+		{"client suspects", 60, true, (*game).clientSuspects},
 		{"client hangs up", 15, true, (*game).clientHangsUp},
 		{"close in between", 8, true, (*game).closeInBetween},
 		{"client abandons", 60, true, func(g *game) bool { return g.cli.abandon() }},
@@ -119,9 +121,7 @@ func (g *game) clientPings() bool {
 		return false
 	}
 	if g.cfg.Resumable && g.w.chance(700) {
-		l.pings++
-		l.say(fmt.Sprint("ping ", l.pings))
-		l.mark(markPing, l.pings)
+		l.ping()
 	} else {
 		l.wsPing("are you there?")
 	}
@@ -183,7 +183,8 @@ func (g *game) halfOpen() bool {
 		return false
 	}
 	g.log("half-open", int64(l.id), 0)
-	l.swallow()
+	g.silenced = true
+	l.mute(true, true)
 	return true
 }
 

@@ -38,6 +38,12 @@ type client struct {
 	abandoned int   // hellos seen when an attempt was abandoned last; -1: none
 	retryAt   session.Time
 
+	goneAt      session.Time  // when the newest connection was lost; zero: it is there
+	answer      time.Duration // answer_ms of hello
+	rtt         time.Duration // as its own pings have measured it
+	suspectAt   session.Time  // when it may suspect its connection again
+	falseAlarms int           // in a row
+
 	deadly   uint64 // the message that kills it each time; 0: none
 	lazy     int    // how it acks: of 1000 messages so many at once
 	closing  bool
@@ -66,15 +72,20 @@ type link struct {
 
 	told    uint64 // acked here
 	pings   uint64
+	watch   watch
 	owed    int // messages not acked
 	owedB   int // and their bytes
 	owedFor session.Time
 
 	opened, heard session.Time
-	closed        bool   // a Close was sent
-	lostAt        bool   // it is dead to the client
-	last          bool   // by end, or close 4502: its answer to the Close ends the session
-	rogueEnd      uint64 // where the bytes that break the protocol end
+	gap           time.Duration // between two times that it was heard, as a rule
+	shaken        bool          // its 101 has come
+	suspicion     bool          // it was begun beside a live connection that had fallen silent
+	speaks        bool          // what came last was a sign of life
+	closed        bool          // a Close was sent
+	lostAt        bool          // it is dead to the client
+	last          bool          // by end, or close 4502: its answer to the Close ends the session
+	rogueEnd      uint64        // where the bytes that break the protocol end
 }
 
 // A mark is where something that the core must react to ends in what a link
@@ -82,7 +93,7 @@ type link struct {
 type mark struct {
 	kind markKind
 	end  uint64
-	n    uint64 // of an ack, or of a Pong
+	n    uint64 // of an ack, or what a pong says
 }
 
 type markKind uint8
@@ -93,7 +104,7 @@ const (
 	markPing   // the protocol's
 	markWSPing // RFC 6455's
 	markAnswer // to a Close that ends the session
-	markPong   // RFC 6455's, with the count
+	markPong   // the protocol's, or RFC 6455's
 )
 
 func (l *link) mark(kind markKind, n uint64) {
@@ -122,8 +133,8 @@ func (c *client) connect() *link {
 
 func (c *client) newLink() *link {
 	w := c.g.w
-	w.conns++
-	l := &link{c: c, conn: newConn(w.conns, w.capacity()), opened: w.now, heard: w.now, next: 1}
+	l := &link{c: c, conn: c.g.connection(), opened: w.now, heard: w.now, next: 1}
+	l.mute(c.g.lineDown, c.g.lineDown)
 	return l
 }
 
@@ -195,6 +206,7 @@ func (c *client) send(l *link) bool {
 	c.g.log("cl send", int64(n), int64(m.size))
 	l.frames(m.op, p)
 	l.mark(markData, n)
+	l.watch.unacked = append(l.watch.unacked, unacked{n, w.now})
 	return true
 }
 
@@ -309,14 +321,14 @@ func (l *link) drop() {
 		return
 	}
 	l.lostAt = true
-	if l.c.g.w.chance(500) {
+	if l.in.hole || l.c.g.w.chance(500) {
 		l.hangUp()
 	} else {
 		l.cut(l.c.g.w)
 		l.deaf = true
 	}
 	if l.c.live == l {
-		l.c.live = nil
+		l.c.live, l.c.goneAt = nil, l.c.g.w.now
 	}
 	if l.c.trying == l {
 		l.c.trying = nil
@@ -355,7 +367,11 @@ func (c *client) due() session.Time {
 		if l.owedFor > 0 {
 			t = earlier(t, l.owedFor.Add(time.Second))
 		}
-		t = earlier(t, l.heard.Add(l.patience()))
+		t = earlier(t, max(l.heard, l.watch.excused).Add(l.patience()))
+	}
+	if c.live != nil {
+		ping, dead := c.live.answerDue()
+		t = earlier(t, earlier(ping, dead))
 	}
 	if c.trying == nil && c.live == nil && c.retryAt > c.g.w.now {
 		t = earlier(t, c.retryAt)
@@ -367,7 +383,10 @@ func (c *client) due() session.Time {
 // hello of a resume.
 func (l *link) patience() time.Duration {
 	hb := 2 * l.c.g.cfg.Heartbeat
-	if l.hello == 0 {
+	switch {
+	case l.suspicion && !l.shaken:
+		return max(suspectEvery, 4*l.c.rtt)
+	case l.hello == 0:
 		return max(hb, 15*time.Second)
 	}
 	if !l.c.g.keeps() {
@@ -378,16 +397,26 @@ func (l *link) patience() time.Duration {
 
 // tick does what is due by now.
 func (c *client) tick(now session.Time) {
+	if due := c.due(); due > 0 && now.Sub(due) > standstill { // it stood still, and has yet to read what waits
+		for _, l := range []*link{c.live, c.trying} {
+			if l != nil {
+				l.watch.excused = now
+			}
+		}
+	}
 	if l := c.live; l != nil && l.owedFor > 0 && now >= l.owedFor.Add(time.Second) {
 		if !l.ack() {
 			l.owedFor = 0 // it may not, until its resume is decided
 		}
 	}
-	if l := c.live; l != nil && now >= l.heard.Add(l.patience()) {
+	if l := c.live; l != nil {
+		l.tickAnswer(now)
+	}
+	if l := c.live; l != nil && now >= max(l.heard, l.watch.excused).Add(l.patience()) {
 		c.g.log("cl silence", int64(l.id), 0)
 		l.drop()
 	}
-	if l := c.trying; l != nil && now >= l.heard.Add(l.patience()) {
+	if l := c.trying; l != nil && now >= max(l.heard, l.watch.excused).Add(l.patience()) {
 		if !c.abandon() { // a first connection: nothing to come back to
 			l.drop()
 			c.finish("no hello")

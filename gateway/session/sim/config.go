@@ -51,6 +51,8 @@ func (g *game) configure() {
 	}
 	g.configureWords()
 	g.style = pick(w, raw, raw, blocking, poll)
+	g.blind = g.style == blocking && w.chance(500)
+	g.cfg.Answer = w.answer
 	g.readSize = pick(w, 16, 512, 4096, 64<<10)
 	g.terms = g.cfg.Terms
 	g.seen.dropping = g.terms.Overflow == session.DropOldest
@@ -99,6 +101,7 @@ func (g *game) voices() {
 func (w *world) draw() {
 	w.pipes = pick(w, 20, 300, 300, 2000, 2000, 20<<10, 300<<10)
 	w.beat = pick(w, 300*time.Millisecond, 2*time.Second, 15*time.Second)
+	w.answer = pick(w, 0, w.beat/5, w.beat, 5*time.Second, 5*time.Second)
 	w.pace = w.beat / pick[time.Duration](w, 10000, 1000, 200, 50)
 	w.jumps = pick(w, 0, 1, 10, 50)
 	w.sizes = pick(w, sizes{}, sizes{medium: 200}, sizes{medium: 200, seam: 200}, sizes{medium: 100, seam: 20, large: 20}, sizes{large: 30, huge: 10})

@@ -39,6 +39,11 @@ const (
 	R22                             // bye crosses the upstream's Close
 	R19                             // a heartbeat that the gateway has answered reaches the client, too,
 	R19Again                        // or is answered by the gateway in a second absence
+	R23                             // a client suspects its connection, which then speaks: the resume is dropped,
+	R23After                        // or has its 101 and goes on
+	R24                             // it suspects while another of its connections takes over,
+	R25                             // or while the upstream is dialled, hard
+	R26                             // an answer is overdue, and the socket still drains
 	R21Longer                       // made longer in the instant in which it ends,
 	R21Shorter                      // made shorter, so that it is over,
 	R21Late                         // or changed just after the end
@@ -120,7 +125,13 @@ const (
 	SecondTab        // it did answer, and the newcomer gets a session of its own
 	PongLate         // a Pong is read of a connection that is not attached any more
 	PongOlder        // or is the answer to a Ping that was not the newest
-	Drained          // a client that says nothing takes bytes from a full socket, which counts as heard
+	Drained          // a client that says nothing for longer than the heartbeat takes bytes, which counts as heard
+	Unanswered       // a client is detached since it owes an answer,
+	UnansweredProxy  // though something in between acknowledges bytes for it
+	Silenced         // a client finds its connection dead, since it is owed an answer
+	Returned         // what was under way on a silent line arrives after all
+	SuspectTakesOver // a resume that a client began on suspicion takes its connection over
+	FutileDraining   // a connection does not count for `no progress`, since it was still draining
 	interleavings
 )
 
@@ -152,6 +163,11 @@ var interleavingNames = [interleavings]string{
 	R22:              "R22",
 	R19:              "R19 client too",
 	R19Again:         "R19 gateway again",
+	R23:              "R23 before the 101",
+	R23After:         "R23 after the 101",
+	R24:              "R24",
+	R25:              "R25",
+	R26:              "R26",
 	R21Longer:        "R21 longer",
 	R21Shorter:       "R21 shorter",
 	R21Late:          "R21 late",
@@ -232,6 +248,12 @@ var interleavingNames = [interleavings]string{
 	PongLate:         "pong late",
 	PongOlder:        "pong to an older ping",
 	Drained:          "drained slowly",
+	Unanswered:       "answer overdue",
+	UnansweredProxy:  "answer overdue behind a proxy",
+	Silenced:         "gateway silent",
+	Returned:         "silent line returns",
+	SuspectTakesOver: "suspicion takes over",
+	FutileDraining:   "still draining, not futile",
 }
 
 func (r Interleaving) String() string { return interleavingNames[r] }

@@ -50,8 +50,6 @@ type leg struct {
 	found   bool // the end was found and not told yet
 	lastIn  session.Time
 
-	backlog backlog
-
 	parting, lingering, closed, overdue bool
 	deadline                            session.Time
 }
@@ -96,7 +94,14 @@ func (l *leg) begin() bool {
 		f.bufs = g.core.UpstreamOut(l.ups.ten, f.bufs[:0])
 	} else {
 		f.bufs = g.core.ClientOut(g.w.now, l.att, f.bufs[:0])
+		live := !l.stale()
+		if live {
+			g.life.handed(f.bufs)
+		}
 		if g.style == blocking && len(f.bufs) > 0 {
+			if live {
+				g.life.waits()
+			}
 			g.core.ClientWaits(g.w.now, l.att)
 		}
 	}
@@ -123,7 +128,7 @@ func (l *leg) accept(all bool) bool {
 		return true
 	}
 	n := min(f.total-f.taken, l.conn.out.room())
-	if l.conn.deaf && (n == 0 || l.g.w.chance(300)) {
+	if silent := l.conn.in.hole || l.conn.out.hole; l.conn.deaf && !silent && (n == 0 || l.g.w.chance(300)) {
 		l.conn.out.rst = true // the peer has closed its socket
 		return true
 	}

@@ -26,6 +26,7 @@ type game struct {
 	// The driver.
 	style    style
 	readSize int
+	blind    bool // it cannot look into the client's socket
 	up, down *leg
 	legs     []*leg // every client leg that is not closed
 	uplegs   []*leg // and every upstream's
@@ -57,6 +58,13 @@ type game struct {
 	slept  bool // the process was suspended
 	upLate bool // the upstream took its leave for too long
 	cause  cause
+
+	// Liveness.
+	life     *pulse // of the newest client's connection; nil: there was none
+	trip     trip
+	futile   futility
+	silenced bool // a line was silent for a while
+	lineDown bool // the client's network: nothing passes on its connections, whichever
 
 	keys map[[4]byte]struct{} // handed out and not seen yet
 

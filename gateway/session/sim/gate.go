@@ -30,12 +30,13 @@ type attempt struct {
 type stage uint8
 
 const (
-	looking stage = iota // it is to be checked
-	asking               // its cookie is good, and the attached client is asked whether it is there
-	joining              // the session has no upstream: one is to be dialled
-	waiting              // for that
-	queuing              // for another to be attached, or not
-	signing              // its token is being made
+	knocking stage = iota // its handshake is on its way
+	looking               // it is answered with 101 and is to be checked
+	asking                // its cookie is good, and the attached client is asked whether it is there
+	joining               // the session has no upstream: one is to be dialled
+	waiting               // for that
+	queuing               // for another to be attached, or not
+	signing               // its token is being made
 )
 
 func (t token) String() string { return fmt.Sprintf("%d.%d", t.gen, t.expires) }
@@ -70,14 +71,14 @@ func (g *game) issued(p session.Pass) { g.expires, g.told = p.Expires, p.Expires
 
 // attachFirst gives the session its first client.
 func (g *game) attachFirst() bool {
-	if g.first == nil {
+	if g.first == nil || g.first.in.hole {
 		return false
 	}
 	if g.core.Info().Sent > 0 || len(g.up.hand) > 0 || g.early {
 		g.w.cov.hit(R17)
 	}
 	l := g.first
-	g.first = nil
+	g.first, l.conn.upgraded = nil, true
 	g.seen.sent = g.core.Info().Sent
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
@@ -120,6 +121,8 @@ func (g *game) serve() bool {
 		t = g.tries[g.w.rng.IntN(len(g.tries))]
 	}
 	switch t.stage {
+	case knocking:
+		return g.shake(t)
 	case looking:
 		g.examine(t)
 	case joining:
@@ -142,6 +145,20 @@ func (g *game) serve() bool {
 	return true
 }
 
+// shake answers a handshake once it has arrived: with 101 before anything is looked
+// at, since a browser is told of nothing else.
+func (g *game) shake(t *attempt) bool {
+	switch {
+	case !t.conn.in.hole:
+		t.conn.upgraded, t.stage = true, looking
+		return true
+	case t.conn.deaf: // given up, and it will never arrive
+		g.drop(t)
+		return true
+	}
+	return false
+}
+
 // resume is what an attempt states. A cookie states no count.
 func (t *attempt) resume() session.Resume {
 	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN}
@@ -150,7 +167,7 @@ func (t *attempt) resume() session.Resume {
 // examine looks at an attempt and reserves the generation that it would issue,
 // if the session has an upstream.
 func (g *game) examine(t *attempt) {
-	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !g.slept && !g.outlasts() && t.token.gen == g.core.Generation() {
+	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !t.conn.silenced && !g.slept && !g.outlasts() && !g.missed(t) && t.token.gen == g.core.Generation() {
 		g.fail("I4", "the token of generation %d has expired while its session lives", t.token.gen)
 	}
 	before := g.snapshot()
@@ -180,6 +197,13 @@ func (g *game) examine(t *attempt) {
 // outlasts: the session may be kept for longer than the client's token lives,
 // since its grace period was made longer or has rested.
 func (g *game) outlasts() bool { return g.away.rested > 0 || g.away.waits > 0 || g.lengthened }
+
+// missed: the client has not got the newest token, since its line was silent, or has
+// been away for longer than a token must last.
+func (g *game) missed(t *attempt) bool {
+	away := g.cli.goneAt > 0 && t.came.Sub(g.cli.goneAt) > 2*g.cfg.Heartbeat+g.keep()
+	return away || g.silenced && t.token.expires < g.expires
+}
 
 // attach is what follows when the token is signed.
 func (g *game) attach(t *attempt) {
@@ -282,8 +306,7 @@ func (g *game) steal() bool {
 		return false
 	}
 	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes nothing, unless it is attached
-	g.w.conns++
-	n := newConn(g.w.conns, g.w.capacity())
+	n := g.connection()
 	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, came: g.w.now})
 	if g.cfg.Resumable && g.w.chance(500) { // it speaks, and confirms the generation
 		key := g.w.key()
@@ -315,8 +338,7 @@ func (g *game) lie() bool {
 	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable {
 		return false
 	}
-	g.w.conns++
-	t := &attempt{conn: newConn(g.w.conns, g.w.capacity()), token: c.token, received: c.count, came: g.w.now}
+	t := &attempt{conn: g.connection(), token: c.token, received: c.count, came: g.w.now}
 	switch g.w.rng.IntN(4) {
 	case 0:
 		t.received = g.core.Info().Sent + 1 + uint64(g.w.rng.IntN(9))

@@ -36,6 +36,8 @@ type memory struct {
 	late      session.Time // Tick is kept back until then
 	pongs     int          // Pong events
 	askOwed   session.Time // since when a plain client that is kept is to be asked how far it has come
+	present   bool         // a client is attached, as the events say
+	parted    span         // when any client was heard last whose connection is over; zero: there was none
 
 	data      session.Time // when the last data message passed
 	upOpen    bool         // something can be said to the upstream
@@ -86,12 +88,7 @@ func (g *game) check() {
 	g.checkHeld(i, p)
 	g.checkState(i)
 	g.seen.info = i
-	wanted := g.core.WantsUpstream(g.ups.ten)
-	if !wanted || !g.seen.upWanted {
-		g.seen.upHeard = g.w.now
-	}
-	g.seen.upWanted = wanted
-	g.noteUnread()
+	g.checkWoken(i)
 	g.noteOwed(i)
 	g.noteAsk(i)
 	g.seen.full = g.full()
@@ -100,11 +97,26 @@ func (g *game) check() {
 // noteUnread notes until when the client was not read: its silence was ours.
 func (g *game) noteUnread() {
 	l := g.down
-	reads := l != nil && !l.stale() && g.core.WantsClient(l.att)
+	if l == nil || l.stale() {
+		return
+	}
+	reads := g.core.WantsClient(l.att)
 	if !reads || !g.seen.read {
 		g.seen.unread = g.w.now
 	}
 	g.seen.read = reads
+}
+
+// noteWanted notes until when the upstream was not read: its silence was ours.
+func (g *game) noteWanted() {
+	if g.upOver() {
+		return
+	}
+	wanted := g.core.WantsUpstream(g.ups.ten)
+	if !wanted || !g.seen.upWanted {
+		g.seen.upHeard = g.w.now
+	}
+	g.seen.upWanted = wanted
 }
 
 // checkCounts: I5, and the statistics, I13.
@@ -218,12 +230,14 @@ func (g *game) tick() {
 	for i := 0; ; i++ {
 		_, owes := g.owed.front(g.ups)
 		busy, open := g.up.writing || owes, g.seen.upOpen
-		g.lookBacklog()
+		g.lookBefore()
 		if due := g.core.Next(); due > 0 && g.w.now.Sub(due) > standstill {
 			g.seen.excused = g.w.now
 		}
+		after := g.life.ticks()
 		g.core.Tick(g.w.now)
 		g.sync(false)
+		after()
 		if open && g.core.State() == session.Detached {
 			g.tickBeats(busy)
 		}
@@ -244,7 +258,7 @@ func (g *game) tick() {
 
 // afterTick: what the time makes due has been done.
 func (g *game) afterTick() {
-	now, hb := g.w.now, g.cfg.Heartbeat
+	now := g.w.now
 	state := g.core.State()
 	switch {
 	case state == session.Ended:
@@ -255,13 +269,7 @@ func (g *game) afterTick() {
 		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
 	case state == session.Attached:
 		l := g.down
-		heard := max(l.lastIn, l.lastOut, l.backlog.perhaps, g.seen.excused)
-		if !g.cfg.Resumable {
-			heard = max(heard, g.up.lastOut, g.seen.unread)
-		}
-		if g.core.WantsClient(l.att) && now >= heard.Add(2*hb) {
-			g.fail("section 5", "a client silent since %d is attached", heard)
-		}
+		g.checkAlive()
 		if !l.writing && l.tap.code == 0 && !g.seen.upOver {
 			g.afterTickIdle(l)
 		}

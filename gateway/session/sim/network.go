@@ -3,17 +3,32 @@ package sim
 // The network between the gateway and its peers: for each connection two byte
 // streams with a bounded number of bytes under way. Whoever reads takes any
 // number of them, which is segmentation and delay at once; a stream can end,
-// break at any byte, or swallow everything and say nothing.
+// break at any byte, or fall silent: for good, or until what is under way
+// arrives after all. silence.go has the forms of silence.
 
 // A pipe is one direction of a connection.
 type pipe struct {
-	buf  []byte
-	cap  int
-	put  uint64 // bytes ever accepted
-	got  uint64 // bytes ever read
-	hole bool   // half-open: what is accepted never arrives
-	fin  bool   // nothing follows
-	rst  bool   // both ends fail
+	buf    []byte
+	cap    int
+	kernel int    // bytes that the receiver's TCP holds beside those that were read
+	put    uint64 // bytes ever accepted
+	got    uint64 // bytes ever read
+	acked  uint64 // bytes that the receiver's TCP, or the proxy, has acknowledged
+	hole   bool   // silent: nothing arrives
+	proxy  bool   // and something in between acknowledges all the same
+	fin    bool   // nothing follows
+	rst    bool   // both ends fail
+}
+
+// acknowledge advances what the sender's TCP knows to be acknowledged, by n bytes at
+// most: acknowledgements take their time, too.
+func (p *pipe) acknowledge(n uint64) {
+	if p.hole && !p.proxy {
+		return
+	}
+	if end := min(p.put, p.got+uint64(p.kernel)); end > p.acked {
+		p.acked += min(n, end-p.acked)
+	}
 }
 
 // room is how many bytes the pipe accepts now.
@@ -49,15 +64,26 @@ func (p *pipe) ended() bool { return !p.hole && len(p.buf) == 0 && (p.fin || p.r
 
 // A conn is one connection, seen from the gateway.
 type conn struct {
-	id      int
-	in, out pipe // toward the gateway, and from it
-	deaf    bool // the peer reads no more
-	gateway bool // the gateway has closed it
-	inHole  bool // bytes were swallowed, R8
+	id       int
+	in, out  pipe // toward the gateway, and from it
+	deaf     bool // the peer reads no more
+	gateway  bool // the gateway has closed it
+	silenced bool // it was silent once, one way at least
+	inHole   bool // bytes were swallowed, R8
+	upgraded bool // the gateway has answered the handshake with 101
 }
 
 func newConn(id, capacity int) *conn {
 	return &conn{id: id, in: pipe{cap: capacity}, out: pipe{cap: capacity}}
+}
+
+// connection makes a connection to the gateway.
+func (g *game) connection() *conn {
+	w := g.w
+	w.conns++
+	c := newConn(w.conns, w.capacity())
+	c.out.kernel = pick(w, 0, 0, 100, 64<<10)
+	return c
 }
 
 // cut breaks c for both sides: of what is under way some arrives.
@@ -73,8 +99,11 @@ func (c *conn) cut(w *world) {
 	}
 }
 
-// swallow makes c half-open: both sides may write, nothing arrives.
-func (c *conn) swallow() { c.in.hole, c.out.hole = true, true }
+// mute has what is sent toward the gateway, or from it, not arrive any more.
+func (c *conn) mute(in, out bool) {
+	c.in.hole, c.out.hole = c.in.hole || in, c.out.hole || out
+	c.silenced = c.silenced || in || out
+}
 
 // hangUp is the peer closing its socket: what it has written arrives.
 func (c *conn) hangUp() {

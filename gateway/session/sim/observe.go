@@ -25,14 +25,16 @@ func (g *game) event(e session.Event, after []session.Event) {
 	switch e.Kind {
 	case session.Over:
 		m.overs++
+		g.checkOver(e)
 		g.checkReason(e.Reason)
 		if e.Reason == "grace_over" {
 			g.say(g.cfg.Words.Expire)
 		}
 	case session.Dropped:
 		if e.Reason == "silent" {
-			g.checkSilent(m.seat)
+			g.checkSilent()
 		}
+		g.parts(e)
 		g.noteGone()
 		g.dropped(after)
 	case session.Overflowed:
@@ -45,11 +47,14 @@ func (g *game) event(e session.Event, after []session.Event) {
 		}
 		m.starts = false
 	case session.Pong:
-		m.seat.tap.answered = min(m.seat.tap.answered+1, m.seat.tap.pinged)
+		g.life.measured(e.Took)
 		m.pongs++
 		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
+		if e.Kind != session.Created || !g.away.reserved {
+			g.arrives(e)
+		}
 		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is told as %+v, want %+v", e, m.attach)
 		}
@@ -71,6 +76,9 @@ func (g *game) dropped(after []session.Event) {
 		if e.Kind == session.Over {
 			reason = e.Reason
 		}
+	}
+	if g.futile.over != (reason == "no_progress") {
+		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
 	}
 	parted := g.core.NeedsUpstream()
 	g.leaves(parted)
@@ -117,13 +125,14 @@ func (g *game) checkReason(reason string) {
 		g.checkTold()
 		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.slept || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
-		ok = g.seen.gone >= 5
+		ok = g.futile.over
 	case "window_exceeded":
 		ok = g.cause.reason == reason || g.terms.Overflow == session.EndSession
 	case "ended", "draining", "internal_error", "superseded":
 		ok = g.cause.reason == reason
 	case "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8":
-		ok = sins[c.rogue].reason == reason || reason == "protocol_violation" && !g.cfg.Resumable // it may rest in mid-message
+		ok = sins[c.rogue].reason == reason || g.slept && c.trying != nil || // see checkVerdict
+			reason == "protocol_violation" && !g.cfg.Resumable // it may rest in mid-message
 	}
 	if !ok {
 		g.fail("I10", "the session ended with %q, for which there was no reason; sin %d", reason, c.rogue)
@@ -144,8 +153,7 @@ type catch struct {
 	ping     uint64 // the newest
 	wsPing   bool
 	answer   bool
-	pongs    int    // with the count
-	ponged   uint64 // and the newest that they cover
+	pongs    []uint64 // what they say
 }
 
 // catch tells what ends in what was read.
@@ -168,8 +176,7 @@ func (l *leg) catch() (c catch) {
 		case markAnswer:
 			c.answer = true
 		case markPong:
-			c.pongs++
-			c.ponged = max(c.ponged, m.n)
+			c.pongs = append(c.pongs, m.n)
 		}
 		link.marks = link.marks[1:]
 	}
@@ -189,15 +196,27 @@ func (g *game) clientRead(l *leg) {
 		if g.seen.seat != l && c.acks > 0 {
 			g.w.cov.hit(R5)
 		}
-		if c.pongs > 0 {
+		if g.cfg.Kept && len(c.pongs) > 0 {
 			g.w.cov.hit(PongLate)
 		}
 		return
 	}
 	l.lastIn = g.w.now
 	before, full := g.core.Info(), g.full()
-	g.ponged = max(g.ponged, c.ponged)
+	if g.cfg.Kept {
+		for _, n := range c.pongs {
+			g.ponged = max(g.ponged, n)
+		}
+	}
+	if c.acks > 0 {
+		g.life.greeted()
+	}
+	for _, n := range c.pongs {
+		g.life.answered(n)
+	}
+	g.life.composes()
 	g.feed(l)
+	g.heard(l)
 	g.punished(l)
 	if c.answer && g.core.State() != session.Ended {
 		g.fail("section 6", "the client has answered the Close, and the session is %v", g.core.State())
@@ -220,6 +239,7 @@ func (g *game) feed(l *leg) {
 		size = 1
 	}
 	for b := l.hand; len(b) > 0; b = b[min(size, len(b)):] {
+		g.life.reads(b[:min(size, len(b))])
 		g.core.ClientRead(g.w.now, l.att, b[:min(size, len(b)):min(size, len(b))])
 		g.sync(false)
 	}
@@ -238,7 +258,7 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	if l.tap.n < c.acked && !l.flying.up {
 		g.fail("I5", "ack %d is let in, message %d is written", c.acked, l.tap.n)
 	}
-	if tokens := after.Tokens; g.keeps() && c.messages+c.acks+c.pongs > 0 && tokens.Confirmed() < l.gen {
+	if tokens := after.Tokens; g.keeps() && c.messages+c.acks+len(c.pongs) > 0 && tokens.Confirmed() < l.gen {
 		g.fail("I4", "the client has spoken with generation %d, confirmed is %d", l.gen, tokens.Confirmed())
 	}
 	if l.flying.up && l.flying.taken > 0 && after.Acked > max(l.reported, before.Acked) {
@@ -259,11 +279,15 @@ func (g *game) full() bool {
 func (g *game) upOver() bool { return !g.ups.parted && g.ups.ten.Fate() != session.Open }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
-	l.backlog.full, l.backlog.looked = full, l.backlog.looked && full
 	if !l.stale() {
-		g.core.ClientWrote(g.w.now, l.att, n, full)
+		g.life.writes(n, full)
+		look := g.core.ClientWrote(g.w.now, l.att, n, full)
 		l.reported = l.tap.n
 		g.sync(false)
+		if look {
+			g.life.marks()
+			g.look(l)
+		}
 		return
 	}
 	before := g.snapshot()
@@ -394,6 +418,13 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	if g.cfg.Kept {
 		t.received = g.ponged // it cannot say
 	}
+	if b.State == session.Attached {
+		g.futile.ended(g.life, b.Acked)
+		g.futile.over = false // only a drop asks
+	}
+	if t.received > b.Acked {
+		g.futile = futility{}
+	}
 	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // of which nothing tells it but the end
 	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || !stays {
 		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
@@ -437,6 +468,9 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 func (g *game) seated(t *attempt, old *leg) {
 	l := g.down
 	l.tap.link = t.link
+	if g.life != nil && g.life.leg == nil { // else the session has ended before
+		g.life.leg = l
+	}
 	if p := g.seen.seat; p != nil {
 		if p.tap.link != nil && p.tap.link.hello == 0 && p.tap.link.lostAt {
 			g.w.cov.hit(R12)

@@ -229,6 +229,8 @@ func (g *game) borrowing() bool {
 // sync takes note of what the core has just done. It follows every call.
 func (g *game) sync(read bool) {
 	i := g.core.Info()
+	g.noteUnread()
+	g.noteWanted()
 	g.noteAdmitted(i)
 	g.events()
 	g.number(i, read)

@@ -19,6 +19,7 @@ type helloArg struct {
 	Replay   uint64 `json:"replay"`
 	Grace    int64  `json:"grace_ms"`
 	Beat     int64  `json:"heartbeat_ms"`
+	Answer   int64  `json:"answer_ms"`
 	Protocol string `json:"protocol"`
 	Limits   struct {
 		Message  int64 `json:"message_bytes"`
@@ -39,15 +40,20 @@ func (l *link) receive() bool {
 	if l.lostAt || l.deaf {
 		return false
 	}
-	if l.out.ended() {
+	switch {
+	case l.out.ended():
 		l.c.broken(l)
+		return true
+	case l.conn.upgraded && !l.shaken && !l.out.hole:
+		l.shaken = true
+		l.hear()
 		return true
 	}
 	n := l.out.readable()
 	if n == 0 {
 		return false
 	}
-	l.heard = l.c.g.w.now
+	l.hear()
 	b := l.out.read(l.c.g.w.piece(n))
 	if l != l.c.live && l != l.c.trying {
 		return true // older than the newest hello, or abandoned
@@ -63,6 +69,7 @@ func (l *link) receive() bool {
 		}
 		l.take(a)
 	}
+	l.c.relax(l)
 	return true
 }
 
@@ -81,6 +88,7 @@ func (c *client) broken(l *link) {
 
 func (l *link) take(a arrival) {
 	c := l.c
+	l.speaks = a.op != opClose
 	switch {
 	case a.op == opPing:
 		if !l.closed {
@@ -146,16 +154,26 @@ func (l *link) control(text string) {
 			c.g.fail("I5", "the gateway acked %q, the client has sent %d", arg, c.sent)
 		}
 		c.acked = max(c.acked, n)
+		l.watch.acks(n)
 	case "ping":
 		if !l.closed {
 			l.ack()
 			l.say(strings.TrimSpace("pong " + arg))
+			if n, err := strconv.ParseUint(arg, 10, 64); err == nil {
+				l.mark(markPong, n)
+			}
 		}
 	case "grace":
 		n, err := strconv.ParseInt(arg, 10, 64)
 		c.g.must(err)
 		c.grace = n
-	case "pong", "move":
+	case "pong":
+		n, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil || n > l.pings {
+			c.g.fail("section 5", "the client got the pong %q after %d pings", arg, l.pings)
+		}
+		l.ponged(n)
+	case "move":
 	case "token":
 		var v struct{ Token string }
 		c.g.must(json.Unmarshal([]byte(arg), &v))
@@ -185,15 +203,15 @@ func (l *link) gotHello(arg string) {
 	if h.Received < c.acked || h.Received > c.sent {
 		c.g.fail("I5", "hello.received %d, the client has sent %d and been acked %d", h.Received, c.sent, c.acked)
 	}
-	if h.Limits.Messages != windowMessages || h.Limits.Bytes != windowBytes || h.Session != c.g.cfg.ID || h.Beat != c.g.cfg.Heartbeat.Milliseconds() ||
+	if h.Limits.Messages != windowMessages || h.Limits.Bytes != windowBytes || h.Session != c.g.cfg.ID || h.Beat != c.g.cfg.Heartbeat.Milliseconds() || h.Answer != c.g.cfg.Answer.Milliseconds() ||
 		h.Limits.Message != c.g.cfg.MaxMessage || h.Protocol != c.g.cfg.Protocol {
 		c.g.fail("protocol", "hello says %s", arg)
 	}
 	old := c.live
 	c.hellos++
 	l.hello = c.hellos
-	c.live, c.trying = l, nil
-	c.token, c.grace = parseToken(h.Token), h.Grace
+	c.live, c.trying, c.goneAt = l, nil, 0
+	c.token, c.grace, c.answer = parseToken(h.Token), h.Grace, millis(h.Answer)
 	l.lost = h.Lost
 	if n := l.stated + l.lost; n > c.count {
 		c.lost += n - c.count
@@ -203,6 +221,10 @@ func (l *link) gotHello(arg string) {
 	l.next = h.Received + 1
 	c.g.log("cl hello", int64(h.Received), int64(h.Replay))
 	l.sayAck(l.told)
+	if l.suspicion && old != nil {
+		c.g.w.cov.hit(SuspectTakesOver)
+		c.falseAlarms = 0
+	}
 	if old != nil {
 		old.drop()
 		c.live = l
@@ -220,6 +242,7 @@ func (l *link) verdict(verb string, v closeArg) {
 		c.retryAt = c.g.w.now.Add(millis(v.After))
 		l.drop()
 	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= c.before()):
+		l.speaks = false
 		l.drop() // an attempt of its own: it goes on with that, or once more
 	default:
 		l.last = verb == "end" || v.Code == 4502
@@ -247,6 +270,10 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 	switch v.Code {
 	case 4404, 4408, 4410, 4503, 1011:
 		if ended {
+			return
+		}
+	case 4400:
+		if ended && c.g.slept && c.trying != nil { // it slept with a resume under way, for which its acks were withheld
 			return
 		}
 	case 4409:
@@ -296,7 +323,7 @@ func (l *link) leaving() {
 	l.lostAt = true
 	l.hangUp()
 	if l.c.live == l {
-		l.c.live = nil
+		l.c.live, l.c.goneAt = nil, l.c.g.w.now
 	}
 	if l.c.trying == l {
 		l.c.trying = nil

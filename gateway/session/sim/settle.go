@@ -63,8 +63,12 @@ func (g *game) heal() {
 		}
 	}
 	g.readSize = max(g.readSize, 4096)
+	g.lineDown = false
+	for _, c := range g.silentOnes() {
+		c.in.hole, c.out.hole = false, false
+	}
 	for _, l := range g.legs {
-		if l.conn.in.hole || l.tap.link == nil {
+		if l.tap.link == nil {
 			l.conn.cut(g.w)
 		}
 		l.conn.in.cap, l.conn.out.cap = max(l.conn.in.cap, 4096), max(l.conn.out.cap, 4096)
@@ -165,7 +169,9 @@ func (g *game) roundLeg(l *leg) bool {
 // waits reports whether a handshake can be gone on with.
 func (g *game) waits() bool {
 	for _, t := range g.tries {
-		if t.stage != asking || g.seen.pongs > t.inquiry.pongs || g.w.now >= t.answerBy() {
+		switch {
+		case t.stage == knocking && t.conn.in.hole && !t.conn.deaf: // on its way
+		case t.stage != asking, g.seen.pongs > t.inquiry.pongs, g.w.now >= t.answerBy():
 			return true
 		}
 	}

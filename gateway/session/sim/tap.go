@@ -41,8 +41,6 @@ type tap struct {
 
 	graceNow int64   // that hello has to tell
 	graces   []int64 // that are to be told since, in this order
-	pinged   int     // pings written,
-	answered int     // and the newest that was answered
 	counted  uint64  // what the newest Ping carried
 }
 
@@ -91,7 +89,6 @@ func (t *tap) see(a arrival) {
 		}
 		t.wsPongDue = false
 	case a.op >= opClose:
-		t.pinged++
 		t.count(a.p)
 	case g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
 		t.control(string(a.p[1:]))
@@ -135,8 +132,6 @@ func (t *tap) control(text string) {
 		t.acked = n
 	case verb == "pong":
 		t.pong(arg)
-	case verb == "ping":
-		t.pinged++
 	case verb == "grace":
 		t.grace(arg)
 	case verb == "end" || verb == "close":

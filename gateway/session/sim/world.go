@@ -77,6 +77,7 @@ type world struct {
 	// Drawn once.
 	pipes      int
 	beat       time.Duration // heartbeat of most sessions
+	answer     time.Duration // answer_ms of every session
 	pace       time.Duration
 	jumps      int // of 1000 moves of the clock so many go to what is due next
 	sizes      sizes

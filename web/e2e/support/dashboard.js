@@ -88,7 +88,7 @@ export function crowd(total) {
     return {
       id: (0x100000000 + i * 2654435761).toString(16).slice(-8).padEnd(32, 'a'), state: away ? 'detached' : 'attached', player: `player-${i}`, group: `match-${i % 500}`, peer: `198.51.100.${i % 250}`, route: '/match/*',
       resumable: true, started: true, since: iso(began + i * 300), grace: '30s', overflow: 'pause', detached_since: away ? iso(Date.now() - 9000) : null, expires: away ? iso(Date.now() + 1000 * (8 + (i % 29))) : null, ended_since: null,
-      rtt_ms: away ? 0 : 12 + (i % 90), received: i, written: i, sent: 3 * i, acked: 3 * i, buffer_messages: away ? 7 * (i % 500) : 0, buffer_bytes: away ? 2000 * (i % 500) : 0, buffer_most_messages: 4096, buffer_most_bytes: 1 << 20,
+      rtt_ms: away ? null : 12 + (i % 90), silent_ms: away ? 9000 : i % 500, received: i, written: i, sent: 3 * i, acked: 3 * i, buffer_messages: away ? 7 * (i % 500) : 0, buffer_bytes: away ? 2000 * (i % 500) : 0, buffer_most_messages: 4096, buffer_most_bytes: 1 << 20,
     };
   });
 }
@@ -108,6 +108,7 @@ export async function fake(page, total, { ms = 0 } = {}) {
     const wave = Math.sin(i / 9) * 0.04;
     return { ...base, time: new Date(at).toISOString(), sessions: { ...counts, attached: Math.round(counts.attached * (0.96 + wave)), detached: Math.round(counts.detached * (1 - 3 * wave)) }, created: i * 40, detached: i * 90 + 300 * Math.sin(i / 7), resumed: Math.round(i * 88 + 300 * Math.sin(i / 7 - 0.4)), to_upstream: i * 400_000, to_client: i * 1_100_000 + 900_000 * Math.sin(i / 5), buffer_bytes: base.buffer_bytes * (1 + 4 * wave) };
   };
+  const since = new Date(Date.now() - 7.4e7).toISOString(); // another one would be another process
   const samples = Array.from({ length: 120 }, (_, i) => totals(Date.now() - (120 - i) * 5000, i));
   await page.route('**/api/v1/overview?*', async (route) => {
     const query = new URL(route.request().url()).searchParams;
@@ -116,7 +117,7 @@ export async function fake(page, total, { ms = 0 } = {}) {
     const offset = Math.min(Number(query.get('offset')), Math.max(0, fit.length - limit));
     const rows = fit.slice(offset, offset + limit);
     const body = JSON.stringify({
-      time: new Date().toISOString(), since: new Date(Date.now() - 7.4e7).toISOString(), draining: false, write: true, max_sessions: 20_000, buffer_most_bytes: 2 ** 30, every: '5s',
+      time: new Date().toISOString(), since, draining: false, write: true, max_sessions: 20_000, buffer_most_bytes: 2 ** 30, every: '5s',
       totals: totals(Date.now(), 120), ended_by: { bye: 800, grace_over: 400, ended: 34 }, resumes_by: { ok: 10_560, bad_token: 3 }, samples: query.get('since') ? [] : samples, matching: fit.length, offset, sessions: rows,
     });
     answers.count++;

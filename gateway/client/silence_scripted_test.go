@@ -1,0 +1,782 @@
+package client_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/client"
+	"reseat/gateway/internal/wstest"
+)
+
+// Members of a hello: with the answer rule, and with suspicion only.
+var (
+	answering  = map[string]any{"answer_ms": 5000}
+	suspicious = map[string]any{"answer_ms": 0, "heartbeat_ms": 3600_000}
+)
+
+// again is the hello of a resume.
+func again(g *wstest.Peer, of map[string]any, received, replay int) {
+	m := map[string]any{"resumed": true, "received": received, "replay": replay}
+	for k, v := range of {
+		m[k] = v
+	}
+	hello(g, m)
+}
+
+// lively sends the client ten data messages a second for one second, and discards
+// what it says meanwhile. Together they are larger than a close.
+func (s *stage) lively(g *wstest.Peer) {
+	s.Helper()
+	text := strings.Repeat("x", 200)
+	for range 10 {
+		time.Sleep(100 * time.Millisecond)
+		g.Text(text)
+		want(s.T, s.c, text)
+	}
+	words(g)
+}
+
+// wantLost fails unless OnDetach was called with these errors, and OnResume as often
+// as resumes says.
+func (s *stage) wantLost(resumes int, losses ...string) {
+	s.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var got []string
+	for _, err := range s.lost {
+		got = append(got, err.Error())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(losses) || len(s.told) != resumes {
+		s.Fatalf("told of %q and %+v, want %q and %d resumes", got, s.told, losses, resumes)
+	}
+}
+
+// wantAfter waits for the next handshake, which must come d after began, and for the
+// client to have its 101.
+func (s *stage) wantAfter(began time.Time, d time.Duration) *wstest.Peer {
+	s.Helper()
+	g := s.door.Next()
+	if took := time.Since(began); took != d {
+		s.Errorf("a handshake after %v, want %v", took, d)
+	}
+	synctest.Wait()
+	return g
+}
+
+// ---- the answer rule
+
+func TestLineThatDiesUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		words(g)
+		time.Sleep(time.Second)
+		began := time.Now()
+		send(t, s.c, "up")
+		wantWords(t, g, "up")
+		time.Sleep(2500 * time.Millisecond)
+		wantWords(t, g, "^ping 1")
+		next := s.wantAfter(began, 5*time.Second)
+		s.wantLost(0, "no answer for 5s")
+		again(next, answering, 0, 0)
+		s.wantLost(1, "no answer for 5s")
+		if away := s.told[0].Away; away != 6*time.Second {
+			t.Errorf("away for %v, want 6 s since the last sign of life", away)
+		}
+		wantWords(t, next, "^ack 0", "up")
+	})
+}
+
+func TestLineThatDiesIdleIsReplacedWithinHeartbeatAndAnswer(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		began := time.Now()
+		words(g)
+		time.Sleep(17500 * time.Millisecond)
+		wantWords(t, g, "^ping 1")
+		again(s.wantAfter(began, 20*time.Second), answering, 0, 0)
+		s.wantLost(1, "no answer for 5s")
+		if away := s.told[0].Away; away != 20*time.Second {
+			t.Errorf("away for %v, want 20 s", away)
+		}
+	})
+}
+
+func TestWithoutAnAnswerTimeTwiceTheHeartbeatIsTheLimit(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		began := time.Now()
+		send(t, s.c, "up")
+		s.wantAfter(began, 30*time.Second)
+		wantWords(t, g, "^ack 0", "up", "the end")
+		s.wantLost(0, "nothing heard for 30s")
+	})
+}
+
+func TestAckThatIsWithheldKillsNothing(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		words(g)
+		send(t, s.c, "up")
+		wantWords(t, g, "up")
+		for i := range 40 {
+			time.Sleep(2500 * time.Millisecond)
+			wantWords(t, g, fmt.Sprint("^ping ", i+1))
+			g.Control(fmt.Sprint("pong ", i+1))
+		}
+		g.Control("ack 1")
+		time.Sleep(10 * time.Second) // and now there is nothing to ask for
+		wantWords(t, g)
+		s.wantLost(0)
+	})
+}
+
+// The pong is withheld, since it would promise an ack. The gateway hears a ping
+// instead, for each of its own.
+func TestEachPingIsHeardOfWhileTheApplicationDoesNotRead(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		words(g)
+		g.Text("unread")
+		for i := range 40 {
+			g.Control("ping are you there")
+			wantWords(t, g, fmt.Sprint("^ping ", i+1))
+			g.Control(fmt.Sprint("pong ", i+1))
+			time.Sleep(2400 * time.Millisecond)
+		}
+		want(t, s.c, "unread")
+		wantWords(t, g, "^ack 1", "^pong are you there")
+		s.wantLost(0)
+	})
+}
+
+func TestBytesOfALargeMessageAreHeard(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		send(t, s.c, "up")
+		g.Raw([]byte("\x81\x14"))
+		for range 20 {
+			time.Sleep(2 * time.Second)
+			g.Raw([]byte("x"))
+		}
+		want(t, s.c, strings.Repeat("x", 20))
+		time.Sleep(time.Second)
+		wantWords(t, g, "^ack 0", "up", "^ack 1")
+		s.wantLost(0)
+	})
+}
+
+// A slow connection delays each write.
+type slow struct {
+	net.Conn
+	each   *atomic.Int64 // ns
+	closed chan struct{}
+	once   *sync.Once
+}
+
+func (c slow) Write(b []byte) (int, error) {
+	select {
+	case <-time.After(time.Duration(c.each.Load())):
+		return c.Conn.Write(b)
+	case <-c.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+func (c slow) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+func TestLargeMessageThatGetsOnIsASignOfLife(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		var each atomic.Int64
+		s.wrap = func(c net.Conn) net.Conn { return slow{c, &each, make(chan struct{}), new(sync.Once)} }
+		g := s.dial(answering)
+		words(g)
+		each.Store(int64(time.Second))
+		large := strings.Repeat("x", 60<<10)
+		send(t, s.c, large)
+		time.Sleep(17 * time.Second)
+		if got := words(g); len(got) != 1 || got[0] != large {
+			t.Errorf("%d messages came", len(got))
+		}
+		s.wantLost(0)
+	})
+}
+
+// The send buffer takes a small message, whether or not anybody reads it.
+func TestSmallMessageThatIsWrittenIsNoSignOfLife(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		began := time.Now()
+		words(g)
+		for range 4 {
+			send(t, s.c, "up")
+			time.Sleep(time.Second)
+		}
+		s.wantAfter(began, 5*time.Second)
+		s.wantLost(0, "no answer for 5s")
+	})
+}
+
+// OnDetach blocks while nothing is read either, as if the process were stopped. The
+// gateway's answers come meanwhile.
+func TestClientThatStoodStillReadsBeforeItJudges(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		stands := make(chan struct{})
+		s.hang = func(what string) {
+			if what == "loss" {
+				s.stop(21 * time.Second)
+				close(stands)
+				time.Sleep(20 * time.Second)
+			}
+		}
+		g := s.dial(answering)
+		s.lively(g)
+		s.late.Store(int64(time.Hour)) // the attempt is no help
+		send(t, s.c, "up")
+		wantWords(t, g, "up")
+		<-stands
+		g.Control("ack 1")
+		g.Text("while it stood still")
+		want(t, s.c, "while it stood still")
+		s.wantLost(1, "nothing heard for 4s")
+	})
+}
+
+func TestClientThatStoodStillAsksWhatBecameOfItsConnection(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.hang = func(what string) {
+			if what == "resume" {
+				time.Sleep(20 * time.Second)
+			}
+		}
+		s.dial(answering).Drop()
+		g := s.door.Next()
+		again(g, answering, 0, 0)
+		time.Sleep(21 * time.Second)
+		wantWords(t, g, "^ack 0", "^ping 1")
+	})
+}
+
+// What the gateway's hello says it has received is not unanswered.
+func TestWhatTheGatewayHoldsIsNotAskedFor(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		send(t, s.c, "up")
+		synctest.Wait()
+		g.Drop()
+		g = s.door.Next()
+		again(g, answering, 1, 0)
+		time.Sleep(17500 * time.Millisecond)
+		wantWords(t, g, "^ack 0", "^ping 1")
+		g.Control("pong 1")
+		time.Sleep(14 * time.Second)
+		wantWords(t, g)
+	})
+}
+
+func TestConnectionAfterOneThatDiedHasLongerUntilNewDataComes(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		began := time.Now()
+		s.dial(answering)
+		send(t, s.c, "up")
+		g := s.wantAfter(began, 5*time.Second)
+		again(g, answering, 0, 0)
+		g = s.wantAfter(began, 15*time.Second)
+		again(g, answering, 0, 0)
+		g.Text("new")
+		want(t, s.c, "new")
+		g = s.wantAfter(began, 20*time.Second)
+		again(g, answering, 0, 0)
+		s.wantLost(3, "no answer for 5s", "no answer for 10s", "no answer for 5s")
+	})
+}
+
+// ---- suspicion
+
+func TestLivelyLineThatFallsSilentIsResumedBeside(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		began := time.Now()
+		time.Sleep(2 * time.Second)
+		wantWords(t, g, "^ack 10", "^ping 1")
+		s.wantLost(0)
+		next := s.wantAfter(began, 4*time.Second)
+		s.wantLost(0, "nothing heard for 4s")
+		time.Sleep(time.Second)
+		send(t, s.c, "up")
+		wantWords(t, g, "up") // the older one goes on
+		again(next, suspicious, 0, 0)
+		wantWords(t, next, "^ack 10", "up")
+		wantWords(t, g, "the end")
+		s.wantLost(1, "nothing heard for 4s")
+		if got := s.told[0]; got.Away != 5*time.Second {
+			t.Errorf("told of %+v, want 5 s", got)
+		}
+	})
+}
+
+// False alarm, first stage: the attempt has no 101 yet.
+func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
+	for name, say := range map[string]func(*wstest.Peer){
+		"data": func(g *wstest.Peer) { g.Text("y") },
+		"pong": func(g *wstest.Peer) { g.Control("pong 1"); g.Text("y") },
+		"part": func(g *wstest.Peer) {
+			g.Raw([]byte("\x81\x7e\x08\x00"))
+			g.Raw([]byte(strings.Repeat("y", 2000)))
+			time.Sleep(time.Second)
+			g.Raw([]byte(strings.Repeat("y", 48)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				g := s.dial(suspicious)
+				s.lively(g)
+				began := time.Now()
+				s.late.Store(int64(2 * time.Second))
+				send(t, s.c, "one")
+				time.Sleep(4500 * time.Millisecond)
+				s.wantLost(0, "nothing heard for 4s")
+				go say(g)
+				s.wantLost(1, "nothing heard for 4s")
+				if got := s.told[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
+					t.Errorf("told of %+v after %v", got, time.Since(began))
+				}
+				_, data, err := s.c.Read(t.Context())
+				if err != nil || strings.Trim(string(data), "y") != "" {
+					t.Errorf("read %q, %v", data, err)
+				}
+				time.Sleep(time.Second)
+				send(t, s.c, "two")
+				wantWords(t, g, "one", "^ack 10", "^ping 1", "^ack 11", "two")
+				s.wantLost(1, "nothing heard for 4s")
+			})
+		})
+	}
+}
+
+func TestMoveThatWasAskedForUnderSuspicionIsMadeAfterwards(t *testing.T) {
+	for range 20 {
+		movedAfterwards(t)
+	}
+}
+
+func movedAfterwards(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		s.late.Store(int64(time.Hour))
+		g.Control(`move {"within_ms":20000}`) // at a moment of which nobody knows
+		time.Sleep(16 * time.Second)          // from 4 s on an attempt is under way
+		before := s.dials.Load()
+		for range 5 {
+			g.Control("grace 30000")
+			time.Sleep(time.Second)
+		}
+		if s.dials.Load() == before {
+			t.Error("the move was forgotten")
+		}
+	})
+}
+
+func TestAckThatWasHeldBackForAnAttemptIsGivenAfterIt(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		g.Text("eleven")
+		s.late.Store(int64(time.Hour))
+		time.Sleep(4500 * time.Millisecond)
+		want(t, s.c, "eleven")
+		time.Sleep(time.Second)
+		wantWords(t, g, "^ack 10", "^ping 1")
+		g.Control("pong 1")
+		wantWords(t, g, "^ack 11")
+	})
+}
+
+// If the old connection stayed silent, the line may have become slower. If it was
+// heard, it was suspected without need.
+func TestTakeoverByAnAttemptBesideIsLearnedFrom(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		s.lively(g)
+		send(t, s.c, "up")
+		g = s.wantAfter(time.Now(), 4*time.Second)
+		began := time.Now()
+		again(g, answering, 0, 0)
+		s.wantAfter(began, 10*time.Second) // not 5 s
+	})
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		next := s.wantAfter(time.Now(), 4*time.Second)
+		began := time.Now()
+		g.Text("eleven")
+		want(t, s.c, "eleven")
+		again(next, suspicious, 0, 1)
+		next.Text("eleven")
+		s.lively(next)
+		s.wantAfter(began, 8*time.Second) // not 4 s after the last data
+	})
+}
+
+func TestRefusalThatIsFinalLeavesALivingConnection(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		next := s.wantAfter(time.Now(), 4*time.Second)
+		g.Control("grace 30000")
+		synctest.Wait()
+		next.Control(`close {"code":4401,"retry":false}`)
+		s.wantLost(1, "nothing heard for 4s")
+		g.Text("eleven")
+		want(t, s.c, "eleven")
+	})
+}
+
+// False alarm, second stage: the gateway may have made the new hello already, so the
+// attempt is left to finish. The next message comes on both connections.
+func TestSignOfLifeAfterThe101IsReadAndTheAttemptWaitedFor(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		next := s.wantAfter(time.Now(), 4*time.Second)
+		if got := stated(next); !strings.HasSuffix(got, " 10") {
+			t.Errorf("resumes with %s", got)
+		}
+		g.Text("eleven")
+		want(t, s.c, "eleven")
+		send(t, s.c, "one")
+		time.Sleep(1500 * time.Millisecond)
+		wantWords(t, g, "^ack 10", "^ping 1", "one") // and no ack of what came after the N that was stated
+		s.wantLost(0, "nothing heard for 4s")
+		again(next, suspicious, 1, 1)
+		synctest.Wait()
+		next.Text("eleven")
+		g.Text("never")
+		next.Text("twelve")
+		want(t, s.c, "twelve")
+		send(t, s.c, "two")
+		time.Sleep(time.Second)
+		wantWords(t, next, "^ack 10", "two", "^ack 12")
+		s.wantLost(1, "nothing heard for 4s")
+		if got := s.told[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
+			t.Errorf("told of %+v, want 1.5 s since the last sign of life", got)
+		}
+	})
+}
+
+// False alarm, third stage: the attempt fails, and the old connection goes on.
+func TestAttemptThatFailsAfterASignOfLifeLeavesTheOlderConnection(t *testing.T) {
+	for name, end := range map[string]func(g, next *wstest.Peer){
+		"reset":   func(_, next *wstest.Peer) { next.Drop() },
+		"refused": func(_, next *wstest.Peer) { next.Control(`close {"code":4404,"retry":false}`) },
+		"silent": func(g, _ *wstest.Peer) {
+			for range 16 {
+				g.Control("grace 30000")
+				time.Sleep(time.Second)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				g := s.dial(suspicious)
+				s.lively(g)
+				next := s.wantAfter(time.Now(), 4*time.Second)
+				g.Text("eleven")
+				want(t, s.c, "eleven")
+				time.Sleep(time.Second)
+				wantWords(t, g, "^ack 10", "^ping 1")
+				end(g, next)
+				s.wantLost(1, "nothing heard for 4s")
+				wantWords(t, g, "^ack 11")
+				g.Text("twelve")
+				want(t, s.c, "twelve")
+				if n := s.dials.Load(); n != 2 {
+					t.Errorf("%d connections", n)
+				}
+			})
+		})
+	}
+}
+
+func TestLossUnderSuspicionIsToldOnce(t *testing.T) {
+	for name, end := range map[string]func(*wstest.Peer){
+		"reset":      func(g *wstest.Peer) { g.Drop() },
+		"superseded": func(g *wstest.Peer) { g.Control(`close {"code":4409,"retry":false}`); g.Close(4409, "") },
+		"broken":     func(g *wstest.Peer) { g.Control("ack 99") },
+	} {
+		for _, has101 := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " ", has101), func(t *testing.T) {
+				onStage(t, func(t *testing.T, s *stage) {
+					g := s.dial(suspicious)
+					s.lively(g)
+					if !has101 {
+						s.late.Store(int64(2 * time.Second))
+					}
+					time.Sleep(4500 * time.Millisecond)
+					end(g)
+					s.wantLost(0, "nothing heard for 4s")
+					next := s.door.Next()
+					again(next, suspicious, 0, 0)
+					s.wantLost(1, "nothing heard for 4s")
+					if away := s.told[0].Away; away < 4500*time.Millisecond {
+						t.Errorf("away for %v, though the end was no sign of life", away)
+					}
+					next.Text("eleven")
+					want(t, s.c, "eleven")
+					if n := s.dials.Load(); n != 2 {
+						t.Errorf("%d connections", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The answer rule stays active under suspicion. OnDetach is called once nevertheless.
+func TestAnswerRuleEndsWhatIsUnderSuspicion(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		s.lively(g)
+		send(t, s.c, "up")
+		next := s.wantAfter(time.Now(), 4*time.Second)
+		time.Sleep(1500 * time.Millisecond)
+		wantWords(t, g, "up", "^ack 10", "^ping 1", "^ping 2", "the end")
+		again(next, answering, 0, 0)
+		s.wantLost(1, "nothing heard for 4s")
+		wantWords(t, next, "^ack 10", "up")
+	})
+}
+
+func TestCloseUnderSuspicionIsCarriedThroughOnTheNextConnection(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		began := time.Now()
+		s.dark.Store(true)
+		time.Sleep(4500 * time.Millisecond)
+		closed := make(chan error, 1)
+		go func() { closed <- s.c.Close(4000, "enough") }()
+		wantWords(t, g, "^ack 10", "^ping 1", `^bye {"code":4000,"reason":"enough"}`)
+		s.dark.Store(false)
+		next := s.wantAfter(began, 8*time.Second)
+		again(next, suspicious, 0, 0)
+		wantWords(t, next, "^ack 10", `^bye {"code":4000,"reason":"enough"}`)
+		next.Close(4000, "enough")
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The first attempt gets no answer at all, as from a router that drops packets.
+func TestAttemptBesideWithoutIts101IsGivenUpForTheNext(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		began := time.Now()
+		s.dark.Store(true)
+		time.Sleep(5 * time.Second)
+		s.dark.Store(false)
+		next := s.wantAfter(began, 8*time.Second)
+		again(next, suspicious, 0, 0)
+		s.wantLost(1, "nothing heard for 4s")
+	})
+}
+
+func TestAttemptBesideThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.lively(g)
+		began := time.Now()
+		s.wantAfter(began, 4*time.Second).Drop()
+		s.wantAfter(began, 8*time.Second).Control(`close {"code":4404,"retry":false}`)
+		s.wantAfter(began, 12*time.Second).Control(`close {"code":4503,"retry":true,"retry_after_ms":9000}`)
+		s.wantAfter(began, 21*time.Second)
+		s.wantLost(0, "nothing heard for 4s")
+	})
+}
+
+func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(suspicious)
+		s.late.Store(int64(time.Second))
+		var attempts []time.Duration
+		began, last := time.Now(), s.dials.Load()
+		for range 100 { // ten minutes of a line that stalls for 5 s in each 6
+			s.lively(g)
+			for range 50 {
+				time.Sleep(100 * time.Millisecond)
+				if n := s.dials.Load(); n > last {
+					attempts, last = append(attempts, time.Since(began)), n
+				}
+			}
+		}
+		if len(attempts) < 5 || len(attempts) > 9 {
+			t.Errorf("%d attempts in ten minutes: %v", len(attempts), attempts)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.lost) != len(attempts) || len(s.told) != len(attempts) {
+			t.Errorf("told of %d losses and %d resumes", len(s.lost), len(s.told))
+		}
+	})
+}
+
+// ---- the budget
+
+// A talk is a gateway that answers pings after a round trip, and records them.
+type talk struct {
+	*stage
+	g     *wstest.Peer
+	trip  time.Duration
+	pings []time.Duration // when each came
+	began time.Time
+}
+
+// hear answers the pings that have come.
+func (k *talk) hear() {
+	for _, w := range words(k.g) {
+		if arg, ok := strings.CutPrefix(w, "^ping "); ok {
+			k.pings = append(k.pings, time.Since(k.began))
+			time.AfterFunc(k.trip, func() { k.g.Control("pong " + arg) })
+		}
+	}
+}
+
+// The budget: at most one ping in 30 s, whatever the pace of a healthy line.
+func TestPingsOnAHealthyLineAreFew(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, pause := range map[string]func(i int) time.Duration{
+		"ten times a second":      func(int) time.Duration { return 100 * time.Millisecond },
+		"every 1.9 s":             func(int) time.Duration { return 1900 * time.Millisecond },
+		"every 2.1 s":             func(int) time.Duration { return 2100 * time.Millisecond },
+		"every 3 s":               func(int) time.Duration { return 3 * time.Second },
+		"bursts every 9 s":        func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 9 * time.Second}[i%10/9] },
+		"bursts every 29 s":       func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 29 * time.Second}[i%10/9] },
+		"at random up to 10 s":    func(int) time.Duration { return time.Duration(random.Int64N(int64(10 * time.Second))) },
+		"lively, then slow":       func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 5 * time.Second}[i/1000%2] },
+		"ever slower":             func(i int) time.Duration { return time.Duration(i*i) * time.Millisecond },
+		"nothing at all":          func(int) time.Duration { return time.Hour },
+		"a few and then nothing":  func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, time.Hour}[min(i/20, 1)] },
+		"two seconds each minute": func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 59 * time.Second}[i%20/19] },
+	} {
+		for _, trip := range []time.Duration{time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
+			t.Run(fmt.Sprint(name, ", ", trip), func(t *testing.T) {
+				onStage(t, func(t *testing.T, s *stage) {
+					k := &talk{stage: s, g: s.dial(answering), trip: trip, began: time.Now()}
+					next, beat := time.Now().Add(pause(0)), time.Now().Add(15*time.Second)
+					for i := 0; time.Since(k.began) < 5*time.Minute; {
+						time.Sleep(100 * time.Millisecond)
+						k.hear()
+						if now := time.Now(); !now.Before(next) {
+							i++
+							k.g.Text("x")
+							want(t, s.c, "x")
+							next, beat = now.Add(pause(i)), now.Add(15*time.Second)
+						} else if !now.Before(beat) { // the gateway's own heartbeat
+							k.g.Control("ping beat")
+							beat = now.Add(15 * time.Second)
+						}
+					}
+					s.wantLost(0)
+					for i := 1; i < len(k.pings); i++ {
+						if k.pings[i]-k.pings[i-1] < 30*time.Second {
+							t.Fatalf("pings at %v", k.pings)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// ---- back soon
+
+func TestAttemptsIntoTheDarkAreGivenUpSoon(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil)
+		s.dark.Store(true)
+		s.cut()
+		synctest.Wait()
+		last, n := time.Now(), s.dials.Load()
+		for attempts, began := 0, time.Now(); time.Since(began) < 40*time.Second; {
+			time.Sleep(time.Millisecond)
+			if m := s.dials.Load(); m > n {
+				if since := time.Since(last); since > 5*time.Second+time.Millisecond || since < 4*time.Second-time.Millisecond {
+					t.Errorf("attempt %d, %v after the one before", attempts, since)
+				}
+				last, n, attempts = time.Now(), m, attempts+1
+			}
+		}
+	})
+}
+
+// A handshake of four round trips of 1.5 s takes longer than an attempt has. The
+// client knows the line as a fast one.
+func TestSlowLineGetsThrough(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil)
+		s.late.Store(int64(6 * time.Second))
+		began := time.Now()
+		s.cut()
+		hello(s.door.Next(), map[string]any{"resumed": true})
+		synctest.Wait()
+		if len(s.told) == 0 {
+			hello(s.door.Next(), map[string]any{"resumed": true})
+			synctest.Wait()
+		}
+		if took := time.Since(began); len(s.told) != 1 || took > 12*time.Second {
+			t.Errorf("told of %+v after %v", s.told, took)
+		}
+	})
+}
+
+// The old connection works meanwhile: there is no hurry.
+func TestMoveHasMoreTimeThanAResume(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		s.late.Store(int64(8 * time.Second))
+		g.Control(`move {"within_ms":0}`)
+		hello(s.door.Next(), map[string]any{"resumed": true})
+		synctest.Wait()
+		if n := s.dials.Load(); n != 2 || len(s.told) != 1 {
+			t.Errorf("%d connections, told of %+v", n, s.told)
+		}
+	})
+}
+
+func TestNothingIsSaidAfterBye(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(answering)
+		go s.c.Close(1000, "")
+		wantWords(t, g, "^ack 0", `^bye {"code":1000,"reason":""}`)
+		g.Control("ping are you there")
+		time.Sleep(20 * time.Second)
+		wantWords(t, g)
+		s.wantLost(0)
+	})
+}
+
+func TestRefusedAttemptIsFollowedByAPause(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.dial(nil)
+		s.down.Store(true)
+		s.cut()
+		time.Sleep(20 * time.Second)
+		if n := s.dials.Load(); n < 6 || n > 40 {
+			t.Errorf("%d connections in 20 s", n)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package gateway_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"reseat/gateway"
+)
+
+// T15: a request whose end something in front may have found elsewhere is the last of
+// its connection, wherever it is answered and whatever the game server says meanwhile.
+func TestNothingIsServedBehindARequestOfUncertainLength(t *testing.T) {
+	const (
+		both    = "Content-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+		old     = "Connection: keep-alive\r\nContent-Length: 0\r\n\r\n"
+		expects = "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+		next    = "GET /ws HTTP/1.1\r\nHost: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+	)
+	for name, c := range map[string]struct {
+		line, rest string
+		interim    string // of the game server's
+		status     int
+	}{
+		"a page":                   {"POST /page HTTP/1.1", both, "", 200},
+		"no route":                 {"POST /none HTTP/1.1", both, "", 404},
+		"requests are off":         {"POST /off/x HTTP/1.1", both, "", 426},
+		"an ambiguous path":        {"POST /a%2fb HTTP/1.1", both, "", 400},
+		"the game server":          {"POST /on/x HTTP/1.1", both, "", 204},
+		"with an interim answer":   {"POST /on/x HTTP/1.1", both, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nReseat-Group: g\r\n\r\n", 204},
+		"with 100 of its own":      {"POST /on/x HTTP/1.1", expects, "HTTP/1.1 100 Continue\r\n\r\n", 204},
+		"HTTP/1.0 with keep-alive": {"POST /on/x HTTP/1.0", old, "", 204},
+		"HTTP/1.0, chunked":        {"POST /on/x HTTP/1.0", "Connection: keep-alive\r\n" + both, "", 204},
+		"HTTP/1.0, a page":         {"GET /page HTTP/1.0", "Connection: keep-alive\r\n\r\n", "", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy(), func(c *gateway.Config) {
+					on, off := c.Routes[0], c.Routes[0]
+					on.Pattern, off.Pattern = "/on/*", "/off/*"
+					off.Policy.HTTPOff = true
+					c.Routes = []gateway.Route{on, off, {Pattern: "/ws", Upstream: on.Upstream, Policy: on.Policy}}
+				})
+				w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "page") }))
+				w.game.Refuse = func(conn net.Conn, r *http.Request) bool {
+					if r.Method != http.MethodPost {
+						return false
+					}
+					io.WriteString(conn, c.interim)
+					io.Copy(io.Discard, r.Body)
+					io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+					return true
+				}
+				_, br := w.Request(c.line + "\r\nHost: game.example\r\n" + c.rest + next)
+				resp := finalAnswer(t, br)
+				if resp.StatusCode != c.status || !resp.Close {
+					t.Errorf("%v, close %v; want %d and the connection closed", resp.Status, resp.Close, c.status)
+				}
+				rest, _ := io.ReadAll(io.MultiReader(resp.Body, br))
+				if strings.Contains(string(rest), "HTTP/1.1") || w.game.Joined() > 0 {
+					t.Errorf("behind it came %q", rest)
+				}
+			})
+		})
+	}
+}
+
+// finalAnswer reads the answer behind any interim ones, which say nothing to the
+// gateway that is not for the client.
+func finalAnswer(t *testing.T, br *bufio.Reader) *http.Response {
+	t.Helper()
+	for {
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode >= 200 {
+			return resp
+		}
+		for name := range resp.Header {
+			if strings.HasPrefix(name, "Reseat-") {
+				t.Errorf("%s of an interim answer reached the client", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/gateway"
+	"reseat/gateway/wire"
+	"reseat/tokens/login"
+)
+
+// spellings of /ranked/7 that a game server reads as that, T45.
+var spellings = []string{
+	"/ranked/7", "/%72anked/7", "/ranke%64/7", "/./ranked/7", "/%2e/ranked/7", "/lobby/../ranked/7", "/lobby/%2e%2e/ranked/7",
+	"/lobby/.%2E/ranked/7", "/../ranked/7", "/ranked/./7", "/ranked/x/../7",
+}
+
+// ambiguous are paths that some game server reads as /ranked/7, and another one not.
+var ambiguous = []string{
+	"/ranked%2f7", "/ranked%2F7", "//ranked/7", "/ranked//7", "/ranked%5c7", "/lobby/..%5cranked/7", "/%2572anked/7", "/%2e%2e%2franked/7",
+	"/lobby/..;/ranked/7", "/lobby/..;v=1/ranked/7", "/ranked;v=1/7", "/ranked%3bv/7", "/%c0%ae%c0%ae/ranked/7", "/ranked%00/7", "/lobby%0a/../ranked/7",
+}
+
+// strict is a world in which /ranked/* asks for a login and a certain Origin, and
+// everything else for neither.
+func strict(t *testing.T) *world {
+	t.Helper()
+	sources, err := login.ParseSources("header")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newWorld(t, policy(), func(c *gateway.Config) {
+		c.Default.Origins = []string{"*"}
+		c.Routes[0].Policy.Origins = []string{"*"}
+		ranked := c.Routes[0]
+		ranked.Pattern = "/ranked/*"
+		ranked.Policy.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
+		ranked.Policy.Origins = []string{"https://play.example"}
+		c.Routes = append(c.Routes, ranked)
+		if err := gateway.OpenLogins(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// status is what a handshake is answered with.
+func (w *world) status(path, header string) int {
+	w.t.Helper()
+	c, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, header)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c.Close()
+	return resp.StatusCode
+}
+
+func TestEverySpellingOfAPathMeetsItsRoutesRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := strict(t)
+		login := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
+		for _, path := range spellings {
+			if got := w.status(path, "Origin: https://play.example\r\n"); got != http.StatusUnauthorized {
+				t.Errorf("%s without a login: %d", path, got)
+			}
+			if got := w.status(path, login+"Origin: https://evil.example\r\n"); got != http.StatusForbidden {
+				t.Errorf("%s of a foreign page: %d", path, got)
+			}
+			if got := w.status(path, login+"Origin: https://play.example\r\n"); got != http.StatusSwitchingProtocols {
+				t.Errorf("%s with all that it asks for: %d", path, got)
+			} else if game := w.game.Next(); game.Req.RequestURI != "/ranked/7" {
+				t.Errorf("%s: the game server was asked for %s", path, game.Req.RequestURI)
+			}
+		}
+		if n := w.game.Joined(); n > 0 {
+			t.Errorf("%d more connections at the game server", n)
+		}
+	})
+}
+
+func TestAmbiguousPathsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := strict(t)
+		for _, path := range ambiguous {
+			if got := w.status(path, "Origin: https://evil.example\r\n"); got != http.StatusBadRequest {
+				t.Errorf("%s: %d", path, got)
+			}
+			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n\r\n")
+			if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("GET %s: %v %v", path, resp, err)
+			}
+			c.Close()
+		}
+		if n := w.game.Joined(); n > 0 {
+			t.Errorf("%d connections at the game server", n)
+		}
+	})
+}
+
+func TestParametersThatChangeNoRoutePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := strict(t)
+		if got := w.status("/lobby;v=1/7", ""); got != http.StatusSwitchingProtocols {
+			t.Fatal(got)
+		}
+		if got := w.game.Next().Req.RequestURI; got != "/lobby;v=1/7" {
+			t.Errorf("the game server was asked for %s", got)
+		}
+	})
+}
+
+func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.UnsafePaths = true })
+		for path, want := range map[string]string{"/a%2fb": "/a%2Fb", "//a": "//a", "/a\\b": "/a%5Cb", "/x/..;/y": "/x/..;/y", "/x/../y": "/y"} {
+			if got := w.status(path, ""); got != http.StatusSwitchingProtocols {
+				t.Errorf("%s: %d", path, got)
+			} else if got := w.game.Next().Req.RequestURI; got != want {
+				t.Errorf("%s: the game server was asked for %s, want %s", path, got, want)
+			}
+		}
+		if got := w.status("/a%00", ""); got != http.StatusBadRequest {
+			t.Errorf("a control character: %d", got)
+		}
+	})
+}
+
+// --upstream ws://g/public is a fence, for handshakes and requests.
+func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
+		var asked []string
+		w.game.Refuse = refusing(&asked)
+		for _, path := range append([]string{"/../admin", "/%2e%2e/admin", "/x/../../admin", "/.%2e/.%2e/admin", "/..;/admin", "/..%2fadmin", "/..\\admin"}, spellings...) {
+			w.status(path, "")
+			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n\r\n")
+			http.ReadResponse(r, nil)
+			c.Close()
+		}
+		for _, uri := range asked {
+			if !strings.HasPrefix(uri, "/public/") || strings.Contains(uri, "..") {
+				t.Errorf("the game server was asked for %s", uri)
+			}
+		}
+		if len(asked) < 2*len(spellings) {
+			t.Errorf("only %d requests reached the game server", len(asked))
+		}
+	})
+}
+
+// Protocol section 2: path and query of a resume mean nothing.
+func TestPathOfAResumeMeansNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
+			p, game := w.play()
+			p.Drop()
+			c, r, resp, err := w.Handshake(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
+			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || !hasHello(r) {
+				t.Errorf("%s: %v %v", path, resp, err)
+			}
+			c.Close()
+			game.Conn.Close()
+		}
+	})
+}
+
+// hasHello reports whether hello is the first message that r has.
+func hasHello(r *bufio.Reader) bool {
+	b, err := r.Peek(12)
+	return err == nil && strings.Contains(string(b), "\x10hello")
+}
+
+func TestSessionMadeAheadGetsANormalPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/lobby/../match/%37"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.game.Next().Req.RequestURI; got != "/match/7" {
+			t.Errorf("the game server was asked for %s", got)
+		}
+		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
+			t.Errorf("%v, want it refused for the encoded slash", err)
+		}
+	})
+}
+
+// refusing has a game server refuse everything and note what it was asked for.
+func refusing(asked *[]string) func(c net.Conn, r *http.Request) bool {
+	return func(c net.Conn, r *http.Request) bool {
+		*asked = append(*asked, r.RequestURI)
+		fmt.Fprint(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		c.Close()
+		return true
+	}
+}

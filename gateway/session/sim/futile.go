@@ -1,0 +1,42 @@
+package sim
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// A futility counts the resumes in a row that came to nothing, protocol section 6, 4410
+// `no progress`: the client was heard after its hello and is gone again, with nothing
+// new acked although something was sent.
+type futility struct {
+	n     int
+	since session.Time
+	over  bool // there were too many
+}
+
+const (
+	tooFutile  = 5
+	futileSpan = 10 * time.Second
+)
+
+// ended takes in that p's connection is gone, with acked messages acked by then. One
+// that was still draining says nothing.
+func (f *futility) ended(p *pulse, acked uint64) {
+	now, d := p.g.w.now, p.socket.drained
+	futile := p.resumed && p.spoke && acked == p.ackedAt && p.dataFrom > 0 && p.sight.at >= p.dataFrom
+	switch lately := max(p.g.cfg.Answer, leastWait); {
+	case d > 0 && now.Sub(d) < lately:
+		if futile {
+			p.g.w.cov.hit(FutileDraining)
+		}
+		return
+	case !futile:
+		*f = futility{}
+		return
+	case f.n == 0:
+		f.since = p.since
+	}
+	f.n++
+	f.over = f.n >= tooFutile && now.Sub(f.since) >= futileSpan
+}

@@ -1,0 +1,76 @@
+package sim
+
+import "reseat/gateway/session"
+
+// How long a client was silent, and was away: what the events say of it.
+
+// heard follows a read of the attached client's, and holds against each other what the
+// pulse and the core have made of it.
+func (g *game) heard(l *leg) {
+	if l.stale() {
+		g.life.expect = nil
+		return
+	}
+	if len(g.life.expect) > 0 && !g.life.crowded {
+		g.fail("section 5", "a pong was read, and no round trip is reported")
+	}
+	g.life.expect = nil
+	g.life.acks(g.core.Info().Acked)
+	g.trip.check(g)
+}
+
+// arrives: a client is attached.
+func (g *game) arrives(e session.Event) {
+	g.checkAbsence(e)
+	g.life, g.seen.present = g.newPulse(e.Epoch > 1), true
+}
+
+// parts: the attached client is detached.
+func (g *game) parts(e session.Event) {
+	g.checkSilence(e)
+	g.futile.ended(g.life, g.core.Info().Acked)
+	g.leaveBehind()
+}
+
+// leaveBehind: the newest connection is over.
+func (g *game) leaveBehind() {
+	g.seen.present = false
+	for b, t := range g.life.heard {
+		g.seen.parted[b] = max(g.seen.parted[b], t)
+	}
+}
+
+// checkSilence: an event says how long the client has been silent.
+func (g *game) checkSilence(e session.Event) {
+	if heard := g.w.now.Add(-e.Silent); heard < g.life.heard[early] || heard > g.life.heard[late] {
+		g.fail("I13", "silent for %v is said of a client that was heard at %d", e.Silent, g.life.heard)
+	}
+}
+
+// checkOver: the same where the session ends with a client attached.
+func (g *game) checkOver(e session.Event) {
+	switch {
+	case g.seen.present:
+		g.checkSilence(e)
+		g.leaveBehind()
+	case e.Silent != 0:
+		g.fail("I13", "silent for %v is said where no client was attached", e.Silent)
+	}
+}
+
+// checkAbsence: an attach says since when its client was not heard.
+func (g *game) checkAbsence(e session.Event) {
+	now, want := g.w.now, g.seen.parted
+	switch {
+	case e.Kind == session.Created:
+		want = exactly(now)
+	case e.Kind == session.Superseded:
+		want = g.life.heard
+		g.leaveBehind()
+	case g.life == nil: // made ahead of its client
+		want = exactly(now.Add(-e.Took))
+	}
+	if heard := now.Add(-e.Away); heard < want[early] || heard > want[late] {
+		g.fail("I13", "away for %v is said of a client that was heard at %d", e.Away, want)
+	}
+}

@@ -1,0 +1,30 @@
+package sim
+
+import "reseat/gateway/session"
+
+// lookBefore tells the core, before a Tick, the state of the client's socket where that
+// says something, as a driver does that can look into it.
+func (g *game) lookBefore() {
+	if l := g.down; l != nil && !l.closed && !l.stale() && g.core.WatchesSocket(l.att) {
+		g.look(l)
+	}
+}
+
+// look tells the core the state of a client's socket. Into some connections nobody can
+// look.
+func (g *game) look(l *leg) {
+	if g.blind {
+		return
+	}
+	out, n := &l.conn.out, uint64(1<<62)
+	if !g.w.calm && g.w.chance(400) {
+		n = uint64(g.w.rng.IntN(300))
+	}
+	out.acknowledge(n)
+	st := session.SocketState{Acked: out.acked, Queued: int(out.put - out.acked), Unread: l.conn.in.readable() > 0}
+	if g.life.lives() && g.life.leg == l {
+		g.life.looks(st)
+	}
+	g.core.ClientSocket(g.w.now, l.att, st)
+	g.sync(false)
+}

@@ -1,0 +1,207 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A PathError says why a path has no safe normal form: programs that read it in
+// different ways would find different resources.
+type PathError struct{ reason string }
+
+func (e *PathError) Error() string { return e.reason }
+
+// What makes a path unsafe.
+var (
+	errSlash     = &PathError{"an encoded slash (%2F)"}
+	errBackslash = &PathError{"a backslash"}
+	errEmpty     = &PathError{"an empty segment (//)"}
+	errControl   = &PathError{"a control character"}
+	errEscape    = &PathError{"a percent sign that begins no escape"}
+	errTwice     = &PathError{"an escape that is escaped itself (%25)"}
+	errOverlong  = &PathError{"an overlong UTF-8 sequence"}
+	errParams    = &PathError{"a dot segment with parameters (..;)"}
+	errRelative  = &PathError{"no slash at its beginning"}
+)
+
+// A Path is the one form of a request's path that routes match and that the
+// upstream gets.
+type Path struct {
+	// Escaped goes into the request line: RFC 3986 section 6.2.2. Escapes of
+	// unreserved characters are decoded, the others are in upper case, dot segments
+	// are removed.
+	Escaped string
+	// Decoded is what Escaped stands for, as a game server reads it.
+	Decoded string
+}
+
+// NormalPath is the normal form of a path as a client wrote it, without its query.
+//
+// A path has no safe normal form, and NormalPath fails with a *PathError, where
+// programs disagree about what it names: an encoded slash, a backslash, an empty
+// segment, a control character, an escape that is escaped itself, an overlong UTF-8
+// sequence, parameters behind a dot segment. With lax, all of these but control
+// characters and bad escapes are let through as the client wrote them.
+//
+// The normal form of a normal form is itself.
+func NormalPath(raw string, lax bool) (Path, error) {
+	if raw == "" {
+		raw = "/"
+	}
+	if raw[0] != '/' {
+		return Path{}, errRelative
+	}
+	var out []segment
+	parts := strings.Split(raw[1:], "/")
+	for i, part := range parts {
+		last := i == len(parts)-1
+		s, err := normalSegment(part, lax)
+		switch {
+		case err != nil:
+			return Path{}, err
+		case s.decoded == "" && !last && !lax:
+			return Path{}, errEmpty
+		case s.decoded != "." && s.decoded != "..":
+			out = append(out, s)
+			continue
+		case s.decoded == ".." && len(out) > 0:
+			out = out[:len(out)-1]
+		}
+		if last { // a dot segment at the end names a directory
+			out = append(out, segment{})
+		}
+	}
+	var p Path
+	for _, s := range out {
+		p.Escaped += "/" + s.escaped
+		p.Decoded += "/" + s.decoded
+	}
+	return p, nil
+}
+
+// WithoutParams is the decoded path as a server reads it that cuts parameters off
+// its segments ("/a;v=1/b" is "/a/b"), and whether that is another one.
+func (p Path) WithoutParams() (string, bool) {
+	if !strings.Contains(p.Decoded, ";") {
+		return p.Decoded, false
+	}
+	parts := strings.Split(p.Decoded, "/")
+	for i, part := range parts {
+		parts[i], _, _ = strings.Cut(part, ";")
+	}
+	return strings.Join(parts, "/"), true
+}
+
+// A segment is what stands between two slashes.
+type segment struct{ escaped, decoded string }
+
+// normalSegment is the normal form of one segment.
+func normalSegment(part string, lax bool) (segment, error) {
+	if plain(part) {
+		return segment{part, part}, nil
+	}
+	var escaped, decoded []byte
+	for i := 0; i < len(part); i++ {
+		c, wasEscaped := part[i], part[i] == '%'
+		if wasEscaped {
+			if i+2 >= len(part) || !isHex(part[i+1]) || !isHex(part[i+2]) {
+				return segment{}, errEscape
+			}
+			c = unhex(part[i+1])<<4 | unhex(part[i+2])
+			i += 2
+		}
+		if err := unsafe(c); err == errControl || err != nil && !lax {
+			return segment{}, err
+		}
+		switch {
+		case c == '/', c == '\\': // lax: it stays what it was, for routes too
+			escaped = fmt.Appendf(escaped, "%%%02X", c)
+			decoded = fmt.Appendf(decoded, "%%%02X", c)
+			continue
+		case unreserved(c), isPathChar(c), !wasEscaped && isDelimiter(c):
+			escaped = append(escaped, c)
+		default:
+			escaped = fmt.Appendf(escaped, "%%%02X", c)
+		}
+		decoded = append(decoded, c)
+	}
+	s := segment{string(escaped), string(decoded)}
+	base, _, found := strings.Cut(s.decoded, ";")
+	switch {
+	case lax:
+	case found && (base == "." || base == ".."):
+		return segment{}, errParams
+	case holdsEscape(s.decoded):
+		return segment{}, errTwice
+	}
+	return s, nil
+}
+
+// holdsEscape reports whether there is an escape in what was decoded already.
+func holdsEscape(s string) bool {
+	for i := 0; i+2 < len(s); i++ {
+		if s[i] == '%' && isHex(s[i+1]) && isHex(s[i+2]) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsafe is why the character c makes a path unsafe.
+func unsafe(c byte) error {
+	switch {
+	case c < 0x20 || c == 0x7f:
+		return errControl
+	case c == '/':
+		return errSlash
+	case c == '\\':
+		return errBackslash
+	case c == 0xc0, c == 0xc1:
+		return errOverlong
+	}
+	return nil
+}
+
+// plain reports whether a segment is its own normal form, as most are.
+func plain(part string) bool {
+	for _, c := range []byte(part) {
+		if !unreserved(c) {
+			return false
+		}
+	}
+	return part != "." && part != ".."
+}
+
+// unreserved characters mean the same escaped or not: RFC 3986 section 2.3.
+func unreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// isPathChar reports whether c is one of the characters of RFC 3986 section 3.3 (pchar)
+// that mean nothing but themselves in a path.
+func isPathChar(c byte) bool { return strings.IndexByte("!$&'()*+:@", c) >= 0 }
+
+// isDelimiter reports whether c parts a segment's parameters, where a server has any:
+// there it makes a difference whether it is escaped.
+func isDelimiter(c byte) bool { return c == ';' || c == '=' || c == ',' }
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c <= 'F':
+		return c - 'A' + 10
+	}
+	return c - 'a' + 10
+}
+
+// IsPathError reports whether err says that a path has no safe normal form.
+func IsPathError(err error) bool {
+	var e *PathError
+	return errors.As(err, &e)
+}

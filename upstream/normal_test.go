@@ -1,0 +1,139 @@
+package upstream
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// T45: spellings of one resource have one normal form.
+func TestSpellingsOfOnePathHaveOneNormalForm(t *testing.T) {
+	for _, spelling := range []string{
+		"/ranked/7", "/%72anked/7", "/r%61nked/7", "/%72%61%6e%6B%65%64/%37", "/./ranked/7", "/%2e/ranked/7", "/ranked/./7",
+		"/lobby/../ranked/7", "/lobby/%2e%2e/ranked/7", "/lobby/%2E./ranked/7", "/lobby/x/../../ranked/7", "/../ranked/7",
+		"/../../ranked/7", "/%2e%2e/%2e%2e/ranked/7", "/ranked/x/%2e%2e/7", "/a/b/c/../../../ranked/7",
+	} {
+		for _, lax := range []bool{false, true} {
+			p, err := NormalPath(spelling, lax)
+			if err != nil || p.Escaped != "/ranked/7" || p.Decoded != "/ranked/7" {
+				t.Errorf("%q (lax %v): %+v, %v", spelling, lax, p, err)
+			}
+		}
+	}
+}
+
+func TestNormalForms(t *testing.T) {
+	for _, c := range []struct{ raw, escaped, decoded string }{
+		{"", "/", "/"},
+		{"/", "/", "/"},
+		{"/.", "/", "/"},
+		{"/..", "/", "/"},
+		{"/a/.", "/a/", "/a/"},
+		{"/a/..", "/", "/"},
+		{"/a/b/..", "/a/", "/a/"},
+		{"/a/", "/a/", "/a/"},
+		{"/room/a b", "/room/a%20b", "/room/a b"},
+		{"/room/a%20b", "/room/a%20b", "/room/a b"},
+		{"/r\u00e4ume", "/r%C3%A4ume", "/r\u00e4ume"},
+		{"/r%c3%a4ume", "/r%C3%A4ume", "/r\u00e4ume"},
+		{"/%3a%40%21%2b", "/:@!+", "/:@!+"},
+		{"/a%3bb", "/a%3Bb", "/a;b"},
+		{"/a;b=c,d", "/a;b=c,d", "/a;b=c,d"},
+		{"/a%3Db", "/a%3Db", "/a=b"},
+		{"/100%25", "/100%25", "/100%"},
+		{"/100%25zz", "/100%25zz", "/100%zz"},
+		{"/%22%3c%7C", "/%22%3C%7C", "/\"<|"},
+		{"/\"<|", "/%22%3C%7C", "/\"<|"},
+		{"/%ff", "/%FF", "/\xff"},
+		{"/%3F%23", "/%3F%23", "/?#"},
+		{"/...", "/...", "/..."},
+		{"/.a/..b", "/.a/..b", "/.a/..b"},
+	} {
+		if p, err := NormalPath(c.raw, false); err != nil || p.Escaped != c.escaped || p.Decoded != c.decoded {
+			t.Errorf("%q: %+v, %v, want %q and %q", c.raw, p, err, c.escaped, c.decoded)
+		}
+	}
+}
+
+func TestPathsWithoutASafeNormalFormAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		raw string
+		why error
+	}{
+		{"/ranked%2f7", errSlash}, {"/ranked%2F7", errSlash}, {"/%2fetc", errSlash},
+		{"/ranked\\7", errBackslash}, {"/ranked%5c7", errBackslash}, {"/..%5cranked", errBackslash},
+		{"//ranked/7", errEmpty}, {"/ranked//7", errEmpty}, {"/a//", errEmpty}, {"//", errEmpty},
+		{"/a%00", errControl}, {"/a%0d%0ab", errControl}, {"/a\tb", errControl}, {"/%7f", errControl},
+		{"/%2572anked/7", errTwice}, {"/%25%37%32anked/7", errTwice}, {"/%252e%252e/x", errTwice},
+		{"/%c0%ae%c0%ae/x", errOverlong}, {"/\xc1\x81", errOverlong},
+		{"/lobby/..;/ranked/7", errParams}, {"/lobby/..;x=1/ranked", errParams}, {"/.;/x", errParams}, {"/%2e%2e%3b/x", errParams},
+		{"/%", errEscape}, {"/%4", errEscape}, {"/%zz", errEscape},
+		{"ranked", errRelative}, {"*", errRelative}, {"http://x/", errRelative},
+	} {
+		if p, err := NormalPath(c.raw, false); !errors.Is(err, c.why) {
+			t.Errorf("%q: %+v, %v, want %v", c.raw, p, err, c.why)
+		}
+	}
+}
+
+func TestLaxLetsThemThroughButForControlCharactersAndBadEscapes(t *testing.T) {
+	for _, c := range []struct{ raw, want string }{
+		{"/ranked%2f7", "/ranked%2F7"}, {"/a\\b", "/a%5Cb"}, {"//a", "//a"}, {"/a//b", "/a//b"}, {"/%2541", "/%2541"}, {"/..;/x", "/..;/x"},
+	} {
+		if p, err := NormalPath(c.raw, true); err != nil || p.Escaped != c.want {
+			t.Errorf("%q: %+v, %v, want %q", c.raw, p, err, c.want)
+		}
+	}
+	for _, raw := range []string{"/a%00", "/%0a", "/%zz", "x"} {
+		if p, err := NormalPath(raw, true); !IsPathError(err) {
+			t.Errorf("%q: %+v, %v, want it refused", raw, p, err)
+		}
+	}
+}
+
+func TestParametersOfSegmentsAreSeen(t *testing.T) {
+	for _, c := range []struct {
+		raw, want string
+		other     bool
+	}{
+		{"/a/b", "/a/b", false}, {"/ranked;v=1/7", "/ranked/7", true}, {"/ranked%3Bx/7;y", "/ranked/7", true}, {"/;a/b", "//b", true},
+	} {
+		p, err := NormalPath(c.raw, false)
+		if got, other := p.WithoutParams(); err != nil || got != c.want || other != c.other {
+			t.Errorf("%q: %q %v, %v, want %q %v", c.raw, got, other, err, c.want, c.other)
+		}
+	}
+}
+
+// What matches is what goes on, and neither changes when it is looked at again.
+func FuzzNormalPath(f *testing.F) {
+	for _, s := range []string{"/a/../b", "/%25%34%31", "/a;b/..", "/%2e", "//", "/%c0%ae", "/a%3d", "/\xff%FF", "/.%2e/x"} {
+		f.Add(s, false)
+		f.Add(s, true)
+	}
+	f.Fuzz(func(t *testing.T, raw string, lax bool) {
+		p, err := NormalPath(raw, lax)
+		if err != nil {
+			if !IsPathError(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := NormalPath(p.Escaped, lax)
+		if err != nil || again != p {
+			t.Fatalf("%q is %+v, and that is %+v, %v", raw, p, again, err)
+		}
+		if strings.ContainsAny(p.Escaped, " \r\n?#\\") || p.Escaped[0] != '/' {
+			t.Fatalf("%q is %q, which cannot stand in a request line", raw, p.Escaped)
+		}
+		for _, s := range strings.Split(p.Escaped, "/") {
+			if d, _ := url.PathUnescape(s); d == "." || d == ".." {
+				t.Fatalf("%q is %q, in which a dot segment is left", raw, p.Escaped)
+			}
+		}
+		if d, err := url.PathUnescape(p.Escaped); !lax && (err != nil || d != p.Decoded) {
+			t.Fatalf("%q: %q decodes to %q, not %q", raw, p.Escaped, d, p.Decoded)
+		}
+	})
+}
