@@ -1,47 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { openColyseus } from './lib/colyseus.js';
+import { apart } from './lib/apart.js';
+import { RECIPE, echoed, flows, openColyseus, playground, watch } from './lib/colyseus.js';
 import { tenCuts, wantUntouched } from './lib/cuts.js';
-import { Flow } from './lib/flow.js';
-import { startGateway } from './lib/gateway.js';
 import { Page } from './lib/page.js';
-import { recipe } from './lib/recipes.js';
-import { Relay } from './lib/relay.js';
 
-// The recipe for Colyseus: colyseus.js in a page that has called install(). The library
+// The recipe for Colyseus: @colyseus/sdk in a page that has called install(). The library
 // keeps the WebSocket that it finds when it is loaded, so all tests share one page.
 
-const RECIPE = recipe('Colyseus');
 const LONGER = 'client.reconnect(room.reconnectionToken)';
 
-/** Opens a gateway and a network in front of the game, and leads the page there. */
-async function playground(t, page, game, flags = []) {
-  const gateway = await startGateway(t, [...RECIPE.flags({ 'localhost:2567': game.addr }), ...flags]);
-  const relay = await Relay.open(t, gateway.addr);
-  page.open(`http://${relay.addr}`);
-  return { page, tap: page.tap, game, gateway, relay };
-}
-
-/** What the player's library and the room hear of the connection, from here on. */
-function watch({ game }, room) {
-  const unwanted = [];
-  game.note = (entry) => unwanted.push(entry);
-  room.onLeave((code) => unwanted.push(`left with ${code}`));
-  room.onError((code) => unwanted.push(`error ${code}`));
-  return unwanted;
-}
-
-/** Numbered messages both ways. */
-function flows({ game }, room) {
-  const up = new Flow('up', (n, filler) => room.send('up', { n, filler }));
-  const down = new Flow('down', (n, filler) => game.player.send('down', { n, filler }));
-  game.onUp = (_player, { n, filler }) => up.heard(n, filler);
-  room.onMessage('down', ({ n, filler }) => down.heard(n, filler));
-  return [up, down];
-}
-
-test('colyseus.js in a page', { timeout: 120_000 }, async (t) => {
+test('@colyseus/sdk in a page', { timeout: 120_000 }, async (t) => {
   const page = new Page(t);
   const game = await openColyseus(t);
   const world = await playground(t, page, game);
@@ -75,13 +45,6 @@ test('colyseus.js in a page', { timeout: 120_000 }, async (t) => {
   await t.test("once the grace period is over, Colyseus's own reconnection takes its turn", (t) => graceOver(t, page, game));
 });
 
-/** Sends some bytes, and waits for their echo. */
-function echoed(room) {
-  const answer = new Promise((done) => room.onMessage('bytes', done));
-  room.sendBytes('bytes', Uint8Array.of(1, 2, 3));
-  return answer;
-}
-
 /** @param {import('node:test').TestContext} t */
 async function graceOver(t, page, game) {
   assert.ok(RECIPE.text.includes(LONGER));
@@ -97,6 +60,15 @@ async function graceOver(t, page, game) {
   assert.equal(await left, 4404);
   const again = await new Function('client', 'room', `return ${LONGER}`)(client, room);
   assert.equal(again.sessionId, room.sessionId);
-  assert.deepEqual(heard, [{ leave: false }, 'reconnected']);
+  assert.deepEqual(heard, [{ drop: 1001 }, 'reconnected']);
   await again.leave();
 }
+
+test('the offline event of the window closes the connections of the SDK, and hideOffline hides it', { timeout: 60_000 }, async (t) => {
+  const html = RECIPE.code('html');
+  const heedless = html.replace('{ hideOffline: true }', '');
+  assert.notEqual(heedless, html);
+  const colyseus = new URL('lib/colyseus.js', import.meta.url);
+  await apart(t, colyseus, 'goOffline', heedless, ['dropped with 4010', 'left with 1006']);
+  await apart(t, colyseus, 'goOffline', html, []);
+});

@@ -25,5 +25,8 @@ test('the versions on the page are those that the tests use', () => {
 test('each recipe says what was tried, and has its tests', () => {
   const recipes = [...page.matchAll(/^## (.+)\n([^]*?)(?=^## |$(?![^]))/gm)].filter(([, , text]) => text.includes('```'));
   assert.deepEqual(recipes.map(([, title]) => title), ['A plain ws server', 'Socket.IO', 'Colyseus', 'graphql-ws', 'y-websocket']);
-  for (const [, title, text] of recipes) assert.match(text, /^\nTried with /, title);
+  for (const [, title, text] of recipes) {
+    assert.match(text, /^\nTried with /, title);
+    assert.match(text, /^- 20 seconds of silence: /m, title);
+  }
 });

@@ -84,10 +84,10 @@ async function cutAll(world, flows) {
 }
 
 /** Rejects when a library was told of a cut. @param {World['tap']} tap */
-async function noticed(tap) {
+export async function noticed(tap) {
   const told = () => tap.events.find((event) => event !== 'open');
   await tap.until(() => told() !== undefined);
-  throw new Error(`a library was told: ${told()}`);
+  throw new Error(`a library was told: ${[told(), ...tap.codes].join(', ')}`);
 }
 
 /** Nobody but Reseat knows of a cut: each socket has opened once, and nothing else. @param {World} world */

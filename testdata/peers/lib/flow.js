@@ -21,6 +21,8 @@ export class Flow {
   #name;
   #send;
   #running = false;
+  /** @type {any} */
+  #timer;
   /** @type {{ at: number, done: () => void, fail: (fault: Error) => void }[]} */
   #waiting = [];
 
@@ -35,12 +37,24 @@ export class Flow {
     this.#fill();
   }
 
+  /** Sends at the steady rate of a game, whatever becomes of it. @param {number} ms between two messages */
+  beat(ms) {
+    this.#timer ??= setInterval(() => this.#next(), ms);
+  }
+
   /** Sends no more; resolves when all that was sent has come. */
   async stop() {
     this.#running = false;
+    clearInterval(this.#timer);
     await this.#reach(this.sent);
     assert.deepEqual(this.faults, []);
     assert.equal(this.received, this.sent);
+  }
+
+  /** Sends one message, and resolves when it has come. */
+  one() {
+    this.#next();
+    return this.#reach(this.sent);
   }
 
   /** Resolves when n more messages have come. @param {number} n */
@@ -64,10 +78,12 @@ export class Flow {
   }
 
   #fill() {
-    while (this.#running && this.sent - this.received < AHEAD) {
-      this.sent++;
-      this.#send(this.sent, filler(this.sent));
-    }
+    while (this.#running && this.sent - this.received < AHEAD) this.#next();
+  }
+
+  #next() {
+    this.sent++;
+    this.#send(this.sent, filler(this.sent));
   }
 
   /** @param {number} at */

@@ -1,7 +1,9 @@
-// A stretch of network between a client and the gateway, which breaks when it is told to.
+// A stretch of network between a client and the gateway, which breaks or falls silent on demand.
 
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
+
+/** @typedef {'up' | 'down'} Way `up` is towards the gateway */
 
 /**
  * A TCP relay on loopback. Its breaks are resets (RST) towards both sides, as of a NAT
@@ -15,6 +17,8 @@ export class Relay {
   /** @type {Set<Link>} */
   #links = new Set();
   #down = false;
+  /** Connections that were begun in a silence. @type {import('node:net').Socket[] | null} */
+  #waiting = null;
   /** @type {number[]} bytes towards the client after which the next connections break */
   #spoilt = [];
 
@@ -53,7 +57,7 @@ export class Relay {
   /**
    * Breaks every connection that there is once it has carried so many more bytes: most
    * likely within a frame.
-   * @param {'up' | 'down'} way `up` is towards the gateway
+   * @param {Way} way
    * @param {number} bytes
    */
   cutAfter(way, bytes) {
@@ -75,11 +79,35 @@ export class Relay {
     this.#down = false;
   }
 
+  /**
+   * Silence: nothing passes in these directions, not even the end of a connection, until the
+   * returned function is called; then all of it passes, late. The TCP connections stay open.
+   * A new one needs both directions, and passes nothing until then.
+   * @param {Way[]} ways
+   */
+  hold(ways) {
+    const links = [...this.#links];
+    this.#waiting = [];
+    for (const link of links) link.hold(ways);
+    return () => {
+      const waiting = this.#waiting;
+      this.#waiting = null;
+      for (const link of links) link.hold([]);
+      for (const client of waiting) if (!client.destroyed) this.#open(client);
+    };
+  }
+
   /** @param {import('node:net').Socket} client */
   #accept(client) {
     client.on('error', () => {}); // a reset is what we are here for
     if (this.#down) return client.resetAndDestroy();
     this.accepted++;
+    if (!this.#waiting) return this.#open(client);
+    this.#waiting.push(client);
+  }
+
+  /** @param {import('node:net').Socket} client */
+  #open(client) {
     const link = new Link(client, this.#target);
     link.left.down = this.#spoilt.shift() ?? Infinity;
     this.#links.add(link);
@@ -89,6 +117,7 @@ export class Relay {
   #close() {
     this.#server.close();
     this.cut();
+    for (const client of this.#waiting ?? []) client.destroy();
   }
 }
 
@@ -96,15 +125,35 @@ export class Relay {
 class Link {
   /** Bytes that it still carries, each way. */
   left = { up: Infinity, down: Infinity };
+  /** @type {Set<Way>} */
+  #held = new Set();
+  /** Resets and the like that were held back. @type {(() => void)[]} */
+  #late = [];
 
   /** @param {import('node:net').Socket} client @param {string} target */
   constructor(client, target) {
     const [host, port] = target.split(':');
     this.client = client.setNoDelay(true);
     this.gateway = connect({ host, port: Number(port), noDelay: true });
-    this.gateway.on('error', () => client.resetAndDestroy());
+    this.gateway.on('error', () => this.#pass('down', () => client.resetAndDestroy()));
     this.#carry('up', this.client, this.gateway);
     this.#carry('down', this.gateway, this.client);
+  }
+
+  /** Nothing passes in these directions, until another call names others. @param {Way[]} ways */
+  hold(ways) {
+    this.#held = new Set(ways);
+    for (const [way, from] of [['up', this.client], ['down', this.gateway]]) {
+      if (this.#held.has(way)) from.pause();
+      else from.resume();
+    }
+    if (ways.length === 0) for (const run of this.#late.splice(0)) run();
+  }
+
+  /** @param {Way} way @param {() => void} run */
+  #pass(way, run) {
+    if (this.#held.has(way)) this.#late.push(run);
+    else run();
   }
 
   reset() {
@@ -113,7 +162,7 @@ class Link {
   }
 
   /**
-   * @param {'up' | 'down'} way
+   * @param {Way} way
    * @param {import('node:net').Socket} from
    * @param {import('node:net').Socket} to
    */
@@ -123,8 +172,8 @@ class Link {
       this.left[way] -= chunk.length;
       if (!to.write(chunk)) from.pause();
     });
-    to.on('drain', () => from.resume());
+    to.on('drain', () => this.#held.has(way) || from.resume());
     from.once('end', () => to.end());
-    from.once('close', () => to.destroy());
+    from.once('close', () => this.#pass(way, () => to.destroy()));
   }
 }

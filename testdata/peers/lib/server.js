@@ -4,23 +4,24 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 
 /**
- * Opens an HTTP server, which counts the WebSocket handshakes that reach it, and breaks
- * all its connections at the end of the test.
+ * Opens an HTTP server that counts the WebSocket handshakes that reach it, and breaks all
+ * its connections at the end of the test.
  *
  * @param {import('node:test').TestContext} t
- * @param {import('node:http').RequestListener} [onRequest]
+ * @param {(server: import('node:http').Server) => any} [listen] for a library that binds the server by itself
  * @returns {Promise<import('node:http').Server & { addr: string, handshakes: number }>}
  */
-export async function openServer(t, onRequest) {
-  const server = Object.assign(createServer(onRequest), { addr: '', handshakes: 0 });
+export async function openServer(t, listen = (server) => server.listen(0, '127.0.0.1')) {
+  const server = Object.assign(createServer(), { addr: '', handshakes: 0 });
   server.on('upgrade', () => server.handshakes++);
   const sockets = new Set();
   server.on('connection', (socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const listening = once(server, 'listening');
+  await listen(server);
+  await listening;
   server.addr = `127.0.0.1:${server.address().port}`;
   t.after(() => {
     server.close();

@@ -10,6 +10,8 @@ export class Tap {
   came = new Map();
   /** @type {Map<any, any[]>} */
   went = new Map();
+  /** Codes and reasons of `close` events. @type {string[]} */
+  codes = [];
   resumes = 0;
   detaches = 0;
   /** @type {{ when: () => boolean, done: () => void }[]} */
@@ -49,6 +51,7 @@ export class Tap {
   /** @param {any} socket @param {any} event */
   #note(socket, event) {
     this.sockets.add(socket);
+    if (event.type === 'close') this.codes.push(`${event.code} ${event.reason}`.trim());
     if (event.type === 'message') list(this.came, socket).push(typeof event.data === 'string' ? event.data : Buffer.from(event.data));
     else if (event.type === 'detach') this.detaches++;
     else if (event.type === 'resume') this.resumes++;
