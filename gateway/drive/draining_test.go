@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,40 @@ type above struct{ net.Conn }
 
 func (a above) NetConn() net.Conn { return a.Conn }
 
+// again attaches conn to a session that superseded has made.
+func (s *netSession) again(t *testing.T, conn net.Conn) {
+	t.Helper()
+	pass := session.Pass{Gen: 2, Expires: s.driver.Clock().Now().Add(time.Hour), Renew: time.Hour}
+	refusal := s.attach(conn, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		return core.Attach(now, session.Resume{Gen: 1}, pass)
+	})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+}
+
+// A client takes bytes only right behind a ping: that they lay before it is known where
+// the core was told at once where it ends.
+func TestSocketIsLookedAtWhenAPingHasBeenWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := superseded(t, 0, func(c *session.Config) { c.Answer = 20 * time.Second })
+		ours, theirs := net.Pipe()
+		go io.Copy(io.Discard, theirs)
+		defer theirs.Close()
+		began := time.Now()
+		s.again(t, draining{ours, func() int {
+			if time.Since(began) < 17*time.Second {
+				return 5000
+			}
+			return 4000
+		}})
+		time.Sleep(37 * time.Second) // the first ping goes after 15 s, and 20 s later it would be dead
+		if got := s.info().State; got != session.Attached {
+			t.Errorf("%v, though the client took bytes 2 s after the ping", got)
+		}
+	})
+}
+
 // A client that takes its bytes slowly is heard, reseat.v1 section 5, though what
 // is written to it goes through TLS or compression, where nothing says that the
 // socket is full before it has taken all; and one that takes none is not.
@@ -44,13 +79,7 @@ func TestASlowReaderBehindALayerIsHeard(t *testing.T) {
 				defer theirs.Close()
 				began := time.Now()
 				left := func() int { return 10000 - int(min(time.Since(began), c.drains)/time.Second) }
-				pass := session.Pass{Gen: 2, Expires: s.driver.Clock().Now().Add(time.Hour), Renew: time.Hour}
-				refusal := s.attach(above{above{draining{ours, left}}}, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-					return core.Attach(now, session.Resume{Gen: 1}, pass)
-				})
-				if refusal != nil {
-					t.Fatal(refusal)
-				}
+				s.again(t, above{above{draining{ours, left}}})
 				time.Sleep(2*time.Minute + 20*time.Second) // twice the heartbeat, and a look
 				if got := s.info().State; got != c.want {
 					t.Errorf("%v, want %v", got, c.want)

@@ -35,14 +35,18 @@ func (q quiet) Closed()              { close(q.closed) }
 
 // superseded is a session whose client has been taken over so many times by others
 // that take nothing either, and the connections, oldest first.
-func superseded(t *testing.T, times int) (s *netSession, old []*stuck) {
+func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *netSession, old []*stuck) {
 	t.Helper()
 	gameEnd, game := net.Pipe()
 	d := NewDriver(Net, NewClock())
-	core := session.New(session.Config{
+	cfg := session.Config{
 		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
-	}, d.Clock().Now(), nil)
+	}
+	for _, change := range with {
+		change(&cfg)
+	}
+	core := session.New(cfg, d.Clock().Now(), nil)
 	watch := quiet{make(chan struct{})}
 	s = newNet(d, core, gameEnd, watch)
 	pass := session.Pass{Gen: 1, Expires: d.Clock().Now().Add(time.Hour), Renew: time.Hour}

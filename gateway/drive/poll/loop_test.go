@@ -38,6 +38,12 @@ func (r *rig) Panicked(any, []byte)   {}
 func (r *rig) Closed()                { close(r.closed) }
 
 func newRig(t *testing.T, resumable bool) *rig {
+	clientEnd, client := socketPair(t)
+	return newRigOf(t, clientEnd, client, func(c *session.Config) { c.Resumable = resumable })
+}
+
+// newRigOf makes one with a client's connection of the test's.
+func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
 	r := &rig{clock: new(handClock), closed: make(chan struct{})}
 	r.clock.now.Store(int64(time.Hour))
 	loop, err := Start(r.clock)
@@ -45,13 +51,14 @@ func newRig(t *testing.T, resumable bool) *rig {
 		t.Fatal(err)
 	}
 	gameEnd, game := socketPair(t)
-	clientEnd, client := socketPair(t)
 	r.game, r.client = game, client
-	core := session.New(session.Config{
-		ID: "s", Resumable: resumable, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: 15 * time.Second,
+	cfg := session.Config{
+		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: 15 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
-	}, r.clock.Now(), nil)
+	}
+	with(&cfg)
+	core := session.New(cfg, r.clock.Now(), nil)
 	r.Session = loop.New(core, gameEnd, r)
 	r.Attach(clientEnd, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, session.Pass{Gen: 1, Renew: time.Hour}), nil
