@@ -64,7 +64,7 @@ function battleRoom(game) {
 
     onDrop(player, code) {
       game.note({ drop: code });
-      this.allowReconnection(player, game.keep);
+      this.allowReconnection(player, game.keep).then(() => {}, () => {}); // rejected where nobody comes back
     }
 
     onReconnect() {

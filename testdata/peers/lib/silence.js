@@ -26,7 +26,7 @@ const AROUND = 30;
 
 /**
  * @typedef {object} Library
- * @property {(t: { after: (last: () => any) => void }) => Promise<any>} open a world by the recipe, with `flows`, up and down,,
+ * @property {(t: { after: (last: () => any) => void }) => Promise<any>} open a world by the recipe, with `flows`, up and down,
  *   `say`, which asks for an answer during the silence, if that is of interest, and `want`, which fails where either end
  *   has noticed anything
  * @property {Record<string, (world: any) => Promise<void>>} moments resolve at the worst moment, within the same turn of the
