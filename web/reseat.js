@@ -1268,6 +1268,7 @@ class Session {
       if (what === 'dead') return this.#declareDead(false);
       if (what === 'suspect') this.#suspect();
       else this.#sendPing(what === 'check');
+      if (this.#overdue) this.#beat(false);
     }
     this.#rearm();
   }
@@ -1326,12 +1327,21 @@ class Session {
     this.#lose('no answer');
   }
 
+  /**
+   * Whether the gateway should have been heard by now, and has had half its time to answer. A
+   * library that was last served before this silence may not wait until it is over.
+   */
+  get #overdue() {
+    const { heartbeat, answer } = this.#said;
+    return heartbeat > 0 && answer > 0 && this.#sinceHeard() >= heartbeat + answer / 2;
+  }
+
   /** Keeps a library's own watchdog quiet, while only the gateway knows the game server. @param {boolean} late */
   #beat(late) {
     const { keepalive } = this.#plan;
     if (!keepalive) return;
     this.#beatAt.set(keepalive.every);
-    if (this.readyState !== ReadyState.OPEN || (this.#state === State.ATTACHED && !late)) return;
+    if (this.readyState !== ReadyState.OPEN || (this.#state === State.ATTACHED && !late && !this.#overdue)) return;
     const { receive, answer } = keepalive;
     if (answer !== undefined) this.#standIns = 1; // an answer goes to the newest
     this.#host.message(typeof receive === 'string' ? receive : bytesOf(receive));
@@ -1424,6 +1434,7 @@ class Session {
   /** The connection is lost, or an attempt has failed. @param {number} after what the gateway asked for, or 0 */
   #failed(after) {
     this.#host.notice('detach', { attempt: ++this.#tries, since: this.#heardWall });
+    if (this.#tries === 1) this.#beat(false); // the library has waited for some time already
     this.#comeBack(after);
   }
 

@@ -191,6 +191,7 @@ func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
 	w := &a.socket
 	if w.mark == written {
 		w.mark, w.pingEnd = marked, st.Acked+uint64(st.Queued)
+		w.known = a.behind // what was acked before the ping says nothing of what became of it
 	}
 	takes := w.known && st.Acked > w.acked
 	w.acked, w.known = st.Acked, true

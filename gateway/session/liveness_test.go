@@ -307,6 +307,17 @@ func TestBytesTakenBehindThePingAreNoSignOfLife(t *testing.T) {
 	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
 }
 
+// The same, of a session whose socket was looked at before: what was taken since that
+// look and before the ping is no sign of life after it.
+func TestBytesTakenBeforeThePingWasSentAreNoSignOfLife(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.tick = 50 * time.Millisecond
+	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) }
+	l.run(20 * time.Second) // a first ping went after 15 s
+	l.die()
+	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+}
+
 func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond

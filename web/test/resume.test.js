@@ -519,6 +519,28 @@ test('a heartbeat stands in while the connection is suspected, too', async () =>
   assert.ok(!w.sockets[0].take().includes('3'), 'the answer goes nowhere');
 });
 
+test('a heartbeat stands in at once when the connection is lost, whenever the last one was', async () => {
+  const w = attached({ options: { keepalive: { receive: '2', answer: '3', every: 5_000 } } });
+  await w.clock.advance(1_000);
+  w.last().drop();
+  assert.deepEqual(w.take(), ['detach 1', '2']);
+  await w.clock.advance(4_999);
+  assert.ok(!w.log.includes('2'));
+  await w.clock.advance(1);
+  assert.ok(w.log.includes('2'));
+});
+
+test('a heartbeat stands in as soon as the gateway\'s own is overdue, before the connection is given up', async () => {
+  const w = attached({ first: { answer_ms: 5_000 }, options: { keepalive: { receive: '2', answer: '3', every: 5_000 } } });
+  await w.clock.advance(17_499);
+  assert.deepEqual(w.take(), []);
+  await w.clock.advance(1);
+  assert.deepEqual([w.take(), w.sockets.length], [['2'], 1]);
+  w.last().take();
+  w.socket.send('3');
+  assert.deepEqual(w.last().take(), [], 'the answer goes nowhere');
+});
+
 test('a keepalive that is none is an error of the constructor', () => {
   for (const keepalive of ['socket.io', 5, {}, { receive: '2', answer: '3' }, { receive: 2, answer: 3, every: 1 }, { receive: '2', answer: 3, every: 1 }, { answer: '3', every: 1 }]) {
     assert.throws(() => attached({ options: { keepalive } }), TypeError);
