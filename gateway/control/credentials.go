@@ -16,6 +16,9 @@ import (
 const (
 	// safeToken is the length of a token, below which it might be guessed.
 	safeToken = 16
+	// safeVariety is how many different characters it should have: 16 random ones of
+	// 16 (hexadecimal) have 10 on average.
+	safeVariety = 6
 	maxTokens = 64 << 10 // bytes of a file of tokens
 )
 
@@ -35,7 +38,7 @@ type Credentials struct {
 // A credential is a token, of which only the hash is kept.
 type credential struct {
 	hash  [sha256.Size]byte
-	short bool // of less than safeToken characters
+	weak  bool // too short, or of too few different characters
 	caller
 }
 
@@ -93,7 +96,7 @@ func readTokens(file string, who caller) (list []credential, err error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		as := caller{fmt.Sprintf("%s line %d", who.name, n), who.write}
-		list = append(list, credential{sha256.Sum256([]byte(token)), len(token) < safeToken, as})
+		list = append(list, credential{sha256.Sum256([]byte(token)), len(token) < safeToken || keyfile.Distinct([]byte(token)) < safeVariety, as})
 	}
 	if len(list) == 0 {
 		return nil, errors.New("want a token, got an empty file")
@@ -115,14 +118,14 @@ func checkToken(token string) error {
 func (c *Credentials) Warning() string {
 	var names []string
 	for _, known := range *c.present.Load() {
-		if known.short {
+		if known.weak {
 			names = append(names, known.name)
 		}
 	}
 	if names == nil {
 		return ""
 	}
-	return fmt.Sprintf("of less than %d characters, which might be guessed: %s", safeToken, strings.Join(names, ", "))
+	return fmt.Sprintf("of less than %d characters, or of less than %d different ones, which might be guessed: %s", safeToken, safeVariety, strings.Join(names, ", "))
 }
 
 // who finds the caller whose token that is. It takes as long whichever of them

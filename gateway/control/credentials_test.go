@@ -101,7 +101,7 @@ func TestTokensThatMightBeGuessedAreTakenWithAWarning(t *testing.T) {
 	if who, _ := c.who("SECRET"); who != (caller{"viewer-token line 1", false}) {
 		t.Errorf("its bearer is %+v", who)
 	}
-	if got, want := c.Warning(), "of less than 16 characters, which might be guessed: admin-token line 2, viewer-token line 1"; got != want {
+	if got, want := c.Warning(), "of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 2, viewer-token line 1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if c, err = LoadCredentials(tokenFile(t, adminToken), tokenFile(t, "SECRET-of-16-chr")); err != nil || c.Warning() != "" {

@@ -38,6 +38,9 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	defer stop()
 	r := &report{out: stdout, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	r.settings(set)
+	if err := refuseWritable(set); err != nil {
+		r.say("files with secrets", "", 2, err)
+	}
 	r.tokenKeys(set)
 	r.callers(set)
 	r.logins(ctx, set.Gateway.Routes)
@@ -86,7 +89,7 @@ func (r *report) settings(set *settings.Settings) {
 		note += " and the built-in demo"
 	}
 	r.say("settings", note, 0, nil)
-	for _, w := range set.Warnings() {
+	for _, w := range warnings(set) {
 		r.warn("--"+w.Flag, w.Text)
 	}
 }

@@ -141,7 +141,7 @@ func TestTokensOfTheAdminAddressAreReadAgainOnSIGHUP(t *testing.T) {
 	p.want(newer, http.StatusOK)
 	writeFile(t, file, "short")
 	p.signals <- syscall.SIGHUP
-	p.wait("tokens of the admin address of less than 16 characters, which might be guessed: admin-token line 1")
+	p.wait("tokens of the admin address of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 1")
 	p.want("short", http.StatusOK)
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 0 {

@@ -97,6 +97,9 @@ type secrets struct {
 // open reads the files that the settings name, for as long as ctx lives. Its error
 // names the flag.
 func open(ctx context.Context, set *settings.Settings) (*secrets, error) {
+	if err := refuseWritable(set); err != nil {
+		return nil, err
+	}
 	own := new(secrets)
 	var err error
 	if own.keys, err = tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience}); err != nil {
@@ -240,7 +243,7 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	for _, r := range set.Gateway.Routes {
 		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
 	}
-	for _, w := range set.Warnings() {
+	for _, w := range warnings(set) {
 		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
 	}
 	for _, r := range set.Gateway.Routes {

@@ -1,0 +1,70 @@
+package program
+
+import (
+	"fmt"
+
+	"reseat/gateway/settings"
+	"reseat/tokens/keyfile"
+)
+
+// A namedSecret is one that the settings name and that holds a secret.
+type namedSecret struct {
+	flag, name string
+	isKey      bool // one key, as keyfile has it
+}
+
+// secretFiles lists them.
+func secretFiles(set *settings.Settings) (list []namedSecret) {
+	add := func(flag, name string, isKey bool) {
+		if name != "" {
+			list = append(list, namedSecret{flag, name, isKey})
+		}
+	}
+	for _, name := range set.TokenKeyFiles {
+		add("token-key-file", name, true)
+	}
+	add("admin-token-file", set.AdminTokenFile, false)
+	add("viewer-token-file", set.ViewerTokenFile, false)
+	add("webhook-secret-file", set.WebhookSecretFile, false)
+	add("tls-key", set.TLS.KeyFile, false)
+	return list
+}
+
+// refuseWritable refuses a secret that anybody on the machine may replace by one of
+// their own. Its error names the flag.
+func refuseWritable(set *settings.Settings) error {
+	for _, f := range secretFiles(set) {
+		if _, writable := keyfile.Exposure(f.name); writable {
+			return fmt.Errorf("--%s: want a file that others cannot write, got %.100q: chmod o-w it, and make its secret anew", f.flag, f.name)
+		}
+	}
+	return nil
+}
+
+// secretWarnings are about secrets that others may read, and keys that are weak or
+// slow. Files that cannot be read are not its business.
+func secretWarnings(set *settings.Settings) (list []settings.Warning) {
+	for _, f := range secretFiles(set) {
+		if readers, _ := keyfile.Exposure(f.name); readers != "" {
+			list = append(list, settings.Warning{Flag: f.flag, Text: fmt.Sprintf("%.100q may be read by %s: chmod 600 it", f.name, readers)})
+		}
+		if !f.isKey {
+			continue
+		}
+		data, err := keyfile.Read(f.name, keyfile.MaxLen)
+		if err != nil {
+			continue
+		}
+		if key, err := keyfile.Parse(data); err == nil {
+			if why := keyfile.Weakness(key); why != "" {
+				list = append(list, settings.Warning{Flag: f.flag, Text: fmt.Sprintf("%.100q: %s", f.name, why)})
+			}
+		}
+	}
+	return list
+}
+
+// warnings are those of the settings, and of the files that they name.
+func warnings(set *settings.Settings) []settings.Warning {
+	return append(set.Warnings(), secretWarnings(set)...)
+}
