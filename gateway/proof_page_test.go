@@ -50,8 +50,8 @@ func TestProofPageNamesWhatMeetsEachInterleaving(t *testing.T) {
 			}
 		}
 	}
-	if row != 22 {
-		t.Errorf("%d rows, want 22", row)
+	if row < 26 {
+		t.Errorf("%d rows, want 26 at least", row)
 	}
 	for _, c := range counted {
 		if len(c) > 1 && c[0] == 'R' && c[1] >= '0' && c[1] <= '9' && !named[c] {
