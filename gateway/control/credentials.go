@@ -19,7 +19,7 @@ const (
 	// safeVariety is how many different characters it should have: 16 random ones of
 	// 16 (hexadecimal) have 10 on average.
 	safeVariety = 6
-	maxTokens = 64 << 10 // bytes of a file of tokens
+	maxTokens   = 64 << 10 // bytes of a file of tokens
 )
 
 // A caller is who has sent a request.
@@ -37,8 +37,8 @@ type Credentials struct {
 
 // A credential is a token, of which only the hash is kept.
 type credential struct {
-	hash  [sha256.Size]byte
-	weak  bool // too short, or of too few different characters
+	hash [sha256.Size]byte
+	weak bool // too short, or of too few different characters
 	caller
 }
 
