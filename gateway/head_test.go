@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"testing"
 
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 func TestFoldedHeaderLinesAreSeen(t *testing.T) {

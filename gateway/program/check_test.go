@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // A gameServer accepts connections and counts the bytes that are sent to it.

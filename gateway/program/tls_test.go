@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // browser trusts a certificate, whatever name it is for.
