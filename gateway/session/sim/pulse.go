@@ -109,7 +109,9 @@ func (g *game) newPulse(resumed bool) *pulse {
 }
 
 // lives reports whether p is the attached client's.
-func (p *pulse) lives() bool { return p != nil && p.leg != nil && !p.leg.stale() }
+func (p *pulse) lives() bool {
+	return p != nil && p.leg != nil && !p.leg.stale() && p.g.closesAt == 0
+}
 
 // hear notes a sign of life; unless sure, it may count and may not.
 func (p *pulse) hear(sure bool) {
