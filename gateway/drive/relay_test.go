@@ -2,7 +2,10 @@ package drive_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"net"
+	"syscall"
 	"testing"
 
 	"reseat/gateway/drive"
@@ -82,4 +85,20 @@ func TestPlainClosingHandshakeIsRelayed(t *testing.T) {
 			p.wantNoMore()
 		})
 	})
+}
+
+// An above stands on a connection, as TLS does.
+type above struct{ net.Conn }
+
+func (a above) NetConn() net.Conn { return a.Conn }
+
+// Closing with a reset reaches the TCP connection below TLS and compression.
+func TestAConnectionIsResetBelowWhatStandsOnIt(t *testing.T) {
+	p := newPlayer(t, newDriver(t, drive.Net), nil)
+	ours, theirs := tcpPair(t)
+	p.resume(above{ours}, theirs, 0)
+	p.do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+	if _, err := p.client.closed(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client's connection ended with %v, want a reset", err)
+	}
 }

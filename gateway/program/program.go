@@ -207,7 +207,6 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
-	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, p.gateway.Lobby(), log)
 	if p.adminLn != nil {
 		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
