@@ -212,7 +212,10 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
 		p.recorder = control.NewRecorder(p.gateway)
 	}
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry}), p.gateway.AdminLobby(), log)
+	host, _ := os.Hostname() // empty where the system does not say
+	p.admin = server(control.New(p.gateway, control.Options{
+		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: settings.Version(),
+	}), p.gateway.AdminLobby(), log)
 	return p, nil
 }
 

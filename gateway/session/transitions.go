@@ -254,7 +254,7 @@ func (s *Session) end(now Time, e ending) {
 	if s.up.gone && s.lender == nil { // else takeBack has to know what was taken of it
 		s.dropQueue()
 	}
-	e.At = now
+	e.At, e.Detail = now, e.text
 	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
 	s.ring.Release()
 	s.emit(ev)

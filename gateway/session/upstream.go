@@ -372,7 +372,7 @@ func (s *Session) endDelivered(now Time, f Fate) {
 	if s.up.lost {
 		e = s.goneEnding(wire.Name(wire.CodeUpstreamLost))
 	}
-	s.end(now, ending{Ending: e, clientFate: f})
+	s.end(now, ending{Ending: e, text: s.up.reason, clientFate: f})
 }
 
 // recharge counts in the store what the session holds outside its ring.
