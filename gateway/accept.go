@@ -353,7 +353,6 @@ func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, a answ
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
-	conn = bare(conn)
 	params, deflated := a.deflates(r.Header)
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")

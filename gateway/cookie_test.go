@@ -80,7 +80,10 @@ func TestAPlainClientComesBackByItsCookie(t *testing.T) {
 				p.Want("two", "three")
 				p.Text("back")
 				game.Want("back")
-				if w.onlySession(); w.game.Joined() != 0 {
+				if s := w.onlySession(); s.Client != "cookie" || !s.Resumable {
+					t.Errorf("client %q, resumable %v", s.Client, s.Resumable)
+				}
+				if w.game.Joined() != 0 {
 					t.Error("a second upstream connection")
 				}
 			})

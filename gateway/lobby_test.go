@@ -114,7 +114,7 @@ func newLobbyWorld(t *testing.T, above func(net.Listener) net.Listener) *lobbyWo
 	if above != nil {
 		ln = above(ln)
 	}
-	serveFrom(t, gateway.HeadListener{Listener: ln}, w.gw, w.gw.Lobby())
+	serveFrom(t, ln, w.gw, w.gw.Lobby())
 	offer := w.Offer
 	w.Door = wstest.Knock(t, w.porch.Listener)
 	w.Offer = offer

@@ -28,6 +28,8 @@ type Options struct {
 	Credentials *Credentials
 	// Recorder has the samples that an overview shows. Nil: there are none.
 	Recorder *Recorder
+	// Host and Version say in an overview which gateway it is of.
+	Host, Version string
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
 	// Process has the metrics of the process that the gateway runs in. Nil means none.
@@ -37,6 +39,8 @@ type Options struct {
 type api struct {
 	g        *gateway.Gateway
 	log      *slog.Logger
+	host     string
+	version  string
 	guard    guard
 	recorder *Recorder
 	refused  *refusals
@@ -53,7 +57,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, recorder: o.Recorder, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, recorder: o.Recorder, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)

@@ -48,11 +48,19 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	s.run(r)
 }
 
-// read begins where the caller left off: Last-Event-ID, or now.
+// read begins where the caller left off: Last-Event-ID, or with as many of the newest
+// events as the query's last says, none unless it says so.
 func (a *api) read(r *http.Request) (*events.Reader, error) {
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {
-		return a.g.Events().Live(), nil
+		n := uint64(0)
+		if s := r.URL.Query().Get("last"); s != "" {
+			var ok bool
+			if n, ok = number(s); !ok || n > events.Kept {
+				return nil, badRequest("last: want 0 to %d", events.Kept)
+			}
+		}
+		return a.g.Events().Newest(int(n)), nil
 	}
 	id, ok := number(last)
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,6 +144,12 @@ func TestStreamGoesOnAfterLastEventID(t *testing.T) {
 		synctest.Wait()
 		s.listen("", "Last-Event-ID: "+l.last).want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
 		s.listen("", "Last-Event-ID: 7").want("gap", "session.created "+a.Hello.Session, "session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=2").want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=4096").want("session.created "+a.Hello.Session, "session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=2", "Last-Event-ID: "+l.last).want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		for _, bad := range []string{"x", "-1", "+1", "4097"} {
+			w.wantRefused("GET", "/api/v1/events?last="+url.QueryEscape(bad), "", http.StatusBadRequest, "last")
+		}
 		now := s.listen("")
 		d, _ := w.play("")
 		now.want("session.created " + d.Hello.Session)

@@ -207,13 +207,15 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
-	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, p.gateway.Lobby(), log)
 	if p.adminLn != nil {
 		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
 		p.recorder = control.NewRecorder(p.gateway)
 	}
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry}), p.gateway.AdminLobby(), log)
+	host, _ := os.Hostname() // empty where the system does not say
+	p.admin = server(control.New(p.gateway, control.Options{
+		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: settings.Version(),
+	}), p.gateway.AdminLobby(), log)
 	return p, nil
 }
 

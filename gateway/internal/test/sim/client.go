@@ -69,6 +69,7 @@ type link struct {
 	hello  int    // which hello of the client's it had; 0: none yet
 	next   uint64 // the next of the client's messages to send
 	byeing bool   // bye is sent: nothing follows
+	closes bool   // the other side's Close has come, and its own is still to be sent
 
 	told    uint64 // acked here
 	pings   uint64
@@ -105,6 +106,7 @@ const (
 	markWSPing // RFC 6455's
 	markAnswer // to a Close that ends the session
 	markPong   // the protocol's, or RFC 6455's
+	markClose  // a plain client's that is passed on
 )
 
 func (l *link) mark(kind markKind, n uint64) {
@@ -292,6 +294,13 @@ func (c *client) sayBye() bool {
 	if !c.g.cfg.Resumable {
 		l.frame(0x80|opClose, closeFrame(c.bye, c.byeText))
 		l.closed = true
+		if c.bye != 1001 || !c.g.cfg.Kept {
+			l.mark(markClose, 0)
+		}
+		if l.closes {
+			c.finish("close")
+			l.leaving()
+		}
 		return true
 	}
 	if c.bye == 1000 && c.byeText == "" && c.g.w.chance(500) {

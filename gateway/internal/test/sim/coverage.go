@@ -131,6 +131,9 @@ const (
 	Silenced         // a client finds its connection dead, since it is owed an answer
 	Returned         // what was under way on a silent line arrives after all
 	SuspectTakesOver // a resume that a client began on suspicion takes its connection over
+	CloseUnanswered  // a plain client's Close is passed on and not answered in time,
+	CloseAnswered    // or answered with a code of the upstream's own
+	CloseAnsweredUp  // the upstream's is answered by a plain client with a code of its own
 	FutileDraining   // a connection does not count for `no progress`, since it was still draining
 	interleavings
 )
@@ -253,6 +256,9 @@ var interleavingNames = [interleavings]string{
 	Silenced:         "gateway silent",
 	Returned:         "silent line returns",
 	SuspectTakesOver: "suspicion takes over",
+	CloseUnanswered:  "plain close not answered",
+	CloseAnswered:    "plain close answered",
+	CloseAnsweredUp:  "upstream's close answered by a plain client",
 	FutileDraining:   "still draining, not futile",
 }
 

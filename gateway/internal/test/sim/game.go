@@ -53,6 +53,10 @@ type game struct {
 	told       session.Time // or of the one before, where the client may not have been told
 	lengthened bool         // the grace period: a token that is held may not outlive it
 
+	// A plain client's closing handshake.
+	closesAt session.Time // the core has read its Close; zero: it has not
+	between  bool         // something in between has sent a Close, too
+
 	// Faults.
 	stolen bool // somebody else has used the client's token
 	slept  bool // the process was suspended

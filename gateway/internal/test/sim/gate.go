@@ -268,7 +268,7 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 	g.checkRefusal(t, ref)
 	g.w.cov.refused(ref.Code)
 	g.turnAway(t, ref)
-	if g.cfg.Kept && g.core.State() == session.Ended {
+	if g.cfg.Kept && (g.core.State() == session.Ended || g.closesAt > 0) {
 		g.cli.finish("a session of its own")
 	}
 }

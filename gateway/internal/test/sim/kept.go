@@ -158,7 +158,7 @@ func (l *link) pong(p []byte) {
 
 // checkPongs: what a Pong that was read covers is acked, and nothing else is.
 func (g *game) checkPongs(l *leg, c catch) {
-	if !g.cfg.Kept {
+	if !g.cfg.Kept || g.closesAt > 0 {
 		return
 	}
 	if n := len(c.pongs); n > 0 && slices.Max(c.pongs) < l.tap.counted {
@@ -174,7 +174,7 @@ func (g *game) checkPongs(l *leg, c catch) {
 func (g *game) noteAsk(i session.Info) {
 	m, l := &g.seen, g.down
 	switch {
-	case !g.cfg.Kept || i.State != session.Attached || l == nil || l.stale() || l.tap.n <= i.Acked || len(g.life.open) > 0:
+	case !g.cfg.Kept || g.closesAt > 0 || i.State != session.Attached || l == nil || l.stale() || l.tap.n <= i.Acked || len(g.life.open) > 0:
 		m.askOwed = 0
 	case m.askOwed == 0:
 		m.askOwed = g.w.now

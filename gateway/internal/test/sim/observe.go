@@ -102,6 +102,7 @@ func (g *game) dropped(after []session.Event) {
 func (g *game) checkReason(reason string) {
 	c, u := g.cli, g.ups
 	ok := g.w.cov.ended(reason)
+	g.noteClosing(reason)
 	switch reason {
 	case "bye":
 		ok = c.closing && (u.over || g.seen.upOver || !g.honest() || g.core.Info().Received == c.queued)
@@ -154,6 +155,7 @@ type catch struct {
 	wsPing   bool
 	answer   bool
 	pongs    []uint64 // what they say
+	closed   bool     // a plain client's Close
 }
 
 // catch tells what ends in what was read.
@@ -177,6 +179,8 @@ func (l *leg) catch() (c catch) {
 			c.answer = true
 		case markPong:
 			c.pongs = append(c.pongs, m.n)
+		case markClose:
+			c.closed = true
 		}
 		link.marks = link.marks[1:]
 	}
@@ -215,6 +219,9 @@ func (g *game) clientRead(l *leg) {
 		g.life.answered(n)
 	}
 	g.life.composes()
+	if c.closed {
+		g.closesAt = g.w.now
+	}
 	g.feed(l)
 	g.heard(l)
 	g.punished(l)
@@ -249,7 +256,7 @@ func (g *game) feed(l *leg) {
 func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	after := g.core.Info()
 	switch {
-	case !g.upOver() && after.Received != before.Received+uint64(c.messages):
+	case g.ups.ten.Fate() == session.Open && after.Received != before.Received+uint64(c.messages):
 		g.fail("I2", "%d messages read, received went from %d to %d", c.messages, before.Received, after.Received)
 	case after.Acked != max(before.Acked, c.acked) && g.cfg.Resumable:
 		g.fail("I5", "ack %d read, acked went from %d to %d", c.acked, before.Acked, after.Acked)
@@ -276,7 +283,9 @@ func (g *game) full() bool {
 }
 
 // upOver: the core knows that nothing more comes from the upstream.
-func (g *game) upOver() bool { return !g.ups.parted && g.ups.ten.Fate() != session.Open }
+func (g *game) upOver() bool {
+	return !g.ups.parted && (g.ups.ten.Fate() != session.Open || g.ups.ten.Over())
+}
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
 	if !l.stale() {
@@ -516,6 +525,9 @@ func (g *game) checkRefusal(t *attempt, ref *session.Refusal) {
 	}
 	if ref.Retry > 0 != (ref.Code == 4429) {
 		g.fail("section 6", "refused with %d, retry %v", ref.Code, ref.Retry)
+	}
+	if g.closesAt > 0 && ref.Code == 4404 { // it has said goodbye
+		return
 	}
 	if g.honest() && t.live() && ref.Code != 4429 {
 		g.fail("I4", "an honest resume with generation %d and N %d was refused: %s; %+v", t.token.gen, t.received, ref.Text, i)

@@ -64,6 +64,7 @@ func (g *game) evict() bool {
 func (g *game) disconnect() bool { return g.detach("disconnect", g.core.Disconnect) }
 
 func (g *game) closeClient() bool {
+	g.between = true
 	return g.detach("close client", func(now session.Time) bool { return g.core.CloseClient(now, 1001, "somebody in between") })
 }
 

@@ -236,5 +236,5 @@ func (g *game) sync(read bool) {
 	g.number(i, read)
 	g.noteParted()
 	g.seen.base, g.seen.held, g.seen.heldBytes = i.Sent-uint64(i.BufferMessages), i.BufferMessages, i.BufferBytes
-	g.seen.upOpen = !g.ups.parted && g.ups.ten.Fate() == session.Open
+	g.seen.upOpen = !g.ups.parted && !g.upOver()
 }

@@ -109,7 +109,9 @@ func (g *game) newPulse(resumed bool) *pulse {
 }
 
 // lives reports whether p is the attached client's.
-func (p *pulse) lives() bool { return p != nil && p.leg != nil && !p.leg.stale() }
+func (p *pulse) lives() bool {
+	return p != nil && p.leg != nil && !p.leg.stale() && p.g.closesAt == 0
+}
 
 // hear notes a sign of life; unless sure, it may count and may not.
 func (p *pulse) hear(sure bool) {
@@ -392,8 +394,10 @@ func (p *pulse) writes(n int, full bool) {
 	}
 }
 
-// marks: the driver looks at the socket since a ping has just been written.
-func (p *pulse) marks() { p.through = p.sight.at }
+// marks: the driver looks at the socket since a ping has just been written. What was
+// acknowledged before the ping says nothing of what became of it, unless the socket
+// refused bytes.
+func (p *pulse) marks() { p.through, p.socket.known = p.sight.at, p.socket.full }
 
 // looks takes in the state of the socket that the core is about to be told.
 func (p *pulse) looks(st session.SocketState) {

@@ -298,6 +298,9 @@ func (l *link) gotClose(p []byte) {
 		code, text = int(p[0])<<8|int(p[1]), string(p[2:])
 	}
 	c.g.log("cl got close", int64(code), int64(l.id), text)
+	if !l.closed && c.saysMore(l) {
+		return
+	}
 	if !l.closed {
 		l.frame(0x80|opClose, closeFrame(code, ""))
 		l.closed = true

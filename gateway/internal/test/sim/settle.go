@@ -97,8 +97,6 @@ func (w *world) until(what string, done func(*game) bool) {
 		switch {
 		case left == nil:
 			return
-		case w.now > limit && left.unlock():
-			limit = w.now.Add(calmTime)
 		case w.now > limit:
 			left.fail("liveness", "%s: not after %v; %s", what, calmTime, left.stuck())
 		case !busy && !w.jump():
@@ -106,18 +104,6 @@ func (w *world) until(what string, done func(*game) bool) {
 		}
 	}
 	w.games[0].fail("liveness", "%s: not after %d rounds; %s", what, calmRounds, w.games[0].stuck())
-}
-
-// unlock cuts a plain client whose Pong lies behind more than is read for its sake,
-// while the game server reads nothing before it is rid of what only that Pong makes
-// room for. The core holds no more for them: another connection helps, nothing else.
-func (g *game) unlock() bool {
-	l := g.down
-	if !g.cfg.Kept || l == nil || l.closed || l.stale() || g.core.WantsClient(l.att) || g.core.WantsUpstream(g.ups.ten) {
-		return false
-	}
-	l.conn.cut(g.w)
-	return true
 }
 
 // round does everything of a game that can be done now, once, and reports

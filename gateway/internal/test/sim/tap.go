@@ -233,6 +233,10 @@ func (t *tap) checkClose(p []byte) {
 	if t.code != 0 && t.code != code {
 		g.fail("section 6", "%s %d before a Close with %d", t.verb, t.code, code)
 	}
+	if t.l == g.seen.seat && g.closesAt > 0 && g.core.Info().Ending.Reason == "bye" {
+		g.checkClosed(t, code)
+		return
+	}
 	if !g.cfg.Resumable && !t.l.stale() && (t.n != g.nums.last() || len(g.ups.items) > 0 || code != g.ups.code) {
 		g.fail("I12", "Close %d to a plain client after message %d of %d; the upstream closed with %d after %d more", code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
 	}

@@ -142,7 +142,7 @@ func (g *game) setStarted() bool {
 
 // ask asks the client for a sign of life.
 func (g *game) ask() bool {
-	state, over := g.core.State(), g.upOver()
+	state, over := g.core.State(), g.upOver() || g.closesAt > 0
 	asked := g.asks()
 	if asked != (state == session.Attached) && !over {
 		g.fail("ask", "%v, and asked: %v", state, asked)

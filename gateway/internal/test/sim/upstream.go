@@ -184,6 +184,9 @@ func (u *upstream) crash() bool {
 // consume reads what was written to it.
 func (u *upstream) consume() bool {
 	n := len(u.conn.out.buf)
+	if n == 0 && u.closed && !u.stalled && !u.conn.deaf {
+		return u.answerClose()
+	}
 	if n == 0 || u.stalled || u.conn.deaf || u.echo && len(u.out) > 0 {
 		return false
 	}
@@ -195,18 +198,32 @@ func (u *upstream) consume() bool {
 			u.send()
 		}
 	}
-	if u.closed && len(u.conn.out.buf) == 0 {
+	if u.closed && len(u.conn.out.buf) == 0 && u.g.w.chance(500) {
 		u.answerClose()
 	}
 	return true
 }
 
-func (u *upstream) answerClose() {
-	if u.leave(u.gotCode, "") {
+// answerClose answers the Close that came, with a code of its own perhaps, and perhaps
+// after what it had still to say.
+func (u *upstream) answerClose() bool {
+	w := u.g.w
+	if !u.over && !w.calm && w.chance(600) {
+		return u.send()
+	}
+	code := u.gotCode
+	if w.chance(300) {
+		code = 4321
+	}
+	if len(u.out) > 0 && !u.conn.gateway { // on its way
+		return u.write()
+	}
+	if u.leave(code, "") {
 		u.conn.in.write(u.out)
 		u.out = nil
 	}
 	u.conn.hangUp()
+	return true
 }
 
 // leaves: whoever was told goodbye closes its socket.
