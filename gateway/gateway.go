@@ -156,18 +156,21 @@ func endIsCertain(r *http.Request) bool {
 }
 
 // Reload reads the key files again and gives attached clients tokens by the
-// new key. On an error the old keys stay in force.
-func (g *Gateway) Reload() error {
+// new key. The token keys are one set, and so are those of each login: where one is no
+// good its old keys stay in force, and the others are read all the same. The errors, one
+// for each set, name their flags.
+func (g *Gateway) Reload() (errs []error) {
 	before := g.keys.SigningKeyID()
 	if err := g.keys.Reload(); err != nil {
-		return err
+		errs = append(errs, fmt.Errorf("--token-key-file: %w", err))
+	} else {
+		g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
 	}
 	for _, v := range g.cfg.logins {
 		if err := v.Reload(); err != nil {
-			return fmt.Errorf("logins: %w", err)
+			errs = append(errs, fmt.Errorf("--auth-key-file or --auth-jwks: %w", err))
 		}
 	}
-	g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
 	if g.keys.SigningKeyID() != before {
 		g.running.Go(func() {
 			for _, e := range g.reg.all() {
@@ -175,7 +178,7 @@ func (g *Gateway) Reload() error {
 			}
 		})
 	}
-	return nil
+	return errs
 }
 
 // Close drops every session without ceremony, one that is just being made as soon

@@ -320,7 +320,7 @@ func (p *process) reload() {
 		result = "failed"
 		p.log.Error(msg, "err", err)
 	}
-	if err := p.gateway.Reload(); err != nil {
+	for _, err := range p.gateway.Reload() {
 		failed("key files not read again; the old keys stay", err)
 	}
 	if p.certs != nil {
@@ -336,9 +336,11 @@ func (p *process) reload() {
 		}
 	}
 	if p.callers != nil {
-		if err := p.callers.Reload(); err != nil {
-			failed("tokens of the admin address not read again; the old ones stay", err)
-		} else {
+		errs := p.callers.Reload()
+		for _, err := range errs {
+			failed("tokens of the admin address not read again; the old ones of that file stay", err)
+		}
+		if len(errs) == 0 {
 			p.log.Info("tokens of the admin address read again")
 			p.warnOfTokens()
 		}
