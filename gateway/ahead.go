@@ -146,7 +146,7 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 	}
 	return upstream.Request{
 		Path: path.Escaped, RawQuery: u.RawQuery, Host: rt.Upstream.URL.Host,
-		Protocols: w.Subprotocols, Header: http.Header{},
+		Protocols: w.Subprotocols, Header: http.Header{ViaHeader: {g.id}},
 	}, rt, nil
 }
 

@@ -28,6 +28,7 @@ import (
 // ended.
 type Gateway struct {
 	cfg     Config
+	id      string // of this process: see ViaHeader
 	log     *slog.Logger
 	keys    *tokens.Keys
 	clock   *drive.Clock
@@ -67,7 +68,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
-		cfg: cfg, log: cfg.Log, keys: cfg.Keys,
+		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   drive.NewClock(),
 		events:  events.New(time.Now),
 		mux:     chi.NewMux(),
@@ -127,6 +128,10 @@ func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !endIsCertain(r) {
 		w.Header().Set("Connection", "close")
+	}
+	if g.loops(r) {
+		g.refuseLoop(w, r)
+		return
 	}
 	if !hostAllowed(g.cfg.Hosts, r.Host) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
