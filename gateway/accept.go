@@ -42,8 +42,7 @@ func (g *Gateway) addRoute(r Route) {
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
-	g.mux.Handle(r.Pattern, http.NotFoundHandler()) // only its matching is used
-	g.routes[r.Pattern] = rt
+	g.table.add(rt)
 }
 
 // serve decides what a request is: an ordinary one, a resume, or a new session.

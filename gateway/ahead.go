@@ -132,7 +132,7 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 	case len(w.Data) > MostData:
 		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrWish, MostData, len(w.Data))
 	}
-	rt, path, err := g.match(u.EscapedPath())
+	rt, path, err := g.table.match(u.EscapedPath())
 	switch {
 	case err != nil:
 		return upstream.Request{}, nil, fmt.Errorf("%w: path: it is ambiguous: %w", ErrWish, err)

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"golang.org/x/time/rate"
 
 	"reseat/gateway/drive"
@@ -45,8 +44,7 @@ type Gateway struct {
 	shedLog  *limitedLog   // of the lobbies
 	replays  *rate.Limiter // of token.replayed
 
-	mux     *chi.Mux          // matches paths to patterns
-	routes  map[string]*route // by pattern
+	table   *table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
 	signing chan struct{} // as many as may sign a token at once
@@ -71,8 +69,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   drive.NewClock(),
 		events:  events.New(time.Now),
-		mux:     chi.NewMux(),
-		routes:  make(map[string]*route),
+		table:   newTable(cfg.UnsafePaths),
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		spent:   make(chan struct{}, 1),
@@ -82,7 +79,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
 	g.reg.ended = newTombstones(cfg.MaxSessions)
-	g.reg.most, g.reg.mostHere, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
+	g.reg.most, g.reg.mostHere, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, SessionsWithin(cfg.Descriptors)
 	g.metrics = newMetrics(g)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
@@ -96,8 +93,8 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// sessionsWithin is how many sessions so many descriptors are enough for.
-func sessionsWithin(descriptors int) int {
+// SessionsWithin is how many sessions so many descriptors are enough for; zero: no bound.
+func SessionsWithin(descriptors int) int {
 	if descriptors <= 0 {
 		return 0
 	}

@@ -33,10 +33,13 @@ type Warning struct {
 // Warnings lists them: those of the whole gateway, then those of each route in its
 // order.
 func (s *Settings) Warnings() (list []Warning) {
-	list = s.globalWarnings()
+	list = append(s.globalWarnings(), s.publicMistakes()...)
 	for i := range s.Gateway.Routes {
 		r := &s.Gateway.Routes[i]
-		for _, about := range []func(*gateway.Route) []Warning{keepaliveWarnings, answerWarnings, originWarnings, idleWarnings} {
+		for _, about := range []func(*gateway.Route) []Warning{
+			s.routeMistakes, s.pageMistakes, s.sizeMistakes, textMistakes,
+			keepaliveWarnings, answerWarnings, originWarnings, idleWarnings,
+		} {
 			list = append(list, about(r)...)
 		}
 	}
