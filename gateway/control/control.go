@@ -41,7 +41,7 @@ type api struct {
 	recorder *Recorder
 	refused  *refusals
 	metrics  prometheus.Gatherers
-	streams  chan struct{} // as many as may be open
+	streams  streams
 	routes   *chi.Mux
 }
 
@@ -53,7 +53,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, recorder: o.Recorder, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, recorder: o.Recorder, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
