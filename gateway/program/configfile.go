@@ -16,8 +16,10 @@ type configFile struct {
 	args, environ []string
 }
 
+// watchConfig is nil where there is no such file, or one that cannot be read twice.
 func watchConfig(name string, args, environ []string) *configFile {
-	if name == "" {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() { // a pipe is read once
 		return nil
 	}
 	text, _ := os.ReadFile(name)
