@@ -9,11 +9,13 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"reseat/gateway/internal/chaos/fault"
 	"reseat/gateway/internal/mutants/mutant"
 )
 
@@ -30,6 +32,7 @@ func build(t *testing.T, flags ...string) string {
 func chaos(t *testing.T, cfg Config) (*Report, string) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
+	cfg.Late = 8 * time.Second // tests run on any machine, beside others
 	rep, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +59,9 @@ func TestNothingIsLostInChaos(t *testing.T) {
 			if rep.Told == 0 || rep.Redials == 0 || rep.Cookies == 0 || rep.Compressed == 0 {
 				t.Errorf("one of the modes was not:\n%s", text)
 			}
+			if rep.Silences < 30 || rep.Noticed[0] < 5 || rep.Noticed[1] < 5 || rep.Suspicions < 5 {
+				t.Errorf("too few lines fell silent, or too few were noticed:\n%s", text)
+			}
 			if rep.Cuts < 100 || rep.MessagesUp < 5000 || rep.MessagesDown < 5000 || rep.Operations < 300 {
 				t.Errorf("too little has happened to mean anything:\n%s", text)
 			}
@@ -77,11 +83,12 @@ func TestChaosCatchesABrokenGateway(t *testing.T) {
 		name, says string
 		only       string // the ending of the sessions that are to notice it
 	}{
-		{"session/replay-after-takeover", "came twice", ""},
+		{"session/replay-after-takeover", "hello.lost is", ""},
 		{"session/cut-message-counts", "were lost", ""},
 		{"session/cut-message-counts", "were lost", hard.String()},
 		{"session/lost-not-told", "were lost", dropOldest.String()},
 		{"session/kept-written-is-read", "were lost", cookie.String()},
+		{"session/answer-never", "silent lines were noticed by the gateway", ""},
 		{"tokens/spent-token-good", "no order of what its clients saw is allowed", ""},
 	} {
 		found := false
@@ -96,6 +103,18 @@ func TestChaosCatchesABrokenGateway(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("no mutant %s", c.name)
+		}
+	}
+}
+
+// A gateway that notices none of many silent lines fails the run.
+func TestSilenceThatNobodyNoticesFailsTheRun(t *testing.T) {
+	r := new(run)
+	for n, want := range map[int64]int{19: 0, 40: 1} {
+		r.faults = nil
+		r.count.cuts[fault.Silence].Store(n)
+		if r.judgeDelays("the gateway", &delays{}); len(r.faults) != want {
+			t.Errorf("%d silent lines: %q", n, r.faults)
 		}
 	}
 }
@@ -116,8 +135,9 @@ func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
 		cfg.Rivalries = 0
 	}
 	cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never come to an end
+	cfg.Heartbeat = 15 * time.Second               // answer_ms alone notices a silent line
 	rep, text := chaos(t, cfg)
-	if !rep.Bad() || !strings.Contains(text, says) {
+	if !slices.ContainsFunc(rep.Failures, func(f failure) bool { return strings.Contains(f.what, says) }) {
 		t.Errorf("%s: want a report that says %q, got\n%s", m.Why, says, text)
 	}
 }
@@ -135,6 +155,32 @@ func TestWrongMessagesAreToldFirst(t *testing.T) {
 	rep.Print(&b)
 	if !strings.HasPrefix(strings.TrimSpace(b.String()), "FAILED session 20: messages 2 to 3 were lost") {
 		t.Errorf("told:\n%s", b.String())
+	}
+}
+
+// Lines that were noticed too late, or never, fail the run, and only then.
+func TestLateNoticeOfASilenceFailsTheRun(t *testing.T) {
+	const answer = 5 * time.Second
+	inTime := delay{whole: 5 * time.Second, owed: 5 * time.Second, limit: answer, traffic: true}
+	tooLate := delay{whole: 10 * time.Second, owed: 10 * time.Second, limit: answer, traffic: true}
+	slow := delay{whole: 10 * time.Second, owed: 10 * time.Second, limit: 10 * time.Second, traffic: true}
+	idle := delay{whole: 20 * time.Second, owed: 20 * time.Second}
+	never := delay{whole: time.Minute, owed: time.Minute}
+	for _, c := range []struct {
+		list []delay
+		want string // "": no fault
+	}{
+		{slices.Repeat([]delay{inTime, idle}, 20), ""},
+		{append(slices.Repeat([]delay{inTime}, 50), tooLate), ""},
+		{slices.Repeat([]delay{slow}, 20), ""},
+		{append(slices.Repeat([]delay{inTime}, 20), tooLate, tooLate, tooLate), "3 of 23 lines"},
+		{[]delay{inTime, never}, "after 1m0s"},
+	} {
+		r := &run{cfg: Config{Answer: answer, Late: time.Second, Heartbeat: 15 * time.Second}}
+		r.judgeDelays("the gateway", &delays{list: c.list})
+		if got := strings.Join(r.faults, "; "); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%d delays: %q, want %q", len(c.list), got, c.want)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ type special struct {
 // Plain clients have a long heartbeat: on a busy machine they would not outlive
 // their own tardiness.
 var specials = map[ending]special{
-	plain:       {'p', "heartbeat=1m"},
+	plain:       {'p', "heartbeat=1m;answer-timeout=30s"},
 	cookie:      {'c', "plain-resume=cookie"},
 	hard:        {'h', "disconnect=hard"},
 	dropOldest:  {'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small)},

@@ -59,8 +59,9 @@ type gameSeat struct {
 	sent  atomic.Uint64 // messages
 	still chan struct{} // closed when nothing more is sent
 
-	mu    sync.Mutex
-	check message.Check
+	mu     sync.Mutex
+	check  message.Check
+	bursts []int64 // when it has sent something
 
 	over   chan struct{} // closed when the connection has ended
 	code   int           // of the Close that ended it; -1: none
@@ -231,6 +232,9 @@ func (s *gameSeat) write(cfg Config) {
 			}
 			s.sent.Add(1)
 		}
+		s.mu.Lock()
+		s.bursts = append(s.bursts, now())
+		s.mu.Unlock()
 		time.Sleep(p.rest(s.sent.Load()))
 	}
 }

@@ -24,15 +24,16 @@ func main() {
 	os.Exit(command(os.Args[1:]))
 }
 
-// full is what the promise is held against; short fits into the tests.
+// full is what the promise is held against, with the product's own heartbeat and answer
+// time; short fits into the tests.
 func full() Config {
 	return Config{Sessions: 500, Cuts: 13, Messages: 1200, Spread: 100 * time.Second, Rivalries: 40, Grace: 25 * time.Second,
-		Heartbeat: 2 * time.Second, Hold: 6 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Limit: 15 * time.Minute}
+		Heartbeat: 15 * time.Second, Answer: 5 * time.Second, Late: time.Second, Hold: 12 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Limit: 15 * time.Minute}
 }
 
 func short() Config {
 	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: 12 * time.Second,
-		Heartbeat: time.Second, Hold: 3 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Limit: 110 * time.Second}
+		Heartbeat: 3 * time.Second, Answer: time.Second, Late: time.Second, Hold: 5 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Limit: 110 * time.Second}
 }
 
 // command returns the exit status: 1 for a failed run, 2 for one that could not be.

@@ -27,6 +27,7 @@ type player struct {
 	late   atomic.Bool  // all messages that were planned are made
 	pinged atomic.Int64 // when the newest Ping came, to a plain client with a cookie
 	script *rand.Rand
+	temper temper
 
 	mu       sync.Mutex
 	wake     chan struct{} // one slot: something may be sent now
@@ -35,6 +36,9 @@ type player struct {
 	token    string
 	session  string
 	hellos   int
+	current  int    // the generation of the newest hello: what an older connection brings is nobody's
+	stating  bool   // a resume is under way,
+	stated   uint64 // which says so much has been received
 	dialled  int64  // when the connection was begun that brought the first
 	received uint64 // the gateway's messages, and what it said is lost
 	resumed  uint64 // the received of the newest resume that was answered by hello
@@ -50,6 +54,12 @@ type player struct {
 	sayBye   bool
 	leave    bool   // stay away
 	drop     func() // ends the present connection
+	rtt      time.Duration
+	alarms   int            // false ones in a row
+	doubted  int64          // when it began a resume on suspicion last
+	struck   map[int]silent // by the number of their connection
+	lastUp   silent         // the newest of which the gateway hears nothing
+	attached int64          // when the gateway attached the newest connection, as its log says
 	done     bool
 	verdict  string // how it ended, as the gateway said
 	code     int
@@ -63,7 +73,7 @@ type player struct {
 }
 
 func newPlayer(r *run, id int, end ending) *player {
-	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true,
+	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true, temper: temper(id % int(tempers)), struck: map[int]silent{},
 		script: rand.New(rand.NewPCG(r.cfg.Seed, uint64(id)|1<<42)), sizes: []uint64{0}}
 	if end == plain {
 		p.budget = 0
@@ -149,12 +159,35 @@ func (p *player) play(ctx context.Context) {
 		defer close(scripted)
 		p.direct(ctx)
 	}()
+	var next *arrival
 	for !p.isDone() && ctx.Err() == nil {
-		if wait := p.attempt(ctx, r); !p.isDone() {
+		wait := time.Duration(0)
+		if next == nil {
+			next, wait = p.attempt(ctx, r, nil)
+		}
+		if a := next; a != nil {
+			if next = p.tenure(ctx, a, r); next == nil {
+				wait = time.Duration(r.IntN(60))*time.Millisecond + p.away(r)
+			}
+		}
+		if next == nil && !p.isDone() {
 			sleep(ctx, wait)
 		}
 	}
+	if next != nil {
+		next.c.Drop()
+	}
 	<-scripted
+}
+
+// An arrival is a connection that the player has: one that has had its hello, or a plain
+// client's.
+type arrival struct {
+	c       *seat.Conn
+	h       *seat.Hello // nil: a plain client's
+	attempt int         // its number
+	base    uint64      // the number of the message before the first that comes on it
+	watch   *watch
 }
 
 // away is how long the player stays away beyond what it needs to: at times, where
@@ -183,13 +216,15 @@ func (p *player) finishLocked(verdict string, code int) {
 
 const helloPatience = 20 * time.Second
 
-// attempt makes one connection and plays on it until it ends. It returns how
-// long to wait before the next.
-func (p *player) attempt(ctx context.Context, r *rand.Rand) time.Duration {
-	offer, url, ok := p.offer(r)
+// attempt makes one connection, or says how long to wait before the next try. One that
+// is made on suspicion, beside a tenure, is given up when that speaks before the 101.
+func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*arrival, time.Duration) {
+	a := &arrival{watch: newWatch(now)}
+	offer, url, ok := p.offer(r, a)
 	if !ok {
-		return 10 * time.Millisecond
+		return nil, 10 * time.Millisecond
 	}
+	defer p.decided()
 	kind, gen := history.Resume, seat.Gen(offer.Token)
 	if offer.Token == "" {
 		kind, gen = history.New, 0
@@ -197,53 +232,93 @@ func (p *player) attempt(ctx context.Context, r *rand.Rand) time.Duration {
 	answer := p.hist.Begin(p.id, kind, gen)
 	actx, cancel := context.WithTimeout(ctx, helloPatience)
 	defer cancel()
-	c, status, err := seat.Dial(actx, p.run.client, url, offer)
+	c, status, err := p.dial(actx, url, offer, beside)
 	if err != nil {
 		p.lost(kind, answer, "handshake: %v", err)
 		if status == 503 {
-			return time.Second
+			return nil, time.Second
 		}
-		return backoff(r)
+		return nil, backoff(r)
 	}
+	a.c = c
 	if c.Compressed {
 		p.run.count.compressed.Add(1)
 	}
 	if p.end.isPlain() {
 		p.enter(c)
-		p.tenure(ctx, c, nil, r)
-		return time.Duration(r.IntN(60)) * time.Millisecond
+		return a, 0
 	}
 	h, k, err := c.Hello(actx)
 	switch {
 	case err != nil:
 		c.Drop()
 		p.lost(kind, answer, "waiting for hello: %v", err)
-		return backoff(r)
+		return nil, backoff(r)
 	case k != nil:
 		c.Drop()
 		answer(history.Refused, 0, k.Code)
-		return p.refused(k)
+		return nil, p.refused(k, beside)
 	}
 	answer(history.Done, seat.Gen(h.Token), 0)
-	p.greet(h)
-	p.tenure(ctx, c, h, r)
-	return time.Duration(r.IntN(60))*time.Millisecond + p.away(r)
+	p.greet(h, a)
+	return a, 0
+}
+
+// dial connects. A resume on suspicion may be dropped as long as it has no 101.
+func (p *player) dial(ctx context.Context, url string, offer seat.Offer, beside *tenure) (*seat.Conn, int, error) {
+	if beside == nil {
+		return seat.Dial(ctx, p.run.client, url, offer)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(suspectEvery, 4*p.roundTrip()))
+	defer cancel()
+	answered := make(chan struct{})
+	var side sync.WaitGroup
+	side.Go(func() {
+		select {
+		case <-beside.speaks:
+			cancel()
+			p.run.count.falseAlarms.Add(1)
+			p.note("the connection spoke: the resume on suspicion is dropped")
+			p.mu.Lock()
+			p.alarms++
+			p.mu.Unlock()
+		case <-answered:
+		}
+	})
+	c, status, err := seat.Dial(ctx, p.run.client, url, offer)
+	close(answered)
+	side.Wait()
+	return c, status, err
+}
+
+func (p *player) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rtt
+}
+
+// decided: the resume under way has had its hello, or has ended.
+func (p *player) decided() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stating = false
 }
 
 func backoff(r *rand.Rand) time.Duration { return time.Duration(10+r.IntN(150)) * time.Millisecond }
 
 // offer is the next handshake; false: the script wants none now.
-func (p *player) offer(r *rand.Rand) (o seat.Offer, url string, ok bool) {
+func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leave {
 		return o, "", false
 	}
 	p.attempts++
+	a.attempt, p.stating, p.stated = p.attempts, true, p.received
 	if p.session == "" {
 		p.dialled = now()
 	}
-	o = seat.Offer{Token: p.token, Received: p.received, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0}
+	o = seat.Offer{Token: p.token, Received: p.received, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
 		o.Token, o.Cookie, o.Origin = "", p.token, p.run.origin()
 		o.Pinged = func() { p.pinged.Store(now()) }
@@ -287,19 +362,21 @@ func (p *player) lost(kind history.Kind, answer func(history.Outcome, int, int),
 	answer(history.Unknown, 0, 0)
 }
 
-// refused: the gateway answered a resume by close.
-func (p *player) refused(k *seat.Closing) time.Duration {
+// refused: the gateway answered a resume by close. Beside a connection that is no
+// verdict: it speaks of this token and this count alone.
+func (p *player) refused(k *seat.Closing, beside *tenure) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteLocked("refused: %d %s, retry %v", k.Code, k.Reason, k.Retry)
-	if !k.Retry && k.Code != 4409 {
+	if !k.Retry && k.Code != 4409 && beside == nil {
 		p.finishLocked("refused", k.Code)
 	}
 	return time.Duration(k.RetryAfterMS)*time.Millisecond + 10*time.Millisecond
 }
 
-// greet takes hello in, and holds it against what the client knows.
-func (p *player) greet(h *seat.Hello) {
+// greet takes hello in, and holds it against what the client knows. From here on nothing
+// more is taken from an older connection.
+func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteLocked("hello: generation %d, received %d, lost %d, replay %d", seat.Gen(h.Token), h.Received, h.Lost, h.Replay)
@@ -309,11 +386,15 @@ func (p *player) greet(h *seat.Hello) {
 	if h.Received < p.acked || h.Received > p.made {
 		p.faultLocked("hello.received is %d, with %d acked and %d made", h.Received, p.acked, p.made)
 	}
-	p.resumed = p.received
+	a.h, a.base = h, p.stated+h.Lost
+	p.current, p.alarms = seat.Gen(h.Token), 0
+	p.resumed = p.stated
 	if p.end == dropOldest {
-		p.down.Skip(h.Lost)
-		p.received += h.Lost
-		p.run.count.told.Add(h.Lost)
+		if a.base > p.received {
+			p.down.Skip(a.base - p.received)
+			p.run.count.told.Add(a.base - p.received)
+			p.received = a.base
+		}
 	} else if h.Lost != 0 {
 		p.down.Verdicts.Lost += h.Lost
 		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
@@ -324,15 +405,19 @@ func (p *player) greet(h *seat.Hello) {
 		p.run.count.replayed.Add(h.Replay)
 	}
 	p.session, p.token = h.Session, h.Token
+	p.run.bySession.Store(h.Session, p)
 	p.limits.messages, p.limits.bytes = h.Limits.Messages, h.Limits.Bytes
 	p.cursor = min(h.Received, p.made)
 }
 
-// next is the next message to send on this connection, and whether there is one
-// now; bye: all is sent, and bye is to be.
-func (p *player) next(mayMake bool) (n uint64, text bool, b []byte, isNew, bye bool) {
+// next is the next message to send on the connection of generation gen, and whether
+// there is one now; bye: all is sent, and bye is to be.
+func (p *player) next(gen int, mayMake bool) (n uint64, text bool, b []byte, isNew, bye bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if gen != p.current {
+		return 0, false, nil, false, false
+	}
 	n = p.cursor + 1
 	isNew = n > p.made
 	if isNew {

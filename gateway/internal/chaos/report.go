@@ -30,6 +30,9 @@ type Report struct {
 	Compressed     int64
 	Cookies        int64
 	Cuts, Stalls   int64
+	Silences       int64
+	Noticed        [2]int // of them by the gateway, and by clients
+	Suspicions     int64
 	rows           [][2]string
 	Failures       []failure
 	Histories      int
@@ -59,6 +62,8 @@ func (r *run) report() *Report {
 	}
 	rep.checkHistories(r)
 	r.judgeRun()
+	r.judgeDelays("the gateway", &r.byGateway)
+	r.judgeDelays("a client", &r.byClients)
 	for _, f := range r.faults {
 		rep.Failures = append(rep.Failures, failure{what: f})
 	}
@@ -74,6 +79,8 @@ func (r *run) report() *Report {
 	}
 	rep.Told, rep.Cookies, rep.Compressed = r.count.told.Load(), r.count.cookies.Load(), r.count.compressed.Load()
 	rep.Redials = r.game.redials
+	rep.Silences, rep.Suspicions = r.silentCuts(), r.count.suspicions.Load()
+	rep.Noticed = [2]int{len(r.byGateway.list), len(r.byClients.list)}
 	rep.Stalls = r.count.cuts[fault.Stall].Load()
 	rep.order()
 	rep.tell(r)
@@ -210,9 +217,17 @@ func (rep *Report) tell(r *run) {
 			row("  "+k.String(), "%d", n)
 		}
 	}
+	row("silent cuts", "%d", r.silentCuts())
+	row("  noticed by the gateway", "%s", &r.byGateway)
+	row("  noticed by clients", "%s", &r.byClients)
+	row("  replaced on suspicion", "%s", &r.bySuspicion)
+	row("resumes on suspicion", "%d, %d of them dropped since the connection spoke; %d messages came on both and were thrown away once",
+		r.count.suspicions.Load(), r.count.falseAlarms.Load(), r.count.again.Load())
 	row("stalls of a line", "%d", rep.Stalls)
 	if r.links != nil {
-		row("link of the gateway down", "%d times", r.count.flaps.Load())
+		for f := range linkFaults {
+			row("link to the gateway "+linkFaultNames[f], "%d times", r.count.flaps[f].Load())
+		}
 	}
 	row("resumes", "%d, %d messages replayed", r.count.resumes.Load(), r.count.replayed.Load())
 	row("connections left open by their client", "%d; %d ends by 4409", r.count.abandoned.Load(), r.count.takenOver.Load())

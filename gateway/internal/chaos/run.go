@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,6 +35,8 @@ type Config struct {
 	Rivalries  int
 	Grace      time.Duration
 	Heartbeat  time.Duration
+	Answer     time.Duration // --answer-timeout
+	Late       time.Duration // what a busy machine may add to it: timers and logs are late
 	Hold       time.Duration // how long what is half-open stays so
 	Stall      time.Duration // the longest that a game server reads nothing,
 	StallEvery int           // once in about so many messages
@@ -51,12 +51,14 @@ type Config struct {
 }
 
 type counters struct {
-	cuts                             [fault.Kinds]atomic.Int64
-	resumes, takenOver, abandoned    atomic.Int64
-	replayed                         atomic.Uint64
-	tokens, rotations, flaps, ghosts atomic.Int64
-	compressed, cookies              atomic.Int64
-	told, gone                       atomic.Uint64
+	cuts                          [fault.Kinds]atomic.Int64
+	resumes, takenOver, abandoned atomic.Int64
+	replayed                      atomic.Uint64
+	tokens, rotations, ghosts     atomic.Int64
+	flaps                         [linkFaults]atomic.Int64
+	compressed, cookies           atomic.Int64
+	suspicions, falseAlarms       atomic.Int64
+	told, gone, again             atomic.Uint64
 }
 
 // A run is a gateway in the midst of clients, game servers and faults.
@@ -77,6 +79,10 @@ type run struct {
 	faults  []string // of the run as a whole
 	began   time.Time
 	exit    error
+
+	bySession            sync.Map // the players
+	byGateway, byClients delays   // until a silent line was noticed,
+	bySuspicion          delays   // or replaced
 }
 
 // Run does all of it and returns what came out; its error says why it could not.
@@ -148,7 +154,7 @@ func (r *run) open() (err error) {
 	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
 		return err
 	}
-	if r.gateway, err = process.Start(filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String())...); err != nil {
+	if r.gateway, err = process.StartTold(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String())...); err != nil {
 		return err
 	}
 	return r.openFront()
@@ -160,6 +166,9 @@ func (r *run) openFront() error {
 		return err
 	}
 	r.near = fault.Proxy{Target: r.gateway.Addr, Plan: r.plan, Struck: r.struck, Told: true}
+	if r.links != nil {
+		r.near.Local = r.links.local
+	}
 	r.near.Serve(ln)
 	r.front = "ws://" + ln.Addr().String()
 	if r.cfg.TLS {
@@ -178,7 +187,7 @@ func (r *run) flags(game string) []string {
 		listen = r.links.inside + ":0"
 	}
 	flags := append([]string{"--listen=" + listen, "--admin=off", "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
-		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--drain=" + (3 * time.Second).String(),
+		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + (3 * time.Second).String(),
 		"--buffer-messages=600", "--log-format=json"}, r.keys.flags()...)
 	for _, s := range specials {
 		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
@@ -225,13 +234,9 @@ func (r *run) cast() {
 
 // plan is asked by the proxy in front of the gateway.
 func (r *run) plan(path string) fault.Plan {
-	_, id, _, err := parsePath(path)
-	u, _ := url.Parse(path)
-	if err != nil || u == nil {
-		return fault.Plan{}
-	}
-	attempt, _ := strconv.Atoi(u.Query().Get("a"))
+	id, attempt := number(path)
 	switch {
+	case id < 0:
 	case id < len(r.players):
 		return r.players[id].plan(attempt)
 	case id < len(r.players)+len(r.rivals):
@@ -240,11 +245,28 @@ func (r *run) plan(path string) fault.Plan {
 	return fault.Plan{}
 }
 
+// number is whose connection a path is for, and which of theirs; -1: nobody's.
+func number(path string) (id, attempt int) {
+	_, id, _, err := parsePath(path)
+	u, _ := url.Parse(path)
+	if err != nil || u == nil {
+		return -1, 0
+	}
+	attempt, _ = strconv.Atoi(u.Query().Get("a"))
+	return id, attempt
+}
+
 func (r *run) struck(path string, p fault.Plan) {
 	r.count.cuts[p.Kind].Add(1)
-	if _, id, _, _ := parsePath(path); p.Kind.Cut() && id < len(r.players) {
-		r.players[id].cuts.Add(1)
-		r.players[id].note("%s", p.Short())
+	id, attempt := number(path)
+	if !p.Kind.Cut() || id < 0 || id >= len(r.players) {
+		return
+	}
+	player := r.players[id]
+	player.cuts.Add(1)
+	player.note("%s", p.Short())
+	if far, near := p.Kind.Silent(); far || near {
+		player.strike(attempt, far, near)
 	}
 }
 
@@ -336,54 +358,4 @@ func (r *run) rotate(ctx context.Context) {
 		r.gateway.Signal(syscall.SIGHUP)
 		r.count.rotations.Add(1)
 	}
-}
-
-// flap takes the link to the gateway down now and then.
-func (r *run) flap(ctx context.Context) {
-	if r.links == nil {
-		return
-	}
-	for i := 0; sleep(ctx, r.cfg.Grace/2); i++ {
-		r.links.down()
-		sleep(context.Background(), time.Duration(1+i%3)*r.cfg.Heartbeat)
-		r.links.up()
-		r.count.flaps.Add(1)
-	}
-}
-
-// A namespace is a network namespace with a link to this one.
-type namespace struct{ name, link, inside, outside string }
-
-// newNamespace makes one; that takes root and ip(8).
-func newNamespace() (*namespace, error) {
-	pid := os.Getpid()
-	n := &namespace{name: fmt.Sprintf("reseat-chaos-%d", pid), link: fmt.Sprintf("rc%d", pid%1000000)}
-	block := fmt.Sprintf("10.213.%d.", pid%256)
-	n.outside, n.inside = block+"1", block+"2"
-	for _, args := range [][]string{
-		{"netns", "add", n.name},
-		{"link", "add", n.link + "o", "type", "veth", "peer", "name", n.link + "i", "netns", n.name},
-		{"addr", "add", n.outside + "/30", "dev", n.link + "o"},
-		{"link", "set", n.link + "o", "up"},
-		{"-n", n.name, "addr", "add", n.inside + "/30", "dev", n.link + "i"},
-		{"-n", n.name, "link", "set", "lo", "up"},
-		{"-n", n.name, "link", "set", n.link + "i", "up"},
-	} {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			n.remove()
-			return nil, fmt.Errorf("no network namespace here (it takes root and ip): ip %v: %w: %s", args, err, out)
-		}
-	}
-	return n, nil
-}
-
-func (n *namespace) prefix() []string { return []string{"ip", "netns", "exec", n.name} }
-
-// down takes the gateway's end down, so that routes outside stay.
-func (n *namespace) down() { exec.Command("ip", "-n", n.name, "link", "set", n.link+"i", "down").Run() }
-func (n *namespace) up()   { exec.Command("ip", "-n", n.name, "link", "set", n.link+"i", "up").Run() }
-
-func (n *namespace) remove() {
-	exec.Command("ip", "link", "del", n.link+"o").Run()
-	exec.Command("ip", "netns", "del", n.name).Run()
 }

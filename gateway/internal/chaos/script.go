@@ -228,7 +228,7 @@ func (p *player) judge() {
 		p.faultLocked("did not end: %s; made %d, acked %d, game took %d; game sent %d, taken %d", p.end, p.made, p.acked, g.taken(), g.sent.Load(), p.down.Taken)
 	case isOver(g) && p.neverHeard(g):
 		p.unheard = true
-		p.hist.Add(p.id, history.Expire, 0, p.dialled+2*int64(p.run.cfg.Heartbeat), history.Never, history.Unknown, 0, 0)
+		p.hist.Add(p.id, history.Expire, 0, p.dialled+int64(p.run.cfg.unheard()), history.Never, history.Unknown, 0, 0)
 		return
 	case !isOver(g):
 		p.faultLocked("the game server's connection is still open after the end (%s %d)", p.verdict, p.code)
@@ -240,12 +240,15 @@ func (p *player) judge() {
 
 // neverHeard: the client had its first hello, and nothing that it said to that
 // arrived before the line was cut. The gateway keeps such a session for twice the
-// heartbeat (protocol section 6, with a grace period of 0), which is just as long as
-// a client that was not told of the cut takes to notice it. It was told 4404.
+// heartbeat, or its grace period (protocol section 6), and a client that was not told of
+// the cut may notice it too late. It was told 4404.
 func (p *player) neverHeard(g *gameSeat) bool {
 	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&
-		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= 2*int64(p.run.cfg.Heartbeat) || p.end == hard)
+		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= int64(p.run.cfg.unheard()) || p.end == hard)
 }
+
+// unheard is how long a session is kept whose client was never heard.
+func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Grace) }
 
 func (p *player) judgeEnd(g *gameSeat) {
 	want := ends[p.end]

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"reseat/gateway/internal/chaos/history"
@@ -19,42 +18,55 @@ import (
 
 // A tenure is a player's time on one connection.
 type tenure struct {
+	*arrival
 	p      *player
-	c      *seat.Conn
 	ctx    context.Context
 	stop   context.CancelFunc
-	gen    int
+	gen    int // 0: a plain client's
 	since  int64
-	heard  atomic.Int64
+	speaks chan struct{} // one slot: something has come that is a sign of life
+	first  string        // what the first ping says,
 	pinged func(o history.Outcome, got, code int)
+	next   *arrival // what a resume on suspicion has brought
 
+	answer, heartbeat time.Duration
+
+	side  sync.WaitGroup
+	dead  bool // the player has found it so; known once side is over
 	mu    sync.Mutex
-	owed  int // data messages taken in and not acked
+	came  uint64 // data messages, repeats included
+	owed  int    // of them not acked
 	ended string
 	code  int
 }
 
-var errSilent = errors.New("nothing heard for twice the heartbeat")
 var errAbandoned = errors.New("abandoned, and left open")
 
-// tenure plays on a connection until it ends.
-func (p *player) tenure(ctx context.Context, c *seat.Conn, h *seat.Hello, r *rand.Rand) {
-	t := &tenure{p: p, c: c, since: now()}
+// tenure plays on a connection until it ends, and returns the next one where a resume on
+// suspicion has brought one.
+func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival {
+	c, h := a.c, a.h
+	t := &tenure{arrival: a, p: p, since: now(), speaks: make(chan struct{}, 1), heartbeat: p.run.cfg.Heartbeat}
 	t.ctx, t.stop = context.WithCancel(ctx)
-	t.heard.Store(now())
 	p.mu.Lock()
-	p.drop = t.stop
+	if p.drop = t.stop; p.leave {
+		t.stop()
+	}
 	p.mu.Unlock()
 	if h != nil {
-		t.gen = seat.Gen(h.Token)
+		t.gen, t.answer = seat.Gen(h.Token), time.Duration(h.AnswerMS)*time.Millisecond
 		t.pinged = p.hist.Begin(p.id, history.Live, t.gen)
-		c.Ack(t.ctx, p.receivedNow())
-		c.Say(t.ctx, "ping", "first")
+		c.Ack(t.ctx, a.base)
+		t.first = a.watch.ping()
+		c.Say(t.ctx, "ping", t.first)
 	}
-	var side sync.WaitGroup
 	own := rand.New(rand.NewPCG(r.Uint64(), 1))
-	side.Go(func() { t.write(own) })
-	side.Go(t.beat)
+	t.side.Go(func() { t.write(own) })
+	t.side.Go(t.beat)
+	if h != nil && p.temper != trusting {
+		doubts := rand.New(rand.NewPCG(r.Uint64(), 2))
+		t.side.Go(func() { t.doubt(ctx, doubts) })
+	}
 	patience := -1
 	if h != nil && h.Resumed && r.IntN(12) == 0 {
 		patience = r.IntN(60) // messages until the player turns to a new connection
@@ -64,17 +76,31 @@ func (p *player) tenure(ctx context.Context, c *seat.Conn, h *seat.Hello, r *ran
 	if !errors.Is(err, errAbandoned) {
 		c.Drop()
 	}
-	side.Wait()
+	t.side.Wait()
+	if t.gen > 0 && !t.dead && t.next == nil && !errors.Is(err, errAbandoned) && !p.isDone() {
+		p.unnoticed(t.attempt, t.watch.owedSince())
+	}
 	if t.pinged != nil {
 		t.pinged(history.Unknown, 0, 0)
 	}
 	p.note("connection ended: %v", err)
+	return t.next
 }
 
-func (p *player) receivedNow() uint64 {
+// ackable is what may be acked here: what has come here, and while a resume is under way
+// no more than it says.
+func (t *tenure) ackable() uint64 {
+	t.mu.Lock()
+	n := t.base + t.came
+	t.mu.Unlock()
+	p := t.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.received
+	n = min(n, p.received)
+	if p.stating {
+		n = min(n, p.stated)
+	}
+	return max(n, t.base)
 }
 
 // read takes in what comes. After as many messages as it has patience for, if that
@@ -89,7 +115,13 @@ func (t *tenure) read(patience int) error {
 		if err != nil {
 			return t.closed(err)
 		}
-		t.heard.Store(now())
+		if m.Verb != "close" || closing(m.Arg).Code != 4409 {
+			t.watch.speaks()
+			select {
+			case t.speaks <- struct{}{}:
+			default:
+			}
+		}
 		switch {
 		case m.Verb != "":
 			t.control(m.Verb, m.Arg)
@@ -149,12 +181,24 @@ func (t *tenure) wrong(format string, args ...any) {
 	t.p.faultLocked(format, args...)
 }
 
+// take takes a data message in, unless the player has it: an older connection may have
+// brought it while this one's resume was under way.
 func (t *tenure) take(m seat.Message) {
 	p := t.p
+	t.mu.Lock()
+	t.came++
+	n := t.base + t.came
+	t.mu.Unlock()
 	p.mu.Lock()
 	before := p.down.Verdicts
-	p.down.Take(m.Text, m.Data)
-	p.received++
+	switch {
+	case t.gen != p.current: // a newer connection has had its hello
+	case t.gen > 0 && n <= p.received:
+		p.run.count.again.Add(1)
+	default:
+		p.down.Take(m.Text, m.Data)
+		p.received++
+	}
 	if p.down.Verdicts != before {
 		p.noteLocked("FAULT %s", p.down.Faults[len(p.down.Faults)-1])
 	}
@@ -176,28 +220,87 @@ func (t *tenure) ack() {
 	t.mu.Lock()
 	t.owed = 0
 	t.mu.Unlock()
-	t.c.Ack(t.ctx, t.p.receivedNow())
+	t.c.Ack(t.ctx, t.ackable())
 }
 
-// beat acks what is owed for long, and ends a connection that is silent.
+const ackWithin = 500 * time.Millisecond
+
+// beat acks what is owed for long, pings, and ends a connection that is dead.
 func (t *tenure) beat() {
-	beat := t.p.run.cfg.Heartbeat
-	for i := 1; sleep(t.ctx, beat/4); i++ {
+	step := max(t.answer/16, 20*time.Millisecond)
+	acked := now()
+	for last := now(); sleep(t.ctx, step); last = now() {
+		if time.Duration(now()-last) > step+stoodStill {
+			t.watch.standStill() // what waits to be read is read first
+		}
 		t.mu.Lock()
 		owed := t.owed > 0
 		t.mu.Unlock()
-		switch silent := time.Duration(now() - max(t.heard.Load(), t.p.pinged.Load())); {
-		case t.p.end == plain:
-		case silent > 2*beat:
-			t.p.note("%v", errSilent)
+		if owed && time.Duration(now()-acked) > ackWithin {
+			t.side.Go(t.ack) // a socket that is full holds up nobody here
+			acked = now()
+		}
+		t.judge()
+	}
+}
+
+// judge pings where that is due, and ends the connection where it is dead.
+func (t *tenure) judge() {
+	p := t.p
+	if t.gen == 0 { // which has no way to ask
+		if silent := time.Duration(now() - max(t.watch.heardAt(), p.pinged.Load())); p.end == cookie && silent > 2*t.heartbeat {
+			p.note("nothing heard for twice the heartbeat")
 			t.stop()
-		case t.p.end == cookie: // it has no way to ask
-		case silent > beat:
-			t.c.Say(t.ctx, "ping", "beat")
-		case owed:
-			t.ack()
+		}
+		return
+	}
+	switch ping, dead := t.watch.judge(t.answer, t.heartbeat, p.roundTrip()); {
+	case dead:
+		t.dead = true
+		p.note("silent: taken for dead")
+		p.noticed(t.attempt, t.watch.owedSince())
+		t.stop()
+	case ping:
+		arg := t.watch.ping()
+		t.side.Go(func() { t.c.Say(t.ctx, "ping", arg) })
+	}
+}
+
+// doubt begins a resume beside the connection when that has been silent for longer than
+// is usual, protocol section 5. One that is under way goes on when the connection ends.
+func (t *tenure) doubt(ctx context.Context, r *rand.Rand) {
+	p := t.p
+	gaps, least := p.temper.suspects()
+	for sleep(t.ctx, 20*time.Millisecond) {
+		if !t.watch.doubtful(gaps, least) || !p.mayDoubt() {
+			continue
+		}
+		select {
+		case <-t.speaks: // before the suspicion
+		default:
+		}
+		p.note("suspects its connection")
+		p.run.count.suspicions.Add(1)
+		if a, _ := p.attempt(ctx, r, t); a != nil {
+			p.replaced(t.attempt)
+			t.next = a
+			t.stop()
+			return
 		}
 	}
+}
+
+// mayDoubt reports whether the player may begin a resume on suspicion, and the script has
+// nothing against it. After each false alarm in a row that is half as often.
+func (p *player) mayDoubt() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	often := p.doubted == 0 || time.Duration(now()-p.doubted) >= suspectEvery<<min(p.alarms, 6)
+	if !often || p.leave || p.sayBye || p.done {
+		return false
+	}
+	p.doubted = now()
+	return true
 }
 
 // write sends what there is to send, and makes new messages at the player's pace.
@@ -224,7 +327,7 @@ func (p *player) madeNow() uint64 {
 
 // send sends one message; of new ones as many as are left.
 func (t *tenure) send(left *int) bool {
-	n, text, b, isNew, bye := t.p.next(*left > 0)
+	n, text, b, isNew, bye := t.p.next(t.gen, *left > 0)
 	if bye {
 		t.bye()
 		return false
@@ -235,7 +338,13 @@ func (t *tenure) send(left *int) bool {
 	if isNew {
 		*left--
 	}
-	return t.c.Send(t.ctx, text, b) == nil
+	t.watch.sent(n)
+	began := now()
+	err := t.c.Send(t.ctx, text, b)
+	if time.Duration(now()-began) > 100*time.Millisecond && err == nil {
+		t.watch.hear() // bytes were taken by a socket that was full
+	}
+	return err == nil
 }
 
 // bye ends the session on purpose; it is said once on each connection.
@@ -255,14 +364,17 @@ func (t *tenure) control(verb, arg string) {
 	case "ack":
 		t.acked(arg)
 	case "token":
-		p.hold(arg)
+		p.hold(arg, t.gen)
 	case "ping":
 		t.ack()
 		t.c.Say(t.ctx, "pong", arg)
 	case "pong":
-		if arg == "first" && t.pinged != nil {
+		if arg == t.first && t.pinged != nil {
 			t.pinged(history.Done, 0, 0)
 			t.pinged = nil
+		}
+		if rtt := t.watch.pong(arg); rtt > 0 {
+			p.measured(rtt)
 		}
 	case "end", "close":
 		k := closing(arg)
@@ -283,11 +395,21 @@ func (t *tenure) over(verb string, k seat.Closing) {
 		p.hist.Add(p.id, history.Superseded, t.gen, t.since, now(), history.Done, 0, 0)
 		return // an attempt of the player's own: it goes on
 	}
-	if verb == "close" && !k.Retry {
-		p.mu.Lock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if verb == "close" && !k.Retry && t.gen == p.current {
 		p.finishLocked(verb, k.Code)
-		p.mu.Unlock()
 	}
+}
+
+// measured takes in a round trip.
+func (p *player) measured(rtt time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rtt == 0 {
+		p.rtt = rtt
+	}
+	p.rtt += (rtt - p.rtt) / 4
 }
 
 func (t *tenure) acked(arg string) {
@@ -299,15 +421,21 @@ func (t *tenure) acked(arg string) {
 		p.faultLocked("ack %q, with %d made", arg, p.made)
 		return
 	}
-	p.acked = max(p.acked, n)
+	if t.gen == p.current {
+		p.acked = max(p.acked, n)
+		t.watch.acked(n)
+	}
 	p.poke()
 }
 
-func (p *player) hold(arg string) {
+func (p *player) hold(arg string, gen int) {
 	var a struct{ Token string }
 	err := json.Unmarshal([]byte(arg), &a)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if gen != p.current {
+		return // a newer connection has had its hello
+	}
 	if err != nil || seat.Gen(a.Token) != seat.Gen(p.token) {
 		p.faultLocked("token %q is not of the generation that the client holds", arg)
 		return
@@ -324,7 +452,7 @@ func (t *tenure) closed(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case code < 0:
+	case code < 0, t.gen != p.current: // a newer connection has had its hello
 	case t.ended == "end" && code == t.code:
 		p.finishLocked("end", code)
 	case t.ended == "close" && code == t.code:

@@ -74,6 +74,9 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 		{DeafFar, "reset", "reset"}, // the far side: after Hold
 		{DeafNear, "reset", "reset"},
 		{Silence, "reset", "reset"},
+		{SilentToFar, "reset", "reset"},
+		{SilentToNear, "reset", "reset"},
+		{SilenceEnds, "reset", "reset"},
 	} {
 		near, far := connect(t, Plan{Kind: c.kind, Up: true, After: len(request) + 3, Hold: 50 * time.Millisecond})
 		io.WriteString(near, "123456789")
@@ -83,6 +86,37 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 		}
 		if _, end := how(near); end != c.near {
 			t.Errorf("%s: the near side got %s, want %s", c.kind, end, c.near)
+		}
+	}
+}
+
+// What is silent swallows, or holds back until it ends.
+func TestSilenceIsOneWayOrEnds(t *testing.T) {
+	for _, c := range []struct {
+		kind  Kind
+		first string // what arrives of 123456789 before the answer is given,
+		up    string // and in the end
+		down  string // and of the answer
+	}{
+		{SilentToFar, "123", "123", "answer"},
+		{SilentToNear, "123456789", "123456789", ""},
+		{SilenceEnds, "123", "123456789", "answer"},
+	} {
+		near, far := connect(t, Plan{Kind: c.kind, Up: true, After: len(request) + 3, Hold: 300 * time.Millisecond})
+		io.WriteString(near, "123456789")
+		b := make([]byte, len(request+c.first))
+		if _, err := io.ReadFull(far, b); err != nil {
+			t.Fatalf("%s: %v", c.kind, err)
+		}
+		io.WriteString(far, "answer")
+		up, down := make(chan string), make(chan string)
+		go func() { got, _ := how(far); up <- got }()
+		go func() { got, _ := how(near); down <- got }()
+		if got := c.first + <-up; got != c.up {
+			t.Errorf("%s: the far side got %q, want %q", c.kind, got, c.up)
+		}
+		if got := <-down; got != c.down {
+			t.Errorf("%s: the near side got %q, want %q", c.kind, got, c.down)
 		}
 	}
 }

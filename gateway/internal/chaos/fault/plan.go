@@ -14,26 +14,43 @@ type Kind int
 
 // The kinds. Near is the side that dialled the proxy, far the one it dials.
 const (
-	None       Kind = iota
-	Reset           // both sides get a RST
-	FinToFar        // the far side gets an end of stream; the other way goes on for a while
-	FinToNear       // the same for the near side
-	DeafFar         // the near side gets a RST, the far side hears nothing more for a while
-	DeafNear        // the far side gets a RST, the near side hears nothing more for a while
-	Silence         // neither hears anything more for a while, and what they write is swallowed
-	Stall           // nothing passes for a while, and then goes on: no cut
-	EarlyReset      // Reset within the handshake
-	EarlyDeaf       // DeafFar within the handshake
+	None         Kind = iota
+	Reset             // both sides get a RST
+	FinToFar          // the far side gets an end of stream; the other way goes on for a while
+	FinToNear         // the same for the near side
+	DeafFar           // the near side gets a RST, the far side hears nothing more for a while
+	DeafNear          // the far side gets a RST, the near side hears nothing more for a while
+	Silence           // neither hears anything more for a while, and what they write is swallowed
+	SilentToFar       // only the far side hears nothing more
+	SilentToNear      // only the near side hears nothing more
+	SilenceEnds       // nothing passes for a while, and then all of it arrives; some time later both sides get a RST
+	Stall             // nothing passes for a while, and then goes on: no cut
+	EarlyReset        // Reset within the handshake
+	EarlyDeaf         // DeafFar within the handshake
 	Kinds
 )
 
 var names = [Kinds]string{"none", "reset", "half-close to the far side", "half-close to the near side", "far side left half-open",
-	"near side left half-open", "silence", "stall", "reset in the handshake", "half-open in the handshake"}
+	"near side left half-open", "silence", "silence towards the far side", "silence towards the near side", "silence that ends", "stall", "reset in the handshake", "half-open in the handshake"}
 
 func (k Kind) String() string { return names[k] }
 
 // Cut reports whether the connection is over after it.
 func (k Kind) Cut() bool { return k != None && k != Stall }
+
+// Silent reports whether the far side hears nothing more after it, and the near side:
+// no byte, no end and no error.
+func (k Kind) Silent() (far, near bool) {
+	switch k {
+	case Silence, SilenceEnds:
+		return true, true
+	case SilentToFar, DeafFar, EarlyDeaf:
+		return true, false
+	case SilentToNear, DeafNear:
+		return false, true
+	}
+	return false, false
+}
 
 // A Plan is what befalls one connection, and how good its line is before that.
 type Plan struct {
@@ -43,6 +60,7 @@ type Plan struct {
 	Hold  time.Duration // for what lasts a while
 	Rate  int           // bytes a second each way; 0: as fast as they come
 	Chop  int           // most bytes written at once; 0: any number
+	Late  time.Duration // that the first bytes each way take
 }
 
 // Short says it in a few words, for the story of a failure.
@@ -63,7 +81,7 @@ const handshakeBytes = 1200
 // Cutting is a plan that cuts a connection, drawn from r. The longer ways to be
 // cut are the rarer ones.
 func Cutting(r *rand.Rand, hold time.Duration) Plan {
-	kinds := []Kind{Reset, Reset, Reset, Reset, FinToFar, FinToNear, DeafFar, DeafFar, DeafFar, DeafNear, Silence, EarlyReset, EarlyDeaf}
+	kinds := []Kind{Reset, Reset, Reset, Reset, FinToFar, FinToNear, DeafFar, DeafFar, DeafNear, Silence, Silence, SilentToFar, SilentToNear, SilenceEnds, EarlyReset, EarlyDeaf}
 	p := line(r)
 	p.Kind, p.Up, p.Hold = kinds[r.IntN(len(kinds))], r.IntN(2) == 0, hold
 	switch {
@@ -87,13 +105,15 @@ func Calm(r *rand.Rand) Plan {
 
 // line draws the quality of a line.
 func line(r *rand.Rand) (p Plan) {
-	switch r.IntN(10) {
+	switch r.IntN(12) {
 	case 0:
 		p.Rate = 64<<10 + r.IntN(256<<10)
 	case 1:
 		p.Chop = 1 + r.IntN(7)
 	case 2:
 		p.Chop = 1 + r.IntN(1400)
+	case 3, 4:
+		p.Late = time.Duration(r.IntN(400)) * time.Millisecond
 	}
 	return p
 }

@@ -27,6 +27,8 @@ type Proxy struct {
 	Told bool
 	// Struck is told when a connection has met its fault.
 	Struck func(path string, p Plan)
+	// Local is asked for the address that the target is dialled from; nil: any.
+	Local func() net.Addr
 
 	ln   net.Listener
 	all  sync.WaitGroup
@@ -73,6 +75,9 @@ func (p *Proxy) serve(near *net.TCPConn) {
 		_, head, _ = bytes.Cut(head, []byte("\r\n"))
 	}
 	d := net.Dialer{Timeout: 5 * time.Second}
+	if p.Local != nil {
+		d.LocalAddr = p.Local()
+	}
 	conn, err := d.DialContext(p.ctx, "tcp", p.Target)
 	if err != nil {
 		reset(near)
@@ -123,6 +128,7 @@ type link struct {
 	mute   [2]atomic.Bool // swallow what comes: towards near, towards far
 	stall  sync.RWMutex   // held while nothing may pass
 	passed [2]int         // each its direction's own
+	late   [2]bool        // as well: the first bytes have taken their time
 }
 
 const (
@@ -181,6 +187,10 @@ func (l *link) forward(way int, b []byte, to *net.TCPConn) (goOn bool) {
 
 // write writes as the line allows.
 func (l *link) write(way int, b []byte, to *net.TCPConn) bool {
+	if l.plan.Late > 0 && !l.late[way] {
+		l.late[way] = true
+		time.Sleep(l.plan.Late)
+	}
 	for len(b) > 0 {
 		l.stall.RLock()
 		l.stall.RUnlock() //lint:ignore SA2001 only waits until a stall is over
@@ -231,6 +241,17 @@ func (l *link) strike() {
 		reset(l.far)
 	case Silence:
 		l.silence()
+	case SilentToFar:
+		l.mute[toFar].Store(true)
+	case SilentToNear:
+		l.mute[toNear].Store(true)
+	case SilenceEnds:
+		l.stall.Lock()
+		time.AfterFunc(l.plan.Hold, func() {
+			l.stall.Unlock()
+			l.lapse()
+		})
+		return
 	}
 	l.lapse()
 }

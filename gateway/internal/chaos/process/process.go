@@ -25,6 +25,7 @@ type Process struct {
 
 	cmd     *exec.Cmd
 	noAdmin bool
+	told    func(Line)
 
 	mu    sync.Mutex
 	log   *os.File
@@ -32,17 +33,25 @@ type Process struct {
 	ended chan error
 }
 
+// A Line is what is looked at of a line in the log.
+type Line struct{ Level, Msg, Addr, Session, Reason string }
+
 const startPatience = 30 * time.Second
 
 // Start starts the program and waits until it listens. prefix, if any, is the
 // command that runs it elsewhere. The flags have to ask for a log in JSON.
 func Start(logName string, prefix []string, bin string, args ...string) (*Process, error) {
+	return StartTold(nil, logName, prefix, bin, args...)
+}
+
+// StartTold does the same, and calls told with every line of the log, unless it is nil.
+func StartTold(told func(Line), logName string, prefix []string, bin string, args ...string) (*Process, error) {
 	argv := append(append(prefix, bin), args...)
 	log, err := os.Create(logName)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), noAdmin: slices.Contains(args, "--admin=off")}
+	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), told: told, noAdmin: slices.Contains(args, "--admin=off")}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -70,8 +79,11 @@ func (p *Process) read(out io.Reader, ready chan<- string) {
 	s.Buffer(nil, 1<<20)
 	addr := ""
 	for s.Scan() {
-		var line struct{ Level, Msg, Addr string }
+		var line Line
 		json.Unmarshal(s.Bytes(), &line)
+		if p.told != nil {
+			p.told(line)
+		}
 		switch line.Msg { // the admin address is said after that for clients
 		case "listening for clients":
 			addr = line.Addr

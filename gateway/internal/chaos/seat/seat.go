@@ -27,17 +27,26 @@ import (
 var errEnded = errors.New("the connection has ended")
 
 // A wholeConn is a connection whose end of stream is never a clean one.
-type wholeConn struct{ net.Conn }
+type wholeConn struct {
+	net.Conn
+	heard func() // called when bytes have come; nil: nobody wants to know
+}
 
 func (c wholeConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if n > 0 && c.heard != nil {
+		c.heard()
+	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF { // the latter by TLS
 		err = errEnded
 	}
 	return n, err
 }
 
-type pathKey struct{}
+type (
+	pathKey  struct{}
+	heardKey struct{}
+)
 
 // WithPath is for requests of Client's: their connections tell the proxy of faults
 // beforehand, in a line of its own, what path they will ask for, since under TLS it
@@ -59,7 +68,7 @@ func Client(config *tls.Config) *http.Client {
 				c.Close()
 				return nil, err
 			}
-			return wholeConn{secure}, nil
+			return wholeConn{Conn: secure}, nil
 		}}}
 }
 
@@ -70,7 +79,8 @@ func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wholeConn{c}, nil
+	heard, _ := ctx.Value(heardKey{}).(func())
+	return wholeConn{c, heard}, nil
 }
 
 // dialTold connects to a proxy of faults.
@@ -97,6 +107,7 @@ type Offer struct {
 	Cookie   string // of a plain client's session
 	Origin   string
 	Pinged   func() // called at each Ping
+	Heard    func() // called whenever bytes have come
 }
 
 func (o Offer) options(client *http.Client) *websocket.DialOptions {
@@ -146,7 +157,8 @@ func Dial(ctx context.Context, client *http.Client, address string, o Offer) (c 
 	if err != nil {
 		return nil, 0, err
 	}
-	ws, resp, err := websocket.Dial(WithPath(ctx, u.RequestURI()), address, o.options(client))
+	ctx = context.WithValue(WithPath(ctx, u.RequestURI()), heardKey{}, o.Heard)
+	ws, resp, err := websocket.Dial(ctx, address, o.options(client))
 	if err != nil {
 		if resp != nil {
 			status = resp.StatusCode
@@ -238,6 +250,7 @@ type Hello struct {
 	Replay      uint64
 	GraceMS     int64 `json:"grace_ms"`
 	HeartbeatMS int64 `json:"heartbeat_ms"`
+	AnswerMS    int64 `json:"answer_ms"`
 	Limits      struct {
 		Messages uint64 `json:"unacked_messages"`
 		Bytes    uint64 `json:"unacked_bytes"`
