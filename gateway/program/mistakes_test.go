@@ -90,6 +90,7 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 		{"--upstream=ws://0.0.0.0:" + port, warned, "is an address to listen on: name one that leads"},
 		{"--upstream=ws://localhost:8080 --listen=:8080", warned, "is this gateway itself, --listen :8080"},
 		{"--upstream=ws://localhost:8081 --admin=127.0.0.1:8081", refused, "but the game server of route \"/*\" is there"},
+		{"--upstream=ws://LOCALHOST.:8081 --admin=127.0.0.1:8081", refused, "but the game server of route \"/*\" is there"},
 		{"UP --listen=8080", refused, "want HOST:PORT such as :8080"},
 		{"UP --listen=http://:8080", refused, "want HOST:PORT"},
 		{"UP --admin=:8081", refused, "no token is asked for there; see --admin-token-file"},

@@ -40,6 +40,9 @@ func (s *Settings) publicMistakes() (list []Warning) {
 	if isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(s.Gateway.TrustedProxies) == 0 {
 		warn("max-sessions-per-ip", "--listen %s is reached from this machine alone: all players have the address of the proxy in front; name that with --trusted-proxy", s.Listen)
 	}
+	if s.Gateway.Driver == gateway.DrivePoll && s.TLS.Enabled() {
+		warn("driver", "poll: event loops are for plain TCP, and with TLS here all clients are on the net driver; end TLS in front, or leave it at auto")
+	}
 	if s.Admin != "" && !isLoopback(s.Admin) {
 		warn("admin", "%s is no loopback address, and its tokens travel in plain text: keep it to a network that is yours", s.Admin)
 	}

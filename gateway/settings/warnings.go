@@ -133,6 +133,19 @@ func idleWarnings(r *gateway.Route) (list []Warning) {
 	if p.IdleTimeout > 0 && p.IdleTimeout < p.Grace {
 		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after it, unless the game server goes on sending", p.IdleTimeout, p.Grace)
 	}
+	if p.Hard {
+		for _, f := range []struct {
+			flag string
+			set  bool
+		}{
+			{"keepalive-reply", len(p.Replies) > 0}, {"keepalive-send", len(p.Beats) > 0},
+			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Words.Expire != ""},
+		} {
+			if f.set {
+				warn(f.flag, "without effect: --disconnect hard keeps no connection to the game server while the client is away")
+			}
+		}
+	}
 	if kept := p.Grace > 0 || p.GraceBeforeStart != nil && *p.GraceBeforeStart > 0; !kept {
 		for _, f := range []struct {
 			flag string

@@ -77,6 +77,12 @@ func TestDangerousAndIdleSettingsAreWarnedOf(t *testing.T) {
 		{[]string{"--grace", "0", "--plain-resume", "cookie"}, "plain-resume", "keeps no session"},
 		{[]string{"--grace", "0", "--grace-before-start", "30s", "--plain-resume", "cookie"}, "", ""},
 		{[]string{"--grace", "0", "--overflow", "end"}, "overflow", "keeps no session"},
+		{[]string{"--disconnect", "hard", "--keepalive-send", "1s:x"}, "keepalive-send", "keeps no connection"},
+		{[]string{"--disconnect", "hard", "--overflow", "end"}, "overflow", "keeps no connection"},
+		{[]string{"--disconnect", "hard", "--on-expire", "x"}, "on-expire", "keeps no connection"},
+		{[]string{"--disconnect", "hard", "--on-detach", "x"}, "", ""},
+		{[]string{"--driver", "poll", "--tls-cert", "c", "--tls-key", "k"}, "driver", "on the net driver"},
+		{[]string{"--driver", "poll"}, "", ""},
 	} {
 		list := mustParse(t, nil, append([]string{"--upstream", "ws://127.0.0.1:1"}, c.args...)...).Warnings()
 		switch {
