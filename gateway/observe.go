@@ -83,6 +83,7 @@ func (e *entry) over(ev session.Event) {
 	info := *ev.Info
 	e.note(events.Ended, ev)
 	g.reg.bury(e, info)
+	e.giveBack()
 	e.pongs.ring()
 	e.breakDial()
 	e.publish(events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
