@@ -48,7 +48,7 @@ func TestResumesThatHadNothingToSendAreNotFutile(t *testing.T) {
 	}
 }
 
-// The token is judged first, reseat.v1 section 2: who brings a superseded one learns
+// The token is judged first, protocol section 2: who brings a superseded one learns
 // nothing of how the session ended.
 func TestSupersededTokenOfAnEndedSessionIsRefusedAsBad(t *testing.T) {
 	b := newTable(t, config())
