@@ -122,6 +122,7 @@ func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
 			t.Errorf("the session is %s", i.State)
 		}
 		w.visit(cookie)
+		synctest.Wait()
 		if i, _ := w.gw.Session(id); i.State != session.Attached.String() {
 			t.Errorf("with one cookie the session is %s", i.State)
 		}

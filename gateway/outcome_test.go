@@ -35,6 +35,20 @@ func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 	}
 }
 
+// A session whose first dial fails while a second login of its player asks for it is
+// no answer: that login begins.
+func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
+	g := newCrowd(t, 1)
+	e := g.reg.all()[0]
+	if !e.answers(t.Context()) {
+		t.Error("a session that is about to begin does not answer")
+	}
+	g.reg.remove(e)
+	if e.answers(t.Context()) {
+		t.Error("a session that never came about answers")
+	}
+}
+
 // The client leaves just as its dial succeeds: nobody will have that connection, and it
 // is closed.
 func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
