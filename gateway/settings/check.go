@@ -162,7 +162,10 @@ func (d *draft) askedRoutes() ([]route, error) {
 // (interface section 3). They go before any route.
 func (d *draft) ownPaths() (*patterns, error) {
 	paths := newPatterns()
-	own := map[string]string{"/reseat.js": "the browser client"}
+	own := map[string]string{}
+	for _, p := range []string{"/reseat.js", "/reseat.js.map", "/reseat.install.js", "/reseat.install.js.map"} {
+		own[p] = "the browser client"
+	}
 	if d.Demo {
 		own["/"], own[anyPath] = "--demo", "--demo"
 	}

@@ -6,13 +6,13 @@ import { attached, settle, TOKEN, world } from './helpers.js';
 
 test('the application\'s subprotocols are offered first, and nothing of a resume', () => {
   const { last } = world({ protocols: ['chat.v2', 'chat.v1'] });
-  assert.deepEqual(last().protocols, ['chat.v2', 'chat.v1', 'reseat.v1']);
+  assert.deepEqual(last().protocols, ['chat.v2', 'chat.v1', 'reseat.v1', 'reseat.refusals']);
   assert.equal(last().url, 'ws://game.test/match/7');
 });
 
 test('entries of the application that begin with reseat. cannot break the offer', () => {
   const { last } = world({ protocols: ['reseat.v1', 'chat.v2', 'reseat.token.x'] });
-  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1']);
+  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1', 'reseat.refusals']);
 });
 
 test('nothing is sent before hello, and open fires once, after it', async () => {
@@ -246,10 +246,11 @@ test('close() while connecting: error and 1006, told after the call', async () =
     const { socket, log, last, sockets } = world();
     before(last());
     socket.close();
-    assert.equal(socket.readyState, 3);
+    assert.equal(socket.readyState, 2);
     assert.deepEqual(log, []);
     await settle();
     assert.deepEqual(log, ['error', 'close 1006  unclean']);
+    assert.equal(socket.readyState, 3);
     assert.deepEqual(last().closed, []);
     for (const s of sockets) s.attach();
     assert.deepEqual(log, ['error', 'close 1006  unclean']);

@@ -27,7 +27,7 @@ test('after install, new WebSocket makes a ReseatSocket over the native one', ()
   set();
   const socket = new WebSocket('ws://game.test/', 'chat');
   assert.ok(socket instanceof ReseatSocket);
-  assert.deepEqual(native.sockets[0].protocols, ['chat', 'reseat.v1']);
+  assert.deepEqual(native.sockets[0].protocols, ['chat', 'reseat.v1', 'reseat.refusals']);
   assert.equal(WebSocket.OPEN, 1);
   assert.equal(WebSocket.prototype.OPEN, 1);
 });
@@ -125,13 +125,13 @@ test('where there is no WebSocket, one must be given', () => {
 
 test('another copy of the module finds the native WebSocket beneath, and installs nothing twice', async () => {
   set();
-  const copy = await import('../reseat.js?copy');
+  const copy = await import('../dist/reseat.js');
   assert.notEqual(copy.ReseatSocket, ReseatSocket);
   const before = globalThis.WebSocket;
   copy.install();
   assert.equal(globalThis.WebSocket, before);
   new copy.ReseatSocket('ws://host/', [], { runtime });
-  assert.deepEqual(native.sockets.at(-1).protocols, ['reseat.v1']);
+  assert.deepEqual(native.sockets.at(-1).protocols, ['reseat.v1', 'reseat.refusals']);
 });
 
 test('hideOffline keeps offline from later listeners only, and online from none', () => {

@@ -51,7 +51,7 @@ test('protocols must be undefined, a string or an iterable of strings, valid and
   }
   for (const [protocols, offered] of [[undefined, []], [[], []], ['chat', ['chat']], [['a', 'b'], ['a', 'b']], [new Set(['a.b', "!#$%&'*+-^_`|~"]), ['a.b', "!#$%&'*+-^_`|~"]]]) {
     const { last } = world({ protocols });
-    assert.deepEqual(last().protocols, [...offered, 'reseat.v1']);
+    assert.deepEqual(last().protocols, [...offered, 'reseat.v1', 'reseat.refusals']);
   }
 });
 
@@ -221,7 +221,7 @@ test('no event is dispatched from within send() or close(), or from within anoth
   socket.close();
   assert.equal(log.length, 3);
   await settle();
-  assert.equal(log[3], 'close 1000 ');
+  assert.equal(log[3], 'close 1005 ');
 });
 
 test('a listener may close the socket, or send, in any event', async () => {

@@ -97,7 +97,7 @@ class Story {
   async handshake({ path, offer }) {
     const own = offer.slice(0, offer.indexOf('reseat.v1'));
     if (!this.w) {
-      this.w = world({ url: `ws://game.test${path}`, protocols: own, random: seeded(1) });
+      this.w = world({ url: `ws://game.test${path}`, protocols: own, options: { refusals: false }, random: seeded(1) });
       this.listen();
     }
     for (let t = 0; t < 5_000 && this.pending.length === 0; t += 50) await this.w.clock.advance(50);

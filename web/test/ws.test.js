@@ -84,7 +84,7 @@ test('a server that knows no subprotocol gets a plain connection', async (t) => 
   socket.close(3001, 'bye');
   const { code, reason, wasClean } = await told(socket, 'close');
   assert.deepEqual([code, reason, wasClean], [3001, 'bye', true]);
-  assert.deepEqual(seen, ['reseat.v1', undefined]);
+  assert.deepEqual(seen, ['reseat.v1,reseat.refusals', undefined]);
 });
 
 test('a server that takes the offer unseen is found out by its first message', async (t) => {
@@ -124,5 +124,5 @@ test('a closed socket keeps no process alive, and no transport throws', () => {
       ws.on('message', (data) => String(data).startsWith('\\x10bye') && ws.close(1000));
     });`;
   const web = fileURLToPath(new URL('..', import.meta.url));
-  assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8', timeout: 20_000 }).trim(), '1000');
+  assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8', timeout: 20_000 }).trim(), '1005');
 });
