@@ -321,8 +321,8 @@ func (p *Policy) conceal(ask *upstream.Request) {
 	}
 }
 
-// direct takes over what the upstream asked for in its answer, interface
-// section 2. What cannot be read is said in the log and left aside.
+// direct takes over what the upstream asked for in its answer, docs/sessions.md.
+// What cannot be read is said in the log and left aside.
 func (g *Gateway) direct(e *entry, d upstream.Directives) {
 	if d == (upstream.Directives{}) {
 		return

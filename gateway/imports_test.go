@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"gateway/frame":      {},
 	"gateway/sink":       {},
 	"gateway/webhook":    {"gateway/events", "tokens/keyfile"},
-	"gateway/program":    {"gateway", "gateway/control", "gateway/secure", "gateway/settings", "gateway/showcase", "gateway/sink", "gateway/webhook", "tokens", "tokens/login", "upstream", "web"},
+	"gateway/program":    {"gateway", "gateway/control", "gateway/secure", "gateway/settings", "gateway/showcase", "gateway/sink", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
 	"tokens":             {"tokens/generation", "tokens/keyfile", "tokens/strict"},
 	"tokens/generation":  {},
 	"tokens/keyfile":     {},

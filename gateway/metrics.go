@@ -8,7 +8,7 @@ import (
 	"reseat/tokens/login"
 )
 
-// metrics are interface section 5, and a few more in the same manner. No label
+// metrics are those of docs/operating.md, and a few more like them. No label
 // ever holds a session, a player or an address, and each series is there from
 // the start, so that a rate over it sees the first count too.
 type metrics struct {

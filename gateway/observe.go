@@ -116,7 +116,7 @@ func wholeMS(d time.Duration) *int64 {
 	return &ms
 }
 
-// Events is where those of interface section 3 are read.
+// Events is where the events of docs/control-api.md are read.
 func (g *Gateway) Events() *events.Hub { return g.events }
 
 // What a thief, or a client's fault, may put into the event stream; all of it is

@@ -32,7 +32,7 @@ type ProxyOptions struct {
 	Log *slog.Logger
 }
 
-// A Proxy is a reverse proxy for ordinary HTTP requests: interface section 1,
+// A Proxy is a reverse proxy for ordinary HTTP requests: docs/flags.md,
 // --http. Bodies are streamed unchanged both ways, and an upstream may take as
 // long to answer as the client will wait.
 //

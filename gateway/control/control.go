@@ -1,5 +1,5 @@
 // Package control serves the admin address: the control API and its event
-// stream, the dashboard, metrics, health and profiles, interface section 3.
+// stream, the dashboard, metrics, health and profiles, docs/control-api.md.
 //
 // Every answer of the API is described by openapi.json, which the tests hold
 // against the routes below and against real answers.

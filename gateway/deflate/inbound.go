@@ -10,7 +10,7 @@ import (
 
 const (
 	readSize = 4 << 10
-	// maxFrames is how many frames a message may have, reseat.v1 section 6.
+	// maxFrames is how many frames a message may have, protocol section 6.
 	maxFrames = 1024
 	// leastLimit is above what a reader grants a control message of reseat.v1,
 	// however small its limit.

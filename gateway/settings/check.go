@@ -45,7 +45,7 @@ func (d *draft) checkListeners() error {
 }
 
 // checkAdmin keeps the admin address to this machine as long as nobody is asked
-// for a token there: interface section 1, --admin-token-file.
+// for a token there: docs/flags.md, --admin-token-file.
 func (d *draft) checkAdmin() error {
 	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
 		return d.fault("admin", "%w: others can reach that address, and no token is asked for there; see --admin-token-file",
@@ -159,7 +159,7 @@ func (d *draft) askedRoutes() ([]route, error) {
 }
 
 // ownPaths are those that the gateway itself serves at the client address
-// (interface section 3). They go before any route.
+// (docs/control-api.md). They go before any route.
 func (d *draft) ownPaths() (*patterns, error) {
 	paths := newPatterns()
 	own := map[string]string{}

@@ -1,7 +1,7 @@
 import * as MS from './times.js';
 
 /**
- * Liveness of the live connection: the answer rule and suspicion of reseat.v1 section 5. The
+ * Liveness of the live connection: the answer rule and suspicion of protocol section 5. The
  * session reports what it sends and receives; `next` says what to do about silence, and
  * when. There is no clock and no timer here: every `t` is the session's time in milliseconds.
  */
@@ -28,7 +28,7 @@ export class Liveness {
   #check = 0; // number of the check (a ping out of suspicion) that neither a pong nor data has answered
   #data = NaN; // when the newest data message came
 
-  /** reseat.v1 section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
+  /** protocol section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
   get #scale() {
     return 2 ** this.#silences;
   }

@@ -250,7 +250,7 @@ export class Session {
     return conn;
   }
 
-  /** reseat.v1 section 2: the application's subprotocols first. */
+  /** protocol section 2: the application's subprotocols first. */
   #offer() {
     const own = this.#plan.protocols.filter((name) => !name.startsWith('reseat.'));
     const { token } = this.#said;
@@ -319,7 +319,7 @@ export class Session {
       if (conn.kind === Kind.FIRST || argument !== undefined) this.#noHello(conn);
       return;
     }
-    // reseat.v1 section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
+    // protocol section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
     if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#onHeard();
     switch (verb) {
       case 'hello': return this.#onHello(conn, argument);
@@ -339,11 +339,11 @@ export class Session {
   #onHello(conn, hello) {
     const foreign = this.#said.session !== '' && hello.session !== this.#said.session;
     if (conn.hello || foreign || !this.#out.admits(hello.received)) return this.#broken(conn);
-    // reseat.v1 section 8: its numbers would not be those that the older connection has used since.
+    // protocol section 8: its numbers would not be those that the older connection has used since.
     if (hello.moved && (this.#received > conn.stated || this.#out.acked > conn.settled)) return this.#broken(conn);
     const before = this.#state;
     const ms = this.#sinceHeard();
-    this.#retire(this.#live); // reseat.v1 section 8: nothing more is taken from it
+    this.#retire(this.#live); // protocol section 8: nothing more is taken from it
     this.#live = conn;
     this.#attempt = null;
     for (const alarm of [this.#patience, this.#pace, this.#giveUp, this.#moveAt]) alarm.clear();
@@ -431,7 +431,7 @@ export class Session {
     return this.#fallBack();
   }
 
-  /** Interface section 4: only where nothing says that a gateway is there. */
+  /** Only where nothing says that a gateway is there. */
   #mayFallBack() {
     const { fallback, url, runtime } = this.#plan;
     const origin = originOf(url);
@@ -498,7 +498,7 @@ export class Session {
 
   /**
    * Acks what came, if that is news. While a resume is under way that stated N, an older
-   * connection acks nothing beyond it (reseat.v1 section 5).
+   * connection acks nothing beyond it (protocol section 5).
    */
   #ack() {
     const conn = this.#live;
@@ -929,7 +929,7 @@ export class Session {
 
   /**
    * A 4409 that an attempt of our own may have caused: one that is under way, or one that
-   * ended in the dark since the hello before the newest (reseat.v1 section 6). That goes for
+   * ended in the dark since the hello before the newest (protocol section 6). That goes for
    * a connection that waits for its hello as well: nothing says that what we answered to
    * the newest hello, and what spends the older generations, has come through.
    * @param {Connection} conn

@@ -1,8 +1,8 @@
 // Every time span of the client, in milliseconds.
 
-/** Reseat.v1 section 2: none by then, and the server does not know us. */
+/** Protocol section 2: none by then, and the server does not know us. */
 export const firstHello = 5_000;
-/** Reseat.v1 section 2: at least 15 s after the 101. */
+/** Protocol section 2: at least 15 s after the 101. */
 export const resumeHello = 16_000;
 /** To have the 101 of a resume, on all but slow links. */
 export const connect = 4_000;
@@ -10,15 +10,15 @@ export const connect = 4_000;
 export const connectMax = 15_000;
 /** Until the third SYN of a connection has gone out. */
 export const lostSyns = 3_500;
-/** Reseat.v1 section 5: 1 s after the oldest unacked message, less the way. */
+/** Protocol section 5: 1 s after the oldest unacked message, less the way. */
 export const ack = 800;
-/** Reseat.v1 section 5: for an answer, at least, while no round trip is known. */
+/** Protocol section 5: for an answer, at least, while no round trip is known. */
 export const answer = 5_000;
-/** Interface section 4: a lively connection is not silent for that long. */
+/** A lively connection is not silent for that long. */
 export const quiet = 2_000;
 /** For the answer to a ping of suspicion, or after the page or the network has come back. */
 export const probe = 2_000;
-/** Reseat.v1 section 5: between two attempts beside a suspected connection. */
+/** Protocol section 5: between two attempts beside a suspected connection. */
 export const beside = 4_000;
 /** Gaps between messages are remembered this long, or up to twice that. */
 export const window = 30_000;
@@ -32,7 +32,7 @@ export const breath = 50;
 export const offline = 10_000;
 /** Between `end` or `close` and the Close frame. */
 export const closing = 2_000;
-/** Reseat.v1 section 5: what the gateway gives the upstream after `bye`. */
+/** Protocol section 5: what the gateway gives the upstream after `bye`. */
 export const farewell = 10_000;
 /** A connection that held this long was a good one. */
 export const settled = 5_000;

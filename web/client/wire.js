@@ -2,7 +2,7 @@ export const VERSION = 'reseat.v1';
 export const REFUSALS = 'reseat.refusals';
 export const DLE = '\x10';
 
-/** reseat.v1 section 5: how much may come before an ack is due. */
+/** protocol section 5: how much may come before an ack is due. */
 export const ACK_AFTER = Object.freeze({ messages: 32, bytes: 64 * 1024 });
 
 // The words of reseat.v1, as pure functions.
@@ -98,7 +98,7 @@ function readMove(text) {
   return within;
 }
 
-/** The verbs of reseat.v1 section 5 that a gateway may use, each with how its argument is read. */
+/** The verbs of protocol section 5 that a gateway may use, each with how its argument is read. */
 const VERBS = Object.freeze({
   hello: readHello,
   ack: readDigits,
@@ -126,7 +126,7 @@ export function readControl(text) {
   return read ? { verb, argument: read(argument) } : { verb };
 }
 
-/** Text that begins with DLE gets one more in front (reseat.v1 section 3). @template {string | ArrayBuffer} T @param {T} data */
+/** Text that begins with DLE gets one more in front (protocol section 3). @template {string | ArrayBuffer} T @param {T} data */
 export const escaped = (data) => (typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data);
 
 /** The length of text in UTF-8; a lone surrogate is sent as U+FFFD. @param {string} text */

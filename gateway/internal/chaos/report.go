@@ -218,7 +218,7 @@ func (rep *Report) tell(r *run) {
 	row("connections left open by their client", "%d; %d ends by 4409", r.count.abandoned.Load(), r.count.takenOver.Load())
 	row("first connections lost before hello", "%d sessions that nobody could resume", r.count.ghosts.Load())
 	row("signing keys changed", "%d times, %d tokens renewed", r.count.rotations.Load(), r.count.tokens.Load())
-	row("first connections cut before the client was heard", "%d sessions over before it knew, and told 4404 (reseat.v1 section 6)", r.unheard())
+	row("first connections cut before the client was heard", "%d sessions over before it knew, and told 4404 (protocol section 6)", r.unheard())
 	rep.tellEnds(r, row)
 	row("hard disconnects", "%d dials for a resume, %d of them refused; %d messages went down with a game server's connection", rep.Redials, r.game.refused, r.count.gone.Load())
 	row("plain clients back by their cookie", "%d times; %d messages came again, as they may", rep.Cookies, rep.Again)

@@ -240,7 +240,7 @@ func (p *player) judge() {
 
 // neverHeard: the client had its first hello, and nothing that it said to that
 // arrived before the line was cut. The gateway keeps such a session for twice the
-// heartbeat (reseat.v1 section 6, with a grace period of 0), which is just as long as
+// heartbeat (protocol section 6, with a grace period of 0), which is just as long as
 // a client that was not told of the cut takes to notice it. It was told 4404.
 func (p *player) neverHeard(g *gameSeat) bool {
 	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&

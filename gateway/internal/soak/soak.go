@@ -24,7 +24,7 @@ import (
 
 const (
 	grace    = 2 * time.Second
-	remember = 30 * time.Second // at least, reseat.v1 section 6
+	remember = 30 * time.Second // at least, protocol section 6
 	patience = 30 * time.Second // with one session
 )
 

@@ -28,7 +28,7 @@ func keeps(t session.Terms, started bool) time.Duration {
 	return t.GraceBeforeStart
 }
 
-// kept is how long the session is kept by t: reseat.v1 section 6, a session
+// kept is how long the session is kept by t: protocol section 6, a session
 // whose hello was not confirmed.
 func (g *game) kept(t session.Terms) time.Duration {
 	d := keeps(t, g.started)

@@ -178,7 +178,7 @@ func (c *client) queueOne() {
 	c.sums = append(c.sums, c.sums[c.queued-1]+int64(m.size))
 }
 
-// fits reports whether message n may be sent: reseat.v1 section 5, limits.
+// fits reports whether message n may be sent: protocol section 5, limits.
 // What was sent and not acked counts, whatever a hello said.
 func (c *client) fits(n uint64) bool {
 	if !c.g.cfg.Resumable || c.heedless || n <= c.sent || c.sent == c.acked {

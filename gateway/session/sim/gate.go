@@ -50,7 +50,7 @@ func parseToken(s string) (t token) {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// pass signs a token: reseat.v1 section 7 says how long it lives and when it is
+// pass signs a token: protocol section 7 says how long it lives and when it is
 // to be renewed.
 func (g *game) pass(gen uint64, came session.Time) session.Pass {
 	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)

@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// Plain clients that come back by a cookie, reseat.v1 section 9. Such a client
+// Plain clients that come back by a cookie, protocol section 9. Such a client
 // counts nothing, acks nothing and sends nothing again: it answers Pings, as
 // RFC 6455 has everybody do, and opens a new connection with its cookie. What it
 // has is what it was sent on all connections together. The Pings carry the

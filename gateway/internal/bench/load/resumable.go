@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/internal/bench/frames"
 )
 
-// When a client acks, reseat.v1 section 5.
+// When a client acks, protocol section 5.
 const (
 	ackMessages = 32
 	ackBytes    = 64 << 10
