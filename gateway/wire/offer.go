@@ -7,7 +7,6 @@ import (
 
 const (
 	prefixOwn      = "reseat."
-	refusals       = "reseat.refusals"
 	prefixToken    = "reseat.token."
 	prefixReceived = "reseat.received."
 )
@@ -35,7 +34,7 @@ func ParseOffer(h http.Header) Offer {
 			o.Protocols = append(o.Protocols, p)
 		case p == Subprotocol:
 			o.Resumable = true
-		case p == refusals:
+		case p == Refusals:
 			o.Refusals = true
 		case strings.HasPrefix(p, prefixToken):
 			tokens = append(tokens, p[len(prefixToken):])
