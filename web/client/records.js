@@ -63,7 +63,7 @@ export class Records {
    * @returns {SavedSession | undefined}
    */
   take(wall) {
-    const list = this.#read().filter(({ saved, keep }) => wall - saved < keep);
+    const list = this.#read().filter((record) => wall - record?.saved < record?.keep);
     const first = list.shift();
     // Where it cannot be taken out, another page may find it too: then it is nobody's.
     return this.#write(list) ? first : undefined;

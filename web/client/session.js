@@ -215,7 +215,7 @@ export class Session {
     if (this.readyState === ReadyState.CLOSING) return;
     if (this.readyState === ReadyState.CONNECTING) return this.#finish(NO_WAY_BACK);
     this.#farewell = { code: code ?? (reason ? 1000 : 1005), reason };
-    if (this.#parked) this.#unpark();
+    if (this.#parked && !this.#takeBack()) return this.#finish(NO_WAY_BACK);
     if (this.#state === State.DETACHED) {
       const left = this.#dropped + this.#said.grace - this.#plan.runtime.now();
       if (left > 0) this.#giveUp.set(left);
@@ -365,7 +365,7 @@ export class Session {
     if (before !== State.CONNECTING && before !== State.RELOADED) return this.#resumed(hello.replay, hello.lost, ms);
     this.#reloaded = before === State.RELOADED;
     this.#welcome(hello.protocol);
-    if (this.#reloaded) this.#resumed(hello.replay, hello.lost, ms);
+    if (this.#reloaded) this.#resumed(hello.replay, hello.lost, ms, { reloaded: true });
     return undefined;
   }
 
@@ -380,6 +380,7 @@ export class Session {
   /** @param {Connection} conn @param {any} event */
   #onClose(conn, event) {
     const { code = 1006, reason = '', wasClean = false } = event ?? {};
+    if (this.#parked) return undefined;
     if (this.#state === State.PLAIN || conn.kind === Kind.PLAIN) {
       return this.#finish({ code, reason, wasClean, error: conn.errored });
     }
@@ -733,8 +734,8 @@ export class Session {
   }
 
   /** @param {number} replay @param {number} lost @param {number} ms */
-  #resumed(replay, lost, ms) {
-    this.#host.notice('resume', { replay, lost, ms });
+  #resumed(replay, lost, ms, more = {}) {
+    this.#host.notice('resume', { replay, lost, ms, ...more });
     if (replay === 0) this.#host.notice('replayed', {});
   }
 
@@ -998,8 +999,7 @@ export class Session {
   /** The page is left: the session is kept for the next page, or no ghost is to stay in the game. */
   #leave() {
     if (this.#park() || (this.#state !== State.ATTACHED && !this.detached)) return;
-    if (this.#parked) this.#plan.records?.takeBack(this.#said.session);
-    this.#parked = false;
+    if (this.#parked) this.#takeBack();
     this.#farewell ??= { code: 1001, reason: '' };
     this.#pump();
     if (this.#live && !this.#live.bye) this.#sayBye(this.#live, this.#farewell);
@@ -1035,8 +1035,8 @@ export class Session {
     const outbox = Outbox.restore(out);
     if (!outbox || !isToken(said?.token)) return false;
     this.#out = outbox;
-    // What is infinite JSON has as null.
-    this.#said = { ...said, window: { messages: said.window.messages ?? Infinity, bytes: said.window.bytes ?? Infinity } };
+    const { messages, bytes } = said.window ?? {}; // in JSON, Infinity is null
+    this.#said = { ...said, window: { messages: messages ?? Infinity, bytes: bytes ?? Infinity } };
     this.#received = received;
     this.#born = born;
     this.#heard = now() - (wall() - heard);
@@ -1048,10 +1048,15 @@ export class Session {
     return true;
   }
 
+  /** Takes the record out again. Returns false where another page has. */
+  #takeBack() {
+    this.#parked = false;
+    return this.#plan.records?.takeBack(this.#said.session);
+  }
+
   /** The page is shown again: the session is its own again, unless another page took it. */
   #unpark() {
-    this.#parked = false;
-    if (!this.#plan.records?.takeBack(this.#said.session)) return this.#finish(NO_WAY_BACK);
+    if (!this.#takeBack()) return this.#finish(NO_WAY_BACK);
     if (this.#live) {
       this.#live.close();
       return this.#lose('parked');
