@@ -30,8 +30,8 @@ const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 
 //go:generate go run ./bundle
 
-// Client is the browser client, by path: the module /reseat.js, the classic
-// script /reseat.install.js and their source maps. Pages of any origin may load
+// Client is the browser client, by path: the module /reseat.js, what it loads on
+// demand, the classic script /reseat.install.js and their source maps. Pages of any origin may load
 // them.
 func Client() map[string]http.Handler {
 	pages := map[string]http.Handler{}

@@ -163,8 +163,8 @@ func (d *draft) askedRoutes() ([]route, error) {
 func (d *draft) ownPaths() (*patterns, error) {
 	paths := newPatterns()
 	own := map[string]string{}
-	for _, p := range []string{"/reseat.js", "/reseat.js.map", "/reseat.install.js", "/reseat.install.js.map"} {
-		own[p] = "the browser client"
+	for _, p := range []string{"/reseat.js", "/reseat.page.js", "/reseat.install.js"} {
+		own[p], own[p+".map"] = "the browser client", "the browser client"
 	}
 	if d.Demo {
 		own["/"], own[anyPath] = "--demo", "--demo"

@@ -20,8 +20,16 @@ var entries = []struct {
 	format       api.Format
 }{
 	{"reseat.js", "reseat.js", api.FormatESModule},
+	{"reseat.page.js", "client/page.js", api.FormatESModule},
 	{"reseat.install.js", "client/script.js", api.FormatIIFE},
 }
+
+// onDemand keeps what is imported on demand a file of its own, beside the module.
+var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
+	b.OnResolve(api.OnResolveOptions{Filter: `^\./page\.js$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
+		return api.OnResolveResult{Path: "./reseat.page.js", External: true}, nil
+	})
+}}
 
 // Build returns the contents of the files in web/dist by name: each script
 // minified, and its source map with the sources in it. dir is web.
@@ -40,6 +48,8 @@ func Build(dir string) (map[string][]byte, error) {
 		}
 		if e.format == api.FormatIIFE { // a classic script has no import.meta, which the source allows for
 			options.Define = map[string]string{"import.meta.url": "undefined"}
+		} else {
+			options.Plugins = []api.Plugin{onDemand}
 		}
 		result := api.Build(options)
 		var failed []error

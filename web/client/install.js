@@ -1,4 +1,4 @@
-import { showBanner } from './banner.js';
+import { reseat } from './events.js';
 import { INSTALLED, platformWebSocket, runtimeOf } from './runtime.js';
 import { PLAIN_ONLY, ReseatSocket } from './socket.js';
 import { webSocketURL } from './url.js';
@@ -17,9 +17,9 @@ export function install({ match, hideOffline, banner, onDetach, onResume, onRepl
   const before = Object.getOwnPropertyDescriptor(here, 'WebSocket');
   if (here.WebSocket?.[INSTALLED]) return here.WebSocket[INSTALLED].uninstall;
   const native = typeof options.WebSocket === 'function' ? options.WebSocket : platformWebSocket();
-  if (!native) throw new TypeError('there is no WebSocket here: give one as options.WebSocket');
+  if (!native) throw new TypeError('no WebSocket here: give one as options.WebSocket');
   const { window, document } = runtimeOf(options.runtime);
-  const undo = [hideOffline ? hideEvent(window, 'offline') : undefined, banner && document ? showBanner(document, banner) : undefined];
+  const undo = [hideOffline ? hideEvent(window, 'offline') : undefined, tellPeople(document, banner)];
   const uninstall = () => {
     if (here.WebSocket?.[INSTALLED]?.uninstall !== uninstall) return;
     for (const run of undo) run?.();
@@ -31,7 +31,6 @@ export function install({ match, hideOffline, banner, onDetach, onResume, onRepl
   const value = replacement(native, accepts(match), { ...options, WebSocket: native }, hooks, { uninstall, native });
   Object.defineProperty(here, 'WebSocket', { value, writable: true, configurable: true, enumerable: before?.enumerable ?? false });
   Object.defineProperty(ReseatSocket.prototype, 'constructor', { value, writable: true, configurable: true });
-  warnIfInVain(document);
   return uninstall;
 }
 
@@ -59,7 +58,7 @@ function replacement(native, matches, defaults, hooks, mark) {
   /** @type {any} */
   const proxy = new Proxy(ReseatSocket, {
     construct(target, args, newTarget) {
-      if (args.length === 0) throw new TypeError('a URL is missing');
+      if (args.length === 0) throw new TypeError('no URL');
       const [url, protocols, own] = args;
       const href = webSocketURL(url, runtimeOf(defaults.runtime).base);
       const wanted = matches(href);
@@ -93,29 +92,28 @@ function hideEvent(target, type) {
   return () => target?.removeEventListener?.(type, stop);
 }
 
+/** Scripts that the parser has met and that have run before any module: not async, deferred or for old browsers. */
+const RAN = 'script:is(:not([type]),[type*=javascript i]):not([src]:is([async],[defer]),[nomodule])';
+
 /**
- * Warns where other code has, or will have, another WebSocket than the installed one.
+ * Loads what tells people of it: the banner, and a warning where other code has, or will have,
+ * another WebSocket than the installed one.
  * @param {any} document
+ * @param {InstallOptions['banner']} banner
+ * @returns {() => void} removes the banner
  */
-function warnIfInVain(document) {
-  const { currentScript, readyState } = document ?? {};
-  if (document && !currentScript) {
-    // A module: all classic scripts that the parser met have run, deferred ones perhaps not.
-    const ran = [...(document.scripts ?? [])].filter(
-      ({ type, src, async, defer, noModule }) =>
-        /^((text|application)\/(x-)?(java|ecma)script)?$/i.test(type) && !noModule && !(src && (async || (defer && readyState !== 'complete'))),
-    );
-    if (ran.length > 0) {
-      console.warn(
-        `reseat: install() runs after ${ran.length} script(s) of this page, which may have kept the native WebSocket. ` +
-          'If the game is one of them, put <script src="/reseat.install.js"></script> above it instead.',
-      );
-    }
+function tellPeople(document, banner) {
+  const page = () => import('./page.js');
+  if (!document) {
+    if (/** @type {any} */ (globalThis).process?.versions?.node) page().then(({ warnOfNode }) => warnOfNode());
+  } else if (!document.currentScript && document.querySelector?.(RAN)) {
+    page().then(({ warnOfScripts }) => warnOfScripts());
   }
-  if (!document && /** @type {any} */ (globalThis).process?.versions?.node) {
-    console.warn(
-      "reseat: install() replaces globalThis.WebSocket. Libraries for Node that import 'ws' do not use it: " +
-        'give them ReseatSocket, if they take a WebSocket class.',
-    );
-  }
+  let remove = () => {};
+  let wanted = Boolean(document && banner);
+  if (document && banner) page().then(({ showBanner }) => wanted && (remove = showBanner(document, reseat, banner)));
+  return () => {
+    wanted = false;
+    remove();
+  };
 }

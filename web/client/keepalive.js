@@ -20,5 +20,5 @@ export function keepaliveOf(given) {
   if ((bytes || typeof receive === 'string') && (answer === undefined || typeof answer === 'string') && every > 0) {
     return { receive: bytes ? bytesOf(receive) : receive, answer, every };
   }
-  throw new TypeError(`keepalive must be ${Object.keys(KEEPALIVES).join(', ')} or { receive, answer, every }`);
+  throw new TypeError(`keepalive: want ${Object.keys(KEEPALIVES)} or { receive, answer, every }`);
 }

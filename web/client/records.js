@@ -93,7 +93,7 @@ export function recordsOf(store, url) {
     // Denied: then it is not what was given.
   }
   if (store === shared || typeof store.getItem !== 'function') {
-    throw new TypeError('storage must be sessionStorage: other tabs would find the session in localStorage');
+    throw new TypeError('storage: want sessionStorage; tabs share localStorage');
   }
   return new Records(store, url);
 }

@@ -47,7 +47,7 @@ export class ReseatSocket extends EventTarget {
    * @param {import('./types.js').ReseatOptions} [options]
    */
   constructor(url, protocols = undefined, options = undefined) {
-    if (arguments.length < 1) throw new TypeError('a URL is missing');
+    if (arguments.length < 1) throw new TypeError('no URL');
     super();
     const given = /** @type {any} */ (Object(options));
     const { token } = given;
@@ -56,8 +56,8 @@ export class ReseatSocket extends EventTarget {
     this.#url = webSocketURL(url, runtime.base);
     this.#origin = originOf(this.#url);
     const names = subprotocols(protocols);
-    if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('the token is invalid');
-    if (!Transport) throw new TypeError('there is no WebSocket here: give one as options.WebSocket');
+    if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('invalid token');
+    if (!Transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
     const plan = {
       url: this.#url,
       protocols: names,
@@ -156,9 +156,9 @@ export class ReseatSocket extends EventTarget {
    * @returns {void}
    */
   send(data) {
-    if (arguments.length < 1) throw new TypeError('a message is missing');
+    if (arguments.length < 1) throw new TypeError('no message');
     const message = this.readyState === ReadyState.CONNECTING ? undefined : outgoing(data);
-    if (!message) throw new DOMException('still in CONNECTING state', 'InvalidStateError');
+    if (!message) throw new DOMException('still connecting', 'InvalidStateError');
     this.#call(() => this.#session?.send(message.data, message.bytes));
   }
 
@@ -171,9 +171,9 @@ export class ReseatSocket extends EventTarget {
     const number = code === undefined ? undefined : clampedShort(code);
     const text = reason === undefined ? '' : `${reason}`;
     if (number !== undefined && number !== 1000 && (number < 3000 || number > 4999)) {
-      throw new DOMException(`the code must be 1000 or from 3000 to 4999, not ${number}`, 'InvalidAccessError');
+      throw new DOMException(`invalid code: ${number}`, 'InvalidAccessError');
     }
-    if (utf8Length(text) > 123) throw syntaxError('the reason must not be longer than 123 bytes');
+    if (utf8Length(text) > 123) throw syntaxError('reason: more than 123 bytes');
     this.#call(() => this.#session?.close(number, text));
   }
 

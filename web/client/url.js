@@ -11,12 +11,12 @@ export function webSocketURL(given, base) {
   try {
     url = new URL(`${given}`, base);
   } catch {
-    throw syntaxError(`the URL '${given}' is invalid`);
+    throw syntaxError(`invalid URL: ${given}`);
   }
   if (url.protocol === 'http:') url.protocol = 'ws:';
   if (url.protocol === 'https:') url.protocol = 'wss:';
-  if (url.protocol !== 'ws:' && url.protocol !== 'wss:') throw syntaxError(`the URL's scheme must be ws, wss, http or https, not '${url.protocol}'`);
-  if (url.href.includes('#')) throw syntaxError(`the URL must have no fragment: '${url.hash}'`);
+  if (url.protocol !== 'ws:' && url.protocol !== 'wss:') throw syntaxError(`no WebSocket URL: ${url}`);
+  if (url.href.includes('#')) throw syntaxError(`a URL with a fragment: ${url}`);
   return url.href;
 }
 
@@ -24,10 +24,10 @@ export function webSocketURL(given, base) {
 export function subprotocols(given) {
   if (given === undefined) return [];
   const iterable = typeof given === 'object' && given !== null && Symbol.iterator in given;
-  if (typeof given !== 'string' && !iterable) throw syntaxError('the subprotocols must be a string or a list of strings');
+  if (typeof given !== 'string' && !iterable) throw syntaxError('subprotocols: want strings');
   const names = typeof given === 'string' ? [given] : [.../** @type {Iterable<any>} */ (given)];
-  if (!names.every(isToken)) throw syntaxError(`a subprotocol is invalid: ${names.map(String).join(', ')}`);
-  if (new Set(names.map((name) => name.toLowerCase())).size < names.length) throw syntaxError(`a subprotocol stands twice: ${names.join(', ')}`);
+  if (!names.every(isToken)) throw syntaxError('invalid subprotocol');
+  if (new Set(names.map((name) => name.toLowerCase())).size < names.length) throw syntaxError('a subprotocol twice');
   return names;
 }
 

@@ -157,3 +157,59 @@ test('without hideOffline nothing is hidden', () => {
   window.dispatchEvent(new Event('offline'));
   assert.equal(heard, 1);
 });
+
+test('a socket looks as one of the platform\'s under install()', () => {
+  set();
+  const socket = new WebSocket('ws://host/');
+  assert.equal(socket.constructor, WebSocket);
+  assert.equal(WebSocket.prototype.constructor, WebSocket);
+  assert.deepEqual([WebSocket.name, WebSocket.length], ['WebSocket', 1]);
+  uninstall();
+  assert.equal(socket.constructor, ReseatSocket);
+});
+
+test('hooks are called with the socket and the detail, whatever the library does with it', () => {
+  const heard = [];
+  const hook = (name) => (socket, detail) => heard.push([name, socket, detail]);
+  set({ onDetach: hook('detach'), onResume: hook('resume'), onReplayed: hook('replayed'), onClose: hook('close') });
+  const socket = new WebSocket('ws://host/', [], { onClose: () => assert.fail('a library\'s own option') });
+  const first = native.sockets[0];
+  first.attach();
+  first.drop();
+  native.sockets[1].attach({ resumed: true });
+  native.sockets[1].control('end', { code: 3001, reason: 'over' });
+  native.sockets[1].end(3001);
+  assert.deepEqual(heard.map(([name]) => name), ['detach', 'resume', 'replayed', 'close']);
+  assert.ok(heard.every(([, it]) => it === socket));
+  assert.deepEqual([heard[0][2].attempt, heard[1][2].replay], [1, 0]);
+  assert.deepEqual(heard[3][2], { code: 3001, reason: 'over', wasClean: true });
+});
+
+/** What is said on the console while `run` runs, and a moment later. */
+const warnings = async (run) => {
+  const said = [];
+  const { warn } = console;
+  console.warn = (text) => said.push(text);
+  try {
+    run();
+    await new Promise((done) => setTimeout(done, 50));
+  } finally {
+    console.warn = warn;
+  }
+  return said;
+};
+
+test('in Node it says that libraries which import ws have another WebSocket', async () => {
+  const said = await warnings(() => set());
+  assert.equal(said.length, 1);
+  assert.match(said[0], /import 'ws'.*ReseatSocket/);
+});
+
+test('a page is warned where scripts have run before a module, and only there', async () => {
+  const page = (found, currentScript = null) => ({ ...runtime, document: { currentScript, querySelector: () => found } });
+  assert.match((await warnings(() => set({ runtime: page({}) })))[0], /reseat\.install\.js/);
+  uninstall();
+  assert.deepEqual(await warnings(() => set({ runtime: page(null) })), []);
+  uninstall();
+  assert.deepEqual(await warnings(() => set({ runtime: page({}, {}) })), [], 'a classic script comes first');
+});

@@ -29,6 +29,22 @@ test('constants stand on the class and its instances, and cannot be changed', ()
   }
 });
 
+test('names and lengths are those of WebIDL', () => {
+  const { prototype } = ReseatSocket;
+  assert.deepEqual([ReseatSocket.name, ReseatSocket.length, prototype.send.length, prototype.close.length], ['ReseatSocket', 1, 1, 0]);
+  assert.deepEqual([prototype.send.name, prototype.close.name], ['send', 'close']);
+});
+
+test('members want a WebSocket as their this', () => {
+  for (const name of ['url', 'readyState', 'bufferedAmount', 'protocol', 'extensions', 'binaryType', 'onopen']) {
+    const { get, set } = Object.getOwnPropertyDescriptor(ReseatSocket.prototype, name);
+    assert.throws(() => get.call({}), TypeError, name);
+    if (set) for (const value of ['arraybuffer', 'nonsense', null]) assert.throws(() => set.call({}, value), TypeError, name);
+  }
+  assert.throws(() => ReseatSocket.prototype.send.call({}, 'x'), TypeError);
+  assert.throws(() => ReseatSocket.prototype.close.call({}), TypeError);
+});
+
 test('bad URLs are SyntaxErrors', () => {
   for (const url of ['', 'nonsense', '/relative', 'ws://', 'ftp://host/', 'mailto:x', 'ws://host/#frag', 'ws://host/#', 'ws://host:99999/', 'http://host/#x']) {
     throws(() => make(url), 'SyntaxError', url);

@@ -1,8 +1,8 @@
-// A small notice in the page while any socket is detached. It is styled by CSSOM alone, which
-// no Content-Security-Policy forbids; pages restyle it by the custom properties --reseat-banner-*.
+// What install() tells people: a notice in the page, warnings on the console. Few pages need
+// either, so this module is loaded on demand, and imports nothing: it must not bring another
+// copy of what is loaded already.
 
-import { reseat } from './events.js';
-
+/** Applied by CSSOM, which no Content-Security-Policy forbids; pages restyle it by custom properties. */
 const STYLE = {
   position: 'fixed',
   inset: 'var(--reseat-banner-inset, auto auto 1em 50%)',
@@ -19,11 +19,13 @@ const STYLE = {
 };
 
 /**
+ * Shows a small notice while any socket is detached.
  * @param {any} document
+ * @param {EventTarget} reseat
  * @param {true | { detached?: string, resumed?: string }} texts
  * @returns {() => void} removes it for good
  */
-export function showBanner(document, texts) {
+export function showBanner(document, reseat, texts) {
   const { detached = 'Connection lost. Reconnecting\u2026', resumed = 'Reconnected.' } = Object(texts);
   const away = new Set();
   const notice = document.createElement('reseat-banner');
@@ -59,3 +61,17 @@ export function showBanner(document, texts) {
     notice.remove();
   };
 }
+
+/** install() came too late, perhaps, for scripts of the page. */
+export const warnOfScripts = () =>
+  console.warn(
+    'reseat: install() runs after scripts of this page, which may have kept the native WebSocket. ' +
+      'If the game is one of them, put <script src="/reseat.install.js"></script> above it instead.',
+  );
+
+/** Libraries for Node have a WebSocket of their own. */
+export const warnOfNode = () =>
+  console.warn(
+    "reseat: install() replaces globalThis.WebSocket. Libraries for Node that import 'ws' do not use it: " +
+      'give them ReseatSocket, if they take a WebSocket class.',
+  );
