@@ -5,7 +5,8 @@ import { utf8Length } from './wire.js';
 /** @typedef {import('./types.js').Incoming} Incoming */
 
 /** @param {any} given */
-export const isBytes = (given) => ArrayBuffer.isView(given) || Object.prototype.toString.call(given) === '[object ArrayBuffer]';
+export const isBytes = (given) =>
+  ArrayBuffer.isView(given) || Object.prototype.toString.call(given) === '[object ArrayBuffer]';
 
 /** A copy of an ArrayBuffer, or of what a view shows of one. @param {any} given @returns {ArrayBuffer} */
 export function bytesOf(given) {
@@ -27,7 +28,9 @@ export function outgoing(given) {
 /** What a message event holds. @param {any} data @param {string} binaryType @returns {Incoming} */
 export function incoming(data, binaryType) {
   if (typeof data === 'string') return data;
-  const buffer = ArrayBuffer.isView(data) ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) : data;
+  const buffer = ArrayBuffer.isView(data)
+    ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength)
+    : data;
   const blob = binaryType === 'blob' && typeof Blob === 'function' && typeof buffer.byteLength === 'number';
   return blob ? new Blob([buffer]) : buffer;
 }

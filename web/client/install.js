@@ -29,7 +29,12 @@ export function install({ match, hideOffline, banner, onDetach, onResume, onRepl
   };
   const hooks = { detach: onDetach, resume: onResume, replayed: onReplayed, close: onClose };
   const value = replacement(native, accepts(match), { ...options, WebSocket: native }, hooks, { uninstall, native });
-  Object.defineProperty(here, 'WebSocket', { value, writable: true, configurable: true, enumerable: before?.enumerable ?? false });
+  Object.defineProperty(here, 'WebSocket', {
+    value,
+    writable: true,
+    configurable: true,
+    enumerable: before?.enumerable ?? false,
+  });
   Object.defineProperty(ReseatSocket.prototype, 'constructor', { value, writable: true, configurable: true });
   return uninstall;
 }
@@ -73,7 +78,8 @@ function replacement(native, matches, defaults, hooks, mark) {
     get(target, key) {
       if (key === INSTALLED) return mark;
       if (key === 'name') return 'WebSocket';
-      if (key === Symbol.hasInstance) return (/** @type {any} */ value) => value instanceof target || value instanceof native;
+      if (key === Symbol.hasInstance)
+        return (/** @type {any} */ value) => value instanceof target || value instanceof native;
       return Reflect.get(target, key);
     },
   });

@@ -103,7 +103,9 @@ export function recordsOf(store, url) {
  * @param {string | ArrayBuffer} data
  */
 export const packed = (data) =>
-  typeof data === 'string' ? data : [btoa(Array.from(new Uint8Array(data), (byte) => String.fromCharCode(byte)).join(''))];
+  typeof data === 'string'
+    ? data
+    : [btoa(Array.from(new Uint8Array(data), (byte) => String.fromCharCode(byte)).join(''))];
 
 /**
  * @param {string | string[]} data

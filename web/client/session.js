@@ -145,7 +145,9 @@ export class Session {
       case State.ENDED:
         return ReadyState.CLOSING; // until its socket has said so
       case State.PLAIN:
-        return this.#farewell || this.#live?.transport.readyState >= ReadyState.CLOSING ? ReadyState.CLOSING : ReadyState.OPEN;
+        return this.#farewell || this.#live?.transport.readyState >= ReadyState.CLOSING
+          ? ReadyState.CLOSING
+          : ReadyState.OPEN;
       default:
         return this.#farewell || this.#live?.verdict?.retry === false ? ReadyState.CLOSING : ReadyState.OPEN;
     }
@@ -179,7 +181,9 @@ export class Session {
 
   get bufferedAmount() {
     const waiting = this.#out.waiting + this.#refused;
-    return this.#state === State.PLAIN ? waiting + (this.#live?.transport.bufferedAmount || 0) : Math.max(waiting, this.#turn);
+    return this.#state === State.PLAIN
+      ? waiting + (this.#live?.transport.bufferedAmount || 0)
+      : Math.max(waiting, this.#turn);
   }
 
   /**
@@ -199,10 +203,13 @@ export class Session {
       if (data instanceof Promise) data.catch(() => {});
     } else if (data instanceof Promise) {
       const entry = this.#out.add(null, bytes);
-      data.then((read) => {
-        entry.data = read;
-        this.#pump();
-      }, () => this.#unreadable());
+      data.then(
+        (read) => {
+          entry.data = read;
+          this.#pump();
+        },
+        () => this.#unreadable(),
+      );
     } else {
       this.#out.add(data, bytes);
       this.#pump();
@@ -264,7 +271,8 @@ export class Session {
     const chosen = conn.transport.protocol;
     if (chosen && chosen !== VERSION) {
       // A server that does not know reseat.v1 took one of the application's subprotocols.
-      if (conn.kind === Kind.FIRST && !this.#said.token && this.#plan.fallback) return this.#becomePlain(conn, 'other subprotocol');
+      if (conn.kind === Kind.FIRST && !this.#said.token && this.#plan.fallback)
+        return this.#becomePlain(conn, 'other subprotocol');
       return this.#broken(conn);
     }
     conn.opened = true;
@@ -312,7 +320,9 @@ export class Session {
     try {
       message = readControl(text);
     } catch {
-      return conn.kind === Kind.FIRST && !conn.hello && !text.startsWith('hello') ? this.#noHello(conn) : this.#broken(conn);
+      return conn.kind === Kind.FIRST && !conn.hello && !text.startsWith('hello')
+        ? this.#noHello(conn)
+        : this.#broken(conn);
     }
     const { verb, argument } = message;
     if (!conn.hello && verb !== 'hello' && verb !== 'close') {
@@ -322,15 +332,27 @@ export class Session {
     // protocol section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
     if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#onHeard();
     switch (verb) {
-      case 'hello': return this.#onHello(conn, argument);
-      case 'ack': return this.#onAck(conn, argument);
-      case 'pong': return this.#onPong(conn, Number(argument));
-      case 'token': this.#said.token = argument; return;
-      case 'grace': this.#said.grace = argument; return;
-      case 'ping': this.#ack(); return conn.say('pong', argument);
-      case 'move': return this.#onMove(argument);
-      case 'end': return this.#onVerdict(conn, { ...argument, retry: false, final: true });
-      case 'close': return this.#onCloseVerb(conn, argument);
+      case 'hello':
+        return this.#onHello(conn, argument);
+      case 'ack':
+        return this.#onAck(conn, argument);
+      case 'pong':
+        return this.#onPong(conn, Number(argument));
+      case 'token':
+        this.#said.token = argument;
+        return;
+      case 'grace':
+        this.#said.grace = argument;
+        return;
+      case 'ping':
+        this.#ack();
+        return conn.say('pong', argument);
+      case 'move':
+        return this.#onMove(argument);
+      case 'end':
+        return this.#onVerdict(conn, { ...argument, retry: false, final: true });
+      case 'close':
+        return this.#onCloseVerb(conn, argument);
       // Others: reseat.v1 may grow.
     }
   }
@@ -830,7 +852,8 @@ export class Session {
       this.#abandon(conn);
       return this.#attemptFailed(conn);
     }
-    if (late) this.#patience.set(MS.firstHello); // its hello may have come while the page slept
+    if (late)
+      this.#patience.set(MS.firstHello); // its hello may have come while the page slept
     else this.#noHello(conn);
   }
 

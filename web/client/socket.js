@@ -52,7 +52,8 @@ export class ReseatSocket extends EventTarget {
     const given = /** @type {any} */ (Object(options));
     const { token } = given;
     const runtime = runtimeOf(given.runtime);
-    const Transport = typeof given.WebSocket === 'function' ? given.WebSocket : (NativeWebSocket ?? platformWebSocket());
+    const Transport =
+      typeof given.WebSocket === 'function' ? given.WebSocket : (NativeWebSocket ?? platformWebSocket());
     this.#url = webSocketURL(url, runtime.base);
     this.#origin = originOf(this.#url);
     const names = subprotocols(protocols);

@@ -50,7 +50,19 @@ function readEcho(text) {
 
 /** @param {string | undefined} text */
 function readHello(text) {
-  const { session = '', token, received = 0, lost = 0, replay = 0, grace_ms: grace = 30_000, heartbeat_ms: heartbeat = 15_000, answer_ms: answer, protocol = '', limits, moved } = readObject(text);
+  const {
+    session = '',
+    token,
+    received = 0,
+    lost = 0,
+    replay = 0,
+    grace_ms: grace = 30_000,
+    heartbeat_ms: heartbeat = 15_000,
+    answer_ms: answer,
+    protocol = '',
+    limits,
+    moved,
+  } = readObject(text);
   want(isToken(token));
   want([received, lost, replay].every(isCount) && [grace, heartbeat, answer ?? 0].every(isSpan));
   const { unacked_messages: messages, unacked_bytes: bytes } = limits ?? {};
@@ -81,7 +93,14 @@ function readHello(text) {
 function readEnding(text) {
   const { code, reason = '', retry = true, retry_after_ms: after = 0, status } = readObject(text);
   want(isCount(code) && code < 65_536 && typeof reason === 'string');
-  return { code, reason, retry: retry !== false, after: isSpan(after) ? after : 0, status: isCount(status) ? status : 0, final: false };
+  return {
+    code,
+    reason,
+    retry: retry !== false,
+    after: isSpan(after) ? after : 0,
+    status: isCount(status) ? status : 0,
+    final: false,
+  };
 }
 
 /** @param {string | undefined} text */
@@ -142,4 +161,4 @@ export function utf8Length(text) {
 }
 
 /** @param {any} data text, ArrayBuffer, view or Blob */
-export const sizeOf = (data) => (typeof data === 'string' ? utf8Length(data) : data.byteLength ?? data.size ?? 0);
+export const sizeOf = (data) => (typeof data === 'string' ? utf8Length(data) : (data.byteLength ?? data.size ?? 0));

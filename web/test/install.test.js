@@ -13,7 +13,12 @@ let native;
 /** Puts a native WebSocket in place, then installs. */
 const set = (options = {}) => {
   native = scriptedTransport();
-  Object.defineProperty(globalThis, 'WebSocket', { value: native, writable: true, configurable: true, enumerable: false });
+  Object.defineProperty(globalThis, 'WebSocket', {
+    value: native,
+    writable: true,
+    configurable: true,
+    enumerable: false,
+  });
   uninstall = install({ runtime, ...options });
 };
 
@@ -79,7 +84,10 @@ test('a class that extends WebSocket works for either kind of URL', () => {
       this.send(text.toUpperCase());
     }
   }
-  for (const [url, protocol, sent] of [['ws://host/game', 'reseat.v1', ['^ack 0', 'HI']], ['ws://host/chat', '', ['HI']]]) {
+  for (const [url, protocol, sent] of [
+    ['ws://host/game', 'reseat.v1', ['^ack 0', 'HI']],
+    ['ws://host/chat', '', ['HI']],
+  ]) {
     const mine = new Mine(url);
     const transport = native.sockets.at(-1);
     assert.ok(mine instanceof Mine && mine instanceof WebSocket);
@@ -99,7 +107,7 @@ test('errors are those of the constructor', () => {
   assert.throws(() => new WebSocket(), TypeError);
 });
 
-test('options of install go to every socket; a library\'s own third argument does no harm', () => {
+test("options of install go to every socket; a library's own third argument does no harm", () => {
   set({ fallback: false });
   const socket = new WebSocket('ws://host/', [], { headers: {}, agent: null });
   native.sockets[0].drop();
@@ -158,7 +166,7 @@ test('without hideOffline nothing is hidden', () => {
   assert.equal(heard, 1);
 });
 
-test('a socket looks as one of the platform\'s under install()', () => {
+test("a socket looks as one of the platform's under install()", () => {
   set();
   const socket = new WebSocket('ws://host/');
   assert.equal(socket.constructor, WebSocket);
@@ -172,14 +180,17 @@ test('hooks are called with the socket and the detail, whatever the library does
   const heard = [];
   const hook = (name) => (socket, detail) => heard.push([name, socket, detail]);
   set({ onDetach: hook('detach'), onResume: hook('resume'), onReplayed: hook('replayed'), onClose: hook('close') });
-  const socket = new WebSocket('ws://host/', [], { onClose: () => assert.fail('a library\'s own option') });
+  const socket = new WebSocket('ws://host/', [], { onClose: () => assert.fail("a library's own option") });
   const first = native.sockets[0];
   first.attach();
   first.drop();
   native.sockets[1].attach({ resumed: true });
   native.sockets[1].control('end', { code: 3001, reason: 'over' });
   native.sockets[1].end(3001);
-  assert.deepEqual(heard.map(([name]) => name), ['detach', 'resume', 'replayed', 'close']);
+  assert.deepEqual(
+    heard.map(([name]) => name),
+    ['detach', 'resume', 'replayed', 'close'],
+  );
   assert.ok(heard.every(([, it]) => it === socket));
   assert.deepEqual([heard[0][2].attempt, heard[1][2].replay], [1, 0]);
   assert.deepEqual(heard[3][2], { code: 3001, reason: 'over', wasClean: true });
@@ -206,7 +217,10 @@ test('in Node it says that libraries which import ws have another WebSocket', as
 });
 
 test('a page is warned where scripts have run before a module, and only there', async () => {
-  const page = (found, currentScript = null) => ({ ...runtime, document: { currentScript, querySelector: () => found } });
+  const page = (found, currentScript = null) => ({
+    ...runtime,
+    document: { currentScript, querySelector: () => found },
+  });
   assert.match((await warnings(() => set({ runtime: page({}) })))[0], /reseat\.install\.js/);
   uninstall();
   assert.deepEqual(await warnings(() => set({ runtime: page(null) })), []);

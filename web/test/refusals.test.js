@@ -62,7 +62,11 @@ test('refusals: false makes no offer of it', () => {
 });
 
 test('a resume makes no offer of it', () => {
-  assert.ok(!world({ options: { token: TOKEN } }).last().protocols.includes('reseat.refusals'));
+  assert.ok(
+    !world({ options: { token: TOKEN } })
+      .last()
+      .protocols.includes('reseat.refusals'),
+  );
   const w = attached();
   w.last().drop();
   assert.ok(!w.last().protocols.includes('reseat.refusals'));
@@ -79,7 +83,15 @@ test('reseat fires the events of every socket, with the socket', () => {
   w.last().attach({ resumed: true });
   refuse(other, { reason: 'no route', status: 404 });
   for (const type of types) reseat.removeEventListener(type, listener);
-  assert.deepEqual(heard.map(([type, socket]) => [type, socket === w.socket]), [['detach', true], ['resume', true], ['replayed', true], ['close', false]]);
+  assert.deepEqual(
+    heard.map(([type, socket]) => [type, socket === w.socket]),
+    [
+      ['detach', true],
+      ['resume', true],
+      ['replayed', true],
+      ['close', false],
+    ],
+  );
   assert.ok(heard.every(([, , same]) => same));
 });
 

@@ -20,7 +20,11 @@ const page = (storage, setup = {}) => attached({ ...setup, options: { storage, .
 
 /** The next page of the tab: `ms` later. */
 const next = (storage, { ms = 100, since, ...setup } = {}) => {
-  const w = world({ ...setup, options: { storage, ...setup.options }, runtime: { wall: () => since.clock.mono + since.clock.away + ms, ...setup.runtime } });
+  const w = world({
+    ...setup,
+    options: { storage, ...setup.options },
+    runtime: { wall: () => since.clock.mono + since.clock.away + ms, ...setup.runtime },
+  });
   const details = [];
   w.socket.addEventListener('resume', ({ detail }) => details.push(detail));
   return Object.assign(w, { details });
@@ -82,7 +86,10 @@ test('a duplicated tab finds no record while the page lives, and the next page o
 test('sockets of one URL take records oldest first, and other URLs none', () => {
   const storage = new FakeStorage();
   const old = page(storage, { first: { token: 'old' } });
-  const young = page(storage, { first: { token: 'young', session: 's2' }, runtime: { wall: () => old.clock.mono + old.clock.away + 5 } });
+  const young = page(storage, {
+    first: { token: 'young', session: 's2' },
+    runtime: { wall: () => old.clock.mono + old.clock.away + 5 },
+  });
   young.page.fire('pagehide', { persisted: false });
   old.page.fire('pagehide', { persisted: false });
   assert.equal(next(storage, { since: old, url: 'ws://game.test/match/8' }).last().stated.token, undefined);
@@ -101,7 +108,7 @@ test('a record that is too old is thrown away', () => {
   assert.ok(next(storage, { since: before, ms: 59_999 }).last().stated.token);
 });
 
-test('a refused record, another player\'s for example, is discarded with its messages: a new session begins before open', async () => {
+test("a refused record, another player's for example, is discarded with its messages: a new session begins before open", async () => {
   const storage = new FakeStorage();
   const before = page(storage);
   before.socket.send('of the other player');
@@ -229,7 +236,10 @@ test('a page in the back/forward cache has a record, and takes it back', async (
   assert.equal(storage.items.size, 0);
   w.last().attach({ resumed: true });
   assert.deepEqual(w.last().take(), ['^ack 0', 'up']);
-  assert.deepEqual(w.log.filter((entry) => !/^detach/.test(entry)), ['resume 0 0', 'replayed']);
+  assert.deepEqual(
+    w.log.filter((entry) => !/^detach/.test(entry)),
+    ['resume 0 0', 'replayed'],
+  );
 });
 
 test('where another page took the record, the page in the cache closes with 1006', () => {
@@ -239,7 +249,7 @@ test('where another page took the record, the page in the cache closes with 1006
   assert.ok(next(storage, { since: w }).last().stated.token);
   w.page.fire('pageshow', { persisted: true });
   assert.deepEqual(w.log, ['error', 'close 1006  unclean']);
-  assert.ok(!w.last().sent.some((data) => String(data).includes('bye')), 'the session is the other page\'s');
+  assert.ok(!w.last().sent.some((data) => String(data).includes('bye')), "the session is the other page's");
 });
 
 test('localStorage is a TypeError, and so is what is no storage', () => {
@@ -256,7 +266,15 @@ test('localStorage is a TypeError, and so is what is no storage', () => {
 });
 
 test('what others wrote there is not taken for a record', () => {
-  for (const text of ['nonsense', '{}', '[]', '[null]', '[{}]', '[{"id":"x","saved":1,"keep":1e15}]', '[{"id":"x","saved":1,"keep":1e15,"said":{"token":"a b"},"out":{"kept":[],"acked":0}}]']) {
+  for (const text of [
+    'nonsense',
+    '{}',
+    '[]',
+    '[null]',
+    '[{}]',
+    '[{"id":"x","saved":1,"keep":1e15}]',
+    '[{"id":"x","saved":1,"keep":1e15,"said":{"token":"a b"},"out":{"kept":[],"acked":0}}]',
+  ]) {
     const storage = new FakeStorage();
     storage.setItem('reseat:ws://game.test/match/7', text);
     const w = world({ options: { storage } });

@@ -11,25 +11,32 @@ const path = (name) => fileURLToPath(new URL(name, import.meta.url));
 
 /** What a compiler says; nothing where all is well. */
 const compile = (compiler, ...args) => {
-  const { stdout, status } = spawnSync(process.execPath, [path(`../node_modules/${compiler}/bin/tsc`), ...args], { encoding: 'utf8' });
+  const { stdout, status } = spawnSync(process.execPath, [path(`../node_modules/${compiler}/bin/tsc`), ...args], {
+    encoding: 'utf8',
+  });
   return status === 0 ? '' : stdout || `status ${status}`;
 };
 
-const version = (compiler) => JSON.parse(readFileSync(path(`../node_modules/${compiler}/package.json`), 'utf8')).version;
+const version = (compiler) =>
+  JSON.parse(readFileSync(path(`../node_modules/${compiler}/package.json`), 'utf8')).version;
 
 test('the source has no type errors, and reseat.d.ts declares what it has', () => {
   assert.equal(compile('typescript', '-p', path('types/check.json')), '');
 });
 
 test('what users write compiles under TypeScript 5.4, 5.9 and 7', () => {
-  assert.deepEqual(COMPILERS.map((name) => version(name).split('.').slice(0, 2).join('.')), ['5.4', '5.9', '7.0']);
+  assert.deepEqual(
+    COMPILERS.map((name) => version(name).split('.').slice(0, 2).join('.')),
+    ['5.4', '5.9', '7.0'],
+  );
   for (const compiler of COMPILERS) assert.equal(compile(compiler, '-p', path('types/usage.json')), '', compiler);
 });
 
 test('every member of the declarations says what it is', () => {
   const lines = readFileSync(path('../reseat.d.ts'), 'utf8').split('\n');
   const silent = lines.filter((line, i) => {
-    const member = /^(export (declare )?(class|function|const|type|interface) \w+|  (readonly )?\w+[?]?(<.*>)?[(:])/.test(line);
+    const member =
+      /^(export (declare )?(class|function|const|type|interface) \w+|  (readonly )?\w+[?]?(<.*>)?[(:])/.test(line);
     const constant = /^  (static )?readonly (CONNECTING|OPEN|CLOSING|CLOSED): \d;/.test(line);
     return member && !constant && !/\*\/$/.test(lines[i - 1]) && !/^ {2,}\);$|^  \): void;$/.test(lines[i - 1]);
   });

@@ -8,10 +8,13 @@ import { ReseatSocket } from '../../client/socket.js';
 type Constants = 'CONNECTING' | 'OPEN' | 'CLOSING' | 'CLOSED'; // the source defines them at run time
 type Members = Exclude<keyof Declared.ReseatSocket, Constants>;
 
-const made: new (...args: ConstructorParameters<typeof Declared.ReseatSocket>) => Pick<Declared.ReseatSocket, Members> = ReseatSocket;
+const made: new (...args: ConstructorParameters<typeof Declared.ReseatSocket>) => Pick<Declared.ReseatSocket, Members> =
+  ReseatSocket;
 const nothingElse: Record<Members, unknown> = {} as Record<Exclude<keyof ReseatSocket, Constants>, unknown>;
 const nothingLess: Record<keyof ReseatSocket, unknown> = {} as Record<Members, unknown>;
 const installed: typeof Declared.install = install;
-const codes: typeof Declared.CloseCode = CloseCode as any as { [K in keyof typeof CloseCode]: (typeof Declared.CloseCode)[K] };
+const codes: typeof Declared.CloseCode = CloseCode as any as {
+  [K in keyof typeof CloseCode]: (typeof Declared.CloseCode)[K];
+};
 
 export { codes, installed, made, nothingElse, nothingLess };
