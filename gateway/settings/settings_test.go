@@ -154,6 +154,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{`--route "/*"`, "--demo", []string{"--demo", "--route=/*=ws://b:1"}},
 		{`--route "/"`, "--demo", []string{"--demo", "--route=/=ws://b:1"}},
 		{`--route "/reseat.js"`, "browser client", []string{up, "--route=/reseat.js=ws://b:1"}},
+		{`--route "/reseat.install.js"`, "browser client", []string{up, "--route=/reseat.install.js=ws://b:1"}},
 		{`--route "/a/*"`, `--route "/a/*"`, []string{"--route=/a/*=ws://a:1", "--route=/b=ws://a:1", "--route=/a/*=ws://b:1"}},
 		{`--route "/r/{b}"`, `--route "/r/{a}"`, []string{"--route=/r/{a}=ws://a:1", "--route=/r/{b}=ws://b:1"}},
 		{`--route "/a*b"`, "wildcard", []string{"--route=/a*b=ws://a:1"}},

@@ -24,7 +24,12 @@ test('silence for 2 x heartbeat is death; twice as long for each connection in a
 
 test('any message breaks the silence', async () => {
   const w = attached();
-  for (const say of [(s) => s.receive('x'), (s) => s.control('ping', '1'), (s) => s.control('dance'), (s) => s.control('ack', 0)]) {
+  for (const say of [
+    (s) => s.receive('x'),
+    (s) => s.control('ping', '1'),
+    (s) => s.control('dance'),
+    (s) => s.control('ack', 0),
+  ]) {
     await w.clock.advance(29_999);
     say(w.last());
   }
@@ -33,7 +38,12 @@ test('any message breaks the silence', async () => {
 });
 
 test('when the page or the network comes back: a ping, and 2 s for its answer', async () => {
-  for (const back of [(p) => p.fire('online'), (p) => p.fire('pageshow', { persisted: true }), (p) => p.show('visible'), (p) => p.document.dispatchEvent(new Event('resume'))]) {
+  for (const back of [
+    (p) => p.fire('online'),
+    (p) => p.fire('pageshow', { persisted: true }),
+    (p) => p.show('visible'),
+    (p) => p.document.dispatchEvent(new Event('resume')),
+  ]) {
     const w = attached();
     back(w.page);
     const [ping] = w.last().take();
@@ -73,7 +83,11 @@ test('messages that waited in the page are no answer, and give the answer behind
 });
 
 test('a page that is hidden or frozen acks what it owes', () => {
-  for (const leave of [(p) => p.show('hidden'), (p) => p.fire('pagehide', { persisted: true }), (p) => p.document.dispatchEvent(new Event('freeze'))]) {
+  for (const leave of [
+    (p) => p.show('hidden'),
+    (p) => p.fire('pagehide', { persisted: true }),
+    (p) => p.document.dispatchEvent(new Event('freeze')),
+  ]) {
     const w = attached();
     w.last().receive('x');
     leave(w.page);
@@ -221,7 +235,10 @@ test('a wall clock that is set forward asks once, and ends nothing', async () =>
   await w.clock.advance(1_000);
   w.clock.away += 7_200_000;
   for (let i = 0; i < 10; i++) w.last().receive('x');
-  const [ping, ...more] = w.last().take().filter((data) => data.startsWith('^ping'));
+  const [ping, ...more] = w
+    .last()
+    .take()
+    .filter((data) => data.startsWith('^ping'));
   assert.deepEqual(more, []);
   await w.clock.advance(1_900);
   w.last().control('pong', ping.slice('^ping '.length));
