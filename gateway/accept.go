@@ -38,11 +38,11 @@ func (g *Gateway) addRoute(r Route) {
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
 			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.conceal,
+			Own: func(r *http.Request) http.Header { return http.Header{ViaHeader: g.via(r)} },
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
-	g.mux.Handle(r.Pattern, http.NotFoundHandler()) // only its matching is used
-	g.routes[r.Pattern] = rt
+	g.table.add(rt)
 }
 
 // serve decides what a request is: an ordinary one, a resume, or a new session.
@@ -296,7 +296,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 // asks is what the upstream is asked for a handshake of the client's. more are
 // headers of ours.
 func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upstream.Request {
-	own := http.Header{"Reseat-Session": {e.ID}}
+	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: e.g.via(r)}
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
@@ -321,8 +321,8 @@ func (p *Policy) conceal(ask *upstream.Request) {
 	}
 }
 
-// direct takes over what the upstream asked for in its answer, interface
-// section 2. What cannot be read is said in the log and left aside.
+// direct takes over what the upstream asked for in its answer, docs/sessions.md.
+// What cannot be read is said in the log and left aside.
 func (g *Gateway) direct(e *entry, d upstream.Directives) {
 	if d == (upstream.Directives{}) {
 		return

@@ -42,7 +42,7 @@ func (g *Gateway) inflated(conn net.Conn, early []byte, p deflate.Params, a *ans
 
 // named is the policy of the session that a resume names, for its 101 alone: nil
 // where it does not matter or there is none. Whether the resume is good is found
-// out behind the 101, in the order of reseat.v1 section 2.
+// out behind the 101, in the order of protocol section 2.
 func (g *Gateway) named(h http.Header, offer wire.Offer) *Policy {
 	if !slices.ContainsFunc(g.cfg.Routes, func(r Route) bool { return r.Policy.Compression }) {
 		return nil

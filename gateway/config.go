@@ -97,8 +97,8 @@ type Route struct {
 // the upstream.
 const MaxGrace = 365 * 24 * time.Hour
 
-// A Policy is what can be set globally and for a single route: interface
-// section 1, the flags marked (R).
+// A Policy is what can be set globally and for a single route:
+// docs/flags.md, the flags marked (R).
 type Policy struct {
 	// Grace is how long a detached session is kept; zero keeps none.
 	Grace time.Duration

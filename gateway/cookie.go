@@ -17,7 +17,7 @@ import (
 	"reseat/upstream"
 )
 
-// Plain clients that are kept, --plain-resume cookie: reseat.v1 section 9.
+// Plain clients that are kept, --plain-resume cookie: protocol section 9.
 
 // cookieLife is the life of a cookie's token: that of its session.
 const cookieLife = 10 * 365 * 24 * time.Hour

@@ -10,7 +10,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// SessionInfo is a session as the control API shows it, interface section 3.
+// SessionInfo is a session as the control API shows it, docs/control-api.md.
 type SessionInfo struct {
 	ID            string     `json:"id"`
 	State         string     `json:"state"`

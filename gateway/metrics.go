@@ -8,7 +8,7 @@ import (
 	"reseat/tokens/login"
 )
 
-// metrics are interface section 5, and a few more in the same manner. No label
+// metrics are those of docs/operating.md, and a few more like them. No label
 // ever holds a session, a player or an address, and each series is there from
 // the start, so that a rate over it sees the first count too.
 type metrics struct {
@@ -24,7 +24,7 @@ type metrics struct {
 
 // refusalReasons are the labels of handshakes that are answered by HTTP.
 var refusalReasons = []string{
-	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error",
+	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error", "loop",
 	"max_sessions", "max_sessions_per_ip", "no_route", "origin", "unauthorized", "unsafe_path", "upstream",
 }
 

@@ -83,6 +83,7 @@ func (e *entry) over(ev session.Event) {
 	info := *ev.Info
 	e.note(events.Ended, ev)
 	g.reg.bury(e, info)
+	e.giveBack()
 	e.pongs.ring()
 	e.breakDial()
 	e.publish(events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
@@ -116,7 +117,7 @@ func wholeMS(d time.Duration) *int64 {
 	return &ms
 }
 
-// Events is where those of interface section 3 are read.
+// Events is where the events of docs/control-api.md are read.
 func (g *Gateway) Events() *events.Hub { return g.events }
 
 // What a thief, or a client's fault, may put into the event stream; all of it is

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -173,7 +173,7 @@ func controlCases(add addCase, bad outcome, gets, pong func(string) outcome) {
 		add("5.5", "a "+name+" of 65536 bytes", bad, raw{first: first, payload: "\x03\xe8" + strings.Repeat("x", 65534)})
 		add("5.2", "a "+name+" whose length is not in its shortest form", bad, raw{first: first, payload: "\x03\xe8", form: 2})
 	}
-	// Whether relayed text is UTF-8 is for its two ends to judge, reseat.v1 section 3.
+	// Whether relayed text is UTF-8 is for its two ends to judge, protocol section 3.
 	for name, s := range map[string]string{"a lone continuation byte": "\x80", "half a character": "a\xc3", "a surrogate": "\xed\xa0\x80", "overlong": "\xc0\xaf", "beyond U+10FFFF": "\xf4\x90\x80\x80"} {
 		add("8.1", "text that is not UTF-8: "+name, gets(s), raw{first: 0x81, payload: s})
 	}
@@ -291,7 +291,7 @@ func fromResumable(w *world, c rawCase, b []byte) {
 		p.WantClosing(want.broken)
 		game.Want(want.before...)
 		game.WantClose(upstreamCode(want.broken))
-	default: // without a bye before it, it detaches: reseat.v1 section 6
+	default: // without a bye before it, it detaches: protocol section 6
 		p.WantClose(want.closed)
 		w.wantState(p, session.Detached)
 		game.WantNothing(0)

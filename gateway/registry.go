@@ -14,7 +14,7 @@ import (
 	"reseat/tokens"
 )
 
-// remembered is how long a resume is told how a session ended, reseat.v1
+// remembered is how long a resume is told how a session ended, protocol
 // section 6.
 const remembered = 30 * time.Second
 

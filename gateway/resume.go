@@ -16,7 +16,7 @@ import (
 const renewAtMost = 500 * time.Millisecond
 
 // resume answers 101 first: a browser hides HTTP errors from the page, so a
-// refusal travels as close, reseat.v1 section 2.
+// refusal travels as close, protocol section 2.
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
 	arrived := g.clock.Now()
 	conn, early, err := g.switchProtocols(w, r, answer{protocol: wire.Subprotocol, policy: g.named(r.Header, offer)})
@@ -40,7 +40,7 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 	}))
 }
 
-// reattach verifies in the order of reseat.v1 section 2, token, session,
+// reattach verifies in the order of protocol section 2, token, session,
 // received, and attaches, once the session has an upstream. Of the session that
 // it was for, if that is known, it tells what a refusal is logged with.
 func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (SessionInfo, *session.Refusal) {
@@ -144,7 +144,7 @@ func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pa
 
 // renewal is when a token of so long a life is to be replaced: at half of it,
 // or earlier, so that the old one still outlives twice the heartbeat of silence
-// and the grace period; reseat.v1 section 7. A life too short for that is
+// and the grace period; protocol section 7. A life too short for that is
 // halved all the same.
 func renewal(life, heartbeat, grace time.Duration) time.Duration {
 	spare := life - 2*heartbeat - grace

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/testcert"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"

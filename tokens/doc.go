@@ -1,5 +1,5 @@
-// Package tokens issues and verifies resume tokens (reseat.v1 section 7) and
-// loads the keys for them (the --token-* flags, interface section 1).
+// Package tokens issues and verifies resume tokens (protocol section 7) and
+// loads the keys for them (the --token-* flags, docs/flags.md).
 //
 // A token is a compact JWS (RFC 7515) with the header members alg, kid and typ,
 // and no other, and the claims iss, aud, sub, sid, gen, iat, nbf, exp and jti.

@@ -43,7 +43,7 @@ func sameClaims(a, b Claims) bool {
 	return times && a == b
 }
 
-// Other programs read the token too: reseat.v1 section 7 lists what is in it.
+// Other programs read the token too: protocol section 7 lists what is in it.
 func TestIssuedTokenHasExactlyTheMembersOfTheProtocol(t *testing.T) {
 	for _, kind := range keyKinds() {
 		k := load(t, Options{Audience: "eu-west", Issuer: "gate-1", Now: new(clock).now}, kind.file)

@@ -12,7 +12,7 @@ import (
 // MaxLen is the length in bytes beyond which a token is refused unread.
 const MaxLen = 4096
 
-// tokenType is the typ of every resume token (reseat.v1 section 7). A player's
+// tokenType is the typ of every resume token (protocol section 7). A player's
 // own JWT has another, so that neither passes for the other (RFC 8725 section 3.11).
 const tokenType = "reseat+jwt"
 

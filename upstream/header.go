@@ -35,7 +35,7 @@ var ofRequest = map[string]bool{
 }
 
 // RequestHeader makes the headers for the upstream from those of the client:
-// interface section 2. Dropped are hop-by-hop headers and those that Connection
+// docs/sessions.md. Dropped are hop-by-hop headers and those that Connection
 // names, the handshake's own, Host, everything under Reseat-*, and what says who the
 // client is (isIdentity): a game server that believes such a header believes whoever
 // sent it. X-Forwarded-For, -Proto and -Host are replaced by what the gateway saw, or
@@ -89,7 +89,7 @@ func setForwarded(h http.Header, p Peer) {
 }
 
 // Directives are what an upstream asks of the gateway in its 101 answer, as it
-// wrote them; "" where it said nothing: interface section 2.
+// wrote them; "" where it said nothing: docs/sessions.md.
 type Directives struct {
 	Grace    string // Reseat-Grace
 	Overflow string // Reseat-Overflow

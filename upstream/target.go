@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// A HostPolicy says which Host the upstream sees: interface section 1,
+// A HostPolicy says which Host the upstream sees: docs/flags.md,
 // --upstream-host.
 type HostPolicy int
 

@@ -213,7 +213,7 @@ func TestFilesAreOnlyRead(t *testing.T) {
 	}
 }
 
-// The module looks at its own address (interface section 4), so a handshake at
+// The module looks at its own address, so a handshake at
 // that path is not answered with a file.
 func TestHandshakeIsNoRequestForAFile(t *testing.T) {
 	rec := ask(t, serve(t), "GET /reseat.js", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")

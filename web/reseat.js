@@ -18,30 +18,30 @@ const PLAIN_ONLY = Symbol('reseat.plain');
 
 /** Every time span of the client, in milliseconds. */
 const MS = Object.freeze({
-  firstHello: 5_000, // reseat.v1 section 2: none by then, and the server does not know us
-  resumeHello: 16_000, // reseat.v1 section 2: at least 15 s after the 101
+  firstHello: 5_000, // protocol section 2: none by then, and the server does not know us
+  resumeHello: 16_000, // protocol section 2: at least 15 s after the 101
   connect: 4_000, // to have the 101 of a resume, on all but slow links
   connectMax: 15_000, // and on any
   lostSyns: 3_500, // until the third SYN of a connection has gone out
-  ack: 800, // reseat.v1 section 5: 1 s after the oldest unacked message, less the way
-  answer: 5_000, // reseat.v1 section 5: for an answer, at least, while no round trip is known
-  quiet: 2_000, // interface section 4: a lively connection is not silent for that long
+  ack: 800, // protocol section 5: 1 s after the oldest unacked message, less the way
+  answer: 5_000, // protocol section 5: for an answer, at least, while no round trip is known
+  quiet: 2_000, // a lively connection is not silent for that long
   probe: 2_000, // for the answer to a ping of suspicion, or after the page or the network has come back
-  beside: 4_000, // reseat.v1 section 5: between two attempts beside a suspected connection
+  beside: 4_000, // protocol section 5: between two attempts beside a suspected connection
   window: 30_000, // gaps between messages are remembered this long, or up to twice that
   budget: 30_000, // between two pings that turned out to be needless
   jitter: 5_000, // the max between the starts of two attempts
   breath: 50, // the min between them
   offline: 10_000, // pause before an attempt while the browser says that it is offline
   closing: 2_000, // between `end` or `close` and the Close frame
-  farewell: 10_000, // reseat.v1 section 5: what the gateway gives the upstream after `bye`
+  farewell: 10_000, // protocol section 5: what the gateway gives the upstream after `bye`
   settled: 5_000, // a connection that held this long was a good one
   slept: 5_000, // a timer later than this: page or machine slept
   paused: 50, // a timer later than this: the page was busy, or is hidden
   moment: 250, // for what waits in a page that was busy
 });
 
-/** reseat.v1 section 5: how much may come before an ack is due. */
+/** protocol section 5: how much may come before an ack is due. */
 const ACK_AFTER = Object.freeze({ messages: 32, bytes: 64 * 1024 });
 
 /**
@@ -268,7 +268,7 @@ function readMove(text) {
   return within;
 }
 
-/** The verbs of reseat.v1 section 5 that a gateway may use, each with how its argument is read. */
+/** The verbs of protocol section 5 that a gateway may use, each with how its argument is read. */
 const VERBS = Object.freeze({
   hello: readHello,
   ack: readDigits,
@@ -296,7 +296,7 @@ function readControl(text) {
   return read ? { verb, argument: read(argument) } : { verb };
 }
 
-/** Text that begins with DLE gets one more in front (reseat.v1 section 3). @template {string | ArrayBuffer} T @param {T} data */
+/** Text that begins with DLE gets one more in front (protocol section 3). @template {string | ArrayBuffer} T @param {T} data */
 const escaped = (data) => (typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data);
 
 /** The length of text in UTF-8; a lone surrogate is sent as U+FFFD. @param {string} text */
@@ -508,7 +508,7 @@ class Outbox {
 }
 
 /**
- * Liveness of the live connection: the answer rule and suspicion of reseat.v1 section 5. The
+ * Liveness of the live connection: the answer rule and suspicion of protocol section 5. The
  * session reports what it sends and receives; `next` says what to do about silence, and
  * when. There is no clock and no timer here: every `t` is the session's time in milliseconds.
  */
@@ -535,7 +535,7 @@ class Liveness {
   #check = 0; // number of the check (a ping out of suspicion) that neither a pong nor data has answered
   #data = NaN; // when the newest data message came
 
-  /** reseat.v1 section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
+  /** protocol section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
   get #scale() {
     return 2 ** this.#silences;
   }
@@ -956,7 +956,7 @@ class Session {
     return conn;
   }
 
-  /** reseat.v1 section 2: the application's subprotocols first. */
+  /** protocol section 2: the application's subprotocols first. */
   #offer() {
     const own = this.#plan.protocols.filter((name) => !name.startsWith('reseat.'));
     return this.#said.token ? [...own, VERSION, `reseat.token.${this.#said.token}`, `reseat.received.${this.#received}`] : [...own, VERSION];
@@ -1022,7 +1022,7 @@ class Session {
       if (conn.kind === Kind.FIRST || argument !== undefined) this.#noHello(conn);
       return;
     }
-    // reseat.v1 section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
+    // protocol section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
     if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#onHeard();
     switch (verb) {
       case 'hello': return this.#onHello(conn, argument);
@@ -1044,7 +1044,7 @@ class Session {
     if (conn.hello || foreign || !this.#out.admits(hello.received)) return this.#broken(conn);
     const first = this.#state === State.CONNECTING;
     const ms = this.#sinceHeard();
-    this.#retire(this.#live); // reseat.v1 section 8: nothing more is taken from it
+    this.#retire(this.#live); // protocol section 8: nothing more is taken from it
     this.#live = conn;
     this.#attempt = null;
     for (const alarm of [this.#patience, this.#pace, this.#giveUp, this.#moveAt]) alarm.clear();
@@ -1195,7 +1195,7 @@ class Session {
 
   /**
    * Acks what came, if that is news. While a resume is under way that stated N, an older
-   * connection acks nothing beyond it (reseat.v1 section 5).
+   * connection acks nothing beyond it (protocol section 5).
    */
   #ack() {
     const conn = this.#live;
@@ -1600,7 +1600,7 @@ class Session {
 
   /**
    * A 4409 that an attempt of our own may have caused: one that is under way, or one that
-   * ended in the dark since the hello before the newest (reseat.v1 section 6). That goes for
+   * ended in the dark since the hello before the newest (protocol section 6). That goes for
    * a connection that waits for its hello as well: nothing says that what we answered to
    * the newest hello, and what spends the older generations, has come through.
    * @param {Connection} conn

@@ -13,7 +13,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -298,7 +298,7 @@ func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
 }
 
 // The gateway takes a client that answers pings and does not ack for one that is
-// in violation: reseat.v1 section 5, Windows.
+// in violation: protocol section 5, Windows.
 func TestAnApplicationThatDoesNotReadForAnHourLosesNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})

@@ -53,7 +53,7 @@ type frame struct {
 }
 
 // A pong is owed once the application has been handed all that came before its
-// ping: it would promise an ack (reseat.v1 section 5, Windows).
+// ping: it would promise an ack (protocol section 5, Windows).
 type pong struct {
 	arg   string
 	after uint64

@@ -207,7 +207,7 @@ func (p *loop) refused(l *link, v verdict) {
 }
 
 // isMine reports a 4409 that an attempt of our own may have caused: one that is
-// under way, or one that was abandoned since the hello before the newest (reseat.v1
+// under way, or one that was abandoned since the hello before the newest (protocol
 // section 6).
 func (p *loop) isMine(l *link, code int) bool {
 	own := p.attempt != nil && p.attempt != l || p.abandoned >= max(p.hellos-1, 0)

@@ -29,7 +29,7 @@ type word struct {
 	within  time.Duration
 }
 
-// parseWord reads a control message without its DLE, reseat.v1 section 5.
+// parseWord reads a control message without its DLE, protocol section 5.
 func parseWord(text string) (word, error) {
 	verb, arg, has := strings.Cut(text, " ")
 	if !isVerb(verb) || !utf8.ValidString(text) {

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
 )
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -246,16 +247,45 @@ func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
 func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
+		viewer, admin := "Authorization: Bearer "+viewerToken, "Authorization: Bearer "+adminToken
 		var open []*listener
-		for range maxStreams {
-			open = append(open, s.listen(""))
+		for range maxStreamsOfOne {
+			open = append(open, s.listen("", viewer))
 		}
-		rec := s.get("/api/v1/events").whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
-		wantProblem(t, rec, http.StatusServiceUnavailable, "64 event streams")
+		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
+		wantProblem(t, rec, http.StatusTooManyRequests, "32 of one token")
+		s.listen("", admin).next() // others have room
 		open[7].Close()
 		synctest.Wait()
-		s.listen("").next()
-	})
+		s.listen("", viewer).next()
+	}, withTokens(t))
+}
+
+func TestStreamsAreBoundedInTotalAndByAddress(t *testing.T) {
+	s := streams{of: make(map[string]int)}
+	for i := range maxStreams {
+		if status := s.enter(fmt.Sprint(i)); status != 0 {
+			t.Fatalf("stream %d: %d", i, status)
+		}
+	}
+	if status := s.enter("another"); status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d, want 503", status)
+	}
+	s.leave("3")
+	if status := s.enter("another"); status != 0 || len(s.of) != maxStreams {
+		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
+	}
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
+	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{"loopback", true}))
+	r.RemoteAddr = "127.0.0.1:1"
+	one := readerOf(r)
+	r.RemoteAddr = "127.0.0.1:2"
+	if readerOf(r) != one {
+		t.Error("two ports of one address are two readers")
+	}
+	if r.RemoteAddr = "127.0.0.2:1"; readerOf(r) == one {
+		t.Error("two addresses are one reader")
+	}
 }
 
 func TestStreamEndsInOrderWithTheGateway(t *testing.T) {

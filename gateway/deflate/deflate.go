@@ -26,7 +26,7 @@
 //
 // Data that does not inflate is 1002, broken framing, and not 1007: RFC 7692
 // section 7.2.2 asks for failing the connection without a code, and in
-// reseat.v1 section 6 1007 is about UTF-8.
+// protocol section 6 1007 is about UTF-8.
 package deflate
 
 import (

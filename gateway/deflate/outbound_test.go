@@ -15,7 +15,7 @@ import (
 
 	"reseat/gateway/deflate"
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // sent is what has arrived at the client, which takes all at once.

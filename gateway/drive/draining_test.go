@@ -61,7 +61,7 @@ func TestSocketIsLookedAtWhenAPingHasBeenWritten(t *testing.T) {
 	})
 }
 
-// A client that takes its bytes slowly is heard, reseat.v1 section 5, though what
+// A client that takes its bytes slowly is heard, protocol section 5, though what
 // is written to it goes through TLS or compression, where nothing says that the
 // socket is full before it has taken all; and one that takes none is not.
 func TestASlowReaderBehindALayerIsHeard(t *testing.T) {

@@ -27,7 +27,7 @@ func narrowPair(t *testing.T) (ours, theirs net.Conn) {
 	})
 }
 
-// reseat.v1 section 5: bytes that the peer's socket goes on accepting while a send
+// protocol section 5: bytes that the peer's socket goes on accepting while a send
 // buffer is full count as heard. The socket does not become writable all the while.
 func TestAClientThatTakesALittleAtATimeIsNotSilent(t *testing.T) {
 	const attempts = 5

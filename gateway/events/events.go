@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The events of interface section 3.
+// The events of docs/control-api.md.
 const (
 	Created    = "session.created"
 	Started    = "session.started"

@@ -297,7 +297,7 @@ func TestACommandThatNobodyRunsIsFound(t *testing.T) {
 }
 
 func TestABlockThatFailsIsFound(t *testing.T) {
-	r := newReader(t, "docs/x.md")
+	r := newReader(t, "docs/faq.md")
 	for _, b := range []block{
 		{code: "false"}, {code: "false | true"}, {code: "reseat --no-such-flag"}, {code: "reseat check --upstream ws://localhost:9000 --grace 5"},
 		{mark: "nonsense"}, {mark: "needs"}, {mark: "as false"}, {mark: "run by no/such/file"}, {mark: "run by go.mod"},
@@ -375,7 +375,7 @@ func TestNoLinkBetweenPagesIsDead(t *testing.T) {
 			t.Errorf("%s: the link to %s is dead", page, link)
 		}
 	}
-	got := deadLinks("docs/x.md", "[a](no.md) [b](protocol.md) [c](protocol.md#no) [d](protocol.md#the-handshake) [e](https://no.example) `[f](no.md)` [g](../web/no/)")
+	got := deadLinks("docs/faq.md", "[a](no.md) [b](protocol.md) [c](protocol.md#no) [d](protocol.md#2-handshake) [e](https://no.example) `[f](no.md)` [g](../web/no/)")
 	if !slices.Equal(got, []string{"no.md", "protocol.md#no", "../web/no/"}) {
 		t.Errorf("dead links: %q", got)
 	}

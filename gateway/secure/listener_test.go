@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway/internal/testcert"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 )
 
 func TestVersionsAndProtocols(t *testing.T) {

@@ -27,7 +27,7 @@ func TestAckOfAMessageThatIsHalfWrittenCutsTheConnection(t *testing.T) {
 }
 
 // What is numbered and was not handed out for writing yet has not been sent:
-// reseat.v1 section 5 has an ack of it refused at once, not when it is written.
+// protocol section 5 has an ack of it refused at once, not when it is written.
 func TestAckOfAMessageThatWasNotHandedOutIsAViolation(t *testing.T) {
 	b := newTable(t, config())
 	b.game(text("one"))

@@ -35,7 +35,7 @@ type Resume struct {
 }
 
 // Check says whether r would be attached now, nil for yes. It changes nothing.
-// The order of the checks is that of reseat.v1 section 2.
+// The order of the checks is that of protocol section 2.
 func (s *Session) Check(now Time, r Resume) *Refusal {
 	switch {
 	case !s.gen.Good(r.Gen):
@@ -82,7 +82,7 @@ func (s *Session) noteTakeover(now Time) {
 	s.takeover = append(s.takeover, now)
 }
 
-// futility counts the resumes in a row that came to nothing: reseat.v1 section
+// futility counts the resumes in a row that came to nothing: protocol section
 // 6, 4410 no progress.
 type futility struct {
 	n     int

@@ -54,7 +54,7 @@ func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Ti
 	}
 }
 
-// reseat.v1 section 5: bytes that the peer's socket goes on accepting while a
+// protocol section 5: bytes that the peer's socket goes on accepting while a
 // send buffer is full count as heard.
 func TestFullSocketThatDrainsSlowlyIsHeard(t *testing.T) {
 	s, a := full(t)

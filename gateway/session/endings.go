@@ -38,7 +38,7 @@ func (s *Session) endGrace(now Time) {
 }
 
 // endFutile ends a session whose client comes and goes and gets nowhere:
-// reseat.v1 section 6, 4410 no progress.
+// protocol section 6, 4410 no progress.
 func (s *Session) endFutile(now Time) { s.endQuietly(now, ReasonNoProgress, "no progress") }
 
 // endIdle ends a session in which nothing was said for too long.
@@ -79,7 +79,7 @@ type ending struct {
 	flush      bool   // the client gets what was read of the upstream first
 }
 
-// violation ends the session with one of the codes of reseat.v1 section 6 that
+// violation ends the session with one of the codes of protocol section 6 that
 // a client brings upon itself.
 func (s *Session) violation(now Time, code int, format string, args ...any) {
 	ref := Refuse(code, format, args...)

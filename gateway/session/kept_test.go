@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// Plain clients that come back by a cookie, reseat.v1 section 9.
+// Plain clients that come back by a cookie, protocol section 9.
 
 func keptConfig() session.Config {
 	c := config()

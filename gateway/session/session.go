@@ -79,7 +79,7 @@ type Config struct {
 	Rate Rate
 
 	Resumable bool
-	Kept      bool // a plain client that may come back with a cookie, reseat.v1 section 9
+	Kept      bool // a plain client that may come back with a cookie, protocol section 9
 	Hard      bool // --disconnect hard: while detached there is no upstream
 	Tell      Telling
 	Terms

@@ -43,7 +43,7 @@ type lent struct {
 }
 
 // UpstreamFlush is how long an upstream that is being closed has to take what
-// was admitted before, reseat.v1 section 5 (bye).
+// was admitted before, protocol section 5 (bye).
 const UpstreamFlush = 10 * time.Second
 
 // Fate is what the driver is to do with the upstream's connection.

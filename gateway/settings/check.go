@@ -18,6 +18,7 @@ func (d *draft) check() error {
 		(*draft).checkWebhook,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
+		(*draft).checkUpstreams,
 	} {
 		if err := rule(d); err != nil {
 			return err
@@ -45,7 +46,7 @@ func (d *draft) checkListeners() error {
 }
 
 // checkAdmin keeps the admin address to this machine as long as nobody is asked
-// for a token there: interface section 1, --admin-token-file.
+// for a token there: docs/flags.md, --admin-token-file.
 func (d *draft) checkAdmin() error {
 	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
 		return d.fault("admin", "%w: others can reach that address, and no token is asked for there; see --admin-token-file",
@@ -111,6 +112,18 @@ func (d *draft) checkAuth() error {
 	return nil
 }
 
+// checkUpstreams keeps clients from the admin address: where no token is asked for there,
+// a route that led to it would give it to all of them.
+func (d *draft) checkUpstreams() error {
+	for i := range d.Gateway.Routes {
+		r := &d.Gateway.Routes[i]
+		if d.Admin != "" && reaches(d.Admin, &r.Upstream) {
+			return d.fault("admin", "want it for operators alone, but the game server of route %s is there, %s: name the game server's own port", quote(r.Pattern), r.Upstream.URL.Host)
+		}
+	}
+	return nil
+}
+
 // buildRoutes makes the gateway's routes, --upstream first.
 func (d *draft) buildRoutes() error {
 	d.Gateway.Default = d.defaults.Policy
@@ -159,7 +172,7 @@ func (d *draft) askedRoutes() ([]route, error) {
 }
 
 // ownPaths are those that the gateway itself serves at the client address
-// (interface section 3). They go before any route.
+// (docs/control-api.md). They go before any route.
 func (d *draft) ownPaths() (*patterns, error) {
 	paths := newPatterns()
 	own := map[string]string{"/reseat.js": "the browser client"}

@@ -1,5 +1,5 @@
 // Package settings turns the command line, the environment and the config file
-// into what the gateway is started with (interface section 1). Every flag is one row of one
+// into what the gateway is started with (docs/flags.md). Every flag is one row of one
 // table; a route's own settings are read by the rows' own parsers. All is
 // checked as a whole: Parse opens no port and dials nobody, it reads no file
 // but those of --config and --upstream-ca.

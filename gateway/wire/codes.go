@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Close codes that the gateway itself uses, reseat.v1 section 6.
+// Close codes that the gateway itself uses, protocol section 6.
 const (
 	CodeNormal            = 1000
 	CodeGoingAway         = 1001

@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/frame"
 )
 
-// section6 is the table of reseat.v1 section 6: name, what the upstream gets
+// section6 is the table of protocol section 6: name, what the upstream gets
 // when the code ends a live session, what a plain client gets.
 var section6 = map[int]struct {
 	name            string

@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzParseClient: no panic, an error of a known kind, and what is taken is
-// what reseat.v1 section 5 allows, and reads the same once written anew.
+// what protocol section 5 allows, and reads the same once written anew.
 func FuzzParseClient(f *testing.F) {
 	f.Add([]byte("ack 17"))
 	f.Add([]byte(`bye {"code":4000,"reason":"done"}`))

@@ -7,7 +7,7 @@ import (
 	"reseat/gateway/frame"
 )
 
-// Hello is the argument of hello, reseat.v1 section 5.
+// Hello is the argument of hello, protocol section 5.
 type Hello struct {
 	Session   string `json:"session"`
 	Token     string `json:"token"`

@@ -90,7 +90,7 @@ func TestPingAndPongAreReadBackAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// page is the example of reseat.v1 section 5.
+// page is the example of protocol section 5.
 const page = `{"session": "<id>", "token": "<TOKEN>", "resumed": true, "received": 17, "lost": 0, "replay": 12,
  "grace_ms": 30000, "heartbeat_ms": 15000, "answer_ms": 5000, "protocol": "chat.v2",
  "limits": {"message_bytes": 1048576, "unacked_messages": 1024, "unacked_bytes": 1048576}}`

@@ -11,7 +11,7 @@ const (
 	prefixReceived = "reseat.received."
 )
 
-// An Offer is what a client's handshake says of this protocol, reseat.v1
+// An Offer is what a client's handshake says of this protocol, protocol
 // section 2.
 type Offer struct {
 	Protocols  []string // the application's, in the client's order

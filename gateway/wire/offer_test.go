@@ -73,7 +73,7 @@ func TestNamesThatOnlyLookLikeOursPass(t *testing.T) {
 	}
 }
 
-// reseat.v1 section 2: two different tokens are 4401, so neither may be used.
+// protocol section 2: two different tokens are 4401, so neither may be used.
 func TestTwoTokensAreNone(t *testing.T) {
 	for _, tt := range []struct {
 		lines  string
@@ -103,7 +103,7 @@ func TestTwoTokensAreNone(t *testing.T) {
 	}
 }
 
-// reseat.v1 section 2: missing, written otherwise or twice with two values:
+// protocol section 2: missing, written otherwise or twice with two values:
 // 4400.
 func TestReceivedIsOneNumber(t *testing.T) {
 	for _, tt := range []struct {

@@ -20,7 +20,7 @@ const Subprotocol = "reseat.v1"
 // DLE begins a control message; twice, it begins a text that begins with DLE.
 const DLE = 0x10
 
-// Verbs, reseat.v1 section 5.
+// Verbs, protocol section 5.
 const (
 	VerbHello = "hello"
 	VerbAck   = "ack"

@@ -36,7 +36,7 @@ func TestGoodControlMessagesAreRead(t *testing.T) {
 	}
 }
 
-// reseat.v1 section 3: so that the protocol can grow.
+// protocol section 3: so that the protocol can grow.
 func TestUnknownVerbIsIgnoredWhateverItsArgument(t *testing.T) {
 	for _, text := range []string{
 		"x", "resync", "abcdefghijklmnop", "acknowledge 5", "acks 5", "pingx", "byebye",
@@ -48,7 +48,7 @@ func TestUnknownVerbIsIgnoredWhateverItsArgument(t *testing.T) {
 	}
 }
 
-// reseat.v1 sections 3 and 5: each of these is 4400.
+// protocol sections 3 and 5: each of these is 4400.
 func TestBadControlMessagesAreRefused(t *testing.T) {
 	for want, texts := range map[error][]string{
 		ErrVerb: {
@@ -121,7 +121,7 @@ func TestBadByeIsRefused(t *testing.T) {
 	}
 }
 
-// reseat.v1 section 5: 1000, 1001 or 3000 to 4999.
+// protocol section 5: 1000, 1001 or 3000 to 4999.
 func TestApplicationEndsWithItsOwnCodesAlone(t *testing.T) {
 	for code := -1; code < 6000; code++ {
 		want := code == 1000 || code == 1001 || code/1000 == 3 || code/1000 == 4

@@ -1,11 +1,11 @@
 // Package generation decides which of a session's resume tokens are good.
-// It is the rule of reseat.v1 section 7 and nothing else: no token, clock or lock.
+// It is the rule of protocol section 7 and nothing else: no token, clock or lock.
 package generation
 
 // A Line is the sequence of generations of one session. Every attach issues the
 // next one; a client proves that it holds one by confirming it. Good is every
 // issued generation not below the last confirmed one, so that attaches whose
-// hello never arrives do not lose the session (reseat.v1 section 7).
+// hello never arrives do not lose the session (protocol section 7).
 //
 // Generations count from 1. The zero Line has issued none.
 // Invariant: confirmed <= issued, and neither ever falls.

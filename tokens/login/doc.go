@@ -1,5 +1,5 @@
 // Package login verifies the player's own JWT, which somebody else has issued (the
-// --auth-* flags, interface section 1), and finds it in a request.
+// --auth-* flags, docs/flags.md), and finds it in a request.
 //
 // What Verify promises: it returns the sub of a JWT that one of the configured keys
 // has signed, with an algorithm of that very key, for the configured issuer and

@@ -86,7 +86,7 @@ func ParseSource(text string) (Source, error) {
 	return Source{}, fmt.Errorf("want header, query:NAME, cookie:NAME or protocol:PREFIX, got %q", text)
 }
 
-// ownProtocols begin the gateway's own subprotocol entries (reseat.v1 section 2):
+// ownProtocols begin the gateway's own subprotocol entries (protocol section 2):
 // they carry no login, and are not to be taken out of an offer for one.
 const ownProtocols = "reseat."
 

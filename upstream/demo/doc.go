@@ -5,7 +5,7 @@
 // connection is a player; when the connection ends, the player's seat and score
 // are gone at once, and whoever connects is a new player with score 0. The one
 // thing it takes from the gateway is the request header Reseat-Session
-// (interface section 2), which it repeats to its own client in the welcome.
+// (docs/sessions.md), which it repeats to its own client in the welcome.
 //
 // # Protocol arena.v1
 //

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// How long a session waits for its client, and what is said meanwhile.
+
+// An absence is the time since the client was lost, or since the session was
+// made ahead of it.
+type absence struct {
+	since    session.Time // zero: the client is there
+	waits    session.Time // since when one waits for the upstream, hard; zero: none does
+	rested   time.Duration
+	reserved bool // made ahead of its client
+	beats    []session.Time
+}
+
+// keep is how long a detached session is kept, as its client is told.
+func (g *game) keep() time.Duration { return keeps(g.terms, g.started) }
+
+func keeps(t session.Terms, started bool) time.Duration {
+	if started {
+		return t.Grace
+	}
+	return t.GraceBeforeStart
+}
+
+// kept is how long the session is kept by t: protocol section 6, a session
+// whose hello was not confirmed.
+func (g *game) kept(t session.Terms) time.Duration {
+	d := keeps(t, g.started)
+	if i := g.core.Info(); i.Tokens.Confirmed() == 0 && !g.away.reserved {
+		return min(d, 2*g.cfg.Heartbeat)
+	}
+	return d
+}
+
+// graceEnd is when the detached session has to end.
+func (g *game) graceEnd() session.Time {
+	return g.away.since.Add(g.away.rested + g.kept(g.terms))
+}
+
+// leaves: no client is attached any more.
+func (g *game) leaves(parted bool) {
+	g.away.since, g.away.rested, g.away.waits = g.w.now, 0, 0
+	g.away.beats = g.away.beats[:0]
+	if !parted {
+		g.startBeats()
+	}
+}
+
+// comes: a client is attached.
+func (g *game) comes() { g.away.since, g.away.waits, g.away.beats = 0, 0, nil }
+
+func (g *game) startBeats() {
+	for _, b := range g.cfg.Beats {
+		g.away.beats = append(g.away.beats, g.w.now.Add(b.Every))
+	}
+}
+
+// tickBeats: what is due by now is said to an upstream that is there, unless it
+// has not taken what it was sent before; busy is whether that is so.
+func (g *game) tickBeats(busy bool) {
+	n := 0
+	for i, at := range g.away.beats {
+		if g.w.now < at {
+			continue
+		}
+		g.away.beats[i] = g.w.now.Add(g.cfg.Beats[i].Every)
+		if busy {
+			g.w.cov.hit(BeatHeld)
+			continue
+		}
+		n++
+		g.log("beat", int64(i), int64(g.w.now))
+		g.owed.owe(due{text: g.cfg.Beats[i].Text, to: g.ups})
+		g.w.cov.hit(BeatSent)
+	}
+	if n > 1 {
+		g.w.cov.hit(BeatsTogether)
+	}
+}
+
+// nextBeat is when the next is due; zero: none is.
+func (g *game) nextBeat() (t session.Time) {
+	if g.seen.upOpen {
+		for _, at := range g.away.beats {
+			t = earlier(t, at)
+		}
+	}
+	return t
+}
+
+// checkAway: the detached session ends when it has to, and what is due comes.
+func (g *game) checkAway(i session.Info) {
+	next := g.core.Next()
+	switch {
+	case i.Detached != g.away.since:
+		g.fail("I9", "detached since %d, want %d", i.Detached, g.away.since)
+	case i.State != session.Detached:
+	case next == 0 || next > g.graceEnd():
+		g.fail("I9", "the grace period ends at %d, but Next is %d", g.graceEnd(), next)
+	case g.nextBeat() > 0 && next > g.nextBeat():
+		g.fail("words", "something is to be said at %d, but Next is %d", g.nextBeat(), next)
+	case g.seen.blocked && g.seen.upOpen && g.terms.Overflow != session.Pause:
+		g.fail("I13", "the upstream waits for room under %v", g.terms.Overflow)
+	case g.cfg.Hard && i.Epoch > 0 && !g.core.NeedsUpstream() && !g.upOver():
+		g.fail("hard", "detached, and the upstream is there")
+	}
+	if g.cfg.Idle > 0 && i.State != session.Ended && (next == 0 || next > g.seen.data.Add(g.cfg.Idle)) {
+		g.fail("idle", "nothing was said since %d, but Next is %d", g.seen.data, next)
+	}
+}
+
+// reserve has the session wait for a client that it was made ahead of.
+func (g *game) reserve() bool {
+	if !g.ahead {
+		return false
+	}
+	g.ahead = false
+	if g.core.State() == session.Ended {
+		before := g.snapshot()
+		g.core.Reserve(g.w.now, g.pass(1, 0))
+		g.unchanged(before, "Reserve after the end")
+		return true
+	}
+	p := g.pass(1, 0)
+	g.away.reserved = true
+	g.leaves(false)
+	g.seen.attach = session.Event{Kind: session.Created}
+	g.seen.unblocked = true
+	g.core.Reserve(g.w.now, p)
+	g.issued(p)
+	g.w.cov.hit(EdgeAhead)
+	g.answerKept(0)
+	g.sync(false)
+	if g.core.State() != session.Detached && g.seen.overs == 0 {
+		g.fail("reserve", "a session made ahead is %v", g.core.State())
+	}
+	g.cli.token = parseToken(p.Token)
+	g.settle()
+	return true
+}
