@@ -8,10 +8,10 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain unit vulns test-vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
+.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare lint release vulns test-vulns tools clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/reseat
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .

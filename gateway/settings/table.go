@@ -228,7 +228,7 @@ var table = []flag{
 		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
 			option[bool]{"off", false}, option[bool]{"on", true}))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
-		help:     "ping a client that was silent for this long, and detach it after twice as long; at least 10ms",
+		help:     "ping a client once nothing was received from it, or sent to it, for this long (no fixed interval), and detach it after twice as long without anything received; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
 	{name: "answer-timeout", group: groupSessions, arg: "DUR", def: "5s",
 		help:     "detach a client that leaves a ping or a message unanswered, in silence, for this long; at least 10ms; 0: only --heartbeat detaches",
