@@ -88,11 +88,13 @@ func TestDrainedClientGetsWhatWasReadFirst(t *testing.T) {
 	}
 }
 
-// A page that is left may come back by its cookie.
+// A page that is left may come back by its cookie; one that has closed may not, once the
+// upstream has closed too.
 func TestPageWithACookieThatIsLeftIsKept(t *testing.T) {
 	for code, want := range map[int]session.State{1001: session.Detached, 1000: session.Ended} {
 		b := newKept(t, keptConfig())
 		b.closes(code)
+		b.game(closing(code, ""))
 		if got := b.s.State(); got != want {
 			t.Errorf("after Close %d it is %v, want %v", code, got, want)
 		}
