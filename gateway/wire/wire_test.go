@@ -107,7 +107,7 @@ func TestByeArgumentIsReadAsJSON(t *testing.T) {
 func TestBadByeIsRefused(t *testing.T) {
 	for _, arg := range []string{
 		`null`, `true`, `1000`, `"bye"`, `[]`, `[1000]`, `{`, `}`, `{]`, `{}}`, `{}{}`, `{"code":1000}{"code":1000}`, ` {}`, `{} `, "{}\n", "\t{}",
-		`{"code"}`, `{"code":}`, `{code:1000}`, `{'code':1000}`, `{"code":1000,}`, `{"code":1000 "reason":""}`, `{"code":1000}//`, "{\"reason\":\"a\nb\"}",
+		`{"code"}`, `{"code":}`, `{code:1000}`, `{'code':1000}`, `{"code":1000,}`, `{"code":1000 "reason":""}`, `{"code":1000}//`, `{"code":1000,"code":1000}`, `{"reason":"","\u0072eason":""}`, "{\"reason\":\"a\nb\"}",
 		`{"code":null}`, `{"reason":null}`, `{"code":"1000"}`, `{"code":1000.5}`, `{"code":true}`, `{"code":[1000]}`, `{"code":{}}`,
 		`{"reason":7}`, `{"reason":["x"]}`, `{"reason":{}}`,
 		`{"code":0}`, `{"code":-1000}`, `{"code":999}`, `{"code":1002}`, `{"code":1004}`, `{"code":1006}`, `{"code":1015}`, `{"code":2999}`, `{"code":5000}`,
