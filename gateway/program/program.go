@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/asynclog"
 	"reseat/gateway/control"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
 	"reseat/gateway/showcase"
-	"reseat/gateway/sink"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/web"
@@ -33,8 +33,8 @@ const (
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 	maxStreams    = 32      // of one HTTP/2 connection at a time: each may hold a connection to the game server
-	mostLog       = 4 << 20 // bytes of log lines that wait to be written
-	logPatience   = 2 * time.Second
+	maxLog        = 4 << 20 // bytes of log lines that wait to be written
+	logTimeout    = 2 * time.Second
 )
 
 // Run is the whole program. It returns the exit status: 0 after a drain, 1
@@ -47,12 +47,12 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if set == nil {
 		return status
 	}
-	lines := sink.New(stderr, mostLog, func(n int) []byte {
+	lines := asynclog.New(stderr, maxLog, func(n int) []byte {
 		var line bytes.Buffer
 		newLogger(set, &line, isTerminal(stderr)).Warn("log lines left out: they were not written fast enough", "lines", n)
 		return line.Bytes()
 	})
-	defer lines.Close(logPatience)
+	defer lines.Close(logTimeout)
 	log := newLogger(set, lines, isTerminal(stderr))
 	set.Gateway.Log, set.TLS.Log = log, log
 	ctx, stop := context.WithCancel(context.Background())
