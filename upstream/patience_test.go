@@ -135,7 +135,7 @@ func TestAnAnswerThatNobodyTakesIsGivenUpAfterAMinute(t *testing.T) {
 		}
 		conn.Close()
 		synctest.Wait()
-		if strings.Contains(r.log.String(), "upstream request failed") {
+		if strings.Contains(r.log.String(), "upstream.request_failed") {
 			t.Errorf("the upstream is blamed: %s", r.log.String())
 		}
 	})

@@ -54,7 +54,7 @@ func calledByAPage(args []string) int {
 		return Run(args, os.Environ(), os.Stdout, os.Stderr, signals)
 	}
 	args = append(args, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json")
-	served := &watcher{want: []byte(`"listening for clients"`), seen: func() { signals <- syscall.SIGTERM }}
+	served := &watcher{want: []byte(`"listen.clients"`), seen: func() { signals <- syscall.SIGTERM }}
 	return Run(args, os.Environ(), os.Stdout, io.MultiWriter(os.Stderr, served), signals)
 }
 

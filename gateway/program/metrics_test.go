@@ -93,5 +93,5 @@ func TestReloadsAreCountedByTheirResult(t *testing.T) {
 	if err := os.WriteFile(cert, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.reloaded("failed", "certificate not read again")
+	p.reloaded("failed", "cert.reload_failed")
 }

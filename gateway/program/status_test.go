@@ -71,7 +71,7 @@ func TestAStopThatWasAskedForEndsWithZero(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		p := begin(t)
 		p.signals <- s
-		p.wait("draining")
+		p.wait("shutdown.started")
 		if status := <-p.status; status != 0 {
 			t.Errorf("%v: exit status %d", s, status)
 		}
@@ -82,7 +82,7 @@ func TestASecondSignalExitsAtOnce(t *testing.T) {
 	p := begin(t)
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
 	p.signals <- syscall.SIGTERM
-	p.wait("draining") // for ten seconds, since a player is there
+	p.wait("shutdown.started") // for ten seconds, since a player is there
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 1 {
 		t.Errorf("exit status %d, want 1", status)

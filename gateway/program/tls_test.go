@@ -102,7 +102,7 @@ func TestSIGHUPShowsTheNewCertificateAndDropsNobody(t *testing.T) {
 	two := testcert.New(t, "localhost", "127.0.0.1")
 	two.Write(dir)
 	p.signals <- syscall.SIGHUP
-	p.wait("certificate read again")
+	p.wait("cert.reloaded")
 	if got := serial(t, addr, two); got != two.Leaf.SerialNumber.String() {
 		t.Errorf("certificate %s is shown, want %s", got, two.Leaf.SerialNumber)
 	}
@@ -110,7 +110,7 @@ func TestSIGHUPShowsTheNewCertificateAndDropsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.signals <- syscall.SIGHUP
-	if line := p.wait("certificate not read again"); line["level"] != "ERROR" || !strings.Contains(line["err"].(string), "does not match") {
+	if line := p.wait("cert.reload_failed"); line["level"] != "ERROR" || !strings.Contains(line["err"].(string), "does not match") {
 		t.Errorf("a key that does not belong: %v", line)
 	}
 	if got := serial(t, addr, two); got != two.Leaf.SerialNumber.String() {

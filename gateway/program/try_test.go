@@ -72,7 +72,7 @@ func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
 	closed := listen(t, nil)
 	closed.Close()
 	p := beginWith(t, "--upstream="+closed.url("ws"))
-	if line := p.wait("dashboard: open http://127.0.0.1:"); line["level"] != "INFO" {
+	if line := p.wait("dashboard.ready"); line["level"] != "INFO" || !strings.HasPrefix(line["url"].(string), "http://127.0.0.1:") {
 		t.Errorf("%v", line)
 	}
 	if line := p.wait("upstream.unreachable"); line["level"] != "WARN" || line["upstream"] != closed.url("ws") {

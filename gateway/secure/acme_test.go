@@ -150,7 +150,7 @@ func TestACertificateThatIsNotRenewedIsReported(t *testing.T) {
 			t.Errorf("%d errors before it is late: %s", n, d.log.text.String())
 		}
 		time.Sleep(25 * time.Hour)
-		if n := d.log.count("level=ERROR", "not renewed in time", "game.example"); n < 1 || n > 3 {
+		if n := d.log.count("level=ERROR", "acme.renewal_late", "game.example"); n < 1 || n > 3 {
 			t.Errorf("%d errors in the first day that it is late: %s", n, d.log.text.String())
 		}
 		d.Close()
@@ -182,7 +182,7 @@ func TestWhatTheDiskDoesNotTakeIsKeptInMemory(t *testing.T) {
 	if got, err := c.Get(ctx, "game.example"); string(got) != "one" || err != nil {
 		t.Errorf("Get: %q, %v", got, err)
 	}
-	if log.count("level=ERROR", "game.example", "--acme-cache") != 1 {
+	if log.count("level=ERROR", "game.example", "acme.cache_failed") != 1 {
 		t.Errorf("the log: %s", log.text.String())
 	}
 	if err := os.Remove(dir); err != nil {

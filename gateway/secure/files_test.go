@@ -33,7 +33,7 @@ func TestReloadShowsNewClientsTheNewCertificateAndLeavesTheOldOnesAlone(t *testi
 		if _, err := io.ReadFull(client, b); err != nil {
 			t.Errorf("the old connection: %v", err)
 		}
-		if d.log.count("certificate read again") != 1 {
+		if d.log.count("cert.reloaded") != 1 {
 			t.Error("the reload is not in the log")
 		}
 	})

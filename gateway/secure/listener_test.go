@@ -218,7 +218,7 @@ func TestAPanicInOneHandshakeLeavesTheOthersAlone(t *testing.T) {
 		}
 		d.must(pair.Client())
 		synctest.Wait()
-		if n := d.log.count("panic in a TLS handshake", "a fault of ours"); n != 1 {
+		if n := d.log.count("tls.panic", "a fault of ours"); n != 1 {
 			t.Errorf("%d log lines, want 1", n)
 		}
 	})

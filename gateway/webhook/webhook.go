@@ -219,7 +219,7 @@ func (h *Hook) take(e events.Event) {
 func (h *Hook) push(it *item) {
 	if old := h.queue.push(it); old != nil {
 		if !h.warned {
-			h.log.Warn("webhook: events wait for a receiver that does not take them; the oldest are dropped", "waiting", h.queue.len())
+			h.log.Warn("webhook.queue_full", "waiting", h.queue.len(), "text", "the receiver is too slow: the oldest events are dropped")
 			h.warned = true
 		}
 		h.drop("dropped", old)
@@ -310,12 +310,12 @@ func (h *Hook) retry(a attempt, now time.Time, most int) {
 		result = "expired"
 	}
 	if result != "" {
-		h.log.Warn("webhook: an event is given up", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
+		h.log.Warn("webhook.event_abandoned", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
 		h.queue.done(l)
 		h.drop(result, it)
 		return
 	}
-	h.log.Debug("webhook: not taken", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
+	h.log.Debug("webhook.attempt_failed", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
 	h.queue.again(l, now, now.Add(max(pause(l.tries), a.retryAfter)))
 }
 
@@ -334,7 +334,7 @@ func (h *Hook) tellGap() {
 // (Standard Webhooks, "Delivery success and failure", 410).
 func (h *Hook) turnOff(l *line) {
 	if !h.off {
-		h.log.Error("webhook: the receiver answered 410, which means that it wants no more events; none are posted until SIGHUP")
+		h.log.Error("webhook.receiver_gone", "status", http.StatusGone, "text", "the receiver wants no more events: none are posted until SIGHUP")
 	}
 	h.off = true
 	h.drop("gone", l.items[0])
@@ -351,9 +351,9 @@ func (h *Hook) noteHealth(was bool, err error) {
 		if err == nil {
 			err = errors.New("no answer")
 		}
-		h.log.Warn("webhook: the receiver is down", "url", Shown(h.cfg.Target), "waiting", h.queue.len(), "err", err)
+		h.log.Warn("webhook.receiver_down", "url", Shown(h.cfg.Target), "waiting", h.queue.len(), "err", err)
 	case was && !is:
-		h.log.Info("webhook: the receiver is back", "url", Shown(h.cfg.Target), "waiting", h.queue.len())
+		h.log.Info("webhook.receiver_up", "url", Shown(h.cfg.Target), "waiting", h.queue.len())
 	}
 }
 

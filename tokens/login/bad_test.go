@@ -50,7 +50,7 @@ func TestNothingOfATokenIsSaid(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(f.journal.String(), "keys for logins read") {
+	if !strings.Contains(f.journal.String(), "login.keys_loaded") {
 		t.Error("nothing at all is in the log that was searched")
 	}
 }

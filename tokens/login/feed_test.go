@@ -176,14 +176,14 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 				s.now(failure)
 				pass(5*time.Minute + 5*time.Second)
 				v.want(oldToken(t))
-				if v.journal.count("those of before stay") == 0 {
+				if v.journal.count("login.keys_failed") == 0 {
 					t.Errorf("no word of the failure in the log:\n%s", v.journal)
 				}
 				s.now(answer{set: newSet()})
 				pass(time.Minute)
 				v.refuse(oldToken(t), ErrUnknownKey)
 				v.want(newToken(t))
-				if v.journal.count("read again") != 1 {
+				if v.journal.count("login.keys_recovered") != 1 {
 					t.Errorf("no word of the recovery in the log:\n%s", v.journal)
 				}
 			})
@@ -336,7 +336,7 @@ func TestCloseEndsTheFetching(t *testing.T) {
 				pass(time.Hour)
 			}
 			v.wantFetches(1)
-			if v.journal.count("not read") > 0 {
+			if v.journal.count("login.keys_failed") > 0 {
 				t.Errorf("the end is logged as a failure:\n%s", v.journal)
 			}
 		})
@@ -366,16 +366,16 @@ func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 	s := newSite(answer{set: jwks(secret, jwk("old", ed25519Key(), ""))})
 	feedTest(t, s, func(v *fed) {
 		pass(time.Hour)
-		if n := v.journal.count("key for logins ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
+		if n := v.journal.count("login.key_ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
 			t.Errorf("%d lines about the symmetric key, want 1:\n%s", n, v.journal)
 		}
-		if n := v.journal.count("keys for logins read"); n != 1 {
+		if n := v.journal.count("login.keys_loaded"); n != 1 {
 			t.Errorf("%d lines about keys that are the same, want 1:\n%s", n, v.journal)
 		}
 		v.refuse(sign(t, head("HS256", "shared", ""), body(), "HS256", secretKey), ErrUnknownKey)
 		s.now(answer{set: jwks(jwk("old", otherEd(), ""))}) // another key under the old kid
 		pass(5 * time.Minute)
-		if n := v.journal.count("keys for logins read"); n != 2 {
+		if n := v.journal.count("login.keys_loaded"); n != 2 {
 			t.Errorf("%d lines, want 2:\n%s", n, v.journal)
 		}
 	})
@@ -391,7 +391,7 @@ func TestPlainHTTPIsWarnedOfBeyondThisHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Close()
-		if got := j.count("come over http"); got != want {
+		if got := j.count("login.keys_insecure"); got != want {
 			t.Errorf("%s: %d warnings, want %d", jwksURL, got, want)
 		}
 	}
