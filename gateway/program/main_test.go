@@ -127,7 +127,7 @@ func writeFile(t *testing.T, name, text string) string {
 	return name
 }
 
-func TestTokensOfTheAdminAddressAreReadAgainOnSIGHUP(t *testing.T) {
+func TestAdminTokensAreReloadedOnSIGHUP(t *testing.T) {
 	const older, newer, viewer = "older-0123456789ab", "newer-0123456789ab", "viewer-0123456789ab"
 	file := writeFile(t, filepath.Join(t.TempDir(), "admin"), older)
 	p := begin(t, "--admin-token-file="+file, "--viewer-token-file="+writeFile(t, filepath.Join(t.TempDir(), "viewer"), viewer))

@@ -67,7 +67,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestAStopThatWasAskedForEndsWithZero(t *testing.T) {
+func TestRequestedStopExitsWithZero(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		p := begin(t)
 		p.signals <- s
@@ -78,7 +78,7 @@ func TestAStopThatWasAskedForEndsWithZero(t *testing.T) {
 	}
 }
 
-func TestASecondSignalExitsAtOnce(t *testing.T) {
+func TestSecondSignalExitsImmediately(t *testing.T) {
 	p := begin(t)
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
 	p.signals <- syscall.SIGTERM
@@ -89,7 +89,7 @@ func TestASecondSignalExitsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheLogNamesAddressesThatABrowserCanOpen(t *testing.T) {
+func TestLogNamesAddressesThatABrowserCanOpen(t *testing.T) {
 	p := begin(t, "--listen=:0")
 	_, port, err := net.SplitHostPort(p.clients["addr"].(string))
 	if err != nil || p.clients["http"] != "http://localhost:"+port || p.clients["ws"] != "ws://localhost:"+port {

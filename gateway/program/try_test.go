@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) {
+func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 	asked := make(chan string, 10)
 	game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.RequestURI
@@ -68,7 +68,7 @@ func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) 
 	}
 }
 
-func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
+func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
 	closed := listen(t, nil)
 	closed.Close()
 	p := beginWith(t, "--upstream="+closed.url("ws"))
@@ -80,7 +80,7 @@ func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestAChangedConfigFileIsToldOfOnSIGHUP(t *testing.T) {
+func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
 	p := begin(t, "--config="+file)
 	p.signals <- syscall.SIGHUP
@@ -105,7 +105,7 @@ func TestAChangedConfigFileIsToldOfOnSIGHUP(t *testing.T) {
 }
 
 // A named pipe is read once: to open it again would wait for another writer.
-func TestAConfigThatIsAPipeIsReadOnce(t *testing.T) {
+func TestConfigFromPipeIsReadOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Skipf("no pipes here: %v", err)

@@ -81,7 +81,7 @@ func TestEventsArePostedToTheWebhookUntilTheProcessEnds(t *testing.T) {
 	p.wait("shutdown.finished")
 }
 
-func TestAnEndWithEventsLeftSaysSo(t *testing.T) {
+func TestUndeliveredEventsAreLoggedAtShutdown(t *testing.T) {
 	closed := newHookServer(t)
 	closed.Close()
 	file := writeFile(t, filepath.Join(t.TempDir(), "secret"), webhookSecret)

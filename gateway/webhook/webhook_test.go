@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/events"
 )
 
-func TestAnEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
+func TestEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Created)
 		d.publish("s1", events.Detached)
@@ -42,7 +42,7 @@ func TestAnEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
 	})
 }
 
-func TestAChangedPostDoesNotVerify(t *testing.T) {
+func TestChangedPostDoesNotVerify(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Created)
 		p := d.receiver.posts()[0]
@@ -107,7 +107,7 @@ func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
 // down answers nothing; up to the clock it is as if nobody listened.
 func down(*post) *http.Response { return &http.Response{} }
 
-func TestAReceiverThatIsDownIsAskedSeldomAndByOne(t *testing.T) {
+func TestDownReceiverGetsOneAttemptAtATimeWithBackoff(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		for i := range 100 {
@@ -133,7 +133,7 @@ func TestAReceiverThatIsDownIsAskedSeldomAndByOne(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotFitIsDroppedOldestFirstAndTold(t *testing.T) {
+func TestFullQueueDropsTheOldestAndReportsGap(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		d.publish("first", events.Created)
@@ -218,7 +218,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-func TestAnEventThatIsRefusedAgainAndAgainIsGivenUp(t *testing.T) {
+func TestRepeatedlyRefusedEventIsAbandoned(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(p *post) *http.Response {
 			if p.event.Type == events.Overflowed {
@@ -241,7 +241,7 @@ func TestAnEventThatIsRefusedAgainAndAgainIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAnEventIsTriedForADay(t *testing.T) {
+func TestEventIsRetriedForADay(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(p *post) *http.Response {
 			if p.event.Session == "bad" {
@@ -305,7 +305,7 @@ func TestA410StopsThoseThatAreUnderWayToo(t *testing.T) {
 	})
 }
 
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestRedirectIsNotFollowed(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response {
 			return answered(http.StatusTemporaryRedirect, "Location", "https://elsewhere.example/")
@@ -320,7 +320,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatNeverComesIsAFailureAfter15Seconds(t *testing.T) {
+func TestPostTimesOutAfter15Seconds(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		d.publish("s1", events.Created)
@@ -355,7 +355,7 @@ func TestOfAnAnswersBodyOnlySoMuchIsRead(t *testing.T) {
 	})
 }
 
-func TestCloseDeliversWhatWaits(t *testing.T) {
+func TestCloseDeliversQueuedEvents(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		for range 3 {
@@ -420,7 +420,7 @@ func TestCloseGivesUpOnAReceiverThatHangs(t *testing.T) {
 	})
 }
 
-func TestAReplacedSecretSignsBesideTheNewOneForADay(t *testing.T) {
+func TestRemovedSecretKeepsSigningForADay(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		older, newer := d.secret, newSecret('b')
 		write(t, d.file, newer)

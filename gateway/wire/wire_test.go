@@ -122,7 +122,7 @@ func TestBadByeIsRefused(t *testing.T) {
 }
 
 // protocol section 5: 1000, 1001, 1005 (none) or 3000 to 4999.
-func TestApplicationEndsWithItsOwnCodesAlone(t *testing.T) {
+func TestByeAcceptsOnlyApplicationCodes(t *testing.T) {
 	for code := -1; code < 6000; code++ {
 		want := code == 1000 || code == 1001 || code == 1005 || code/1000 == 3 || code/1000 == 4
 		if got := ByeCode(code); got != want {
@@ -135,7 +135,7 @@ func TestApplicationEndsWithItsOwnCodesAlone(t *testing.T) {
 	}
 }
 
-func TestNumberIsSixteenDigitsAtMost(t *testing.T) {
+func TestNumberHasAtMostSixteenDigits(t *testing.T) {
 	for s, want := range map[string]uint64{
 		"0": 0, "7": 7, "0000000000000000": 0, "0000000000000001": 1, "18": 18, "9999999999999999": 9999999999999999, "9007199254740991": 1<<53 - 1,
 	} {

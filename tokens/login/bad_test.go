@@ -35,7 +35,7 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 
 // The claims of a forged token are an attacker's text: none of it may be in an
 // error, in what is sent back, or in our log.
-func TestNothingOfATokenIsSaid(t *testing.T) {
+func TestErrorsQuoteNothingOfTheToken(t *testing.T) {
 	f := newForge(t)
 	wantPlayer(t, f.v, f.good())
 	for _, bad := range f.all() {

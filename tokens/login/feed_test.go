@@ -101,7 +101,7 @@ func bothSets() string { return jwks(jwk("old", ed25519Key(), ""), jwk("new", ot
 func oldToken(t *testing.T) string { t.Helper(); return edToken(t, "old", ed25519Key()) }
 func newToken(t *testing.T) string { t.Helper(); return edToken(t, "new", otherEd()) }
 
-func TestUnknownKidHasTheSetFetchedAgain(t *testing.T) {
+func TestUnknownKidTriggersFetch(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		v.want(oldToken(t))
@@ -126,7 +126,7 @@ func TestUnknownKidsFetchAtMostOnceInTenSeconds(t *testing.T) {
 	})
 }
 
-func TestOnlyAnUnknownKidHasTheSetFetched(t *testing.T) {
+func TestOnlyUnknownKidTriggersFetch(t *testing.T) {
 	s := newSite(answer{set: bothSets()})
 	feedTest(t, s, func(v *fed) {
 		pass(time.Minute)
@@ -143,7 +143,7 @@ func TestOnlyAnUnknownKidHasTheSetFetched(t *testing.T) {
 	})
 }
 
-func TestKeysThatVanishStopVerifying(t *testing.T) {
+func TestRemovedKeysStopVerifying(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		s.now(answer{set: newSet()})
@@ -192,7 +192,7 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 }
 
 // After a second, then after twice as long each time, up to a minute.
-func TestFetchThatFailsIsRepeatedEverMoreSlowly(t *testing.T) {
+func TestFailedFetchIsRetriedWithBackoff(t *testing.T) {
 	s := newSite(answer{err: errors.New("no route to host")})
 	feedTest(t, s, func(v *fed) {
 		at := time.Duration(0)
@@ -217,7 +217,7 @@ func TestFetchThatFailsIsRepeatedEverMoreSlowly(t *testing.T) {
 	})
 }
 
-func TestURLOutOfReachAtTheStartIsNoError(t *testing.T) {
+func TestUnreachableURLAtStartIsNoError(t *testing.T) {
 	s := newSite(answer{err: errors.New("connection refused")})
 	feedTest(t, s, func(v *fed) {
 		v.refuse(oldToken(t), ErrNoKeys)
@@ -241,7 +241,7 @@ func TestLoginWaitsForTheFirstFetch(t *testing.T) {
 	})
 }
 
-func TestLoginDoesNotWaitLongerThanItsClient(t *testing.T) {
+func TestVerifyReturnsWhenItsContextEnds(t *testing.T) {
 	s := newSite(answer{set: oldSet(), delay: 4 * time.Second})
 	feedTest(t, s, func(v *fed) {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Second)
@@ -257,7 +257,7 @@ func TestLoginDoesNotWaitLongerThanItsClient(t *testing.T) {
 
 // A fetch that hangs holds up nobody for longer than its own limit, and nobody at all
 // whose key is there.
-func TestFetchThatHangsIsGivenUp(t *testing.T) {
+func TestHangingFetchTimesOut(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		pass(10 * time.Second)
@@ -279,7 +279,7 @@ func TestFetchThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestLoginsAtOnceShareOneFetch(t *testing.T) {
+func TestConcurrentLoginsShareOneFetch(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		pass(10 * time.Second)
@@ -301,7 +301,7 @@ func TestLoginsAtOnceShareOneFetch(t *testing.T) {
 	})
 }
 
-func TestReloadFetchesWithoutRegardToTheCooldown(t *testing.T) {
+func TestReloadIgnoresTheCooldown(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		s.now(answer{set: newSet()})
@@ -317,7 +317,7 @@ func TestReloadFetchesWithoutRegardToTheCooldown(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheFetching(t *testing.T) {
+func TestCloseStopsFetching(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} { // the latter: in mid-fetch
 		s := newSite(answer{set: oldSet(), delay: delay})
 		feedTest(t, s, func(v *fed) {
@@ -343,7 +343,7 @@ func TestCloseEndsTheFetching(t *testing.T) {
 	}
 }
 
-func TestEndOfTheContextEndsTheFetching(t *testing.T) {
+func TestCancelledContextStopsFetching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newSite(answer{set: oldSet()})
@@ -381,7 +381,7 @@ func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestPlainHTTPIsWarnedOfBeyondThisHost(t *testing.T) {
+func TestPlainHTTPToAnotherHostIsWarnedAbout(t *testing.T) {
 	for jwksURL, want := range map[string]int{
 		"http://id.example/": 1, "HTTP://10.0.0.1/": 1, "https://id.example/": 0, "http://localhost:1/": 0, "http://127.0.0.1:1/": 0, "http://[::1]:1/": 0,
 	} {
@@ -397,7 +397,7 @@ func TestPlainHTTPIsWarnedOfBeyondThisHost(t *testing.T) {
 	}
 }
 
-func TestUnusableURLIsRefusedWithoutShowingIt(t *testing.T) {
+func TestInvalidURLIsRefusedWithoutQuotingIt(t *testing.T) {
 	for text, want := range map[string]string{
 		"ftp://user:hunter2@id.example/": `http or https, got one with "ftp"`, "https://?hunter2": "want a file or a URL", "http://": "want a file or a URL",
 		"https://user:hunter2@id.example:port/": "want a file or a URL", "https://id.example/%zzhunter2": "want a file or a URL", "://hunter2": "want a file or a URL",
@@ -409,7 +409,7 @@ func TestUnusableURLIsRefusedWithoutShowingIt(t *testing.T) {
 	}
 }
 
-func TestFilesAreReadAgain(t *testing.T) {
+func TestFilesAreReloadedPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := write(t, "jwks.json", []byte(oldSet()))
 		v := start(t, Config{JWKS: path})
@@ -432,7 +432,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	})
 }
 
-func TestReloadOfABadFileKeepsTheKeys(t *testing.T) {
+func TestReloadOfInvalidFileKeepsTheKeys(t *testing.T) {
 	keyPath, setPath := write(t, "key", pkix(ed25519Key())), write(t, "jwks.json", []byte(oldSet()))
 	for path, c := range map[string]Config{keyPath: {KeyFile: keyPath}, setPath: {JWKS: setPath}} {
 		v := start(t, c)
@@ -445,7 +445,7 @@ func TestReloadOfABadFileKeepsTheKeys(t *testing.T) {
 	}
 }
 
-func TestKeyFileIsReadAgainOnReloadAlone(t *testing.T) {
+func TestKeyFileIsReadOnlyOnReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := write(t, "key", pkix(ed25519Key()))
 		v := start(t, Config{KeyFile: path})
