@@ -140,7 +140,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if page := g.pages[r.URL.EscapedPath()]; page != nil && !isHandshake(r) { // in no other spelling
-		answerWithin(w, upstream.AnswerPatience)
+		answerWithin(w, upstream.WriteTimeout)
 		page.ServeHTTP(w, r)
 		return
 	}
