@@ -258,6 +258,11 @@ func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
 		open[7].Close()
 		synctest.Wait()
 		s.listen("", viewer).next()
+		for range maxStreamsOfOne - 1 {
+			s.listen("", admin)
+		}
+		rec = s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
+		wantProblem(t, rec, http.StatusServiceUnavailable, "64")
 	}, withTokens(t))
 }
 
