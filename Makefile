@@ -91,7 +91,7 @@ bench-micro: ## micro-benchmarks of the hot pieces
 bench-compare: ## micro-benchmarks, another revision's and this one's side by side: BASE=HEAD~1
 	./.ci/bench-compare '$(BASE)' $(or $(COUNT),6) $(MICRO)
 
-lint: ## gofmt, go vet (for Windows and macOS too) and staticcheck
+lint: ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and prettier where node is
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
@@ -99,6 +99,8 @@ lint: ## gofmt, go vet (for Windows and macOS too) and staticcheck
 	$(GO) build -modfile=.ci/go-tools.mod -o bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 	cd $(HARNESS) && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./...
+	@if command -v npm >/dev/null; then cd web && { [ -d node_modules/eslint ] || npm ci --no-audit --no-fund; } && npm run --silent lint; \
+	else echo "NOT LINTED: web/, since there is no npm"; fi
 
 release: ## static binaries for Linux, macOS and Windows, with checksums, in dist/: VERSION=v1.2.3
 	./.ci/release '$(VERSION)'

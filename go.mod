@@ -2,9 +2,16 @@ module reseat
 
 go 1.26.8
 
+ignore (
+	./testdata/peers/node_modules
+	./web/e2e/node_modules
+	./web/node_modules
+)
+
 require (
 	github.com/MicahParks/jwkset v0.11.3
 	github.com/coder/websocket v1.8.15
+	github.com/evanw/esbuild v0.28.2
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/golang-jwt/jwt/v5 v5.3.1

@@ -159,16 +159,24 @@ func (g *Gateway) forwarded(r *http.Request, header string) string {
 	return strings.TrimSpace(first)
 }
 
-// refuseHTTP answers a handshake by HTTP, counts it, and has the connection
-// closed, so that nothing behind it is taken for another request. The line in the
+// refuseHTTP answers a handshake by HTTP, or where the client reads refusals by a
+// close (protocol section 2), counts it, and has the connection closed, so that nothing behind it is taken for another request. The line in the
 // log has more behind it.
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
-	g.metrics.refused.WithLabelValues(label).Inc()
-	args := []any{"status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr}
-	g.refusals.info("handshake refused", append(args, more...)...)
+	g.noteRefused(r, status, label, more...)
+	if c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After")); ok && c.Reason != "" && g.sayRefusal(w, r, c) {
+		return
+	}
 	letGo(w)
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, status)
+}
+
+// noteRefused counts and logs a refused handshake.
+func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ...any) {
+	g.metrics.refused.WithLabelValues(label).Inc()
+	args := []any{"status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr}
+	g.refusals.info("handshake refused", append(args, more...)...)
 }
 
 // letGo has a refused request's body waited for no longer than refusedBody:
@@ -213,6 +221,12 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		reason := login.Reason(err)
 		g.metrics.logins.WithLabelValues(reason).Inc()
 		w.Header().Set("WWW-Authenticate", login.Challenge(err))
+		if offer.Refusals {
+			g.noteRefused(r, http.StatusUnauthorized, "unauthorized", "login", reason)
+			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
+			g.sayRefusal(w, r, c)
+			return
+		}
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error(), "login", reason)
 		return
 	}
@@ -253,6 +267,10 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entr
 		return
 	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
+	if g.sayRefusal(w, r, closingUpstream(err)) {
+		upstream.Discard(err)
+		return
+	}
 	w.Header().Set("Connection", "close")
 	answerWithin(w, e.terms().DialTimeout+upstream.AnswerPatience) // its body may still be coming
 	upstream.WriteError(w, err)

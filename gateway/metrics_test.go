@@ -25,7 +25,7 @@ import (
 // people's dashboards.
 var (
 	results = []string{
-		"ok", "protocol_error", "invalid_utf8", "message_too_big", "internal_error", "protocol_violation", "bad_token",
+		"ok", "protocol_error", "invalid_utf8", "message_too_big", "internal_error", "protocol_violation", "bad_token", "refused",
 		"no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "draining",
 	}
 	reasons = append([]string{

@@ -74,6 +74,15 @@ func WriteError(w http.ResponseWriter, err error) {
 	http.Error(w, clientText(kindOf(err)), Status(err))
 }
 
+// Discard lets go of the connection that an error of Dial may hold, whose answer
+// nobody reads.
+func Discard(err error) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		refusal.Body.Close()
+	}
+}
+
 // clientText is what a client is told. Addresses are the operator's affair.
 func clientText(k Kind) string {
 	switch k {

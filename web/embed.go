@@ -4,17 +4,20 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"io/fs"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-//go:embed reseat.js demo/*.html demo/*.css demo/*.js
+//go:embed dist/*.js dist/*.map demo/*.html demo/*.css demo/*.js
 //go:embed dashboard/*.html dashboard/*.css dashboard/*.js dashboard/vendor/*.js dashboard/vendor/*.css dashboard/vendor/*.txt
 var files embed.FS
 
@@ -25,14 +28,21 @@ const demoPolicy = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'se
 // and nothing else, and turn no text into markup or script.
 const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Client serves the browser client, /reseat.js: to pages of any origin.
-func Client() http.Handler {
-	h := file("reseat.js", "")
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
-		h.ServeHTTP(w, r)
-	})
+//go:generate go run ./bundle
+
+// Client is the browser client, by path: the module /reseat.js, what it loads on
+// demand, the classic script /reseat.install.js and their source maps. Pages of any origin may load
+// them.
+func Client() map[string]http.Handler {
+	pages := map[string]http.Handler{}
+	for p, h := range site("dist", "") {
+		pages[strings.TrimPrefix(p, "/dist")] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
+			h.ServeHTTP(w, r)
+		})
+	}
+	return pages
 }
 
 // Demo is the demo's page, by path.
@@ -66,17 +76,23 @@ var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".txt":  "text/plain; charset=utf-8",
+	".map":  "application/json",
 }
 
-// file serves one embedded file and nothing else, whatever path was asked for. A
-// page comes with policy as its Content-Security-Policy.
+// file serves one embedded file and nothing else, whatever path was asked for,
+// compressed where the client accepts gzip and that is smaller. A page comes with
+// policy as its Content-Security-Policy.
 func file(name, policy string) http.Handler {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic("web: " + err.Error()) // embedded at build time
 	}
-	sum := sha256.Sum256(content)
-	etag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	identity := representation{content: content, etag: etag(content)}
+	// Of the whole file, not of a range: Accept-Encoding and Range do not mix well.
+	small := sync.OnceValue(func() representation {
+		packed := compressed(content)
+		return representation{packed, etag(packed)}
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -85,13 +101,62 @@ func file(name, policy string) http.Handler {
 		}
 		h := w.Header()
 		h.Set("Content-Type", contentTypes[path.Ext(name)])
-		h.Set("ETag", etag)
 		h.Set("Cache-Control", "no-cache")
+		h.Set("Vary", "Accept-Encoding")
 		h.Set("X-Content-Type-Options", "nosniff")
 		if strings.HasSuffix(name, ".html") {
 			h.Set("Content-Security-Policy", policy)
 			h.Set("Referrer-Policy", "no-referrer")
 		}
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		send := identity
+		if r.Header.Get("Range") == "" && acceptsGzip(r.Header) && len(small().content) < len(content) {
+			send = small()
+			h.Set("Content-Encoding", "gzip")
+			// ServeContent leaves it out where an encoding is set.
+			h.Set("Content-Length", strconv.Itoa(len(send.content)))
+		}
+		h.Set("ETag", send.etag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(send.content))
 	})
+}
+
+// representation is one encoding of a file (RFC 9110 section 3.2): each has an
+// ETag of its own.
+type representation struct {
+	content []byte
+	etag    string
+}
+
+func etag(content []byte) string {
+	sum := sha256.Sum256(content)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+func compressed(content []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(content)                               // a Buffer takes everything
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// acceptsGzip says whether the client prefers gzip to nothing (RFC 9110 section
+// 12.5.3).
+func acceptsGzip(h http.Header) bool {
+	any := false
+	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		coding, parameter, _ := strings.Cut(part, ";")
+		key, weight, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		q := 1.0
+		if strings.EqualFold(strings.TrimSpace(key), "q") {
+			q, _ = strconv.ParseFloat(strings.TrimSpace(weight), 64)
+		}
+		switch coding = strings.TrimSpace(coding); {
+		case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
+			return q > 0
+		case coding == "*":
+			any = q > 0
+		}
+	}
+	return any
 }

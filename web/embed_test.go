@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"bufio"
+	"compress/gzip"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,9 +33,10 @@ func serve(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	g.Page("/reseat.js", web.Client())
-	for p, h := range web.Demo() {
-		g.Page(p, h)
+	for _, pages := range []map[string]http.Handler{web.Client(), web.Demo()} {
+		for p, h := range pages {
+			g.Page(p, h)
+		}
 	}
 	return g
 }
@@ -58,7 +62,7 @@ var traversals = []string{
 	"/%2e%2e/reseat.js", "/%2e/reseat.js", "/.%2e/embed.go", "/..%2fembed.go", "/..%5cembed.go", "/..\\embed.go", "/demo/..\\embed.go", "/demo/%2e%2e/embed.go", "/demo/%2e%2e%2fembed.go",
 	"/demo%2f..%2fembed.go", "/demo/..%252fembed.go", "/%252e%252e/embed.go", "/..%c0%af..%c0%afetc/passwd", "/..%ef%bc%8fetc/passwd", "/....//embed.go", "/..;/embed.go", "/demo/..;/embed.go",
 	"/../../../../etc/passwd", "/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/etc/passwd", "/demo/../../../../../etc/passwd", "/file:///etc/passwd", "/C:/windows/win.ini", "/demo/C:%5cwindows%5cwin.ini",
-	"/embed.go", "/package.json", "/reseat.d.ts", "/test/resume.test.js", "/demo", "/demo/", "/demo/index.html", "/index.html", "/demo/demo.js/", "/demo//demo.js", "/demo/demo.js%00", "/reseat.js%00.html", "/reseat.js%20", "/reseat.js.", "/RESEAT.JS",
+	"/embed.go", "/dist/reseat.js", "/client/socket.js", "/bundle/main.go", "/package.json", "/reseat.d.ts", "/test/resume.test.js", "/demo", "/demo/", "/demo/index.html", "/index.html", "/demo/demo.js/", "/demo//demo.js", "/demo/demo.js%00", "/reseat.js%00.html", "/reseat.js%20", "/reseat.js.", "/RESEAT.JS",
 	"/Demo/demo.js", "/demo/demo.js~", "/demo/.demo.js", "/reseat.js;x", "/demo/*", "/.git/config", "/.env", "/node_modules/playwright/package.json", "/proc/self/environ",
 }
 
@@ -83,7 +87,10 @@ func TestOnlyEmbeddedFilesAreServed(t *testing.T) {
 // What is served is what stands in the repository, and each file by one name.
 func TestPagesAreTheFiles(t *testing.T) {
 	h := serve(t)
-	files := map[string]string{"/reseat.js": "reseat.js", "/": "demo/index.html"}
+	files := map[string]string{"/": "demo/index.html"}
+	for _, name := range []string{"/reseat.js", "/reseat.js.map", "/reseat.page.js", "/reseat.page.js.map", "/reseat.install.js", "/reseat.install.js.map"} {
+		files[name] = "dist" + name
+	}
 	for _, ext := range []string{"html", "css", "js"} {
 		names, _ := filepath.Glob("demo/*." + ext)
 		for _, n := range names {
@@ -92,7 +99,7 @@ func TestPagesAreTheFiles(t *testing.T) {
 			}
 		}
 	}
-	if got := len(web.Demo()) + 1; got != len(files) {
+	if got := len(web.Demo()) + len(web.Client()); got != len(files) {
 		t.Errorf("%d pages for %d files", got, len(files))
 	}
 	for p, name := range files {
@@ -106,7 +113,7 @@ func TestPagesAreTheFiles(t *testing.T) {
 	}
 }
 
-var types = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8"}
+var types = map[string]string{".map": "application/json", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8"}
 
 func TestEveryPageHasItsHeaders(t *testing.T) {
 	h := serve(t)
@@ -148,22 +155,97 @@ func TestPagesHaveNoInlineScripts(t *testing.T) {
 // Interface section 4: pages of any origin import it.
 func TestClientIsSharedWithEveryOrigin(t *testing.T) {
 	h := serve(t)
-	for _, method := range []string{"GET", "HEAD"} {
-		rec := ask(t, h, method+" /reseat.js", "Origin: https://site.example")
+	requests := []string{"GET /reseat.js", "HEAD /reseat.js", "GET /reseat.install.js", "HEAD /reseat.install.js", "GET /reseat.js.map"}
+	for _, request := range requests {
+		method, p, _ := strings.Cut(request, " ")
+		rec := ask(t, h, request, "Origin: https://site.example")
 		for name, want := range map[string]string{
-			"Content-Type": types[".js"], "Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache",
+			"Content-Type": types[filepath.Ext(p)], "Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache",
 		} {
 			if got := rec.Header().Values(name); !slices.Equal(got, []string{want}) {
-				t.Errorf("%s: %s is %q, want %q", method, name, got, want)
+				t.Errorf("%s: %s is %q, want %q", request, name, got, want)
 			}
 		}
 		etag := rec.Header().Get("ETag")
 		if len(etag) < 10 || !strings.HasPrefix(etag, `"`) || !strings.HasSuffix(etag, `"`) || rec.Code != http.StatusOK || (rec.Body.Len() == 0) != (method == "HEAD") {
-			t.Errorf("%s: %d, ETag %s, %d bytes", method, rec.Code, etag, rec.Body.Len())
+			t.Errorf("%s: %d, ETag %s, %d bytes", request, rec.Code, etag, rec.Body.Len())
 		}
 	}
 	if rec := ask(t, h, "GET /reseat.js?v=3"); rec.Code != http.StatusOK {
 		t.Errorf("with a query: %d", rec.Code)
+	}
+}
+
+func TestFilesAreCompressedWhereThatIsAccepted(t *testing.T) {
+	h := serve(t)
+	plain := ask(t, h, "GET /reseat.js")
+	for accept, packed := range map[string]bool{
+		"gzip": true, "br, GZIP;q=0.5": true, "*": true, "x-gzip": true, "*;q=0, gzip": true,
+		"": false, "br": false, "gzip;q=0": false, "gzip; q=0.000, *": false, "identity": false, "gzipped": false,
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			rec := ask(t, h, method+" /reseat.js", "Accept-Encoding: "+accept)
+			if got := rec.Header().Get("Content-Encoding") == "gzip"; got != packed || rec.Header().Get("Vary") != "Accept-Encoding" {
+				t.Errorf("%s, %q: %v", method, accept, rec.Header())
+			}
+			if length := rec.Header().Get("Content-Length"); method == "GET" && length != strconv.Itoa(rec.Body.Len()) || length == "0" {
+				t.Errorf("%s, %q: Content-Length %s, %d bytes", method, accept, length, rec.Body.Len())
+			}
+			if method == "HEAD" {
+				continue
+			}
+			var body io.Reader = rec.Body
+			if packed {
+				var err error
+				if body, err = gzip.NewReader(rec.Body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := io.ReadAll(body); err != nil || string(got) != plain.Body.String() {
+				t.Errorf("%q: %d bytes, %v", accept, len(got), err)
+			}
+		}
+	}
+	packed := ask(t, h, "GET /reseat.js", "Accept-Encoding: gzip").Header().Get("ETag")
+	if packed == plain.Header().Get("ETag") {
+		t.Error("two encodings share an ETag")
+	}
+	if rec := ask(t, h, "GET /reseat.js", "Accept-Encoding: gzip", "If-None-Match: "+packed); rec.Code != http.StatusNotModified || rec.Body.Len() > 0 {
+		t.Errorf("known, compressed: %d, %d bytes", rec.Code, rec.Body.Len())
+	}
+	if rec := ask(t, h, "GET /reseat.js", "Accept-Encoding: gzip", "Range: bytes=0-9"); rec.Code != http.StatusPartialContent || rec.Body.String() != plain.Body.String()[:10] {
+		t.Errorf("a range: %d, %q", rec.Code, rec.Body.String())
+	}
+}
+
+// maxModule is what /reseat.js may cost on the wire.
+const maxModule = 11_600
+
+func TestModuleIsSmall(t *testing.T) {
+	rec := ask(t, serve(t), "GET /reseat.js", "Accept-Encoding: gzip")
+	if n := rec.Body.Len(); n == 0 || n > maxModule {
+		t.Errorf("%d bytes, max %d", n, maxModule)
+	}
+}
+
+func TestScriptsHaveSourceMaps(t *testing.T) {
+	h := serve(t)
+	for _, p := range []string{"/reseat.js", "/reseat.install.js"} {
+		script := ask(t, h, "GET "+p).Body.String()
+		if !strings.HasSuffix(strings.TrimSpace(script), "//# sourceMappingURL="+p[1:]+".map") {
+			t.Errorf("%s names no source map", p)
+		}
+		var m struct {
+			Sources        []string `json:"sources"`
+			SourcesContent []string `json:"sourcesContent"`
+		}
+		if err := json.Unmarshal(ask(t, h, "GET "+p+".map").Body.Bytes(), &m); err != nil {
+			t.Fatal(err)
+		}
+		at := slices.Index(m.Sources, "../client/session.js")
+		if at < 0 || !strings.Contains(m.SourcesContent[at], "class Session") {
+			t.Errorf("%s.map: %v", p, m.Sources)
+		}
 	}
 }
 

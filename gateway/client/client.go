@@ -109,6 +109,9 @@ type Conn struct {
 	rest []message // what had come and nobody had read when it ended
 }
 
+// noCode is a bye of a page that called close() without one.
+const noCode = 1005
+
 // A message is a data message, with its number.
 type message struct {
 	typ    MessageType
@@ -126,9 +129,9 @@ type farewell struct {
 // Options.Token names, and returns when the gateway has sent its hello. ctx bounds
 // that and nothing later.
 //
-// A handshake that was answered with an HTTP error is a *HandshakeError; a server
-// that does not speak reseat.v1 is ErrNotReseat; a refusal by the gateway is a
-// *CloseError. No second session is begun behind a first one that failed.
+// A refusal by the gateway, or by the game server behind it, is a *CloseError with
+// Status; any other answer with an HTTP error is a *HandshakeError; a server that does
+// not speak reseat.v1 is ErrNotReseat. No second session is begun behind a first one that failed.
 func Dial(ctx context.Context, url string, o *Options) (*Conn, error) {
 	if o == nil {
 		o = new(Options)
@@ -222,7 +225,7 @@ func (c *Conn) Write(ctx context.Context, typ MessageType, data []byte) error {
 // away. Its error is how the session ended otherwise: ErrLost, or a *CloseError
 // where the game server or the gateway was first.
 func (c *Conn) Close(code int, reason string) error {
-	if !wire.ByeCode(code) || len(reason) > 123 {
+	if !wire.ByeCode(code) || code == noCode || len(reason) > 123 {
 		return fmt.Errorf("close: want a code of 1000, 1001 or 3000 to 4999 and at most 123 bytes of reason, got %d and %d", code, len(reason))
 	}
 	first := false

@@ -453,3 +453,17 @@ func TestDropIsACutOfOnesOwn(t *testing.T) {
 		}
 	})
 }
+
+func TestRefusedDialSaysWhy(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		_, err := client.Dial(t.Context(), "ws://game.example/other", &client.Options{HTTPClient: w.client()})
+		var refused *client.CloseError
+		want := client.CloseError{Code: 4403, Reason: "no route", Status: 404}
+		if !errors.As(err, &refused) || *refused != want {
+			t.Errorf("%v, want %+v", err, want)
+		}
+		if text := `the gateway refused the session: 4403 refused "no route", HTTP status 404`; err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q in it", err, text)
+		}
+	})
+}

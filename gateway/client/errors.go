@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"reseat/gateway/wire"
 )
@@ -30,6 +31,13 @@ type CloseError struct {
 	Code       int
 	Reason     string
 	FromServer bool
+
+	// Of a first handshake that was refused (protocol section 2): the HTTP status
+	// that a client gets which cannot read refusals, whether a new Dial may succeed,
+	// and after how long. Zero otherwise.
+	Status     int
+	Retry      bool
+	RetryAfter time.Duration
 }
 
 func (e *CloseError) Error() string {
@@ -40,10 +48,14 @@ func (e *CloseError) Error() string {
 	if name != "" {
 		name = " " + name
 	}
+	if e.Status != 0 {
+		return fmt.Sprintf("the gateway refused the session: %d%s %q, HTTP status %d", e.Code, name, e.Reason, e.Status)
+	}
 	return fmt.Sprintf("the %s ended the session: %d%s %q", who, e.Code, name, e.Reason)
 }
 
-// A HandshakeError is a handshake that was answered with something else than 101.
+// A HandshakeError is a handshake that was answered with something else than 101: by
+// the gateway for RFC 6455, Host and Origin, or by something in front of it.
 type HandshakeError struct {
 	// StatusCode is that of HTTP, and Body the first kilobyte of what was said.
 	StatusCode int

@@ -134,9 +134,12 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 		TLSHandshakeStart: func() { l.reached.Store(true) },
 		GotConn:           func(httptrace.GotConnInfo) { l.reached.Store(true) },
 	})
+	subprotocols := append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol)
+	if l.token == "" {
+		subprotocols = append(subprotocols, wire.Refusals)
+	}
 	ws, resp, err := websocket.Dial(traced, c.url, &websocket.DialOptions{
-		HTTPClient: &own, HTTPHeader: header, Host: c.opts.Host,
-		Subprotocols: append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol),
+		HTTPClient: &own, HTTPHeader: header, Host: c.opts.Host, Subprotocols: subprotocols,
 	})
 	if err != nil {
 		return nil, handshakeError(resp, err)

@@ -202,6 +202,11 @@ func (p *loop) refused(l *link, v verdict) {
 	case p.live != nil: // a move: the older connection goes on
 		p.ack()
 	default:
+		if l.token == "" {
+			v.Retry, v.RetryAfter = v.retry, v.after
+		} else {
+			v.Status = 0
+		}
 		p.finish(&v.CloseError)
 	}
 }

@@ -74,6 +74,7 @@ func parseVerdict(verb, arg string) (verdict, bool) {
 		Code   int
 		Reason string
 		Retry  *bool
+		Status int
 		After  int64 `json:"retry_after_ms"`
 	}{}
 	if !object(arg, &v) || v.Code < 1000 || v.Code > 4999 || v.After < 0 {
@@ -81,7 +82,7 @@ func parseVerdict(verb, arg string) (verdict, bool) {
 	}
 	end := verb == wire.VerbEnd
 	return verdict{
-		CloseError: CloseError{v.Code, v.Reason, end},
+		CloseError: CloseError{Code: v.Code, Reason: v.Reason, FromServer: end, Status: v.Status},
 		retry:      !end && (v.Retry == nil || *v.Retry),
 		after:      milliseconds(v.After),
 	}, true

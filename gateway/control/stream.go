@@ -65,10 +65,10 @@ func (s *streams) enter(of string) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.total >= maxStreams:
-		return http.StatusServiceUnavailable
 	case s.of[of] >= maxStreamsOfOne:
 		return http.StatusTooManyRequests
+	case s.total >= maxStreams:
+		return http.StatusServiceUnavailable
 	}
 	s.total++
 	s.of[of]++

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway"
 	"reseat/gateway/events"
 )
 
@@ -258,12 +259,23 @@ func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
 		open[7].Close()
 		synctest.Wait()
 		s.listen("", viewer).next()
-		for range maxStreamsOfOne - 1 {
-			s.listen("", admin)
-		}
-		rec = s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
-		wantProblem(t, rec, http.StatusServiceUnavailable, "64")
 	}, withTokens(t))
+}
+
+func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
+	names := []string{"first-0123456789ab", "second-0123456789ab", "third-0123456789ab"}
+	c, err := LoadCredentials(tokenFile(t, names...), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		for i := range maxStreams {
+			s.listen("", "Authorization: Bearer "+names[i%2])
+		}
+		rec := s.get("/api/v1/events", "Authorization: Bearer "+names[2]).whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
+		wantProblem(t, rec, http.StatusServiceUnavailable, "64")
+	}, func(_ *gateway.Config, o *Options) { o.Credentials = c })
 }
 
 func TestStreamsAreBoundedInTotalAndByAddress(t *testing.T) {

@@ -206,7 +206,9 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
 		p.hook.Register(vitals.registry)
 	}
-	p.gateway.Page("/reseat.js", web.Client())
+	for path, h := range web.Client() {
+		p.gateway.Page(path, h)
+	}
 	if set.Demo {
 		showcase.Serve(p.gateway)
 	}

@@ -147,6 +147,7 @@ func TestCloseBreaksOffHandshakesAndWhatNobodyAccepted(t *testing.T) {
 		if err := waiting.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the listener's side is done as well, and offers it to Accept
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -175,7 +175,10 @@ func (d *draft) askedRoutes() ([]route, error) {
 // (docs/control-api.md). They go before any route.
 func (d *draft) ownPaths() (*patterns, error) {
 	paths := newPatterns()
-	own := map[string]string{"/reseat.js": "the browser client"}
+	own := map[string]string{}
+	for _, p := range []string{"/reseat.js", "/reseat.page.js", "/reseat.install.js"} {
+		own[p], own[p+".map"] = "the browser client", "the browser client"
+	}
 	if d.Demo {
 		own["/"], own[anyPath] = "--demo", "--demo"
 	}

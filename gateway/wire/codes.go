@@ -18,6 +18,7 @@ const (
 	CodeTryAgainLater     = 1013
 	CodeProtocolViolation = 4400
 	CodeBadToken          = 4401
+	CodeRefused           = 4403
 	CodeNoSession         = 4404
 	CodeWindowExceeded    = 4408
 	CodeSuperseded        = 4409
@@ -40,6 +41,7 @@ var codes = map[int]struct {
 	CodeInternalError:     {"internal_error", CodeInternalError, CodeInternalError},
 	CodeProtocolViolation: {"protocol_violation", CodePolicyViolation, CodePolicyViolation},
 	CodeBadToken:          {"bad_token", 0, 0},
+	CodeRefused:           {"refused", 0, 0},
 	CodeNoSession:         {"no_session", 0, 0},
 	CodeWindowExceeded:    {"window_exceeded", CodeTryAgainLater, 0},
 	CodeSuperseded:        {"superseded", CodeGoingAway, CodePolicyViolation},

@@ -20,6 +20,7 @@ var section6 = map[int]struct {
 	1011: {"internal_error", 1011, 1011},
 	4400: {"protocol_violation", 1008, 1008}, // plain: a message of more than 1,024 frames
 	4401: {"bad_token", 0, 0},
+	4403: {"refused", 0, 0},
 	4404: {"no_session", 0, 0},
 	4408: {"window_exceeded", 1013, 0},
 	4409: {"superseded", 1001, 1008},

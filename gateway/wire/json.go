@@ -35,11 +35,12 @@ type Ending struct {
 	Reason string `json:"reason"`
 }
 
-// Closing is the argument of close. All of it is always there: a client may have
-// been written after the page, in a language that takes no object with a member
-// missing.
+// Closing is the argument of close. All of it but Status is always there: a client
+// may have been written after the page, in a language that takes no object with a
+// member missing.
 type Closing struct {
 	Code       int    `json:"code"`
+	Status     int    `json:"status,omitempty"` // of a refused first handshake, for who offers reseat.refusals
 	Reason     string `json:"reason"`
 	Retry      bool   `json:"retry"`
 	RetryAfter int64  `json:"retry_after_ms"` // zero: nothing to wait for
@@ -109,7 +110,8 @@ func member(m map[string]json.RawMessage, name string, v any) bool {
 	return !ok || string(raw) != "null" && json.Unmarshal(raw, v) == nil
 }
 
-// ByeCode reports whether an application may end a session with code.
+// ByeCode reports whether an application may end a session with code; 1005 is a
+// close() without one.
 func ByeCode(code int) bool {
-	return code == 1000 || code == 1001 || code >= 3000 && code <= 4999
+	return code == frame.NoStatus || code == 1000 || code == 1001 || code >= 3000 && code <= 4999
 }

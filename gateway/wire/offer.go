@@ -17,6 +17,7 @@ type Offer struct {
 	Protocols  []string // the application's, in the client's order
 	Resumable  bool     // reseat.v1 was offered
 	Resume     bool     // and a token or a received, so that it is a resume
+	Refusals   bool     // reseat.refusals was offered with a first handshake
 	Token      string   // empty where missing or where two differ
 	Received   uint64
 	ReceivedOK bool // Received was there once, well formed
@@ -33,6 +34,8 @@ func ParseOffer(h http.Header) Offer {
 			o.Protocols = append(o.Protocols, p)
 		case p == Subprotocol:
 			o.Resumable = true
+		case p == Refusals:
+			o.Refusals = true
 		case strings.HasPrefix(p, prefixToken):
 			tokens = append(tokens, p[len(prefixToken):])
 		case strings.HasPrefix(p, prefixReceived):
@@ -40,11 +43,13 @@ func ParseOffer(h http.Header) Offer {
 		}
 	}
 	if !o.Resumable {
+		o.Refusals = false
 		return o
 	}
 	tokens = append(tokens, h.Values("Reseat-Token")...)
 	received = append(received, h.Values("Reseat-Received")...)
 	o.Resume = len(tokens)+len(received) > 0
+	o.Refusals = o.Refusals && !o.Resume
 	o.Token = same(tokens)
 	o.Received, o.ReceivedOK = sameNumber(received)
 	return o

@@ -73,6 +73,19 @@ func TestNamesThatOnlyLookLikeOursPass(t *testing.T) {
 	}
 }
 
+// protocol section 2: only a first handshake that speaks the protocol is refused visibly.
+func TestRefusalsAreForFirstHandshakes(t *testing.T) {
+	for lines, want := range map[string]bool{
+		"reseat.v1, reseat.refusals": true, "reseat.refusals, chat, reseat.v1": true, "reseat.v1": false, "reseat.refusals": false,
+		"reseat.v1, reseat.refusals2": false, "reseat.v1, Reseat.refusals": false,
+		"reseat.v1, reseat.refusals, reseat.token.a, reseat.received.0": false, "reseat.v1, reseat.refusals, reseat.received.0": false,
+	} {
+		if got := ParseOffer(offer(lines)); got.Refusals != want {
+			t.Errorf("%s: %+v", lines, got)
+		}
+	}
+}
+
 // protocol section 2: two different tokens are 4401, so neither may be used.
 func TestTwoTokensAreNone(t *testing.T) {
 	for _, tt := range []struct {

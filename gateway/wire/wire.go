@@ -17,6 +17,10 @@ import (
 // Subprotocol is what a resumable client offers and is answered with.
 const Subprotocol = "reseat.v1"
 
+// Refusals is what a client offers, too, that reads the refusal of its first handshake
+// as a close, protocol section 2.
+const Refusals = "reseat.refusals"
+
 // DLE begins a control message; twice, it begins a text that begins with DLE.
 const DLE = 0x10
 

@@ -110,7 +110,7 @@ func TestBadByeIsRefused(t *testing.T) {
 		`{"code"}`, `{"code":}`, `{code:1000}`, `{'code':1000}`, `{"code":1000,}`, `{"code":1000 "reason":""}`, `{"code":1000}//`, "{\"reason\":\"a\nb\"}",
 		`{"code":null}`, `{"reason":null}`, `{"code":"1000"}`, `{"code":1000.5}`, `{"code":true}`, `{"code":[1000]}`, `{"code":{}}`,
 		`{"reason":7}`, `{"reason":["x"]}`, `{"reason":{}}`,
-		`{"code":0}`, `{"code":-1000}`, `{"code":999}`, `{"code":1002}`, `{"code":1005}`, `{"code":1006}`, `{"code":1015}`, `{"code":2999}`, `{"code":5000}`,
+		`{"code":0}`, `{"code":-1000}`, `{"code":999}`, `{"code":1002}`, `{"code":1004}`, `{"code":1006}`, `{"code":1015}`, `{"code":2999}`, `{"code":5000}`,
 		`{"code":66536}`, `{"code":99999999999999999999}`, `{"code":01000}`, `{"code":+1000}`, `{"code":0x3e8}`,
 		`{"reason":"` + strings.Repeat("x", 124) + `"}`, `{"reason":"` + strings.Repeat("\u00e9", 62) + `"}`, `{"reason":"` + strings.Repeat(`\u20ac`, 42) + `"}`,
 		strings.Repeat("{", 20000) + strings.Repeat("}", 20000), `{"x":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
@@ -121,10 +121,10 @@ func TestBadByeIsRefused(t *testing.T) {
 	}
 }
 
-// protocol section 5: 1000, 1001 or 3000 to 4999.
+// protocol section 5: 1000, 1001, 1005 (none) or 3000 to 4999.
 func TestApplicationEndsWithItsOwnCodesAlone(t *testing.T) {
 	for code := -1; code < 6000; code++ {
-		want := code == 1000 || code == 1001 || code/1000 == 3 || code/1000 == 4
+		want := code == 1000 || code == 1001 || code == 1005 || code/1000 == 3 || code/1000 == 4
 		if got := ByeCode(code); got != want {
 			t.Errorf("ByeCode(%d) = %t", code, got)
 		}

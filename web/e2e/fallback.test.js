@@ -42,7 +42,7 @@ describe('towards a server without Reseat', () => {
     await connect(it.page, { url: it.game.url });
     const { protocol } = await wantOrdinary(it, 2);
     assert.equal(protocol, '');
-    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1', '']);
+    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1, reseat.refusals', '']);
   });
 
   test('that takes the first offer unseen and speaks first, the page throws that away and opens another', limit, async (t) => {
@@ -50,7 +50,7 @@ describe('towards a server without Reseat', () => {
     it.game.greet = (seat) => seat.start(7);
     await connect(it.page, { url: it.game.url });
     await wantOrdinary(it, 2);
-    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1', '']);
+    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1, reseat.refusals', '']);
   });
 
   test('that takes the first offer unseen and is silent, the page waits 5 s for a hello and opens another', limit, async (t) => {
@@ -64,7 +64,7 @@ describe('towards a server without Reseat', () => {
     await connect(it.page, { url: it.game.url, protocols: ['chat.v2', 'chat.v1'] });
     const { protocol } = await wantOrdinary(it, 1);
     assert.equal(protocol, 'chat.v2');
-    assert.equal(it.game.seats[0].offered, 'chat.v2, chat.v1, reseat.v1');
+    assert.equal(it.game.seats[0].offered, 'chat.v2, chat.v1, reseat.v1, reseat.refusals');
   });
 
   test('a close of the server\'s passes through, and so does one of the page\'s', limit, async (t) => {
@@ -86,19 +86,19 @@ describe('towards a server without Reseat', () => {
     const it = await open(t, { handleProtocols: () => false });
     await connect(it.page, { url: it.game.url, options: { fallback: false } });
     await wantFailed(it);
-    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1']);
+    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1, reseat.refusals']);
   });
 
   test('that a gateway stands before, the page makes no such attempt: its failure is a failure', limit, async (t) => {
     const it = await open(t, {});
     await connect(it.page, { url: `ws://${it.gateway.host}/` });
-    await wantFailed(it);
+    await wantFailed(it, 4502); // the game server here knows no such offer
   });
 });
 
 /** A first connection that has failed, and no second one. */
-async function wantFailed({ player, attempts }) {
+async function wantFailed({ player, attempts }, code = 1006) {
   const { events } = await player.until('the page has its close', ({ count }) => count.close);
   assert.deepEqual(events.map(({ type }) => type), ['error', 'close']);
-  assert.deepEqual([events[1].code, events[1].wasClean, attempts()], [1006, false, 1]);
+  assert.deepEqual([events[1].code, events[1].wasClean, attempts()], [code, false, 1]);
 }

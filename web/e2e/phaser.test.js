@@ -108,7 +108,7 @@ describe('the Phaser page', () => {
   test('a scene that is left ends its session', { timeout: 60_000 }, async (t) => {
     const { game, gateway, ask } = await open(t);
     await ask("(scene.scene.stop('match'), true)");
-    await until('the game server is told', () => game.closed === 1000);
+    await until('the game server is told', () => game.closed === 1005);
     assert.deepEqual(await gateway.sessions(), []);
   });
 });

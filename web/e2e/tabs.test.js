@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ordinaryBrowser, suiteBrowser } from './support/browser.js';
-import { RemotePlayer, flows, join, openSite, play, settle, startScene } from './support/scene.js';
+import { flows, join, openSite, play, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
 const limit = { timeout: 60_000 };

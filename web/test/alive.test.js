@@ -24,7 +24,12 @@ test('silence for 2 x heartbeat is death; twice as long for each connection in a
 
 test('any message breaks the silence', async () => {
   const w = attached();
-  for (const say of [(s) => s.receive('x'), (s) => s.control('ping', '1'), (s) => s.control('dance'), (s) => s.control('ack', 0)]) {
+  for (const say of [
+    (s) => s.receive('x'),
+    (s) => s.control('ping', '1'),
+    (s) => s.control('dance'),
+    (s) => s.control('ack', 0),
+  ]) {
     await w.clock.advance(29_999);
     say(w.last());
   }
@@ -33,7 +38,12 @@ test('any message breaks the silence', async () => {
 });
 
 test('when the page or the network comes back: a ping, and 2 s for its answer', async () => {
-  for (const back of [(p) => p.fire('online'), (p) => p.fire('pageshow', { persisted: true }), (p) => p.show('visible'), (p) => p.document.dispatchEvent(new Event('resume'))]) {
+  for (const back of [
+    (p) => p.fire('online'),
+    (p) => p.fire('pageshow', { persisted: true }),
+    (p) => p.show('visible'),
+    (p) => p.document.dispatchEvent(new Event('resume')),
+  ]) {
     const w = attached();
     back(w.page);
     const [ping] = w.last().take();
@@ -73,7 +83,11 @@ test('messages that waited in the page are no answer, and give the answer behind
 });
 
 test('a page that is hidden or frozen acks what it owes', () => {
-  for (const leave of [(p) => p.show('hidden'), (p) => p.fire('pagehide', { persisted: true }), (p) => p.document.dispatchEvent(new Event('freeze'))]) {
+  for (const leave of [
+    (p) => p.show('hidden'),
+    (p) => p.fire('pagehide', { persisted: true }),
+    (p) => p.document.dispatchEvent(new Event('freeze')),
+  ]) {
     const w = attached();
     w.last().receive('x');
     leave(w.page);
@@ -118,6 +132,40 @@ test('an offline browser spends no tries, comes back at online, and is not belie
   w.page.navigator.onLine = true;
   w.page.fire('online');
   assert.equal(w.sockets.length, 3);
+});
+
+test('an offline browser makes its one attempt where the time is over before the pause', async () => {
+  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 } });
+  w.page.navigator.onLine = false;
+  w.last().drop();
+  await w.clock.advance(2_999);
+  assert.equal(w.sockets.length, 1);
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, 2, 'grace period and twice the heartbeat are over');
+  assert.equal(w.socket.readyState, 1);
+  w.last().drop();
+  await w.clock.advance(0);
+  assert.equal(w.socket.readyState, 3);
+  assert.equal(w.sockets.length, 2, 'one attempt and no more');
+});
+
+test('an offline browser whose time is over before the pacing pause makes its one attempt nevertheless', async () => {
+  const grace = { grace_ms: 100, heartbeat_ms: 1 };
+  const w = attached({ first: grace, random: () => 0.5 });
+  for (let i = 0; i < 4; i++) { // connections that come to nothing, the fifth drop is followed by a pause of 500 ms
+    w.last().drop();
+    w.last().attach({ resumed: true, ...grace });
+  }
+  const count = w.sockets.length;
+  w.page.navigator.onLine = false;
+  w.last().drop();
+  await w.clock.advance(101);
+  assert.equal(w.sockets.length, count);
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, count + 1, 'at the end of the grace period and twice the heartbeat');
+  w.last().drop();
+  await w.clock.advance(0);
+  assert.equal(w.socket.readyState, 3);
 });
 
 test('a page thawed after the time was over tries once more before it gives up', async () => {
@@ -187,7 +235,10 @@ test('a wall clock that is set forward asks once, and ends nothing', async () =>
   await w.clock.advance(1_000);
   w.clock.away += 7_200_000;
   for (let i = 0; i < 10; i++) w.last().receive('x');
-  const [ping, ...more] = w.last().take().filter((data) => data.startsWith('^ping'));
+  const [ping, ...more] = w
+    .last()
+    .take()
+    .filter((data) => data.startsWith('^ping'));
   assert.deepEqual(more, []);
   await w.clock.advance(1_900);
   w.last().control('pong', ping.slice('^ping '.length));

@@ -183,12 +183,15 @@ test('DLE is doubled on the way out and taken off on the way in, in text alone',
   assert.deepEqual(new Uint8Array(log[4]), binary);
 });
 
-const small = (limits) => ({ first: { limits: { message_bytes: 1000, unacked_messages: 1000, unacked_bytes: 1000, ...limits } } });
+const small = (limits) => ({
+  first: { limits: { message_bytes: 1000, unacked_messages: 1000, unacked_bytes: 1000, ...limits } },
+});
 
-test('no more than unacked_messages are out at once; ack frees them, hello.received does not', () => {
+test('no more than unacked_messages are out at once; ack frees them, hello.received does not', async () => {
   const { socket, last } = attached(small({ unacked_messages: 2 }));
   for (const text of ['1', '2', '3', '4']) socket.send(text);
   assert.deepEqual(last().take(), ['1', '2']);
+  await settle();
   assert.equal(socket.bufferedAmount, 2);
   last().drop();
   last().attach({ resumed: true, received: 2, limits: { unacked_messages: 2, unacked_bytes: 1000 } });
@@ -244,6 +247,10 @@ test('resent messages keep within the window too', () => {
 test('bufferedAmount is what no connection was given yet', async () => {
   const { socket, last } = attached();
   socket.send('four');
+  assert.equal(socket.bufferedAmount, 4, 'as native: in the same turn nothing has left');
+  socket.send('five!');
+  assert.equal(socket.bufferedAmount, 9);
+  await settle();
   assert.equal(socket.bufferedAmount, 0);
   last().drop();
   assert.equal(socket.bufferedAmount, 0, 'it was given to the old one');
@@ -252,7 +259,7 @@ test('bufferedAmount is what no connection was given yet', async () => {
   socket.send(new Blob(['xy']));
   assert.equal(socket.bufferedAmount, 18);
   await new Promise((done) => setTimeout(done, 10));
-  last().attach({ resumed: true, received: 1 });
+  last().attach({ resumed: true, received: 2 });
   assert.equal(socket.bufferedAmount, 0);
 });
 
@@ -263,9 +270,14 @@ test('a Blob keeps its place in the order', async () => {
   socket.send('3');
   socket.send(new File(['4'], 'four'));
   assert.deepEqual(last().take(), ['1']);
-  assert.equal(socket.bufferedAmount, 3);
+  assert.equal(socket.bufferedAmount, 4);
   await new Promise((done) => setTimeout(done, 20));
-  assert.deepEqual(last().take().map((data) => (typeof data === 'string' ? data : Buffer.from(data).toString())), ['2', '3', '4']);
+  assert.deepEqual(
+    last()
+      .take()
+      .map((data) => (typeof data === 'string' ? data : Buffer.from(data).toString())),
+    ['2', '3', '4'],
+  );
   assert.equal(socket.bufferedAmount, 0);
 });
 
@@ -287,13 +299,41 @@ test('the caller may change its buffer after send(), also before a resend', () =
   bytes.fill(9);
   last().drop();
   last().attach({ resumed: true });
-  assert.deepEqual(last().take().slice(1).map((data) => [...new Uint8Array(data)]), [[2, 3], [1, 2, 3, 4], [4]]);
+  assert.deepEqual(
+    last()
+      .take()
+      .slice(1)
+      .map((data) => [...new Uint8Array(data)]),
+    [[2, 3], [1, 2, 3, 4], [4]],
+  );
 });
 
 test('what a gateway must not send breaks the connection, never the application', () => {
-  const bad = ['\x10', '\x10Hello', '\x10ack', '\x10ack -1', '\x10ack 1x', '\x10ack 12345678901234567', '\x10ack 2', '\x10ack  0', '\x10ack 0 ',
-    '\x10grace soon', '\x10token {"token":7}', '\x10token', '\x10close', '\x10close {"code":"x"}', '\x10end 1000', '\x10move {"within_ms":-5}',
-    '\x10bye {"code":1000}', '\x10abcdefghijklmnopq', '\x10 ack 0', '\x10ping ', `\x10ping ${'x'.repeat(33)}`, '\x10ack\n0', '\x10hello {"session":"s1","token":"t"}'];
+  const bad = [
+    '\x10',
+    '\x10Hello',
+    '\x10ack',
+    '\x10ack -1',
+    '\x10ack 1x',
+    '\x10ack 12345678901234567',
+    '\x10ack 2',
+    '\x10ack  0',
+    '\x10ack 0 ',
+    '\x10grace soon',
+    '\x10token {"token":7}',
+    '\x10token',
+    '\x10close',
+    '\x10close {"code":"x"}',
+    '\x10end 1000',
+    '\x10move {"within_ms":-5}',
+    '\x10bye {"code":1000}',
+    '\x10abcdefghijklmnopq',
+    '\x10 ack 0',
+    '\x10ping ',
+    `\x10ping ${'x'.repeat(33)}`,
+    '\x10ack\n0',
+    '\x10hello {"session":"s1","token":"t"}',
+  ];
   for (const text of bad) {
     const { socket, last, log, sockets } = attached();
     socket.send('kept');
@@ -306,15 +346,38 @@ test('what a gateway must not send breaks the connection, never the application'
   }
 });
 
+test('an ack of a message that waits for the window, and was not sent, breaks the connection', () => {
+  const limits = { message_bytes: 1000, unacked_messages: 2, unacked_bytes: 1000 };
+  const { socket, last, sockets } = attached({ first: { limits } });
+  for (const text of ['one', 'two', 'three', 'four']) socket.send(text);
+  assert.deepEqual(last().take(), ['one', 'two']);
+  last().control('ack', 3);
+  assert.equal(sockets.length, 2, 'resumed on another connection');
+  last().attach({ resumed: true, limits });
+  assert.deepEqual(last().take(), ['^ack 0', 'one', 'two']);
+  last().control('ack', 2);
+  assert.deepEqual(last().take(), ['three', 'four']);
+});
+
 test('unknown verbs and members are ignored', () => {
   const { last, log, sockets } = attached();
-  for (const text of ['\x10dance', '\x10dance {"x":', '\x10constructor', '\x10proto', '\x10pong', '\x10pong x', '\x10token {"token":"t2","colour":"red"}', '\x10grace 5']) last().receive(text);
+  for (const text of [
+    '\x10dance',
+    '\x10dance {"x":',
+    '\x10constructor',
+    '\x10proto',
+    '\x10pong',
+    '\x10pong x',
+    '\x10token {"token":"t2","colour":"red"}',
+    '\x10grace 5',
+  ])
+    last().receive(text);
   last().receive('data');
   assert.deepEqual(log, ['data']);
   assert.equal(sockets.length, 1);
 });
 
-test('a resume\'s hello that cannot be ends that attempt, and another follows', async () => {
+test("a resume's hello that cannot be ends that attempt, and another follows", async () => {
   const w = attached();
   w.socket.send('1');
   w.socket.send('2');

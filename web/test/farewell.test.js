@@ -14,6 +14,7 @@ test('close says bye after the data before it, and close fires when the gateway 
   assert.deepEqual(last().take(), ['last words', bye(4001, 'left')]);
   assert.equal(last().closed, null, 'the gateway closes');
   socket.close(3000);
+  await settle();
   socket.send('too late');
   assert.equal(socket.bufferedAmount, 8);
   await settle();
@@ -24,12 +25,26 @@ test('close says bye after the data before it, and close fires when the gateway 
   assert.equal(clock.pending, 0);
 });
 
-test('without a code it is 1000', () => {
-  const { socket, last, log } = attached();
-  socket.close();
-  assert.deepEqual(last().take(), [bye(1000)]);
-  last().end(1000);
-  assert.deepEqual(log, ['close 1000 ']);
+test('without a code it is 1005, which a gateway that has no answer_ms is told as 1000', () => {
+  for (const [first, said] of [
+    [{ answer_ms: 5000 }, 1005],
+    [{ answer_ms: 0 }, 1005],
+    [{}, 1000],
+  ]) {
+    const { socket, last, log } = attached({ first });
+    socket.close();
+    assert.deepEqual(last().take(), [bye(said)]);
+    last().end(said);
+    assert.deepEqual(log, ['close 1005 ']);
+  }
+});
+
+test('a reason without a code is 1000', () => {
+  const { socket, last, log } = attached({ first: { answer_ms: 5000 } });
+  socket.close(undefined, 'left');
+  assert.deepEqual(last().take(), [bye(1000, 'left')]);
+  last().end(1000, 'left');
+  assert.deepEqual(log, ['close 1000 left']);
 });
 
 test('bye waits for the window', () => {
@@ -48,7 +63,12 @@ test('bye waits for a Blob that is being read', async () => {
   socket.close();
   assert.deepEqual(last().take(), []);
   await new Promise((done) => setTimeout(done, 20));
-  assert.deepEqual(last().take().map((data) => (typeof data === 'string' ? data : 'x')), ['x', bye(1000)]);
+  assert.deepEqual(
+    last()
+      .take()
+      .map((data) => (typeof data === 'string' ? data : 'x')),
+    ['x', bye(1000)],
+  );
 });
 
 test('messages that come while closing are counted, and not delivered', () => {
@@ -70,7 +90,10 @@ test('a connection that ends before the handshake is done: resume, what is unack
     last().attach({ resumed: true });
     assert.deepEqual(last().take(), ['^ack 0', 'unacked', bye(4001, 'left')]);
     last().end(4001);
-    assert.deepEqual(log.filter((line) => line.startsWith('close')), ['close 4001 left']);
+    assert.deepEqual(
+      log.filter((line) => line.startsWith('close')),
+      ['close 4001 left'],
+    );
     assert.ok(!log.includes('error'));
   }
 });
@@ -100,17 +123,20 @@ test('a refusal with retry: false counts as done', () => {
   }
 });
 
-test('an end or close that crosses the bye counts as done', () => {
-  for (const [verb, argument] of [['end', { code: 1000, reason: 'match over' }], ['close', { code: 4410, reason: 'x', retry: false }]]) {
+test("an end or close that crosses the bye counts as done; the game server's end is told, as native", () => {
+  for (const [verb, argument, told] of [
+    ['end', { code: 3007, reason: 'match over' }, 'close 3007 match over'],
+    ['close', { code: 4410, reason: 'x', retry: false }, 'close 4001 left'],
+  ]) {
     const { socket, last, log } = attached();
     socket.close(4001, 'left');
     last().control(verb, argument);
     last().end(argument.code);
-    assert.deepEqual(log, ['close 4001 left']);
+    assert.deepEqual(log, [told]);
   }
 });
 
-test('close fires with the application\'s code at the latest when the grace period is over', async () => {
+test("close fires with the application's code at the latest when the grace period is over", async () => {
   const before = attached();
   before.last().drop();
   await before.clock.advance(20_000);
@@ -203,7 +229,7 @@ test('a page left in other states does nothing of its own', () => {
   w.last().drop();
   w.last().open('');
   w.page.fire('pagehide', { persisted: false });
-  assert.equal(w.socket.readyState, 1, 'a plain connection is the browser\'s to close');
+  assert.equal(w.socket.readyState, 1, "a plain connection is the browser's to close");
 });
 
 test('a socket that has ended leaves no listener behind', () => {

@@ -4,15 +4,15 @@ import { attached, settle, TOKEN, world } from './helpers.js';
 
 // The first connection: the offer, the hello, and a server that does not know reseat.v1.
 
-test('the application\'s subprotocols are offered first, and nothing of a resume', () => {
+test("the application's subprotocols are offered first, and nothing of a resume", () => {
   const { last } = world({ protocols: ['chat.v2', 'chat.v1'] });
-  assert.deepEqual(last().protocols, ['chat.v2', 'chat.v1', 'reseat.v1']);
+  assert.deepEqual(last().protocols, ['chat.v2', 'chat.v1', 'reseat.v1', 'reseat.refusals']);
   assert.equal(last().url, 'ws://game.test/match/7');
 });
 
 test('entries of the application that begin with reseat. cannot break the offer', () => {
   const { last } = world({ protocols: ['reseat.v1', 'chat.v2', 'reseat.token.x'] });
-  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1']);
+  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1', 'reseat.refusals']);
 });
 
 test('nothing is sent before hello, and open fires once, after it', async () => {
@@ -66,7 +66,7 @@ test('towards a plain server it is an ordinary WebSocket', async () => {
   assert.equal(sockets.length, 2);
 });
 
-test('a plain server\'s drop is an error and close 1006, and no resume', async () => {
+test("a plain server's drop is an error and close 1006, and no resume", async () => {
   const { log, last, sockets, clock } = world();
   last().drop();
   last().open('');
@@ -138,7 +138,7 @@ test('a hello that waited in a frozen page is still read', async () => {
   assert.deepEqual(log, ['open']);
 });
 
-test('a server that takes an application\'s subprotocol is used as it is', () => {
+test("a server that takes an application's subprotocol is used as it is", () => {
   const { socket, log, last, sockets } = world({ protocols: ['chat.v2'] });
   last().open('chat.v2');
   last().receive('welcome');
@@ -173,7 +173,13 @@ test('there is no fallback towards an origin that has sent a hello', () => {
 test('there is no fallback towards the origin that served /reseat.js', () => {
   failsForGood({ runtime: { module: 'http://game.test/reseat.js' } }, 'http');
   failsForGood({ url: 'wss://game.test:8443/x', runtime: { module: 'https://game.test:8443/reseat.js?v=1' } }, 'https');
-  for (const module of ['http://cdn.test/reseat.js', 'https://game.test/reseat.js', 'http://game.test/vendor/reseat.js', 'file:///reseat.js', 'nonsense']) {
+  for (const module of [
+    'http://cdn.test/reseat.js',
+    'https://game.test/reseat.js',
+    'http://game.test/vendor/reseat.js',
+    'file:///reseat.js',
+    'nonsense',
+  ]) {
     const { last, sockets } = world({ runtime: { module } });
     last().drop();
     assert.equal(sockets.length, 2, module);
@@ -191,8 +197,19 @@ test('a first connection lost before its hello is error and 1006, without a seco
 });
 
 test('a hello that makes no sense ends the first connection, and is no reason for a plain one', () => {
-  const bad = ['hello', 'hello {', 'hello []', 'hello {"token":7}', 'hello {"token":"a b"}', 'hello {"token":"t","received":-1}',
-    'hello {"token":"t","received":1}', 'hello {"token":"t","lost":1.5}', 'hello {"token":"t","replay":"1"}', 'hello null', 'hello {"token":"t","grace_ms":-1}'];
+  const bad = [
+    'hello',
+    'hello {',
+    'hello []',
+    'hello {"token":7}',
+    'hello {"token":"a b"}',
+    'hello {"token":"t","received":-1}',
+    'hello {"token":"t","received":1}',
+    'hello {"token":"t","lost":1.5}',
+    'hello {"token":"t","replay":"1"}',
+    'hello null',
+    'hello {"token":"t","grace_ms":-1}',
+  ];
   for (const text of bad) {
     const { log, last, sockets } = world();
     last().open();
@@ -246,17 +263,18 @@ test('close() while connecting: error and 1006, told after the call', async () =
     const { socket, log, last, sockets } = world();
     before(last());
     socket.close();
-    assert.equal(socket.readyState, 3);
+    assert.equal(socket.readyState, 2);
     assert.deepEqual(log, []);
     await settle();
     assert.deepEqual(log, ['error', 'close 1006  unclean']);
+    assert.equal(socket.readyState, 3);
     assert.deepEqual(last().closed, []);
     for (const s of sockets) s.attach();
     assert.deepEqual(log, ['error', 'close 1006  unclean']);
   }
 });
 
-test('what the transport throws at the first connection is the application\'s to see', () => {
+test("what the transport throws at the first connection is the application's to see", () => {
   const { Transport, surroundings } = world();
   Transport.refuse = true;
   assert.throws(() => world({ options: { WebSocket: Transport, runtime: surroundings } }), { name: 'SecurityError' });

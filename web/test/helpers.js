@@ -110,7 +110,8 @@ export function scriptedTransport() {
     }
 
     control(verb, argument) {
-      const rest = argument === undefined ? '' : ` ${typeof argument === 'object' ? JSON.stringify(argument) : argument}`;
+      const rest =
+        argument === undefined ? '' : ` ${typeof argument === 'object' ? JSON.stringify(argument) : argument}`;
       this.receive(`${DLE}${verb}${rest}`);
     }
 
@@ -151,8 +152,15 @@ export function scriptedTransport() {
 
 /** A whole hello. */
 export const hello = (members = {}) => ({
-  session: 's1', token: TOKEN, resumed: false, received: 0, lost: 0, replay: 0,
-  grace_ms: 30_000, heartbeat_ms: 15_000, protocol: '',
+  session: 's1',
+  token: TOKEN,
+  resumed: false,
+  received: 0,
+  lost: 0,
+  replay: 0,
+  grace_ms: 30_000,
+  heartbeat_ms: 15_000,
+  protocol: '',
   limits: { message_bytes: 1 << 20, unacked_messages: 1024, unacked_bytes: 1 << 20 },
   ...members,
 });
@@ -174,7 +182,9 @@ export function record(socket) {
   socket.addEventListener('open', () => log.push('open'));
   socket.addEventListener('message', (event) => log.push(event.data));
   socket.addEventListener('error', () => log.push('error'));
-  socket.addEventListener('close', (event) => log.push(`close ${event.code} ${event.reason}${event.wasClean ? '' : ' unclean'}`));
+  socket.addEventListener('close', (event) =>
+    log.push(`close ${event.code} ${event.reason}${event.wasClean ? '' : ' unclean'}`),
+  );
   socket.addEventListener('detach', (event) => log.push(`detach ${event.attempt}`));
   socket.addEventListener('resume', (event) => log.push(`resume ${event.replay} ${event.lost}`));
   socket.addEventListener('replayed', () => log.push('replayed'));
@@ -185,7 +195,13 @@ export function record(socket) {
  * A socket in a world of its own.
  * @returns {any} { socket, log, clock, page, sockets, last(), states, take() }
  */
-export function world({ url = 'ws://game.test/match/7', protocols, options = {}, runtime = {}, random = () => 0.5 } = {}) {
+export function world({
+  url = 'ws://game.test/match/7',
+  protocols,
+  options = {},
+  runtime = {},
+  random = () => 0.5,
+} = {}) {
   const clock = new FakeClock();
   const page = fakePage();
   const Transport = scriptedTransport();
@@ -208,7 +224,18 @@ export function world({ url = 'ws://game.test/match/7', protocols, options = {},
   const { sockets } = Transport;
   const socket = new ReseatSocket(url, protocols, { WebSocket: Transport, runtime: surroundings, ...options });
   const log = record(socket);
-  return { socket, log, clock, page, sockets, states, Transport, surroundings, last: () => sockets.at(-1), take: () => log.splice(0) };
+  return {
+    socket,
+    log,
+    clock,
+    page,
+    sockets,
+    states,
+    Transport,
+    surroundings,
+    last: () => sockets.at(-1),
+    take: () => log.splice(0),
+  };
 }
 
 /** A world whose session has had its first hello, with nothing left to look at. */

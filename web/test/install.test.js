@@ -13,7 +13,12 @@ let native;
 /** Puts a native WebSocket in place, then installs. */
 const set = (options = {}) => {
   native = scriptedTransport();
-  Object.defineProperty(globalThis, 'WebSocket', { value: native, writable: true, configurable: true, enumerable: false });
+  Object.defineProperty(globalThis, 'WebSocket', {
+    value: native,
+    writable: true,
+    configurable: true,
+    enumerable: false,
+  });
   uninstall = install({ runtime, ...options });
 };
 
@@ -27,7 +32,7 @@ test('after install, new WebSocket makes a ReseatSocket over the native one', ()
   set();
   const socket = new WebSocket('ws://game.test/', 'chat');
   assert.ok(socket instanceof ReseatSocket);
-  assert.deepEqual(native.sockets[0].protocols, ['chat', 'reseat.v1']);
+  assert.deepEqual(native.sockets[0].protocols, ['chat', 'reseat.v1', 'reseat.refusals']);
   assert.equal(WebSocket.OPEN, 1);
   assert.equal(WebSocket.prototype.OPEN, 1);
 });
@@ -79,7 +84,10 @@ test('a class that extends WebSocket works for either kind of URL', () => {
       this.send(text.toUpperCase());
     }
   }
-  for (const [url, protocol, sent] of [['ws://host/game', 'reseat.v1', ['^ack 0', 'HI']], ['ws://host/chat', '', ['HI']]]) {
+  for (const [url, protocol, sent] of [
+    ['ws://host/game', 'reseat.v1', ['^ack 0', 'HI']],
+    ['ws://host/chat', '', ['HI']],
+  ]) {
     const mine = new Mine(url);
     const transport = native.sockets.at(-1);
     assert.ok(mine instanceof Mine && mine instanceof WebSocket);
@@ -99,7 +107,7 @@ test('errors are those of the constructor', () => {
   assert.throws(() => new WebSocket(), TypeError);
 });
 
-test('options of install go to every socket; a library\'s own third argument does no harm', () => {
+test("options of install go to every socket; a library's own third argument does no harm", () => {
   set({ fallback: false });
   const socket = new WebSocket('ws://host/', [], { headers: {}, agent: null });
   native.sockets[0].drop();
@@ -125,13 +133,13 @@ test('where there is no WebSocket, one must be given', () => {
 
 test('another copy of the module finds the native WebSocket beneath, and installs nothing twice', async () => {
   set();
-  const copy = await import('../reseat.js?copy');
+  const copy = await import('../dist/reseat.js');
   assert.notEqual(copy.ReseatSocket, ReseatSocket);
   const before = globalThis.WebSocket;
   copy.install();
   assert.equal(globalThis.WebSocket, before);
   new copy.ReseatSocket('ws://host/', [], { runtime });
-  assert.deepEqual(native.sockets.at(-1).protocols, ['reseat.v1']);
+  assert.deepEqual(native.sockets.at(-1).protocols, ['reseat.v1', 'reseat.refusals']);
 });
 
 test('hideOffline keeps offline from later listeners only, and online from none', () => {
@@ -156,4 +164,66 @@ test('without hideOffline nothing is hidden', () => {
   window.addEventListener('offline', () => heard++);
   window.dispatchEvent(new Event('offline'));
   assert.equal(heard, 1);
+});
+
+test("a socket looks as one of the platform's under install()", () => {
+  set();
+  const socket = new WebSocket('ws://host/');
+  assert.equal(socket.constructor, WebSocket);
+  assert.equal(WebSocket.prototype.constructor, WebSocket);
+  assert.deepEqual([WebSocket.name, WebSocket.length], ['WebSocket', 1]);
+  uninstall();
+  assert.equal(socket.constructor, ReseatSocket);
+});
+
+test('hooks are called with the socket and the detail, whatever the library does with it', () => {
+  const heard = [];
+  const hook = (name) => (socket, detail) => heard.push([name, socket, detail]);
+  set({ onDetach: hook('detach'), onResume: hook('resume'), onReplayed: hook('replayed'), onClose: hook('close') });
+  const socket = new WebSocket('ws://host/', [], { onClose: () => assert.fail("a library's own option") });
+  const first = native.sockets[0];
+  first.attach();
+  first.drop();
+  native.sockets[1].attach({ resumed: true });
+  native.sockets[1].control('end', { code: 3001, reason: 'over' });
+  native.sockets[1].end(3001);
+  assert.deepEqual(
+    heard.map(([name]) => name),
+    ['detach', 'resume', 'replayed', 'close'],
+  );
+  assert.ok(heard.every(([, it]) => it === socket));
+  assert.deepEqual([heard[0][2].attempt, heard[1][2].replay], [1, 0]);
+  assert.deepEqual(heard[3][2], { code: 3001, reason: 'over', wasClean: true });
+});
+
+/** What is said on the console while `run` runs, and a moment later. */
+const warnings = async (run) => {
+  const said = [];
+  const { warn } = console;
+  console.warn = (text) => said.push(text);
+  try {
+    run();
+    await new Promise((done) => setTimeout(done, 50));
+  } finally {
+    console.warn = warn;
+  }
+  return said;
+};
+
+test('in Node it says that libraries which import ws have another WebSocket', async () => {
+  const said = await warnings(() => set());
+  assert.equal(said.length, 1);
+  assert.match(said[0], /import 'ws'.*ReseatSocket/);
+});
+
+test('a page is warned where scripts have run before a module, and only there', async () => {
+  const page = (found, currentScript = null) => ({
+    ...runtime,
+    document: { currentScript, querySelector: () => found },
+  });
+  assert.match((await warnings(() => set({ runtime: page({}) })))[0], /reseat\.install\.js/);
+  uninstall();
+  assert.deepEqual(await warnings(() => set({ runtime: page(null) })), []);
+  uninstall();
+  assert.deepEqual(await warnings(() => set({ runtime: page({}, {}) })), [], 'a classic script comes first');
 });

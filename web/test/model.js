@@ -60,10 +60,15 @@ class Wire {
   /** @param {'reset' | 'half' | 'hole' | 'close' | 'stall'} how */
   cut(how) {
     const { clock, random } = this.#net;
-    if (how === 'stall') { // one way or both, and then it goes on
-      return this.stall(clock.mono + random() * 12_000, ['up', 'down'].filter(() => random() < 0.8));
+    if (how === 'stall') {
+      // one way or both, and then it goes on
+      return this.stall(
+        clock.mono + random() * 12_000,
+        ['up', 'down'].filter(() => random() < 0.8),
+      );
     }
-    if (how === 'close') { // somebody in between closes
+    if (how === 'close') {
+      // somebody in between closes
       this.#carry('up', () => this.#endGateway('close'));
       return this.#carry('down', () => this.#endClient([1000, 1001, 1012, 4409][Math.floor(random() * 4)], '', true));
     }
@@ -251,15 +256,36 @@ export class Gateway {
     if (resumed) this.resumes++;
     this.#ackDown(n);
     const lost = Math.max(0, (this.#down[0]?.n ?? this.sent + 1) - 1 - n);
-    const conn = { wire, from: n + lost, came: n + lost, firstAck: true, generation: ++this.#generation, acked: -1, heard: this.clock.mono, owed: 0 };
+    const conn = {
+      wire,
+      from: n + lost,
+      came: n + lost,
+      firstAck: true,
+      generation: ++this.#generation,
+      acked: -1,
+      heard: this.clock.mono,
+      owed: 0,
+    };
     this.#conn = conn;
     this.#downWritten = Math.max(this.#downWritten, n + lost);
     wire.onMessage = (data) => conn === this.#conn && this.#onMessage(conn, data);
     wire.onEnd = () => this.#detach(conn);
-    this.#say(wire, 'hello', hello({
-      session: 'model', token: `t.${conn.generation}.s`, resumed, received: this.#admitted, lost, replay: this.sent - n - lost,
-      grace_ms: GRACE, heartbeat_ms: HEARTBEAT, answer_ms: this.answer, limits: { message_bytes: 1 << 20, ...WINDOW },
-    }));
+    this.#say(
+      wire,
+      'hello',
+      hello({
+        session: 'model',
+        token: `t.${conn.generation}.s`,
+        resumed,
+        received: this.#admitted,
+        lost,
+        replay: this.sent - n - lost,
+        grace_ms: GRACE,
+        heartbeat_ms: HEARTBEAT,
+        answer_ms: this.answer,
+        limits: { message_bytes: 1 << 20, ...WINDOW },
+      }),
+    );
     this.#flow();
     this.#beat(conn);
     if (resumed) this.clock.setTimeout(() => conn === this.#conn && this.#ackUp(true), this.random() * 1_000);
@@ -325,10 +351,15 @@ export class Gateway {
     this.#admitted++;
     this.#sizes.set(this.#admitted, size(own));
     const bytes = [...this.#sizes.values()].reduce((sum, b) => sum + b, 0);
-    if (this.#sizes.size > WINDOW.unacked_messages || (this.#sizes.size > 1 && bytes > WINDOW.unacked_bytes)) this.violation('unacked limit passed');
+    if (this.#sizes.size > WINDOW.unacked_messages || (this.#sizes.size > 1 && bytes > WINDOW.unacked_bytes))
+      this.violation('unacked limit passed');
     this.upstream.push(own);
     if (++conn.owed >= 32) this.#ackUp();
-    else this.clock.setTimeout(() => conn === this.#conn && this.#ackUp(), this.random() * (this.random() < 0.1 ? 4_000 : 400));
+    else
+      this.clock.setTimeout(
+        () => conn === this.#conn && this.#ackUp(),
+        this.random() * (this.random() < 0.1 ? 4_000 : 400),
+      );
     return undefined;
   }
 

@@ -35,22 +35,38 @@ class Run {
     this.net.calm = true; // the first connection is not what this is about
     const { clock, page, random } = this;
     const runtime = {
-      setTimeout: clock.setTimeout, clearTimeout: clock.clearTimeout, now: () => clock.mono, wall: () => clock.mono + clock.away,
-      random, window: page.window, document: page.document, navigator: page.navigator, base: undefined, gateways: new Set(),
+      setTimeout: clock.setTimeout,
+      clearTimeout: clock.clearTimeout,
+      now: () => clock.mono,
+      wall: () => clock.mono + clock.away,
+      random,
+      window: page.window,
+      document: page.document,
+      navigator: page.navigator,
+      base: undefined,
+      gateways: new Set(),
       trace: (state, why) => this.states.push(`${state}: ${why}`),
     };
-    this.socket = new ReseatSocket('ws://model.test/', undefined, { WebSocket: this.net.transport(), fallback: false, runtime });
+    this.socket = new ReseatSocket('ws://model.test/', undefined, {
+      WebSocket: this.net.transport(),
+      fallback: false,
+      runtime,
+    });
     this.socket.binaryType = 'arraybuffer';
     this.log = record(this.socket);
     this.socket.addEventListener('message', (event) => this.heard.push(plain(event.data)));
   }
 
   every(mean, run) {
-    const next = () => this.clock.setTimeout(() => {
-      if (this.net.calm) return;
-      run();
-      next();
-    }, this.random() * 2 * mean);
+    const next = () =>
+      this.clock.setTimeout(
+        () => {
+          if (this.net.calm) return;
+          run();
+          next();
+        },
+        this.random() * 2 * mean,
+      );
     next();
   }
 
@@ -106,7 +122,11 @@ async function spliced(seed, options) {
   const { socket, gateway } = run;
   await run.chaos();
   assert.deepEqual(gateway.violations, [], `seed ${seed}`);
-  assert.deepEqual(run.log.filter((line) => /^(close \d|error)/.test(line)), [], `seed ${seed}`);
+  assert.deepEqual(
+    run.log.filter((line) => /^(close \d|error)/.test(line)),
+    [],
+    `seed ${seed}`,
+  );
   assert.equal(run.log.filter((line) => line === 'open').length, 1, `seed ${seed}`);
   assert.deepEqual(gateway.upstream.map(plain), run.upSent, `seed ${seed}: upward`);
   const kept = run.downSent.filter((_, i) => !gateway.dropped.has(i + 1));
@@ -124,7 +144,11 @@ function isSubsequence(heard, all, kept, message) {
     assert.ok(at > 0, `${message}: ${data} out of order`);
   }
   const seen = new Set(heard);
-  assert.deepEqual(kept.filter((data) => !seen.has(data)), [], `${message}: missing`);
+  assert.deepEqual(
+    kept.filter((data) => !seen.has(data)),
+    [],
+    `${message}: missing`,
+  );
 }
 
 /** close() in the midst of faults comes through as bye, once. */
@@ -143,7 +167,11 @@ async function farewell(run, seed) {
   await settle();
   assert.deepEqual(gateway.bye, { code: 4001, reason: 'done' }, `seed ${seed}`);
   assert.deepEqual(gateway.upstream.map(plain), run.upSent, `seed ${seed}: upward, before bye`);
-  assert.deepEqual(run.log.filter((line) => /^(close \d|error)/.test(line)), ['close 4001 done'], `seed ${seed}`);
+  assert.deepEqual(
+    run.log.filter((line) => /^(close \d|error)/.test(line)),
+    ['close 4001 done'],
+    `seed ${seed}`,
+  );
   assert.deepEqual(gateway.violations, [], `seed ${seed}`);
 }
 
@@ -160,7 +188,13 @@ test('over any number of cuts every message arrives exactly once and in order, b
     await farewell(run, seed);
   }
   assert.ok(resumes > 8 * SEEDS, `only ${resumes} resumes: the network is too kind`);
-  for (const move of ['attached -> suspected: silence', 'suspected -> attached: false alarm', 'suspected -> attached: hello', 'suspected -> detached: silence', 'suspected -> detached: drop']) {
+  for (const move of [
+    'attached -> suspected: silence',
+    'suspected -> attached: false alarm',
+    'suspected -> attached: hello',
+    'suspected -> detached: silence',
+    'suspected -> detached: drop',
+  ]) {
     assert.ok(moves.get(move) > 5, `${move}: ${moves.get(move)}`);
   }
 });

@@ -42,12 +42,15 @@ test('detach and resume say how often, since when and how long', async () => {
   w.last().drop();
   await w.clock.advance(3_000);
   w.last().attach({ resumed: true, replay: 0, lost: 2 });
-  assert.deepEqual(events.map((event) => [event.type, event.detail]), [
-    ['detach', { attempt: 1, since }],
-    ['detach', { attempt: 2, since }],
-    ['resume', { replay: 0, lost: 2, ms: 3_100 }],
-    ['replayed', {}],
-  ]);
+  assert.deepEqual(
+    events.map((event) => [event.type, event.detail]),
+    [
+      ['detach', { attempt: 1, since }],
+      ['detach', { attempt: 2, since }],
+      ['resume', { replay: 0, lost: 2, ms: 3_100 }],
+      ['replayed', {}],
+    ],
+  );
   assert.equal(events[1].attempt, 2);
   assert.equal(events[1].since, since);
   assert.equal(events[2].ms, 3_100);
@@ -75,7 +78,10 @@ test('the code of a Close frame decides nothing', () => {
 });
 
 test('the first attempt is made at once, the later ones after a random part of up to 5 s', async () => {
-  for (const [random, pauses] of [[() => 0.999, [999, 1998, 3996, 4995, 4995]], [() => 0.5, [500, 1000, 2000, 2500, 2500]]]) {
+  for (const [random, pauses] of [
+    [() => 0.999, [999, 1998, 3996, 4995, 4995]],
+    [() => 0.5, [500, 1000, 2000, 2500, 2500]],
+  ]) {
     const w = attached({ random });
     w.last().drop();
     assert.equal(w.sockets.length, 2);
@@ -103,7 +109,7 @@ test('one attempt is under way at a time', async () => {
 test('connections that come to nothing, one after the other, are not replaced at once for ever', () => {
   const w = attached();
   let made = 0;
-  for (; made < 20 && w.last().readyState === 0 || made === 0; made++) {
+  for (; (made < 20 && w.last().readyState === 0) || made === 0; made++) {
     if (made > 0) w.last().attach({ resumed: true });
     w.last().drop();
   }
@@ -125,7 +131,10 @@ test('it is tried for grace + 2 x heartbeat since the drop, then error and close
   assert.equal(w.socket.readyState, 1);
   await unreachable(w, 150);
   assert.equal(w.socket.readyState, 3);
-  assert.deepEqual(w.log.filter((line) => !line.startsWith('detach')), ['error', 'close 1006  unclean']);
+  assert.deepEqual(
+    w.log.filter((line) => !line.startsWith('detach')),
+    ['error', 'close 1006  unclean'],
+  );
   const count = w.sockets.length;
   await w.clock.advance(600_000);
   assert.equal(w.sockets.length, count);
@@ -218,7 +227,14 @@ test('retry_after_ms is obeyed, on a live connection and at a refusal', async ()
 });
 
 test('a close without retry ends with its code, wasClean and no error', () => {
-  const verdicts = [[1002, 'protocol_error'], [4400, 'protocol violation'], [4408, 'window'], [4410, 'idle timeout'], [4502, 'upstream lost'], [4409, 'superseded']];
+  const verdicts = [
+    [1002, 'protocol_error'],
+    [4400, 'protocol violation'],
+    [4408, 'window'],
+    [4410, 'idle timeout'],
+    [4502, 'upstream lost'],
+    [4409, 'superseded'],
+  ];
   for (const [code, reason] of verdicts) {
     const live = attached();
     live.last().control('close', { code, reason, retry: false });
@@ -288,7 +304,7 @@ test('4409 is no verdict while another attempt is under way', async () => {
   assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
 });
 
-test('4409 is no verdict where an attempt was abandoned since the hello before this connection\'s own', async () => {
+test("4409 is no verdict where an attempt was abandoned since the hello before this connection's own", async () => {
   const w = attached();
   w.last().drop();
   await w.clock.advance(4_000); // abandoned
@@ -305,7 +321,7 @@ test('4409 is no verdict where an attempt was abandoned since the hello before t
   assert.equal(w.sockets.length, 4);
 });
 
-test('a game server\'s own 4409 is its end', async () => {
+test("a game server's own 4409 is its end", async () => {
   const w = attached();
   w.last().drop();
   await w.clock.advance(4_000);
@@ -350,7 +366,11 @@ test('4409 of a waiting attempt is no verdict either where one was abandoned bef
 });
 
 test('an attempt that broke before its hello may have caused a 4409 as well, a refused one not', async () => {
-  for (const [end, verdict] of [[(s) => s.drop(), false], [(s) => (s.open(), s.drop()), false], [(s) => (s.open(), s.control('close', { code: 4429, retry: true })), true]]) {
+  for (const [end, verdict] of [
+    [(s) => s.drop(), false],
+    [(s) => (s.open(), s.drop()), false],
+    [(s) => (s.open(), s.control('close', { code: 4429, retry: true })), true],
+  ]) {
     const w = attached();
     w.last().drop();
     end(w.last());
@@ -461,7 +481,13 @@ test('a heartbeat of the game stands in for itself while detached, and its answe
   assert.equal(beats(), 0, 'attached, the game server sends its own');
   w.last().receive('2');
   w.socket.send('3');
-  assert.deepEqual(w.last().take().filter((data) => !data.startsWith('^')), ['3']);
+  assert.deepEqual(
+    w
+      .last()
+      .take()
+      .filter((data) => !data.startsWith('^')),
+    ['3'],
+  );
   w.last().drop();
   await w.clock.advance(9_000);
   assert.equal(beats(), 1 + 2);
@@ -471,7 +497,7 @@ test('a heartbeat of the game stands in for itself while detached, and its answe
   assert.deepEqual(w.last().take(), ['^ack 1', 'news']);
   w.last().receive('2');
   w.socket.send('3');
-  assert.deepEqual(w.last().take(), ['3'], 'the next answer is the game server\'s again');
+  assert.deepEqual(w.last().take(), ['3'], "the next answer is the game server's again");
 });
 
 test('a heartbeat stands in first thing after a sleep, before any watchdog', async () => {
@@ -483,7 +509,11 @@ test('a heartbeat stands in first thing after a sleep, before any watchdog', asy
 
 test('a heartbeat of bytes stands in as bytes, a new copy each time', async () => {
   const given = new Uint8Array([9, 1, 1, 0, 9]);
-  for (const [keepalive, every] of [['y-websocket', 5_000], [{ receive: given.subarray(1, 4), every: 1_000 }, 1_000], [{ receive: given.slice(1, 4).buffer, every: 1_000 }, 1_000]]) {
+  for (const [keepalive, every] of [
+    ['y-websocket', 5_000],
+    [{ receive: given.subarray(1, 4), every: 1_000 }, 1_000],
+    [{ receive: given.slice(1, 4).buffer, every: 1_000 }, 1_000],
+  ]) {
     const w = attached({ options: { keepalive } });
     w.socket.binaryType = 'arraybuffer';
     given.fill(7); // ours is a copy
@@ -492,7 +522,13 @@ test('a heartbeat of bytes stands in as bytes, a new copy each time', async () =
     await w.clock.advance(every);
     await w.clock.advance(every);
     const beats = w.log.filter((entry) => entry instanceof ArrayBuffer);
-    assert.deepEqual(beats.map((beat) => [...new Uint8Array(beat)]), [[1, 1, 0], [1, 1, 0]]);
+    assert.deepEqual(
+      beats.map((beat) => [...new Uint8Array(beat)]),
+      [
+        [1, 1, 0],
+        [1, 1, 0],
+      ],
+    );
     assert.notEqual(beats[0], beats[1]);
     given.set([9, 1, 1, 0, 9]);
   }
@@ -530,8 +566,11 @@ test('a heartbeat stands in at once when the connection is lost, whenever the la
   assert.ok(w.log.includes('2'));
 });
 
-test('a heartbeat stands in as soon as the gateway\'s own is overdue, before the connection is given up', async () => {
-  const w = attached({ first: { answer_ms: 5_000 }, options: { keepalive: { receive: '2', answer: '3', every: 5_000 } } });
+test("a heartbeat stands in as soon as the gateway's own is overdue, before the connection is given up", async () => {
+  const w = attached({
+    first: { answer_ms: 5_000 },
+    options: { keepalive: { receive: '2', answer: '3', every: 5_000 } },
+  });
   await w.clock.advance(17_499);
   assert.deepEqual(w.take(), []);
   await w.clock.advance(1);
@@ -542,7 +581,15 @@ test('a heartbeat stands in as soon as the gateway\'s own is overdue, before the
 });
 
 test('a keepalive that is none is an error of the constructor', () => {
-  for (const keepalive of ['socket.io', 5, {}, { receive: '2', answer: '3' }, { receive: 2, answer: 3, every: 1 }, { receive: '2', answer: 3, every: 1 }, { answer: '3', every: 1 }]) {
+  for (const keepalive of [
+    'socket.io',
+    5,
+    {},
+    { receive: '2', answer: '3' },
+    { receive: 2, answer: 3, every: 1 },
+    { receive: '2', answer: 3, every: 1 },
+    { answer: '3', every: 1 },
+  ]) {
     assert.throws(() => attached({ options: { keepalive } }), TypeError);
   }
 });

@@ -8,29 +8,89 @@ import { attached, scriptedTransport, settle, world } from './helpers.js';
 
 // The shape of WebSocket: members, errors, events.
 
-const make = (url, protocols, runtime) => new ReseatSocket(url, protocols, { WebSocket: scriptedTransport(), runtime: { window: undefined, document: undefined, ...runtime } });
-const throws = (run, name, message) => assert.throws(run, (error) => error instanceof DOMException && error.name === name, message);
+const make = (url, protocols, runtime) =>
+  new ReseatSocket(url, protocols, {
+    WebSocket: scriptedTransport(),
+    runtime: { window: undefined, document: undefined, ...runtime },
+  });
+const throws = (run, name, message) =>
+  assert.throws(run, (error) => error instanceof DOMException && error.name === name, message);
 
 test('the module exports the class by name and by default', () => assert.equal(Default, ReseatSocket));
 
 test('constants stand on the class and its instances, and cannot be changed', () => {
   const { socket } = world();
   const names = ['CONNECTING', 'OPEN', 'CLOSING', 'CLOSED'];
-  for (const holder of [ReseatSocket, ReseatSocket.prototype, socket]) assert.deepEqual(names.map((name) => holder[name]), [0, 1, 2, 3]);
+  for (const holder of [ReseatSocket, ReseatSocket.prototype, socket])
+    assert.deepEqual(
+      names.map((name) => holder[name]),
+      [0, 1, 2, 3],
+    );
   for (const holder of [ReseatSocket, ReseatSocket.prototype]) {
-    assert.deepEqual(Object.getOwnPropertyDescriptor(holder, 'OPEN'), { value: 1, writable: false, enumerable: true, configurable: false });
+    assert.deepEqual(Object.getOwnPropertyDescriptor(holder, 'OPEN'), {
+      value: 1,
+      writable: false,
+      enumerable: true,
+      configurable: false,
+    });
   }
   assert.equal(Object.prototype.toString.call(socket), '[object WebSocket]');
   assert.ok(socket instanceof EventTarget);
   const members = [];
   for (const name in socket) members.push(name);
-  for (const name of ['url', 'readyState', 'bufferedAmount', 'onopen', 'onmessage', 'onerror', 'onclose', 'extensions', 'protocol', 'close', 'binaryType', 'send', 'session', 'detached']) {
+  for (const name of [
+    'url',
+    'readyState',
+    'bufferedAmount',
+    'onopen',
+    'onmessage',
+    'onerror',
+    'onclose',
+    'extensions',
+    'protocol',
+    'close',
+    'binaryType',
+    'send',
+    'session',
+    'detached',
+  ]) {
     assert.ok(members.includes(name), name);
   }
 });
 
+test('names and lengths are those of WebIDL', () => {
+  const { prototype } = ReseatSocket;
+  assert.deepEqual(
+    [ReseatSocket.name, ReseatSocket.length, prototype.send.length, prototype.close.length],
+    ['ReseatSocket', 1, 1, 0],
+  );
+  assert.deepEqual([prototype.send.name, prototype.close.name], ['send', 'close']);
+});
+
+test('members want a WebSocket as their this', () => {
+  for (const name of ['url', 'readyState', 'bufferedAmount', 'protocol', 'extensions', 'binaryType', 'onopen']) {
+    const { get, set } = Object.getOwnPropertyDescriptor(ReseatSocket.prototype, name);
+    assert.throws(() => get.call({}), TypeError, name);
+    if (set)
+      for (const value of ['arraybuffer', 'nonsense', null]) assert.throws(() => set.call({}, value), TypeError, name);
+  }
+  assert.throws(() => ReseatSocket.prototype.send.call({}, 'x'), TypeError);
+  assert.throws(() => ReseatSocket.prototype.close.call({}), TypeError);
+});
+
 test('bad URLs are SyntaxErrors', () => {
-  for (const url of ['', 'nonsense', '/relative', 'ws://', 'ftp://host/', 'mailto:x', 'ws://host/#frag', 'ws://host/#', 'ws://host:99999/', 'http://host/#x']) {
+  for (const url of [
+    '',
+    'nonsense',
+    '/relative',
+    'ws://',
+    'ftp://host/',
+    'mailto:x',
+    'ws://host/#frag',
+    'ws://host/#',
+    'ws://host:99999/',
+    'http://host/#x',
+  ]) {
     throws(() => make(url), 'SyntaxError', url);
   }
   assert.throws(() => new ReseatSocket(), TypeError);
@@ -46,21 +106,55 @@ test('http and https become ws and wss; relative URLs are resolved where there i
 });
 
 test('protocols must be undefined, a string or an iterable of strings, valid and different', () => {
-  for (const protocols of [null, 5, true, {}, { headers: {} }, [1], ['a', null], () => {}, '', 'a b', 'a,b', 'h\u00e9', ['a', 'a'], ['a', 'A'], ['ok', 'not ok'], 'x\n', Symbol.iterator]) {
+  for (const protocols of [
+    null,
+    5,
+    true,
+    {},
+    { headers: {} },
+    [1],
+    ['a', null],
+    () => {},
+    '',
+    'a b',
+    'a,b',
+    'h\u00e9',
+    ['a', 'a'],
+    ['a', 'A'],
+    ['ok', 'not ok'],
+    'x\n',
+    Symbol.iterator,
+  ]) {
     throws(() => make('ws://host/', protocols), 'SyntaxError', String(protocols));
   }
-  for (const [protocols, offered] of [[undefined, []], [[], []], ['chat', ['chat']], [['a', 'b'], ['a', 'b']], [new Set(['a.b', "!#$%&'*+-^_`|~"]), ['a.b', "!#$%&'*+-^_`|~"]]]) {
+  for (const [protocols, offered] of [
+    [undefined, []],
+    [[], []],
+    ['chat', ['chat']],
+    [
+      ['a', 'b'],
+      ['a', 'b'],
+    ],
+    [new Set(['a.b', "!#$%&'*+-^_`|~"]), ['a.b', "!#$%&'*+-^_`|~"]],
+  ]) {
     const { last } = world({ protocols });
-    assert.deepEqual(last().protocols, [...offered, 'reseat.v1']);
+    assert.deepEqual(last().protocols, [...offered, 'reseat.v1', 'reseat.refusals']);
   }
 });
 
 test('options may be anything, and unknown members are ignored', () => {
   const Transport = scriptedTransport();
-  const socket = new ReseatSocket('ws://host/', undefined, { WebSocket: Transport, headers: { a: 1 }, agent: false, perMessageDeflate: {}, retry: 9 });
+  const socket = new ReseatSocket('ws://host/', undefined, {
+    WebSocket: Transport,
+    headers: { a: 1 },
+    agent: false,
+    perMessageDeflate: {},
+    retry: 9,
+  });
   assert.deepEqual(Transport.sockets[0].url, 'ws://host/');
   socket.close();
-  for (const options of [null, 5, 'x', true]) assert.throws(() => new ReseatSocket('ws://host/', [], options), /no WebSocket here/);
+  for (const options of [null, 5, 'x', true])
+    assert.throws(() => new ReseatSocket('ws://host/', [], options), /no WebSocket here/);
 });
 
 test('send while connecting is an InvalidStateError', () => {
@@ -87,13 +181,17 @@ test('buffers of another realm, shared memory and empty messages are sent as byt
   socket.send(new ArrayBuffer(0));
   socket.send('');
   const sent = last().take();
-  assert.deepEqual(sent.map((data) => data.byteLength ?? data), [2, 2, 0, '']);
+  assert.deepEqual(
+    sent.map((data) => data.byteLength ?? data),
+    [2, 2, 0, ''],
+  );
   assert.ok(sent.slice(0, 3).every((data) => data instanceof ArrayBuffer));
 });
 
 test('close validates its arguments as the standard does', () => {
   const { socket, last } = attached();
-  for (const code of [0, 999, 1001, 1005, 1006, 2999, 5000, 65_535, NaN, null, 'x', -1, 70_000]) throws(() => socket.close(code), 'InvalidAccessError', String(code));
+  for (const code of [0, 999, 1001, 1005, 1006, 2999, 5000, 65_535, NaN, null, 'x', -1, 70_000])
+    throws(() => socket.close(code), 'InvalidAccessError', String(code));
   throws(() => socket.close(1000, 'x'.repeat(124)), 'SyntaxError');
   throws(() => socket.close(1000, '\u20ac'.repeat(42)), 'SyntaxError'); // 126 bytes
   throws(() => socket.close(undefined, '\ud800'.repeat(42)), 'SyntaxError');
@@ -147,7 +245,10 @@ test('events are those of the platform', async () => {
   last().end(3001);
   const [message, close] = events;
   assert.ok(message instanceof MessageEvent);
-  assert.deepEqual([message.data, message.origin, message.lastEventId, message.target], ['x', 'wss://game.test:8443', '', socket]);
+  assert.deepEqual(
+    [message.data, message.origin, message.lastEventId, message.target],
+    ['x', 'wss://game.test:8443', '', socket],
+  );
   assert.ok(close instanceof Event);
   if (globalThis.CloseEvent) assert.ok(close instanceof CloseEvent);
   assert.equal(close.constructor.name, 'CloseEvent');
@@ -221,7 +322,7 @@ test('no event is dispatched from within send() or close(), or from within anoth
   socket.close();
   assert.equal(log.length, 3);
   await settle();
-  assert.equal(log[3], 'close 1000 ');
+  assert.equal(log[3], 'close 1005 ');
 });
 
 test('a listener may close the socket, or send, in any event', async () => {
@@ -245,7 +346,10 @@ test('a subclass works', () => {
     }
   }
   const Transport = scriptedTransport();
-  const game = new Game('ws://host/', undefined, { WebSocket: Transport, runtime: { window: undefined, document: undefined } });
+  const game = new Game('ws://host/', undefined, {
+    WebSocket: Transport,
+    runtime: { window: undefined, document: undefined },
+  });
   Transport.sockets[0].attach();
   game.say('hi');
   assert.deepEqual(Transport.sockets[0].take(), ['^ack 0', 'say hi']);
@@ -262,14 +366,18 @@ test('importing touches no window and keeps nothing running', () => {
     await import('./reseat.js');
     console.log(touched.join());`;
   const web = fileURLToPath(new URL('..', import.meta.url));
-  assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8' }).trim(), '');
+  assert.equal(
+    execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8' }).trim(),
+    '',
+  );
 });
 
 test('no shared storage is ever touched', () => {
   const names = ['localStorage', 'sessionStorage', 'indexedDB', 'caches', 'BroadcastChannel'];
   const saved = names.map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]);
   const touched = [];
-  for (const name of names) Object.defineProperty(globalThis, name, { configurable: true, get: () => touched.push(name) });
+  for (const name of names)
+    Object.defineProperty(globalThis, name, { configurable: true, get: () => touched.push(name) });
   const w = attached();
   w.last().receive('x');
   w.last().drop();

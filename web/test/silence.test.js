@@ -7,7 +7,8 @@ import { attached, world } from './helpers.js';
 const RESUMED = { resumed: true, answer_ms: 5_000 };
 
 /** An attached world under the answer rule. `heartbeat_ms: 0` leaves the heartbeat out of it. */
-const under = (first = {}, more = {}) => attached({ ...more, first: { answer_ms: 5_000, heartbeat_ms: 0, grace_ms: 600_000, ...first } });
+const under = (first = {}, more = {}) =>
+  attached({ ...more, first: { answer_ms: 5_000, heartbeat_ms: 0, grace_ms: 600_000, ...first } });
 
 const pings = (transport) => transport.take().filter((data) => /^\^ping /.test(data));
 
@@ -76,7 +77,7 @@ describe('the answer rule', () => {
     }
   });
 
-  test('an answer_ms that is no time span is none of a gateway\'s', () => {
+  test("an answer_ms that is no time span is none of a gateway's", () => {
     const w = world();
     w.last().attach({ answer_ms: -1 });
     assert.equal(w.socket.readyState, 3);
@@ -189,13 +190,14 @@ describe('the answer rule', () => {
     await measure(w, 50);
     const transport = w.last();
     w.socket.send('a large one');
-    for (transport.bufferedAmount = 5_000_000; transport.bufferedAmount > 0; transport.bufferedAmount -= 100_000) await w.clock.advance(500);
+    for (transport.bufferedAmount = 5_000_000; transport.bufferedAmount > 0; transport.bufferedAmount -= 100_000)
+      await w.clock.advance(500);
     assert.equal(w.sockets.length, 1);
     await w.clock.advance(7_500);
     assert.equal(w.sockets.length, 2, 'and nothing any more');
   });
 
-  test('the machine\'s own buffers do not, which take what is sent to a dead line', async () => {
+  test("the machine's own buffers do not, which take what is sent to a dead line", async () => {
     const w = under();
     await measure(w, 50);
     const [transport] = w.sockets;
@@ -245,7 +247,13 @@ describe('the answer rule', () => {
   test('until a new data message is taken in; a repeat is none', async () => {
     const w = under();
     w.last().receive('one');
-    for (const [news, scale] of [[[], 1], [[], 2], [['two'], 4], [[], 1], [[], 2]]) {
+    for (const [news, scale] of [
+      [[], 1],
+      [[], 2],
+      [['two'], 4],
+      [[], 1],
+      [[], 2],
+    ]) {
       w.socket.send('x');
       const count = w.sockets.length;
       await w.clock.advance(scale * 5_000 - 1);
@@ -316,7 +324,8 @@ describe('a page that stood still', () => {
   test('with timers that are a second late finds a dead line in the end, and never a live one', async () => {
     const w = world({
       runtime: {
-        setTimeout: (run, ms) => w.clock.setTimeout(run, Math.ceil((w.clock.mono + ms + 1) / 1_000) * 1_000 - w.clock.mono),
+        setTimeout: (run, ms) =>
+          w.clock.setTimeout(run, Math.ceil((w.clock.mono + ms + 1) / 1_000) * 1_000 - w.clock.mono),
       },
     });
     w.last().attach({ answer_ms: 5_000 });
@@ -415,7 +424,10 @@ describe('suspicion', () => {
     w.last().receive('the rest');
     assert.deepEqual(w.sockets[0].closed, []);
     assert.deepEqual(w.log, ['detach 1', 'resume 1 0', 'the rest', 'replayed']);
-    assert.deepEqual(events, [{ attempt: 1, since }, { replay: 1, lost: 0, ms: 4_100 }]);
+    assert.deepEqual(events, [
+      { attempt: 1, since },
+      { replay: 1, lost: 0, ms: 4_100 },
+    ]);
     assert.equal(w.states.at(-1), 'attached: hello');
   });
 
@@ -530,7 +542,10 @@ describe('suspicion', () => {
       w.last().take();
     }
     assert.equal(w.sockets.length, 1);
-    assert.deepEqual(w.log.filter((line) => line !== 'tick'), []);
+    assert.deepEqual(
+      w.log.filter((line) => line !== 'tick'),
+      [],
+    );
     return when;
   }
 
@@ -563,7 +578,8 @@ describe('suspicion', () => {
     const w = under();
     await ticks(w, 100, 10);
     let count = 0;
-    for (let i = 0; i < 100; i++) { // five minutes
+    for (let i = 0; i < 100; i++) {
+      // five minutes
       await w.clock.advance(3_000);
       for (let n = 0; n < 10; n++) w.last().receive('tick');
       count += pong(w.last());
@@ -583,7 +599,10 @@ describe('a false alarm', () => {
     old.receive('at last');
     assert.deepEqual(w.take(), ['resume 0 0', 'replayed', 'at last']);
     assert.deepEqual(events, [{ replay: 0, lost: 0, ms: 4_700 }]);
-    assert.deepEqual([w.states.at(-1), w.socket.detached, beside.closed, old.closed], ['attached: false alarm', false, [], null]);
+    assert.deepEqual(
+      [w.states.at(-1), w.socket.detached, beside.closed, old.closed],
+      ['attached: false alarm', false, [], null],
+    );
     beside.attach({ ...RESUMED });
     assert.deepEqual(beside.take(), [], 'what it still brings is ignored');
     assert.equal(pong(old), 1, 'the answer rule has asked again');
@@ -593,7 +612,12 @@ describe('a false alarm', () => {
   });
 
   test('by any sign of life', async () => {
-    for (const speak of [(s) => s.control('pong', '1'), (s) => s.control('ping', 'p'), (s) => s.control('ack', 0), (s) => s.control('dance')]) {
+    for (const speak of [
+      (s) => s.control('pong', '1'),
+      (s) => s.control('ping', 'p'),
+      (s) => s.control('ack', 0),
+      (s) => s.control('dance'),
+    ]) {
       const { w, old, beside } = await suspected();
       speak(old);
       assert.deepEqual([w.take(), beside.closed], [['resume 0 0', 'replayed'], []]);
@@ -645,7 +669,10 @@ describe('a false alarm', () => {
     }
     assert.deepEqual([w.states.at(-1), beside.closed, w.sockets.length], ['attached: false alarm', [], 2]);
     assert.deepEqual(controls(old).at(-1), '^ack 26');
-    assert.deepEqual(w.take().filter((line) => line !== 'tick'), ['resume 0 0', 'replayed']);
+    assert.deepEqual(
+      w.take().filter((line) => line !== 'tick'),
+      ['resume 0 0', 'replayed'],
+    );
   });
 
   test('4409 on the old connection is neither verdict nor sign of life', async () => {
@@ -671,7 +698,11 @@ describe('a false alarm', () => {
   });
 
   test('where the old connection ends, the attempt goes on, and detach comes once', async () => {
-    for (const end of [(s) => s.drop(), (s) => s.end(1001, 'a proxy'), (s) => s.control('close', { code: 4503, reason: 'draining', retry: true })]) {
+    for (const end of [
+      (s) => s.drop(),
+      (s) => s.end(1001, 'a proxy'),
+      (s) => s.control('close', { code: 4503, reason: 'draining', retry: true }),
+    ]) {
       const { w, old, beside } = await suspected();
       beside.open();
       end(old);
@@ -703,7 +734,10 @@ describe('a false alarm', () => {
 
   test('end and close mean what they say, whatever the attempt does', async () => {
     for (const opened of [false, true]) {
-      for (const [verb, argument] of [['end', { code: 4000, reason: 'match over' }], ['close', { code: 4410, reason: 'idle timeout', retry: false }]]) {
+      for (const [verb, argument] of [
+        ['end', { code: 4000, reason: 'match over' }],
+        ['close', { code: 4410, reason: 'idle timeout', retry: false }],
+      ]) {
         const { w, old, beside } = await suspected();
         if (opened) beside.open();
         old.control(verb, argument);
@@ -799,7 +833,10 @@ describe('a false alarm', () => {
       return starts.map((at, i) => at - (starts[i - 1] ?? at)).slice(1);
     };
     await watch(20_000);
-    assert.deepEqual(starts.map((at, i) => at - starts[Math.max(i - 1, 0)]), [0, 4_000, 4_000, 4_000, 4_000, 4_000]);
+    assert.deepEqual(
+      starts.map((at, i) => at - starts[Math.max(i - 1, 0)]),
+      [0, 4_000, 4_000, 4_000, 4_000, 4_000],
+    );
     assert.deepEqual(await alarm(30_000), [8_000, 8_000]);
     assert.deepEqual(await alarm(60_000), [16_000, 16_000, 16_000]);
     while (w.sockets.length === count) await w.clock.advance(100);
@@ -907,8 +944,12 @@ describe('the way back', () => {
     return Infinity;
   }
 
-  test('within 5 s of the network\'s return, whenever that is, by every system\'s SYNs', async () => {
-    for (const [name, syns] of Object.entries({ usual: [0, 1_000, 3_000, 7_000, 15_000], linux: [0, 1_000, 2_000, 3_000, 4_000, 6_000], older: [0, 3_000, 9_000] })) {
+  test("within 5 s of the network's return, whenever that is, by every system's SYNs", async () => {
+    for (const [name, syns] of Object.entries({
+      usual: [0, 1_000, 3_000, 7_000, 15_000],
+      linux: [0, 1_000, 2_000, 3_000, 4_000, 6_000],
+      older: [0, 3_000, 9_000],
+    })) {
       for (let back = 100; back < 15_000; back += 450) {
         const ms = await outage(back, { syns });
         assert.ok(ms < 5_000, `${name}: back ${ms} ms after ${back}`);
@@ -924,7 +965,10 @@ describe('the way back', () => {
   });
 
   test('an attempt has four round trips to its 101, or the slowest handshake and two lost SYNs', async () => {
-    for (const [prepare, limit] of [[(w) => measure(w, 1_500), 6_000], [() => {}, 4_000]]) {
+    for (const [prepare, limit] of [
+      [(w) => measure(w, 1_500), 6_000],
+      [() => {}, 4_000],
+    ]) {
       const w = under();
       await prepare(w);
       w.last().drop();
@@ -976,7 +1020,10 @@ describe('what the page is told', () => {
   };
 
   test('times count from the last sign of life, however the loss was noticed', async () => {
-    for (const [lose, ms] of [[(w) => w.clock.advance(20_000), 20_000], [async (w) => (await w.clock.advance(7_000), w.last().drop()), 7_000]]) {
+    for (const [lose, ms] of [
+      [(w) => w.clock.advance(20_000), 20_000],
+      [async (w) => (await w.clock.advance(7_000), w.last().drop()), 7_000],
+    ]) {
       const w = under({ heartbeat_ms: 15_000 });
       const events = details(w);
       await w.clock.advance(1_000);
@@ -985,7 +1032,10 @@ describe('what the page is told', () => {
       await lose(w);
       await w.clock.advance(300);
       w.last().attach({ ...RESUMED });
-      assert.deepEqual(events, [{ attempt: 1, since }, { replay: 0, lost: 0, ms: ms + 300 }]);
+      assert.deepEqual(events, [
+        { attempt: 1, since },
+        { replay: 0, lost: 0, ms: ms + 300 },
+      ]);
     }
   });
 
@@ -997,17 +1047,23 @@ describe('what the page is told', () => {
     w.last().end(1001, 'a proxy');
     await w.clock.advance(200);
     w.last().attach({ ...RESUMED });
-    assert.deepEqual(events, [{ attempt: 1, since }, { replay: 0, lost: 0, ms: 200 }]);
+    assert.deepEqual(events, [
+      { attempt: 1, since },
+      { replay: 0, lost: 0, ms: 200 },
+    ]);
   });
 
-  test('a machine\'s sleep counts, though the clock that is never set stood still', async () => {
+  test("a machine's sleep counts, though the clock that is never set stood still", async () => {
     const w = under({ heartbeat_ms: 15_000 });
     const events = details(w);
     const since = w.clock.mono + w.clock.away;
     w.clock.freeze(3_600_000, { machine: true });
     w.page.show('visible');
     w.last().attach({ ...RESUMED });
-    assert.deepEqual(events, [{ attempt: 1, since }, { replay: 0, lost: 0, ms: 3_600_000 }]);
+    assert.deepEqual(events, [
+      { attempt: 1, since },
+      { replay: 0, lost: 0, ms: 3_600_000 },
+    ]);
   });
 
   test('of a move it is the time since anything was heard', async () => {

@@ -26,7 +26,8 @@ function step(text, line) {
 
 function body(text, line) {
   if (text.startsWith('"')) return { what: 'data', data: JSON.parse(text) };
-  if (text.startsWith('x"')) return { what: 'data', data: new Uint8Array(Buffer.from(JSON.parse(text.slice(1)), 'hex')).buffer };
+  if (text.startsWith('x"'))
+    return { what: 'data', data: new Uint8Array(Buffer.from(JSON.parse(text.slice(1)), 'hex')).buffer };
   if (text.startsWith('^')) {
     const [, verb, argument] = /^\^([a-z]+)(?: (.*))?$/.exec(text) ?? [];
     if (!verb) throw new Error(`line ${line}: no control message: ${text}`);
@@ -36,7 +37,12 @@ function body(text, line) {
   if (word === 'GET') return { what: 'GET', path: rest[0], offer: rest.slice(1).join(' ').split(', ') };
   if (word === 'Close' || word === 'close') {
     const reason = rest.slice(1).join(' ');
-    return { what: 'close', code: Number(rest[0]), reason: reason && reason.startsWith('"') ? JSON.parse(reason) : undefined, members: text.includes('{') ? JSON.parse(text.slice(text.indexOf('{'))) : undefined };
+    return {
+      what: 'close',
+      code: Number(rest[0]),
+      reason: reason && reason.startsWith('"') ? JSON.parse(reason) : undefined,
+      members: text.includes('{') ? JSON.parse(text.slice(text.indexOf('{'))) : undefined,
+    };
   }
   return { what: 'event', event: word, members: rest.length > 0 ? JSON.parse(rest.join(' ')) : {} };
 }

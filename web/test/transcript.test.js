@@ -10,7 +10,8 @@ const directory = new URL('../../testdata/transcripts/', import.meta.url);
 const raw = (data) => (typeof data === 'string' ? data : `binary ${Buffer.from(data).toString('hex')}`);
 const unescaped = (data) => (typeof data === 'string' && data.startsWith(DLE) ? data.slice(1) : data);
 const control = (data) => typeof data === 'string' && data.startsWith(DLE) && !data.startsWith(DLE, 1);
-const members = (given, got, message) => assert.deepEqual(Object.fromEntries(Object.keys(given).map((key) => [key, got?.[key]])), given, message);
+const members = (given, got, message) =>
+  assert.deepEqual(Object.fromEntries(Object.keys(given).map((key) => [key, got?.[key]])), given, message);
 
 /** One story, with the client in it. */
 class Story {
@@ -35,12 +36,25 @@ class Story {
       await settle();
     }
     this.at = 'the end';
-    for (const { transport } of this.connections) assert.deepEqual(this.data(transport).map(raw), [], 'data that is not written');
-    assert.deepEqual(this.told.filter(({ type }) => ['message', 'error', 'close'].includes(type)), [], 'events that are not written');
+    for (const { transport } of this.connections)
+      assert.deepEqual(this.data(transport).map(raw), [], 'data that is not written');
+    assert.deepEqual(
+      this.told.filter(({ type }) => ['message', 'error', 'close'].includes(type)),
+      [],
+      'events that are not written',
+    );
   }
 
   take(step) {
-    const by = { '@': 'setting', '---': 'cut', '+++': 'wait', 'C>': 'client', 'G>': 'gateway', 'A>': 'application', 'A<': 'event' }[step.kind];
+    const by = {
+      '@': 'setting',
+      '---': 'cut',
+      '+++': 'wait',
+      'C>': 'client',
+      'G>': 'gateway',
+      'A>': 'application',
+      'A<': 'event',
+    }[step.kind];
     return by ? this[by](step) : undefined; // the upstream is the gateway runner's
   }
 
@@ -97,7 +111,7 @@ class Story {
   async handshake({ path, offer }) {
     const own = offer.slice(0, offer.indexOf('reseat.v1'));
     if (!this.w) {
-      this.w = world({ url: `ws://game.test${path}`, protocols: own, random: seeded(1) });
+      this.w = world({ url: `ws://game.test${path}`, protocols: own, options: { refusals: false }, random: seeded(1) });
       this.listen();
     }
     for (let t = 0; t < 5_000 && this.pending.length === 0; t += 50) await this.w.clock.advance(50);
@@ -106,7 +120,8 @@ class Story {
     assert.equal(others.length, 0, `${this.at}: two handshakes at once`);
     assert.equal(transport.url, `ws://game.test${path}`);
     const stated = offer.find((entry) => entry.startsWith('received='))?.slice('received='.length);
-    const expected = stated === undefined ? offer : [...own, 'reseat.v1', `reseat.token.${this.token}`, `reseat.received.${stated}`];
+    const expected =
+      stated === undefined ? offer : [...own, 'reseat.v1', `reseat.token.${this.token}`, `reseat.received.${stated}`];
     assert.deepEqual(transport.protocols, expected, this.at);
     transport.open();
     this.connections.push({ transport, stated: Number(stated ?? 0), came: 0, cursor: 0, half: false });
@@ -123,7 +138,13 @@ class Story {
   }
 
   async clientAck(conn, n) {
-    const newest = () => Number(this.controls(conn.transport).filter((data) => data.startsWith(`${DLE}ack `)).at(-1)?.slice(5) ?? conn.acked);
+    const newest = () =>
+      Number(
+        this.controls(conn.transport)
+          .filter((data) => data.startsWith(`${DLE}ack `))
+          .at(-1)
+          ?.slice(5) ?? conn.acked,
+      );
     for (let t = 0; t < 1_000 && newest() < n; t += 50) await this.w.clock.advance(50);
     assert.equal(newest(), n, this.at);
   }
@@ -167,7 +188,11 @@ class Story {
     conn.transport.receive(typeof data === 'string' ? data : data.slice(0));
     const told = this.told.filter(({ type }) => type === 'message');
     this.told = this.told.filter(({ type }) => type !== 'message');
-    assert.deepEqual(told.map((event) => raw(event.data)), fresh ? [raw(unescaped(data))] : [], this.at);
+    assert.deepEqual(
+      told.map((event) => raw(event.data)),
+      fresh ? [raw(unescaped(data))] : [],
+      this.at,
+    );
     if (fresh) this.taken = conn.came;
   }
 
@@ -196,7 +221,11 @@ class Story {
     const index = this.told.findIndex((event) => event.type === type);
     assert.notEqual(index, -1, `${this.at}: told only ${this.told.map((event) => event.type)}`);
     const passed = this.told.splice(0, index + 1);
-    assert.deepEqual(passed.slice(0, -1).filter((event) => ['error', 'close'].includes(event.type)), [], this.at);
+    assert.deepEqual(
+      passed.slice(0, -1).filter((event) => ['error', 'close'].includes(event.type)),
+      [],
+      this.at,
+    );
     members(step.members ?? {}, passed.at(-1), this.at);
   }
 }
@@ -211,8 +240,16 @@ for (const name of names) {
 
 test('a transcript that is wrong in any line fails', async () => {
   const text = readFileSync(new URL('drop-and-resume.txt', directory), 'utf8');
-  const wrong = [['received=1', 'received=0'], ['C> "go east"', 'C> "go west"'], ['C> ^ack 3', 'C> ^ack 2'], ['A< replayed', 'A< error'],
-    ['"attempt":1', '"attempt":2'], ['"replay":1,"lost":0}\nC>', '"replay":2,"lost":0}\nC>'], ['C> "go east"                U<', 'U<'], ['chat.v2, reseat.v1, received', 'reseat.v1, received']];
+  const wrong = [
+    ['received=1', 'received=0'],
+    ['C> "go east"', 'C> "go west"'],
+    ['C> ^ack 3', 'C> ^ack 2'],
+    ['A< replayed', 'A< error'],
+    ['"attempt":1', '"attempt":2'],
+    ['"replay":1,"lost":0}\nC>', '"replay":2,"lost":0}\nC>'],
+    ['C> "go east"                U<', 'U<'],
+    ['chat.v2, reseat.v1, received', 'reseat.v1, received'],
+  ];
   for (const [from, to] of wrong) {
     assert.ok(text.includes(from), from);
     await assert.rejects(async () => new Story().play(parse(text.replace(from, to))), `${from} -> ${to}`);

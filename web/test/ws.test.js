@@ -24,7 +24,12 @@ async function serve(t, options, onConnection) {
 
 /** The model of a gateway behind a server. */
 function modelGateway() {
-  const clock = { setTimeout: (run, ms) => setTimeout(run, ms).unref(), get mono() { return performance.now(); } };
+  const clock = {
+    setTimeout: (run, ms) => setTimeout(run, ms).unref(),
+    get mono() {
+      return performance.now();
+    },
+  };
   const gateway = new Gateway(clock, () => 0.5);
   const accept = (ws, request) => {
     const wire = {
@@ -63,8 +68,14 @@ test('a session survives that its connections are cut', async (t) => {
   socket.close(4001, 'done');
   const { code, wasClean } = await closed;
   assert.deepEqual([code, wasClean], [4001, true]);
-  assert.deepEqual(gateway.upstream.map(text), [0, 1, 2, 3, 4].flatMap((n) => [`up ${n}`, `binary up ${n}`, `binary blob ${n}`]));
-  assert.deepEqual(log.filter((line) => String(line).includes('down')), [0, 1, 2, 3, 4].map((n) => `\x10down ${n}`));
+  assert.deepEqual(
+    gateway.upstream.map(text),
+    [0, 1, 2, 3, 4].flatMap((n) => [`up ${n}`, `binary up ${n}`, `binary blob ${n}`]),
+  );
+  assert.deepEqual(
+    log.filter((line) => String(line).includes('down')),
+    [0, 1, 2, 3, 4].map((n) => `\x10down ${n}`),
+  );
   assert.deepEqual(gateway.violations, []);
   assert.deepEqual(gateway.bye, { code: 4001, reason: 'done' });
   assert.equal(socket.bufferedAmount, 0);
@@ -84,7 +95,7 @@ test('a server that knows no subprotocol gets a plain connection', async (t) => 
   socket.close(3001, 'bye');
   const { code, reason, wasClean } = await told(socket, 'close');
   assert.deepEqual([code, reason, wasClean], [3001, 'bye', true]);
-  assert.deepEqual(seen, ['reseat.v1', undefined]);
+  assert.deepEqual(seen, ['reseat.v1,reseat.refusals', undefined]);
 });
 
 test('a server that takes the offer unseen is found out by its first message', async (t) => {
@@ -124,5 +135,12 @@ test('a closed socket keeps no process alive, and no transport throws', () => {
       ws.on('message', (data) => String(data).startsWith('\\x10bye') && ws.close(1000));
     });`;
   const web = fileURLToPath(new URL('..', import.meta.url));
-  assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8', timeout: 20_000 }).trim(), '1000');
+  assert.equal(
+    execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+      cwd: web,
+      encoding: 'utf8',
+      timeout: 20_000,
+    }).trim(),
+    '1005',
+  );
 });

@@ -1,16 +1,37 @@
 // Compiled by types.test.js against reseat.d.ts: what users write must type-check, and
 // what is marked as an error must be one.
 
-import Default, { install, ReseatSocket, type InstallOptions, type ReseatOptions } from '../../reseat.js';
+import Default, {
+  CloseCode,
+  install,
+  reseat,
+  ReseatSocket,
+  type CloseDetail,
+  type InstallOptions,
+  type ReseatOptions,
+} from '../../reseat.js';
 
 // It goes wherever a WebSocket goes.
 const socket: WebSocket = new ReseatSocket('wss://game.test/match/7', ['chat.v2']);
 const Constructor: typeof ReseatSocket = Default;
-const library = (WebSocketLike: new (url: string | URL, protocols?: string | string[]) => WebSocket) => new WebSocketLike('ws://x/');
+const library = (WebSocketLike: new (url: string | URL, protocols?: string | string[]) => WebSocket) =>
+  new WebSocketLike('ws://x/');
 library(ReseatSocket);
 
-const options: ReseatOptions = { fallback: false, token: 'a.b.c', WebSocket: globalThis.WebSocket };
-const heartbeats: ReseatOptions['keepalive'][] = ['engine.io', 'y-websocket', { receive: '2', answer: '3', every: 1 }, { receive: new Uint8Array([1]), every: 1 }, { receive: new ArrayBuffer(1), every: 1 }];
+const options: ReseatOptions = {
+  fallback: false,
+  refusals: false,
+  storage: sessionStorage,
+  token: 'a.b.c',
+  WebSocket: globalThis.WebSocket,
+};
+const heartbeats: ReseatOptions['keepalive'][] = [
+  'engine.io',
+  'y-websocket',
+  { receive: '2', answer: '3', every: 1 },
+  { receive: new Uint8Array([1]), every: 1 },
+  { receive: new ArrayBuffer(1), every: 1 },
+];
 const mine = new Constructor(new URL('ws://x/'), new Set(['a', 'b']), options);
 const state: 0 | 1 | 2 | 3 = ReseatSocket.OPEN;
 const open: 1 = mine.OPEN;
@@ -39,7 +60,21 @@ mine.addEventListener('replayed', (event) => event.type);
 mine.addEventListener('anything', { handleEvent: () => {} });
 mine.removeEventListener('close', () => {});
 
-const installed: InstallOptions = { match: /\/match\//, hideOffline: true };
+const refused: 4403 = CloseCode.REFUSED;
+mine.addEventListener(
+  'close',
+  ({ code, detail }) => code === CloseCode.DRAINING && detail.retry && detail.retry_after_ms,
+);
+reseat.addEventListener('resume', ({ socket, ms, detail }) => `${socket.url}: ${ms + detail.replay} ${socket.resumed}`);
+reseat.addEventListener('close', ({ socket, code, detail }) => [socket.readyState, code, detail.status]);
+const why = ({ status, code, reason, retry }: CloseDetail) => `${status ?? code === refused}: ${reason} ${retry}`;
+
+const installed: InstallOptions = { match: /\/match\//, hideOffline: true, banner: { detached: 'weg', resumed: '' } };
+install({
+  banner: true,
+  onDetach: (socket, { attempt }) => socket.detached && attempt,
+  onClose: (_, detail) => why(detail),
+});
 const uninstall: () => void = install({ ...installed, fallback: true });
 install({ match: (url) => url.startsWith('wss:') });
 install();

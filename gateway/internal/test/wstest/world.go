@@ -142,6 +142,17 @@ func (d *Door) Request(raw string) (*Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
+// PlayerRefused connects a client that offers reseat.refusals, with header lines of its
+// own, to where it gets a 101 and no session.
+func (d *Door) PlayerRefused(path, header string) *Peer {
+	d.t.Helper()
+	p, err := d.dial(path, []string{wire.Subprotocol, "reseat.refusals"}, header, true)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return p
+}
+
 // Plain connects a client that does not speak reseat.v1.
 func (d *Door) Plain(path string, protocols ...string) *Peer {
 	d.t.Helper()

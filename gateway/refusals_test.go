@@ -1,0 +1,152 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/gateway"
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+var showing = []string{wire.Subprotocol, "reseat.refusals"}
+
+// wantShown begins a session with the offer of reseat.refusals, and wants the refusal
+// c; and without that offer its HTTP status.
+func (w *world) wantShown(path, header string, c wire.Closing) {
+	w.t.Helper()
+	p := w.PlayerRefused(path, header)
+	if got := p.WantClosing(c.Code); got != c {
+		w.t.Errorf("%s: %+v, want %+v", path, got, c)
+	}
+	p.WantEnd()
+	for _, protocols := range [][]string{{wire.Subprotocol}, {"reseat.refusals"}, nil} {
+		conn, _, resp, err := w.Handshake(path, protocols, header)
+		if err != nil || resp.StatusCode != c.Status {
+			w.t.Errorf("%s with %q: %v %v, want status %d", path, protocols, resp, err, c.Status)
+		}
+		conn.Close()
+	}
+}
+
+func TestRefusedLoginIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, said := newLoginWorld(t, "header", false)
+		old := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(-time.Hour).Unix()}) + "\r\n"
+		for header, reason := range map[string]string{"": "login: missing", old: "login: expired"} {
+			w.wantShown("/m", header, wire.Closing{Code: 4403, Status: 401, Reason: reason})
+		}
+		if n := strings.Count(said.String(), "handshake refused"); n != 8 {
+			t.Errorf("%d lines for 8 handshakes", n)
+		}
+	})
+}
+
+func TestFullGatewayIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.MaxSessions = 1 })
+		w.play()
+		w.wantShown("/", "", wire.Closing{Code: 4503, Status: 503, Reason: "full", Retry: true, RetryAfter: 5000})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
+		w.play()
+		w.wantShown("/", "", wire.Closing{Code: 4429, Status: 429, Reason: "too many sessions from this address", Retry: true, RetryAfter: 5000})
+	})
+}
+
+func TestPathWithoutRouteIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
+		w.wantShown("/other", "", wire.Closing{Code: 4403, Status: 404, Reason: "no route"})
+	})
+}
+
+func TestGameServerThatIsDownIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		dials := 0
+		w := newWorld(t, policy(), func(c *gateway.Config) {
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				return nil, errors.New("refused")
+			}
+		})
+		p := w.PlayerRefused("/", "")
+		if got, want := p.WantClosing(4502), (wire.Closing{Code: 4502, Status: 502, Reason: "upstream: unreachable", Retry: true}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if n := strings.Count(log.String(), "level="); dials != 1 || n != 1 {
+			t.Errorf("%d dials, %d lines: %s", dials, n, log.String())
+		}
+	})
+}
+
+func TestGameServersOwnRefusalIsShown(t *testing.T) {
+	for answer, want := range map[string]wire.Closing{
+		"403 Forbidden\r\n":                            {Code: 4403, Status: 403, Reason: "upstream: 403"},
+		"503 Busy\r\nRetry-After: 7\r\n":               {Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 7000},
+		"502 Bad\r\n":                                  {Code: 4403, Status: 502, Reason: "upstream: 502", Retry: true},
+		"429 Slow\r\nRetry-After: -1\r\n":              {Code: 4403, Status: 429, Reason: "upstream: 429", Retry: true},
+		"302 Found\r\nLocation: http://elsewhere/\r\n": {Code: 4403, Status: 302, Reason: "upstream: 302"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, policy(), func(c *gateway.Config) { c.Routes[0].Upstream.DialContext = answering(answer) })
+			w.wantShown("/", "", want)
+		})
+	}
+}
+
+// answering is a game server that answers every handshake so.
+func answering(status string) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			if req, err := http.ReadRequest(bufio.NewReader(far)); err == nil {
+				req.Body.Close()
+				far.Write([]byte("HTTP/1.1 " + status + "Content-Length: 0\r\n\r\n"))
+			}
+		}()
+		return near, nil
+	}
+}
+
+// A page of another site learns nothing, and a request that is no handshake gets no 101.
+func TestWhatIsNoHandshakeOfThisSiteIsAnsweredByHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
+		for header, want := range map[string]int{"Origin: http://elsewhere.example\r\n": 403, "Sec-WebSocket-Key: AAAA\r\n": 400} {
+			conn, _, resp, err := w.Handshake("/", showing, header)
+			if err != nil || resp.StatusCode != want {
+				t.Errorf("%q: %v %v, want %d", header, resp, err, want)
+			}
+			conn.Close()
+		}
+	})
+}
+
+// protocol section 5: close() without a code is a Close without a body to both.
+func TestByeWithoutACodeIsACloseWithoutOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, game := w.play()
+		p.Text("last")
+		p.Control(`bye {"code":1005,"reason":""}`)
+		game.Want("last")
+		game.WantClose(frame.NoStatus)
+		p.WantClose(frame.NoStatus)
+	})
+}

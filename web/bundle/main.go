@@ -1,0 +1,81 @@
+// Command bundle writes what the gateway serves of the browser client, web/dist,
+// from its source, web/reseat.js and web/client. It runs by "go generate ./web";
+// a test fails where web/dist is stale.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// entries are the files of web/dist, each with the source that it is made from.
+var entries = []struct {
+	name, source string
+	format       api.Format
+}{
+	{"reseat.js", "reseat.js", api.FormatESModule},
+	{"reseat.page.js", "client/page.js", api.FormatESModule},
+	{"reseat.install.js", "client/script.js", api.FormatIIFE},
+}
+
+// onDemand keeps what is imported on demand a file of its own, beside the module.
+var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
+	b.OnResolve(api.OnResolveOptions{Filter: `^\./page\.js$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
+		return api.OnResolveResult{Path: "./reseat.page.js", External: true}, nil
+	})
+}}
+
+// Build returns the contents of the files in web/dist by name: each script
+// minified, and its source map with the sources in it. dir is web.
+func Build(dir string) (map[string][]byte, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		options := api.BuildOptions{
+			AbsWorkingDir: dir, EntryPoints: []string{e.source}, Outfile: filepath.Join("dist", e.name),
+			Bundle: true, Format: e.format, Target: api.ES2022, Charset: api.CharsetASCII, LegalComments: api.LegalCommentsNone,
+			MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true,
+			Sourcemap: api.SourceMapLinked, SourcesContent: api.SourcesContentInclude,
+		}
+		if e.format == api.FormatIIFE { // a classic script has no import.meta, which the source allows for
+			options.Define = map[string]string{"import.meta.url": "undefined"}
+		} else {
+			options.Plugins = []api.Plugin{onDemand}
+		}
+		result := api.Build(options)
+		var failed []error
+		for _, m := range append(result.Errors, result.Warnings...) {
+			failed = append(failed, fmt.Errorf("bundle %s: %s", e.name, m.Text))
+		}
+		if len(failed) > 0 {
+			return nil, errors.Join(failed...)
+		}
+		for _, f := range result.OutputFiles {
+			files[filepath.Base(f.Path)] = f.Contents
+		}
+	}
+	return files, nil
+}
+
+func main() {
+	dir := flag.String("dir", ".", "the folder web")
+	flag.Parse()
+	files, err := Build(*dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(*dir, "dist", name), content, 0o644); err != nil {
+			log.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+import * as MS from './times.js';
+
+/** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
+
+/** A timer that knows by how much it is late: by the clock that runs on in sleep, too. */
+export class Alarm {
+  #runtime;
+  #ring;
+  #retries;
+  /** @type {any} */
+  #timer;
+  #mono = Infinity;
+  #wall = Infinity;
+
+  /**
+   * @param {ReseatRuntime} runtime
+   * @param {(late: boolean) => void} ring
+   * @param {number} retries how often it rings MS.moment later instead where it is late: the page
+   *   was blocked, and what would prove this alarm wrong may wait to be read. Not more often,
+   *   since timers of hidden pages are always late.
+   */
+  constructor(runtime, ring, retries) {
+    this.#runtime = runtime;
+    this.#ring = ring;
+    this.#retries = retries;
+  }
+
+  get armed() {
+    return this.#mono !== Infinity;
+  }
+
+  /** Milliseconds since it was due: negative before that, -Infinity when it is not set. */
+  get late() {
+    return this.armed ? Math.max(this.#runtime.now() - this.#mono, this.#runtime.wall() - this.#wall) : -Infinity;
+  }
+
+  /** @param {number} ms @param {number} [retries] */
+  set(ms, retries = this.#retries) {
+    this.clear();
+    const wait = Math.min(ms, 2 ** 31 - 1);
+    this.#mono = this.#runtime.now() + wait;
+    this.#wall = this.#runtime.wall() + wait;
+    this.#timer = this.#runtime.setTimeout(() => {
+      const { late } = this;
+      if (retries > 0 && late > MS.paused && late <= MS.slept) return this.set(MS.moment, retries - 1);
+      this.clear();
+      return this.#ring(late > MS.slept);
+    }, wait);
+  }
+
+  /** From here on it is not late: that has been seen to. */
+  forgive() {
+    if (this.late <= 0) return;
+    this.#mono = this.#runtime.now();
+    this.#wall = this.#runtime.wall();
+  }
+
+  clear() {
+    if (!this.armed) return;
+    this.#runtime.clearTimeout(this.#timer);
+    this.#mono = this.#wall = Infinity;
+  }
+}

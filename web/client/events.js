@@ -1,0 +1,51 @@
+// Events of the application's, and their target for sockets that a library hides.
+
+/** @type {typeof CloseEvent} */
+const CloseEventHere =
+  globalThis.CloseEvent ??
+  /** @type {any} */ (
+    class CloseEvent extends Event {
+      /**
+       * @param {string} type
+       * @param {CloseEventInit} init
+       */
+      constructor(type, init) {
+        super(type);
+        Object.assign(this, init);
+      }
+    }
+  );
+
+/**
+ * @template {Event} E
+ * @template {object} T
+ * @param {E} event
+ * @param {T} detail
+ * @returns {E & { detail: T }}
+ */
+const withDetail = (event, detail) => Object.assign(event, { detail });
+
+/**
+ * An event of Reseat's own: its members are both on the event and in `detail`.
+ * @param {string} type
+ * @param {object} detail
+ */
+export const ownEvent = (type, detail) => Object.assign(withDetail(new Event(type), detail), detail);
+
+/**
+ * A CloseEvent with `detail`.
+ * @param {import('./types.js').CloseDetail} detail
+ */
+export function closeEvent(detail) {
+  const { code, reason, wasClean } = detail;
+  return withDetail(new CloseEventHere('close', { code, reason, wasClean }), detail);
+}
+
+/** Fires the events of all sockets, for pages whose sockets are hidden in a library. */
+export const reseat = new EventTarget();
+
+/**
+ * @param {any} socket
+ * @param {{ type: string, detail: object }} event
+ */
+export const announce = (socket, { type, detail }) => reseat.dispatchEvent(ownEvent(type, { ...detail, socket }));

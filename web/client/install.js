@@ -1,0 +1,125 @@
+import { reseat } from './events.js';
+import { INSTALLED, platformWebSocket, runtimeOf } from './runtime.js';
+import { PLAIN_ONLY, ReseatSocket } from './socket.js';
+import { webSocketURL } from './url.js';
+
+/** @typedef {import('./types.js').ReseatOptions} ReseatOptions */
+/** @typedef {import('./types.js').InstallOptions} InstallOptions */
+
+/**
+ * Replaces `globalThis.WebSocket`; see reseat.d.ts.
+ *
+ * @param {InstallOptions & ReseatOptions} [options]
+ * @returns {() => void} restores it
+ */
+export function install({ match, hideOffline, banner, onDetach, onResume, onReplayed, onClose, ...options } = {}) {
+  const here = /** @type {any} */ (globalThis);
+  const before = Object.getOwnPropertyDescriptor(here, 'WebSocket');
+  if (here.WebSocket?.[INSTALLED]) return here.WebSocket[INSTALLED].uninstall;
+  const native = typeof options.WebSocket === 'function' ? options.WebSocket : platformWebSocket();
+  if (!native) throw new TypeError('no WebSocket here: give one as options.WebSocket');
+  const { window, document } = runtimeOf(options.runtime);
+  const undo = [hideOffline ? hideEvent(window, 'offline') : undefined, tellPeople(document, banner)];
+  const uninstall = () => {
+    if (here.WebSocket?.[INSTALLED]?.uninstall !== uninstall) return;
+    for (const run of undo) run?.();
+    ReseatSocket.prototype.constructor = ReseatSocket;
+    if (before) Object.defineProperty(here, 'WebSocket', before);
+    else delete here.WebSocket;
+  };
+  const hooks = { detach: onDetach, resume: onResume, replayed: onReplayed, close: onClose };
+  const value = replacement(native, accepts(match), { ...options, WebSocket: native }, hooks, { uninstall, native });
+  Object.defineProperty(here, 'WebSocket', {
+    value,
+    writable: true,
+    configurable: true,
+    enumerable: before?.enumerable ?? false,
+  });
+  Object.defineProperty(ReseatSocket.prototype, 'constructor', { value, writable: true, configurable: true });
+  return uninstall;
+}
+
+/**
+ * @param {InstallOptions['match']} match
+ * @returns {(url: string) => boolean}
+ */
+function accepts(match) {
+  if (match === undefined || match === null) return () => true;
+  if (typeof match === 'function') return (url) => Boolean(match(url));
+  return (url) => url.search(match) >= 0; // whatever the expression's lastIndex
+}
+
+/**
+ * The constructor that is installed. A URL that does not match gets a native WebSocket; a
+ * class that extends the constructor gets a ReseatSocket that makes no offer.
+ *
+ * @param {any} native
+ * @param {(url: string) => boolean} matches
+ * @param {ReseatOptions} defaults
+ * @param {Record<string, ((socket: any, detail: any) => void) | undefined>} hooks by event
+ * @param {{ uninstall: () => void, native: any }} mark
+ */
+function replacement(native, matches, defaults, hooks, mark) {
+  /** @type {any} */
+  const proxy = new Proxy(ReseatSocket, {
+    construct(target, args, newTarget) {
+      if (args.length === 0) throw new TypeError('no URL');
+      const [url, protocols, own] = args;
+      const href = webSocketURL(url, runtimeOf(defaults.runtime).base);
+      const wanted = matches(href);
+      if (!wanted && newTarget === proxy) return protocols === undefined ? new native(url) : new native(url, protocols);
+      const options = { ...defaults, ...Object(own), ...(wanted ? {} : { [PLAIN_ONLY]: true }) };
+      const socket = Reflect.construct(target, [url, protocols, options], newTarget === proxy ? target : newTarget);
+      for (const [type, hook] of Object.entries(hooks)) {
+        if (hook) socket.addEventListener(type, (/** @type {any} */ event) => hook(socket, event.detail));
+      }
+      return socket;
+    },
+    get(target, key) {
+      if (key === INSTALLED) return mark;
+      if (key === 'name') return 'WebSocket';
+      if (key === Symbol.hasInstance)
+        return (/** @type {any} */ value) => value instanceof target || value instanceof native;
+      return Reflect.get(target, key);
+    },
+  });
+  return proxy;
+}
+
+/**
+ * Hides an event from the listeners that are added from now on.
+ * @param {any} target
+ * @param {string} type
+ */
+function hideEvent(target, type) {
+  /** @param {Event} event */
+  const stop = (event) => event.stopImmediatePropagation();
+  target?.addEventListener?.(type, stop);
+  return () => target?.removeEventListener?.(type, stop);
+}
+
+/** Scripts that the parser has met and that have run before any module: not async, deferred or for old browsers. */
+const RAN = 'script:is(:not([type]),[type*=javascript i]):not([src]:is([async],[defer]),[nomodule])';
+
+/**
+ * Loads what tells people of it: the banner, and a warning where other code has, or will have,
+ * another WebSocket than the installed one.
+ * @param {any} document
+ * @param {InstallOptions['banner']} banner
+ * @returns {() => void} removes the banner
+ */
+function tellPeople(document, banner) {
+  const page = () => import('./page.js');
+  if (!document) {
+    if (/** @type {any} */ (globalThis).process?.versions?.node) page().then(({ warnOfNode }) => warnOfNode());
+  } else if (!document.currentScript && document.querySelector?.(RAN)) {
+    page().then(({ warnOfScripts }) => warnOfScripts());
+  }
+  let remove = () => {};
+  let wanted = Boolean(document && banner);
+  if (document && banner) page().then(({ showBanner }) => wanted && (remove = showBanner(document, reseat, banner)));
+  return () => {
+    wanted = false;
+    remove();
+  };
+}

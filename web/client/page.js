@@ -1,0 +1,77 @@
+// What install() tells people: a notice in the page, warnings on the console. Few pages need
+// either, so this module is loaded on demand, and imports nothing: it must not bring another
+// copy of what is loaded already.
+
+/** Applied by CSSOM, which no Content-Security-Policy forbids; pages restyle it by custom properties. */
+const STYLE = {
+  position: 'fixed',
+  inset: 'var(--reseat-banner-inset, auto auto 1em 50%)',
+  transform: 'var(--reseat-banner-transform, translateX(-50%))',
+  margin: '0',
+  border: '0',
+  padding: 'var(--reseat-banner-padding, .5em 1em)',
+  font: 'var(--reseat-banner-font, 1rem/1.4 system-ui, sans-serif)',
+  color: 'var(--reseat-banner-color, #fff)',
+  background: 'var(--reseat-banner-background, #222)',
+  borderRadius: 'var(--reseat-banner-radius, .4em)',
+  pointerEvents: 'none',
+  zIndex: '2147483647',
+};
+
+/**
+ * Shows a small notice while any socket is detached.
+ * @param {any} document
+ * @param {EventTarget} reseat
+ * @param {true | { detached?: string, resumed?: string }} texts
+ * @returns {() => void} removes it for good
+ */
+export function showBanner(document, reseat, texts) {
+  const { detached = 'Connection lost. Reconnecting\u2026', resumed = 'Reconnected.' } = Object(texts);
+  const away = new Set();
+  const notice = document.createElement('reseat-banner');
+  notice.setAttribute('role', 'status'); // announced politely, without moving the focus
+  notice.setAttribute('popover', 'manual'); // above dialogs and fullscreen elements
+  Object.assign(notice.style, STYLE);
+  /** @type {any} */
+  let next;
+  /** @param {string} text */
+  const say = (text) => {
+    clearTimeout(next);
+    if (text && !notice.isConnected) (document.body ?? document.documentElement).append(notice);
+    notice.hidden = !text;
+    if (notice.isConnected) notice.togglePopover?.(text !== '');
+    // A live region must be there before its text changes.
+    next = setTimeout(() => (notice.textContent = text));
+  };
+  /** @param {any} event */
+  const heard = ({ type, socket }) => {
+    const before = away.size > 0;
+    if (type === 'detach') away.add(socket);
+    else away.delete(socket);
+    const now = away.size > 0;
+    if (now === before) return;
+    say(now ? detached : type === 'resume' ? resumed : '');
+    if (!now) setTimeout(() => away.size > 0 || say(''), 2_000);
+  };
+  const types = ['detach', 'resume', 'close'];
+  for (const type of types) reseat.addEventListener(type, heard);
+  return () => {
+    for (const type of types) reseat.removeEventListener(type, heard);
+    clearTimeout(next);
+    notice.remove();
+  };
+}
+
+/** install() came too late, perhaps, for scripts of the page. */
+export const warnOfScripts = () =>
+  console.warn(
+    'reseat: install() runs after scripts of this page, which may have kept the native WebSocket. ' +
+      'If the game is one of them, put <script src="/reseat.install.js"></script> above it instead.',
+  );
+
+/** Libraries for Node have a WebSocket of their own. */
+export const warnOfNode = () =>
+  console.warn(
+    "reseat: install() replaces globalThis.WebSocket. Libraries for Node that import 'ws' do not use it: " +
+      'give them ReseatSocket, if they take a WebSocket class.',
+  );

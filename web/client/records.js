@@ -1,0 +1,115 @@
+// What is kept of sessions while their page reloads (option `storage`).
+
+/** @typedef {{ id: string, born: number, saved: number, keep: number, [state: string]: any }} SavedSession */
+
+/** How much unacked data a record may hold, in bytes. */
+export const RECORD_MAX = 1 << 20;
+
+/**
+ * The records of the sessions of one URL, in a store of this tab's alone: oldest session first.
+ */
+export class Records {
+  #store;
+  #key;
+
+  /**
+   * @param {Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>} store
+   * @param {string} url
+   */
+  constructor(store, url) {
+    this.#store = store;
+    this.#key = `reseat:${url}`;
+  }
+
+  /** @returns {SavedSession[]} */
+  #read() {
+    try {
+      const list = JSON.parse(this.#store.getItem(this.#key) ?? '[]');
+      return Array.isArray(list) ? list : [];
+    } catch {
+      return []; // another script's, or storage is denied
+    }
+  }
+
+  /**
+   * Replaces what is there. Returns false where it does not fit.
+   * @param {SavedSession[]} list
+   */
+  #write(list) {
+    try {
+      if (list.length > 0) this.#store.setItem(this.#key, JSON.stringify(list));
+      else this.#store.removeItem(this.#key);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /**
+   * Puts a record there, in place of an older one of the same session. Returns false where it
+   * does not fit.
+   * @param {SavedSession} record
+   */
+  put(record) {
+    const others = this.#read().filter(({ id }) => id !== record.id);
+    if (this.#write([...others, record].sort((a, b) => a.born - b.born))) return true;
+    this.#write(others);
+    return false;
+  }
+
+  /**
+   * Takes the record of the oldest session out that may still be there.
+   * @param {number} wall the time now
+   * @returns {SavedSession | undefined}
+   */
+  take(wall) {
+    const list = this.#read().filter((record) => wall - record?.saved < record?.keep);
+    const first = list.shift();
+    // Where it cannot be taken out, another page may find it too: then it is nobody's.
+    return this.#write(list) ? first : undefined;
+  }
+
+  /**
+   * Takes the record of this session back. Returns false where it is gone.
+   * @param {string} id
+   */
+  takeBack(id) {
+    const list = this.#read();
+    const others = list.filter((record) => record.id !== id);
+    return others.length < list.length && this.#write(others);
+  }
+}
+
+/**
+ * @param {any} store
+ * @param {string} url
+ */
+export function recordsOf(store, url) {
+  if (store === undefined || store === null) return null;
+  let shared;
+  try {
+    shared = globalThis.localStorage;
+  } catch {
+    // Denied: then it is not what was given.
+  }
+  if (store === shared || typeof store.getItem !== 'function') {
+    throw new TypeError('storage: want sessionStorage; tabs share localStorage');
+  }
+  return new Records(store, url);
+}
+
+/**
+ * A message as JSON can hold it: text as a string, bytes as an array with base64 in it.
+ * @param {string | ArrayBuffer} data
+ */
+export const packed = (data) =>
+  typeof data === 'string'
+    ? data
+    : [btoa(Array.from(new Uint8Array(data), (byte) => String.fromCharCode(byte)).join(''))];
+
+/**
+ * @param {string | string[]} data
+ * @returns {string | ArrayBuffer}
+ */
+export const unpacked = (data) =>
+  typeof data === 'string' ? data : Uint8Array.from(atob(data[0]), (char) => char.charCodeAt(0)).buffer;

@@ -1,0 +1,29 @@
+// The entry of /reseat.install.js: a classic script in front of a bundle. It installs at
+// once, as the attributes of its own element say.
+
+import { CloseCode } from './closecode.js';
+import { reseat } from './events.js';
+import { install } from './install.js';
+import { ReseatSocket } from './socket.js';
+
+const { currentScript } = /** @type {any} */ (globalThis.document ?? {});
+const { match, hideOffline, keepalive, banner, bannerDetached, bannerResumed, storage } = currentScript?.dataset ?? {};
+
+/** sessionStorage, unless the browser denies it. */
+const tabStorage = () => {
+  try {
+    return globalThis.sessionStorage;
+  } catch (error) {
+    console.warn('reseat: a reload begins a new session, since the browser denies sessionStorage', error);
+    return undefined;
+  }
+};
+
+/** @type {any} */ (globalThis).Reseat ??= { ReseatSocket, install, reseat, CloseCode };
+install({
+  match: match && ((/** @type {string} */ url) => url.includes(match)),
+  hideOffline: hideOffline !== undefined,
+  keepalive,
+  banner: banner !== undefined && { detached: bannerDetached, resumed: bannerResumed },
+  storage: storage === undefined ? undefined : tabStorage(),
+});

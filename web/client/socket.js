@@ -1,0 +1,276 @@
+import { incoming, outgoing } from './data.js';
+import { announce, closeEvent, ownEvent } from './events.js';
+import { keepaliveOf } from './keepalive.js';
+import * as ReadyState from './readystate.js';
+import { recordsOf } from './records.js';
+import { NativeWebSocket, platformWebSocket, runtimeOf } from './runtime.js';
+import { Session } from './session.js';
+import { originOf, subprotocols, syntaxError, webSocketURL } from './url.js';
+import { isToken, utf8Length } from './wire.js';
+
+/** @typedef {import('./types.js').Host} Host */
+
+/** An option of this module's own: a socket that makes no offer. */
+export const PLAIN_ONLY = Symbol('reseat.plain');
+
+/**
+ * WebIDL's [Clamp] unsigned short.
+ * @param {any} value
+ */
+function clampedShort(value) {
+  const number = Number(value);
+  return Number.isNaN(number) ? 0 : Math.round(Math.min(Math.max(number, 0), 65_535));
+}
+
+/**
+ * A drop-in replacement for `WebSocket` whose session survives its connections. What its
+ * members promise is written in reseat.d.ts. Towards a server without Reseat it is an
+ * ordinary WebSocket.
+ */
+export class ReseatSocket extends EventTarget {
+  #url;
+  #origin;
+  /** @type {Session | undefined} */
+  #session;
+  /** @type {BinaryType} */
+  #binaryType = 'blob';
+  #closed = false; // whether `close` has been dispatched
+  /** @type {Map<string, { value: any, listener: (event: Event) => void }>} */
+  #handlers = new Map();
+  /** @type {(() => any)[]} */
+  #events = [];
+  #busy = false;
+
+  /**
+   * @param {string | URL} url
+   * @param {string | Iterable<string>} [protocols]
+   * @param {import('./types.js').ReseatOptions} [options]
+   */
+  constructor(url, protocols = undefined, options = undefined) {
+    if (arguments.length < 1) throw new TypeError('no URL');
+    super();
+    const given = /** @type {any} */ (Object(options));
+    const { token } = given;
+    const runtime = runtimeOf(given.runtime);
+    const Transport =
+      typeof given.WebSocket === 'function' ? given.WebSocket : (NativeWebSocket ?? platformWebSocket());
+    this.#url = webSocketURL(url, runtime.base);
+    this.#origin = originOf(this.#url);
+    const names = subprotocols(protocols);
+    if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('invalid token');
+    if (!Transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
+    const plan = {
+      url: this.#url,
+      protocols: names,
+      token: token ?? '',
+      fallback: given.fallback !== false,
+      refusals: given.refusals !== false,
+      plain: given[PLAIN_ONLY] === true,
+      keepalive: keepaliveOf(given.keepalive),
+      records: recordsOf(given.storage, this.#url),
+      Transport,
+      runtime,
+    };
+    this.#call(() => (this.#session = new Session(plan, this.#host())));
+  }
+
+  get url() {
+    return this.#url;
+  }
+
+  /** @returns {0 | 1 | 2 | 3} */
+  get readyState() {
+    if (this.#closed) return ReadyState.CLOSED;
+    return this.#session ? this.#session.readyState : ReadyState.CONNECTING;
+  }
+
+  get bufferedAmount() {
+    return this.#session?.bufferedAmount ?? 0;
+  }
+
+  get protocol() {
+    return this.#session?.protocol ?? '';
+  }
+
+  get extensions() {
+    return this.#session?.extensions ?? '';
+  }
+
+  get session() {
+    return this.#session?.id ?? null;
+  }
+
+  get detached() {
+    return this.#session?.detached ?? false;
+  }
+
+  get resumed() {
+    return this.#session?.reloaded ?? false;
+  }
+
+  get binaryType() {
+    return this.#binaryType;
+  }
+
+  set binaryType(type) {
+    this.#binaryType = type === 'blob' || type === 'arraybuffer' ? type : this.#binaryType;
+  }
+
+  /** @returns {((this: any, event: Event) => any) | null} */
+  get onopen() {
+    return this.#handler('open');
+  }
+
+  set onopen(handler) {
+    this.#handle('open', handler);
+  }
+
+  /** @returns {((this: any, event: MessageEvent) => any) | null} */
+  get onmessage() {
+    return this.#handler('message');
+  }
+
+  set onmessage(handler) {
+    this.#handle('message', handler);
+  }
+
+  /** @returns {((this: any, event: Event) => any) | null} */
+  get onerror() {
+    return this.#handler('error');
+  }
+
+  set onerror(handler) {
+    this.#handle('error', handler);
+  }
+
+  /** @returns {((this: any, event: CloseEvent) => any) | null} */
+  get onclose() {
+    return this.#handler('close');
+  }
+
+  set onclose(handler) {
+    this.#handle('close', handler);
+  }
+
+  /**
+   * @param {string | ArrayBufferLike | Blob | ArrayBufferView} data
+   * @returns {void}
+   */
+  send(data) {
+    if (arguments.length < 1) throw new TypeError('no message');
+    const message = this.readyState === ReadyState.CONNECTING ? undefined : outgoing(data);
+    if (!message) throw new DOMException('still connecting', 'InvalidStateError');
+    this.#call(() => this.#session?.send(message.data, message.bytes));
+  }
+
+  /**
+   * @param {number} [code]
+   * @param {string} [reason]
+   * @returns {void}
+   */
+  close(code = undefined, reason = undefined) {
+    const number = code === undefined ? undefined : clampedShort(code);
+    const text = reason === undefined ? '' : `${reason}`;
+    if (number !== undefined && number !== 1000 && (number < 3000 || number > 4999)) {
+      throw new DOMException(`invalid code: ${number}`, 'InvalidAccessError');
+    }
+    if (utf8Length(text) > 123) throw syntaxError('reason: more than 123 bytes');
+    this.#call(() => this.#session?.close(number, text));
+  }
+
+  /**
+   * What the session says, as events.
+   * @returns {Host}
+   */
+  #host() {
+    return {
+      opened: () => this.#emit(() => new Event('open')),
+      message: (data) =>
+        this.#emit(() => new MessageEvent('message', { data: incoming(data, this.#binaryType), origin: this.#origin })),
+      notice: (type, detail) => this.#emit(() => ownEvent(type, detail)),
+      closed: ({ error, ...detail }) => {
+        const closing = (/** @type {Event} */ event) => ((this.#closed = true), event);
+        if (error) this.#emit(() => closing(new Event('error')));
+        this.#emit(() => closing(closeEvent(detail)));
+      },
+    };
+  }
+
+  /**
+   * Dispatches an event, in its turn: never within a call or an event of the application's.
+   * @param {() => any} event
+   */
+  #emit(event) {
+    this.#events.push(event);
+    this.#dispatch();
+  }
+
+  #dispatch() {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      for (let next = this.#events.shift(); next; next = this.#events.shift()) {
+        const event = next();
+        this.dispatchEvent(event);
+        if (event.detail) announce(this, event);
+      }
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  /**
+   * Runs a call of the application's; the events that it causes follow it.
+   * @param {() => void} run
+   */
+  #call(run) {
+    const outer = this.#busy;
+    this.#busy = true;
+    try {
+      run();
+    } finally {
+      this.#busy = outer;
+      if (!outer && this.#events.length > 0) queueMicrotask(() => this.#dispatch());
+    }
+  }
+
+  /** @param {string} type */
+  #handler(type) {
+    return this.#handlers.get(type)?.value ?? null;
+  }
+
+  /**
+   * An event handler IDL attribute (HTML, section 8.1.8.1): it keeps the place of its first
+   * setting among the listeners until it is set to null.
+   * @param {string} type
+   * @param {any} value
+   */
+  #handle(type, value) {
+    const handler = this.#handlers.get(type);
+    if (value === null || (typeof value !== 'function' && typeof value !== 'object')) {
+      if (handler) this.removeEventListener(type, handler.listener);
+      this.#handlers.delete(type);
+    } else if (handler) {
+      handler.value = value;
+    } else {
+      const added = {
+        value,
+        listener: (/** @type {Event} */ event) => typeof added.value === 'function' && added.value.call(this, event),
+      };
+      this.#handlers.set(type, added);
+      this.addEventListener(type, added.listener);
+    }
+  }
+}
+
+// As WebIDL has them: constants on both the class and its instances, all members enumerable.
+// The name survives minification.
+const { prototype } = ReseatSocket;
+for (const name of Object.getOwnPropertyNames(prototype)) {
+  if (name !== 'constructor') Object.defineProperty(prototype, name, { enumerable: true });
+}
+for (const [value, name] of ['CONNECTING', 'OPEN', 'CLOSING', 'CLOSED'].entries()) {
+  for (const holder of [ReseatSocket, prototype]) Object.defineProperty(holder, name, { value, enumerable: true });
+}
+Object.defineProperty(ReseatSocket, 'name', { value: 'ReseatSocket', configurable: true });
+Object.defineProperty(prototype, Symbol.toStringTag, { value: 'WebSocket', configurable: true });

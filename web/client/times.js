@@ -1,0 +1,46 @@
+// Every time span of the client, in milliseconds.
+
+/** Protocol section 2: none by then, and the server does not know us. */
+export const firstHello = 5_000;
+/** Protocol section 2: at least 15 s after the 101. */
+export const resumeHello = 16_000;
+/** To have the 101 of a resume, on all but slow links. */
+export const connect = 4_000;
+/** And on any. */
+export const connectMax = 15_000;
+/** Until the third SYN of a connection has gone out. */
+export const lostSyns = 3_500;
+/** Protocol section 5: 1 s after the oldest unacked message, less the way. */
+export const ack = 800;
+/** Protocol section 5: for an answer, at least, while no round trip is known. */
+export const answer = 5_000;
+/** A lively connection is not silent for that long. */
+export const quiet = 2_000;
+/** For the answer to a ping of suspicion, or after the page or the network has come back. */
+export const probe = 2_000;
+/** Protocol section 5: between two attempts beside a suspected connection. */
+export const beside = 4_000;
+/** Gaps between messages are remembered this long, or up to twice that. */
+export const window = 30_000;
+/** Between two pings that turned out to be needless. */
+export const budget = 30_000;
+/** The max between the starts of two attempts. */
+export const jitter = 5_000;
+/** The min between them. */
+export const breath = 50;
+/** Pause before an attempt while the browser says that it is offline. */
+export const offline = 10_000;
+/** Between `end` or `close` and the Close frame. */
+export const closing = 2_000;
+/** Protocol section 5: what the gateway gives the upstream after `bye`. */
+export const farewell = 10_000;
+/** A connection that held this long was a good one. */
+export const settled = 5_000;
+/** A timer later than this: page or machine slept. */
+export const slept = 5_000;
+/** A timer later than this: the page was busy, or is hidden. */
+export const paused = 50;
+/** For what waits in a page that was busy. */
+export const moment = 250;
+/** Connections that come to nothing, each at once after its hello, are tried for this long. */
+export const futile = 30_000;

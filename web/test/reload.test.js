@@ -1,0 +1,283 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { attached, settle, TOKEN, world } from './helpers.js';
+
+// A page that reloads: option `storage`.
+
+/** A tab's sessionStorage. */
+class FakeStorage {
+  items = new Map();
+  getItem = (key) => this.items.get(key) ?? null;
+  removeItem = (key) => this.items.delete(key);
+  setItem = (key, value) => {
+    if (this.full) throw new DOMException('full', 'QuotaExceededError');
+    this.items.set(key, value);
+  };
+}
+
+/** A page with a session, whose record will be in `storage`. */
+const page = (storage, setup = {}) => attached({ ...setup, options: { storage, ...setup.options } });
+
+/** The next page of the tab: `ms` later. */
+const next = (storage, { ms = 100, since, ...setup } = {}) => {
+  const w = world({
+    ...setup,
+    options: { storage, ...setup.options },
+    runtime: { wall: () => since.clock.mono + since.clock.away + ms, ...setup.runtime },
+  });
+  const details = [];
+  w.socket.addEventListener('resume', ({ detail }) => details.push(detail));
+  return Object.assign(w, { details });
+};
+
+test('a reload resumes: open, then resume with reloaded, then what came meanwhile', async () => {
+  const storage = new FakeStorage();
+  const before = page(storage, { protocols: ['chat.v2'], first: { protocol: 'chat.v2' } });
+  before.last().receive('1');
+  before.last().receive('2');
+  before.socket.send('up 1');
+  before.socket.send(new Uint8Array([1, 200]));
+  before.last().control('ack', 1);
+  before.last().take();
+  assert.equal(before.socket.resumed, false);
+  before.page.fire('pagehide', { persisted: false });
+  assert.deepEqual(before.last().take(), ['^ack 2'], 'no bye');
+
+  const after = next(storage, { since: before, protocols: ['chat.v2'] });
+  assert.equal(storage.items.size, 0, 'the record is taken out');
+  assert.deepEqual(after.last().protocols, ['chat.v2', 'reseat.v1', `reseat.token.${TOKEN}`, 'reseat.received.2']);
+  assert.equal(after.socket.readyState, 0);
+  after.last().attach({ resumed: true, received: 1, replay: 1, protocol: 'chat.v2' });
+  assert.deepEqual(after.log, ['open', 'resume 1 0']);
+  assert.deepEqual(after.details, [{ replay: 1, lost: 0, ms: 100, reloaded: true }]);
+  assert.deepEqual([after.socket.resumed, after.socket.session, after.socket.protocol], [true, 's1', 'chat.v2']);
+  assert.deepEqual(after.last().take(), ['^ack 2', new Uint8Array([1, 200]).buffer]);
+  after.last().receive('3');
+  after.socket.send('up 3');
+  after.last().control('ack', 3);
+  assert.deepEqual(after.log, ['open', 'resume 1 0', '3', 'replayed']);
+});
+
+test('what was received is acked before the page goes', () => {
+  const storage = new FakeStorage();
+  const before = page(storage);
+  before.last().receive('1');
+  before.page.fire('pagehide', { persisted: false });
+  assert.deepEqual(before.last().take(), ['^ack 1']);
+  before.last().receive('2'); // the page is gone: the next one gets it
+  assert.deepEqual(before.log, ['1']);
+});
+
+test('without storage the page says bye, as ever', () => {
+  const w = attached();
+  w.page.fire('pagehide', { persisted: false });
+  assert.deepEqual(w.last().take(), ['^bye {"code":1001,"reason":""}']);
+});
+
+test('a duplicated tab finds no record while the page lives, and the next page only once', () => {
+  const storage = new FakeStorage();
+  const before = page(storage);
+  assert.equal(storage.items.size, 0);
+  before.page.fire('pagehide', { persisted: false });
+  assert.ok(next(storage, { since: before }).last().stated.token);
+  assert.equal(next(storage, { since: before }).last().stated.token, undefined);
+});
+
+test('sockets of one URL take records oldest first, and other URLs none', () => {
+  const storage = new FakeStorage();
+  const old = page(storage, { first: { token: 'old' } });
+  const young = page(storage, {
+    first: { token: 'young', session: 's2' },
+    runtime: { wall: () => old.clock.mono + old.clock.away + 5 },
+  });
+  young.page.fire('pagehide', { persisted: false });
+  old.page.fire('pagehide', { persisted: false });
+  assert.equal(next(storage, { since: old, url: 'ws://game.test/match/8' }).last().stated.token, undefined);
+  assert.equal(next(storage, { since: old }).last().stated.token, 'old');
+  assert.equal(next(storage, { since: old }).last().stated.token, 'young');
+});
+
+test('a record that is too old is thrown away', () => {
+  const storage = new FakeStorage();
+  const before = page(storage, { first: { grace_ms: 30_000, heartbeat_ms: 15_000 } });
+  before.page.fire('pagehide', { persisted: false });
+  const copy = new Map(storage.items);
+  assert.equal(next(storage, { since: before, ms: 60_000 }).last().stated.token, undefined);
+  assert.equal(storage.items.size, 0);
+  storage.items = copy;
+  assert.ok(next(storage, { since: before, ms: 59_999 }).last().stated.token);
+});
+
+test("a refused record, another player's for example, is discarded with its messages: a new session begins before open", async () => {
+  const storage = new FakeStorage();
+  const before = page(storage);
+  before.socket.send('of the other player');
+  before.page.fire('pagehide', { persisted: false });
+  const after = next(storage, { since: before });
+  after.last().open();
+  after.last().control('close', { code: 4401, reason: 'bad_token: another player', retry: false });
+  assert.equal(after.sockets.length, 2);
+  assert.deepEqual(after.last().protocols, ['reseat.v1', 'reseat.refusals']);
+  after.last().attach({ session: 's2' });
+  await settle();
+  assert.deepEqual(after.log, ['open']);
+  assert.deepEqual(after.last().take(), ['^ack 0']);
+  assert.deepEqual([after.socket.resumed, after.socket.session, after.socket.bufferedAmount], [false, 's2', 0]);
+});
+
+test('attempts of a reloaded page are paced, without events, and it begins anew when the time is over', async () => {
+  const storage = new FakeStorage();
+  const before = page(storage, { first: { grace_ms: 10_000, heartbeat_ms: 0 } });
+  before.page.fire('pagehide', { persisted: false });
+  const after = world({ options: { storage } });
+  for (let i = 0; after.last().stated.token && i < 50; i++) {
+    after.last().drop();
+    for (let j = 0; j < 60 && after.last().readyState === 3; j++) await after.clock.advance(100);
+  }
+  assert.ok(after.sockets.length > 4 && after.sockets.length < 15, `${after.sockets.length} attempts`);
+  assert.deepEqual(after.log, []);
+  assert.equal(after.last().stated.token, undefined);
+  assert.ok(after.clock.mono >= 10_000 && after.clock.mono <= 15_000, `${after.clock.mono} ms`);
+  after.last().attach({ session: 's2' });
+  assert.deepEqual(after.log, ['open']);
+});
+
+test('a gateway that asks to come back later is obeyed', async () => {
+  const storage = new FakeStorage();
+  const before = page(storage);
+  before.page.fire('pagehide', { persisted: false });
+  const after = world({ options: { storage } });
+  after.last().open();
+  after.last().control('close', { code: 4504, reason: 'node', retry: true, retry_after_ms: 700 });
+  await after.clock.advance(699);
+  assert.equal(after.sockets.length, 1);
+  await after.clock.advance(1);
+  assert.equal(after.sockets.length, 2);
+  after.last().attach({ resumed: true });
+  assert.deepEqual(after.log, ['open', 'resume 0 0', 'replayed']);
+});
+
+test('reloading again before the resume is answered keeps the record', () => {
+  const storage = new FakeStorage();
+  const before = page(storage);
+  before.socket.send('up');
+  before.page.fire('pagehide', { persisted: false });
+  const between = next(storage, { since: before });
+  between.page.fire('pagehide', { persisted: false });
+  const after = next(storage, { since: before });
+  after.last().attach({ resumed: true });
+  assert.deepEqual(after.last().take(), ['^ack 0', 'up']);
+});
+
+test('where the record does not fit, or is too large, or has a Blob to come, the page says bye', async () => {
+  const bye = '^bye {"code":1001,"reason":""}';
+  const full = new FakeStorage();
+  full.full = true;
+  const w = page(full);
+  w.page.fire('pagehide', { persisted: false });
+  assert.deepEqual(w.last().take(), [bye]);
+
+  const large = page(new FakeStorage());
+  large.socket.send('x'.repeat((1 << 20) + 1));
+  large.last().take();
+  large.page.fire('pagehide', { persisted: false });
+  assert.deepEqual(large.last().take(), [bye]);
+
+  const exact = new FakeStorage();
+  const fits = page(exact);
+  fits.socket.send('x'.repeat(1 << 20));
+  fits.last().take();
+  fits.page.fire('pagehide', { persisted: false });
+  assert.deepEqual(fits.last().take(), []);
+  assert.equal(exact.items.size, 1);
+
+  const store = new FakeStorage();
+  const blob = page(store);
+  blob.socket.send(new Blob(['x']));
+  blob.page.fire('pagehide', { persisted: false });
+  assert.equal(store.items.size, 0);
+});
+
+test('what is sent in a later pagehide listener is in the record; close() there ends the session', () => {
+  const storage = new FakeStorage();
+  const before = page(storage);
+  before.page.fire('pagehide', { persisted: false });
+  before.socket.send('last words');
+  const after = next(storage, { since: before });
+  after.last().attach({ resumed: true });
+  assert.deepEqual(after.last().take(), ['^ack 0', 'last words']);
+
+  const closed = page(storage);
+  closed.page.fire('pagehide', { persisted: false });
+  closed.socket.close(4001);
+  assert.equal(storage.items.size, 0);
+  assert.deepEqual(closed.last().take(), ['^bye {"code":4001,"reason":""}']);
+});
+
+test('a session that the page has closed leaves no record', () => {
+  const storage = new FakeStorage();
+  const w = page(storage);
+  w.socket.close(4001);
+  w.page.fire('pagehide', { persisted: false });
+  assert.equal(storage.items.size, 0);
+});
+
+test('a page in the back/forward cache has a record, and takes it back', async () => {
+  const storage = new FakeStorage();
+  const w = page(storage);
+  w.socket.send('up');
+  w.last().take();
+  w.page.fire('pagehide', { persisted: true });
+  assert.equal(storage.items.size, 1);
+  w.last().end(1001);
+  await w.clock.advance(20_000);
+  assert.equal(w.sockets.length, 1, 'nothing is tried from in there');
+  w.page.fire('pageshow', { persisted: true });
+  assert.equal(storage.items.size, 0);
+  w.last().attach({ resumed: true });
+  assert.deepEqual(w.last().take(), ['^ack 0', 'up']);
+  assert.deepEqual(
+    w.log.filter((entry) => !/^detach/.test(entry)),
+    ['resume 0 0', 'replayed'],
+  );
+});
+
+test('where another page took the record, the page in the cache closes with 1006', () => {
+  const storage = new FakeStorage();
+  const w = page(storage);
+  w.page.fire('pagehide', { persisted: true });
+  assert.ok(next(storage, { since: w }).last().stated.token);
+  w.page.fire('pageshow', { persisted: true });
+  assert.deepEqual(w.log, ['error', 'close 1006  unclean']);
+  assert.ok(!w.last().sent.some((data) => String(data).includes('bye')), "the session is the other page's");
+});
+
+test('localStorage is a TypeError, and so is what is no storage', () => {
+  const before = Object.getOwnPropertyDescriptor(globalThis, 'localStorage');
+  const shared = new FakeStorage();
+  Object.defineProperty(globalThis, 'localStorage', { value: shared, configurable: true });
+  try {
+    assert.throws(() => world({ options: { storage: shared } }), TypeError);
+  } finally {
+    delete globalThis.localStorage;
+    if (before) Object.defineProperty(globalThis, 'localStorage', before);
+  }
+  assert.throws(() => world({ options: { storage: {} } }), TypeError);
+});
+
+test('what others wrote there is not taken for a record', () => {
+  for (const text of [
+    'nonsense',
+    '{}',
+    '[]',
+    '[null]',
+    '[{}]',
+    '[{"id":"x","saved":1,"keep":1e15}]',
+    '[{"id":"x","saved":1,"keep":1e15,"said":{"token":"a b"},"out":{"kept":[],"acked":0}}]',
+  ]) {
+    const storage = new FakeStorage();
+    storage.setItem('reseat:ws://game.test/match/7', text);
+    const w = world({ options: { storage } });
+    assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.refusals'], text);
+  }
+});
