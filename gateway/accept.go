@@ -1,18 +1,16 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/handshake"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
@@ -20,8 +18,6 @@ import (
 )
 
 const (
-	// handshakeWrite is how long a client has to take its 101.
-	handshakeWrite = 5 * time.Second
 	// refusedBody is how long the body of a refused request is waited for.
 	refusedBody = time.Second
 )
@@ -50,26 +46,26 @@ func (g *Gateway) addRoute(r Route) {
 // matches none that could be read as another. What is wrong with a handshake itself
 // is answered here, before anything is dialled.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
-	if !isHandshake(r) {
+	if !handshake.Requested(r) {
 		g.serveHTTP(w, r, rt, unsafe)
 		return
 	}
-	if bad := checkHandshake(r); bad != nil {
-		switch bad.status {
+	if bad := handshake.Check(r); bad != nil {
+		switch bad.Status {
 		case http.StatusUpgradeRequired: // RFC 6455 section 4.4, RFC 9110 section 15.5.22
 			w.Header().Set("Sec-WebSocket-Version", "13")
 			w.Header().Set("Upgrade", "websocket")
 		case http.StatusMethodNotAllowed:
 			w.Header().Set("Allow", http.MethodGet)
 		}
-		g.refuseHTTP(w, r, bad.status, bad.label, bad.text)
+		g.refuseHTTP(w, r, bad.Status, "bad_handshake", bad.Text)
 		return
 	}
 	policy := &g.cfg.Default
 	if rt != nil {
 		policy = &rt.Policy
 	}
-	if !originAllowed(policy.Origins, r.Header, g.asked(r)) {
+	if !handshake.OriginAllowed(policy.Origins, r.Header, g.target(r)) {
 		g.refusals.warn("handshake refused: Origin not allowed; see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
@@ -144,9 +140,9 @@ func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
-// asked is what r asked for.
-func (g *Gateway) asked(r *http.Request) asked {
-	return asked{cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), g.secure(r)}
+// target is the host that r is for.
+func (g *Gateway) target(r *http.Request) handshake.Target {
+	return handshake.Target{Host: cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), Secure: g.secure(r)}
 }
 
 // forwarded is what a trusted proxy says in a header that each proxy on the way may
@@ -300,7 +296,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		g.setCookie(r, e, pass, p.Token)
 	}
 	defer e.welcome()()
-	conn, early, err := g.switchProtocols(w, r, e.answer(up.Protocol, pass))
+	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()
 		g.log.Info("client gone before its answer", "session", e.ID, "err", err)
@@ -362,42 +358,6 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 	}
 	t.Group = clip(d.Group)
 	e.current.Store(&t)
-}
-
-// switchProtocols answers 101 and takes the connection over. early is what the
-// client has sent behind its handshake, and conn has not to give.
-func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, a answer) (conn net.Conn, early []byte, err error) {
-	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return nil, nil, fmt.Errorf("take over the connection: %w", err)
-	}
-	params, deflated := a.deflates(r.Header)
-	var b bytes.Buffer
-	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
-	if a.protocol != "" {
-		b.WriteString("\r\nSec-WebSocket-Protocol: " + a.protocol)
-	}
-	if deflated {
-		b.WriteString("\r\nSec-WebSocket-Extensions: " + params.String())
-	}
-	b.WriteString("\r\n")
-	a.pass.Write(&b)
-	b.WriteString("\r\n")
-	conn.SetDeadline(time.Now().Add(handshakeWrite))
-	if _, err := conn.Write(b.Bytes()); err != nil {
-		conn.Close()
-		return nil, nil, fmt.Errorf("answer the handshake: %w", err)
-	}
-	conn.SetDeadline(time.Time{})
-	if n := rw.Reader.Buffered(); n > 0 {
-		p, _ := rw.Reader.Peek(n)
-		early = append(early, p...)
-	}
-	if deflated {
-		return g.inflated(conn, early, params, &a), nil, nil
-	}
-	return conn, early, nil
 }
 
 // maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8

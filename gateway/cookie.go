@@ -81,7 +81,7 @@ func (g *Gateway) splice(w http.ResponseWriter, r *http.Request, rt *route, offe
 	if d == nil || !e.offered(offer) || e.busy(r.Context(), d, want) {
 		return false
 	}
-	conn, early, err := g.switchProtocols(w, r, e.answer(e.protocol, g.freshCookie(r, e, claims, arrived)))
+	conn, early, err := g.answer(e, e.protocol, g.freshCookie(r, e, claims, arrived)).Switch(w, r)
 	if err != nil {
 		g.log.Debug("returning client gone before its answer", "err", err)
 		return true

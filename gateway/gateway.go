@@ -16,6 +16,7 @@ import (
 
 	"reseat/gateway/drive"
 	"reseat/gateway/events"
+	"reseat/gateway/handshake"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/tokens"
@@ -130,7 +131,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseLoop(w, r)
 		return
 	}
-	if !hostAllowed(g.cfg.Hosts, r.Host) {
+	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
 		return
 	}
@@ -139,7 +140,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
 		return
 	}
-	if page := g.pages[r.URL.EscapedPath()]; page != nil && !isHandshake(r) { // in no other spelling
+	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // in no other spelling
 		answerWithin(w, upstream.AnswerPatience)
 		page.ServeHTTP(w, r)
 		return

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"reseat/gateway/internal/test/wstest"
 	"reseat/upstream"
@@ -55,7 +56,7 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newCrowd(t, 1)
 		e := g.reg.all()[0]
-		e.current.Store(&terms{Policy: Policy{DialTimeout: handshakeWrite}})
+		e.current.Store(&terms{Policy: Policy{DialTimeout: 5 * time.Second}})
 		game := wstest.NewGame(t, 1<<10)
 		d := &redial{waiter: &waiter{}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
 		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial

@@ -10,6 +10,7 @@ import (
 
 	"reseat/gateway/drive"
 	"reseat/gateway/drive/sock"
+	"reseat/gateway/handshake"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -91,7 +92,7 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 	if !wire.ParseOffer(r.Header).Refusals {
 		return false
 	}
-	conn, _, err := g.switchProtocols(w, r, answer{protocol: wire.Subprotocol})
+	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("refused client gone before its answer", "err", err)
 		return true

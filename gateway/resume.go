@@ -7,6 +7,7 @@ import (
 
 	"reseat/gateway/drive"
 	"reseat/gateway/drive/sock"
+	"reseat/gateway/handshake"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
@@ -19,7 +20,7 @@ const renewAtMost = 500 * time.Millisecond
 // refusal travels as close, protocol section 2.
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
 	arrived := g.clock.Now()
-	conn, early, err := g.switchProtocols(w, r, answer{protocol: wire.Subprotocol, policy: g.named(r.Header, offer)})
+	conn, early, err := (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(g.named(r.Header, offer))}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("resuming client gone before its answer", "err", err)
 		return
@@ -52,7 +53,7 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 	if e == nil {
 		return g.reg.refusal(claims)
 	}
-	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.asked(r)) {
+	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !handshake.OriginAllowed(e.terms().Origins, r.Header, g.target(r)) {
 		return e.name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()
