@@ -11,6 +11,7 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/handshake"
+	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
@@ -123,7 +124,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
 		defer g.reg.passed(from)
-		g.lobby.relieve()
+		g.conns.MakeRoom()
 		rt.proxy.ServeHTTP(w, r)
 	}
 }
@@ -258,7 +259,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
-	if noDescriptor(err) { // that is no fault of the upstream's
+	if listen.NoDescriptor(err) { // that is no fault of the upstream's
 		g.refuseSpent(w, r)
 		return
 	}

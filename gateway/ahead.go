@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/upstream"
 )
@@ -77,7 +78,7 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	up, err := e.dialFirst(ctx)
 	if err != nil {
 		g.reg.remove(e)
-		if noDescriptor(err) {
+		if listen.NoDescriptor(err) {
 			err = fmt.Errorf("%w: no descriptors left", ErrBusy)
 		}
 		return "", "", err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"reseat/gateway/listen"
 	"reseat/upstream"
 )
 
@@ -62,7 +63,7 @@ func (e *entry) dial(ctx context.Context, ask func() upstream.Request) (*upstrea
 	}
 	defer func() { <-turns }()
 	up, err := e.target.Dial(ctx, ask())
-	if noDescriptor(err) && e.g.lobby.spare() {
+	if listen.NoDescriptor(err) && e.g.conns.FreeOne() {
 		return e.target.Dial(ctx, ask())
 	}
 	return up, err

@@ -50,7 +50,7 @@ func (g *Gateway) admit(ctx context.Context, e *entry) admission {
 		a, holder := g.reg.add(e)
 		switch {
 		case a == admitted:
-			g.lobby.relieve()
+			g.conns.MakeRoom()
 			return a
 		case a != duplicate, holder.answers(ctx):
 			return a

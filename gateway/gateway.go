@@ -17,6 +17,7 @@ import (
 	"reseat/gateway/drive"
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
+	"reseat/gateway/listen"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/tokens"
@@ -38,11 +39,11 @@ type Gateway struct {
 	events  *events.Hub
 	reg     *registry
 
-	lobby, adminLobby *Lobby
+	conns, adminConns *listen.ConnTracker // that wait
 
 	refusals *limitedLog
 	spentLog *limitedLog   // --buffer-total
-	shedLog  *limitedLog   // of the lobbies
+	shedLog  *limitedLog   // of connections that wait
 	replays  *rate.Limiter // of token.replayed
 
 	table   *table
@@ -85,21 +86,13 @@ func New(cfg Config) (*Gateway, error) {
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
-	g.openLobbies()
+	g.trackConns()
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		g.addRoute(r)
 	}
 	g.running.Go(func() { g.relieve(ctx) })
 	return g, nil
-}
-
-// SessionsWithin is how many sessions so many descriptors are enough for; zero: no bound.
-func SessionsWithin(descriptors int) int {
-	if descriptors <= 0 {
-		return 0
-	}
-	return max((descriptors-reserved(descriptors))/2, 1)
 }
 
 func (c Config) withDefaults() Config {

@@ -98,8 +98,8 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 		return true
 	}
 	below := sock.Lowest(conn)
-	g.lobby.see(below)
-	defer g.lobby.forget(below)
+	g.conns.Track(below)
+	defer g.conns.Forget(below)
 	drive.Farewell(conn, wire.AppendClosing(nil, c))
 	return true
 }

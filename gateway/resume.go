@@ -33,8 +33,8 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.logRefusal(r, of, refusal)
 	below := sock.Lowest(conn)
-	g.lobby.see(below)
-	defer g.lobby.forget(below)
+	g.conns.Track(below)
+	defer g.conns.Forget(below)
 	drive.Farewell(conn, wire.AppendClosing(nil, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),

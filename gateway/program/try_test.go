@@ -69,7 +69,7 @@ func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) 
 }
 
 func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
-	closed := listen(t, nil)
+	closed := startGame(t, nil)
 	closed.Close()
 	p := beginWith(t, "--upstream="+closed.url("ws"))
 	if line := p.wait("dashboard: open http://127.0.0.1:"); line["level"] != "INFO" {
