@@ -5,11 +5,13 @@ BIN     := bin/reseat
 LDFLAGS := -s -w
 RACE    := -race
 
+HARNESS := gateway/internal/test/harness
+
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-go simulate-short test-web test-acme test-peers test-proxies test-e2e race simulate verify chaos mutants soak drain unit vulns test-vulns fuzz fuzz-short bench bench-short bench-micro bench-compare lint release tools clean
+.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare lint release vulns test-vulns tools clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/reseat
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
@@ -23,6 +25,7 @@ test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies t
 test-go: ## Go tests under the race detector, the simulation's short form included
 	$(GO) test $(RACE) -timeout 10m ./...
 	$(GO) test -run Alloc ./gateway/...
+	cd $(HARNESS) && $(GO) test $(RACE) -timeout 10m ./...
 
 test-web: ## the tests of the browser client, the demo and the dashboard
 	cd web && npm ci --no-audit --no-fund && npm test
@@ -42,22 +45,23 @@ test-e2e: build ## the demo and the client in headless Chromium
 	cd web/e2e && npm ci --no-audit --no-fund && npm test
 
 simulate: ## the simulation of the session core, for longer: SEEDS=20000
-	$(GO) test ./gateway/session/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)
+	$(GO) test ./gateway/internal/test/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)
 
 verify: ## the model of the protocol, exhaustively, with Spin; DEEP=1 for larger bounds
 	./testdata/model/verify.sh
 
+CHAOS = cd $(HARNESS) && $(GO) run ./chaos -bin $(abspath $(BIN))
 chaos: build ## a real gateway through 5,000 cuts, both drivers; SEED=7; in network namespaces where one may make them
-	$(GO) run ./gateway/internal/chaos -bin $(BIN) -driver net $(if $(SEED),-seed $(SEED))
-	$(GO) run ./gateway/internal/chaos -bin $(BIN) -driver poll $(if $(SEED),-seed $(SEED))
-	$(GO) run ./gateway/internal/chaos -bin $(BIN) -tls -short $(if $(SEED),-seed $(SEED))
-	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then $(GO) run ./gateway/internal/chaos -bin $(BIN) -links -short $(if $(SEED),-seed $(SEED)); else echo "no links taken down: that takes root and ip"; fi
+	$(CHAOS) -driver net $(if $(SEED),-seed $(SEED))
+	$(CHAOS) -driver poll $(if $(SEED),-seed $(SEED))
+	$(CHAOS) -tls -short $(if $(SEED),-seed $(SEED))
+	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then ($(CHAOS) -links -short $(if $(SEED),-seed $(SEED))); else echo "no links taken down: that takes root and ip"; fi
 
 mutants: ## plant bugs, one at a time, and see which test notices; ARGS='-only session/'
-	$(GO) run ./gateway/internal/mutants $(ARGS)
+	$(GO) run ./gateway/internal/test/mutants $(ARGS)
 
 soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors; ARGS='-driver poll -sessions 20000'
-	$(GO) run ./gateway/internal/soak -bin $(BIN) $(ARGS)
+	cd $(HARNESS) && $(GO) run ./soak -bin $(abspath $(BIN)) $(ARGS)
 
 drain: build ## thousands of sessions sent away at once, by SIGTERM and by the API; SESSIONS=5000
 	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
@@ -69,11 +73,11 @@ FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each
 	./.ci/fuzz $(FUZZTIME)
 
-BENCH := $(GO) run ./gateway/internal/bench
+BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN))
 
 bench: build ## measure Reseat beside nginx, HAProxy and others; an hour or so; writes docs/performance.md
 	./.ci/proxies
-	$(BENCH) --out docs $(ARGS)
+	$(BENCH) --out $(CURDIR)/docs $(ARGS)
 
 bench-short: build ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
 	./.ci/proxies
@@ -92,7 +96,9 @@ lint: ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and pret
 	$(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(GO) build -modfile=.ci/go-tools.mod -o bin/ honnef.co/go/tools/cmd/staticcheck
+	bin/staticcheck ./...
+	cd $(HARNESS) && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./...
 	@if command -v npm >/dev/null; then cd web && { [ -d node_modules/eslint ] || npm ci --no-audit --no-fund; } && npm run --silent lint; \
 	else echo "NOT LINTED: web/, since there is no npm"; fi
 

@@ -38,11 +38,11 @@ func (g *Gateway) addRoute(r Route) {
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
 			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.conceal,
+			Own: func(r *http.Request) http.Header { return http.Header{ViaHeader: g.via(r)} },
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
-	g.mux.Handle(r.Pattern, http.NotFoundHandler()) // only its matching is used
-	g.routes[r.Pattern] = rt
+	g.table.add(rt)
 }
 
 // serve decides what a request is: an ordinary one, a resume, or a new session.
@@ -314,7 +314,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 // asks is what the upstream is asked for a handshake of the client's. more are
 // headers of ours.
 func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upstream.Request {
-	own := http.Header{"Reseat-Session": {e.ID}}
+	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: e.g.via(r)}
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
@@ -371,7 +371,6 @@ func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, a answ
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
-	conn = bare(conn)
 	params, deflated := a.deflates(r.Header)
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")

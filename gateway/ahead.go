@@ -132,7 +132,7 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 	case len(w.Data) > MostData:
 		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrWish, MostData, len(w.Data))
 	}
-	rt, path, err := g.match(u.EscapedPath())
+	rt, path, err := g.table.match(u.EscapedPath())
 	switch {
 	case err != nil:
 		return upstream.Request{}, nil, fmt.Errorf("%w: path: it is ambiguous: %w", ErrWish, err)
@@ -146,7 +146,7 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 	}
 	return upstream.Request{
 		Path: path.Escaped, RawQuery: u.RawQuery, Host: rt.Upstream.URL.Host,
-		Protocols: w.Subprotocols, Header: http.Header{},
+		Protocols: w.Subprotocols, Header: http.Header{ViaHeader: {g.id}},
 	}, rt, nil
 }
 

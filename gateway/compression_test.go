@@ -12,7 +12,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )

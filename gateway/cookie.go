@@ -110,6 +110,17 @@ func (g *Gateway) freshCookie(r *http.Request, e *entry, claims tokens.Claims, a
 // kept reports whether e is a plain client's session that outlives a drop.
 func (e *entry) kept() bool { return !e.Resumable && e.terms().PlainResume }
 
+// client says by what e's client can come back.
+func (e *entry) client() string {
+	switch {
+	case e.Resumable:
+		return "resumable"
+	case e.kept():
+		return "cookie"
+	}
+	return "plain"
+}
+
 // offered reports whether a client can go on with the subprotocol of e's session.
 func (e *entry) offered(offer wire.Offer) bool {
 	return e.protocol == "" || slices.Contains(offer.Protocols, e.protocol)

@@ -11,7 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -80,7 +80,10 @@ func TestAPlainClientComesBackByItsCookie(t *testing.T) {
 				p.Want("two", "three")
 				p.Text("back")
 				game.Want("back")
-				if w.onlySession(); w.game.Joined() != 0 {
+				if s := w.onlySession(); s.Client != "cookie" || !s.Resumable {
+					t.Errorf("client %q, resumable %v", s.Client, s.Resumable)
+				}
+				if w.game.Joined() != 0 {
 					t.Error("a second upstream connection")
 				}
 			})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )

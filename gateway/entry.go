@@ -29,7 +29,7 @@ type entry struct {
 	Since     time.Time
 
 	target upstream.Target  // its game server
-	first  upstream.Request // of the first handshake, for a hard resume
+	first  upstream.Request // the first handshake; once that is over, what a hard resume asks for again
 	player playerKey        // whose session it is, for the registry
 	block  netip.Prefix     // where it was begun, for the registry; zero: by the API
 	won    bool             // the registry's: its upstream has accepted it
@@ -204,12 +204,40 @@ func (e *entry) begin(up *upstream.Conn, client net.Conn) *drive.Session {
 	core := session.New(e.config(up.Protocol), e.g.clock.Now(), up.Early)
 	e.protocol = up.Protocol
 	e.breakOff = nil // it would hold on to the whole request
-	if !e.terms().Hard {
-		e.first = upstream.Request{}
-	}
+	e.first = e.keptOfFirst()
+	e.g.store.Charge(sizeOf(&e.first))
 	d := e.g.driver.New(core, up.Conn, client, e)
 	e.live.Store(d)
 	return d
+}
+
+// keptOfFirst is what a hard resume asks for again of the first handshake. Its headers
+// are not: those are the newest handshake's. Called with mu held.
+func (e *entry) keptOfFirst() upstream.Request {
+	if !e.terms().Hard {
+		return upstream.Request{}
+	}
+	kept := upstream.Request{Path: strings.Clone(e.first.Path), RawQuery: strings.Clone(e.first.RawQuery)}
+	for _, p := range e.first.Protocols {
+		kept.Protocols = append(kept.Protocols, strings.Clone(p))
+	}
+	return kept
+}
+
+// sizeOf is how much memory what is kept of a first handshake holds, in bytes.
+func sizeOf(first *upstream.Request) int {
+	n := len(first.Path) + len(first.RawQuery)
+	for _, p := range first.Protocols {
+		n += len(p) + 16 // its string header
+	}
+	return n
+}
+
+// giveBack is called once the session has ended: what it kept counts no more.
+func (e *entry) giveBack() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.g.store.Charge(-sizeOf(&e.first))
 }
 
 // blockOf is what counts as one address: for IPv6 the /64 that one customer has.

@@ -9,7 +9,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/events"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )

@@ -1,6 +1,12 @@
 package gateway
 
-import "reseat/gateway/session"
+import (
+	"time"
+
+	"reseat/gateway/session"
+	"reseat/tokens"
+	"reseat/upstream"
+)
 
 // HoldSigning keeps every token of g from being signed until release is called.
 func HoldSigning(g *Gateway) (release func()) {
@@ -14,7 +20,69 @@ func HoldSigning(g *Gateway) (release func()) {
 	}
 }
 
+// KeptOfFirst is what is kept of a living session's first handshake.
+func KeptOfFirst(g *Gateway, id string) upstream.Request {
+	e := g.reg.find(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.first
+}
+
 // Fail makes a fault in the code of a living session.
 func Fail(g *Gateway, id string) {
 	g.reg.find(id).do(func(*session.Session, session.Time) { panic("a fault") })
+}
+
+// HoldSession keeps a living session from being asked or told anything until release
+// is called.
+func HoldSession(g *Gateway, id string) (release func()) {
+	held, over := make(chan struct{}), make(chan struct{})
+	go g.reg.find(id).drive().Do(func(*session.Session, session.Time) {
+		close(held)
+		<-over
+	})
+	<-held
+	return func() { close(over) }
+}
+
+// Signed is the newest token of a living session, nil for none.
+func Signed(g *Gateway, id string) *tokens.Memo { return g.reg.find(id).memo.Load() }
+
+// DrainTimer is the timer of an operator's drain, nil where none runs.
+func DrainTimer(g *Gateway) *time.Timer {
+	g.drain.mu.Lock()
+	defer g.drain.mu.Unlock()
+	return g.drain.timer
+}
+
+// Leftovers is what the Gateway still holds for sessions, dials and connections, by
+// what it is.
+func Leftovers(g *Gateway) map[string]int {
+	left := map[string]int{}
+	count := func(what string, n int) {
+		if n != 0 {
+			left[what] = n
+		}
+	}
+	r := g.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count("live sessions", len(r.live))
+	count("players", len(r.players))
+	count("address blocks", len(r.blocks))
+	count("sessions that take leave", r.taking)
+	count("requests", r.passing)
+	count("blocks of requests", len(r.asking))
+	g.dials.mu.Lock()
+	defer g.dials.mu.Unlock()
+	count("dial lines", len(g.dials.lines))
+	for what, l := range map[string]*Lobby{"": g.lobby, "admin ": g.adminLobby} {
+		l.mu.Lock()
+		count(what+"lobby's line", l.line.Len())
+		count(what+"lobby's guests", len(l.guests))
+		l.mu.Unlock()
+	}
+	count("bytes of replay buffers", int(g.store.Used()))
+	count("tokens being signed", len(g.signing))
+	return left
 }

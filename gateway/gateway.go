@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"golang.org/x/time/rate"
 
 	"reseat/gateway/drive"
@@ -28,6 +27,7 @@ import (
 // ended.
 type Gateway struct {
 	cfg     Config
+	id      string // of this process: see ViaHeader
 	log     *slog.Logger
 	keys    *tokens.Keys
 	clock   *drive.Clock
@@ -44,8 +44,7 @@ type Gateway struct {
 	shedLog  *limitedLog   // of the lobbies
 	replays  *rate.Limiter // of token.replayed
 
-	mux     *chi.Mux          // matches paths to patterns
-	routes  map[string]*route // by pattern
+	table   *table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
 	signing chan struct{} // as many as may sign a token at once
@@ -67,11 +66,10 @@ func New(cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
-		cfg: cfg, log: cfg.Log, keys: cfg.Keys,
+		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   drive.NewClock(),
 		events:  events.New(time.Now),
-		mux:     chi.NewMux(),
-		routes:  make(map[string]*route),
+		table:   newTable(cfg.UnsafePaths),
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		spent:   make(chan struct{}, 1),
@@ -81,7 +79,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
 	g.reg = newRegistry(g.clock)
 	g.reg.ended = newTombstones(cfg.MaxSessions)
-	g.reg.most, g.reg.mostHere, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, sessionsWithin(cfg.Descriptors)
+	g.reg.most, g.reg.mostHere, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, SessionsWithin(cfg.Descriptors)
 	g.metrics = newMetrics(g)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
@@ -95,8 +93,8 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// sessionsWithin is how many sessions so many descriptors are enough for.
-func sessionsWithin(descriptors int) int {
+// SessionsWithin is how many sessions so many descriptors are enough for; zero: no bound.
+func SessionsWithin(descriptors int) int {
 	if descriptors <= 0 {
 		return 0
 	}
@@ -128,6 +126,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !endIsCertain(r) {
 		w.Header().Set("Connection", "close")
 	}
+	if g.loops(r) {
+		g.refuseLoop(w, r)
+		return
+	}
 	if !hostAllowed(g.cfg.Hosts, r.Host) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
 		return
@@ -156,18 +158,21 @@ func endIsCertain(r *http.Request) bool {
 }
 
 // Reload reads the key files again and gives attached clients tokens by the
-// new key. On an error the old keys stay in force.
-func (g *Gateway) Reload() error {
+// new key. The token keys are one set, and so are those of each login: where one is no
+// good its old keys stay in force, and the others are read all the same. The errors, one
+// for each set, name their flags.
+func (g *Gateway) Reload() (errs []error) {
 	before := g.keys.SigningKeyID()
 	if err := g.keys.Reload(); err != nil {
-		return err
+		errs = append(errs, fmt.Errorf("--token-key-file: %w", err))
+	} else {
+		g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
 	}
 	for _, v := range g.cfg.logins {
 		if err := v.Reload(); err != nil {
-			return fmt.Errorf("logins: %w", err)
+			errs = append(errs, fmt.Errorf("--auth-key-file or --auth-jwks: %w", err))
 		}
 	}
-	g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
 	if g.keys.SigningKeyID() != before {
 		g.running.Go(func() {
 			for _, e := range g.reg.all() {
@@ -175,7 +180,7 @@ func (g *Gateway) Reload() error {
 			}
 		})
 	}
-	return nil
+	return errs
 }
 
 // Close drops every session without ceremony, one that is just being made as soon

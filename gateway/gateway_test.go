@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"

@@ -33,8 +33,6 @@ func checkHandshake(r *http.Request) *badHandshake {
 		return bad(http.StatusBadRequest, "a WebSocket handshake is HTTP/1.1")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
 		return bad(http.StatusBadRequest, "a WebSocket handshake has no body")
-	case hasFoldedLine(r):
-		return bad(http.StatusBadRequest, "a header line is folded")
 	case !hasToken(r.Header, "Connection", "upgrade"):
 		return bad(http.StatusBadRequest, "Connection does not say Upgrade")
 	case len(r.Header.Values("Sec-WebSocket-Version")) != 1 || r.Header.Get("Sec-WebSocket-Version") != "13":

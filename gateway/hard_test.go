@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -379,4 +379,34 @@ func TestHardResumeThatBeginsAnewTakesNoLaterOnesPlace(t *testing.T) {
 		newer.WantControl(wire.VerbHello)
 		newer.Want("there")
 	})
+}
+
+// What a session keeps for its next dials is counted, and it keeps no headers: those
+// are the newest handshake's.
+func TestWhatHardSessionsKeepCountsInTheTotal(t *testing.T) {
+	for _, isHard := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			pol := hard()
+			pol.Hard = isHard
+			w := newWorld(t, pol)
+			before := w.gw.BufferBytes()
+			p := w.PlayerWith("/match/7?x="+strings.Repeat("q", 20<<10), "X-Large: "+strings.Repeat("h", 30<<10)+"\r\n")
+			w.game.Next()
+			p.Sync()
+			kept := gateway.KeptOfFirst(w.gw, p.Hello.Session)
+			if len(kept.Header) > 0 || kept.Host != "" || (kept.Path == "/match/7") != isHard {
+				t.Errorf("hard %t: kept %d headers, host %q, path %q", isHard, len(kept.Header), kept.Host, kept.Path)
+			}
+			if got := w.gw.BufferBytes() - before; (got >= 20<<10) != isHard || got > 28<<10 {
+				t.Errorf("hard %t: %d bytes more are counted", isHard, got)
+			}
+			w.gw.End(p.Hello.Session, 1000, "")
+			synctest.Wait()
+			p.Drop()
+			time.Sleep(10 * time.Second) // both legs have taken leave
+			if got := w.gw.BufferBytes(); got != before {
+				t.Errorf("hard %t: %d bytes are counted after the end, %d before the session", isHard, got, before)
+			}
+		})
+	}
 }

@@ -17,15 +17,19 @@ type Moment struct {
 	Time   time.Time `json:"time"`
 	Type   string    `json:"type"`   // as in the event stream
 	Peer   string    `json:"peer"`   // the client's address; empty where none has to do with it
-	Was    string    `json:"was"`    // of session.superseded: the older connection's address; else empty
+	Was    string    `json:"was"`    // of session.superseded: the older connection's address; of grace.changed: the older grace period; else empty
 	Reason string    `json:"reason"` // why; empty where there is nothing to say
-	Detail string    `json:"detail"` // of session.ended: whose words ended it, if there were any
+	Detail string    `json:"detail"` // of session.ended: what was said with it; of grace.changed: the new grace period
 	Silent string    `json:"silent"` // of session.detached: how long nothing had been heard of the client, as in flags; else empty
 	Away   string    `json:"away"`   // of session.resumed and session.superseded: since the last sign of life before, as in flags; else empty
 	Replay uint64    `json:"replay"` // messages that a resume replayed
 	Lost   uint64    `json:"lost"`   // messages that were dropped before it
 	Times  int       `json:"times"`  // how often in a row, the newest at Time
 }
+
+// GraceChanged is the Type of a Moment that no event stands for: the grace period was
+// changed by Patch.
+const GraceChanged = "grace.changed"
 
 // A history is what has happened to one session: its beginning, and the newest
 // of the rest. It costs a session that is never cut one entry.
@@ -71,6 +75,13 @@ func moment(kind string, ev session.Event) Moment {
 // note puts what has happened to e into its history.
 func (e *entry) note(kind string, ev session.Event) {
 	m := moment(kind, ev)
+	if kind == events.Created {
+		m.Time = e.Since.UTC() // as everywhere else
+	}
+	e.keep(m)
+}
+
+func (e *entry) keep(m Moment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.past.note(m)

@@ -18,7 +18,8 @@ type SessionInfo struct {
 	Group         string     `json:"group"`
 	Peer          string     `json:"peer"`
 	Route         string     `json:"route"`
-	Resumable     bool       `json:"resumable"`
+	Client        string     `json:"client"`    // resumable, cookie or plain
+	Resumable     bool       `json:"resumable"` // its client can come back: any but a plain one
 	Since         time.Time  `json:"since"`
 	Grace         string     `json:"grace"`
 	Overflow      string     `json:"overflow"`
@@ -40,6 +41,7 @@ type SessionInfo struct {
 	BufferMostBytes    int64 `json:"buffer_most_bytes"`
 
 	Reason string `json:"reason,omitempty"` // of an ended one
+	Detail string `json:"detail,omitempty"` // and what was said with it: an operator's words, or the game server's
 
 	seq uint64
 }
@@ -201,12 +203,12 @@ func (e *entry) look() (i session.Info, living bool) {
 func (e *entry) info(i session.Info) SessionInfo {
 	s := SessionInfo{
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.terms().Group, Peer: e.lastPeer(),
-		Route: e.Route, Resumable: e.Resumable, Since: e.Since.UTC(),
+		Route: e.Route, Client: e.client(), Resumable: e.Resumable || e.kept(), Since: e.Since.UTC(),
 		Grace: duration(i.Grace), Overflow: e.terms().Overflow.String(), Started: i.Started,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
 		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
 		BufferMostMessages: e.terms().BufferMessages, BufferMostBytes: e.terms().BufferBytes,
-		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, seq: e.seq,
+		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: clip(i.Ending.Detail), seq: e.seq,
 	}
 	if i.RTT > 0 {
 		ms := float64(max(i.RTT, time.Microsecond).Microseconds()) / 1000

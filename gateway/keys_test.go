@@ -19,6 +19,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
+	"reseat/tokens/login"
 )
 
 var gatewayAll = gateway.Filter{Limit: 1000}
@@ -119,11 +120,76 @@ func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
 		w := newWorld(t, policy(), with)
 		p, _ := w.play()
 		os.WriteFile(files[0], []byte("short"), 0o600)
-		if err := w.gw.Reload(); err == nil || !strings.Contains(err.Error(), files[0]) {
-			t.Fatalf("error %v, want one that names the file", err)
+		if errs := w.gw.Reload(); len(errs) != 1 || !strings.Contains(errs[0].Error(), files[0]) {
+			t.Fatalf("errors %v, want one that names the file", errs)
 		}
 		p.Resume(0)
 	})
+}
+
+// Token keys and login keys stand for themselves: one that is no good keeps the other
+// from nothing, and what is in force is what the log says.
+func TestABadKeyFileSpoilsNoOther(t *testing.T) {
+	const otherSecret = "fedcba9876543210fedcba9876543210"
+	for _, c := range []struct {
+		bad              string
+		oldLogin, newKey bool // in force after the reload: the old login key, the new token key
+	}{{"login", true, true}, {"token", false, false}} {
+		t.Run(c.bad, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tokenFiles, with := keyFiles(t, "a")
+				sources, err := login.ParseSources("header")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pol := policy()
+				pol.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
+				var log syncBuffer
+				w := newWorld(t, pol, with, func(c *gateway.Config) {
+					c.Log = slog.New(slog.NewTextHandler(&log, nil))
+					if err := gateway.OpenLogins(t.Context(), c); err != nil {
+						t.Fatal(err)
+					}
+				})
+				header := func(key string) string {
+					claims := jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}
+					token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(key))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return "Authorization: Bearer " + token + "\r\n"
+				}
+				old := kid(t, w.PlayerWith("/", header(secret)).Hello.Token)
+
+				writeKey(t, tokenFiles[0], "b")
+				loginText := otherSecret
+				bad := tokenFiles[0]
+				if c.bad == "login" {
+					bad, loginText = pol.Auth.KeyFile, "short"
+				} else {
+					os.WriteFile(bad, []byte("short"), 0o600)
+				}
+				os.WriteFile(pol.Auth.KeyFile, []byte(loginText), 0o600)
+
+				if errs := w.gw.Reload(); len(errs) != 1 || !strings.Contains(errs[0].Error(), bad) {
+					t.Fatalf("errors %v, want one about %s", errs, bad)
+				}
+				good, refused := otherSecret, secret
+				if c.oldLogin {
+					good, refused = secret, otherSecret
+				}
+				if _, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, header(refused)); err != nil || resp.StatusCode != 401 {
+					t.Errorf("a login by a key that should not be in force: %v, %v", resp.Status, err)
+				}
+				if changed := kid(t, w.PlayerWith("/", header(good)).Hello.Token) != old; changed != c.newKey {
+					t.Errorf("tokens are by a new key: %t, want %t", changed, c.newKey)
+				}
+				if said := strings.Contains(log.String(), "token keys read again"); said != c.newKey {
+					t.Errorf("the log says that the token keys were read: %t, want %t", said, c.newKey)
+				}
+			})
+		})
+	}
 }
 
 func TestTokenIsRenewedAtHalfItsLife(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )

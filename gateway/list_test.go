@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/upstream"
 )

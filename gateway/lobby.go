@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"syscall"
 	"time"
+
+	"reseat/gateway/drive/sock"
 )
 
 // A Lobby knows the connections that wait: for their TLS handshake, for a request
@@ -205,12 +208,16 @@ func (l *Lobby) wait(c net.Conn) {
 	}
 }
 
+type connKey struct{}
+
+// ConnContext is for an http.Server: a Lobby's Handler finds the connection there.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
 // Note is an http.Server's ConnState.
 func (l *Lobby) Note(c net.Conn, state http.ConnState) {
-	if h, ok := c.(interface{ head() *headConn }); ok && state == http.StateIdle {
-		h.head().next()
-	}
-	switch c = lowest(c); state {
+	switch c = sock.Lowest(c); state {
 	case http.StateIdle:
 		l.wait(c)
 	case http.StateHijacked, http.StateClosed:
@@ -222,7 +229,7 @@ func (l *Lobby) Note(c net.Conn, state http.ConnState) {
 func (l *Lobby) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-			c = lowest(c)
+			c = sock.Lowest(c)
 			l.serve(c)
 			if r.ProtoMajor == 1 { // of HTTP/2 Note is told when no request is left
 				defer l.wait(c)

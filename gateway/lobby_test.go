@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/testcert"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 )
@@ -114,7 +114,7 @@ func newLobbyWorld(t *testing.T, above func(net.Listener) net.Listener) *lobbyWo
 	if above != nil {
 		ln = above(ln)
 	}
-	serveFrom(t, gateway.HeadListener{Listener: ln}, w.gw, w.gw.Lobby())
+	serveFrom(t, ln, w.gw, w.gw.Lobby())
 	offer := w.Offer
 	w.Door = wstest.Knock(t, w.porch.Listener)
 	w.Offer = offer

@@ -24,7 +24,7 @@ type metrics struct {
 
 // refusalReasons are the labels of handshakes that are answered by HTTP.
 var refusalReasons = []string{
-	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error",
+	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error", "loop",
 	"max_sessions", "max_sessions_per_ip", "no_route", "origin", "unauthorized", "unsafe_path", "upstream",
 }
 

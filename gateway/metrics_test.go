@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )

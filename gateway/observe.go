@@ -23,7 +23,7 @@ func (e *entry) event(ev session.Event) {
 		e.setPeer(ev.Peer)
 		m.created.Inc()
 		e.tell(events.Created, ev)
-		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "resumable", e.Resumable, "group", e.terms().Group)
+		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "client", e.client(), "group", e.terms().Group)
 	case session.Resumed:
 		e.setPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
@@ -83,9 +83,10 @@ func (e *entry) over(ev session.Event) {
 	info := *ev.Info
 	e.note(events.Ended, ev)
 	g.reg.bury(e, info)
+	e.giveBack()
 	e.pongs.ring()
 	e.breakDial()
-	e.publish(events.Event{Type: events.Ended, Reason: ev.Reason})
+	e.publish(events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
 	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }

@@ -14,13 +14,43 @@ import (
 // parameters of path segments ("/ranked;v=1/7"), and another to one that does not.
 var errTwoRoutes = errors.New("parameters (;) that may change which route it matches")
 
+// A table finds the route of a path.
+type table struct {
+	mux       *chi.Mux          // matches paths to patterns
+	byPattern map[string]*route // by pattern
+	unsafe    bool              // Config.UnsafePaths
+}
+
+func newTable(unsafe bool) *table {
+	return &table{mux: chi.NewMux(), byPattern: make(map[string]*route), unsafe: unsafe}
+}
+
+func (t *table) add(rt *route) {
+	t.mux.Handle(rt.Pattern, http.NotFoundHandler()) // only its matching is used
+	t.byPattern[rt.Pattern] = rt
+}
+
+// Locate says which route of c a path falls to, nil for none, and what its normal form is.
+// An error says why it could be read as another's; its clients get 400.
+func Locate(c *Config, path string) (*Route, string, error) {
+	t := newTable(c.UnsafePaths)
+	for _, r := range c.Routes {
+		t.add(&route{Route: r})
+	}
+	rt, normal, err := t.match(path)
+	if rt == nil || err != nil {
+		return nil, normal.Escaped, err
+	}
+	return &rt.Route, normal.Escaped, nil
+}
+
 // locate finds the route of a request's path, nil for none, and gives the request
 // the normal form of that path: what routes match is what goes on. A route is policy
 // (who may connect, and with which login), so a path that could be read as another
 // route's has none, and an error says why.
 func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
 	raw, query := upstream.ClientTarget(r)
-	rt, path, err := g.match(raw)
+	rt, path, err := g.table.match(raw)
 	if err != nil {
 		return r, nil, err
 	}
@@ -35,25 +65,25 @@ func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
 }
 
 // match is the route of a path, nil for none, and the path's normal form.
-func (g *Gateway) match(raw string) (*route, upstream.Path, error) {
-	path, err := upstream.NormalPath(raw, g.cfg.UnsafePaths)
+func (t *table) match(raw string) (*route, upstream.Path, error) {
+	path, err := upstream.NormalPath(raw, t.unsafe)
 	if err != nil {
 		return nil, path, err
 	}
-	rt := g.routeOf(path.Decoded)
-	if bare, other := path.WithoutParams(); other && !g.cfg.UnsafePaths && g.routeOf(bare) != rt {
+	rt := t.routeOf(path.Decoded)
+	if bare, other := path.WithoutParams(); other && !t.unsafe && t.routeOf(bare) != rt {
 		return nil, path, errTwoRoutes
 	}
 	return rt, path, nil
 }
 
 // routeOf is the route whose pattern a decoded path matches, nil for none.
-func (g *Gateway) routeOf(path string) *route {
+func (t *table) routeOf(path string) *route {
 	ctx := chi.NewRouteContext()
-	if !g.mux.Match(ctx, http.MethodGet, path) {
+	if !t.mux.Match(ctx, http.MethodGet, path) {
 		return nil
 	}
-	return g.routes[ctx.RoutePattern()]
+	return t.byPattern[ctx.RoutePattern()]
 }
 
 // unsafePath is what a client is told whose path was refused.

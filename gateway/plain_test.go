@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
 )
 

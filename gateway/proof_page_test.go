@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"reseat/gateway/session/sim"
+	"reseat/gateway/internal/test/sim"
 )
 
 var quoted = regexp.MustCompile("`([^`]+)`")

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -166,7 +166,7 @@ func controlCases(add addCase, bad outcome, gets, pong func(string) outcome) {
 	for _, s := range []string{"", "!", "\x00\xff\x10", strings.Repeat("p", 125)} {
 		add("5.5.2", fmt.Sprintf("a Ping of %d bytes", len(s)), pong(s), raw{first: 0x89, payload: s})
 	}
-	add("5.5.2", "of several Pings the newest", pong("2"), raw{first: 0x89, payload: "1"}, raw{first: 0x89, payload: "2"})
+	add("5.5.2", "several Pings", pong("2"), raw{first: 0x89, payload: "1"}, raw{first: 0x89, payload: "2"})
 	add("5.5.3", "a Pong that nobody asked for", gets("on"), raw{first: 0x8A, payload: "?"}, raw{first: 0x81, payload: "on"})
 	for name, first := range map[string]byte{"Ping": 0x89, "Pong": 0x8A, "Close": 0x88} {
 		add("5.5", "a "+name+" of 126 bytes", bad, raw{first: first, payload: "\x03\xe8" + strings.Repeat("x", 124)})
@@ -191,7 +191,7 @@ func closeCases(add addCase, bad outcome) {
 	}
 	add("5.5.1", "a Close with the longest reason", outcome{closed: 1000}, raw{first: 0x88, payload: code(1000) + strings.Repeat("r", 123)})
 	for name, s := range map[string]string{"a lone continuation byte": "\x80", "half a character": "ab\xc3", "a surrogate": "\xed\xa0\x80", "overlong": "\xc0\xaf"} {
-		add("5.5.1", "a close reason that is not UTF-8: "+name, bad, raw{first: 0x88, payload: code(1000) + s})
+		add("5.5.1", "a close reason that is not UTF-8: "+name, outcome{broken: 1007}, raw{first: 0x88, payload: code(1000) + s})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway/drive"
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -95,7 +96,7 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 		g.log.Debug("refused client gone before its answer", "err", err)
 		return true
 	}
-	below := lowest(conn)
+	below := sock.Lowest(conn)
 	g.lobby.see(below)
 	defer g.lobby.forget(below)
 	drive.Farewell(conn, wire.AppendClosing(nil, c))

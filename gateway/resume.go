@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"reseat/gateway/drive"
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
@@ -30,7 +31,7 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.logRefusal(r, of, refusal)
-	below := lowest(conn)
+	below := sock.Lowest(conn)
 	g.lobby.see(below)
 	defer g.lobby.forget(below)
 	drive.Farewell(conn, wire.AppendClosing(nil, wire.Closing{

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -14,8 +13,8 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/testcert"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -38,7 +37,7 @@ func newSecureWorld(t *testing.T, p gateway.Policy) *secureWorld {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: w.gw, ConnContext: gateway.ConnContext, ReadHeaderTimeout: 5 * time.Second}
-	go server.Serve(gateway.HeadListener{Listener: certs.Listen(w.inner)})
+	go server.Serve(certs.Listen(w.inner))
 	tunnels := wstest.NewListener(64 << 10)
 	go w.tunnel(tunnels)
 	w.Door = wstest.Knock(t, tunnels)
@@ -131,22 +130,6 @@ func TestAPlainClientOverTLSSeesTheCloseHandshake(t *testing.T) {
 		}
 		c.Close(4007, "")
 		c.WantEnd()
-	})
-}
-
-func TestFoldedHeaderLinesAreRefusedOverTLSToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, policy())
-		for fold, want := range map[string]int{"": http.StatusSwitchingProtocols, " folded\r\n": http.StatusBadRequest} {
-			c, _ := w.dial("http/1.1")
-			io.WriteString(c, "GET /x HTTP/1.1\r\nHost: game.example\r\nX-One: 1\r\n"+fold+"Upgrade: websocket\r\nConnection: Upgrade\r\n"+
-				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil || resp.StatusCode != want {
-				t.Errorf("folded %q: %v, %v; want %d", fold, resp, err, want)
-			}
-			c.Close()
-		}
 	})
 }
 

@@ -47,8 +47,47 @@ func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if row < 44 {
-		t.Errorf("%d rows, want 44 at least", row)
+	if row < 51 {
+		t.Errorf("%d rows, want 51 at least", row)
+	}
+}
+
+// Each resource that a stranger can have the process hold has its bounds, who pays, and a
+// test that tries to exceed them.
+func TestEachResourceOnTheSecurityPageHasItsBoundsAndATest(t *testing.T) {
+	defined := definedTests(t)
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := 0
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| H") {
+			continue
+		}
+		row++
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 7 || strings.TrimSpace(cells[0]) != fmt.Sprintf("H%d", row) {
+			t.Errorf("want H%d and six cells more, got %d cells: %.60s", row, len(cells), line)
+			continue
+		}
+		for i, cell := range cells {
+			if strings.TrimSpace(cell) == "" {
+				t.Errorf("H%d: cell %d is empty", row, i+1)
+			}
+		}
+		names := namedTest.FindAllStringSubmatch(cells[6], -1)
+		if len(names) == 0 {
+			t.Errorf("H%d names no test", row)
+		}
+		for _, n := range names {
+			if !defined[n[1]] {
+				t.Errorf("H%d: there is no %s", row, n[1])
+			}
+		}
+	}
+	if row < 30 {
+		t.Errorf("%d rows, want 30 at least", row)
 	}
 }
 

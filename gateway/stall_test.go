@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // A stalled game server has answered the handshake and reads nothing until it

@@ -60,7 +60,11 @@ func (e *entry) change(c Change) (made, ok bool) {
 	e.do(func(core *session.Session, now session.Time) {
 		t := *e.terms()
 		t.apply(c)
+		before := core.Info().Grace
 		ok := core.State() != session.Ended && core.SetTerms(now, t.session())
+		if after := core.Info().Grace; ok && after != before {
+			e.keep(Moment{Time: time.Now().UTC(), Type: GraceChanged, Was: duration(before), Detail: duration(after)})
+		}
 		outcome <- ok
 		if !ok {
 			return

@@ -15,7 +15,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/settings"
 	"reseat/gateway/wire"
 )

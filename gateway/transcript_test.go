@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
 )
 

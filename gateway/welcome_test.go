@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // A slowAnswer takes connections over whose first write waits for the gate.

@@ -17,25 +17,6 @@ func ClientTarget(r *http.Request) (path, rawQuery string) {
 	return r.URL.EscapedPath(), r.URL.RawQuery
 }
 
-// RedactQuery is rawQuery with every value, and every parameter without a value,
-// replaced by "***". Names and their order stay.
-func RedactQuery(rawQuery string) string {
-	if rawQuery == "" {
-		return ""
-	}
-	pairs := strings.Split(rawQuery, "&")
-	for i, pair := range pairs {
-		name, _, ok := strings.Cut(pair, "=")
-		switch {
-		case ok:
-			pairs[i] = name + "=***"
-		case pair != "":
-			pairs[i] = "***"
-		}
-	}
-	return strings.Join(pairs, "&")
-}
-
 // joinPath joins the client's escaped path to the escaped path of the target by
 // exactly one slash. What the client wrote is kept byte for byte, but for bytes
 // that must not stand in a request line, which are percent-encoded.

@@ -148,22 +148,6 @@ func TestClientTargetOfAMadeRequestIsItsURL(t *testing.T) {
 	}
 }
 
-func TestRedactQueryShowsNoValue(t *testing.T) {
-	for raw, want := range map[string]string{
-		"":                       "",
-		"token=s3cret":           "token=***",
-		"room=7&token=s3cret&x=": "room=***&token=***&x=***",
-		"s3cret":                 "***",
-		"a=s3=cret&s3cret&&b=1":  "a=***&***&&b=***",
-		"=s3cret":                "=***",
-		"a%20b=s3cret":           "a%20b=***",
-	} {
-		if got := RedactQuery(raw); got != want {
-			t.Errorf("RedactQuery(%q) = %q, want %q", raw, got, want)
-		}
-	}
-}
-
 func TestEscapeBytesLeavesCleanStringsAlone(t *testing.T) {
 	const clean = "/a%2Fb/üñ?x=1"
 	if n := testing.AllocsPerRun(100, func() { escapeBytes(clean, "#") }); n != 0 {

@@ -25,6 +25,8 @@ type ProxyOptions struct {
 	// is made of them: to take out a cookie of the gateway's, or a login. Nil changes
 	// nothing.
 	Edit func(*Request)
+	// Own makes headers of the gateway's own for a request, set last. Nil makes none.
+	Own func(*http.Request) http.Header
 	// Keep names headers of a trusted proxy's that pass, which would be dropped.
 	Keep []string
 	// Log gets one line for each request that the upstream failed. Nil means
@@ -118,7 +120,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ask.Header = r.Header.Clone()
 		p.opts.Edit(&ask)
 	}
-	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Keep, nil)
+	var own http.Header
+	if p.opts.Own != nil {
+		own = p.opts.Own(r)
+	}
+	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Keep, own)
 	in.URL = p.target.requestURL(ask.Path, ask.RawQuery)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
 	p.reverse.ServeHTTP(&patientWriter{w, control, w.Header().Clone()}, in)

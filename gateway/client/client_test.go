@@ -13,7 +13,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"reseat/gateway/client"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // Members of a hello: with the answer rule, and with suspicion only.

@@ -16,7 +16,7 @@ import (
 
 	"reseat/gateway/client"
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/tokens"
 	"reseat/upstream"
 )

@@ -64,8 +64,22 @@ func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	return nil, badRequest("the body did not come whole")
 }
 
+// A textOrObject is a member that holds text, or a JSON object, whose text is kept as
+// it was sent.
+type textOrObject struct{ text *string }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *textOrObject) UnmarshalJSON(raw []byte) error {
+	if kind(raw) == "an object" {
+		s := string(raw)
+		t.text = &s
+		return nil
+	}
+	return json.Unmarshal(raw, &t.text)
+}
+
 // readObject reads a body that is a JSON object, and decodes each member into
-// what it is to be taken into: a pointer to a pointer, or to a list. Every
+// what it is to be taken into: a pointer to a pointer, to a list, or to a textOrObject. Every
 // member may be missing; one that is not among them, one that is there twice,
 // null, and any other type than the one wanted are faults.
 func readObject(w http.ResponseWriter, r *http.Request, members map[string]any) error {
@@ -129,6 +143,8 @@ func wanted(into any) string {
 		return "true or false"
 	case *[]string:
 		return "a list of strings"
+	case *textOrObject:
+		return "a string or an object"
 	}
 	return "a string"
 }

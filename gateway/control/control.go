@@ -28,6 +28,8 @@ type Options struct {
 	Credentials *Credentials
 	// Recorder has the samples that an overview shows. Nil: there are none.
 	Recorder *Recorder
+	// Host and Version say in an overview which gateway it is of.
+	Host, Version string
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
 	// Process has the metrics of the process that the gateway runs in. Nil means none.
@@ -37,11 +39,13 @@ type Options struct {
 type api struct {
 	g        *gateway.Gateway
 	log      *slog.Logger
+	host     string
+	version  string
 	guard    guard
 	recorder *Recorder
 	refused  *refusals
 	metrics  prometheus.Gatherers
-	streams  chan struct{} // as many as may be open
+	streams  streams
 	routes   *chi.Mux
 }
 
@@ -53,7 +57,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, recorder: o.Recorder, refused: newRefusals(o.Log), streams: make(chan struct{}, maxStreams), routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, recorder: o.Recorder, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
@@ -72,7 +76,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 
 // guarded are the routes behind the guard; what is no route is behind it too.
 func (a *api) guarded(r chi.Router) {
-	r.Use(a.admit, a.audit)
+	r.Use(a.refuseForwarded, a.admit, a.audit)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
 	page := dashboard()
@@ -84,6 +88,18 @@ func (a *api) guarded(r chi.Router) {
 	r.Post("/debug/pprof/symbol", pprof.Symbol)
 	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "no such resource") })
 	r.MethodNotAllowed(a.notAllowed)
+}
+
+// refuseForwarded refuses what a gateway has passed on from its client address: the admin
+// address is no game server, and a route that leads here would open it to every client.
+func (a *api) refuseForwarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header[gateway.ViaHeader] != nil {
+			problem(w, http.StatusLoopDetected, "a gateway's --upstream leads to this admin address")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // apiRoutes are all on one router, without routers below it: so it can tell

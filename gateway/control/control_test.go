@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/tokens"
 	"reseat/upstream"
 )

@@ -36,7 +36,8 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 
 func readWish(w http.ResponseWriter, r *http.Request) (gateway.Wish, error) {
 	var wish gateway.Wish
-	var path, target, player, group, data, grace *string
+	var path, target, player, group, grace *string
+	var data textOrObject
 	err := readObject(w, r, map[string]any{
 		"path": &path, "upstream": &target, "subprotocols": &wish.Subprotocols,
 		"player": &player, "group": &group, "data": &data, "grace": &grace,
@@ -50,11 +51,11 @@ func readWish(w http.ResponseWriter, r *http.Request) (gateway.Wish, error) {
 	if wish.Grace, err = readGrace(grace); err != nil {
 		return wish, err
 	}
-	if data != nil {
-		if len(*data) > gateway.MostData {
+	if data.text != nil {
+		if len(*data.text) > gateway.MostData {
 			return wish, tooMuchData()
 		}
-		wish.Data = []byte(*data)
+		wish.Data = []byte(*data.text)
 	}
 	wish.Path, wish.Upstream, wish.Player, wish.Group = *path, text0(target), text0(player), text0(group)
 	return wish, errors.Join(readPlayer(player), readName("group", group), checkOffer(wish.Subprotocols))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"reseat/tokens/keyfile"
@@ -32,8 +33,15 @@ type caller struct {
 // They may be used by several goroutines at once.
 type Credentials struct {
 	admins, viewers string // files; "" for none
-	present         atomic.Pointer[[]credential]
+	present         atomic.Pointer[tokenLists]
+
+	reload sync.Mutex // held while the files are read, so that the newest read wins
 }
+
+// tokenLists are the tokens of both files.
+type tokenLists struct{ admins, viewers []credential }
+
+func (k *tokenLists) all() []credential { return slices.Concat(k.admins, k.viewers) }
 
 // A credential is a token, of which only the hash is kept.
 type credential struct {
@@ -50,30 +58,37 @@ func LoadCredentials(adminFile, viewerFile string) (*Credentials, error) {
 		return nil, nil
 	}
 	c := &Credentials{admins: adminFile, viewers: viewerFile}
-	if err := c.Reload(); err != nil {
-		return nil, err
+	c.present.Store(new(tokenLists))
+	if errs := c.Reload(); len(errs) > 0 {
+		return nil, errs[0]
 	}
 	return c, nil
 }
 
-// Reload reads the files again. On an error the tokens stay as they were.
-func (c *Credentials) Reload() error {
-	admins, err := readTokens(c.admins, caller{"admin-token", true})
-	if err != nil {
-		return fmt.Errorf("--admin-token-file: %w", err)
+// Reload reads the files again, each for itself: the tokens of one that is no good stay as
+// they were. The errors, one for each file, name the flag.
+func (c *Credentials) Reload() (errs []error) {
+	c.reload.Lock()
+	defer c.reload.Unlock()
+	next := *c.present.Load()
+	if list, err := readTokens(c.admins, caller{"admin-token", true}); err != nil {
+		errs = append(errs, fmt.Errorf("--admin-token-file: %w", err))
+	} else {
+		next.admins = list
 	}
 	viewers, err := readTokens(c.viewers, caller{"viewer-token", false})
-	if err != nil {
-		return fmt.Errorf("--viewer-token-file: %w", err)
-	}
 	for _, v := range viewers {
-		if slices.ContainsFunc(admins, func(a credential) bool { return a.hash == v.hash }) {
-			return fmt.Errorf("--viewer-token-file: %s is in --admin-token-file too", v.name)
+		if slices.ContainsFunc(next.admins, func(a credential) bool { return a.hash == v.hash }) {
+			err = fmt.Errorf("%s is in --admin-token-file too", v.name)
 		}
 	}
-	all := append(admins, viewers...)
-	c.present.Store(&all)
-	return nil
+	if err != nil {
+		errs = append(errs, fmt.Errorf("--viewer-token-file: %w", err))
+	} else {
+		next.viewers = viewers
+	}
+	c.present.Store(&next)
+	return errs
 }
 
 // readTokens reads a file of tokens; their callers are named by their lines.
@@ -117,7 +132,7 @@ func checkToken(token string) error {
 // guessed; "" where there are none. It repeats nothing of a token.
 func (c *Credentials) Warning() string {
 	var names []string
-	for _, known := range *c.present.Load() {
+	for _, known := range c.present.Load().all() {
 		if known.weak {
 			names = append(names, known.name)
 		}
@@ -132,7 +147,7 @@ func (c *Credentials) Warning() string {
 // fits, and whether one does.
 func (c *Credentials) who(token string) (found caller, ok bool) {
 	hash := sha256.Sum256([]byte(token))
-	for _, known := range *c.present.Load() {
+	for _, known := range c.present.Load().all() {
 		if subtle.ConstantTimeCompare(hash[:], known.hash[:]) == 1 {
 			found, ok = known.caller, true
 		}

@@ -142,6 +142,32 @@ func TestReloadRotatesAndKeepsTheOldTokensOnAnError(t *testing.T) {
 	want("after the rotation", true, "new-0123456789abc")
 }
 
+func TestABadFileOfTokensSpoilsNotTheOther(t *testing.T) {
+	admins, viewers := tokenFile(t, "admin-old-0123456"), tokenFile(t, "viewer-old-012345")
+	c, err := LoadCredentials(admins, viewers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeTokens(t, admins, "with a blank")
+	writeTokens(t, viewers, "viewer-new-012345")
+	if errs := c.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "--admin-token-file: ") {
+		t.Errorf("errors %v, want one of --admin-token-file", errs)
+	}
+	for token, want := range map[string]bool{"admin-old-0123456": true, "viewer-new-012345": true, "viewer-old-012345": false} {
+		if _, ok := c.who(token); ok != want {
+			t.Errorf("%q is known: %t", token, ok)
+		}
+	}
+	writeTokens(t, admins, "admin-new-0123456")
+	writeTokens(t, viewers, "admin-new-0123456")
+	if errs := c.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "--viewer-token-file: ") {
+		t.Errorf("errors %v, want one of --viewer-token-file", errs)
+	}
+	if as, ok := c.who("admin-new-0123456"); !ok || !as.write {
+		t.Errorf("the new admin token is %+v, %t", as, ok)
+	}
+}
+
 // credentials are what a caller may come with, and who that makes of him.
 var credentials = map[string]struct {
 	header []string

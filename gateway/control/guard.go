@@ -38,8 +38,10 @@ func (ownPages) check(_ http.ResponseWriter, r *http.Request) (caller, *denial) 
 	case !ownOrigin(r):
 		return caller{}, &denial{http.StatusForbidden, "cross_site", "cross-site request"}
 	}
-	return caller{"loopback", true}, nil
+	return caller{ownPages{}.name(), true}, nil
 }
+
+func (ownPages) name() string { return "loopback" }
 
 // callerKey finds the caller in a request's context.
 type callerKey struct{}

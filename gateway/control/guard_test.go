@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"reseat/gateway"
 )
 
 func TestLoopbackNameIsThisMachineItself(t *testing.T) {
@@ -102,6 +104,22 @@ func TestForeignPagesAreRefused(t *testing.T) {
 		h.ServeHTTP(w, a.request())
 		if !reached || w.Code != http.StatusOK || w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d, reached %t", name, w.Code, reached)
+		}
+	}
+}
+
+// A route whose upstream is the admin address would open it to every client, whose Host
+// the gateway passes on.
+func TestWhatAGatewayPassedOnIsRefused(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/", "/metrics", "/api/v1/sessions", "/debug/pprof/"} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Host = "localhost"
+		r.Header.Set(gateway.ViaHeader, "0123456789abcdef0123456789abcdef")
+		got := httptest.NewRecorder()
+		w.admin.ServeHTTP(got, r)
+		if got.Code != http.StatusLoopDetected {
+			t.Errorf("%s: %d, want 508", path, got.Code)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // A site is the admin address served over connections, for what a Recorder

@@ -23,8 +23,10 @@ const (
 // all that it shows.
 type overview struct {
 	gateway.Overview
-	Write   bool             `json:"write"` // the caller may change things
-	Every   string           `json:"every"` // between two samples
+	Host    string           `json:"host"`    // of the machine, by its own name for itself
+	Version string           `json:"version"` // of the program
+	Write   bool             `json:"write"`   // the caller may change things
+	Every   string           `json:"every"`   // between two samples
 	Samples []gateway.Totals `json:"samples"`
 }
 
@@ -34,7 +36,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	o := overview{Overview: a.g.Overview(v), Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
+	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
 	if o.Sessions == nil {
 		o.Sessions = []gateway.SessionInfo{}
 	}

@@ -218,6 +218,8 @@ func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
 		p = p.Resume(0)
 		p.Want("kept")
 		p.Sync()
+		w.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK)
+		w.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK) // changes nothing
 		time.Sleep(700 * time.Millisecond)
 		p.Resume(0).Want("kept")
 		w.wantStatus("DELETE", path(p)+"?reason=cheating", http.StatusNoContent)
@@ -237,11 +239,15 @@ func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
 			"session.created silent= away= replay=0 detail= peer=true was=false",
 			"session.detached silent=1.5s away= replay=0 detail= peer=true was=false",
 			"session.resumed silent= away=3.9s replay=1 detail= peer=true was=false",
+			"grace.changed silent= away= replay=0 detail=5m peer=false was=true",
 			"session.superseded silent= away=700ms replay=1 detail= peer=true was=true",
 			"session.ended silent= away= replay=0 detail=cheating peer=false was=false",
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") || h.Left != 0 {
 			t.Errorf("%d left out, got\n%s\nwant\n%s", h.Left, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if since := w.describe(p)["since"]; since != h.Events[0].Time.Format(time.RFC3339Nano) {
+			t.Errorf("since %v, and its history begins at %v", since, h.Events[0].Time)
 		}
 		w.wantProblem("GET", sessions+"/none/history", http.StatusNotFound, "no such session")
 	})

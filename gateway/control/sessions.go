@@ -160,7 +160,7 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 	code := uint64(wire.CodeNormal)
 	if s := q.Get("code"); s != "" {
 		var ok bool
-		if code, ok = number(s); !ok || code > 4999 || !wire.ByeCode(int(code)) {
+		if code, ok = number(s); !ok || code > 4999 || code == frame.NoStatus || !wire.ByeCode(int(code)) {
 			problem(w, http.StatusBadRequest, "code: want 1000, 1001 or 3000 to 4999")
 			return
 		}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
 )
 
@@ -122,7 +122,7 @@ func TestSessionIsDescribed(t *testing.T) {
 		got := w.describe(p)
 		id := p.Hello.Session
 		for name, want := range map[string]any{
-			"id": id, "state": "attached", "player": "", "group": "red", "peer": "127.0.0.1", "route": "/match/*", "resumable": true,
+			"id": id, "state": "attached", "player": "", "group": "red", "peer": "127.0.0.1", "route": "/match/*", "client": "resumable", "resumable": true,
 			"grace": "1m30s", "overflow": "pause", "detached_since": nil,
 			"received": 1.0, "written": 1.0, "sent": 3.0, "acked": 1.0, "buffer_messages": 2.0, "buffer_bytes": 23.0,
 		} {
@@ -176,9 +176,20 @@ func TestDetachedSessionSaysSinceWhen(t *testing.T) {
 func TestEndedSessionIsRememberedWithItsReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
-		w.wantStatus("DELETE", path(p)+"?reason=kicked", http.StatusNoContent)
-		if got := w.describe(p); got["state"] != "ended" || got["reason"] != wire.Name(wire.CodeEnded) {
-			t.Errorf("%v, reason %v", got["state"], got["reason"])
+		w.wantStatus("DELETE", path(p)+"?reason=kicked+out", http.StatusNoContent)
+		if got := w.describe(p); got["state"] != "ended" || got["reason"] != wire.Name(wire.CodeEnded) || got["detail"] != "kicked out" {
+			t.Errorf("%v, reason %v, detail %v", got["state"], got["reason"], got["detail"])
+		}
+		if listed := w.list("?state=ended").Sessions; len(listed) != 1 || listed[0]["detail"] != "kicked out" {
+			t.Errorf("the list says %v", listed)
+		}
+		q, game := w.play("")
+		game.Close(4007, "the match is over")
+		q.WantControl(wire.VerbEnd)
+		q.Close(4007, "")
+		synctest.Wait()
+		if got := w.describe(q); got["reason"] != "upstream_closed" || got["detail"] != "the match is over" {
+			t.Errorf("reason %v, detail %v of one that the game server ended", got["reason"], got["detail"])
 		}
 		w.wantProblem("DELETE", path(p), http.StatusConflict, "ended")
 		w.wantProblem("POST", path(p)+"/disconnect", http.StatusConflict, "")

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"reseat/gateway/events"
@@ -13,6 +15,9 @@ import (
 const (
 	// maxStreams is how many event streams may be open.
 	maxStreams = 64
+	// maxStreamsOfOne is how many of them one token, or without tokens one address, may have:
+	// there is room for others beside a dashboard that opens one after the other.
+	maxStreamsOfOne = maxStreams / 2
 	// keepAlive is how often something is sent, so that nobody in between takes
 	// the connection for dead.
 	keepAlive = 15 * time.Second
@@ -30,13 +35,13 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer reader.Close()
-	select {
-	case a.streams <- struct{}{}:
-		defer func() { <-a.streams }()
-	default:
-		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d event streams are open, which is as many as may be", maxStreams))
+	of := readerOf(r)
+	if status := a.streams.enter(of); status != 0 {
+		w.Header().Set("Retry-After", "10")
+		problem(w, status, fmt.Sprintf("as many event streams are open as may be: %d, or %d of one token or address", maxStreams, maxStreamsOfOne))
 		return
 	}
+	defer a.streams.leave(of)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx in front would hold events back
@@ -48,11 +53,60 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	s.run(r)
 }
 
-// read begins where the caller left off: Last-Event-ID, or now.
+// streams are the event streams that are open, by whose they are.
+type streams struct {
+	mu    sync.Mutex
+	total int
+	of    map[string]int
+}
+
+// enter counts one more, or gives the status of a refusal.
+func (s *streams) enter(of string) (status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.of[of] >= maxStreamsOfOne:
+		return http.StatusTooManyRequests
+	case s.total >= maxStreams:
+		return http.StatusServiceUnavailable
+	}
+	s.total++
+	s.of[of]++
+	return 0
+}
+
+func (s *streams) leave(of string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.of[of]--; s.of[of] == 0 {
+		delete(s.of, of)
+	}
+}
+
+// readerOf is whose stream a request asks for: its token's, or without one its address's.
+func readerOf(r *http.Request) string {
+	name := callerOf(r).name
+	if name == (ownPages{}).name() {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return name + " " + host
+	}
+	return name
+}
+
+// read begins where the caller left off: Last-Event-ID, or with as many of the newest
+// events as the query's last says, none unless it says so.
 func (a *api) read(r *http.Request) (*events.Reader, error) {
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {
-		return a.g.Events().Live(), nil
+		n := uint64(0)
+		if s := r.URL.Query().Get("last"); s != "" {
+			var ok bool
+			if n, ok = number(s); !ok || n > events.Kept {
+				return nil, badRequest("last: want 0 to %d", events.Kept)
+			}
+		}
+		return a.g.Events().Newest(int(n)), nil
 	}
 	id, ok := number(last)
 	if !ok {

@@ -1,17 +1,20 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway"
 	"reseat/gateway/events"
 )
 
@@ -143,6 +146,12 @@ func TestStreamGoesOnAfterLastEventID(t *testing.T) {
 		synctest.Wait()
 		s.listen("", "Last-Event-ID: "+l.last).want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
 		s.listen("", "Last-Event-ID: 7").want("gap", "session.created "+a.Hello.Session, "session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=2").want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=4096").want("session.created "+a.Hello.Session, "session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=2", "Last-Event-ID: "+l.last).want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		for _, bad := range []string{"x", "-1", "+1", "4097"} {
+			w.wantRefused("GET", "/api/v1/events?last="+url.QueryEscape(bad), "", http.StatusBadRequest, "last")
+		}
 		now := s.listen("")
 		d, _ := w.play("")
 		now.want("session.created " + d.Hello.Session)
@@ -239,16 +248,61 @@ func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
 func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
+		viewer, admin := "Authorization: Bearer "+viewerToken, "Authorization: Bearer "+adminToken
 		var open []*listener
-		for range maxStreams {
-			open = append(open, s.listen(""))
+		for range maxStreamsOfOne {
+			open = append(open, s.listen("", viewer))
 		}
-		rec := s.get("/api/v1/events").whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
-		wantProblem(t, rec, http.StatusServiceUnavailable, "64 event streams")
+		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
+		wantProblem(t, rec, http.StatusTooManyRequests, "32 of one token")
+		s.listen("", admin).next() // others have room
 		open[7].Close()
 		synctest.Wait()
-		s.listen("").next()
-	})
+		s.listen("", viewer).next()
+	}, withTokens(t))
+}
+
+func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
+	names := []string{"first-0123456789ab", "second-0123456789ab", "third-0123456789ab"}
+	c, err := LoadCredentials(tokenFile(t, names...), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		for i := range maxStreams {
+			s.listen("", "Authorization: Bearer "+names[i%2])
+		}
+		rec := s.get("/api/v1/events", "Authorization: Bearer "+names[2]).whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
+		wantProblem(t, rec, http.StatusServiceUnavailable, "64")
+	}, func(_ *gateway.Config, o *Options) { o.Credentials = c })
+}
+
+func TestStreamsAreBoundedInTotalAndByAddress(t *testing.T) {
+	s := streams{of: make(map[string]int)}
+	for i := range maxStreams {
+		if status := s.enter(fmt.Sprint(i)); status != 0 {
+			t.Fatalf("stream %d: %d", i, status)
+		}
+	}
+	if status := s.enter("another"); status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d, want 503", status)
+	}
+	s.leave("3")
+	if status := s.enter("another"); status != 0 || len(s.of) != maxStreams {
+		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
+	}
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
+	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{"loopback", true}))
+	r.RemoteAddr = "127.0.0.1:1"
+	one := readerOf(r)
+	r.RemoteAddr = "127.0.0.1:2"
+	if readerOf(r) != one {
+		t.Error("two ports of one address are two readers")
+	}
+	if r.RemoteAddr = "127.0.0.2:1"; readerOf(r) == one {
+		t.Error("two addresses are one reader")
+	}
 }
 
 func TestStreamEndsInOrderWithTheGateway(t *testing.T) {

@@ -96,15 +96,6 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// SetLinger is that of the connection below, where it has one: with 0, Close
-// resets it.
-func (c *Conn) SetLinger(seconds int) error {
-	if l, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
-		return l.SetLinger(seconds)
-	}
-	return nil
-}
-
 // NetConn is the network's connection below, under TLS too.
 func (c *Conn) NetConn() net.Conn {
 	if below, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {

@@ -12,7 +12,7 @@ import (
 
 	"reseat/gateway/deflate"
 	"reseat/gateway/frame"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 const (

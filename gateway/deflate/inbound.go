@@ -10,13 +10,11 @@ import (
 
 const (
 	readSize = 4 << 10
-	// maxFrames is how many frames a message may have, protocol section 6.
-	maxFrames = 1024
 	// leastLimit is above what a reader grants a control message of reseat.v1,
 	// however small its limit.
 	leastLimit = 64 << 10
 	// pieces is into how many frames at most a message is cut. With those that
-	// say that it goes on they stay below maxFrames: see speak.
+	// say that it goes on they stay below frame.MaxFrames: see speak.
 	pieces = 512
 )
 
@@ -200,9 +198,9 @@ func (in *inbound) begin(h frame.Header, compressed bool) {
 	in.left, in.key, in.mine = h.Length, h.Key, true
 	m.frames++
 	m.last = h.Fin
-	switch {
-	case m.frames > maxFrames:
-		in.refuse(strings.Repeat(unfinished, maxFrames+1))
+	switch most := frame.MaxFrames(in.limit); {
+	case m.frames > most:
+		in.refuse(strings.Repeat(unfinished, most+1))
 	case h.Length > mostOnWire(in.limit)-int64(len(*m.buf)):
 		in.refuse(huge)
 	case h.Length == 0:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway/drive/poll"
+	"reseat/gateway/drive/sock"
 	"reseat/gateway/session"
 )
 
@@ -56,7 +57,7 @@ func (c chore) do() {
 		}
 		return
 	case session.Reset:
-		if l, ok := c.conn.(interface{ SetLinger(int) error }); ok {
+		if l, ok := sock.Lowest(c.conn).(interface{ SetLinger(int) error }); ok {
 			l.SetLinger(0)
 		}
 	}

@@ -41,6 +41,9 @@ type Event struct {
 	Player  string    `json:"player"`
 	Group   string    `json:"group"`
 	Reason  string    `json:"reason"`
+	// Detail says, where a session ended, what was said with it: an operator's words, the
+	// game server's, the client's. Other events have none.
+	Detail string `json:"detail,omitempty"`
 	// SilentMS says, where a client was lost, for how long nothing had been heard of
 	// it; nil at other events.
 	SilentMS *int64 `json:"silent_ms"`
@@ -100,10 +103,19 @@ func (h *Hub) Publish(e Event) {
 }
 
 // Live reads what happens from now on.
-func (h *Hub) Live() *Reader {
+func (h *Hub) Live() *Reader { return h.Newest(0) }
+
+// Newest reads the newest n events that are held, and what happens from now on.
+func (h *Hub) Newest(n int) *Reader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.readLocked(h.last, h.count)
+	held := min(uint64(max(n, 0)), uint64(len(h.ring)))
+	first := h.count - held
+	at := h.last
+	if held > 0 {
+		at = h.ring[first%Kept].ID - 1
+	}
+	return h.readLocked(at, first)
 }
 
 // After reads what has happened since the event with that ID. A Gap comes first

@@ -76,6 +76,20 @@ func TestReaderGetsWhatHappensFromNowOn(t *testing.T) {
 	want(t, r, "c")
 }
 
+func TestReaderBeginsWithTheNewestThatAreHeld(t *testing.T) {
+	h, _ := newHub()
+	want(t, h.Newest(5))
+	publish(h, "a", "b", "c")
+	want(t, h.Newest(2), "b", "c")
+	want(t, h.Newest(0))
+	want(t, h.Newest(5), "a", "b", "c")
+	publish(h, numbered(0, Kept)...) // the first three are gone: that is no gap for whoever did not ask for them
+	want(t, h.Newest(1), fmt.Sprint("s", Kept-1))
+	if ids := want(t, h.Newest(Kept), numbered(0, Kept)...); len(ids) != Kept {
+		t.Errorf("%d events, want %d", len(ids), Kept)
+	}
+}
+
 func TestReaderGoesOnAfterTheEventThatItNames(t *testing.T) {
 	h, _ := newHub()
 	first := h.Live()

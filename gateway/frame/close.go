@@ -14,9 +14,13 @@ const NoStatus = 1005
 // MaxReason is the longest close reason in bytes: a control frame less the code.
 const MaxReason = MaxControl - 2
 
-// ErrClose is a Close frame that RFC 6455 forbids: one byte of payload, a code
-// that must not travel, or a reason that is not UTF-8.
+// ErrClose is a Close frame that RFC 6455 forbids: one byte of payload, or a code
+// that must not travel (close code 1002).
 var ErrClose = errors.New("forbidden close frame")
+
+// ErrCloseReason is a Close frame whose reason is not UTF-8: close code 1007, RFC
+// 6455 section 8.1.
+var ErrCloseReason = errors.New("close reason is not UTF-8")
 
 // ParseClose reads an unmasked Close payload; an empty one is NoStatus.
 func ParseClose(p []byte) (code int, reason string, err error) {
@@ -27,8 +31,11 @@ func ParseClose(p []byte) (code int, reason string, err error) {
 		return 0, "", ErrClose
 	}
 	code = int(binary.BigEndian.Uint16(p))
-	if !ValidCode(code) || !utf8.Valid(p[2:]) {
+	if !ValidCode(code) {
 		return 0, "", ErrClose
+	}
+	if !utf8.Valid(p[2:]) {
+		return 0, "", ErrCloseReason
 	}
 	return code, string(p[2:]), nil
 }

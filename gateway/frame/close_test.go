@@ -52,10 +52,10 @@ func TestClosePayloadIsReadStrictly(t *testing.T) {
 		{"\x03\xe8bye", 1000, "bye", nil},
 		{"\x03\xe8gr\u00fc\u00dfe \U0001F44B", 1000, "gr\u00fc\u00dfe \U0001F44B", nil},
 		{"\x03\xe8" + long, 1000, long, nil},
-		{"\x03\xe8\xff", 0, "", ErrClose},
-		{"\x03\xe8half a character \xc3", 0, "", ErrClose},
-		{"\x03\xe8\xed\xa0\x80", 0, "", ErrClose}, // a surrogate
-		{"\x03\xe8\xc0\x80", 0, "", ErrClose},     // a NUL in two bytes
+		{"\x03\xe8\xff", 0, "", ErrCloseReason},
+		{"\x03\xe8half a character \xc3", 0, "", ErrCloseReason},
+		{"\x03\xe8\xed\xa0\x80", 0, "", ErrCloseReason}, // a surrogate
+		{"\x03\xe8\xc0\x80", 0, "", ErrCloseReason},     // a NUL in two bytes
 		{"\x03\xe8a\x00b", 1000, "a\x00b", nil},
 		{"\x00\x00", 0, "", ErrClose},
 	} {

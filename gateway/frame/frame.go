@@ -23,6 +23,10 @@ const MaxHeader = 14
 // MaxControl is the largest payload of a control frame, RFC 6455 section 5.5.
 const MaxControl = 125
 
+// MaxFrames is how many frames a message may have where it may have maxMessage bytes,
+// protocol section 6. Some writers send frames of 4 KiB whatever the message's size.
+func MaxFrames(maxMessage int64) int { return int(max(1024, maxMessage>>10)) }
+
 // What RFC 6455 forbids in a header. All of them are close code 1002.
 var (
 	ErrReserved = errors.New("reserved bits or opcode set")

@@ -30,6 +30,10 @@ const directoryTimeout = 10 * time.Second
 // The exit status is 2 for what a start would refuse with 2, 1 for what it would
 // start with but not work with now, else 0.
 func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	paths, args, err := tries(args)
+	if err != nil {
+		return fail(stderr, 2, err)
+	}
 	set, status := parse(args, environ, stdout, stderr)
 	if set == nil {
 		return status
@@ -46,6 +50,9 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	r.logins(ctx, set.Gateway.Routes)
 	r.certificates(ctx, set.TLS)
 	r.upstreams(ctx, set.Gateway.Routes)
+	for _, path := range paths {
+		r.try(ctx, set, path)
+	}
 	r.webhook(ctx, set)
 	return r.status
 }
@@ -172,10 +179,16 @@ func (r *report) authority(ctx context.Context, c secure.Config) {
 	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory answers; nothing was ordered", 1, secure.CheckDirectory(ctx, c))
 }
 
-// upstreams connects to each game server once, all at the same time, with TLS
+// A probed is a game server, and what is wrong with it.
+type probed struct {
+	url string // without the path
+	err error
+}
+
+// probeAll connects to each game server once, all at the same time, with TLS
 // where it is asked for. No handshake is sent: to a game server that would be a
 // player.
-func (r *report) upstreams(ctx context.Context, routes []gateway.Route) {
+func probeAll(ctx context.Context, routes []gateway.Route) []probed {
 	type place struct {
 		url string
 		ca  *x509.CertPool
@@ -189,14 +202,18 @@ func (r *report) upstreams(ctx context.Context, routes []gateway.Route) {
 			targets = append(targets, route)
 		}
 	}
-	errs := make([]error, len(targets))
+	list := make([]probed, len(targets))
 	var probes sync.WaitGroup
-	for i := range targets {
-		probes.Go(func() { errs[i] = probe(ctx, &targets[i]) })
+	for i, t := range targets {
+		probes.Go(func() { list[i] = probed{t.Upstream.URL.Scheme + "://" + t.Upstream.URL.Host, probe(ctx, &t)} })
 	}
 	probes.Wait()
-	for i, t := range targets {
-		r.say("upstream "+t.Upstream.URL.Scheme+"://"+t.Upstream.URL.Host, "takes connections; no WebSocket handshake was sent", 1, errs[i])
+	return list
+}
+
+func (r *report) upstreams(ctx context.Context, routes []gateway.Route) {
+	for _, p := range probeAll(ctx, routes) {
+		r.say("upstream "+p.url, "takes connections; no WebSocket handshake was sent", 1, p.err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // A gameServer accepts connections and counts the bytes that are sent to it.
@@ -91,9 +91,10 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 		fmt.Fprint(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
 	}))
 	defer jwks.Close()
-	secret, admin := secretFile(t), writeFile(t, filepath.Join(dir, "admin"), "0123456789abcdef")
-	status, report, errs := once("check", "--listen", plain.Addr().String(), // taken, which is none of its business
-		"--upstream", plain.url("ws"), "--route", "/a/*="+plain.url("ws")+"/base", "--route", "/b/*="+secured.url("wss")+";upstream-ca="+cert+";auth-key-file="+secret,
+	secret, logins, admin := secretFile(t), secretFile(t), writeFile(t, filepath.Join(dir, "admin"), "0123456789abcdef")
+	status, report, errs := once("check", "--listen", hooks.Addr().String(), // taken, which is none of its business
+		"--upstream", plain.url("ws"), "--route", "/a/*="+plain.url("ws")+"/base", "--route", "/b/*="+secured.url("wss")+";upstream-ca="+cert+";auth-key-file="+logins,
+		"--auth-audience=game",
 		"--auth-jwks", jwks.URL, "--token-key-file", secret, "--admin-token-file", admin, "--tls-cert", cert, "--tls-key", key,
 		"--webhook", "http://u:p@"+hooks.Addr().String()+"/events?key=1", "--webhook-secret-file", signs)
 	if status != 0 || errs != "" {
@@ -104,7 +105,7 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 		"ok    --token-key-file: 1 key; "+secret+" signs",
 		"ok    tokens of the admin address: read",
 		"ok    --auth-jwks: "+jwks.URL+", 1 key",
-		"ok    --auth-key-file: "+secret+", 1 key",
+		"ok    --auth-key-file: "+logins+", 1 key",
 		"ok    --tls-cert "+cert+": for 127.0.0.1, until ",
 		"ok    upstream "+plain.url("ws")+": takes connections; no WebSocket handshake was sent",
 		"ok    upstream "+secured.url("wss")+": takes connections",

@@ -39,9 +39,17 @@ func override(args []string, others ...string) []string {
 // test does not end it, its end does.
 func begin(t *testing.T, args ...string) *started {
 	t.Helper()
+	p := beginWith(t, override([]string{"--demo"}, args...)...)
+	p.demo = strings.Fields(p.wait("demo: open")["msg"].(string))[2]
+	return p
+}
+
+// beginWith is the same for another game.
+func beginWith(t *testing.T, args ...string) *started {
+	t.Helper()
 	out, in := io.Pipe()
 	p := &started{t: t, lines: make(chan []byte, 1000), signals: make(chan os.Signal, 1), status: make(chan int, 1), over: make(chan struct{})}
-	args = override([]string{"--demo", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
+	args = override([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
 	go func() {
 		p.status <- Run(args, nil, io.Discard, in, p.signals)
 		in.Close()
@@ -56,7 +64,6 @@ func begin(t *testing.T, args ...string) *started {
 	}()
 	p.clients = p.wait("listening for clients")
 	p.admin = p.wait("listening for the admin address")["http"].(string)
-	p.demo = strings.Fields(p.wait("demo: open")["msg"].(string))[2]
 	return p
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // metrics are what a scrape shows.

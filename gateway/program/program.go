@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -69,6 +70,11 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
 	}
+	p.config = watchConfig(set.Config, args, environ)
+	var probes sync.WaitGroup
+	probes.Go(func() { p.probe(ctx, set.Gateway.Routes) })
+	defer probes.Wait()
+	defer stop()
 	return p.serve(signals)
 }
 
@@ -165,6 +171,7 @@ type process struct {
 	hook            *webhook.Hook        // nil without --webhook
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil where --admin is off
+	config          *configFile
 	failed          chan error
 }
 
@@ -209,13 +216,15 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
-	p.listen = gateway.HeadListener{Listener: p.listen}
 	p.clients = server(p.gateway, p.gateway.Lobby(), log)
 	if p.adminLn != nil {
 		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
 		p.recorder = control.NewRecorder(p.gateway)
 	}
-	p.admin = server(control.New(p.gateway, control.Options{Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry}), p.gateway.AdminLobby(), log)
+	host, _ := os.Hostname() // empty where the system does not say
+	p.admin = server(control.New(p.gateway, control.Options{
+		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: settings.Version(),
+	}), p.gateway.AdminLobby(), log)
 	return p, nil
 }
 
@@ -224,7 +233,7 @@ func server(h http.Handler, lobby *gateway.Lobby, log *slog.Logger) *http.Server
 		Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog: serverLog(log),
 	}
 }
 
@@ -234,9 +243,7 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	p.log.Info("listening for clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
 	if p.adminLn != nil {
 		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String(), "http", address(p.adminLn, nil), "tokens", p.callers != nil)
-		if a, ok := p.adminLn.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			p.log.Warn("the admin address is not a loopback one, and its tokens travel in plain text: keep it to a network that is yours")
-		}
+		p.log.Info("dashboard: open " + address(p.adminLn, nil) + "/ in a browser")
 	}
 	p.warnOfTokens()
 	if n := gateway.Descriptors(); n > 0 {
@@ -248,16 +255,21 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	for _, w := range warnings(set) {
 		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
 	}
-	for _, r := range set.Gateway.Routes {
-		if a := r.Policy.Auth; a != nil && a.Audience == "" {
-			p.log.Warn("no --auth-audience: a JWT that the issuer made for any other service is a login here", "pattern", r.Pattern)
-		}
-	}
 	if keys.Ephemeral() {
 		p.log.Warn("no --token-key-file: the key for resume tokens was made now and is lost with this process")
 	}
 	if set.Demo {
 		p.log.Info("demo: open " + url + "/ in a browser")
+	}
+}
+
+// probe says which game servers do not answer at the start. It is no reason not to serve:
+// they may come later.
+func (p *process) probe(ctx context.Context, routes []gateway.Route) {
+	for _, probed := range probeAll(ctx, routes) {
+		if probed.err != nil && ctx.Err() == nil {
+			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "its players get 502 until it answers")
+		}
 	}
 }
 
@@ -317,12 +329,13 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 // reload reads the files again, each for itself: where one is no good what was
 // read before stays.
 func (p *process) reload() {
+	p.config.compare(p.log)
 	result := "ok"
 	failed := func(msg string, err error) {
 		result = "failed"
 		p.log.Error(msg, "err", err)
 	}
-	if err := p.gateway.Reload(); err != nil {
+	for _, err := range p.gateway.Reload() {
 		failed("key files not read again; the old keys stay", err)
 	}
 	if p.certs != nil {
@@ -338,9 +351,11 @@ func (p *process) reload() {
 		}
 	}
 	if p.callers != nil {
-		if err := p.callers.Reload(); err != nil {
-			failed("tokens of the admin address not read again; the old ones stay", err)
-		} else {
+		errs := p.callers.Reload()
+		for _, err := range errs {
+			failed("tokens of the admin address not read again; the old ones of that file stay", err)
+		}
+		if len(errs) == 0 {
 			p.log.Info("tokens of the admin address read again")
 			p.warnOfTokens()
 		}

@@ -63,8 +63,3 @@ func secretWarnings(set *settings.Settings) (list []settings.Warning) {
 	}
 	return list
 }
-
-// warnings are those of the settings, and of the files that they name.
-func warnings(set *settings.Settings) []settings.Warning {
-	return append(set.Warnings(), secretWarnings(set)...)
-}

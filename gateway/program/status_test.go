@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // once runs the program where it ends by itself.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // browser trusts a certificate, whatever name it is for.
@@ -145,4 +145,35 @@ func TestTheDemoCutsConnectionsUnderTLS(t *testing.T) {
 	if websocket.CloseStatus(err) != -1 {
 		t.Errorf("the connection ended with %v, want a cut", err)
 	}
+}
+
+// Each stream may hold a connection to the game server, so that one client's connection
+// has few of them.
+func TestAnHTTP2ConnectionHasFewStreams(t *testing.T) {
+	pair := testcert.New(t, "127.0.0.1")
+	cert, key := pair.Write(t.TempDir())
+	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)
+	c, err := tls.Dial("tcp", p.clients["addr"].(string), pair.Client("h2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	var head [9]byte // RFC 9113 section 4.1
+	if _, err := io.ReadFull(c, head[:]); err != nil || head[3] != 4 {
+		t.Fatalf("frame %x, %v, want SETTINGS", head, err)
+	}
+	settings := make([]byte, int(head[1])<<8|int(head[2]))
+	if _, err := io.ReadFull(c, settings); err != nil {
+		t.Fatal(err)
+	}
+	for s := settings; len(s) >= 6; s = s[6:] {
+		if s[1] == 3 { // SETTINGS_MAX_CONCURRENT_STREAMS, RFC 9113 section 6.5.2
+			if n := int(s[2])<<24 | int(s[3])<<16 | int(s[4])<<8 | int(s[5]); n != 32 {
+				t.Errorf("%d streams at a time, want 32", n)
+			}
+			return
+		}
+	}
+	t.Errorf("the settings %x bound no streams", settings)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -148,6 +149,27 @@ func CheckCache(c Config) error {
 		return fmt.Errorf("--acme-cache: %s: %w", dir, err)
 	}
 	return nil
+}
+
+// CacheExposure says who else may enter the directory for what a CA gives, and what to do;
+// "" for nobody. Who may write there can put keys of their own there.
+func CacheExposure(c Config) string {
+	if len(c.Domains) == 0 {
+		return ""
+	}
+	dir, err := c.cacheDir()
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil || runtime.GOOS == "windows":
+	case info.Mode().Perm()&0o002 != 0:
+		return fmt.Sprintf("%.100q may be written by everybody on this machine, who could put keys of their own there: chmod 700 it", dir)
+	case info.Mode().Perm()&0o020 != 0:
+		return fmt.Sprintf("%.100q may be written by its group: chmod 700 it", dir)
+	}
+	return ""
 }
 
 // nearest is dir, or where it is not there yet the directory above it in which a

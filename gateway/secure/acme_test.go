@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/crypto/acme/autocert"
 
-	"reseat/gateway/internal/testcert"
+	"reseat/gateway/internal/test/testcert"
 )
 
 // A whole order against a real CA's software is in testdata/acme.

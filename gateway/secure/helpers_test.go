@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"reseat/gateway/internal/testcert"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // A logbook collects what is logged.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway/internal/testcert"
-	"reseat/gateway/internal/wstest"
+	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 )
 
 func TestVersionsAndProtocols(t *testing.T) {
@@ -147,6 +147,7 @@ func TestCloseBreaksOffHandshakesAndWhatNobodyAccepted(t *testing.T) {
 		if err := waiting.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the listener's side is done as well, and offers it to Accept
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -44,6 +44,8 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return ref
 	case s.state == Ended:
 		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}
+	case s.att != nil && s.att.closing != nil: // it is about to end
+		return Refuse(wire.CodeNoSession, "")
 	case !s.cfg.Resumable: // it states nothing
 	case r.Malformed:
 		return Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")

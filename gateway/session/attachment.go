@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"time"
 
 	"reseat/gateway/frame"
@@ -41,7 +42,6 @@ type Attachment struct {
 	spoke     bool // a message has come after hello
 	ackNow    bool
 	pongDue   bool
-	wsPongDue bool
 	replaying bool // a resume has not caught up
 
 	// Outward. What goes out next is: the rest of the message in whose midst
@@ -70,13 +70,13 @@ type Attachment struct {
 	greeted bool // the first ack has come
 
 	// What not every message needs.
-	rest    [][]byte // once parted: what must still go out before ctl
-	catchUp uint64   // offset at which a resume has been replayed
-	start   uint64   // cur at the attach
+	rest    [][]byte      // once parted: what must still go out before ctl
+	closing *relayedClose // a plain client's Close that was passed on; nothing is asked of it any more
+	catchUp uint64        // offset at which a resume has been replayed
+	start   uint64        // cur at the attach
 
-	// Answers that are due: only the newest ping and Ping count.
-	pong   string
-	wsPong []byte
+	pong    string // the answer to the newest ping that is due: older ones need none
+	wsPongs pongs  // those to Pings
 
 	acked   uint64 // of the client's messages, told on this connection
 	ackedAt uint64 // the session's acked at the attach
@@ -99,6 +99,27 @@ type flight struct {
 	head, ctl int  // bytes of the message cut short, of ctl,
 	body      int  // and of the messages behind
 	restBytes int  // or, parted, of rest
+}
+
+// pongs are the payloads of Pings that are not answered yet, oldest first.
+type pongs struct{ due [][]byte }
+
+const (
+	maxPongs     = 32      // beyond it only the newest Ping is answered, as RFC 6455 section 5.5.3 allows
+	maxPongBytes = 4 << 10 // of our own frames may wait before Pongs wait for them
+)
+
+func (p *pongs) add(payload []byte) {
+	if len(p.due) == maxPongs {
+		p.due = p.due[:0]
+	}
+	p.due = append(p.due, bytes.Clone(payload))
+}
+
+func (p *pongs) take() [][]byte {
+	due := p.due
+	p.due = nil
+	return due
 }
 
 // A probe is a ping under way, and the newest message that was written before it.
@@ -239,18 +260,24 @@ func (s *Session) afterWrite(now Time, a *Attachment) {
 	}
 	switch {
 	case s.cfg.Resumable:
-	case s.cfg.Kept:
+	case s.cfg.Kept && a.closing == nil:
 		s.askPong(now, a)
 	default:
-		s.ring.Ack(a.mark.N, a.mark.Off) // written is all that a plain client can be asked
-		s.acked = a.mark.N
-		s.unblock(now)
+		s.ackWritten(now, a)
 	}
 	if a.last && len(a.ctl) == 0 && a.closed == 0 {
 		a.closed = now
 	}
 	s.deliverEnd(now)
 	s.askAck(now, a)
+}
+
+// ackWritten forgets what was written to a plain client: that is all that can be
+// known of one that is asked nothing.
+func (s *Session) ackWritten(now Time, a *Attachment) {
+	s.ring.Ack(a.mark.N, a.mark.Off)
+	s.acked = max(s.acked, a.mark.N)
+	s.unblock(now)
 }
 
 // restWrote takes what was written off the rest of a parted attachment.
@@ -323,9 +350,10 @@ func (s *Session) compose(now Time, a *Attachment) {
 	if a.last {
 		return
 	}
-	if a.wsPongDue {
-		a.ctl = frame.Append(a.ctl, frame.Pong, a.wsPong)
-		a.wsPongDue = false
+	if len(a.ctl) < maxPongBytes {
+		for _, p := range a.wsPongs.take() {
+			a.ctl = frame.Append(a.ctl, frame.Pong, p)
+		}
 	}
 	if a.ackSince > 0 && (a.ackNow || a.pongDue || now.Sub(a.ackSince) >= ackWanted) {
 		a.ctl = wire.AppendAck(a.ctl, s.written.n)

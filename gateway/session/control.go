@@ -12,7 +12,7 @@ import (
 func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte) {
 	switch op {
 	case frame.Ping:
-		a.wsPong, a.wsPongDue = append(a.wsPong[:0], payload...), true
+		a.wsPongs.add(payload)
 	case frame.Pong:
 		if id, ok := wire.ParseNumber(string(payload)); ok {
 			s.pong(now, a, id)
@@ -22,25 +22,37 @@ func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte
 	}
 }
 
-// clientClose handles a Close frame. Without a bye before it it is somebody's
-// in between and detaches, unless it answers ours; a plain client's ends the
-// session with its code.
+// clientClose handles a Close frame. A resumable client's without a bye before it
+// comes from something in between and detaches, unless it answers ours; a plain
+// client's is passed on.
 func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 	code, reason, err := frame.ParseClose(payload)
 	switch {
 	case err != nil:
-		s.violation(now, wire.CodeProtocolError, "%s", err)
+		s.violation(now, closeFault(err), "%s", err)
 	case a.last && s.answers(a, code):
-		s.endDelivered(now, Shut)
+		if s.answerPending() {
+			s.closeUpstream(code, reason)
+		}
+		f := Shut
+		if a.closed == 0 { // ours is still being written
+			f = Linger
+		}
+		s.endDelivered(now, f)
 	case s.cfg.Resumable, s.cfg.Kept && code == wire.CodeGoingAway:
 		a.spoke = true // for `no progress` it counts, protocol section 6; it confirms nothing
 		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
 	default:
-		s.end(now, ending{
-			Ending: s.goneEnding(ReasonBye), code: code, text: reason,
-			client: frame.Append(nil, frame.Close, frame.ClosePayload(code, "")), clientFate: Linger,
-		})
+		s.relayClientClose(now, a, code, reason)
 	}
+}
+
+// closeFault is the close code for a Close frame that RFC 6455 forbids.
+func closeFault(err error) int {
+	if errors.Is(err, frame.ErrCloseReason) {
+		return wire.CodeInvalidUTF8
+	}
+	return wire.CodeProtocolError
 }
 
 // answers reports whether a client's Close is the answer to ours, which was
@@ -135,7 +147,7 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 // askPong asks a plain client that is kept, by a Ping, how far it has come: as
 // often as an ack would be due, one Ping at a time.
 func (s *Session) askPong(now Time, a *Attachment) {
-	if a != s.att || a.mark.N <= s.acked || len(a.pings) > 0 || a.last {
+	if a != s.att || a.mark.N <= s.acked || len(a.pings) > 0 || a.last || a.closing != nil {
 		return
 	}
 	if a.askSince == 0 {
@@ -149,7 +161,7 @@ func (s *Session) askPong(now Time, a *Attachment) {
 // Ask sends the attached client a ping, if none is under way: the event Pong
 // follows when it answers. It reports false where none is attached.
 func (s *Session) Ask(now Time) bool {
-	if s.att == nil || s.att.last {
+	if s.att == nil || s.att.last || s.att.closing != nil {
 		return false
 	}
 	if len(s.att.pings) == 0 {
@@ -161,7 +173,7 @@ func (s *Session) Ask(now Time) bool {
 // askAck sends a ping for the sake of the ack that comes before its answer,
 // where the window is full and the client has been sent all that is in it.
 func (s *Session) askAck(now Time, a *Attachment) {
-	if s.scan.full && a == s.att && s.kept() && len(a.pings) == 0 && !a.last && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
+	if s.scan.full && a == s.att && s.kept() && len(a.pings) == 0 && !a.last && a.closing == nil && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
 		s.sendPing(now, a)
 	}
 }

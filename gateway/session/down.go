@@ -1,6 +1,8 @@
 package session
 
 import (
+	"fmt"
+
 	"reseat/gateway/frame"
 	"reseat/gateway/wire"
 )
@@ -150,8 +152,8 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 		return was
 	case size > s.cfg.MaxMessage || size < 0:
 		return s.upstreamFault(now, wire.CodeMessageTooBig, "message of the upstream over the limit")
-	case sc.frames == maxFrames:
-		return s.upstreamFault(now, wire.CodeProtocolError, "message of more than 1024 frames")
+	case sc.frames == frame.MaxFrames(s.cfg.MaxMessage):
+		return s.upstreamFault(now, wire.CodeProtocolError, tooManyFrames(sc.frames))
 	case sc.text && h.Length > 0 && len(raw) == h.Size:
 		return false // the first byte decides how the frame begins
 	case !s.makeRoom(now, size):
@@ -173,6 +175,8 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	s.endFrame(now)
 	return true
 }
+
+func tooManyFrames(most int) string { return fmt.Sprintf("message of more than %d frames", most) }
 
 // endFrame ends the present frame where it is whole, and with it perhaps the
 // message, which thereby is numbered.

@@ -28,6 +28,7 @@ type Ending struct {
 	Reason string // fixed: a metric label
 	Code   int    // for a later resume: 4404, 4408 or 4410
 	Text   string // for a later resume
+	Detail string // what was said with it: an operator's words, the game server's, the client's
 	At     Time
 }
 

@@ -196,8 +196,31 @@ func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
 	if n != 16 {
 		t.Errorf("%d messages of 64 KiB are read, want 16: 1 MiB, as of a resumable client", n)
 	}
-	b.sleep(5 * time.Minute)
+	b.sleep(30*time.Second - 1)
 	b.wantState(session.Attached) // its silence is ours
+}
+
+// A Pong that lies behind more than is read for its sake is never read: the game
+// server takes nothing before it is read, and is not read before that Pong makes room.
+// A new connection ends that, on which the Pong comes first.
+func TestAClientWhosePongIsOutOfReachIsDisconnected(t *testing.T) {
+	b := pongAwaited(t)
+	for b.s.WantsClient(b.att) {
+		b.says(strings.Repeat("x", 64<<10))
+	}
+	b.sleep(29 * time.Second)
+	b.wantState(session.Attached)
+	b.takes(b.up, 1) // the game server takes something after all
+	b.sleep(29 * time.Second)
+	b.wantState(session.Attached)
+	b.sleep(2 * time.Second)
+	b.wantState(session.Detached)
+	b.back()
+	b.sees("one")
+	b.sleep(time.Second)
+	b.sees("ping 1")
+	b.s.ClientRead(b.now, b.att, masked(frame.Pong, "1"))
+	b.sees("two")
 }
 
 // That the game server was offered what the client has said, and took nothing of it,

@@ -124,7 +124,7 @@ func (s *Session) owes(a *Attachment) Time {
 	if len(a.pings) > 0 {
 		since = earlier(since, a.pings[0].at)
 	}
-	if since == 0 || s.cfg.Answer == 0 || a.last || !s.WantsClient(a) {
+	if since == 0 || s.cfg.Answer == 0 || a.last || a.closing != nil || !s.WantsClient(a) {
 		return 0
 	}
 	return max(since, a.lively())
@@ -169,7 +169,7 @@ func (s *Session) pingDue(a *Attachment) Time {
 
 // silentAt is when a client of which nothing is heard is dead.
 func (s *Session) silentAt(a *Attachment) Time {
-	if !s.WantsClient(a) {
+	if a.closing != nil || !s.WantsClient(a) {
 		return 0
 	}
 	_, dead := s.answerDue(a)
@@ -179,13 +179,13 @@ func (s *Session) silentAt(a *Attachment) Time {
 // WatchesSocket reports whether the state of a's socket would tell anything now.
 // Then ClientSocket is to be called before Tick, where the driver can.
 func (s *Session) WatchesSocket(a *Attachment) bool {
-	return a == s.att && (a.behind || a.out.waits || a.askedSince())
+	return a == s.att && a.closing == nil && (a.behind || a.out.waits || a.askedSince())
 }
 
 // ClientSocket takes in the state of a's socket: before a Tick, and after a
 // ClientWrote that asks for it.
 func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
-	if a != s.att {
+	if a != s.att || a.closing != nil {
 		return
 	}
 	w := &a.socket

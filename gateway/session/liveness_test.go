@@ -499,10 +499,32 @@ func TestPongThatAnswersSeveralPingsMeasuresTheOldest(t *testing.T) {
 	c := answerConfig()
 	c.Resumable, c.Kept = false, true
 	l := newLine(t, c, 4*time.Second)
-	l.game(text("hello"))
+	l.game(text("a"))
 	l.run(6 * time.Second)
 	if n, got := len(l.pings), l.s.Info().RTT; n < 2 || got != 4*time.Second {
 		t.Errorf("%d pings, round trip %v, want 4s", n, got)
+	}
+}
+
+// Of many Pings that are not answered not all are remembered, and any Pong may come yet.
+func TestPongToAPingThatIsForgottenCoversWhatItCarries(t *testing.T) {
+	c := answerConfig()
+	c.Resumable, c.Kept = false, true
+	l := newLine(t, c, 50*time.Millisecond)
+	l.deafTo = true
+	for range 12 { // the client speaks just after it was pinged again
+		l.game(text("a"))
+		l.run(2600 * time.Millisecond)
+		l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+		l.s.Retain()
+		l.s.UpstreamWrote(l.now, l.up, len(l.lend(l.up)))
+	}
+	if n := len(l.pings); n < 10 {
+		t.Fatalf("%d pings, want more than are remembered", n)
+	}
+	l.s.ClientRead(l.now, l.att, masked(frame.Pong, "2"))
+	if got := l.s.Info().Acked; got != 2 {
+		t.Errorf("acked %d, want 2", got)
 	}
 }
 

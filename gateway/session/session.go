@@ -46,7 +46,6 @@ const (
 	UnackedMessages = 1024    // limits.unacked_messages
 	UnackedBytes    = 1 << 20 // limits.unacked_bytes
 
-	maxFrames      = 1024     // frames of one message
 	maxControl     = 4 << 10  // a control message may be this large whatever --max-message says
 	ackMessages    = 32       // an ack goes at the latest after so many messages,
 	ackBytes       = 64 << 10 // so many bytes,
@@ -54,8 +53,9 @@ const (
 	ackLatest      = 900 * time.Millisecond // and a second after the oldest, its way included
 	overdueAck     = 60 * time.Second
 	stalledMessage = 30 * time.Second
-	writeAtOnce    = 256 << 10   // bytes of one client write
-	answerWait     = time.Second // for the client's answer to our Close
+	deadlockWait   = 30 * time.Second // see deadlockedAt
+	writeAtOnce    = 256 << 10        // bytes of one client write
+	answerWait     = time.Second      // for the client's answer to our Close
 	starvedRetry   = 250 * time.Millisecond
 	takeoverLimit  = 20
 	takeoverSpan   = 10 * time.Second

@@ -27,6 +27,9 @@ func (s *Session) Next() Time {
 }
 
 func (s *Session) nextAttached(a *Attachment) Time {
+	if a.closing != nil {
+		return a.closing.by
+	}
 	t := s.answerBy(a)
 	if !a.last {
 		t = earlier(t, s.nextOwed(a))
@@ -41,7 +44,7 @@ func (s *Session) nextAttached(a *Attachment) Time {
 	if a.overdue.at > 0 {
 		t = earlier(t, a.overdue.at.Add(overdueAck))
 	}
-	return t
+	return earlier(t, s.deadlockedAt(a))
 }
 
 // nextOwed is when something is due to a live client: see tickOwed.
@@ -58,13 +61,16 @@ func (s *Session) nextOwed(a *Attachment) Time {
 
 func (s *Session) nextUpstream() Time {
 	var t Time
+	if s.answerPending() {
+		t = s.up.answerBy
+	}
 	if !s.WantsUpstream(s.up) {
 		return t
 	}
 	if s.scan.open {
 		t = s.scan.progress.Add(stalledMessage)
 	}
-	if hb := s.cfg.UpstreamHeartbeat; hb > 0 {
+	if hb := s.cfg.UpstreamHeartbeat; hb > 0 && !s.up.closed {
 		if s.up.pinged {
 			hb *= 2
 		}
@@ -102,6 +108,12 @@ func (s *Session) Tick(now Time) {
 
 // tickAttached looks at the client: dead, in violation, or owed something.
 func (s *Session) tickAttached(now Time, a *Attachment) {
+	if a.closing != nil {
+		if now >= a.closing.by {
+			s.expireClosing(now, a.closing)
+		}
+		return
+	}
 	reads := s.WantsClient(a)
 	s.notePause(now, a)
 	if t := s.nextLook(a); t > 0 && now >= t {
@@ -112,6 +124,8 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		s.drop(now, "close not answered", Shut, nil)
 	case dead > 0 && now >= dead:
 		s.drop(now, "silent", Reset, nil)
+	case s.deadlockedAt(a) > 0 && now >= s.deadlockedAt(a):
+		s.drop(now, "its answer lies behind what the game server does not take", Reset, nil)
 	case reads && len(a.in.buf) > 0 && now >= a.in.progress.Add(stalledMessage):
 		s.stalled(now)
 	case a.overdue.at > 0 && now >= a.overdue.at.Add(overdueAck):
@@ -131,6 +145,9 @@ func (s *Session) answerBy(a *Attachment) Time {
 	}
 	if s.kept() && s.acked < s.ring.Last().N {
 		return max(a.closed, a.acks).Add(overdueAck)
+	}
+	if !s.cfg.Resumable && !s.up.lost {
+		return a.closed.Add(closeWait)
 	}
 	return max(a.closed, a.lively()).Add(answerWait)
 }
@@ -163,6 +180,9 @@ func (s *Session) tickOwed(now Time, a *Attachment) {
 
 // tickUpstream looks at the upstream, as far as it is read at all.
 func (s *Session) tickUpstream(now Time) {
+	if s.answerPending() && now >= s.up.answerBy {
+		s.answerUpstream()
+	}
 	if s.starved && now >= s.up.heard.Add(starvedRetry) {
 		s.starved = false
 		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
@@ -171,6 +191,9 @@ func (s *Session) tickUpstream(now Time) {
 		return
 	}
 	hb := s.cfg.UpstreamHeartbeat
+	if s.up.closed {
+		hb = 0 // it is not pinged behind a Close, and has closeWait
+	}
 	switch {
 	case s.scan.open && now >= s.scan.progress.Add(stalledMessage):
 		s.loseUpstream(now, wire.CodeProtocolError, "unfinished message")

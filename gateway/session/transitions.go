@@ -156,6 +156,9 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 	a := s.att
 	switch {
+	case a.closing != nil:
+		s.endClosing(now, a.closing, f, final)
+		return
 	case !s.kept() && s.up.over:
 		s.endDelivered(now, f)
 		return
@@ -163,6 +166,7 @@ func (s *Session) drop(now Time, why string, f Fate, final []byte) {
 		s.end(now, ending{Ending: s.goneEnding(ReasonClientGone), clientFate: f, client: final})
 		return
 	}
+	s.answerUpstream() // the client will not
 	futile := s.noteProgress(now, a)
 	s.part(a, f, final, false)
 	s.att = nil
@@ -250,7 +254,7 @@ func (s *Session) end(now Time, e ending) {
 	if s.up.gone && s.lender == nil { // else takeBack has to know what was taken of it
 		s.dropQueue()
 	}
-	e.At = now
+	e.At, e.Detail = now, e.text
 	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
 	s.ring.Release()
 	s.emit(ev)

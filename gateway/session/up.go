@@ -28,7 +28,7 @@ func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 // upstream does not take; a plain one is not while the upstream is behind with its
 // messages (with frames of ours it may be), unless that waits for its Pong.
 func (s *Session) WantsClient(a *Attachment) bool {
-	return s.cfg.Resumable || a != s.att || !s.q.messages() || s.pongWanted()
+	return s.cfg.Resumable || a != s.att || a.closing != nil || !s.q.messages() || s.pongWanted()
 }
 
 // pongWanted reports whether the upstream waits for room that only a Pong can
@@ -36,6 +36,17 @@ func (s *Session) WantsClient(a *Attachment) bool {
 // says, so the client is read on: as much as a resumable one may send unacked.
 func (s *Session) pongWanted() bool {
 	return s.cfg.Kept && s.scan.full && s.q.charge < UnackedBytes
+}
+
+// deadlockedAt is when a plain client that is kept is disconnected, since its Pong lies
+// behind more than is read for its sake: the upstream takes nothing before it is read,
+// and is not read before that Pong makes room. Zero: not so. Neither side can break
+// this but by a new connection, on which the client is asked first of all.
+func (s *Session) deadlockedAt(a *Attachment) Time {
+	if !s.cfg.Kept || !s.scan.full || s.WantsClient(a) {
+		return 0
+	}
+	return max(a.since, s.data, s.up.heard, s.up.took).Add(deadlockWait)
 }
 
 // readAgain: a plain client is read from here on, and its silence was ours.
@@ -48,6 +59,9 @@ func (s *Session) ClientRead(now Time, a *Attachment, p []byte) {
 		return
 	}
 	a.hear(now)
+	if a.closing != nil {
+		return // nothing counts that follows a Close
+	}
 	in := &a.in
 	b, gathered := p, len(in.buf) > 0
 	if gathered { // a message in pieces: it goes on from buffers of its own
@@ -60,7 +74,9 @@ func (s *Session) ClientRead(now Time, a *Attachment, p []byte) {
 	if a != s.att {
 		return
 	}
-	r.keep(now)
+	if a.closing == nil {
+		r.keep(now)
+	}
 	s.recharge()
 }
 
@@ -121,7 +137,7 @@ func (r *reader) frame(now Time) bool {
 		payload := b[h.Size:end]
 		frame.XOR(payload, h.Key)
 		r.s.clientControl(now, r.a, h.Op, payload)
-		return r.a == r.s.att
+		return r.a == r.s.att && r.a.closing == nil
 	}
 	return r.data(now, h, b)
 }
@@ -141,8 +157,8 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 		r.start, r.whole = r.at, r.at
 		*in = inbound{buf: in.buf, began: in.began, text: h.Op == frame.Text}
 	}
-	if in.frames == maxFrames {
-		return r.fail(now, wire.CodeProtocolViolation, "message of more than 1024 frames")
+	if most := frame.MaxFrames(r.s.cfg.MaxMessage); in.frames == most {
+		return r.fail(now, wire.CodeProtocolViolation, tooManyFrames(most))
 	}
 	first := in.first
 	if in.size == 0 && h.Length > 0 && len(b) > h.Size {
@@ -241,9 +257,10 @@ func flatten(msg []byte, size int64) []byte {
 }
 
 // admit counts a data message of the client's. It is false for one that goes
-// nowhere: the upstream is over, or the client has broken the unacked limit.
+// nowhere: the upstream's Close is answered or it was lost, or the client has broken
+// the unacked limit.
 func (s *Session) admit(now Time, payload int64) bool {
-	if s.up.over {
+	if s.up.fate != Open {
 		return false
 	}
 	if s.cfg.Resumable {

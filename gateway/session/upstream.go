@@ -16,7 +16,6 @@ type Upstream struct {
 	deaf    bool // a write failed: it takes nothing more
 	gone    bool // parted: the session has no upstream, or another one
 	pinged  bool // since heard
-	pongDue bool
 	pingDue bool
 	over    bool // nothing more comes from it,
 	lost    bool // since it broke, or sent what is not allowed: no code of its own
@@ -27,10 +26,13 @@ type Upstream struct {
 	out  lent   // what is handed out and not reported as written
 
 	// What not every message needs.
-	final  []byte // parted while a write was under way: what goes out behind it
-	pong   []byte
-	code   int // of its Close
-	reason string
+	closed   bool   // a Close is queued: nothing follows it
+	took     Time   // when it last took bytes
+	answerBy Time   // of a plain client's: when its Close is answered at the latest
+	final    []byte // parted while a write was under way: what goes out behind it
+	pongs    pongs  // the answers to its Pings
+	code     int    // of its Close
+	reason   string
 }
 
 // lent is what an upstream connection has been handed out.
@@ -46,6 +48,10 @@ const UpstreamFlush = 10 * time.Second
 
 // Fate is what the driver is to do with the upstream's connection.
 func (u *Upstream) Fate() Fate { return u.fate }
+
+// Over reports whether nothing more comes from u: its Close has been read, or it was
+// lost. A plain client's may be written to until its Close is answered.
+func (u *Upstream) Over() bool { return u.over }
 
 // Upstream is the present upstream connection's tenure, or the last one's where
 // there is none.
@@ -70,23 +76,28 @@ func (s *Session) UpstreamOut(u *Upstream, dst [][]byte) [][]byte {
 	return s.q.slices(dst)
 }
 
-// composeUp queues the answer to the upstream's newest Ping, and our own. They
+// maxPongCharge is how much may be queued for an upstream before its Pings wait for
+// their answers: one that takes nothing must not fill the memory by asking.
+const maxPongCharge = 64 << 10
+
+// composeUp queues the answers to the upstream's Pings, and our own. They
 // do not wait for messages whose turn has not come.
 func (s *Session) composeUp(u *Upstream) {
 	send := s.pushControl
 	switch {
-	case u.fate != Open || u.gone:
-		u.pongDue, u.pingDue = false, false
+	case u.fate != Open || u.gone || u.closed:
+		u.pongs, u.pingDue = pongs{}, false
 		return
 	case s.q.held == 0:
-	case s.q.part > 0 || s.lender != nil:
-		return // in the midst of a message
+	case s.q.part > 0 || s.lender != nil || s.q.ready():
+		return // in the midst of a message, or older answers go first
 	default:
 		send = func(op byte, payload []byte) { u.rest = append(u.rest, s.masked(op, payload)...) }
 	}
-	if u.pongDue {
-		u.pongDue = false
-		send(frame.Pong, u.pong)
+	if s.q.charge+len(u.rest) < maxPongCharge {
+		for _, p := range u.pongs.take() {
+			send(frame.Pong, p)
+		}
 	}
 	if u.pingDue {
 		u.pingDue = false
@@ -99,6 +110,9 @@ func (s *Session) composeUp(u *Upstream) {
 func (s *Session) UpstreamWrote(now Time, u *Upstream, n int) {
 	out := u.out
 	u.out = lent{}
+	if n > 0 {
+		u.took = now
+	}
 	own := min(n, out.rest)
 	u.rest = u.rest[min(own, len(u.rest)):]
 	if out.queue {
@@ -165,15 +179,17 @@ func (s *Session) UpstreamGone(now Time, u *Upstream, why string) {
 func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 	switch op {
 	case frame.Ping:
-		s.up.pong, s.up.pongDue = append(s.up.pong[:0], payload...), true
+		s.up.pongs.add(payload)
 	case frame.Close:
 		code, reason, err := frame.ParseClose(payload)
 		if err != nil {
-			s.upstreamFault(now, wire.CodeProtocolError, err.Error())
+			s.upstreamFault(now, closeFault(err), err.Error())
 			return
 		}
 		s.up.over, s.up.code, s.up.reason = true, code, reason
-		s.closeUpstream(code, "")
+		if !s.relayUpstreamClose(now) {
+			s.answerUpstream()
+		}
 	}
 }
 
@@ -203,10 +219,20 @@ func (s *Session) closeUpstream(code int, reason string) {
 		return
 	}
 	if code != 0 {
-		s.pushControl(frame.Close, frame.ClosePayload(code, reason))
+		s.queueClose(code, reason)
 	}
 	s.q.held, s.q.heldBytes = 0, 0 // it is the last that may go
 	u.fate = Linger
+}
+
+// queueClose queues Close, once. The upstream is read on until closeUpstream.
+func (s *Session) queueClose(code int, reason string) {
+	if s.up.closed || s.up.gone || s.up.fate != Open {
+		return
+	}
+	s.pushControl(frame.Close, frame.ClosePayload(code, reason))
+	s.q.held, s.q.heldBytes = 0, 0
+	s.up.closed = true
 }
 
 // shutUpstream: nothing more goes to u, its connection is closed. What was
@@ -294,16 +320,28 @@ func (s *Session) masked(op byte, payload []byte) []byte {
 // everything that came before.
 func (s *Session) deliverEnd(now Time) {
 	a := s.att
-	if a == nil || !s.up.over || a.last || a.out.up || a.cur < s.ring.Last().Off {
+	if a == nil || !s.up.over || a.out.up || a.cur < s.ring.Last().Off {
 		return
 	}
-	if s.up.lost && s.cfg.Kept && s.acked < s.ring.Last().N {
+	if !a.last {
+		s.tellEnd(now, a)
+	}
+	if a.last && a.closing != nil && a == s.att {
+		s.endClosing(now, a.closing, Linger, nil)
+	}
+}
+
+// tellEnd queues what tells a of the upstream's end. A plain client that is kept is
+// first asked whether it has what came before a loss.
+func (s *Session) tellEnd(now Time, a *Attachment) {
+	if s.up.lost && s.cfg.Kept && a.closing == nil && s.acked < s.ring.Last().N {
 		s.askLast(now, a)
 		return
 	}
 	s.compose(now, a)
 	a.last = true
 	switch {
+	case s.up.lost && a.closing != nil: // as on a direct connection: a drop
 	case s.up.lost && s.cfg.Resumable:
 		a.ctl = wire.AppendClosing(a.ctl, wire.Closing{Code: wire.CodeUpstreamLost, Reason: wire.Name(wire.CodeUpstreamLost)})
 	case s.up.lost:
@@ -329,11 +367,12 @@ func (s *Session) askLast(now Time, a *Attachment) {
 
 // endDelivered ends the session whose upstream's end the client has taken in.
 func (s *Session) endDelivered(now Time, f Fate) {
+	s.answerUpstream()
 	e := Ending{Reason: ReasonUpstreamClosed, Code: wire.CodeEnded, Text: s.up.reason}
 	if s.up.lost {
 		e = s.goneEnding(wire.Name(wire.CodeUpstreamLost))
 	}
-	s.end(now, ending{Ending: e, clientFate: f})
+	s.end(now, ending{Ending: e, text: s.up.reason, clientFate: f})
 }
 
 // recharge counts in the store what the session holds outside its ring.

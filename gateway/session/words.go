@@ -106,7 +106,7 @@ func (s *Session) answerHeld(from, end uint64) {
 	for _, r := range s.cfg.Replies {
 		longest = max(longest, len(r.In))
 	}
-	if end-from > uint64(longest+1+maxFrames*4) { // headers of so short frames
+	if end-from > uint64(longest+1+frame.MaxFrames(s.cfg.MaxMessage)*4) { // headers of so short frames
 		return
 	}
 	msg := s.ring.Copy(from, end)

@@ -58,7 +58,7 @@ func isLoopback(hostPort string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().IsLoopback()
 	}
-	return strings.EqualFold(host, "localhost")
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
 // sameListener says whether two addresses cannot both be listened on.

@@ -18,6 +18,7 @@ func (d *draft) check() error {
 		(*draft).checkWebhook,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
+		(*draft).checkUpstreams,
 	} {
 		if err := rule(d); err != nil {
 			return err
@@ -106,6 +107,18 @@ func (d *draft) checkAuth() error {
 	for _, flag := range aboutLogins {
 		if d.given[flag] {
 			return d.fault(flag, "%w", errNoLogin)
+		}
+	}
+	return nil
+}
+
+// checkUpstreams keeps clients from the admin address: where no token is asked for there,
+// a route that led to it would give it to all of them.
+func (d *draft) checkUpstreams() error {
+	for i := range d.Gateway.Routes {
+		r := &d.Gateway.Routes[i]
+		if d.Admin != "" && reaches(d.Admin, &r.Upstream) {
+			return d.fault("admin", "want it for operators alone, but the game server of route %s is there, %s: name the game server's own port", quote(r.Pattern), r.Upstream.URL.Host)
 		}
 	}
 	return nil

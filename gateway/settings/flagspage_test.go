@@ -14,7 +14,7 @@ All of them, made from the table that the program itself reads (` + "`go test ./
 it against the table). ` + "`reseat --help`" + ` prints the same, ` + "[running.md](running.md)" + ` has the config file and ` + "`reseat check`" + `.
 
 Each can also be set in the environment, and in the file of ` + "`--config`" + ` under its own name without the dashes. A flag beats the environment, which beats the file.
-**(R)** can be set for a single route as well; **(+)** can be given several times, in the environment with one value a line.
+**(R)** can be set for a single route as well, and a text or timer that holds for all can be switched off for one by an empty value (` + "`on-detach=`" + `); **(+)** can be given several times, in the environment with one value a line.
 DUR is a duration with its unit (` + "`500ms`, `45s`, `1h30m`" + `), SIZE a number of bytes or of ` + "`KiB`, `MiB`, `GiB`" + `.
 `
 

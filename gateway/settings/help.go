@@ -36,7 +36,8 @@ const (
 const helpHead = `reseat keeps a WebSocket session open while its client reconnects.
 
 Usage: reseat [flags]         with --upstream, --route or --demo
-       reseat check [flags]   say whether that would work, without serving
+       reseat check [flags]   say whether that would work, without serving; with --try /PATH also
+                              which route that is, and what the game server answers to a handshake
 `
 
 const helpFoot = `

@@ -109,6 +109,10 @@ func (r *route) build(defaults local) (gateway.Route, error) {
 		if !ok {
 			continue
 		}
+		if f.off != nil && len(values) == 1 && values[0] == "" {
+			f.off(&own)
+			continue
+		}
 		if err := f.setLocal(&own, values); err != nil {
 			return gateway.Route{}, r.fault(f.name, err)
 		}

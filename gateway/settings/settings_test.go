@@ -207,6 +207,26 @@ func TestWhatIsSaidOfLoginsIsRefusedWhereNoneIsAskedFor(t *testing.T) {
 	}
 }
 
+// A route that names one source of login keys does not inherit the other.
+func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
+	for _, c := range []struct{ global, own, jwks, keyFile string }{
+		{"--auth-key-file=all.pem", "auth-jwks=https://own.example/keys", "https://own.example/keys", ""},
+		{"--auth-jwks=https://all.example/keys", "auth-key-file=own.pem", "", "own.pem"},
+		{"--auth-key-file=all.pem", "auth-key-file=own.pem", "", "own.pem"},
+		{"--auth-key-file=all.pem", "auth-audience=own", "", "all.pem"},
+	} {
+		s := mustParse(t, nil, c.global, "--auth-audience=all", "--route=/a/*=ws://a:1;"+c.own, "--route=/b/*=ws://b:1")
+		own, other := s.Gateway.Routes[0].Policy.Auth, s.Gateway.Routes[1].Policy.Auth
+		if own == nil || own.JWKS != c.jwks || own.KeyFile != c.keyFile {
+			t.Errorf("%s, route %s: %+v, want JWKS %q and key file %q", c.global, c.own, own, c.jwks, c.keyFile)
+		}
+		if name, value, _ := strings.Cut(c.global, "="); other == nil || other.JWKS+other.KeyFile != value || (other.JWKS != "") != (name == "--auth-jwks") {
+			t.Errorf("%s: the route beside it has %+v", c.global, other)
+		}
+	}
+	wantRefused(t, `--route "/a/*": auth-jwks`, nil, "--route=/a/*=ws://a:1;auth-key-file=own.pem;auth-jwks=https://own.example/keys")
+}
+
 func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
 	for _, args := range [][]string{
 		{"--demo", "--route=/a/*=ws://a:1"},

@@ -33,6 +33,9 @@ type flag struct {
 	// of its own, marked (R), else set. --help and --version have neither.
 	set      setter[draft]
 	setLocal setter[local]
+	// off switches a global text or timer off for a route whose value is empty
+	// (on-detach=). Nil: a route cannot.
+	off func(*local)
 }
 
 // A setter checks the values of one flag, one or more of them, and puts them
@@ -170,7 +173,8 @@ var table = []flag{
 		setLocal: one(func(l *local) **x509.CertPool { return &l.ca }, authorities)},
 	{name: "upstream-heartbeat", group: groupUpstreams, arg: "DUR", def: "0", shows: "0, off",
 		help:     "Ping a game server that was silent for this long; lost after twice as long",
-		setLocal: one(func(l *local) *time.Duration { return &l.UpstreamHeartbeat }, orOff(duration(0, day)))},
+		setLocal: one(func(l *local) *time.Duration { return &l.UpstreamHeartbeat }, orOff(duration(0, day))),
+		off:      func(l *local) { l.UpstreamHeartbeat = 0 }},
 	{name: "dial-timeout", group: groupUpstreams, arg: "DUR", def: "10s",
 		help:     "to reach the game server and have its 101",
 		setLocal: one(func(l *local) *time.Duration { return &l.DialTimeout }, duration(time.Millisecond, day))},
@@ -187,7 +191,8 @@ var table = []flag{
 		setLocal: one(func(l *local) *time.Duration { return &l.Grace }, duration(0, mostGrace))},
 	{name: "grace-before-start", group: groupSessions, arg: "DUR", shows: "same as --grace",
 		help:     "the same, until the game server has marked the session started",
-		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, mostGrace)))},
+		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, mostGrace))),
+		off:      func(l *local) { l.GraceBeforeStart = nil }},
 	{name: "disconnect", group: groupSessions, arg: "soft|hard", def: "soft",
 		help: "while the client is away the game server's connection stays open, or is closed at once and dialled anew at the resume",
 		setLocal: one(func(l *local) *bool { return &l.Hard }, choice(
@@ -198,7 +203,8 @@ var table = []flag{
 			option[bool]{"off", false}, option[bool]{"cookie", true}))},
 	{name: "idle-timeout", group: groupSessions, arg: "DUR", def: "0", shows: "0, off",
 		help:     "end a session in which no data message passed for this long",
-		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, orOff(duration(0, mostGrace)))},
+		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, orOff(duration(0, mostGrace))),
+		off:      func(l *local) { l.IdleTimeout = 0 }},
 	{name: "buffer-bytes", group: groupSessions, arg: "SIZE", def: "1MiB",
 		help:     "replay buffer of one session, in bytes of payload; one message alone always fits",
 		setLocal: one(func(l *local) *int64 { return &l.BufferBytes }, size(1, mostBuffer))},
@@ -222,11 +228,12 @@ var table = []flag{
 		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
 			option[bool]{"off", false}, option[bool]{"on", true}))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
-		help:     "ping a client that was silent for this long, and detach it after twice as long; at least 10ms",
+		help:     "ping a client once nothing was received from it, or sent to it, for this long (no fixed interval), and detach it after twice as long without anything received; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
 	{name: "answer-timeout", group: groupSessions, arg: "DUR", def: "5s",
 		help:     "detach a client that leaves a ping or a message unanswered, in silence, for this long; at least 10ms; 0: only --heartbeat detaches",
-		setLocal: one(func(l *local) *time.Duration { return &l.AnswerTimeout }, zeroOr(duration(leastHeartbeat, day)))},
+		setLocal: one(func(l *local) *time.Duration { return &l.AnswerTimeout }, zeroOr(duration(leastHeartbeat, day))),
+		off:      func(l *local) { l.AnswerTimeout = 0 }},
 
 	{name: "max-rate", group: groupLimits, arg: "N", def: "off",
 		help:     "data messages that a client may send in a second, with a burst of one second",
@@ -250,19 +257,24 @@ var table = []flag{
 
 	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the client is gone; {session} and {player} are filled in, escaped for JSON",
-		setLocal: one(func(l *local) *string { return &l.Words.Detach }, message)},
+		setLocal: one(func(l *local) *string { return &l.Words.Detach }, message),
+		off:      func(l *local) { l.Words.Detach = "" }},
 	{name: "on-resume", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when it is back, before its first message",
-		setLocal: one(func(l *local) *string { return &l.Words.Resume }, message)},
+		setLocal: one(func(l *local) *string { return &l.Words.Resume }, message),
+		off:      func(l *local) { l.Words.Resume = "" }},
 	{name: "on-expire", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent before the Close when the grace period is over",
-		setLocal: one(func(l *local) *string { return &l.Words.Expire }, message)},
+		setLocal: one(func(l *local) *string { return &l.Words.Expire }, message),
+		off:      func(l *local) { l.Words.Expire = "" }},
 	{name: "keepalive-reply", group: groupWords, arg: "IN=>OUT", shows: "none", repeat: true,
 		help:     "while the client is away, answer a text message IN of the game server's with OUT; engine.io stands for 2=>3",
-		setLocal: every(func(l *local) *[]session.Reply { return &l.Replies }, keepaliveReply)},
+		setLocal: every(func(l *local) *[]session.Reply { return &l.Replies }, keepaliveReply),
+		off:      func(l *local) { l.Replies = nil }},
 	{name: "keepalive-send", group: groupWords, arg: "DUR:MSG", shows: "none", repeat: true,
 		help:     "while the client is away, send MSG every DUR",
-		setLocal: every(func(l *local) *[]session.Beat { return &l.Beats }, keepaliveSend)},
+		setLocal: every(func(l *local) *[]session.Beat { return &l.Beats }, keepaliveSend),
+		off:      func(l *local) { l.Beats = nil }},
 
 	{name: "token-key-file", group: groupTokens, arg: "FILE", shows: "a key made at start", repeat: true,
 		help: "key that signs resume tokens: PEM Ed25519, RSA or ECDSA, or 32 or more random bytes. The first signs, all verify",

@@ -338,7 +338,7 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 			t.Errorf("file: %q, flag: %q", file, said)
 		}
 	}
-	if lookup(flag).perRoute() {
+	if f := lookup(flag); f.perRoute() && (v != "" || f.off == nil) { // an empty one switches it off there
 		local := wantRefused(t, `--route "/game/*": `+flag, nil, game+";"+flag+"="+v)
 		if local != said {
 			t.Errorf("route: %q, flag: %q", local, said)
@@ -415,4 +415,25 @@ func TestTheWebhooksPasswordIsNotShown(t *testing.T) {
 			t.Errorf("%q: %s", bad, text)
 		}
 	}
+}
+
+func TestARouteSwitchesGlobalTextsAndTimersOff(t *testing.T) {
+	global := []string{"--on-detach=d", "--on-resume=r", "--on-expire=e", "--keepalive-reply=engine.io", "--keepalive-send=1s:m",
+		"--idle-timeout=1m", "--upstream-heartbeat=5s", "--answer-timeout=3s", "--grace-before-start=5m"}
+	const empty = ";on-detach=;on-resume=;on-expire=;keepalive-reply=;keepalive-send=;idle-timeout=;upstream-heartbeat=;answer-timeout=;grace-before-start="
+	s := mustParse(t, nil, append(global, "--route=/a/*=ws://game:1", "--route=/b/*=ws://game:1"+empty)...)
+	want := s.Gateway.Routes[0].Policy
+	off := s.Gateway.Routes[1].Policy
+	if want.Words.Detach != "d" || len(want.Replies) != 1 || want.IdleTimeout != time.Minute {
+		t.Fatalf("the first route: %+v", want)
+	}
+	want.Words, want.Replies, want.Beats = session.Words{}, nil, nil
+	want.IdleTimeout, want.UpstreamHeartbeat, want.AnswerTimeout, want.GraceBeforeStart = 0, 0, 0, nil
+	if !reflect.DeepEqual(off, want) {
+		t.Errorf("the second route: %+v, want %+v", off, want)
+	}
+	for _, setting := range []string{"grace", "origin", "max-message", "auth-key-file", "compression"} {
+		wantRefused(t, `--route "/a/*"`, nil, "--route=/a/*=ws://game:1;"+setting+"=")
+	}
+	wantRefused(t, "--on-detach", nil, game, "--on-detach=")
 }

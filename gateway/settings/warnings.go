@@ -33,10 +33,13 @@ type Warning struct {
 // Warnings lists them: those of the whole gateway, then those of each route in its
 // order.
 func (s *Settings) Warnings() (list []Warning) {
-	list = s.globalWarnings()
+	list = append(s.globalWarnings(), s.publicMistakes()...)
 	for i := range s.Gateway.Routes {
 		r := &s.Gateway.Routes[i]
-		for _, about := range []func(*gateway.Route) []Warning{keepaliveWarnings, answerWarnings, originWarnings, idleWarnings} {
+		for _, about := range []func(*gateway.Route) []Warning{
+			s.routeMistakes, s.pageMistakes, s.sizeMistakes, textMistakes,
+			keepaliveWarnings, answerWarnings, originWarnings, idleWarnings,
+		} {
 			list = append(list, about(r)...)
 		}
 	}
@@ -129,6 +132,19 @@ func idleWarnings(r *gateway.Route) (list []Warning) {
 	}
 	if p.IdleTimeout > 0 && p.IdleTimeout < p.Grace {
 		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after it, unless the game server goes on sending", p.IdleTimeout, p.Grace)
+	}
+	if p.Hard {
+		for _, f := range []struct {
+			flag string
+			set  bool
+		}{
+			{"keepalive-reply", len(p.Replies) > 0}, {"keepalive-send", len(p.Beats) > 0},
+			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Words.Expire != ""},
+		} {
+			if f.set {
+				warn(f.flag, "without effect: --disconnect hard keeps no connection to the game server while the client is away")
+			}
+		}
 	}
 	if kept := p.Grace > 0 || p.GraceBeforeStart != nil && *p.GraceBeforeStart > 0; !kept {
 		for _, f := range []struct {

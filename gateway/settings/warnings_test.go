@@ -17,7 +17,7 @@ func TestWarningsNameTheFlagAndWhatToDo(t *testing.T) {
 		{[]string{"--keepalive-reply", "engine.io", "--answer-timeout", "0"}, "keepalive-reply", "detached only after 30s (twice --heartbeat 15s)"},
 		{[]string{"--keepalive-reply", "engine.io", "--answer-timeout", "1m"}, "keepalive-reply", "detached only after 30s (twice --heartbeat 15s)"},
 		{[]string{"--keepalive-reply", "engine.io", "--answer-timeout", "0", "--heartbeat", "10s"}, "", ""},
-		{[]string{"--keepalive-reply", "ping=>pong", "--heartbeat", "1m"}, "", ""},
+		{[]string{"--keepalive-reply", "ping=>pong", "--heartbeat", "30s"}, "", ""},
 		{[]string{"--grace", "0"}, "", ""},
 		{[]string{"--grace", "0", "--answer-timeout", "0"}, "", ""},
 		{[]string{"--grace", "0", "--answer-timeout", "2s"}, "answer-timeout", "stands still for 2s loses its session"},
@@ -49,12 +49,12 @@ func TestDangerousAndIdleSettingsAreWarnedOf(t *testing.T) {
 		text string
 	}{
 		{[]string{"--origin", "*", "--plain-resume", "cookie"}, "origin", "lets every site on the web act as the player"},
-		{[]string{"--origin", "*", "--auth-key-file", "k", "--auth-from", "header,cookie:sid"}, "origin", "a login in a cookie"},
+		{[]string{"--origin", "*", "--auth-audience", "a", "--auth-key-file", "k", "--auth-from", "header,cookie:sid"}, "origin", "a login in a cookie"},
 		{[]string{"--origin", "https://*", "--plain-resume", "cookie"}, "origin", "every site"},
 		{[]string{"--origin", "https://*.com"}, "origin", "top-level domain"},
 		{[]string{"--origin", "https://*.game.example", "--plain-resume", "cookie"}, "", ""},
 		{[]string{"--origin", "*"}, "", ""},
-		{[]string{"--origin", "*", "--auth-key-file", "k"}, "", ""},
+		{[]string{"--origin", "*", "--auth-audience", "a", "--auth-key-file", "k"}, "", ""},
 		{[]string{"--trusted-proxy", "0.0.0.0/0"}, "trusted-proxy", "every client can choose its address"},
 		{[]string{"--trusted-proxy", "::/0"}, "trusted-proxy", "every client"},
 		{[]string{"--trusted-proxy", "10.0.0.0"}, "trusted-proxy", "such as 10.0.0.0/8"},
@@ -69,7 +69,7 @@ func TestDangerousAndIdleSettingsAreWarnedOf(t *testing.T) {
 		{[]string{"--unsafe-paths", "pass", "--route", "/a/*=ws://127.0.0.1:2"}, "unsafe-paths", "another route's login"},
 		{[]string{"--admin", "off", "--admin-token-file", "f"}, "admin-token-file", "without effect"},
 		{[]string{"--duplicate", "reject"}, "duplicate", "no login"},
-		{[]string{"--duplicate", "reject", "--auth-key-file", "k"}, "", ""},
+		{[]string{"--duplicate", "reject", "--auth-audience", "a", "--auth-key-file", "k"}, "", ""},
 		{[]string{"--flood", "end"}, "flood", "no --max-rate"},
 		{[]string{"--flood", "end", "--max-rate", "5"}, "", ""},
 		{[]string{"--idle-timeout", "10s"}, "idle-timeout", "shorter than --grace"},
@@ -77,6 +77,12 @@ func TestDangerousAndIdleSettingsAreWarnedOf(t *testing.T) {
 		{[]string{"--grace", "0", "--plain-resume", "cookie"}, "plain-resume", "keeps no session"},
 		{[]string{"--grace", "0", "--grace-before-start", "30s", "--plain-resume", "cookie"}, "", ""},
 		{[]string{"--grace", "0", "--overflow", "end"}, "overflow", "keeps no session"},
+		{[]string{"--disconnect", "hard", "--keepalive-send", "1s:x"}, "keepalive-send", "keeps no connection"},
+		{[]string{"--disconnect", "hard", "--overflow", "end"}, "overflow", "keeps no connection"},
+		{[]string{"--disconnect", "hard", "--on-expire", "x"}, "on-expire", "keeps no connection"},
+		{[]string{"--disconnect", "hard", "--on-detach", "x"}, "", ""},
+		{[]string{"--driver", "poll", "--tls-cert", "c", "--tls-key", "k"}, "driver", "on the net driver"},
+		{[]string{"--driver", "poll"}, "", ""},
 	} {
 		list := mustParse(t, nil, append([]string{"--upstream", "ws://127.0.0.1:1"}, c.args...)...).Warnings()
 		switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,20 +22,26 @@ const (
 	// mostSecrets is how many may stand in a file: each is a signature more in a
 	// header of every post.
 	mostSecrets = 8
-	// oldSigns is for how long the secrets that a Reload replaced sign beside the
-	// new ones.
+	// oldSigns is for how long a secret that a Reload removed signs beside the others.
 	oldSigns = 24 * time.Hour
+	// maxOld is how many of those there may be: four changes of a whole file.
+	maxOld = 4 * mostSecrets
 )
 
-// Secrets are what posts are signed with: those of the file, and for a day those
-// that were in it before. They may be used by several goroutines at once.
+// Secrets are what posts are signed with: those of the file, and each that was in it
+// before for a day after its removal. They may be used by several goroutines at once.
 type Secrets struct {
 	file string
 
 	mu      sync.Mutex
 	present []secret
-	old     []secret
-	until   time.Time // when old ends
+	old     []oldSecret
+}
+
+// An oldSecret is not in the file any more, and signs until then.
+type oldSecret struct {
+	secret
+	until time.Time
 }
 
 // A secret is a signer, and its text to know it again by.
@@ -53,8 +60,9 @@ func LoadSecrets(file string) (*Secrets, error) {
 	return s, nil
 }
 
-// Reload reads the file again. What was in it and is not any more signs beside
-// the rest until a day after now. On an error all stays as it was.
+// Reload reads the file again. A secret that was in it and is not any more signs beside
+// the rest until a day after now, however often the file changes meanwhile. On an error
+// all stays as it was.
 func (s *Secrets) Reload(now time.Time) error {
 	fresh, err := readSecrets(s.file)
 	if err != nil {
@@ -62,16 +70,21 @@ func (s *Secrets) Reload(now time.Time) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var old []secret
-	for _, was := range s.present {
-		if !contains(fresh, was.text) {
+	var old []oldSecret
+	for _, was := range s.old {
+		if now.Before(was.until) && !contains(fresh, was.text) {
 			old = append(old, was)
 		}
 	}
-	if len(old) > 0 {
-		s.old, s.until = old, now.Add(oldSigns)
+	for _, was := range s.present {
+		if !contains(fresh, was.text) {
+			old = append(old, oldSecret{was, now.Add(oldSigns)})
+		}
 	}
-	s.present = fresh
+	if len(old) > maxOld {
+		return fmt.Errorf("--webhook-secret-file: %d secrets were removed within a day, and each still signs; want at most %d: keep some for now", len(old), maxOld)
+	}
+	s.present, s.old = fresh, old
 	return nil
 }
 
@@ -87,9 +100,11 @@ func (s *Secrets) Count() int {
 func (s *Secrets) sign(id string, now time.Time, body []byte) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	signers := s.present
-	if now.Before(s.until) {
-		signers = append(signers[:len(signers):len(signers)], s.old...)
+	signers := slices.Clone(s.present)
+	for _, was := range s.old {
+		if now.Before(was.until) {
+			signers = append(signers, was.secret)
+		}
 	}
 	list := make([]string, len(signers))
 	for i, by := range signers {

@@ -373,6 +373,25 @@ func TestCloseDeliversWhatWaits(t *testing.T) {
 	})
 }
 
+// A Hub holds its readers until they close: one that nobody reads would be roused by
+// each event for as long as the process lives.
+func TestClosedHookReadsTheHubNoMore(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.publish("s1", events.Ended)
+		d.close(0)
+		select {
+		case <-d.hook.reader.Wake():
+		default:
+		}
+		d.publish("s2", events.Ended)
+		select {
+		case <-d.hook.reader.Wake():
+			t.Error("the Hub still rouses its reader")
+		default:
+		}
+	})
+}
+
 func TestCloseDoesNotWaitForAReceiverThatIsDown(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)

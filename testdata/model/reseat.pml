@@ -17,6 +17,7 @@
 typedef Connection {
 	byte client, gateway;   /* its two ends */
 	bit  cut;               /* nothing more gets into it; what is in it may still come out */
+	bit  mute;              /* nothing comes out of it, either way */
 	byte token, stated;     /* what its handshake says: the generation, and N */
 	byte gen;               /* the generation that its hello carries */
 	byte last, said;        /* client: newest message that came on it, newest ack given on it */
@@ -95,7 +96,7 @@ inline recycle(s) {
 	if
 	:: conn[s].client == GONE && conn[s].gateway == GONE ->
 		drain(up[s]); drain(down[s]);
-		conn[s].client = NOBODY; conn[s].gateway = NOBODY; conn[s].cut = 0;
+		conn[s].client = NOBODY; conn[s].gateway = NOBODY; conn[s].cut = 0; conn[s].mute = 0;
 		conn[s].token = 0; conn[s].stated = 0; conn[s].gen = 0;
 		conn[s].last = 0; conn[s].said = 0; conn[s].final = 0; byRival[s] = 0
 	:: else -> skip
@@ -217,7 +218,8 @@ inline fromClient(s) {
 	fi
 }
 
-/* The gateway notices that a connection has ended: at once, or late. */
+/* The gateway notices that a connection has ended: at once, or late. One that is
+   silent it may take for dead, which it may not be. */
 inline dropped(s) {
 	printf("gateway: #%d is gone\n", name[s]);
 	if
@@ -225,6 +227,7 @@ inline dropped(s) {
 	:: s == waiter -> waiter = NONE
 	:: else -> skip
 	fi;
+	conn[s].cut = (conn[s].cut || conn[s].mute);
 	part(s)
 }
 
@@ -236,7 +239,9 @@ inline dial(s) {
 	conn[s].client = TRYING; conn[s].token = token; conn[s].stated = received; attempt = s
 }
 
-/* An attempt ends in the dark: it may have reached the gateway, or may reach it yet. */
+/* An attempt ends in the dark: it may have reached the gateway, or may reach it yet.
+   Beside a live connection, which has spoken, that is no fault. (Only before its 101,
+   says section 5. Here it may be at any time: later it costs time, and loses nothing.) */
 inline giveUp(s) {
 	printf("client: gives #%d up\n", name[s]);
 	gaveUp = 1; gaveUpBefore = 1; attempt = NONE; leave(s)
@@ -287,7 +292,7 @@ inline onClose(s) {
 }
 
 inline onData(s) {
-	conn[s].last++;
+	if :: LISTENS || s != live -> conn[s].last++ :: else -> skip fi;
 	if
 	:: conn[s].last > received ->
 		printf("client: the application sees message %d\n", n);
@@ -316,15 +321,18 @@ inline onMessage(s) {
 
 /* ---- processes: the two ends of each connection, and the way between them */
 
-#define DEAD(s) (conn[s].cut && empty(down[s]))
+#define DEAD(s) (SEEMS_DEAD(s) || (conn[s].cut && !conn[s].mute && empty(down[s])))
 #define OPEN(s) (conn[s].client == TRYING || conn[s].client == LIVE)
+#define SUSPECTING (SUSPICION && live != NONE)
 
 proctype ClientEnd(byte s) {
 endClient:
 	do
-	:: d_step { nempty(down[s]) -> onMessage(s) }
+	:: d_step { nempty(down[s]) && !conn[s].mute -> onMessage(s) }
 	:: d_step { conn[s].client == TRYING && DEAD(s) -> giveUp(s) }
-	:: d_step { conn[s].client == TRYING && !conn[s].cut && faults < FAULTS -> faults++; giveUp(s) }
+	:: d_step { conn[s].client == TRYING && !conn[s].cut && !conn[s].mute && (SUSPECTING || faults < FAULTS) ->
+		if :: SUSPECTING -> skip :: else -> faults++ fi;
+		giveUp(s) }
 	:: d_step { s == live && DEAD(s) -> printf("client: #%d is lost\n", name[s]); live = NONE; leave(s) }
 	:: d_step { s == live && ROOM_UP(s) && outCursor < UP && outCursor - outAcked < WINDOW ->
 		outCursor++; outHanded = MAX(outCursor, outHanded);
@@ -344,9 +352,9 @@ endClient:
 proctype GatewayEnd(byte s) {
 endGateway:
 	do
-	:: d_step { conn[s].client != NOBODY && conn[s].gateway == NOBODY -> handshake(s) }
-	:: d_step { conn[s].gateway != NOBODY && nempty(up[s]) -> fromClient(s) }
-	:: d_step { conn[s].gateway != NOBODY && conn[s].gateway != GONE && empty(up[s]) && (conn[s].cut || conn[s].client == GONE) -> dropped(s) }
+	:: d_step { conn[s].client != NOBODY && conn[s].gateway == NOBODY && !conn[s].mute -> handshake(s) }
+	:: d_step { conn[s].gateway != NOBODY && nempty(up[s]) && !conn[s].mute -> fromClient(s) }
+	:: d_step { conn[s].gateway != NOBODY && conn[s].gateway != GONE && (SEEMS_DEAD(s) || (!conn[s].mute && empty(up[s]) && (conn[s].cut || conn[s].client == GONE))) -> dropped(s) }
 	:: d_step { s == att && ROOM_DOWN(s) && cursor < numbered ->
 		cursor++; sent = MAX(cursor, sent); forget();
 		printf("gateway: writes message %d to #%d\n", cursor, name[s]);
@@ -368,6 +376,10 @@ endNetwork:
 	:: d_step { OPEN(s) && !conn[s].cut && faults < FAULTS ->
 		printf("network: cuts #%d\n", name[s]);
 		faults++; conn[s].cut = 1 }
+	:: d_step { SILENCE && OPEN(s) && !conn[s].cut && !conn[s].mute && faults < FAULTS ->
+		printf("network: #%d falls silent\n", name[s]);
+		faults++; conn[s].mute = 1 }
+	:: d_step { conn[s].mute && SILENCE < 2 -> printf("network: #%d is good again\n", name[s]); conn[s].mute = 0 }
 	:: d_step { conn[s].client != NOBODY && conn[s].gateway == NOBODY && (conn[s].cut || conn[s].client == GONE) ->
 		printf("network: loses the handshake of #%d\n", name[s]);
 		part(s) }
@@ -381,9 +393,10 @@ endNetwork:
 #define FREE(s) (conn[s].client == NOBODY)
 #define MAY_DIAL (!finished && attempt == NONE && (live == NONE || (faults < FAULTS && !conn[live].final)))
 
-/* A resume beside a live connection is a move. */
+/* A resume beside a live connection: the client was asked to move, or suspects that
+   the connection is dead, perhaps without reason. */
 inline resume(s) {
-	if :: live != NONE -> printf("client: is asked to move\n"); faults++ :: else -> skip fi;
+	if :: live != NONE -> printf("client: doubts #%d\n", name[live]); faults++ :: else -> skip fi;
 	dial(s)
 }
 
@@ -461,15 +474,26 @@ endRival:
 	(GRACE && finished && over == NO_SESSION) || \
 	(RIVAL && finished && rivalled))
 
+/* Of all connections at most one has an end that believes in it. */
+#define OVER(s) (s == live || (!OPEN(s) && (conn[s].gateway == NOBODY || conn[s].gateway == GONE)))
+#if SLOTS == 3
+#define ALONE (attempt == NONE && OVER(0) && OVER(1) && OVER(2))
+#else
+#define ALONE (attempt == NONE && OVER(0) && OVER(1) && OVER(2) && OVER(3))
+#endif
+
 /* Nothing can happen any more. */
 proctype Rest() {
 endRest:
-	timeout -> MUST(SETTLED, "BROKEN: nothing goes on, and the client has not got what it is owed\n")
+	timeout ->
+	MUST(SETTLED, "BROKEN: nothing goes on, and the client has not got what it is owed\n");
+	MUST(ALONE, "BROKEN: nothing goes on, and more than one connection is open\n")
 }
 
 /* Shows that something can be reached at all: this check is to fail. */
 #define FIFTH_GENERATION (DELIVERED && issued == 5)
 #define THREE_HELLOS_LOST (token == 1 && issued == 4 && att == NONE && attempt == NONE)
+#define COSTLY_ALARM (att < SLOTS && live < SLOTS && conn[att].client == GONE && conn[live].gateway == GONE && name[att] > name[live])
 #define LATE_TAKEOVER (att < SLOTS && live < SLOTS && conn[att].client == GONE && conn[live].gateway == GONE && name[att] < name[live])
 #ifdef REACH
 proctype Witness() {

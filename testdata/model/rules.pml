@@ -13,7 +13,7 @@
 #define UP 2         /* messages of the application */
 #endif
 #ifndef FAULTS
-#define FAULTS 2     /* cuts, attempts given up though nothing was cut, moves, and dials that fail: in all */
+#define FAULTS 2     /* cuts, silences, attempts given up though nothing was cut, resumes beside a live connection, dials that fail: in all */
 #endif
 #ifndef SLOTS
 #define SLOTS 3      /* connections that exist at once; in the course of time as many as the faults bring */
@@ -40,6 +40,12 @@
 #endif
 #ifndef RIVAL
 #define RIVAL 0      /* somebody else resumes with a copy of the client's token */
+#endif
+#ifndef SILENCE
+#define SILENCE 0    /* a connection falls silent for a while, or with 2 for good, and neither end is told */
+#endif
+#ifndef SUSPICION
+#define SUSPICION 0  /* a resume beside a live connection may be dropped, since that speaks, as often as it was begun */
 #endif
 
 /* ---- words */
@@ -141,6 +147,20 @@ mtype = { hello, data, ack, bye, end, close, closed };
 #define MAY_ACK(s) conn[s].last
 #else
 #define MAY_ACK(s) (attempt == NONE || conn[s].last <= conn[attempt].stated -> conn[s].last : conn[attempt].stated)
+#endif
+
+/* Section 5, answer_ms: a silent connection is taken for dead, which it may not be. */
+#ifdef NEVER_DEAD
+#define SEEMS_DEAD(s) false
+#else
+#define SEEMS_DEAD(s) (conn[s].mute)
+#endif
+
+/* Section 5: beside a resume that is under way the client takes data from the older connection. */
+#ifdef DEAF_WHILE_TRYING
+#define LISTENS (attempt == NONE)
+#else
+#define LISTENS true
 #endif
 
 /* Section 6: a 4409 is the client's own doing where another attempt is under

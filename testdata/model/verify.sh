@@ -59,7 +59,7 @@ counts() {
 
 verdict() {
   if [ "$(errors)" = 0 ]; then
-    printf 'holds   %-66s %s\n' "$1" "$(counts)"
+    printf 'holds   %-82s %s\n' "$1" "$(counts)"
     return
   fi
   shift
@@ -118,6 +118,7 @@ cd "$work"
 
 small=(-DUP=1 -DDOWN=1)
 tight=("${small[@]}" -DRING=1 -DWINDOW=1)
+doubt=(-DSUSPICION=1 -DSILENCE=1)
 
 holds 'both directions, two messages each, three faults' -DFAULTS=3
 holds 'four messages down, three faults' -DUP=0 -DDOWN=4 -DFAULTS=3
@@ -131,9 +132,21 @@ holds 'all three of these, two faults' "${small[@]}" -DBYE=1 -DGRACE=1 -DCLOSE=1
 holds 'a hard resume, three faults' "${small[@]}" -DHARD=1 -DFAULTS=3
 holds 'a hard resume, and all three of these, two faults' "${small[@]}" -DHARD=1 -DBYE=1 -DGRACE=1 -DCLOSE=1
 holds 'somebody else has a copy of the token, two faults' "${small[@]}" -DRIVAL=1
+holds 'suspicion, two faults' -DSUSPICION=1
+holds 'suspicion, one message each way, windows of one, four faults' "${tight[@]}" -DSUSPICION=1 -DFAULTS=4
+holds 'suspicion, four connections at once, three faults' "${small[@]}" -DSUSPICION=1 -DFAULTS=3 -DSLOTS=4
+holds 'silence, two faults' -DSILENCE=1
+holds 'silence for good, two faults' -DSILENCE=2
+holds 'silence and suspicion, two faults' "${doubt[@]}"
+holds 'silence and suspicion, one message each way, windows of one, three faults' "${tight[@]}" "${doubt[@]}" -DFAULTS=3
+holds 'silence, suspicion, bye, the grace period and a close, two faults' "${small[@]}" "${doubt[@]}" -DBYE=1 -DGRACE=1 -DCLOSE=1
+holds 'silence, suspicion and a hard resume, three faults' "${small[@]}" "${doubt[@]}" -DHARD=1 -DFAULTS=3
+holds 'silence, suspicion and somebody else with a copy of the token, two faults' "${small[@]}" "${doubt[@]}" -DRIVAL=1
 settles 'every run settles, two faults'
 settles 'every run settles, a hard resume, two faults' "${small[@]}" -DHARD=1
 settles 'every run settles, somebody else has a copy, one fault' "${small[@]}" -DRIVAL=1 -DFAULTS=1
+settles 'every run settles, suspicion, two faults' "${small[@]}" -DSUSPICION=1
+settles 'every run settles, suspicion and silence for good, two faults' "${small[@]}" -DSUSPICION=1 -DSILENCE=2
 
 if [ -n "${DEEP:-}" ]; then
   holds 'one message each way, windows of one, five faults' "${tight[@]}" -DFAULTS=5
@@ -141,6 +154,8 @@ if [ -n "${DEEP:-}" ]; then
   holds 'four messages up, four faults' -DUP=4 -DDOWN=0 -DFAULTS=4
   holds 'a hard resume, both directions, three faults' -DHARD=1 -DFAULTS=3
   holds 'somebody else has a copy of the token, three faults' "${tight[@]}" -DRIVAL=1 -DFAULTS=3
+  holds 'suspicion, two messages each, three faults' -DSUSPICION=1 -DFAULTS=3
+  holds 'silence and suspicion, windows of one, four faults' "${tight[@]}" "${doubt[@]}" -DFAULTS=4
 fi
 
 breaks 'NO_FENCE: an older connection is still listened to' 'BROKEN I3' -DNO_FENCE
@@ -159,6 +174,9 @@ breaks 'ACK_BEYOND_N: the client acks beyond N while it resumes' 'BROKEN: a clie
 breaks 'VERDICT_ALWAYS: every 4409 is a verdict' 'BROKEN: 4409 is a verdict' -DVERDICT_ALWAYS
 breaks 'ONLY_UNDER_WAY: attempts that were given up do not count' 'BROKEN: 4409 is a verdict' -DONLY_UNDER_WAY
 breaks 'ONLY_SINCE_NEWEST: only those given up since the newest hello do' 'BROKEN: 4409 is a verdict' -DONLY_SINCE_NEWEST
+breaks 'ONLY_UNDER_WAY, with suspicion: 4409 on the connection that spoke again' 'BROKEN: 4409 is a verdict' -DONLY_UNDER_WAY -DSUSPICION=1 -DFAULTS=1
+breaks 'DEAF_WHILE_TRYING: data of the older connection is not taken beside a resume' 'BROKEN I1' -DDEAF_WHILE_TRYING -DSUSPICION=1 -DOUTSIDE
+breaks 'NEVER_DEAD: nobody gives up a connection that has fallen silent' 'BROKEN: nothing goes on' -DNEVER_DEAD -DSILENCE=2 "${small[@]}"
 circles 'NO_VERDICT_EVER: a client that takes no refusal for an answer' 'refused with 4404' -DNO_VERDICT_EVER -DGRACE=1 "${small[@]}" -DFAULTS=1
 
 printf '\nWhere reseat.v1 falls short, see docs/model.md:\n'
@@ -169,6 +187,7 @@ printf '\nThat the model is not empty:\n'
 breaks 'everything is delivered on the fifth generation' REACHED "${small[@]}" -DREACH=FIFTH_GENERATION
 breaks 'three hellos are lost, one after the other' REACHED "${small[@]}" -DFAULTS=3 -DREACH=THREE_HELLOS_LOST
 breaks 'an attempt that was given up takes over the connection that followed it' REACHED "${small[@]}" -DREACH=LATE_TAKEOVER
+breaks 'a false alarm costs the connection: a resume that was dropped takes it over' REACHED "${small[@]}" -DSUSPICION=1 -DFAULTS=1 -DREACH=COSTLY_ALARM
 
 echo
 [ "$failed" = 0 ] || { echo 'The model does not do what it should.'; exit 1; }

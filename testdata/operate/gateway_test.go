@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,7 +45,12 @@ func start(t *testing.T, args ...string) *gateway {
 // process.
 func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	t.Helper()
-	args = append([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json", "--drain=0s"}, args...)
+	for _, flag := range []string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json", "--drain=0s"} {
+		name, _, _ := strings.Cut(flag, "=")
+		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") }) { // each is given once
+			args = append(args, flag)
+		}
+	}
 	g := &gateway{t: t, cmd: exec.Command(program, args...), log: newJournal()}
 	if descriptors > 0 {
 		g.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, descriptors), program}, args...)...)

@@ -341,3 +341,95 @@ func (p *player) readControl() {
 	}
 	p.control(string(b[1:]))
 }
+
+// identities are headers that say who a client is, or what it asked for: those that the
+// files take off, each of which the gateway is told to believe here.
+var identities = []string{
+	"Forwarded",
+	"X-Real-IP",
+	"X-Client-IP",
+	"X-Cluster-Client-IP",
+	"X-Original-Forwarded-For",
+	"True-Client-IP",
+	"CF-Connecting-IP",
+	"CF-Access-Authenticated-User-Email",
+	"X-Envoy-External-Address",
+	"X-Forwarded-Server",
+	"X-Forwarded-Port",
+	"X-Forwarded-Prefix",
+	"X-Forwarded-Uri",
+	"X-Forwarded-User",
+	"X-Forwarded-Email",
+	"X-Forwarded-Groups",
+	"X-Forwarded-Preferred-Username",
+	"X-Forwarded-Client-Cert",
+	"X-Auth-Request-User",
+	"X-Auth-Request-Email",
+	"Remote-User",
+	"X-Remote-User",
+	"Client-Cert",
+	"SSL-Client-Cert",
+	"X-SSL-Client-Cert",
+	"X-Original-URL",
+	"X-Rewrite-URL",
+	"X-HTTP-Method-Override",
+	"Proxy",
+}
+
+// What a client says of itself does not come through a proxy, though the gateway would
+// pass it on.
+func TestNoClientNamesItselfThroughAProxy(t *testing.T) {
+	var flags []string
+	forged := http.Header{"Connection": {"X-Forwarded-For, X-Real-IP"}}
+	for _, name := range identities {
+		flags = append(flags, "--trusted-header="+name)
+		forged.Set(name, "forged")
+	}
+	forged["x_real_ip"] = []string{"forged"}
+	for name, make := range alone {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(strings.ToLower(name)); err != nil {
+				t.Skipf("there is no %s here", name)
+			}
+			ga, g, px := behind(t, make, 0, nil, flags...)
+			joinAs(t, px.url("/"), "127.0.0.2", forged, nil)
+			joinAs(t, "ws://"+g.addr+"/", "127.0.0.1", forged, nil) // by itself it would believe them
+			heads := ga.joined()
+			if len(heads) != 2 {
+				t.Fatalf("%d connections, want 2", len(heads))
+			}
+			through := 0
+			for _, h := range heads {
+				if h.head.Get("X-Forwarded-For") != "127.0.0.2, 127.0.0.1" {
+					if h.head.Get("X-Real-IP") != "forged" {
+						t.Errorf("the gateway does not believe its trusted peer: %v", h.head)
+					}
+					continue
+				}
+				through++
+				for header, values := range h.head {
+					if strings.Contains(strings.Join(values, " "), "forged") {
+						t.Errorf("%s comes through", header)
+					}
+				}
+			}
+			if through != 1 {
+				t.Errorf("%d connections came through the proxy", through)
+			}
+		})
+	}
+}
+
+// The files for several gateways take off what those for one do.
+func TestFilesForSeveralGatewaysTakeOffTheSame(t *testing.T) {
+	for name, line := range map[string]string{"nginx.conf": "proxy_set_header %s \"\";", "nginx-several.conf": "proxy_set_header %s \"\";",
+		"haproxy.cfg": "http-request del-header %s\n", "haproxy-several.cfg": "http-request del-header %s\n", "Caddyfile": "header_up -%s\n"} {
+		text := file(t, "deploy/"+name)
+		for _, header := range identities {
+			if !strings.Contains(text, fmt.Sprintf(line, header)) {
+				t.Errorf("%s does not take off %s", name, header)
+			}
+		}
+	}
+}

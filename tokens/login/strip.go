@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// Redacted stands in our own output for the value of a query parameter.
-const Redacted = "REDACTED"
-
 // StripProtocols returns a subprotocol offer without the entries that carry a login.
 // It is for every request, whatever --auth-forward says: the upstream must not choose
 // such an entry, since the answer would show the login. The offer is not changed.
@@ -87,21 +84,6 @@ func (s Sources) StripQuery(raw string) string {
 	return b.String()
 }
 
-// RedactQuery returns a raw query for our own output, the parameters that carry a
-// login with another value.
-func (s Sources) RedactQuery(raw string) string {
-	var b strings.Builder
-	for pair := range pairs(raw) {
-		b.WriteString(pair.separator)
-		if name, _, ok := strings.Cut(pair.text, "="); ok && s.carries(pair.text) {
-			b.WriteString(name + "=" + Redacted)
-			continue
-		}
-		b.WriteString(pair.text)
-	}
-	return b.String()
-}
-
 func (s Sources) carries(pair string) bool {
 	return slices.ContainsFunc(s, func(source Source) bool { _, ok := source.queryValue(pair); return ok })
 }
@@ -111,7 +93,7 @@ func (s Sources) carries(pair string) bool {
 type pair struct{ separator, text string }
 
 // pairs cuts a query at & and also at ;, at which some servers cut too: what they
-// would find there has to be found, hidden and redacted like the rest.
+// would find there has to be found and hidden like the rest.
 func pairs(raw string) iter.Seq[pair] {
 	return func(yield func(pair) bool) {
 		separator := ""

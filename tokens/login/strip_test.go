@@ -78,29 +78,26 @@ func TestHeaderIsKeptWhereNoSourceIsInIt(t *testing.T) {
 
 func TestQueryKeepsItsOtherBytes(t *testing.T) {
 	s := sources(t, "query:t,query:u")
-	for _, tt := range []struct{ raw, stripped, redacted string }{
-		{"", "", ""},
-		{"t=a.b.c", "", "t=REDACTED"},
-		{"t=a.b.c&x=1", "x=1", "t=REDACTED&x=1"},
-		{"x=1&t=a.b.c", "x=1", "x=1&t=REDACTED"},
-		{"x=1&t=a.b.c&y=2", "x=1&y=2", "x=1&t=REDACTED&y=2"},
-		{"x=%20+%zz&t=a&y&&z=", "x=%20+%zz&y&&z=", "x=%20+%zz&t=REDACTED&y&&z="},
-		{"%74=a&x", "x", "%74=REDACTED&x"},
-		{"t=1&u=2&t=3", "", "t=REDACTED&u=REDACTED&t=REDACTED"},
-		{"t&x", "x", "t&x"},
-		{"t=&x", "x", "t=REDACTED&x"},
-		{"x=1;t=a.b.c;y=2", "x=1;y=2", "x=1;t=REDACTED;y=2"},
-		{"x=1;t=a.b.c&y=2", "x=1&y=2", "x=1;t=REDACTED&y=2"},
-		{"t=a=b=c&x", "x", "t=REDACTED&x"},
-		{"T=1&tt=2&xt=3&t%00=4&t%=5", "T=1&tt=2&xt=3&t%00=4&t%=5", "T=1&tt=2&xt=3&t%00=4&t%=5"},
-		{"x=t=1", "x=t=1", "x=t=1"},
-		{"&t=1&", "&", "&t=REDACTED&"},
+	for _, tt := range []struct{ raw, stripped string }{
+		{"", ""},
+		{"t=a.b.c", ""},
+		{"t=a.b.c&x=1", "x=1"},
+		{"x=1&t=a.b.c", "x=1"},
+		{"x=1&t=a.b.c&y=2", "x=1&y=2"},
+		{"x=%20+%zz&t=a&y&&z=", "x=%20+%zz&y&&z="},
+		{"%74=a&x", "x"},
+		{"t=1&u=2&t=3", ""},
+		{"t&x", "x"},
+		{"t=&x", "x"},
+		{"x=1;t=a.b.c;y=2", "x=1;y=2"},
+		{"x=1;t=a.b.c&y=2", "x=1&y=2"},
+		{"t=a=b=c&x", "x"},
+		{"T=1&tt=2&xt=3&t%00=4&t%=5", "T=1&tt=2&xt=3&t%00=4&t%=5"},
+		{"x=t=1", "x=t=1"},
+		{"&t=1&", "&"},
 	} {
 		if got := s.StripQuery(tt.raw); got != tt.stripped {
 			t.Errorf("strip %q: %q, want %q", tt.raw, got, tt.stripped)
-		}
-		if got := s.RedactQuery(tt.raw); got != tt.redacted {
-			t.Errorf("redact %q: %q, want %q", tt.raw, got, tt.redacted)
 		}
 	}
 }
@@ -113,13 +110,11 @@ func FuzzQuery(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		stripped, redacted := s.StripQuery(raw), s.RedactQuery(raw)
-		for _, query := range []string{stripped, strings.ReplaceAll(redacted, "="+Redacted, "=")} {
-			for _, separated := range []string{query, strings.ReplaceAll(query, ";", "&")} {
-				values, _ := url.ParseQuery(separated) // keeps what it could read
-				if values.Get("t") != "" || values.Get("auth[token]") != "" {
-					t.Errorf("%q: a login is left in %q", raw, query)
-				}
+		stripped := s.StripQuery(raw)
+		for _, separated := range []string{stripped, strings.ReplaceAll(stripped, ";", "&")} {
+			values, _ := url.ParseQuery(separated) // keeps what it could read
+			if values.Get("t") != "" || values.Get("auth[token]") != "" {
+				t.Errorf("%q: a login is left in %q", raw, stripped)
 			}
 		}
 		if _, err := s.Find(request(stripped)); Reason(err) != "missing" {
@@ -130,9 +125,6 @@ func FuzzQuery(f *testing.F) {
 		}
 		if got, want := others(stripped), others(raw); !slices.Equal(got, want) {
 			t.Errorf("%q: others are %q, want %q", raw, got, want)
-		}
-		if got := strings.Count(redacted, "&") + strings.Count(redacted, ";"); got != strings.Count(raw, "&")+strings.Count(raw, ";") {
-			t.Errorf("%q: parameters lost in %q", raw, redacted)
 		}
 	})
 }

@@ -38,7 +38,7 @@ function who({ player, id }) {
 /** @param {Props} props */
 function Disconnect({ api, session, close }) {
   const act = () => api.disconnect(session.id);
-  const after = session.resumable ? `It is kept for ${period(session.grace)}, and a client that resumes goes on where it was.` : 'A plain client cannot resume: its session ends.';
+  const after = session.resumable ? `It is kept for ${period(session.grace)}, and a client that comes back goes on where it was.` : 'A plain client cannot resume: its session ends.';
   return html`
     <${Ask} title=${`Disconnect the client of ${who(session)}?`} does="Disconnect" act=${act} close=${(/** @type {boolean} */ done) => close(done ? 'Disconnected.' : '')}>
       <p>The client's connection is cut without a word, as by a network that fails. ${after}</p>

@@ -15,7 +15,8 @@ const TOKEN = 'reseat.token';
  * @property {string} group
  * @property {string} peer
  * @property {string} route
- * @property {boolean} resumable
+ * @property {'resumable' | 'cookie' | 'plain'} client how it can come back
+ * @property {boolean} resumable any but a plain one
  * @property {boolean} started
  * @property {string} since
  * @property {string} grace
@@ -34,6 +35,7 @@ const TOKEN = 'reseat.token';
  * @property {number} buffer_most_messages
  * @property {number} buffer_most_bytes
  * @property {string} [reason]
+ * @property {string} [detail]
  */
 
 /** A refusal of the gateway's, with its status; 0 where there was no answer. */
@@ -90,14 +92,15 @@ export class Api {
   }
 
   /**
-   * Reads the event stream until it ends, from behind an event on where one is
-   * named.
+   * Reads the event stream until it ends: from behind an event on where one is
+   * named, else beginning with the newest ones.
    * @param {string} after an id, or empty
+   * @param {number} last how many of the newest
    * @param {AbortSignal} signal
    * @param {(messages: import('./sse.js').Message[]) => void} take
    */
-  async events(after, signal, take) {
-    const response = await this.#ask('GET', '/events', { signal, headers: after ? { 'Last-Event-ID': after } : {} });
+  async events(after, last, signal, take) {
+    const response = await this.#ask('GET', `/events?${queryOf({ last })}`, { signal, headers: after ? { 'Last-Event-ID': after } : {} });
     const parser = new Parser();
     const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
     take([]); // it is open

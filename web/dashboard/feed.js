@@ -2,7 +2,7 @@
 // The live feed of events.
 import { html } from './html.js';
 import { brief, clock, count, span } from './format.js';
-import { lookOf, silentFor, why } from './past.js';
+import { ending, lookOf, quoted, silentFor, why } from './past.js';
 import { useEffect, useReducer } from './vendor/hooks.js';
 
 /** As many events are kept. */
@@ -11,7 +11,7 @@ const MOST = 200;
 const DRAW_MS = 250;
 const RETRY_MS = 3000;
 
-/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, silent_ms: number | null, away_ms: number | null}} Entry */
+/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, detail?: string, silent_ms: number | null, away_ms: number | null}} Entry */
 
 /**
  * The Feed reads the event stream for as long as it runs, and begins where it
@@ -44,7 +44,7 @@ export class Feed extends EventTarget {
     this.#running = new AbortController();
     const { signal } = this.#running;
     while (!signal.aborted) {
-      await this.#api.events(this.#lastId, signal, (messages) => this.#take(messages)).catch(() => {});
+      await this.#api.events(this.#lastId, MOST, signal, (messages) => this.#take(messages)).catch(() => {});
       this.open = false;
       this.#draw();
       await new Promise((done) => setTimeout(done, RETRY_MS));
@@ -122,16 +122,16 @@ export function FeedPanel({ feed }) {
           ${feed.list.map((entry) => html`<${Line} key=${entry.id} ...${entry} />`)}
         </ol>
       </div>
-      ${feed.list.length === 0 && html`<p class="empty">${feed.seen === 0 ? 'Nothing has happened since this page was opened.' : feed.paused ? 'Paused.' : 'Cleared. What happens next appears here.'}</p>`}
+      ${feed.list.length === 0 && html`<p class="empty">${feed.seen === 0 ? 'Nothing has happened yet.' : feed.paused ? 'Paused.' : 'Cleared. What happens next appears here.'}</p>`}
     </section>
   `;
 }
 
 /** @param {Entry} entry */
-function Line({ type, time, session, player, reason, silent_ms, away_ms }) {
+function Line({ type, time, session, player, reason, detail, silent_ms, away_ms }) {
   const { mark, kind, word } = lookOf(type);
   const silent = silentFor(silent_ms ?? NaN);
-  const details = [reason && !(silent && reason === 'silent') && why(reason), silent, away_ms != null && `away for ${span(away_ms)}`].filter(Boolean);
+  const details = [reason && !(silent && reason === 'silent') && (type === 'session.ended' ? ending(reason) : why(reason)), quoted(reason, detail), silent, away_ms != null && `away for ${span(away_ms)}`].filter(Boolean);
   return html`
     <li data-kind=${kind}>
       <time datetime=${time}>${clock(time)}</time>

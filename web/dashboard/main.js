@@ -26,8 +26,9 @@ function App() {
   useChanges(model);
   useTick();
   const id = useSession();
-  useEffect(() => void (document.title = id ? `Reseat: session ${brief(id)}` : 'Reseat: sessions'), [id]);
   const { overview, samples } = model;
+  const host = overview?.host ?? '';
+  useEffect(() => void (document.title = [id ? `session ${brief(id)}` : 'sessions', host, 'Reseat'].filter(Boolean).join(' · ')), [id, host]);
   if (model.locked) return html`<${Top} /><${Login} model=${model} />`;
   return html`
     <${Top} />
@@ -57,6 +58,7 @@ function Top() {
         <svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M11 7v11h10v7M11 18v7" /></svg>
         <a href="#/">Reseat</a>
       </h1>
+      ${overview && html`<p class="which" data-testid="which"><bdi>${overview.host}</bdi> <span class="faint">${overview.version}</span></p>`}
       <p class="signs">
         ${overview?.draining && html`<span class="sign warn">draining: no new sessions</span>`}
         ${overview && !model.mayWrite && html`<span class="sign" data-testid="read-only">read-only</span>`}

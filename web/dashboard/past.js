@@ -43,15 +43,25 @@ const WORDS = {
   'session.detached': ({ peer, reason, silent }) => ['Client lost', reason !== 'silent' && why(reason), silentFor(duration(silent)), Boolean(peer) && `was at ${peer}`],
   'session.resumed': (m) => [`Resumed from ${m.peer || 'somewhere'}`, awayFor(duration(m.away)), ...replayed(m)],
   'session.superseded': (m) => [`Taken over by ${m.peer || 'another connection'}`, Boolean(m.was) && `from ${m.was}`, awayFor(duration(m.away)), ...replayed(m)],
-  'session.ended': ({ reason, detail }) => [`Ended: ${why(reason)}`, detail !== '' && detail !== reason && `“${detail}”`],
+  'session.ended': ({ reason, detail }) => [`Ended: ${ending(reason)}`, quoted(reason, detail)],
   'token.replayed': ({ times }) => [`A spent token came${times > 1 ? `, ${times} times` : ''}: a bug, or a theft`],
-  'grace.changed': ({ was, detail }) => [`Grace period changed from ${period(was)} to ${period(detail)}`, 'as seen by this page'],
+  'grace.changed': ({ was, detail }) => [`Grace period changed from ${period(was)} to ${period(detail)}`],
   'buffer.overflowed': ({ reason, times }) => ['Replay buffer full', Boolean(reason) && reason, times > 1 && `${times} times`],
 };
 
 /** A reason in words, without the sockets that the operating system names in it. @param {string} reason */
 export function why(reason) {
   return reason.replace(/^(read|write) tcp \S+: /, '').replaceAll('_', ' ');
+}
+
+/** Why a session ended, in words. @param {string} reason */
+export function ending(reason) {
+  return reason === 'ended' ? 'by an operator or the game server' : why(reason);
+}
+
+/** What was said with an end, where that says more than its reason does. @param {string} reason @param {string} [detail] */
+export function quoted(reason, detail) {
+  return Boolean(detail) && ![reason, why(reason)].includes(detail ?? '') && `“${detail}”`;
 }
 
 /** A moment in a sentence. @param {Moment} moment */

@@ -20,8 +20,10 @@ test('sentences say from where, for how long, and what was lost', () => {
   assert.equal(sentence(at(0, 'session.detached', { reason: 'EOF', silent: '40ms' })), 'Client lost, EOF, silent for 40 ms, was at 203.0.113.7');
   assert.equal(sentence(at(0, 'session.resumed', { away: '7.2s', replay: 1, lost: 3 })), 'Resumed from 203.0.113.7, away for 7.2 s since the last sign of life, 1 message replayed, 3 lost');
   assert.equal(sentence(at(0, 'session.superseded', { was: '198.51.100.2', away: '4.1s' })), 'Taken over by 203.0.113.7, from 198.51.100.2, away for 4.1 s since the last sign of life, 0 messages replayed');
-  assert.equal(sentence(at(0, 'grace.changed', { was: '30s', detail: '5m' })), 'Grace period changed from 30 s to 5 m, as seen by this page');
+  assert.equal(sentence(at(0, 'grace.changed', { was: '30s', detail: '5m' })), 'Grace period changed from 30 s to 5 m');
   assert.equal(sentence(at(0, 'session.ended', { reason: 'grace_over', detail: 'grace period over' })), 'Ended: grace over, “grace period over”');
+  assert.equal(sentence(at(0, 'session.ended', { reason: 'ended', detail: 'kicked out' })), 'Ended: by an operator or the game server, “kicked out”');
+  assert.equal(sentence(at(0, 'session.ended', { reason: 'idle_timeout', detail: 'idle timeout' })), 'Ended: idle timeout');
   assert.equal(sentence(at(0, 'session.created', { peer: '' })), 'Created ahead of its client');
   assert.equal(why('read tcp 127.0.0.1:8080->127.0.0.1:5000: connection reset by peer'), 'connection reset by peer');
 });

@@ -5,7 +5,7 @@ import { Refusal } from './api.js';
 import { ago, bytes, clock, count, period, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, State } from './marks.js';
-import { lookOf, sentence, stretches, summary } from './past.js';
+import { ending, lookOf, quoted, sentence, stretches, summary } from './past.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
 /** How often it is asked for, in ms. */
@@ -13,7 +13,7 @@ const POLL_MS = 1000;
 
 /** @typedef {import('./api.js').Session} Session */
 /** @typedef {import('./past.js').Moment} Moment */
-/** @typedef {{session: Session, moments: Moment[], leftOut: number, changes: Moment[]}} Seen `changes`: what the gateway's history does not hold */
+/** @typedef {{session: Session, moments: Moment[], leftOut: number}} Seen */
 
 /**
  * @param {{model: import('./model.js').Model, id: string}} props
@@ -56,9 +56,6 @@ class Poll {
   #stopped = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
-  #grace = '';
-  /** @type {Moment[]} */
-  #changes = [];
 
   /**
    * @param {import('./model.js').Model} model
@@ -85,22 +82,12 @@ class Poll {
     clearTimeout(this.#timer);
   }
 
-  /** Notes a change of the grace period, whoever made it. @param {Session} session */
-  #compare({ grace }) {
-    if (this.#grace !== '' && grace !== this.#grace) {
-      const time = new Date(this.#model.now).toISOString();
-      this.#changes = [...this.#changes, { time, type: 'grace.changed', was: this.#grace, detail: grace, peer: '', reason: '', silent: '', away: '', replay: 0, lost: 0, times: 1 }];
-    }
-    this.#grace = grace;
-  }
-
   /** Reports whether there will be nothing new. */
   async #ask() {
     try {
       const [session, { events, left_out }] = await Promise.all([this.#model.api.session(this.#id), this.#model.api.history(this.#id)]);
       if (this.#stopped) return true;
-      this.#compare(session);
-      this.#take({ session, moments: events, leftOut: left_out, changes: this.#changes });
+      this.#take({ session, moments: events, leftOut: left_out });
       this.#fail('');
       return session.state === 'ended';
     } catch (error) {
@@ -113,34 +100,31 @@ class Poll {
 }
 
 /** @param {Seen & {model: import('./model.js').Model, done: (said: string) => void}} props */
-function Body({ session, moments, leftOut, changes, model, done }) {
+function Body({ session, moments, leftOut, model, done }) {
   return html`
     <div class="summary">
       <${State} state=${session.state} />
-      ${session.state === 'ended' && html`<span class="why">${(session.reason ?? '').replaceAll('_', ' ')}</span>`}
+      ${session.state === 'ended' && html`<span class="why">${[ending(session.reason ?? ''), quoted(session.reason ?? '', session.detail)].filter(Boolean).join(', ')}</span>`}
       ${session.state === 'detached' && html`<span>grace left</span><${Grace} session=${session} now=${model.now} />`}
       ${model.mayWrite && html`<${Actions} api=${model.api} session=${session} done=${done} />`}
     </div>
-    <${Facts} session=${session} began=${beginning(session, moments)} now=${model.now} />
+    <${Facts} session=${session} now=${model.now} />
     <h3 id="past-title">What has happened</h3>
     <${Strip} moments=${moments} leftOut=${leftOut} now=${model.now} />
-    <${Past} moments=${moments} leftOut=${leftOut} changes=${changes} />
+    <${Past} moments=${moments} leftOut=${leftOut} />
   `;
 }
 
-/** When it began, as its history says: the session's own time is some milliseconds older. @param {Session} session @param {Moment[]} moments */
-function beginning({ since }, [first]) {
-  return first?.type === 'session.created' ? first.time : since;
-}
+const CLIENTS = { resumable: 'can resume', cookie: 'plain, comes back by its cookie', plain: 'plain, cannot resume' };
 
-/** @param {{session: Session, began: string, now: number}} props */
-function Facts({ session, began, now }) {
+/** @param {{session: Session, now: number}} props */
+function Facts({ session, now }) {
   const until = session.ended_since ? Date.parse(session.ended_since) : now;
   const facts = [
-    ['Client', session.peer || 'none yet', `${session.resumable ? 'can resume' : 'plain, cannot resume'}${session.silent_ms === null ? '' : `, last heard ${ago(session.silent_ms)}`}`],
+    ['Client', session.peer || 'none yet', `${CLIENTS[session.client]}${session.silent_ms === null ? '' : `, last heard ${ago(session.silent_ms)}`}`],
     ['Route', session.route, session.started ? 'started' : 'not started'],
     ['Group', session.group || '–', ''],
-    ['Age', span(until - Date.parse(began)), `since ${clock(began)}`],
+    ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
     ['Round trip', session.rtt_ms === null ? 'not measured yet' : rtt(session.rtt_ms), session.state === 'attached' ? 'smoothed' : 'no client is attached'],
     ['From the client', many(session.received), lag(session.received - session.written, 'not written to the game server yet')],
@@ -174,15 +158,10 @@ function Strip({ moments, leftOut, now }) {
   `;
 }
 
-/** Newest first. @param {{moments: Moment[], leftOut: number, changes: Moment[]}} props */
-function Past({ moments, leftOut, changes }) {
+/** Newest first. @param {{moments: Moment[], leftOut: number}} props */
+function Past({ moments, leftOut }) {
   const lines = moments.map((moment, i) => html`<${PastLine} key=${i === 0 ? 0 : i + leftOut} ...${moment} />`);
   if (leftOut > 0) lines.splice(1, 0, html`<li class="faint" key="left">${count(leftOut)} more are not kept</li>`);
-  const at = (/** @type {Moment} */ { time }) => Date.parse(time);
-  for (const change of changes) {
-    const older = moments.filter((moment) => at(moment) <= at(change)).length + (leftOut > 0 ? 1 : 0);
-    lines.splice(older + changes.indexOf(change), 0, html`<${PastLine} key=${change.time} ...${change} />`);
-  }
   return html`<ol class="past" aria-labelledby="past-title" data-testid="past">${lines.reverse()}</ol>`;
 }
 

@@ -1,7 +1,7 @@
 // The dashboard, by clicks and keys, with sessions of all kinds.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { suiteBrowser } from './support/browser.js';
@@ -64,13 +64,13 @@ describe('the dashboard', () => {
     await board.part('grace-input').fill('5m');
     await board.part('confirm').click();
     await board.says('session', /Grace period5 m/);
-    await board.says('past', /Grace period changed from 1 m to 5 m, as seen by this page.*Resumed/s);
+    await board.says('past', /Grace period changed from 1 m to 5 m.*Resumed/s);
 
     await board.part('end').click();
     await board.part('reason').fill('kicked by the test');
     await board.part('confirm').click();
     await player.until('the player is told', ({ count }) => count.close === 1);
-    await board.says('past', /Ended: ended, “kicked by the test”/);
+    await board.says('past', /Ended: by an operator or the game server, “kicked by the test”/);
     await until('the game server is told', () => seat.ended);
     assert.deepEqual(seat.ended, { code: 1000, reason: 'kicked by the test' });
     assert.ok(await board.part('end').isDisabled(), 'there is nothing left to end');
@@ -111,7 +111,7 @@ describe('the dashboard', () => {
     const hostile = ['<img src=x onerror="window.pwned=1">', '"><script>window.pwned=2</script>', '</title><svg onload=window.pwned=3>', 'javascript:window.pwned=4', '${window.pwned=5}', '{{constructor.constructor("window.pwned=6")()}}'];
     const board = await Dashboard.open(await browser.page(t), gateway.admin);
     await board.says('feed-seen', /so far/); // the stream is open
-    for (const name of hostile) await make(gateway.admin, { player: name, group: name, path: `/x/${encodeURIComponent(name)}?${encodeURIComponent(name)}` });
+    for (const name of hostile) await make(gateway.admin, { player: name, group: name, path: `/x/${encodeURIComponent(name.replaceAll('/', ''))}?${encodeURIComponent(name)}` });
     await until('all are shown', async () => (await board.rows().count()) === hostile.length);
     assert.deepEqual(await board.page.locator('.row .player').allTextContents(), hostile);
     await until('the feed names them', async () => (await board.part('feed').locator('li').count()) === hostile.length);
@@ -176,7 +176,7 @@ describe('the dashboard', () => {
     const board = await Dashboard.open(await browser.page(t), gateway.admin);
     await board.says('feed-seen', /^0 so far$/);
     const empty = board.page.locator('.feed .empty');
-    assert.match((await empty.textContent()) ?? '', /^Nothing has happened since/);
+    assert.match((await empty.textContent()) ?? '', /^Nothing has happened yet/);
     await make(gateway.admin, { player: 'ann' });
     await board.says('feed-seen', /^1 so far$/);
     await board.page.getByRole('button', { name: 'Clear' }).click();
@@ -184,6 +184,30 @@ describe('the dashboard', () => {
     await make(gateway.admin, { player: 'Bob' });
     await board.says('feed', /Bob/);
     assert.equal(await empty.count(), 0);
+    board.clean();
+  });
+
+  test('shows after a reload what happened before, and which gateway it is', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    const id = await make(gateway.admin, { player: 'ann', grace: '2m' });
+    const board = await Dashboard.open(await browser.page(t), gateway.admin, `#/session/${id}`);
+    await board.says('which', new RegExp(hostname()));
+    await board.part('set-grace').click();
+    await board.part('grace-input').fill('5m');
+    await board.part('confirm').click();
+    await board.says('past', /Grace period changed from 2 m to 5 m/);
+    await board.part('end').click();
+    await board.part('reason').fill('kicked out');
+    await board.part('confirm').click();
+    await board.says('session', /ended.*by an operator or the game server, “kicked out”/i);
+    await board.page.reload();
+    await board.says('past', /Ended: by an operator or the game server, “kicked out”.*Grace period changed from 2 m to 5 m/s);
+    await board.says('feed', /created.*/s);
+    await board.says('feed', /ended ann.*“kicked out”/s);
+    assert.ok((await board.page.title()).includes(hostname()), await board.page.title());
+    const [age, made] = await Promise.all([board.page.locator('.facts .more', { hasText: 'since' }).textContent(), board.part('past').locator('li').last().locator('time').textContent()]);
+    assert.equal(age, `since ${made}`, 'the session is as old as its history says');
     board.clean();
   });
 

@@ -134,6 +134,40 @@ test('an offline browser spends no tries, comes back at online, and is not belie
   assert.equal(w.sockets.length, 3);
 });
 
+test('an offline browser makes its one attempt where the time is over before the pause', async () => {
+  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 } });
+  w.page.navigator.onLine = false;
+  w.last().drop();
+  await w.clock.advance(2_999);
+  assert.equal(w.sockets.length, 1);
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, 2, 'grace period and twice the heartbeat are over');
+  assert.equal(w.socket.readyState, 1);
+  w.last().drop();
+  await w.clock.advance(0);
+  assert.equal(w.socket.readyState, 3);
+  assert.equal(w.sockets.length, 2, 'one attempt and no more');
+});
+
+test('an offline browser whose time is over before the pacing pause makes its one attempt nevertheless', async () => {
+  const grace = { grace_ms: 100, heartbeat_ms: 1 };
+  const w = attached({ first: grace, random: () => 0.5 });
+  for (let i = 0; i < 4; i++) { // connections that come to nothing, the fifth drop is followed by a pause of 500 ms
+    w.last().drop();
+    w.last().attach({ resumed: true, ...grace });
+  }
+  const count = w.sockets.length;
+  w.page.navigator.onLine = false;
+  w.last().drop();
+  await w.clock.advance(101);
+  assert.equal(w.sockets.length, count);
+  await w.clock.advance(1);
+  assert.equal(w.sockets.length, count + 1, 'at the end of the grace period and twice the heartbeat');
+  w.last().drop();
+  await w.clock.advance(0);
+  assert.equal(w.socket.readyState, 3);
+});
+
 test('a page thawed after the time was over tries once more before it gives up', async () => {
   for (const machine of [false, true]) {
     const w = attached();

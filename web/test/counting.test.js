@@ -346,6 +346,19 @@ test('what a gateway must not send breaks the connection, never the application'
   }
 });
 
+test('an ack of a message that waits for the window, and was not sent, breaks the connection', () => {
+  const limits = { message_bytes: 1000, unacked_messages: 2, unacked_bytes: 1000 };
+  const { socket, last, sockets } = attached({ first: { limits } });
+  for (const text of ['one', 'two', 'three', 'four']) socket.send(text);
+  assert.deepEqual(last().take(), ['one', 'two']);
+  last().control('ack', 3);
+  assert.equal(sockets.length, 2, 'resumed on another connection');
+  last().attach({ resumed: true, limits });
+  assert.deepEqual(last().take(), ['^ack 0', 'one', 'two']);
+  last().control('ack', 2);
+  assert.deepEqual(last().take(), ['three', 'four']);
+});
+
 test('unknown verbs and members are ignored', () => {
   const { last, log, sockets } = attached();
   for (const text of [

@@ -64,6 +64,7 @@ func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.C
 		return core.AttachFirst(now, session.Pass{Gen: 1, Renew: time.Hour}), nil
 	})
 	t.Cleanup(func() {
+		r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
 		client.Close()
 		game.Close()
 		loop.Close()

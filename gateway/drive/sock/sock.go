@@ -32,19 +32,25 @@ type State struct {
 	Unread bool   // bytes have arrived and wait to be read
 }
 
+// Lowest is the connection that conn stands on (NetConn), as TLS and compression do; of
+// any other it is conn itself.
+func Lowest(conn net.Conn) net.Conn {
+	for {
+		above, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return conn
+		}
+		conn = above.NetConn()
+	}
+}
+
 // StateOfConn is the state of the TCP connection conn, or of the one that it stands
 // on (NetConn), as TLS and compression do. A conn that is neither may know its own,
 // by a method SocketState.
 func StateOfConn(conn net.Conn) (st State, err error) {
-	for {
-		if c, ok := conn.(interface{ SocketState() (State, error) }); ok {
-			return c.SocketState()
-		}
-		above, ok := conn.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		conn = above.NetConn()
+	conn = Lowest(conn)
+	if c, ok := conn.(interface{ SocketState() (State, error) }); ok {
+		return c.SocketState()
 	}
 	raw, err := Raw(conn)
 	if err != nil {

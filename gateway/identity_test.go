@@ -1,0 +1,206 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+)
+
+// newKeyedWorld is a world whose keys sign whatever the test likes.
+func newKeyedWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) (*world, *tokens.Keys) {
+	t.Helper()
+	var keys *tokens.Keys
+	w := newWorld(t, p, append(change, func(c *gateway.Config) { keys = c.Keys })...)
+	return w, keys
+}
+
+// forged is a well-signed token of p's session and generation for another subject.
+func forged(t *testing.T, keys *tokens.Keys, id, subject string, gen uint64) string {
+	t.Helper()
+	token, _, err := keys.Issue(tokens.Claims{Session: id, Subject: subject, Gen: gen, Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// The signature is not all: sub is the session's player, or the session itself where
+// it has none. A key that signs for several gateways signs such tokens.
+func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
+	for name, path := range map[string]string{"a player's": "/?player=ann", "nobody's": "/"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := policy()
+				if name == "a player's" {
+					p = loggedIn(gateway.Allow)
+				}
+				w, keys := newKeyedWorld(t, p)
+				living, ended := w.Player(path), w.Player(path)
+				living.Sync()
+				ended.Sync()
+				w.gw.End(ended.Hello.Session, 1000, "the secret words")
+				synctest.Wait()
+				before := w.metrics()
+				for _, subject := range []string{"bob", ended.Hello.Session[:8], "x"} {
+					for _, q := range []string{living.Hello.Session, ended.Hello.Session} {
+						c := living.TryResume(forged(t, keys, q, subject, 1), "0").WantClosing(wire.CodeBadToken)
+						if strings.Contains(c.Reason, "words") {
+							t.Errorf("%q is told how the session ended: %q", subject, c.Reason)
+						}
+					}
+				}
+				if n := w.metrics()["reseat_tokens_replayed_total"] - before["reseat_tokens_replayed_total"]; n != 0 {
+					t.Errorf("%v tokens count as replayed: it was nobody's", n)
+				}
+				w.wantState(living, session.Attached)
+				living.Sync() // and not taken over
+			})
+		})
+	}
+}
+
+// The Origin check of the session's own route holds, whatever the path of the resume.
+func TestResumeByARouteWithALaxerOriginIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy(), func(c *gateway.Config) {
+			lax := c.Routes[0]
+			lax.Pattern = "/lax/*"
+			lax.Policy.Origins = []string{"*"}
+			c.Routes = append(c.Routes, lax)
+		})
+		p, _ := w.play()
+		p.Sync()
+		p.Drop()
+		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
+		evil := "Origin: https://evil.example\r\n"
+		if _, _, resp, err := w.Handshake("/", offer, evil); err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("at its own route: %v %v, want 403", resp, err)
+		}
+		if _, _, resp, err := w.Handshake("/lax/x", offer, evil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("at the other route: %v %v, want 101 and then close", resp, err)
+		}
+		w.wantState(p, session.Detached)
+		if _, _, resp, err := w.Handshake("/lax/x", offer, ownOrigin); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("from its own page: %v %v, want 101", resp, err)
+		}
+		w.wantState(p, session.Attached)
+	})
+}
+
+// detachedByCookie is a plain client's session whose client is gone, and its cookie.
+func (w *world) detachedByCookie() (id, cookie string) {
+	w.t.Helper()
+	p, cookie := w.visit("")
+	w.game.Next()
+	p.Drop()
+	return w.onlySession().ID, cookie
+}
+
+// A cookie of one name that comes twice was set by two, and one of them is not ours.
+func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		id, cookie := w.detachedByCookie()
+		name, _, _ := strings.Cut(cookie, "=")
+		for _, twice := range []string{cookie + "; " + cookie, cookie + "; " + name + "=x", name + "=x; " + cookie} {
+			p := w.PlainWith("/", ownOrigin+"Cookie: "+twice+"\r\n")
+			if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == id {
+				t.Errorf("%s is believed", twice)
+			}
+			p.Drop()
+		}
+		if i, _ := w.gw.Session(id); i.State != session.Detached.String() {
+			t.Errorf("the session is %s", i.State)
+		}
+		w.visit(cookie)
+		synctest.Wait()
+		if i, _ := w.gw.Session(id); i.State != session.Attached.String() {
+			t.Errorf("with one cookie the session is %s", i.State)
+		}
+	})
+}
+
+// A resumable session's token is shown to pages. As a cookie it brings nobody back:
+// such a client could not ack.
+func TestTokenOfAResumableSessionIsNoCookie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, keptPlain())
+		_, cookie := w.detachedByCookie()
+		name, _, _ := strings.Cut(cookie, "=")
+		p := w.Player("/")
+		w.game.Next()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		plain := w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+p.Hello.Token+"\r\n")
+		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == p.Hello.Session {
+			t.Errorf("it is given session %q, want one of its own", got)
+		}
+		w.wantState(p, session.Detached)
+		plain.WantNothing(time.Second)
+	})
+}
+
+// The subject of a cookie's token is checked as that of any other.
+func TestCookieForAnotherSubjectIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, keys := newKeyedWorld(t, keptPlain())
+		id, cookie := w.detachedByCookie()
+		name, _, _ := strings.Cut(cookie, "=")
+		w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+forged(t, keys, id, "bob", 1)+"\r\n")
+		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == id {
+			t.Errorf("it is given session %q, want one of its own", got)
+		}
+	})
+}
+
+// A token that was signed just before the key was rotated, and reaches its client just
+// after, is replaced at once: the sweep of Reload has passed that session already.
+func TestTokenSignedBeforeARotationIsRenewedAfterTheAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, with := keyFiles(t, "new", "old")
+		writeKey(t, files[0], "old")
+		w, keys := newKeyedWorld(t, policy(), with)
+		if err := keys.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := w.play()
+		p.Sync()
+		p.Drop()
+		w.wantState(p, session.Detached)
+		id := p.Hello.Session
+		before := gateway.Signed(w.gw, id)
+		sign := gateway.HoldSigning(w.gw)
+		c := p.TryResume(p.Hello.Token, "0")
+		synctest.Wait()
+		attach := gateway.HoldSession(w.gw, id)
+		sign()
+		for gateway.Signed(w.gw, id) == before { // no time passes while this runs
+			runtime.Gosched()
+		}
+		writeKey(t, files[0], "new")
+		if err := keys.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		attach()
+		var hello, renewed struct{ Token string }
+		json.Unmarshal([]byte(c.WantControl(wire.VerbHello).Data), &hello)
+		began := time.Now()
+		json.Unmarshal([]byte(c.WantControl(wire.VerbToken).Data), &renewed)
+		if wait := time.Since(began); wait > time.Second {
+			t.Errorf("renewed after %v, want at once", wait)
+		}
+		if old, now := kid(t, hello.Token), kid(t, renewed.Token); old == now || now != keys.SigningKeyID() {
+			t.Errorf("hello's token is by key %s, the renewed one by %s; want the old and the new key", old, now)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+//go:build linux
+
+package game
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway/internal/test/harness/bench/epoll"
+	"reseat/gateway/internal/test/harness/bench/message"
+	"reseat/gateway/internal/test/harness/bench/stat"
+)
+
+// idle is how long the loop waits when nothing is planned.
+const idle = int64(time.Second)
+
+// A server is the whole process.
+type server struct {
+	spec     Spec
+	loop     *epoll.Loop
+	sessions []*session
+	out      *json.Encoder
+	input    []byte
+	ended    bool // the standard input
+
+	firing bool
+	pace   *epoll.Pace
+	frame  []byte // a message being made
+
+	squeezer squeezer
+
+	sent, taken uint64
+	up, late    stat.Hist
+	faults      message.Faults
+}
+
+// Serve is the process: it listens, says where, and does what its standard
+// input says until that ends.
+func Serve(spec Spec) error {
+	loop, err := epoll.New()
+	if err != nil {
+		return err
+	}
+	s := &server{spec: spec, loop: loop, sessions: make([]*session, spec.Sessions), out: json.NewEncoder(os.Stdout), squeezer: newSqueezer()}
+	addr, err := loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), s.accept)
+	if err != nil {
+		return err
+	}
+	if err := loop.Watch(0, s.command); err != nil {
+		return err
+	}
+	if err := s.out.Encode(greeting{addr.String()}); err != nil {
+		return fmt.Errorf("say the address: %w", err)
+	}
+	for !s.ended {
+		if err := loop.Wait(s.work()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work sends what is due and returns when there is more.
+func (s *server) work() int64 {
+	now := epoll.Now()
+	s.pace.Run(now, func(i int, due int64) {
+		if c := s.sessions[i]; c != nil && c.send(epoll.Now()) {
+			s.late.Record(epoll.Now() - due)
+		}
+	})
+	if next, ok := s.pace.Next(); ok {
+		return next
+	}
+	return now + idle
+}
+
+func (s *server) accept(c *epoll.Conn) epoll.Owner {
+	return newVisitor(s, c)
+}
+
+// command reads the standard input and does each line of it.
+func (s *server) command() {
+	var buf [256]byte
+	n, err := unix.Read(0, buf[:])
+	if n <= 0 {
+		s.ended = err == nil || err != unix.EINTR && err != unix.EAGAIN
+		return
+	}
+	s.input = append(s.input, buf[:n]...)
+	for {
+		line, rest, ok := bytes.Cut(s.input, []byte("\n"))
+		if !ok {
+			return
+		}
+		s.do(command(line))
+		s.input = append(s.input[:0], rest...)
+	}
+}
+
+func (s *server) do(c command) {
+	switch c {
+	case cmdStart:
+		s.start()
+	case cmdStop:
+		s.pace, s.firing = nil, false
+	case cmdReset:
+		s.up.Reset()
+		s.late.Reset()
+	case cmdReport:
+	default:
+		s.faults.Say("unknown command %q", c)
+	}
+	s.report()
+}
+
+func (s *server) start() {
+	switch s.spec.Mode {
+	case Tick:
+		s.pace = epoll.NewPace(epoll.Now(), s.spec.Every, s.spec.Grain, s.spec.Sessions, s.spec.Limit)
+	case Fire:
+		s.firing = true
+		for _, c := range s.sessions {
+			if c != nil {
+				c.conn.Hungry(true)
+			}
+		}
+	}
+}
+
+func (s *server) report() {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		s.faults.Say("getrusage: %v", err)
+	}
+	s.out.Encode(Report{
+		Sent: s.sent, Taken: s.taken, Faults: s.faults,
+		CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()),
+		Up:  s.up.Quantiles(), Late: s.late.Quantiles(),
+	})
+}
+
+// ReadSpec reads a Spec from the standard input's first line. It reads no byte
+// more than that line.
+func ReadSpec() (spec Spec, err error) {
+	line, err := readLine(os.Stdin)
+	if err != nil {
+		return spec, fmt.Errorf("read the spec: %w", err)
+	}
+	return spec, json.Unmarshal(line, &spec)
+}
+
+func readLine(f *os.File) ([]byte, error) {
+	return bufio.NewReaderSize(oneByte{f}, 16).ReadBytes('\n')
+}
+
+// oneByte keeps a bufio.Reader from reading ahead.
+type oneByte struct{ f *os.File }
+
+func (o oneByte) Read(p []byte) (int, error) { return o.f.Read(p[:1]) }

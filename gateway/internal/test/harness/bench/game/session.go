@@ -1,0 +1,191 @@
+//go:build linux
+
+package game
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"reseat/gateway/internal/test/harness/bench/epoll"
+	"reseat/gateway/internal/test/harness/bench/frames"
+	"reseat/gateway/internal/test/harness/bench/message"
+)
+
+const (
+	fireWrite = 32 << 10 // bytes of messages in a write
+	fireTurn  = 4        // writes before other sessions have their turn
+	maxHead   = 16 << 10 // bytes of a handshake
+)
+
+// A session is one player's connection, from its handshake on.
+type session struct {
+	server *server
+	conn   *epoll.Conn
+	reader frames.Reader
+	check  message.Check
+	deflate
+	head []byte // of the handshake, while it is not whole
+	id   int
+	open bool
+
+	sent  uint64
+	block []byte // Fire: what is being written,
+	rest  []byte // and what of it is not yet
+}
+
+func newVisitor(s *server, c *epoll.Conn) *session {
+	v := &session{server: s, conn: c}
+	v.reader = frames.Reader{Sink: v, Masked: true}
+	return v
+}
+
+// Connected is never called: the server only accepts.
+func (c *session) Connected() {}
+
+// Data takes in what the client, or a proxy for it, has sent.
+func (c *session) Data(b []byte) {
+	if !c.open {
+		c.head = append(c.head, b...)
+		end := bytes.Index(c.head, []byte("\r\n\r\n"))
+		if end < 0 && len(c.head) < maxHead {
+			return
+		}
+		if err := c.handshake(c.head[:max(end, 0)]); err != nil {
+			c.server.faults.Refused++
+			c.server.faults.Say("handshake: %v", err)
+			c.conn.Close()
+			return
+		}
+		b, c.head = c.head[end+4:], nil
+	}
+	if err := c.reader.Feed(b); err != nil {
+		c.server.faults.Wrong++
+		c.server.faults.Say("session %d at the game server: %v", c.id, err)
+		c.conn.Close()
+	}
+}
+
+func (c *session) handshake(head []byte) error {
+	line, rest, _ := strings.Cut(string(head)+"\r\n\r\n", "\r\n")
+	path := strings.Fields(line + " - -")[1]
+	id, err := strconv.Atoi(strings.TrimPrefix(path, "/s/"))
+	if err != nil || id < 0 || id >= len(c.server.sessions) || c.server.sessions[id] != nil {
+		return fmt.Errorf("no free place at %q", line)
+	}
+	h, err := textproto.NewReader(bufio.NewReader(strings.NewReader(rest))).ReadMIMEHeader()
+	if err != nil {
+		return err
+	}
+	sum := sha1.Sum([]byte(h.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	c.conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		"Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n" + c.agree(h) + "\r\n"))
+	c.reader.Deflate = c.agreed
+	c.id, c.open = id, true
+	c.check = message.Check{Kind: c.server.spec.Up, Session: uint32(id), Faults: &c.server.faults}
+	c.server.sessions[id] = c
+	return nil
+}
+
+// Room writes on: Fire has always something.
+func (c *session) Room() {
+	for range fireTurn {
+		if len(c.rest) == 0 {
+			if !c.server.firing {
+				c.conn.Hungry(false)
+				return
+			}
+			c.fill()
+		}
+		c.rest = c.rest[c.conn.Offer(c.rest):]
+		if len(c.rest) > 0 {
+			return
+		}
+	}
+}
+
+func (c *session) fill() {
+	now, kind := epoll.Now(), c.server.spec.Down
+	c.block = c.block[:0]
+	for range fireWrite / kind.Size {
+		c.block = c.next(c.block, now)
+	}
+	c.rest = c.block
+}
+
+// next appends the session's next message.
+func (c *session) next(dst []byte, clock int64) []byte {
+	kind := c.server.spec.Down
+	c.sent++
+	c.server.sent++
+	if c.agreed {
+		z := c.server.squeezer.compress(kind.Append(nil, clock, uint32(c.id), c.sent))
+		return append(frames.Begin(dst, opcode(kind)|frames.RSV1, len(z)), z...)
+	}
+	dst = frames.Begin(dst, opcode(kind), kind.Size)
+	return kind.Append(dst, clock, uint32(c.id), c.sent)
+}
+
+func opcode(k message.Kind) byte {
+	if k.Text {
+		return frames.Text
+	}
+	return frames.Binary
+}
+
+// send sends one message and reports whether there was anybody to send it to.
+func (c *session) send(clock int64) bool {
+	if !c.open {
+		return false
+	}
+	c.server.frame = c.next(c.server.frame[:0], clock)
+	c.conn.Write(c.server.frame)
+	return true
+}
+
+// Gone forgets the connection. Whether that was in order is the client's to say.
+func (c *session) Gone(error) { c.open = false }
+
+// Begin is a frames.Sink's.
+func (c *session) Begin(op byte) {
+	c.begin(op)
+	c.check.Begin(op&^frames.RSV1 == frames.Text)
+}
+
+// Payload is a frames.Sink's.
+func (c *session) Payload(b []byte) {
+	if !c.gather(b) {
+		c.check.Payload(b)
+	}
+}
+
+// End is a frames.Sink's: a message is whole.
+func (c *session) End() {
+	if c.compressed {
+		c.check.Payload(c.server.squeezer.inflate(c.gathered))
+	}
+	c.check.End()
+	c.server.taken++
+	if c.server.spec.Mode == Echo {
+		c.send(c.check.Clock)
+		return
+	}
+	c.server.up.Record(epoll.Now() - c.check.Clock)
+}
+
+// Control is a frames.Sink's.
+func (c *session) Control(op byte, payload []byte) {
+	switch op {
+	case frames.Ping:
+		c.conn.Write(frames.Append(nil, frames.Pong, payload, nil))
+	case frames.Close:
+		c.conn.Write(frames.Append(nil, frames.Close, payload, nil))
+		c.open = false
+		c.conn.Close()
+	}
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"reseat/gateway/internal/test/harness/bench/game"
+	"reseat/gateway/internal/test/harness/bench/load"
+	"reseat/gateway/internal/test/harness/bench/message"
+	"reseat/gateway/internal/test/harness/bench/proxy"
+	"reseat/gateway/internal/test/harness/bench/stat"
+)
+
+// A leg is what a workload's connections with the clients have besides
+// WebSocket. Its clients are those of load.Library, and the same ones without TLS
+// and compression, so that the difference is the proxy's alone.
+type leg struct {
+	tls     bool
+	state   bool // 512 bytes of a game's state in place of W1's 128 bytes
+	deflate bool
+}
+
+// withLeg is a workload like W1, of fewer sessions and for a shorter time.
+func withLeg(name string, l leg) workload {
+	w := workload{
+		name: name, sessions: 200, every: 200 * time.Millisecond, up: binary(message.Up, 48),
+		game: game.Spec{Mode: game.Tick, Down: binary(message.Down, 128), Every: 50 * time.Millisecond, Grain: tickGrain},
+		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, rounds: 3,
+		only: []string{proxy.Direct, proxy.NGINX, "plain"}, leg: &l,
+	}
+	if l.state {
+		w.up, w.game.Down = letters(message.Up, 48), letters(message.Down, 512)
+		w.game.Down.State = true
+	}
+	return w
+}
+
+// takes reports whether a subject can do what l asks for. With TLS and
+// compression the poll driver hands connections to the other one.
+func (l *leg) takes(s proxy.Subject) bool {
+	if s.Name == proxy.Direct {
+		return !l.tls
+	}
+	return !(l.tls || l.deflate) || !strings.HasSuffix(s.Name, "@poll")
+}
+
+// proxies is what l means for the proxy, whose files are in dir.
+func (l *leg) proxies(dir string) (proxy.Leg, error) {
+	switch {
+	case l == nil:
+		return proxy.Leg{}, nil
+	case l.tls:
+		return proxy.WithTLS(dir)
+	}
+	return proxy.Leg{Deflate: l.deflate}, nil
+}
+
+// onLeg measures a steady stream by clients that can TLS and compression.
+func (w workload) onLeg(g *game.Handle, p *proxy.Proxy, at proxy.Leg) (figures, error) {
+	c := &load.Library{Deflate: w.leg.deflate, Setup: load.Setup{
+		Target: p.Addr, Game: g, Sessions: w.sessions, Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain,
+	}}
+	if at.Roots != nil {
+		c.TLS = &tls.Config{RootCAs: at.Roots, MinVersion: tls.VersionTLS13, VerifyConnection: equalTerms}
+	}
+	defer c.Close()
+	fig, err := w.stream(&stage{w: w, game: g, proxy: p}, c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v; the proxy says: %s", err, c.Faults(), strings.TrimSpace(p.Log()))
+	}
+	return fig, nil
+}
+
+// equalTerms refuses a proxy that chose the longer key, for that costs more. The
+// clients ask for AES-128 first, or for ChaCha20 where a processor has no
+// instructions for AES.
+func equalTerms(c tls.ConnectionState) error {
+	if c.CipherSuite == tls.TLS_AES_256_GCM_SHA384 {
+		return errors.New("the proxy chose AES-256, others have AES-128")
+	}
+	return nil
+}
+
+func (w workload) stream(s *stage, c *load.Library) (figures, error) {
+	var a, b reading
+	var latency stat.Quantiles
+	s.count = c.Counts
+	wait := func(d time.Duration) step { return func() error { time.Sleep(d); return nil } }
+	err := steps(
+		func() error { return c.Connect(patience) }, c.Start, wait(w.warm),
+		func() error { c.Reset(); _, err := s.game.Reset(); return err },
+		s.note(&a), wait(w.measure), s.note(&b),
+		func() error { latency = c.Latency(); return nil },
+		func() (err error) { s.end, err = c.Stop(patience); return err })
+	if err != nil {
+		return nil, err
+	}
+	fig := s.between(a, b)
+	fig["p50_us"], fig["p99_us"] = latency.P50, latency.P99
+	fig["up_p50_us"], fig["up_p99_us"] = s.end.Up.P50, s.end.Up.P99
+	fig["wire_bytes"] = float64(b.bytes-a.bytes) / float64(b.received-a.received)
+	fig["both_us"] = fig["cpu_us"]
+	if s.proxy.PIDs[0] != s.game.PID {
+		fig["both_us"] += (b.game - a.game).Seconds() * 1e6 / fig["messages"]
+	}
+	return fig, nil
+}

@@ -1,0 +1,270 @@
+//go:build linux
+
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"reseat/gateway/internal/test/harness/bench/epoll"
+	"reseat/gateway/internal/test/harness/bench/frames"
+	"reseat/gateway/internal/test/harness/bench/message"
+)
+
+const (
+	// The key of every handshake, and what RFC 6455 section 4.2.2 makes of it.
+	handshakeKey    = "cmVzZWF0IGJlbmNobWFyaw=="
+	handshakeAccept = "lqGQyi77QWnBkVRZk+chjycQVqk="
+	maxHead         = 16 << 10
+)
+
+// A state is how far a session's connection is.
+type state uint8
+
+const (
+	away      state = iota // there is none
+	dialling               // TCP
+	upgrading              // waits for the 101
+	greeting               // waits for hello
+	open
+	leaving // has said goodbye
+	done
+)
+
+// A session is one client.
+type session struct {
+	c      *Client
+	id     uint32
+	conn   *epoll.Conn
+	state  state
+	dialed int64
+	reader frames.Reader
+	check  message.Check
+	head   []byte // of the answer, while it is not whole
+
+	// Upward: acked <= sent <= made.
+	made, sent, acked uint64
+
+	v1 resumable
+}
+
+func (s *session) init(c *Client, id uint32) {
+	s.c, s.id = c, id
+	s.check = message.Check{Kind: c.Down, Session: id, Faults: &c.Faults}
+}
+
+func (s *session) dial() {
+	s.state, s.dialed = dialling, epoll.Now()
+	s.reader = frames.Reader{Sink: s}
+	s.c.flight++
+	conn, err := s.c.loop.Dial(s.c.Target, s)
+	if err != nil {
+		s.Gone(err)
+		return
+	}
+	s.conn = conn
+}
+
+// Connected sends the handshake.
+func (s *session) Connected() {
+	s.state = upgrading
+	b := append(s.c.out[:0], "GET /s/"...)
+	b = strconv.AppendUint(b, uint64(s.id), 10)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, s.c.Target.String()...)
+	b = append(b, "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "+handshakeKey+"\r\n"...)
+	if s.c.Resumable {
+		b = s.v1.offer(b, s.check.Taken)
+	}
+	s.c.out = append(b, "\r\n"...)
+	s.flush()
+}
+
+// Data takes in what has come.
+func (s *session) Data(b []byte) {
+	s.c.now = epoll.Now()
+	if s.state == upgrading {
+		var whole bool
+		if b, whole = s.upgrade(b); !whole {
+			return
+		}
+	}
+	if err := s.reader.Feed(b); err != nil {
+		s.c.Faults.Wrong++
+		s.c.Faults.Say("session %d: %v", s.id, err)
+	}
+	s.flush()
+}
+
+// upgrade takes in the answer to the handshake, and returns what stands behind it.
+func (s *session) upgrade(b []byte) (rest []byte, whole bool) {
+	s.head = append(s.head, b...)
+	end := bytes.Index(s.head, []byte("\r\n\r\n"))
+	if end < 0 && len(s.head) < maxHead {
+		return nil, false
+	}
+	head := s.head[:max(end, 0)]
+	if !bytes.HasPrefix(head, []byte("HTTP/1.1 101 ")) || !bytes.Contains(head, []byte(handshakeAccept)) {
+		s.conn.Close()
+		line, _, _ := bytes.Cut(s.head, []byte("\r\n"))
+		s.Gone(fmt.Errorf("answered by %q", line))
+		return nil, false
+	}
+	b, s.head = s.head[end+4:], nil
+	s.state = greeting
+	if !s.c.Resumable {
+		s.opened()
+	}
+	return b, true
+}
+
+// opened: messages may be sent.
+func (s *session) opened() {
+	s.state = open
+	s.c.Open++
+	if !s.c.Storm {
+		s.c.flight--
+		s.pump()
+		return
+	}
+	s.make()
+}
+
+// make makes the session's next message and sends it if it can.
+func (s *session) make() {
+	s.made++
+	s.c.made++
+	if s.state == open {
+		s.pump()
+		s.flush()
+	}
+}
+
+// pump puts what is made and not sent into out, as far as the window allows.
+func (s *session) pump() {
+	kind := s.c.Up
+	for s.sent < s.made && s.v1.fits(s.sent-s.acked, kind.Size) {
+		s.sent++
+		s.c.Written++
+		op, key := byte(frames.Binary), s.c.key()
+		if kind.Text {
+			op = frames.Text
+		}
+		b := frames.BeginMasked(s.c.out, op, kind.Size, key)
+		head := len(b)
+		b = kind.Append(b, epoll.Now(), s.id, s.sent)
+		frames.XOR(b[head:], key, 0)
+		s.c.out = b
+	}
+}
+
+// frame puts a frame of the client's own into out.
+func (s *session) frame(op byte, payload []byte) {
+	key := s.c.key()
+	s.c.out = frames.Append(s.c.out, op, payload, &key)
+}
+
+// flush writes out, in one write.
+func (s *session) flush() {
+	if len(s.c.out) > 0 {
+		s.conn.Write(s.c.out)
+		s.c.out = s.c.out[:0]
+	}
+}
+
+// Begin is a frames.Sink's.
+func (s *session) Begin(op byte) {
+	s.v1.begin(s.c.Resumable && op == frames.Text)
+	s.check.Begin(op == frames.Text)
+}
+
+// Payload is a frames.Sink's.
+func (s *session) Payload(b []byte) {
+	if !s.v1.payload(b) {
+		s.check.Payload(b)
+	}
+}
+
+// End is a frames.Sink's: a message is whole.
+func (s *session) End() {
+	if s.v1.control {
+		s.controlMessage()
+		return
+	}
+	if s.state != open {
+		s.c.Faults.Wrong++
+		s.c.Faults.Say("session %d: a message before hello", s.id)
+	}
+	s.check.End()
+	s.c.Received++
+	if s.c.Measuring {
+		s.c.Latency.Record(s.c.now - s.check.Clock)
+	}
+	if s.c.Resumable {
+		s.tookIn()
+	}
+	switch {
+	case s.c.Storm:
+		s.leave()
+	case s.c.Echo && s.c.running && !s.c.Once:
+		s.made++
+		s.c.made++
+		s.pump()
+	}
+}
+
+// Control is a frames.Sink's.
+func (s *session) Control(op byte, payload []byte) {
+	switch {
+	case op == frames.Ping:
+		s.frame(frames.Pong, payload)
+	case op == frames.Close && s.state == leaving:
+		s.conn.Close()
+		s.finished()
+	case op == frames.Close:
+		s.c.Faults.Dropped++
+		s.c.Faults.Say("session %d: closed with % x %q", s.id, payload[:min(2, len(payload))], payload[min(2, len(payload)):])
+	}
+}
+
+// leave says goodbye.
+func (s *session) leave() {
+	s.state = leaving
+	if s.c.Resumable {
+		s.frame(frames.Text, []byte("\x10bye"))
+	}
+	s.frame(frames.Close, []byte{1000 >> 8, 1000 & 0xFF})
+}
+
+func (s *session) finished() {
+	s.state = done
+	s.c.flight--
+	s.c.Finished++
+}
+
+// Room is never called: no client writes as fast as it can.
+func (s *session) Room() {}
+
+// Gone says that the connection has ended, or never was.
+func (s *session) Gone(err error) {
+	was := s.state
+	s.state = away
+	switch was {
+	case leaving:
+		s.finished()
+	case open:
+		s.c.Faults.Dropped++
+		s.c.Faults.Say("session %d: dropped: %v", s.id, err)
+	default:
+		s.c.Faults.Refused++
+		s.c.Faults.Say("session %d: not connected: %v", s.id, err)
+	}
+}
+
+// cut resets the connection. What was on its way is lost with it.
+func (s *session) cut() {
+	s.conn.Reset()
+	s.state = away
+	s.v1.forget()
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+// Command bench measures the gateway beside other proxies, on this machine.
+//
+// For each figure it starts a fresh proxy, a fresh game server behind it and
+// fresh clients, which check every byte of every message; a single fault fails
+// the run. The subjects take turns, round by round, and what is told is the
+// median of the rounds with the lowest and the highest.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"reseat/gateway/internal/test/harness/bench/game"
+	"reseat/gateway/internal/test/harness/bench/library"
+	"reseat/gateway/internal/test/harness/bench/proxy"
+	"reseat/gateway/internal/test/harness/bench/report"
+)
+
+// The first argument of a process that this one starts from its own binary.
+const (
+	asGame    = "serve-game"
+	asLibrary = "serve-library"
+)
+
+func main() {
+	runtime.LockOSThread() // the clients' loop; and children die with this thread
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case asGame:
+			return serveGame()
+		case asLibrary:
+			return library.Serve(args[1], args[2])
+		}
+	}
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if f.render != "" {
+		return render(f.render, f.out)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	results, err := measure(ctx, f)
+	if results == nil {
+		return err
+	}
+	fmt.Print("\n", report.Text(results))
+	if err == nil && f.out != "" {
+		err = report.Write(results, f.out)
+	}
+	return err
+}
+
+func serveGame() error {
+	spec, err := game.ReadSpec()
+	if err != nil {
+		return err
+	}
+	return game.Serve(spec)
+}
+
+// render makes the documents anew from the raw results of an earlier run.
+func render(raw, dir string) error {
+	results, err := report.Read(raw)
+	if err != nil {
+		return err
+	}
+	if dir == "" {
+		dir = filepath.Dir(raw)
+	}
+	return report.Write(results, dir)
+}
+
+// flags are what the command line says.
+type flags struct {
+	only, subjects []string
+	rounds         int
+	short          bool
+	wait           time.Duration
+	binary         string
+	others         []proxy.Subject
+	out            string
+	render         string
+	notes          []string
+}
+
+func parse(args []string) (f flags, err error) {
+	f.wait = -1
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	f.define(set)
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		set.SetOutput(os.Stdout)
+		set.PrintDefaults()
+		os.Exit(0)
+	case err != nil:
+		return f, err
+	case set.NArg() > 0:
+		return f, fmt.Errorf("what is %q?", set.Arg(0))
+	}
+	rounds, wait := 5, 10*time.Minute
+	if f.short {
+		rounds, wait = 3, 15*time.Second
+	}
+	if f.rounds <= 0 {
+		f.rounds = rounds
+	}
+	if f.wait < 0 {
+		f.wait = wait
+	}
+	return f, nil
+}
+
+// define says which flags there are.
+func (f *flags) define(set *flag.FlagSet) {
+	list := func(p *[]string) func(string) error {
+		return func(s string) error { *p = strings.Split(s, ","); return nil }
+	}
+	set.Func("only", "these `workloads`, such as W1,W3 (default all)", list(&f.only))
+	set.Func("subjects", "these `subjects`, such as direct,nginx,reseat (default all)", list(&f.subjects))
+	set.IntVar(&f.rounds, "rounds", 0, "how often everything is measured (default 5, with --short 3)")
+	set.BoolVar(&f.short, "short", false, "fewer workloads, and each for a shorter time")
+	set.StringVar(&f.binary, "reseat", "bin/reseat", "the gateway's `binary`")
+	set.StringVar(&f.out, "out", "", "write performance.md and what belongs to it into this `directory`")
+	set.StringVar(&f.render, "render", "", "measure nothing: write the documents anew from this `file` of raw results")
+	set.Func("wait", "how `long`, in all, to wait for others on this machine, and to repeat what they disturbed (default 10m, with --short 15s)", func(s string) (err error) {
+		f.wait, err = time.ParseDuration(s)
+		return err
+	})
+	set.Func("note", "a `remark` for the document, on the machine perhaps", func(s string) error {
+		f.notes = append(f.notes, s)
+		return nil
+	})
+	set.Func("also", "`name=binary`: another build of the gateway to measure besides", func(s string) error {
+		name, binary, ok := strings.Cut(s, "=")
+		if !ok {
+			return errors.New("want name=binary")
+		}
+		f.others = append(f.others, proxy.Other(name, binary))
+		return nil
+	})
+}

@@ -1,0 +1,128 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"reseat/gateway/internal/test/harness/bench/game"
+	"reseat/gateway/internal/test/harness/bench/proxy"
+)
+
+const (
+	stormInFlight = 64
+	cutInFlight   = 512
+)
+
+// traffic measures a steady stream.
+func traffic(s *stage) (figures, error) {
+	var a, b reading
+	err := steps(s.connect, s.start, s.wait(s.w.warm),
+		s.latencies(s.w.game.Mode != game.Fire), s.note(&a), s.wait(s.w.measure), s.note(&b), s.latencies(false),
+		s.stop)
+	fig := s.between(a, b)
+	if q := s.clients.Latency.Quantiles(); q.N > 0 {
+		fig["p50_us"], fig["p99_us"], fig["p999_us"] = q.P50, q.P99, q.P999
+	}
+	if s.w.game.Mode == game.Tick {
+		fig["up_p50_us"], fig["up_p99_us"] = s.end.Up.P50, s.end.Up.P99
+		fig["late_p99_us"] = max(s.end.Late.P99, s.clients.Late.Quantiles().P99)
+	}
+	return fig, err
+}
+
+// growth measures a steady stream, and the memory of the sessions that share it.
+func growth(s *stage) (figures, error) {
+	var empty, used proxy.Memory
+	var a, b reading
+	err := steps(s.weigh(&empty), s.connect, s.start, s.wait(max(s.w.warm, settle)),
+		s.note(&a), s.wait(s.w.measure), s.note(&b), s.weigh(&used), s.stop)
+	fig := s.between(a, b)
+	fig["used_kib"], fig["used_mib"] = s.per(empty.RSS, used.RSS), float64(used.RSS-empty.RSS)/(1<<20)
+	return fig, err
+}
+
+// idle measures sessions that only exist, and the same once each has relayed a
+// message both ways.
+func idle(s *stage) (figures, error) {
+	var empty, opened, used proxy.Memory
+	var a, b reading
+	s.clients.Once = true
+	err := steps(s.weigh(&empty), s.connect, s.wait(settle), s.weigh(&opened),
+		s.note(&a), s.wait(s.w.measure), s.note(&b),
+		s.start, s.stop, s.wait(settle), s.weigh(&used))
+	fig := s.between(a, b)
+	fig["opened_kib"], fig["used_kib"] = s.per(empty.RSS, opened.RSS), s.per(empty.RSS, used.RSS)
+	fig["opened_pss_kib"], fig["used_pss_kib"] = s.per(empty.PSS, opened.PSS), s.per(empty.PSS, used.PSS)
+	return fig, err
+}
+
+// detached measures what is kept for clients that are away, and that they get it.
+func detached(s *stage) (figures, error) {
+	var before, after proxy.Memory
+	var a, b reading
+	spec := s.w.game
+	all := s.w.sessions * spec.Limit
+	err := steps(s.connect, s.wait(settle), s.weigh(&before), s.cut,
+		s.note(&a), s.start, s.wait(time.Duration(spec.Limit)*spec.Every+time.Second), s.note(&b),
+		s.wait(settle), s.weigh(&after), s.back, s.stop,
+		func() error {
+			if s.end.Sent != uint64(all) {
+				return fmt.Errorf("%d messages were sent in place of %d", s.end.Sent, all)
+			}
+			return nil
+		})
+	fig := s.between(a, b)
+	fig["buffered_kib"] = float64(spec.Limit*spec.Down.Size) / 1024
+	fig["detached_kib"] = s.per(before.RSS, after.RSS)
+	return fig, err
+}
+
+// cutAll measures how all sessions come back after all connections were reset
+// at once.
+func cutAll(s *stage) (figures, error) {
+	var before, a, b reading
+	err := steps(s.connect, s.start, s.wait(2*s.w.warm),
+		s.note(&before), s.cut, s.wait(time.Second),
+		s.note(&a), s.back, s.note(&b),
+		s.wait(s.w.warm), s.stop)
+	fig := s.between(a, b)
+	fig["back_ms"] = fig["seconds"] * 1e3
+	fig["resume_us"] = (b.proxy - a.proxy).Seconds() * 1e6 / float64(s.w.sessions)
+	fig["away_cores"] = s.between(before, a)["cores"]
+	q := s.clients.Resumes.Quantiles()
+	fig["one_p50_ms"], fig["one_p99_ms"] = q.P50/1e3, q.P99/1e3
+	return fig, err
+}
+
+// cut resets all connections.
+func (s *stage) cut() error {
+	s.clients.Cut()
+	s.clients.Resumes.Reset()
+	s.clients.InFlight = cutInFlight
+	return nil
+}
+
+// back resumes all sessions and waits until each has had what it missed.
+func (s *stage) back() error {
+	c := s.clients
+	if err := c.Connect(patience); err != nil {
+		return err
+	}
+	what := func() string { return fmt.Sprintf("%d of %d sessions replayed", c.CaughtUp, c.Sessions) }
+	return c.Until(what, patience, func() bool { return c.CaughtUp == c.Sessions })
+}
+
+// storm measures connections that come, say one thing and go.
+func storm(s *stage) (figures, error) {
+	var a, b reading
+	all := func() error { return s.clients.All(patience) }
+	err := steps(s.note(&a), all, s.note(&b), s.stop)
+	fig := s.between(a, b)
+	n := float64(s.w.sessions)
+	fig["connection_us"] = (b.proxy - a.proxy).Seconds() * 1e6 / n
+	fig["connections"] = n / fig["seconds"]
+	delete(fig, "cpu_us")
+	return fig, err
+}

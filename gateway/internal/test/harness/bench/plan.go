@@ -1,0 +1,193 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"reseat/gateway/internal/test/harness/bench/game"
+	"reseat/gateway/internal/test/harness/bench/message"
+	"reseat/gateway/internal/test/harness/bench/proxy"
+)
+
+// tickGrain makes about three messages go out together at W1, as they do from a
+// server that looks at its clock now and then. W1even does without.
+const tickGrain = 250 * time.Microsecond
+
+// A workload is one kind of traffic, or of trouble.
+type workload struct {
+	name     string
+	sessions int
+	game     game.Spec
+	every    time.Duration // between a client's messages
+	up       message.Kind
+	echo     bool
+	warm     time.Duration
+	measure  time.Duration // for idle: how long it is watched
+	rounds   int           // at most
+	measured func(*stage) (figures, error)
+	only     []string // subjects, if not all
+	leg      *leg     // what connections have besides, by clients of another kind; nil: nothing
+	short    bool     // part of the short form
+}
+
+func binary(way message.Way, size int) message.Kind { return message.Kind{Way: way, Size: size} }
+
+func letters(way message.Way, size int) message.Kind {
+	return message.Kind{Way: way, Size: size, Text: true}
+}
+
+// workloads are all there are, in their order.
+func workloads() []workload {
+	tick := func(name string, n int, every, upEvery time.Duration, kind func(message.Way, int) message.Kind) workload {
+		return workload{
+			name: name, sessions: n, every: upEvery, up: kind(message.Up, 48),
+			game: game.Spec{Mode: game.Tick, Down: kind(message.Down, 128), Every: every, Grain: tickGrain},
+			warm: time.Second, measure: 4 * time.Second, measured: traffic,
+		}
+	}
+	echo := func(name string, n, size int) workload {
+		return workload{
+			name: name, sessions: n, echo: true, up: binary(message.Up, size),
+			game: game.Spec{Mode: game.Echo, Down: binary(message.Down, size)},
+			warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, measured: traffic,
+		}
+	}
+	fire := workload{
+		name: "W4", sessions: 16, up: binary(message.Up, 48),
+		game: game.Spec{Mode: game.Fire, Down: binary(message.Down, 1024)},
+		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, measured: traffic,
+	}
+	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0, binary), echo("W8", 10000, 64)
+	w6.measure, w6.measured, w6.rounds = 15*time.Second, idle, 1 // memory repeats to a per cent or two
+	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 3
+	det.only = []string{proxy.Reseat}
+	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	w7.measured, w7.only = cutAll, []string{proxy.Reseat, "hs256"}
+	w8.measured = storm
+	even := tick("W1even", 500, 50*time.Millisecond, 200*time.Millisecond, binary)
+	even.game.Grain = 0
+	list := []workload{
+		tick("W1", 500, 50*time.Millisecond, 200*time.Millisecond, binary).inShort(),
+		even,
+		tick("W1text", 500, 50*time.Millisecond, 200*time.Millisecond, letters),
+		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond, binary),
+		echo("W3", 64, 64).inShort(),
+		fire.inShort(),
+		echo("W5", 8, 64<<10).inShort(),
+		w6, det, w7.inShort(), w8,
+		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}),
+		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}),
+	}
+	for _, n := range []int{100, 1000, mostSessions} {
+		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
+	}
+	return list
+}
+
+const (
+	mostSessions = 100_000                // of growth: as many as the machine allows
+	growthTick   = 100 * time.Microsecond // between two of the server's messages, of whatever session
+)
+
+func grownName(sessions int) string {
+	if sessions == mostSessions {
+		return "Gmax"
+	}
+	return fmt.Sprintf("G%d", sessions)
+}
+
+// grown is one of those workloads that differ in nothing but how many sessions
+// share the same messages.
+func grown(w workload) workload {
+	w.measured, w.rounds = growth, 3
+	w.only = []string{proxy.NGINX, proxy.Reseat, "plain"}
+	return w
+}
+
+func (w workload) inShort() workload {
+	w.short = true
+	return w
+}
+
+// plan is what is to be done: the workloads and the subjects that f asks for,
+// as far as this machine's descriptors allow.
+func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []string, error) {
+	var notes []string
+	subjects := append(proxy.Subjects(help), f.others...)
+	list := workloads()
+	if err := known(f, list, subjects); err != nil {
+		return nil, nil, nil, err
+	}
+	subjects = slices.DeleteFunc(subjects, func(s proxy.Subject) bool {
+		return f.subjects != nil && !slices.Contains(f.subjects, s.Name) || f.subjects == nil && f.short && len(s.Only) > 0
+	})
+	list = slices.DeleteFunc(list, func(w workload) bool {
+		return f.only != nil && !slices.Contains(f.only, w.name) || f.only == nil && f.short && !w.short
+	})
+	for i := range list {
+		w := &list[i]
+		if f.short {
+			w.shorten()
+		}
+		if most := (files - 200) / 2; w.open() > most { // a proxy has two for each session
+			if w.sessions == mostSessions {
+				most = most / 10 * 9 // nobody is to be at its very limit
+			} else {
+				notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.sessions, files))
+			}
+			w.limit(most)
+		}
+		w.game.Sessions, w.game.Up = w.sessions, w.up
+	}
+	return list, subjects, notes, nil
+}
+
+// limit leaves w with n sessions; where they share their messages with fewer,
+// each has more of them.
+func (w *workload) limit(n int) {
+	if w.sessions == mostSessions {
+		w.game.Every, w.every = time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick
+	}
+	w.sessions = n
+}
+
+// open is how many sessions there are at once.
+func (w workload) open() int {
+	if w.name == "W8" {
+		return stormInFlight
+	}
+	return w.sessions
+}
+
+func (w *workload) shorten() {
+	w.warm, w.measure = min(w.warm, 200*time.Millisecond), min(w.measure, 600*time.Millisecond)
+	if w.sessions > 2000 {
+		w.sessions = 2000
+	}
+}
+
+// known refuses a name that means nothing.
+func known(f flags, list []workload, subjects []proxy.Subject) error {
+	for _, name := range f.only {
+		if !slices.ContainsFunc(list, func(w workload) bool { return w.name == name }) {
+			return fmt.Errorf("--only: there is no workload %q", name)
+		}
+	}
+	for _, name := range f.subjects {
+		if !slices.ContainsFunc(subjects, func(s proxy.Subject) bool { return s.Name == name }) {
+			return fmt.Errorf("--subjects: there is no subject %q", name)
+		}
+	}
+	return nil
+}
+
+// takesPart reports whether subject s is measured in w.
+func (w workload) takesPart(s proxy.Subject) bool {
+	if !s.Does(w.name) || w.leg != nil && !w.leg.takes(s) {
+		return false
+	}
+	return len(w.only) == 0 || slices.Contains(w.only, s.Base()) || s.Other
+}

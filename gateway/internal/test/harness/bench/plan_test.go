@@ -1,0 +1,171 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/internal/test/harness/bench/proxy"
+	"reseat/gateway/internal/test/harness/bench/report"
+)
+
+// TestMain is also the game server and the library proxy, for TestWholeRun.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == asGame || os.Args[1] == asLibrary) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func names(list []workload) (s []string) {
+	for _, w := range list {
+		s = append(s, w.name)
+	}
+	return s
+}
+
+func mustParse(t *testing.T, args ...string) flags {
+	t.Helper()
+	f, err := parse(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestPlanIsEverythingUnlessTold(t *testing.T) {
+	list, subjects, notes, err := plan(mustParse(t), "", 20000)
+	if err != nil || len(list) != len(workloads()) || len(subjects) != 8 || notes != nil {
+		t.Errorf("%v, %d subjects, %q, %v", names(list), len(subjects), notes, err)
+	}
+	list, subjects, _, err = plan(mustParse(t, "--only", "W3,W1", "--subjects", "reseat,nginx"), "", 20000)
+	if err != nil || strings.Join(names(list), " ") != "W1 W3" || len(subjects) != 2 {
+		t.Errorf("%v, %v, %v", names(list), subjects, err)
+	}
+}
+
+func TestShortPlanIsShort(t *testing.T) {
+	f := mustParse(t, "--short")
+	list, subjects, _, err := plan(f, "  --driver auto|net|poll  what moves the bytes", 20000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum time.Duration
+	for _, w := range list {
+		for _, s := range subjects {
+			if w.takesPart(s) {
+				sum += time.Duration(f.rounds) * (w.warm + w.measure)
+			}
+		}
+	}
+	if sum+f.wait > 2*time.Minute || len(list) < 4 {
+		t.Errorf("%v of measuring, %v", sum, names(list))
+	}
+}
+
+func TestNameThatMeansNothingIsRefused(t *testing.T) {
+	for _, args := range [][]string{{"--only", "W9"}, {"--subjects", "apache"}} {
+		if _, _, _, err := plan(mustParse(t, args...), "", 20000); err == nil || !strings.Contains(err.Error(), args[1]) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	for _, args := range [][]string{{"W1"}, {"--also", "x"}, {"--rounds", "many"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+}
+
+func TestFewDescriptorsMakeFewerSessions(t *testing.T) {
+	list, _, notes, err := plan(mustParse(t), "", 4200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		if 2*w.open()+200 > 4200 {
+			t.Errorf("%s has %d sessions", w.name, w.open())
+		}
+	}
+	if len(notes) != 3 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
+		t.Errorf("%q", notes)
+	}
+}
+
+// Only one that keeps sessions can be cut; W7 compares its keys too.
+func TestWhoTakesPart(t *testing.T) {
+	var cut []string
+	for _, w := range workloads() {
+		for _, s := range proxy.Subjects("--driver net|poll") {
+			if w.name == "W7" && w.takesPart(s) {
+				cut = append(cut, s.Name)
+			}
+		}
+	}
+	if want := []string{"reseat@net", "hs256@net", "reseat@poll", "hs256@poll"}; !slices.Equal(cut, want) {
+		t.Errorf("%q", cut)
+	}
+}
+
+func TestDisturbedMeasurementIsRepeatedAndNoMore(t *testing.T) {
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel() // so that it does not wait for this machine to be idle
+	for name, tt := range map[string]struct {
+		others []float64 // that each try finds
+		left   time.Duration
+		tries  int
+	}{
+		"calm":              {[]float64{.1}, time.Hour, 1},
+		"disturbed once":    {[]float64{.9, .1}, time.Hour, 2},
+		"disturbed always":  {[]float64{.9, .9, .9}, time.Hour, attempts},
+		"no time to repeat": {[]float64{.9}, 0, 1},
+	} {
+		c, calls := calm{left: tt.left}, 0
+		fig, err := c.measure(cancelled, func() (figures, error) {
+			calls++
+			return figures{"other_cores": tt.others[calls-1]}, nil
+		})
+		if err != nil || calls != tt.tries || fig["tries"] != float64(tt.tries) {
+			t.Errorf("%s: %d tries, %v, %v", name, calls, fig, err)
+		}
+	}
+	c := calm{left: time.Hour}
+	if _, err := c.measure(cancelled, func() (figures, error) { return nil, errors.New("broken") }); err == nil {
+		t.Error("a run that failed is repeated until it does not")
+	}
+}
+
+// The whole of it, on the two subjects that need nothing installed, for moments.
+func TestWholeRunOfWhatNeedsNoInstallation(t *testing.T) {
+	gateway := filepath.Join(t.TempDir(), "reseat")
+	if err := os.WriteFile(gateway, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := mustParse(t, "--short", "--rounds", "1", "--wait", "0", "--only", "W1text,W8,nodeflate,deflate", "--subjects", "direct,library", "--reseat", gateway)
+	list, subjects, _, err := plan(f, "", 20000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := runner{flags: f, files: 20000, results: report.New(gateway, "test", nil)}
+	for _, w := range list {
+		w.warm, w.measure, w.sessions, w.game.Sessions = 10*time.Millisecond, 50*time.Millisecond, 16, 16
+		if err := r.turns(context.Background(), 0, w, subjects); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.results.Samples) != 6 {
+		t.Fatalf("%d samples", len(r.results.Samples))
+	}
+	for _, s := range r.results.Samples {
+		if s.Figures["seconds"] <= 0 || s.Figures["messages"] <= 0 || s.Figures["cores"] <= 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}

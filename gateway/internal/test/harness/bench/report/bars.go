@@ -1,0 +1,139 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"reseat/gateway/internal/test/harness/bench/stat"
+)
+
+// A bar is what a figure of the gateway's must come to.
+type bar struct {
+	what, workload, subject, figure string
+
+	versus string // the subject that it is compared with; empty: none
+	pace   pace   // how the bar moves with the machine's speed
+	least  bool   // the figure must not be below the bar, rather than not above
+	net    float64
+	poll   float64 // of the poll driver; zero: there is none
+}
+
+// A pace is a figure of nginx's that was paced, µs, on the machine that the bars
+// come from. Bars in time move with it: a machine on which nginx takes three times
+// as long has three times as long.
+type pace struct {
+	workload, figure string
+	there            float64
+}
+
+var (
+	asMessages    = pace{"W1", "cpu_us", 9.46}
+	asConnections = pace{"W8", "connection_us", 42}
+)
+
+// factor is by how much the bar moves on r's machine; 1 where nobody knows.
+func (p pace) factor(r *Results) float64 {
+	if s := r.spread(p.workload, "nginx", p.figure); p.there > 0 && s.N > 0 {
+		return s.Median / p.there
+	}
+	return 1
+}
+
+// bars are the ones that the gateway is held to. Each leaves a little more than
+// the spread of the prototypes that showed it possible.
+var bars = []bar{
+	{what: "W1, CPU per message, × nginx", workload: "W1", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.60, poll: 1.25},
+	{what: "W2, the same", workload: "W2", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.45, poll: 1.08},
+	{what: "W1 with GOMAXPROCS=1", workload: "W1", subject: "single", figure: "cpu_us", versus: "nginx", net: 1.30},
+	{what: "W2 with GOMAXPROCS=1", workload: "W2", subject: "single", figure: "cpu_us", versus: "nginx", net: 1.30},
+	{what: "W3, CPU per message, × nginx", workload: "W3", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.40, poll: 1.12},
+	{what: "W4, × nginx", workload: "W4", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 0.85, poll: 0.75},
+	{what: "W4, × HAProxy", workload: "W4", subject: "reseat", figure: "cpu_us", versus: "haproxy", net: 1.15, poll: 1.00},
+	{what: "W5, × nginx", workload: "W5", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 0.90, poll: 0.50},
+	{what: "W5, × HAProxy", workload: "W5", subject: "reseat", figure: "cpu_us", versus: "haproxy", net: 1.60, poll: 0.95},
+	{what: "W1, plain clients, × resumable ones", workload: "W1", subject: "plain", figure: "cpu_us", versus: "reseat", net: 1.00, poll: 1.00},
+	{what: "W2, plain clients, × resumable ones", workload: "W2", subject: "plain", figure: "cpu_us", versus: "reseat", net: 1.00, poll: 1.00},
+	{what: "W1, median latency, × nginx", workload: "W1", subject: "reseat", figure: "p50_us", versus: "nginx", net: 1.10, poll: 1.10},
+	{what: "W1, p99 latency, × nginx", workload: "W1", subject: "reseat", figure: "p99_us", versus: "nginx", net: 1.50, poll: 1.25},
+	{what: "W3, messages/s, × nginx", workload: "W3", subject: "reseat", figure: "rate", versus: "nginx", least: true, net: 0.85, poll: 0.92},
+	{what: "W6, KiB a session, opened", workload: "W6", subject: "reseat", figure: "opened_kib", net: 14, poll: 5},
+	{what: "W6, KiB a session, after a message", workload: "W6", subject: "reseat", figure: "used_kib", net: 16, poll: 8},
+	{what: "W6, cores while idle, heartbeats included", workload: "W6", subject: "reseat", figure: "cores", pace: asMessages, net: 0.02, poll: 0.01},
+	{what: "W6det, KiB added by 32 KiB buffered", workload: "W6det", subject: "reseat", figure: "detached_kib", net: 44, poll: 44},
+	{what: "W7, ms until all are back, EdDSA", workload: "W7", subject: "reseat", figure: "back_ms", pace: asConnections, net: 1000, poll: 800},
+	{what: "W7, the same, HS256", workload: "W7", subject: "hs256", figure: "back_ms", pace: asConnections, net: 600, poll: 400},
+	{what: "W8, CPU µs a connection, HS256", workload: "W8", subject: "hs256", figure: "connection_us", pace: asConnections, net: 150, poll: 130},
+}
+
+// limit is the bar for a driver, "" being the only one there is; false: none.
+func (b bar) limit(driver string) (float64, bool) {
+	if driver == "poll" {
+		return b.poll, b.poll > 0
+	}
+	return b.net, b.net > 0
+}
+
+// against is how the figure came out with a driver.
+func (b bar) against(r *Results, driver string) stat.Spread {
+	suffix := ""
+	if driver != "" {
+		suffix = "@" + driver
+	}
+	if b.versus == "" {
+		return r.spread(b.workload, b.subject+suffix, b.figure)
+	}
+	versus := b.versus
+	if versus == "reseat" {
+		versus += suffix
+	}
+	return r.ratio(b.workload, b.subject+suffix, b.figure, versus)
+}
+
+func (b bar) met(v, limit float64) bool {
+	if b.least {
+		return v >= limit
+	}
+	return v <= limit
+}
+
+// barTable compares the gateway with its bars, driver by driver.
+func (r *Results) barTable() table {
+	t := table{head: []string{"", "driver", "bar", "measured", ""}}
+	for _, b := range bars {
+		for _, driver := range r.drivers() {
+			limit, ok := b.limit(driver)
+			s := b.against(r, driver)
+			if !ok || s.N == 0 {
+				continue
+			}
+			sign, verdict := "≤ ", "met"
+			if b.least {
+				sign = "≥ "
+			}
+			shown := sign + number(limit)
+			if f := b.pace.factor(r); f != 1 {
+				limit *= f
+				shown += fmt.Sprintf(" × %.1f = %s", f, number(limit))
+			}
+			if !b.met(s.Median, limit) {
+				verdict = "**missed**"
+			}
+			name := driver
+			if name == "" {
+				name = "net"
+			}
+			t.rows = append(t.rows, []string{b.what, name, shown, fmt.Sprintf("%s [%s–%s]", number(s.Median), number(s.Low), number(s.High)), verdict})
+		}
+	}
+	return t
+}
+
+// drivers are the ones that the subjects' names speak of.
+func (r *Results) drivers() (list []string) {
+	for _, s := range r.Subjects {
+		if name, driver, _ := strings.Cut(s.Name, "@"); name == "reseat" {
+			list = append(list, driver)
+		}
+	}
+	return list
+}

@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"time"
+
+	"reseat/gateway/internal/test/harness/bench/epoll"
+	"reseat/gateway/internal/test/harness/bench/game"
+	"reseat/gateway/internal/test/harness/bench/load"
+	"reseat/gateway/internal/test/harness/bench/proxy"
+)
+
+const (
+	patience = 60 * time.Second // for anything that is only a matter of time
+	settle   = 3 * time.Second  // before memory is looked at
+)
+
+// A stage is where one measurement takes place: a game server, a proxy before
+// it, and clients that are not connected yet.
+type stage struct {
+	w       workload
+	game    *game.Handle
+	proxy   *proxy.Proxy
+	clients *load.Client
+	count   func() (received, written uint64, bytes int64) // nil: clients, which count no bytes
+	end     game.Report                                    // once all is over
+}
+
+// A step is a part of a measurement.
+type step func() error
+
+// steps does one after the other, up to the first error.
+func steps(list ...step) error {
+	for _, do := range list {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) connect() error { return s.clients.Connect(patience) }
+
+func (s *stage) start() error { return s.clients.Start() }
+
+// stop ends all traffic, and finds out whether anything was lost or damaged.
+func (s *stage) stop() (err error) {
+	s.end, err = s.clients.Stop(patience)
+	return err
+}
+
+// wait serves the clients for a time.
+func (s *stage) wait(d time.Duration) step {
+	return func() error { return s.clients.Run(d) }
+}
+
+// note notes what was used up to now.
+func (s *stage) note(r *reading) step {
+	return func() (err error) {
+		*r, err = s.read()
+		return err
+	}
+}
+
+// weigh notes how much memory the proxy holds now.
+func (s *stage) weigh(m *proxy.Memory) step {
+	return func() (err error) {
+		*m, err = proxy.MemoryOf(s.proxy.PIDs)
+		return err
+	}
+}
+
+// latencies sets whether latencies are being recorded.
+func (s *stage) latencies(on bool) step {
+	return func() error {
+		s.clients.Measuring = on
+		if !on {
+			return nil
+		}
+		_, err := s.game.Reset()
+		return err
+	}
+}
+
+// A reading is what has been used up to a moment.
+type reading struct {
+	at                int64
+	proxy, load, game time.Duration
+	machine           proxy.Machine
+	waits             int64
+	received, written uint64
+	bytes             int64 // of the received, on the wire
+}
+
+func (s *stage) read() (r reading, err error) {
+	if s.count != nil {
+		r.received, r.written, r.bytes = s.count()
+	} else {
+		r.received, r.written = s.clients.Received, s.clients.Written
+	}
+	r.waits = proxy.Waits(s.proxy.PIDs)
+	err = steps(
+		func() (err error) { r.machine, err = proxy.MachineNow(); return err },
+		func() (err error) { r.game, err = proxy.CPU([]int{s.game.PID}); return err },
+		func() (err error) { r.load, err = proxy.CPU([]int{os.Getpid()}); return err },
+		func() (err error) { r.proxy, err = proxy.CPU(s.proxy.PIDs); return err },
+	)
+	r.at = epoll.Now()
+	return r, err
+}
+
+// between is what was used from a to b.
+func (s *stage) between(a, b reading) figures {
+	sec := float64(b.at-a.at) / 1e9
+	messages := float64(b.received - a.received + b.written - a.written)
+	cpu, load, game := (b.proxy - a.proxy).Seconds(), (b.load - a.load).Seconds(), (b.game - a.game).Seconds()
+	ours := cpu + load + game
+	if s.proxy.PIDs[0] == s.game.PID {
+		ours -= game // counted as the proxy
+	}
+	fig := figures{
+		"seconds": sec, "cores": cpu / sec, "load_cores": load / sec, "game_cores": game / sec,
+		"other_cores": max((b.machine.Busy-a.machine.Busy).Seconds()-ours, 0) / sec,
+		"steal_cores": (b.machine.Stolen - a.machine.Stolen).Seconds() / sec,
+	}
+	if messages > 0 {
+		fig["messages"], fig["rate"] = messages, messages/sec
+		fig["cpu_us"] = cpu * 1e6 / messages
+		fig["waits"] = float64(b.waits-a.waits) / messages
+	}
+	return fig
+}
+
+// per is what each session has added, in KiB.
+func (s *stage) per(before, after int64) float64 {
+	return float64(after-before) / 1024 / float64(s.w.sessions)
+}

@@ -1,0 +1,208 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/fault"
+	"reseat/gateway/internal/test/mutants/mutant"
+)
+
+// build makes the gateway's program, with the race detector in it.
+func build(t *testing.T, flags ...string) string {
+	t.Helper()
+	bin, err := program(t.Context(), "", t.TempDir(), append([]string{"-race"}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+func chaos(t *testing.T, cfg Config) (*Report, string) {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	cfg.Late = 8 * time.Second // tests run on any machine, beside others
+	rep, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	rep.Print(&b)
+	return rep, b.String()
+}
+
+// The short form of what make chaos does, on both drivers.
+func TestNothingIsLostInChaos(t *testing.T) {
+	bin := build(t)
+	for i, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cfg := short()
+			cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
+			cfg.Seed, cfg.Driver, cfg.Bin = uint64(i+1), driver, bin
+			cfg.TLS = driver == "net" // which poll leaves to net
+			rep, text := chaos(t, cfg)
+			if rep.Bad() {
+				t.Error(text)
+			}
+			if rep.Told == 0 || rep.Redials == 0 || rep.Cookies == 0 || rep.Compressed == 0 {
+				t.Errorf("one of the modes was not:\n%s", text)
+			}
+			if rep.Silences < 30 || rep.Noticed[0] < 5 || rep.Noticed[1] < 5 || rep.Suspicions < 5 {
+				t.Errorf("too few lines fell silent, or too few were noticed:\n%s", text)
+			}
+			if rep.Cuts < 100 || rep.MessagesUp < 5000 || rep.MessagesDown < 5000 || rep.Operations < 300 {
+				t.Errorf("too little has happened to mean anything:\n%s", text)
+			}
+		})
+	}
+}
+
+// A gateway with a bug in it is caught, and the report names the message.
+func TestChaosCatchesABrokenGateway(t *testing.T) {
+	list, err := mutant.Load("../../../../../testdata/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../../../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, says string
+		only       string // the ending of the sessions that are to notice it
+	}{
+		{"session/replay-after-takeover", "hello.lost is", ""},
+		{"session/cut-message-counts", "were lost", ""},
+		{"session/cut-message-counts", "were lost", hard.String()},
+		{"session/lost-not-told", "were lost", dropOldest.String()},
+		{"session/kept-written-is-read", "were lost", cookie.String()},
+		{"session/answer-never", "silent lines were noticed by the gateway", ""},
+		{"tokens/spent-token-good", "no order of what its clients saw is allowed", ""},
+	} {
+		found := false
+		for _, m := range list {
+			if m.Name == c.name {
+				found = true
+				t.Run(c.name+" "+c.only, func(t *testing.T) {
+					t.Parallel()
+					catches(t, m, root, c.says, c.only)
+				})
+			}
+		}
+		if !found {
+			t.Errorf("no mutant %s", c.name)
+		}
+	}
+}
+
+// A gateway that notices none of many silent lines fails the run.
+func TestSilenceThatNobodyNoticesFailsTheRun(t *testing.T) {
+	r := new(run)
+	for n, want := range map[int64]int{19: 0, 40: 1} {
+		r.faults = nil
+		r.count.cuts[fault.Silence].Store(n)
+		if r.judgeDelays("the gateway", &delays{}); len(r.faults) != want {
+			t.Errorf("%d silent lines: %q", n, r.faults)
+		}
+	}
+}
+
+func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
+	overlay, err := m.Overlay(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := program(t.Context(), "", t.TempDir(), "-overlay", overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := short()
+	cfg.Seed, cfg.Driver, cfg.Bin = 5, "net", bin
+	cfg.Sessions, cfg.Messages, cfg.Spread, cfg.Rivalries, cfg.StallEvery = 26, 200, 5*time.Second, 6, 30
+	if cfg.Only = only; only != "" {
+		cfg.Rivalries = 0
+	}
+	cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never come to an end
+	cfg.Heartbeat = 15 * time.Second               // answer_ms alone notices a silent line
+	rep, text := chaos(t, cfg)
+	if !slices.ContainsFunc(rep.Failures, func(f failure) bool { return strings.Contains(f.what, says) }) {
+		t.Errorf("%s: want a report that says %q, got\n%s", m.Why, says, text)
+	}
+}
+
+// A run that is given up at the first wrong message leaves every session with a
+// failure, and only some are told.
+func TestWrongMessagesAreToldFirst(t *testing.T) {
+	var rep Report
+	for i := range 2 * mostFailures {
+		rep.Failures = append(rep.Failures, failure{what: fmt.Sprintf("session %d: not ended", i)})
+	}
+	rep.Failures = append(rep.Failures, failure{what: "session 20: messages 2 to 3 were lost", first: true})
+	rep.order()
+	var b strings.Builder
+	rep.Print(&b)
+	if !strings.HasPrefix(strings.TrimSpace(b.String()), "FAILED session 20: messages 2 to 3 were lost") {
+		t.Errorf("told:\n%s", b.String())
+	}
+}
+
+// Lines that were noticed too late, or never, fail the run, and only then.
+func TestLateNoticeOfASilenceFailsTheRun(t *testing.T) {
+	const answer = 5 * time.Second
+	inTime := delay{whole: 5 * time.Second, owed: 5 * time.Second, limit: answer, traffic: true}
+	tooLate := delay{whole: 10 * time.Second, owed: 10 * time.Second, limit: answer, traffic: true}
+	slow := delay{whole: 10 * time.Second, owed: 10 * time.Second, limit: 10 * time.Second, traffic: true}
+	idle := delay{whole: 20 * time.Second, owed: 20 * time.Second}
+	never := delay{whole: time.Minute, owed: time.Minute}
+	for _, c := range []struct {
+		list []delay
+		want string // "": no fault
+	}{
+		{slices.Repeat([]delay{inTime, idle}, 20), ""},
+		{append(slices.Repeat([]delay{inTime}, 50), tooLate), ""},
+		{slices.Repeat([]delay{slow}, 20), ""},
+		{append(slices.Repeat([]delay{inTime}, 20), tooLate, tooLate, tooLate), "3 of 23 lines"},
+		{[]delay{inTime, never}, "after 1m0s"},
+	} {
+		r := &run{cfg: Config{Answer: answer, Late: time.Second, Heartbeat: 15 * time.Second}}
+		r.judgeDelays("the gateway", &delays{list: c.list})
+		if got := strings.Join(r.faults, "; "); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%d delays: %q, want %q", len(c.list), got, c.want)
+		}
+	}
+}
+
+// What counts shares no code with what is counted.
+func TestCheckerSharesNothingWithTheGateway(t *testing.T) {
+	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range file.Imports {
+			p, _ := strconv.Unquote(i.Path.Value)
+			if strings.HasPrefix(p, "reseat/") && !strings.HasPrefix(p, "reseat/gateway/internal/test/harness/chaos/") {
+				t.Errorf("%s imports %s", name, p)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

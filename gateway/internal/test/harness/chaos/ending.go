@@ -1,0 +1,101 @@
+//go:build linux
+
+package main
+
+import "fmt"
+
+// An ending is how a session is to end, and for the last ones also what is special
+// about it before that.
+type ending int
+
+// The endings.
+const (
+	byeAtRest   ending = iota // bye, when all has arrived
+	byeAtOnce                 // bye right behind the last messages
+	gameClose                 // the game server closes right behind its last message
+	gameKill                  // the game server's connection is reset in the midst of it
+	legCut                    // the line to the game server is cut at a byte
+	expiry                    // the client stays away for longer than the grace period
+	drained                   // SIGTERM
+	plain                     // no reseat.v1, no cuts, a Close when all has arrived
+	cookie                    // no reseat.v1 but --plain-resume cookie, and cuts; then as plain
+	hard                      // --disconnect hard; then as byeAtRest
+	dropOldest                // --overflow drop-oldest, away for too long; then as byeAtRest
+	overflowEnd               // --overflow end, away for too long
+	endings
+)
+
+var endingNames = [endings]string{"bye, at rest", "bye, at once", "closed by the game server", "game server killed",
+	"line to the game server cut", "grace period over", "drained", "plain client", "plain client with a cookie",
+	"hard disconnects", "overflow: drop-oldest", "overflow: end"}
+
+func (e ending) String() string { return endingNames[e] }
+
+// completeDown: every message the game server sent has to arrive, or to be said to
+// be lost.
+func (e ending) completeDown() bool {
+	return e != gameKill && e != legCut && e != drained && e != byeAtOnce && e != overflowEnd
+}
+
+// completeUp: the same for the client's.
+func (e ending) completeUp() bool {
+	return e == byeAtRest || e == byeAtOnce || e == expiry || e == plain || e == cookie || e == dropOldest
+}
+
+// reads: the game server takes in what is written to it until the end. One that is
+// killed does not, and one that has sent its Close reads no more messages; what
+// those of hard have read is judged by itself.
+func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose && e != hard }
+
+// isPlain: the client does not speak reseat.v1.
+func (e ending) isPlain() bool { return e == plain || e == cookie }
+
+// small is how many messages a session of too small a buffer keeps.
+const small = 30
+
+// A special is an ending whose sessions have a route of their own.
+type special struct {
+	letter byte // the first part of their path
+	route  string
+}
+
+// Plain clients have a long heartbeat: on a busy machine they would not outlive
+// their own tardiness.
+var specials = map[ending]special{
+	plain:       {'p', "heartbeat=1m;answer-timeout=30s"},
+	cookie:      {'c', "plain-resume=cookie"},
+	hard:        {'h', "disconnect=hard"},
+	dropOldest:  {'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small)},
+	overflowEnd: {'e', fmt.Sprint("overflow=end;buffer-messages=", small)},
+}
+
+// letter is the first part of the session's path.
+func (e ending) letter() byte {
+	if s, ok := specials[e]; ok {
+		return s.letter
+	}
+	return 's'
+}
+
+// An end is how the protocol says that an ending shows.
+type end struct {
+	codes  []int // to the client: of bye's Close, of end, of close
+	after  []int // instead, in answer to a resume that came too late for it
+	game   []int // to the game server
+	reason string
+}
+
+var ends = map[ending]end{
+	byeAtRest:   {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
+	byeAtOnce:   {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
+	gameClose:   {codes: []int{4321}, after: []int{4410}, game: []int{4321}, reason: "match over"},
+	gameKill:    {codes: []int{4502}, after: []int{4404}, game: []int{-1}},
+	legCut:      {codes: []int{4502}, after: []int{4404}, game: []int{-1, 1002}},
+	expiry:      {after: []int{4404}, game: []int{1001}, reason: "grace period over"},
+	drained:     {codes: []int{4503}, game: []int{1001}, reason: "draining"},
+	plain:       {codes: []int{1000}, game: []int{1000}, reason: "played enough"},
+	cookie:      {codes: []int{1000}, game: []int{1000}, reason: "played enough"},
+	hard:        {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
+	dropOldest:  {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
+	overflowEnd: {after: []int{4408}, game: []int{1013}, reason: "replay buffer full"},
+}

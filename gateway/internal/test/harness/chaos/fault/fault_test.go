@@ -1,0 +1,168 @@
+package fault
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const request = "GET /s/1/0 HTTP/1.1\r\n"
+
+// connect makes a connection through a proxy with one plan, both ends of it.
+func connect(t *testing.T, plan Plan) (near, far net.Conn) {
+	t.Helper()
+	return begin(t, plan, false, request)
+}
+
+func begin(t *testing.T, plan Plan, told bool, first string) (near, far net.Conn) {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Target: server.Addr().String(), Plan: func(string) Plan { return plan }, Struck: func(string, Plan) {}, Told: told}
+	p.Serve(front)
+	if near, err = net.Dial("tcp", front.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(near, first)
+	if far, err = server.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		near.Close()
+		far.Close()
+		server.Close()
+		p.Close()
+	})
+	for _, c := range []net.Conn{near, far} {
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+	}
+	return near, far
+}
+
+// how reads a connection to its end and says what came and what ended it.
+func how(c net.Conn) (string, string) {
+	b, err := io.ReadAll(c)
+	switch {
+	case err == nil:
+		return string(b), "end"
+	case errors.Is(err, syscall.ECONNRESET):
+		return string(b), "reset"
+	}
+	return string(b), err.Error()
+}
+
+// Each fault shows at both ends as its name says, at the byte of its plan.
+func TestFaultsAreWhatTheySay(t *testing.T) {
+	for _, c := range []struct {
+		kind      Kind
+		near, far string
+	}{
+		{Reset, "reset", "reset"},
+		{FinToFar, "reset", "end"}, // the near side: after Hold
+		{FinToNear, "end", "reset"},
+		{DeafFar, "reset", "reset"}, // the far side: after Hold
+		{DeafNear, "reset", "reset"},
+		{Silence, "reset", "reset"},
+		{SilentToFar, "reset", "reset"},
+		{SilentToNear, "reset", "reset"},
+		{SilenceEnds, "reset", "reset"},
+	} {
+		near, far := connect(t, Plan{Kind: c.kind, Up: true, After: len(request) + 3, Hold: 50 * time.Millisecond})
+		io.WriteString(near, "123456789")
+		got, end := how(far)
+		if end != c.far || c.far == "end" && got != request+"123" {
+			t.Errorf("%s: the far side got %q and %s, want %s", c.kind, got, end, c.far)
+		}
+		if _, end := how(near); end != c.near {
+			t.Errorf("%s: the near side got %s, want %s", c.kind, end, c.near)
+		}
+	}
+}
+
+// What is silent swallows, or holds back until it ends.
+func TestSilenceIsOneWayOrEnds(t *testing.T) {
+	for _, c := range []struct {
+		kind  Kind
+		first string // what arrives of 123456789 before the answer is given,
+		up    string // and in the end
+		down  string // and of the answer
+	}{
+		{SilentToFar, "123", "123", "answer"},
+		{SilentToNear, "123456789", "123456789", ""},
+		{SilenceEnds, "123", "123456789", "answer"},
+	} {
+		near, far := connect(t, Plan{Kind: c.kind, Up: true, After: len(request) + 3, Hold: 300 * time.Millisecond})
+		io.WriteString(near, "123456789")
+		b := make([]byte, len(request+c.first))
+		if _, err := io.ReadFull(far, b); err != nil {
+			t.Fatalf("%s: %v", c.kind, err)
+		}
+		io.WriteString(far, "answer")
+		up, down := make(chan string), make(chan string)
+		go func() { got, _ := how(far); up <- got }()
+		go func() { got, _ := how(near); down <- got }()
+		if got := c.first + <-up; got != c.up {
+			t.Errorf("%s: the far side got %q, want %q", c.kind, got, c.up)
+		}
+		if got := <-down; got != c.down {
+			t.Errorf("%s: the near side got %q, want %q", c.kind, got, c.down)
+		}
+	}
+}
+
+// A line without a cut changes nothing, however slow it is and however small the pieces.
+func TestLineIsTransparent(t *testing.T) {
+	for _, plan := range []Plan{{}, {Chop: 3}, {Rate: 4 << 20}, {Kind: Stall, After: 100, Hold: 10 * time.Millisecond}} {
+		near, far := connect(t, plan)
+		sent := bytes.Repeat([]byte("0123456789abcdef"), 5000)
+		go func() {
+			far.Write(sent)
+			far.(*net.TCPConn).CloseWrite()
+		}()
+		if got, end := how(near); got != string(sent) || end != "end" {
+			t.Errorf("%+v: %d of %d bytes, then %s", plan, len(got), len(sent), end)
+		}
+	}
+}
+
+func TestTheLineForTheProxyGoesNoFurther(t *testing.T) {
+	near, far := begin(t, Plan{}, true, "FAULTS /s/1/0 -\r\n\x16\x03")
+	near.Close()
+	if got, end := how(far); got != "\x16\x03" || end != "end" {
+		t.Errorf("got %q and %s", got, end)
+	}
+}
+
+func TestPlansComeFromTheSeed(t *testing.T) {
+	draw := func(seed uint64) (list []Plan) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		for range 100 {
+			list = append(list, Cutting(r, time.Second), Calm(r))
+		}
+		return list
+	}
+	a, b, c := draw(1), draw(1), draw(2)
+	kinds := map[Kind]bool{}
+	same := true
+	for i := range a {
+		if a[i] != b[i] {
+			t.Fatalf("plan %d differs", i)
+		}
+		same = same && a[i] == c[i]
+		kinds[a[i].Kind] = true
+	}
+	if same || len(kinds) != int(Kinds) {
+		t.Errorf("another seed gives the same: %v; kinds: %v", same, kinds)
+	}
+}

@@ -1,0 +1,298 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"reseat/gateway/internal/test/harness/chaos/message"
+)
+
+// A game is the game servers behind the gateway: one connection a session, which
+// sends the stream of its path and checks what comes.
+type game struct {
+	cfg  Config
+	http *http.Server
+
+	mu      sync.Mutex
+	seats   map[seatKey][]*gameSeat
+	extra   []string // what should not have connected
+	redials int      // of hard resumes
+	refused int      // of them
+}
+
+type seatKey struct{ id, try int }
+
+type connKey struct{}
+
+func serveGame(cfg Config, ln net.Listener) *game {
+	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}}
+	g.http = &http.Server{Handler: g, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, c)
+	}}
+	go g.http.Serve(ln)
+	return g
+}
+
+// A gameSeat is one session as the game server sees it, or, with hard disconnects,
+// one connection of a session.
+type gameSeat struct {
+	id, try int
+	kind    byte
+	dial    int // of the session, from 0
+	ws      *websocket.Conn
+	tcp     *net.TCPConn
+	ctx     context.Context
+
+	quiet atomic.Bool   // send nothing more
+	sent  atomic.Uint64 // messages
+	still chan struct{} // closed when nothing more is sent
+
+	mu     sync.Mutex
+	check  message.Check
+	bursts []int64 // when it has sent something
+
+	over   chan struct{} // closed when the connection has ended
+	code   int           // of the Close that ended it; -1: none
+	reason string
+	at     int64 // on the clock of histories
+}
+
+// parsePath takes /s/7/0 apart: session 7, first try. /r/7/0 is a session in which
+// nothing is sent.
+func parsePath(path string) (kind byte, id, try int, err error) {
+	_, err = fmt.Sscanf(path, "/%c/%d/%d", &kind, &id, &try)
+	return kind, id, try, err
+}
+
+func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind, id, try, err := parsePath(r.URL.Path)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	if r.Header.Get("Reseat-Resumed") == "hard" && g.refuses(id) {
+		http.Error(w, "come back later", http.StatusServiceUnavailable)
+		return
+	}
+	tcp := r.Context().Value(connKey{}).(*net.TCPConn)
+	tcp.SetReadBuffer(32 << 10)
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	ws.SetReadLimit(-1)
+	s := &gameSeat{id: id, try: try, kind: kind, ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
+	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0)}
+	switch kind {
+	case 'r':
+		s.quiet.Store(true)
+	case 'c':
+		s.check.Staged = true // what a plain client's connection took with it is not sent again
+	}
+	if g.sit(s, r.Header.Get("Reseat-Resumed")) {
+		go s.write(g.cfg)
+		s.read(g.cfg)
+	}
+}
+
+// stage is the try of a stream's messages: of the session's try, and for streams
+// that go on over several connections which one of them it is.
+func stage(try, n int) int { return try*1000 + n }
+
+// refuses reports whether the game server is not there for a hard resume, as is the
+// case for every sixth.
+func (g *game) refuses(id int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := rand.New(rand.NewPCG(g.cfg.Seed, uint64(id)<<20|uint64(g.redials)|1<<49))
+	g.redials++
+	if r.IntN(6) > 0 {
+		return false
+	}
+	g.refused++
+	return true
+}
+
+// sit notes the seat: the game server is to see one connection a session, or one
+// for each hard resume.
+func (g *game) sit(s *gameSeat, resumed string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := seatKey{s.id, s.try}
+	s.dial = len(g.seats[key])
+	if s.dial > 0 && s.kind != 'h' {
+		g.extra = append(g.extra, fmt.Sprintf("session %d: the game server got a second connection", s.id))
+		s.ws.CloseNow()
+		return false
+	}
+	if (resumed == "hard") != (s.dial > 0) {
+		g.extra = append(g.extra, fmt.Sprintf("session %d: connection %d says Reseat-Resumed %q", s.id, s.dial, resumed))
+	}
+	if s.dial > 0 {
+		s.check.Midway()
+	}
+	g.seats[key] = append(g.seats[key], s)
+	return true
+}
+
+// find is the session's newest seat.
+func (g *game) find(id, try int) *gameSeat {
+	list := g.of(id, try)
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
+}
+
+// of are all seats of a session, in the order of their dials.
+func (g *game) of(id, try int) []*gameSeat {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.seats[seatKey{id, try}])
+}
+
+// all are the seats there ever were.
+func (g *game) all() (list []*gameSeat) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.seats {
+		list = append(list, s...)
+	}
+	return list
+}
+
+// read takes in what comes until the connection ends. Now and then the game
+// server is busy with something else for a while.
+func (s *gameSeat) read(cfg Config) {
+	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<40))
+	for {
+		kind, p, err := s.ws.Read(s.ctx)
+		if err != nil {
+			s.end(err)
+			return
+		}
+		s.mu.Lock()
+		s.check.Take(kind == websocket.MessageText, p)
+		s.mu.Unlock()
+		if r.IntN(cfg.StallEvery) == 0 {
+			time.Sleep(time.Duration(r.IntN(int(cfg.Stall))))
+		}
+	}
+}
+
+func (s *gameSeat) end(err error) {
+	s.code, s.at = int(websocket.CloseStatus(err)), now()
+	var ce websocket.CloseError
+	if errors.As(err, &ce) {
+		s.reason = ce.Reason
+	}
+	close(s.over)
+}
+
+// taken is how many of the client's messages have come, in order.
+func (s *gameSeat) taken() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.check.Taken
+}
+
+// write sends messages until it is told to be quiet: bursts, and every fifth
+// session a flood.
+func (s *gameSeat) write(cfg Config) {
+	defer close(s.still)
+	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<41))
+	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial)}
+	p := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
+	switch {
+	case s.kind == 'o' || s.kind == 'e':
+		p.quota *= 3 // faster than a small buffer bears
+	case s.id%5 == 0:
+		p.flood()
+	}
+	for !s.quiet.Load() {
+		for range p.burst(s.sent.Load()) {
+			if s.quiet.Load() {
+				return
+			}
+			text, b := stream.Message(s.sent.Load() + 1)
+			if s.ws.Write(s.ctx, kindOf(text), b) != nil {
+				return
+			}
+			s.sent.Add(1)
+		}
+		s.mu.Lock()
+		s.bursts = append(s.bursts, now())
+		s.mu.Unlock()
+		time.Sleep(p.rest(s.sent.Load()))
+	}
+}
+
+func kindOf(text bool) websocket.MessageType {
+	if text {
+		return websocket.MessageText
+	}
+	return websocket.MessageBinary
+}
+
+// hush makes the game server send nothing more, and waits until it does not.
+func (s *gameSeat) hush() {
+	s.quiet.Store(true)
+	<-s.still
+}
+
+// close ends the session with a Close frame behind its last message.
+func (s *gameSeat) close(code int, reason string) {
+	s.hush()
+	s.ws.Close(websocket.StatusCode(code), reason)
+}
+
+// kill ends the connection as a game server that dies does.
+func (s *gameSeat) kill() {
+	s.tcp.SetLinger(0)
+	s.tcp.Close()
+}
+
+// A pace says how many messages are sent when: the quota over the spread of time,
+// in bursts, and few afterwards.
+type pace struct {
+	quota  int
+	spread time.Duration
+	r      *rand.Rand
+	most   int // messages a burst
+}
+
+// flood makes it as fast as it goes, a few thousand at a time.
+func (p *pace) flood() { p.most = 800 }
+
+func (p *pace) burst(sent uint64) int {
+	if sent >= uint64(p.quota) {
+		return 1
+	}
+	if p.most > 0 {
+		return p.most/2 + p.r.IntN(p.most)
+	}
+	return 1 + p.r.IntN(24)
+}
+
+func (p *pace) rest(sent uint64) time.Duration {
+	if sent >= uint64(p.quota) {
+		return 40*time.Millisecond + time.Duration(p.r.IntN(60))*time.Millisecond
+	}
+	mean := 12
+	if p.most > 0 {
+		mean = p.most
+	}
+	return time.Duration(p.r.Int64N(2*int64(p.spread)*int64(mean)/int64(p.quota) + 1))
+}

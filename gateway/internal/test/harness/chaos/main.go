@@ -1,0 +1,107 @@
+//go:build linux
+
+// Command chaos cuts the connections of a real gateway and counts its messages:
+// `make chaos`. Clients, game servers and everything that counts are its own; they
+// share no code with the gateway. The sessions have the endings of ending.go, some
+// of which come with a route of their own: hard disconnects, plain clients with a
+// cookie, buffers that overflow. Compression is offered by every third connection;
+// TLS is a run of its own.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/process"
+)
+
+func main() {
+	os.Exit(command(os.Args[1:]))
+}
+
+// full is what the promise is held against, with the product's own heartbeat and answer
+// time; short fits into the tests.
+func full() Config {
+	return Config{Sessions: 500, Cuts: 13, Messages: 1200, Spread: 100 * time.Second, Rivalries: 40, Grace: 25 * time.Second,
+		Heartbeat: 15 * time.Second, Answer: 5 * time.Second, Late: time.Second, Hold: 12 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Limit: 15 * time.Minute}
+}
+
+func short() Config {
+	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: 12 * time.Second,
+		Heartbeat: 3 * time.Second, Answer: time.Second, Late: time.Second, Hold: 5 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Limit: 110 * time.Second}
+}
+
+// command returns the exit status: 1 for a failed run, 2 for one that could not be.
+func command(args []string) int {
+	fs := flag.NewFlagSet("chaos", flag.ExitOnError)
+	isShort := fs.Bool("short", false, "a run of less than a minute")
+	seed := fs.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "of all that is random")
+	driver := fs.String("driver", "net", "the gateway's")
+	secure := fs.Bool("tls", false, "TLS on the client address")
+	links := fs.Bool("links", false, "in a network namespace whose link goes down (takes root)")
+	bin := fs.String("bin", "", "the gateway's program; made from the sources where there is none")
+	only := fs.String("only", "", "the one ending of all sessions, as the table calls it")
+	out := fs.String("report", "", "file that the table is written to as well")
+	fs.Parse(args)
+	cfg := full()
+	if *isShort {
+		cfg = short()
+	}
+	if !slices.Contains(endingNames[:], *only) && *only != "" {
+		fmt.Fprintf(os.Stderr, "chaos: -only: want one of %q\n", endingNames)
+		return 2
+	}
+	cfg.Only = *only
+	cfg.Seed, cfg.Driver, cfg.TLS, cfg.Links, cfg.Bin = *seed, *driver, *secure, *links, *bin
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return perform(ctx, cfg, *out)
+}
+
+func perform(ctx context.Context, cfg Config, out string) int {
+	dir, err := os.MkdirTemp("", "reseat-chaos-")
+	if err == nil {
+		cfg.Dir = dir
+		cfg.Bin, err = program(ctx, cfg.Bin, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 2
+	}
+	rep, err := Run(ctx, cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 2
+	}
+	rep.Print(os.Stdout)
+	if out != "" {
+		f, err := os.Create(out)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+			return 2
+		}
+		defer f.Close()
+		rep.Print(f)
+	}
+	if rep.Bad() {
+		fmt.Println("\nthe gateway's log: " + filepath.Join(dir, "gateway.log"))
+		return 1
+	}
+	os.RemoveAll(dir)
+	return 0
+}
+
+// program is the gateway's program, made where none is given. flags go to the
+// compiler.
+func program(ctx context.Context, bin, dir string, flags ...string) (string, error) {
+	if bin != "" {
+		return filepath.Abs(bin)
+	}
+	return process.Build(ctx, dir, flags...)
+}

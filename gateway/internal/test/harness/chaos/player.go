@@ -1,0 +1,446 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/fault"
+	"reseat/gateway/internal/test/harness/chaos/history"
+	"reseat/gateway/internal/test/harness/chaos/message"
+	"reseat/gateway/internal/test/harness/chaos/seat"
+)
+
+// A player is one client. Its tenures come one after the other.
+type player struct {
+	run    *run
+	id     int
+	end    ending
+	budget int // cuts
+	hist   history.History
+	cuts   atomic.Int64
+	late   atomic.Bool  // all messages that were planned are made
+	pinged atomic.Int64 // when the newest Ping came, to a plain client with a cookie
+	script *rand.Rand
+	temper temper
+
+	mu       sync.Mutex
+	wake     chan struct{} // one slot: something may be sent now
+	try      int           // of the first connection
+	attempts int
+	token    string
+	session  string
+	hellos   int
+	current  int    // the generation of the newest hello: what an older connection brings is nobody's
+	stating  bool   // a resume is under way,
+	stated   uint64 // which says so much has been received
+	dialled  int64  // when the connection was begun that brought the first
+	received uint64 // the gateway's messages, and what it said is lost
+	resumed  uint64 // the received of the newest resume that was answered by hello
+	before   uint64 // messages up on older connections, which are not sent again
+	limits   struct{ messages, bytes uint64 }
+	down     message.Check
+	up       message.Stream
+	made     uint64   // messages up
+	cursor   uint64   // the newest sent on this connection
+	acked    uint64   // by the gateway
+	sizes    []uint64 // of messages 1 to made, summed up
+	mayMake  bool     // the script lets new messages be made
+	sayBye   bool
+	leave    bool   // stay away
+	drop     func() // ends the present connection
+	rtt      time.Duration
+	alarms   int            // false ones in a row
+	doubted  int64          // when it began a resume on suspicion last
+	struck   map[int]silent // by the number of their connection
+	lastUp   silent         // the newest of which the gateway hears nothing
+	attached int64          // when the gateway attached the newest connection, as its log says
+	done     bool
+	verdict  string // how it ended, as the gateway said
+	code     int
+	faults   []string
+	story    []string
+
+	unheard bool // see neverHeard
+
+	endAsked func(o history.Outcome, got, code int) // of the end in the history
+	endAt    int64
+}
+
+func newPlayer(r *run, id int, end ending) *player {
+	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true, temper: temper(id % int(tempers)), struck: map[int]silent{},
+		script: rand.New(rand.NewPCG(r.cfg.Seed, uint64(id)|1<<42)), sizes: []uint64{0}}
+	if end == plain {
+		p.budget = 0
+	}
+	p.streams()
+	return p
+}
+
+func (p *player) streams() {
+	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0)}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end == hard}
+}
+
+// secureBytes is about how long a handshake of TLS is. Were each cut as likely to
+// fall into it as behind it, a client might not come back in time.
+const secureBytes = 2500
+
+// plan is what befalls the player's connection number attempt.
+func (p *player) plan(attempt int) fault.Plan {
+	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)<<20|uint64(attempt)|1<<43))
+	if int(p.cuts.Load()) >= p.budget {
+		return fault.Calm(r)
+	}
+	plan := fault.Cutting(r, p.run.cfg.Hold)
+	if p.end == cookie && attempt == 1 { // a plain client does not know whether it was heard: it is to be
+		plan.Kind, plan.After = fault.Reset, plan.After+20000
+	}
+	if p.late.Load() {
+		plan.After = plan.After%4096 + 1 // little passes any more
+	}
+	if p.run.cfg.TLS && plan.Kind != fault.EarlyReset && plan.Kind != fault.EarlyDeaf {
+		plan.After += secureBytes
+	}
+	return plan
+}
+
+// legPlan is what befalls the line to the game server.
+func (p *player) legPlan() fault.Plan {
+	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<44))
+	plan := fault.Calm(r)
+	plan.Rate = 0 // bye gives the game server 10 s to take what came before it
+	if p.end == legCut {
+		plan.Kind, plan.Up = []fault.Kind{fault.Reset, fault.FinToNear}[r.IntN(2)], r.IntN(3) == 0
+		plan.After, plan.Hold = 2000+r.IntN(60*p.run.cfg.Messages), p.run.cfg.Hold
+	}
+	return plan
+}
+
+const mostStory = 40
+
+// note adds to the story that a failure is told with.
+func (p *player) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked(format, args...)
+}
+
+func (p *player) noteLocked(format string, args ...any) {
+	if len(p.story) >= mostStory {
+		p.story = append(p.story[:0], p.story[len(p.story)/2:]...)
+	}
+	p.story = append(p.story, fmt.Sprintf("%8.3f ", float64(now())/1e9)+fmt.Sprintf(format, args...))
+}
+
+func (p *player) faultLocked(format string, args ...any) {
+	if len(p.faults) < 10 {
+		p.faults = append(p.faults, fmt.Sprintf(format, args...))
+		p.noteLocked("FAULT "+format, args...)
+	}
+}
+
+func (p *player) fault(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faultLocked(format, args...)
+}
+
+// play plays until the session is over.
+func (p *player) play(ctx context.Context) {
+	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<45))
+	scripted := make(chan struct{})
+	go func() {
+		defer close(scripted)
+		p.direct(ctx)
+	}()
+	var next *arrival
+	for !p.isDone() && ctx.Err() == nil {
+		wait := time.Duration(0)
+		if next == nil {
+			next, wait = p.attempt(ctx, r, nil)
+		}
+		if a := next; a != nil {
+			if next = p.tenure(ctx, a, r); next == nil {
+				wait = time.Duration(r.IntN(60))*time.Millisecond + p.away(r)
+			}
+		}
+		if next == nil && !p.isDone() {
+			sleep(ctx, wait)
+		}
+	}
+	if next != nil {
+		next.c.Drop()
+	}
+	<-scripted
+}
+
+// An arrival is a connection that the player has: one that has had its hello, or a plain
+// client's.
+type arrival struct {
+	c       *seat.Conn
+	h       *seat.Hello // nil: a plain client's
+	attempt int         // its number
+	base    uint64      // the number of the message before the first that comes on it
+	watch   *watch
+}
+
+// away is how long the player stays away beyond what it needs to: at times, where
+// the buffer is small, for about as long as that takes to overflow.
+func (p *player) away(r *rand.Rand) time.Duration {
+	if p.end != dropOldest && p.end != overflowEnd || r.IntN(4) == 0 {
+		return 0
+	}
+	each := p.run.cfg.Spread / time.Duration(3*p.run.cfg.Messages)
+	return time.Duration(r.Int64N(3 * small * int64(each)))
+}
+
+func (p *player) isDone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// finish: the session is over, and the gateway said so.
+func (p *player) finishLocked(verdict string, code int) {
+	if !p.done {
+		p.noteLocked("over: %s %d", verdict, code)
+	}
+	p.done, p.verdict, p.code = true, verdict, code
+}
+
+const helloPatience = 20 * time.Second
+
+// attempt makes one connection, or says how long to wait before the next try. One that
+// is made on suspicion, beside a tenure, is given up when that speaks before the 101.
+func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*arrival, time.Duration) {
+	a := &arrival{watch: newWatch(now)}
+	offer, url, ok := p.offer(r, a)
+	if !ok {
+		return nil, 10 * time.Millisecond
+	}
+	defer p.decided()
+	kind, gen := history.Resume, seat.Gen(offer.Token)
+	if offer.Token == "" {
+		kind, gen = history.New, 0
+	}
+	answer := p.hist.Begin(p.id, kind, gen)
+	actx, cancel := context.WithTimeout(ctx, helloPatience)
+	defer cancel()
+	c, status, err := p.dial(actx, url, offer, beside)
+	if err != nil {
+		p.lost(kind, answer, "handshake: %v", err)
+		if status == 503 {
+			return nil, time.Second
+		}
+		return nil, backoff(r)
+	}
+	a.c = c
+	if c.Compressed {
+		p.run.count.compressed.Add(1)
+	}
+	if p.end.isPlain() {
+		p.enter(c)
+		return a, 0
+	}
+	h, k, err := c.Hello(actx)
+	switch {
+	case err != nil:
+		c.Drop()
+		p.lost(kind, answer, "waiting for hello: %v", err)
+		return nil, backoff(r)
+	case k != nil:
+		c.Drop()
+		answer(history.Refused, 0, k.Code)
+		return nil, p.refused(k, beside)
+	}
+	answer(history.Done, seat.Gen(h.Token), 0)
+	p.greet(h, a)
+	return a, 0
+}
+
+// dial connects. A resume on suspicion may be dropped as long as it has no 101.
+func (p *player) dial(ctx context.Context, url string, offer seat.Offer, beside *tenure) (*seat.Conn, int, error) {
+	if beside == nil {
+		return seat.Dial(ctx, p.run.client, url, offer)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(suspectEvery, 4*p.roundTrip()))
+	defer cancel()
+	answered := make(chan struct{})
+	var side sync.WaitGroup
+	side.Go(func() {
+		select {
+		case <-beside.speaks:
+			cancel()
+			p.run.count.falseAlarms.Add(1)
+			p.note("the connection spoke: the resume on suspicion is dropped")
+			p.mu.Lock()
+			p.alarms++
+			p.mu.Unlock()
+		case <-answered:
+		}
+	})
+	c, status, err := seat.Dial(ctx, p.run.client, url, offer)
+	close(answered)
+	side.Wait()
+	return c, status, err
+}
+
+func (p *player) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rtt
+}
+
+// decided: the resume under way has had its hello, or has ended.
+func (p *player) decided() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stating = false
+}
+
+func backoff(r *rand.Rand) time.Duration { return time.Duration(10+r.IntN(150)) * time.Millisecond }
+
+// offer is the next handshake; false: the script wants none now.
+func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leave {
+		return o, "", false
+	}
+	p.attempts++
+	a.attempt, p.stating, p.stated = p.attempts, true, p.received
+	if p.session == "" {
+		p.dialled = now()
+	}
+	o = seat.Offer{Token: p.token, Received: p.received, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
+	if p.end == cookie {
+		o.Token, o.Cookie, o.Origin = "", p.token, p.run.origin()
+		o.Pinged = func() { p.pinged.Store(now()) }
+	}
+	p.noteLocked("attempt %d: generation %d, received %d; %s", p.attempts, seat.Gen(p.token), p.received, p.plan(p.attempts).Short())
+	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", p.run.front, p.end.letter(), p.id, p.try, p.attempts), true
+}
+
+// enter begins a plain client's connection. What an older one took with it is not
+// sent again, and what that brought may come again.
+func (p *player) enter(c *seat.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end == plain {
+		return
+	}
+	if p.session != "" {
+		p.run.count.cookies.Add(1)
+		p.before += p.made
+		p.up.Try++
+		p.made, p.cursor, p.sizes = 0, 0, []uint64{0}
+		p.down.Rewind()
+	}
+	p.session = "by cookie"
+	if c.Cookie != "" {
+		p.token = c.Cookie
+	}
+}
+
+// lost: an attempt brought no answer. A first one may have made a session of which
+// nobody knows; the next is another.
+func (p *player) lost(kind history.Kind, answer func(history.Outcome, int, int), format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked(format, args...)
+	if kind == history.New && p.session == "" {
+		p.try++
+		p.streams()
+		return
+	}
+	answer(history.Unknown, 0, 0)
+}
+
+// refused: the gateway answered a resume by close. Beside a connection that is no
+// verdict: it speaks of this token and this count alone.
+func (p *player) refused(k *seat.Closing, beside *tenure) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked("refused: %d %s, retry %v", k.Code, k.Reason, k.Retry)
+	if !k.Retry && k.Code != 4409 && beside == nil {
+		p.finishLocked("refused", k.Code)
+	}
+	return time.Duration(k.RetryAfterMS)*time.Millisecond + 10*time.Millisecond
+}
+
+// greet takes hello in, and holds it against what the client knows. From here on nothing
+// more is taken from an older connection.
+func (p *player) greet(h *seat.Hello, a *arrival) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked("hello: generation %d, received %d, lost %d, replay %d", seat.Gen(h.Token), h.Received, h.Lost, h.Replay)
+	if h.Resumed != (p.session != "") || p.session != "" && h.Session != p.session {
+		p.faultLocked("hello names session %q, resumed %v; the client's is %q", h.Session, h.Resumed, p.session)
+	}
+	if h.Received < p.acked || h.Received > p.made {
+		p.faultLocked("hello.received is %d, with %d acked and %d made", h.Received, p.acked, p.made)
+	}
+	a.h, a.base = h, p.stated+h.Lost
+	p.current, p.alarms = seat.Gen(h.Token), 0
+	p.resumed = p.stated
+	if p.end == dropOldest {
+		if a.base > p.received {
+			p.down.Skip(a.base - p.received)
+			p.run.count.told.Add(a.base - p.received)
+			p.received = a.base
+		}
+	} else if h.Lost != 0 {
+		p.down.Verdicts.Lost += h.Lost
+		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
+	}
+	p.hellos++
+	if h.Resumed {
+		p.run.count.resumes.Add(1)
+		p.run.count.replayed.Add(h.Replay)
+	}
+	p.session, p.token = h.Session, h.Token
+	p.run.bySession.Store(h.Session, p)
+	p.limits.messages, p.limits.bytes = h.Limits.Messages, h.Limits.Bytes
+	p.cursor = min(h.Received, p.made)
+}
+
+// next is the next message to send on the connection of generation gen, and whether
+// there is one now; bye: all is sent, and bye is to be.
+func (p *player) next(gen int, mayMake bool) (n uint64, text bool, b []byte, isNew, bye bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if gen != p.current {
+		return 0, false, nil, false, false
+	}
+	n = p.cursor + 1
+	isNew = n > p.made
+	if isNew {
+		if !mayMake || !p.mayMake {
+			return 0, false, nil, false, p.sayBye
+		}
+		text, b = p.up.Message(n)
+		p.sizes = append(p.sizes, p.sizes[n-1]+uint64(len(b)))
+		p.made = n
+		p.late.Store(p.before+n >= uint64(p.run.cfg.Messages))
+	} else {
+		text, b = p.up.Message(n)
+	}
+	if !p.end.isPlain() && n != p.acked+1 && (n-p.acked > p.limits.messages || p.sizes[n]-p.sizes[p.acked] > p.limits.bytes) {
+		return 0, false, nil, isNew, false
+	}
+	p.cursor = n
+	return n, text, b, isNew, false
+}
+
+func (p *player) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+// Package process runs the gateway's program as an operator would.
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Process is the gateway's program.
+type Process struct {
+	Addr  string // where clients connect
+	Admin string // the admin address, "" where it is off
+	PID   int
+
+	cmd     *exec.Cmd
+	noAdmin bool
+	told    func(Line)
+
+	mu    sync.Mutex
+	log   *os.File
+	bad   []string // lines that must not be there
+	ended chan error
+}
+
+// A Line is what is looked at of a line in the log.
+type Line struct{ Level, Msg, Addr, Session, Reason string }
+
+const startPatience = 30 * time.Second
+
+// Start starts the program and waits until it listens. prefix, if any, is the
+// command that runs it elsewhere. The flags have to ask for a log in JSON.
+func Start(logName string, prefix []string, bin string, args ...string) (*Process, error) {
+	return StartTold(nil, logName, prefix, bin, args...)
+}
+
+// StartTold does the same, and calls told with every line of the log, unless it is nil.
+func StartTold(told func(Line), logName string, prefix []string, bin string, args ...string) (*Process, error) {
+	argv := append(append(prefix, bin), args...)
+	log, err := os.Create(logName)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), told: told, noAdmin: slices.Contains(args, "--admin=off")}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", bin, err)
+	}
+	ready := make(chan string, 1)
+	go p.read(out, ready)
+	select {
+	case p.Addr = <-ready:
+		p.PID = p.cmd.Process.Pid
+		return p, nil
+	case <-time.After(startPatience):
+		p.cmd.Process.Kill()
+	case err = <-p.ended:
+	}
+	return nil, fmt.Errorf("the gateway does not listen (%v); its log: %s", err, p.tail())
+}
+
+// read keeps the log, and what in it is wrong.
+func (p *Process) read(out io.Reader, ready chan<- string) {
+	s := bufio.NewScanner(out)
+	s.Buffer(nil, 1<<20)
+	addr := ""
+	for s.Scan() {
+		var line Line
+		json.Unmarshal(s.Bytes(), &line)
+		if p.told != nil {
+			p.told(line)
+		}
+		switch line.Msg { // the admin address is said after that for clients
+		case "listening for clients":
+			addr = line.Addr
+		case "listening for the admin address":
+			p.Admin = line.Addr
+		}
+		if addr != "" && (p.Admin != "" || p.noAdmin) {
+			ready <- addr
+			addr = ""
+		}
+		p.keep(s.Text(), line.Level)
+	}
+	p.ended <- p.cmd.Wait()
+}
+
+func (p *Process) keep(text, level string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintln(p.log, text)
+	for _, word := range []string{"panic", "fatal error", "DATA RACE"} {
+		if level == "ERROR" || strings.Contains(text, word) {
+			p.bad = append(p.bad, text)
+			return
+		}
+	}
+}
+
+func (p *Process) tail() string {
+	b, _ := os.ReadFile(p.log.Name())
+	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
+}
+
+// Faults are the lines of the log that speak of a fault in the gateway.
+func (p *Process) Faults() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.bad...)
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Wait waits for the end; after patience it is enforced.
+func (p *Process) Wait(patience time.Duration) error {
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		return err
+	case <-time.After(patience):
+		p.cmd.Process.Kill()
+		return fmt.Errorf("still running %s after SIGTERM", patience)
+	}
+}
+
+// Kill ends it at once, if it still runs.
+func (p *Process) Kill() {
+	p.cmd.Process.Kill()
+	p.Wait(time.Second)
+	p.log.Close()
+}
+
+// Build makes the gateway's program in dir; flags go to the compiler. It is built as its
+// own module, with its own versions of what it needs.
+func Build(ctx context.Context, dir string, flags ...string) (bin string, err error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "reseat").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the gateway's module: %w", err)
+	}
+	bin = filepath.Join(dir, "reseat")
+	args := append([]string{"build", "-C", strings.TrimSpace(string(root)), "-o", bin}, flags...)
+	if out, err := exec.CommandContext(ctx, "go", append(args, ".")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the gateway: %w: %s", err, out)
+	}
+	return bin, nil
+}

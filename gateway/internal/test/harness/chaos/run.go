@@ -1,0 +1,361 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/fault"
+	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/chaos/seat"
+)
+
+// A Config says what a run does. What is random comes from Seed alone; when what
+// happens is the machine's.
+type Config struct {
+	Seed       uint64
+	Sessions   int           // of which the endings have their shares
+	Cuts       int           // of each session
+	Messages   int           // at least, each way, of each session
+	Spread     time.Duration // over which they are sent, if nothing is slow
+	Only       string        // the one ending of all sessions, "" for all of them
+	Rivalries  int
+	Grace      time.Duration
+	Heartbeat  time.Duration
+	Answer     time.Duration // --answer-timeout
+	Late       time.Duration // what a busy machine may add to it: timers and logs are late
+	Hold       time.Duration // how long what is half-open stays so
+	Stall      time.Duration // the longest that a game server reads nothing,
+	StallEvery int           // once in about so many messages
+	Rotate     time.Duration // between two signing keys
+	TLS        bool          // on the client address
+	Links      bool          // in a network namespace of its own, whose link goes down now and then
+	Limit      time.Duration // for all of it
+	FailFast   bool          // the first fault ends the run
+	Bin        string        // the gateway's program
+	Driver     string
+	Dir        string // for the log and the keys
+}
+
+type counters struct {
+	cuts                          [fault.Kinds]atomic.Int64
+	resumes, takenOver, abandoned atomic.Int64
+	replayed                      atomic.Uint64
+	tokens, rotations, ghosts     atomic.Int64
+	flaps                         [linkFaults]atomic.Int64
+	compressed, cookies           atomic.Int64
+	suspicions, falseAlarms       atomic.Int64
+	told, gone, again             atomic.Uint64
+}
+
+// A run is a gateway in the midst of clients, game servers and faults.
+type run struct {
+	cfg     Config
+	client  *http.Client
+	game    *game
+	gateway *process.Process
+	links   *namespace // nil without Links
+	near    fault.Proxy
+	far     fault.Proxy
+	front   string // where players connect: scheme and address
+	keys    *keyring
+	trust   *tls.Config
+	players []*player
+	rivals  []*rivalry
+	count   counters
+	faults  []string // of the run as a whole
+	began   time.Time
+	exit    error
+
+	bySession            sync.Map // the players
+	byGateway, byClients delays   // until a silent line was noticed,
+	bySuspicion          delays   // or replaced
+}
+
+// Run does all of it and returns what came out; its error says why it could not.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	r := &run{cfg: cfg, began: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Limit)
+	defer cancel()
+	if err := r.open(); err != nil {
+		r.close()
+		return nil, err
+	}
+	defer r.close()
+	r.cast()
+	if cfg.FailFast {
+		go r.lookOut(ctx, cancel)
+	}
+	r.play(ctx)
+	return r.report(), nil
+}
+
+// lookOut ends the run at the first message that is wrong.
+func (r *run) lookOut(ctx context.Context, cancel context.CancelFunc) {
+	for sleep(ctx, 200*time.Millisecond) {
+		for _, p := range r.players {
+			if p.isWrong() {
+				cancel()
+				return
+			}
+		}
+	}
+}
+
+// isWrong reports whether anything was wrong in the session so far.
+func (p *player) isWrong() bool {
+	g := p.seat()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down.Verdicts.Bad() || len(p.faults) > 0 || g == nil {
+		return p.down.Verdicts.Bad() || len(p.faults) > 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.check.Verdicts.Bad()
+}
+
+// open starts the game servers, the proxies and the gateway.
+func (r *run) open() (err error) {
+	host, prefix := "127.0.0.1", []string(nil)
+	if r.cfg.Links {
+		if r.links, err = newNamespace(); err != nil {
+			return err
+		}
+		host, prefix = r.links.outside, r.links.prefix()
+	}
+	gameLn, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	r.game = serveGame(r.cfg, gameLn)
+	farLn, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return err
+	}
+	r.far = fault.Proxy{Target: gameLn.Addr().String(), Plan: r.legPlan, Struck: r.struckLeg}
+	r.far.Serve(farLn)
+	if r.keys, err = newKeyring(r.cfg.Dir); err != nil {
+		return err
+	}
+	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
+		return err
+	}
+	if r.gateway, err = process.StartTold(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String())...); err != nil {
+		return err
+	}
+	return r.openFront()
+}
+
+func (r *run) openFront() error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	r.near = fault.Proxy{Target: r.gateway.Addr, Plan: r.plan, Struck: r.struck, Told: true}
+	if r.links != nil {
+		r.near.Local = r.links.local
+	}
+	r.near.Serve(ln)
+	r.front = "ws://" + ln.Addr().String()
+	if r.cfg.TLS {
+		r.front = "wss://" + ln.Addr().String()
+	}
+	r.client = seat.Client(r.trust)
+	return nil
+}
+
+// origin is the Origin of a page that came from where players connect.
+func (r *run) origin() string { return strings.Replace(r.front, "ws", "http", 1) }
+
+func (r *run) flags(game string) []string {
+	listen := "127.0.0.1:0"
+	if r.links != nil {
+		listen = r.links.inside + ":0"
+	}
+	flags := append([]string{"--listen=" + listen, "--admin=off", "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
+		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + (3 * time.Second).String(),
+		"--buffer-messages=600", "--log-format=json"}, r.keys.flags()...)
+	for _, s := range specials {
+		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
+	}
+	if r.cfg.TLS {
+		flags = append(flags, "--tls-cert="+filepath.Join(r.cfg.Dir, certFile), "--tls-key="+filepath.Join(r.cfg.Dir, keyFile))
+	}
+	return flags
+}
+
+func (r *run) close() {
+	if r.gateway != nil {
+		r.gateway.Kill()
+	}
+	for _, p := range []*fault.Proxy{&r.near, &r.far} {
+		if p.Target != "" {
+			p.Close()
+		}
+	}
+	if r.game != nil {
+		r.game.http.Close()
+	}
+	if r.links != nil {
+		r.links.remove()
+	}
+}
+
+// cast gives each session the end that it is to have.
+func (r *run) cast() {
+	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce}
+	if r.links != nil { // a plain client does not outlive its line
+		shares = slices.DeleteFunc(shares, func(e ending) bool { return e == plain })
+	}
+	if r.cfg.Only != "" {
+		shares = slices.DeleteFunc(shares, func(e ending) bool { return e.String() != r.cfg.Only })
+	}
+	for i := range r.cfg.Sessions {
+		r.players = append(r.players, newPlayer(r, i, shares[i%len(shares)]))
+	}
+	for i := range r.cfg.Rivalries {
+		r.rivals = append(r.rivals, &rivalry{run: r, id: r.cfg.Sessions + i})
+	}
+}
+
+// plan is asked by the proxy in front of the gateway.
+func (r *run) plan(path string) fault.Plan {
+	id, attempt := number(path)
+	switch {
+	case id < 0:
+	case id < len(r.players):
+		return r.players[id].plan(attempt)
+	case id < len(r.players)+len(r.rivals):
+		return r.rivals[id-len(r.players)].plan(attempt)
+	}
+	return fault.Plan{}
+}
+
+// number is whose connection a path is for, and which of theirs; -1: nobody's.
+func number(path string) (id, attempt int) {
+	_, id, _, err := parsePath(path)
+	u, _ := url.Parse(path)
+	if err != nil || u == nil {
+		return -1, 0
+	}
+	attempt, _ = strconv.Atoi(u.Query().Get("a"))
+	return id, attempt
+}
+
+func (r *run) struck(path string, p fault.Plan) {
+	r.count.cuts[p.Kind].Add(1)
+	id, attempt := number(path)
+	if !p.Kind.Cut() || id < 0 || id >= len(r.players) {
+		return
+	}
+	player := r.players[id]
+	player.cuts.Add(1)
+	player.note("%s", p.Short())
+	if far, near := p.Kind.Silent(); far || near {
+		player.strike(attempt, far, near)
+	}
+}
+
+func (r *run) legPlan(path string) fault.Plan {
+	if _, id, _, err := parsePath(path); err == nil && id < len(r.players) {
+		return r.players[id].legPlan()
+	}
+	return fault.Plan{}
+}
+
+func (r *run) struckLeg(_ string, p fault.Plan) {
+	if !p.Kind.Cut() {
+		r.count.cuts[p.Kind].Add(1)
+	}
+}
+
+// play lets everybody play: first those who end by themselves, then a drain ends
+// the others.
+func (r *run) play(ctx context.Context) {
+	quiet, stop := context.WithCancel(ctx)
+	var nature, first, rest sync.WaitGroup
+	nature.Go(func() { r.rotate(quiet) })
+	nature.Go(func() { r.flap(quiet) })
+	for _, p := range r.players {
+		group := &first
+		if p.end == drained {
+			group = &rest
+		}
+		group.Go(func() { p.play(ctx) })
+		sleep(ctx, time.Duration(int64(r.cfg.Spread)/10/int64(r.cfg.Sessions)))
+	}
+	for _, v := range r.rivals {
+		first.Go(func() { v.play(ctx) })
+	}
+	first.Wait()
+	for _, p := range r.players {
+		if p.end == drained {
+			p.await(ctx, func() bool { return p.seat() != nil && p.enough() })
+		}
+	}
+	stop()
+	nature.Wait()
+	r.drain(ctx)
+	rest.Wait()
+	r.exit = r.gateway.Wait(20 * time.Second)
+	for _, g := range r.game.all() { // which may be slow to read what it has
+		select {
+		case <-g.over:
+		case <-time.After(r.cfg.Stall + 10*time.Second):
+		}
+	}
+}
+
+// drain ends the gateway. New sessions are refused from then on; that resumes are
+// not is shown by the players that go on.
+func (r *run) drain(ctx context.Context) {
+	for _, p := range r.players {
+		if p.end == drained {
+			p.askEnd()
+		}
+	}
+	r.gateway.Signal(syscall.SIGTERM)
+	if !slices.ContainsFunc(r.players, func(p *player) bool { return p.end == drained && !p.isDone() }) {
+		return // nobody is left, so that it ends at once
+	}
+	sleep(ctx, 300*time.Millisecond)
+	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", r.origin()+"/s/999999/0", nil)
+	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "cmVzZWF0IGNoYW9zIHJ1bg=="} {
+		req.Header.Set(name, value)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.faults = append(r.faults, fmt.Sprintf("a new session during the drain: %v", err))
+		return
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		r.faults = append(r.faults, fmt.Sprintf("a new session during the drain got %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After")))
+	}
+}
+
+// rotate signs with another key now and then.
+func (r *run) rotate(ctx context.Context) {
+	for sleep(ctx, r.cfg.Rotate) {
+		if err := r.keys.turn(); err != nil {
+			r.faults = append(r.faults, err.Error())
+			return
+		}
+		r.gateway.Signal(syscall.SIGHUP)
+		r.count.rotations.Add(1)
+	}
+}

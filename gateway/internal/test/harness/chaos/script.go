@@ -1,0 +1,346 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/history"
+)
+
+func now() int64 { return history.Now() }
+
+// sleep sleeps; false: the context has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// await looks again and again until cond holds or the session is over.
+func (p *player) await(ctx context.Context, cond func() bool) bool {
+	for !cond() {
+		if p.isDone() || !sleep(ctx, 20*time.Millisecond) {
+			return cond()
+		}
+	}
+	return true
+}
+
+// seat is the session as the game server sees it, nil before the first hello.
+func (p *player) seat() *gameSeat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session == "" && p.end != plain {
+		return nil
+	}
+	return p.run.game.find(p.id, p.try)
+}
+
+// direct brings the session to the end that it is to have.
+func (p *player) direct(ctx context.Context) {
+	if !p.await(ctx, func() bool { return p.seat() != nil }) {
+		return
+	}
+	if p.end == legCut || p.end == overflowEnd {
+		p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0) // at a byte or a message, whenever that is
+	}
+	early := uint64(p.script.IntN(p.run.cfg.Messages))
+	p.await(ctx, func() bool { return p.enough() || p.end == gameKill && p.madeNow() >= early })
+	if p.end == drained || p.end == legCut {
+		p.await(ctx, p.isDone)
+		return
+	}
+	if !p.isDone() {
+		p.conclude(ctx, p.seat())
+	}
+	p.await(ctx, p.isDone)
+}
+
+// enough: all messages and all cuts that were planned have been.
+func (p *player) enough() bool {
+	quota, sent := uint64(p.run.cfg.Messages), uint64(0)
+	for _, g := range p.seats() {
+		sent += g.sent.Load()
+	}
+	return p.madeNow() >= quota && sent >= quota && int(p.cuts.Load()) >= p.budget
+}
+
+// seats are all of the session's, of which there are several with hard disconnects.
+func (p *player) seats() []*gameSeat {
+	p.mu.Lock()
+	try := p.try
+	p.mu.Unlock()
+	return p.run.game.of(p.id, try)
+}
+
+// askEnd notes in the history that the session's end is asked for now.
+func (p *player) askEnd() {
+	answer := p.hist.Begin(p.id, history.End, 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endAsked, p.endAt = answer, now()
+}
+
+func (p *player) conclude(ctx context.Context, g *gameSeat) {
+	if p.end != expiry && p.end != overflowEnd {
+		p.askEnd()
+	}
+	switch p.end {
+	case byeAtRest, plain, cookie, hard, dropOldest:
+		p.settle(ctx)
+		p.bye()
+	case overflowEnd:
+		p.stayAway(ctx, g)
+	case byeAtOnce:
+		p.bye()
+	case gameClose:
+		p.note("the game server closes")
+		go g.close(4321, "match over")
+	case gameKill:
+		p.note("the game server is killed")
+		g.kill()
+	case expiry:
+		p.settle(ctx)
+		p.expire(ctx, g)
+	}
+}
+
+func (p *player) bye() {
+	p.mu.Lock()
+	p.mayMake, p.sayBye = false, true
+	p.noteLocked("says bye after message %d", p.made)
+	p.mu.Unlock()
+	p.poke()
+}
+
+// settle makes both sides fall silent and waits until everything has arrived.
+func (p *player) settle(ctx context.Context) {
+	if p.end == cookie { // what the newest connection takes up is to be judged, too
+		p.await(ctx, func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.made > 0
+		})
+	}
+	p.mu.Lock()
+	p.mayMake = false
+	p.mu.Unlock()
+	p.await(ctx, func() bool {
+		g := p.seat() // with hard disconnects there may be another by now
+		g.quiet.Store(true)
+		select {
+		case <-g.still:
+		default:
+			return false
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.hasAllOf(g) && g.hasAllOf(p) && (p.end.isPlain() || p.acked == p.made)
+	})
+	p.note("settled")
+}
+
+// hasAllOf reports whether all has come that the game server sent on its newest
+// connection; p.mu is held.
+func (p *player) hasAllOf(g *gameSeat) bool {
+	sent := g.sent.Load()
+	return sent == 0 || p.down.Taken >= sent && p.down.Try == stage(g.try, g.dial)
+}
+
+// hasAllOf reports whether all has come that the client sent, on its newest
+// connection if it is a plain one; p.mu is held.
+func (s *gameSeat) hasAllOf(p *player) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.made == 0 || s.check.Taken >= p.made && s.check.Try == p.up.Try || p.end == hard && s.check.Came == 0 && p.acked == p.made
+}
+
+// stayAway stays away until the buffer has overflown, and then asks in vain.
+func (p *player) stayAway(ctx context.Context, g *gameSeat) {
+	p.mu.Lock()
+	p.leave = true
+	drop := p.drop
+	p.noteLocked("stays away")
+	p.mu.Unlock()
+	drop()
+	p.await(ctx, func() bool { return isOver(g) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leave = false
+}
+
+// expire stays away until the game server is told, and then asks in vain.
+func (p *player) expire(ctx context.Context, g *gameSeat) {
+	p.mu.Lock()
+	p.leave = true
+	drop := p.drop
+	p.noteLocked("stays away")
+	p.mu.Unlock()
+	left := now()
+	drop()
+	p.await(ctx, func() bool { return isOver(g) })
+	earliest := left + int64(p.run.cfg.Grace)
+	if !isOver(g) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g.code != 1001 || g.reason != "grace period over" {
+		p.faultLocked("after the grace period the game server got Close %d %q", g.code, g.reason)
+	}
+	if g.at < earliest {
+		p.faultLocked("the session ended %s before its grace period did", time.Duration(earliest-g.at))
+	}
+	p.hist.Add(p.id, history.Expire, 0, earliest, max(g.at, earliest), history.Done, 0, 0)
+	p.leave = false // one more resume, which is to be refused
+}
+
+func isOver(g *gameSeat) bool {
+	select {
+	case <-g.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// judge holds what the client and the game server have against each other, once
+// the session is over.
+func (p *player) judge() {
+	g := p.seat()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.endAsked != nil {
+		p.endAsked(history.Unknown, 0, 0) // asked for; when it was, nobody but the gateway knows
+	}
+	switch {
+	case g == nil:
+		p.faultLocked("never had a hello")
+		return
+	case !p.done:
+		p.faultLocked("did not end: %s; made %d, acked %d, game took %d; game sent %d, taken %d", p.end, p.made, p.acked, g.taken(), g.sent.Load(), p.down.Taken)
+	case isOver(g) && p.neverHeard(g):
+		p.unheard = true
+		p.hist.Add(p.id, history.Expire, 0, p.dialled+int64(p.run.cfg.unheard()), history.Never, history.Unknown, 0, 0)
+		return
+	case !isOver(g):
+		p.faultLocked("the game server's connection is still open after the end (%s %d)", p.verdict, p.code)
+	default:
+		p.judgeEnd(g)
+	}
+	p.judgeMessages(g)
+}
+
+// neverHeard: the client had its first hello, and nothing that it said to that
+// arrived before the line was cut. The gateway keeps such a session for twice the
+// heartbeat, or its grace period (protocol section 6), and a client that was not told of
+// the cut may notice it too late. It was told 4404.
+func (p *player) neverHeard(g *gameSeat) bool {
+	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&
+		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= int64(p.run.cfg.unheard()) || p.end == hard)
+}
+
+// unheard is how long a session is kept whose client was never heard.
+func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Grace) }
+
+func (p *player) judgeEnd(g *gameSeat) {
+	want := ends[p.end]
+	codes := want.codes
+	if p.verdict == "refused" {
+		codes = want.after
+	}
+	if !contains(codes, p.code) {
+		p.faultLocked("%s: the client got %s %d, want %v", p.end, p.verdict, p.code, codes)
+	}
+	if p.end == gameClose {
+		return // what the game server reads is the answer to its own Close
+	}
+	if !contains(want.game, g.code) || g.code >= 0 && g.reason != want.reason {
+		p.faultLocked("%s: the game server got Close %d %q, want %v %q", p.end, g.code, g.reason, want.game, want.reason)
+	}
+}
+
+func contains(list []int, n int) bool {
+	for _, v := range list {
+		if v == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *player) judgeMessages(g *gameSeat) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sent := g.sent.Load()
+	switch {
+	case p.end == hard && sent > 0 && p.down.Try != stage(g.try, g.dial):
+		p.down.Verdicts.Lost += sent
+		p.faultLocked("nothing came of what the game server sent on its last connection, number %d", g.dial)
+	case p.end.completeDown() && (p.end != hard || sent > 0):
+		p.down.Complete(sent)
+	}
+	switch {
+	case p.end == cookie && p.made > 0 && g.check.Try != p.up.Try:
+		g.check.Verdicts.Lost += p.made
+		p.faultLocked("nothing came of what the client sent on its last connection")
+	case p.end.completeUp() && (p.end != cookie || p.made > 0):
+		g.check.Complete(p.made)
+	}
+	if g.check.Taken > p.made && g.check.Try == p.up.Try || p.end != hard && p.down.Taken > sent+1 {
+		p.faultLocked("more came than was sent")
+	}
+	if p.end.reads() && p.acked > g.check.Taken {
+		g.check.Verdicts.Lost += p.acked - g.check.Taken
+		p.faultLocked("acked up to message %d, but the game server has only %d", p.acked, g.check.Taken)
+	}
+	if p.end == overflowEnd && sent <= p.resumed+small {
+		p.faultLocked("ended by overflow, with %d messages sent and the client back from message %d", sent, p.resumed)
+	}
+}
+
+// judgeHard holds the connections of a session with hard disconnects against each
+// other: each goes on where the one before ended. Where the game server did not
+// get to the gateway's Close, it may not have all that was written to its socket.
+func (p *player) judgeHard() {
+	next, whole := uint64(1), true
+	for _, g := range p.seats() {
+		g.mu.Lock()
+		first, last, came := g.check.First, g.check.Taken, g.check.Came
+		if g.dial == 0 {
+			first = 1
+		}
+		switch {
+		case came == 0:
+		case first < next:
+			g.check.Verdicts.Twice += next - first
+			p.fault("connection %d of the game server began with message %d, and the one before had all up to %d", g.dial, first, next-1)
+		case first > next && whole:
+			g.check.Verdicts.Lost += first - next
+			p.fault("messages %d to %d were lost between connections %d and %d of the game server", next, first-1, g.dial-1, g.dial)
+		case first > next:
+			p.run.count.gone.Add(first - next)
+		}
+		if came > 0 {
+			next, whole = last+1, true
+		}
+		if isOver(g) {
+			whole = whole && g.code >= 0
+		} else {
+			p.fault("connection %d of the game server never ended", g.dial)
+		}
+		g.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if next <= p.made && whole && !p.unheard {
+		p.faultLocked("messages %d to %d were lost at the end", next, p.made)
+	}
+}

@@ -1,0 +1,32 @@
+// The programs that test, measure and compare the gateway as a whole. They are a module
+// of their own, so that what they need is not in the gateway's go.mod.
+module reseat/gateway/internal/test/harness
+
+go 1.26.8
+
+require (
+	github.com/anishathalye/porcupine v1.3.1
+	github.com/coder/websocket v1.8.15
+	github.com/gorilla/websocket v1.5.3
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.49.0
+	nhooyr.io/websocket v1.8.17
+	reseat v0.0.0
+)
+
+require (
+	github.com/MicahParks/jwkset v0.11.3 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-chi/chi/v5 v5.5.0 // indirect
+	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace reseat => ../../../..

@@ -1,0 +1,362 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/chaos/seat"
+)
+
+const (
+	grace    = 2 * time.Second
+	remember = 30 * time.Second // at least, protocol section 6
+	patience = 30 * time.Second // with one session
+)
+
+// A run is a gateway and what goes through it.
+type run struct {
+	cfg     Config
+	gateway *process.Process
+	client  *http.Client
+	game    *http.Server
+
+	mu     sync.Mutex
+	report *Report
+}
+
+// Run lets the sessions come and go.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	began := time.Now()
+	r := &run{cfg: cfg, report: &Report{Config: cfg, Ends: map[string]int{}}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r.game = &http.Server{Handler: http.HandlerFunc(serve)}
+	go r.game.Serve(ln)
+	defer r.game.Close()
+	r.gateway, err = process.Start(filepath.Join(cfg.Dir, "gateway.log"), nil, cfg.Bin, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0",
+		"--upstream=ws://"+ln.Addr().String(), "--driver="+cfg.Driver, "--grace="+grace.String(), "--heartbeat=1s", "--log-format=json", "--log-level=info")
+	if err != nil {
+		return nil, err
+	}
+	defer r.gateway.Kill()
+	r.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: seat.DialTCP}}
+	if err := r.rounds(ctx); err != nil {
+		return nil, err
+	}
+	r.report.Took = time.Since(began)
+	r.report.Faults = append(r.report.Faults, r.gateway.Faults()...)
+	r.report.Faults = append(r.report.Faults, judge(r.report.Samples)...)
+	return r.report, nil
+}
+
+// rounds measures before the first session and after each share of them.
+func (r *run) rounds(ctx context.Context) error {
+	for done, i := 0, 0; ctx.Err() == nil; i++ {
+		s, err := r.measure(ctx, done)
+		if err != nil {
+			return err
+		}
+		r.report.Samples = append(r.report.Samples, s)
+		if i == r.cfg.Rounds {
+			return nil
+		}
+		share := r.cfg.Sessions*(i+1)/r.cfg.Rounds - done
+		r.share(ctx, done, share)
+		done += share
+	}
+	return ctx.Err()
+}
+
+// share has n sessions come and go, some at a time.
+func (r *run) share(ctx context.Context, first, n int) {
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range r.cfg.AtOnce {
+		all.Go(func() {
+			for i := range next {
+				r.session(ctx, i)
+			}
+		})
+	}
+	for i := range n {
+		next <- first + i
+	}
+	close(next)
+	all.Wait()
+}
+
+// serve is the game server: an echo. What a message asks for it does.
+func serve(w http.ResponseWriter, req *http.Request) {
+	ws, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	defer ws.CloseNow()
+	for {
+		kind, p, err := ws.Read(context.Background())
+		if err != nil {
+			return
+		}
+		switch string(p) {
+		case "close":
+			ws.Close(4001, "as asked")
+			return
+		case "die":
+			return
+		}
+		if ws.Write(context.Background(), kind, p) != nil {
+			return
+		}
+	}
+}
+
+// A kind is how a session ends.
+type kind struct {
+	name string
+	end  func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error
+}
+
+var kinds = []kind{
+	{"bye", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return closedWith(ctx, c, 1000, c.Say(ctx, "bye", ""))
+	}},
+	{"cut, and never back", func(_ context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		c.Drop()
+		return nil
+	}},
+	{"closed by the game server", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return closedWith(ctx, c, 4001, c.Send(ctx, true, []byte("close")))
+	}},
+	{"game server's connection lost", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return closedWith(ctx, c, 4502, c.Send(ctx, true, []byte("die")))
+	}},
+	{"ended over the control API", func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error {
+		return closedWith(ctx, c, 4410, r.ask(ctx, "DELETE", "/api/v1/sessions/"+h.Session))
+	}},
+	{"protocol violated", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return closedWith(ctx, c, 4400, c.Say(ctx, "ack", "999999"))
+	}},
+	{"taken over, then a spent token", func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error {
+		return r.takeOver(ctx, c, h)
+	}},
+	{"plain client", nil},
+}
+
+// closedWith reads until the connection is closed, which has to be with code.
+func closedWith(ctx context.Context, c *seat.Conn, code int, err error) error {
+	for err == nil {
+		_, err = c.Read(ctx)
+	}
+	if got := seat.CloseOf(err); got != code {
+		return fmt.Errorf("closed with %d, want %d (%w)", got, code, err)
+	}
+	return nil
+}
+
+// takeOver resumes while the older connection lives, has the older token refused,
+// and says bye.
+func (r *run) takeOver(ctx context.Context, c *seat.Conn, h *seat.Hello) error {
+	defer c.Drop()
+	newer, now, err := r.resume(ctx, h.Token, 1)
+	if err != nil {
+		return err
+	}
+	defer newer.Drop()
+	if err := echo(ctx, newer, "after the takeover"); err != nil {
+		return err
+	}
+	if _, _, err := r.resume(ctx, h.Token, 2); err == nil || !strings.Contains(err.Error(), "4401") {
+		return fmt.Errorf("a spent token: %v", err)
+	}
+	if now.Session != h.Session {
+		return fmt.Errorf("taken over into session %q", now.Session)
+	}
+	return closedWith(ctx, newer, 1000, newer.Say(ctx, "bye", ""))
+}
+
+func (r *run) ask(ctx context.Context, method, path string) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+r.gateway.Admin+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s", method, path, resp.Status)
+	}
+	return nil
+}
+
+// session is one session's whole life.
+func (r *run) session(ctx context.Context, i int) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	k := kinds[i%len(kinds)]
+	err := r.live(ctx, k, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i))))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Ends[k.name]++
+	if err != nil && len(r.report.Faults) < 10 {
+		r.report.Faults = append(r.report.Faults, fmt.Sprintf("session %d (%s): %v", i, k.name, err))
+	}
+}
+
+func (r *run) live(ctx context.Context, k kind, rnd *rand.Rand) error {
+	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Plain: k.end == nil})
+	if err != nil {
+		return err
+	}
+	if k.end == nil {
+		return r.plain(ctx, c)
+	}
+	h, _, err := c.Hello(ctx)
+	if err == nil {
+		c.Ack(ctx, 0)
+		err = echo(ctx, c, "hello")
+	}
+	if err == nil && rnd.IntN(2) == 0 { // cut, with a message that nobody has read
+		c.Send(ctx, false, make([]byte, rnd.IntN(20_000)))
+		c.Drop()
+		r.mu.Lock()
+		r.report.Resumes++
+		r.mu.Unlock()
+		c, h, err = r.resume(ctx, h.Token, 1)
+	}
+	if err != nil {
+		c.Drop()
+		return err
+	}
+	defer c.Drop()
+	return k.end(ctx, r, c, h)
+}
+
+// echo sends a text and waits until it is back.
+func echo(ctx context.Context, c *seat.Conn, text string) error {
+	err := c.Send(ctx, true, []byte(text))
+	for err == nil {
+		var m seat.Message
+		if m, err = c.Read(ctx); err == nil && string(m.Data) == text {
+			return nil
+		}
+	}
+	return err
+}
+
+func (r *run) plain(ctx context.Context, c *seat.Conn) error {
+	defer c.Drop()
+	if err := echo(ctx, c, "plain"); err != nil {
+		return err
+	}
+	return c.Close(1000, "")
+}
+
+// resume resumes with a count of messages taken in.
+func (r *run) resume(ctx context.Context, token string, received uint64) (*seat.Conn, *seat.Hello, error) {
+	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Token: token, Received: received})
+	if err != nil {
+		return &seat.Conn{}, nil, err
+	}
+	h, k, err := c.Hello(ctx)
+	switch {
+	case err != nil:
+		return c, nil, err
+	case k != nil:
+		return c, nil, fmt.Errorf("refused with %d %s", k.Code, k.Reason)
+	}
+	return c, h, c.Ack(ctx, received)
+}
+
+// A sample is what the gateway holds at one moment.
+type sample struct {
+	sessions                                         int // that have come and gone
+	heap, resident, goroutines, descriptors, buffers float64
+}
+
+// measure waits until the gateway has no session any more, and then looks. Before
+// the first and behind the last session it waits until ended ones are forgotten.
+func (r *run) measure(ctx context.Context, done int) (s sample, err error) {
+	s.sessions = done
+	for range 200 {
+		m, err := r.metrics(ctx)
+		if err != nil {
+			return s, err
+		}
+		if m[`reseat_sessions{state="attached"}`]+m[`reseat_sessions{state="detached"}`]+m[`reseat_sessions{state="connecting"}`] == 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if done == r.cfg.Sessions {
+		time.Sleep(remember + 5*time.Second)
+	}
+	for range 2 { // each collects; what lies in pools outlives the first
+		if err := r.ask(ctx, "GET", "/debug/pprof/heap?gc=1"); err != nil {
+			return s, err
+		}
+	}
+	m, err := r.metrics(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.heap, s.goroutines, s.buffers = m["go_memstats_heap_alloc_bytes"], m["go_goroutines"], m["reseat_buffer_bytes"]
+	s.descriptors, s.resident, err = ofProcess(r.gateway.PID)
+	return s, err
+}
+
+func (r *run) metrics(ctx context.Context) (map[string]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+r.gateway.Admin+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	m := map[string]float64{}
+	for line := range strings.Lines(string(b)) {
+		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
+			m[line[:i]], _ = strconv.ParseFloat(strings.TrimSpace(line[i:]), 64)
+		}
+	}
+	if _, ok := m["go_goroutines"]; !ok && err == nil {
+		err = fmt.Errorf("/metrics has no go_goroutines")
+	}
+	return m, err
+}
+
+// ofProcess reads what the operating system knows of a process.
+func ofProcess(pid int) (descriptors, resident float64, err error) {
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	var total, pages float64
+	_, err = fmt.Sscan(string(b), &total, &pages)
+	return float64(len(fds)), pages * float64(os.Getpagesize()), err
+}

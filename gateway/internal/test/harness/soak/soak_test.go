@@ -1,0 +1,63 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"reseat/gateway/internal/test/harness/chaos/process"
+)
+
+// The short form of make soak.
+func TestNothingGrows(t *testing.T) {
+	bin, err := process.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			rep, err := Run(t.Context(), Config{Sessions: 1500, AtOnce: 40, Rounds: 10, Driver: driver, Bin: bin, Dir: t.TempDir(), Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			rep.Print(&b)
+			if len(rep.Faults) > 0 {
+				t.Error(b.String())
+			}
+			if rep.Resumes < 400 || len(rep.Ends) != len(kinds) {
+				t.Errorf("too little has happened:\n%s", b.String())
+			}
+		})
+	}
+}
+
+// What grows is seen, in whichever figure, and what goes up and down is not.
+func TestGrowthIsSeen(t *testing.T) {
+	flat := func(i int) sample {
+		wave := float64(i % 3)
+		return sample{sessions: 1000 * i, heap: 5e6 + 4e5*wave, resident: 6e7 + 3e6*wave, goroutines: 20 + 2*wave, descriptors: 12 + wave}
+	}
+	for name, grow := range map[string]func(s *sample, i float64){
+		"":            func(*sample, float64) {},
+		"live heap":   func(s *sample, i float64) { s.heap += 1e6 * i },
+		"resident":    func(s *sample, i float64) { s.resident += 8e6 * i },
+		"goroutines":  func(s *sample, i float64) { s.goroutines += 2 * i },
+		"descriptors": func(s *sample, i float64) { s.descriptors += 2 * i },
+		"replay":      func(s *sample, i float64) { s.buffers += 100 * i },
+	} {
+		var samples []sample
+		for i := range 20 {
+			s := flat(i)
+			grow(&s, float64(i))
+			samples = append(samples, s)
+		}
+		said := strings.Join(judge(samples), "; ")
+		if name == "" && said != "" || !strings.Contains(said, name) {
+			t.Errorf("what grows is %q, and it says %q", name, said)
+		}
+	}
+}

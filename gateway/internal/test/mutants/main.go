@@ -1,0 +1,222 @@
+// Command mutants plants bugs, one at a time, and sees whether the tests notice:
+// `make mutants`. A bug that nobody notices is a test that is missing. The sources
+// stay as they are: the go command reads the mutant's files in their place.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"reseat/gateway/internal/test/mutants/mutant"
+)
+
+func main() {
+	only := flag.String("only", "", "regular expression of names")
+	jobs := flag.Int("jobs", 2, "mutants at a time")
+	patience := flag.Duration("timeout", 3*time.Minute, "of one mutant's tests: one that hangs is noticed, too")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(command(ctx, *only, *jobs, *patience))
+}
+
+// command returns the exit status: 1 where a mutant was not noticed, 2 where one
+// could not be tried.
+func command(ctx context.Context, only string, jobs int, patience time.Duration) int {
+	root, err := filepath.Abs(".")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		return 2
+	}
+	list, err := choose(root, only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		return 2
+	}
+	return tell(tryAll(ctx, root, list, jobs, patience))
+}
+
+func choose(root, only string) ([]mutant.Mutant, error) {
+	match, err := regexp.Compile(only)
+	if err != nil {
+		return nil, err
+	}
+	all, err := mutant.Load(filepath.Join(root, "testdata/mutants"))
+	if err != nil {
+		return nil, err
+	}
+	var list []mutant.Mutant
+	for _, m := range all {
+		if match.MatchString(m.Name) {
+			list = append(list, m)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no mutant is called %q", only)
+	}
+	return list, nil
+}
+
+// A result is what came of one mutant.
+type result struct {
+	mutant.Mutant
+	noticed string // by which test; "": by none
+	err     error  // it could not be tried
+	took    time.Duration
+}
+
+// tryAll tries them, some at a time, and returns the results in their order.
+func tryAll(ctx context.Context, root string, list []mutant.Mutant, jobs int, patience time.Duration) []result {
+	results := make([]result, len(list))
+	slots := make(chan struct{}, jobs)
+	var all sync.WaitGroup
+	for i, m := range list {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i] = try(ctx, root, m, patience)
+			fmt.Fprintf(os.Stderr, "%-36s %s %v\n", m.Name, results[i].noticed, results[i].err)
+		})
+	}
+	all.Wait()
+	return results
+}
+
+func try(ctx context.Context, root string, m mutant.Mutant, patience time.Duration) result {
+	began := time.Now()
+	r := result{Mutant: m}
+	dir, err := os.MkdirTemp("", "reseat-mutant-")
+	if err != nil {
+		r.err = err
+		return r
+	}
+	defer os.RemoveAll(dir)
+	if m.Tests[0] == "web" {
+		r.noticed, r.err = tryClient(ctx, root, dir, m, patience)
+	} else {
+		r.noticed, r.err = tryGo(ctx, root, dir, m, patience)
+	}
+	r.took = time.Since(began)
+	return r
+}
+
+// tryGo runs the packages' tests one after the other, until one fails.
+func tryGo(ctx context.Context, root, dir string, m mutant.Mutant, patience time.Duration) (string, error) {
+	overlay, err := m.Overlay(root, dir)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-p=1", "-timeout", patience.String()}
+	out, err := run(ctx, root, "go", append(args, m.Tests...)...)
+	switch {
+	case err == nil:
+		return "", nil
+	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+		return "", fmt.Errorf("does not compile: %s", tail(out))
+	}
+	return noticedBy(out), nil
+}
+
+// tryClient runs the browser client's tests in a copy of web.
+func tryClient(ctx context.Context, root, dir string, m mutant.Mutant, patience time.Duration) (string, error) {
+	files, err := m.Apply(root)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"web", "testdata"} {
+		if err := os.CopyFS(filepath.Join(dir, name), bare{os.DirFS(filepath.Join(root, name))}); err != nil {
+			return "", err
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tests, err := filepath.Glob(filepath.Join(dir, "web/test/*.test.js"))
+	if err != nil {
+		return "", err
+	}
+	out, err := run(ctx, filepath.Join(dir, "web"), "node", append([]string{"--test", "--test-reporter=tap"}, ofClient(tests)...)...)
+	if err == nil {
+		return "", nil
+	}
+	return noticedBy(out), nil
+}
+
+// ofClient leaves out the tests that want what npm installs.
+func ofClient(tests []string) (list []string) {
+	for _, t := range tests {
+		switch filepath.Base(t) {
+		case "types.test.js", "package.test.js", "ws.test.js":
+		default:
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+func run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		return "", err
+	}
+	return string(out), err
+}
+
+// failed finds the name of the test that failed first, the innermost of it.
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^\s*not ok \d+ - (.+)$|^\s+(Test\S+) \(\d`)
+
+func noticedBy(out string) string {
+	all := failed.FindAllStringSubmatch(out, -1)
+	switch {
+	case len(all) > 0:
+		return strings.Join(all[0][1:], "")
+	case strings.Contains(out, "panic: "):
+		return "a panic"
+	}
+	return "a test that ended without a word: " + tail(out)
+}
+
+func tail(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.ReplaceAll(s[max(0, len(s)-300):], "\n", " | ")
+}
+
+// tell prints the table and returns the exit status.
+func tell(results []result) (status int) {
+	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "mutant\tnoticed by\tseconds\twhat is wrong with it")
+	noticed := 0
+	for _, r := range results {
+		by := r.noticed
+		switch {
+		case r.err != nil:
+			by, status = "ERROR: "+r.err.Error(), 2
+		case by == "":
+			by, status = "NOBODY", max(status, 1)
+		default:
+			noticed++
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.0f\t%s\n", r.Name, by, r.took.Seconds(), r.Why)
+	}
+	t.Flush()
+	fmt.Printf("\n%d of %d noticed\n", noticed, len(results))
+	return status
+}

@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// The closing handshake of plain clients, protocol section 1: a Close is passed on, and
+// what the other side still sends is relayed until its own Close, for closeWait at most.
+
+const closeWait = 10 * time.Second
+
+// saysMore: a plain client that has got a Close has something left to say before its
+// own, which may carry another code.
+func (c *client) saysMore(l *link) bool {
+	w := c.g.w
+	if c.g.cfg.Resumable || w.calm || !w.chance(500) {
+		return false
+	}
+	if !c.closing {
+		for range w.rng.IntN(4) {
+			c.queueOne()
+		}
+		c.close(pick(w, 1000, 3000, 4999), "")
+	}
+	l.closes = !c.done
+	return l.closes
+}
+
+// checkClosed: a plain client that has closed its session gets the upstream's own Close,
+// behind everything that came before, or its own code once the time is over.
+func (g *game) checkClosed(t *tap, code int) {
+	u := g.ups
+	inTime := code == u.code && u.over && t.n == g.nums.last() && len(u.items) == 0
+	late := code == g.cli.bye && g.w.now >= g.closesAt.Add(closeWait)
+	if !inTime && !late && !g.between {
+		g.fail("section 1", "a plain client that closed with %d at %d got Close %d after message %d of %d; the upstream closed with %d after %d more", g.cli.bye, g.closesAt, code, t.n, g.nums.last(), u.code, len(u.items))
+	}
+}
+
+// checkClosing: neither side waits for the other's Close for longer than closeWait.
+func (g *game) checkClosing() {
+	now := g.w.now
+	if g.closesAt > 0 && g.core.State() == session.Attached && now >= g.closesAt.Add(closeWait) {
+		g.fail("section 1", "a plain client closed its session at %d, and it is still there", g.closesAt)
+	}
+	if !g.ups.parted && g.seen.upOver && g.ups.ten.Fate() == session.Open && now >= g.seen.upOverAt.Add(closeWait) {
+		g.fail("section 1", "the upstream closed at %d, and has no answer", g.seen.upOverAt)
+	}
+}
+
+// noteClosing counts how a session has ended that a plain client or its upstream closed.
+func (g *game) noteClosing(reason string) {
+	switch c := &g.w.cov; {
+	case g.cfg.Resumable:
+	case reason == "bye" && g.closesAt > 0 && g.w.now >= g.closesAt.Add(closeWait):
+		c.hit(CloseUnanswered)
+	case reason == "bye" && g.closesAt > 0 && g.upOver() && g.cli.bye != g.ups.code:
+		c.hit(CloseAnswered)
+	case reason == "upstream_closed" && g.cli.closing && g.core.Info().Received == g.cli.queued:
+		c.hit(CloseAnsweredUp)
+	}
+}

@@ -1,0 +1,391 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// What the gateway does around a core: handshakes and tokens. Signing a token
+// takes time, in which anything may happen.
+
+// An attempt is a handshake that the gateway is serving.
+type attempt struct {
+	link     *link // nil: somebody else's
+	conn     *conn
+	token    token
+	received uint64
+	badN     bool
+	stage    stage
+	gen      uint64 // the generation that is being signed
+	dial     *dial  // whose outcome it has had, and that it is to end
+	came     session.Time
+	inquiry  inquiry
+}
+
+// A stage is how far an attempt has come.
+type stage uint8
+
+const (
+	knocking stage = iota // its handshake is on its way
+	looking               // it is answered with 101 and is to be checked
+	asking                // its cookie is good, and the attached client is asked whether it is there
+	joining               // the session has no upstream: one is to be dialled
+	waiting               // for that
+	queuing               // for another to be attached, or not
+	signing               // its token is being made
+)
+
+func (t token) String() string { return fmt.Sprintf("%d.%d", t.gen, t.expires) }
+
+func parseToken(s string) (t token) {
+	if _, err := fmt.Sscanf(s, "%d.%d", &t.gen, &t.expires); err != nil {
+		panic(fmt.Sprintf("token %q: %v", s, err))
+	}
+	return t
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// pass signs a token: protocol section 7 says how long it lives and when it is
+// to be renewed.
+func (g *game) pass(gen uint64, came session.Time) session.Pass {
+	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)
+	life := max(g.ttl, 2*grace)
+	if g.cfg.Kept {
+		life = cookieLife
+	}
+	renew := min(life/2, max((life-2*g.cfg.Heartbeat-grace)*3/4, life/100))
+	if g.w.chance(500) {
+		renew /= time.Duration(1 + g.w.rng.IntN(1000))
+	}
+	t := token{gen, max(g.w.now.Add(life), g.expires)}
+	return session.Pass{Gen: gen, Token: t.String(), Expires: t.expires, Renew: max(renew, time.Millisecond), Arrived: came}
+}
+
+// issued: the core has taken p.
+func (g *game) issued(p session.Pass) { g.expires, g.told = p.Expires, p.Expires }
+
+// attachFirst gives the session its first client.
+func (g *game) attachFirst() bool {
+	if g.first == nil || g.first.in.hole {
+		return false
+	}
+	if g.core.Info().Sent > 0 || len(g.up.hand) > 0 || g.early {
+		g.w.cov.hit(R17)
+	}
+	l := g.first
+	g.first, l.conn.upgraded = nil, true
+	g.seen.sent = g.core.Info().Sent
+	before := g.snapshot()
+	g.seen.attach = session.Event{Kind: session.Created}
+	p := g.pass(g.core.NextGen(), g.w.now)
+	a := g.core.AttachFirst(g.w.now, p)
+	if before.info.State == session.Ended {
+		g.unchanged(before, "a first attach after the end")
+	} else {
+		g.issued(p)
+		g.cookie(p)
+		g.w.cov.hit(EdgeFirst)
+	}
+	g.sync(false)
+	g.log("attach first", int64(l.id), 0)
+	g.seat(&attempt{link: l, conn: l.conn}, a)
+	return true
+}
+
+// seat makes the leg of a connection that has been attached.
+func (g *game) seat(t *attempt, a *session.Attachment) {
+	old := g.down
+	l := &leg{g: g, conn: t.conn, att: a, buf: make([]byte, 1+g.w.rng.IntN(g.readSize)), lastIn: g.w.now, lastOut: g.w.now}
+	l.tap, l.gen = newTap(l, t.received), g.core.Generation()
+	g.down = l
+	g.legs = append(g.legs, l)
+	g.seated(t, old)
+	if old != nil {
+		g.flush(old)
+	}
+	g.settle()
+}
+
+// serve goes on with one of the handshakes.
+func (g *game) serve() bool {
+	if len(g.tries) == 0 {
+		return false
+	}
+	t := g.tries[len(g.tries)-1]
+	if g.w.calm || g.w.chance(500) { // else the newest goes first
+		t = g.tries[g.w.rng.IntN(len(g.tries))]
+	}
+	switch t.stage {
+	case knocking:
+		return g.shake(t)
+	case looking:
+		g.examine(t)
+	case joining:
+		if !g.w.calm && g.w.chance(500) {
+			return false // another may come first
+		}
+		g.join(t)
+	case waiting:
+		return g.watch(t)
+	case queuing:
+		if g.dial != nil {
+			return g.dialEnds()
+		}
+		t.stage = looking
+	case asking:
+		return g.learn(t)
+	case signing:
+		g.attach(t)
+	}
+	return true
+}
+
+// shake answers a handshake once it has arrived: with 101 before anything is looked
+// at, since a browser is told of nothing else.
+func (g *game) shake(t *attempt) bool {
+	switch {
+	case !t.conn.in.hole:
+		t.conn.upgraded, t.stage = true, looking
+		return true
+	case t.conn.deaf: // given up, and it will never arrive
+		g.drop(t)
+		return true
+	}
+	return false
+}
+
+// resume is what an attempt states. A cookie states no count.
+func (t *attempt) resume() session.Resume {
+	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN}
+}
+
+// examine looks at an attempt and reserves the generation that it would issue,
+// if the session has an upstream.
+func (g *game) examine(t *attempt) {
+	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !t.conn.silenced && !g.slept && !g.outlasts() && !g.missed(t) && t.token.gen == g.core.Generation() {
+		g.fail("I4", "the token of generation %d has expired while its session lives", t.token.gen)
+	}
+	before := g.snapshot()
+	gen, ref := g.core.NextGen(), g.core.Check(g.w.now, t.resume())
+	needs := g.core.NeedsUpstream()
+	g.unchanged(before, "Check")
+	g.noteInstant()
+	switch {
+	case ref != nil:
+		g.refuse(t, ref)
+		return
+	case g.inquire(t):
+		return
+	case needs:
+		g.hangUpDial(t) // it was parted from again
+		t.stage = joining
+		return
+	}
+	t.gen, t.stage = gen, signing
+	for _, other := range g.tries {
+		if other != t && other.token.gen == t.token.gen && other.stage == signing {
+			g.w.cov.hit(R1)
+		}
+	}
+}
+
+// outlasts: the session may be kept for longer than the client's token lives,
+// since its grace period was made longer or has rested.
+func (g *game) outlasts() bool { return g.away.rested > 0 || g.away.waits > 0 || g.lengthened }
+
+// missed: the client has not got the newest token, since its line was silent, or has
+// been away for longer than a token must last.
+func (g *game) missed(t *attempt) bool {
+	away := g.cli.goneAt > 0 && t.came.Sub(g.cli.goneAt) > 2*g.cfg.Heartbeat+g.keep()
+	return away || g.silenced && t.token.expires < g.expires
+}
+
+// attach is what follows when the token is signed.
+func (g *game) attach(t *attempt) {
+	before := g.snapshot()
+	g.noteInstant()
+	g.seen.sent = g.core.Info().Sent
+	p := g.pass(t.gen, t.came)
+	if g.cfg.Kept {
+		p = session.Pass{Arrived: t.came} // it has its cookie
+	}
+	needs, end := g.core.NeedsUpstream(), g.graceEnd()
+	a, ref := g.core.Attach(g.w.now, t.resume(), p)
+	if ref != nil {
+		g.unchanged(before, "a refused Attach")
+		g.unattached(t, ref, needs)
+		return
+	}
+	if needs {
+		g.fail("hard", "a client is attached, and there is no upstream")
+	}
+	g.drop(t)
+	g.log("attach", int64(t.conn.id), int64(t.received))
+	g.attached(t, before, end)
+	if !g.cfg.Kept {
+		g.issued(p)
+	}
+	g.sync(false)
+	g.comes()
+	if t.dial != nil {
+		t.dial.over = true
+	}
+	g.seat(t, a)
+}
+
+// unattached: it was refused at the last moment, or has to begin again.
+func (g *game) unattached(t *attempt, ref *session.Refusal, needs bool) {
+	if ref.Code != 0 {
+		g.refuse(t, ref)
+		return
+	}
+	g.log("overtaken", int64(t.gen), 0)
+	if needs {
+		g.w.cov.hit(EdgeNoUpstream)
+	} else {
+		g.w.cov.hit(Overtaken)
+	}
+	t.stage = looking
+}
+
+// drop: t is served.
+func (g *game) drop(t *attempt) {
+	if i := slices.Index(g.tries, t); i >= 0 {
+		g.tries = slices.Delete(g.tries, i, i+1)
+	}
+}
+
+// live reports whether the client still waits for t.
+func (t *attempt) live() bool { return t.link != nil && t.link.c.trying == t.link }
+
+// refuse answers an attempt with close, as a gateway does.
+func (g *game) refuse(t *attempt, ref *session.Refusal) {
+	g.checkRefusal(t, ref)
+	g.w.cov.refused(ref.Code)
+	g.turnAway(t, ref)
+	if g.cfg.Kept && (g.core.State() == session.Ended || g.closesAt > 0) {
+		g.cli.finish("a session of its own")
+	}
+}
+
+func (g *game) turnAway(t *attempt, ref *session.Refusal) {
+	g.drop(t)
+	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
+	if !g.cfg.Kept { // whom nothing is told, and a new session is made
+		t.tell(ref)
+	}
+	t.conn.closeGateway(false)
+	if t.dial != nil {
+		t.dial.over = true
+	}
+}
+
+// tell has a client know why it was refused.
+func (t *attempt) tell(ref *session.Refusal) {
+	retry := ref.Retry > 0
+	arg, err := json.Marshal(closeArg{Code: ref.Code, Reason: ref.Text, Retry: &retry, After: ref.Retry.Milliseconds()})
+	if err != nil {
+		panic(err)
+	}
+	b := appendFrame(nil, 0x80|opText, nil, append([]byte("\x10close "), arg...))
+	b = appendFrame(b, 0x80|opClose, nil, closeFrame(ref.Code, ""))
+	if !t.conn.out.rst {
+		t.conn.out.write(b)
+	}
+}
+
+// steal is somebody else's resume with the client's token.
+func (g *game) steal() bool {
+	c := g.cli
+	if c.token.gen == 0 || len(g.tries) > 3 || !g.keeps() {
+		return false
+	}
+	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes nothing, unless it is attached
+	n := g.connection()
+	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, came: g.w.now})
+	if g.cfg.Resumable && g.w.chance(500) { // it speaks, and confirms the generation
+		key := g.w.key()
+		n.in.write(appendFrame(nil, 0x80|opText, &key, []byte("\x10ping")))
+	}
+	g.log("steal", int64(c.token.gen), int64(c.count))
+	return true
+}
+
+// storm is more takeovers than are allowed in a while.
+func (g *game) storm() bool {
+	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.Kept {
+		return false
+	}
+	for range 23 {
+		if !g.steal() {
+			return false
+		}
+		for range 20 {
+			g.serve()
+		}
+	}
+	return true
+}
+
+// lie is a resume that states what cannot be.
+func (g *game) lie() bool {
+	c := g.cli
+	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable {
+		return false
+	}
+	t := &attempt{conn: g.connection(), token: c.token, received: c.count, came: g.w.now}
+	switch g.w.rng.IntN(4) {
+	case 0:
+		t.received = g.core.Info().Sent + 1 + uint64(g.w.rng.IntN(9))
+	case 1:
+		t.badN = true
+	case 2:
+		t.token.gen += 1 + uint64(g.w.rng.IntN(1000))
+		if t.token.gen < g.core.NextGen() {
+			return false
+		}
+	case 3:
+		if t.received = c.count / 2; t.received >= g.core.Info().Acked {
+			return false
+		}
+	}
+	g.tries = append(g.tries, t)
+	g.log("lie", int64(t.token.gen), int64(t.received))
+	return true
+}
+
+// renew signs the token that the core asked for, some time later.
+func (g *game) renew() bool {
+	switch {
+	case g.renewing == 0 && !g.wantsToken:
+		return false
+	case g.renewing == 0:
+		g.wantsToken = false
+		g.renewing = g.core.Generation()
+		return true
+	}
+	g.log("renew", int64(g.renewing), 0)
+	p := g.pass(g.renewing, 0)
+	g.core.SendToken(g.w.now, p)
+	g.renewed(p)
+	g.sync(false)
+	g.renewing = 0
+	g.settle()
+	return true
+}
+
+// renewed: p was sent, if there still is somebody to have it.
+func (g *game) renewed(p session.Pass) {
+	if l := g.down; l == nil || l.stale() || l.gen != p.Gen {
+		return
+	}
+	if g.told = g.expires; !g.upOver() { // else nothing may follow the end that is told
+		g.told = p.Expires
+	}
+	g.expires = p.Expires
+}

@@ -1,0 +1,388 @@
+package sim
+
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// The invariants I1 to I14 that can be seen at the core. What is written and
+// read is checked where it passes (tap.go, upstream.go, receive.go); here is
+// what can be said of the session as a whole, after each step.
+
+// memory is what the invariants remember of a session.
+type memory struct {
+	info      session.Info
+	sent      uint64        // numbered, before the attach under way
+	seat      *leg          // of the newest attach
+	older     *leg          // and of the one before
+	overs     int           // Over events
+	attach    session.Event // how the newest attach is to be told
+	replayed  uint64        // sum of all replays announced
+	cuts      int           // attaches in a row that were cut in mid-replay
+	gone      int           // attaches in a row that ended
+	upHeard   session.Time  // or not wanted to be heard
+	upWanted  bool
+	unread    session.Time // when the client was last not to be read
+	read      bool
+	excused   session.Time // when a call came so late that the process had stood still
+	upOver    bool         // the core knows that the upstream is over,
+	upOverAt  session.Time // since when,
+	wasSilent bool         // since it was silent
+	paused    bool         // an overflow has paused the upstream
+	full      bool         // at the last look the upstream was not read for want of room
+	ackOwed   session.Time // since when message ackOwedN is written and not acked
+	ackOwedN  uint64
+	ackSeat   *leg
+	late      session.Time // Tick is kept back until then
+	pongs     int          // Pong events
+	askOwed   session.Time // since when a plain client that is kept is to be asked how far it has come
+	present   bool         // a client is attached, as the events say
+	parted    span         // when any client was heard last whose connection is over; zero: there was none
+
+	data      session.Time // when the last data message passed
+	upOpen    bool         // something can be said to the upstream
+	base      uint64       // newest message that was forgotten
+	held      int          // messages
+	heldBytes int64
+	blocked   bool   // what was read and not taken in waits for room
+	unblocked bool   // the core looks at it anew in this call
+	dropping  bool   // --overflow drop-oldest has held
+	starts    bool   // it is being marked as started
+	tornAt    uint64 // the message that was torn last
+}
+
+// snapshot is what a call that has no effect must leave as it is.
+type snapshot struct {
+	info session.Info
+	next session.Time
+	fate session.Fate
+	up   session.Fate
+}
+
+func (g *game) snapshot() snapshot {
+	g.sync(false)
+	s := snapshot{info: g.core.Info(), next: g.core.Next()}
+	if !g.ups.parted {
+		s.up = g.ups.ten.Fate()
+	}
+	if g.down != nil {
+		s.fate = g.down.att.Fate()
+	}
+	return s
+}
+
+func (g *game) unchanged(s snapshot, what string) {
+	if n := len(g.core.Events()); n > 0 {
+		g.fail("I6", "%s made %d events", what, n)
+	}
+	if now := g.snapshot(); now != s {
+		g.fail("I6", "%s changed the session from %+v to %+v", what, s, now)
+	}
+}
+
+// check holds after every step.
+func (g *game) check() {
+	g.sync(false)
+	i, p := g.core.Info(), g.seen.info
+	g.checkCounts(i, p)
+	g.checkHeld(i, p)
+	g.checkState(i)
+	g.seen.info = i
+	g.checkWoken(i)
+	g.noteOwed(i)
+	g.noteAsk(i)
+	g.seen.full = g.full()
+}
+
+// noteUnread notes until when the client was not read: its silence was ours.
+func (g *game) noteUnread() {
+	l := g.down
+	if l == nil || l.stale() {
+		return
+	}
+	reads := g.core.WantsClient(l.att)
+	if !reads || !g.seen.read {
+		g.seen.unread = g.w.now
+	}
+	g.seen.read = reads
+}
+
+// noteWanted notes until when the upstream was not read: its silence was ours.
+func (g *game) noteWanted() {
+	if g.upOver() {
+		return
+	}
+	wanted := g.core.WantsUpstream(g.ups.ten)
+	if !wanted || !g.seen.upWanted {
+		g.seen.upHeard = g.w.now
+	}
+	g.seen.upWanted = wanted
+}
+
+// checkCounts: I5, and the statistics, I13.
+func (g *game) checkCounts(i, p session.Info) {
+	switch {
+	case i.Acked < p.Acked || i.Acked > i.Sent:
+		g.fail("I5", "acked went from %d to %d, sent %d", p.Acked, i.Acked, i.Sent)
+	case g.honest() && g.keeps() && g.closesAt == 0 && i.Acked > g.cli.count:
+		g.fail("I5", "acked %d, the client has taken in %d", i.Acked, g.cli.count)
+	case i.Received < p.Received || i.Written < p.Written || i.Written > i.Received || i.Sent < p.Sent:
+		g.fail("I5", "counts went from %+v to %+v", p, i)
+	case i.Received > g.cli.sent || i.Sent != g.nums.last():
+		g.fail("I13", "received %d of %d, numbered %d of %d", i.Received, g.cli.sent, i.Sent, g.nums.last())
+	case i.Written > g.owed.got || g.owed.got > i.Received:
+		g.fail("I13", "written %d, the upstreams got %d, received %d", i.Written, g.owed.got, i.Received)
+	}
+	if n := i.Received - i.Written; g.cfg.Resumable && (n > windowMessages || n > 1 && g.cli.sums[i.Received]-g.cli.sums[i.Written] > windowBytes) {
+		g.fail("section 5", "%d messages are admitted and not written, the window is %d", n, windowMessages)
+	}
+	want := session.Stats{
+		ToClient: i.Sent, ToClientBytes: uint64(g.nums.plain[i.Sent]),
+		ToUpstream: i.Received, ToUpstreamBytes: uint64(g.cli.sums[i.Received]),
+		Replayed: g.seen.replayed, Dropped: i.Stats.Dropped,
+	}
+	if i.Stats != want || i.Stats.Dropped < p.Stats.Dropped {
+		g.fail("I13", "statistics %+v, want %+v", i.Stats, want)
+	}
+}
+
+// checkHeld: only what was acked or dropped is forgotten, I5 and I13, and what
+// is held is within its limits, I8.
+func (g *game) checkHeld(i, p session.Info) {
+	if i.State == session.Ended {
+		if i.BufferBytes != 0 || i.BufferMessages != 0 {
+			g.fail("I9", "an ended session holds %d messages", i.BufferMessages)
+		}
+		return
+	}
+	base, before := i.Sent-uint64(i.BufferMessages), p.Sent-uint64(p.BufferMessages)
+	dropped := i.Stats.Dropped - p.Stats.Dropped
+	low, high := max(before+dropped, i.Acked), max(before, i.Acked)+dropped
+	switch {
+	case base < low || base > high:
+		g.fail("I13", "%d numbered, %d held: forgotten went from %d to %d, acked %d, dropped %d more", i.Sent, i.BufferMessages, before, base, i.Acked, dropped)
+	case dropped > 0 && (g.terms.Overflow != session.DropOldest || !g.keeps()):
+		g.fail("I5", "%d messages dropped under %v", dropped, g.terms.Overflow)
+	case i.BufferBytes != g.nums.sums[i.Sent]-g.nums.sums[base]:
+		g.fail("I13", "%d bytes held, want %d", i.BufferBytes, g.nums.sums[i.Sent]-g.nums.sums[base])
+	case i.BufferMessages > max(g.cfg.BufferMessages, 1):
+		g.fail("I8", "%d messages held, the limit is %d", i.BufferMessages, g.cfg.BufferMessages)
+	case i.BufferMessages > 1 && i.BufferBytes > g.cfg.BufferBytes+1: // a DLE is not counted beforehand
+		g.fail("I8", "%d bytes held, the limit is %d", i.BufferBytes, g.cfg.BufferBytes)
+	}
+	if dropped > 0 && i.State == session.Detached && i.Acked == p.Acked {
+		g.checkDropped(i, base)
+	}
+	if used := g.w.store.Used(); used < 0 || used > g.w.limit+g.w.slack() {
+		g.fail("I8", "the store has lent %d, its limit is %d", used, g.w.limit)
+	}
+}
+
+// checkDropped: as few messages were dropped as had to be, the newest of them
+// message last. While another is not whole, what it takes is not known here.
+func (g *game) checkDropped(i session.Info, last uint64) {
+	u := g.ups
+	if s := g.nums.sums; u.between() && i.BufferMessages < g.cfg.BufferMessages && s[i.Sent]-s[last-1] <= g.cfg.BufferBytes {
+		g.fail("I5", "message %d was dropped, and there was room for it: %d messages, %d bytes held", last, i.BufferMessages, i.BufferBytes)
+	}
+}
+
+// slack is what sessions may hold beyond the store's limit: what the limit does
+// not ask before, the client's unacked messages and the rest of a message.
+func (w *world) slack() int64 {
+	return int64(len(w.games)) * 2 * (windowBytes + w.maxMessage + 64<<10)
+}
+
+// checkState: I3 and I10.
+func (g *game) checkState(i session.Info) {
+	open := 0
+	for _, l := range g.legs {
+		if !l.stale() {
+			open++
+		}
+	}
+	if want := i.State == session.Attached; open > 1 || want != (open == 1) {
+		g.fail("I3", "%v with %d live connections", i.State, open)
+	}
+	if ended := i.State == session.Ended; g.seen.overs > 1 || ended != (g.seen.overs == 1) {
+		g.fail("I10", "%v after %d ends", i.State, g.seen.overs)
+	}
+	if i.State == session.Ended && g.core.Next() != 0 {
+		g.fail("I9", "an ended session wants to be called at %d", g.core.Next())
+	}
+	if g.upOver() && !g.seen.upOver {
+		g.seen.upOver, g.seen.upOverAt, g.seen.wasSilent = true, g.w.now, g.silence()
+		g.noteUpstreamOver(i.State)
+	}
+	if i.Terms != g.terms || i.Grace != g.keep() || i.Started != g.started {
+		g.fail("terms", "%+v, %v, started %v; want %+v, %v, %v", i.Terms, i.Grace, i.Started, g.terms, g.keep(), g.started)
+	}
+	if needs := g.core.NeedsUpstream(); needs && i.State == session.Attached {
+		g.fail("hard", "attached, and there is no upstream")
+	}
+	g.checkAway(i)
+}
+
+// tick calls Tick as a driver does that was woken when Next said. After it Next
+// must lie ahead: a driver whose timer fires at once for ever spins.
+func (g *game) tick() {
+	g.settle()
+	for i := 0; ; i++ {
+		_, owes := g.owed.front(g.ups)
+		busy, open := g.up.writing || owes, g.seen.upOpen
+		g.lookBefore()
+		if due := g.core.Next(); due > 0 && g.w.now.Sub(due) > standstill {
+			g.seen.excused = g.w.now
+		}
+		after := g.life.ticks()
+		g.core.Tick(g.w.now)
+		g.sync(false)
+		after()
+		if open && g.core.State() == session.Detached {
+			g.tickBeats(busy)
+		}
+		g.settle()
+		g.settle() // of what a failing write has brought about
+		g.check()
+		g.settled()
+		next := g.core.Next()
+		if next == 0 || next > g.w.now {
+			break
+		}
+		if i == 3 {
+			g.fail("timers", "Next stays at %d, which is past", next)
+		}
+	}
+	g.afterTick()
+}
+
+// afterTick: what the time makes due has been done.
+func (g *game) afterTick() {
+	now := g.w.now
+	state := g.core.State()
+	switch {
+	case state == session.Ended:
+		return
+	case g.away.since > 0 && g.away.waits == 0 && now >= g.graceEnd():
+		g.fail("I9", "detached at %d, and still there", g.away.since)
+	case g.cfg.Idle > 0 && now >= g.seen.data.Add(g.cfg.Idle):
+		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
+	case state == session.Attached:
+		l := g.down
+		g.checkAlive()
+		if !l.writing && l.tap.code == 0 && !g.seen.upOver && g.closesAt == 0 {
+			g.afterTickIdle(l)
+		}
+	}
+	g.checkClosing()
+	if g.core.WantsUpstream(g.ups.ten) && g.silence() && g.closesAt == 0 {
+		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
+	}
+}
+
+// afterTickIdle: nothing is in the way of l, and what it is owed is written.
+func (g *game) afterTickIdle(l *leg) {
+	now := g.w.now
+	if now >= l.lastOut.Add(g.cfg.Heartbeat) {
+		g.fail("section 5", "nothing was written to the client since %d", l.lastOut)
+	}
+	g.checkAsked()
+	if !g.cfg.Resumable {
+		return
+	}
+	if len(l.tap.graces) > 0 {
+		g.fail("terms", "the client was not told of %d ms", l.tap.graces[0])
+	}
+	if since := g.seen.ackOwed; since > 0 && now > since.Add(time.Second+tardy) {
+		g.fail("section 5", "written messages not acked since %d", since)
+	}
+	if t := l.tap; t.pongDue > 0 || t.wsPongDue {
+		g.fail("section 5", "a ping is not answered")
+	} else if t.hello && !t.first && !t.told && t.link != nil {
+		g.fail("I13", "the replay is not told as done")
+	}
+	if w := g.core.Info().Written; w >= max(l.tap.acked, l.tap.older)+32 {
+		g.fail("section 5", "%d written, only %d acked", w, l.tap.acked)
+	}
+}
+
+// noteOwed notes since when the client is owed an ack.
+func (g *game) noteOwed(i session.Info) {
+	l := g.down
+	switch m := &g.seen; {
+	case l == nil || i.State != session.Attached || i.Written <= l.tap.acked:
+		m.ackOwed = 0
+	case m.ackOwed == 0 || m.ackOwedN <= l.tap.acked || m.ackSeat != l:
+		m.ackOwed, m.ackOwedN, m.ackSeat = g.w.now, i.Written, l
+	}
+}
+
+// bury checks a session that is over.
+func (g *game) bury() {
+	i := g.core.Info()
+	g.log("over", int64(g.seen.overs), 0, i.Ending.Reason)
+	u := g.ups
+	if u.parted {
+		u.bury()
+	} else if u.closed {
+		g.checkUpstreamClose(i.Ending.Reason)
+	} else if c := u.conn; !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.stillborn && g.cfg.UpstreamHeartbeat == 0 {
+		g.fail("I10", "the upstream got no Close when the session ended with %s", i.Ending.Reason)
+	}
+	for _, l := range g.allLegs() {
+		if l != g.down && !l.idle() {
+			g.fail("I9", "the connection to %s is not closed", l.name())
+		}
+	}
+}
+
+// bury checks an upstream that the session has parted from.
+func (u *upstream) bury() {
+	l, c := u.leg, u.conn
+	if u.parted && !u.closed && !u.torn && !u.replace && !u.over && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
+		u.g.fail("I10", "upstream %d got no Close when the session parted from it", u.no)
+	}
+}
+
+// checkUpstreamClose: the upstream is told why.
+func (g *game) checkUpstreamClose(reason string) {
+	u, want := g.ups, g.upstreamCode(reason)
+	if u.over && u.wrong == "" && u.gotCode == u.code && u.code != 0 {
+		return // its own, given back
+	}
+	if g.closesAt > 0 && u.gotCode == g.cli.bye {
+		return // the client's, which was passed on before
+	}
+	if want != 0 && u.gotCode != want && !g.lostUpstream(u.gotCode) {
+		g.fail("section 6", "the upstream got Close %d %q when the session ended with %s, want %d", u.gotCode, u.gotText, reason, want)
+	}
+}
+
+// lostUpstream: the upstream was given up, and told so, before the session's
+// end.
+func (g *game) lostUpstream(code int) bool {
+	return code == 1002 || code == 1009 || code == 1001
+}
+
+func (g *game) upstreamCode(reason string) int {
+	switch reason {
+	case "bye":
+		return g.cli.bye
+	case "upstream_closed": // by a plain client, which may answer the upstream's with a code of its own
+		if !g.cfg.Resumable && g.ups.code != 0 {
+			return g.cli.bye
+		}
+	case "grace_over", "no_progress", "idle_timeout":
+		return 1001
+	case "window_exceeded":
+		return 1013
+	case "message_too_big":
+		return 1009
+	case "protocol_error", "protocol_violation", "invalid_utf8", "too_fast":
+		return 1008
+	case "ended", "draining", "internal_error", "superseded":
+		return g.cause.code
+	}
+	return 0
+}

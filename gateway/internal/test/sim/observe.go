@@ -1,0 +1,535 @@
+package sim
+
+import (
+	"reseat/gateway/session"
+)
+
+// The calls of the core that tell something about a session as they are made:
+// what they must and must not change, and which interleaving they are.
+
+// events takes the core's events and holds them against what was seen.
+func (g *game) events() {
+	list := g.core.Events()
+	for n, e := range list {
+		g.log("event", int64(e.Kind), int64(e.Epoch), e.Reason)
+		if g.seen.overs > 0 && e.Kind != session.Replayed {
+			g.fail("I10", "event %d after the end", e.Kind)
+		}
+		g.event(e, list[n+1:])
+	}
+}
+
+// event is one of them; after are those of the same call that follow.
+func (g *game) event(e session.Event, after []session.Event) {
+	m := &g.seen
+	switch e.Kind {
+	case session.Over:
+		m.overs++
+		g.checkOver(e)
+		g.checkReason(e.Reason)
+		if e.Reason == "grace_over" {
+			g.say(g.cfg.Words.Expire)
+		}
+	case session.Dropped:
+		if e.Reason == "silent" {
+			g.checkSilent()
+		}
+		g.parts(e)
+		g.noteGone()
+		g.dropped(after)
+	case session.Overflowed:
+		m.paused = m.paused || g.terms.Overflow == session.Pause
+	case session.Renew:
+		g.wantsToken = true
+	case session.Started:
+		if !m.starts {
+			g.fail("terms", "started, and nobody said so")
+		}
+		m.starts = false
+	case session.Pong:
+		g.life.measured(e.Took)
+		m.pongs++
+		m.askOwed = 0
+	case session.Created, session.Resumed, session.Superseded:
+		epoch := e.Epoch
+		if e.Kind != session.Created || !g.away.reserved {
+			g.arrives(e)
+		}
+		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
+			g.fail("I13", "the attach is told as %+v, want %+v", e, m.attach)
+		}
+		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
+			g.say(g.cfg.Words.Resume)
+		}
+	case session.Replayed:
+		if l := m.seat; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.told {
+			g.fail("I7", "the replay of epoch %d is told as done", e.Epoch)
+		}
+		m.seat.tap.told = true
+	}
+}
+
+// dropped: the client is away. The upstream is told, and answered in its place.
+func (g *game) dropped(after []session.Event) {
+	reason := ""
+	for _, e := range after {
+		if e.Kind == session.Over {
+			reason = e.Reason
+		}
+	}
+	if g.futile.over != (reason == "no_progress") {
+		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
+	}
+	parted := g.core.NeedsUpstream()
+	g.leaves(parted)
+	if reason == "no_progress" || parted {
+		if parted {
+			g.w.cov.hit(EdgeDropHard)
+		}
+		return
+	}
+	g.say(g.cfg.Words.Detach)
+	if reason == "grace_over" {
+		g.w.cov.hit(EdgeDropEnds)
+		return
+	}
+	g.w.cov.hit(EdgeDrop)
+	g.answerKept(g.core.Info().Acked)
+	g.seen.unblocked = true
+}
+
+// checkReason: a session ends for a reason that somebody has given.
+func (g *game) checkReason(reason string) {
+	c, u := g.cli, g.ups
+	ok := g.w.cov.ended(reason)
+	g.noteClosing(reason)
+	switch reason {
+	case "bye":
+		ok = c.closing && (u.over || g.seen.upOver || !g.honest() || g.core.Info().Received == c.queued)
+		if u.over && u.code != 0 && !u.closed {
+			g.w.cov.hit(R22)
+		}
+	case "grace_over":
+		ok = g.keeps() && g.away.since > 0 && g.away.waits == 0 && g.w.now >= g.graceEnd()
+		g.noteGraceOver()
+	case "too_fast":
+		ok = g.cfg.Rate.End && g.cfg.Rate != session.Rate{End: true}
+	case "idle_timeout":
+		ok = g.cfg.Idle > 0 && g.w.now >= g.seen.data.Add(g.cfg.Idle)
+		g.noteIdle()
+	case "client_gone":
+		ok = !g.keeps()
+	case "upstream_closed":
+		ok = u.over && u.code != 0 || u.closed
+		g.checkTold()
+	case "upstream_lost":
+		g.checkTold()
+		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.slept || g.w.now >= u.doneAt.Add(unfinished)
+	case "no_progress":
+		ok = g.futile.over
+	case "window_exceeded":
+		ok = g.cause.reason == reason || g.terms.Overflow == session.EndSession
+	case "ended", "draining", "internal_error", "superseded":
+		ok = g.cause.reason == reason
+	case "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8":
+		ok = sins[c.rogue].reason == reason || g.slept && c.trying != nil || // see checkVerdict
+			reason == "protocol_violation" && !g.cfg.Resumable // it may rest in mid-message
+	}
+	if !ok {
+		g.fail("I10", "the session ended with %q, for which there was no reason; sin %d", reason, c.rogue)
+	}
+}
+
+// silence: the upstream was silent for twice its heartbeat, though it was read.
+func (g *game) silence() bool {
+	hb := g.cfg.UpstreamHeartbeat
+	return hb > 0 && g.w.now >= max(g.seen.upHeard, g.up.lastIn).Add(2*hb)
+}
+
+// A catch is what ends in the bytes that a reader hands over.
+type catch struct {
+	messages int
+	acks     int
+	acked    uint64 // the newest of them
+	ping     uint64 // the newest
+	wsPing   bool
+	answer   bool
+	pongs    []uint64 // what they say
+	closed   bool     // a plain client's Close
+}
+
+// catch tells what ends in what was read.
+func (l *leg) catch() (c catch) {
+	link := l.tap.link
+	if link == nil {
+		return c
+	}
+	for len(link.marks) > 0 && link.marks[0].end <= l.conn.in.got {
+		switch m := link.marks[0]; m.kind {
+		case markData:
+			c.messages++
+		case markAck:
+			c.acks++
+			c.acked = max(c.acked, m.n)
+		case markPing:
+			c.ping = m.n
+		case markWSPing:
+			c.wsPing = true
+		case markAnswer:
+			c.answer = true
+		case markPong:
+			c.pongs = append(c.pongs, m.n)
+		case markClose:
+			c.closed = true
+		}
+		link.marks = link.marks[1:]
+	}
+	return c
+}
+
+// clientRead hands over what l's reader has.
+func (g *game) clientRead(l *leg) {
+	c := l.catch()
+	if l.stale() {
+		before := g.snapshot()
+		g.core.ClientRead(g.w.now, l.att, l.hand)
+		g.unchanged(before, "a read of an old connection")
+		if g.seen.seat != l && c.messages > 0 {
+			g.w.cov.hit(R4)
+		}
+		if g.seen.seat != l && c.acks > 0 {
+			g.w.cov.hit(R5)
+		}
+		if g.cfg.Kept && len(c.pongs) > 0 {
+			g.w.cov.hit(PongLate)
+		}
+		return
+	}
+	l.lastIn = g.w.now
+	before, full := g.core.Info(), g.full()
+	if g.cfg.Kept {
+		for _, n := range c.pongs {
+			g.ponged = max(g.ponged, n)
+		}
+	}
+	if c.acks > 0 {
+		g.life.greeted()
+	}
+	for _, n := range c.pongs {
+		g.life.answered(n)
+	}
+	g.life.composes()
+	if c.closed {
+		g.closesAt = g.w.now
+	}
+	g.feed(l)
+	g.heard(l)
+	g.punished(l)
+	if c.answer && g.core.State() != session.Ended {
+		g.fail("section 6", "the client has answered the Close, and the session is %v", g.core.State())
+	}
+	if l.stale() || l.tap.link == nil {
+		return
+	}
+	g.checkCatch(l, c, before)
+	if full && !g.full() && c.acks > 0 {
+		g.w.cov.hit(R13Ack)
+	}
+}
+
+// feed gives the core what l's reader has. While a heartbeat of the game's own
+// lies there and waits for room it goes byte by byte: an ack makes room, and a
+// Close behind it in the same call would hide from whom the heartbeat was taken.
+func (g *game) feed(l *leg) {
+	size := len(l.hand)
+	if g.awaitsHeartbeat() {
+		size = 1
+	}
+	for b := l.hand; len(b) > 0; b = b[min(size, len(b)):] {
+		g.life.reads(b[:min(size, len(b))])
+		g.core.ClientRead(g.w.now, l.att, b[:min(size, len(b)):min(size, len(b))])
+		g.sync(false)
+	}
+}
+
+// checkCatch: what l's reader has handed over was taken in.
+func (g *game) checkCatch(l *leg, c catch, before session.Info) {
+	after := g.core.Info()
+	switch {
+	case g.ups.ten.Fate() == session.Open && after.Received != before.Received+uint64(c.messages):
+		g.fail("I2", "%d messages read, received went from %d to %d", c.messages, before.Received, after.Received)
+	case after.Acked != max(before.Acked, c.acked) && g.cfg.Resumable:
+		g.fail("I5", "ack %d read, acked went from %d to %d", c.acked, before.Acked, after.Acked)
+	}
+	g.checkPongs(l, c)
+	if l.tap.n < c.acked && !l.flying.up {
+		g.fail("I5", "ack %d is let in, message %d is written", c.acked, l.tap.n)
+	}
+	if tokens := after.Tokens; g.keeps() && c.messages+c.acks+len(c.pongs) > 0 && tokens.Confirmed() < l.gen {
+		g.fail("I4", "the client has spoken with generation %d, confirmed is %d", l.gen, tokens.Confirmed())
+	}
+	if l.flying.up && l.flying.taken > 0 && after.Acked > max(l.reported, before.Acked) {
+		g.w.cov.hit(R14)
+	}
+	if c.ping > 0 {
+		l.tap.pongDue, l.tap.pongAfter = c.ping, before.Written
+	}
+	l.tap.wsPongDue = l.tap.wsPongDue || c.wsPing
+}
+
+// full: the upstream is not read since its messages have no room.
+func (g *game) full() bool {
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.WantsUpstream(g.ups.ten) && !g.w.spent
+}
+
+// upOver: the core knows that nothing more comes from the upstream.
+func (g *game) upOver() bool {
+	return !g.ups.parted && (g.ups.ten.Fate() != session.Open || g.ups.ten.Over())
+}
+
+func (g *game) clientWrote(l *leg, n int, full bool) {
+	if !l.stale() {
+		g.life.writes(n, full)
+		look := g.core.ClientWrote(g.w.now, l.att, n, full)
+		l.reported = l.tap.n
+		g.sync(false)
+		if look {
+			g.life.marks()
+			g.look(l)
+		}
+		return
+	}
+	before := g.snapshot()
+	g.core.ClientWrote(g.w.now, l.att, n, full)
+	g.unchanged(before, "a write to an old connection")
+}
+
+func (g *game) clientGone(l *leg, why string) {
+	if !l.stale() {
+		g.core.ClientGone(g.w.now, l.att, why)
+		g.sync(false)
+		if g.core.State() == session.Attached {
+			g.fail("I3", "a client that has gone is attached")
+		}
+		return
+	}
+	before := g.snapshot()
+	g.core.ClientGone(g.w.now, l.att, why)
+	g.unchanged(before, "the end of an old connection")
+	if g.seen.seat != l {
+		g.w.cov.hit(R3)
+	}
+}
+
+// tenure is whose a call of the core is said to be.
+func (g *game) tenure(u *upstream) *session.Upstream {
+	if g.w.fault == Misdirect {
+		return g.ups.ten
+	}
+	return u.ten
+}
+
+// old: what comes of u, which the session has parted from, changes nothing.
+func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
+	before := g.snapshot()
+	f()
+	g.unchanged(before, what+" of an old upstream")
+	g.w.cov.hit(met)
+}
+
+func (g *game) upstreamGone(l *leg) {
+	f := func() { g.core.UpstreamGone(g.w.now, g.tenure(l.ups), "read failed") }
+	if l.ups.parted {
+		g.old(l.ups, "the end", OldGone, f)
+	} else {
+		f()
+		g.sync(false)
+	}
+	if l.ups.ten.Fate() < session.Shut {
+		g.fail("I10", "an upstream that has gone is not given up")
+	}
+	l.ups.gone = true
+}
+
+func (g *game) upstreamDeaf(l *leg) {
+	f := func() { g.core.UpstreamDeaf(g.tenure(l.ups)) }
+	if l.ups.parted {
+		g.old(l.ups, "the deafness", OldDeaf, f)
+		return
+	}
+	f()
+	g.sync(false)
+}
+
+func (g *game) upstreamWrote(l *leg, n int) {
+	u := l.ups
+	f := func() { g.core.UpstreamWrote(g.w.now, g.tenure(u), n) }
+	if l.flying.final && u.parted {
+		g.old(u, "a last write", OldLast, f)
+		return
+	}
+	f()
+	g.sync(false)
+	if u.parted {
+		g.w.cov.hit(OldWrite)
+		u.tear()
+	}
+}
+
+// checkTorn: a connection that has taken half of a message is cut in its midst,
+// any other is told why.
+func (g *game) checkTorn(u *upstream) {
+	switch f := u.ten.Fate(); {
+	case u.torn && f < session.Shut:
+		g.fail("I2", "upstream %d has half of a message, which goes to the next one, and is written on", u.no)
+	case f == session.Open:
+		g.fail("hard", "upstream %d is parted from and left open", u.no)
+	}
+}
+
+// upstreamRead hands over what l's reader has.
+func (g *game) upstreamRead(l *leg, n int) {
+	u := l.ups
+	f := func() { g.core.UpstreamRead(g.w.now, g.tenure(u), n) }
+	if u.parted {
+		g.old(u, "a read", OldRead, f)
+		return
+	}
+	before := g.core.Info()
+	takes := n > 0 && before.State != session.Ended && !g.upOver()
+	if takes {
+		l.lastIn = g.w.now
+		u.handed += uint64(n)
+	}
+	f()
+	g.sync(takes)
+	g.afterUpstreamRead(before)
+}
+
+// afterUpstreamRead: every whole message is numbered, or answered, unless it has
+// to wait.
+func (g *game) afterUpstreamRead(before session.Info) {
+	after, u := g.core.Info(), g.ups
+	if after.State == session.Ended {
+		return
+	}
+	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.WantsUpstream(u.ten) {
+		g.fail("I1", "a message of %d bytes was read and not taken in, %d are numbered", u.items[0].m.size, after.Sent)
+	}
+	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
+		g.w.cov.hit(R6)
+	}
+}
+
+// attached: a resume has succeeded; before is how the session was.
+func (g *game) attached(t *attempt, before snapshot, end session.Time) {
+	b, i := before.info, g.core.Info()
+	if g.cfg.Kept {
+		t.received = g.ponged // it cannot say
+	}
+	if b.State == session.Attached {
+		g.futile.ended(g.life, b.Acked)
+		g.futile.over = false // only a drop asks
+	}
+	if t.received > b.Acked {
+		g.futile = futility{}
+	}
+	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // of which nothing tells it but the end
+	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || !stays {
+		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
+	}
+	if i.Tokens.Issued() != b.Tokens.Issued()+g.issues() || i.Tokens.Confirmed() != max(t.token.gen, b.Tokens.Confirmed()) {
+		g.fail("I4", "tokens went from %+v to %+v by generation %d", b.Tokens, i.Tokens, t.token.gen)
+	}
+	if t.link == nil {
+		g.stolen = true
+	}
+	base := max(b.Sent-uint64(b.BufferMessages), t.received)
+	g.seen.replayed += b.Sent - base
+	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received}
+	if b.State != session.Attached {
+		g.seen.attach.Kind, g.seen.attach.Took = session.Resumed, g.w.now.Sub(b.Detached)
+	}
+	g.noteEdge(t, b)
+	if g.cfg.Kept {
+		g.noteReturn(b, b.Sent-base)
+		g.returns(t, base, base-t.received)
+		g.ponged = base
+	}
+	if g.seen.paused || b.State == session.Attached && g.seen.full {
+		g.w.cov.hit(R13Resume)
+	}
+	g.seen.paused = false
+	for _, other := range g.tries {
+		if other.token.gen == t.token.gen && other.stage == signing {
+			g.w.cov.hit(R1)
+		}
+	}
+	if b.State == session.Detached && g.w.now == end {
+		g.w.cov.hit(R2Resume)
+	}
+	if b.State == session.Attached {
+		g.noteGone()
+	}
+}
+
+// seated: l is the leg of the newest attach.
+func (g *game) seated(t *attempt, old *leg) {
+	l := g.down
+	l.tap.link = t.link
+	if g.life != nil && g.life.leg == nil { // else the session has ended before
+		g.life.leg = l
+	}
+	if p := g.seen.seat; p != nil {
+		if p.tap.link != nil && p.tap.link.hello == 0 && p.tap.link.lostAt {
+			g.w.cov.hit(R12)
+		}
+		if q := g.seen.older; q != nil && q.flying.up && p.flying.up && old != nil {
+			g.w.cov.hit(R15)
+		}
+	}
+	g.noteSlow()
+	g.seen.older, g.seen.seat = g.seen.seat, l
+}
+
+// noteGone: the newest attach is over.
+func (g *game) noteGone() {
+	l := g.seen.seat
+	g.seen.gone++
+	if l == nil || !l.tap.replaying() {
+		g.seen.cuts = 0
+		return
+	}
+	g.seen.cuts++
+	if g.seen.cuts >= 2 {
+		g.w.cov.hit(R7)
+	}
+}
+
+// noteInstant: an attempt meets a session that has ended in this very moment.
+func (g *game) noteInstant() {
+	if i := g.core.Info(); i.State == session.Ended && i.Ending.At == g.w.now && i.Ending.Reason == "grace_over" {
+		g.w.cov.hit(R2Expiry)
+	}
+}
+
+// checkRefusal: a client that keeps to the protocol, and has its token for
+// itself, is refused only where its session has ended, or for a while.
+func (g *game) checkRefusal(t *attempt, ref *session.Refusal) {
+	i := g.core.Info()
+	if i.State == session.Ended && i.Tokens.Good(t.token.gen) {
+		if ref.Code != i.Ending.Code {
+			g.fail("section 6", "refused with %d, the session ended with %d", ref.Code, i.Ending.Code)
+		}
+		return
+	}
+	if ref.Retry > 0 != (ref.Code == 4429) {
+		g.fail("section 6", "refused with %d, retry %v", ref.Code, ref.Retry)
+	}
+	if g.closesAt > 0 && ref.Code == 4404 { // it has said goodbye
+		return
+	}
+	if g.honest() && t.live() && ref.Code != 4429 {
+		g.fail("I4", "an honest resume with generation %d and N %d was refused: %s; %+v", t.token.gen, t.received, ref.Text, i)
+	}
+}

@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"reseat/gateway/session"
+)
+
+// What the game servers are owed, in the order in which they are to get it: the
+// client's messages that the core has admitted, and between them what the
+// gateway says of its own. It is the session's and not one connection's, so
+// that what all of them together took whole is each message once.
+
+// A due is one of these.
+type due struct {
+	n    uint64    // the client's message; 0: a text of the gateway's own
+	text string    //
+	to   *upstream // whom that is for: nobody else is ever told
+}
+
+// debts are all that is owed.
+type debts struct {
+	list     []due
+	admitted uint64 // of the client's messages, all in all
+	got      uint64 // and taken whole
+}
+
+func (d *debts) owe(x due) { d.list = append(d.list, x) }
+
+// front is what u is to be given next.
+func (d *debts) front(u *upstream) (x due, ok bool) {
+	for len(d.list) > 0 {
+		x = d.list[0]
+		if x.to == nil || x.to == u {
+			return x, true
+		}
+		d.pop()
+	}
+	return x, false
+}
+
+func (d *debts) pop() {
+	d.list = d.list[1:]
+	if len(d.list) == 0 {
+		d.list = nil
+	}
+}
+
+// say: the core is to tell the present upstream something of the gateway's own.
+func (g *game) say(text string) {
+	if text != "" && g.seen.upOpen {
+		g.owed.owe(due{text: text, to: g.ups})
+	}
+}
+
+// noteAdmitted: what the core has admitted is owed to the game server.
+func (g *game) noteAdmitted(i session.Info) {
+	for g.owed.admitted < i.Received {
+		g.owed.admitted++
+		g.owed.owe(due{n: g.owed.admitted})
+		g.seen.data = g.w.now
+	}
+}
+
+// data is a message that an upstream got.
+func (u *upstream) data(a arrival) {
+	g := u.g
+	switch {
+	case u.first != "":
+		u.word(a, u.first)
+		u.first = ""
+		return
+	case u.leg.flying.final:
+		u.word(a, u.last)
+		u.last = ""
+		return
+	}
+	d, ok := g.owed.front(u)
+	switch {
+	case !ok:
+		g.fail("I2", "upstream %d got opcode %d of %d bytes %.30q, and is owed nothing", u.no, a.op, len(a.p), a.p)
+	case d.n > 0:
+		u.message(a, d.n)
+	default:
+		u.word(a, d.text)
+	}
+	g.owed.pop()
+}
+
+// wordLeft is what u has not got yet of the frame of its first word.
+func (u *upstream) wordLeft() int {
+	if u.first == "" {
+		return 0
+	}
+	return 6 + len(u.first) - (len(u.tap.buf) - u.tap.at)
+}
+
+// word checks a text of the gateway's own.
+func (u *upstream) word(a arrival, want string) {
+	if a.op != opText || string(a.p) != want || want == "" {
+		u.g.fail("words", "upstream %d got opcode %d, %.40q, want the text %.40q", u.no, a.op, a.p, want)
+	}
+}
+
+// message checks one of the client's.
+func (u *upstream) message(a arrival, n uint64) {
+	g := u.g
+	if m := g.cli.says.message(n); m.op != a.op || !m.equal(a.p) {
+		g.fail("I2", "upstream %d got opcode %d of %d bytes for message %d, want opcode %d of %d bytes", u.no, a.op, len(a.p), n, m.op, m.size)
+	}
+	g.owed.got++
+	g.checkPace(u)
+	u.took++
+	u.ends = append(u.ends, u.conn.out.put-uint64(len(u.tap.buf)-u.tap.at))
+}
+
+// gotClose: nothing is owed any more but to a next one.
+func (u *upstream) gotClose() {
+	g := u.g
+	if u.parted {
+		if u.last != "" || u.first != "" || u.gotCode != 1001 || u.gotText != "disconnected" {
+			g.fail("words", "upstream %d is parted from and got Close %d %q; the words %q and %q are missing", u.no, u.gotCode, u.gotText, u.first, u.last)
+		}
+		return
+	}
+	if d, ok := g.owed.front(u); ok || u.first != "" {
+		g.fail("I2", "upstream %d got Close, and message %d %q was admitted before; word %q", u.no, d.n, d.text, u.first)
+	}
+}
+
+// noteParted sees whether the session has parted from its upstream.
+func (g *game) noteParted() {
+	u := g.ups
+	if u.parted || !g.core.NeedsUpstream() {
+		return
+	}
+	if !g.cfg.Hard {
+		g.fail("hard", "the session has parted from upstream %d, which is to stay", u.no)
+	}
+	if g.borrowing() {
+		g.w.cov.hit(PartedBehind)
+	}
+	u.parted, u.last = true, g.cfg.Words.Detach
+	if len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
+		g.w.cov.hit(Forgotten)
+	}
+	u.items = nil
+	if u.leg.flying.up && !u.leg.flying.final {
+		g.w.cov.hit(PartedWriting)
+	} else {
+		u.tear()
+	}
+}
+
+// tear: u is given nothing more of the queue. In the midst of a message its
+// connection is of no more use, and the key of that frame is spent.
+func (u *upstream) tear() {
+	if u.torn = u.tap.torn() && !u.ownFrame(); u.torn {
+		u.g.w.cov.hit(Torn)
+		if n := u.g.owed.got; u.g.seen.tornAt == n+1 {
+			u.g.w.cov.hit(TornAgain)
+		} else {
+			u.g.seen.tornAt = n + 1
+		}
+		if h, ok, _ := parseHead(u.tap.buf[u.tap.at:]); ok {
+			u.g.freshKey(h.key)
+		}
+	}
+	u.g.checkTorn(u)
+}
+
+// ownFrame: the frame that is cut is the gateway's own, and may be gone on with:
+// its first word, or a control frame that was not queued.
+func (u *upstream) ownFrame() bool {
+	rest := u.tap.buf[u.tap.at:]
+	return u.first != "" || len(rest) > 0 && rest[0]&15 >= opClose && u.ten.Fate() < session.Shut
+}
+
+// finished: everything that u was to get is written.
+func (u *upstream) finished() {
+	switch {
+	case u.tap.torn():
+		u.g.fail("I2", "upstream %d is left in order in the midst of a message", u.no)
+	case u.parted && !u.closed:
+		u.g.fail("I10", "upstream %d is left in order without a Close", u.no)
+	}
+}
+
+// settled: whoever writes to the present upstream has nothing left to write, so
+// all that is owed to it has gone out.
+func (g *game) settled() {
+	u, l := g.ups, g.up
+	if u.parted || l.writing || l.closed || l.failing || l.fate() != session.Open || g.borrowing() {
+		return
+	}
+	d, ok := g.owed.front(u)
+	if ok && g.cfg.Rate != (session.Rate{}) {
+		g.w.cov.hit(Paced) // it waits for its turn
+		return
+	}
+	if ok || u.first != "" {
+		g.fail("I2", "nothing is written to upstream %d, and it is owed message %d %q; word %q", u.no, d.n, d.text, u.first)
+	}
+}
+
+// checkPace: no more goes to the game servers than the client may send, a second's
+// worth at once, and after each resume what it may have to send again. At the
+// end all may go.
+func (g *game) checkPace(u *upstream) {
+	r := g.cfg.Rate
+	if r.Messages == 0 || u.ten.Fate() != session.Open {
+		return
+	}
+	i := g.core.Info()
+	most := r.Messages*(g.w.now.Sub(i.Created).Seconds()+1) + float64(1+(i.Epoch)*windowMessages)
+	if float64(g.owed.got) > most {
+		g.fail("rate", "%d messages went out, at most %.1f may", g.owed.got, most)
+	}
+}
+
+// borrowing: an older upstream's write of the queue is still under way.
+func (g *game) borrowing() bool {
+	for _, l := range g.uplegs {
+		if l.ups.parted && l.flying.up && !l.flying.final {
+			return true
+		}
+	}
+	return false
+}
+
+// sync takes note of what the core has just done. It follows every call.
+func (g *game) sync(read bool) {
+	i := g.core.Info()
+	g.noteUnread()
+	g.noteWanted()
+	g.noteAdmitted(i)
+	g.events()
+	g.number(i, read)
+	g.noteParted()
+	g.seen.base, g.seen.held, g.seen.heldBytes = i.Sent-uint64(i.BufferMessages), i.BufferMessages, i.BufferBytes
+	g.seen.upOpen = !g.ups.parted && !g.upOver()
+}

@@ -1,0 +1,602 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// When a silent client is dead, protocol section 5, told from what passed between the
+// core and its driver and from nothing else. A core that detaches too early is found
+// here, one that detaches too late, and one that sends a ping too few or too many.
+//
+// Most of it is known exactly. Where it is not (the core may have composed a ping while
+// a write was under way, say), there are two answers, the early and the late one, and
+// the core has to lie between them.
+
+const (
+	pingEvery = 30 * time.Second // at least, so that the round trip is known
+	pingFirst = 15 * time.Second // the same before one was answered
+	leastWait = 5 * time.Second  // for an answer, while no round trip is known
+	manyPings = 8                // unanswered ones that the core remembers
+)
+
+// A span is when something happened: at the earliest, and at the latest.
+type span [2]session.Time
+
+const (
+	early = 0
+	late  = 1
+)
+
+func exactly(t session.Time) span { return span{t, t} }
+
+func (s span) exact() bool { return s[early] == s[late] }
+
+// A ping is one that the core has sent to a client.
+type ping struct {
+	sent span
+	arg  string // "": it has not been seen yet
+	end  uint64 // where it ends in what is written
+}
+
+// A pulse is what is known of one client connection's life, from its attach on.
+type pulse struct {
+	g       *game
+	leg     *leg // nil until the driver has it
+	since   session.Time
+	resumed bool
+	ackedAt uint64 // acked by the client before the attach
+
+	// Toward the client.
+	sight    walker       // over what was reported as written
+	dataFrom uint64       // a message was begun once so much was written; zero: never
+	asked    session.Time // when the core was last asked what is to be written
+	sent     session.Time // when bytes were last accepted, or the heartbeat had to be
+	unacked  []unacked
+	reported uint64 // the newest message that was reported as written
+
+	// Pings.
+	open    []*ping // not answered, oldest first
+	unseen  []*ping // due, and not handed out yet
+	known   uint64  // where the newest ends that was handed out
+	through uint64  // where the write ended that the newest ping went out with
+	probes  []span  // when each was sent since anything was heard
+	pinged  span    // when the newest was sent
+	last    string  // what the newest pong said,
+	lastAt  session.Time
+	expect  []span // when those were sent whose pongs were read, and whose events are to come
+	crowded bool   // which of them are open is not known: there were more than the core remembers, say
+	may     bool   // the core may have composed one since it was last asked
+
+	// From the client.
+	heard  span
+	spoken session.Time // when bytes of its own last came
+	words  walker
+	began  session.Time // when a part of a message came first; zero: there is none
+	spoke  bool         // a whole message has come, or a Close frame
+	greets bool         // the first ack has
+
+	socket socketPulse
+}
+
+// An unacked is a message that was written and is not acked.
+type unacked struct {
+	n  uint64
+	at session.Time
+}
+
+// A socketPulse is what the driver has told of the socket.
+type socketPulse struct {
+	known   bool // acked is
+	acked   uint64
+	full    bool         // it did not take all at the last write
+	waits   bool         // the write under way waits for it
+	waiting session.Time // since when
+	refuses bool         // and a look has shown that it does not take all
+	drained session.Time // when it was last seen to take bytes, with more to come
+}
+
+// newPulse is that of the client that is attached just now.
+func (g *game) newPulse(resumed bool) *pulse {
+	now := g.w.now
+	return &pulse{g: g, since: now, resumed: resumed, ackedAt: g.core.Info().Acked, sent: now, asked: now, heard: exactly(now), spoken: now}
+}
+
+// lives reports whether p is the attached client's.
+func (p *pulse) lives() bool {
+	return p != nil && p.leg != nil && !p.leg.stale() && p.g.closesAt == 0
+}
+
+// hear notes a sign of life; unless sure, it may count and may not.
+func (p *pulse) hear(sure bool) {
+	p.heard[late] = p.g.w.now
+	if !sure {
+		return
+	}
+	p.heard[early] = p.g.w.now
+	p.probes = p.probes[:0]
+}
+
+// lively is since when the client's silence counts.
+func (p *pulse) lively(b int) session.Time {
+	t := max(p.heard[b], p.g.seen.excused)
+	if !p.g.cfg.Resumable {
+		t = max(t, p.g.seen.unread)
+	}
+	return t
+}
+
+// unsettled reports whether the core may have composed what it was not asked for yet: a
+// write is under way, or a reader is busy with what it has read.
+func (p *pulse) unsettled() bool { return p.leg != nil && (p.leg.writing || p.g.up.owner == p.leg) }
+
+// hidden is the earliest moment at which a ping may have been composed that was not
+// handed out yet; zero: there can be none.
+func (p *pulse) hidden() session.Time {
+	if p.may && p.unsettled() {
+		return p.asked
+	}
+	return 0
+}
+
+// oldest is when the oldest thing was sent that the client owes an answer to.
+func (p *pulse) oldest(b int) (t session.Time) {
+	if len(p.unacked) > 0 {
+		t = p.unacked[0].at
+	}
+	for _, q := range p.open {
+		t = earlier(t, q.sent[b])
+	}
+	if b == early {
+		t = earlier(t, p.hidden())
+	}
+	return t
+}
+
+// clock is since when the client owes an answer and is silent; zero: it owes none.
+func (p *pulse) clock(b int) session.Time {
+	t := p.oldest(b)
+	if t == 0 {
+		return 0
+	}
+	return max(t, p.lively(b))
+}
+
+// probe is when the first ping was sent since the client was heard; zero: none was. One
+// in the same instant was not.
+func (p *pulse) probe(b int) (t session.Time) {
+	lively := p.lively(b)
+	for _, s := range p.probes {
+		switch {
+		case b == early && s[late] > lively:
+			t = earlier(t, max(s[early], lively))
+		case b == late && s[early] > lively:
+			t = earlier(t, s[late])
+		}
+	}
+	if h := p.hidden(); b == early && h > 0 {
+		t = earlier(t, max(h, lively))
+	}
+	return t
+}
+
+// dead is when the client is dead.
+func (p *pulse) dead(b int) session.Time {
+	return earlier(p.unanswered(b), p.lively(b).Add(2*p.g.cfg.Heartbeat))
+}
+
+// unanswered is when it is dead since it owes an answer; zero: never. Once the upstream
+// is over it may have been sent the last that it is to have.
+func (p *pulse) unanswered(b int) session.Time {
+	g, since, probe := p.g, p.clock(b), p.probe(b)
+	if g.cfg.Answer == 0 || since == 0 || probe == 0 || b == late && (g.upOver() || p.crowded) {
+		return 0
+	}
+	limit, rtt := g.cfg.Answer, g.core.Info().RTT
+	if rtt == 0 {
+		limit = max(limit, leastWait)
+	}
+	return max(since.Add(limit), probe.Add(4*rtt))
+}
+
+// exact reports whether both answers are the same.
+func (p *pulse) exact() bool {
+	ok := p.heard.exact() && p.pinged.exact() && p.hidden() == 0 && !p.crowded
+	for _, q := range p.open {
+		ok = ok && q.sent.exact()
+	}
+	return ok
+}
+
+// pingDue is when the next ping is to be sent, where that is known exactly.
+func (p *pulse) pingDue() session.Time {
+	g, pinged := p.g, p.pinged[late]
+	half := g.cfg.Answer / 2
+	t := p.sent.Add(g.cfg.Heartbeat)
+	if p.began > 0 && half > 0 {
+		t = earlier(t, max(p.sent, pinged, p.began).Add(half))
+	}
+	if !g.core.WantsClient(p.leg.att) {
+		return t
+	}
+	if since := p.clock(late); since > 0 && half > 0 {
+		t = earlier(t, max(since, pinged).Add(half))
+	}
+	if p.probe(late) == 0 {
+		t = earlier(t, p.lively(late).Add(g.cfg.Heartbeat))
+	}
+	every := pingEvery
+	if !g.trip.pinged && len(p.open) == 0 {
+		every = pingFirst
+	}
+	return earlier(t, max(p.since, pinged).Add(every))
+}
+
+// compose notes that the core has composed a ping.
+func (p *pulse) compose(sent span) {
+	q := &ping{sent: sent}
+	p.open, p.unseen, p.probes = append(p.open, q), append(p.unseen, q), append(p.probes, sent)
+	p.pinged = sent
+	p.crowded = p.crowded || len(p.open) > manyPings
+}
+
+// ticks is asked before a Tick, and what it returns called after it.
+func (p *pulse) ticks() (after func()) {
+	if !p.lives() {
+		return func() {}
+	}
+	over := p.g.upOver() // whether the last frame is composed is not known then
+	sure := p.exact() && !over
+	due := sure && p.g.w.now >= p.pingDue()
+	return func() {
+		switch {
+		case !p.lives():
+			return
+		case due:
+			p.compose(exactly(p.g.w.now))
+		case !sure:
+			p.may = true
+		}
+		if !over && p.g.w.now >= p.sent.Add(p.g.cfg.Heartbeat) {
+			p.sent = p.g.w.now // once for each interval, whether it is taken or not
+		}
+	}
+}
+
+// asks is the core's Ask: a ping, unless one is under way.
+func (g *game) asks() bool {
+	asked := g.core.Ask(g.w.now)
+	if p := g.life; asked && p.lives() {
+		if p.hidden() > 0 || p.crowded {
+			p.may = true
+		} else if len(p.open) == 0 {
+			p.compose(exactly(g.w.now))
+		}
+	}
+	g.sync(false)
+	g.settle()
+	return asked
+}
+
+// handed sees what the core has just handed out: every frame of its own that is due.
+func (p *pulse) handed(bufs [][]byte) {
+	var fresh []ping
+	resumable := p.g.cfg.Resumable
+	w := p.sight
+	see := func(f walked) {
+		if p.dataFrom == 0 && f.data(resumable) {
+			p.dataFrom = f.begin + 1
+		}
+		if arg, ok := f.isPing(resumable); ok && f.end > p.known {
+			p.known = f.end
+			fresh = append(fresh, ping{arg: arg, end: f.end})
+		}
+	}
+	for _, b := range bufs {
+		w.walk(b, see)
+	}
+	if f, ok := w.present(); ok && p.dataFrom == 0 && f.data(resumable) {
+		p.dataFrom = f.begin + 1
+	}
+	p.match(fresh)
+	p.asked, p.may = p.g.w.now, false
+}
+
+func (f walked) isPing(resumable bool) (arg string, ok bool) {
+	if !resumable {
+		return string(f.lead), f.op == opPing
+	}
+	rest, ok := bytes.CutPrefix(f.lead, []byte("\x10ping"))
+	return strings.TrimPrefix(string(rest), " "), ok && f.op == opText
+}
+
+// match holds the pings that were handed out against those that were due.
+func (p *pulse) match(fresh []ping) {
+	if len(fresh) < len(p.unseen) {
+		p.g.fail("section 5", "no ping is sent to the client, which was due at %d", p.unseen[len(fresh)].sent[late])
+	}
+	if more := len(fresh) - len(p.unseen); more > 0 {
+		p.checkUnforeseen(more)
+		when := span{p.asked, p.g.w.now}
+		if len(p.unseen) > 0 { // which of them is which is not known
+			for _, q := range p.unseen {
+				q.sent = when
+			}
+			for i := range p.probes {
+				p.probes[i][early] = min(p.probes[i][early], p.asked)
+			}
+		}
+		for range more {
+			p.compose(when)
+		}
+	}
+	for i, q := range p.unseen {
+		q.arg, q.end = fresh[i].arg, fresh[i].end
+		if q.arg == p.last && q.sent[early] <= p.lastAt { // pings with the same count cannot be told apart
+			p.crowded = true
+		}
+	}
+	p.unseen = p.unseen[:0]
+}
+
+// checkUnforeseen: a ping that is not due by time asks for the ack of a full window, or
+// a plain client how far it has come.
+func (p *pulse) checkUnforeseen(n int) {
+	g := p.g
+	if !p.may && !g.cfg.Kept && !g.seen.full && g.core.WantsUpstream(g.ups.ten) {
+		g.fail("section 5", "%d pings are sent to the client, and none is due: %s", n, p)
+	}
+}
+
+// composes notes whether the core may now compose a ping that nobody can foresee.
+func (p *pulse) composes() {
+	if g := p.g; g.cfg.Kept || g.seen.full || !g.core.WantsUpstream(g.ups.ten) {
+		p.may = true
+	}
+}
+
+// waits: the write that begins waits for the socket.
+func (p *pulse) waits() { p.socket.waits, p.socket.waiting = true, p.g.w.now }
+
+// waitsLong reports whether the write under way has waited for so long that the socket
+// must be refusing the rest of it.
+func (p *pulse) waitsLong() bool {
+	every := p.g.cfg.Heartbeat
+	if p.g.cfg.Answer > 0 {
+		every = min(every, p.g.cfg.Answer)
+	}
+	return p.socket.waits && p.g.w.now.Sub(max(p.socket.waiting, p.pinged[late])) > every/4+2*tardy
+}
+
+// writes takes in what is about to be reported as written.
+func (p *pulse) writes(n int, full bool) {
+	now, k := p.g.w.now, &p.socket
+	if n > 0 {
+		p.sent = now
+		if k.full || k.waits {
+			p.hear(k.full || k.refuses)
+		}
+	}
+	k.full, k.waits, k.refuses = full, false, false
+	p.leg.each(0, n, func(b []byte) { p.sight.walk(b, nil) })
+	t := p.leg.tap
+	p.reported = max(p.reported, t.stated+t.lost)
+	for acked := p.g.core.Info().Acked; p.reported < t.n; {
+		if p.reported++; p.g.cfg.Resumable && p.reported > acked {
+			p.unacked = append(p.unacked, unacked{p.reported, now})
+		}
+	}
+}
+
+// marks: the driver looks at the socket since a ping has just been written. What was
+// acknowledged before the ping says nothing of what became of it, unless the socket
+// refused bytes.
+func (p *pulse) marks() { p.through, p.socket.known = p.sight.at, p.socket.full }
+
+// looks takes in the state of the socket that the core is about to be told.
+func (p *pulse) looks(st session.SocketState) {
+	k, g := &p.socket, p.g
+	takes := k.known && st.Acked > k.acked
+	k.known, k.acked = true, st.Acked
+	if takes && st.Queued > 0 {
+		k.drained = g.w.now
+	}
+	sure := k.full || k.refuses
+	if q := p.newest(); q != nil {
+		sure = sure || st.Acked < q.end
+	}
+	switch {
+	case st.Unread:
+		p.hear(true)
+	case takes && (sure || k.waits || st.Acked < p.through):
+		p.noteDrained(sure)
+		p.hear(sure)
+	default:
+		k.refuses = k.refuses || p.waitsLong()
+	}
+}
+
+// newest is the newest ping that was written and is not answered; nil: there is none.
+func (p *pulse) newest() *ping {
+	for i := len(p.open) - 1; i >= 0; i-- {
+		if q := p.open[i]; q.end > 0 && q.end <= p.through {
+			return q
+		}
+	}
+	return nil
+}
+
+// noteDrained: a client that says nothing takes bytes.
+func (p *pulse) noteDrained(sure bool) {
+	g := p.g
+	if sure && g.w.now >= p.spoken.Add(g.cfg.Heartbeat) {
+		g.w.cov.hit(Drained)
+	}
+	if owes := p.oldest(late); sure && owes > 0 && g.cfg.Answer > 0 && p.probe(late) > 0 && g.w.now >= max(owes, p.spoken).Add(g.cfg.Answer) {
+		g.w.cov.hit(R26)
+	}
+}
+
+// reads takes in what the client says, before the core does.
+func (p *pulse) reads(b []byte) {
+	p.hear(true)
+	p.spoken = p.g.w.now
+	whole := false
+	p.words.walk(b, func(f walked) {
+		whole = whole || f.op < opClose && f.fin
+		p.spoke = p.spoke || f.op < opClose && f.fin || f.op == opClose
+	})
+	switch {
+	case p.words.between():
+		p.began = 0
+	case p.began == 0 || whole:
+		p.began = p.g.w.now
+	}
+}
+
+// answered takes in a pong: it answers the newest ping that said the same, and those
+// before it.
+func (p *pulse) answered(n uint64) {
+	arg := strconv.FormatUint(n, 10)
+	same := func(q *ping) bool { return q.arg == arg }
+	first := slices.IndexFunc(p.open, same)
+	if first < 0 {
+		return
+	}
+	last := first
+	for last+1 < len(p.open) && same(p.open[last+1]) {
+		last++
+	}
+	p.expect = append(p.expect, span{p.open[first].sent[early], p.open[last].sent[late]})
+	p.open, p.last, p.lastAt = p.open[last+1:], arg, p.g.w.now
+}
+
+// measured is the core's event for a pong that was read.
+func (p *pulse) measured(took time.Duration) {
+	at := p.g.w.now.Add(-took)
+	for len(p.expect) > 0 {
+		sent := p.expect[0]
+		p.expect = p.expect[1:]
+		switch {
+		case at >= sent[early] && at <= sent[late]:
+			p.g.trip.sample(took, true)
+			return
+		case !p.crowded: // else that one was forgotten
+			p.g.fail("section 5", "a round trip of %v is reported, and the ping was sent at %d", took, sent)
+		}
+	}
+	p.g.fail("section 5", "a round trip of %v is reported, and no pong was read", took)
+}
+
+// acks takes in that the client has acked up to n.
+func (p *pulse) acks(n uint64) {
+	for len(p.unacked) > 0 && p.unacked[0].n <= n {
+		p.unacked = p.unacked[1:]
+	}
+}
+
+// greeted takes in the first ack, the answer to hello.
+func (p *pulse) greeted() {
+	if !p.greets && p.g.cfg.Resumable {
+		p.greets = true
+		p.g.trip.sample(p.g.w.now.Sub(p.since), false)
+	}
+}
+
+// checkSilent: a client that is dropped as silent is dead.
+func (g *game) checkSilent() {
+	p := g.life
+	dropped := !g.cfg.Resumable && g.upOver() // what was queued for the upstream: since when the client is read again is not known
+	switch {
+	case g.w.now < p.dead(early) && !dropped:
+		g.fail("section 5", "a client was dropped as silent that is not dead before %d: %s", p.dead(early), p)
+	case !g.cfg.Resumable && !g.seen.read && !dropped:
+		g.fail("section 5", "a client was dropped as silent that is not read")
+	}
+	if g.w.now < p.lively(early).Add(2*g.cfg.Heartbeat) {
+		g.w.cov.hit(Unanswered)
+		if p.leg.conn.out.proxy {
+			g.w.cov.hit(UnansweredProxy)
+		}
+	}
+}
+
+// checkAlive: a client that is attached after a Tick is not dead.
+func (g *game) checkAlive() {
+	p := g.life
+	if p.lives() && g.core.WantsClient(p.leg.att) && g.w.now >= p.dead(late) {
+		g.fail("section 5", "a client is attached that was dead at %d: %s", p.dead(late), p)
+	}
+}
+
+// checkWoken: the core wants to be called when something is due to the client, or the
+// client is dead.
+func (g *game) checkWoken(i session.Info) {
+	p := g.life
+	if !p.lives() {
+		if i.State != session.Attached && (i.Heard < g.seen.parted[early] || i.Heard > g.seen.parted[late]) {
+			g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, g.seen.parted)
+		}
+		return
+	}
+	if i.Heard < p.heard[early] || i.Heard > p.heard[late] {
+		g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, p.heard)
+	}
+	var want session.Time
+	if g.core.WantsClient(p.leg.att) {
+		want = p.dead(late)
+	}
+	if p.exact() && !g.upOver() {
+		want = earlier(want, p.pingDue())
+	}
+	if next := g.core.Next(); want > 0 && (next == 0 || next > want) {
+		g.fail("timers", "Next is %d, and something is due at %d: %s", next, want, p)
+	}
+	if p.unsettled() {
+		p.composes()
+	}
+}
+
+// String is what is known, for a failure.
+func (p *pulse) String() string {
+	return fmt.Sprintf("attached at %d, heard at %d, sent to at %d, pinged at %d, since then at %d, %d open, owes since [%d %d], a part of a message since %d, ping due %d, dead [%d %d], round trip %v, answer %v, exact %v",
+		p.since, p.heard, p.sent, p.pinged, p.probes, len(p.open), p.clock(early), p.clock(late), p.began, p.pingDue(), p.dead(early), p.dead(late), p.g.core.Info().RTT, p.g.cfg.Answer, p.exact())
+}
+
+// A trip is what the round trip to a client can be: smoothed, over all of a session's
+// connections. How fast it follows is the core's to choose, within reason.
+type trip struct {
+	low, high time.Duration
+	pinged    bool // a ping has measured it
+}
+
+// sample takes in one measurement. The first ping replaces what was guessed from hello.
+func (t *trip) sample(d time.Duration, byPing bool) {
+	d = max(d, 1)
+	if t.high == 0 || byPing && !t.pinged {
+		t.low, t.high = d, d
+	} else {
+		toward := func(from time.Duration, sixteenths time.Duration) time.Duration {
+			return from + (d-from)*sixteenths/16
+		}
+		low := min(toward(t.low, 1), toward(t.low, 12), toward(t.high, 1), toward(t.high, 12))
+		t.low, t.high = low, max(toward(t.low, 1), toward(t.low, 12), toward(t.high, 1), toward(t.high, 12))
+	}
+	t.pinged = t.pinged || byPing
+}
+
+// check holds what the core says against it.
+func (t *trip) check(g *game) {
+	const rounding = 16
+	rtt := g.core.Info().RTT
+	if rtt < t.low-rounding || rtt > t.high+rounding || (rtt == 0) != (t.high == 0) {
+		g.fail("section 5", "the round trip is %v, and must be from %v to %v", rtt, t.low, t.high)
+	}
+	t.low, t.high = rtt, rtt
+}

@@ -1,0 +1,335 @@
+package sim
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"reseat/gateway/session"
+)
+
+// What the model client does with what it receives.
+
+type helloArg struct {
+	Session  string `json:"session"`
+	Token    string `json:"token"`
+	Resumed  *bool  `json:"resumed"`
+	Received uint64 `json:"received"`
+	Lost     uint64 `json:"lost"`
+	Replay   uint64 `json:"replay"`
+	Grace    int64  `json:"grace_ms"`
+	Beat     int64  `json:"heartbeat_ms"`
+	Answer   int64  `json:"answer_ms"`
+	Protocol string `json:"protocol"`
+	Limits   struct {
+		Message  int64 `json:"message_bytes"`
+		Messages int64 `json:"unacked_messages"`
+		Bytes    int64 `json:"unacked_bytes"`
+	} `json:"limits"`
+}
+
+type closeArg struct {
+	Code   int    `json:"code"`
+	Reason string `json:"reason"`
+	Retry  *bool  `json:"retry"`
+	After  int64  `json:"retry_after_ms"`
+}
+
+// receive reads from the network, any number of bytes.
+func (l *link) receive() bool {
+	if l.lostAt || l.deaf {
+		return false
+	}
+	switch {
+	case l.out.ended():
+		l.c.broken(l)
+		return true
+	case l.conn.upgraded && !l.shaken && !l.out.hole:
+		l.shaken = true
+		l.hear()
+		return true
+	}
+	n := l.out.readable()
+	if n == 0 {
+		return false
+	}
+	l.hear()
+	b := l.out.read(l.c.g.w.piece(n))
+	if l != l.c.live && l != l.c.trying {
+		return true // older than the newest hello, or abandoned
+	}
+	l.dec.feed(b)
+	for !l.lostAt {
+		a, ok, bad := l.dec.next()
+		if bad != "" {
+			l.c.g.fail("I1", "the client got a broken frame: %s", bad)
+		}
+		if !ok {
+			break
+		}
+		l.take(a)
+	}
+	l.c.relax(l)
+	return true
+}
+
+// broken: l ended without a word.
+func (c *client) broken(l *link) {
+	c.g.log("cl lost", int64(l.id), int64(l.came))
+	if l.dec.torn() {
+		c.g.w.cov.hit(R9)
+	}
+	own := l == c.trying || l == c.live
+	l.drop()
+	if own && c.token.gen == 0 {
+		c.finish("1006")
+	}
+}
+
+func (l *link) take(a arrival) {
+	c := l.c
+	l.speaks = a.op != opClose
+	switch {
+	case a.op == opPing:
+		if !l.closed {
+			l.pong(a.p)
+		}
+	case a.op == opPong:
+	case a.op == opClose:
+		l.gotClose(a.p)
+	case c.g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
+		l.control(string(a.p[1:]))
+	case l.hello == 0:
+		c.g.fail("I7", "data before hello on connection %d", l.id)
+	default:
+		l.data(a)
+	}
+}
+
+// data counts a message, and hands it to the application unless it has it.
+func (l *link) data(a arrival) {
+	c := l.c
+	l.came++
+	n := l.stated + l.lost + l.came
+	if n > c.count+1 {
+		c.g.fail("I1", "message %d came when the client had %d", n, c.count)
+	}
+	p := a.p
+	if c.g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
+		p = p[1:]
+	}
+	if m := c.g.nums.message(n); m.op != a.op || !m.equal(p) {
+		c.g.fail("I1", "the client got opcode %d of %d bytes as message %d, want opcode %d of %d bytes", a.op, len(p), n, m.op, m.size)
+	}
+	if n == c.deadly && c.g.keeps() {
+		l.leaving()
+		return
+	}
+	if n > c.count && c.g.nums.list[n].answered > 0 {
+		c.g.w.cov.hit(R19)
+	}
+	c.count = max(c.count, n)
+	if !c.g.cfg.Resumable {
+		return
+	}
+	l.owed++
+	l.owedB += len(p)
+	if l.owedFor == 0 {
+		l.owedFor = c.g.w.now
+	}
+	if l.owed >= 32 || l.owedB >= 64<<10 || c.g.w.chance(c.lazy) {
+		l.ack()
+	}
+}
+
+func (l *link) control(text string) {
+	verb, arg, _ := strings.Cut(text, " ")
+	c := l.c
+	switch verb {
+	case "hello":
+		l.gotHello(arg)
+	case "ack":
+		n, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil || n > c.sent {
+			c.g.fail("I5", "the gateway acked %q, the client has sent %d", arg, c.sent)
+		}
+		c.acked = max(c.acked, n)
+		l.watch.acks(n)
+	case "ping":
+		if !l.closed {
+			l.ack()
+			l.say(strings.TrimSpace("pong " + arg))
+			if n, err := strconv.ParseUint(arg, 10, 64); err == nil {
+				l.mark(markPong, n)
+			}
+		}
+	case "grace":
+		n, err := strconv.ParseInt(arg, 10, 64)
+		c.g.must(err)
+		c.grace = n
+	case "pong":
+		n, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil || n > l.pings {
+			c.g.fail("section 5", "the client got the pong %q after %d pings", arg, l.pings)
+		}
+		l.ponged(n)
+	case "move":
+	case "token":
+		var v struct{ Token string }
+		c.g.must(json.Unmarshal([]byte(arg), &v))
+		if t := parseToken(v.Token); t.gen != c.token.gen || t.expires < c.token.expires {
+			c.g.fail("I4", "renewed to generation %d, the client holds %d", t.gen, c.token.gen)
+		} else {
+			c.token = t
+		}
+		c.g.w.cov.hit(R18)
+	case "end", "close":
+		var v closeArg
+		c.g.must(json.Unmarshal([]byte(arg), &v))
+		l.verdict(verb, v)
+	default:
+		c.g.fail("protocol", "unknown verb %q", verb)
+	}
+}
+
+// gotHello: from here on this is the client's connection.
+func (l *link) gotHello(arg string) {
+	c := l.c
+	var h helloArg
+	c.g.must(json.Unmarshal([]byte(arg), &h))
+	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() && !c.g.away.reserved {
+		c.g.fail("I7", "hello out of place: %s", arg)
+	}
+	if h.Received < c.acked || h.Received > c.sent {
+		c.g.fail("I5", "hello.received %d, the client has sent %d and been acked %d", h.Received, c.sent, c.acked)
+	}
+	if h.Limits.Messages != windowMessages || h.Limits.Bytes != windowBytes || h.Session != c.g.cfg.ID || h.Beat != c.g.cfg.Heartbeat.Milliseconds() || h.Answer != c.g.cfg.Answer.Milliseconds() ||
+		h.Limits.Message != c.g.cfg.MaxMessage || h.Protocol != c.g.cfg.Protocol {
+		c.g.fail("protocol", "hello says %s", arg)
+	}
+	old := c.live
+	c.hellos++
+	l.hello = c.hellos
+	c.live, c.trying, c.goneAt = l, nil, 0
+	c.token, c.grace, c.answer = parseToken(h.Token), h.Grace, millis(h.Answer)
+	l.lost = h.Lost
+	if n := l.stated + l.lost; n > c.count {
+		c.lost += n - c.count
+		c.count = n
+	}
+	l.told = l.stated + l.lost
+	l.next = h.Received + 1
+	c.g.log("cl hello", int64(h.Received), int64(h.Replay))
+	l.sayAck(l.told)
+	if l.suspicion && old != nil {
+		c.g.w.cov.hit(SuspectTakesOver)
+		c.falseAlarms = 0
+	}
+	if old != nil {
+		old.drop()
+		c.live = l
+	}
+}
+
+// verdict is an end or a close: what decides is the verb.
+func (l *link) verdict(verb string, v closeArg) {
+	c := l.c
+	c.g.log("cl verdict", int64(v.Code), int64(l.hello), verb)
+	switch {
+	case verb == "close" && v.Retry == nil:
+		c.g.fail("protocol", "close without retry")
+	case verb == "close" && *v.Retry:
+		c.retryAt = c.g.w.now.Add(millis(v.After))
+		l.drop()
+	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= c.before()):
+		l.speaks = false
+		l.drop() // an attempt of its own: it goes on with that, or once more
+	default:
+		l.last = verb == "end" || v.Code == 4502
+		c.checkVerdict(l, verb, v)
+		c.finish(verb + " " + strconv.Itoa(v.Code))
+	}
+}
+
+// before is how many hellos there had been before the newest.
+func (c *client) before() int { return max(c.hellos-1, 0) }
+
+// checkVerdict: a client that keeps to the protocol is never told that it did
+// not.
+func (c *client) checkVerdict(l *link, verb string, v closeArg) {
+	if !c.g.honest() {
+		return
+	}
+	if verb == "end" {
+		if c.count != c.g.nums.last() || len(c.g.ups.items) > 0 {
+			c.g.fail("I12", "the client is told the end after message %d of %d, %d are to come", c.count, c.g.nums.last(), len(c.g.ups.items))
+		}
+		return
+	}
+	ended := c.g.core.State() == session.Ended
+	switch v.Code {
+	case 4404, 4408, 4410, 4503, 1011:
+		if ended {
+			return
+		}
+	case 4400:
+		if ended && c.g.slept && c.trying != nil { // it slept with a resume under way, for which its acks were withheld
+			return
+		}
+	case 4409:
+		if ended && c.g.cause.reason == "superseded" {
+			return
+		}
+	case 4429:
+		if ended && c.g.cfg.Rate.End {
+			return
+		}
+	case 4502:
+		return
+	}
+	c.g.fail("I4", "an honest client was told %d %s; ended: %v", v.Code, v.Reason, ended)
+}
+
+// gotClose: the connection is over, and whether the session is a verb has said.
+func (l *link) gotClose(p []byte) {
+	c := l.c
+	code, text := 1005, ""
+	if len(p) >= 2 {
+		code, text = int(p[0])<<8|int(p[1]), string(p[2:])
+	}
+	c.g.log("cl got close", int64(code), int64(l.id), text)
+	if !l.closed && c.saysMore(l) {
+		return
+	}
+	if !l.closed {
+		l.frame(0x80|opClose, closeFrame(code, ""))
+		l.closed = true
+		if l.last {
+			l.mark(markAnswer, 0)
+		}
+	}
+	switch {
+	case l.byeing && code == c.bye:
+		c.finish("bye")
+	case !c.g.cfg.Resumable:
+		c.afterClose(code)
+	}
+	l.leaving()
+}
+
+// leaving: l's last bytes are written, then it is closed.
+func (l *link) leaving() {
+	if len(l.pending) > 0 && !l.in.rst {
+		l.in.write(l.pending) // the socket's buffer takes a Close
+		l.pending = nil
+	}
+	l.lostAt = true
+	l.hangUp()
+	if l.c.live == l {
+		l.c.live, l.c.goneAt = nil, l.c.g.w.now
+	}
+	if l.c.trying == l {
+		l.c.trying = nil
+		l.c.abandoned = l.c.hellos
+	}
+}

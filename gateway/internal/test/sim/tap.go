@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"reseat/gateway/session"
+)
+
+// A tap reads everything that is written to one client connection, whether or
+// not it ever arrives, and checks that it is what that connection is owed:
+// hello first, the messages from the right one on, whole, in order, and at the
+// end a word and a Close.
+type tap struct {
+	l    *leg
+	link *link // nil: not the client's own connection
+	dec  decoder
+
+	stated   uint64 // by the resume
+	received uint64 // by the core, at the attach
+	sent     uint64 // numbered, at the attach
+	first    bool
+	late     bool // the session has ended before
+
+	hello  bool
+	lost   uint64
+	replay uint64
+	n      uint64 // number of the newest message written
+	acked  uint64 // newest ack written
+	older  uint64 // what was written upstream before the attach
+	told   bool   // that the replay is done
+	code   int    // of close or end; 0: none
+	verb   string
+	closed bool
+
+	pongDue   uint64 // the client's newest ping that was not answered
+	pongAfter uint64 // what has to be acked before
+	wsPongDue bool
+
+	graceNow int64   // that hello has to tell
+	graces   []int64 // that are to be told since, in this order
+	counted  uint64  // what the newest Ping carried
+}
+
+func newTap(l *leg, stated uint64) *tap {
+	i := l.g.core.Info()
+	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
+	t.graceNow = l.g.keep().Milliseconds()
+	t.late = i.State == session.Ended
+	if l.g.cfg.Kept { // no hello tells it
+		t.lost, t.replay = l.g.seen.attach.Lost, l.g.seen.attach.Replay
+		t.n += t.lost
+	}
+	t.hello = !l.g.cfg.Resumable || t.late
+	return t
+}
+
+// accept reads what the network has just taken.
+func (t *tap) accept(b []byte) {
+	t.dec.feed(b)
+	for {
+		a, ok, bad := t.dec.next()
+		if bad != "" {
+			t.l.g.fail("I1", "a broken frame for a client: %s", bad)
+		}
+		if !ok {
+			break
+		}
+		t.see(a)
+	}
+	if t.closed && t.dec.torn() {
+		t.l.g.fail("I12", "something is written behind a Close")
+	}
+}
+
+func (t *tap) see(a arrival) {
+	g := t.l.g
+	switch {
+	case t.closed:
+		g.fail("I12", "opcode %d is written behind a Close", a.op)
+	case a.op == opClose:
+		t.closed = true
+		t.checkClose(a.p)
+	case a.op == opPong:
+		if s := string(a.p); s != "between" && s != "are you there?" {
+			g.fail("RFC 6455", "the pong %q is written", s)
+		}
+		t.wsPongDue = false
+	case a.op >= opClose:
+		t.count(a.p)
+	case g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
+		t.control(string(a.p[1:]))
+	case !t.hello:
+		g.fail("I7", "data is written before hello")
+	case t.code != 0:
+		g.fail("I12", "data is written behind %s", t.verb)
+	default:
+		t.data(a)
+	}
+}
+
+func (t *tap) data(a arrival) {
+	g := t.l.g
+	t.n++
+	p := a.p
+	if g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
+		p = p[1:]
+	}
+	if t.n > g.nums.last() {
+		g.fail("I1", "message %d is written, %d are numbered", t.n, g.nums.last())
+	}
+	if m := g.nums.message(t.n); m.op != a.op || !m.equal(p) {
+		g.fail("I1", "opcode %d of %d bytes is written as message %d, want opcode %d of %d bytes", a.op, len(p), t.n, m.op, m.size)
+	}
+}
+
+func (t *tap) control(text string) {
+	g := t.l.g
+	verb, arg, _ := strings.Cut(text, " ")
+	switch {
+	case verb == "hello":
+		t.seeHello(arg)
+	case !t.hello:
+		g.fail("I7", "%s is written before hello", verb)
+	case verb == "ack":
+		n, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil || n > g.owed.got || n < t.acked {
+			g.fail("I5", "ack %q is written; the upstream was written %d, the last ack was %d", arg, g.owed.got, t.acked)
+		}
+		t.acked = n
+	case verb == "pong":
+		t.pong(arg)
+	case verb == "grace":
+		t.grace(arg)
+	case verb == "end" || verb == "close":
+		var v closeArg
+		g.must(json.Unmarshal([]byte(arg), &v))
+		t.verb, t.code = verb, v.Code
+		t.checkVerb()
+	}
+}
+
+// grace tells the client how long its session is kept from now on.
+func (t *tap) grace(arg string) {
+	g := t.l.g
+	for g.seen.upOver && len(t.graces) > 1 && fmt.Sprint(t.graces[0]) != arg {
+		t.graces = t.graces[1:] // nothing follows the end that is told
+	}
+	if n, err := strconv.ParseInt(arg, 10, 64); err != nil || len(t.graces) == 0 || t.graces[0] != n {
+		g.fail("terms", "grace %q is written, want %v", arg, t.graces)
+	}
+	t.graces = t.graces[1:]
+	g.w.cov.hit(TermsTold)
+}
+
+// pong answers a ping, after the ack that is owed.
+func (t *tap) pong(arg string) {
+	n, err := strconv.ParseUint(arg, 10, 64)
+	switch {
+	case err != nil && t.link != nil:
+		t.l.g.fail("section 5", "the pong %q is written", arg)
+	case n != t.pongDue || n == 0:
+		return // to an older ping
+	case t.acked < t.pongAfter:
+		t.l.g.fail("section 5", "ping %d is answered before the ack of %d", n, t.pongAfter)
+	}
+	t.pongDue = 0
+}
+
+func (t *tap) seeHello(arg string) {
+	g := t.l.g
+	var h helloArg
+	g.must(json.Unmarshal([]byte(arg), &h))
+	t.lost, t.replay = h.Lost, h.Replay
+	switch {
+	case t.hello:
+		g.fail("I7", "a second hello")
+	case h.Received != t.received:
+		g.fail("I3", "hello.received %d, but %d were admitted at the attach", h.Received, t.received)
+	case t.first != !*h.Resumed:
+		g.fail("I7", "hello.resumed %v at epoch %d", *h.Resumed, t.l.att.Epoch())
+	case (!t.first || g.away.reserved) && t.stated+h.Lost+h.Replay != t.sent:
+		g.fail("I7", "stated %d, lost %d, replay %d, but %d were numbered", t.stated, h.Lost, h.Replay, t.sent)
+	case h.Lost > 0 && !g.seen.dropping:
+		g.fail("I1", "lost %d under %v", h.Lost, g.terms.Overflow)
+	case h.Grace != t.graceNow:
+		g.fail("terms", "hello says grace %d ms, want %d", h.Grace, t.graceNow)
+	}
+	t.hello = true
+	t.n = t.stated + t.lost
+}
+
+// closeCode is what the client of a session is told that ends with a reason.
+var closeCode = map[string]int{
+	"ended": 4410, "idle_timeout": 4410, "no_progress": 4410, "draining": 4503, "superseded": 4409, "too_fast": 4429,
+	"internal_error": 1011, "protocol_error": 1002, "invalid_utf8": 1007, "message_too_big": 1009, "protocol_violation": 4400,
+}
+
+// checkVerb: the upstream's end comes behind every message of its.
+func (t *tap) checkVerb() {
+	g := t.l.g
+	switch {
+	case t.verb == "end":
+		if t.n != g.nums.last() || len(g.ups.items) > 0 || !g.ups.over || g.ups.code != t.code {
+			g.fail("I12", "end %d after message %d of %d; the upstream closed with %d after %d more", t.code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
+		}
+	case t.verb == "close" && t.l == g.seen.seat && t.code != 4502 && t.code != closeCode[g.core.Info().Ending.Reason]:
+		g.fail("section 6", "close %d to the client of a session that ended with %q", t.code, g.core.Info().Ending.Reason)
+	case t.code == 4502:
+		if t.n != g.core.Info().Sent {
+			g.fail("I12", "close 4502 after message %d of %d", t.n, g.core.Info().Sent)
+		}
+	case t.code == 4503:
+		if t.n != g.core.Info().Sent && !t.late {
+			g.fail("I12", "close 4503 after message %d of %d", t.n, g.core.Info().Sent)
+		}
+	case t.code == 4409:
+		if !t.l.stale() {
+			g.fail("I3", "the attached client is told that it is superseded")
+		}
+	}
+}
+
+// checkClose: a Close has the code of the word before it.
+func (t *tap) checkClose(p []byte) {
+	g := t.l.g
+	code := 1005
+	if len(p) >= 2 {
+		code = int(p[0])<<8 | int(p[1])
+	}
+	if t.code != 0 && t.code != code {
+		g.fail("section 6", "%s %d before a Close with %d", t.verb, t.code, code)
+	}
+	if t.l == g.seen.seat && g.closesAt > 0 && g.core.Info().Ending.Reason == "bye" {
+		g.checkClosed(t, code)
+		return
+	}
+	if !g.cfg.Resumable && !t.l.stale() && (t.n != g.nums.last() || len(g.ups.items) > 0 || code != g.ups.code) {
+		g.fail("I12", "Close %d to a plain client after message %d of %d; the upstream closed with %d after %d more", code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
+	}
+}
+
+// finished: everything that this connection was to get is written.
+func (t *tap) finished() {
+	g := t.l.g
+	switch {
+	case t.dec.torn():
+		g.fail("I1", "a connection is closed in the midst of a message, after message %d", t.n)
+	case !t.closed && g.cfg.Resumable:
+		g.fail("section 6", "a connection is closed in order without a Close")
+	}
+}
+
+// replaying reports whether the client has not been written its replay yet.
+func (t *tap) replaying() bool {
+	return t.replay > 0 && t.n < t.stated+t.lost+t.replay
+}
+
+func (l *leg) stale() bool { return l.att.Fate() != session.Open }

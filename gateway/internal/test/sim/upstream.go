@@ -1,0 +1,297 @@
+package sim
+
+import (
+	"strconv"
+
+	"reseat/gateway/session"
+)
+
+// The model upstream is one connection of an ordinary WebSocket server: it
+// sends messages in fragments of any size, with Pings in between, reads slowly
+// or not at all, and leaves with a Close, without one, or by breaking RFC 6455.
+// Everything that is written to its connection is checked as it is accepted. A
+// session has one, or under --disconnect hard one after the other.
+
+type upstream struct {
+	g    *game
+	conn *conn
+	leg  *leg
+	ten  *session.Upstream // its tenure with the core
+	no   int               // which of the session's upstreams it is, from 1
+	says flow
+
+	// What it sends.
+	out    []byte
+	made   uint64 // messages
+	items  []item // sent, and not yet taken in by the core
+	handed uint64 // bytes of its stream that the core has been given
+	doneTo uint64 // where the last message ended that the core has taken in
+	doneAt session.Time
+	pings  int
+
+	echo    bool // it answers each message with one, and does not read while it cannot write
+	stalled bool // it reads nothing
+
+	// How it left.
+	over   bool
+	code   int    // of its Close; 0: it just broke
+	reason string //
+	wrong  string // the rule that it broke
+	gone   bool   // the driver found its end
+
+	// --disconnect hard: the session has parted from it.
+	parted  bool
+	torn    bool // in the midst of a message, which goes to the next one whole
+	replace bool // while its write was under way the next one came
+
+	// What was written to it.
+	tap     decoder
+	first   string // a word that is owed before anything else; "": none
+	last    string // and, once parted, the one before the Close
+	took    uint64 // the client's messages
+	ends    []uint64
+	read    uint64 // of these, what its application has read
+	ponged  int
+	closed  bool // a Close came
+	gotCode int
+	gotText string
+}
+
+// maxOut is what a peer's socket and application hold back before they stop
+// making more.
+const maxOut = 64 << 10
+
+func newUpstream(g *game) *upstream {
+	w := g.w
+	u := &upstream{g: g, conn: newConn(0, w.capacity()), doneAt: w.now, no: 1}
+	u.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
+	u.echo = w.chance(250) && !w.scarce
+	u.tap = decoder{masked: true, key: g.freshKey}
+	u.leg = &leg{g: g, conn: u.conn, ups: u, lastIn: w.now, lastOut: w.now}
+	return u
+}
+
+// early is what it sends right behind its answer.
+func (u *upstream) early() []byte {
+	w := u.g.w
+	if !w.chance(200) {
+		return nil
+	}
+	for range 1 + w.rng.IntN(5) {
+		u.send()
+	}
+	early := u.out[:w.rng.IntN(min(len(u.out), maxEarly)+1)]
+	u.out = u.out[len(early):]
+	u.conn.in.put, u.conn.in.got, u.handed = uint64(len(early)), uint64(len(early)), uint64(len(early))
+	return early
+}
+
+// send makes the next message.
+func (u *upstream) send() bool {
+	if u.over || u.conn.gateway || len(u.out) > maxOut {
+		return false
+	}
+	u.made++
+	m := u.says.message(u.made)
+	if in, ok := u.g.heartbeat(); ok {
+		m = in
+	}
+	u.g.log("up send", int64(u.made), int64(m.size))
+	it := item{m: m, reply: u.g.replyTo(m), begin: u.conn.in.put + uint64(len(u.out))}
+	it.single = u.frames(m)
+	it.end = u.conn.in.put + uint64(len(u.out))
+	u.items = append(u.items, it)
+	return true
+}
+
+// frames encodes m, and reports whether in one frame.
+func (u *upstream) frames(m message) (single bool) {
+	w := u.g.w
+	p := m.append(w.scratch[:0])
+	w.scratch = p[:0]
+	op, pieces := m.op, u.fragments()
+	for range pieces - 1 {
+		n := w.rng.IntN(len(p) + 1)
+		u.out = appendFrame(u.out, op, nil, p[:n])
+		p, op = p[n:], opMore
+		if w.chance(200) {
+			u.ping()
+		}
+	}
+	u.out = appendFrame(u.out, 0x80|op, nil, p)
+	return pieces == 1
+}
+
+func (u *upstream) fragments() int {
+	if !u.g.w.chance(250) {
+		return 1
+	}
+	return 2 + u.g.w.rng.IntN(4)
+}
+
+func (u *upstream) ping() {
+	u.pings++
+	p := strconv.AppendInt(nil, int64(u.pings), 10)
+	for u.g.w.chance(100) && len(p) < 100 {
+		p = append(p, " padded to be longer     "...)
+	}
+	u.out = appendFrame(u.out, 0x80|opPing, nil, p)
+}
+
+// write puts what it has to send on the wire.
+func (u *upstream) write() bool {
+	n := min(u.conn.in.room(), len(u.out))
+	if n == 0 {
+		return false
+	}
+	n = u.g.w.piece(n)
+	u.conn.in.write(u.out[:n])
+	u.out = u.out[n:]
+	return true
+}
+
+// leave sends Close, perhaps in the midst of a message, and says no more.
+func (u *upstream) leave(code int, reason string) bool {
+	if u.over {
+		return false
+	}
+	if u.g.w.chance(200) { // RFC 6455 section 5.4: a Close may stand between fragments
+		u.out = appendFrame(u.out, opBinary, nil, make([]byte, u.g.w.rng.IntN(2000)))
+	}
+	u.over, u.code, u.reason = true, code, reason
+	u.g.log("up close", int64(code), int64(u.made))
+	u.out = appendFrame(u.out, 0x80|opClose, nil, closeFrame(code, reason))
+	return true
+}
+
+// crash breaks the connection without a Close: everything that was sent still
+// arrives, or it does not.
+func (u *upstream) crash() bool {
+	if u.over {
+		return false
+	}
+	u.over = true
+	u.g.log("up crash", int64(u.made), int64(len(u.out)))
+	u.out = nil
+	if u.g.w.chance(500) {
+		u.conn.cut(u.g.w)
+	} else {
+		u.conn.hangUp()
+	}
+	return true
+}
+
+// consume reads what was written to it.
+func (u *upstream) consume() bool {
+	n := len(u.conn.out.buf)
+	if n == 0 && u.closed && !u.stalled && !u.conn.deaf {
+		return u.answerClose()
+	}
+	if n == 0 || u.stalled || u.conn.deaf || u.echo && len(u.out) > 0 {
+		return false
+	}
+	u.conn.out.read(u.g.w.piece(n))
+	for len(u.ends) > 0 && u.ends[0] <= u.conn.out.got {
+		u.ends = u.ends[1:]
+		u.read++
+		if u.echo {
+			u.send()
+		}
+	}
+	if u.closed && len(u.conn.out.buf) == 0 && u.g.w.chance(500) {
+		u.answerClose()
+	}
+	return true
+}
+
+// answerClose answers the Close that came, with a code of its own perhaps, and perhaps
+// after what it had still to say.
+func (u *upstream) answerClose() bool {
+	w := u.g.w
+	if !u.over && !w.calm && w.chance(600) {
+		return u.send()
+	}
+	code := u.gotCode
+	if w.chance(300) {
+		code = 4321
+	}
+	if len(u.out) > 0 && !u.conn.gateway { // on its way
+		return u.write()
+	}
+	if u.leave(code, "") {
+		u.conn.in.write(u.out)
+		u.out = nil
+	}
+	u.conn.hangUp()
+	return true
+}
+
+// leaves: whoever was told goodbye closes its socket.
+func (u *upstream) leaves() bool {
+	if !u.conn.gateway || u.conn.deaf {
+		return false
+	}
+	u.over = true
+	u.conn.hangUp()
+	return true
+}
+
+// accept takes in what was written to the upstream's connection, checks it and
+// puts it on the wire.
+func (u *upstream) accept(b []byte) {
+	if u.torn {
+		u.g.fail("I2", "upstream %d has half of a message, and %d bytes follow", u.no, len(b))
+	}
+	u.conn.out.write(b)
+	u.tap.feed(b)
+	for {
+		a, ok, bad := u.tap.next()
+		if bad != "" {
+			u.g.fail("I2", "upstream %d got a broken frame: %s", u.no, bad)
+		}
+		if !ok {
+			return
+		}
+		if u.closed {
+			u.g.fail("I10", "upstream %d got something behind a Close: opcode %d", u.no, a.op)
+		}
+		u.arrived(a)
+	}
+}
+
+func (u *upstream) arrived(a arrival) {
+	switch a.op {
+	case opText, opBinary:
+		u.data(a)
+	case opPong:
+		if n, err := strconv.Atoi(firstWord(a.p)); err != nil || n <= u.ponged || n > u.pings {
+			u.g.fail("I2", "upstream %d got the pong %q after %d of %d", u.no, a.p, u.ponged, u.pings)
+		} else {
+			u.ponged = n
+		}
+	case opPing:
+		if !u.over && !u.g.silent {
+			u.out = appendFrame(u.out, 0x80|opPong, nil, nil)
+		}
+	case opClose:
+		u.closed = true
+		u.gotCode, u.gotText = 1005, ""
+		if len(a.p) >= 2 {
+			u.gotCode, u.gotText = int(a.p[0])<<8|int(a.p[1]), string(a.p[2:])
+		}
+		u.g.log("up got close", int64(u.gotCode), int64(u.took))
+		u.gotClose()
+	}
+}
+
+// between reports whether what the core was given ends with a message.
+func (u *upstream) between() bool { return u.doneTo > 0 && u.handed == u.doneTo }
+
+func firstWord(p []byte) string {
+	for i, c := range p {
+		if c == ' ' {
+			return string(p[:i])
+		}
+	}
+	return string(p)
+}

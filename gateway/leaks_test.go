@@ -1,0 +1,198 @@
+package gateway_test
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+func wantNothingLeft(t *testing.T, w *world) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if left := gateway.Leftovers(w.gw); len(left) > 0 {
+		t.Errorf("still held: %v", left)
+	}
+}
+
+// A deafAnswer takes connections over whose client is gone: nothing can be written.
+type deafAnswer struct{ http.ResponseWriter }
+
+func (w deafAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	return deafConn{conn}, rw, err
+}
+
+type deafConn struct{ net.Conn }
+
+func (deafConn) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+// The client is gone when its game server has accepted: nobody knows of that session,
+// and it ends at once, with its upstream.
+func TestNothingIsHeldForAClientThatLeavesBeforeItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Takeover))
+		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.gw.ServeHTTP(deafAnswer{rw}, r)
+		}), 64<<10)
+		if _, err := door.Dial("/?player=ann", []string{wire.Subprotocol}); err == nil {
+			t.Fatal("it is answered")
+		}
+		w.game.Next().WantEnd()
+		wantNothingLeft(t, w)
+	})
+}
+
+// Nothing is held for players, either.
+func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Takeover))
+		for _, player := range []string{"ann", "bob", "ann"} {
+			w.Player("/?player=" + player).Control(`bye {"code":1000,"reason":""}`)
+		}
+		wantNothingLeft(t, w)
+	})
+}
+
+// A session that is made ahead of its client, and accepted after a newer one of its
+// player, leaves no connection behind.
+func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Takeover))
+		var dials atomic.Int64
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			if dials.Add(1) == 1 {
+				time.Sleep(5 * time.Second)
+			}
+			return false
+		}
+		made := make(chan error)
+		go func() {
+			_, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/", Player: "ann"})
+			made <- err
+		}()
+		synctest.Wait()
+		newest := w.Player("/?player=ann")
+		w.game.Next()
+		if err := <-made; !errors.Is(err, gateway.ErrDuplicate) {
+			t.Errorf("%v, want ErrDuplicate", err)
+		}
+		w.game.Next().WantEnd()
+		newest.Sync()
+	})
+}
+
+// A login that is still being dialled takes nothing from the one that the game server
+// has accepted: it may yet be refused.
+func TestLoginThatIsAcceptedFirstStaysIfTheNewerOneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Takeover))
+		var dials atomic.Int64
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			n := dials.Add(1)
+			time.Sleep(time.Duration(n) * time.Second)
+			if n == 2 {
+				c.Close()
+			}
+			return n == 2
+		}
+		older := make(chan *wstest.Player)
+		go func() { older <- w.Player("/?player=ann") }()
+		synctest.Wait()
+		newer := make(chan int)
+		go func() { newer <- w.refused("/?player=ann") }()
+		p := <-older
+		if status := <-newer; status < 500 {
+			t.Errorf("the newer login is answered %d, want the game server's failure", status)
+		}
+		w.wantState(p, session.Attached)
+		p.Sync()
+	})
+}
+
+// The session ends just as its new upstream has answered: that connection is closed,
+// and the client told of the end.
+func TestUpstreamThatComesForAnEndedSessionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p := w.away()
+		gate := make(chan struct{})
+		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)
+		}), 64<<10)
+		c, err := door.Dial("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		game := w.game.Next()
+		synctest.Wait()
+		w.gw.End(p.Hello.Session, 1000, "enough")
+		close(gate)
+		c.WantClosing(wire.CodeEnded)
+		game.WantEnd()
+	})
+}
+
+// The end of a session, and Close, break its first dial off: they wait for no game
+// server.
+func TestFirstDialIsBrokenOff(t *testing.T) {
+	for name, begin := range map[string]func(w *world){
+		"handshake": func(w *world) { w.refused("/") },
+		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), gateway.Wish{Path: "/"}) },
+	} {
+		for how, end := range map[string]func(w *world){
+			"End":   func(w *world) { w.gw.End(w.onlySession().ID, 1000, "enough") },
+			"Close": func(w *world) { w.gw.Close() },
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, policy())
+					w.game.Refuse = afterEightSeconds
+					over := make(chan bool)
+					go func() { begin(w); close(over) }()
+					synctest.Wait()
+					began := time.Now()
+					end(w)
+					<-over
+					if took := time.Since(began); took != 0 {
+						t.Errorf("it took %v", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A cookie with a good token brings nobody back who is logged in as somebody else.
+func TestCookieIsNoUseToAnotherPlayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := loggedIn(gateway.Allow)
+		pol.PlainResume = true
+		w := newWorld(t, pol)
+		ann := w.PlainWith("/?player=ann", ownOrigin)
+		id := w.game.Next().Req.Header.Get("Reseat-Session")
+		cookie := ours(t, ann)
+		ann.Drop()
+		synctest.Wait()
+		for _, c := range []struct {
+			player string
+			back   bool
+		}{{"bob", false}, {"ann", true}} {
+			w.PlainWith("/?player="+c.player, ownOrigin+"Cookie: "+cookie+"\r\n")
+			synctest.Wait()
+			if i, _ := w.gw.Session(id); (i.State == session.Attached.String()) != c.back {
+				t.Errorf("with %s's login the session is %s", c.player, i.State)
+			}
+		}
+	})
+}

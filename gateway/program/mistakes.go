@@ -1,0 +1,87 @@
+package program
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"reseat/gateway"
+	"reseat/gateway/secure"
+	"reseat/gateway/settings"
+)
+
+// warnings are those of the settings, of the files that they name, and of this machine:
+// the same in check and at start.
+func warnings(set *settings.Settings) []settings.Warning {
+	return slices.Concat(set.Warnings(), secretWarnings(set), keyWarnings(set), machineWarnings(set))
+}
+
+// keyWarnings are about keys that have two uses, and certificates that fit no name.
+func keyWarnings(set *settings.Settings) (list []settings.Warning) {
+	for _, r := range set.Gateway.Routes {
+		if a := r.Policy.Auth; a != nil && a.KeyFile != "" && slices.ContainsFunc(set.TokenKeyFiles, func(f string) bool { return sameFile(f, a.KeyFile) }) {
+			list = append(list, settings.Warning{Flag: "auth-key-file", Text: fmt.Sprintf("route %s: it is --token-key-file too: whoever makes logins could make resume tokens; make a key for each", r.Pattern)})
+		}
+	}
+	if t := set.TLS; t.KeyFile != "" && slices.ContainsFunc(set.TokenKeyFiles, func(f string) bool { return sameFile(f, t.KeyFile) }) {
+		list = append(list, settings.Warning{Flag: "token-key-file", Text: "it is --tls-key too, which changes with the certificate: make a key of its own"})
+	}
+	if why := secure.CacheExposure(set.TLS); why != "" {
+		list = append(list, settings.Warning{Flag: "acme-cache", Text: why})
+	}
+	return append(list, nameWarnings(set)...)
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y) || filepath.Clean(a) == filepath.Clean(b)
+}
+
+// nameWarnings are about a certificate that is for none of the names of --host.
+func nameWarnings(set *settings.Settings) (list []settings.Warning) {
+	if set.TLS.CertFile == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(set.TLS.CertFile, set.TLS.KeyFile)
+	if err != nil {
+		return nil // said elsewhere
+	}
+	for _, name := range set.Gateway.Hosts {
+		if h, _, err := net.SplitHostPort(name); err == nil {
+			name = h
+		}
+		if pair.Leaf.VerifyHostname(strings.Trim(name, "[]")) != nil {
+			list = append(list, settings.Warning{Flag: "tls-cert", Text: fmt.Sprintf("it is not for %s of --host: browsers will refuse it there", name)})
+		}
+	}
+	return list
+}
+
+// machineWarnings are about addresses and limits of this machine.
+func machineWarnings(set *settings.Settings) (list []settings.Warning) {
+	if n, most := set.Gateway.MaxSessions, gateway.SessionsWithin(gateway.Descriptors()); most > 0 && n > most {
+		list = append(list, settings.Warning{Flag: "max-sessions", Text: fmt.Sprintf("%d, and the limit of open files is enough for %d: raise it (ulimit -n, LimitNOFILE)", n, most)})
+	}
+	host, port, _ := net.SplitHostPort(set.Listen)
+	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
+		return list // the settings have compared the two
+	}
+	addrs, _ := net.InterfaceAddrs()
+	for _, r := range set.Gateway.Routes {
+		there, thatPort, _ := net.SplitHostPort(r.Upstream.Address())
+		own := func(a net.Addr) bool {
+			ip, ok := a.(*net.IPNet)
+			return ok && !ip.IP.IsLoopback() && ip.IP.String() == there
+		}
+		if port == thatPort && port != "0" && slices.ContainsFunc(addrs, own) {
+			list = append(list, settings.Warning{Flag: "upstream", Text: fmt.Sprintf("route %s: %s is this gateway itself, --listen %s: clients would get 508. Name the game server's own port", r.Pattern, r.Upstream.URL.Host, set.Listen)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,264 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// Under takeover the newest login stays, though the game server accepts it before an
+// older one.
+func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Takeover))
+		var dials atomic.Int64
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			if dials.Add(1) == 1 {
+				time.Sleep(5 * time.Second)
+			}
+			return false
+		}
+		older := make(chan int)
+		go func() { older <- w.refused("/?player=ann") }()
+		synctest.Wait()
+		newest := w.Player("/?player=ann")
+		game := w.game.Next()
+		if status := <-older; status != http.StatusConflict {
+			t.Errorf("the older login is answered %d, want 409", status)
+		}
+		w.wantState(newest, session.Attached)
+		game.Text("still here")
+		newest.Want("still here")
+		w.game.Next().WantEnd() // the connection that was dialled for the older one
+	})
+}
+
+// A second login asks whether the first is there. It waits no longer than that lives.
+func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(gateway.Reject))
+		p := w.Player("/?player=ann")
+		p.Sync()
+		p.Mute.Store(true)
+		began := time.Now()
+		second := make(chan time.Duration)
+		go func() {
+			w.Player("/?player=ann")
+			second <- time.Since(began)
+		}()
+		time.Sleep(500 * time.Millisecond)
+		w.gw.End(p.Hello.Session, 1000, "over")
+		if waited := <-second; waited != 500*time.Millisecond {
+			t.Errorf("it waited for %v, want no longer than the first one lived, 500ms", waited)
+		}
+	})
+}
+
+// A session that ends while its upstream is dialled anew breaks the dial off: neither
+// the client nor the game server waits for what nobody wants.
+func TestEndOfASessionBreaksItsDialOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p := w.away()
+		var broken time.Time
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			c.Read(make([]byte, 1)) // until the gateway closes it
+			broken = time.Now()
+			return true
+		}
+		c := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		began := time.Now()
+		w.gw.End(p.Hello.Session, 1000, "enough")
+		c.WantClosing(wire.CodeEnded)
+		synctest.Wait()
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("the client was told after %v", waited)
+		}
+		if broken != began {
+			t.Errorf("the dial was broken off at %v, want %v", broken, began)
+		}
+	})
+}
+
+// What a client sends while it waits for its upstream is bounded to the byte.
+func TestWaitingClientMaySend64KiBAndNoMore(t *testing.T) {
+	for over := range 2 {
+		t.Run(fmt.Sprint(over, " bytes over"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, hard())
+				p := w.away()
+				w.game.Refuse = afterEightSeconds
+				c := p.TryResume(p.Hello.Token, "0")
+				const head = 2 + 2 + 4 // a frame's, with a length of two bytes and the mask
+				said := strings.Repeat("x", 64<<10-head+over)
+				if len(said) > 0xffff {
+					t.Fatal("the frame's head is longer")
+				}
+				c.Text(said)
+				if over > 0 {
+					began := time.Now()
+					if closing := c.WantClosing(wire.CodeUpstreamLost); !closing.Retry || time.Since(began) != 0 {
+						t.Errorf("%+v after %v, want retry at once", closing, time.Since(began))
+					}
+					w.wantState(p, session.Detached)
+					return
+				}
+				c.WantControl(wire.VerbHello)
+				w.game.Next().Want(said)
+			})
+		})
+	}
+}
+
+// A gated door lets connections be taken over whose read deadline in the past, by
+// which a waiting client's reader is stopped, waits for the gate.
+type gatedAnswer struct {
+	http.ResponseWriter
+	gate chan struct{}
+}
+
+func (w gatedAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	return &gatedConn{Conn: conn, gate: w.gate}, rw, err
+}
+
+type gatedConn struct {
+	net.Conn
+	gate chan struct{}
+}
+
+func (c *gatedConn) SetReadDeadline(t time.Time) error {
+	if t.Equal(time.Unix(1, 0)) {
+		<-c.gate
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// The dial is done, and the client that waited for it is about to be attached: a resume
+// that comes just then waits for that, and then takes over.
+func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		p := w.away()
+		gate := make(chan struct{})
+		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)
+		}), 64<<10)
+		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
+		first, err := door.Dial("/", offer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		game := w.game.Next()
+		synctest.Wait() // the outcome is the first one's
+		second := p.TryResume(p.Hello.Token, "0")
+		synctest.Wait()
+		close(gate)
+		first.WantControl(wire.VerbHello)
+		first.WantClosing(wire.CodeSuperseded)
+		second.WantControl(wire.VerbHello)
+		game.Text("to the second")
+		second.Want("to the second")
+		if n := w.game.Joined(); n != 0 {
+			t.Errorf("%d more dials", n)
+		}
+	})
+}
+
+// An operator's drain is called off, and begun again, just as its time is over: the
+// first one's timer, which fires all the same, closes nothing.
+func TestTimerOfADrainThatWasCalledOffClosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy())
+		p, _ := w.play()
+		w.gw.BeginDrain()
+		first := gateway.DrainTimer(w.gw)
+		time.Sleep(5 * time.Second)
+		w.gw.CallOffDrain()
+		w.gw.BeginDrain()
+		first.Reset(0) // as if it had fired before it was stopped, and waited for the lock
+		time.Sleep(10*time.Second - time.Millisecond)
+		w.wantState(p, session.Attached)
+		if i := w.gw.DrainInfo(); i.Until == nil {
+			t.Error("the second drain has lost its end")
+		}
+		time.Sleep(time.Millisecond)
+		p.WantClosing(wire.CodeDraining)
+	})
+}
+
+// The game server chooses no subprotocol at the next dial, where it had chosen one: the
+// client could not understand it, and its connection is closed.
+func TestHardResumeTakesNoAnswerWithoutTheSubprotocol(t *testing.T) {
+	for _, c := range []struct{ before, now string }{{"chat.v1", ""}, {"", "chat.v1"}} {
+		t.Run(c.before+" then "+c.now, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, hard())
+				w.game.Choose = c.before
+				p := w.Player("/", "chat.v1")
+				game := w.game.Next()
+				p.Sync()
+				p.Drop()
+				game.WantClose(wire.CodeGoingAway)
+				game.Close(wire.CodeGoingAway, "")
+				w.game.Choose = c.now
+				if closing := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost); !closing.Retry {
+					t.Errorf("%+v, want retry", closing)
+				}
+				w.game.Next().WantEnd()
+				w.wantState(p, session.Detached)
+			})
+		})
+	}
+}
+
+// Once all sessions are over, however they ended, nothing is held for them: no place of
+// an address, no line of dials, no place in the lobby.
+func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLobbyWorld(t, nil)
+		var sessions []*wstest.Player
+		for range 4 {
+			sessions = append(sessions, w.Player("/match/7"))
+			sessions[len(sessions)-1].Sync()
+		}
+		for range 4 {
+			w.game.Next()
+		}
+		plain := w.Plain("/")
+		game := w.game.Next()
+		sessions[0].Control(`bye {"code":1000,"reason":""}`)
+		sessions[1].Drop()
+		sessions[2].TryResume("bad", "0").WantClosing(wire.CodeBadToken)
+		w.gw.End(sessions[2].Hello.Session, 1000, "")
+		sessions[3] = sessions[3].Resume(0)
+		sessions[3].Drop()
+		plain.Close(1000, "")
+		game.Close(1000, "")
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
+		if _, err := w.Door.Dial("/", []string{wire.Subprotocol}); err == nil {
+			t.Error("a refused dial makes a session")
+		}
+		_, polled := w.Request("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if resp, err := http.ReadResponse(polled, nil); err != nil || resp.StatusCode < 500 {
+			t.Errorf("a request to a game that is gone: %v, %v", resp, err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if left := gateway.Leftovers(w.gw); len(left) > 0 {
+			t.Errorf("still held: %v", left)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package session_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+)
+
+// RFC 6455 section 5.3: each frame that goes to the upstream has a masking key of its
+// own, none of them the client's.
+func TestFramesForTheUpstreamHaveKeysOfTheirOwn(t *testing.T) {
+	b := newTable(t, config())
+	b.says("one")
+	b.says("two")
+	keys := [][4]byte{{9, 9, 9, 9}}
+	for raw := b.takes(b.up, 1<<20); len(raw) > 0; {
+		h, err := frame.Parse(raw)
+		if err != nil || !h.Masked {
+			t.Fatalf("% x: masked %v, %v", raw, h.Masked, err)
+		}
+		if slices.Contains(keys, h.Key) {
+			t.Errorf("key %v is used again", h.Key)
+		}
+		keys = append(keys, h.Key)
+		raw = raw[h.Size+int(h.Length):]
+	}
+	if len(keys) != 3 {
+		t.Errorf("%d frames, want 2", len(keys)-1)
+	}
+}
+
+func TestUnackedMessagesAreLimitedToTheMessage(t *testing.T) {
+	b := newTable(t, config())
+	for range session.UnackedMessages {
+		b.says("x")
+	}
+	b.wantState(session.Attached)
+	b.says("one more")
+	b.wantState(session.Ended)
+}
+
+// A client that answers the ping behind a message, and does not ack it, has a minute.
+func TestClientThatNeverAcksIsInViolationAfterAMinute(t *testing.T) {
+	b := newTable(t, config())
+	b.game(text("one"))
+	wait := func(d time.Duration) {
+		for ; d > 0; d -= time.Second {
+			b.sleep(time.Second)
+			b.says("\x10ping")
+			b.reads()
+		}
+	}
+	wait(16 * time.Second) // the first ping has been sent
+	b.says("\x10pong 1")
+	wait(59 * time.Second)
+	b.wantState(session.Attached)
+	b.now = b.now.Add(time.Second)
+	b.s.Tick(b.now)
+	b.wantState(session.Ended)
+}
+
+// What was read of the upstream before a drain reaches the client before it is told of
+// the drain.
+func TestDrainedClientGetsWhatWasReadFirst(t *testing.T) {
+	b := newTable(t, config())
+	b.reads() // hello
+	b.game(text("one") + text("two"))
+	b.s.Drain(b.now, time.Second)
+	var all []byte
+	for {
+		var out []byte
+		for _, p := range b.s.ClientOut(b.now, b.att, nil) {
+			out = append(out, p...)
+		}
+		if len(out) == 0 {
+			break
+		}
+		b.s.ClientWrote(b.now, b.att, len(out), false)
+		all = append(all, out...)
+	}
+	got := frames(t, all)
+	if len(got) < 3 || fmt.Sprint(got[:2]) != "[one two]" || got[len(got)-1] != "close 4503 draining" {
+		t.Errorf("it got %q, want one, two and Close 4503", got)
+	}
+}
+
+// A page that is left may come back by its cookie; one that has closed may not, once the
+// upstream has closed too.
+func TestPageWithACookieThatIsLeftIsKept(t *testing.T) {
+	for code, want := range map[int]session.State{1001: session.Detached, 1000: session.Ended} {
+		b := newKept(t, keptConfig())
+		b.closes(code)
+		b.game(closing(code, ""))
+		if got := b.s.State(); got != want {
+			t.Errorf("after Close %d it is %v, want %v", code, got, want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package session_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// An upstream that is not read for want of memory, in the middle of a message, is
+// neither silent nor slow: it is read on once there is memory again.
+func TestUpstreamOutlivesAnExhaustedStoreInMidMessage(t *testing.T) {
+	c := config()
+	c.UpstreamHeartbeat = 10 * time.Second
+	b := newTable(t, c)
+	message := text(strings.Repeat("x", 5000))
+	b.game(message[:3900]) // what is left of the first chunk is too little for a read
+	held := int(b.store.Limit())
+	b.store.Charge(held)
+	for range 40 * 4 {
+		if b.s.UpstreamRoom(b.up) != nil {
+			t.Fatal("it is read though the store is exhausted")
+		}
+		b.sleep(250 * time.Millisecond)
+		b.says("\x10ping")
+	}
+	b.store.Charge(-held)
+	b.game(message[3900:])
+	if i := b.s.Info(); i.State != session.Attached || i.Sent != 1 {
+		t.Errorf("%v, %d messages; want attached and the one", i.State, i.Sent)
+	}
+}
+
+// A resume that had nothing to send is no sign of a client that gets nowhere.
+func TestResumesThatHadNothingToSendAreNotFutile(t *testing.T) {
+	b := newTable(t, config())
+	b.reads() // hello
+	for range 20 {
+		b.sleep(3 * time.Second)
+		b.drop()
+		b.wantState(session.Detached)
+		b.resume(0)
+		b.reads()
+		b.says("")
+	}
+}
+
+// The token is judged first, protocol section 2: who brings a superseded one learns
+// nothing of how the session ended.
+func TestSupersededTokenOfAnEndedSessionIsRefusedAsBad(t *testing.T) {
+	b := newTable(t, config())
+	old := b.s.Generation()
+	b.drop()
+	b.resume(0)
+	b.says("")
+	b.s.Terminate(b.now, 4000, "the end")
+	for gen, want := range map[uint64]int{old: wire.CodeBadToken, old + 1: wire.CodeEnded, old + 2: wire.CodeBadToken} {
+		ref := b.s.Check(b.now, session.Resume{Gen: gen, Malformed: true, Received: 99})
+		if ref == nil || ref.Code != want || ref.Spent != (want == wire.CodeBadToken) {
+			t.Errorf("generation %d: %+v, want %d", gen, ref, want)
+		}
+	}
+}
+
+// However many messages overflow in one absence, it is one event.
+func TestManyMessagesThatOverflowAreOneEvent(t *testing.T) {
+	for policy, want := range map[session.Overflow]int{session.Pause: 1, session.DropOldest: 1} {
+		t.Run(policy.String(), func(t *testing.T) {
+			c := config()
+			c.BufferMessages, c.Overflow = 2, policy
+			b := newTable(t, c)
+			b.drop()
+			b.s.Events()
+			for n := range 6 { // some in one read, some each in its own
+				if b.s.WantsUpstream(b.up) {
+					b.game(text(fmt.Sprint(n)) + text("more"))
+				}
+			}
+			told := 0
+			for _, e := range b.s.Events() {
+				if e.Kind == session.Overflowed {
+					told++
+				}
+			}
+			if told != want {
+				t.Errorf("%d events, want %d", told, want)
+			}
+		})
+	}
+}
