@@ -104,20 +104,6 @@ func TestAChangedConfigFileIsToldOfOnSIGHUP(t *testing.T) {
 	}
 }
 
-// A named pipe is read once: to open it again would wait for another writer.
-func TestAConfigThatIsAPipeIsReadOnce(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skipf("no pipes here: %v", err)
-	}
-	written := make(chan error, 1)
-	go func() { written <- os.WriteFile(pipe, []byte("grace = \"5s\"\n"), 0o600) }()
-	begin(t, "--config="+pipe)
-	if err := <-written; err != nil {
-		t.Error(err)
-	}
-}
-
 // net/http's own errors are seen, and strangers cannot fill the log with them.
 func TestErrorsOfNetHTTPAreLoggedAndLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
