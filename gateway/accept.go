@@ -77,7 +77,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		return
 	}
 	if !offer.Resumable && rt != nil {
-		if token := g.cookieToken(r, rt); token != "" && g.splice(w, r, rt, offer, token) {
+		if token := g.cookieToken(r, rt); token != "" && g.resumeByCookie(w, r, rt, offer, token) {
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		return
 	}
 	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r))
-	e.first = e.asks(r, offer.Protocols, nil)
+	e.first = g.upstreamRequest(e, r, offer.Protocols, nil)
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before
 	e.breakOff = cancel
@@ -248,7 +248,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := e.dialFirst(ctx)
+	up, err := g.dials.dialFirst(ctx, e)
 	if err != nil {
 		g.reg.remove(e)
 		g.refuseUpstream(w, r, e, err)
@@ -304,14 +304,14 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		return
 	}
 	p.Peer = e.lastPeer()
-	e.begin(up, conn).AttachFirst(conn, early, p)
+	g.beginSession(e, up, conn).AttachFirst(conn, early, p)
 	e.settle()
 }
 
-// asks is what the upstream is asked for a handshake of the client's. more are
-// headers of ours.
-func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upstream.Request {
-	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: e.g.via(r)}
+// upstreamRequest is what e's upstream is asked for a handshake of the client's. more
+// are headers of ours.
+func (g *Gateway) upstreamRequest(e *entry, r *http.Request, protocols []string, more http.Header) upstream.Request {
+	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: g.via(r)}
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
@@ -321,7 +321,7 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 	path, query := upstream.ClientTarget(r)
 	ask := upstream.Request{
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), e.g.cfg.TrustedHeaders, own),
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.cfg.TrustedHeaders, own),
 	}
 	e.terms().conceal(&ask)
 	return ask

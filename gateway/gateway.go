@@ -54,6 +54,7 @@ type Gateway struct {
 	draining atomic.Bool // new sessions are refused; drain.go sets it
 	drain    drain
 	dials    dials
+	redials  redialer
 	tags     atomic.Uint64   // of the sessions' data: never one twice
 	spent    chan struct{}   // one slot: the store has refused somebody
 	ctx      context.Context // until Close
@@ -87,6 +88,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.trackConns()
+	g.dials.conns = g.conns
+	g.redials = redialer{ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		g.addRoute(r)

@@ -41,11 +41,11 @@ func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.all()[0]
-	if !e.answers(t.Context()) {
+	if !g.reg.answers(t.Context(), e) {
 		t.Error("a session that is about to begin does not answer")
 	}
 	g.reg.remove(e)
-	if e.answers(t.Context()) {
+	if g.reg.answers(t.Context(), e) {
 		t.Error("a session that never came about answers")
 	}
 }
@@ -66,7 +66,7 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 			return false
 		}
 		e.target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-		if out, again := e.dialOnce(d); out != nil || again || !d.taken {
+		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.taken {
 			t.Errorf("outcome %v, again %v, taken %v; want none for anybody", out, again, d.taken)
 		}
 		game.Next().WantEnd()

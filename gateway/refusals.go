@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"reseat/gateway/drive"
-	"reseat/gateway/drive/sock"
 	"reseat/gateway/handshake"
 	"reseat/gateway/wire"
 	"reseat/upstream"
@@ -97,9 +95,6 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 		g.log.Debug("refused client gone before its answer", "err", err)
 		return true
 	}
-	below := sock.Lowest(conn)
-	g.conns.Track(below)
-	defer g.conns.Forget(below)
-	drive.Farewell(conn, wire.AppendClosing(nil, c))
+	g.farewell(conn, c)
 	return true
 }
