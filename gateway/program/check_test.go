@@ -77,7 +77,7 @@ func wantLines(t *testing.T, report string, want ...string) {
 	}
 }
 
-func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
+func TestCheckReportsEachWorkingPart(t *testing.T) {
 	pair := testcert.New(t, "127.0.0.1")
 	dir := t.TempDir()
 	cert, key := pair.Write(dir)
@@ -118,7 +118,7 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatWouldNotWorkNow(t *testing.T) {
+func TestCheckReportsEachFailingPart(t *testing.T) {
 	closed := startGame(t, nil)
 	closed.Close()
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // whoever connects waits in its backlog

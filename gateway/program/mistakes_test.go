@@ -24,7 +24,7 @@ func startedWith(args, environ []string) (status int, said string) {
 
 // What an operator does wrong is refused, or warned of, in one line that says what to do:
 // by check, and by the start alike.
-func TestCheckKnowsTheMistakes(t *testing.T) {
+func TestCheckReportsCommonMistakes(t *testing.T) {
 	dir := t.TempDir()
 	pair, other := testcert.New(t, "game.example"), testcert.New(t, "game.example")
 	cert, key := pair.Write(dir)

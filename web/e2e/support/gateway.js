@@ -57,8 +57,8 @@ function readLog(stderr) {
   /** @param {string} msg @returns {Promise<string>} */
   const address = (msg) => new Promise((done) => (waiting[msg] = done));
   const log = {
-    clients: address('listening for clients'),
-    admin: address('listening for the admin address'),
+    clients: address('listen.clients'),
+    admin: address('listen.admin'),
     bad: /** @type {string[]} */ ([]),
   };
   createInterface({ input: stderr }).on('line', (line) => {
