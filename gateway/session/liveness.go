@@ -198,10 +198,10 @@ func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
 	if takes && st.Queued > 0 {
 		w.drained = now
 	}
-	switch {
-	case st.Unread, takes && (a.behind || st.Acked < w.pingEnd):
+	if st.Unread || takes && (a.behind || st.Acked < w.pingEnd) {
 		a.hear(now)
-	case a.out.waits && now >= s.nextLook(a):
+	}
+	if a.out.waits && now >= s.nextLook(a) { // whatever the client says meanwhile
 		a.behind = true
 	}
 }

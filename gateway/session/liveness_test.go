@@ -328,6 +328,27 @@ func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
 	l.wantState(session.Attached)
 }
 
+// A write that waits long waits for a full socket, also where the client speaks just when
+// that is looked at: what it takes in the end is a sign of life.
+func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
+	b := newTable(t, answerConfig())
+	b.game(text("one"))
+	n := len(bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil))
+	b.s.ClientWaits(b.now, b.att)
+	looks := 0
+	for end := b.now.Add(2 * time.Second); b.now < end; b.now = b.s.Next() {
+		b.s.ClientSocket(b.now, b.att, session.SocketState{Queued: 100, Unread: true})
+		b.s.Tick(b.now)
+		looks++
+	}
+	spoke := b.s.Info().Heard
+	b.now = b.now.Add(100 * time.Millisecond)
+	b.s.ClientWrote(b.now, b.att, n, false)
+	if heard := b.s.Info().Heard; heard != b.now || heard == spoke || looks < 2 {
+		t.Errorf("%d looks, the last at %d; heard at %d, want %d", looks, spoke, heard, b.now)
+	}
+}
+
 // The process, or the machine, stood still: what the client said is not read yet.
 func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
