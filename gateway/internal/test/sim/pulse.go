@@ -548,6 +548,9 @@ func (g *game) checkWoken(i session.Info) {
 	if i.Heard < p.heard[early] || i.Heard > p.heard[late] {
 		g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, p.heard)
 	}
+	if p.unsettled() { // a ping of the call just made postpones the next one
+		p.composes()
+	}
 	var want session.Time
 	if g.core.WantsClient(p.leg.att) {
 		want = p.dead(late)
@@ -557,9 +560,6 @@ func (g *game) checkWoken(i session.Info) {
 	}
 	if next := g.core.Next(); want > 0 && (next == 0 || next > want) {
 		g.fail("timers", "Next is %d, and something is due at %d: %s", next, want, p)
-	}
-	if p.unsettled() {
-		p.composes()
 	}
 }
 
