@@ -186,6 +186,7 @@ func (s *Session) tickUpstream(now Time) {
 	if s.starved && now >= s.up.heard.Add(starvedRetry) {
 		s.starved = false
 		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
+		s.relieve(now)
 	}
 	if !s.WantsUpstream(s.up) {
 		return
