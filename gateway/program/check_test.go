@@ -107,10 +107,10 @@ func TestCheckReportsEachWorkingPart(t *testing.T) {
 		"ok    --auth-jwks: "+jwks.URL+", 1 key",
 		"ok    --auth-key-file: "+logins+", 1 key",
 		"ok    --tls-cert "+cert+": for 127.0.0.1, until ",
-		"ok    upstream "+plain.url("ws")+": takes connections; no WebSocket handshake was sent",
-		"ok    upstream "+secured.url("wss")+": takes connections",
+		"ok    upstream "+plain.url("ws")+": accepts connections; no WebSocket handshake was sent",
+		"ok    upstream "+secured.url("wss")+": accepts connections",
 		"ok    --webhook-secret-file: 1 secret",
-		"ok    --webhook http://"+hooks.Addr().String()+"/events: takes connections; nothing was posted")
+		"ok    --webhook http://"+hooks.Addr().String()+"/events: accepts connections; nothing was posted")
 	for _, g := range []*gameServer{plain, secured, hooks} {
 		if n := <-g.got; n != 0 || len(g.got) > 0 {
 			t.Errorf("%s got %d bytes, and %d more connections; want one without any", g.Addr(), n, len(g.got))

@@ -131,7 +131,7 @@ func TestTroubleTableNamesLinesThatAreWritten(t *testing.T) {
 	if strings.Contains(source, `"no such line"`) {
 		t.Fatal("the search finds anything")
 	}
-	_, table, _ := strings.Cut(file(t, "operating.md"), "## When something is wrong")
+	_, table, _ := strings.Cut(file(t, "operating.md"), "## Troubleshooting")
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := 0
 	for row := range strings.Lines(table) {
