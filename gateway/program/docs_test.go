@@ -142,7 +142,7 @@ type reader struct {
 
 func newReader(t *testing.T, page string) *reader {
 	t.Helper()
-	r := &reader{T: t, page: page, dir: t.TempDir(), stub: listen(t, nil).Addr().String()}
+	r := &reader{T: t, page: page, dir: t.TempDir(), stub: startGame(t, nil).Addr().String()}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/asynclog"
 	"reseat/gateway/control"
+	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
 	"reseat/gateway/showcase"
@@ -192,7 +193,7 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 		}
 	}
 	cfg := set.Gateway
-	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, gateway.Descriptors()
+	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
 	if set.Demo {
 		if p.show, err = showcase.Start(&cfg); err != nil {
 			return p, err
@@ -212,25 +213,25 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if set.Demo {
 		showcase.Serve(p.gateway)
 	}
-	p.listen = p.gateway.Lobby().Listen(p.listen)
+	p.listen = p.gateway.Conns().Listen(p.listen)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
-	p.clients = server(p.gateway, p.gateway.Lobby(), log)
+	p.clients = server(p.gateway, p.gateway.Conns(), log)
 	if p.adminLn != nil {
-		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
+		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn)
 		p.recorder = control.NewRecorder(p.gateway)
 	}
 	host, _ := os.Hostname() // empty where the system does not say
 	p.admin = server(control.New(p.gateway, control.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: settings.Version(),
-	}), p.gateway.AdminLobby(), log)
+	}), p.gateway.AdminConns(), log)
 	return p, nil
 }
 
-func server(h http.Handler, lobby *gateway.Lobby, log *slog.Logger) *http.Server {
+func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext,
+		Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: serverLog(log),
@@ -246,7 +247,7 @@ func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 		p.log.Info("dashboard.ready", "url", address(p.adminLn, nil)+"/", "text", "open it in a browser")
 	}
 	p.warnOfTokens()
-	if n := gateway.Descriptors(); n > 0 {
+	if n := listen.Descriptors(); n > 0 {
 		p.log.Info("descriptors.limit", "limit", n)
 	}
 	for _, r := range set.Gateway.Routes {

@@ -43,7 +43,7 @@ func serving(t *testing.T) backlog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server(ok, gw.Lobby(), slog.New(slog.DiscardHandler))
+	s := server(ok, gw.Conns(), slog.New(slog.DiscardHandler))
 	go s.Serve(b)
 	t.Cleanup(func() {
 		s.Close()

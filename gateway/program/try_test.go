@@ -69,7 +69,7 @@ func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 }
 
 func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
-	closed := listen(t, nil)
+	closed := startGame(t, nil)
 	closed.Close()
 	p := beginWith(t, "--upstream="+closed.url("ws"))
 	if line := p.wait("dashboard.ready"); line["level"] != "INFO" || !strings.HasPrefix(line["url"].(string), "http://127.0.0.1:") {
@@ -84,7 +84,7 @@ func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
 	p := begin(t, "--config="+file)
 	p.signals <- syscall.SIGHUP
-	p.wait("token keys read again") // and nothing of the settings before it: see below
+	p.wait("keys.reloaded") // and nothing of the settings before it: see below
 	writeFile(t, file, "grace = \"6s\"\n")
 	p.signals <- syscall.SIGHUP
 	if line := p.wait("settings.changed"); line["text"] != "settings changed; restart to apply" || line["file"] != file {
@@ -101,20 +101,6 @@ func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	var log bytes.Buffer
 	if c.compare(slog.New(slog.NewTextHandler(&log, nil))); log.Len() > 0 {
 		t.Errorf("of a file that says the same: %s", log.String())
-	}
-}
-
-// A named pipe is read once: to open it again would wait for another writer.
-func TestConfigFromPipeIsReadOnce(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skipf("no pipes here: %v", err)
-	}
-	written := make(chan error, 1)
-	go func() { written <- os.WriteFile(pipe, []byte("grace = \"5s\"\n"), 0o600) }()
-	begin(t, "--config="+pipe)
-	if err := <-written; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
 	for _, args := range [][]string{{"--grace", "3m", "--grace=5m"}, {"--grace", "3m", "--grace", "3m"}, {"--upstream", "ws://a:1", "--upstream", "ws://b:1"}, {"--demo", "--demo"}} {
 		flag, _, _ := strings.Cut(args[0], "=")
-		if said := wantRefused(t, flag, nil, append([]string{game}, args...)...); !strings.Contains(said, "want it once, got it 2 times") {
+		if said := wantRefused(t, flag, nil, append([]string{game}, args...)...); !strings.Contains(said, "want one value, got 2") {
 			t.Errorf("%q: %s", args, said)
 		}
 	}
@@ -162,8 +162,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{`--route "/{a:[}"`, "invalid regexp", []string{"--route=/{a:[}=ws://a:1"}},
 		{`--route "/a b"`, "blanks", []string{"--route=/a b=ws://a:1"}},
 		{`--route "/a": grace`, "twice", []string{"--route=/a=ws://a:1;grace=1m;grace=2m"}},
-		{`--route "/a": listen`, "whole gateway", []string{"--route=/a=ws://a:1;listen=:1"}},
-		{`--route "/a": demo`, "whole gateway", []string{"--route=/a=ws://a:1;demo=true"}},
+		{`--route "/a": listen`, "global setting", []string{"--route=/a=ws://a:1;listen=:1"}},
+		{`--route "/a": demo`, "global setting", []string{"--route=/a=ws://a:1;demo=true"}},
 		{"--admin", "--listen", []string{up, "--listen=:8081"}},
 		{"--admin", "--admin-token-file", []string{up, "--admin=:9000"}},
 		{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
