@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// listenAddr takes HOST:PORT. The host may be missing, for all addresses; port
-// 0 is one that the system picks.
+// listenAddr accepts HOST:PORT. No host means all addresses; port
+// 0 means one that the system picks.
 func listenAddr(s string) (string, error) {
 	if !isAddr(s) {
 		return "", want("HOST:PORT such as :8080 or [::1]:8080", s)
@@ -19,8 +19,8 @@ func listenAddr(s string) (string, error) {
 	return s, nil
 }
 
-// adminAddr takes HOST:PORT, or off, which it gives as "". Whether others may
-// reach it is a matter of checkAdmin.
+// adminAddr accepts HOST:PORT, or off, which it returns as "". Whether others may
+// reach it is checked by checkAdmin.
 func adminAddr(s string) (string, error) {
 	switch {
 	case s == "off":
@@ -31,7 +31,7 @@ func adminAddr(s string) (string, error) {
 	return s, nil
 }
 
-// allowedUpstream takes HOST:PORT with * in the host, where it stands for
+// allowedUpstream accepts HOST:PORT with * in the host, where it matches
 // anything but a dot, or for the whole host or port.
 func allowedUpstream(s string) (string, error) {
 	host, port, ok := splitHost(s) // brackets stay
@@ -51,7 +51,7 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// isLoopback says whether only this machine reaches a HOST:PORT: an address of
+// isLoopback reports whether only this machine reaches a HOST:PORT: an address of
 // 127.0.0.0/8, ::1, or the name localhost.
 func isLoopback(hostPort string) bool {
 	host, _, _ := net.SplitHostPort(hostPort)
@@ -61,7 +61,7 @@ func isLoopback(hostPort string) bool {
 	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
-// sameListener says whether two addresses cannot both be listened on.
+// sameListener reports whether two addresses cannot both be listened on.
 func sameListener(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -78,8 +78,8 @@ func isEvery(host string) bool {
 
 var dnsLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
 
-// isHost says whether s is an IP address or can be a DNS name. A name's last
-// label is not all digits: that is an address, and a wrong one.
+// isHost reports whether s is an IP address or can be a DNS name. A name's last
+// label is not all digits: that would be an invalid address.
 func isHost(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return true
@@ -93,7 +93,7 @@ func isHost(s string) bool {
 	return len(s) <= 253 && strings.Trim(labels[len(labels)-1], "0123456789") != ""
 }
 
-// splitHost takes HOST or HOST:PORT apart, as they stand in a Host header
+// splitHost splits HOST or HOST:PORT, as in a Host header
 // (RFC 9110 section 7.2): an IPv6 address has brackets, and keeps them.
 func splitHost(s string) (host, port string, ok bool) {
 	host = s
@@ -106,7 +106,7 @@ func splitHost(s string) (host, port string, ok bool) {
 	return host, port, true
 }
 
-// isURLHost is isHost for a host as it stands in a URL.
+// isURLHost is isHost for a host in a URL.
 func isURLHost(s string) bool {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		ip, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
@@ -115,7 +115,7 @@ func isURLHost(s string) bool {
 	return isHost(s) && !strings.Contains(s, ":")
 }
 
-// hostName takes a value of the Host header, and gives it in lower case.
+// hostName accepts a value of the Host header, and returns it in lower case.
 func hostName(s string) (string, error) {
 	host, port, ok := splitHost(s)
 	if !ok || !isURLHost(host) || port != "" && !isPort(port) {
@@ -126,9 +126,9 @@ func hostName(s string) (string, error) {
 
 var hostLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// domainName takes a name for which a public CA can give a certificate by
-// tls-alpn-01, which neither knows addresses nor wildcards (RFC 8737 section 3),
-// and gives it in lower case.
+// domainName accepts a name for which a public CA can issue a certificate by
+// tls-alpn-01, which supports neither addresses nor wildcards (RFC 8737 section 3),
+// and returns it in lower case.
 func domainName(s string) (string, error) {
 	low := strings.ToLower(s)
 	labels := strings.Split(low, ".")
@@ -142,7 +142,7 @@ func domainName(s string) (string, error) {
 	return low, nil
 }
 
-// directoryURL takes the https URL of an ACME CA's directory (RFC 8555 section 6.1).
+// directoryURL accepts the https URL of an ACME CA's directory (RFC 8555 section 6.1).
 func directoryURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
@@ -153,10 +153,10 @@ func directoryURL(s string) (string, error) {
 
 var schemeSyntax = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// originPattern takes SCHEME://HOST[:PORT] with any number of * in each of the
-// three, or * alone, and gives it as browsers write an origin: in lower case
+// originPattern accepts SCHEME://HOST[:PORT] with any number of * in each of the
+// three, or * alone, and returns it as browsers write an origin: in lower case
 // and without the port that the scheme implies. The origin null is refused: a
-// sandboxed frame of anybody's page has it, so to allow it is to allow all.
+// sandboxed frame of any page has it, so allowing it would allow all.
 func originPattern(s string) (string, error) {
 	if s == "*" {
 		return s, nil
@@ -176,18 +176,18 @@ func originPattern(s string) (string, error) {
 	return low, nil
 }
 
-// substitute puts one character in the place of each *.
+// substitute replaces each * by one character.
 func substitute(pattern, char string) string { return strings.ReplaceAll(pattern, "*", char) }
 
-// isHostPattern says whether a host pattern can match anything: a name, or an
-// address that has a number where the * stands.
+// isHostPattern reports whether a host pattern can match anything: a name, or an
+// address with a number for the *.
 func isHostPattern(s string) bool {
 	return isURLHost(substitute(s, "x")) || isURLHost(substitute(s, "1"))
 }
 
 func isPortPattern(s string) bool { return isPort(substitute(s, "1")) || s == "*" }
 
-// proxyPrefix takes a CIDR block or a single address.
+// proxyPrefix accepts a CIDR block or a single address.
 func proxyPrefix(s string) (netip.Prefix, error) {
 	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
 		ip = ip.Unmap()

@@ -8,7 +8,7 @@ import (
 	"reseat/tokens/login"
 )
 
-// keySet takes the URL of a JWKS, or the name of a file that holds one.
+// keySet accepts the URL of a JWKS, or the name of a file with one.
 func keySet(s string) (string, error) {
 	if !strings.Contains(s, "://") {
 		return fileName(s)
@@ -20,8 +20,8 @@ func keySet(s string) (string, error) {
 	return s, nil
 }
 
-// webhookURL takes the URL of a receiver of events. Its errors do not show one
-// that has a password in it.
+// webhookURL accepts the URL of a receiver of events. Its errors do not contain
+// a password.
 func webhookURL(s string) (*url.URL, error) {
 	const what = "a URL such as https://api.example/reseat-events"
 	u, err := url.Parse(s)

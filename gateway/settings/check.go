@@ -27,7 +27,7 @@ func (d *draft) check() error {
 	return nil
 }
 
-// checkGame asks for something to serve, and for only one game on all paths.
+// checkGame requires something to serve, and at most one upstream for all paths.
 func (d *draft) checkGame() error {
 	switch {
 	case d.upstream != nil && d.Demo:
@@ -45,8 +45,8 @@ func (d *draft) checkListeners() error {
 	return d.checkAdmin()
 }
 
-// checkAdmin keeps the admin address to this machine as long as nobody is asked
-// for a token there: docs/flags.md, --admin-token-file.
+// checkAdmin requires a loopback admin address unless it asks for tokens: docs/flags.md,
+// --admin-token-file.
 func (d *draft) checkAdmin() error {
 	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
 		return d.fault("admin", "%w: other machines can reach that address without a token; see --admin-token-file",
@@ -55,7 +55,7 @@ func (d *draft) checkAdmin() error {
 	return nil
 }
 
-// checkTLS asks for certificates from one place, and for all that it needs.
+// checkTLS requires one source of certificates, completely configured.
 func (d *draft) checkTLS() error {
 	t := &d.TLS
 	files, ca := t.CertFile != "" || t.KeyFile != "", len(t.Domains) > 0
@@ -74,8 +74,8 @@ func (d *draft) checkTLS() error {
 	return nil
 }
 
-// checkWebhook asks for both or neither: a post without a signature is one that
-// anybody could make.
+// checkWebhook requires both settings or neither: anyone could forge a post without a
+// signature.
 func (d *draft) checkWebhook() error {
 	switch {
 	case d.Webhook != nil && d.WebhookSecretFile == "":
@@ -86,7 +86,7 @@ func (d *draft) checkWebhook() error {
 	return nil
 }
 
-// aboutLogins are the settings that mean nothing where no login is asked for.
+// aboutLogins are the settings that have no effect without logins.
 var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-forward"}
 
 // errNoLogin refuses one of them: whoever says whose logins are good believes
@@ -138,7 +138,7 @@ func (d *draft) buildRoutes() error {
 			return err
 		}
 	}
-	asked, err := d.askedRoutes()
+	asked, err := d.requestedRoutes()
 	if err != nil {
 		return err
 	}
@@ -150,8 +150,8 @@ func (d *draft) buildRoutes() error {
 	return nil
 }
 
-// askedRoutes are those of --route, or of the config file.
-func (d *draft) askedRoutes() ([]route, error) {
+// requestedRoutes are those of --route, or of the config file.
+func (d *draft) requestedRoutes() ([]route, error) {
 	if d.tables != nil {
 		return d.tables, nil
 	}
@@ -204,7 +204,7 @@ func (d *draft) addRoute(paths *patterns, r route) error {
 	return nil
 }
 
-// fault is a UsageError for a flag, named as it was given.
+// fault returns a UsageError for a flag, named as it was given.
 func (d *draft) fault(flag, format string, args ...any) error {
 	return &UsageError{d.from[flag], fmt.Errorf(format, args...)}
 }

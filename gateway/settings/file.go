@@ -13,8 +13,8 @@ import (
 	"reseat/upstream"
 )
 
-// mostConfig is the largest config file in bytes.
-const mostConfig = 1 << 20
+// maxConfig is the largest config file in bytes.
+const maxConfig = 1 << 20
 
 // readConfig reads the file that --config names in the nearer of the sources. No
 // such name gives a source without anything.
@@ -37,12 +37,12 @@ func readWhole(name string) ([]byte, error) {
 		return nil, cause(err)
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostConfig+1))
+	text, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
 	switch {
 	case err != nil:
 		return nil, cause(err)
-	case len(text) > mostConfig:
-		return nil, fmt.Errorf("larger than %s", formatSize(mostConfig))
+	case len(text) > maxConfig:
+		return nil, fmt.Errorf("larger than %s", formatSize(maxConfig))
 	}
 	return text, nil
 }
@@ -58,8 +58,10 @@ type config struct {
 	within *routeTable // the [[route]] that the present lines belong to
 }
 
-// parseConfig takes a document apart. The library's decoder judges it as a whole
-// first (syntax, keys given twice); its parser then tells on which line a key is.
+// parseConfig parses a document. The library's decoder checks it as a whole first
+// (syntax, repeated keys); its parser then gives keys, values and lines. The decoder
+// alone is not enough: it has positions only of what it refuses itself, and errors
+// about a value, or about a route without a pattern, must name its line too.
 func parseConfig(name string, text []byte) (source, error) {
 	c := &config{name: printable(name), lines: map[string]int{}}
 	c.source = source{values: map[string][]string{}, label: func(key string) string { return c.at(c.lines[key], key) }}

@@ -221,7 +221,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"upstream = \"ws://a\"\ndemo = true", ":1: upstream", "--demo"},
 	{"demo = true\nlisten = \":80\"\nadmin = \"127.0.0.1:80\"", ":3: admin", "want another port"},
 	{"demo = true\nadmin = \"0.0.0.0:80\"", ":2: admin", "loopback"},
-	{"demo = true\n# " + strings.Repeat("x", mostConfig), "--config", "larger than 1MiB"},
+	{"demo = true\n# " + strings.Repeat("x", maxConfig), "--config", "larger than 1MiB"},
 }
 
 func TestWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
@@ -257,7 +257,7 @@ func TestFileNameIsShownOnOneLine(t *testing.T) {
 // UsageError of one printable line, and what was taken is whole.
 func FuzzConfig(f *testing.F) {
 	for _, c := range wrongFiles {
-		if len(c.text) < mostConfig {
+		if len(c.text) < maxConfig {
 			f.Add(c.text)
 		}
 	}

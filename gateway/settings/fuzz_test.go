@@ -55,7 +55,7 @@ func checkRefusal(t *testing.T, err error) {
 func checkTaken(t *testing.T, s *Settings) {
 	t.Helper()
 	n := s.Gateway.Default.BufferBytes
-	if again, err := size(1, mostBuffer)(formatSize(n)); err != nil || again != n {
+	if again, err := size(1, maxBuffer)(formatSize(n)); err != nil || again != n {
 		t.Fatalf("%d is written %q, which reads as %d, %v", n, formatSize(n), again, err)
 	}
 	for _, r := range s.Gateway.Routes {
@@ -63,7 +63,7 @@ func checkTaken(t *testing.T, s *Settings) {
 		if r.Pattern[0] != '/' || r.Upstream.URL == nil || r.Upstream.URL.Host == "" {
 			t.Fatalf("route %+v is not whole", r)
 		}
-		if p.Grace < 0 || p.Heartbeat < leastHeartbeat || p.DialTimeout <= 0 || p.MaxMessage < 1 || p.BufferMessages < 1 {
+		if p.Grace < 0 || p.Heartbeat < minHeartbeat || p.DialTimeout <= 0 || p.MaxMessage < 1 || p.BufferMessages < 1 {
 			t.Fatalf("policy %+v is out of bounds", p)
 		}
 	}

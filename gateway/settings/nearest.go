@@ -2,7 +2,7 @@ package settings
 
 import "fmt"
 
-// unknown is the error for a word that is no flag's name, among those that keep
+// unknown returns the error for a word that is not a flag's name, among those that keep
 // holds for. Kind says what was looked for, spell how a flag's name is written there.
 func unknown(word, kind string, spell func(string) string, keep func(*flag) bool) error {
 	near := nearest(word, flagNames(keep))
@@ -12,7 +12,7 @@ func unknown(word, kind string, spell func(string) string, keep func(*flag) bool
 	return fmt.Errorf("unknown %s; the nearest is %s", kind, spell(near))
 }
 
-// flagNames gives the names of the rows that keep holds for.
+// flagNames returns the names of the rows that keep accepts.
 func flagNames(keep func(*flag) bool) []string {
 	var names []string
 	for i := range table {
@@ -23,8 +23,8 @@ func flagNames(keep func(*flag) bool) []string {
 	return names
 }
 
-// nearest gives the name closest to s, or "" where none is close enough to be
-// a slip of the keyboard: a third of its letters.
+// nearest returns the name closest to s, or "" if none is close enough to be
+// a typing error: a third of its letters.
 func nearest(s string, names []string) string {
 	best, least := "", len(s)
 	for _, name := range names {

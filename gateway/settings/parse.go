@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// A parser checks one value. Its error says what is wanted and what it got,
-// and leaves it to the caller to name the setting.
+// A parser reads and checks one value. Its error says what is wanted and what it got;
+// the caller names the setting.
 type parser[T any] func(string) (T, error)
 
-// want is the error of a parser: what it takes, and what it was given.
+// want returns the error of a parser: what it accepts, and what it got.
 func want(what, got string) error { return fmt.Errorf("want %s, got %s", what, quote(got)) }
 
-// quote makes one line of any text, shortened where it is long.
+// quote returns any text as one quoted line, shortened if it is long.
 func quote(s string) string { return strconv.Quote(shorten(s)) }
 
-// printable is quote without the quotation marks, for what is a name.
+// printable is quote without the quotation marks, for names.
 func printable(s string) string { return strings.Trim(quote(s), `"`) }
 
 func shorten(s string) string {
@@ -114,7 +114,7 @@ func size(least, most int64) parser[int64] {
 	}
 }
 
-// formatSize writes n bytes in the largest unit that gives a whole number, so
+// formatSize formats n bytes in the largest unit that gives a whole number, so
 // that size reads it back.
 func formatSize(n int64) string {
 	for _, u := range units {
@@ -138,13 +138,13 @@ func count(least, most int) parser[int] {
 	}
 }
 
-// An option is one word that a choice takes, and what it stands for.
+// An option is one word that a choice accepts, and its value.
 type option[T any] struct {
 	word  string
 	value T
 }
 
-// choice takes one of a few words.
+// choice accepts one of a few words.
 func choice[T any](options ...option[T]) parser[T] {
 	words := make([]string, len(options))
 	for i, o := range options {
@@ -161,7 +161,7 @@ func choice[T any](options ...option[T]) parser[T] {
 	}
 }
 
-// boolean takes what a flag without a value can be given.
+// boolean accepts the values of a flag that needs none.
 var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false}, option[bool]{"on", true}, option[bool]{"off", false},
 	option[bool]{"1", true}, option[bool]{"0", false})
 
@@ -174,7 +174,7 @@ func identifier(s string) (string, error) {
 	return s, nil
 }
 
-// headerName takes the name of a header that a proxy may say something by.
+// headerName accepts the name of a header that a trusted proxy may set.
 func headerName(s string) (string, error) {
 	token := func(r rune) bool { return r < '!' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) }
 	if s == "" || len(s) > 255 || strings.ContainsFunc(s, token) || strings.HasPrefix(strings.ToLower(s), "reseat") {
@@ -183,7 +183,7 @@ func headerName(s string) (string, error) {
 	return http.CanonicalHeaderKey(s), nil
 }
 
-// fileName takes the name of a file, which whoever needs it will open.
+// fileName accepts the name of a file, which is not opened here.
 func fileName(s string) (string, error) {
 	if s == "" || strings.ContainsRune(s, 0) {
 		return "", want("the name of a file", s)
@@ -191,7 +191,7 @@ func fileName(s string) (string, error) {
 	return s, nil
 }
 
-// verbatim leaves the check to later, when the other settings are known.
+// verbatim accepts anything: the check follows when all settings are known.
 func verbatim(s string) (string, error) { return s, nil }
 
 // authorities reads a file of PEM certificates.
@@ -208,7 +208,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// cause leaves out operation and name, which may hold a line break.
+// cause removes operation and name, which may contain a line break, from an error.
 func cause(err error) error {
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		return p.Err

@@ -13,8 +13,8 @@ import (
 	"reseat/upstream"
 )
 
-// A route is one that was asked for, its settings still raw text: what they
-// leave open comes from the global flags, once all of those are known.
+// A route is a requested route with unparsed settings. What it does not set comes from
+// the global flags, once all of those are known.
 type route struct {
 	pattern  string
 	upstream *url.URL
@@ -23,7 +23,7 @@ type route struct {
 	label func(setting string) string
 }
 
-// anyPath is the pattern that --upstream stands for.
+// anyPath is the pattern of --upstream.
 const anyPath = "/*"
 
 // parseRoute takes PATTERN=URL[;NAME=VALUE]... A = within the braces of a
@@ -54,7 +54,7 @@ func parseRoute(s string) (route, error) {
 	return r, nil
 }
 
-// assignment is the place of the first = outside of braces, or -1.
+// assignment returns the index of the first = outside of braces, or -1.
 func assignment(s string) int {
 	depth := 0
 	for i, c := range s {
@@ -70,7 +70,7 @@ func assignment(s string) int {
 	return -1
 }
 
-// add notes a setting, if a route can have it.
+// add records a setting, if a route can have it.
 func (r *route) add(name, value string) error {
 	f, err := routeFlag(name)
 	switch {
@@ -95,12 +95,12 @@ func routeFlag(name string) (*flag, error) {
 	return f, nil
 }
 
-// fault is a UsageError for one of the route's settings.
+// fault returns a UsageError for one of the route's settings.
 func (r *route) fault(setting string, err error) error {
 	return &UsageError{r.label(setting), fmt.Errorf("%s: %w", setting, err)}
 }
 
-// build fills in from defaults what the route leaves open.
+// build makes the route, with defaults for what it does not set.
 func (r *route) build(defaults local) (gateway.Route, error) {
 	own := defaults
 	for i := range table {

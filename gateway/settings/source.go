@@ -20,9 +20,9 @@ type source struct {
 
 const envPrefix = "RESEAT_"
 
-// readArgs takes a command line apart: --name VALUE, --name=VALUE, and --name
+// readArgs parses a command line: --name VALUE, --name=VALUE, and --name
 // alone for a boolean. A value that itself begins with -- is given with =.
-// The first of --help and --version is answered at once, whatever follows.
+// The first of --help and --version is answered immediately, whatever follows.
 func readArgs(args []string) (source, error) {
 	s := source{values: map[string][]string{}, label: argName}
 	if len(args) > 0 { // what people type first
@@ -76,7 +76,7 @@ func argFlag(arg string) (*flag, error) {
 	return nil, &UsageError{printable(arg), unknown(strings.TrimLeft(arg, "-"), "flag", argName, anyFlag)}
 }
 
-// answer is what a flag brings that asks for a text instead of a start.
+// answer returns the error for a flag that asks for a text instead of a start.
 func answer(f *flag, inline bool) error {
 	switch {
 	case inline:

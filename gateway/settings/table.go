@@ -14,7 +14,7 @@ import (
 	"reseat/upstream"
 )
 
-// A flag is one row of the table: all that is known of one setting. A new flag
+// A flag is one row of the table: everything about one setting. A new flag
 // is a new row.
 type flag struct {
 	// name is the flag's without --; environment and routes use it too.
@@ -26,7 +26,7 @@ type flag struct {
 	// shows is then what the help says of it.
 	def, shows string
 	help       string
-	// repeat: given several times, it holds all the values.
+	// repeat: it may be given several times and has all the values.
 	repeat bool
 
 	// Exactly one of the two is there: setLocal where a route can have a value
@@ -38,14 +38,14 @@ type flag struct {
 	off func(*local)
 }
 
-// A setter checks the values of one flag, one or more of them, and puts them
-// in the place of what was there.
+// A setter parses the values of one flag, one or more, and replaces
+// the field's value.
 type setter[O any] func(o *O, values []string) error
 
-// perRoute says whether a single route can have its own value: (R).
+// perRoute reports whether a route can have its own value: (R).
 func (f *flag) perRoute() bool { return f.setLocal != nil }
 
-// onlyArg says whether f is no setting but a question to the command line.
+// onlyArg reports whether f is for the command line only: --help and --version.
 func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
 
 // local is what can be set globally and for a single route.
@@ -56,7 +56,7 @@ type local struct {
 	ca   *x509.CertPool
 }
 
-// lookup finds the row of a flag, or nil.
+// lookup returns the row of a flag, or nil.
 func lookup(name string) *flag {
 	i := slices.IndexFunc(table, func(f flag) bool { return f.name == name })
 	if i < 0 {
@@ -65,7 +65,7 @@ func lookup(name string) *flag {
 	return &table[i]
 }
 
-// one sets a field to the last of the values; each of them must be good.
+// one sets a field to the last of the values; each of them must be valid.
 func one[O, T any](field func(*O) *T, parse parser[T]) setter[O] {
 	return func(o *O, values []string) error {
 		for _, raw := range values {
@@ -97,14 +97,14 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 
 // Bounds that the interface leaves open.
 const (
-	// leastHeartbeat keeps pings from being traffic of their own.
-	leastHeartbeat = 10 * time.Millisecond
-	mostGrace      = gateway.MaxGrace
-	// mostMessage is held in memory while it is gathered.
-	mostMessage = gib
-	// leastTotal is one piece of memory as replay buffers take it.
-	leastTotal, mostBuffer = 64 * kib, 1024 * gib
-	mostMessages           = 1 << 30
+	// minHeartbeat keeps pings from becoming a load.
+	minHeartbeat = 10 * time.Millisecond
+	maxGrace     = gateway.MaxGrace
+	// maxMessage is held in memory until the message is complete.
+	maxMessage = gib
+	// minTotal is one chunk of a replay buffer.
+	minTotal, maxBuffer = 64 * kib, 1024 * gib
+	maxMessages         = 1 << 30
 )
 
 // The groups of the help, in its order.
@@ -173,7 +173,7 @@ var table = []flag{
 		setLocal: one(func(l *local) **x509.CertPool { return &l.ca }, authorities)},
 	{name: "upstream-heartbeat", group: groupUpstreams, arg: "DUR", def: "0", shows: "0, off",
 		help:     "ping a game server that has been silent for this long, and treat it as disconnected after twice as long",
-		setLocal: one(func(l *local) *time.Duration { return &l.UpstreamHeartbeat }, orOff(duration(0, day))),
+		setLocal: one(func(l *local) *time.Duration { return &l.UpstreamHeartbeat }, withOff(duration(0, day))),
 		off:      func(l *local) { l.UpstreamHeartbeat = 0 }},
 	{name: "dial-timeout", group: groupUpstreams, arg: "DUR", def: "10s",
 		help:     "max time to connect to the game server and receive its 101 response",
@@ -188,10 +188,10 @@ var table = []flag{
 
 	{name: "grace", group: groupSessions, arg: "DUR", def: "30s",
 		help:     "how long to keep a session whose client is disconnected, up to 8760h; 0 ends it at once",
-		setLocal: one(func(l *local) *time.Duration { return &l.Grace }, duration(0, mostGrace))},
+		setLocal: one(func(l *local) *time.Duration { return &l.Grace }, duration(0, maxGrace))},
 	{name: "grace-before-start", group: groupSessions, arg: "DUR", shows: "same as --grace",
 		help:     "grace period of sessions that the game server has not marked as started",
-		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, mostGrace))),
+		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, maxGrace))),
 		off:      func(l *local) { l.GraceBeforeStart = nil }},
 	{name: "disconnect", group: groupSessions, arg: "soft|hard", def: "soft",
 		help: "game server's connection while the client is disconnected: keep it open (soft), or close it at once and dial again at the resume (hard)",
@@ -203,17 +203,17 @@ var table = []flag{
 			option[bool]{"off", false}, option[bool]{"cookie", true}))},
 	{name: "idle-timeout", group: groupSessions, arg: "DUR", def: "0", shows: "0, off",
 		help:     "end sessions without a data message in either direction for this long",
-		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, orOff(duration(0, mostGrace))),
+		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, withOff(duration(0, maxGrace))),
 		off:      func(l *local) { l.IdleTimeout = 0 }},
 	{name: "buffer-bytes", group: groupSessions, arg: "SIZE", def: "1MiB",
 		help:     "replay buffer of one session, in bytes of payload; a single message always fits",
-		setLocal: one(func(l *local) *int64 { return &l.BufferBytes }, size(1, mostBuffer))},
+		setLocal: one(func(l *local) *int64 { return &l.BufferBytes }, size(1, maxBuffer))},
 	{name: "buffer-messages", group: groupSessions, arg: "N", def: "4096",
 		help:     "replay buffer of one session, in messages",
-		setLocal: one(func(l *local) *int { return &l.BufferMessages }, count(1, mostMessages))},
+		setLocal: one(func(l *local) *int { return &l.BufferMessages }, count(1, maxMessages))},
 	{name: "buffer-total", group: groupSessions, arg: "SIZE", def: "1GiB",
 		help: "memory limit for all replay buffers together, at least 64KiB",
-		set:  one(func(d *draft) *int64 { return &d.Gateway.BufferTotal }, size(leastTotal, mostBuffer))},
+		set:  one(func(d *draft) *int64 { return &d.Gateway.BufferTotal }, size(minTotal, maxBuffer))},
 	{name: "overflow", group: groupSessions, arg: "pause|drop-oldest|end", def: "pause",
 		help: "when the replay buffer is full while the client is disconnected: pause reading the game server, drop the oldest messages, or end the session",
 		setLocal: one(func(l *local) *session.Overflow { return &l.Overflow }, choice(
@@ -222,38 +222,38 @@ var table = []flag{
 			option[session.Overflow]{"end", session.EndSession}))},
 	{name: "max-message", group: groupSessions, arg: "SIZE", def: "1MiB",
 		help:     "max size of a message in either direction, up to 1GiB",
-		setLocal: one(func(l *local) *int64 { return &l.MaxMessage }, size(1, mostMessage))},
+		setLocal: one(func(l *local) *int64 { return &l.MaxMessage }, size(1, maxMessage))},
 	{name: "compression", group: groupSessions, arg: "off|on", def: "off",
 		help: "negotiate permessage-deflate with clients that offer it, never with the game server",
 		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
 			option[bool]{"off", false}, option[bool]{"on", true}))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
 		help:     "ping a client when nothing was received from it, or sent to it, for this long (not a fixed interval). Detach it after twice as long without receiving anything; at least 10ms",
-		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(leastHeartbeat, day))},
+		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(minHeartbeat, day))},
 	{name: "answer-timeout", group: groupSessions, arg: "DUR", def: "5s",
 		help:     "detach a client that leaves a ping or a message unanswered for this long while nothing is received from it; at least 10ms. 0: only --heartbeat detaches",
-		setLocal: one(func(l *local) *time.Duration { return &l.AnswerTimeout }, zeroOr(duration(leastHeartbeat, day))),
+		setLocal: one(func(l *local) *time.Duration { return &l.AnswerTimeout }, withZero(duration(minHeartbeat, day))),
 		off:      func(l *local) { l.AnswerTimeout = 0 }},
 
 	{name: "max-rate", group: groupLimits, arg: "N", def: "off",
 		help:     "max data messages per second from a client, with a burst of one second",
-		setLocal: one(func(l *local) *float64 { return &l.Rate.Messages }, perSecond(count(1, mostMessages)))},
+		setLocal: one(func(l *local) *float64 { return &l.Rate.Messages }, perSecond(count(1, maxMessages)))},
 	{name: "max-bytes-rate", group: groupLimits, arg: "SIZE", def: "off",
 		help:     "max payload per second from a client, with a burst of one second",
-		setLocal: one(func(l *local) *float64 { return &l.Rate.Bytes }, perSecond(size(1, mostBuffer)))},
+		setLocal: one(func(l *local) *float64 { return &l.Rate.Bytes }, perSecond(size(1, maxBuffer)))},
 	{name: "flood", group: groupLimits, arg: "pace|end", def: "pace",
 		help: "client above --max-rate or --max-bytes-rate: delay its messages, or end the session",
 		setLocal: one(func(l *local) *bool { return &l.Rate.End }, choice(
 			option[bool]{"pace", false}, option[bool]{"end", true}))},
 	{name: "max-sessions", group: groupLimits, arg: "N", def: "0", shows: "0, none",
 		help: "max sessions; further clients get 503",
-		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessions }, count(0, mostMessages))},
+		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessions }, count(0, maxMessages))},
 	{name: "max-sessions-per-ip", group: groupLimits, arg: "N", def: "0", shows: "0, none",
 		help: "max sessions per client address, or per /64 of IPv6; further clients get 429",
-		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessionsPerIP }, count(0, mostMessages))},
+		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessionsPerIP }, count(0, maxMessages))},
 	{name: "drain", group: groupLimits, arg: "DUR", def: "10s",
 		help: "how long to go on serving resumes after SIGTERM before closing the remaining sessions",
-		set:  one(func(d *draft) *time.Duration { return &d.Gateway.Drain }, atLeastAMoment(duration(0, day)))},
+		set:  one(func(d *draft) *time.Duration { return &d.Gateway.Drain }, nonZero(duration(0, day)))},
 
 	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the client disconnects; {session} and {player} are replaced, escaped for JSON",

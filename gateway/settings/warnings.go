@@ -18,9 +18,9 @@ const (
 	// engineIOTimeout is engine.io's default pingTimeout: its server closes a
 	// connection that does not answer a ping for so long.
 	engineIOTimeout = 20 * time.Second
-	// shortAnswer is an --answer-timeout that a page may exceed while it loads a level
+	// minSafeAnswer is an --answer-timeout that a page may exceed while it loads a level
 	// or decodes a picture.
-	shortAnswer = 5 * time.Second
+	minSafeAnswer = 5 * time.Second
 )
 
 // A Warning is a setting, or a combination of settings, that is allowed and will
@@ -56,7 +56,7 @@ func (s *Settings) globalWarnings() (list []Warning) {
 		case p.Bits() == 0:
 			warn("trusted-proxy", "%s trusts X-Forwarded-For from any address, so any client can forge its own. List only your proxies", p)
 		case p.IsSingleIP() && looksLikeNetwork(p.Addr()):
-			warn("trusted-proxy", "%s is a single address but looks like a network: write %s for the network", p.Addr(), guessedNetwork(p.Addr()))
+			warn("trusted-proxy", "%s is a single address but looks like a network: write %s for the network", p.Addr(), likelyNetwork(p.Addr()))
 		}
 	}
 	if len(s.Gateway.TrustedHeaders) > 0 && len(s.Gateway.TrustedProxies) == 0 {
@@ -82,8 +82,8 @@ func looksLikeNetwork(a netip.Addr) bool {
 	return b[len(b)-1] == 0 && !a.IsUnspecified()
 }
 
-// guessedNetwork is the network that somebody may have meant by an address.
-func guessedNetwork(a netip.Addr) netip.Prefix {
+// likelyNetwork is the network that somebody may have meant by an address.
+func likelyNetwork(a netip.Addr) netip.Prefix {
 	b := a.AsSlice()
 	bits := 8 * len(b)
 	for bits > 8 && b[bits/8-1] == 0 {
@@ -185,7 +185,7 @@ func keepaliveWarnings(r *gateway.Route) (list []Warning) {
 // answerWarnings: a page that stands still for a moment answers nothing either.
 func answerWarnings(r *gateway.Route) (list []Warning) {
 	p := &r.Policy
-	if p.AnswerTimeout == 0 || p.AnswerTimeout >= shortAnswer {
+	if p.AnswerTimeout == 0 || p.AnswerTimeout >= minSafeAnswer {
 		return nil
 	}
 	switch {

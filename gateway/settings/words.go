@@ -9,19 +9,19 @@ import (
 	"reseat/gateway/session"
 )
 
-// mostWords is the longest text of the operator's; a heartbeat of a game's is
-// held back until all of it has come.
-const mostWords = 4 << 10
+// maxText bounds a configured text in bytes; a game's heartbeat is held back until it is
+// complete.
+const maxText = 4 << 10
 
-// message takes a text message: UTF-8, not empty.
+// message accepts a text message: UTF-8, not empty.
 func message(s string) (string, error) {
-	if s == "" || len(s) > mostWords || !utf8.ValidString(s) {
+	if s == "" || len(s) > maxText || !utf8.ValidString(s) {
 		return "", want("a text of 1 to 4096 bytes", s)
 	}
 	return s, nil
 }
 
-// keepaliveReply takes IN=>OUT, or the name of a preset.
+// keepaliveReply accepts IN=>OUT, or the name of a preset.
 func keepaliveReply(s string) (session.Reply, error) {
 	if s == "engine.io" {
 		return engineIO, nil
@@ -38,13 +38,13 @@ func keepaliveReply(s string) (session.Reply, error) {
 	return session.Reply{In: in, Out: out}, nil
 }
 
-// keepaliveSend takes DUR:MSG.
+// keepaliveSend accepts DUR:MSG.
 func keepaliveSend(s string) (session.Beat, error) {
 	every, text, ok := strings.Cut(s, ":")
 	if !ok {
 		return session.Beat{}, want("DUR:MSG such as 25s:ping", s)
 	}
-	d, err := duration(leastHeartbeat, day)(every)
+	d, err := duration(minHeartbeat, day)(every)
 	if err != nil {
 		return session.Beat{}, err
 	}
@@ -54,7 +54,7 @@ func keepaliveSend(s string) (session.Beat, error) {
 	return session.Beat{Every: max(d, time.Millisecond), Text: text}, nil
 }
 
-// perSecond makes of a parser one of a rate, which may also be off.
+// perSecond returns a parser of a rate, which also accepts off.
 func perSecond[T int | int64](parse parser[T]) parser[float64] {
 	return func(s string) (float64, error) {
 		if s == "off" {
@@ -68,8 +68,8 @@ func perSecond[T int | int64](parse parser[T]) parser[float64] {
 	}
 }
 
-// orOff makes of a parser of durations, 0 among them, one that takes off for 0.
-func orOff(parse parser[time.Duration]) parser[time.Duration] {
+// withOff returns a parser that also accepts off, for 0.
+func withOff(parse parser[time.Duration]) parser[time.Duration] {
 	return func(s string) (time.Duration, error) {
 		if s == "off" {
 			return 0, nil
@@ -82,8 +82,8 @@ func orOff(parse parser[time.Duration]) parser[time.Duration] {
 	}
 }
 
-// zeroOr makes of a parser one that takes 0 as well.
-func zeroOr(parse parser[time.Duration]) parser[time.Duration] {
+// withZero returns a parser that also accepts 0.
+func withZero(parse parser[time.Duration]) parser[time.Duration] {
 	return func(s string) (time.Duration, error) {
 		if d, err := time.ParseDuration(s); err == nil && d == 0 {
 			return 0, nil
@@ -96,7 +96,7 @@ func zeroOr(parse parser[time.Duration]) parser[time.Duration] {
 	}
 }
 
-// telling takes off, size or prefix:N.
+// telling accepts off, size or prefix:N.
 func telling(s string) (session.Telling, error) {
 	const most = 1024
 	switch s {
@@ -113,16 +113,16 @@ func telling(s string) (session.Telling, error) {
 	return session.Telling{}, want("off, size or prefix:N with N from 1 to 1024", s)
 }
 
-// atLeastAMoment makes of a 0 the shortest time there is, where the gateway takes
-// zero for its default.
-func atLeastAMoment(parse parser[time.Duration]) parser[time.Duration] {
+// nonZero returns a parser that yields a nanosecond for 0, because zero means the
+// default to the gateway.
+func nonZero(parse parser[time.Duration]) parser[time.Duration] {
 	return func(s string) (time.Duration, error) {
 		d, err := parse(s)
 		return max(d, time.Nanosecond), err
 	}
 }
 
-// pointer makes of a parser one whose values can be absent.
+// pointer returns a parser whose values can be absent.
 func pointer[T any](parse parser[T]) parser[*T] {
 	return func(s string) (*T, error) {
 		v, err := parse(s)
