@@ -62,7 +62,7 @@ func (b *Buffer) Room(frugal bool) []byte {
 		if b.burst && !frugal {
 			size = bigChunk
 		}
-		if b.store.spent(size) {
+		if b.store.exhausted(size) {
 			return nil
 		}
 		b.reserved = true

@@ -50,8 +50,8 @@ func (s *Store) Limit() int64 { return s.limit }
 // a session holds outside its Buffer.
 func (s *Store) Charge(n int) { s.used.Add(int64(n)) }
 
-// spent reports whether size bytes more would pass the limit.
-func (s *Store) spent(size int) bool {
+// exhausted reports whether size bytes more would pass the limit.
+func (s *Store) exhausted(size int) bool {
 	if s.used.Load()+int64(size) <= s.limit {
 		return false
 	}
