@@ -181,7 +181,7 @@ func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ..
 // would keep it for ever.
 func letGo(w http.ResponseWriter) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
-	answerWithin(w, upstream.AnswerPatience)
+	answerWithin(w, upstream.WriteTimeout)
 }
 
 // answerWithin gives a client so long to take an answer that comes at once. Each
@@ -269,7 +269,7 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entr
 		return
 	}
 	w.Header().Set("Connection", "close")
-	answerWithin(w, e.terms().DialTimeout+upstream.AnswerPatience) // its body may still be coming
+	answerWithin(w, e.terms().DialTimeout+upstream.WriteTimeout) // its body may still be coming
 	upstream.WriteError(w, err)
 }
 

@@ -137,7 +137,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // in no other spelling
-		answerWithin(w, upstream.AnswerPatience)
+		answerWithin(w, upstream.WriteTimeout)
 		page.ServeHTTP(w, r)
 		return
 	}

@@ -278,7 +278,7 @@ func (s *Session) partUpstream() {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
-	s.ring.Cut()
+	s.ring.Truncate()
 	s.scan, s.starved = scanner{told: s.scan.told}, false
 	s.takeBack(u)
 }
