@@ -107,7 +107,7 @@ func (r *report) tokenKeys(set *settings.Settings) {
 	switch {
 	case err != nil:
 	case keys.Ephemeral():
-		note = "none given; one is made at each start, and no session's token outlives it"
+		note = "not set: a new key is made at each start, which invalidates older tokens"
 	default:
 		note = plural(len(set.TokenKeyFiles), "key") + "; " + set.TokenKeyFiles[0] + " signs"
 	}
@@ -176,7 +176,7 @@ func (r *report) authority(ctx context.Context, c secure.Config) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
 	defer cancel()
-	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory answers; nothing was ordered", 1, secure.CheckDirectory(ctx, c))
+	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory responds; no certificate was ordered", 1, secure.CheckDirectory(ctx, c))
 }
 
 // A probed is a game server, and what is wrong with it.
@@ -213,7 +213,7 @@ func probeAll(ctx context.Context, routes []gateway.Route) []probed {
 
 func (r *report) upstreams(ctx context.Context, routes []gateway.Route) {
 	for _, p := range probeAll(ctx, routes) {
-		r.say("upstream "+p.url, "takes connections; no WebSocket handshake was sent", 1, p.err)
+		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, p.err)
 	}
 }
 
@@ -228,7 +228,7 @@ func (r *report) webhook(ctx context.Context, set *settings.Settings) {
 	} else {
 		r.say("--webhook-secret-file", plural(secrets.Count(), "secret"), 2, nil)
 	}
-	r.say("--webhook "+webhook.Shown(set.Webhook), "takes connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
+	r.say("--webhook "+webhook.Shown(set.Webhook), "accepts connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
 }
 
 func probe(ctx context.Context, route *gateway.Route) error {

@@ -37,7 +37,7 @@ func (c *configFile) compare(log *slog.Logger) {
 		return
 	}
 	if _, err := settings.Parse(c.args, c.environ); err != nil {
-		log.Warn("settings.changed", "file", c.name, "text", "it is not read again, and a restart would fail", "err", err)
+		log.Warn("settings.changed", "file", c.name, "text", "settings changed, but invalid; a restart would fail", "err", err)
 		return
 	}
 	log.Warn("settings.changed", "file", c.name, "text", "settings changed; restart to apply")

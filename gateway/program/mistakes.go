@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"reseat/gateway"
+	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
 )
@@ -25,11 +26,11 @@ func warnings(set *settings.Settings) []settings.Warning {
 func keyWarnings(set *settings.Settings) (list []settings.Warning) {
 	for _, r := range set.Gateway.Routes {
 		if a := r.Policy.Auth; a != nil && a.KeyFile != "" && slices.ContainsFunc(set.TokenKeyFiles, func(f string) bool { return sameFile(f, a.KeyFile) }) {
-			list = append(list, settings.Warning{Flag: "auth-key-file", Text: fmt.Sprintf("route %s: it is --token-key-file too: whoever makes logins could make resume tokens; make a key for each", r.Pattern)})
+			list = append(list, settings.Warning{Flag: "auth-key-file", Text: fmt.Sprintf("route %s: same file as --token-key-file: whoever can sign logins can forge resume tokens; use separate keys", r.Pattern)})
 		}
 	}
 	if t := set.TLS; t.KeyFile != "" && slices.ContainsFunc(set.TokenKeyFiles, func(f string) bool { return sameFile(f, t.KeyFile) }) {
-		list = append(list, settings.Warning{Flag: "token-key-file", Text: "it is --tls-key too, which changes with the certificate: make a key of its own"})
+		list = append(list, settings.Warning{Flag: "token-key-file", Text: "same file as --tls-key, which changes with the certificate: use a separate key"})
 	}
 	if why := secure.CacheExposure(set.TLS); why != "" {
 		list = append(list, settings.Warning{Flag: "acme-cache", Text: why})
@@ -57,7 +58,7 @@ func nameWarnings(set *settings.Settings) (list []settings.Warning) {
 			name = h
 		}
 		if pair.Leaf.VerifyHostname(strings.Trim(name, "[]")) != nil {
-			list = append(list, settings.Warning{Flag: "tls-cert", Text: fmt.Sprintf("it is not for %s of --host: browsers will refuse it there", name)})
+			list = append(list, settings.Warning{Flag: "tls-cert", Text: fmt.Sprintf("not valid for --host %s: browsers will refuse it", name)})
 		}
 	}
 	return list
@@ -65,8 +66,8 @@ func nameWarnings(set *settings.Settings) (list []settings.Warning) {
 
 // machineWarnings are about addresses and limits of this machine.
 func machineWarnings(set *settings.Settings) (list []settings.Warning) {
-	if n, most := set.Gateway.MaxSessions, gateway.SessionsWithin(gateway.Descriptors()); most > 0 && n > most {
-		list = append(list, settings.Warning{Flag: "max-sessions", Text: fmt.Sprintf("%d, and the limit of open files is enough for %d: raise it (ulimit -n, LimitNOFILE)", n, most)})
+	if n, most := set.Gateway.MaxSessions, gateway.SessionsWithin(listen.Descriptors()); most > 0 && n > most {
+		list = append(list, settings.Warning{Flag: "max-sessions", Text: fmt.Sprintf("%d, but the open files limit allows only %d: raise it (ulimit -n, LimitNOFILE)", n, most)})
 	}
 	host, port, _ := net.SplitHostPort(set.Listen)
 	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
@@ -80,7 +81,7 @@ func machineWarnings(set *settings.Settings) (list []settings.Warning) {
 			return ok && !ip.IP.IsLoopback() && ip.IP.String() == there
 		}
 		if port == thatPort && port != "0" && slices.ContainsFunc(addrs, own) {
-			list = append(list, settings.Warning{Flag: "upstream", Text: fmt.Sprintf("route %s: %s is this gateway itself, --listen %s: clients would get 508. Name the game server's own port", r.Pattern, r.Upstream.URL.Host, set.Listen)})
+			list = append(list, settings.Warning{Flag: "upstream", Text: fmt.Sprintf("route %s: %s is this gateway itself (--listen %s): clients get 508. Use the game server's port", r.Pattern, r.Upstream.URL.Host, set.Listen)})
 		}
 	}
 	return list

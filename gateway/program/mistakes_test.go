@@ -24,7 +24,7 @@ func startedWith(args, environ []string) (status int, said string) {
 
 // What an operator does wrong is refused, or warned of, in one line that says what to do:
 // by check, and by the start alike.
-func TestCheckKnowsTheMistakes(t *testing.T) {
+func TestCheckReportsCommonMistakes(t *testing.T) {
 	dir := t.TempDir()
 	pair, other := testcert.New(t, "game.example"), testcert.New(t, "game.example")
 	cert, key := pair.Write(dir)
@@ -46,7 +46,7 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 	}
 	os.Chmod(open, 0o777)
 	misspelt := file("misspelt.toml", "grce = \"5s\"\n", 0o600)
-	game := listen(t, nil)
+	game := startGame(t, nil)
 	at := game.url("ws")
 	_, port, _ := net.SplitHostPort(game.Addr().String())
 	const warned, refused = 0, 2
@@ -61,11 +61,11 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 		{"UP serve", refused, "only flags are taken"},
 		{"UP --grace=5s check", refused, "want it before the flags: reseat check"},
 		{"--route=/a/*=" + at + ";grce=5s", refused, "grce: unknown setting; the nearest is grace"},
-		{"--route=/a/*=" + at + ";listen=:1", refused, "listen: holds for the whole gateway"},
+		{"--route=/a/*=" + at + ";listen=:1", refused, "listen: is a global setting"},
 		{"UP --config=" + misspelt, refused, "misspelt.toml:1: grce: unknown setting; the nearest is grace"},
 		{"UP --config=/no/such.toml", refused, "want a TOML file"},
-		{"UP --grace=5s --grace=6s", refused, "want it once, got it 2 times"},
-		{"UP --upstream=ws://127.0.0.1:1", refused, "--upstream: want it once"},
+		{"UP --grace=5s --grace=6s", refused, "want one value, got 2"},
+		{"UP --upstream=ws://127.0.0.1:1", refused, "--upstream: want one value"},
 		{"--listen=127.0.0.1:0", refused, "want at least one of them"},
 		{"UP --demo", refused, "got both"},
 		// units
@@ -74,65 +74,65 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 		{"UP --heartbeat=15000", refused, "want a duration"},
 		{"UP --buffer-total=1GB", refused, "want a size such as 65536, 64KiB, 1MiB or 2GiB"},
 		{"UP --max-message=1m", refused, "want a size"},
-		{"UP --buffer-bytes=64", warned, "--buffer-bytes: route /*: 64 bytes: a unit may be missing"},
-		{"UP --max-message=16", warned, "--max-message: route /*: 16 bytes: a unit may be missing"},
-		{"UP --max-bytes-rate=64", warned, "64 bytes a second: a unit may be missing"},
-		{"UP --grace=45ms", warned, "--grace: route /*: 45ms is shorter"},
-		{"UP --heartbeat=5m", warned, "--heartbeat: route /*: 5m0s: many proxies cut"},
+		{"UP --buffer-bytes=64", warned, "--buffer-bytes: route /*: 64 bytes: unit missing?"},
+		{"UP --max-message=16", warned, "--max-message: route /*: 16 bytes: unit missing?"},
+		{"UP --max-bytes-rate=64", warned, "64 bytes per second: unit missing?"},
+		{"UP --grace=45ms", warned, "--grace: route /*: 45ms is too short"},
+		{"UP --heartbeat=5m", warned, "--heartbeat: route /*: 5m0s: many proxies close"},
 		{"UP --buffer-bytes=2GiB", warned, "more than --buffer-total 1GiB"},
-		{"UP --max-message=1GiB --buffer-total=1MiB --buffer-bytes=1MiB", warned, "such a message never fits"},
+		{"UP --max-message=1GiB --buffer-total=1MiB --buffer-bytes=1MiB", warned, "the largest messages never fit"},
 		{"UP --max-sessions=1000000000", warned, "raise it (ulimit -n, LimitNOFILE)"},
 		{"UP --keepalive-send=25:ping", refused, "want a duration"},
 		// addresses and schemes
 		{"--upstream=localhost:9000", refused, "want a ws://, wss://, http:// or https:// URL"},
 		{"--upstream=tcp://localhost:9000", refused, "want a ws://, wss://, http:// or https:// URL"},
 		{"--upstream=ws://localhost:90000", refused, "want a port from 1 to 65535"},
-		{"--upstream=ws://0.0.0.0:" + port, warned, "is an address to listen on: name one that leads"},
-		{"--upstream=ws://localhost:8080 --listen=:8080", warned, "is this gateway itself, --listen :8080"},
-		{"--upstream=ws://localhost:8081 --admin=127.0.0.1:8081", refused, "but the game server of route \"/*\" is there"},
-		{"--upstream=ws://LOCALHOST.:8081 --admin=127.0.0.1:8081", refused, "but the game server of route \"/*\" is there"},
+		{"--upstream=ws://0.0.0.0:" + port, warned, "is an address for listening only"},
+		{"--upstream=ws://localhost:8080 --listen=:8080", warned, "is this gateway itself (--listen :8080)"},
+		{"--upstream=ws://localhost:8081 --admin=127.0.0.1:8081", refused, "but route \"/*\" leads to it"},
+		{"--upstream=ws://LOCALHOST.:8081 --admin=127.0.0.1:8081", refused, "but route \"/*\" leads to it"},
 		{"UP --listen=8080", refused, "want HOST:PORT such as :8080"},
 		{"UP --listen=http://:8080", refused, "want HOST:PORT"},
-		{"UP --admin=:8081", refused, "no token is asked for there; see --admin-token-file"},
-		{"UP --admin=0.0.0.0:0 --admin-token-file=" + tokens, warned, "its tokens travel in plain text"},
+		{"UP --admin=:8081", refused, "can reach that address without a token; see --admin-token-file"},
+		{"UP --admin=0.0.0.0:0 --admin-token-file=" + tokens, warned, "tokens are sent in plain text"},
 		{"UP --listen=127.0.0.1:8081 --admin=127.0.0.1:8081", refused, "want another port"},
-		{"UP --trusted-proxy=10.0.0.0", warned, "give it a mask, such as 10.0.0.0/8"},
-		{"UP --trusted-proxy=0.0.0.0/0", warned, "every client can choose its address"},
+		{"UP --trusted-proxy=10.0.0.0", warned, "write 10.0.0.0/8 for the network"},
+		{"UP --trusted-proxy=0.0.0.0/0", warned, "any client can forge its own"},
 		{"UP --trusted-proxy=nginx", refused, "want an address or a CIDR block"},
-		{"UP --listen=127.0.0.1:0 --max-sessions-per-ip=5", warned, "all players have the address of the proxy in front"},
+		{"UP --listen=127.0.0.1:0 --max-sessions-per-ip=5", warned, "have the address of a local proxy: set --trusted-proxy"},
 		{"UP --upstream-allow=*:*", warned, "connect to any host"},
 		{"UP --upstream-allow=game:*", warned, "connect to any port there"},
 		{"UP --upstream-allow=ws://game:9000", refused, "want HOST:PORT"},
-		{"UP --upstream-ca=" + cert, warned, "--upstream-ca: route /*: without effect: ws:// has no TLS"},
+		{"UP --upstream-ca=" + cert, warned, "--upstream-ca: route /*: no effect: ws:// has no TLS"},
 		// routes
-		{"--route=/chess=" + at, warned, "it matches this path alone, and nothing below it: for that add /chess/*"},
-		{"--route=/chess/=" + at, warned, "for that add /chess/*"},
-		{"--route=/chess*=" + at, warned, "it matches every path that begins so, such as /chessx"},
-		{"--route=/room/:id=" + at, warned, "a parameter is written {id}"},
+		{"--route=/chess=" + at, warned, "matches this path only; for the paths below it, add /chess/*"},
+		{"--route=/chess/=" + at, warned, "for the paths below it, add /chess/*"},
+		{"--route=/chess*=" + at, warned, "matches every path with that prefix, such as /chessx"},
+		{"--route=/room/:id=" + at, warned, "write parameters as {id}"},
 		{"--route=chess/*=" + at, refused, "want PATTERN=URL"},
 		{"--route=/chess/*" + at, refused, "want PATTERN=URL"},
-		{"--route=/a/*=" + at + " --route=/a/*=" + at, refused, "but they are those of --route \"/a/*\" already"},
-		{"--route=/room/{id}=" + at + " --route=/room/{name}=" + at, refused, "want paths of its own"},
-		{"--route=/a%2fb/*=" + at, refused, "want a pattern as paths are once they are decoded"},
-		{"UP --route=/ranked/*=" + at + ";auth-audience=a;auth-key-file=" + secret, warned, "/ranked itself falls to route /*, which asks for less"},
+		{"--route=/a/*=" + at + " --route=/a/*=" + at, refused, "but --route \"/a/*\" matches the same paths"},
+		{"--route=/room/{id}=" + at + " --route=/room/{name}=" + at, refused, "want a distinct pattern"},
+		{"--route=/a%2fb/*=" + at, refused, "want a pattern in decoded, clean form"},
+		{"UP --route=/ranked/*=" + at + ";auth-audience=a;auth-key-file=" + secret, warned, "does not match /ranked, which goes to route /* with weaker protection"},
 		// pages and logins
 		{"UP --origin=play.example", refused, "want SCHEME://HOST[:PORT]"},
 		{"UP --origin=https://play.example/", refused, "without a path"},
 		{"UP --origin=null", refused, "any page can have that origin"},
-		{"UP --origin=https://cdn.example --host=play.example", warned, "pages of play.example itself are refused: add --origin https://play.example"},
+		{"UP --origin=https://cdn.example --host=play.example", warned, "pages from play.example itself are refused: add --origin https://play.example"},
 		{"UP --origin=https://*.com", warned, "every site under that top-level domain"},
-		{"UP --origin=* --plain-resume=cookie", warned, "every site on the web act as the player"},
-		{"--demo --origin=https://play.example", warned, "the demo's page must be at one of them"},
+		{"UP --origin=* --plain-resume=cookie", warned, "lets any website act as its visitor"},
+		{"--demo --origin=https://play.example", warned, "the demo's page must be at one of the listed origins"},
 		{"UP --host=https://play.example", refused, "want a host such as game.example"},
-		{"UP --auth-from=cookie:sid", refused, "want it with --auth-jwks or --auth-key-file"},
-		{"UP --auth-key-file=" + secret, warned, "--auth-audience: route /*: none is asked for"},
-		{"UP --auth-audience=a --auth-key-file=" + secret + " --token-key-file=" + secret, warned, "it is --token-key-file too"},
-		{"UP --duplicate=reject", warned, "without effect: no login"},
-		{"UP --flood=end", warned, "without effect: there is no --max-rate"},
-		{"UP --grace=0 --plain-resume=cookie", warned, "without effect: --grace 0"},
-		{"UP --on-detach={sesion}-left", warned, "{sesion} is sent as it is"},
+		{"UP --auth-from=cookie:sid", refused, "requires --auth-jwks or --auth-key-file"},
+		{"UP --auth-key-file=" + secret, warned, "--auth-audience: route /*: not set"},
+		{"UP --auth-audience=a --auth-key-file=" + secret + " --token-key-file=" + secret, warned, "same file as --token-key-file"},
+		{"UP --duplicate=reject", warned, "no effect without player logins"},
+		{"UP --flood=end", warned, "no effect without --max-rate"},
+		{"UP --grace=0 --plain-resume=cookie", warned, "no effect: with --grace 0"},
+		{"UP --on-detach={sesion}-left", warned, "{sesion} is sent literally"},
 		{"UP --on-detach={player}-left", warned, "{player} is empty"},
-		{"UP --log-messages=prefix:64", warned, "the log holds what players send"},
+		{"UP --log-messages=prefix:64", warned, "the log contains what players send"},
 		// files and TLS
 		{"UP --token-key-file=/no/such/key", refused, "no such file"},
 		{"UP --token-key-file=" + empty, refused, empty},
@@ -141,20 +141,20 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 		{"UP --token-key-file=" + dir, refused, dir},
 		{"UP --admin-token-file=" + empty, refused, "want a token, got an empty file"},
 		{"UP --admin-token-file=" + tokens + " --viewer-token-file=" + tokens, refused, "is in --admin-token-file too"},
-		{"UP --tls-cert=" + cert, refused, "want it with --tls-key"},
-		{"UP --tls-key=" + key, refused, "want it with --tls-cert"},
+		{"UP --tls-cert=" + cert, refused, "requires --tls-key"},
+		{"UP --tls-key=" + key, refused, "requires --tls-cert"},
 		{"UP --tls-cert=" + key + " --tls-key=" + cert, refused, "--tls-cert"},
 		{"UP --tls-cert=" + cert + " --tls-key=" + otherKey, refused, "--tls-key"},
-		{"UP --tls-cert=" + cert + " --tls-key=" + key + " --host=play.example", warned, "it is not for play.example of --host"},
-		{"UP --tls-cert=" + cert + " --tls-key=" + key + " --token-key-file=" + key, warned, "it is --tls-key too"},
-		{"UP --tls-cert=" + cert + " --tls-key=" + key + " --origin=http://play.example", warned, "were not served by TLS"},
+		{"UP --tls-cert=" + cert + " --tls-key=" + key + " --host=play.example", warned, "not valid for --host play.example"},
+		{"UP --tls-cert=" + cert + " --tls-key=" + key + " --token-key-file=" + key, warned, "same file as --tls-key"},
+		{"UP --tls-cert=" + cert + " --tls-key=" + key + " --origin=http://play.example", warned, "allows pages served without TLS"},
 		{"UP --acme-domain=play.example --tls-cert=" + cert + " --tls-key=" + key, refused, "got both"},
 		{"UP --acme-domain=*.play.example", refused, "without *"},
 		{"UP --acme-domain=play.example --acme-directory=https://127.0.0.1:9/d --acme-cache=" + open, warned, "may be written by everybody on this machine"},
 		{"UP --acme-domain=play.example --acme-directory=https://127.0.0.1:9/d --acme-cache=" + dir, warned, "the CA connects to port 443 of each name"},
-		{"UP --acme-cache=" + dir, refused, "want it with --acme-domain"},
-		{"UP --webhook=http://hooks.example/x", refused, "want it with --webhook-secret-file"},
-		{"UP --webhook=http://hooks.invalid/x --webhook-secret-file=" + signs, warned, "travel in plain text: use https"},
+		{"UP --acme-cache=" + dir, refused, "requires --acme-domain"},
+		{"UP --webhook=http://hooks.example/x", refused, "requires --webhook-secret-file"},
+		{"UP --webhook=http://hooks.invalid/x --webhook-secret-file=" + signs, warned, "are sent in plain text: use https"},
 		{"UP --webhook=https://127.0.0.1:9/x --webhook-secret-file=" + tokens, refused, "line 1"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 func TestGoodSettingsHaveNoWarning(t *testing.T) {
 	dir := t.TempDir()
 	key := writeFile(t, filepath.Join(dir, "key"), "q8Zr1xKw0mVb5tYp3nLc7dHs9fJg2aQe")
-	at := listen(t, nil).url("ws")
+	at := startGame(t, nil).url("ws")
 	for _, args := range []string{
 		"--upstream=" + at,
 		"--upstream=" + at + " --origin=https://play.example --host=play.example --trusted-proxy=127.0.0.1 --max-sessions-per-ip=4 --max-sessions=100",

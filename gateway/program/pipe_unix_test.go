@@ -10,7 +10,7 @@ import (
 )
 
 // A named pipe is read once: to open it again would wait for another writer.
-func TestAConfigThatIsAPipeIsReadOnce(t *testing.T) {
+func TestConfigFromPipeIsReadOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

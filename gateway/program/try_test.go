@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) {
+func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 	asked := make(chan string, 10)
 	game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.RequestURI
@@ -68,11 +68,11 @@ func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) 
 	}
 }
 
-func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
-	closed := listen(t, nil)
+func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
+	closed := startGame(t, nil)
 	closed.Close()
 	p := beginWith(t, "--upstream="+closed.url("ws"))
-	if line := p.wait("dashboard: open http://127.0.0.1:"); line["level"] != "INFO" {
+	if line := p.wait("dashboard.ready"); line["level"] != "INFO" || !strings.HasPrefix(line["url"].(string), "http://127.0.0.1:") {
 		t.Errorf("%v", line)
 	}
 	if line := p.wait("upstream.unreachable"); line["level"] != "WARN" || line["upstream"] != closed.url("ws") {
@@ -80,11 +80,11 @@ func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestAChangedConfigFileIsToldOfOnSIGHUP(t *testing.T) {
+func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
 	p := begin(t, "--config="+file)
 	p.signals <- syscall.SIGHUP
-	p.wait("token keys read again") // and nothing of the settings before it: see below
+	p.wait("keys.reloaded") // and nothing of the settings before it: see below
 	writeFile(t, file, "grace = \"6s\"\n")
 	p.signals <- syscall.SIGHUP
 	if line := p.wait("settings.changed"); line["text"] != "settings changed; restart to apply" || line["file"] != file {

@@ -31,7 +31,7 @@ func (d *draft) check() error {
 func (d *draft) checkGame() error {
 	switch {
 	case d.upstream != nil && d.Demo:
-		return d.fault("upstream", "want it or --demo, which has a game server of its own; got both")
+		return d.fault("upstream", "want it or --demo, got both")
 	case d.upstream == nil && len(d.routes)+len(d.tables) == 0 && !d.Demo:
 		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
 	}
@@ -40,7 +40,7 @@ func (d *draft) checkGame() error {
 
 func (d *draft) checkListeners() error {
 	if d.Admin != "" && sameListener(d.Listen, d.Admin) {
-		return d.fault("admin", "want another port than that of --listen %q, got %q", d.Listen, d.Admin)
+		return d.fault("admin", "want another port than --listen %q, got %q", d.Listen, d.Admin)
 	}
 	return d.checkAdmin()
 }
@@ -49,7 +49,7 @@ func (d *draft) checkListeners() error {
 // for a token there: docs/flags.md, --admin-token-file.
 func (d *draft) checkAdmin() error {
 	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
-		return d.fault("admin", "%w: others can reach that address, and no token is asked for there; see --admin-token-file",
+		return d.fault("admin", "%w: other machines can reach that address without a token; see --admin-token-file",
 			want("a loopback address such as 127.0.0.1:8081, or off", d.Admin))
 	}
 	return nil
@@ -61,15 +61,15 @@ func (d *draft) checkTLS() error {
 	files, ca := t.CertFile != "" || t.KeyFile != "", len(t.Domains) > 0
 	switch {
 	case t.CertFile != "" && t.KeyFile == "":
-		return d.fault("tls-cert", "want it with --tls-key, got no key")
+		return d.fault("tls-cert", "requires --tls-key")
 	case t.KeyFile != "" && t.CertFile == "":
-		return d.fault("tls-key", "want it with --tls-cert, got no certificate")
+		return d.fault("tls-key", "requires --tls-cert")
 	case files && ca:
 		return d.fault("acme-domain", "want it or --tls-cert, got both")
 	case !ca && t.Directory != "":
-		return d.fault("acme-directory", "want it with --acme-domain, got none")
+		return d.fault("acme-directory", "requires --acme-domain")
 	case !ca && t.Cache != "":
-		return d.fault("acme-cache", "want it with --acme-domain, got none")
+		return d.fault("acme-cache", "requires --acme-domain")
 	}
 	return nil
 }
@@ -79,9 +79,9 @@ func (d *draft) checkTLS() error {
 func (d *draft) checkWebhook() error {
 	switch {
 	case d.Webhook != nil && d.WebhookSecretFile == "":
-		return d.fault("webhook", "want it with --webhook-secret-file, got none")
+		return d.fault("webhook", "requires --webhook-secret-file")
 	case d.Webhook == nil && d.WebhookSecretFile != "":
-		return d.fault("webhook-secret-file", "want it with --webhook, got none")
+		return d.fault("webhook-secret-file", "requires --webhook")
 	}
 	return nil
 }
@@ -91,14 +91,14 @@ var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-fo
 
 // errNoLogin refuses one of them: whoever says whose logins are good believes
 // that players are asked for one.
-var errNoLogin = errors.New("want it with --auth-jwks or --auth-key-file, got neither")
+var errNoLogin = errors.New("requires --auth-jwks or --auth-key-file")
 
 // checkAuth asks for keys where something else is said of logins. The demo's
 // page has no login to show, so keys for it would be in force nowhere.
 func (d *draft) checkAuth() error {
 	for _, flag := range []string{"auth-jwks", "auth-key-file"} {
 		if d.given[flag] && d.Demo {
-			return d.fault(flag, "want it with --upstream, or for a single route; got --demo, whose players have no login")
+			return d.fault(flag, "requires --upstream, or set it for a single route; the players of --demo have no login")
 		}
 	}
 	if slices.ContainsFunc(d.Gateway.Routes, func(r gateway.Route) bool { return r.Policy.Auth != nil }) {
@@ -118,7 +118,7 @@ func (d *draft) checkUpstreams() error {
 	for i := range d.Gateway.Routes {
 		r := &d.Gateway.Routes[i]
 		if d.Admin != "" && reaches(d.Admin, &r.Upstream) {
-			return d.fault("admin", "want it for operators alone, but the game server of route %s is there, %s: name the game server's own port", quote(r.Pattern), r.Upstream.URL.Host)
+			return d.fault("admin", "want an address of its own, but route %s leads to it (%s): use the game server's port", quote(r.Pattern), r.Upstream.URL.Host)
 		}
 	}
 	return nil

@@ -148,7 +148,7 @@ func (c *config) setting(key string, line int) (*flag, error) {
 	case f == nil || f.onlyArg():
 		return nil, &UsageError{c.at(line, key), unknown(key, "setting", plainName, settable)}
 	case key == "config":
-		return nil, &UsageError{c.at(line, key), errors.New("want it on the command line or in the environment, got it in the file itself")}
+		return nil, &UsageError{c.at(line, key), errors.New("can only be set on the command line or in the environment")}
 	}
 	return f, nil
 }
@@ -175,7 +175,7 @@ func (c *config) inlineRoutes(line int, list *unstable.Node) error {
 	defer func() { c.within = nil }()
 	for tables := list.Children(); tables.Next(); {
 		if tables.Node().Kind != unstable.InlineTable {
-			return &UsageError{c.at(line, "route"), errors.New("want all of them tables, or all of them strings PATTERN=URL")}
+			return &UsageError{c.at(line, "route"), errors.New("want either tables or strings PATTERN=URL, not both")}
 		}
 		c.startRoute(line)
 		for pairs := tables.Node().Children(); pairs.Next(); {

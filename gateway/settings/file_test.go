@@ -64,7 +64,7 @@ func inRouteOfFile(t *testing.T, base, flag, text string) string {
 	return document(t, map[string]any{"route": []any{entries}})
 }
 
-func TestAConfigFileSaysWhatTheFlagsSay(t *testing.T) {
+func TestConfigFileSaysWhatTheFlagsSay(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 # What an operator would write.
 grace = "45s"
@@ -128,7 +128,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentCanNameTheConfigFile(t *testing.T) {
+func TestEnvironmentCanNameTheConfigFile(t *testing.T) {
 	withConfig(t, `upstream = "ws://game:9000"`)
 	env := []string{"RESEAT_CONFIG=" + configName}
 	if s := mustParse(t, env); s.Gateway.Routes[0].Upstream.URL.Host != "game:9000" {
@@ -143,11 +143,11 @@ func TestTheEnvironmentCanNameTheConfigFile(t *testing.T) {
 	wantRefused(t, "RESEAT_CONFIG (--config)", []string{"RESEAT_CONFIG=missing.toml"})
 }
 
-func TestAValueOfTheFileThatIsBeatenDoesNotCount(t *testing.T) {
+func TestOverriddenFileValueIsIgnored(t *testing.T) {
 	mustParse(t, nil, game, "--grace=1m", withConfig(t, "grace = \"nonsense\"\n"))
 }
 
-func TestAnEmptyArrayIsNoValueAtAll(t *testing.T) {
+func TestEmptyArrayIsNoValueAtAll(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 origin = ["https://a.example"]
 [[route]]
@@ -187,7 +187,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"[grace]\nsoft = 1", ":1: grace", `want grace = a string such as "45s", got a table`},
 	{"[[grace]]", ":1: grace", "got a table"},
 	{"version = true", ":1: version", "unknown setting"},
-	{"config = \"b.toml\"", ":1: config", "in the file itself"},
+	{"config = \"b.toml\"", ":1: config", "command line or in the environment"},
 	{"demo = 1", ":1: demo", "want true or false, got a number"},
 	{"demo = \"yes\"", ":1: demo", `want true, false, on, off, 1 or 0, got "yes"`},
 	{"grace = true", ":1: grace", `want a string such as "45s", got true or false`},
@@ -205,7 +205,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"grace", ":1", "want TOML"},
 	{"grace = \"1m", ":1", "want TOML"},
 	{"demo = true\n[route]\npattern = \"/a\"", ":2: route", "want [[route]]"},
-	{"route = [{pattern = \"/a\", upstream = \"ws://a\"}, \"/b=ws://b\"]", ":1: route", "all of them tables"},
+	{"route = [{pattern = \"/a\", upstream = \"ws://a\"}, \"/b=ws://b\"]", ":1: route", "either tables or strings"},
 	{"route = [{pattern = \"/a\", upstream = \"ws://a\", grace = \"5\"}]", `:1: route "/a": grace`, "want a duration"},
 	{"[[route]]\nupstream = \"ws://a\"", ":1: route", "got no pattern"},
 	{"[[route]]\npattern = \"/a\"", `:1: route "/a"`, "got no upstream"},
@@ -213,7 +213,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"[[route]]\npattern = 5\nupstream = \"ws://a\"", ":2: route: pattern", "want a string, got a number"},
 	{"[[route]]\npattern = \"/a\"\nupstream = \"game:9000\"", `:3: route "/a": upstream`, "want a ws://"},
 	{"[[route]]\npattern = \"/a\"\nupstream = \"ws://a\"\ngrce = \"1m\"", `:4: route "/a": grce`, "the nearest is grace"},
-	{"[[route]]\npattern = \"/a\"\nupstream = \"ws://a\"\nlisten = 5", `:4: route "/a": listen`, "whole gateway"},
+	{"[[route]]\npattern = \"/a\"\nupstream = \"ws://a\"\nlisten = 5", `:4: route "/a": listen`, "global setting"},
 	{"[[route]]\npattern = \"/a\"\nupstream = \"ws://a\"\n\ngrace = \"5\"", `:5: route "/a": grace`, "want a duration"},
 	{"[[route]]\npattern = \"/a\"\nupstream = \"ws://a\"\ngrace = [\"5s\"]", `:4: route "/a": grace`, "got an array"},
 	{"[[route]]\npattern = \"/a\"\nupstream = \"ws://a\"\n[[route]]\npattern = \"/a\"\nupstream = \"ws://b\"", `:5: route "/a"`, `reseat.toml:2: route "/a"`},
@@ -224,7 +224,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"demo = true\n# " + strings.Repeat("x", mostConfig), "--config", "larger than 1MiB"},
 }
 
-func TestAWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
+func TestWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
 	for _, c := range wrongFiles {
 		arg := withConfig(t, c.text)
 		setting := c.setting
@@ -240,11 +240,11 @@ func TestAWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
 	}
 }
 
-func TestAFileWithoutAGameIsRefusedAsIfThereWereNone(t *testing.T) {
+func TestFileWithoutUpstreamIsRefused(t *testing.T) {
 	wantRefused(t, "--upstream, --route, --demo", nil, withConfig(t, "grace = \"1m\"\n"))
 }
 
-func TestTheNameOfAFileIsShownInOneLine(t *testing.T) {
+func TestFileNameIsShownOnOneLine(t *testing.T) {
 	t.Chdir(t.TempDir())
 	name := "a\nb.toml"
 	if err := os.WriteFile(name, []byte("grce = 1"), 0o600); err != nil {

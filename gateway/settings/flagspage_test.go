@@ -10,12 +10,14 @@ const flagsPage = "../../docs/flags.md"
 
 const flagsHead = `# Flags
 
-All of them, made from the table that the program itself reads (` + "`go test ./gateway/settings -update`" + ` writes this page, and a test holds
-it against the table). ` + "`reseat --help`" + ` prints the same, ` + "[running.md](running.md)" + ` has the config file and ` + "`reseat check`" + `.
+All flags, as in ` + "`reseat --help`" + `. Each can also be set by its environment variable, or in the [config file](running.md#the-config-file) under its name
+without the dashes. A flag overrides the environment, which overrides the file.
 
-Each can also be set in the environment, and in the file of ` + "`--config`" + ` under its own name without the dashes. A flag beats the environment, which beats the file.
-**(R)** can be set for a single route as well, and a text or timer that holds for all can be switched off for one by an empty value (` + "`on-detach=`" + `); **(+)** can be given several times, in the environment with one value a line.
-DUR is a duration with its unit (` + "`500ms`, `45s`, `1h30m`" + `), SIZE a number of bytes or of ` + "`KiB`, `MiB`, `GiB`" + `.
+- **(R)** can also be set for a single route. An empty value (` + "`on-detach=`" + `) switches a global text or timer off for that route.
+- **(+)** can be repeated; in the environment, write one value a line.
+- DUR is a duration with its unit (` + "`500ms`, `45s`, `1h30m`" + `). SIZE is a number of bytes, or of ` + "`KiB`, `MiB`, `GiB`" + `.
+
+This page is generated: ` + "`go test ./gateway/settings -update`" + ` writes it.
 `
 
 // The page is made of the table: this is its generator.
@@ -27,7 +29,7 @@ func flagsText() string {
 		f := &table[i]
 		if f.group != group {
 			group = f.group
-			b.WriteString("\n## " + group + "\n\n| flag | default | environment | |\n| --- | --- | --- | --- |\n")
+			b.WriteString("\n## " + group + "\n\n| flag | default | environment | meaning |\n| --- | --- | --- | --- |\n")
 		}
 		b.WriteString(f.pageRow())
 	}
@@ -54,7 +56,7 @@ func escaped(help string) string {
 	return strings.NewReplacer("*", `\*`, "<", "&lt;", "_", `\_`).Replace(help)
 }
 
-func TestFlagsPageIsMadeOfTheTable(t *testing.T) {
+func TestFlagsPageIsGeneratedFromTheTable(t *testing.T) {
 	want := flagsText()
 	if *update {
 		if err := os.WriteFile(flagsPage, []byte(want), 0o644); err != nil {

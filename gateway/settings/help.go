@@ -35,32 +35,34 @@ const (
 
 const helpHead = `reseat keeps a WebSocket session open while its client reconnects.
 
-Usage: reseat [flags]         with --upstream, --route or --demo
-       reseat check [flags]   say whether that would work, without serving; with --try /PATH also
-                              which route that is, and what the game server answers to a handshake
+Usage: reseat [flags]         run the gateway; requires --upstream, --route or --demo
+       reseat check [flags]   validate the settings, files and game servers, and exit; with
+                              --try /PATH also send a handshake to the game server of that path
 `
 
 const helpFoot = `
-DUR is a duration with its unit: 500ms, 45s, 5m, 1h30m; 0 needs none. SIZE is a number of bytes, or
-one of KiB, MiB or GiB: 64KiB.
+DUR is a duration with its unit: 500ms, 45s, 5m, 1h30m; 0 needs no unit. SIZE is a number of bytes,
+or of KiB, MiB or GiB: 64KiB.
 
 (R) can also be set for a single route:
   --route '/chess/*=ws://chess:9000;grace=5m;overflow=end'
-(+) can be given several times.
+(+) can be repeated.
 
-Each flag can be set in the environment too, as RESEAT_ and its name in capitals: RESEAT_GRACE=45s,
-RESEAT_DEMO=1; several values stand on a line each. The file of --config has the flags' own names:
+Environment: RESEAT_ and the flag's name in capitals, such as RESEAT_GRACE=45s or RESEAT_DEMO=1;
+write one value a line for flags that can be repeated.
+
+Config file (--config): TOML, with the flags' names:
   grace = "45s"
   origin = ["https://play.example", "https://*.game.example"]
   [[route]]
   pattern = "/chess/*"
   upstream = "ws://chess:9000"
   overflow = "end"
-A flag beats the environment, which beats the file.
+A flag overrides the environment, which overrides the file.
 
-Exit status: 0 after a stop that was asked for, --help or --version; 1 if it cannot start; 2 if a
-setting is wrong, and then nothing has been opened. Of check: 0 if all is well, 1 if something else
-would not work now, such as a game server that cannot be reached; 2 as before.`
+Exit status: 0 after SIGTERM or SIGINT, --help or --version; 1 if the gateway cannot start or was
+stopped by a second signal; 2 if a setting is invalid, before anything was opened. For check: 0 if
+all is well; 1 if something else would fail now, such as an unreachable game server; 2 as above.`
 
 // helpText is the answer to --help: the table, group by group.
 func helpText() string {

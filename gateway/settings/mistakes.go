@@ -30,31 +30,31 @@ func (s *Settings) publicMistakes() (list []Warning) {
 	_, port, _ := net.SplitHostPort(s.Listen)
 	switch {
 	case port == "443" && !s.TLS.Enabled():
-		warn("listen", "port 443 without TLS: browsers get no answer there; see --tls-cert and --acme-domain")
+		warn("listen", "port 443 without TLS: https:// and wss:// clients cannot connect; see --tls-cert and --acme-domain")
 	case port == "80" && s.TLS.Enabled():
-		warn("listen", "port 80 with TLS: clients of http:// and ws:// get 400; listen at 443")
+		warn("listen", "port 80 with TLS: http:// and ws:// clients get 400; use port 443")
 	}
 	if len(s.TLS.Domains) > 0 && port != "443" {
-		warn("acme-domain", "the CA connects to port 443 of each name: listen there, or have it forwarded to --listen %s", s.Listen)
+		warn("acme-domain", "the CA connects to port 443 of each name: listen there, or forward it to --listen %s", s.Listen)
 	}
 	if isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(s.Gateway.TrustedProxies) == 0 {
-		warn("max-sessions-per-ip", "--listen %s is reached from this machine alone: all players have the address of the proxy in front; name that with --trusted-proxy", s.Listen)
+		warn("max-sessions-per-ip", "all clients of --listen %s have the address of a local proxy: set --trusted-proxy to it", s.Listen)
 	}
 	if s.Gateway.Driver == gateway.DrivePoll && s.TLS.Enabled() {
-		warn("driver", "poll: event loops are for plain TCP, and with TLS here all clients are on the net driver; end TLS in front, or leave it at auto")
+		warn("driver", "poll serves plain TCP only: with TLS, all clients use the net driver. Terminate TLS in front of the gateway, or leave --driver at auto")
 	}
 	if s.Admin != "" && !isLoopback(s.Admin) {
-		warn("admin", "%s is no loopback address, and its tokens travel in plain text: keep it to a network that is yours", s.Admin)
+		warn("admin", "%s is not a loopback address, and tokens are sent in plain text: use it in a private network only", s.Admin)
 	}
 	if u := s.Webhook; u != nil && u.Scheme == "http" && !isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
-		warn("webhook", "events and players' names travel in plain text: use https")
+		warn("webhook", "events and player names are sent in plain text: use https")
 	}
 	if s.Demo && len(s.Gateway.Default.Origins) > 0 {
-		warn("origin", "it replaces the default, the page's own host: the demo's page must be at one of them")
+		warn("origin", "replaces the default, the same host: the demo's page must be at one of the listed origins")
 	}
 	for _, allowed := range s.Gateway.UpstreamAllow {
 		if strings.HasSuffix(allowed, ":*") && !strings.HasPrefix(allowed, "*:") {
-			warn("upstream-allow", "%s lets whoever may call the control API have the gateway connect to any port there. Name the port", allowed)
+			warn("upstream-allow", "%s lets callers of the control API make the gateway connect to any port there. List the ports", allowed)
 		}
 	}
 	return list
@@ -67,25 +67,25 @@ func (s *Settings) sizeMistakes(r *gateway.Route) (list []Warning) {
 		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
 	}
 	if p.BufferBytes < tinySize {
-		warn("buffer-bytes", "%d bytes: a unit may be missing, such as in %dKiB", p.BufferBytes, p.BufferBytes)
+		warn("buffer-bytes", "%d bytes: unit missing? (%dKiB)", p.BufferBytes, p.BufferBytes)
 	}
 	if p.MaxMessage < tinySize {
-		warn("max-message", "%d bytes: a unit may be missing, such as in %dKiB", p.MaxMessage, p.MaxMessage)
+		warn("max-message", "%d bytes: unit missing? (%dKiB)", p.MaxMessage, p.MaxMessage)
 	}
 	if b := p.Rate.Bytes; b > 0 && b < tinySize {
-		warn("max-bytes-rate", "%.0f bytes a second: a unit may be missing, such as in %.0fKiB", b, b)
+		warn("max-bytes-rate", "%.0f bytes per second: unit missing? (%.0fKiB)", b, b)
 	}
 	if p.BufferBytes > s.Gateway.BufferTotal {
 		warn("buffer-bytes", "%s is more than --buffer-total %s, which all sessions share", formatSize(p.BufferBytes), formatSize(s.Gateway.BufferTotal))
 	}
 	if p.MaxMessage > s.Gateway.BufferTotal {
-		warn("max-message", "%s is more than --buffer-total %s: such a message never fits", formatSize(p.MaxMessage), formatSize(s.Gateway.BufferTotal))
+		warn("max-message", "%s is more than --buffer-total %s: the largest messages never fit", formatSize(p.MaxMessage), formatSize(s.Gateway.BufferTotal))
 	}
 	if p.Heartbeat > longHeartbeat {
-		warn("heartbeat", "%v: many proxies cut a connection that is silent for a minute; keep it at %v or below", p.Heartbeat, longHeartbeat)
+		warn("heartbeat", "%v: many proxies close a connection after a minute of silence; use %v or less", p.Heartbeat, longHeartbeat)
 	}
 	if p.Grace > 0 && p.Grace < time.Second {
-		warn("grace", "%v is shorter than it takes a client to come back: give it some seconds", p.Grace)
+		warn("grace", "%v is too short for a client to reconnect: use some seconds", p.Grace)
 	}
 	return list
 }
@@ -99,25 +99,25 @@ func (s *Settings) routeMistakes(r *gateway.Route) (list []Warning) {
 	bare := strings.TrimSuffix(r.Pattern, "/*")
 	switch {
 	case strings.Contains(r.Pattern, "/:"):
-		warn("route", "a colon stands for itself: a parameter is written {id}, as in /room/{id}")
+		warn("route", "a colon is matched literally; write parameters as {id}, as in /room/{id}")
 	case strings.HasSuffix(r.Pattern, "*") && !strings.HasSuffix(r.Pattern, "/*"):
-		warn("route", "it matches every path that begins so, such as %sx: with a slash, %s/*, it has only what is below it", strings.TrimSuffix(r.Pattern, "*"), strings.TrimSuffix(r.Pattern, "*"))
+		warn("route", "matches every path with that prefix, such as %sx; %s/* matches only the paths below it", strings.TrimSuffix(r.Pattern, "*"), strings.TrimSuffix(r.Pattern, "*"))
 	case exact && r.Pattern != "/" && s.routeOf(strings.TrimSuffix(r.Pattern, "/")+"/x") == nil:
-		warn("route", "it matches this path alone, and nothing below it: for that add %s/*", strings.TrimSuffix(r.Pattern, "/"))
+		warn("route", "matches this path only; for the paths below it, add %s/*", strings.TrimSuffix(r.Pattern, "/"))
 	case bare != r.Pattern && bare != "" && !strings.ContainsAny(bare, "*{"):
 		if other := s.routeOf(bare); other != nil && other.Pattern != r.Pattern && laxer(&other.Policy, &r.Policy) {
-			warn("route", "%s itself falls to route %s, which asks for less (login or --origin): give it a route of its own", bare, other.Pattern)
+			warn("route", "does not match %s, which goes to route %s with weaker protection (login or --origin): add a route for it", bare, other.Pattern)
 		}
 	}
 	u := r.Upstream.URL
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsUnspecified() {
-		warn("upstream", "%s is an address to listen on: name one that leads to the game server, such as 127.0.0.1", u.Host)
+		warn("upstream", "%s is an address for listening only: use the game server's, such as 127.0.0.1", u.Host)
 	}
 	if r.Upstream.RootCAs != nil && (u.Scheme == "ws" || u.Scheme == "http") {
-		warn("upstream-ca", "without effect: %s:// has no TLS", u.Scheme)
+		warn("upstream-ca", "no effect: %s:// has no TLS", u.Scheme)
 	}
 	if r.Upstream.DialContext == nil && reaches(s.Listen, &r.Upstream) {
-		warn("upstream", "%s is this gateway itself, --listen %s: clients would get 508. Name the game server's own port", u.Host, s.Listen)
+		warn("upstream", "%s is this gateway itself (--listen %s): clients get 508. Use the game server's port", u.Host, s.Listen)
 	}
 	return list
 }
@@ -157,14 +157,14 @@ func (s *Settings) pageMistakes(r *gateway.Route) (list []Warning) {
 			host = h
 		}
 		if !slices.ContainsFunc(r.Policy.Origins, func(pattern string) bool { return originHasHost(pattern, host) }) {
-			list = append(list, Warning{"origin", fmt.Sprintf("route %s: pages of %s itself are refused: add --origin https://%s", r.Pattern, host, host)})
+			list = append(list, Warning{"origin", fmt.Sprintf("route %s: pages from %s itself are refused: add --origin https://%s", r.Pattern, host, host)})
 		}
 	}
 	if s.TLS.Enabled() {
 		for _, pattern := range r.Policy.Origins {
 			u, err := url.Parse(pattern)
 			if err == nil && u.Scheme == "http" && !isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
-				list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s lets pages in that were not served by TLS, which others can change on the way: use https://", r.Pattern, pattern)})
+				list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s allows pages served without TLS, which an attacker on the network can modify: use https://", r.Pattern, pattern)})
 			}
 		}
 	}
@@ -191,18 +191,18 @@ func textMistakes(r *gateway.Route) (list []Warning) {
 	for _, text := range []struct{ flag, text string }{{"on-detach", p.Words.Detach}, {"on-resume", p.Words.Resume}, {"on-expire", p.Words.Expire}} {
 		for _, name := range placeholder.FindAllString(text.text, -1) {
 			if name != "{session}" && name != "{player}" {
-				list = append(list, Warning{text.flag, fmt.Sprintf("route %s: %s is sent as it is: only {session} and {player} are filled in", r.Pattern, name)})
+				list = append(list, Warning{text.flag, fmt.Sprintf("route %s: %s is sent literally: only {session} and {player} are replaced", r.Pattern, name)})
 			}
 		}
 		if strings.Contains(text.text, "{player}") && p.Auth == nil {
-			list = append(list, Warning{text.flag, fmt.Sprintf("route %s: {player} is empty but for sessions of the control API: there is no login; see --auth-jwks", r.Pattern)})
+			list = append(list, Warning{text.flag, fmt.Sprintf("route %s: {player} is empty without player logins, except in pre-created sessions; see --auth-jwks", r.Pattern)})
 		}
 	}
 	if p.Tell.Prefix > 0 {
-		list = append(list, Warning{"log-messages", fmt.Sprintf("route %s: the log holds what players send, %d bytes of each message: for a search alone", r.Pattern, p.Tell.Prefix)})
+		list = append(list, Warning{"log-messages", fmt.Sprintf("route %s: the log contains what players send, %d bytes of each message: use it for debugging only", r.Pattern, p.Tell.Prefix)})
 	}
 	if a := p.Auth; a != nil && a.Audience == "" {
-		list = append(list, Warning{"auth-audience", fmt.Sprintf("route %s: none is asked for: a JWT that the issuer made for any other service is a login here", r.Pattern)})
+		list = append(list, Warning{"auth-audience", fmt.Sprintf("route %s: not set: a JWT that the issuer made for any other service is accepted", r.Pattern)})
 	}
 	return list
 }

@@ -77,7 +77,7 @@ func (r *route) add(name, value string) error {
 	case err != nil:
 		return err
 	case !f.repeat && r.settings[name] != nil:
-		return fmt.Errorf("%s: want it once, got it twice", name)
+		return fmt.Errorf("%s: given twice", name)
 	}
 	r.settings[name] = append(r.settings[name], value)
 	return nil
@@ -90,7 +90,7 @@ func routeFlag(name string) (*flag, error) {
 	case f == nil:
 		return nil, fmt.Errorf("%s: %w", printable(name), unknown(name, "setting", plainName, (*flag).perRoute))
 	case !f.perRoute():
-		return nil, fmt.Errorf("%s: holds for the whole gateway and cannot be set for a route", name)
+		return nil, fmt.Errorf("%s: is a global setting and cannot be set for a route", name)
 	}
 	return f, nil
 }
@@ -168,7 +168,7 @@ func (p *patterns) add(pattern, owner string) (err error) {
 	case strings.ContainsAny(pattern, " \t"):
 		return errors.New("want a pattern without blanks")
 	case strings.ContainsAny(pattern, "%\\;") || strings.Contains(pattern, "//") || strings.Contains(pattern+"/", "/./") || strings.Contains(pattern+"/", "/../"):
-		return errors.New("want a pattern as paths are once they are decoded: without %, \\, ;, // and dot segments")
+		return errors.New("want a pattern in decoded, clean form: without %, \\, ;, // and dot segments")
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -193,5 +193,5 @@ func (p *patterns) add(pattern, owner string) (err error) {
 }
 
 func taken(who string) error {
-	return fmt.Errorf("want paths of its own, but they are those of %s already", who)
+	return fmt.Errorf("want a distinct pattern, but %s matches the same paths", who)
 }

@@ -151,7 +151,7 @@ func (f *flag) apply(d *draft, values []string) error {
 	case len(values) == 0:
 		return nil
 	case len(values) > 1 && !f.repeat:
-		return fmt.Errorf("want it once, got it %d times", len(values))
+		return fmt.Errorf("want one value, got %d", len(values))
 	case f.perRoute():
 		return f.setLocal(&d.defaults, values)
 	default:

@@ -58,7 +58,7 @@ func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
 	for _, args := range [][]string{{"--grace", "3m", "--grace=5m"}, {"--grace", "3m", "--grace", "3m"}, {"--upstream", "ws://a:1", "--upstream", "ws://b:1"}, {"--demo", "--demo"}} {
 		flag, _, _ := strings.Cut(args[0], "=")
-		if said := wantRefused(t, flag, nil, append([]string{game}, args...)...); !strings.Contains(said, "want it once, got it 2 times") {
+		if said := wantRefused(t, flag, nil, append([]string{game}, args...)...); !strings.Contains(said, "want one value, got 2") {
 			t.Errorf("%q: %s", args, said)
 		}
 	}
@@ -162,8 +162,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{`--route "/{a:[}"`, "invalid regexp", []string{"--route=/{a:[}=ws://a:1"}},
 		{`--route "/a b"`, "blanks", []string{"--route=/a b=ws://a:1"}},
 		{`--route "/a": grace`, "twice", []string{"--route=/a=ws://a:1;grace=1m;grace=2m"}},
-		{`--route "/a": listen`, "whole gateway", []string{"--route=/a=ws://a:1;listen=:1"}},
-		{`--route "/a": demo`, "whole gateway", []string{"--route=/a=ws://a:1;demo=true"}},
+		{`--route "/a": listen`, "global setting", []string{"--route=/a=ws://a:1;listen=:1"}},
+		{`--route "/a": demo`, "global setting", []string{"--route=/a=ws://a:1;demo=true"}},
 		{"--admin", "--listen", []string{up, "--listen=:8081"}},
 		{"--admin", "--admin-token-file", []string{up, "--admin=:9000"}},
 		{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
@@ -192,7 +192,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 }
 
 // Whoever says whose logins are good believes that players are asked for one.
-func TestWhatIsSaidOfLoginsIsRefusedWhereNoneIsAskedFor(t *testing.T) {
+func TestLoginSettingsWithoutKeysAreRefused(t *testing.T) {
 	const up = "--upstream=ws://game:9000"
 	for _, said := range []string{"auth-issuer=me", "auth-audience=you", "auth-forward=off", "auth-from=query:jwt"} {
 		name, _, _ := strings.Cut(said, "=")
@@ -227,7 +227,7 @@ func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
 	wantRefused(t, `--route "/a/*": auth-jwks`, nil, "--route=/a/*=ws://a:1;auth-key-file=own.pem;auth-jwks=https://own.example/keys")
 }
 
-func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
+func TestApparentContradictionsAreAccepted(t *testing.T) {
 	for _, args := range [][]string{
 		{"--demo", "--route=/a/*=ws://a:1"},
 		{"--upstream=ws://a:1", "--route=/a/*=ws://a:1", "--route=/a/{b}=ws://a:1", "--route=/a/{b}/*=ws://a:1", "--route=/a=ws://a:1"},
@@ -248,7 +248,7 @@ func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
 	}
 }
 
-func TestRouteSettingsOverrideTheFlagsForThatRouteAlone(t *testing.T) {
+func TestRouteSettingsOverrideFlagsForThatRouteOnly(t *testing.T) {
 	s := mustParse(t, nil, "--upstream=ws://game:9000/live", "--grace=1m", "--heartbeat=5s", "--origin=https://a.example",
 		"--route", "/chess/*=ws://chess:9000;grace=5m; overflow=end;origin=https://b.example;origin=*;upstream-host=upstream")
 	if len(s.Gateway.Routes) != 2 {
@@ -268,7 +268,7 @@ func TestRouteSettingsOverrideTheFlagsForThatRouteAlone(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatWasGivenWithoutRepeatingAllOfIt(t *testing.T) {
+func TestErrorsQuoteLongValuesInPart(t *testing.T) {
 	said := wantRefused(t, "--grace", nil, game, "--grace", strings.Repeat("é", 1<<20))
 	if len(said) > 300 {
 		t.Errorf("an error of %d bytes", len(said))

@@ -54,24 +54,24 @@ func (s *Settings) globalWarnings() (list []Warning) {
 	for _, p := range s.Gateway.TrustedProxies {
 		switch {
 		case p.Bits() == 0:
-			warn("trusted-proxy", "%s believes everybody's X-Forwarded-For: every client can choose its address. Name the proxies alone", p)
+			warn("trusted-proxy", "%s trusts X-Forwarded-For from any address, so any client can forge its own. List only your proxies", p)
 		case p.IsSingleIP() && looksLikeNetwork(p.Addr()):
-			warn("trusted-proxy", "%s is one address, and looks like a network: give it a mask, such as %s", p.Addr(), guessedNetwork(p.Addr()))
+			warn("trusted-proxy", "%s is a single address but looks like a network: write %s for the network", p.Addr(), guessedNetwork(p.Addr()))
 		}
 	}
 	if len(s.Gateway.TrustedHeaders) > 0 && len(s.Gateway.TrustedProxies) == 0 {
-		warn("trusted-header", "without effect: nobody is trusted; see --trusted-proxy")
+		warn("trusted-header", "no effect without --trusted-proxy")
 	}
 	for _, allowed := range s.Gateway.UpstreamAllow {
 		if strings.HasPrefix(allowed, "*:") {
-			warn("upstream-allow", "%s lets whoever may call the control API have the gateway connect to any host. Name the hosts", allowed)
+			warn("upstream-allow", "%s lets callers of the control API make the gateway connect to any host. List the hosts", allowed)
 		}
 	}
 	if s.Gateway.UnsafePaths && len(s.Gateway.Routes) > 1 {
-		warn("unsafe-paths", "pass: another spelling of a path may reach one route's game server under another route's login and --origin. Let only one route be")
+		warn("unsafe-paths", "pass: with several routes, a client can spell a path so that it bypasses a route's login and --origin. Use a single route")
 	}
 	if s.Admin == "" && s.AdminTokenFile+s.ViewerTokenFile != "" {
-		warn("admin-token-file", "without effect: --admin is off")
+		warn("admin-token-file", "no effect: --admin is off")
 	}
 	return list
 }
@@ -110,9 +110,9 @@ func originWarnings(r *gateway.Route) (list []Warning) {
 		}
 		switch {
 		case (pattern == "*" || host == "*") && cookies != "":
-			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s with %s lets every site on the web act as the player who visits it. Name the sites", r.Pattern, pattern, cookies)})
+			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s with %s lets any website act as its visitor. List the sites", r.Pattern, pattern, cookies)})
 		case strings.HasPrefix(host, "*.") && strings.Count(host, ".") == 1:
-			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s allows every site under that top-level domain. Name the sites", r.Pattern, pattern)})
+			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s allows every site under that top-level domain. List the sites", r.Pattern, pattern)})
 		}
 	}
 	return list
@@ -125,13 +125,13 @@ func idleWarnings(r *gateway.Route) (list []Warning) {
 		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
 	}
 	if p.Duplicate != gateway.Allow && p.Auth == nil {
-		warn("duplicate", "without effect: no login says which sessions are one player's; see --auth-jwks")
+		warn("duplicate", "no effect without player logins; see --auth-jwks")
 	}
 	if p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0 {
-		warn("flood", "without effect: there is no --max-rate and no --max-bytes-rate")
+		warn("flood", "no effect without --max-rate or --max-bytes-rate")
 	}
 	if p.IdleTimeout > 0 && p.IdleTimeout < p.Grace {
-		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after it, unless the game server goes on sending", p.IdleTimeout, p.Grace)
+		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after --idle-timeout unless the game server keeps sending", p.IdleTimeout, p.Grace)
 	}
 	if p.Hard {
 		for _, f := range []struct {
@@ -142,7 +142,7 @@ func idleWarnings(r *gateway.Route) (list []Warning) {
 			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Words.Expire != ""},
 		} {
 			if f.set {
-				warn(f.flag, "without effect: --disconnect hard keeps no connection to the game server while the client is away")
+				warn(f.flag, "no effect: --disconnect hard closes the game server's connection while the client is disconnected")
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func idleWarnings(r *gateway.Route) (list []Warning) {
 			{"keepalive-reply", len(p.Replies) > 0}, {"keepalive-send", len(p.Beats) > 0}, {"overflow", p.Overflow != session.Pause},
 		} {
 			if f.set {
-				warn(f.flag, "without effect: --grace 0 keeps no session that has lost its client")
+				warn(f.flag, "no effect: with --grace 0 a session ends when its client disconnects")
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func keepaliveWarnings(r *gateway.Route) (list []Warning) {
 	for _, reply := range p.Replies {
 		if reply == engineIO && noticed > engineIOTimeout {
 			list = append(list, Warning{"keepalive-reply", fmt.Sprintf(
-				"route %s: a silent client is detached only after %v (%s), when engine.io has already closed its connection (pingTimeout %v): shorten --heartbeat",
+				"route %s: a silent client is detached after %v (%s), but engine.io closes its connection before that (pingTimeout %v): lower --heartbeat",
 				r.Pattern, noticed, sum, engineIOTimeout)})
 		}
 	}
@@ -191,10 +191,10 @@ func answerWarnings(r *gateway.Route) (list []Warning) {
 	switch {
 	case p.Grace == 0:
 		list = append(list, Warning{"answer-timeout", fmt.Sprintf(
-			"route %s: with --grace 0 a page that stands still for %v loses its session: lengthen --answer-timeout, or give it a --grace", r.Pattern, p.AnswerTimeout)})
+			"route %s: with --grace 0 a page that freezes for %v loses its session: raise --answer-timeout or --grace", r.Pattern, p.AnswerTimeout)})
 	case p.Hard:
 		list = append(list, Warning{"answer-timeout", fmt.Sprintf(
-			"route %s: with --disconnect hard a page that stands still for %v has its game server dialled anew: lengthen --answer-timeout", r.Pattern, p.AnswerTimeout)})
+			"route %s: with --disconnect hard a page that freezes for %v gets a new connection to the game server: raise --answer-timeout", r.Pattern, p.AnswerTimeout)})
 	}
 	return list
 }

@@ -33,7 +33,7 @@ func check(t *testing.T, args ...string) {
 	}
 }
 
-// upstream is the address of something that takes connections.
+// upstream is the address of something that accepts connections.
 func upstream(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

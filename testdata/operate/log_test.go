@@ -102,13 +102,13 @@ func lived(t *testing.T) (lines []map[string]any) {
 	if err := p.connect(); err == nil {
 		t.Error("an ended session was resumed")
 	}
-	g.heard(&lines, "resume refused")
+	g.heard(&lines, "resume.refused")
 	g.send("POST", "/api/v1/drain", "")
 	late := &player{t: t, url: p.url, from: p.from}
 	if err := late.connect(); err == nil {
 		t.Error("a gateway that drains takes new sessions")
 	}
-	g.heard(&lines, "handshake refused")
+	g.heard(&lines, "handshake.refused")
 	return lines
 }
 
@@ -131,7 +131,7 @@ func TestTroubleTableNamesLinesThatAreWritten(t *testing.T) {
 	if strings.Contains(source, `"no such line"`) {
 		t.Fatal("the search finds anything")
 	}
-	_, table, _ := strings.Cut(file(t, "operating.md"), "## When something is wrong")
+	_, table, _ := strings.Cut(file(t, "operating.md"), "## Troubleshooting")
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := 0
 	for row := range strings.Lines(table) {

@@ -25,7 +25,7 @@ type proxy struct {
 	reload func()
 }
 
-// run starts a proxy and waits until it takes connections.
+// run starts a proxy and waits until it accepts connections.
 func (p *proxy) run(name string, args ...string) *proxy {
 	p.t.Helper()
 	p.said = new(bytes.Buffer)

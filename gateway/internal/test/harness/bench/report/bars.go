@@ -98,7 +98,7 @@ func (b bar) met(v, limit float64) bool {
 
 // barTable compares the gateway with its bars, driver by driver.
 func (r *Results) barTable() table {
-	t := table{head: []string{"", "driver", "bar", "measured", ""}}
+	t := table{head: []string{"", "driver", "target", "measured", ""}}
 	for _, b := range bars {
 		for _, driver := range r.drivers() {
 			limit, ok := b.limit(driver)

@@ -25,24 +25,24 @@ func tables(r *Results) map[string]string {
 			column{title: "cores while idle", workload: "W6", figures: []string{"cores"}},
 			column{title: "detached, added", workload: "W6det", figures: []string{"detached_kib"}, spread: true}).String(),
 		"resume": r.build(
-			column{title: "until all are back, ms", workload: "W7", figures: []string{"back_ms"}, spread: true},
+			column{title: "until all have resumed, ms", workload: "W7", figures: []string{"back_ms"}, spread: true},
 			column{title: "one session p50 / p99, ms", workload: "W7", figures: []string{"one_p50_ms", "one_p99_ms"}},
-			column{title: "CPU a resume, µs", workload: "W7", figures: []string{"resume_us"}, spread: true}).String(),
+			column{title: "CPU per resume, µs", workload: "W7", figures: []string{"resume_us"}, spread: true}).String(),
 		"storm": r.build(
-			column{title: "CPU a connection, µs", workload: "W8", figures: []string{"connection_us"}, spread: true},
+			column{title: "CPU per connection, µs", workload: "W8", figures: []string{"connection_us"}, spread: true},
 			column{title: "connections/s", workload: "W8", figures: []string{"connections"}}).String(),
 		"growth": r.build(
 			versus("G100"), versus("G1000"), versus("Gmax"),
 			column{title: "MiB of G100", workload: "G100", figures: []string{"used_mib"}},
 			column{title: "of G1000", workload: "G1000", figures: []string{"used_mib"}},
 			column{title: "of Gmax", workload: "Gmax", figures: []string{"used_mib"}},
-			column{title: "KiB a session, Gmax", workload: "Gmax", figures: []string{"used_kib"}, spread: true}).String(),
+			column{title: "KiB per session, Gmax", workload: "Gmax", figures: []string{"used_kib"}, spread: true}).String(),
 		"tls": r.build(
 			cost("without, µs", "noTLS", "cpu_us"), cost("TLS, µs", "TLS", "cpu_us"), versus("noTLS").titled("without, × nginx"), versus("TLS").titled("TLS, × nginx"),
 			ends("without, p50 / p99", "noTLS"), ends("TLS, p50 / p99", "TLS")).String(),
 		"deflate": r.build(
 			cost("without, µs", "nodeflate", "cpu_us"), cost("compressed, µs", "deflate", "cpu_us"),
-			cost("with the game server's, without", "nodeflate", "both_us"), cost("with it, compressed", "deflate", "both_us"),
+			cost("incl. game server, without", "nodeflate", "both_us"), cost("incl. game server, compressed", "deflate", "both_us"),
 			ends("without, p50 / p99", "nodeflate"), ends("compressed, p50 / p99", "deflate"),
 			column{title: "bytes on the wire, without", workload: "nodeflate", figures: []string{"wire_bytes"}},
 			column{title: "bytes, compressed", workload: "deflate", figures: []string{"wire_bytes"}}).String(),

@@ -194,3 +194,20 @@ func TestChartLeavesRoomForItsLongestLabel(t *testing.T) {
 		}
 	}
 }
+
+// The committed page is what the template makes of the committed results, so that
+// neither is edited alone.
+func TestCommittedPageIsGeneratedFromItsResults(t *testing.T) {
+	const docs = "../../../../../../docs/"
+	r, err := Read(docs + "performance.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(docs + "performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if document(r) != string(page) {
+		t.Error("docs/performance.md is not made of performance.json and performance.md.tmpl")
+	}
+}
