@@ -167,6 +167,7 @@ func pairOf(t testing.TB, control func(network, address string, c syscall.RawCon
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { theirs.Close() }) // or the collector closes it, while another test counts descriptors
 	ours, err = ln.Accept()
 	if err != nil {
 		t.Fatal(err)

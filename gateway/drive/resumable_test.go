@@ -407,10 +407,10 @@ func TestNothingStopsWhileAWatcherDoes(t *testing.T) {
 	d := newDriver(t, drive.Poll)
 	p, other := newPlayer(t, d, nil), newPlayer(t, d, nil)
 	stuck, release := make(chan struct{}), make(chan struct{})
-	p.events.whenDropped(func() {
+	p.events.whenDropped(sync.OnceFunc(func() {
 		close(stuck)
 		<-release
-	})
+	}))
 	p.client.Close()
 	<-stuck
 	other.wantUp(1)
