@@ -1,18 +1,17 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/handshake"
+	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
@@ -20,8 +19,6 @@ import (
 )
 
 const (
-	// handshakeWrite is how long a client has to take its 101.
-	handshakeWrite = 5 * time.Second
 	// refusedBody is how long the body of a refused request is waited for.
 	refusedBody = time.Second
 )
@@ -50,26 +47,26 @@ func (g *Gateway) addRoute(r Route) {
 // matches none that could be read as another. What is wrong with a handshake itself
 // is answered here, before anything is dialled.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
-	if !isHandshake(r) {
+	if !handshake.Requested(r) {
 		g.serveHTTP(w, r, rt, unsafe)
 		return
 	}
-	if bad := checkHandshake(r); bad != nil {
-		switch bad.status {
+	if bad := handshake.Check(r); bad != nil {
+		switch bad.Status {
 		case http.StatusUpgradeRequired: // RFC 6455 section 4.4, RFC 9110 section 15.5.22
 			w.Header().Set("Sec-WebSocket-Version", "13")
 			w.Header().Set("Upgrade", "websocket")
 		case http.StatusMethodNotAllowed:
 			w.Header().Set("Allow", http.MethodGet)
 		}
-		g.refuseHTTP(w, r, bad.status, bad.label, bad.text)
+		g.refuseHTTP(w, r, bad.Status, "bad_handshake", bad.Text)
 		return
 	}
 	policy := &g.cfg.Default
 	if rt != nil {
 		policy = &rt.Policy
 	}
-	if !originAllowed(policy.Origins, r.Header, g.asked(r)) {
+	if !handshake.OriginAllowed(policy.Origins, r.Header, g.target(r)) {
 		g.refusals.warn("handshake refused: Origin not allowed; see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
@@ -80,7 +77,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		return
 	}
 	if !offer.Resumable && rt != nil {
-		if token := g.cookieToken(r, rt); token != "" && g.splice(w, r, rt, offer, token) {
+		if token := g.cookieToken(r, rt); token != "" && g.resumeByCookie(w, r, rt, offer, token) {
 			return
 		}
 	}
@@ -127,7 +124,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
 		defer g.reg.passed(from)
-		g.lobby.relieve()
+		g.conns.MakeRoom()
 		rt.proxy.ServeHTTP(w, r)
 	}
 }
@@ -144,9 +141,9 @@ func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
-// asked is what r asked for.
-func (g *Gateway) asked(r *http.Request) asked {
-	return asked{cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), g.secure(r)}
+// target is the host that r is for.
+func (g *Gateway) target(r *http.Request) handshake.Target {
+	return handshake.Target{Host: cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), Secure: g.secure(r)}
 }
 
 // forwarded is what a trusted proxy says in a header that each proxy on the way may
@@ -231,7 +228,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		return
 	}
 	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r))
-	e.first = e.asks(r, offer.Protocols, nil)
+	e.first = g.upstreamRequest(e, r, offer.Protocols, nil)
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before
 	e.breakOff = cancel
@@ -251,7 +248,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := e.dialFirst(ctx)
+	up, err := g.dials.dialFirst(ctx, e)
 	if err != nil {
 		g.reg.remove(e)
 		g.refuseUpstream(w, r, e, err)
@@ -262,7 +259,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
-	if noDescriptor(err) { // that is no fault of the upstream's
+	if listen.NoDescriptor(err) { // that is no fault of the upstream's
 		g.refuseSpent(w, r)
 		return
 	}
@@ -300,21 +297,21 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		g.setCookie(r, e, pass, p.Token)
 	}
 	defer e.welcome()()
-	conn, early, err := g.switchProtocols(w, r, e.answer(up.Protocol, pass))
+	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()
 		g.log.Info("client gone before its answer", "session", e.ID, "err", err)
 		return
 	}
 	p.Peer = e.lastPeer()
-	e.begin(up, conn).AttachFirst(conn, early, p)
+	g.beginSession(e, up, conn).AttachFirst(conn, early, p)
 	e.settle()
 }
 
-// asks is what the upstream is asked for a handshake of the client's. more are
-// headers of ours.
-func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upstream.Request {
-	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: e.g.via(r)}
+// upstreamRequest is what e's upstream is asked for a handshake of the client's. more
+// are headers of ours.
+func (g *Gateway) upstreamRequest(e *entry, r *http.Request, protocols []string, more http.Header) upstream.Request {
+	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: g.via(r)}
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
@@ -324,7 +321,7 @@ func (e *entry) asks(r *http.Request, protocols []string, more http.Header) upst
 	path, query := upstream.ClientTarget(r)
 	ask := upstream.Request{
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, e.g.cfg.TrustedProxies), e.g.cfg.TrustedHeaders, own),
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.cfg.TrustedHeaders, own),
 	}
 	e.terms().conceal(&ask)
 	return ask
@@ -362,42 +359,6 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 	}
 	t.Group = clip(d.Group)
 	e.current.Store(&t)
-}
-
-// switchProtocols answers 101 and takes the connection over. early is what the
-// client has sent behind its handshake, and conn has not to give.
-func (g *Gateway) switchProtocols(w http.ResponseWriter, r *http.Request, a answer) (conn net.Conn, early []byte, err error) {
-	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return nil, nil, fmt.Errorf("take over the connection: %w", err)
-	}
-	params, deflated := a.deflates(r.Header)
-	var b bytes.Buffer
-	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
-	if a.protocol != "" {
-		b.WriteString("\r\nSec-WebSocket-Protocol: " + a.protocol)
-	}
-	if deflated {
-		b.WriteString("\r\nSec-WebSocket-Extensions: " + params.String())
-	}
-	b.WriteString("\r\n")
-	a.pass.Write(&b)
-	b.WriteString("\r\n")
-	conn.SetDeadline(time.Now().Add(handshakeWrite))
-	if _, err := conn.Write(b.Bytes()); err != nil {
-		conn.Close()
-		return nil, nil, fmt.Errorf("answer the handshake: %w", err)
-	}
-	conn.SetDeadline(time.Time{})
-	if n := rw.Reader.Buffered(); n > 0 {
-		p, _ := rw.Reader.Peek(n)
-		early = append(early, p...)
-	}
-	if deflated {
-		return g.inflated(conn, early, params, &a), nil, nil
-	}
-	return conn, early, nil
 }
 
 // maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8

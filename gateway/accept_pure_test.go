@@ -64,7 +64,7 @@ func TestForwardedHostIsATrustedProxysAlone(t *testing.T) {
 		if tt.forwarded != "" {
 			r.Header.Set("X-Forwarded-Host", tt.forwarded)
 		}
-		if got := g.asked(r).host; got != tt.want {
+		if got := g.target(r).Host; got != tt.want {
 			t.Errorf("%s forwards %q: asked for %q, want %q", tt.peer, tt.forwarded, got, tt.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/upstream"
 )
@@ -74,10 +75,10 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
-	up, err := e.dialFirst(ctx)
+	up, err := g.dials.dialFirst(ctx, e)
 	if err != nil {
 		g.reg.remove(e)
-		if noDescriptor(err) {
+		if listen.NoDescriptor(err) {
 			err = fmt.Errorf("%w: no descriptors left", ErrBusy)
 		}
 		return "", "", err
@@ -110,7 +111,7 @@ func (g *Gateway) reserve(e *entry, up *upstream.Conn, w Wish) (id, token string
 		return "", "", fmt.Errorf("sign a token: %w", err)
 	}
 	p.Peer = e.lastPeer()
-	e.begin(up, nil)
+	g.beginSession(e, up, nil)
 	e.do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
 	e.settle()
 	return e.ID, p.Token, nil

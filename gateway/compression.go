@@ -1,43 +1,28 @@
 package gateway
 
 import (
-	"net"
 	"net/http"
 	"slices"
 
 	"reseat/gateway/deflate"
-	"reseat/gateway/drive/sock"
+	"reseat/gateway/handshake"
 	"reseat/gateway/wire"
 )
 
-// An answer is what a handshake's 101 says beside the key.
-type answer struct {
-	protocol string
-	pass     http.Header // of the upstream's
-	policy   *Policy     // of the session; nil where none is known
-}
-
-// answer is what a client of e's is answered, of whose upstream protocol and
-// pass come.
-func (e *entry) answer(protocol string, pass http.Header) answer {
+// answer is the 101 for a client of e's, whose upstream chose protocol and sent header.
+func (g *Gateway) answer(e *entry, protocol string, header http.Header) *handshake.Answer {
 	if e.Resumable {
 		protocol = wire.Subprotocol
 	}
-	return answer{protocol: protocol, pass: pass, policy: &e.terms().Policy}
+	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(&e.terms().Policy)}
 }
 
-// deflates answers the client's offer of permessage-deflate, as far as the
-// session's policy has it.
-func (a *answer) deflates(h http.Header) (deflate.Params, bool) {
-	if a.policy == nil || !a.policy.Compression {
-		return deflate.Params{}, false
+// deflate is how connections under a policy are compressed; nil: they are not.
+func (g *Gateway) deflate(p *Policy) *deflate.Options {
+	if p == nil || !p.Compression {
+		return nil
 	}
-	return deflate.Negotiate(h)
-}
-
-// inflated is conn less the compression that was agreed on.
-func (g *Gateway) inflated(conn net.Conn, early []byte, p deflate.Params, a *answer) net.Conn {
-	return deflate.NewConn(sock.Quiet(conn), early, p, deflate.Options{Limit: a.policy.MaxMessage, Charge: g.store.Charge})
+	return &deflate.Options{Limit: p.MaxMessage, Charge: g.store.Charge}
 }
 
 // named is the policy of the session that a resume names, for its 101 alone: nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,30 +62,36 @@ func (g *Gateway) setCookie(r *http.Request, e *entry, h http.Header, token stri
 	h.Add("Set-Cookie", c.String())
 }
 
-// splice gives a plain client the session that its cookie names. It reports
-// false where that is over, is another's, or has a client that is there: then
-// this one gets a session of its own.
-func (g *Gateway) splice(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
-	arrived := g.clock.Now()
+// resumeByCookie gives a plain client the session that its cookie names. It reports
+// false where that is over, is another's, or has a client that is there: then this one
+// gets a session of its own.
+func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
+	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
 	claims, err := g.keys.VerifyKnown(token, g.reg.memo)
 	if err != nil {
 		return false
 	}
 	e := g.reg.find(claims.Session)
-	if e == nil || !e.kept() || e.Route != rt.Pattern || e.subject() != claims.Subject || !e.sameLogin(r) {
+	if e == nil || !e.kept() || e.Route != rt.Pattern || e.subject() != claims.Subject || !e.sameLogin(g.ctx, r) {
 		return false
 	}
 	d := e.drive()
-	want := session.Resume{Gen: claims.Gen}
-	if d == nil || !e.offered(offer) || e.busy(r.Context(), d, want) {
+	a.want = session.Resume{Gen: claims.Gen}
+	if d == nil || !e.offered(offer) || g.busy(r.Context(), e, d, a.want) {
 		return false
 	}
-	conn, early, err := g.switchProtocols(w, r, e.answer(e.protocol, g.freshCookie(r, e, claims, arrived)))
+	a.conn, a.early, err = g.answer(e, e.protocol, g.freshCookie(r, e, claims, a.at)).Switch(w, r)
 	if err != nil {
 		g.log.Debug("returning client gone before its answer", "err", err)
 		return true
 	}
-	g.rejoin(r, e, d, conn, early, want, arrived)
+	refusal := g.attach(e, d, &a)
+	if refusal == nil {
+		g.metrics.resumes.WithLabelValues("ok").Inc()
+		return true
+	}
+	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	a.conn.Close() // a plain client comes again, and gets a session of its own where this one is over
 	return true
 }
 
@@ -128,33 +133,8 @@ func (e *entry) offered(offer wire.Offer) bool {
 
 // busy reports whether e's session has a client that answers a Ping, or will
 // not have this one.
-func (e *entry) busy(ctx context.Context, d *drive.Session, want session.Resume) bool {
+func (g *Gateway) busy(ctx context.Context, e *entry, d *drive.Session, want session.Resume) bool {
 	var refusal *session.Refusal
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
-	return refusal != nil || e.answers(ctx)
-}
-
-// rejoin attaches a client whose 101 has been sent.
-func (g *Gateway) rejoin(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) {
-	needs := false
-	d.Do(func(core *session.Session, _ session.Time) { needs = core.NeedsUpstream() })
-	if needs {
-		var finish func()
-		var err error
-		if early, finish, err = e.reconnect(r, conn, early, arrived); err != nil {
-			g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
-			conn.Close() // it comes again
-			return
-		}
-		defer finish()
-	}
-	refusal := d.Attach(conn, early, want, session.Pass{Arrived: arrived, Peer: g.clientAddr(r).String()})
-	if refusal == nil {
-		g.metrics.resumes.WithLabelValues("ok").Inc()
-		return
-	}
-	if refusal.Code != 0 {
-		g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	}
-	conn.Close() // it has ended since: the next handshake begins anew
+	return refusal != nil || g.reg.answers(ctx, e)
 }

@@ -39,7 +39,7 @@
 //	           means outside: observe.go; what is kept of it: history.go. What
 //	           is shown of all sessions at once: overview.go, view.go.
 //	           Which connections wait, and who goes where descriptors are
-//	           short: lobby.go
+//	           short: listen
 //	events     what has happened lately, and who reads it: the control API's
 //	           stream, and webhook, which posts it
 //	session    everything about one session. Its state changes in

@@ -50,9 +50,9 @@ func (g *Gateway) admit(ctx context.Context, e *entry) admission {
 		a, holder := g.reg.add(e)
 		switch {
 		case a == admitted:
-			g.lobby.relieve()
+			g.conns.MakeRoom()
 			return a
-		case a != duplicate, holder.answers(ctx):
+		case a != duplicate, g.reg.answers(ctx, holder):
 			return a
 		}
 		holder.supersede()
@@ -75,13 +75,13 @@ func (e *entry) supersede() {
 
 // answers reports whether e is about to begin, or its client is attached and
 // answers a ping in time.
-func (e *entry) answers(ctx context.Context) bool {
+func (r *registry) answers(ctx context.Context, e *entry) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	pong := e.pongs.next()
 	d := e.drive()
 	if d == nil {
-		return e.g.reg.find(e.ID) == e
+		return r.find(e.ID) == e
 	}
 	asked := false
 	d.Do(func(core *session.Session, now session.Time) { asked = core.Ask(now) })

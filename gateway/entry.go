@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"reseat/gateway/drive"
+	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -19,8 +20,8 @@ import (
 // An entry is a session as the gateway knows it: what was fixed when it was
 // made, and its driver once the upstream has answered.
 type entry struct {
-	g   *Gateway
-	seq uint64 // order of creation
+	seq   uint64 // order of creation
+	clock *drive.Clock
 
 	ID        string
 	Route     string
@@ -127,7 +128,7 @@ func (t *terms) longestGrace() time.Duration {
 }
 
 func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer netip.Addr) *entry {
-	e := &entry{g: g, ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Since: time.Now(), target: rt.Upstream}
+	e := &entry{clock: g.clock, ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Since: time.Now(), target: rt.Upstream}
 	e.player = playerKey{name: player}
 	if rt.Policy.Login != nil {
 		e.player.realm = rt.Policy.Login.Realm()
@@ -157,7 +158,7 @@ func (e *entry) subject() string {
 }
 
 // config is what the session's core is made with. Called with mu held.
-func (e *entry) config(protocol string) session.Config {
+func (e *entry) config(protocol string, store *replay.Store) session.Config {
 	p := e.terms()
 	fill := e.filler()
 	c := session.Config{
@@ -165,7 +166,7 @@ func (e *entry) config(protocol string) session.Config {
 		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
 		Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
-		MaxMessage: p.MaxMessage, Protocol: protocol, Store: e.g.store, Key: maskingKey,
+		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: maskingKey,
 	}
 	for _, r := range p.Replies {
 		c.Replies = append(c.Replies, session.Reply{In: fill(r.In), Out: fill(r.Out)})
@@ -198,17 +199,17 @@ func (e *entry) breakFirst() {
 
 // begin makes the session itself, once its upstream has answered. client is the
 // connection that it is made for, nil where that is still to come.
-func (e *entry) begin(up *upstream.Conn, client net.Conn) *drive.Session {
+func (e *entry) begin(d *drive.Driver, store *replay.Store, watch drive.Watcher, up *upstream.Conn, client net.Conn) *drive.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	core := session.New(e.config(up.Protocol), e.g.clock.Now(), up.Early)
+	core := session.New(e.config(up.Protocol, store), e.clock.Now(), up.Early)
 	e.protocol = up.Protocol
 	e.breakOff = nil // it would hold on to the whole request
 	e.first = e.keptOfFirst()
-	e.g.store.Charge(sizeOf(&e.first))
-	d := e.g.driver.New(core, up.Conn, client, e)
-	e.live.Store(d)
-	return d
+	store.Charge(sizeOf(&e.first))
+	s := d.New(core, up.Conn, client, watch)
+	e.live.Store(s)
+	return s
 }
 
 // keptOfFirst is what a hard resume asks for again of the first handshake. Its headers
@@ -234,10 +235,10 @@ func sizeOf(first *upstream.Request) int {
 }
 
 // giveBack is called once the session has ended: what it kept counts no more.
-func (e *entry) giveBack() {
+func (e *entry) giveBack(store *replay.Store) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.g.store.Charge(-sizeOf(&e.first))
+	store.Charge(-sizeOf(&e.first))
 }
 
 // blockOf is what counts as one address: for IPv6 the /64 that one customer has.
@@ -273,4 +274,9 @@ func (b *bell) ring() {
 		close(b.c)
 		b.c = nil
 	}
+}
+
+// beginSession makes e's session, once its upstream has answered.
+func (g *Gateway) beginSession(e *entry, up *upstream.Conn, client net.Conn) *drive.Session {
+	return e.begin(g.driver, g.store, observer{g, e}, up, client)
 }

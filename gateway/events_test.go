@@ -20,7 +20,10 @@ type listener struct {
 	*events.Reader
 }
 
-func (w *world) listen() listener { return listener{w.t, w.gw.Events().Live()} }
+func (w *world) listen() listener {
+	synctest.Wait() // what has happened is told before
+	return listener{w.t, w.gw.Events().Live()}
+}
 
 // want reads what has been told since the last call: "type reason" of the
 // session's events.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -76,11 +77,10 @@ func Leftovers(g *Gateway) map[string]int {
 	g.dials.mu.Lock()
 	defer g.dials.mu.Unlock()
 	count("dial lines", len(g.dials.lines))
-	for what, l := range map[string]*Lobby{"": g.lobby, "admin ": g.adminLobby} {
-		l.mu.Lock()
-		count(what+"lobby's line", l.line.Len())
-		count(what+"lobby's guests", len(l.guests))
-		l.mu.Unlock()
+	for what, t := range map[string]*listen.ConnTracker{"": g.conns, "admin ": g.adminConns} {
+		conns, waiting := t.Counts()
+		count(what+"connections that wait", waiting)
+		count(what+"connections", conns)
 	}
 	count("bytes of replay buffers", int(g.store.Used()))
 	count("tokens being signed", len(g.signing))

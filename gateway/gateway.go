@@ -16,6 +16,8 @@ import (
 
 	"reseat/gateway/drive"
 	"reseat/gateway/events"
+	"reseat/gateway/handshake"
+	"reseat/gateway/listen"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/tokens"
@@ -37,11 +39,11 @@ type Gateway struct {
 	events  *events.Hub
 	reg     *registry
 
-	lobby, adminLobby *Lobby
+	conns, adminConns *listen.ConnTracker // that wait
 
 	refusals *limitedLog
 	spentLog *limitedLog   // --buffer-total
-	shedLog  *limitedLog   // of the lobbies
+	shedLog  *limitedLog   // of connections that wait
 	replays  *rate.Limiter // of token.replayed
 
 	table   *table
@@ -52,6 +54,7 @@ type Gateway struct {
 	draining atomic.Bool // new sessions are refused; drain.go sets it
 	drain    drain
 	dials    dials
+	redials  redialer
 	tags     atomic.Uint64   // of the sessions' data: never one twice
 	spent    chan struct{}   // one slot: the store has refused somebody
 	ctx      context.Context // until Close
@@ -84,21 +87,15 @@ func New(cfg Config) (*Gateway, error) {
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
-	g.openLobbies()
+	g.trackConns()
+	g.dials.conns = g.conns
+	g.redials = redialer{ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		g.addRoute(r)
 	}
 	g.running.Go(func() { g.relieve(ctx) })
 	return g, nil
-}
-
-// SessionsWithin is how many sessions so many descriptors are enough for; zero: no bound.
-func SessionsWithin(descriptors int) int {
-	if descriptors <= 0 {
-		return 0
-	}
-	return max((descriptors-reserved(descriptors))/2, 1)
 }
 
 func (c Config) withDefaults() Config {
@@ -130,7 +127,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseLoop(w, r)
 		return
 	}
-	if !hostAllowed(g.cfg.Hosts, r.Host) {
+	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
 		return
 	}
@@ -139,7 +136,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
 		return
 	}
-	if page := g.pages[r.URL.EscapedPath()]; page != nil && !isHandshake(r) { // in no other spelling
+	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // in no other spelling
 		answerWithin(w, upstream.AnswerPatience)
 		page.ServeHTTP(w, r)
 		return

@@ -64,7 +64,7 @@ func (g *Gateway) Sessions(f Filter) (list []SessionInfo, next uint64) {
 		return f.page(g.reg.remembers(f))
 	}
 	for _, e := range g.reg.choose(f) {
-		i, living := e.look()
+		i, living := g.reg.look(e)
 		switch {
 		case !living || i.State == session.Ended, f.State != "" && f.State != i.State.String():
 			continue
@@ -126,7 +126,7 @@ func (r *registry) count() int {
 // Session describes one session, living or remembered.
 func (g *Gateway) Session(id string) (SessionInfo, bool) {
 	if e := g.reg.find(id); e != nil {
-		if i, living := e.look(); living {
+		if i, living := g.reg.look(e); living {
 			return e.info(i), true
 		}
 	}
@@ -193,11 +193,11 @@ func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool)
 
 // look asks the session itself, once there is one. It reports false where e has
 // been buried, or never came about.
-func (e *entry) look() (i session.Info, living bool) {
+func (r *registry) look(e *entry) (i session.Info, living bool) {
 	if d := e.drive(); d != nil {
 		return d.Info(), true
 	}
-	return session.Info{State: session.Connecting, Grace: e.terms().session().GraceBeforeStart}, e.g.reg.find(e.ID) == e
+	return session.Info{State: session.Connecting, Grace: e.terms().session().GraceBeforeStart}, r.find(e.ID) == e
 }
 
 func (e *entry) info(i session.Info) SessionInfo {
@@ -215,7 +215,7 @@ func (e *entry) info(i session.Info) SessionInfo {
 		s.RTT = &ms
 	}
 	if i.Heard > 0 && i.State != session.Ended {
-		s.Silent = wholeMS(e.g.clock.Now().Sub(i.Heard))
+		s.Silent = wholeMS(e.clock.Now().Sub(i.Heard))
 	}
 	return s
 }
@@ -230,7 +230,7 @@ func (e *entry) wall(t session.Time) *time.Time {
 	if t <= 0 {
 		return nil
 	}
-	w := e.g.clock.Wall(t).UTC()
+	w := e.clock.Wall(t).UTC()
 	return &w
 }
 

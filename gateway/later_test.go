@@ -14,7 +14,7 @@ import (
 // game server gets one line, and no header of its own for what was folded.
 func TestAFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		var got http.Header
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			got = r.Header
@@ -34,7 +34,7 @@ func TestAFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 // T15: where a request's end could be found in two ways, nothing behind it counts.
 func TestNothingIsServedBehindAChunkedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			io.Copy(io.Discard, r.Body)
 			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")

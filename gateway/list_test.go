@@ -49,7 +49,7 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 	for _, e := range []*entry{list[0], list[2]} {
 		conn, far := wstest.Pipe(1 << 10)
 		t.Cleanup(func() { far.Close() })
-		d := e.begin(&upstream.Conn{Conn: conn}, nil)
+		d := g.beginSession(e, &upstream.Conn{Conn: conn}, nil)
 		held := make(chan bool)
 		go d.Do(func(*session.Session, session.Time) { close(held); <-release })
 		<-held
@@ -74,11 +74,11 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.all()[0]
-	if i, living := e.look(); !living || i.State != session.Connecting {
+	if i, living := g.reg.look(e); !living || i.State != session.Connecting {
 		t.Errorf("before: %v, living %t", i.State, living)
 	}
 	g.reg.bury(e, session.Info{State: session.Ended})
-	if _, living := e.look(); living {
+	if _, living := g.reg.look(e); living {
 		t.Error("it lives")
 	}
 	g.reg.left()

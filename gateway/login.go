@@ -111,7 +111,7 @@ func authenticate(l Login, r *http.Request) (player string, err error) {
 // the session's player's, if it has one. It may have expired meanwhile. One whose signature is
 // not good says nothing of anybody: the resume's own token stands for the login,
 // and the issuer may have done away with the key since the session began.
-func (e *entry) sameLogin(r *http.Request) bool {
+func (e *entry) sameLogin(ctx context.Context, r *http.Request) bool {
 	l := e.terms().Login
 	if l == nil || e.Player == "" { // made ahead, for whoever has its token
 		return true
@@ -123,7 +123,7 @@ func (e *entry) sameLogin(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	player, err := l.VerifyExpired(e.g.ctx, token)
+	player, err := l.VerifyExpired(ctx, token)
 	return err == nil && player == e.Player || unsigned(err)
 }
 

@@ -8,39 +8,45 @@ import (
 	"reseat/gateway/session"
 )
 
-// Events observes a session: it logs, counts, and does what the gateway owes
-// to a session that has ended or wants a new token.
-func (e *entry) Events(list []session.Event) {
+// An observer observes one session: it logs, counts, and does what the gateway owes
+// to a session that has ended or wants a new token. It implements drive.Watcher.
+type observer struct {
+	g *Gateway
+	e *entry
+}
+
+// Events implements drive.Watcher.
+func (o observer) Events(list []session.Event) {
 	for _, ev := range list {
-		e.event(ev)
+		o.event(ev)
 	}
 }
 
-func (e *entry) event(ev session.Event) {
-	g, m := e.g, e.g.metrics
+func (o observer) event(ev session.Event) {
+	g, e, m := o.g, o.e, o.g.metrics
 	switch ev.Kind {
 	case session.Created:
 		e.setPeer(ev.Peer)
 		m.created.Inc()
-		e.tell(events.Created, ev)
+		o.publish(events.Created, ev)
 		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "client", e.client(), "group", e.terms().Group)
 	case session.Resumed:
 		e.setPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
 		m.outage.Observe(ev.Away.Seconds())
-		e.tell(events.Resumed, ev)
+		o.publish(events.Resumed, ev)
 		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.setPeer(ev.Peer)
 		m.outage.Observe(ev.Away.Seconds())
-		e.tell(events.Superseded, ev)
+		o.publish(events.Superseded, ev)
 		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Dropped:
 		m.drops.Inc()
-		e.tell(events.Detached, ev)
+		o.publish(events.Detached, ev)
 		g.log.Info("session.detached", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason, "silent", ev.Silent)
 	case session.Overflowed:
-		e.tell(events.Overflowed, ev)
+		o.publish(events.Overflowed, ev)
 		g.log.Warn("buffer.overflowed", "session", e.ID, "reason", ev.Reason)
 	case session.Replayed:
 		m.resume.Observe(ev.Took.Seconds())
@@ -48,19 +54,20 @@ func (e *entry) event(ev session.Event) {
 		m.rtt.Observe(ev.Took.Seconds())
 		e.pongs.ring()
 	case session.Message:
-		e.logMessage(ev)
+		o.logMessage(ev)
 	case session.Started:
-		e.tell(events.Started, ev)
+		o.publish(events.Started, ev)
 		g.log.Info("session.started", "session", e.ID, "group", e.terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
 	case session.Over:
-		e.over(ev)
+		o.over(ev)
 	}
 }
 
 // logMessage writes the line of one message, --log-messages.
-func (e *entry) logMessage(ev session.Event) {
+func (o observer) logMessage(ev session.Event) {
+	e := o.e
 	args := []any{"session", e.ID, "direction", "to_upstream", "kind", "binary", "size", ev.Size}
 	if ev.Down {
 		args[3] = "to_client"
@@ -71,11 +78,11 @@ func (e *entry) logMessage(ev session.Event) {
 	if e.terms().Tell.Prefix > 0 {
 		args = append(args, "head", strconv.Quote(ev.Head))
 	}
-	e.g.log.Info("message", args...)
+	o.g.log.Info("message", args...)
 }
 
-func (e *entry) over(ev session.Event) {
-	g := e.g
+func (o observer) over(ev session.Event) {
+	g, e := o.g, o.e
 	g.metrics.ended.WithLabelValues(ev.Reason).Inc()
 	if ev.Took > 0 {
 		g.metrics.detached.Observe(ev.Took.Seconds())
@@ -83,17 +90,17 @@ func (e *entry) over(ev session.Event) {
 	info := *ev.Info
 	e.note(events.Ended, ev)
 	g.reg.bury(e, info)
-	e.giveBack()
+	e.giveBack(g.store)
 	e.pongs.ring()
 	e.breakDial()
-	e.publish(events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
+	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
 	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }
 
-// tell hands on what has happened to e, and keeps it in its history.
-func (e *entry) tell(kind string, ev session.Event) {
-	e.note(kind, ev)
+// publish puts an event into the history of its session and into the event stream.
+func (o observer) publish(kind string, ev session.Event) {
+	o.e.note(kind, ev)
 	out := events.Event{Type: kind}
 	switch ev.Kind {
 	case session.Dropped:
@@ -103,13 +110,13 @@ func (e *entry) tell(kind string, ev session.Event) {
 	case session.Resumed, session.Superseded:
 		out.AwayMS = wholeMS(ev.Away)
 	}
-	e.publish(out)
+	o.g.publish(o.e, out)
 }
 
-// publish hands on what has happened to e: ev says what, and e whose it is.
-func (e *entry) publish(ev events.Event) {
+// publish puts an event of e's into the event stream.
+func (g *Gateway) publish(e *entry, ev events.Event) {
 	ev.Session, ev.Player, ev.Group = e.ID, e.Player, e.terms().Group
-	e.g.events.Publish(ev)
+	g.events.Publish(ev)
 }
 
 func wholeMS(d time.Duration) *int64 {
@@ -143,10 +150,10 @@ func (g *Gateway) noteReplayed(of SessionInfo) {
 }
 
 // Closed is called once both legs of an ended session are closed.
-func (e *entry) Closed() { e.g.reg.left() }
+func (o observer) Closed() { o.g.reg.left() }
 
 // Panicked reports a fault in one session's code, which has ended it.
-func (e *entry) Panicked(value any, stack []byte) {
-	e.g.metrics.panics.Inc()
-	e.g.log.Error("fault in a session's code; the session has been ended", "session", e.ID, "fault", value, "stack", string(stack))
+func (o observer) Panicked(value any, stack []byte) {
+	o.g.metrics.panics.Inc()
+	o.g.log.Error("fault in a session's code; the session has been ended", "session", o.e.ID, "fault", value, "stack", string(stack))
 }

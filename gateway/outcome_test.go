@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"reseat/gateway/internal/test/wstest"
 	"reseat/upstream"
@@ -40,11 +41,11 @@ func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.all()[0]
-	if !e.answers(t.Context()) {
+	if !g.reg.answers(t.Context(), e) {
 		t.Error("a session that is about to begin does not answer")
 	}
 	g.reg.remove(e)
-	if e.answers(t.Context()) {
+	if g.reg.answers(t.Context(), e) {
 		t.Error("a session that never came about answers")
 	}
 }
@@ -55,7 +56,7 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newCrowd(t, 1)
 		e := g.reg.all()[0]
-		e.current.Store(&terms{Policy: Policy{DialTimeout: handshakeWrite}})
+		e.current.Store(&terms{Policy: Policy{DialTimeout: 5 * time.Second}})
 		game := wstest.NewGame(t, 1<<10)
 		d := &redial{waiter: &waiter{}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
 		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial
@@ -65,7 +66,7 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 			return false
 		}
 		e.target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-		if out, again := e.dialOnce(d); out != nil || again || !d.taken {
+		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.taken {
 			t.Errorf("outcome %v, again %v, taken %v; want none for anybody", out, again, d.taken)
 		}
 		game.Next().WantEnd()

@@ -225,10 +225,10 @@ func TestHardResumeTakesNoAnswerWithoutTheSubprotocol(t *testing.T) {
 }
 
 // Once all sessions are over, however they ended, nothing is held for them: no place of
-// an address, no line of dials, no place in the lobby.
+// an address, no line of dials, no connection that waits.
 func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		var sessions []*wstest.Player
 		for range 4 {
 			sessions = append(sessions, w.Player("/match/7"))

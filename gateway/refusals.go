@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"reseat/gateway/drive"
-	"reseat/gateway/drive/sock"
+	"reseat/gateway/handshake"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -91,14 +90,11 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 	if !wire.ParseOffer(r.Header).Refusals {
 		return false
 	}
-	conn, _, err := g.switchProtocols(w, r, answer{protocol: wire.Subprotocol})
+	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("refused client gone before its answer", "err", err)
 		return true
 	}
-	below := sock.Lowest(conn)
-	g.lobby.see(below)
-	defer g.lobby.forget(below)
-	drive.Farewell(conn, wire.AppendClosing(nil, c))
+	g.farewell(conn, c)
 	return true
 }

@@ -7,6 +7,7 @@ import (
 
 	"reseat/gateway/drive"
 	"reseat/gateway/drive/sock"
+	"reseat/gateway/handshake"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
@@ -15,35 +16,42 @@ import (
 // renewAtMost bounds how often a token is renewed.
 const renewAtMost = 500 * time.Millisecond
 
-// resume answers 101 first: a browser hides HTTP errors from the page, so a
-// refusal travels as close, protocol section 2.
+// resume answers 101 first: a browser hides HTTP errors from the page, so a refusal
+// travels as close, protocol section 2.
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
-	arrived := g.clock.Now()
-	conn, early, err := g.switchProtocols(w, r, answer{protocol: wire.Subprotocol, policy: g.named(r.Header, offer)})
+	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
+	var err error
+	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(g.named(r.Header, offer))}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("resuming client gone before its answer", "err", err)
 		return
 	}
-	of, refusal := g.reattach(r, conn, early, offer, arrived)
+	of, refusal := g.resumeByToken(&a, offer)
 	if refusal == nil {
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.logRefusal(r, of, refusal)
-	below := sock.Lowest(conn)
-	g.lobby.see(below)
-	defer g.lobby.forget(below)
-	drive.Farewell(conn, wire.AppendClosing(nil, wire.Closing{
+	g.farewell(a.conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
-	}))
+	})
 }
 
-// reattach verifies in the order of protocol section 2, token, session,
-// received, and attaches, once the session has an upstream. Of the session that
-// it was for, if that is known, it tells what a refusal is logged with.
-func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer wire.Offer, arrived session.Time) (SessionInfo, *session.Refusal) {
+// farewell sends close to a client that is attached to no session, and waits a while for
+// its Close frame. The connection is tracked meanwhile: it only waits.
+func (g *Gateway) farewell(conn net.Conn, c wire.Closing) {
+	below := sock.Lowest(conn)
+	g.conns.Track(below)
+	defer g.conns.Forget(below)
+	drive.Farewell(conn, wire.AppendClosing(nil, c))
+}
+
+// resumeByToken verifies in the order of protocol section 2, token, session, received,
+// and attaches. It returns the session that the resume was for, as far as known, for the
+// log line of a refusal.
+func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (SessionInfo, *session.Refusal) {
 	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.memo)
 	if err != nil {
 		return SessionInfo{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
@@ -52,22 +60,21 @@ func (g *Gateway) reattach(r *http.Request, conn net.Conn, early []byte, offer w
 	if e == nil {
 		return g.reg.refusal(claims)
 	}
-	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(r) || !originAllowed(e.terms().Origins, r.Header, g.asked(r)) {
+	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(g.ctx, a.r) || !handshake.OriginAllowed(e.terms().Origins, a.r.Header, g.target(a.r)) {
 		return e.name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()
-	if d == nil { // it has ended just now; or its first attach is under way, and nobody can hold a token
+	if d == nil { // it has ended just now; or its first attach is in flight, and nobody can hold a token
 		return g.reg.refusal(claims)
 	}
-	want := session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
-	return e.name(), g.attach(r, e, d, conn, early, want, arrived)
+	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	return e.name(), g.attach(e, d, a)
 }
 
-// attach attaches a client whose token is good, once the session has an
-// upstream. The token that it gets is signed outside the session; where another
-// attach overtakes that, or the upstream is lost meanwhile, the session is asked
-// anew.
-func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) *session.Refusal {
+// attach attaches a client that may have e, by its token or its cookie, once the session
+// has an upstream. The token that it gets is signed outside the session; where another
+// attach overtakes that, or the upstream is lost meanwhile, the session is asked again.
+func (g *Gateway) attach(e *entry, d *drive.Session, a *arrival) *session.Refusal {
 	finish := func() {}
 	defer func() { finish() }()
 	for {
@@ -75,24 +82,27 @@ func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.C
 		var needs bool
 		var refusal *session.Refusal
 		d.Do(func(core *session.Session, now session.Time) {
-			gen, needs, refusal = core.NextGen(), core.NeedsUpstream(), core.Check(now, want)
+			gen, needs, refusal = core.NextGen(), core.NeedsUpstream(), core.Check(now, a.want)
 		})
 		switch {
 		case refusal != nil:
 			return refusal
 		case needs:
 			finish() // what was dialled before is lost again
-			if early, finish, refusal = g.redial(r, e, d, conn, early, want, arrived); refusal != nil {
+			if finish, refusal = g.redial(e, d, a); refusal != nil {
 				return refusal
 			}
 			continue
 		}
-		p, kid, err := g.pass(e, gen, arrived)
-		if err != nil {
-			return session.Refuse(wire.CodeInternalError, "")
+		p, kid := session.Pass{Arrived: a.at}, g.keys.SigningKeyID()
+		if e.Resumable {
+			var err error
+			if p, kid, err = g.pass(e, gen, a.at); err != nil {
+				return session.Refuse(wire.CodeInternalError, "")
+			}
 		}
-		p.Peer = g.clientAddr(r).String()
-		refusal = d.Attach(conn, early, want, p)
+		p.Peer = a.peer
+		refusal = d.Attach(a.conn, a.early, a.want, p)
 		switch {
 		case refusal == nil:
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
@@ -105,19 +115,19 @@ func (g *Gateway) attach(r *http.Request, e *entry, d *drive.Session, conn net.C
 	}
 }
 
-// redial has the session's upstream dialled anew for a client that waits, or
-// says why there is none. finish is never nil.
-func (g *Gateway) redial(r *http.Request, e *entry, d *drive.Session, conn net.Conn, early []byte, want session.Resume, arrived session.Time) (_ []byte, finish func(), refusal *session.Refusal) {
-	early, finish, err := e.reconnect(r, conn, early, arrived)
+// redial has the session's upstream dialled again for a client that waits, or says why
+// there is none. finish is never nil.
+func (g *Gateway) redial(e *entry, d *drive.Session, a *arrival) (finish func(), refusal *session.Refusal) {
+	finish, err := g.redials.reconnect(e, a)
 	if err == nil {
-		return early, finish, nil
+		return finish, nil
 	}
-	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
+	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, a.want) })
 	if refusal == nil {
 		g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
 		refusal = unreached(err)
 	}
-	return early, func() {}, refusal
+	return func() {}, refusal
 }
 
 // pass makes what an attach gives to the client: a token of generation gen. No

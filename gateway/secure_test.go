@@ -15,6 +15,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -36,7 +37,7 @@ func newSecureWorld(t *testing.T, p gateway.Policy) *secureWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: w.gw, ConnContext: gateway.ConnContext, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: w.gw, ConnContext: listen.ConnContext, ReadHeaderTimeout: 5 * time.Second}
 	go server.Serve(certs.Listen(w.inner))
 	tunnels := wstest.NewListener(64 << 10)
 	go w.tunnel(tunnels)

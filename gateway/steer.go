@@ -155,7 +155,7 @@ func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (t
 	if want != nil && !want(e.tag) {
 		return 0, Stale
 	}
-	e.data, e.tag = data, e.g.tags.Add(1)
+	e.data, e.tag = data, g.tags.Add(1)
 	return e.tag, Done
 }
 

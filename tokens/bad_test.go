@@ -29,7 +29,7 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 
 // The claims of a forged token are an attacker's text: none of it may be in an
 // error, which is logged.
-func TestErrorsHoldNothingOfTheToken(t *testing.T) {
+func TestErrorsContainNothingOfTheToken(t *testing.T) {
 	f := newForge(t)
 	for _, bad := range f.all() {
 		_, err := f.keys.Verify(bad.token)

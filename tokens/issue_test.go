@@ -14,7 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-func TestIssuedTokenSaysWhatWasAsked(t *testing.T) {
+func TestIssuedTokenHasTheRequestedClaims(t *testing.T) {
 	for _, kind := range keyKinds() {
 		t.Run(kind.alg, func(t *testing.T) {
 			k := load(t, Options{Now: new(clock).now}, kind.file)

@@ -61,7 +61,7 @@ func TestThumbprintOfAnotherKindOfKeyIsAnError(t *testing.T) {
 
 // A kid is public. That of a secret must not be what a table of hashes inverts,
 // nor a signature that could be put under a token.
-func TestKidOfASecretShowsNothingOfIt(t *testing.T) {
+func TestKidOfSecretRevealsNothing(t *testing.T) {
 	secret := newSecret()
 	kid := secretID(secret)
 	plain, jwk := sha256.Sum256(secret), sha256.Sum256([]byte(`{"k":"`+base64url.EncodeToString(secret)+`","kty":"oct"}`))

@@ -15,7 +15,7 @@ func recalled(m *Memo, asked *string) func(string) *Memo {
 	}
 }
 
-func TestARememberedTokenIsGoodWithoutItsSignature(t *testing.T) {
+func TestMemoSkipsTheSignatureCheck(t *testing.T) {
 	now := new(clock)
 	k := load(t, Options{Now: now.now}, pkcs8(ed25519Key()))
 	c := claims()
@@ -40,7 +40,7 @@ func TestARememberedTokenIsGoodWithoutItsSignature(t *testing.T) {
 }
 
 // What is remembered is one token: any other goes through Verify.
-func TestAMemoIsOfOneTokenAlone(t *testing.T) {
+func TestMemoIsOfOneTokenAlone(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
 	c := claims()
 	token, kid, _ := k.Issue(c)
@@ -57,7 +57,7 @@ func TestAMemoIsOfOneTokenAlone(t *testing.T) {
 	}
 }
 
-func TestARememberedTokenExpires(t *testing.T) {
+func TestMemoExpiresWithItsToken(t *testing.T) {
 	now := new(clock)
 	k := load(t, Options{Now: now.now}, pkcs8(ed25519Key()))
 	c := claims()
@@ -74,7 +74,7 @@ func TestARememberedTokenExpires(t *testing.T) {
 	}
 }
 
-func TestARememberedTokenGoesWithItsKey(t *testing.T) {
+func TestMemoExpiresWithItsKey(t *testing.T) {
 	file := pkcs8(ed25519Key())
 	k := load(t, Options{Now: new(clock).now}, file)
 	c := claims()

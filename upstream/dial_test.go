@@ -179,7 +179,7 @@ func TestSlowToConnectIs504(t *testing.T) {
 	})
 }
 
-func TestClientThatLeavesBreaksTheDialOff(t *testing.T) {
+func TestClientDisconnectCancelsTheDial(t *testing.T) {
 	gone := errors.New("client went away")
 	for name, serve := range slowGames {
 		t.Run(name, func(t *testing.T) {

@@ -69,7 +69,7 @@ var forged = []http.Header{
 	{"Connection": {" , ,Host"}},
 }
 
-func TestNothingOfAClientForgesOrRemovesOurHeaders(t *testing.T) {
+func TestClientCannotForgeOrRemoveGatewayHeaders(t *testing.T) {
 	for _, client := range forged {
 		if got := RequestHeader(client, localPeer, nil, ownHeader); !reflect.DeepEqual(got, wantOwn) {
 			t.Errorf("client sent %v: the upstream sees %v, want %v", client, got, wantOwn)
@@ -177,7 +177,7 @@ func TestOfATrustedProxyThreeHeadersAreKeptAndCompleted(t *testing.T) {
 
 // A game server that believes one of these believes whoever sent it: a proxy such as
 // nginx passes on what it does not set itself.
-func TestWhoSaysWhoTheClientIsIsBelievedByNobody(t *testing.T) {
+func TestForwardedHeadersOfClientsAreNotTrusted(t *testing.T) {
 	for _, name := range []string{
 		"Proxy", "Forwarded", "X-Real-IP", "X-Forwarded-User", "X-Forwarded-Client-Cert", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Client-IP",
 		"True-Client-IP", "CF-Connecting-IP", "CF-Connecting-IPv6", "Fastly-Client-IP", "X-Cluster-Client-IP", "X-Original-URL", "X-Rewrite-URL",
@@ -265,7 +265,7 @@ func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-func TestACookieOfTheGamesPassesThoughItBeginsLikeOurs(t *testing.T) {
+func TestCookieOfTheGamesPassesThoughItBeginsLikeOurs(t *testing.T) {
 	h := http.Header{"Cookie": {"a=1; reseat-0123abcd=t; reseat-theme=dark; __Host-reseat-ffffffff=t; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"}}
 	DropOwnCookies(h)
 	if got, want := h.Get("Cookie"), "a=1; reseat-theme=dark; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"; got != want {

@@ -15,7 +15,7 @@ import (
 
 // A body that comes slowly passes; one that does not go on is given up, and with
 // it the upstream's connection.
-func TestABodyThatDoesNotGoOnIsGivenUpAfterThirtySeconds(t *testing.T) {
+func TestStalledRequestBodyTimesOutAfterThirtySeconds(t *testing.T) {
 	ended := make(chan error, 1)
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -54,7 +54,7 @@ func TestABodyThatDoesNotGoOnIsGivenUpAfterThirtySeconds(t *testing.T) {
 
 // An upstream may answer without having taken the body: net/http reads what is
 // left of it before it answers, and would wait for ever.
-func TestWhatIsLeftOfABodyIsNotWaitedForForEver(t *testing.T) {
+func TestDrainingABodyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipeListener()
 		srv := &http.Server{ErrorLog: discardLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +78,7 @@ func TestWhatIsLeftOfABodyIsNotWaitedForForEver(t *testing.T) {
 }
 
 // What is waited for is the client, not the upstream: long polling lasts.
-func TestAnUpstreamMayTakeLongBeforeAndWithinItsAnswer(t *testing.T) {
+func TestSlowUpstreamResponseIsAllowed(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		for range 3 {
@@ -99,7 +99,7 @@ func TestAnUpstreamMayTakeLongBeforeAndWithinItsAnswer(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatNobodyTakesIsGivenUpAfterAMinute(t *testing.T) {
+func TestUnreadResponseTimesOutAfterAMinute(t *testing.T) {
 	gone := make(chan time.Time, 1)
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
@@ -135,14 +135,14 @@ func TestAnAnswerThatNobodyTakesIsGivenUpAfterAMinute(t *testing.T) {
 		}
 		conn.Close()
 		synctest.Wait()
-		if strings.Contains(r.log.String(), "upstream request failed") {
+		if strings.Contains(r.log.String(), "upstream.request_failed") {
 			t.Errorf("the upstream is blamed: %s", r.log.String())
 		}
 	})
 }
 
 // A byte now and then would hold a connection to the game server for ever.
-func TestABodyThatTricklesIsGivenUp(t *testing.T) {
+func TestTricklingBodyTimesOut(t *testing.T) {
 	ended := make(chan error, 1)
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)

@@ -177,7 +177,7 @@ func (p *Proxy) logFailure(r *http.Request, err error) {
 	}
 	path, _ := ClientTarget(r)
 	kind, reason := failure(err)
-	p.opts.Log.Warn("upstream request failed", "upstream", p.target.Address(), "method", r.Method,
+	p.opts.Log.Warn("upstream.request_failed", "upstream", p.target.Address(), "method", r.Method,
 		"path", path[:min(len(path), 256)], "kind", kind.String(), "reason", reason)
 }
 

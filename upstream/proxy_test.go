@@ -301,7 +301,7 @@ func TestProxyDoesNotTunnel(t *testing.T) {
 	})
 }
 
-func TestProxyFailuresAreToldAndLoggedOnce(t *testing.T) {
+func TestProxyFailuresAreReturnedAndLoggedOnce(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		dial   dialFunc
@@ -350,7 +350,7 @@ func TestProxyBreaksOffAnAnswerThatBreaksOff(t *testing.T) {
 	})
 }
 
-func TestClientThatLeavesIsNoErrorInTheLog(t *testing.T) {
+func TestClientDisconnectIsNotLoggedAsError(t *testing.T) {
 	const upload = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nbegin"
 	for name, c := range map[string]struct {
 		head string

@@ -123,7 +123,7 @@ func TestRefusalReachesAClientOfNetHTTP(t *testing.T) {
 	}
 }
 
-func TestRefusalThatBreaksOffIsNotTakenForWhole(t *testing.T) {
+func TestTruncatedRefusalIsNotTreatedAsComplete(t *testing.T) {
 	for name, raw := range map[string]string{
 		"short of its length":  "HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nshort",
 		"cut between chunks":   "HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n",
@@ -145,7 +145,7 @@ func TestRefusalThatBreaksOffIsNotTakenForWhole(t *testing.T) {
 }
 
 // What there was of it reaches the client all the same, the status above all.
-func TestRefusalThatBreaksOffTellsItsStatus(t *testing.T) {
+func TestTruncatedRefusalKeepsItsStatus(t *testing.T) {
 	g := newGame(t, "ws://game", answering("HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nshort"))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := g.Dial(r.Context(), Request{Path: "/"})

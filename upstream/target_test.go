@@ -70,7 +70,7 @@ func TestHostFollowsThePolicy(t *testing.T) {
 	}
 }
 
-func TestProbeTellsWhetherTheTargetIsThere(t *testing.T) {
+func TestProbeReportsWhetherTheTargetIsReachable(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

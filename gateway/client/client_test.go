@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestWhatIsSaidWhileDetachedArrivesOnceAfterTheResume(t *testing.T) {
+func TestMessagesSentWhileDetachedArriveOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var resumed []client.Resumed
 		var lost []error
@@ -47,7 +47,7 @@ func TestWhatIsSaidWhileDetachedArrivesOnceAfterTheResume(t *testing.T) {
 }
 
 // Both sides count, through cuts at any moment; each message comes once, in order.
-func TestMessagesArriveOnceAndInOrderThroughAHundredCuts(t *testing.T) {
+func TestMessagesArriveOnceInOrderOverAHundredDisconnects(t *testing.T) {
 	const messages = 2000
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
@@ -93,7 +93,7 @@ func TestMessagesArriveOnceAndInOrderThroughAHundredCuts(t *testing.T) {
 
 // The same through cuts of every kind, with messages of every size. The seed is in
 // the name of what fails.
-func TestMessagesArriveOnceThroughCutsOfEveryKind(t *testing.T) {
+func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -169,7 +169,7 @@ func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done 
 	all.Wait()
 }
 
-func TestAnAbsenceLongerThanTheGracePeriodIsTheEnd(t *testing.T) {
+func TestDisconnectLongerThanGraceEndsTheSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		w.down.Store(true)
@@ -188,7 +188,7 @@ func TestAnAbsenceLongerThanTheGracePeriodIsTheEnd(t *testing.T) {
 	})
 }
 
-func TestAResumeThatComesTooLateIsToldSo(t *testing.T) {
+func TestResumeAfterGraceIsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, _ := w.play(client.Options{})
 		w.down.Store(true)
@@ -199,7 +199,7 @@ func TestAResumeThatComesTooLateIsToldSo(t *testing.T) {
 	})
 }
 
-func TestTheGamesEndIsReadBehindItsLastMessage(t *testing.T) {
+func TestEndOfSessionFollowsItsLastMessage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		w.cut()
@@ -241,7 +241,7 @@ func TestCloseIsCarriedThroughAfterAllThatWasWritten(t *testing.T) {
 	})
 }
 
-func TestCloseThatCannotBeToldEndsWithTheGracePeriod(t *testing.T) {
+func TestUndeliveredCloseEndsWithTheGracePeriod(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, _ := w.play(client.Options{})
 		w.down.Store(true)
@@ -256,7 +256,7 @@ func TestCloseThatCannotBeToldEndsWithTheGracePeriod(t *testing.T) {
 	})
 }
 
-func TestCloseNowLeavesTheSessionToItsGracePeriod(t *testing.T) {
+func TestCloseNowLeavesTheSessionDetached(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, _ := w.play(client.Options{})
 		c.CloseNow()
@@ -299,7 +299,7 @@ func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
 
 // The gateway takes a client that answers pings and does not ack for one that is
 // in violation: protocol section 5, Windows.
-func TestAnApplicationThatDoesNotReadForAnHourLosesNothing(t *testing.T) {
+func TestApplicationThatDoesNotReadForAnHourLosesNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		sent := 0
@@ -320,7 +320,7 @@ func TestAnApplicationThatDoesNotReadForAnHourLosesNothing(t *testing.T) {
 	})
 }
 
-func TestAContextThatEndsLeavesTheSession(t *testing.T) {
+func TestCancelledContextKeepsTheSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -336,7 +336,7 @@ func TestAContextThatEndsLeavesTheSession(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatFellSilentIsReplaced(t *testing.T) {
+func TestSilentConnectionIsReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		w.newest.Load().Silence()
@@ -350,7 +350,7 @@ func TestAConnectionThatFellSilentIsReplaced(t *testing.T) {
 	})
 }
 
-func TestALongSessionKeepsItsConnectionAndItsToken(t *testing.T) {
+func TestLongSessionKeepsItsConnectionAndItsToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		time.Sleep(5 * time.Hour) // tokens live for one
@@ -363,7 +363,7 @@ func TestALongSessionKeepsItsConnectionAndItsToken(t *testing.T) {
 	})
 }
 
-func TestLostMessagesAreTold(t *testing.T) {
+func TestLostMessagesAreReported(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var got client.Resumed
 		c, game := w.play(client.Options{OnResume: func(r client.Resumed) { got = r }})
@@ -384,7 +384,7 @@ func TestLostMessagesAreTold(t *testing.T) {
 	}, func(p *gateway.Policy) { p.BufferMessages, p.Overflow = 3, session.DropOldest })
 }
 
-func TestAMessageThatIsTooBigIsRefusedBeforeItEndsTheSession(t *testing.T) {
+func TestOversizedMessageIsRefusedWithoutEndingTheSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		if err := c.Write(t.Context(), client.MessageBinary, make([]byte, 1<<20+1)); !errors.Is(err, client.ErrTooBig) {
@@ -399,7 +399,7 @@ func TestAMessageThatIsTooBigIsRefusedBeforeItEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestTheCallerMayUseItsBytesAgain(t *testing.T) {
+func TestCallerMayReuseItsBuffer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		w.cut()
@@ -412,7 +412,7 @@ func TestTheCallerMayUseItsBytesAgain(t *testing.T) {
 	})
 }
 
-func TestTheApplicationsSubprotocolIsNegotiated(t *testing.T) {
+func TestApplicationsSubprotocolIsNegotiated(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.game.Choose = "chat.v2"
 		c, game := w.play(client.Options{Subprotocols: []string{"chat.v2", "chat.v1"}})
@@ -422,7 +422,7 @@ func TestTheApplicationsSubprotocolIsNegotiated(t *testing.T) {
 	})
 }
 
-func TestASessionMadeAheadIsJoinedByItsToken(t *testing.T) {
+func TestSessionMadeAheadIsJoinedByItsToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7", Player: "ada"})
 		if err != nil {
@@ -442,7 +442,7 @@ func TestASessionMadeAheadIsJoinedByItsToken(t *testing.T) {
 	})
 }
 
-func TestDropIsACutOfOnesOwn(t *testing.T) {
+func TestDropDisconnects(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		c.Drop()
@@ -454,7 +454,7 @@ func TestDropIsACutOfOnesOwn(t *testing.T) {
 	})
 }
 
-func TestRefusedDialSaysWhy(t *testing.T) {
+func TestRefusedDialReturnsTheReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		_, err := client.Dial(t.Context(), "ws://game.example/other", &client.Options{HTTPClient: w.client()})
 		var refused *client.CloseError

@@ -10,7 +10,7 @@ import (
 // The outbox against a plain list: whatever is acked, rewound and sent when, each
 // message is sent on every connection after what it received, in order, within the
 // window.
-func TestOutboxSendsWhatIsNotReceived(t *testing.T) {
+func TestOutboxResendsUnacknowledgedMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o outbox
 		var all []message

@@ -134,7 +134,7 @@ func stated(g *wstest.Peer) string {
 	return fmt.Sprint(o.Resume, " ", o.Token, " ", o.Received)
 }
 
-func TestTheClientAcksAtOnceAndAfterSoMuchOrSoLong(t *testing.T) {
+func TestClientAcksByCountBytesAndTime(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		wantWords(t, g, "^ack 0")
@@ -159,7 +159,7 @@ func TestTheClientAcksAtOnceAndAfterSoMuchOrSoLong(t *testing.T) {
 	})
 }
 
-func TestAPingIsAnsweredOnceWhatCameBeforeItWasRead(t *testing.T) {
+func TestPongFollowsDeliveryOfEarlierMessages(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		words(g)
@@ -174,7 +174,7 @@ func TestAPingIsAnsweredOnceWhatCameBeforeItWasRead(t *testing.T) {
 
 // One row each: what a gateway must not say. The client takes the connection for
 // broken, and resumes.
-func TestWhatAGatewayMustNotSayBreaksTheConnection(t *testing.T) {
+func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
 	for _, said := range []string{
 		"", "ack", "ack 1", "ack x", "ack 12345678901234567", "Ack 0", "averyveryverylongverb", "bye", "hello", "hello {}",
 		`hello {"session":"s1","token":"t","received":-1}`, `hello {"session":"s1","token":"t"}`, `hello {"session":"s2","token":"t"}`,
@@ -198,7 +198,7 @@ func TestWhatAGatewayMustNotSayBreaksTheConnection(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnknownIsIgnored(t *testing.T) {
+func TestUnknownVerbsAreIgnored(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(map[string]any{"news": 1})
 		g.Control("sing {a song}")
@@ -213,7 +213,7 @@ func TestWhatIsUnknownIsIgnored(t *testing.T) {
 	})
 }
 
-func TestRepeatsAreThrownAwayAndAcked(t *testing.T) {
+func TestDuplicatesAreDiscardedAndAcked(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		for i := range 3 {
@@ -236,7 +236,7 @@ func TestRepeatsAreThrownAwayAndAcked(t *testing.T) {
 	})
 }
 
-func TestACloseThatMayBeRetriedIsRetriedWhenTheGatewaySays(t *testing.T) {
+func TestRetryableCloseIsRetriedAfterRetryAfter(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		began := time.Now()
@@ -254,7 +254,7 @@ func TestACloseThatMayBeRetriedIsRetriedWhenTheGatewaySays(t *testing.T) {
 	})
 }
 
-func TestAVerdictIsFinalWhetherOrNotACloseFrameComes(t *testing.T) {
+func TestCloseMessageIsFinalWithOrWithoutCloseFrame(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		onStage(t, func(t *testing.T, s *stage) {
 			g := s.dial(nil)
@@ -270,7 +270,7 @@ func TestAVerdictIsFinalWhetherOrNotACloseFrameComes(t *testing.T) {
 	}
 }
 
-func TestACloseFrameWithoutAVerdictMeansResume(t *testing.T) {
+func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Close(4410, "somebody in between")
 		hello(s.door.Next(), nil)
@@ -306,7 +306,7 @@ func TestSupersededByOnesOwnAbandonedAttemptIsNoVerdict(t *testing.T) {
 	})
 }
 
-func TestARefusalSpeaksOfWhatWasStated(t *testing.T) {
+func TestErrorNamesTheSettingAsGiven(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		g.Text("unread")
@@ -324,7 +324,7 @@ func TestARefusalSpeaksOfWhatWasStated(t *testing.T) {
 	})
 }
 
-func TestAMoveGoesOnOnTheOlderConnectionUntilTheNewHello(t *testing.T) {
+func TestMoveUsesTheOldConnectionUntilTheNewHello(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		older := s.dial(nil)
 		words(older)
@@ -353,7 +353,7 @@ func TestAMoveGoesOnOnTheOlderConnectionUntilTheNewHello(t *testing.T) {
 	})
 }
 
-func TestAMoveThatIsRefusedChangesNothing(t *testing.T) {
+func TestRefusedMoveChangesNothing(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		older := s.dial(nil)
 		older.Control(`move {"within_ms":1000}`)
@@ -382,7 +382,7 @@ func TestAttemptsArePacedAndSpread(t *testing.T) {
 }
 
 // A gateway that hangs up behind every hello is not besieged.
-func TestConnectionsThatComeToNothingAreSpacedOut(t *testing.T) {
+func TestFailedConnectionsBackOff(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Drop()
 		began := time.Now()
@@ -398,7 +398,7 @@ func TestConnectionsThatComeToNothingAreSpacedOut(t *testing.T) {
 	})
 }
 
-func TestDialSaysWhatIsWrong(t *testing.T) {
+func TestDialReturnsDescriptiveErrors(t *testing.T) {
 	dial := func(t *testing.T, s *stage, o client.Options) error {
 		o.HTTPClient = s.client()
 		c, err := client.Dial(t.Context(), "ws://game.example/", &o)
@@ -443,7 +443,7 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-func TestASpentTokenIsSaidByDial(t *testing.T) {
+func TestDialReportsSupersededToken(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		done := make(chan error, 1)
 		go func() {
@@ -460,7 +460,7 @@ func TestASpentTokenIsSaidByDial(t *testing.T) {
 	})
 }
 
-func TestTheContextOfDialBoundsItAlone(t *testing.T) {
+func TestDialContextDoesNotOutliveDial(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -484,7 +484,7 @@ func TestTheContextOfDialBoundsItAlone(t *testing.T) {
 }
 
 // To the library, a stream that ends right behind a header is an empty message.
-func TestAMessageThatIsCutBehindItsHeaderIsNone(t *testing.T) {
+func TestMessageCutAfterItsHeaderIsNotDelivered(t *testing.T) {
 	for _, torn := range []string{"\x81\x05", "\x81\x7e\x01\x00", "\x81\x05he", "\x01\x02he\x80\x03"} {
 		onStage(t, func(t *testing.T, s *stage) {
 			g := s.dial(nil)

@@ -94,7 +94,7 @@ func TestLineThatDiesUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
 	})
 }
 
-func TestLineThatDiesIdleIsReplacedWithinHeartbeatAndAnswer(t *testing.T) {
+func TestDeadIdleConnectionIsReplacedWithinHeartbeatAndAnswerTimeout(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		began := time.Now()
@@ -109,7 +109,7 @@ func TestLineThatDiesIdleIsReplacedWithinHeartbeatAndAnswer(t *testing.T) {
 	})
 }
 
-func TestWithoutAnAnswerTimeTwiceTheHeartbeatIsTheLimit(t *testing.T) {
+func TestTwiceTheHeartbeatIsTheLimitWithoutAnswerTimeout(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		began := time.Now()
@@ -120,7 +120,7 @@ func TestWithoutAnAnswerTimeTwiceTheHeartbeatIsTheLimit(t *testing.T) {
 	})
 }
 
-func TestAckThatIsWithheldKillsNothing(t *testing.T) {
+func TestWithheldAckDoesNotDisconnect(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		words(g)
@@ -140,7 +140,7 @@ func TestAckThatIsWithheldKillsNothing(t *testing.T) {
 
 // The pong is withheld, since it would promise an ack. The gateway hears a ping
 // instead, for each of its own.
-func TestEachPingIsHeardOfWhileTheApplicationDoesNotRead(t *testing.T) {
+func TestPingsAreAnsweredWhileTheApplicationDoesNotRead(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		words(g)
@@ -157,7 +157,7 @@ func TestEachPingIsHeardOfWhileTheApplicationDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestBytesOfALargeMessageAreHeard(t *testing.T) {
+func TestBytesOfALargeMessageCountAsActivity(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		send(t, s.c, "up")
@@ -252,7 +252,7 @@ func TestClientThatStoodStillReadsBeforeItJudges(t *testing.T) {
 	})
 }
 
-func TestClientThatStoodStillAsksWhatBecameOfItsConnection(t *testing.T) {
+func TestSuspendedClientProbesItsConnection(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.hang = func(what string) {
 			if what == "resume" {
@@ -430,7 +430,7 @@ func TestTakeoverByAnAttemptBesideIsLearnedFrom(t *testing.T) {
 	})
 }
 
-func TestRefusalThatIsFinalLeavesALivingConnection(t *testing.T) {
+func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -510,7 +510,7 @@ func TestAttemptThatFailsAfterASignOfLifeLeavesTheOlderConnection(t *testing.T) 
 	}
 }
 
-func TestLossUnderSuspicionIsToldOnce(t *testing.T) {
+func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 	for name, end := range map[string]func(*wstest.Peer){
 		"reset":      func(g *wstest.Peer) { g.Drop() },
 		"superseded": func(g *wstest.Peer) { g.Control(`close {"code":4409,"retry":false}`); g.Close(4409, "") },
@@ -704,7 +704,7 @@ func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 
 // ---- back soon
 
-func TestAttemptsIntoTheDarkAreGivenUpSoon(t *testing.T) {
+func TestUnansweredAttemptsTimeOutEarly(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil)
 		s.dark.Store(true)
@@ -757,7 +757,7 @@ func TestMoveHasMoreTimeThanAResume(t *testing.T) {
 	})
 }
 
-func TestNothingIsSaidAfterBye(t *testing.T) {
+func TestNothingIsSentAfterBye(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		go s.c.Close(1000, "")

@@ -78,7 +78,7 @@ func TestAnswerClockStartsAtTheLastByte(t *testing.T) {
 	l.want(9500*ms, sayPing) // no ping has gone unanswered since
 }
 
-func TestNothingUnansweredIsNeverAskedFor(t *testing.T) {
+func TestNoProbeWithoutUnansweredData(t *testing.T) {
 	l := newLine(t, 5*sec, 0)
 	l.want(0, wait)
 	l.data(l.at(sec))
@@ -143,7 +143,7 @@ func TestWithoutAnAnswerTimeOnlyTheHeartbeatCounts(t *testing.T) {
 	l.want(0, wait)
 }
 
-func TestWhileItIsClosedOnlyTheHeartbeatCounts(t *testing.T) {
+func TestOnlyTheHeartbeatCountsWhileClosed(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec)
 	end := l.pace(0, 100*ms, 10)
 	l.data(l.at(end))

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"reseat/gateway"
+	"reseat/tokens/strict"
 )
 
 const (
@@ -78,60 +78,40 @@ func (t *textOrObject) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &t.text)
 }
 
-// readObject reads a body that is a JSON object, and decodes each member into
-// what it is to be taken into: a pointer to a pointer, to a list, or to a textOrObject. Every
-// member may be missing; one that is not among them, one that is there twice,
-// null, and any other type than the one wanted are faults.
+// maxMembers is more than any body has, so that an unknown member is named.
+const maxMembers = 32
+
+// readObject reads a body that is a JSON object, and decodes each member into its
+// destination: a pointer to a pointer, to a list, or to a textOrObject. Every member
+// may be missing; an unknown or repeated one, null, and a member of another type than
+// the destination's are faults.
 func readObject(w http.ResponseWriter, r *http.Request, members map[string]any) error {
 	body, err := readBody(w, r, maxJSON)
 	if err != nil {
 		return err
 	}
-	if !utf8.Valid(body) {
-		return badRequest("want a JSON object in UTF-8")
+	object, err := strict.ParseObject(body, maxMembers)
+	if err != nil {
+		return badRequest("want one JSON object: %v", err)
 	}
-	in := json.NewDecoder(bytes.NewReader(body))
-	if t, err := in.Token(); err != nil || t != json.Delim('{') {
-		return badRequest("want a JSON object")
-	}
-	seen := map[string]bool{}
-	for in.More() {
-		t, err := in.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return badRequest("the body is not valid JSON")
+	for _, m := range object {
+		into, known := members[m.Name]
+		if !known {
+			return badRequest("unknown member %.100q; known are %s", m.Name, strings.Join(slices.Sorted(maps.Keys(members)), ", "))
 		}
-		if err := readMember(in, name, members, seen); err != nil {
+		if err := decodeMember(m, into); err != nil {
 			return err
 		}
-	}
-	if _, err := in.Token(); err != nil {
-		return badRequest("the body is not valid JSON")
-	}
-	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("want one JSON object and nothing behind it")
 	}
 	return nil
 }
 
-func readMember(in *json.Decoder, name string, members map[string]any, seen map[string]bool) error {
-	into, known := members[name]
-	switch {
-	case !known:
-		return badRequest("unknown member %.100q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(members)), ", "))
-	case seen[name]:
-		return badRequest("%s is there twice", name)
+func decodeMember(m strict.Member, into any) error {
+	if string(m.Value) == "null" || json.Unmarshal(m.Value, into) != nil {
+		return badRequest("%s: want %s, got %s", m.Name, wanted(into), kind(m.Value))
 	}
-	seen[name] = true
-	var raw json.RawMessage
-	if err := in.Decode(&raw); err != nil {
-		return badRequest("the body is not valid JSON")
-	}
-	if string(raw) == "null" || json.Unmarshal(raw, into) != nil {
-		return badRequest("%s: want %s, got %s", name, wanted(into), kind(raw))
-	}
-	if hasLoneSurrogate(raw) {
-		return badRequest("%s: want Unicode text", name)
+	if hasLoneSurrogate(m.Value) {
+		return badRequest("%s: want Unicode text", m.Name)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestBadChangesChangeNothing(t *testing.T) {
 		before := w.describe(p)
 		for body, word := range map[string]string{
 			"": "JSON object", "[]": "JSON object", `{"state":"ended"}`: `unknown member "state"; known are grace, group, overflow, started`, `{"Grace":"1s"}`: "unknown", `{"player":"x"}`: "unknown", `{"group":"blue","x":1}`: "unknown",
-			`{"group":"blue","group":"green"}`: "group is there twice", `{"group":null}`: "group: want a string, got null", `{"group":7}`: "group", `{"group":"` + strings.Repeat("x", 201) + `"}`: "200 bytes", `{"group":"a\u0000b"}`: "printable", `{"group":"\udc00"}`: "Unicode",
+			`{"group":"blue","group":"green"}`: "repeated JSON member", `{"group":null}`: "group: want a string, got null", `{"group":7}`: "group", `{"group":"` + strings.Repeat("x", 201) + `"}`: "200 bytes", `{"group":"a\u0000b"}`: "printable", `{"group":"\udc00"}`: "Unicode",
 			`{"started":"true"}`: "started: want true or false, got a string", `{"started":1}`: "started", `{"started":null}`: "started",
 			`{"overflow":"drop_oldest"}`: "overflow: want", `{"overflow":"Pause"}`: "overflow", `{"overflow":""}`: "overflow", `{"overflow":0}`: "overflow", `{"group":"blue","overflow":"x"}`: "overflow",
 			`{"grace":"45"}`: "grace", `{"grace":"-45s"}`: "grace", `{"grace":"1us"}`: "grace", `{"grace":"8761h"}`: "grace", `{"grace":45}`: "grace", `{"grace":"99999999999h"}`: "grace", `{"grace":" 45s"}`: "grace",

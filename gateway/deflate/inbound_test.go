@@ -66,7 +66,7 @@ func TestExamplesOfTheRFCAreRead(t *testing.T) {
 }
 
 // What a client does not compress passes byte for byte, whatever it is.
-func TestWhatIsNotCompressedPassesAsItIs(t *testing.T) {
+func TestUncompressedMessagesPassUnchanged(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"messages":   concat(clientFrame(frame.Text, true, 0, []byte("one")), clientFrame(frame.Binary, false, 0, []byte("two")), clientFrame(frame.Continuation, true, 0, nil)),
 		"a long one": clientFrame(frame.Binary, true, 0, []byte(noise(300000))),
@@ -151,7 +151,7 @@ func TestReadsOfAnySizeGiveTheSame(t *testing.T) {
 	wantMessages(t, got, true, want...)
 }
 
-func TestBytesBehindTheHandshakeComeFirst(t *testing.T) {
+func TestBytesAfterTheHandshakeAreReadFirst(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	b := compressed(frame.Text, "early")
@@ -233,7 +233,7 @@ func TestDataThatDoesNotInflateIsAProtocolError(t *testing.T) {
 
 // DEFLATE has no checksum, but what was cut off does not end as a message ends.
 // It must not pass for a shorter one.
-func TestMessagesThatWereCutOffAreAProtocolError(t *testing.T) {
+func TestTruncatedMessagesAreAProtocolError(t *testing.T) {
 	for _, p := range []string{"Hello", prose(100), prose(5000), noise(300), strings.Repeat("a", 100000), strings.Repeat("\x00", 300)} {
 		z := squeeze(p)
 		for cut := range z {
@@ -262,7 +262,7 @@ func TestFramesOutOfPlaceAreAProtocolError(t *testing.T) {
 
 // A message of as many bytes as the limit is the reader's to judge; far beyond
 // it nothing is inflated.
-func TestALimitIsOfInflatedBytes(t *testing.T) {
+func TestLimitIsOfInflatedBytes(t *testing.T) {
 	for _, p := range []string{prose(limit), noise(limit), strings.Repeat("a", limit)} {
 		wantVerdict(t, "none", compressed(frame.Text, p))
 		wantVerdict(t, "1009", compressed(frame.Text, p+"!"))
@@ -270,7 +270,7 @@ func TestALimitIsOfInflatedBytes(t *testing.T) {
 	}
 }
 
-func TestAMessageTooLargeOnTheWireIsRefusedByItsHeader(t *testing.T) {
+func TestMessageTooLargeOnTheWireIsRefusedByItsHeader(t *testing.T) {
 	head := clientFrame(frame.Binary, false, rsv1, nil)
 	huge := []byte{0x82 | rsv1, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4} // 1 GiB
 	wantVerdict(t, "1009", huge)
@@ -281,7 +281,7 @@ func TestAMessageTooLargeOnTheWireIsRefusedByItsHeader(t *testing.T) {
 	wantVerdict(t, "1009", head, clientFrame(frame.Continuation, false, 0, []byte("x")), last)
 }
 
-func TestAMessageOfTooManyFramesIsRefused(t *testing.T) {
+func TestMessageOfTooManyFramesIsRefused(t *testing.T) {
 	wantVerdict(t, "none", fragments(frame.Text, noise(2000), 1024, nil))
 	wantVerdict(t, "too many frames", fragments(frame.Text, noise(2000), 1025, nil))
 	wantVerdict(t, "too many frames", clientFrame(frame.Text, false, rsv1, nil), bytes.Repeat(clientFrame(frame.Continuation, false, 0, nil), 2000))
@@ -289,7 +289,7 @@ func TestAMessageOfTooManyFramesIsRefused(t *testing.T) {
 
 // A bomb is a message of a thousand times its size: what comes of it is bounded
 // by the limit, and so is what is inflated of it.
-func TestABombIsInflatedNoFurtherThanTheLimit(t *testing.T) {
+func TestCompressionBombIsInflatedUpToTheLimit(t *testing.T) {
 	const bomb = 1 << 30
 	z := bombOf(bomb)
 	if len(z) > limit*5/4 {
@@ -314,7 +314,7 @@ func bombOf(n int) []byte {
 	return bytes.TrimSuffix(bytes.Repeat(z, n/part), []byte("\x00\x00\xff\xff"))
 }
 
-func TestAMessageOfEndlessStreamsIsRefused(t *testing.T) {
+func TestMessageOfEndlessStreamsIsRefused(t *testing.T) {
 	final, _ := hex.DecodeString("f348cdc9c90700")
 	wantVerdict(t, "none", clientFrame(frame.Text, true, rsv1, append(bytes.Repeat(final, 1000), 0)))
 	wantVerdict(t, "1002", clientFrame(frame.Text, true, rsv1, append(bytes.Repeat(final, 2000), 0)))
@@ -322,7 +322,7 @@ func TestAMessageOfEndlessStreamsIsRefused(t *testing.T) {
 
 // A reader hears of bytes that make no frame yet, and of a message that is under
 // way: heartbeats and the rule against stalled messages are its own.
-func TestTheReaderHearsThatAMessageIsUnderWay(t *testing.T) {
+func TestReaderIsNotifiedOfMessageInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		b := clientFrame(frame.Binary, true, rsv1, squeeze(noise(10000)))
@@ -373,7 +373,7 @@ func TestTheReaderHearsThatAMessageIsUnderWay(t *testing.T) {
 
 // A message of which a part came together with something else is under way as
 // well, and nothing more may ever come.
-func TestTheReaderHearsOfAMessageThatStallsAtOnce(t *testing.T) {
+func TestReaderIsNotifiedOfStalledMessageImmediately(t *testing.T) {
 	r := newRig(t)
 	r.client.Write(clientFrame(frame.Pong, true, 0, []byte("1")))
 	r.client.Write(compressed(frame.Text, prose(1000))[:50])
@@ -392,7 +392,7 @@ func TestTheReaderHearsOfAMessageThatStallsAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsGatheredIsCharged(t *testing.T) {
+func TestCollectedBytesAreAccounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(o *deflate.Options) { o.Limit = 8 << 20 })
 		b := clientFrame(frame.Binary, true, rsv1, squeeze(noise(2<<20)))
@@ -421,7 +421,7 @@ func TestWhatIsGatheredIsCharged(t *testing.T) {
 }
 
 // The driver breaks a read with a deadline in the past, and reads on later.
-func TestAReadThatADeadlineBrokeGoesOn(t *testing.T) {
+func TestReadBrokenByDeadlineContinues(t *testing.T) {
 	r := newRig(t)
 	b := concat(fragments(frame.Text, prose(3000), 4, clientFrame(frame.Ping, true, 0, []byte("x"))), compressed(frame.Text, "end"))
 	var got []byte
@@ -468,7 +468,7 @@ func TestCloseEndsAReadAndMayBeRepeated(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheConnectionIsToldBehindWhatCame(t *testing.T) {
+func TestEndOfConnectionFollowsItsLastMessage(t *testing.T) {
 	r := newRig(t)
 	r.client.Write(compressed(frame.Text, "last"))
 	r.client.Reset()

@@ -75,7 +75,7 @@ func TestOffersAreAnsweredAfterTheRFC(t *testing.T) {
 	}
 }
 
-func TestTheFirstOfferThatCanBeAcceptedIs(t *testing.T) {
+func TestFirstAcceptableOfferIsAccepted(t *testing.T) {
 	small := yes + "; server_max_window_bits=10"
 	for _, c := range []struct {
 		want   string

@@ -131,7 +131,7 @@ func TestSmallMessagesAndThoseThatDoNotCompressAreSentAsTheyAre(t *testing.T) {
 }
 
 // The driver cuts anywhere.
-func TestWritesCutAnywhereGiveTheSame(t *testing.T) {
+func TestSplitWritesGiveTheSameResult(t *testing.T) {
 	all := concat(
 		serverFrame(frame.Text, true, prose(300)), serverFrame(frame.Ping, true, "1"),
 		serverFrame(frame.Text, false, prose(10)), serverFrame(frame.Ping, true, "2"), serverFrame(frame.Continuation, false, ""), serverFrame(frame.Continuation, true, prose(200)),
@@ -168,7 +168,7 @@ func TestWritesCutAnywhereGiveTheSame(t *testing.T) {
 // A message is one frame up to 16 KiB, wherever writes are cut, since some
 // browsers were known to fail on compressed messages in several. A larger one
 // goes out in pieces, so that its client is seen to read.
-func TestAMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
+func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
 	for size, most := range map[int]int{16 << 10: 1, 16<<10 + 1: 2, 100 << 10: 7} {
 		r := newRig(t)
 		b := serverFrame(frame.Text, true, prose(size))
@@ -195,7 +195,7 @@ func TestAMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
 
 // A window that is smaller than the pieces that are compressed at once is
 // honoured by smaller pieces: none refers to another.
-func TestAWindowThatWasAskedForIsKept(t *testing.T) {
+func TestRequestedWindowIsUsed(t *testing.T) {
 	p := strings.Repeat(noise(600), 20) // what repeats lies 600 bytes back
 	sizes := map[string]int{}
 	for _, offer := range []string{"permessage-deflate; server_max_window_bits=9", "permessage-deflate; server_max_window_bits=10", "permessage-deflate"} {
@@ -213,7 +213,7 @@ func TestAWindowThatWasAskedForIsKept(t *testing.T) {
 	}
 }
 
-func TestAFullSocketHoldsTheWriterBack(t *testing.T) {
+func TestFullSocketBlocksTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := wstest.Pipe(4 << 10)
 		c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit})
@@ -239,7 +239,7 @@ func TestAFullSocketHoldsTheWriterBack(t *testing.T) {
 
 // Of what was written when a deadline passed the client may have any part: it
 // counts as written.
-func TestAWriteThatADeadlineBrokeSaysWhatTheClientMayHave(t *testing.T) {
+func TestWriteBrokenByDeadlineReportsWhatTheClientMayHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := wstest.Pipe(4 << 10)
 		defer client.Close()
@@ -256,7 +256,7 @@ func TestAWriteThatADeadlineBrokeSaysWhatTheClientMayHave(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoFrameIsNotSent(t *testing.T) {
+func TestInvalidFrameIsNotSent(t *testing.T) {
 	r := newRig(t)
 	if n, err := r.Write([]byte{0xff, 0xff, 0xff}); n != 0 || !errors.Is(err, frame.ErrReserved) {
 		t.Errorf("%d, %v", n, err)
@@ -266,7 +266,7 @@ func TestWhatIsNoFrameIsNotSent(t *testing.T) {
 	}
 }
 
-func TestTheNetworksConnectionIsFoundBelow(t *testing.T) {
+func TestNetworksConnectionIsFoundBelow(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
 	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
@@ -280,7 +280,7 @@ func TestTheNetworksConnectionIsFoundBelow(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatCannotBeClosedHalfwayIsNoError(t *testing.T) {
+func TestConnectionWithoutCloseWriteIsNoError(t *testing.T) {
 	a, _ := net.Pipe()
 	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
 	if err := errors.Join(c.CloseWrite(), c.Close()); err != nil {

@@ -65,7 +65,7 @@ func numbered(from, to int) (list []string) {
 	return list
 }
 
-func TestReaderGetsWhatHappensFromNowOn(t *testing.T) {
+func TestReaderGetsLaterEvents(t *testing.T) {
 	h, _ := newHub()
 	publish(h, "before")
 	r := h.Live()
@@ -100,7 +100,7 @@ func TestReaderGoesOnAfterTheEventThatItNames(t *testing.T) {
 	want(t, h.After(ids[0]-1), "a", "b", "c") // when the hub was made
 }
 
-func TestReaderThatNamesAnUnknownEventIsToldOfAGap(t *testing.T) {
+func TestUnknownEventIDYieldsGap(t *testing.T) {
 	h, _ := newHub()
 	publish(h, "a", "b")
 	for _, id := range []uint64{0, 1, h.last + 1, 1<<64 - 1} {
@@ -109,7 +109,7 @@ func TestReaderThatNamesAnUnknownEventIsToldOfAGap(t *testing.T) {
 	}
 }
 
-func TestReaderBehindTheRingIsToldOfAGap(t *testing.T) {
+func TestReaderBehindTheRingGetsGap(t *testing.T) {
 	h, _ := newHub()
 	slow := h.Live()
 	all := numbered(0, Kept+3)
@@ -125,7 +125,7 @@ func TestReaderBehindTheRingIsToldOfAGap(t *testing.T) {
 	}
 }
 
-func TestReaderThatBeginsTooLateHasMissedNothing(t *testing.T) {
+func TestLateStartIsNotCountedAsMissed(t *testing.T) {
 	h, _ := newHub()
 	publish(h, numbered(0, Kept+3)...)
 	want(t, h.After(1), append([]string{Gap}, numbered(3, Kept+3)...)...)
@@ -134,7 +134,7 @@ func TestReaderThatBeginsTooLateHasMissedNothing(t *testing.T) {
 	}
 }
 
-func TestReaderKnowsHowManyEventsItMissed(t *testing.T) {
+func TestMissedCountsOverwrittenEvents(t *testing.T) {
 	h, _ := newHub()
 	publish(h, "before")
 	r := h.Live()
@@ -150,7 +150,7 @@ func TestReaderKnowsHowManyEventsItMissed(t *testing.T) {
 	}
 }
 
-func TestReaderThatHasReadAllButWhatWasOverwrittenSeesNoGap(t *testing.T) {
+func TestReaderPastTheOverwrittenEventsGetsNoGap(t *testing.T) {
 	h, _ := newHub()
 	r := h.Live()
 	all := numbered(0, 2*Kept)

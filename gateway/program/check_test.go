@@ -25,7 +25,7 @@ type gameServer struct {
 	got chan int // of each connection, once it has ended
 }
 
-func listen(t *testing.T, config *tls.Config) *gameServer {
+func startGame(t *testing.T, config *tls.Config) *gameServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,7 @@ func wantLines(t *testing.T, report string, want ...string) {
 	}
 }
 
-func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
+func TestCheckReportsEachWorkingPart(t *testing.T) {
 	pair := testcert.New(t, "127.0.0.1")
 	dir := t.TempDir()
 	cert, key := pair.Write(dir)
@@ -85,8 +85,8 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hooks, signs := listen(t, nil), writeFile(t, filepath.Join(dir, "signs"), webhookSecret)
-	plain, secured := listen(t, nil), listen(t, &tls.Config{Certificates: []tls.Certificate{served}})
+	hooks, signs := startGame(t, nil), writeFile(t, filepath.Join(dir, "signs"), webhookSecret)
+	plain, secured := startGame(t, nil), startGame(t, &tls.Config{Certificates: []tls.Certificate{served}})
 	jwks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
 	}))
@@ -118,8 +118,8 @@ func TestCheckSaysOfEachPartThatItWouldWork(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatWouldNotWorkNow(t *testing.T) {
-	closed := listen(t, nil)
+func TestCheckReportsEachFailingPart(t *testing.T) {
+	closed := startGame(t, nil)
 	closed.Close()
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // whoever connects waits in its backlog
 	if err != nil {
@@ -133,7 +133,7 @@ func TestCheckSaysWhatWouldNotWorkNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	signs := writeFile(t, filepath.Join(dir, "signs"), webhookSecret)
-	good, untrusted := listen(t, nil), listen(t, &tls.Config{Certificates: []tls.Certificate{served}})
+	good, untrusted := startGame(t, nil), startGame(t, &tls.Config{Certificates: []tls.Certificate{served}})
 	for _, c := range []struct {
 		args []string
 		want string
@@ -155,7 +155,7 @@ func TestCheckSaysWhatWouldNotWorkNow(t *testing.T) {
 }
 
 func TestCheckRefusesWhatAStartWouldRefuse(t *testing.T) {
-	closed := listen(t, nil)
+	closed := startGame(t, nil)
 	closed.Close()
 	pair := testcert.New(t, "game.example")
 	cert, _ := pair.Write(t.TempDir())

@@ -4,7 +4,7 @@ import "testing"
 
 const mib = 1 << 20
 
-func TestWhatAStormLeavesIsCollectedOnceAllIsCalm(t *testing.T) {
+func TestGarbageOfABurstIsCollectedOnceCalm(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks []heap // the first is right after a collection
 		want  []bool

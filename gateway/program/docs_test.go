@@ -54,7 +54,7 @@ func calledByAPage(args []string) int {
 		return Run(args, os.Environ(), os.Stdout, os.Stderr, signals)
 	}
 	args = append(args, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json")
-	served := &watcher{want: []byte(`"listening for clients"`), seen: func() { signals <- syscall.SIGTERM }}
+	served := &watcher{want: []byte(`"listen.clients"`), seen: func() { signals <- syscall.SIGTERM }}
 	return Run(args, os.Environ(), os.Stdout, io.MultiWriter(os.Stderr, served), signals)
 }
 
@@ -142,7 +142,7 @@ type reader struct {
 
 func newReader(t *testing.T, page string) *reader {
 	t.Helper()
-	r := &reader{T: t, page: page, dir: t.TempDir(), stub: listen(t, nil).Addr().String()}
+	r := &reader{T: t, page: page, dir: t.TempDir(), stub: startGame(t, nil).Addr().String()}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestEveryCommandOfThePagesIsRun(t *testing.T) {
 	}
 }
 
-func TestACommandThatNobodyRunsIsFound(t *testing.T) {
+func TestCommandWithoutTestIsFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"    make run\n":                             "make run",
 		"    $ curl x y\n":                           "curl",
@@ -296,7 +296,7 @@ func TestACommandThatNobodyRunsIsFound(t *testing.T) {
 	}
 }
 
-func TestABlockThatFailsIsFound(t *testing.T) {
+func TestBlockThatFailsIsFound(t *testing.T) {
 	r := newReader(t, "docs/faq.md")
 	for _, b := range []block{
 		{code: "false"}, {code: "false | true"}, {code: "reseat --no-such-flag"}, {code: "reseat check --upstream ws://localhost:9000 --grace 5"},
@@ -384,7 +384,7 @@ func TestNoLinkBetweenPagesIsDead(t *testing.T) {
 var goForm = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 // What a page shows in Go is what a test compiles and runs.
-func TestGoOfThePagesStandsInATest(t *testing.T) {
+func TestGoExamplesOfThePagesAreTested(t *testing.T) {
 	var sources []byte
 	err := filepath.WalkDir(filepath.Join(root, "gateway"), func(p string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(p, "_test.go") {
@@ -412,7 +412,7 @@ func TestGoOfThePagesStandsInATest(t *testing.T) {
 }
 
 // Whoever begins at the index finds every page.
-func TestTheIndexNamesEveryPage(t *testing.T) {
+func TestIndexNamesEveryPage(t *testing.T) {
 	index := readPage(t, "docs/README.md")
 	linked := map[string]bool{"README.md": true}
 	for _, m := range linkForm.FindAllStringSubmatch(index, -1) {

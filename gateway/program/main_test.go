@@ -40,7 +40,7 @@ func override(args []string, others ...string) []string {
 func begin(t *testing.T, args ...string) *started {
 	t.Helper()
 	p := beginWith(t, override([]string{"--demo"}, args...)...)
-	p.demo = strings.Fields(p.wait("demo: open")["msg"].(string))[2]
+	p.demo = p.wait("demo.ready")["url"].(string)
 	return p
 }
 
@@ -62,8 +62,8 @@ func beginWith(t *testing.T, args ...string) *started {
 			p.lines <- append([]byte(nil), s.Bytes()...)
 		}
 	}()
-	p.clients = p.wait("listening for clients")
-	p.admin = p.wait("listening for the admin address")["http"].(string)
+	p.clients = p.wait("listen.clients")
+	p.admin = p.wait("listen.admin")["http"].(string)
 	return p
 }
 
@@ -127,7 +127,7 @@ func writeFile(t *testing.T, name, text string) string {
 	return name
 }
 
-func TestTokensOfTheAdminAddressAreReadAgainOnSIGHUP(t *testing.T) {
+func TestAdminTokensAreReloadedOnSIGHUP(t *testing.T) {
 	const older, newer, viewer = "older-0123456789ab", "newer-0123456789ab", "viewer-0123456789ab"
 	file := writeFile(t, filepath.Join(t.TempDir(), "admin"), older)
 	p := begin(t, "--admin-token-file="+file, "--viewer-token-file="+writeFile(t, filepath.Join(t.TempDir(), "viewer"), viewer))
@@ -139,16 +139,18 @@ func TestTokensOfTheAdminAddressAreReadAgainOnSIGHUP(t *testing.T) {
 	}
 	writeFile(t, file, newer)
 	p.signals <- syscall.SIGHUP
-	p.wait("tokens of the admin address read again")
+	p.wait("admin.tokens_reloaded")
 	p.want(older, http.StatusUnauthorized)
 	p.want(newer, http.StatusOK)
 	writeFile(t, file, "with a blank")
 	p.signals <- syscall.SIGHUP
-	p.wait("tokens of the admin address not read again")
+	p.wait("admin.tokens_reload_failed")
 	p.want(newer, http.StatusOK)
 	writeFile(t, file, "short")
 	p.signals <- syscall.SIGHUP
-	p.wait("tokens of the admin address of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 1")
+	if line := p.wait("admin.tokens_weak"); line["text"] != "tokens of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 1" {
+		t.Errorf("%v", line)
+	}
 	p.want("short", http.StatusOK)
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 0 {

@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"reseat/gateway/asynclog"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
-	"reseat/gateway/sink"
 )
 
 // vitals are the metrics of the process around the gateway: its memory,
@@ -19,7 +19,7 @@ type vitals struct {
 }
 
 // newVitals registers them. certs may be nil.
-func newVitals(lines *sink.Sink, certs *secure.Certificates) *vitals {
+func newVitals(lines *asynclog.Writer, certs *secure.Certificates) *vitals {
 	v := &vitals{
 		registry: prometheus.NewRegistry(),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -38,7 +38,7 @@ func newVitals(lines *sink.Sink, certs *secure.Certificates) *vitals {
 		build, v.reloads,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "reseat_log_lines_dropped_total", Help: "Log lines that were left out since they were not written fast enough.",
-		}, func() float64 { return float64(lines.Lost()) }),
+		}, func() float64 { return float64(lines.Dropped()) }),
 	)
 	if certs != nil {
 		v.registry.MustRegister(&expiry{certs})

@@ -44,7 +44,7 @@ func (p *started) reloaded(result, line string) {
 	}
 }
 
-func TestAScrapeHasTheProcessToo(t *testing.T) {
+func TestScrapeIncludesProcessMetrics(t *testing.T) {
 	pair := testcert.New(t, "game.example")
 	cert, key := pair.Write(t.TempDir())
 	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)
@@ -69,7 +69,7 @@ func TestAScrapeHasTheProcessToo(t *testing.T) {
 	}
 }
 
-func TestAScrapeKeepsToTheConventions(t *testing.T) {
+func TestMetricsFollowPrometheusConventions(t *testing.T) {
 	p := begin(t)
 	body, err := io.ReadAll(p.ask("GET", "/metrics", "").Body)
 	if err != nil {
@@ -93,5 +93,5 @@ func TestReloadsAreCountedByTheirResult(t *testing.T) {
 	if err := os.WriteFile(cert, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.reloaded("failed", "certificate not read again")
+	p.reloaded("failed", "cert.reload_failed")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"reseat/gateway"
+	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
 )
@@ -65,7 +66,7 @@ func nameWarnings(set *settings.Settings) (list []settings.Warning) {
 
 // machineWarnings are about addresses and limits of this machine.
 func machineWarnings(set *settings.Settings) (list []settings.Warning) {
-	if n, most := set.Gateway.MaxSessions, gateway.SessionsWithin(gateway.Descriptors()); most > 0 && n > most {
+	if n, most := set.Gateway.MaxSessions, gateway.SessionsWithin(listen.Descriptors()); most > 0 && n > most {
 		list = append(list, settings.Warning{Flag: "max-sessions", Text: fmt.Sprintf("%d, but the open files limit allows only %d: raise it (ulimit -n, LimitNOFILE)", n, most)})
 	}
 	host, port, _ := net.SplitHostPort(set.Listen)

@@ -24,7 +24,7 @@ func startedWith(args, environ []string) (status int, said string) {
 
 // What an operator does wrong is refused, or warned of, in one line that says what to do:
 // by check, and by the start alike.
-func TestCheckKnowsTheMistakes(t *testing.T) {
+func TestCheckReportsCommonMistakes(t *testing.T) {
 	dir := t.TempDir()
 	pair, other := testcert.New(t, "game.example"), testcert.New(t, "game.example")
 	cert, key := pair.Write(dir)
@@ -46,7 +46,7 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 	}
 	os.Chmod(open, 0o777)
 	misspelt := file("misspelt.toml", "grce = \"5s\"\n", 0o600)
-	game := listen(t, nil)
+	game := startGame(t, nil)
 	at := game.url("ws")
 	_, port, _ := net.SplitHostPort(game.Addr().String())
 	const warned, refused = 0, 2
@@ -200,7 +200,7 @@ func TestCheckKnowsTheMistakes(t *testing.T) {
 func TestGoodSettingsHaveNoWarning(t *testing.T) {
 	dir := t.TempDir()
 	key := writeFile(t, filepath.Join(dir, "key"), "q8Zr1xKw0mVb5tYp3nLc7dHs9fJg2aQe")
-	at := listen(t, nil).url("ws")
+	at := startGame(t, nil).url("ws")
 	for _, args := range []string{
 		"--upstream=" + at,
 		"--upstream=" + at + " --origin=https://play.example --host=play.example --trusted-proxy=127.0.0.1 --max-sessions-per-ip=4 --max-sessions=100",

@@ -18,11 +18,12 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/asynclog"
 	"reseat/gateway/control"
+	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
 	"reseat/gateway/showcase"
-	"reseat/gateway/sink"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/web"
@@ -33,8 +34,8 @@ const (
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 	maxStreams    = 32      // of one HTTP/2 connection at a time: each may hold a connection to the game server
-	mostLog       = 4 << 20 // bytes of log lines that wait to be written
-	logPatience   = 2 * time.Second
+	maxLog        = 4 << 20 // bytes of log lines that wait to be written
+	logTimeout    = 2 * time.Second
 )
 
 // Run is the whole program. It returns the exit status: 0 after a drain, 1
@@ -47,12 +48,12 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if set == nil {
 		return status
 	}
-	lines := sink.New(stderr, mostLog, func(n int) []byte {
+	lines := asynclog.New(stderr, maxLog, func(n int) []byte {
 		var line bytes.Buffer
-		newLogger(set, &line, isTerminal(stderr)).Warn("log lines left out: they were not written fast enough", "lines", n)
+		newLogger(set, &line, isTerminal(stderr)).Warn("log.lines_dropped", "lines", n, "text", "they were not written fast enough")
 		return line.Bytes()
 	})
-	defer lines.Close(logPatience)
+	defer lines.Close(logTimeout)
 	log := newLogger(set, lines, isTerminal(stderr))
 	set.Gateway.Log, set.TLS.Log = log, log
 	ctx, stop := context.WithCancel(context.Background())
@@ -192,7 +193,7 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 		}
 	}
 	cfg := set.Gateway
-	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, gateway.Descriptors()
+	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
 	if set.Demo {
 		if p.show, err = showcase.Start(&cfg); err != nil {
 			return p, err
@@ -212,25 +213,25 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	if set.Demo {
 		showcase.Serve(p.gateway)
 	}
-	p.listen = p.gateway.Lobby().Listen(p.listen)
+	p.listen = p.gateway.Conns().Listen(p.listen)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
-	p.clients = server(p.gateway, p.gateway.Lobby(), log)
+	p.clients = server(p.gateway, p.gateway.Conns(), log)
 	if p.adminLn != nil {
-		p.adminLn = p.gateway.AdminLobby().Listen(p.adminLn)
+		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn)
 		p.recorder = control.NewRecorder(p.gateway)
 	}
 	host, _ := os.Hostname() // empty where the system does not say
 	p.admin = server(control.New(p.gateway, control.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: settings.Version(),
-	}), p.gateway.AdminLobby(), log)
+	}), p.gateway.AdminConns(), log)
 	return p, nil
 }
 
-func server(h http.Handler, lobby *gateway.Lobby, log *slog.Logger) *http.Server {
+func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext,
+		Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: serverLog(log),
@@ -240,26 +241,26 @@ func server(h http.Handler, lobby *gateway.Lobby, log *slog.Logger) *http.Server
 // announce says where to look, and what an operator should know at the start.
 func (p *process) announce(set *settings.Settings, keys *tokens.Keys) {
 	url := address(p.listen, p.certs)
-	p.log.Info("listening for clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
+	p.log.Info("listen.clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
 	if p.adminLn != nil {
-		p.log.Info("listening for the admin address", "addr", p.adminLn.Addr().String(), "http", address(p.adminLn, nil), "tokens", p.callers != nil)
-		p.log.Info("dashboard: open " + address(p.adminLn, nil) + "/ in a browser")
+		p.log.Info("listen.admin", "addr", p.adminLn.Addr().String(), "http", address(p.adminLn, nil), "tokens", p.callers != nil)
+		p.log.Info("dashboard.ready", "url", address(p.adminLn, nil)+"/", "text", "open it in a browser")
 	}
 	p.warnOfTokens()
-	if n := gateway.Descriptors(); n > 0 {
-		p.log.Info("descriptors", "limit", n)
+	if n := listen.Descriptors(); n > 0 {
+		p.log.Info("descriptors.limit", "limit", n)
 	}
 	for _, r := range set.Gateway.Routes {
-		p.log.Info("route", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
+		p.log.Info("route.configured", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
 	}
 	for _, w := range warnings(set) {
 		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
 	}
 	if keys.Ephemeral() {
-		p.log.Warn("no --token-key-file: the key for resume tokens was made now and is lost with this process")
+		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, nor at another gateway")
 	}
 	if set.Demo {
-		p.log.Info("demo: open " + url + "/ in a browser")
+		p.log.Info("demo.ready", "url", url+"/", "text", "open it in a browser")
 	}
 }
 
@@ -276,7 +277,7 @@ func (p *process) probe(ctx context.Context, routes []gateway.Route) {
 // warnOfTokens says which tokens of the admin address might be guessed.
 func (p *process) warnOfTokens() {
 	if p.callers != nil && p.callers.Warning() != "" {
-		p.log.Warn("tokens of the admin address " + p.callers.Warning())
+		p.log.Warn("admin.tokens_weak", "text", "tokens "+p.callers.Warning())
 	}
 }
 
@@ -306,7 +307,7 @@ func (p *process) serve(signals <-chan os.Signal) int {
 	for {
 		select {
 		case err := <-p.failed:
-			p.log.Error("cannot serve any more", "err", err)
+			p.log.Error("listen.failed", "err", err)
 			p.close()
 			return 1
 		case s := <-signals:
@@ -314,7 +315,7 @@ func (p *process) serve(signals <-chan os.Signal) int {
 				p.reload()
 				continue
 			}
-			p.log.Info("draining; a second signal exits at once", "signal", s.String())
+			p.log.Info("shutdown.started", "signal", s.String(), "text", "a second signal exits at once")
 			return p.drain(signals)
 		}
 	}
@@ -331,32 +332,32 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 func (p *process) reload() {
 	p.config.compare(p.log)
 	result := "ok"
-	failed := func(msg string, err error) {
+	failed := func(key string, err error) {
 		result = "failed"
-		p.log.Error(msg, "err", err)
+		p.log.Error(key, "err", err, "text", "what was read before stays in use")
 	}
 	for _, err := range p.gateway.Reload() {
-		failed("key files not read again; the old keys stay", err)
+		failed("keys.reload_failed", err)
 	}
 	if p.certs != nil {
 		if err := p.certs.Reload(); err != nil {
-			failed("certificate not read again", err)
+			failed("cert.reload_failed", err)
 		}
 	}
 	if p.hook != nil {
 		if err := p.hook.Reload(); err != nil {
-			failed("webhook: secrets not read again; the old ones stay", err)
+			failed("webhook.secrets_reload_failed", err)
 		} else {
-			p.log.Info("webhook: secrets read again")
+			p.log.Info("webhook.secrets_reloaded")
 		}
 	}
 	if p.callers != nil {
 		errs := p.callers.Reload()
 		for _, err := range errs {
-			failed("tokens of the admin address not read again; the old ones of that file stay", err)
+			failed("admin.tokens_reload_failed", err)
 		}
 		if len(errs) == 0 {
-			p.log.Info("tokens of the admin address read again")
+			p.log.Info("admin.tokens_reloaded")
 			p.warnOfTokens()
 		}
 	}
@@ -375,11 +376,11 @@ func (p *process) drain(signals <-chan os.Signal) int {
 		select {
 		case <-done:
 			p.close()
-			p.log.Info("drained")
+			p.log.Info("shutdown.finished")
 			return 0
 		case s := <-signals:
 			if s != syscall.SIGHUP {
-				p.log.Warn("second signal: exiting at once")
+				p.log.Warn("shutdown.forced", "signal", s.String())
 				return 1
 			}
 		}
@@ -401,7 +402,7 @@ func (p *process) closeHook() {
 	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
 	defer cancel()
 	if n := p.hook.Close(ctx); n > 0 {
-		p.log.Warn("webhook: events not delivered before the end", "events", n)
+		p.log.Warn("webhook.undelivered", "events", n)
 	}
 	p.hook = nil
 }

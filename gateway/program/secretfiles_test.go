@@ -44,7 +44,7 @@ func TestExposedAndWeakSecretsAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestSecretThatEverybodyMayWriteIsRefused(t *testing.T) {
+func TestWorldWritableSecretIsRefused(t *testing.T) {
 	name := writeFile(t, filepath.Join(t.TempDir(), "secret"), "q8Zr1xKw0mVb5tYp3nLc7dHs9fJg2aQe")
 	if err := os.Chmod(name, 0o666); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func serving(t *testing.T) backlog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server(ok, gw.Lobby(), slog.New(slog.DiscardHandler))
+	s := server(ok, gw.Conns(), slog.New(slog.DiscardHandler))
 	go s.Serve(b)
 	t.Cleanup(func() {
 		s.Close()
@@ -53,7 +53,7 @@ func serving(t *testing.T) backlog {
 	return b
 }
 
-func TestASlowHeadEndsAfterFiveSecondsAndHoldsUpNobody(t *testing.T) {
+func TestSlowRequestHeaderTimesOutWithoutDelayingOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := serving(t)
 		began := time.Now()
@@ -83,7 +83,7 @@ func TestASlowHeadEndsAfterFiveSecondsAndHoldsUpNobody(t *testing.T) {
 	})
 }
 
-func TestAHeadThatIsTooLargeIsRefused(t *testing.T) {
+func TestOversizedRequestHeaderIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := serving(t)
 		for size, want := range map[int]int{maxHeader - 1<<10: http.StatusOK, maxHeader + 8<<10: http.StatusRequestHeaderFieldsTooLarge} {

@@ -67,29 +67,29 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestAStopThatWasAskedForEndsWithZero(t *testing.T) {
+func TestRequestedStopExitsWithZero(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		p := begin(t)
 		p.signals <- s
-		p.wait("draining")
+		p.wait("shutdown.started")
 		if status := <-p.status; status != 0 {
 			t.Errorf("%v: exit status %d", s, status)
 		}
 	}
 }
 
-func TestASecondSignalExitsAtOnce(t *testing.T) {
+func TestSecondSignalExitsImmediately(t *testing.T) {
 	p := begin(t)
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
 	p.signals <- syscall.SIGTERM
-	p.wait("draining") // for ten seconds, since a player is there
+	p.wait("shutdown.started") // for ten seconds, since a player is there
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 1 {
 		t.Errorf("exit status %d, want 1", status)
 	}
 }
 
-func TestTheLogNamesAddressesThatABrowserCanOpen(t *testing.T) {
+func TestLogNamesAddressesThatABrowserCanOpen(t *testing.T) {
 	p := begin(t, "--listen=:0")
 	_, port, err := net.SplitHostPort(p.clients["addr"].(string))
 	if err != nil || p.clients["http"] != "http://localhost:"+port || p.clients["ws"] != "ws://localhost:"+port {

@@ -48,7 +48,7 @@ func get(t *testing.T, client *http.Client, url string) *http.Response {
 	return resp
 }
 
-func TestWithTLSTheLogNamesWhatTheCertificateIsFor(t *testing.T) {
+func TestLogUsesNameOfTheCertificate(t *testing.T) {
 	for want, name := range map[string]string{"https://game.example:": "game.example", "https://localhost:": "localhost", "https://127.0.0.1:": "127.0.0.1"} {
 		cert, key := testcert.New(t, name).Write(t.TempDir())
 		p := begin(t, "--tls-cert", cert, "--tls-key", key)
@@ -96,13 +96,13 @@ func TestTLSServesPagesByHTTP2AndWebSocketsByHTTP1(t *testing.T) {
 	}
 }
 
-func TestSIGHUPShowsTheNewCertificateAndDropsNobody(t *testing.T) {
+func TestSIGHUPReloadsCertificateWithoutDisconnecting(t *testing.T) {
 	p, one, dir, addr := secured(t)
 	c := join(t, "wss://"+addr+"/demo/play", browser(t, one, "http/1.1"))
 	two := testcert.New(t, "localhost", "127.0.0.1")
 	two.Write(dir)
 	p.signals <- syscall.SIGHUP
-	p.wait("certificate read again")
+	p.wait("cert.reloaded")
 	if got := serial(t, addr, two); got != two.Leaf.SerialNumber.String() {
 		t.Errorf("certificate %s is shown, want %s", got, two.Leaf.SerialNumber)
 	}
@@ -110,7 +110,7 @@ func TestSIGHUPShowsTheNewCertificateAndDropsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.signals <- syscall.SIGHUP
-	if line := p.wait("certificate not read again"); line["level"] != "ERROR" || !strings.Contains(line["err"].(string), "does not match") {
+	if line := p.wait("cert.reload_failed"); line["level"] != "ERROR" || !strings.Contains(line["err"].(string), "does not match") {
 		t.Errorf("a key that does not belong: %v", line)
 	}
 	if got := serial(t, addr, two); got != two.Leaf.SerialNumber.String() {
@@ -123,7 +123,7 @@ func TestSIGHUPShowsTheNewCertificateAndDropsNobody(t *testing.T) {
 	}
 }
 
-func TestTheDemoCutsConnectionsUnderTLS(t *testing.T) {
+func TestDemoCutsConnectionsUnderTLS(t *testing.T) {
 	_, pair, _, addr := secured(t)
 	c := join(t, "wss://"+addr+"/demo/play", browser(t, pair, "http/1.1"), "reseat.v1")
 	_, hello, err := c.Read(t.Context())
@@ -149,7 +149,7 @@ func TestTheDemoCutsConnectionsUnderTLS(t *testing.T) {
 
 // Each stream may hold a connection to the game server, so that one client's connection
 // has few of them.
-func TestAnHTTP2ConnectionHasFewStreams(t *testing.T) {
+func TestHTTP2ConnectionHasFewStreams(t *testing.T) {
 	pair := testcert.New(t, "127.0.0.1")
 	cert, key := pair.Write(t.TempDir())
 	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)

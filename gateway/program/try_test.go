@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) {
+func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 	asked := make(chan string, 10)
 	game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.RequestURI
@@ -68,11 +68,11 @@ func TestTrySaysWhichRouteAPathFallsToAndWhatTheGameServerAnswers(t *testing.T) 
 	}
 }
 
-func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
-	closed := listen(t, nil)
+func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
+	closed := startGame(t, nil)
 	closed.Close()
 	p := beginWith(t, "--upstream="+closed.url("ws"))
-	if line := p.wait("dashboard: open http://127.0.0.1:"); line["level"] != "INFO" {
+	if line := p.wait("dashboard.ready"); line["level"] != "INFO" || !strings.HasPrefix(line["url"].(string), "http://127.0.0.1:") {
 		t.Errorf("%v", line)
 	}
 	if line := p.wait("upstream.unreachable"); line["level"] != "WARN" || line["upstream"] != closed.url("ws") {
@@ -80,7 +80,7 @@ func TestAStartSaysWhichGameServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestAChangedConfigFileIsToldOfOnSIGHUP(t *testing.T) {
+func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
 	p := begin(t, "--config="+file)
 	p.signals <- syscall.SIGHUP
@@ -101,20 +101,6 @@ func TestAChangedConfigFileIsToldOfOnSIGHUP(t *testing.T) {
 	var log bytes.Buffer
 	if c.compare(slog.New(slog.NewTextHandler(&log, nil))); log.Len() > 0 {
 		t.Errorf("of a file that says the same: %s", log.String())
-	}
-}
-
-// A named pipe is read once: to open it again would wait for another writer.
-func TestAConfigThatIsAPipeIsReadOnce(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skipf("no pipes here: %v", err)
-	}
-	written := make(chan error, 1)
-	go func() { written <- os.WriteFile(pipe, []byte("grace = \"5s\"\n"), 0o600) }()
-	begin(t, "--config="+pipe)
-	if err := <-written; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestEventsArePostedToTheWebhookUntilTheProcessEnds(t *testing.T) {
 	}
 	writeFile(t, file, laterSecret)
 	p.signals <- syscall.SIGHUP
-	p.wait("webhook: secrets read again")
+	p.wait("webhook.secrets_reloaded")
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
 	hooks.want(t, "session.created", webhookSecret) // which still signs beside
 	p.signals <- syscall.SIGTERM
@@ -78,10 +78,10 @@ func TestEventsArePostedToTheWebhookUntilTheProcessEnds(t *testing.T) {
 	if status := <-p.status; status != 0 || ended.Reason != "draining" {
 		t.Errorf("exit status %d, the last event %s", status, ended.body)
 	}
-	p.wait("drained")
+	p.wait("shutdown.finished")
 }
 
-func TestAnEndWithEventsLeftSaysSo(t *testing.T) {
+func TestUndeliveredEventsAreLoggedAtShutdown(t *testing.T) {
 	closed := newHookServer(t)
 	closed.Close()
 	file := writeFile(t, filepath.Join(t.TempDir(), "secret"), webhookSecret)
@@ -92,7 +92,7 @@ func TestAnEndWithEventsLeftSaysSo(t *testing.T) {
 		t.Errorf("no metrics of the webhook:\n%s", body)
 	}
 	p.signals <- syscall.SIGTERM
-	if line := p.wait("webhook: events not delivered"); line["events"] != 2.0 {
+	if line := p.wait("webhook.undelivered"); line["events"] != 2.0 {
 		t.Errorf("%v", line)
 	}
 	if status := <-p.status; status != 0 {

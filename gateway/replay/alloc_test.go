@@ -25,7 +25,7 @@ func relay(b *Buffer, read []byte, messages int, bufs [][]byte) [][]byte {
 }
 
 // Under the race detector a sync.Pool forgets at random, hence the build tag.
-func TestRelayingTakesNoMemory(t *testing.T) {
+func TestRelayingDoesNotAllocate(t *testing.T) {
 	one := frame.Append(nil, frame.Binary, make([]byte, 120))
 	bufs := make([][]byte, 0, 64)
 	for _, messages := range []int{1, 30} {
@@ -52,7 +52,7 @@ func TestRelayingTakesNoMemory(t *testing.T) {
 }
 
 // The firehose: reads that fill big chunks, which are used again as well.
-func TestBigChunksAreUsedAgain(t *testing.T) {
+func TestLargeChunksAreReused(t *testing.T) {
 	one := frame.Append(nil, frame.Binary, make([]byte, 1020))
 	var read []byte
 	for range bigChunk / len(one) {
@@ -73,7 +73,7 @@ func TestBigChunksAreUsedAgain(t *testing.T) {
 }
 
 // A slow client acks a part: headers are walked, nothing is made.
-func TestAckOfAPartTakesNoMemory(t *testing.T) {
+func TestPartialAckDoesNotAllocate(t *testing.T) {
 	b := New(NewStore(plenty, nil))
 	for range 100 {
 		send(t, b, 300)

@@ -212,7 +212,7 @@ func TestPinnedMemoryOutlivesItsAck(t *testing.T) {
 	}
 }
 
-func TestAbandonedMemoryIsNeverUsedAgain(t *testing.T) {
+func TestAbandonedMemoryIsNeverReused(t *testing.T) {
 	s := NewStore(plenty, nil)
 	for round := range 20 {
 		b := New(s)
@@ -257,7 +257,7 @@ func TestRoomOfAReleasedBufferStaysItsReaders(t *testing.T) {
 	}
 }
 
-func TestReleasedBufferHoldsNothingAndKeepsItsNumbers(t *testing.T) {
+func TestReleasedBufferIsEmptyAndKeepsItsNumbers(t *testing.T) {
 	b := New(NewStore(plenty, nil))
 	send(t, b, 10)
 	send(t, b, 20)

@@ -8,7 +8,7 @@ import (
 
 // The read of the first upstream is still under way when the second has come,
 // and gone: the third must not be given the same memory.
-func TestRoomThatIsOutIsNotHandedOutAgainAfterTwoCuts(t *testing.T) {
+func TestLentRoomIsNotLentAgainAfterTwoTruncations(t *testing.T) {
 	b := New(NewStore(1<<20, nil))
 	n := copy(b.Room(true), frame.Append(nil, frame.Binary, []byte("held")))
 	b.Fill(n)

@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/frame"
 )
 
-func TestRoomIsNilWhileTheStoreIsSpent(t *testing.T) {
+func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 	refused := 0
 	s := NewStore(3*smallChunk, func() { refused++ })
 	b, other := New(s), New(s)

@@ -242,7 +242,7 @@ func (a *authority) keep(d *domain) {
 		case a.ctx.Err() != nil:
 			return
 		case err != nil:
-			a.log.Error("no certificate from the CA, which must reach this process at port 443 of the domain", "domain", d.name, "err", err, "retry", wait)
+			a.log.Error("acme.failed", "domain", d.name, "err", err, "retry", wait, "text", "the CA must reach --listen at port 443 of the domain")
 			pause, wait = wait, min(2*wait, mostRetry)
 		default:
 			a.inspect(d, cert.Leaf)
@@ -258,9 +258,9 @@ func (a *authority) keep(d *domain) {
 func (a *authority) inspect(d *domain, leaf *x509.Certificate) {
 	switch {
 	case !d.ready.Swap(true):
-		a.log.Info("certificate from the CA", "domain", d.name, "certificate", Describe(leaf))
+		a.log.Info("acme.obtained", "domain", d.name, "certificate", Describe(leaf))
 	case late(leaf, time.Now()):
-		a.log.Error("certificate not renewed in time; the CA is asked again every hour", "domain", d.name, "certificate", Describe(leaf))
+		a.log.Error("acme.renewal_late", "domain", d.name, "certificate", Describe(leaf), "text", "the CA is asked again every hour")
 	}
 }
 

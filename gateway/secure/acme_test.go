@@ -67,7 +67,7 @@ func stored(t *testing.T, dir string, pair *testcert.Pair) {
 	}
 }
 
-func TestACertificateInTheCacheIsShownWithoutTheCA(t *testing.T) {
+func TestCertificateInTheCacheIsShownWithoutTheCA(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, dir, pair := &oracle{answer: outOfReach}, t.TempDir(), testcert.New(t, "game.example")
 		stored(t, dir, pair)
@@ -89,7 +89,7 @@ func TestACertificateInTheCacheIsShownWithoutTheCA(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsForTheCA(t *testing.T) {
+func TestHandshakeDoesNotWaitForTheCA(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
 		defer close(hangs)
@@ -118,7 +118,7 @@ func TestNobodyWaitsForTheCA(t *testing.T) {
 	})
 }
 
-func TestACAThatFailsIsAskedAgainMoreAndMoreRarely(t *testing.T) {
+func TestFailingCAIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := &oracle{answer: outOfReach}
 		d := open(t, Config{Domains: []string{"game.example"}, Cache: t.TempDir(), Transport: ca})
@@ -140,7 +140,7 @@ func TestACAThatFailsIsAskedAgainMoreAndMoreRarely(t *testing.T) {
 	})
 }
 
-func TestACertificateThatIsNotRenewedIsReported(t *testing.T) {
+func TestCertificateThatIsNotRenewedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		stored(t, dir, testcert.Between(t, time.Now(), time.Now().Add(90*24*time.Hour), "game.example"))
@@ -150,7 +150,7 @@ func TestACertificateThatIsNotRenewedIsReported(t *testing.T) {
 			t.Errorf("%d errors before it is late: %s", n, d.log.text.String())
 		}
 		time.Sleep(25 * time.Hour)
-		if n := d.log.count("level=ERROR", "not renewed in time", "game.example"); n < 1 || n > 3 {
+		if n := d.log.count("level=ERROR", "acme.renewal_late", "game.example"); n < 1 || n > 3 {
 			t.Errorf("%d errors in the first day that it is late: %s", n, d.log.text.String())
 		}
 		d.Close()
@@ -169,7 +169,7 @@ func TestLateIsWhenRenewalHasBeenTriedForAQuarterOfItsTime(t *testing.T) {
 	}
 }
 
-func TestWhatTheDiskDoesNotTakeIsKeptInMemory(t *testing.T) {
+func TestFailedCacheWriteIsKeptInMemory(t *testing.T) {
 	ctx, log := context.Background(), new(logbook)
 	dir := filepath.Join(t.TempDir(), "cache")
 	c := &cache{dir: autocert.DirCache(dir), log: log.logger(), unkept: make(map[string][]byte)}
@@ -182,7 +182,7 @@ func TestWhatTheDiskDoesNotTakeIsKeptInMemory(t *testing.T) {
 	if got, err := c.Get(ctx, "game.example"); string(got) != "one" || err != nil {
 		t.Errorf("Get: %q, %v", got, err)
 	}
-	if log.count("level=ERROR", "game.example", "--acme-cache") != 1 {
+	if log.count("level=ERROR", "game.example", "acme.cache_failed") != 1 {
 		t.Errorf("the log: %s", log.text.String())
 	}
 	if err := os.Remove(dir); err != nil {
@@ -201,7 +201,7 @@ func TestWhatTheDiskDoesNotTakeIsKeptInMemory(t *testing.T) {
 	}
 }
 
-func TestACacheThatCannotBeIsRefusedAtTheStart(t *testing.T) {
+func TestUnusableCacheIsRefusedAtStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func (c *cache) Put(ctx context.Context, name string, data []byte) error {
 	delete(c.unkept, name)
 	if err != nil {
 		c.unkept[name] = data
-		c.log.Error("not kept in --acme-cache; it lasts as long as this process", "name", name, "err", err)
+		c.log.Error("acme.cache_failed", "name", name, "err", err, "text", "kept in memory until this process ends")
 	}
 	return nil
 }

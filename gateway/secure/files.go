@@ -46,7 +46,7 @@ func (f *files) load() error {
 		return fmt.Errorf("--tls-cert %s with --tls-key %s: %s", f.cert, f.key, strings.TrimPrefix(err.Error(), "tls: "))
 	}
 	if err := Valid(pair.Leaf, time.Now()); err != nil {
-		f.log.Warn("clients will refuse the certificate", "file", f.cert, "err", err)
+		f.log.Warn("cert.invalid", "file", f.cert, "err", err, "text", "clients will refuse it")
 	}
 	f.pair.Store(&pair)
 	return nil
@@ -60,7 +60,7 @@ func (f *files) reload() error {
 	if err := f.load(); err != nil {
 		return fmt.Errorf("%w; the certificate read before stays", err)
 	}
-	f.log.Info("certificate read again", "file", f.cert, "certificate", Describe(f.leaf()))
+	f.log.Info("cert.reloaded", "file", f.cert, "certificate", Describe(f.leaf()))
 	return nil
 }
 

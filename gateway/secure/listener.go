@@ -86,7 +86,7 @@ func (l *Listener) acceptAll() {
 func (l *Listener) handshake(c net.Conn) {
 	defer func() { // as net/http does: one connection's fault is not the others'
 		if v := recover(); v != nil {
-			l.log.Error("panic in a TLS handshake", "peer", peer(c), "value", v, "stack", string(debug.Stack()))
+			l.log.Error("tls.panic", "peer", peer(c), "value", v, "stack", string(debug.Stack()))
 			l.drop(c, c)
 		}
 	}()
@@ -94,7 +94,7 @@ func (l *Listener) handshake(c net.Conn) {
 	defer cancel()
 	t := tls.Server(sock.Quiet(c), l.config)
 	if err := t.HandshakeContext(ctx); err != nil {
-		l.log.Debug("TLS handshake failed", "peer", peer(c), "err", err)
+		l.log.Debug("tls.handshake_failed", "peer", peer(c), "err", err)
 		explain(err)
 		l.drop(c, c)
 		return

@@ -70,7 +70,7 @@ func TestCiphersThatGoCallsInsecureAreRefused(t *testing.T) {
 	})
 }
 
-func TestASlowHandshakeEndsAfterFiveSecondsAndHoldsUpNobody(t *testing.T) {
+func TestSlowTLSHandshakeTimesOutWithoutDelayingOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		began := time.Now()
@@ -109,7 +109,7 @@ func trickle(c *wstest.Conn, b []byte) {
 	}
 }
 
-func TestAConnectionThatIsAcceptedHasNoDeadlineLeft(t *testing.T) {
+func TestAcceptedConnectionHasNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		client, server := d.must(pair.Client())
@@ -122,7 +122,7 @@ func TestAConnectionThatIsAcceptedHasNoDeadlineLeft(t *testing.T) {
 	})
 }
 
-func TestHTTPWithoutTLSIsToldSo(t *testing.T) {
+func TestPlainHTTPIsAnsweredWith400(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := openFor(t, "game.example")
 		c := d.dial()
@@ -139,7 +139,7 @@ func TestHTTPWithoutTLSIsToldSo(t *testing.T) {
 	})
 }
 
-func TestCloseBreaksOffHandshakesAndWhatNobodyAccepted(t *testing.T) {
+func TestCloseClosesHandshakesAndUnacceptedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		slow := d.dial()
@@ -201,7 +201,7 @@ func TestErrorsOfTheListenerReachItsCaller(t *testing.T) {
 	})
 }
 
-func TestAPanicInOneHandshakeLeavesTheOthersAlone(t *testing.T) {
+func TestPanicInOneHandshakeDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		good := d.config.GetCertificate
@@ -218,7 +218,7 @@ func TestAPanicInOneHandshakeLeavesTheOthersAlone(t *testing.T) {
 		}
 		d.must(pair.Client())
 		synctest.Wait()
-		if n := d.log.count("panic in a TLS handshake", "a fault of ours"); n != 1 {
+		if n := d.log.count("tls.panic", "a fault of ours"); n != 1 {
 			t.Errorf("%d log lines, want 1", n)
 		}
 	})

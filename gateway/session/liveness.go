@@ -198,10 +198,10 @@ func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
 	if takes && st.Queued > 0 {
 		w.drained = now
 	}
-	switch {
-	case st.Unread, takes && (a.behind || st.Acked < w.pingEnd):
+	if st.Unread || takes && (a.behind || st.Acked < w.pingEnd) {
 		a.hear(now)
-	case a.out.waits && now >= s.nextLook(a):
+	}
+	if a.out.waits && now >= s.nextLook(a) { // whatever the client says meanwhile
 		a.behind = true
 	}
 }
@@ -226,10 +226,19 @@ func (s *Session) draining(now Time, a *Attachment) bool {
 	return a.socket.drained > 0 && now.Sub(a.socket.drained) < lately
 }
 
-// notePause excuses the client's silence where Tick comes so late that process or
-// machine must have stood still.
-func (s *Session) notePause(now Time, a *Attachment) {
-	if due := s.Next(); due > 0 && now.Sub(due) > pauseAfter {
-		a.excused = now
+// notePause restarts the clocks that run on the silence of either side, where Tick comes so
+// late that process or machine must have stood still: protocol section 5.4. What was sent
+// meanwhile is not read yet. An ack may be late for the same reason: a machine that slept
+// has client and gateway sleep.
+func (s *Session) notePause(now Time) {
+	if due := s.Next(); due == 0 || now.Sub(due) <= pauseAfter {
+		return
+	}
+	s.up.heard, s.scan.progress = now, now
+	if a := s.att; a != nil {
+		s.readAgain(now, a)
+		if a.overdue.at > 0 {
+			a.overdue.at = now
+		}
 	}
 }

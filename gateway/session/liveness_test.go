@@ -328,6 +328,27 @@ func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
 	l.wantState(session.Attached)
 }
 
+// A write that waits long waits for a full socket, also where the client speaks just when
+// that is looked at: what it takes in the end is a sign of life.
+func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
+	b := newTable(t, answerConfig())
+	b.game(text("one"))
+	n := len(bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil))
+	b.s.ClientWaits(b.now, b.att)
+	looks := 0
+	for end := b.now.Add(2 * time.Second); b.now < end; b.now = b.s.Next() {
+		b.s.ClientSocket(b.now, b.att, session.SocketState{Queued: 100, Unread: true})
+		b.s.Tick(b.now)
+		looks++
+	}
+	spoke := b.s.Info().Heard
+	b.now = b.now.Add(100 * time.Millisecond)
+	b.s.ClientWrote(b.now, b.att, n, false)
+	if heard := b.s.Info().Heard; heard != b.now || heard == spoke || looks < 2 {
+		t.Errorf("%d looks, the last at %d; heard at %d, want %d", looks, spoke, heard, b.now)
+	}
+}
+
 // The process, or the machine, stood still: what the client said is not read yet.
 func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
@@ -343,6 +364,86 @@ func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
 	l.die()
 	l.s.Tick(l.now)
 	wantAbout(t, l.run(time.Minute), 4900*time.Millisecond, 5*time.Second)
+}
+
+// The same of every other clock that runs on the silence of a side: it begins anew after the
+// pause, and runs as long as ever.
+func TestPauseOfTheGatewayRestartsEveryClock(t *testing.T) {
+	lively := func(b *table) { b.says("\x10ping"); b.reads() }
+	detached := func(b *table) bool { return b.s.State() == session.Detached }
+	for name, c := range map[string]struct {
+		begin func(*table)
+		turn  func(*table)        // each second
+		clock time.Duration       // how long it runs
+		over  func(b *table) bool // it has run out
+	}{
+		"of an ack": {
+			begin: func(b *table) {
+				b.game(text("one"))
+				b.reads()
+				for range 16 { // then a ping has been sent
+					b.sleep(time.Second)
+					lively(b)
+				}
+				b.says("\x10pong 1")
+			},
+			turn: lively, clock: time.Minute,
+			over: func(b *table) bool { return b.s.State() == session.Ended },
+		},
+		"of the answer to a Close": {
+			begin: func(b *table) {
+				b.game(text("one") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
+				b.reads()
+				b.reads() // and the Close
+			},
+			turn: lively, clock: time.Minute, over: detached,
+		},
+		"of a message that does not grow": {
+			begin: func(b *table) {
+				half := masked(frame.Text, "hello")
+				b.s.ClientRead(b.now, b.att, half[:8])
+				b.s.Retain()
+			},
+			turn: (*table).reads, clock: 30 * time.Second, over: detached,
+		},
+		"of a silent game server": {
+			begin: func(*table) {},
+			turn:  lively, clock: 20 * time.Second,
+			over: func(b *table) bool { return b.up.Over() },
+		},
+		"of a game server's message that does not grow": {
+			begin: func(b *table) { b.game("\x01\x01h") }, // a first fragment
+			turn: func(b *table) {
+				lively(b)
+				b.game("\x8a\x00") // a Pong
+			},
+			clock: 30 * time.Second,
+			over:  func(b *table) bool { return b.up.Over() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf := config()
+			conf.UpstreamHeartbeat = 10 * time.Second
+			if strings.HasPrefix(name, "of a message") { // else a silence is what ends it
+				conf.Heartbeat, conf.UpstreamHeartbeat = time.Minute, 0
+			}
+			b := newTable(t, conf)
+			c.begin(b)
+			b.now = b.now.Add(10 * time.Minute)
+			b.s.Tick(b.now)
+			for left := c.clock; left > time.Second; left -= time.Second {
+				if c.over(b) {
+					t.Fatalf("%v too early", left)
+				}
+				b.sleep(time.Second)
+				c.turn(b)
+			}
+			b.sleep(time.Second)
+			if !c.over(b) {
+				t.Error("not over in time")
+			}
+		})
+	}
 }
 
 func TestClientOfWhichAMessageComesInSlowlyHearsSomething(t *testing.T) {

@@ -34,6 +34,39 @@ func TestUpstreamOutlivesAnExhaustedStoreInMidMessage(t *testing.T) {
 	}
 }
 
+// An upstream that takes nothing more, and whose queue holds all the memory there is, is
+// read to its end all the same. Where the queue would be the next upstream's, it is lost.
+func TestQueueOfADeafUpstreamDoesNotKeepItsEndFromBeingRead(t *testing.T) {
+	for _, hard := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hard=%v", hard), func(t *testing.T) {
+			c := config()
+			c.Hard = hard
+			b := newTable(t, c)
+			b.s.UpstreamDeaf(b.up)
+			room := b.store.Limit() - b.store.Used() - 20_000
+			b.store.Charge(int(room))
+			for range 5 {
+				b.says(strings.Repeat("x", 5000))
+			}
+			if b.s.UpstreamRoom(b.up) != nil {
+				t.Fatal("the store is not exhausted")
+			}
+			b.sleep(time.Second)
+			switch i := b.s.Info(); {
+			case i.State != session.Attached:
+				t.Errorf("the session is %v", i.State)
+			case hard && (!b.up.Over() || b.up.Fate() != session.Shut):
+				t.Error("the upstream is not lost")
+			case !hard && b.s.UpstreamRoom(b.up) == nil:
+				t.Error("the upstream is not read")
+			}
+			b.s.Terminate(b.now, 1000, "")
+			b.store.Charge(-int(room))
+			b.wantNothingHeld()
+		})
+	}
+}
+
 // A resume that had nothing to send is no sign of a client that gets nowhere.
 func TestResumesThatHadNothingToSendAreNotFutile(t *testing.T) {
 	b := newTable(t, config())

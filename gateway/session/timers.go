@@ -88,6 +88,7 @@ func earlier(a, b Time) Time {
 
 // Tick does what is due by now.
 func (s *Session) Tick(now Time) {
+	s.notePause(now)
 	s.q.release(now)
 	switch {
 	case s.state == Ended:
@@ -115,7 +116,6 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		return
 	}
 	reads := s.WantsClient(a)
-	s.notePause(now, a)
 	if t := s.nextLook(a); t > 0 && now >= t {
 		a.socket.looked = now
 	}
@@ -144,7 +144,7 @@ func (s *Session) answerBy(a *Attachment) Time {
 		return 0
 	}
 	if s.kept() && s.acked < s.ring.Last().N {
-		return max(a.closed, a.acks).Add(overdueAck)
+		return max(a.closed, a.acks, a.excused).Add(overdueAck)
 	}
 	if !s.cfg.Resumable && !s.up.lost {
 		return a.closed.Add(closeWait)
@@ -186,6 +186,7 @@ func (s *Session) tickUpstream(now Time) {
 	if s.starved && now >= s.up.heard.Add(starvedRetry) {
 		s.starved = false
 		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
+		s.relieve(now)
 	}
 	if !s.WantsUpstream(s.up) {
 		return

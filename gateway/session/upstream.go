@@ -207,6 +207,20 @@ func (s *Session) loseUpstream(now Time, code int, why string) {
 	s.deliverEnd(now)
 }
 
+// relieve follows a time in which the upstream was not read, since the store is exhausted.
+// Where it takes nothing more, what is queued for it may be the very memory that reading its
+// end waits for, and would wait for good: nobody will have that queue. With --disconnect hard
+// the next upstream would, so there the upstream is lost instead.
+func (s *Session) relieve(now Time) {
+	switch {
+	case !s.up.deaf || s.up.gone || s.up.over:
+	case s.cfg.Hard:
+		s.loseUpstream(now, 0, "write failed")
+	default:
+		s.dropQueue()
+	}
+}
+
 // closeUpstream sends Close behind what is queued; with code 0 the connection is
 // dropped there instead. It is closed once.
 func (s *Session) closeUpstream(code int, reason string) {

@@ -64,7 +64,7 @@ func inRouteOfFile(t *testing.T, base, flag, text string) string {
 	return document(t, map[string]any{"route": []any{entries}})
 }
 
-func TestAConfigFileSaysWhatTheFlagsSay(t *testing.T) {
+func TestConfigFileSaysWhatTheFlagsSay(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 # What an operator would write.
 grace = "45s"
@@ -128,7 +128,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentCanNameTheConfigFile(t *testing.T) {
+func TestEnvironmentCanNameTheConfigFile(t *testing.T) {
 	withConfig(t, `upstream = "ws://game:9000"`)
 	env := []string{"RESEAT_CONFIG=" + configName}
 	if s := mustParse(t, env); s.Gateway.Routes[0].Upstream.URL.Host != "game:9000" {
@@ -143,11 +143,11 @@ func TestTheEnvironmentCanNameTheConfigFile(t *testing.T) {
 	wantRefused(t, "RESEAT_CONFIG (--config)", []string{"RESEAT_CONFIG=missing.toml"})
 }
 
-func TestAValueOfTheFileThatIsBeatenDoesNotCount(t *testing.T) {
+func TestOverriddenFileValueIsIgnored(t *testing.T) {
 	mustParse(t, nil, game, "--grace=1m", withConfig(t, "grace = \"nonsense\"\n"))
 }
 
-func TestAnEmptyArrayIsNoValueAtAll(t *testing.T) {
+func TestEmptyArrayIsNoValueAtAll(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 origin = ["https://a.example"]
 [[route]]
@@ -224,7 +224,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"demo = true\n# " + strings.Repeat("x", mostConfig), "--config", "larger than 1MiB"},
 }
 
-func TestAWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
+func TestWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
 	for _, c := range wrongFiles {
 		arg := withConfig(t, c.text)
 		setting := c.setting
@@ -240,11 +240,11 @@ func TestAWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
 	}
 }
 
-func TestAFileWithoutAGameIsRefusedAsIfThereWereNone(t *testing.T) {
+func TestFileWithoutUpstreamIsRefused(t *testing.T) {
 	wantRefused(t, "--upstream, --route, --demo", nil, withConfig(t, "grace = \"1m\"\n"))
 }
 
-func TestTheNameOfAFileIsShownInOneLine(t *testing.T) {
+func TestFileNameIsShownOnOneLine(t *testing.T) {
 	t.Chdir(t.TempDir())
 	name := "a\nb.toml"
 	if err := os.WriteFile(name, []byte("grce = 1"), 0o600); err != nil {

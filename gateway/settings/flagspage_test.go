@@ -56,7 +56,7 @@ func escaped(help string) string {
 	return strings.NewReplacer("*", `\*`, "<", "&lt;", "_", `\_`).Replace(help)
 }
 
-func TestFlagsPageIsMadeOfTheTable(t *testing.T) {
+func TestFlagsPageIsGeneratedFromTheTable(t *testing.T) {
 	want := flagsText()
 	if *update {
 		if err := os.WriteFile(flagsPage, []byte(want), 0o644); err != nil {

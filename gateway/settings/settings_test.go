@@ -192,7 +192,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 }
 
 // Whoever says whose logins are good believes that players are asked for one.
-func TestWhatIsSaidOfLoginsIsRefusedWhereNoneIsAskedFor(t *testing.T) {
+func TestLoginSettingsWithoutKeysAreRefused(t *testing.T) {
 	const up = "--upstream=ws://game:9000"
 	for _, said := range []string{"auth-issuer=me", "auth-audience=you", "auth-forward=off", "auth-from=query:jwt"} {
 		name, _, _ := strings.Cut(said, "=")
@@ -227,7 +227,7 @@ func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
 	wantRefused(t, `--route "/a/*": auth-jwks`, nil, "--route=/a/*=ws://a:1;auth-key-file=own.pem;auth-jwks=https://own.example/keys")
 }
 
-func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
+func TestApparentContradictionsAreAccepted(t *testing.T) {
 	for _, args := range [][]string{
 		{"--demo", "--route=/a/*=ws://a:1"},
 		{"--upstream=ws://a:1", "--route=/a/*=ws://a:1", "--route=/a/{b}=ws://a:1", "--route=/a/{b}/*=ws://a:1", "--route=/a=ws://a:1"},
@@ -248,7 +248,7 @@ func TestWhatOnlyLooksLikeAContradictionIsTaken(t *testing.T) {
 	}
 }
 
-func TestRouteSettingsOverrideTheFlagsForThatRouteAlone(t *testing.T) {
+func TestRouteSettingsOverrideFlagsForThatRouteOnly(t *testing.T) {
 	s := mustParse(t, nil, "--upstream=ws://game:9000/live", "--grace=1m", "--heartbeat=5s", "--origin=https://a.example",
 		"--route", "/chess/*=ws://chess:9000;grace=5m; overflow=end;origin=https://b.example;origin=*;upstream-host=upstream")
 	if len(s.Gateway.Routes) != 2 {
@@ -268,7 +268,7 @@ func TestRouteSettingsOverrideTheFlagsForThatRouteAlone(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatWasGivenWithoutRepeatingAllOfIt(t *testing.T) {
+func TestErrorsQuoteLongValuesInPart(t *testing.T) {
 	said := wantRefused(t, "--grace", nil, game, "--grace", strings.Repeat("é", 1<<20))
 	if len(said) > 300 {
 		t.Errorf("an error of %d bytes", len(said))

@@ -409,7 +409,7 @@ func certificate(t *testing.T, serial string) string {
 	return file
 }
 
-func TestTheWebhooksPasswordIsNotShown(t *testing.T) {
+func TestWebhooksPasswordIsNotShown(t *testing.T) {
 	for _, bad := range []string{"ftp://u:SECRET@api.example", "https://u:SECRET@api.exa mple/"} {
 		if text := wantRefused(t, "--webhook", nil, game, "--webhook-secret-file=secret", "--webhook="+bad); strings.Contains(text, "SECRET") {
 			t.Errorf("%q: %s", bad, text)
@@ -417,7 +417,7 @@ func TestTheWebhooksPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-func TestARouteSwitchesGlobalTextsAndTimersOff(t *testing.T) {
+func TestRouteSwitchesGlobalTextsAndTimersOff(t *testing.T) {
 	global := []string{"--on-detach=d", "--on-resume=r", "--on-expire=e", "--keepalive-reply=engine.io", "--keepalive-send=1s:m",
 		"--idle-timeout=1m", "--upstream-heartbeat=5s", "--answer-timeout=3s", "--grace-before-start=5m"}
 	const empty = ";on-detach=;on-resume=;on-expire=;keepalive-reply=;keepalive-send=;idle-timeout=;upstream-heartbeat=;answer-timeout=;grace-before-start="

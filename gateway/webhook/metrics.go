@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// results are what can become of an event: it was taken; dropped, as the oldest,
-// for want of room; refused by the receiver again and again; expired, tried for a
-// day; gone, since the receiver wants none; or unsent when the process ended.
+// results are the outcomes of an event: delivered; dropped, as the oldest of a full
+// queue; refused by the receiver maxRefusals times; expired after maxAge; gone, after
+// a 410; or unsent when the process ended.
 var results = []string{"delivered", "dropped", "refused", "expired", "gone", "unsent"}
 
 type metrics struct {

@@ -20,38 +20,38 @@ import (
 )
 
 const (
-	// attemptTime is how long a receiver has for one post, its whole answer
+	// attemptTimeout bounds one post, the whole response
 	// included (Standard Webhooks, "Request timeouts": 15 to 30 s).
-	attemptTime = 15 * time.Second
-	// maxAnswer is as much of an answer's body as is read, and thrown away, so that
-	// the connection can be used again.
+	attemptTimeout = 15 * time.Second
+	// maxAnswer is how much of a response body is read and discarded, so that
+	// the connection can be reused.
 	maxAnswer = 16 << 10
-	// maxRetryAfter bounds what a receiver can ask for.
-	maxRetryAfter = time.Hour
-	connectTime   = 5 * time.Second
+	// maxRetryAfter bounds the delay that a receiver can ask for.
+	maxRetryAfter  = time.Hour
+	connectTimeout = 5 * time.Second
 )
 
-// A verdict is what an attempt came to.
+// A verdict is the result of an attempt.
 type verdict int
 
 const (
 	delivered verdict = iota // 2xx
-	failed                   // no answer, or one that another attempt may better
-	refused                  // an answer that speaks of this very event
-	gone                     // 410: nobody wants any of them
+	failed                   // no response, or one that a retry may improve
+	refused                  // a response about this very event
+	gone                     // 410: the receiver wants no events
 )
 
-// An attempt is one post of one event, and how it went.
+// An attempt is the result of one post of one event.
 type attempt struct {
 	line    *line
 	verdict verdict
-	// retryAfter is what the receiver asked for, 0 where it did not.
+	// retryAfter is the delay that the receiver asked for, or 0.
 	retryAfter time.Duration
 	err        error // of all verdicts but delivered
 }
 
-// A body is what is posted: the data of the event stream, with the time under the
-// name that Standard Webhooks gives it as well.
+// A body is the JSON of a post: the data of the event stream, with the time also
+// under the name that Standard Webhooks gives it.
 type body struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -65,14 +65,14 @@ type poster struct {
 	secrets   *Secrets
 }
 
-// newTransport makes one that owes nothing to the environment: like every
+// newTransport ignores the proxy settings of the environment. Like every
 // RoundTripper it follows no redirect.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: connectTime}).DialContext,
+		DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    connectTime,
-		MaxIdleConnsPerHost:    atOnce,
+		TLSHandshakeTimeout:    connectTimeout,
+		MaxIdleConnsPerHost:    maxInFlight,
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
@@ -80,7 +80,7 @@ func newTransport() *http.Transport {
 
 // post makes one attempt.
 func (p *poster) post(ctx context.Context, l *line, it *item) attempt {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	req, err := p.request(ctx, it)
 	if err != nil {
@@ -128,9 +128,9 @@ func (p *poster) request(ctx context.Context, it *item) (*http.Request, error) {
 	return req, nil
 }
 
-// judge says what an answer means. Those that speak of the body alone are about
-// this event; anything else may be a receiver that is being deployed, overloaded
-// or misconfigured, and will pass.
+// judge maps a status to a verdict. Statuses about the body concern this event only;
+// any other failure may be a receiver that is being deployed, overloaded or
+// misconfigured, and is temporary.
 func judge(status int) verdict {
 	switch status {
 	case http.StatusGone:
@@ -155,14 +155,14 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return min(max(d, 0), maxRetryAfter)
 }
 
-// failure says what an error of the transport means, without what may be secret
-// in the URL, or anything that the receiver wrote.
+// failure returns a transport error without secrets of the URL and without anything
+// that the receiver wrote.
 func failure(ctx context.Context, err error) error {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v", attemptTime)
+		return fmt.Errorf("no answer within %v", attemptTimeout)
 	case errors.As(err, &cert):
 		return cert
 	case errors.As(err, &op):
@@ -171,15 +171,15 @@ func failure(ctx context.Context, err error) error {
 	return errors.New("no valid HTTP answer")
 }
 
-// Probe connects to the receiver, with TLS where its URL asks for it, and sends
-// nothing: whatever were sent would be an event.
+// Probe connects to the receiver, with TLS if its URL says https, within 5 s. It sends
+// nothing, because the receiver would take any post for an event.
 func Probe(ctx context.Context, target *url.URL) error {
 	port := target.Port()
 	if port == "" {
 		port = target.Scheme
 	}
 	address := net.JoinHostPort(target.Hostname(), port)
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	dial := (&net.Dialer{}).DialContext
 	if target.Scheme == "https" {
@@ -192,7 +192,7 @@ func Probe(ctx context.Context, target *url.URL) error {
 	return c.Close()
 }
 
-// Shown is a URL without what may be secret in it.
+// Shown returns a URL without user, password, query and fragment, for logs.
 func Shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }

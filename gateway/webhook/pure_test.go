@@ -65,7 +65,7 @@ func (m *queueModel) take(t *rapid.T) {
 	m.busy = append(m.busy, l)
 }
 
-func (m *queueModel) settle(t *rapid.T) {
+func (m *queueModel) finish(t *rapid.T) {
 	if len(m.busy) == 0 {
 		t.Skip()
 	}
@@ -92,12 +92,12 @@ func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
 		const most = 6
 		m := &queueModel{q: newQueue(most), most: most, now: time.Unix(0, 0)}
 		t.Repeat(map[string]func(*rapid.T){
-			"push":   m.push,
-			"take":   m.take,
-			"settle": m.settle,
-			"wait":   func(*rapid.T) { m.now = m.now.Add(time.Second) },
-			"hurry":  func(*rapid.T) { m.q.hurry() },
-			"":       m.check,
+			"push":     m.push,
+			"take":     m.take,
+			"finish":   m.finish,
+			"wait":     func(*rapid.T) { m.now = m.now.Add(time.Second) },
+			"resetDue": func(*rapid.T) { m.q.resetDue() },
+			"":         m.check,
 		})
 	})
 }
@@ -135,17 +135,17 @@ func TestPausesGrowAndAreSpread(t *testing.T) {
 		whole *= time.Second
 		seen := map[time.Duration]bool{}
 		for range 100 {
-			d := pause(n)
+			d := backoff(n)
 			if d < whole/2 || d > whole {
-				t.Fatalf("pause %d is %v, want %v to %v", n, d, whole/2, whole)
+				t.Fatalf("backoff %d is %v, want %v to %v", n, d, whole/2, whole)
 			}
 			seen[d] = true
 		}
 		if len(seen) < 10 {
-			t.Errorf("pause %d is always one of %d", n, len(seen))
+			t.Errorf("backoff %d is always one of %d", n, len(seen))
 		}
 	}
-	if d := pause(1 << 40); d > lastPause || d < lastPause/2 {
+	if d := backoff(1 << 40); d > maxBackoff || d < maxBackoff/2 {
 		t.Errorf("in the end %v", d)
 	}
 }
@@ -184,7 +184,7 @@ func TestBadSecretsAreNamedAndNotShown(t *testing.T) {
 	}
 }
 
-func TestShownLeavesOutWhatMayBeSecret(t *testing.T) {
+func TestShownOmitsSecrets(t *testing.T) {
 	u, _ := url.Parse("https://user:pass@hooks.example:8443/a%2Fb?key=secret")
 	if got := Shown(u); got != "https://hooks.example:8443/a%2Fb" {
 		t.Error(got)

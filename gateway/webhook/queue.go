@@ -8,10 +8,10 @@ import (
 	"reseat/gateway/events"
 )
 
-// An item is one event that waits to be posted.
+// An item is one event that is queued.
 type item struct {
 	events.Event
-	id string // of its posts, all of them
+	id string // the same for every attempt
 	// lost is how many events a gap stands for.
 	lost uint64
 
@@ -34,8 +34,8 @@ type line struct {
 	index int // in queue.ready, where it is not busy
 }
 
-// A queue holds the events that wait, at most limit of them. It does no I/O,
-// reads no clock and takes no lock: it belongs to the Hook's loop.
+// A queue holds at most limit events. It does no I/O, reads no clock and takes no
+// lock: the Hook's loop owns it.
 //
 // Invariant: every line has at least one item, and is either busy or in ready.
 type queue struct {
@@ -51,7 +51,7 @@ func newQueue(limit int) *queue {
 
 func (q *queue) len() int { return q.order.Len() }
 
-// push takes in an event. It gives the one that made room for it, or nil.
+// push queues an event. It returns the one it evicted, or nil.
 func (q *queue) push(it *item) (dropped *item) {
 	if q.order.Len() >= q.limit {
 		dropped = q.dropOldest()
@@ -71,7 +71,7 @@ func (q *queue) push(it *item) (dropped *item) {
 	return dropped
 }
 
-// dropOldest gives up the oldest event that is not just being posted.
+// dropOldest removes and returns the oldest event that is not in flight, or nil.
 func (q *queue) dropOldest() *item {
 	for e := q.order.Front(); e != nil; e = e.Next() {
 		it := e.Value.(*item)
@@ -83,7 +83,7 @@ func (q *queue) dropOldest() *item {
 	return nil
 }
 
-// remove takes an item out, and its line with the last one.
+// remove removes an item, and its line with the last one.
 func (q *queue) remove(it *item) {
 	l := it.line
 	q.order.Remove(it.place)
@@ -109,8 +109,8 @@ func (q *queue) remove(it *item) {
 	}
 }
 
-// take gives the line whose head is to be posted now, and makes it busy. Where
-// there is none it gives nil and when there will be, zero for never.
+// take returns a line whose head is due, and makes it busy. If there is none it
+// returns nil and when one is due, zero for never.
 func (q *queue) take(now time.Time) (*line, time.Time) {
 	if len(q.ready) == 0 {
 		return nil, time.Time{}
@@ -123,7 +123,7 @@ func (q *queue) take(now time.Time) (*line, time.Time) {
 	return l, time.Time{}
 }
 
-// done takes the head off a busy line: it was posted, or is given up.
+// done removes the head of a busy line: it was delivered or abandoned.
 func (q *queue) done(l *line) {
 	q.remove(l.items[0])
 	l.busy = false
@@ -132,7 +132,7 @@ func (q *queue) done(l *line) {
 	}
 }
 
-// again puts a busy line back, its head to be tried once more at due.
+// again makes a busy line wait until due, when its head is retried.
 func (q *queue) again(l *line, now, due time.Time) {
 	if l.tries == 0 {
 		l.since = now
@@ -142,16 +142,16 @@ func (q *queue) again(l *line, now, due time.Time) {
 	heap.Push(&q.ready, l)
 }
 
-// hurry makes every line due that waits.
-func (q *queue) hurry() {
+// resetDue makes every waiting line due now.
+func (q *queue) resetDue() {
 	for _, l := range q.ready {
 		l.due = time.Time{}
 	}
 	heap.Init(&q.ready)
 }
 
-// waiting is a heap of the lines that are not busy: the one that is due first,
-// and of those that are due the one whose head is the oldest.
+// waiting is a heap of the lines that are not busy, by due time and then by the age
+// of the head.
 type waiting []*line
 
 func (w waiting) Len() int { return len(w) }

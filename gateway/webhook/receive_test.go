@@ -57,7 +57,7 @@ type Event struct {
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw3vFbBsz5Bd0="
 
-func TestThePageShowsTheReceiverOfThisTest(t *testing.T) {
+func TestPageShowsTheReceiverOfThisTest(t *testing.T) {
 	page, err := os.ReadFile("../../docs/webhooks.md")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func start(t *testing.T, h http.Handler) (*events.Hub, *webhook.Hook) {
 	return hub, webhook.Start(webhook.Config{Target: target, Secrets: secrets, Events: hub})
 }
 
-func TestTheReceiverOfThePageTakesEachEventOnce(t *testing.T) {
+func TestReceiverOfThePageTakesEachEventOnce(t *testing.T) {
 	got := make(chan Event, 10)
 	receive, err := Receive(secret, func(e Event) { got <- e })
 	if err != nil {
@@ -120,7 +120,7 @@ func TestTheReceiverOfThePageTakesEachEventOnce(t *testing.T) {
 	}
 }
 
-func TestTheReceiverOfThePageRefusesWhatIsNotSigned(t *testing.T) {
+func TestReceiverOfThePageRefusesWhatIsNotSigned(t *testing.T) {
 	receive, err := Receive(secret, func(e Event) { t.Errorf("took %+v", e) })
 	if err != nil {
 		t.Fatal(err)

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// leastSecret and mostSecret are the bytes of a symmetric secret (Standard
+	// minSecret and maxSecret are the bytes of a symmetric secret (Standard
 	// Webhooks, "Signature scheme").
-	leastSecret, mostSecret = 24, 64
-	maxSecretFile           = 16 << 10
-	// mostSecrets is how many may stand in a file: each is a signature more in a
+	minSecret, maxSecret = 24, 64
+	maxSecretFile        = 16 << 10
+	// maxSecrets bounds a file: each secret adds a signature to a
 	// header of every post.
-	mostSecrets = 8
-	// oldSigns is for how long a secret that a Reload removed signs beside the others.
-	oldSigns = 24 * time.Hour
-	// maxOld is how many of those there may be: four changes of a whole file.
-	maxOld = 4 * mostSecrets
+	maxSecrets = 8
+	// retiredTime is for how long a secret that a Reload removed keeps signing.
+	retiredTime = 24 * time.Hour
+	// maxOld bounds those: four changes of a whole file.
+	maxOld = 4 * maxSecrets
 )
 
-// Secrets are what posts are signed with: those of the file, and each that was in it
-// before for a day after its removal. They may be used by several goroutines at once.
+// Secrets sign posts: the secrets of the file, and each removed one for a day after
+// its removal. All methods may be called from any goroutine.
 type Secrets struct {
 	file string
 
@@ -38,20 +38,20 @@ type Secrets struct {
 	old     []oldSecret
 }
 
-// An oldSecret is not in the file any more, and signs until then.
+// An oldSecret is no longer in the file, and signs until then.
 type oldSecret struct {
 	secret
 	until time.Time
 }
 
-// A secret is a signer, and its text to know it again by.
+// A secret is a signer and the text that identifies it.
 type secret struct {
 	text string
 	sign *standardwebhooks.Webhook
 }
 
 // LoadSecrets reads a file of secrets, one a line: whsec_ and the base64 of 24 to
-// 64 random bytes. Its errors name the flag, and repeat nothing of a secret.
+// 64 random bytes. Its errors name the flag and contain nothing of a secret.
 func LoadSecrets(file string) (*Secrets, error) {
 	s := &Secrets{file: file}
 	if err := s.Reload(time.Time{}); err != nil {
@@ -60,9 +60,9 @@ func LoadSecrets(file string) (*Secrets, error) {
 	return s, nil
 }
 
-// Reload reads the file again. A secret that was in it and is not any more signs beside
-// the rest until a day after now, however often the file changes meanwhile. On an error
-// all stays as it was.
+// Reload reads the file again. A secret that is no longer in it keeps signing until a
+// day after now, however often the file changes meanwhile. On an error nothing
+// changes.
 func (s *Secrets) Reload(now time.Time) error {
 	fresh, err := readSecrets(s.file)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Secrets) Reload(now time.Time) error {
 	}
 	for _, was := range s.present {
 		if !contains(fresh, was.text) {
-			old = append(old, oldSecret{was, now.Add(oldSigns)})
+			old = append(old, oldSecret{was, now.Add(retiredTime)})
 		}
 	}
 	if len(old) > maxOld {
@@ -88,15 +88,15 @@ func (s *Secrets) Reload(now time.Time) error {
 	return nil
 }
 
-// Count is how many secrets the file held.
+// Count returns how many secrets the file has.
 func (s *Secrets) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.present)
 }
 
-// sign makes the header of a post: a signature by each secret, the file's first
-// one first.
+// sign returns the signature header of a post: one signature per secret, in the
+// order of the file.
 func (s *Secrets) sign(id string, now time.Time, body []byte) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,13 +143,13 @@ func readSecrets(file string) (list []secret, err error) {
 		}
 		list = append(list, s)
 	}
-	if len(list) == 0 || len(list) > mostSecrets {
-		return nil, fmt.Errorf("want 1 to %d secrets, one a line, got %d", mostSecrets, len(list))
+	if len(list) == 0 || len(list) > maxSecrets {
+		return nil, fmt.Errorf("want 1 to %d secrets, one a line, got %d", maxSecrets, len(list))
 	}
 	return list, nil
 }
 
-// parseSecret takes what stands behind whsec_.
+// parseSecret reads what follows whsec_.
 func parseSecret(text string) (secret, error) {
 	if strings.HasPrefix(text, "whsk_") || strings.HasPrefix(text, "whpk_") {
 		return secret{}, errors.New("want a secret that begins with whsec_, got a key of a pair")
@@ -158,8 +158,8 @@ func parseSecret(text string) (secret, error) {
 	switch {
 	case err != nil:
 		return secret{}, errors.New("want whsec_ and base64, as `openssl rand -base64 32` prints it")
-	case len(raw) < leastSecret || len(raw) > mostSecret:
-		return secret{}, fmt.Errorf("want the base64 of %d to %d random bytes, got %d", leastSecret, mostSecret, len(raw))
+	case len(raw) < minSecret || len(raw) > maxSecret:
+		return secret{}, fmt.Errorf("want the base64 of %d to %d random bytes, got %d", minSecret, maxSecret, len(raw))
 	}
 	by, err := standardwebhooks.NewWebhookRaw(raw)
 	return secret{text, by}, err

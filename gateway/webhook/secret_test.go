@@ -65,7 +65,7 @@ func TestRemovedSecretsAreBounded(t *testing.T) {
 	if err := s.Reload(now); err == nil || signers(t, s, now) != before {
 		t.Errorf("error %v, %d signatures, want a refusal and %d", err, signers(t, s, now), before)
 	}
-	if err := s.Reload(now.Add(oldSigns)); err != nil || signers(t, s, now.Add(oldSigns)) != 2 {
-		t.Errorf("a day later: %v, %d signatures, want 2", err, signers(t, s, now.Add(oldSigns)))
+	if err := s.Reload(now.Add(retiredTime)); err != nil || signers(t, s, now.Add(retiredTime)) != 2 {
+		t.Errorf("a day later: %v, %d signatures, want 2", err, signers(t, s, now.Add(retiredTime)))
 	}
 }

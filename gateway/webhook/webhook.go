@@ -1,11 +1,11 @@
 // Package webhook posts what happens to sessions to a URL of the operator's,
 // signed after the Standard Webhooks specification (version 1.0.0).
 //
-// It promises: the events of one session arrive in order, each at least once,
-// while no more wait than fit and this process lives. Its posts have an id by
-// which a receiver knows one that it has had. What is given up is counted, and
-// told to the receiver by an event gap. It is a reader of events like any other:
-// nobody ever waits for it.
+// The events of one session arrive in order, each at least once,
+// as long as the queue does not overflow and this process lives. Every post has an
+// id by which a receiver detects duplicates. Abandoned events are counted, and
+// reported to the receiver as an event gap. A Hook reads events like any other
+// Reader: it never delays who publishes them.
 package webhook
 
 import (
@@ -27,33 +27,33 @@ import (
 )
 
 const (
-	// Waiting is how many events may wait; one more drops the oldest.
-	Waiting = 8192
-	// atOnce is how many posts may be under way, each of another session.
-	atOnce = 8
-	// mostRefusals is how often a receiver may say of the same event that it is not
-	// to its liking, before it is given up.
-	mostRefusals = 5
-	// patience is how long an event is tried while others may go through.
-	patience = 24 * time.Hour
+	// MaxQueued is how many events may be queued; one more drops the oldest.
+	MaxQueued = 8192
+	// maxInFlight bounds concurrent posts, each of another session.
+	maxInFlight = 8
+	// maxRefusals is how often a receiver may refuse the same event before it is
+	// abandoned.
+	maxRefusals = 5
+	// maxAge is for how long a failed event is retried.
+	maxAge = 24 * time.Hour
 )
 
-// Config is what a Hook needs to be told.
+// Config configures a Hook. Target, Secrets and Events are required.
 type Config struct {
-	// Target takes the posts: http or https. User and password in it are sent as
+	// Target receives the posts: http or https. User and password in it are sent as
 	// Basic authentication; the log shows neither them nor the query.
 	Target  *url.URL
 	Secrets *Secrets
 	Events  *events.Hub
-	// Transport makes the requests. Nil means one of the Hook's own.
+	// Transport makes the requests. Nil means one without proxy and redirects.
 	Transport http.RoundTripper
-	// Log gets a line when the receiver goes down and when it is back. Nil means
+	// Log gets a line when the receiver goes down or comes back. Nil means
 	// slog.Default.
 	Log *slog.Logger
 }
 
-// A Hook posts the events of a Hub. Its loop owns all of its state; its methods
-// may be called by several goroutines at once.
+// A Hook posts the events of a Hub. One goroutine, run, owns its state. Its methods
+// may be called from any goroutine.
 type Hook struct {
 	cfg     Config
 	poster  poster
@@ -69,19 +69,19 @@ type Hook struct {
 	abort   context.CancelFunc
 	over    chan struct{}
 
-	// The loop's own.
-	queue    *queue
-	health   health
-	underWay int
-	off      bool   // 410: nobody wants them
-	last     bool   // closing: no pauses, and no more once the receiver is down
-	hopeless bool   // closing, and it is
-	untold   uint64 // events given up of which no gap has told yet
-	gaps     uint64 // how many gaps there were
-	warned   bool
+	// Owned by run.
+	queue      *queue
+	health     health
+	inFlight   int
+	off        bool   // the receiver answered 410: post nothing
+	last       bool   // closing: no backoff, and stop once the receiver is down
+	abandoned  bool   // closing, and the receiver is down
+	unreported uint64 // abandoned events that no gap has reported yet
+	gaps       uint64 // gaps made so far
+	warned     bool
 }
 
-// Start posts what happens from now on, until Close.
+// Start posts every later event, until Close.
 func Start(cfg Config) *Hook {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -93,23 +93,23 @@ func Start(cfg Config) *Hook {
 	h := &Hook{
 		cfg: cfg, log: cfg.Log, reader: cfg.Events.Live(), metrics: newMetrics(), name: processName(),
 		poster:  poster{cfg.Target, cfg.Transport, cfg.Secrets},
-		results: make(chan attempt, atOnce), resume: make(chan struct{}, 1), closing: make(chan struct{}),
-		abort: abort, over: make(chan struct{}), queue: newQueue(Waiting),
+		results: make(chan attempt, maxInFlight), resume: make(chan struct{}, 1), closing: make(chan struct{}),
+		abort: abort, over: make(chan struct{}), queue: newQueue(MaxQueued),
 	}
 	go h.run(ctx)
 	return h
 }
 
-// processName keeps the ids of one process apart from those of another, which may
-// post to the same receiver.
+// processName distinguishes the ids of this process from those of another that posts
+// to the same receiver.
 func processName() string {
 	var b [6]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// Reload reads the secrets again, and posts again where the receiver had answered
-// 410. On an error the secrets stay as they were.
+// Reload reads the secrets again, and resumes posting if the receiver had answered
+// 410. On an error the secrets stay in use.
 func (h *Hook) Reload() error {
 	select {
 	case h.resume <- struct{}{}:
@@ -118,9 +118,9 @@ func (h *Hook) Reload() error {
 	return h.cfg.Secrets.Reload(time.Now())
 }
 
-// Close takes no more events and posts those that wait, without any pause that is
-// still running, until ctx is done or the receiver turns out to be down. It gives
-// how many are left then, all of them lost. It may be called again.
+// Close stops reading events and posts the queued ones without backoff, until ctx is
+// done or the receiver is down. It returns how many were not delivered; those are
+// lost. It is idempotent.
 func (h *Hook) Close(ctx context.Context) (left int) {
 	h.once.Do(func() { close(h.closing) })
 	select {
@@ -135,27 +135,27 @@ func (h *Hook) Close(ctx context.Context) (left int) {
 // run is the loop.
 func (h *Hook) run(ctx context.Context) {
 	defer close(h.over)
-	defer h.leave()
+	defer h.stopPosts()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	wake, closing := h.reader.Wake(), h.closing
 	for {
 		timer.Reset(h.begin(ctx))
-		if h.last && h.underWay == 0 && (h.hopeless || h.queue.len() == 0) {
+		if h.last && h.inFlight == 0 && (h.abandoned || h.queue.len() == 0) {
 			return
 		}
 		select {
 		case <-wake:
-			h.gather()
+			h.readEvents()
 		case a := <-h.results:
-			h.settle(a)
+			h.finish(a)
 		case <-timer.C:
 		case <-h.resume:
 			h.off = false
-			h.wakeUp()
+			h.resetBackoff()
 		case <-closing:
-			h.gather()
-			h.wakeUp()
+			h.readEvents()
+			h.resetBackoff()
 			wake, closing, h.last = nil, nil, true
 		case <-ctx.Done():
 			return
@@ -163,11 +163,11 @@ func (h *Hook) run(ctx context.Context) {
 	}
 }
 
-// leave ends what is under way, and counts what is left.
-func (h *Hook) leave() {
+// stopPosts cancels the posts in flight, waits for them and counts what is left.
+func (h *Hook) stopPosts() {
 	h.abort()
 	h.reader.Close()
-	for ; h.underWay > 0; h.underWay-- {
+	for ; h.inFlight > 0; h.inFlight-- {
 		if a := <-h.results; a.verdict == delivered {
 			h.metrics.attempt(a)
 			h.metrics.event("delivered", 1)
@@ -181,14 +181,14 @@ func (h *Hook) leave() {
 	}
 }
 
-// wakeUp forgets all pauses.
-func (h *Hook) wakeUp() {
+// resetBackoff makes everything that is queued due now.
+func (h *Hook) resetBackoff() {
 	h.health.until = time.Time{}
-	h.queue.hurry()
+	h.queue.resetDue()
 }
 
-// gather takes in all that has happened.
-func (h *Hook) gather() {
+// readEvents queues all events that the Reader has.
+func (h *Hook) readEvents() {
 	list := make([]events.Event, 0, 256)
 	for {
 		list, _ = h.reader.Next(list[:0])
@@ -207,10 +207,10 @@ func (h *Hook) take(e events.Event) {
 		return // counted below, by the Reader
 	}
 	if n := h.reader.Missed(); n > 0 {
-		h.giveUp("dropped", n)
+		h.abandon("dropped", n)
 	}
 	if h.off {
-		h.giveUp("gone", 1)
+		h.abandon("gone", 1)
 		return
 	}
 	h.push(&item{Event: e, id: "evt_" + h.name + "_" + strconv.FormatUint(e.ID, 10)})
@@ -219,36 +219,36 @@ func (h *Hook) take(e events.Event) {
 func (h *Hook) push(it *item) {
 	if old := h.queue.push(it); old != nil {
 		if !h.warned {
-			h.log.Warn("webhook: events wait for a receiver that does not take them; the oldest are dropped", "waiting", h.queue.len())
+			h.log.Warn("webhook.queue_full", "waiting", h.queue.len(), "text", "the receiver is too slow: the oldest events are dropped")
 			h.warned = true
 		}
 		h.drop("dropped", old)
 	}
 }
 
-// drop gives up an item; a gap is given up for what it stands for, which has been
-// counted.
+// drop abandons an item. An abandoned gap is reported again by the next; its events
+// have been counted.
 func (h *Hook) drop(result string, it *item) {
 	if it.Type == events.Gap {
-		h.untold += it.lost
+		h.unreported += it.lost
 		return
 	}
-	h.giveUp(result, 1)
+	h.abandon(result, 1)
 }
 
-func (h *Hook) giveUp(result string, n uint64) {
-	h.untold += n
+func (h *Hook) abandon(result string, n uint64) {
+	h.unreported += n
 	h.metrics.event(result, n)
 }
 
-// begin begins as many posts as may be, and gives for how long nothing is to be
-// done about those that wait.
+// begin starts as many posts as are allowed, and returns how long the queue can
+// wait.
 func (h *Hook) begin(ctx context.Context) time.Duration {
 	const long = time.Hour
-	for h.underWay < atOnce && !h.hopeless {
+	for h.inFlight < maxInFlight && !h.abandoned {
 		now := time.Now()
-		if !h.health.may(now, h.underWay) {
-			if h.underWay > 0 {
+		if !h.health.may(now, h.inFlight) {
+			if h.inFlight > 0 {
 				return long // the result comes first
 			}
 			return h.health.until.Sub(now)
@@ -260,81 +260,81 @@ func (h *Hook) begin(ctx context.Context) time.Duration {
 			}
 			return due.Sub(now)
 		}
-		h.underWay++
+		h.inFlight++
 		it := l.items[0]
-		go func() { h.results <- h.poster.post(ctx, l, it) }() // leave waits for it
+		go func() { h.results <- h.poster.post(ctx, l, it) }() // stopPosts waits for it
 	}
 	return long
 }
 
-// settle takes in how an attempt went.
-func (h *Hook) settle(a attempt) {
-	h.underWay--
+// finish handles the result of an attempt.
+func (h *Hook) finish(a attempt) {
+	h.inFlight--
 	h.metrics.attempt(a)
 	now := time.Now()
 	l, was := a.line, h.health.down()
 	if h.off && a.verdict != delivered {
-		a.verdict = gone // it was under way when another was told so
+		a.verdict = gone // it was in flight when the 410 came
 	}
 	switch a.verdict {
 	case delivered:
-		h.health.well()
+		h.health.succeeded()
 		h.metrics.event("delivered", 1)
 		h.queue.done(l)
 		h.warned = false
-		h.tellGap()
+		h.reportGap()
 	case gone:
 		h.turnOff(l)
 	case refused:
-		h.health.well()
-		h.retry(a, now, mostRefusals)
+		h.health.succeeded()
+		h.retry(a, now, maxRefusals)
 	case failed:
-		h.health.ill(now, a.retryAfter)
-		h.hopeless = h.last && h.health.down()
+		h.health.failed(now, a.retryAfter)
+		h.abandoned = h.last && h.health.down()
 		h.retry(a, now, 0)
 	}
-	h.noteHealth(was, a.err)
+	h.logHealth(was, a.err)
 	h.metrics.waiting.Store(int64(h.queue.len()))
 }
 
-// retry puts an event back, or gives it up where it was tried for too long, or as
-// often as most, 0 for no bound.
-func (h *Hook) retry(a attempt, now time.Time, most int) {
+// retry queues an event again, or abandons it after maxAge or after maxTries; 0
+// means no bound.
+func (h *Hook) retry(a attempt, now time.Time, maxTries int) {
 	l := a.line
 	it, tries := l.items[0], l.tries+1
 	result := ""
 	switch {
-	case most > 0 && tries >= most:
+	case maxTries > 0 && tries >= maxTries:
 		result = "refused"
-	case l.tries > 0 && now.Sub(l.since) >= patience:
+	case l.tries > 0 && now.Sub(l.since) >= maxAge:
 		result = "expired"
 	}
 	if result != "" {
-		h.log.Warn("webhook: an event is given up", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
+		h.log.Warn("webhook.event_abandoned", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
 		h.queue.done(l)
 		h.drop(result, it)
 		return
 	}
-	h.log.Debug("webhook: not taken", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
-	h.queue.again(l, now, now.Add(max(pause(l.tries), a.retryAfter)))
+	h.log.Debug("webhook.attempt_failed", "type", it.Type, "session", it.Session, "attempts", tries, "err", a.err)
+	h.queue.again(l, now, now.Add(max(backoff(l.tries), a.retryAfter)))
 }
 
-// tellGap tells the receiver, which is there again, of what it did not get.
-func (h *Hook) tellGap() {
-	if h.untold == 0 || h.queue.lines[""] != nil {
+// reportGap queues a gap for the abandoned events once the receiver is reachable.
+func (h *Hook) reportGap() {
+	if h.unreported == 0 || h.queue.lines[""] != nil {
 		return
 	}
 	h.gaps++
-	e := events.Event{Type: events.Gap, Time: time.Now().UTC(), Reason: fmt.Sprintf("%d events were not delivered", h.untold)}
-	h.push(&item{Event: e, lost: h.untold, id: fmt.Sprintf("evt_%s_gap%d", h.name, h.gaps)})
-	h.untold = 0
+	e := events.Event{Type: events.Gap, Time: time.Now().UTC(), Reason: fmt.Sprintf("%d events were not delivered", h.unreported)}
+	h.push(&item{Event: e, lost: h.unreported, id: fmt.Sprintf("evt_%s_gap%d", h.name, h.gaps)})
+	h.unreported = 0
 }
 
-// turnOff stops posting, and forgets what waits: the receiver wants no more
-// (Standard Webhooks, "Delivery success and failure", 410).
+// turnOff stops posting and empties the queue: the receiver answered 410 (Standard
+// Webhooks, "Delivery success and failure").
 func (h *Hook) turnOff(l *line) {
 	if !h.off {
-		h.log.Error("webhook: the receiver answered 410, which means that it wants no more events; none are posted until SIGHUP")
+		h.log.Error("webhook.receiver_gone", "status", http.StatusGone, "text", "the receiver wants no more events: none are posted until SIGHUP")
 	}
 	h.off = true
 	h.drop("gone", l.items[0])
@@ -344,18 +344,18 @@ func (h *Hook) turnOff(l *line) {
 	}
 }
 
-// noteHealth logs that the receiver has gone down, or is back.
-func (h *Hook) noteHealth(was bool, err error) {
+// logHealth logs that the receiver went down or came back.
+func (h *Hook) logHealth(was bool, err error) {
 	switch is := h.health.down(); {
 	case is && !was:
 		if err == nil {
 			err = errors.New("no answer")
 		}
-		h.log.Warn("webhook: the receiver is down", "url", Shown(h.cfg.Target), "waiting", h.queue.len(), "err", err)
+		h.log.Warn("webhook.receiver_down", "url", Shown(h.cfg.Target), "waiting", h.queue.len(), "err", err)
 	case was && !is:
-		h.log.Info("webhook: the receiver is back", "url", Shown(h.cfg.Target), "waiting", h.queue.len())
+		h.log.Info("webhook.receiver_up", "url", Shown(h.cfg.Target), "waiting", h.queue.len())
 	}
 }
 
-// Register makes the Hook's metrics known.
+// Register registers the Hook's metrics with r. It panics if called twice for one r.
 func (h *Hook) Register(r prometheus.Registerer) { h.metrics.register(r) }

@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/events"
 )
 
-func TestAnEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
+func TestEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Created)
 		d.publish("s1", events.Detached)
@@ -42,7 +42,7 @@ func TestAnEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
 	})
 }
 
-func TestAChangedPostDoesNotVerify(t *testing.T) {
+func TestChangedPostDoesNotVerify(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Created)
 		p := d.receiver.posts()[0]
@@ -91,8 +91,8 @@ func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
 			d.publish(fmt.Sprint(i), events.Created)
 		}
 		held := d.receiver.posts()
-		if len(held) != atOnce {
-			t.Errorf("%d posts at once, want %d", len(held), atOnce)
+		if len(held) != maxInFlight {
+			t.Errorf("%d posts at once, want %d", len(held), maxInFlight)
 		}
 		d.receiver.answers(ok)
 		for _, p := range held {
@@ -107,7 +107,7 @@ func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
 // down answers nothing; up to the clock it is as if nobody listened.
 func down(*post) *http.Response { return &http.Response{} }
 
-func TestAReceiverThatIsDownIsAskedSeldomAndByOne(t *testing.T) {
+func TestDownReceiverGetsOneAttemptAtATimeWithBackoff(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		for i := range 100 {
@@ -117,28 +117,28 @@ func TestAReceiverThatIsDownIsAskedSeldomAndByOne(t *testing.T) {
 		first := len(d.receiver.posts())
 		time.Sleep(time.Hour)
 		list := d.receiver.posts()
-		if first > atOnce+downAfter || len(list) > first+40 {
+		if first > maxInFlight+downAfter || len(list) > first+40 {
 			t.Errorf("%d attempts at first, %d in an hour", first, len(list))
 		}
 		for i := first + 10; i < len(list); i++ {
-			if gap := list[i].at.Sub(list[i-1].at); gap < lastPause/2 || gap > lastPause {
-				t.Errorf("attempt %d after %v, want %v to %v", i, gap, lastPause/2, lastPause)
+			if gap := list[i].at.Sub(list[i-1].at); gap < maxBackoff/2 || gap > maxBackoff {
+				t.Errorf("attempt %d after %v, want %v to %v", i, gap, maxBackoff/2, maxBackoff)
 			}
 		}
 		d.receiver.answers(ok)
-		time.Sleep(2 * lastPause)
+		time.Sleep(2 * maxBackoff)
 		if n := d.count("delivered"); n != 100 {
 			t.Errorf("%d delivered once it was back, want 100", n)
 		}
 	})
 }
 
-func TestWhatDoesNotFitIsDroppedOldestFirstAndTold(t *testing.T) {
+func TestFullQueueDropsTheOldestAndReportsGap(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		d.publish("first", events.Created)
 		synctest.Wait()
-		for i := range Waiting + 9 {
+		for i := range MaxQueued + 9 {
 			d.publish(fmt.Sprint(i), events.Created)
 			if i%1000 == 0 {
 				synctest.Wait()
@@ -156,8 +156,8 @@ func TestWhatDoesNotFitIsDroppedOldestFirstAndTold(t *testing.T) {
 				t.Errorf("session %s, one of the oldest, was posted", p.event.Session)
 			}
 		}
-		if n := d.count("delivered"); n != Waiting+1 { // and the gap
-			t.Errorf("%d delivered, want %d", n, Waiting+1)
+		if n := d.count("delivered"); n != MaxQueued+1 { // and the gap
+			t.Errorf("%d delivered, want %d", n, MaxQueued+1)
 		}
 		gaps := typesOf(d, "")
 		if len(gaps) != 1 || gaps[0] != events.Gap {
@@ -185,7 +185,7 @@ func TestPublishingNeverWaitsForAReceiverThatHangs(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		began := time.Now()
-		for range 3 * Waiting {
+		for range 3 * MaxQueued {
 			d.publish("s", events.Detached)
 		}
 		if took := time.Since(began); took != 0 {
@@ -194,8 +194,8 @@ func TestPublishingNeverWaitsForAReceiverThatHangs(t *testing.T) {
 		d.receiver.answers(ok)
 		time.Sleep(time.Hour)
 		given := d.count("dropped") + d.count("delivered") - len(typesOf(d, ""))
-		if given != 3*Waiting {
-			t.Errorf("%d events accounted for, want %d", given, 3*Waiting)
+		if given != 3*MaxQueued {
+			t.Errorf("%d events accounted for, want %d", given, 3*MaxQueued)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-func TestAnEventThatIsRefusedAgainAndAgainIsGivenUp(t *testing.T) {
+func TestRepeatedlyRefusedEventIsAbandoned(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(p *post) *http.Response {
 			if p.event.Type == events.Overflowed {
@@ -230,7 +230,7 @@ func TestAnEventThatIsRefusedAgainAndAgainIsGivenUp(t *testing.T) {
 		d.publish("s1", events.Ended)
 		time.Sleep(5 * time.Minute)
 		want := []string{}
-		for range mostRefusals {
+		for range maxRefusals {
 			want = append(want, events.Overflowed)
 		}
 		d.wantTypes("s1", append(want, events.Ended)...)
@@ -241,7 +241,7 @@ func TestAnEventThatIsRefusedAgainAndAgainIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAnEventIsTriedForADay(t *testing.T) {
+func TestEventIsRetriedForADay(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(p *post) *http.Response {
 			if p.event.Session == "bad" {
@@ -250,12 +250,12 @@ func TestAnEventIsTriedForADay(t *testing.T) {
 			return ok(p)
 		})
 		d.publish("bad", events.Created)
-		time.Sleep(patience - 2*lastPause)
+		time.Sleep(maxAge - 2*maxBackoff)
 		d.publish("good", events.Created)
 		if synctest.Wait(); d.count("expired") != 0 {
 			t.Error("given up before a day")
 		}
-		time.Sleep(4 * lastPause)
+		time.Sleep(4 * maxBackoff)
 		if d.count("expired") != 1 || d.count("delivered") == 0 {
 			t.Errorf("%d expired, %d delivered", d.count("expired"), d.count("delivered"))
 		}
@@ -299,13 +299,13 @@ func TestA410StopsThoseThatAreUnderWayToo(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if n := len(d.receiver.posts()); n != atOnce || d.count("gone") != 10 {
-			t.Errorf("%d posts, %d gone; want %d and 10", n, d.count("gone"), atOnce)
+		if n := len(d.receiver.posts()); n != maxInFlight || d.count("gone") != 10 {
+			t.Errorf("%d posts, %d gone; want %d and 10", n, d.count("gone"), maxInFlight)
 		}
 	})
 }
 
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestRedirectIsNotFollowed(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response {
 			return answered(http.StatusTemporaryRedirect, "Location", "https://elsewhere.example/")
@@ -320,11 +320,11 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatNeverComesIsAFailureAfter15Seconds(t *testing.T) {
+func TestPostTimesOutAfter15Seconds(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		d.publish("s1", events.Created)
-		time.Sleep(attemptTime + 2*time.Second)
+		time.Sleep(attemptTimeout + 2*time.Second)
 		if n := len(d.receiver.posts()); n != 2 {
 			t.Errorf("%d attempts, want 2", n)
 		}
@@ -355,7 +355,7 @@ func TestOfAnAnswersBodyOnlySoMuchIsRead(t *testing.T) {
 	})
 }
 
-func TestCloseDeliversWhatWaits(t *testing.T) {
+func TestCloseDeliversQueuedEvents(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		for range 3 {
@@ -420,7 +420,7 @@ func TestCloseGivesUpOnAReceiverThatHangs(t *testing.T) {
 	})
 }
 
-func TestAReplacedSecretSignsBesideTheNewOneForADay(t *testing.T) {
+func TestRemovedSecretKeepsSigningForADay(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		older, newer := d.secret, newSecret('b')
 		write(t, d.file, newer)
@@ -446,7 +446,7 @@ func TestAReplacedSecretSignsBesideTheNewOneForADay(t *testing.T) {
 		if p := signed(); !verifies(p, newer) {
 			t.Error("after a file that was refused the secret is another")
 		}
-		time.Sleep(oldSigns)
+		time.Sleep(retiredTime)
 		if p := signed(); !verifies(p, newer) || verifies(p, older) {
 			t.Errorf("after a day: signed %s", p.Header.Get("webhook-signature"))
 		}

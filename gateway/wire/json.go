@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"reseat/gateway/frame"
+	"reseat/tokens/strict"
 )
 
 // Hello is the argument of hello, protocol section 5.
@@ -85,28 +86,28 @@ func AppendClosing(dst []byte, c Closing) []byte {
 	return frame.Append(dst, frame.Close, frame.ClosePayload(c.Code, c.Reason))
 }
 
-// parseBye reads the argument of bye: an object whose unknown members are
-// ignored, member names in exactly this case.
+// maxByeMembers leaves room for members that later versions may add.
+const maxByeMembers = 32
+
+// parseBye reads the argument of bye: an object without repeated members, whose
+// unknown members are ignored. Member names are compared exactly.
 func parseBye(arg string, has bool) (Bye, bool) {
 	b := Bye{Code: 1000}
 	if !has {
 		return b, true
 	}
 	if len(arg) < 2 || arg[0] != '{' || arg[len(arg)-1] != '}' {
-		return b, false
+		return b, false // white space around it
 	}
-	var m map[string]json.RawMessage
-	if json.Unmarshal([]byte(arg), &m) != nil {
-		return b, false
-	}
-	if !member(m, "code", &b.Code) || !member(m, "reason", &b.Reason) {
+	o, err := strict.ParseObject([]byte(arg), maxByeMembers)
+	if err != nil || !decode(o, "code", &b.Code) || !decode(o, "reason", &b.Reason) {
 		return b, false
 	}
 	return b, ByeCode(b.Code) && len(b.Reason) <= frame.MaxReason
 }
 
-func member(m map[string]json.RawMessage, name string, v any) bool {
-	raw, ok := m[name]
+func decode(o strict.Object, name string, v any) bool {
+	raw, ok := o.Get(name)
 	return !ok || string(raw) != "null" && json.Unmarshal(raw, v) == nil
 }
 

@@ -151,7 +151,7 @@ func TestCloseIsFollowedByACloseFrameOfItsCode(t *testing.T) {
 	}
 }
 
-func TestLongReasonIsCutAlikeInCloseAndItsFrame(t *testing.T) {
+func TestLongReasonIsTruncatedAlikeInCloseMessageAndFrame(t *testing.T) {
 	for _, long := range []string{strings.Repeat("x", 124), strings.Repeat("\u20ac", 80), strings.Repeat("\U0001F44B", 5000)} {
 		payloads := frames(t, AppendClosing(nil, Closing{Code: 4410, Reason: long}), frame.Text, frame.Close)
 		said := argument(t, payloads[0], VerbClose)["reason"].(string)
@@ -162,7 +162,7 @@ func TestLongReasonIsCutAlikeInCloseAndItsFrame(t *testing.T) {
 	}
 }
 
-func TestAckIsWrittenWithoutMemory(t *testing.T) {
+func TestAckIsWrittenWithoutAllocation(t *testing.T) {
 	dst := make([]byte, 0, 64)
 	for name, run := range map[string]func(){
 		"ack":  func() { AppendAck(dst, 1<<53) },
@@ -175,7 +175,7 @@ func TestAckIsWrittenWithoutMemory(t *testing.T) {
 }
 
 // What a client may not send is what the gateway alone does, and the other way.
-func TestEveryVerbHasItsSide(t *testing.T) {
+func TestEveryVerbHasItsDirection(t *testing.T) {
 	sides := map[string]bool{ // whether a client may send it
 		VerbHello: false, VerbAck: true, VerbToken: false, VerbGrace: false, VerbPing: true, VerbPong: true,
 		VerbBye: true, VerbMove: false, VerbEnd: false, VerbClose: false,

@@ -107,7 +107,7 @@ func TestByeArgumentIsReadAsJSON(t *testing.T) {
 func TestBadByeIsRefused(t *testing.T) {
 	for _, arg := range []string{
 		`null`, `true`, `1000`, `"bye"`, `[]`, `[1000]`, `{`, `}`, `{]`, `{}}`, `{}{}`, `{"code":1000}{"code":1000}`, ` {}`, `{} `, "{}\n", "\t{}",
-		`{"code"}`, `{"code":}`, `{code:1000}`, `{'code':1000}`, `{"code":1000,}`, `{"code":1000 "reason":""}`, `{"code":1000}//`, "{\"reason\":\"a\nb\"}",
+		`{"code"}`, `{"code":}`, `{code:1000}`, `{'code':1000}`, `{"code":1000,}`, `{"code":1000 "reason":""}`, `{"code":1000}//`, `{"code":1000,"code":1000}`, `{"reason":"","\u0072eason":""}`, "{\"reason\":\"a\nb\"}",
 		`{"code":null}`, `{"reason":null}`, `{"code":"1000"}`, `{"code":1000.5}`, `{"code":true}`, `{"code":[1000]}`, `{"code":{}}`,
 		`{"reason":7}`, `{"reason":["x"]}`, `{"reason":{}}`,
 		`{"code":0}`, `{"code":-1000}`, `{"code":999}`, `{"code":1002}`, `{"code":1004}`, `{"code":1006}`, `{"code":1015}`, `{"code":2999}`, `{"code":5000}`,
@@ -122,7 +122,7 @@ func TestBadByeIsRefused(t *testing.T) {
 }
 
 // protocol section 5: 1000, 1001, 1005 (none) or 3000 to 4999.
-func TestApplicationEndsWithItsOwnCodesAlone(t *testing.T) {
+func TestByeAcceptsOnlyApplicationCodes(t *testing.T) {
 	for code := -1; code < 6000; code++ {
 		want := code == 1000 || code == 1001 || code == 1005 || code/1000 == 3 || code/1000 == 4
 		if got := ByeCode(code); got != want {
@@ -135,7 +135,7 @@ func TestApplicationEndsWithItsOwnCodesAlone(t *testing.T) {
 	}
 }
 
-func TestNumberIsSixteenDigitsAtMost(t *testing.T) {
+func TestNumberHasAtMostSixteenDigits(t *testing.T) {
 	for s, want := range map[string]uint64{
 		"0": 0, "7": 7, "0000000000000000": 0, "0000000000000001": 1, "18": 18, "9999999999999999": 9999999999999999, "9007199254740991": 1<<53 - 1,
 	} {

@@ -126,7 +126,7 @@ func (a *authority) start(t *testing.T, cache string, domains ...string) *gatewa
 	if err := g.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line := g.says("listening for clients")
+	line := g.says("listen.clients")
 	g.addr = line["addr"].(string)
 	if _, port, _ := net.SplitHostPort(g.addr); line["http"] != "https://"+domains[0]+":"+port {
 		t.Errorf("the log names %v", line["http"])
@@ -205,7 +205,7 @@ func TestCertificatesComeFromTheCAAndThenFromTheCache(t *testing.T) {
 	a.serve(t, g.port())
 	serials := map[string]string{}
 	for range domains {
-		line := g.says("certificate from the CA")
+		line := g.says("acme.obtained")
 		serials[line["domain"].(string)] = ""
 	}
 	for _, d := range domains {
@@ -227,7 +227,7 @@ func TestCertificatesComeFromTheCAAndThenFromTheCache(t *testing.T) {
 	g = a.start(t, cache, domains...)
 	defer g.stop()
 	for range domains {
-		g.says("certificate from the CA")
+		g.says("acme.obtained")
 	}
 	for _, d := range domains {
 		if got := g.shown(a, d).SerialNumber.String(); got != serials[d] {

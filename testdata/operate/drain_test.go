@@ -206,9 +206,9 @@ func (j *join) end() error {
 func (g *gateway) wantExit(stuck int) {
 	g.t.Helper()
 	var lines []map[string]any
-	g.heard(&lines, "drained")
+	g.heard(&lines, "shutdown.finished")
 	for _, l := range lines {
-		known := strings.HasPrefix(l["msg"].(string), "no --token-key-file")
+		known := l["msg"] == "token.key_ephemeral"
 		if n, cut := l["sessions"].(float64); l["level"] == "WARN" && !known && (!cut || n > float64(stuck)) {
 			g.t.Errorf("the log has %v", l)
 		}

@@ -64,8 +64,8 @@ func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	}
 	go g.log.read(out)
 	t.Cleanup(g.stop)
-	g.addr = g.says("listening for clients")["addr"].(string)
-	g.admin = g.says("listening for the admin address")["http"].(string)
+	g.addr = g.says("listen.clients")["addr"].(string)
+	g.admin = g.says("listen.admin")["http"].(string)
 	return g
 }
 

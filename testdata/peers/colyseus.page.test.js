@@ -66,7 +66,7 @@ async function graceOver(t, page, game) {
 
 test('the offline event of the window closes the connections of the SDK, and hideOffline hides it', { timeout: 60_000 }, async (t) => {
   const html = RECIPE.code('html');
-  const heedless = html.replace('{ hideOffline: true }', '');
+  const heedless = html.replace(' data-hide-offline', '');
   assert.notEqual(heedless, html);
   const colyseus = new URL('lib/colyseus.js', import.meta.url);
   await apart(t, colyseus, 'goOffline', heedless, ['dropped with 4010', 'left with 1006']);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { tenCuts, wantUntouched } from './lib/cuts.js';
 import { GAME, RECIPE, flows, onWebSocket, play, wantUnnoticed } from './lib/socketio.js';
 
-const KEEPALIVE = ", keepalive: 'engine.io'";
+const KEEPALIVE = ' data-keepalive="engine.io"';
 const WEBSOCKET_ONLY = "io({ transports: ['websocket'] })";
 
 for (const [name, game] of Object.entries({ 'default transports': GAME, 'websocket alone': GAME.replace('io()', WEBSOCKET_ONLY) })) {
@@ -32,6 +32,7 @@ test('a ping of the server that falls into a cut is answered after it', { timeou
 });
 
 test('without keepalives a cut longer than pingTimeout makes Socket.IO begin anew by itself', { timeout: 60_000 }, async (t) => {
+  assert.ok(RECIPE.code('html').includes(KEEPALIVE));
   const html = RECIPE.code('html').replace(KEEPALIVE, '');
   const recipeFlags = (addresses) => RECIPE.flags(addresses).slice(0, 2); // --upstream alone
   const world = await play(t, { html, recipeFlags, options: { pingInterval: 50, pingTimeout: 100 } });
@@ -46,7 +47,13 @@ test('without keepalives a cut longer than pingTimeout makes Socket.IO begin ane
 });
 
 test('with keepalives on both sides a player who is gone for much longer than pingTimeout is not missed', { timeout: 60_000 }, async (t) => {
-  const html = RECIPE.code('html').replace(KEEPALIVE, ", keepalive: { receive: '2', answer: '3', every: 100 }"); // the preset's are for pings of seconds
+  // The preset is for pings of seconds.
+  const own = `<script type="module">
+    import { install } from '/reseat.js';
+    install({ hideOffline: true, keepalive: { receive: '2', answer: '3', every: 100 } });
+  </script>`;
+  const html = RECIPE.code('html').replace(/<script src="\/reseat.*<\/script>/, () => own);
+  assert.ok(html.includes(own));
   const world = await play(t, { html, options: { pingInterval: 200, pingTimeout: 300 } });
   await once(world.peer.conn, 'heartbeat'); // the upgrade is over at both ends
   let beats = 0;
@@ -82,7 +89,7 @@ test("once the grace period is over, Socket.IO's own recovery takes its turn", {
 
 test('the offline event of the window closes Socket.IO, and hideOffline hides it', { timeout: 60_000 }, async (t) => {
   const html = RECIPE.code('html');
-  const told = await play(t, { html: html.replace('hideOffline: true, ', '') });
+  const told = await play(t, { html: html.replace(' data-hide-offline', '') });
   globalThis.dispatchEvent(new Event('offline'));
   assert.deepEqual(told.clientEvents.slice(0, 2), ['connect', 'disconnect']);
   const spared = await play(t, { html });

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNothingIsGoodBeforeTheFirstIssue(t *testing.T) {
+func TestNoGenerationIsValidBeforeTheFirstIssue(t *testing.T) {
 	var l Line
 	for _, gen := range []uint64{0, 1, 2, math.MaxUint64} {
 		if l.Good(gen) || l.Spent(gen) || l.Confirm(gen) {
@@ -40,7 +40,7 @@ func TestConfirmingSpendsEveryOlderGeneration(t *testing.T) {
 	}
 }
 
-func TestLateConfirmationOfASpentGenerationChangesNothing(t *testing.T) {
+func TestLateConfirmationOfSupersededGenerationChangesNothing(t *testing.T) {
 	l := issued(t, 3)
 	mustConfirm(t, l, 3)
 	if l.Confirm(1) || l.Confirmed() != 3 || l.Good(1) {

@@ -35,7 +35,7 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 
 // The claims of a forged token are an attacker's text: none of it may be in an
 // error, in what is sent back, or in our log.
-func TestNothingOfATokenIsSaid(t *testing.T) {
+func TestErrorsQuoteNothingOfTheToken(t *testing.T) {
 	f := newForge(t)
 	wantPlayer(t, f.v, f.good())
 	for _, bad := range f.all() {
@@ -50,7 +50,7 @@ func TestNothingOfATokenIsSaid(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(f.journal.String(), "keys for logins read") {
+	if !strings.Contains(f.journal.String(), "login.keys_loaded") {
 		t.Error("nothing at all is in the log that was searched")
 	}
 }

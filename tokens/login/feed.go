@@ -100,12 +100,12 @@ func (f *feed) attempt(ctx context.Context, failed int) int {
 	err := f.load(ctx)
 	if err == nil {
 		if failed > 0 {
-			f.log.Info("keys for logins read again", "source", f.source, "failed", failed)
+			f.log.Info("login.keys_recovered", "source", f.source, "failed", failed)
 		}
 		return 0
 	}
 	if failed++; ctx.Err() == nil {
-		f.log.Warn("keys for logins not read; those of before stay", "source", f.source, "err", capped(err.Error()), "retry", f.pace.after(failed))
+		f.log.Warn("login.keys_failed", "source", f.source, "err", capped(err.Error()), "retry", f.pace.after(failed), "text", "the keys read before stay in use")
 	}
 	return failed
 }
@@ -142,13 +142,13 @@ func (f *feed) again(ctx context.Context) bool {
 // which were ignored.
 func (f *feed) report(before, now *keySet) {
 	if before == nil || !before.sameKeys(now) {
-		f.log.Info("keys for logins read", "source", f.source, "keys", now.size())
+		f.log.Info("login.keys_loaded", "source", f.source, "keys", now.size())
 	}
 	if before != nil && slices.Equal(before.notes, now.notes) {
 		return
 	}
 	for _, n := range now.notes {
-		f.log.Warn("key for logins ignored", "source", f.source, "kid", capped(n.kid), "reason", capped(n.why))
+		f.log.Warn("login.key_ignored", "source", f.source, "kid", capped(n.kid), "reason", capped(n.why))
 	}
 }
 

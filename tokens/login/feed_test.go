@@ -101,7 +101,7 @@ func bothSets() string { return jwks(jwk("old", ed25519Key(), ""), jwk("new", ot
 func oldToken(t *testing.T) string { t.Helper(); return edToken(t, "old", ed25519Key()) }
 func newToken(t *testing.T) string { t.Helper(); return edToken(t, "new", otherEd()) }
 
-func TestUnknownKidHasTheSetFetchedAgain(t *testing.T) {
+func TestUnknownKidTriggersFetch(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		v.want(oldToken(t))
@@ -126,7 +126,7 @@ func TestUnknownKidsFetchAtMostOnceInTenSeconds(t *testing.T) {
 	})
 }
 
-func TestOnlyAnUnknownKidHasTheSetFetched(t *testing.T) {
+func TestOnlyUnknownKidTriggersFetch(t *testing.T) {
 	s := newSite(answer{set: bothSets()})
 	feedTest(t, s, func(v *fed) {
 		pass(time.Minute)
@@ -143,7 +143,7 @@ func TestOnlyAnUnknownKidHasTheSetFetched(t *testing.T) {
 	})
 }
 
-func TestKeysThatVanishStopVerifying(t *testing.T) {
+func TestRemovedKeysStopVerifying(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		s.now(answer{set: newSet()})
@@ -176,14 +176,14 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 				s.now(failure)
 				pass(5*time.Minute + 5*time.Second)
 				v.want(oldToken(t))
-				if v.journal.count("those of before stay") == 0 {
+				if v.journal.count("login.keys_failed") == 0 {
 					t.Errorf("no word of the failure in the log:\n%s", v.journal)
 				}
 				s.now(answer{set: newSet()})
 				pass(time.Minute)
 				v.refuse(oldToken(t), ErrUnknownKey)
 				v.want(newToken(t))
-				if v.journal.count("read again") != 1 {
+				if v.journal.count("login.keys_recovered") != 1 {
 					t.Errorf("no word of the recovery in the log:\n%s", v.journal)
 				}
 			})
@@ -192,7 +192,7 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 }
 
 // After a second, then after twice as long each time, up to a minute.
-func TestFetchThatFailsIsRepeatedEverMoreSlowly(t *testing.T) {
+func TestFailedFetchIsRetriedWithBackoff(t *testing.T) {
 	s := newSite(answer{err: errors.New("no route to host")})
 	feedTest(t, s, func(v *fed) {
 		at := time.Duration(0)
@@ -217,7 +217,7 @@ func TestFetchThatFailsIsRepeatedEverMoreSlowly(t *testing.T) {
 	})
 }
 
-func TestURLOutOfReachAtTheStartIsNoError(t *testing.T) {
+func TestUnreachableURLAtStartIsNoError(t *testing.T) {
 	s := newSite(answer{err: errors.New("connection refused")})
 	feedTest(t, s, func(v *fed) {
 		v.refuse(oldToken(t), ErrNoKeys)
@@ -241,7 +241,7 @@ func TestLoginWaitsForTheFirstFetch(t *testing.T) {
 	})
 }
 
-func TestLoginDoesNotWaitLongerThanItsClient(t *testing.T) {
+func TestVerifyReturnsWhenItsContextEnds(t *testing.T) {
 	s := newSite(answer{set: oldSet(), delay: 4 * time.Second})
 	feedTest(t, s, func(v *fed) {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Second)
@@ -257,7 +257,7 @@ func TestLoginDoesNotWaitLongerThanItsClient(t *testing.T) {
 
 // A fetch that hangs holds up nobody for longer than its own limit, and nobody at all
 // whose key is there.
-func TestFetchThatHangsIsGivenUp(t *testing.T) {
+func TestHangingFetchTimesOut(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		pass(10 * time.Second)
@@ -279,7 +279,7 @@ func TestFetchThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestLoginsAtOnceShareOneFetch(t *testing.T) {
+func TestConcurrentLoginsShareOneFetch(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		pass(10 * time.Second)
@@ -301,7 +301,7 @@ func TestLoginsAtOnceShareOneFetch(t *testing.T) {
 	})
 }
 
-func TestReloadFetchesWithoutRegardToTheCooldown(t *testing.T) {
+func TestReloadIgnoresTheCooldown(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		s.now(answer{set: newSet()})
@@ -317,7 +317,7 @@ func TestReloadFetchesWithoutRegardToTheCooldown(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheFetching(t *testing.T) {
+func TestCloseStopsFetching(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} { // the latter: in mid-fetch
 		s := newSite(answer{set: oldSet(), delay: delay})
 		feedTest(t, s, func(v *fed) {
@@ -336,14 +336,14 @@ func TestCloseEndsTheFetching(t *testing.T) {
 				pass(time.Hour)
 			}
 			v.wantFetches(1)
-			if v.journal.count("not read") > 0 {
+			if v.journal.count("login.keys_failed") > 0 {
 				t.Errorf("the end is logged as a failure:\n%s", v.journal)
 			}
 		})
 	}
 }
 
-func TestEndOfTheContextEndsTheFetching(t *testing.T) {
+func TestCancelledContextStopsFetching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newSite(answer{set: oldSet()})
@@ -366,22 +366,22 @@ func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 	s := newSite(answer{set: jwks(secret, jwk("old", ed25519Key(), ""))})
 	feedTest(t, s, func(v *fed) {
 		pass(time.Hour)
-		if n := v.journal.count("key for logins ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
+		if n := v.journal.count("login.key_ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
 			t.Errorf("%d lines about the symmetric key, want 1:\n%s", n, v.journal)
 		}
-		if n := v.journal.count("keys for logins read"); n != 1 {
+		if n := v.journal.count("login.keys_loaded"); n != 1 {
 			t.Errorf("%d lines about keys that are the same, want 1:\n%s", n, v.journal)
 		}
 		v.refuse(sign(t, head("HS256", "shared", ""), body(), "HS256", secretKey), ErrUnknownKey)
 		s.now(answer{set: jwks(jwk("old", otherEd(), ""))}) // another key under the old kid
 		pass(5 * time.Minute)
-		if n := v.journal.count("keys for logins read"); n != 2 {
+		if n := v.journal.count("login.keys_loaded"); n != 2 {
 			t.Errorf("%d lines, want 2:\n%s", n, v.journal)
 		}
 	})
 }
 
-func TestPlainHTTPIsWarnedOfBeyondThisHost(t *testing.T) {
+func TestPlainHTTPToAnotherHostIsWarnedAbout(t *testing.T) {
 	for jwksURL, want := range map[string]int{
 		"http://id.example/": 1, "HTTP://10.0.0.1/": 1, "https://id.example/": 0, "http://localhost:1/": 0, "http://127.0.0.1:1/": 0, "http://[::1]:1/": 0,
 	} {
@@ -391,13 +391,13 @@ func TestPlainHTTPIsWarnedOfBeyondThisHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Close()
-		if got := j.count("come over http"); got != want {
+		if got := j.count("login.keys_insecure"); got != want {
 			t.Errorf("%s: %d warnings, want %d", jwksURL, got, want)
 		}
 	}
 }
 
-func TestUnusableURLIsRefusedWithoutShowingIt(t *testing.T) {
+func TestInvalidURLIsRefusedWithoutQuotingIt(t *testing.T) {
 	for text, want := range map[string]string{
 		"ftp://user:hunter2@id.example/": `http or https, got one with "ftp"`, "https://?hunter2": "want a file or a URL", "http://": "want a file or a URL",
 		"https://user:hunter2@id.example:port/": "want a file or a URL", "https://id.example/%zzhunter2": "want a file or a URL", "://hunter2": "want a file or a URL",
@@ -409,7 +409,7 @@ func TestUnusableURLIsRefusedWithoutShowingIt(t *testing.T) {
 	}
 }
 
-func TestFilesAreReadAgain(t *testing.T) {
+func TestFilesAreReloadedPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := write(t, "jwks.json", []byte(oldSet()))
 		v := start(t, Config{JWKS: path})
@@ -432,7 +432,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	})
 }
 
-func TestReloadOfABadFileKeepsTheKeys(t *testing.T) {
+func TestReloadOfInvalidFileKeepsTheKeys(t *testing.T) {
 	keyPath, setPath := write(t, "key", pkix(ed25519Key())), write(t, "jwks.json", []byte(oldSet()))
 	for path, c := range map[string]Config{keyPath: {KeyFile: keyPath}, setPath: {JWKS: setPath}} {
 		v := start(t, c)
@@ -445,7 +445,7 @@ func TestReloadOfABadFileKeepsTheKeys(t *testing.T) {
 	}
 }
 
-func TestKeyFileIsReadAgainOnReloadAlone(t *testing.T) {
+func TestKeyFileIsReadOnlyOnReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := write(t, "key", pkix(ed25519Key()))
 		v := start(t, Config{KeyFile: path})

@@ -112,7 +112,7 @@ func TestKeysOfOneKid(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSetIsAnError(t *testing.T) {
+func TestInvalidSetIsAnError(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "is no JSON", "<html>": "is no JSON", string(pkix(ed25519Key())): "is no JSON",
 		"null": `named "keys"`, "7": `named "keys"`, "[]": `named "keys"`, "{}": `named "keys"`, `{"keys":null}`: `named "keys"`,

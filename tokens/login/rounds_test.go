@@ -54,7 +54,7 @@ func TestCooldownRunsFromTheEndOfARound(t *testing.T) {
 }
 
 // The timer and somebody who asks may come at the same time: one round, not two.
-func TestTimerTakesTheWakeWithIt(t *testing.T) {
+func TestTimerConsumesThePendingWake(t *testing.T) {
 	r := newRounds(time.Second)
 	asked := r.ask(false)
 	r.begin() // by the timer, the wake still in its slot

@@ -96,7 +96,7 @@ func newFeed(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*
 		f.source, f.parse, f.pace = shown(u), parseSet, forURL
 		f.read = (&remote{url: u, transport: t}).read
 		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			c.Log.Warn("keys for logins come over http: who is on the way can replace them", "source", f.source)
+			c.Log.Warn("login.keys_insecure", "source", f.source, "text", "the URL is plain http: anyone on the path can replace the keys")
 		}
 		return f, 0, nil
 	default:

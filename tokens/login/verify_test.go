@@ -39,7 +39,7 @@ func TestEveryKindOfKeyVerifiesItsAlgorithms(t *testing.T) {
 }
 
 // A kid selects in a JWKS; a key file has no kid to compare it with.
-func TestKidSelectsInASetAlone(t *testing.T) {
+func TestKidSelectsOnlyWithinASet(t *testing.T) {
 	one, two := jwk("k-1", ed25519Key(), ""), jwk("k-2", otherEd(), "")
 	for name, tt := range map[string]struct {
 		verifier *Verifier

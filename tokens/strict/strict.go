@@ -1,10 +1,11 @@
-// Package strict reads what a JWT is made of (RFC 7515, RFC 7519) in the one
-// spelling that it can have: three parts of unpadded base64url, and JSON objects
-// without repeated members. Readers that differ over a second spelling would take
-// one token for two, or two for one (RFC 8725 section 2.4).
+// Package strict reads text that others have written in the one spelling it can
+// have: JSON objects without repeated members, for tokens, control messages and
+// request bodies alike, and the three parts of unpadded base64url of a JWT (RFC 7515,
+// RFC 7519). Two readers that resolve a second spelling differently would take one
+// token for two, or two for one (RFC 8725 section 2.4).
 //
-// Its errors are fixed text and the names of members that the caller asked for:
-// nothing of what was read.
+// Its errors are fixed text and the names of members that the caller asked for. They
+// contain nothing of what was read.
 package strict
 
 import "encoding/base64"

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestABucketGivesItsBurstAndThenItsRate(t *testing.T) {
+func TestBucketGivesItsBurstAndThenItsRate(t *testing.T) {
 	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := newBucket(10, 3, now)
 	for i := range 3 {

@@ -30,7 +30,7 @@ func TestBadInputsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnInputIsRead(t *testing.T) {
+func TestInputIsRead(t *testing.T) {
 	got, err := parseInput([]byte(`{"s":9007199254740991,"t":"steer","x":0.5,"y":-1}`))
 	want := inputMessage{S: maxInput, T: "steer", X: 0.5, Y: -1}
 	if err != nil || got != want {

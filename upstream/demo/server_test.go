@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestAPlayerIsWelcomedWithItsSessionAndTheWholePicture(t *testing.T) {
+func TestPlayerIsWelcomedWithItsSessionAndTheWholePicture(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, m := g.join("Otter")
 		if p.conn.Subprotocol() != Subprotocol {
@@ -45,7 +45,7 @@ func TestStatesComeAtEveryTickNumberedWithoutAGap(t *testing.T) {
 	})
 }
 
-func TestTheServerCountsInputsMissedTwiceAndLate(t *testing.T) {
+func TestServerCountsMissedRepeatedAndLateInputs(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, _ := g.join("Otter")
 		for _, s := range []uint64{1, 2, 2, 5, 4} {
@@ -117,7 +117,7 @@ func TestInputsMoveTheirOwnPlayerAlone(t *testing.T) {
 	})
 }
 
-func TestAClosedConnectionLosesSeatAndScoreAtOnce(t *testing.T) {
+func TestClosedConnectionLosesSeatAndScoreAtOnce(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		watcher, _ := g.join("Watcher")
 		p, first := g.join("Otter")
@@ -172,7 +172,7 @@ func TestEveryTakenGemIsToldWithItsNewPlace(t *testing.T) {
 	})
 }
 
-func TestASlowClientNeitherBlocksTheTickNorStays(t *testing.T) {
+func TestSlowClientIsDisconnectedWithoutBlockingTheTick(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		slow, w := g.join("Slow")
 		quick, _ := g.join("Quick")
@@ -294,7 +294,7 @@ func TestRefusalsHaveTheirStatus(t *testing.T) {
 	})
 }
 
-func TestAHandshakeThatFailsLeavesNoPlayer(t *testing.T) {
+func TestHandshakeThatFailsLeavesNoPlayer(t *testing.T) {
 	play(t, Config{Seed: 1, Seats: wandererCount + 1}, func(t *testing.T, g *game) {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://demo"+Path, nil)
 		if err != nil {

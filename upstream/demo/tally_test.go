@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTallyTellsMissedTwiceAndLate(t *testing.T) {
+func TestTallyCountsMissedRepeatedAndLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		numbers                  []uint64
 		got, missed, twice, late uint64
@@ -59,7 +59,7 @@ func TestTallyAgreesWithASetOfAllNumbers(t *testing.T) {
 	}
 }
 
-func TestAClientCannotMakeATallyGrow(t *testing.T) {
+func TestClientCannotMakeATallyGrow(t *testing.T) {
 	var l tally
 	for s := uint64(2); s < 20_000; s += 2 {
 		l.note(s)

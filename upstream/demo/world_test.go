@@ -60,7 +60,7 @@ func TestNoDirectionIsLongerThanOne(t *testing.T) {
 	}
 }
 
-func TestTheNearestPlayerInReachTakesTheGem(t *testing.T) {
+func TestNearestPlayerInReachTakesTheGem(t *testing.T) {
 	const reach = playerRadius + gemRadius
 	at := func(x float64) *player { return &player{pos: vec{x, 0}} }
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestTheNearestPlayerInReachTakesTheGem(t *testing.T) {
 	}
 }
 
-func TestATakenGemCountsOnceAndLiesElsewhere(t *testing.T) {
+func TestTakenGemCountsOnceAndLiesElsewhere(t *testing.T) {
 	w := bare([]*player{{pos: vec{300, 300}}, {pos: vec{305, 300}}}, gem{vec{300, 300}}, gem{vec{900, 400}})
 	takings := w.step()
 	if len(takings) != 1 || takings[0] != (taking{gem: 0, by: 1}) {
@@ -105,7 +105,7 @@ func TestATakenGemCountsOnceAndLiesElsewhere(t *testing.T) {
 	}
 }
 
-func TestADirectionHoldsForSteerForAndNotLonger(t *testing.T) {
+func TestDirectionHoldsForSteerForAndNotLonger(t *testing.T) {
 	w := bare([]*player{{pos: vec{200, 200}}})
 	w.steer(1, vec{1, 0})
 	for range steerForTicks {
@@ -122,7 +122,7 @@ func TestADirectionHoldsForSteerForAndNotLonger(t *testing.T) {
 	}
 }
 
-func TestAPlayerWalksAtItsSpeed(t *testing.T) {
+func TestPlayerWalksAtItsSpeed(t *testing.T) {
 	w := bare([]*player{{pos: vec{200, 200}}})
 	for range tickRate {
 		w.steer(1, vec{1, 0})

@@ -109,17 +109,19 @@ const RAN = 'script:is(:not([type]),[type*=javascript i]):not([src]:is([async],[
  * @returns {() => void} removes the banner
  */
 function tellPeople(document, banner) {
-  const page = () => import('./page.js');
+  let removed = false;
+  /** @type {(() => void) | undefined} */
+  let remove;
+  /** @param {(page: typeof import('./page.js')) => void} use */
+  const load = (use) => void import('./page.js').then(use).catch(console.warn); // a copy of the module may stand alone
   if (!document) {
-    if (/** @type {any} */ (globalThis).process?.versions?.node) page().then(({ warnOfNode }) => warnOfNode());
+    if (/** @type {any} */ (globalThis).process?.versions?.node) load(({ warnOfNode }) => warnOfNode());
   } else if (!document.currentScript && document.querySelector?.(RAN)) {
-    page().then(({ warnOfScripts }) => warnOfScripts());
+    load(({ warnOfScripts }) => warnOfScripts());
   }
-  let remove = () => {};
-  let wanted = Boolean(document && banner);
-  if (document && banner) page().then(({ showBanner }) => wanted && (remove = showBanner(document, reseat, banner)));
+  if (document && banner) load(({ showBanner }) => removed || (remove = showBanner(document, reseat, banner)));
   return () => {
-    wanted = false;
-    remove();
+    removed = true;
+    remove?.();
   };
 }

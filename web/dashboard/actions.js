@@ -22,9 +22,20 @@ export function Actions({ api, session, done }) {
   const Question = { disconnect: Disconnect, grace: Grace, end: End, '': null }[asked];
   return html`
     <div class="actions" role="group" aria-label="Actions">
-      <button type="button" disabled=${session.state !== 'attached'} onClick=${() => setAsked('disconnect')} data-testid="disconnect">Disconnect…</button>
-      <button type="button" disabled=${ended} onClick=${() => setAsked('grace')} data-testid="set-grace">Change grace…</button>
-      <button type="button" class="danger" disabled=${ended} onClick=${() => setAsked('end')} data-testid="end">End…</button>
+      <button
+        type="button"
+        disabled=${session.state !== 'attached'}
+        onClick=${() => setAsked('disconnect')}
+        data-testid="disconnect"
+      >
+        Disconnect…
+      </button>
+      <button type="button" disabled=${ended} onClick=${() => setAsked('grace')} data-testid="set-grace">
+        Change grace…
+      </button>
+      <button type="button" class="danger" disabled=${ended} onClick=${() => setAsked('end')} data-testid="end">
+        End…
+      </button>
       ${Question && html`<${Question} api=${api} session=${session} close=${close} />`}
     </div>
   `;
@@ -38,9 +49,16 @@ function who({ player, id }) {
 /** @param {Props} props */
 function Disconnect({ api, session, close }) {
   const act = () => api.disconnect(session.id);
-  const after = session.resumable ? `It is kept for ${period(session.grace)}, and a client that comes back goes on where it was.` : 'A plain client cannot resume: its session ends.';
+  const after = session.resumable
+    ? `It is kept for ${period(session.grace)}, and a client that comes back goes on where it was.`
+    : 'A plain client cannot resume: its session ends.';
   return html`
-    <${Ask} title=${`Disconnect the client of ${who(session)}?`} does="Disconnect" act=${act} close=${(/** @type {boolean} */ done) => close(done ? 'Disconnected.' : '')}>
+    <${Ask}
+      title=${`Disconnect the client of ${who(session)}?`}
+      does="Disconnect"
+      act=${act}
+      close=${(/** @type {boolean} */ done) => close(done ? 'Disconnected.' : '')}
+    >
       <p>The client's connection is cut without a word, as by a network that fails. ${after}</p>
     <//>
   `;
@@ -50,11 +68,28 @@ function Disconnect({ api, session, close }) {
 function Grace({ api, session, close }) {
   const [grace, setGrace] = useState(session.grace);
   const good = !Number.isNaN(duration(grace));
-  const act = () => (good ? api.setGrace(session.id, grace) : Promise.reject(new Error('Want a duration such as 45s, 5m or 1h30m.')));
-  const running = session.state === 'detached' ? 'The client is away: what is left of its time follows at once.' : 'The client is told, and it holds from the next time that it is lost.';
+  const act = () =>
+    good ? api.setGrace(session.id, grace) : Promise.reject(new Error('Want a duration such as 45s, 5m or 1h30m.'));
+  const running =
+    session.state === 'detached'
+      ? 'The client is away: what is left of its time follows at once.'
+      : 'The client is told, and it holds from the next time that it is lost.';
   return html`
-    <${Ask} title=${`Change the grace period of ${who(session)}?`} does="Change" act=${act} close=${(/** @type {boolean} */ done) => close(done ? `The grace period is ${period(grace)} now.` : '')}>
-      <label>Grace period<input value=${grace} maxlength="20" required aria-invalid=${!good} onInput=${(/** @type {any} */ event) => setGrace(event.target.value.trim())} data-testid="grace-input" /></label>
+    <${Ask}
+      title=${`Change the grace period of ${who(session)}?`}
+      does="Change"
+      act=${act}
+      close=${(/** @type {boolean} */ done) => close(done ? `The grace period is ${period(grace)} now.` : '')}
+    >
+      <label
+        >Grace period<input
+          value=${grace}
+          maxlength="20"
+          required
+          aria-invalid=${!good}
+          onInput=${(/** @type {any} */ event) => setGrace(event.target.value.trim())}
+          data-testid="grace-input"
+      /></label>
       <p>${running}</p>
     <//>
   `;
@@ -67,11 +102,28 @@ const MOST_REASON = 123;
 function End({ api, session, close }) {
   const [reason, setReason] = useState('');
   const fits = new TextEncoder().encode(reason).length <= MOST_REASON;
-  const act = () => (fits ? api.end(session.id, reason) : Promise.reject(new Error(`The reason may have ${MOST_REASON} bytes.`)));
+  const act = () =>
+    fits ? api.end(session.id, reason) : Promise.reject(new Error(`The reason may have ${MOST_REASON} bytes.`));
   return html`
-    <${Ask} title=${`End ${who(session)}?`} does="End it" danger act=${act} close=${(/** @type {boolean} */ done) => close(done ? 'Ended.' : '')}>
-      <p>The game server's connection is closed with 1000 and the client is told 4410: it does not come back. This cannot be undone.</p>
-      <label>Reason, for both<input value=${reason} maxlength=${MOST_REASON} placeholder="optional" onInput=${(/** @type {any} */ event) => setReason(event.target.value)} data-testid="reason" /></label>
+    <${Ask}
+      title=${`End ${who(session)}?`}
+      does="End it"
+      danger
+      act=${act}
+      close=${(/** @type {boolean} */ done) => close(done ? 'Ended.' : '')}
+    >
+      <p>
+        The game server's connection is closed with 1000 and the client is told 4410: it does not come back. This cannot
+        be undone.
+      </p>
+      <label
+        >Reason, for both<input
+          value=${reason}
+          maxlength=${MOST_REASON}
+          placeholder="optional"
+          onInput=${(/** @type {any} */ event) => setReason(event.target.value)}
+          data-testid="reason"
+      /></label>
     <//>
   `;
 }

@@ -100,9 +100,14 @@ export class Api {
    * @param {(messages: import('./sse.js').Message[]) => void} take
    */
   async events(after, last, signal, take) {
-    const response = await this.#ask('GET', `/events?${queryOf({ last })}`, { signal, headers: after ? { 'Last-Event-ID': after } : {} });
+    const response = await this.#ask('GET', `/events?${queryOf({ last })}`, {
+      signal,
+      headers: after ? { 'Last-Event-ID': after } : {},
+    });
     const parser = new Parser();
-    const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+    const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body)
+      .pipeThrough(new TextDecoderStream())
+      .getReader();
     take([]); // it is open
     for (let part = await reader.read(); !part.done; part = await reader.read()) take(parser.take(part.value));
   }
@@ -116,9 +121,11 @@ export class Api {
   /** @param {string} method @param {string} where @param {RequestInit} [init] */
   async #ask(method, where, { headers, ...init } = {}) {
     const authorization = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
-    const response = await fetch(BASE + where, { method, headers: { ...headers, ...authorization }, ...init }).catch(() => {
-      throw new Refusal(0, 'the gateway cannot be reached'); // each browser has other words for it
-    });
+    const response = await fetch(BASE + where, { method, headers: { ...headers, ...authorization }, ...init }).catch(
+      () => {
+        throw new Refusal(0, 'the gateway cannot be reached'); // each browser has other words for it
+      },
+    );
     if (!response.ok) throw new Refusal(response.status, await detail(response));
     return response;
   }

@@ -54,7 +54,9 @@ const SUBJECTS = [
 export function Charts({ samples, totals }) {
   const all = [...samples, totals];
   const scrolls = usePhone(); // sideways: the keyboard must get there
-  return html`<section class="charts" aria-label="The last minutes" tabindex=${scrolls ? 0 : undefined}>${SUBJECTS.map((subject) => html`<${Chart} key=${subject.title} subject=${subject} samples=${all} />`)}</section>`;
+  return html`<section class="charts" aria-label="The last minutes" tabindex=${scrolls ? 0 : undefined}>
+    ${SUBJECTS.map((subject) => html`<${Chart} key=${subject.title} subject=${subject} samples=${all} />`)}
+  </section>`;
 }
 
 /** @param {{subject: Subject, samples: Totals[]}} props */
@@ -73,7 +75,9 @@ function Chart({ subject, samples }) {
   return html`
     <figure>
       <figcaption>${title} ${at !== null && html`<time>${clock(Number(data[0][at]) * 1000)}</time>`}</figcaption>
-      <p class="legend">${lines.map(({ name }, i) => html`<span><i aria-hidden="true" data-line=${i} />${name} <b>${value(i)}</b></span>`)}</p>
+      <p class="legend">
+        ${lines.map(({ name }, i) => html`<span><i aria-hidden="true" data-line=${i} />${name} <b>${value(i)}</b></span>`)}
+      </p>
       <div class="plot" ref=${place} role="img" aria-label=${`${title}: ${words}`} />
     </figure>
   `;
@@ -134,18 +138,46 @@ function timesOf(_, times) {
 /** @param {Subject} subject @param {HTMLElement} element @param {(at: number | null) => void} point */
 function options({ lines, unit }, element, point) {
   const colour = (/** @type {string} */ name) => getComputedStyle(element).getPropertyValue(name).trim();
-  const axis = { stroke: colour('--faint'), grid: { stroke: colour('--grid'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
+  const axis = {
+    stroke: colour('--faint'),
+    grid: { stroke: colour('--grid'), width: 1 },
+    ticks: { show: false },
+    font: '11px system-ui, sans-serif',
+  };
   return {
     width: element.clientWidth,
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: { key: 'charts' } },
-    scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(high * 1.1, 1)] } },
+    scales: {
+      y: {
+        range: (/** @type {any} */ _, /** @type {number} */ _low, /** @type {number} */ high) => [
+          0,
+          Math.max(high * 1.1, 1),
+        ],
+      },
+    },
     axes: [
       { ...axis, size: 22, space: 64, values: timesOf },
-      { ...axis, size: 56, space: 28, incrs: STEPS.get(unit), values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(unit) },
+      {
+        ...axis,
+        size: 56,
+        space: 28,
+        incrs: STEPS.get(unit),
+        values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(unit),
+      },
     ],
-    series: [{}, ...lines.map(({ name }, i) => ({ label: name, stroke: colour(`--line-${i}`), width: 2, dash: DASHES[i], points: { show: false }, spanGaps: true }))],
+    series: [
+      {},
+      ...lines.map(({ name }, i) => ({
+        label: name,
+        stroke: colour(`--line-${i}`),
+        width: 2,
+        dash: DASHES[i],
+        points: { show: false },
+        spanGaps: true,
+      })),
+    ],
     hooks: { setCursor: [(/** @type {any} */ plot) => point(plot.cursor.left >= 0 ? plot.cursor.idx : null)] },
   };
 }

@@ -35,7 +35,9 @@ export function Ask({ title, does, danger, act, close, children }) {
         <p class="refusal" role="alert">${refusal}</p>
         <div class="buttons">
           <button type="button" onClick=${() => close(false)}>Cancel</button>
-          <button type="submit" class=${danger ? 'danger' : 'primary'} disabled=${busy} data-testid="confirm">${does}</button>
+          <button type="submit" class=${danger ? 'danger' : 'primary'} disabled=${busy} data-testid="confirm">
+            ${does}
+          </button>
         </div>
       </form>
     </dialog>

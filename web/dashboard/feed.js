@@ -113,7 +113,9 @@ export function FeedPanel({ feed }) {
     <section class="panel feed" aria-labelledby="feed-title">
       <header>
         <h2 id="feed-title">Events</h2>
-        <span class="hint" data-testid="feed-seen">${feed.open ? html`${count(feed.seen)}<span class="words"> so far</span>` : 'connecting…'}</span>
+        <span class="hint" data-testid="feed-seen"
+          >${feed.open ? html`${count(feed.seen)}<span class="words"> so far</span>` : 'connecting…'}</span
+        >
         <button type="button" class="small" aria-pressed=${feed.paused} onClick=${() => feed.toggle()}>Pause</button>
         <button type="button" class="small" onClick=${() => feed.clear()}>Clear</button>
       </header>
@@ -131,7 +133,12 @@ export function FeedPanel({ feed }) {
 function Line({ type, time, session, player, reason, detail, silent_ms, away_ms }) {
   const { mark, kind, word } = lookOf(type);
   const silent = silentFor(silent_ms ?? NaN);
-  const details = [reason && !(silent && reason === 'silent') && (type === 'session.ended' ? ending(reason) : why(reason)), quoted(reason, detail), silent, away_ms != null && `away for ${span(away_ms)}`].filter(Boolean);
+  const details = [
+    reason && !(silent && reason === 'silent') && (type === 'session.ended' ? ending(reason) : why(reason)),
+    quoted(reason, detail),
+    silent,
+    away_ms != null && `away for ${span(away_ms)}`,
+  ].filter(Boolean);
   return html`
     <li data-kind=${kind}>
       <time datetime=${time}>${clock(time)}</time>

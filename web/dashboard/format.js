@@ -48,14 +48,23 @@ function two(a, big, b, small) {
   return b ? `${a} ${big} ${b} ${small}` : `${a} ${big}`;
 }
 
-const PARTS = /** @type {Record<string, number>} */ ({ h: 3_600_000, m: 60_000, s: 1000, ms: 1, µs: 1e-3, us: 1e-3, ns: 1e-6 });
+const PARTS = /** @type {Record<string, number>} */ ({
+  h: 3_600_000,
+  m: 60_000,
+  s: 1000,
+  ms: 1,
+  µs: 1e-3,
+  us: 1e-3,
+  ns: 1e-6,
+});
 
 /** The milliseconds of a duration as flags take it, "1m30s"; NaN where it is none. @param {string} text */
 export function duration(text) {
   if (text === '0') return 0;
   if (!/^(\d+(\.\d+)?(h|ms|m|s|µs|us|ns))+$/.test(text)) return NaN;
   let ms = 0;
-  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(h|ms|m|s|µs|us|ns)/g)) ms += Number(number) * PARTS[unit];
+  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(h|ms|m|s|µs|us|ns)/g))
+    ms += Number(number) * PARTS[unit];
   return ms;
 }
 

@@ -17,8 +17,21 @@ export function Login({ model }) {
     <main class="login">
       <form class="panel" onSubmit=${submit}>
         <h2>This gateway asks for a token</h2>
-        <p>One from <code>--admin-token-file</code> may do everything, one from <code>--viewer-token-file</code> may look. It is kept in this tab until that is closed.</p>
-        <label>Token<input type="password" ref=${input} required autocomplete="off" spellcheck="false" aria-invalid=${refused} aria-describedby="login-refusal" data-testid="token" /></label>
+        <p>
+          One from <code>--admin-token-file</code> may do everything, one from <code>--viewer-token-file</code> may
+          look. It is kept in this tab until that is closed.
+        </p>
+        <label
+          >Token<input
+            type="password"
+            ref=${input}
+            required
+            autocomplete="off"
+            spellcheck="false"
+            aria-invalid=${refused}
+            aria-describedby="login-refusal"
+            data-testid="token"
+        /></label>
         <p class="refusal" role="alert" id="login-refusal">${refused ? 'This token is not known here.' : ''}</p>
         <div class="buttons"><button type="submit" class="primary" data-testid="unlock">Open</button></div>
       </form>

@@ -28,7 +28,11 @@ function App() {
   const id = useSession();
   const { overview, samples } = model;
   const host = overview?.host ?? '';
-  useEffect(() => void (document.title = [id ? `session ${brief(id)}` : 'sessions', host, 'Reseat'].filter(Boolean).join(' · ')), [id, host]);
+  useEffect(
+    () =>
+      void (document.title = [id ? `session ${brief(id)}` : 'sessions', host, 'Reseat'].filter(Boolean).join(' · ')),
+    [id, host],
+  );
   if (model.locked) return html`<${Top} /><${Login} model=${model} />`;
   return html`
     <${Top} />
@@ -55,7 +59,10 @@ function Top() {
   return html`
     <header class="top">
       <h1>
-        <svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M11 7v11h10v7M11 18v7" /></svg>
+        <svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true">
+          <rect width="32" height="32" rx="8" />
+          <path d="M11 7v11h10v7M11 18v7" />
+        </svg>
         <a href="#/">Reseat</a>
       </h1>
       ${overview && html`<p class="which" data-testid="which"><bdi>${overview.host}</bdi> <span class="faint">${overview.version}</span></p>`}
@@ -76,9 +83,15 @@ function refusal({ status, message }) {
 
 /** Whether what is shown is of now. */
 function Freshness() {
-  if (!model.overview) return model.failure && !model.locked && html`<span class="sign bad" role="status">${model.failure.status ? 'refused' : 'no answer'}</span>`;
+  if (!model.overview)
+    return (
+      model.failure &&
+      !model.locked &&
+      html`<span class="sign bad" role="status">${model.failure.status ? 'refused' : 'no answer'}</span>`
+    );
   const age = performance.now() - model.answered; // it runs on, and is not to be read aloud
-  if (model.failure || age > OLD_MS) return html`<span class="sign bad"><span role="status">not up to date</span>: last answer ${span(age)} ago</span>`;
+  if (model.failure || age > OLD_MS)
+    return html`<span class="sign bad"><span role="status">not up to date</span>: last answer ${span(age)} ago</span>`;
   return html`<span class="sign good">live</span>`;
 }
 

@@ -10,7 +10,9 @@ const MARKS = { connecting: '○', attached: '●', detached: '◐', ended: '■
 
 /** @param {{state: keyof typeof MARKS}} props */
 export function State({ state }) {
-  return html`<span class="state" data-state=${state}><span class="mark" aria-hidden="true">${MARKS[state]}</span>${state}</span>`;
+  return html`<span class="state" data-state=${state}
+    ><span class="mark" aria-hidden="true">${MARKS[state]}</span>${state}</span
+  >`;
 }
 
 /** How much of a grace period is left, from 0 to 1, and in ms; null while it does not run. @param {Session} session @param {number} now */
@@ -25,13 +27,23 @@ export function Grace({ session, now }) {
   const left = graceLeft(session, now);
   if (!left) return html`<span class="faint">${session.resumable ? period(session.grace) : '–'}</span>`;
   const level = left.part < 0.25 ? 'bad' : 'warn';
-  return html`<${Meter} part=${left.part} level=${level} text=${left.ms > 0 ? span(Math.ceil(left.ms / 1000) * 1000) : 'over'} />`;
+  return html`<${Meter}
+    part=${left.part}
+    level=${level}
+    text=${left.ms > 0 ? span(Math.ceil(left.ms / 1000) * 1000) : 'over'}
+  />`;
 }
 
 /** The part of the replay buffer that is taken, by what is scarcer. @param {Session} session */
 export function fill(session) {
   const part = (/** @type {number} */ n, /** @type {number} */ most) => (most > 0 ? n / most : 0);
-  return Math.min(1, Math.max(part(session.buffer_bytes, session.buffer_most_bytes), part(session.buffer_messages, session.buffer_most_messages)));
+  return Math.min(
+    1,
+    Math.max(
+      part(session.buffer_bytes, session.buffer_most_bytes),
+      part(session.buffer_messages, session.buffer_most_messages),
+    ),
+  );
 }
 
 /** @param {{session: Session}} props */
@@ -39,7 +51,12 @@ export function Buffered({ session }) {
   const part = fill(session);
   if (session.buffer_messages === 0) return html`<span class="faint">empty</span>`;
   const level = part >= 0.9 ? 'bad' : part >= 0.5 ? 'warn' : 'good';
-  return html`<${Meter} part=${part} level=${level} text=${percent(part)} more=${`${count(session.buffer_messages)} msg, ${bytes(session.buffer_bytes)}`} />`;
+  return html`<${Meter}
+    part=${part}
+    level=${level}
+    text=${percent(part)}
+    more=${`${count(session.buffer_messages)} msg, ${bytes(session.buffer_bytes)}`}
+  />`;
 }
 
 /** @param {number} part */

@@ -142,7 +142,13 @@ export class Model extends EventTarget {
     const { text, state, sort } = this.view;
     const token = this.#token;
     try {
-      const overview = await this.api.overview({ q: text, state, sort, since: this.samples.at(-1)?.time ?? '', ...asked(this.span) });
+      const overview = await this.api.overview({
+        q: text,
+        state,
+        sort,
+        since: this.samples.at(-1)?.time ?? '',
+        ...asked(this.span),
+      });
       if (token !== this.#token) return;
       this.#take(overview);
     } catch (error) {

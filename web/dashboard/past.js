@@ -40,13 +40,27 @@ export function lookOf(type) {
 const WORDS = {
   'session.created': ({ peer }) => [peer ? `Created, from ${peer}` : 'Created ahead of its client'],
   'session.started': () => ['Started by the game server'],
-  'session.detached': ({ peer, reason, silent }) => ['Client lost', reason !== 'silent' && why(reason), silentFor(duration(silent)), Boolean(peer) && `was at ${peer}`],
+  'session.detached': ({ peer, reason, silent }) => [
+    'Client lost',
+    reason !== 'silent' && why(reason),
+    silentFor(duration(silent)),
+    Boolean(peer) && `was at ${peer}`,
+  ],
   'session.resumed': (m) => [`Resumed from ${m.peer || 'somewhere'}`, awayFor(duration(m.away)), ...replayed(m)],
-  'session.superseded': (m) => [`Taken over by ${m.peer || 'another connection'}`, Boolean(m.was) && `from ${m.was}`, awayFor(duration(m.away)), ...replayed(m)],
+  'session.superseded': (m) => [
+    `Taken over by ${m.peer || 'another connection'}`,
+    Boolean(m.was) && `from ${m.was}`,
+    awayFor(duration(m.away)),
+    ...replayed(m),
+  ],
   'session.ended': ({ reason, detail }) => [`Ended: ${ending(reason)}`, quoted(reason, detail)],
   'token.replayed': ({ times }) => [`A spent token came${times > 1 ? `, ${times} times` : ''}: a bug, or a theft`],
   'grace.changed': ({ was, detail }) => [`Grace period changed from ${period(was)} to ${period(detail)}`],
-  'buffer.overflowed': ({ reason, times }) => ['Replay buffer full', Boolean(reason) && reason, times > 1 && `${times} times`],
+  'buffer.overflowed': ({ reason, times }) => [
+    'Replay buffer full',
+    Boolean(reason) && reason,
+    times > 1 && `${times} times`,
+  ],
 };
 
 /** A reason in words, without the sockets that the operating system names in it. @param {string} reason */
@@ -141,7 +155,8 @@ function attachedAfter({ type, peer }) {
 
 /** @param {Stretch[]} list */
 export function summary(list) {
-  const sum = (/** @type {boolean} */ attached) => list.filter((s) => s.attached === attached).reduce((ms, { from, to }) => ms + to - from, 0);
+  const sum = (/** @type {boolean} */ attached) =>
+    list.filter((s) => s.attached === attached).reduce((ms, { from, to }) => ms + to - from, 0);
   if (!list.some(({ attached }) => attached)) return `Not attached yet, for ${span(sum(false))}.`;
   const away = list.filter(({ attached }) => !attached).length;
   return `Attached for ${span(sum(true))}${away ? `, away ${away === 1 ? 'once' : `${away} times`} for ${span(sum(false))} in all` : ', never away'}.`;

@@ -6,7 +6,10 @@ test('a window of a long table draws few rows, wherever it is', () => {
   for (let top = 0; top < 10_000 * 40; top += 777) {
     const span = drawn({ top, height: 600, row: 40, total: 10_000 });
     assert.ok(span.end - span.first <= 32, `${span.end - span.first} rows at ${top}`);
-    assert.ok(span.first * 40 <= top && span.end * 40 >= Math.min(top + 600, 400_000), `what is seen at ${top} is drawn`);
+    assert.ok(
+      span.first * 40 <= top && span.end * 40 >= Math.min(top + 600, 400_000),
+      `what is seen at ${top} is drawn`,
+    );
     assert.ok(span.first >= 0 && span.end <= 10_000);
   }
 });
@@ -19,7 +22,12 @@ test('short, empty and over-scrolled tables are drawn as far as they go', () => 
 });
 
 test('what is asked for holds what is drawn, and is bounded', () => {
-  for (const span of [{ first: 0, end: 0 }, { first: 0, end: 30 }, { first: 5000, end: 5030 }, { first: 100, end: 260 }]) {
+  for (const span of [
+    { first: 0, end: 0 },
+    { first: 0, end: 30 },
+    { first: 5000, end: 5030 },
+    { first: 100, end: 260 },
+  ]) {
     const { offset, limit } = asked(span);
     assert.ok(limit <= 200 && limit >= 1);
     if (span.end - span.first <= 100) assert.ok(holds(span, offset, limit), JSON.stringify(span));
@@ -37,7 +45,18 @@ test('a row is scrolled into view by as little as possible', () => {
 
 test('keys lead through the rows, and not beyond', () => {
   const of = { page: 10, total: 100 };
-  const steps = [['ArrowDown', -1, 0], ['ArrowUp', -1, 99], ['ArrowDown', 99, 99], ['ArrowUp', 0, 0], ['PageDown', 5, 14], ['PageUp', 5, 0], ['Home', 50, 0], ['End', 50, 99], ['a', 5, -1], ['Enter', 5, -1]];
+  const steps = [
+    ['ArrowDown', -1, 0],
+    ['ArrowUp', -1, 99],
+    ['ArrowDown', 99, 99],
+    ['ArrowUp', 0, 0],
+    ['PageDown', 5, 14],
+    ['PageUp', 5, 0],
+    ['Home', 50, 0],
+    ['End', 50, 99],
+    ['a', 5, -1],
+    ['Enter', 5, -1],
+  ];
   for (const [key, from, to] of steps) assert.equal(step(String(key), Number(from), of), to, `${key} from ${from}`);
   assert.equal(step('ArrowDown', -1, { page: 10, total: 0 }), -1, 'there are none');
 });

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { columns, join, rate } from './series.js';
 
 /** @param {number} s @param {number} n */
-const at = (s, n) => /** @type {any} */ ({ time: new Date(1_700_000_000_000 + s * 1000).toISOString(), created: n, buffer_bytes: n });
+const at = (s, n) =>
+  /** @type {any} */ ({ time: new Date(1_700_000_000_000 + s * 1000).toISOString(), created: n, buffer_bytes: n });
 const created = (/** @type {any} */ totals) => totals.created;
 
 test('a rate is what was gained in a second, and is none where it cannot be told', () => {
@@ -24,5 +25,9 @@ test('samples are joined in order, none twice, and bounded', () => {
 test('charts get a value for each point of time', () => {
   const samples = [at(0, 0), at(5, 50), at(10, 50)];
   const read = (/** @type {any} */ totals) => totals.buffer_bytes;
-  assert.deepEqual(columns(samples, [read], [created]), [[1_700_000_000, 1_700_000_005, 1_700_000_010], [0, 50, 50], [null, 10, 0]]);
+  assert.deepEqual(columns(samples, [read], [created]), [
+    [1_700_000_000, 1_700_000_005, 1_700_000_010],
+    [0, 50, 50],
+    [null, 10, 0],
+  ]);
 });

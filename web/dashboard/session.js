@@ -39,7 +39,9 @@ export function SessionPage({ model, id }) {
   return html`
     <section class="panel session" aria-labelledby="session-title" data-testid="session">
       <p class="back"><a href="#/">← All sessions</a></p>
-      <h2 id="session-title" tabindex="-1" ref=${heading}><bdi>${(seen && seen.session.player) || 'Session'}</bdi> <code>${id}</code></h2>
+      <h2 id="session-title" tabindex="-1" ref=${heading}>
+        <bdi>${(seen && seen.session.player) || 'Session'}</bdi> <code>${id}</code>
+      </h2>
       ${failure && html`<p class="refusal" role="alert">${failure}</p>`}
       ${seen && html`<${Body} ...${seen} model=${model} done=${done} />`}
       <p class="said" role="status" data-testid="said">${said}</p>
@@ -85,7 +87,10 @@ class Poll {
   /** Reports whether there will be nothing new. */
   async #ask() {
     try {
-      const [session, { events, left_out }] = await Promise.all([this.#model.api.session(this.#id), this.#model.api.history(this.#id)]);
+      const [session, { events, left_out }] = await Promise.all([
+        this.#model.api.session(this.#id),
+        this.#model.api.history(this.#id),
+      ]);
       if (this.#stopped) return true;
       this.#take({ session, moments: events, leftOut: left_out });
       this.#fail('');
@@ -93,7 +98,11 @@ class Poll {
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (this.#stopped) return true;
-      this.#fail(error.status === 404 ? 'This session is not known, or not any more: ended ones are remembered for their grace period, 30 s at least.' : `Not up to date: ${error.message}.`);
+      this.#fail(
+        error.status === 404
+          ? 'This session is not known, or not any more: ended ones are remembered for their grace period, 30 s at least.'
+          : `Not up to date: ${error.message}.`,
+      );
       return error.status === 404;
     }
   }
@@ -121,17 +130,42 @@ const CLIENTS = { resumable: 'can resume', cookie: 'plain, comes back by its coo
 function Facts({ session, now }) {
   const until = session.ended_since ? Date.parse(session.ended_since) : now;
   const facts = [
-    ['Client', session.peer || 'none yet', `${CLIENTS[session.client]}${session.silent_ms === null ? '' : `, last heard ${ago(session.silent_ms)}`}`],
+    [
+      'Client',
+      session.peer || 'none yet',
+      `${CLIENTS[session.client]}${session.silent_ms === null ? '' : `, last heard ${ago(session.silent_ms)}`}`,
+    ],
     ['Route', session.route, session.started ? 'started' : 'not started'],
     ['Group', session.group || '–', ''],
     ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
-    ['Round trip', session.rtt_ms === null ? 'not measured yet' : rtt(session.rtt_ms), session.state === 'attached' ? 'smoothed' : 'no client is attached'],
-    ['From the client', many(session.received), lag(session.received - session.written, 'not written to the game server yet')],
+    [
+      'Round trip',
+      session.rtt_ms === null ? 'not measured yet' : rtt(session.rtt_ms),
+      session.state === 'attached' ? 'smoothed' : 'no client is attached',
+    ],
+    [
+      'From the client',
+      many(session.received),
+      lag(session.received - session.written, 'not written to the game server yet'),
+    ],
     ['To the client', many(session.sent), lag(session.sent - session.acked, 'not acknowledged yet')],
-    ['Replay buffer', html`<${Buffered} session=${session} />`, `${count(session.buffer_messages)} of ${count(session.buffer_most_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_most_bytes)}`],
+    [
+      'Replay buffer',
+      html`<${Buffered} session=${session} />`,
+      `${count(session.buffer_messages)} of ${count(session.buffer_most_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_most_bytes)}`,
+    ],
   ];
-  return html`<dl class="facts">${facts.map(([name, value, more]) => html`<div><dt>${name}</dt><dd>${value}</dd><dd class="more">${more}</dd></div>`)}</dl>`;
+  return html`<dl class="facts">
+    ${facts.map(
+      ([name, value, more]) =>
+        html`<div>
+          <dt>${name}</dt>
+          <dd>${value}</dd>
+          <dd class="more">${more}</dd>
+        </div>`,
+    )}
+  </dl>`;
 }
 
 /** @param {number} n */
@@ -162,7 +196,9 @@ function Strip({ moments, leftOut, now }) {
 function Past({ moments, leftOut }) {
   const lines = moments.map((moment, i) => html`<${PastLine} key=${i === 0 ? 0 : i + leftOut} ...${moment} />`);
   if (leftOut > 0) lines.splice(1, 0, html`<li class="faint" key="left">${count(leftOut)} more are not kept</li>`);
-  return html`<ol class="past" aria-labelledby="past-title" data-testid="past">${lines.reverse()}</ol>`;
+  return html`<ol class="past" aria-labelledby="past-title" data-testid="past">
+    ${lines.reverse()}
+  </ol>`;
 }
 
 /** @param {Moment} moment */

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Parser } from './sse.js';
 
-const STREAM = ':\n\nid: 1\nevent: session.created\ndata: {"a":1}\n\n:\n\nid: 2\r\nevent: gap\r\ndata: x\r\ndata:y\r\n\r\ndata: z\n\nevent: none\n\n';
+const STREAM =
+  ':\n\nid: 1\nevent: session.created\ndata: {"a":1}\n\n:\n\nid: 2\r\nevent: gap\r\ndata: x\r\ndata:y\r\n\r\ndata: z\n\nevent: none\n\n';
 const WANT = [
   { id: '1', event: 'session.created', data: '{"a":1}' },
   { id: '2', event: 'gap', data: 'x\ny' },

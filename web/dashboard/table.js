@@ -46,7 +46,9 @@ export function Sessions({ model }) {
     <section class="panel sessions" aria-labelledby="sessions-title">
       <header>
         <h2 id="sessions-title">Sessions</h2>
-        <span class="hint" role=${searched(model) ? 'status' : undefined} data-testid="matching">${found(model, matching)}</span>
+        <span class="hint" role=${searched(model) ? 'status' : undefined} data-testid="matching"
+          >${found(model, matching)}</span
+        >
         <${Tools} model=${model} />
       </header>
       <${Grid} model=${model} matching=${matching} />
@@ -86,7 +88,11 @@ function Tools({ model }) {
       </label>
       <label>
         <span class="hidden">State</span>
-        <select value=${state} data-testid="state" onChange=${(/** @type {any} */ event) => model.look({ state: event.target.value })}>
+        <select
+          value=${state}
+          data-testid="state"
+          onChange=${(/** @type {any} */ event) => model.look({ state: event.target.value })}
+        >
           ${STATES.map(([value, name]) => html`<option value=${value}>${name}</option>`)}
         </select>
       </label>
@@ -153,7 +159,13 @@ function Grid({ model, matching }) {
       onKeyDown=${onKeyDown}
     >
       <${Head} model=${model} />
-      <div class="body" role="rowgroup" ref=${body} onScroll=${(/** @type {any} */ event) => setView(seen(event.currentTarget))} data-testid="rows">
+      <div
+        class="body"
+        role="rowgroup"
+        ref=${body}
+        onScroll=${(/** @type {any} */ event) => setView(seen(event.currentTarget))}
+        data-testid="rows"
+      >
         <div role="presentation" class="all" style=${{ height: `${Math.min(matching, MOST_ROWS) * row}px` }}>
           ${places(span).map((at) => html`<${Row} key=${at} at=${at} top=${at * row} session=${model.row(at)} active=${at === active} now=${model.now} />`)}
         </div>
@@ -165,7 +177,11 @@ function Grid({ model, matching }) {
 
 /** @param {{model: Model}} props */
 function Nothing({ model }) {
-  return html`<div role="row" class="empty"><span role="gridcell" aria-colspan=${COLUMNS.length}>${searched(model) ? 'No session fits.' : 'No sessions yet. They appear here as clients connect.'}</span></div>`;
+  return html`<div role="row" class="empty">
+    <span role="gridcell" aria-colspan=${COLUMNS.length}
+      >${searched(model) ? 'No session fits.' : 'No sessions yet. They appear here as clients connect.'}</span
+    >
+  </div>`;
 }
 
 /** @param {import('./rows.js').Span} span */
@@ -193,7 +209,9 @@ function useSize(body, set) {
 function Head({ model }) {
   return html`
     <div role="rowgroup" class="head">
-      <div role="row" aria-rowindex="1">${COLUMNS.map((column) => html`<${HeadCell} ...${column} model=${model} />`)}</div>
+      <div role="row" aria-rowindex="1">
+        ${COLUMNS.map((column) => html`<${HeadCell} ...${column} model=${model} />`)}
+      </div>
     </div>
   `;
 }
@@ -211,7 +229,9 @@ function HeadCell({ name, part, rising, first, model }) {
   const click = () => model.look({ sort: direction === 'none' ? first : turned(now) });
   return html`
     <span role="columnheader" class=${part} aria-sort=${direction}>
-      <button type="button" onClick=${click}>${name}<span class="way" aria-hidden="true">${{ ascending: '▲', descending: '▼', none: '' }[direction]}</span></button>
+      <button type="button" onClick=${click}>
+        ${name}<span class="way" aria-hidden="true">${{ ascending: '▲', descending: '▼', none: '' }[direction]}</span>
+      </button>
     </span>
   `;
 }
@@ -219,19 +239,42 @@ function HeadCell({ name, part, rising, first, model }) {
 /** @param {{at: number, top: number, session: Session | undefined, active: boolean, now: number}} props */
 function Row({ at, top, session, active, now }) {
   const place = { id: `row-${at}`, 'aria-rowindex': at + 2, style: { transform: `translateY(${top}px)` } };
-  if (!session) return html`<div role="row" class="row waiting" ...${place}><span role="gridcell" aria-colspan=${COLUMNS.length}>…</span></div>`;
+  if (!session)
+    return html`<div role="row" class="row waiting" ...${place}>
+      <span role="gridcell" aria-colspan=${COLUMNS.length}>…</span>
+    </div>`;
   const open = () => void (location.hash = `#/session/${session.id}`);
   return html`
-    <div role="row" class="row" ...${place} data-state=${session.state} data-active=${active} aria-selected=${active} onClick=${open}>
-      <span role="gridcell" class="id"><a href=${`#/session/${session.id}`} tabindex="-1">${brief(session.id)}</a></span>
-      <span role="gridcell" class="player" title=${session.player}>${session.player || html`<span class="faint">no player</span>`}</span>
-      <span role="gridcell" class="group" title=${session.group}>${session.group || html`<span class="faint">–</span>`}</span>
+    <div
+      role="row"
+      class="row"
+      ...${place}
+      data-state=${session.state}
+      data-active=${active}
+      aria-selected=${active}
+      onClick=${open}
+    >
+      <span role="gridcell" class="id"
+        ><a href=${`#/session/${session.id}`} tabindex="-1">${brief(session.id)}</a></span
+      >
+      <span role="gridcell" class="player" title=${session.player}
+        >${session.player || html`<span class="faint">no player</span>`}</span
+      >
+      <span role="gridcell" class="group" title=${session.group}
+        >${session.group || html`<span class="faint">–</span>`}</span
+      >
       <span role="gridcell" class="in"><${State} state=${session.state} /></span>
-      <span role="gridcell" class="grace">${session.state === 'ended' ? html`<span class="why" title=${session.reason}>${(session.reason ?? '').replaceAll('_', ' ')}</span>` : html`<${Grace} session=${session} now=${now} />`}</span>
+      <span role="gridcell" class="grace"
+        >${session.state === 'ended' ? html`<span class="why" title=${session.reason}>${(session.reason ?? '').replaceAll('_', ' ')}</span>` : html`<${Grace} session=${session} now=${now} />`}</span
+      >
       <span role="gridcell" class="buffer"><${Buffered} session=${session} /></span>
       <span role="gridcell" class="rtt">${rtt(session.rtt_ms)}</span>
-      <span role="gridcell" class="peer" title=${session.peer}>${session.peer || html`<span class="faint">–</span>`}</span>
-      <span role="gridcell" class="age">${span((session.ended_since ? Date.parse(session.ended_since) : now) - Date.parse(session.since))}</span>
+      <span role="gridcell" class="peer" title=${session.peer}
+        >${session.peer || html`<span class="faint">–</span>`}</span
+      >
+      <span role="gridcell" class="age"
+        >${span((session.ended_since ? Date.parse(session.ended_since) : now) - Date.parse(session.since))}</span
+      >
     </div>
   `;
 }

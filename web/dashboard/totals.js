@@ -14,21 +14,45 @@ export function Tiles({ overview, samples }) {
   const most = overview.max_sessions;
   return html`
     <section class="tiles" aria-label="Totals">
-      <${Tile} name="Attached" value=${count(attached)} more=${most ? `of ${count(most)} at most` : connecting ? `${count(connecting)} connecting` : 'connected now'} />
+      <${Tile}
+        name="Attached"
+        value=${count(attached)}
+        more=${most ? `of ${count(most)} at most` : connecting ? `${count(connecting)} connecting` : 'connected now'}
+      />
       <${Tile} name="Detached" value=${count(detached)} more="away, seats kept" />
       <${Tile} name="Resumed" value=${whole(totals.resumed)} more=${refusals(totals)} />
-      <${Tile} name="Messages" value=${perSecond(samples, totals)} more=${`${short(totals.to_client)} down, ${short(totals.to_upstream)} up`} />
-      <${Tile} name="Replay memory" value=${bytes(totals.buffer_bytes)} more=${html`<${Memory} held=${totals.buffer_bytes} most=${overview.buffer_most_bytes} />`} />
-      <${Tile} name="Round trip" value=${rtt(totals.rtt_median_ms)} more=${totals.rtt_p95_ms ? `95 % within ${rtt(totals.rtt_p95_ms)}` : 'none measured yet'} />
+      <${Tile}
+        name="Messages"
+        value=${perSecond(samples, totals)}
+        more=${`${short(totals.to_client)} down, ${short(totals.to_upstream)} up`}
+      />
+      <${Tile}
+        name="Replay memory"
+        value=${bytes(totals.buffer_bytes)}
+        more=${html`<${Memory} held=${totals.buffer_bytes} most=${overview.buffer_most_bytes} />`}
+      />
+      <${Tile}
+        name="Round trip"
+        value=${rtt(totals.rtt_median_ms)}
+        more=${totals.rtt_p95_ms ? `95 % within ${rtt(totals.rtt_p95_ms)}` : 'none measured yet'}
+      />
       <${Tile} name="Ended" value=${whole(totals.ended)} more=${commonest(overview.ended_by)} />
-      <${Tile} name="Up for" value=${span(Date.parse(overview.time) - Date.parse(overview.since))} more=${totals.dropped ? `${count(totals.dropped)} messages dropped` : 'no message dropped'} />
+      <${Tile}
+        name="Up for"
+        value=${span(Date.parse(overview.time) - Date.parse(overview.since))}
+        more=${totals.dropped ? `${count(totals.dropped)} messages dropped` : 'no message dropped'}
+      />
     </section>
   `;
 }
 
 /** @param {{name: string, value: string, more: any}} props */
 function Tile({ name, value, more }) {
-  return html`<div class="tile"><h2>${name}</h2><p class="big">${value}</p><p class="more">${more}</p></div>`;
+  return html`<div class="tile">
+    <h2>${name}</h2>
+    <p class="big">${value}</p>
+    <p class="more">${more}</p>
+  </div>`;
 }
 
 /** @param {{held: number, most: number}} props */
@@ -57,6 +81,13 @@ function perSecond(samples, now) {
 
 /** The reasons that most sessions ended for. @param {Record<string, number>} by */
 export function commonest(by) {
-  const list = Object.entries(by).filter(([, n]) => n > 0).sort(([, a], [, b]) => b - a);
-  return list.slice(0, 2).map(([reason, n]) => `${short(n)} ${reason.replaceAll('_', ' ')}`).join(', ') || 'none yet';
+  const list = Object.entries(by)
+    .filter(([, n]) => n > 0)
+    .sort(([, a], [, b]) => b - a);
+  return (
+    list
+      .slice(0, 2)
+      .map(([reason, n]) => `${short(n)} ${reason.replaceAll('_', ' ')}`)
+      .join(', ') || 'none yet'
+  );
 }

@@ -34,7 +34,8 @@ export async function made() {
   const texts = new Map();
   for (const [file, [name, path]] of Object.entries(FILES)) {
     const { version, license, text } = await packageOf(name);
-    files[file] = `/* ${name} ${version} ${path}, ${license}: LICENSES.txt */\n${asPath(await read(`${name}/${path}`))}`;
+    files[file] =
+      `/* ${name} ${version} ${path}, ${license}: LICENSES.txt */\n${asPath(await read(`${name}/${path}`))}`;
     texts.set(name, `${name} ${version}\n\n${text.trim()}\n`);
   }
   files['LICENSES.txt'] = [...texts.values()].join(`\n${'-'.repeat(72)}\n\n`);

@@ -9,7 +9,8 @@ const here = (/** @type {string} */ path) => readFile(new URL(path, import.meta.
 test('vendor/ holds what the packages hold, and nothing else', async () => {
   const files = await made();
   assert.deepEqual((await readdir(new URL('vendor/', import.meta.url))).sort(), Object.keys(files).sort());
-  for (const [name, text] of Object.entries(files)) assert.ok((await here(`vendor/${name}`)) === text, `${name} is another: npm ci && node dashboard/vendor.mjs`);
+  for (const [name, text] of Object.entries(files))
+    assert.ok((await here(`vendor/${name}`)) === text, `${name} is another: npm ci && node dashboard/vendor.mjs`);
 });
 
 test('the packages are those of the lockfile', async () => {
@@ -25,8 +26,11 @@ test('the packages are those of the lockfile', async () => {
 
 test('no module of the page imports what is not beside it', async () => {
   const names = (await readdir(new URL('.', import.meta.url))).filter((name) => name.endsWith('.js'));
-  const vendored = (await readdir(new URL('vendor/', import.meta.url))).filter((name) => name.endsWith('.js')).map((name) => `vendor/${name}`);
+  const vendored = (await readdir(new URL('vendor/', import.meta.url)))
+    .filter((name) => name.endsWith('.js'))
+    .map((name) => `vendor/${name}`);
   for (const name of [...names, ...vendored]) {
-    for (const [, from] of (await here(name)).matchAll(/^import\b[^'"]*['"]([^'"]+)['"]/gm)) assert.match(from, /^\.\/[\w/]+\.js$/, name);
+    for (const [, from] of (await here(name)).matchAll(/^import\b[^'"]*['"]([^'"]+)['"]/gm))
+      assert.match(from, /^\.\/[\w/]+\.js$/, name);
   }
 });

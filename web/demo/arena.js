@@ -206,7 +206,16 @@ export class Arena {
       const text = bold ? `${name} (you)` : name;
       const crown = score > 0 && score === this.#best ? 16 * this.#ratio : 0;
       const y = at.y * this.#scale;
-      return [{ x: at.x * this.#scale, half: this.#halfWidth(text, bold), text, bold, below: y + distance, above: y - distance - crown }];
+      return [
+        {
+          x: at.x * this.#scale,
+          half: this.#halfWidth(text, bold),
+          text,
+          bold,
+          below: y + distance,
+          above: y - distance - crown,
+        },
+      ];
     });
     const field = { width: this.canvas.width, height: this.canvas.height, line: 14 * this.#ratio };
     for (const { x, y, text, bold } of place(labels, field)) this.#write(text, x, y, bold);
@@ -224,7 +233,15 @@ export class Arena {
     const u = 1.6 * this.#ratio;
     c.beginPath();
     c.moveTo(x - 6 * u, y);
-    for (const [dx, dy] of [[-6.5, -7], [-3, -3.5], [0, -8.5], [3, -3.5], [6.5, -7], [6, 0]]) c.lineTo(x + dx * u, y + dy * u);
+    for (const [dx, dy] of [
+      [-6.5, -7],
+      [-3, -3.5],
+      [0, -8.5],
+      [3, -3.5],
+      [6.5, -7],
+      [6, 0],
+    ])
+      c.lineTo(x + dx * u, y + dy * u);
     c.closePath();
     c.fillStyle = this.#ink.gem;
     c.fill();

@@ -19,7 +19,20 @@ const INPUT_LEAST_MS = 40;
 /** How often the numbers are brought up to date, in ms. */
 const REFRESH_MS = 100;
 
-const ANIMALS = ['Otter', 'Heron', 'Badger', 'Lynx', 'Marten', 'Wren', 'Puffin', 'Ibex', 'Tapir', 'Gecko', 'Civet', 'Robin'];
+const ANIMALS = [
+  'Otter',
+  'Heron',
+  'Badger',
+  'Lynx',
+  'Marten',
+  'Wren',
+  'Puffin',
+  'Ibex',
+  'Tapir',
+  'Gecko',
+  'Civet',
+  'Robin',
+];
 
 /** @param {string} name */
 function playUrl(name) {
@@ -74,7 +87,11 @@ const line = new Line();
 const { WebSocket } = line;
 // The two lines that differ.
 const reseat = makeSide('reseat', reseatWords, () => new ReseatSocket(playUrl(name), 'arena.v1', { WebSocket }));
-const plain = makeSide('plain', plainWords, () => /** @type {any} */ (new WebSocket(playUrl(`${name} plain`), 'arena.v1')));
+const plain = makeSide(
+  'plain',
+  plainWords,
+  () => /** @type {any} */ (new WebSocket(playUrl(`${name} plain`), 'arena.v1')),
+);
 const sides = [reseat, plain];
 
 // Steering.
@@ -187,9 +204,11 @@ rememberLeaving(reseat.game);
 const left = leftBehind();
 if (left) {
   const had = `seat ${left.seat} and its ${count(left.score, 'point')}`;
-  trials.say(left.saidBye
-    ? `Reloaded: the old page said goodbye, so the game gave up ${had} at once, and no ghost stays. This is a new session.`
-    : `Reloaded without a connection, so the old page could not say goodbye: ${had} stay until the grace period is over. This is a new session.`);
+  trials.say(
+    left.saidBye
+      ? `Reloaded: the old page said goodbye, so the game gave up ${had} at once, and no ghost stays. This is a new session.`
+      : `Reloaded without a connection, so the old page could not say goodbye: ${had} stay until the grace period is over. This is a new session.`,
+  );
 }
 
 const timeline = new Timeline(/** @type {HTMLCanvasElement} */ (byId('timeline')), [reseat.track, plain.track]);
@@ -198,7 +217,14 @@ setInterval(() => {
   for (const { game, panel, track } of sides) track.add(game.down.got, panel.state);
   timeline.draw();
 }, COLUMN_MS);
-setInterval(() => byId('timeline').setAttribute('aria-label', `ReseatSocket: ${reseat.track.summary}. WebSocket: ${plain.track.summary}.`), 5000);
+setInterval(
+  () =>
+    byId('timeline').setAttribute(
+      'aria-label',
+      `ReseatSocket: ${reseat.track.summary}. WebSocket: ${plain.track.summary}.`,
+    ),
+  5000,
+);
 
 // Showing.
 
@@ -222,7 +248,13 @@ requestAnimationFrame(draw);
 /** @param {Side} side */
 function reportOf(side) {
   const detached = side.game.phase === 'away';
-  return { ...report(side.game, side.cuts, cutOpen(side)), state: side.panel.state, silentMs: side.panel.silence, detached, letters: side.box.report };
+  return {
+    ...report(side.game, side.cuts, cutOpen(side)),
+    state: side.panel.state,
+    silentMs: side.panel.silence,
+    detached,
+    letters: side.box.report,
+  };
 }
 
 // For scripts and end-to-end tests. Members may be added, not changed.

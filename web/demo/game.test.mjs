@@ -27,7 +27,16 @@ class ScriptedSocket extends EventTarget {
   /** @param {number} seat @param {number} tick */
   welcome(seat, tick) {
     const you = { seat, name: 'Otter', wanderer: false, x: 10, y: 20, score: 0 };
-    this.hear({ t: 'welcome', seat, session: `session-${seat}`, tick, width: 1200, height: 675, players: [you], gems: [[0, 5, 6]] });
+    this.hear({
+      t: 'welcome',
+      seat,
+      session: `session-${seat}`,
+      tick,
+      width: 1200,
+      height: 675,
+      players: [you],
+      gems: [[0, 5, 6]],
+    });
   }
 
   /** @param {number} seat @param {number} tick @param {number} score @param {number} got */
@@ -69,8 +78,14 @@ test('inputs are numbered from 1 on each connection, those before the welcome to
   game.steer({ x: 0, y: 1 });
   sockets[1].welcome(5, 40);
   game.steer({ x: 0.123456, y: -1 });
-  assert.deepEqual(sockets[0].sent.map((m) => m.s), [1, 2]);
-  assert.deepEqual(sockets[1].sent, [{ s: 1, t: 'steer', x: 0, y: 1 }, { s: 2, t: 'steer', x: 0.12, y: -1 }]);
+  assert.deepEqual(
+    sockets[0].sent.map((m) => m.s),
+    [1, 2],
+  );
+  assert.deepEqual(sockets[1].sent, [
+    { s: 1, t: 'steer', x: 0, y: 1 },
+    { s: 2, t: 'steer', x: 0.12, y: -1 },
+  ]);
 });
 
 test('a message that is missing or doubled is seen', () => {
@@ -96,8 +111,10 @@ test('a close costs the seat and its points, and what was not told meanwhile', (
   sockets[1].welcome(5, 31);
   sockets[1].state(5, 32, 0, 0);
   const { seatsLost, pointsLost, inputsDropped, updatesMissed, drops } = game.totals;
-  assert.deepEqual({ seatsLost, pointsLost, inputsDropped, updatesMissed, drops },
-    { seatsLost: 1, pointsLost: 7, inputsDropped: 1, updatesMissed: 20, drops: 1 });
+  assert.deepEqual(
+    { seatsLost, pointsLost, inputsDropped, updatesMissed, drops },
+    { seatsLost: 1, pointsLost: 7, inputsDropped: 1, updatesMissed: 20, drops: 1 },
+  );
   assert.deepEqual([game.seat, game.score, game.session, game.phase], [5, 0, 'session-5', 'playing']);
 });
 
@@ -133,8 +150,10 @@ test('a resume keeps seat and score, and is told when its replay is over', () =>
   sockets[0].tell('replayed', {});
   assert.equal(back.mock.callCount(), 1);
   const { drops, resumes, lastBackMs, lastReplay, seatsLost, updatesMissed, inputsDropped } = game.totals;
-  assert.deepEqual({ drops, resumes, lastBackMs, lastReplay, seatsLost, updatesMissed, inputsDropped },
-    { drops: 1, resumes: 1, lastBackMs: 84, lastReplay: 2, seatsLost: 0, updatesMissed: 0, inputsDropped: 0 });
+  assert.deepEqual(
+    { drops, resumes, lastBackMs, lastReplay, seatsLost, updatesMissed, inputsDropped },
+    { drops: 1, resumes: 1, lastBackMs: 84, lastReplay: 2, seatsLost: 0, updatesMissed: 0, inputsDropped: 0 },
+  );
   assert.deepEqual([game.seat, game.score, game.pending], [4, 9, 0]);
 });
 
@@ -153,13 +172,17 @@ test('the picture follows sit, gem and leave', () => {
   const { game, sockets } = scripted();
   /** @type {any[]} */
   const told = [];
-  for (const type of ['take', 'leave']) game.addEventListener(type, (e) => told.push([type, /** @type {any} */ (e).detail]));
+  for (const type of ['take', 'leave'])
+    game.addEventListener(type, (e) => told.push([type, /** @type {any} */ (e).detail]));
   sockets[0].welcome(4, 10);
   const other = { seat: 9, name: 'Heron', wanderer: false, x: 1, y: 2, score: 3 };
   sockets[0].hear({ t: 'sit', player: other });
   sockets[0].hear({ t: 'gem', gem: [0, 70, 80], by: 9 });
   sockets[0].hear({ t: 'leave', seat: 9, score: 4 });
-  assert.deepEqual(told, [['take', { x: 5, y: 6, by: 9 }], ['leave', { ...other, score: 4 }]]);
+  assert.deepEqual(told, [
+    ['take', { x: 5, y: 6, by: 9 }],
+    ['leave', { ...other, score: 4 }],
+  ]);
   assert.deepEqual([...game.gems], [[0, { x: 70, y: 80 }]]);
   assert.deepEqual([...game.players.keys()], [4]);
 });

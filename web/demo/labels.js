@@ -18,7 +18,8 @@ export function place(labels, { width, height, line }) {
   const placed = [];
   for (const { x, half, text, bold, above, below } of labels) {
     const inside = Math.min(Math.max(x, half), width - half);
-    const free = (/** @type {number} */ y) => taken.every((other) => Math.abs(other.x - inside) >= other.half + half || Math.abs(other.y - y) >= line);
+    const free = (/** @type {number} */ y) =>
+      taken.every((other) => Math.abs(other.x - inside) >= other.half + half || Math.abs(other.y - y) >= line);
     const y = [below, above].find((at) => at >= line / 2 && at + line / 2 <= height && free(at));
     if (y === undefined) continue;
     taken.push({ x: inside, y, half });

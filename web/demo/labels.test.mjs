@@ -16,13 +16,22 @@ test('a name is below its player, and above at the bottom edge', () => {
 });
 
 test('a name stays inside at the sides', () => {
-  assert.deepEqual(placed(label('Otter', 5, 100), label('Heron', 395, 100)), [['Otter', 30, 120], ['Heron', 370, 120]]);
+  assert.deepEqual(placed(label('Otter', 5, 100), label('Heron', 395, 100)), [
+    ['Otter', 30, 120],
+    ['Heron', 370, 120],
+  ]);
 });
 
 test('of two players side by side the second name goes above, and a third is left out', () => {
-  assert.deepEqual(placed(label('Otter', 100, 100), label('Heron', 120, 102), label('Lynx', 110, 101)), [['Otter', 100, 120], ['Heron', 120, 82]]);
+  assert.deepEqual(placed(label('Otter', 100, 100), label('Heron', 120, 102), label('Lynx', 110, 101)), [
+    ['Otter', 100, 120],
+    ['Heron', 120, 82],
+  ]);
 });
 
 test('names that only touch stay where they are', () => {
-  assert.deepEqual(placed(label('Otter', 100, 100), label('Heron', 160, 100)), [['Otter', 100, 120], ['Heron', 160, 120]]);
+  assert.deepEqual(placed(label('Otter', 100, 100), label('Heron', 160, 100)), [
+    ['Otter', 100, 120],
+    ['Heron', 160, 120],
+  ]);
 });

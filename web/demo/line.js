@@ -42,7 +42,11 @@ export class Line extends EventTarget {
       static CLOSED = 3;
       /** @param {string} url @param {string | string[]} [protocols] */
       constructor(url, protocols = []) {
-        super(line.airplane ? null : new Native(url, protocols), () => (leaving ? 0 : line.delay / 2 + random() * line.jitter), url);
+        super(
+          line.airplane ? null : new Native(url, protocols),
+          () => (leaving ? 0 : line.delay / 2 + random() * line.jitter),
+          url,
+        );
         line.#open.add(this);
         this.addEventListener('close', () => line.#open.delete(this));
       }
@@ -86,7 +90,8 @@ class LineSocket extends EventTarget {
       setTimeout(() => this.break(), REFUSED_MS);
       return;
     }
-    for (const type of ['open', 'message', 'error', 'close']) native.addEventListener(type, (/** @type {any} */ event) => this.#later('down', () => this.#tell(event)));
+    for (const type of ['open', 'message', 'error', 'close'])
+      native.addEventListener(type, (/** @type {any} */ event) => this.#later('down', () => this.#tell(event)));
   }
 
   get url() {

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Line } from './line.js';
 
-globalThis.CloseEvent ??= /** @type {any} */ (class extends Event {
-  constructor(/** @type {string} */ type, /** @type {object} */ init) {
-    super(type);
-    Object.assign(this, init);
+globalThis.CloseEvent ??= /** @type {any} */ (
+  class extends Event {
+    constructor(/** @type {string} */ type, /** @type {object} */ init) {
+      super(type);
+      Object.assign(this, init);
+    }
   }
-});
+);
 
 /** The browser's WebSocket, as a test moves it. */
 class Native extends EventTarget {
@@ -46,7 +48,10 @@ function open(t, own = {}, around = {}) {
   const native = /** @type {Native} */ (Native.made.at(-1));
   /** @type {string[]} */
   const heard = [];
-  for (const type of ['open', 'message', 'error', 'close']) socket.addEventListener(type, (/** @type {any} */ event) => heard.push(event.type === 'message' ? event.data : `${type}${event.code ? ` ${event.code}` : ''}`));
+  for (const type of ['open', 'message', 'error', 'close'])
+    socket.addEventListener(type, (/** @type {any} */ event) =>
+      heard.push(event.type === 'message' ? event.data : `${type}${event.code ? ` ${event.code}` : ''}`),
+    );
   const pass = (/** @type {number} */ ms) => {
     for (let i = 0; i < ms; i++) {
       now++;
@@ -62,7 +67,10 @@ test('without delay a line is the native socket', (t) => {
   native.say('message', { data: 'one' });
   socket.send('up');
   native.say('close', { code: 4001, reason: 'x', wasClean: true });
-  assert.deepEqual([heard, native.sent, socket.readyState, socket.protocol], [['open', 'one', 'close 4001'], ['up'], 3, 'arena.v1']);
+  assert.deepEqual(
+    [heard, native.sent, socket.readyState, socket.protocol],
+    [['open', 'one', 'close 4001'], ['up'], 3, 'arena.v1'],
+  );
 });
 
 test('a connection that closes, and has not said so, is given nothing', (t) => {

@@ -135,4 +135,3 @@ export class Panel extends EventTarget {
     return /** @type {HTMLElement} */ (this.#root.querySelector(`[data-part="${name}"]`));
   }
 }
-

@@ -125,7 +125,8 @@ export class Hand extends EventTarget {
   listenToKeys(page) {
     page.addEventListener('keydown', (event) => {
       if (!(event.code in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.target instanceof Element && event.target.closest('input:not([type=checkbox]), select, textarea')) return;
+      if (event.target instanceof Element && event.target.closest('input:not([type=checkbox]), select, textarea'))
+        return;
       event.preventDefault();
       if (event.repeat) return;
       this.#held.add(event.code);

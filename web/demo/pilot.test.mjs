@@ -29,21 +29,56 @@ test('an approach slows down near its target', () => {
 });
 
 test('the autopilot walks to the nearest gem', () => {
-  assert.deepEqual(autopilot(gameOf([{ x: 0, y: 0 }], [{ x: 500, y: 0 }, { x: 0, y: 300 }])), { x: 0, y: 1 });
+  assert.deepEqual(
+    autopilot(
+      gameOf(
+        [{ x: 0, y: 0 }],
+        [
+          { x: 500, y: 0 },
+          { x: 0, y: 300 },
+        ],
+      ),
+    ),
+    { x: 0, y: 1 },
+  );
 });
 
 test('the autopilot leaves a gem to one who is much nearer', () => {
-  const game = gameOf([{ x: 0, y: 0 }, { x: 0, y: 290 }], [{ x: 500, y: 0 }, { x: 0, y: 300 }]);
+  const game = gameOf(
+    [
+      { x: 0, y: 0 },
+      { x: 0, y: 290 },
+    ],
+    [
+      { x: 500, y: 0 },
+      { x: 0, y: 300 },
+    ],
+  );
   assert.deepEqual(autopilot(game), { x: 1, y: 0 });
 });
 
 test('the autopilot walks to a gem that is not its own rather than nowhere', () => {
-  const game = gameOf([{ x: 0, y: 0 }, { x: 0, y: 290 }], [{ x: 0, y: 300 }]);
+  const game = gameOf(
+    [
+      { x: 0, y: 0 },
+      { x: 0, y: 290 },
+    ],
+    [{ x: 0, y: 300 }],
+  );
   assert.deepEqual(autopilot(game), { x: 0, y: 1 });
 });
 
 test('of two side by side the lower seat takes the nearest gem, the other the next', () => {
-  const game = gameOf([{ x: 0, y: 0 }, { x: 0, y: 0 }], [{ x: 0, y: 300 }, { x: 500, y: 0 }]);
+  const game = gameOf(
+    [
+      { x: 0, y: 0 },
+      { x: 0, y: 0 },
+    ],
+    [
+      { x: 0, y: 300 },
+      { x: 500, y: 0 },
+    ],
+  );
   assert.deepEqual(autopilot(game), { x: 0, y: 1 });
   assert.deepEqual(autopilot({ ...game, seat: 2, self: game.players.get(2) }), { x: 1, y: 0 });
 });

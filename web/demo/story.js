@@ -30,12 +30,17 @@ export class Story {
       this.tell('good', name, `${outage()}, ${(game.totals.lastReplay ?? 0).toLocaleString('en')} replayed`);
     });
     panel.addEventListener('heard', (event) => {
-      this.tell('', name, `no messages for ${time(/** @type {CustomEvent} */ (event).detail)}, back on the old connection`);
+      this.tell(
+        '',
+        name,
+        `no messages for ${time(/** @type {CustomEvent} */ (event).detail)}, back on the old connection`,
+      );
     });
     game.addEventListener('lose', () => track.mark('lost'));
     game.addEventListener('welcome', () => {
       const { seat, score } = game.lastLoss;
-      if (seat > 0) this.tell('bad', name, `${outage()} as a new player: seat ${seat} and its ${count(score, 'point')} lost`);
+      if (seat > 0)
+        this.tell('bad', name, `${outage()} as a new player: seat ${seat} and its ${count(score, 'point')} lost`);
     });
   }
 

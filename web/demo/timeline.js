@@ -125,7 +125,8 @@ export class Timeline {
     const step = width / COLUMNS;
     const first = COLUMNS - columns.length;
     columns.forEach((column, i) => this.#drawColumn(column, (first + i) * step, step, top));
-    for (const { at, got } of bursts(columns)) this.#write(String(got), (first + at) * step - 3, top + 10, this.#ink['catch-up'], 'right');
+    for (const { at, got } of bursts(columns))
+      this.#write(String(got), (first + at) * step - 3, top + 10, this.#ink['catch-up'], 'right');
     c.fillStyle = this.#ink.line;
     c.fillRect(0, top + LANE - 1, width, 1);
     columns.forEach(({ marks }, i) => marks.forEach((mark) => this.#drawMark(mark, (first + i) * step, top)));
@@ -149,7 +150,13 @@ export class Timeline {
     const colour = { cut: this.#ink.warn, back: this.#ink.good, lost: this.#ink.bad }[mark];
     c.fillStyle = colour;
     c.fillRect(x, top, 1.5, LANE);
-    this.#write({ cut: '✂', back: '✓', lost: '✕' }[mark], x + 4, mark === 'cut' ? top + 12 : top + LANE - 22, colour, 'left');
+    this.#write(
+      { cut: '✂', back: '✓', lost: '✕' }[mark],
+      x + 4,
+      mark === 'cut' ? top + 12 : top + LANE - 22,
+      colour,
+      'left',
+    );
   }
 
   /** @param {string} text @param {number} x @param {number} y @param {string} colour @param {CanvasTextAlign} align */

@@ -21,12 +21,28 @@ test('a track counts what came in each column, and keeps half a minute', () => {
 
 test('an outage begins with the last message, however late it is known', () => {
   const track = new Track();
-  for (const [got, state] of /** @type {const} */ ([[5, 'playing'], [5, 'playing'], [5, 'playing'], [5, 'silent'], [5, 'away'], [90, 'playing'], [90, 'playing'], [90, 'lost']])) track.add(got, state);
-  assert.deepEqual(track.columns.map(({ state }) => state), ['playing', 'silent', 'silent', 'silent', 'away', 'playing', 'silent', 'lost']);
+  for (const [got, state] of /** @type {const} */ ([
+    [5, 'playing'],
+    [5, 'playing'],
+    [5, 'playing'],
+    [5, 'silent'],
+    [5, 'away'],
+    [90, 'playing'],
+    [90, 'playing'],
+    [90, 'lost'],
+  ]))
+    track.add(got, state);
+  assert.deepEqual(
+    track.columns.map(({ state }) => state),
+    ['playing', 'silent', 'silent', 'silent', 'away', 'playing', 'silent', 'lost'],
+  );
 });
 
 test('a replay that falls into two columns is one burst, two replays are two', () => {
   const columns = [5, 31, 40, 3, 0, 99, 30].map((got) => ({ got, state: /** @type {const} */ ('playing'), marks: [] }));
-  assert.deepEqual(bursts(columns), [{ at: 1, got: 71 }, { at: 5, got: 99 }]);
+  assert.deepEqual(bursts(columns), [
+    { at: 1, got: 71 },
+    { at: 5, got: 99 },
+  ]);
   assert.deepEqual(bursts([]), []);
 });

@@ -52,7 +52,11 @@ export class Trials {
     }
     this.#line.airplane = on;
     byId('airplane').setAttribute('aria-pressed', String(on));
-    this.say(on ? 'No network for either player. The game goes on, and the gateway keeps what it says to the first of them, for 30 s unless it was told otherwise.' : '');
+    this.say(
+      on
+        ? 'No network for either player. The game goes on, and the gateway keeps what it says to the first of them, for 30 s unless it was told otherwise.'
+        : '',
+    );
     this.refresh();
     if (!on) dispatchEvent(new Event('online')); // as browsers do
   }
@@ -67,7 +71,9 @@ export class Trials {
     // What is asked for has to get there before the network is gone.
     await new Promise((done) => setTimeout(done, 100 + this.#line.delay + this.#line.jitter));
     await this.airplane(true);
-    this.say(`Both players asked for ${LETTERS} messages and are away now, for ${AWAY_MS / 1000} s. The game server sends them meanwhile.`);
+    this.say(
+      `Both players asked for ${LETTERS} messages and are away now, for ${AWAY_MS / 1000} s. The game server sends them meanwhile.`,
+    );
     this.#return = setTimeout(() => this.airplane(false), AWAY_MS);
   }
 

@@ -9,9 +9,21 @@ export const reseatWords = {
   looks: {
     connecting: () => ({ pill: 'connecting', veil: 'Connecting', more: '' }),
     playing: () => ({ pill: 'connected', veil: '', more: '' }),
-    silent: (game, silence) => ({ pill: `silent ${silence}`, veil: 'Silence', more: `${count(game.pending, 'input')} kept for ${seat(game)}` }),
-    away: (game) => ({ pill: 'reconnecting', veil: `Reconnecting to ${seat(game)}`, more: `attempt ${game.attempt}, ${count(game.pending, 'input')} kept` }),
-    lost: (game) => ({ pill: 'session over', veil: lossTitle(game), more: game.full ? 'trying again' : 'a new session in a moment' }),
+    silent: (game, silence) => ({
+      pill: `silent ${silence}`,
+      veil: 'Silence',
+      more: `${count(game.pending, 'input')} kept for ${seat(game)}`,
+    }),
+    away: (game) => ({
+      pill: 'reconnecting',
+      veil: `Reconnecting to ${seat(game)}`,
+      more: `attempt ${game.attempt}, ${count(game.pending, 'input')} kept`,
+    }),
+    lost: (game) => ({
+      pill: 'session over',
+      veil: lossTitle(game),
+      more: game.full ? 'trying again' : 'a new session in a moment',
+    }),
   },
   seated: (game) =>
     game.totals.seatsLost > 0
@@ -32,7 +44,11 @@ export const plainWords = {
   looks: {
     connecting: () => ({ pill: 'connecting', veil: 'Connecting', more: '' }),
     playing: () => ({ pill: 'connected', veil: '', more: '' }),
-    silent: (game, silence) => ({ pill: `silent ${silence}`, veil: 'Silence', more: `${count(game.pending, 'input')} sent, perhaps in vain` }),
+    silent: (game, silence) => ({
+      pill: `silent ${silence}`,
+      veil: 'Silence',
+      more: `${count(game.pending, 'input')} sent, perhaps in vain`,
+    }),
     away: () => ({ pill: 'reconnecting', veil: 'Connection lost', more: '' }),
     lost: (game) => ({ pill: 'disconnected', veil: lossTitle(game), more: lossMore(game) }),
   },

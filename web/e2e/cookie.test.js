@@ -68,7 +68,11 @@ describe('an ordinary page, kept by a cookie', () => {
     const end = await report(page);
     assert.deepEqual(end.faults, [], 'every number came, in order');
     assert.deepEqual([scene.game.seats.length, seat.ended], [1, null], "the game server's one connection lives");
-    assert.deepEqual((await scene.gateway.sessions()).map((s) => s.id), [id], 'the one session');
+    assert.deepEqual(
+      (await scene.gateway.sessions()).map((s) => s.id),
+      [id],
+      'the one session',
+    );
   });
 
   test('gets again exactly what no Pong of its has covered', limit, async (t) => {
@@ -108,7 +112,11 @@ describe('an ordinary page, kept by a cookie', () => {
       await awaits(page, 'the page is back', ({ opened }) => opened === i);
     }
     await flows(page);
-    assert.deepEqual(heard, [...new Set(heard)].sort((a, b) => a - b), 'once each, in order');
+    assert.deepEqual(
+      heard,
+      [...new Set(heard)].sort((a, b) => a - b),
+      'once each, in order',
+    );
     assert.ok(heard.length > 100, `${heard.length} messages were heard`);
     assert.equal(scene.game.seats.length, 1);
   });
@@ -127,7 +135,9 @@ describe('an ordinary page, kept by a cookie', () => {
     await play(page, scene);
     seat.send();
     await until('the session is attached', async () => (await scene.gateway.session(id)).state === 'attached');
-    const { faults } = await awaits(page, 'the next number has come', (r) => r.faults.length > 0).then(() => report(page));
+    const { faults } = await awaits(page, 'the next number has come', (r) => r.faults.length > 0).then(() =>
+      report(page),
+    );
     assert.deepEqual(faults, ['got 51 after 0, and 0 in all'], 'it goes on where it was');
     assert.equal(scene.game.seats.length, 1);
   });

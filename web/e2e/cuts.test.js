@@ -136,19 +136,23 @@ describe('a page whose network fails', () => {
     assert.deepEqual([seat.report().received, seat.report().faults], [sent, []], 'all came before the end');
   });
 
-  test('the game server\'s own close comes after what it sent before, though the connection was cut', limit, async (t) => {
-    const scene = await startScene(t);
-    const { player, seat } = await playing(await browser.page(t), scene);
-    const accept = scene.relay.refuse();
-    scene.relay.reset();
-    await player.until('the page is on its way back', ({ detached }) => detached);
-    for (let i = 0; i < 20; i++) seat.send();
-    seat.stop();
-    seat.close(4321, 'game over');
-    await accept();
-    const report = await player.until('the page has its close', ({ count }) => count.close, 20_000);
-    const { code, reason, wasClean } = report.events.at(-1);
-    assert.deepEqual({ code, reason, wasClean }, { code: 4321, reason: 'game over', wasClean: true });
-    assert.deepEqual([report.received, report.faults, report.count.error], [seat.sent, [], undefined]);
-  });
+  test(
+    "the game server's own close comes after what it sent before, though the connection was cut",
+    limit,
+    async (t) => {
+      const scene = await startScene(t);
+      const { player, seat } = await playing(await browser.page(t), scene);
+      const accept = scene.relay.refuse();
+      scene.relay.reset();
+      await player.until('the page is on its way back', ({ detached }) => detached);
+      for (let i = 0; i < 20; i++) seat.send();
+      seat.stop();
+      seat.close(4321, 'game over');
+      await accept();
+      const report = await player.until('the page has its close', ({ count }) => count.close, 20_000);
+      const { code, reason, wasClean } = report.events.at(-1);
+      assert.deepEqual({ code, reason, wasClean }, { code: 4321, reason: 'game over', wasClean: true });
+      assert.deepEqual([report.received, report.faults, report.count.error], [seat.sent, [], undefined]);
+    },
+  );
 });

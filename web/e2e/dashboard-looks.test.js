@@ -20,7 +20,7 @@ const LOOKS = [
   { width: 390, height: 844, colorScheme: 'dark' },
 ];
 
-describe('the dashboard\'s page', () => {
+describe("the dashboard's page", () => {
   const browser = suiteBrowser();
 
   for (const { width, height, colorScheme } of LOOKS) {
@@ -64,12 +64,16 @@ describe('the dashboard\'s page', () => {
       await page.setViewportSize({ width, height: 900 });
       const { cut, seen } = await columns(page);
       assert.deepEqual(cut, [], `${width} wide`);
-      for (const name of ['Session', 'Player', 'Group', 'State', 'Grace left', 'Buffer']) assert.ok(seen.some((text) => text.startsWith(name)), `${name} is seen in a window ${width} wide`);
+      for (const name of ['Session', 'Player', 'Group', 'State', 'Grace left', 'Buffer'])
+        assert.ok(
+          seen.some((text) => text.startsWith(name)),
+          `${name} is seen in a window ${width} wide`,
+        );
       await board.fits();
     }
   });
 
-  test('shows bars, and the row that keys have reached, in colours of the operating system\'s', limit, async (t) => {
+  test("shows bars, and the row that keys have reached, in colours of the operating system's", limit, async (t) => {
     await mkdir(OUT, { recursive: true });
     const gateway = await startGateway(t, '--demo');
     const page = await browser.page(t, { viewport: { width: 1440, height: 900 }, forcedColors: 'active' });
@@ -82,8 +86,13 @@ describe('the dashboard\'s page', () => {
     const { bars, outlines } = await page.evaluate(() => {
       const style = (/** @type {Element} */ element) => getComputedStyle(element);
       return {
-        bars: [...document.querySelectorAll('.row .bar span')].map((part) => style(part).backgroundColor !== style(/** @type {Element} */ (part.closest('.row'))).backgroundColor),
-        outlines: [...document.querySelectorAll('.row')].map((row) => style(row).outlineStyle).filter((line) => line !== 'none'),
+        bars: [...document.querySelectorAll('.row .bar span')].map(
+          (part) =>
+            style(part).backgroundColor !== style(/** @type {Element} */ (part.closest('.row'))).backgroundColor,
+        ),
+        outlines: [...document.querySelectorAll('.row')]
+          .map((row) => style(row).outlineStyle)
+          .filter((line) => line !== 'none'),
       };
     });
     assert.ok(bars.length > 0 && bars.every(Boolean), 'a bar is seen against its row');
@@ -93,7 +102,13 @@ describe('the dashboard\'s page', () => {
   test('with a token to be asked for is accessible', limit, async (t) => {
     const gateway = await startGateway(t, '--demo');
     const page = await browser.page(t, { viewport: { width: 390, height: 844 } });
-    await page.route('**/api/v1/**', (route) => route.fulfill({ status: 401, contentType: 'application/problem+json', body: '{"title":"Unauthorized","status":401,"detail":"want a token"}' }));
+    await page.route('**/api/v1/**', (route) =>
+      route.fulfill({
+        status: 401,
+        contentType: 'application/problem+json',
+        body: '{"title":"Unauthorized","status":401,"detail":"want a token"}',
+      }),
+    );
     const board = await Dashboard.open(page, gateway.admin);
     await board.part('token').waitFor();
     await page.screenshot({ path: `${OUT}dashboard-390-token.png` });
@@ -110,13 +125,15 @@ function columns(page) {
   return page.evaluate(() => {
     /** @type {string[]} */
     const cut = [];
-    const cellsOf = (/** @type {Element} */ row) => [...row.children].filter((cell) => cell.getBoundingClientRect().width > 0);
+    const cellsOf = (/** @type {Element} */ row) =>
+      [...row.children].filter((cell) => cell.getBoundingClientRect().width > 0);
     const look = (/** @type {Element} */ row) => {
       const cells = cellsOf(row);
       cells.forEach((cell, i) => {
         const inner = cell.firstElementChild?.getBoundingClientRect() ?? cell.getBoundingClientRect();
         const edge = cells[i + 1]?.getBoundingClientRect().left ?? row.getBoundingClientRect().left + row.clientWidth;
-        if (cell.getBoundingClientRect().right > edge + 1 || (row.matches('.head *') && inner.right > edge + 1)) cut.push(cell.textContent ?? '');
+        if (cell.getBoundingClientRect().right > edge + 1 || (row.matches('.head *') && inner.right > edge + 1))
+          cut.push(cell.textContent ?? '');
       });
     };
     const head = /** @type {Element} */ (document.querySelector('.head [role="row"]'));

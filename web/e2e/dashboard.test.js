@@ -15,7 +15,11 @@ const limit = { timeout: 90_000 };
 
 /** Makes a session ahead of its client. @param {string} admin @param {object} wish */
 async function make(admin, wish, headers = {}) {
-  const response = await fetch(`http://${admin}/api/v1/sessions`, { method: 'POST', headers, body: JSON.stringify({ path: '/match/7', grace: '10m', ...wish }) });
+  const response = await fetch(`http://${admin}/api/v1/sessions`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify({ path: '/match/7', grace: '10m', ...wish }),
+  });
   assert.equal(response.status, 201);
   return (await response.json()).id;
 }
@@ -41,7 +45,11 @@ describe('the dashboard', () => {
     assert.equal(await board.part('grid').getAttribute('aria-activedescendant'), 'row-0');
     await board.page.keyboard.press('Enter');
     await board.says('past', /Created, from 127\.0\.0\.1/);
-    assert.equal(await board.page.evaluate(() => document.activeElement?.id), 'session-title', 'the heading has the focus');
+    assert.equal(
+      await board.page.evaluate(() => document.activeElement?.id),
+      'session-title',
+      'the heading has the focus',
+    );
 
     await board.part('disconnect').click();
     await board.page.keyboard.press('Escape');
@@ -50,10 +58,16 @@ describe('the dashboard', () => {
     await board.part('disconnect').click();
     await board.part('confirm').click();
     await player.until('the player is back', ({ count }) => count.resume === 1);
-    await board.says('past', /Resumed from 127\.0\.0\.1, away for .* since the last sign of life, .*Client lost, .*silent for/s);
+    await board.says(
+      'past',
+      /Resumed from 127\.0\.0\.1, away for .* since the last sign of life, .*Client lost, .*silent for/s,
+    );
     await board.says('feed', /detached.*silent for [\d.]+ m?s/s);
     await board.says('session', /can resume, last heard \d\.\d s ago/);
-    const [age, created] = await board.page.evaluate(() => [/since (\S{8})/.exec(document.querySelector('.facts')?.textContent ?? '')?.[1], document.querySelector('.past li:last-child time')?.textContent]);
+    const [age, created] = await board.page.evaluate(() => [
+      /since (\S{8})/.exec(document.querySelector('.facts')?.textContent ?? '')?.[1],
+      document.querySelector('.past li:last-child time')?.textContent,
+    ]);
     assert.equal(age, created, 'the age counts from the line in the history');
     await board.says('said', /^Disconnected\.$/);
 
@@ -80,13 +94,21 @@ describe('the dashboard', () => {
   test('finds, narrows and puts in order', limit, async (t) => {
     const game = await startGame(t);
     const gateway = await startGateway(t, '--upstream', game.url);
-    for (const [i, name] of ['Zoe', 'ann', 'Bob'].entries()) await make(gateway.admin, { player: name, group: `match-${i}`, grace: `${10 - i}m` });
+    for (const [i, name] of ['Zoe', 'ann', 'Bob'].entries())
+      await make(gateway.admin, { player: name, group: `match-${i}`, grace: `${10 - i}m` });
     const board = await Dashboard.open(await browser.page(t), gateway.admin);
-    const shown = async (/** @type {string} */ want) => until(`the rows are ${want}`, async () => (await board.page.locator('.row .player').allTextContents()).join(' ') === want);
+    const shown = async (/** @type {string} */ want) =>
+      until(
+        `the rows are ${want}`,
+        async () => (await board.page.locator('.row .player').allTextContents()).join(' ') === want,
+      );
     await shown('Zoe ann Bob');
     await board.page.getByRole('button', { name: 'Grace left' }).click();
     await shown('Bob ann Zoe');
-    assert.equal(await board.page.getByRole('columnheader', { name: 'Grace left' }).getAttribute('aria-sort'), 'ascending');
+    assert.equal(
+      await board.page.getByRole('columnheader', { name: 'Grace left' }).getAttribute('aria-sort'),
+      'ascending',
+    );
     await board.page.getByRole('button', { name: 'Grace left' }).click();
     await shown('Zoe ann Bob');
     const age = board.page.getByRole('columnheader', { name: 'Age' });
@@ -108,10 +130,22 @@ describe('the dashboard', () => {
   test('shows hostile names as they are, and runs nothing of them', limit, async (t) => {
     const game = await startGame(t);
     const gateway = await startGateway(t, '--upstream', game.url);
-    const hostile = ['<img src=x onerror="window.pwned=1">', '"><script>window.pwned=2</script>', '</title><svg onload=window.pwned=3>', 'javascript:window.pwned=4', '${window.pwned=5}', '{{constructor.constructor("window.pwned=6")()}}'];
+    const hostile = [
+      '<img src=x onerror="window.pwned=1">',
+      '"><script>window.pwned=2</script>',
+      '</title><svg onload=window.pwned=3>',
+      'javascript:window.pwned=4',
+      '${window.pwned=5}',
+      '{{constructor.constructor("window.pwned=6")()}}',
+    ];
     const board = await Dashboard.open(await browser.page(t), gateway.admin);
     await board.says('feed-seen', /so far/); // the stream is open
-    for (const name of hostile) await make(gateway.admin, { player: name, group: name, path: `/x/${encodeURIComponent(name.replaceAll('/', ''))}?${encodeURIComponent(name)}` });
+    for (const name of hostile)
+      await make(gateway.admin, {
+        player: name,
+        group: name,
+        path: `/x/${encodeURIComponent(name.replaceAll('/', ''))}?${encodeURIComponent(name)}`,
+      });
     await until('all are shown', async () => (await board.rows().count()) === hostile.length);
     assert.deepEqual(await board.page.locator('.row .player').allTextContents(), hostile);
     await until('the feed names them', async () => (await board.part('feed').locator('li').count()) === hostile.length);
@@ -128,7 +162,11 @@ describe('the dashboard', () => {
     assert.equal(await board.page.evaluate('window.pwned'), undefined);
     assert.equal(await board.page.locator('img, script:not([src]), svg[onload]').count(), 0);
     assert.deepEqual(board.strangers, []);
-    assert.deepEqual(board.complaints.filter((line) => !line.includes('404')), [], 'the unknown session alone is complained of');
+    assert.deepEqual(
+      board.complaints.filter((line) => !line.includes('404')),
+      [],
+      'the unknown session alone is complained of',
+    );
   });
 
   test('asks for a token, keeps it in the tab alone, and is read-only for a viewer', limit, async (t) => {
@@ -138,7 +176,15 @@ describe('the dashboard', () => {
     await writeFile(join(dir, 'admins'), admin);
     await writeFile(join(dir, 'viewers'), viewer);
     const game = await startGame(t);
-    const gateway = await startGateway(t, '--upstream', game.url, '--admin-token-file', join(dir, 'admins'), '--viewer-token-file', join(dir, 'viewers'));
+    const gateway = await startGateway(
+      t,
+      '--upstream',
+      game.url,
+      '--admin-token-file',
+      join(dir, 'admins'),
+      '--viewer-token-file',
+      join(dir, 'viewers'),
+    );
     const id = await make(gateway.admin, { player: 'ann' }, { Authorization: `Bearer ${admin}` });
     const board = await Dashboard.open(await browser.page(t), gateway.admin, `#/session/${id}`);
     const enter = async (/** @type {string} */ token) => {
@@ -148,15 +194,19 @@ describe('the dashboard', () => {
     await board.part('token').waitFor();
     assert.equal(await board.page.locator('.row, .tile').count(), 0, 'nothing is shown before');
     await enter('wrong-0123456789abcdef');
-    await until('it is refused', async () => /not known/.test((await board.page.locator('#login-refusal').textContent()) ?? ''));
+    await until('it is refused', async () =>
+      /not known/.test((await board.page.locator('#login-refusal').textContent()) ?? ''),
+    );
     await enter(viewer);
     await board.says('past', /Created ahead/);
     await board.part('read-only').waitFor();
     assert.equal(await board.page.locator('.actions').count(), 0, 'a viewer is offered nothing that would be refused');
     await board.page.reload();
     await board.says('past', /Created ahead/);
-    const kept = await board.page.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML].join(' '));
-    assert.ok(!kept.includes(viewer), 'the token is in the tab\'s storage alone');
+    const kept = await board.page.evaluate(() =>
+      [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML].join(' '),
+    );
+    assert.ok(!kept.includes(viewer), "the token is in the tab's storage alone");
     const held = await holdOverview(board.page); // an answer to the viewer is under way
     await board.page.getByRole('button', { name: 'Forget token' }).click();
     await board.part('token').waitFor();
@@ -167,7 +217,10 @@ describe('the dashboard', () => {
     await board.part('end').waitFor();
     assert.equal(await board.part('read-only').count(), 0);
     assert.deepEqual(board.strangers, []);
-    assert.ok(board.asked.every((path) => !path.includes(admin) && !path.includes(viewer)), 'no address holds a token');
+    assert.ok(
+      board.asked.every((path) => !path.includes(admin) && !path.includes(viewer)),
+      'no address holds a token',
+    );
   });
 
   test('says why its list of events is empty', limit, async (t) => {
@@ -202,11 +255,17 @@ describe('the dashboard', () => {
     await board.part('confirm').click();
     await board.says('session', /ended.*by an operator or the game server, “kicked out”/i);
     await board.page.reload();
-    await board.says('past', /Ended: by an operator or the game server, “kicked out”.*Grace period changed from 2 m to 5 m/s);
+    await board.says(
+      'past',
+      /Ended: by an operator or the game server, “kicked out”.*Grace period changed from 2 m to 5 m/s,
+    );
     await board.says('feed', /created.*/s);
     await board.says('feed', /ended ann.*“kicked out”/s);
     assert.ok((await board.page.title()).includes(hostname()), await board.page.title());
-    const [age, made] = await Promise.all([board.page.locator('.facts .more', { hasText: 'since' }).textContent(), board.part('past').locator('li').last().locator('time').textContent()]);
+    const [age, made] = await Promise.all([
+      board.page.locator('.facts .more', { hasText: 'since' }).textContent(),
+      board.part('past').locator('li').last().locator('time').textContent(),
+    ]);
     assert.equal(age, `since ${made}`, 'the session is as old as its history says');
     board.clean();
   });
@@ -222,18 +281,28 @@ describe('the dashboard', () => {
     for (let top = 0; top <= 400_000; top += 40_000) {
       await board.part('rows').evaluate((body, to) => void (body.scrollTop = to), top);
       const place = Math.min(top / 40, 9980);
-      await until(`row ${place} has its session`, async () => (await page.locator(`#row-${place}.row:not(.waiting)`).count()) === 1, { also: () => page.locator('.row').first().getAttribute('id') });
+      await until(
+        `row ${place} has its session`,
+        async () => (await page.locator(`#row-${place}.row:not(.waiting)`).count()) === 1,
+        { also: () => page.locator('.row').first().getAttribute('id') },
+      );
       most = Math.max(most, await page.locator('.row').count());
     }
     assert.ok(most <= 60, `${most} rows in the page`);
     await board.part('grid').focus();
     await page.keyboard.press('Home');
     await page.keyboard.press('End');
-    await until('the last row is active and seen', async () => (await page.locator('#row-9999[data-active="true"]:not(.waiting)').count()) === 1);
+    await until(
+      'the last row is active and seen',
+      async () => (await page.locator('#row-9999[data-active="true"]:not(.waiting)').count()) === 1,
+    );
     assert.equal(await page.locator('#row-9999 .player').textContent(), 'player-9999');
     await board.part('search').fill('player-77');
     await board.says('matching', /^111 found$/);
-    assert.ok(answers.rows <= 200 && answers.bytes < 250_000, `${answers.rows} rows and ${answers.bytes} bytes in one answer`);
+    assert.ok(
+      answers.rows <= 200 && answers.bytes < 250_000,
+      `${answers.rows} rows and ${answers.bytes} bytes in one answer`,
+    );
     const kinds = new Set(board.asked.map((path) => path.split('?')[0]).filter((path) => path.startsWith('/api/')));
     assert.deepEqual([...kinds].sort(), ['/api/v1/events', '/api/v1/overview'], 'no row asks for itself');
     board.clean();
@@ -245,12 +314,16 @@ describe('the dashboard', () => {
     let open = 0;
     let most = 0;
     page.on('request', (request) => request.url().includes('/overview') && (most = Math.max(most, ++open)));
-    for (const end of /** @type {const} */ (['requestfinished', 'requestfailed'])) page.on(end, (request) => request.url().includes('/overview') && open--);
+    for (const end of /** @type {const} */ (['requestfinished', 'requestfailed']))
+      page.on(end, (request) => request.url().includes('/overview') && open--);
     const answers = await fake(page, 10_000, { ms: 150 });
     const board = await Dashboard.open(page, gateway.admin);
     await board.says('matching', /^10,000$/);
     for (let i = 0; i < 40; i++) await board.part('rows').evaluate((body, to) => void (body.scrollTop = to), 9000 * i);
-    await until('it has caught up', async () => answers.count > 3 && (await page.locator('.row.waiting').count()) === 0);
+    await until(
+      'it has caught up',
+      async () => answers.count > 3 && (await page.locator('.row.waiting').count()) === 0,
+    );
     assert.equal(most, 1);
   });
 
@@ -261,7 +334,11 @@ describe('the dashboard', () => {
     await page.locator('.sign.good').waitFor();
     await page.route('**/api/v1/overview?*', (route) => route.abort());
     await page.getByText(/not up to date/).waitFor();
-    assert.equal(await page.locator('.top [role="status"]').textContent(), 'not up to date', 'the time that runs on is not read aloud');
+    assert.equal(
+      await page.locator('.top [role="status"]').textContent(),
+      'not up to date',
+      'the time that runs on is not read aloud',
+    );
     await page.reload();
     await page.getByText('The gateway cannot be reached. This page goes on asking.').waitFor();
     await page.unroute('**/api/v1/overview?*');

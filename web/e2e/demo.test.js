@@ -36,44 +36,65 @@ describe('the demo', () => {
   }
 
   for (const how of ['close', 'reset']) {
-    test(`a cut by "${how}" costs the plain player the seat and its points, and the other one nothing`, limit, async (t) => {
-      const demo = await open(t);
-      await demo.score(1);
-      await demo.stand();
-      const before = await demo.report();
-      await demo.part(`cut-${how}`).click();
-      const cut = await demo.until('the plain player sits again', ({ plain }) => plain.seatsLost === 1 && plain.phase === 'playing', 30_000);
-      const after = await demo.until('the other one is back', ({ proof }) => proof.resumes === 1 && proof.phase === 'playing');
-      wantKept(before.proof, after.proof);
-      wantLost(before.plain, cut.plain);
-      await wantProofOnPage(demo);
-      await demo.says('plain-seats-lost', /^1$/);
-      assert.deepEqual(demo.complaints, [], 'the browser complains of nothing');
-      assert.deepEqual(demo.strangers, [], 'nobody else is asked');
-    });
+    test(
+      `a cut by "${how}" costs the plain player the seat and its points, and the other one nothing`,
+      limit,
+      async (t) => {
+        const demo = await open(t);
+        await demo.score(1);
+        await demo.stand();
+        const before = await demo.report();
+        await demo.part(`cut-${how}`).click();
+        const cut = await demo.until(
+          'the plain player sits again',
+          ({ plain }) => plain.seatsLost === 1 && plain.phase === 'playing',
+          30_000,
+        );
+        const after = await demo.until(
+          'the other one is back',
+          ({ proof }) => proof.resumes === 1 && proof.phase === 'playing',
+        );
+        wantKept(before.proof, after.proof);
+        wantLost(before.plain, cut.plain);
+        await wantProofOnPage(demo);
+        await demo.says('plain-seats-lost', /^1$/);
+        assert.deepEqual(demo.complaints, [], 'the browser complains of nothing');
+        assert.deepEqual(demo.strangers, [], 'nobody else is asked');
+      },
+    );
   }
 
-  test('silence costs the ReseatSocket player some seconds, and the plain one as long as it lasts', limit, async (t) => {
-    const { host, history } = await startGateway(t, '--demo');
-    const demo = await DemoPage.open(await browser.page(t, { viewport: { width: 1280, height: 900 } }), host);
-    const before = await demo.score(1);
-    await demo.part('cut-silence').click();
-    const back = await demo.until('the first one is back', ({ proof }) => proof.resumes === 1 && proof.phase === 'playing');
-    assert.equal(back.plain.state, 'silent', 'the plain one waits');
-    wantKept(before.proof, back.proof);
-    assert.ok(back.proof.lastResumeMs >= 2000 && back.proof.lastReplay > 20, `${back.proof.lastResumeMs} ms since the last message, ${back.proof.lastReplay} replayed`);
-    await demo.says('story', /ReseatSocket no messages for \d\.\d s, back, \d+ replayed/);
-    await wantProofOnPage(demo);
-    const events = await history(before.proof.session);
-    assert.match(events.at(-1) ?? '', /^session\.(superseded|resumed)$/);
-    await wantBandFromLastMessage(demo);
-    // The gateway may have closed the plain connection: it pings about twice a minute.
-    await demo.until('the plain one plays', ({ plain }) => plain.state === 'playing');
-    await demo.says('story', /WebSocket no messages for \d+\.\d s, back (on the old connection|as a new player)/);
-    const after = await demo.report();
-    assert.deepEqual([after.proof.cuts, after.proof.resumes, after.proof.drops, after.plain.cuts], [1, 1, 1, 1]);
-    assert.deepEqual(demo.complaints, [], 'the browser complains of nothing');
-  });
+  test(
+    'silence costs the ReseatSocket player some seconds, and the plain one as long as it lasts',
+    limit,
+    async (t) => {
+      const { host, history } = await startGateway(t, '--demo');
+      const demo = await DemoPage.open(await browser.page(t, { viewport: { width: 1280, height: 900 } }), host);
+      const before = await demo.score(1);
+      await demo.part('cut-silence').click();
+      const back = await demo.until(
+        'the first one is back',
+        ({ proof }) => proof.resumes === 1 && proof.phase === 'playing',
+      );
+      assert.equal(back.plain.state, 'silent', 'the plain one waits');
+      wantKept(before.proof, back.proof);
+      assert.ok(
+        back.proof.lastResumeMs >= 2000 && back.proof.lastReplay > 20,
+        `${back.proof.lastResumeMs} ms since the last message, ${back.proof.lastReplay} replayed`,
+      );
+      await demo.says('story', /ReseatSocket no messages for \d\.\d s, back, \d+ replayed/);
+      await wantProofOnPage(demo);
+      const events = await history(before.proof.session);
+      assert.match(events.at(-1) ?? '', /^session\.(superseded|resumed)$/);
+      await wantBandFromLastMessage(demo);
+      // The gateway may have closed the plain connection: it pings about twice a minute.
+      await demo.until('the plain one plays', ({ plain }) => plain.state === 'playing');
+      await demo.says('story', /WebSocket no messages for \d+\.\d s, back (on the old connection|as a new player)/);
+      const after = await demo.report();
+      assert.deepEqual([after.proof.cuts, after.proof.resumes, after.proof.drops, after.plain.cuts], [1, 1, 1, 1]);
+      assert.deepEqual(demo.complaints, [], 'the browser complains of nothing');
+    },
+  );
 
   test('quick clicks cut what there is to cut, each once, and nothing is refused', limit, async (t) => {
     const demo = await open(t);
@@ -83,7 +104,9 @@ describe('the demo', () => {
         await new Promise((done) => setTimeout(done, 5));
       }
     });
-    const { proof, plain } = await demo.until('both play', (now) => [now.proof, now.plain].every(({ phase, cutOpen }) => phase === 'playing' && !cutOpen));
+    const { proof, plain } = await demo.until('both play', (now) =>
+      [now.proof, now.plain].every(({ phase, cutOpen }) => phase === 'playing' && !cutOpen),
+    );
     assert.equal(await demo.part('cut-notice').textContent(), '');
     assert.deepEqual([proof.cuts, plain.cuts], [proof.drops, plain.drops], 'each cut is one drop');
     assert.ok(proof.cuts > 0 && plain.cuts > 0);
@@ -103,10 +126,11 @@ describe('the demo', () => {
     await demo.page.evaluate(async () => {
       const url = new URL('/demo/play', location.href);
       url.protocol = 'ws:';
-      const taken = (/** @type {WebSocket} */ socket) => new Promise((done) => {
-        socket.onmessage = () => done(true);
-        socket.onclose = () => done(false);
-      });
+      const taken = (/** @type {WebSocket} */ socket) =>
+        new Promise((done) => {
+          socket.onmessage = () => done(true);
+          socket.onclose = () => done(false);
+        });
       while (await taken(new WebSocket(url, 'arena.v1')));
     });
     const late = new DemoPage(await browser.page(t), new URL(demo.page.url()).host);
@@ -126,7 +150,9 @@ describe('the demo', () => {
       await demo.page.keyboard.down(key);
       const went = (now, side) => (now[side].at[axis] - from[side].at[axis]) * sign >= FAR;
       const walled = (now, side) => key in FIRST && now[side].at[axis] >= FIRST[key] - 2 * FAR;
-      await demo.until(`both went by ${key}`, (now) => ['proof', 'plain'].every((side) => went(now, side) || walled(now, side)));
+      await demo.until(`both went by ${key}`, (now) =>
+        ['proof', 'plain'].every((side) => went(now, side) || walled(now, side)),
+      );
       await demo.page.keyboard.up(key);
     }
   });
@@ -140,7 +166,10 @@ describe('the demo', () => {
     const part = at.x < 600 ? 0.9 : 0.1; // of the arena's width of 1200
     await demo.page.mouse.move(box.x + box.width * part, box.y + box.height / 2);
     await demo.page.mouse.down();
-    await demo.until('the player is there', ({ proof }) => Math.hypot(proof.at.x - 1200 * part, proof.at.y - 337) < FAR);
+    await demo.until(
+      'the player is there',
+      ({ proof }) => Math.hypot(proof.at.x - 1200 * part, proof.at.y - 337) < FAR,
+    );
     await demo.page.mouse.up();
   });
 
@@ -157,9 +186,14 @@ describe('the demo', () => {
   test('a cut that is not over is not counted as survived', limit, async (t) => {
     const demo = await open(t);
     await demo.part('cut-silence').click();
-    const silent = await demo.until('both are silent', ({ proof, plain }) => proof.state === 'silent' && plain.state === 'silent');
+    const silent = await demo.until(
+      'both are silent',
+      ({ proof, plain }) => proof.state === 'silent' && plain.state === 'silent',
+    );
     assert.deepEqual([silent.proof.cuts, silent.plain.cuts], [1, 1]);
-    const texts = await demo.page.evaluate(() => ['reseat', 'plain'].map((side) => document.querySelector(`[data-testid="${side}-survived"]`)?.textContent));
+    const texts = await demo.page.evaluate(() =>
+      ['reseat', 'plain'].map((side) => document.querySelector(`[data-testid="${side}-survived"]`)?.textContent),
+    );
     assert.deepEqual(texts, ['0 survived', '0 survived']);
   });
 
@@ -211,5 +245,8 @@ async function wantProofOnPage(demo) {
     await demo.says(`${id}-ways`, /^0 in, 0 out$/);
   }
   await demo.says('reseat-back-ms', /^\d+$/);
-  await demo.says('reseat-status', /^No messages for (\d+ ms|\d+\.\d s)\. Back in seat \d+ with \d+ points?, \d+ replayed\.$/);
+  await demo.says(
+    'reseat-status',
+    /^No messages for (\d+ ms|\d+\.\d s)\. Back in seat \d+ with \d+ points?, \d+ replayed\.$/,
+  );
 }

@@ -42,24 +42,38 @@ describe('towards a server without Reseat', () => {
     await connect(it.page, { url: it.game.url });
     const { protocol } = await wantOrdinary(it, 2);
     assert.equal(protocol, '');
-    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1, reseat.refusals', '']);
+    assert.deepEqual(
+      it.game.seats.map(({ offered }) => offered),
+      ['reseat.v1, reseat.refusals', ''],
+    );
   });
 
-  test('that takes the first offer unseen and speaks first, the page throws that away and opens another', limit, async (t) => {
-    const it = await open(t, {});
-    it.game.greet = (seat) => seat.start(7);
-    await connect(it.page, { url: it.game.url });
-    await wantOrdinary(it, 2);
-    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1, reseat.refusals', '']);
-  });
+  test(
+    'that takes the first offer unseen and speaks first, the page throws that away and opens another',
+    limit,
+    async (t) => {
+      const it = await open(t, {});
+      it.game.greet = (seat) => seat.start(7);
+      await connect(it.page, { url: it.game.url });
+      await wantOrdinary(it, 2);
+      assert.deepEqual(
+        it.game.seats.map(({ offered }) => offered),
+        ['reseat.v1, reseat.refusals', ''],
+      );
+    },
+  );
 
-  test('that takes the first offer unseen and is silent, the page waits 5 s for a hello and opens another', limit, async (t) => {
-    const it = await open(t, {});
-    await connect(it.page, { url: it.game.url });
-    await wantOrdinary(it, 2);
-  });
+  test(
+    'that takes the first offer unseen and is silent, the page waits 5 s for a hello and opens another',
+    limit,
+    async (t) => {
+      const it = await open(t, {});
+      await connect(it.page, { url: it.game.url });
+      await wantOrdinary(it, 2);
+    },
+  );
 
-  test('that chooses one of the application\'s subprotocols, the one connection serves', limit, async (t) => {
+  test("that chooses one of the application's subprotocols, the one connection serves", limit, async (t) => {
     const it = await open(t, {});
     await connect(it.page, { url: it.game.url, protocols: ['chat.v2', 'chat.v1'] });
     const { protocol } = await wantOrdinary(it, 1);
@@ -67,7 +81,7 @@ describe('towards a server without Reseat', () => {
     assert.equal(it.game.seats[0].offered, 'chat.v2, chat.v1, reseat.v1, reseat.refusals');
   });
 
-  test('a close of the server\'s passes through, and so does one of the page\'s', limit, async (t) => {
+  test("a close of the server's passes through, and so does one of the page's", limit, async (t) => {
     for (const side of ['page', 'game']) {
       const it = await open(t, { handleProtocols: () => false });
       await connect(it.page, { url: it.game.url });
@@ -86,7 +100,10 @@ describe('towards a server without Reseat', () => {
     const it = await open(t, { handleProtocols: () => false });
     await connect(it.page, { url: it.game.url, options: { fallback: false } });
     await wantFailed(it);
-    assert.deepEqual(it.game.seats.map(({ offered }) => offered), ['reseat.v1, reseat.refusals']);
+    assert.deepEqual(
+      it.game.seats.map(({ offered }) => offered),
+      ['reseat.v1, reseat.refusals'],
+    );
   });
 
   test('that a gateway stands before, the page makes no such attempt: its failure is a failure', limit, async (t) => {
@@ -99,6 +116,9 @@ describe('towards a server without Reseat', () => {
 /** A first connection that has failed, and no second one. */
 async function wantFailed({ player, attempts }, code = 1006) {
   const { events } = await player.until('the page has its close', ({ count }) => count.close);
-  assert.deepEqual(events.map(({ type }) => type), ['error', 'close']);
+  assert.deepEqual(
+    events.map(({ type }) => type),
+    ['error', 'close'],
+  );
   assert.deepEqual([events[1].code, events[1].wasClean, attempts()], [code, false, 1]);
 }

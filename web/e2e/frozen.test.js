@@ -27,7 +27,9 @@ describe('a frozen page', () => {
     const page = await browser.page(t);
     const { player, seat } = await play(page, scene);
     seat.start(7);
-    await player.do("player.start(7); document.addEventListener('resume', () => (window.thawedAt = performance.now()))");
+    await player.do(
+      "player.start(7); document.addEventListener('resume', () => (window.thawedAt = performance.now()))",
+    );
     await flows(player, seat);
     const session = await page.context().newCDPSession(page);
     /** @param {'frozen' | 'active'} state */

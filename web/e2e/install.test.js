@@ -22,7 +22,10 @@ describe('install()', () => {
 
   /** Lets the page's existing code play. */
   async function playing(page, game, url) {
-    await page.evaluate((where) => import('/existing.js').then(({ connect }) => Object.assign(window, { player: connect(where) })), url);
+    await page.evaluate(
+      (where) => import('/existing.js').then(({ connect }) => Object.assign(window, { player: connect(where) })),
+      url,
+    );
     const player = new RemotePlayer(page);
     await player.until('the page has its open', ({ count }) => count.open);
     const seat = game.seats[0];
@@ -56,7 +59,11 @@ describe('install()', () => {
       const constants = (it) => [it.CONNECTING, it.OPEN, it.CLOSING, it.CLOSED];
       const members = Object.getOwnPropertyNames(Native.prototype).filter((name) => !(name in socket));
       return {
-        is: [socket instanceof WebSocket, socket instanceof EventTarget, new Native('ws://127.0.0.1:1') instanceof WebSocket],
+        is: [
+          socket instanceof WebSocket,
+          socket instanceof EventTarget,
+          new Native('ws://127.0.0.1:1') instanceof WebSocket,
+        ],
         tag: String(socket),
         constants: [constants(WebSocket), constants(socket)],
         state: socket.readyState === WebSocket.OPEN,
@@ -67,7 +74,10 @@ describe('install()', () => {
     assert.deepEqual(seen, {
       is: [true, true, true],
       tag: '[object WebSocket]',
-      constants: [[0, 1, 2, 3], [0, 1, 2, 3]],
+      constants: [
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+      ],
       state: true,
       missing: [],
       native: false,
@@ -75,7 +85,7 @@ describe('install()', () => {
     await player.do('player.stop()');
   });
 
-  test('an address that does not match gets the browser\'s own WebSocket, which a cut ends', limit, async (t) => {
+  test("an address that does not match gets the browser's own WebSocket, which a cut ends", limit, async (t) => {
     const { scene, page } = await open(t, 'window.Native = WebSocket; install({ match: /\\/only-here/ })');
     const { player } = await playing(page, scene.game, `ws://${scene.relay.host}/`);
     assert.equal(await player.do('player.socket.constructor === Native'), true);
@@ -87,12 +97,16 @@ describe('install()', () => {
 
   test('install() twice is as once, and what it returns puts everything back', limit, async (t) => {
     const { page } = await open(t, 'window.Native = WebSocket');
-    const script = 'const back = install(); const one = WebSocket; install(); const same = one === WebSocket && one !== Native; back(); [same, WebSocket === Native]';
+    const script =
+      'const back = install(); const one = WebSocket; install(); const same = one === WebSocket && one !== Native; back(); [same, WebSocket === Native]';
     assert.deepEqual(await page.evaluate(`(() => { ${script.replace(/\[same/, 'return [same')} })()`), [true, true]);
   });
 
   test('with hideOffline, code that listens later does not hear that the browser is offline', limit, async (t) => {
-    const { page } = await open(t, "window.heard = []; install({ hideOffline: true }); for (const type of ['offline', 'online']) addEventListener(type, () => heard.push(type))");
+    const { page } = await open(
+      t,
+      "window.heard = []; install({ hideOffline: true }); for (const type of ['offline', 'online']) addEventListener(type, () => heard.push(type))",
+    );
     await page.context().setOffline(true);
     await page.waitForFunction('!navigator.onLine');
     await page.context().setOffline(false);
@@ -103,7 +117,10 @@ describe('install()', () => {
   test('towards a server without Reseat existing code works as it did', limit, async (t) => {
     const { page } = await open(t, 'install()');
     const game = await startGame(t, { handleProtocols: () => false });
-    await page.evaluate((where) => import('/existing.js').then(({ connect }) => Object.assign(window, { player: connect(where) })), game.url);
+    await page.evaluate(
+      (where) => import('/existing.js').then(({ connect }) => Object.assign(window, { player: connect(where) })),
+      game.url,
+    );
     const player = new RemotePlayer(page);
     await player.until('the page has its open', ({ count }) => count.open);
     const seat = /** @type {import('./support/game.js').Seat} */ (game.seats.at(-1));

@@ -20,7 +20,7 @@ const LOOKS = [
   { width: 390, height: 844, colorScheme: 'dark' },
 ];
 
-describe('the demo\'s page', () => {
+describe("the demo's page", () => {
   const browser = suiteBrowser();
 
   for (const { width, height, colorScheme } of LOOKS) {
@@ -32,11 +32,14 @@ describe('the demo\'s page', () => {
       const look = async (/** @type {string} */ when) => {
         await page.screenshot({ path: `${OUT}demo-${width}-${colorScheme}-${when}.png`, fullPage: true });
         assert.deepEqual(await overflowing(page), [], when);
-        const [left, right] = await page.evaluate(() => ['reseat', 'plain'].map((id) => document.querySelector(`#${id} > header`)?.getBoundingClientRect().height));
+        const [left, right] = await page.evaluate(() =>
+          ['reseat', 'plain'].map((id) => document.querySelector(`#${id} > header`)?.getBoundingClientRect().height),
+        );
         assert.equal(left, right, `the heads of both panels are as high, ${when}`);
         assert.deepEqual(await covered(page), [], `status lines that something covers, ${when}`);
       };
-      for (const [name, contrast] of await legend(page)) assert.ok(contrast >= 3, `"${name}" of the legend is seen: contrast ${contrast}`); // WCAG 1.4.11
+      for (const [name, contrast] of await legend(page))
+        assert.ok(contrast >= 3, `"${name}" of the legend is seen: contrast ${contrast}`); // WCAG 1.4.11
       await demo.score(2);
       await look('playing');
       await demo.part('cut-silence').click();
@@ -45,12 +48,18 @@ describe('the demo\'s page', () => {
       await demo.until('both are back', ({ proof, plain }) => proof.resumes === 1 && plain.state === 'playing');
       await look('back');
       await demo.part('cut-reset').click();
-      await demo.until('both are back again', ({ proof, plain }) => proof.resumes === 2 && plain.seatsLost > 0 && plain.phase === 'playing');
+      await demo.until(
+        'both are back again',
+        ({ proof, plain }) => proof.resumes === 2 && plain.seatsLost > 0 && plain.phase === 'playing',
+      );
       await look('reset');
       await demo.part('letters').click();
       await demo.until('the network is gone', ({ proof, plain }) => proof.phase === 'away' && plain.phase === 'lost');
       await look('airplane');
-      await demo.until('what was sent meanwhile has come', ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing');
+      await demo.until(
+        'what was sent meanwhile has come',
+        ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing',
+      );
       await look('letters');
       assert.deepEqual(demo.complaints, []);
     });
@@ -66,7 +75,8 @@ function covered(page) {
         status.scrollIntoView({ block });
         const { left, top, height } = status.getBoundingClientRect();
         return document.elementFromPoint(left + 30, top + height / 2) !== status;
-      }));
+      }),
+    );
     scrollTo(0, before);
     return found.map(({ textContent }) => textContent);
   });
@@ -76,7 +86,9 @@ function covered(page) {
 function legend(page) {
   return page.evaluate(() => {
     const light = (/** @type {string} */ colour) => {
-      const [r, g, b] = (colour.match(/[\d.]+/g) ?? []).map((part) => (Number(part) <= 10.31475 ? Number(part) / 255 / 12.92 : ((Number(part) / 255 + 0.055) / 1.055) ** 2.4));
+      const [r, g, b] = (colour.match(/[\d.]+/g) ?? []).map((part) =>
+        Number(part) <= 10.31475 ? Number(part) / 255 / 12.92 : ((Number(part) / 255 + 0.055) / 1.055) ** 2.4,
+      );
       return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
     };
     const card = light(getComputedStyle(/** @type {Element} */ (document.querySelector('.timeline'))).backgroundColor);

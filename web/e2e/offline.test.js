@@ -47,10 +47,18 @@ describe('a browser that goes offline', () => {
     scene.relay.reset();
     await player.until('the cut is noticed', ({ detached }) => detached);
     await pause(OFFLINE_MS); // that nothing happens cannot be waited for
-    assert.deepEqual([scene.relay.connections - connections, attempts], [0, 0], 'connections at the relay, attempts of the page');
+    assert.deepEqual(
+      [scene.relay.connections - connections, attempts],
+      [0, 0],
+      'connections at the relay, attempts of the page',
+    );
     await context.setOffline(false);
     await player.until('the page is back', ({ count }) => count.resume === 1);
-    assert.deepEqual([scene.relay.connections - connections, attempts], [1, 1], 'connections at the relay, attempts of the page');
+    assert.deepEqual(
+      [scene.relay.connections - connections, attempts],
+      [1, 1],
+      'connections at the relay, attempts of the page',
+    );
     const ms = await waited(player);
     assert.ok(ms < AT_ONCE_MS, `back ${ms} ms after the browser was online`);
     await flows(player, seat);
@@ -79,7 +87,9 @@ describe('a browser that goes offline', () => {
     await context.setOffline(true);
     await player.until('the browser says so', () => player.do('!navigator.onLine'));
     await context.setOffline(false);
-    await player.until('it is online', () => player.do("typeof onlineAt === 'number' && performance.now() - onlineAt > 2_500"));
+    await player.until('it is online', () =>
+      player.do("typeof onlineAt === 'number' && performance.now() - onlineAt > 2_500"),
+    );
     await flows(player, seat);
     const { page } = await settle(player, seat);
     assert.equal(page.count.detach, undefined, 'no cut');

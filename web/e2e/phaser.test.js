@@ -35,7 +35,12 @@ async function serve(t, listener) {
 /** A game server that keeps what it is told. @param {Context} t */
 async function startGame(t) {
   const server = await serve(t);
-  const game = { host: hostOf(server), keys: /** @type {string[]} */ ([]), closed: 0, say: (/** @type {object} */ _) => {} };
+  const game = {
+    host: hostOf(server),
+    keys: /** @type {string[]} */ ([]),
+    closed: 0,
+    say: (/** @type {object} */ _) => {},
+  };
   new WebSocketServer({ server }).on('connection', (ws) => {
     t.after(() => ws.terminate());
     game.say = (what) => ws.send(JSON.stringify(what));
@@ -61,7 +66,11 @@ describe('the Phaser page', () => {
     const site = await serve(t, (request, response) => {
       const script = request.url === '/phaser.js';
       response.setHeader('Content-Type', script ? 'text/javascript' : 'text/html; charset=utf-8');
-      response.end(script ? text('node_modules/phaser/dist/phaser.min.js') : `<!doctype html><link rel="icon" href="data:,">${html}`);
+      response.end(
+        script
+          ? text('node_modules/phaser/dist/phaser.min.js')
+          : `<!doctype html><link rel="icon" href="data:,">${html}`,
+      );
     });
     const flags = COMMAND.replace('localhost:9000', game.host).replace('localhost:5173', hostOf(site)).split(' ');
     const gateway = await startGateway(t, ...flags);
@@ -72,8 +81,11 @@ describe('the Phaser page', () => {
     tab.on('pageerror', (error) => errors.push(error.message));
     await tab.goto(`http://${hostOf(site)}/`);
     /** @param {string} script with `scene` */
-    const ask = (script) => tab.evaluate(`(() => { const scene = window.game.scene.getScene('match'); return ${script}; })()`);
-    await until('the scene is in its session', () => ask('scene?.socket?.readyState === 1').catch(() => false), { also: () => errors });
+    const ask = (script) =>
+      tab.evaluate(`(() => { const scene = window.game.scene.getScene('match'); return ${script}; })()`);
+    await until('the scene is in its session', () => ask('scene?.socket?.readyState === 1').catch(() => false), {
+      also: () => errors,
+    });
     return { game, gateway, relay, tab, errors, ask };
   }
 

@@ -26,7 +26,11 @@ try {
   t.after(() => browser.close());
   const gateway = await startGateway(t, '--demo');
   const demo = await DemoPage.open(await browser.newPage(), gateway.host);
-  const wide = await browser.newPage({ viewport: { width: 1440, height: 900 }, deviceScaleFactor: 1, colorScheme: 'light' });
+  const wide = await browser.newPage({
+    viewport: { width: 1440, height: 900 },
+    deviceScaleFactor: 1,
+    colorScheme: 'light',
+  });
   await fake(wide, 10_000);
   const board = await Dashboard.open(wide, gateway.admin);
   await board.says('feed-seen', /so far/);
@@ -38,7 +42,11 @@ try {
   await board.says('feed', /resumed/);
   await take(wide, 'dashboard.png');
   const { session } = (await demo.report()).proof;
-  const small = await browser.newPage({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 1, colorScheme: 'dark' });
+  const small = await browser.newPage({
+    viewport: { width: 390, height: 844 },
+    deviceScaleFactor: 1,
+    colorScheme: 'dark',
+  });
   const phone = await Dashboard.open(small, gateway.admin, `#/session/${session}`);
   await phone.says('past', /Resumed/);
   await take(small, 'dashboard-phone.png');

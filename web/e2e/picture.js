@@ -16,7 +16,10 @@ const t = { after: (/** @type {() => Promise<void>} */ end) => void ends.unshift
 /** Cuts both sides and waits until both play again. */
 async function cut(demo, how, times) {
   await demo.part(`cut-${how}`).click();
-  const back = ({ proof, plain }) => proof.resumes === times && plain.seatsLost >= Math.min(times, 2) && [proof, plain].every(({ state }) => state === 'playing');
+  const back = ({ proof, plain }) =>
+    proof.resumes === times &&
+    plain.seatsLost >= Math.min(times, 2) &&
+    [proof, plain].every(({ state }) => state === 'playing');
   await demo.until(`both play again after cut ${times}`, back, 30_000);
 }
 
@@ -24,14 +27,22 @@ try {
   const browser = await launch();
   t.after(() => browser.close());
   const { host } = await startGateway(t, '--demo');
-  const context = await browser.newContext({ viewport: { width: 1280, height: 1290 }, deviceScaleFactor: 1, colorScheme: 'light' });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 1290 },
+    deviceScaleFactor: 1,
+    colorScheme: 'light',
+  });
   const demo = await DemoPage.open(await context.newPage(), host);
   for (const [i, how] of ['close', 'reset', 'silence'].entries()) {
     await demo.score(4);
     await cut(demo, how, i + 1);
   }
   await demo.part('letters').click();
-  await demo.until('what was sent meanwhile has come', ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing', 30_000);
+  await demo.until(
+    'what was sent meanwhile has come',
+    ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing',
+    30_000,
+  );
   await demo.score(4);
   await demo.page.mouse.move(640, 1120); // away from the button
   await demo.page.evaluate(() => /** @type {HTMLElement | null} */ (document.activeElement)?.blur());

@@ -24,7 +24,8 @@ const BUNDLE = `
     report.is = [socket instanceof WebSocket, socket.constructor === WebSocket, WebSocket.name];
   })();`;
 
-const POLICY = "default-src 'none'; script-src 'nonce-n'; connect-src *; style-src 'none'; base-uri 'none'; require-trusted-types-for 'script'";
+const POLICY =
+  "default-src 'none'; script-src 'nonce-n'; connect-src *; style-src 'none'; base-uri 'none'; require-trusted-types-for 'script'";
 
 /** A game that counts: each seat has its own numbers. */
 async function startCounting(t) {
@@ -53,7 +54,9 @@ async function startClassic(t, front, flags = []) {
   const game = await startCounting(t);
   const site = createServer((request, response) => {
     const body = `<!doctype html><html lang="en" data-gateway="${relay.host}"><title>game</title>${front.replaceAll('GATEWAY', gateway.host)}<script nonce="n">${BUNDLE}</script>`;
-    response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': POLICY }).end(body);
+    response
+      .writeHead(200, { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': POLICY })
+      .end(body);
   }).listen(0, '127.0.0.1');
   await once(site, 'listening');
   t.after(() => site.close());
@@ -74,7 +77,11 @@ async function flows(page, seat) {
   await until('messages arrive', () => seat.got.length > up + 5);
 }
 
-const inOrder = (numbers, from = 1) => assert.deepEqual(numbers, Array.from(numbers, (_, i) => i + from));
+const inOrder = (numbers, from = 1) =>
+  assert.deepEqual(
+    numbers,
+    Array.from(numbers, (_, i) => i + from),
+  );
 
 describe('/reseat.install.js', () => {
   const browser = suiteBrowser();
@@ -96,7 +103,11 @@ describe('/reseat.install.js', () => {
     const back = scene.relay.refuse();
     scene.relay.reset();
     await notice.filter({ hasText: 'Connection lost. Reconnecting\u2026' }).waitFor({ state: 'visible' });
-    assert.equal(await notice.evaluate((element) => getComputedStyle(element).position), 'fixed', 'the policy lets it have its style');
+    assert.equal(
+      await notice.evaluate((element) => getComputedStyle(element).position),
+      'fixed',
+      'the policy lets it have its style',
+    );
     back();
     await notice.filter({ hasText: 'Reconnected.' }).waitFor({ state: 'visible' });
     await flows(page, seat);
@@ -138,7 +149,9 @@ describe('/reseat.install.js', () => {
     let newest = 0;
     for (let i = 0; i < 5; i++) {
       await flows(page, seat);
-      newest = (await page.evaluate('addEventListener("pagehide", () => (sessionStorage.newest = report.got.at(-1))), report')).got.at(-1);
+      newest = (
+        await page.evaluate('addEventListener("pagehide", () => (sessionStorage.newest = report.got.at(-1))), report')
+      ).got.at(-1);
       await page.reload();
       await until('it goes on', async () => (await count(page)) > 3);
       const { got, events } = await page.evaluate('report');
@@ -150,14 +163,20 @@ describe('/reseat.install.js', () => {
     assert.equal(scene.game.seats.length, 1);
 
     // A duplicated tab has the storage, and no record.
-    const [copy] = await Promise.all([context.waitForEvent('page'), page.evaluate(() => void window.open(location.href))]);
+    const [copy] = await Promise.all([
+      context.waitForEvent('page'),
+      page.evaluate(() => void window.open(location.href)),
+    ]);
     await until('the copy plays', async () => (await count(copy)) > 3);
     assert.equal(scene.game.seats.length, 2);
     // Two tabs of one URL reload at once: each keeps its own.
     await Promise.all([page.reload(), copy.reload()]);
     for (const tab of [page, copy]) await until('it goes on', async () => (await count(tab)) > 3);
     assert.equal(scene.game.seats.length, 2);
-    assert.deepEqual(scene.game.seats.map(({ ended }) => ended), [0, 0]);
+    assert.deepEqual(
+      scene.game.seats.map(({ ended }) => ended),
+      [0, 0],
+    );
   });
 
   test('nothing is stored while a page lives, so that one that crashed begins anew', limit, async (t) => {
@@ -173,12 +192,16 @@ describe('/reseat.install.js', () => {
   });
 
   test('a module that comes too late says what to do', limit, async (t) => {
-    const module = '<script nonce="n" type="module">import { install } from "http://GATEWAY/reseat.js"; install();</script>';
+    const module =
+      '<script nonce="n" type="module">import { install } from "http://GATEWAY/reseat.js"; install();</script>';
     const scene = await startClassic(t, module);
     const page = await browser.page(t);
     const [message] = await Promise.all([page.waitForEvent('console'), page.goto(scene.origin)]);
     assert.equal(message.type(), 'warning');
-    assert.match(message.text(), /^reseat: install\(\) runs after scripts of this page.*<script src=".*\/reseat\.install\.js"><\/script> above/s);
+    assert.match(
+      message.text(),
+      /^reseat: install\(\) runs after scripts of this page.*<script src=".*\/reseat\.install\.js"><\/script> above/s,
+    );
   });
 });
 

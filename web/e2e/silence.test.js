@@ -41,20 +41,24 @@ describe('a line that dies in silence', () => {
   const browser = suiteBrowser();
 
   for (const up of [true, false]) {
-    test(`is replaced within 5 s where another path is there, with ticks ${up ? 'both ways' : 'down only'}`, limit, async (t) => {
-      const { scene, player, seat, now } = await ticking(t, await browser.page(t), { up });
-      for (let i = 1; i <= 2; i++) {
-        const cut = await now();
-        scene.relay.hold();
-        const report = await player.until('the page is back', ({ count }) => count.resume === i);
-        const ms = at(report, 'resume') - cut;
-        assert.ok(ms < BACK_MS, `back ${ms} ms after the cut`);
-        assert.ok(Math.abs(report.events.findLast(({ type }) => type === 'resume').ms - ms) < 500, 'and it says so');
-        assert.equal(report.count.detach, i, 'detach, once for each');
-        await flowsDown(player);
-      }
-      await wantOnce({ scene, player, seat }, 3);
-    });
+    test(
+      `is replaced within 5 s where another path is there, with ticks ${up ? 'both ways' : 'down only'}`,
+      limit,
+      async (t) => {
+        const { scene, player, seat, now } = await ticking(t, await browser.page(t), { up });
+        for (let i = 1; i <= 2; i++) {
+          const cut = await now();
+          scene.relay.hold();
+          const report = await player.until('the page is back', ({ count }) => count.resume === i);
+          const ms = at(report, 'resume') - cut;
+          assert.ok(ms < BACK_MS, `back ${ms} ms after the cut`);
+          assert.ok(Math.abs(report.events.findLast(({ type }) => type === 'resume').ms - ms) < 500, 'and it says so');
+          assert.equal(report.count.detach, i, 'detach, once for each');
+          await flowsDown(player);
+        }
+        await wantOnce({ scene, player, seat }, 3);
+      },
+    );
   }
 
   test('is replaced where nothing comes down any more, though all goes up', limit, async (t) => {
@@ -74,7 +78,7 @@ describe('a line that dies in silence', () => {
     await wantOnce({ scene, player, seat }, 2);
   });
 
-  test('is replaced within 5 s of the network\'s return, where nothing at all came through', limit, async (t) => {
+  test("is replaced within 5 s of the network's return, where nothing at all came through", limit, async (t) => {
     const { scene, player, seat, now } = await ticking(t, await browser.page(t));
     scene.relay.hold(); // for good: its flow is forgotten by something in between
     const back = scene.relay.holdNew();
@@ -112,7 +116,9 @@ describe('a line that dies in silence', () => {
     const fresh = scene.relay.holdBehindHead();
     const { received } = await player.until('it is suspected', ({ detached }) => detached);
     const { session } = await player.report();
-    await until('the gateway has given its place away', async () => (await scene.gateway.history(session)).includes('session.superseded'));
+    await until('the gateway has given its place away', async () =>
+      (await scene.gateway.history(session)).includes('session.superseded'),
+    );
     await pause(200); // the 101 has come
     old(); // ticks, and a 4409 behind them
     const between = await player.until('its ticks are taken', (report) => report.received > received);
@@ -133,11 +139,16 @@ describe('a line that dies in silence', () => {
     const { session } = await player.report();
     fresh();
     scene.relay.hold(['down']); // the attempt reaches the gateway, its 101 not the page
-    await until('the gateway has given its place away', async () => (await scene.gateway.history(session)).includes('session.superseded'));
+    await until('the gateway has given its place away', async () =>
+      (await scene.gateway.history(session)).includes('session.superseded'),
+    );
     old(); // ticks, and a 4409 behind them
     await player.until('the page is back', ({ count, detached }) => count.resume === 2 && !detached);
     const page = await wantOnce({ scene, player, seat }, 3);
-    assert.deepEqual(page.events.filter(({ type }) => type !== 'open').map(({ type }) => type), ['detach', 'resume', 'replayed', 'detach', 'resume', 'replayed']);
+    assert.deepEqual(
+      page.events.filter(({ type }) => type !== 'open').map(({ type }) => type),
+      ['detach', 'resume', 'replayed', 'detach', 'resume', 'replayed'],
+    );
   });
 
   test('a page that is busy for 3 or 6 s raises no alarm', limit, async (t) => {
@@ -165,7 +176,10 @@ describe('a line that dies in silence', () => {
   });
 
   test('a large message on its way up a slow line raises no alarm', limit, async (t) => {
-    const { scene, player, seat } = await ticking(t, await browser.page(t), { flags: ['--max-message', '8MiB'], up: false });
+    const { scene, player, seat } = await ticking(t, await browser.page(t), {
+      flags: ['--max-message', '8MiB'],
+      up: false,
+    });
     seat.stop(); // nothing comes but what the gateway says by itself
     scene.relay.rate.up = 400_000;
     await player.do('player.send(5_000_000)');
@@ -189,7 +203,10 @@ describe('a line that dies in silence', () => {
   });
 
   test('is given up after heartbeat and answer timeout where it was idle', limit, async (t) => {
-    const { scene, player, seat, now } = await ticking(t, await browser.page(t), { flags: ['--heartbeat', '6s'], up: false });
+    const { scene, player, seat, now } = await ticking(t, await browser.page(t), {
+      flags: ['--heartbeat', '6s'],
+      up: false,
+    });
     seat.stop();
     await pause(4_000); // not lively any more
     const cut = await now();

@@ -25,9 +25,16 @@ describe('tabs', () => {
     const page = await context.newPage();
     const first = await play(page, scene);
     await page.evaluate(() => sessionStorage.setItem('of', 'the first tab'));
-    const [popup] = await Promise.all([context.waitForEvent('page'), page.evaluate(() => void window.open(location.href))]);
+    const [popup] = await Promise.all([
+      context.waitForEvent('page'),
+      page.evaluate(() => void window.open(location.href)),
+    ]);
     await popup.waitForFunction('window.ready');
-    assert.equal(await popup.evaluate(() => sessionStorage.getItem('of')), 'the first tab', 'the storage is duplicated too');
+    assert.equal(
+      await popup.evaluate(() => sessionStorage.getItem('of')),
+      'the first tab',
+      'the storage is duplicated too',
+    );
     const second = await join(popup, scene);
     const third = await play(await context.newPage(), scene);
     const all = [first, second, third];
@@ -39,7 +46,11 @@ describe('tabs', () => {
     const reports = [];
     for (const { player, seat } of all) reports.push((await settle(player, seat)).page);
     assert.equal(new Set(reports.map(({ session }) => session)).size, 3, 'three sessions');
-    assert.deepEqual(reports.map(({ count }) => count.detach), [undefined, undefined, undefined], 'none was cut');
+    assert.deepEqual(
+      reports.map(({ count }) => count.detach),
+      [undefined, undefined, undefined],
+      'none was cut',
+    );
     assert.equal(scene.game.seats.length, 3);
   });
 
@@ -88,7 +99,9 @@ describe('tabs', () => {
     const scene = await startScene(t);
     const page = await browser.page(t);
     await openSite(page, scene);
-    await page.evaluate(() => document.body.append(Object.assign(document.createElement('iframe'), { src: location.href })));
+    await page.evaluate(() =>
+      document.body.append(Object.assign(document.createElement('iframe'), { src: location.href })),
+    );
     const frame = await until('the frame is there', () => page.frames()[1]);
     await frame.waitForFunction('window.ready');
     const { seat } = await join(frame, scene);
@@ -106,7 +119,9 @@ describe('the back/forward cache', () => {
     const { player, seat } = await play(page, scene);
     const { session } = await player.report();
     seat.start(7);
-    await player.do("player.start(7); window.shown = []; addEventListener('pageshow', ({ persisted }) => shown.push(persisted))");
+    await player.do(
+      "player.start(7); window.shown = []; addEventListener('pageshow', ({ persisted }) => shown.push(persisted))",
+    );
     for (let i = 1; i <= 2; i++) {
       await flows(player, seat);
       await page.goto(`${scene.site.origin}/existing.js`);

@@ -31,21 +31,36 @@ describe('in the demo', () => {
     await demo.part('airplane').click();
     await demo.until('both are gone', ({ proof, plain }) => proof.phase === 'away' && plain.phase === 'lost');
     assert.equal(await demo.part('airplane').getAttribute('aria-pressed'), 'true');
-    await demo.until('the gateway has found out by itself', async () => (await gateway.session(before.proof.session)).state === 'detached');
+    await demo.until(
+      'the gateway has found out by itself',
+      async () => (await gateway.session(before.proof.session)).state === 'detached',
+    );
     await demo.part('airplane').click();
-    const after = await demo.until('both play', ({ proof, plain }) => proof.phase === 'playing' && plain.phase === 'playing' && proof.resumes === 1);
-    assert.deepEqual([after.proof.session, after.proof.seat, after.proof.cuts], [before.proof.session, before.proof.seat, 1]);
+    const after = await demo.until(
+      'both play',
+      ({ proof, plain }) => proof.phase === 'playing' && plain.phase === 'playing' && proof.resumes === 1,
+    );
+    assert.deepEqual(
+      [after.proof.session, after.proof.seat, after.proof.cuts],
+      [before.proof.session, before.proof.seat, 1],
+    );
     assert.notEqual(after.plain.session, before.plain.session);
     wantWhole(after.proof);
     await demo.says('story', /ReseatSocket no messages for \d+\.\d s, back, \d+ replayed/);
-    await demo.says('story', /WebSocket no messages for \d+\.\d s, back as a new player: seat \d+ and its \d+ points? lost/);
+    await demo.says(
+      'story',
+      /WebSocket no messages for \d+\.\d s, back as a new player: seat \d+ and its \d+ points? lost/,
+    );
     assert.deepEqual([demo.complaints, demo.strangers], [[], []]);
   });
 
   test('200 messages that are sent while both are away come to one of them, in order', limit, async (t) => {
     const { demo } = await open(t);
     await demo.part('letters').click();
-    const { proof, plain } = await demo.until('all have come', ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing' && plain.seatsLost === 1);
+    const { proof, plain } = await demo.until(
+      'all have come',
+      ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing' && plain.seatsLost === 1,
+    );
     assert.deepEqual(proof.letters, { of: 200, came: 200, inOrder: true });
     assert.ok(proof.lastReplay >= 200, `${proof.lastReplay} messages replayed`);
     assert.equal(plain.letters.came, 0);
@@ -54,10 +69,16 @@ describe('in the demo', () => {
     await demo.says('plain-letters', /^0 of 200 messages: gone with the seat$/);
     // The timeline shows a column when its 200 ms are over, which may be after the last letter.
     // A replay may fall into several columns; what of it does not fill a lane is in no burst.
-    await until('the timeline shows the replay as caught up', async () => {
-      const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (await demo.page.evaluate('demo.tracks()'));
-      return bursts(tracks[0]).reduce((sum, { got }) => sum + got, 0) >= proof.lastReplay - 2 * FULL;
-    }, { ms: 2000, also: () => demo.page.evaluate('demo.tracks()') });
+    await until(
+      'the timeline shows the replay as caught up',
+      async () => {
+        const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (
+          await demo.page.evaluate('demo.tracks()')
+        );
+        return bursts(tracks[0]).reduce((sum, { got }) => sum + got, 0) >= proof.lastReplay - 2 * FULL;
+      },
+      { ms: 2000, also: () => demo.page.evaluate('demo.tracks()') },
+    );
     assert.deepEqual(demo.complaints, []);
   });
 
@@ -66,7 +87,10 @@ describe('in the demo', () => {
     const { proof } = await demo.score(1);
     await demo.part('reload').click();
     await demo.says('trial-notice', new RegExp(`^Reloaded: .* seat ${proof.seat} and its \\d+ points? at once`));
-    await demo.until('the new page plays', (now) => now.proof.phase === 'playing' && now.proof.session !== proof.session);
+    await demo.until(
+      'the new page plays',
+      (now) => now.proof.phase === 'playing' && now.proof.session !== proof.session,
+    );
     const old = await gateway.session(proof.session);
     assert.deepEqual([old.state, old.reason], ['ended', 'bye']);
   });
@@ -78,7 +102,9 @@ describe('in the demo', () => {
     const { proof } = await demo.score(1);
     await demo.part('reload').click();
     await demo.says('trial-notice', /^Reloaded: the old page said goodbye/);
-    await until('the old session has ended', async () => (await gateway.session(proof.session)).reason === 'bye', { ms: 5000 });
+    await until('the old session has ended', async () => (await gateway.session(proof.session)).reason === 'bye', {
+      ms: 5000,
+    });
     assert.deepEqual(demo.complaints, []);
   });
 
@@ -101,7 +127,10 @@ describe('in the demo', () => {
       await demo.part(`cut-${how}`).click();
       await demo.until('it is back', ({ proof }) => proof.resumes === i + 1 && proof.phase === 'playing');
     }
-    const { proof } = await demo.until('what was sent has come', ({ proof }) => proof.received > 100 && proof.up.received > 20);
+    const { proof } = await demo.until(
+      'what was sent has come',
+      ({ proof }) => proof.received > 100 && proof.up.received > 20,
+    );
     // hello takes half a round trip at the least; what else there is runs beside it
     assert.ok(proof.lastResumeMs >= 100, `back after ${proof.lastResumeMs} ms, on a line of 200 there and back`);
     assert.deepEqual([proof.seatsLost, proof.resumes], [0, 3]);

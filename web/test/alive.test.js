@@ -152,7 +152,8 @@ test('an offline browser makes its one attempt where the time is over before the
 test('an offline browser whose time is over before the pacing pause makes its one attempt nevertheless', async () => {
   const grace = { grace_ms: 100, heartbeat_ms: 1 };
   const w = attached({ first: grace, random: () => 0.5 });
-  for (let i = 0; i < 4; i++) { // connections that come to nothing, the fifth drop is followed by a pause of 500 ms
+  for (let i = 0; i < 4; i++) {
+    // connections that come to nothing, the fifth drop is followed by a pause of 500 ms
     w.last().drop();
     w.last().attach({ resumed: true, ...grace });
   }

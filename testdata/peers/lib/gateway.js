@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 /** The program under test. */
 export const BIN = process.env.RESEAT_BIN ?? fileURLToPath(new URL('../../../bin/reseat', import.meta.url));
 
-const CLIENTS = 'listening for clients';
-const ADMIN = 'listening for the admin address';
+const CLIENTS = 'listen.clients';
+const ADMIN = 'listen.admin';
 
 /**
  * Starts a gateway with the given flags, which name its upstream, and ends it with the
@@ -41,7 +41,7 @@ export async function startGateway(t, flags, cwd) {
  * never waits for its log.
  *
  * @param {import('node:child_process').ChildProcess} child
- * @returns {Promise<Record<string, string>>} addresses by the log's message
+ * @returns {Promise<Record<string, string>>} addresses by the log key
  */
 function addresses(child) {
   return new Promise((resolve, reject) => {

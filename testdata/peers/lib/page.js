@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import { runInThisContext } from 'node:vm';
 import { WebSocket as NodeWebSocket } from 'ws';
 import { declared, replaced } from './recipes.js';
 import { Tap } from './tap.js';
@@ -65,7 +66,8 @@ export class Page {
   }
 
   /**
-   * Runs the module scripts of some HTML one after the other, as a browser does.
+   * Runs /reseat.install.js, if the HTML has it, and then the module scripts one after the
+   * other, as a browser does.
    * @param {string} html
    * @param {Record<string, string>} files the code of `src="/NAME"`, by name; others come from the server
    * @returns {Promise<Record<string, any>>} what the scripts declare with `const` at the top
@@ -73,9 +75,30 @@ export class Page {
   async run(html, files = {}) {
     const scripts = [...html.matchAll(/<script type="module"(?: src="\/([^"]+)")?>([^]*?)<\/script>/g)];
     assert.ok(scripts.length > 0, 'the page has module scripts');
+    const [, attributes] = /<script src="\/reseat\.install\.js"([^>]*)><\/script>/.exec(html) ?? [];
+    if (attributes !== undefined) await this.#install(attributes);
     const names = {};
     for (const [, src, inline] of scripts) Object.assign(names, await this.module(src ? files[src] : inline));
     return names;
+  }
+
+  /** Runs the install script, as the element with these attributes does. @param {string} attributes */
+  async #install(attributes) {
+    const src = `${location.origin}/reseat.install.js`;
+    const dataset = {};
+    for (const [, name, value = ''] of attributes.matchAll(/data-([a-z-]+)(?:="([^"]*)")?/g)) {
+      dataset[name.replace(/-(.)/g, (_, letter) => letter.toUpperCase())] = value;
+    }
+    const script = await (await fetch(src)).text();
+    const document = { currentScript: { src, dataset }, baseURI: location.href };
+    Reflect.deleteProperty(globalThis, 'Reseat'); // an earlier page's
+    Object.assign(globalThis, { document });
+    try {
+      runInThisContext(script, src);
+    } finally {
+      Reflect.deleteProperty(globalThis, 'document');
+    }
+    this.tap.attach(globalThis.Reseat.ReseatSocket);
   }
 
   /** Runs one module. @param {string} code @returns {Promise<Record<string, any>>} what it declares */

@@ -98,7 +98,9 @@ async function launchOrdinary() {
   const profile = await mkdtemp(join(tmpdir(), 'reseat-e2e-'));
   const own = ['--headless', '--disable-breakpad', '--remote-debugging-port=0', `--user-data-dir=${profile}`];
   const { child, gone } = start(EXECUTABLE, [...ARGS, ...own, 'about:blank'], process.env);
-  const browser = await chromium.connectOverCDP(await Promise.race([debuggingAddress(child), died(gone)]), { noDefaults: true });
+  const browser = await chromium.connectOverCDP(await Promise.race([debuggingAddress(child), died(gone)]), {
+    noDefaults: true,
+  });
   const stop = async () => {
     const session = await browser.newBrowserCDPSession();
     await session.send('Browser.close').catch(() => child.kill('SIGKILL'));

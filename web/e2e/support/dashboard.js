@@ -34,7 +34,9 @@ export class Dashboard {
   static async open(page, admin, hash = '') {
     const dashboard = new Dashboard(page, admin);
     await page.addInitScript(() => {
-      document.addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`));
+      document.addEventListener('securitypolicyviolation', (event) =>
+        console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`),
+      );
     });
     await page.goto(`http://${admin}/${hash}`);
     return dashboard;
@@ -53,22 +55,39 @@ export class Dashboard {
   /** Waits until a part of the page reads so. @param {string} id @param {RegExp} text */
   async says(id, text) {
     let read = '';
-    await until(`${id} reads ${text}`, async () => text.test((read = (await this.part(id).textContent({ timeout: 1000 }).catch(() => '')) ?? '')), { also: () => read });
+    await until(
+      `${id} reads ${text}`,
+      async () =>
+        text.test(
+          (read =
+            (await this.part(id)
+              .textContent({ timeout: 1000 })
+              .catch(() => '')) ?? ''),
+        ),
+      { also: () => read },
+    );
   }
 
   /** Fails for what axe finds wrong: roles, names, contrast, focus. @param {string} when */
   async accessible(when) {
     await this.page.evaluate(await AXE);
     const found = await this.page.evaluate(async () => {
-      const { violations } = await /** @type {any} */ (window).axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] });
-      return violations.map((/** @type {any} */ v) => `${v.id}: ${v.nodes.map((/** @type {any} */ n) => n.target.join(' ')).slice(0, 3)}`);
+      const { violations } = await /** @type {any} */ (window).axe.run(document, {
+        runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+      });
+      return violations.map(
+        (/** @type {any} */ v) => `${v.id}: ${v.nodes.map((/** @type {any} */ n) => n.target.join(' ')).slice(0, 3)}`,
+      );
     });
     assert.deepEqual(found, [], when);
   }
 
   /** What reaches beyond the window's right edge makes the page scroll sideways. */
   async fits() {
-    const { wide, seen } = await this.page.evaluate(() => ({ wide: document.documentElement.scrollWidth, seen: innerWidth }));
+    const { wide, seen } = await this.page.evaluate(() => ({
+      wide: document.documentElement.scrollWidth,
+      seen: innerWidth,
+    }));
     assert.ok(wide <= seen, `the page is ${wide} wide in a window of ${seen}`);
   }
 
@@ -86,9 +105,30 @@ export function crowd(total) {
     const away = i % 7 === 0;
     const iso = (/** @type {number} */ ms) => new Date(ms).toISOString();
     return {
-      id: (0x100000000 + i * 2654435761).toString(16).slice(-8).padEnd(32, 'a'), state: away ? 'detached' : 'attached', player: `player-${i}`, group: `match-${i % 500}`, peer: `198.51.100.${i % 250}`, route: '/match/*',
-      resumable: true, started: true, since: iso(began + i * 300), grace: '30s', overflow: 'pause', detached_since: away ? iso(Date.now() - 9000) : null, expires: away ? iso(Date.now() + 1000 * (8 + (i % 29))) : null, ended_since: null,
-      rtt_ms: away ? null : 12 + (i % 90), silent_ms: away ? 9000 : i % 500, received: i, written: i, sent: 3 * i, acked: 3 * i, buffer_messages: away ? 7 * (i % 500) : 0, buffer_bytes: away ? 2000 * (i % 500) : 0, buffer_most_messages: 4096, buffer_most_bytes: 1 << 20,
+      id: (0x100000000 + i * 2654435761).toString(16).slice(-8).padEnd(32, 'a'),
+      state: away ? 'detached' : 'attached',
+      player: `player-${i}`,
+      group: `match-${i % 500}`,
+      peer: `198.51.100.${i % 250}`,
+      route: '/match/*',
+      resumable: true,
+      started: true,
+      since: iso(began + i * 300),
+      grace: '30s',
+      overflow: 'pause',
+      detached_since: away ? iso(Date.now() - 9000) : null,
+      expires: away ? iso(Date.now() + 1000 * (8 + (i % 29))) : null,
+      ended_since: null,
+      rtt_ms: away ? null : 12 + (i % 90),
+      silent_ms: away ? 9000 : i % 500,
+      received: i,
+      written: i,
+      sent: 3 * i,
+      acked: 3 * i,
+      buffer_messages: away ? 7 * (i % 500) : 0,
+      buffer_bytes: away ? 2000 * (i % 500) : 0,
+      buffer_most_messages: 4096,
+      buffer_most_bytes: 1 << 20,
     };
   });
 }
@@ -102,23 +142,64 @@ export function crowd(total) {
 export async function fake(page, total, { ms = 0 } = {}) {
   const sessions = crowd(total);
   const answers = { count: 0, rows: 0, bytes: 0 };
-  const base = { created: total, refused: 3, ended: 1234, replayed: 5, dropped: 0, to_upstream_bytes: 1, to_client_bytes: 1, rtt_median_ms: 31, rtt_p95_ms: 96, buffer_bytes: 245_000_000 };
+  const base = {
+    created: total,
+    refused: 3,
+    ended: 1234,
+    replayed: 5,
+    dropped: 0,
+    to_upstream_bytes: 1,
+    to_client_bytes: 1,
+    rtt_median_ms: 31,
+    rtt_p95_ms: 96,
+    buffer_bytes: 245_000_000,
+  };
   const counts = { connecting: 3, attached: Math.round((total * 6) / 7), detached: Math.round(total / 7) };
   const totals = (/** @type {number} */ at, /** @type {number} */ i) => {
     const wave = Math.sin(i / 9) * 0.04;
-    return { ...base, time: new Date(at).toISOString(), sessions: { ...counts, attached: Math.round(counts.attached * (0.96 + wave)), detached: Math.round(counts.detached * (1 - 3 * wave)) }, created: i * 40, detached: i * 90 + 300 * Math.sin(i / 7), resumed: Math.round(i * 88 + 300 * Math.sin(i / 7 - 0.4)), to_upstream: i * 400_000, to_client: i * 1_100_000 + 900_000 * Math.sin(i / 5), buffer_bytes: base.buffer_bytes * (1 + 4 * wave) };
+    return {
+      ...base,
+      time: new Date(at).toISOString(),
+      sessions: {
+        ...counts,
+        attached: Math.round(counts.attached * (0.96 + wave)),
+        detached: Math.round(counts.detached * (1 - 3 * wave)),
+      },
+      created: i * 40,
+      detached: i * 90 + 300 * Math.sin(i / 7),
+      resumed: Math.round(i * 88 + 300 * Math.sin(i / 7 - 0.4)),
+      to_upstream: i * 400_000,
+      to_client: i * 1_100_000 + 900_000 * Math.sin(i / 5),
+      buffer_bytes: base.buffer_bytes * (1 + 4 * wave),
+    };
   };
   const since = new Date(Date.now() - 7.4e7).toISOString(); // another one would be another process
   const samples = Array.from({ length: 120 }, (_, i) => totals(Date.now() - (120 - i) * 5000, i));
   await page.route('**/api/v1/overview?*', async (route) => {
     const query = new URL(route.request().url()).searchParams;
-    const fit = sessions.filter(({ state, player }) => (!query.get('state') || query.get('state') === state) && (!query.get('q') || player.includes(query.get('q') ?? '')));
+    const fit = sessions.filter(
+      ({ state, player }) =>
+        (!query.get('state') || query.get('state') === state) &&
+        (!query.get('q') || player.includes(query.get('q') ?? '')),
+    );
     const limit = Number(query.get('limit'));
     const offset = Math.min(Number(query.get('offset')), Math.max(0, fit.length - limit));
     const rows = fit.slice(offset, offset + limit);
     const body = JSON.stringify({
-      time: new Date().toISOString(), since, draining: false, write: true, max_sessions: 20_000, buffer_most_bytes: 2 ** 30, every: '5s',
-      totals: totals(Date.now(), 120), ended_by: { bye: 800, grace_over: 400, ended: 34 }, resumes_by: { ok: 10_560, bad_token: 3 }, samples: query.get('since') ? [] : samples, matching: fit.length, offset, sessions: rows,
+      time: new Date().toISOString(),
+      since,
+      draining: false,
+      write: true,
+      max_sessions: 20_000,
+      buffer_most_bytes: 2 ** 30,
+      every: '5s',
+      totals: totals(Date.now(), 120),
+      ended_by: { bye: 800, grace_over: 400, ended: 34 },
+      resumes_by: { ok: 10_560, bad_token: 3 },
+      samples: query.get('since') ? [] : samples,
+      matching: fit.length,
+      offset,
+      sessions: rows,
     });
     answers.count++;
     answers.rows = Math.max(answers.rows, rows.length);

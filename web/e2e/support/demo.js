@@ -34,7 +34,9 @@ export class DemoPage {
   static async open(page, host) {
     const demo = new DemoPage(page, host);
     await page.addInitScript(() => {
-      document.addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`));
+      document.addEventListener('securitypolicyviolation', (event) =>
+        console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`),
+      );
     });
     await page.goto(`http://${host}/`);
     await demo.until('both sides play', ({ proof, plain }) => proof.phase === 'playing' && plain.phase === 'playing');
@@ -66,12 +68,19 @@ export class DemoPage {
   /** Waits until a part of the page reads so. @param {string} id @param {RegExp} text */
   async says(id, text) {
     let read = '';
-    await until(`${id} reads ${text}`, async () => text.test((read = (await this.part(id).textContent()) ?? '')), { ms: 5_000, also: () => read });
+    await until(`${id} reads ${text}`, async () => text.test((read = (await this.part(id).textContent()) ?? '')), {
+      ms: 5_000,
+      also: () => read,
+    });
   }
 
   /** Lets the autopilot play until both sides have scored. @param {number} points */
   async score(points) {
-    return this.until(`${points} points on both sides`, ({ proof, plain }) => Math.min(proof.score, plain.score) >= points, 40_000);
+    return this.until(
+      `${points} points on both sides`,
+      ({ proof, plain }) => Math.min(proof.score, plain.score) >= points,
+      40_000,
+    );
   }
 
   /** Ends the autopilot, as a person does. */

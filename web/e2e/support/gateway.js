@@ -39,7 +39,9 @@ export async function startGateway(t, ...flags) {
     assert.deepEqual(log.bad, [], 'the gateway logs no error');
   });
   const ended = gone.then((how) => Promise.reject(new Error(`${BINARY} ended with ${how}: ${log.bad.join(' | ')}`)));
-  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`${BINARY} did not listen within ${START_MS} ms`)), START_MS).unref());
+  const late = new Promise((_, fail) =>
+    setTimeout(() => fail(new Error(`${BINARY} did not listen within ${START_MS} ms`)), START_MS).unref(),
+  );
   const [host, admin] = await Promise.race([Promise.all([log.clients, log.admin]), ended, late]);
   ended.catch(() => {});
   return { host, admin, ...control(admin) };
@@ -55,8 +57,8 @@ function readLog(stderr) {
   /** @param {string} msg @returns {Promise<string>} */
   const address = (msg) => new Promise((done) => (waiting[msg] = done));
   const log = {
-    clients: address('listening for clients'),
-    admin: address('listening for the admin address'),
+    clients: address('listen.clients'),
+    admin: address('listen.admin'),
     bad: /** @type {string[]} */ ([]),
   };
   createInterface({ input: stderr }).on('line', (line) => {

@@ -70,7 +70,10 @@ class Link {
   /** Nothing passes in these directions until another call names others; the ends do not learn of it. @param {('up' | 'down')[]} ways */
   hold(ways) {
     this.#held = new Set(ways);
-    for (const [way, from] of /** @type {const} */ ([['up', this.#client], ['down', this.#server]])) {
+    for (const [way, from] of /** @type {const} */ ([
+      ['up', this.#client],
+      ['down', this.#server],
+    ])) {
       if (this.#held.has(way)) from.pause();
       else from.resume();
     }
@@ -187,10 +190,18 @@ export class Relay {
   /** @param {Socket} client */
   #open(client) {
     const server = net.connect({ port: this.#port, host: '127.0.0.1', allowHalfOpen: true });
-    const link = new Link(client, server, () => this.torn++, (way, bytes) => (1000 * bytes) / this.rate[way]);
+    const link = new Link(
+      client,
+      server,
+      () => this.torn++,
+      (way, bytes) => (1000 * bytes) / this.rate[way],
+    );
     this.#links.add(link);
     if (this.#behindHead) link.holdBehindHead();
-    Promise.all([once(client, 'close'), once(server, 'close')]).then(() => this.#links.delete(link), () => {});
+    Promise.all([once(client, 'close'), once(server, 'close')]).then(
+      () => this.#links.delete(link),
+      () => {},
+    );
     return server;
   }
 

@@ -70,15 +70,12 @@ export async function join(page, scene, wish = {}) {
  * @param {Wish & {url: string}} wish
  */
 export async function connect(page, { url, protocols = [], binaryType = 'arraybuffer', options = {} }) {
-  await page.evaluate(
-    ([where, offer, type, own]) => {
-      const { Player, ReseatSocket } = /** @type {any} */ (window);
-      const player = new Player(new ReseatSocket(where, offer, own));
-      player.socket.binaryType = type;
-      Object.assign(window, { player });
-    },
-    /** @type {const} */ ([url, protocols, binaryType, options]),
-  );
+  await page.evaluate(([where, offer, type, own]) => {
+    const { Player, ReseatSocket } = /** @type {any} */ (window);
+    const player = new Player(new ReseatSocket(where, offer, own));
+    player.socket.binaryType = type;
+    Object.assign(window, { player });
+  }, /** @type {const} */ ([url, protocols, binaryType, options]));
 }
 
 /** The Player that plays in a page, from outside. */
@@ -137,7 +134,11 @@ export async function settle(player, seat) {
   assert.deepEqual(game.faults, [], 'what the game server received');
   assert.deepEqual([page.received, game.received], [game.sent, page.sent], 'no more than was sent');
   assert.deepEqual(page.pageErrors, [], 'no error in the page');
-  assert.deepEqual([page.count.open, page.count.error, page.count.close], [1, undefined, undefined], 'open once, no error, no close');
+  assert.deepEqual(
+    [page.count.open, page.count.error, page.count.close],
+    [1, undefined, undefined],
+    'open once, no error, no close',
+  );
   assert.equal(game.ended, null, "the game server's connection lives");
   return { page, game };
 }

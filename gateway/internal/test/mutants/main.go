@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -76,49 +77,107 @@ type result struct {
 	took    time.Duration
 }
 
-// tryAll tries them, some at a time, and returns the results in their order.
+// tryAll tries them, some at a time, and returns the results in their order. Where a
+// package's tests fail without any mutant, nothing is planted: their failure would
+// count as noticing it.
 func tryAll(ctx context.Context, root string, list []mutant.Mutant, jobs int, patience time.Duration) []result {
+	broken := baseline(ctx, root, list, jobs, patience)
 	results := make([]result, len(list))
-	slots := make(chan struct{}, jobs)
-	var all sync.WaitGroup
-	for i, m := range list {
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			results[i] = try(ctx, root, m, patience)
-			fmt.Fprintf(os.Stderr, "%-36s %s %v\n", m.Name, results[i].noticed, results[i].err)
-		})
-	}
-	all.Wait()
+	each(len(list), jobs, func(i int) {
+		m := list[i]
+		results[i] = try(ctx, root, m, broken, patience)
+		fmt.Fprintf(os.Stderr, "%-36s %s %v\n", m.Name, results[i].noticed, results[i].err)
+	})
 	return results
 }
 
-func try(ctx context.Context, root string, m mutant.Mutant, patience time.Duration) result {
+// each calls do for 0 to n-1, so many at a time, and waits for all.
+func each(n, jobs int, do func(int)) {
+	slots := make(chan struct{}, jobs)
+	var all sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+// baseline runs, once each and without a mutant, the tests that the list names. It
+// returns those that do not pass, and why.
+func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, patience time.Duration) map[string]error {
+	var named []string
+	for _, m := range list {
+		named = append(named, m.Tests...)
+	}
+	slices.Sort(named)
+	named = slices.Compact(named)
+	errs := make([]error, len(named))
+	each(len(named), jobs, func(i int) {
+		by, err := test(ctx, root, named[i:i+1], nil, patience)
+		if err == nil && by != "" {
+			err = fmt.Errorf("fails at %s", by)
+		}
+		errs[i] = err
+		fmt.Fprintf(os.Stderr, "%-36s %v\n", "no mutant in "+named[i], err)
+	})
+	broken := map[string]error{}
+	for i, err := range errs {
+		if err != nil {
+			broken[named[i]] = err
+		}
+	}
+	return broken
+}
+
+func try(ctx context.Context, root string, m mutant.Mutant, broken map[string]error, patience time.Duration) (r result) {
 	began := time.Now()
-	r := result{Mutant: m}
-	dir, err := os.MkdirTemp("", "reseat-mutant-")
+	r.Mutant = m
+	defer func() { r.took = time.Since(began) }()
+	for _, name := range m.Tests {
+		if err := broken[name]; err != nil {
+			r.err = fmt.Errorf("%s without any mutant: %w", name, err)
+			return r
+		}
+	}
+	files, err := m.Apply(root)
 	if err != nil {
 		r.err = err
 		return r
 	}
-	defer os.RemoveAll(dir)
-	if m.Tests[0] == "web" {
-		r.noticed, r.err = tryClient(ctx, root, dir, m, patience)
-	} else {
-		r.noticed, r.err = tryGo(ctx, root, dir, m, patience)
-	}
-	r.took = time.Since(began)
+	r.noticed, r.err = test(ctx, root, m.Tests, files, patience)
 	return r
 }
 
-// tryGo runs the packages' tests one after the other, until one fails.
-func tryGo(ctx context.Context, root, dir string, m mutant.Mutant, patience time.Duration) (string, error) {
-	overlay, err := m.Overlay(root, dir)
+// test runs tests over the sources with files in place of theirs. It returns the test
+// that failed, if any, and an error where they could not be run to an end.
+func test(ctx context.Context, root string, tests []string, files map[string]string, patience time.Duration) (noticed string, err error) {
+	dir, err := os.MkdirTemp("", "reseat-mutant-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	if tests[0] == "web" {
+		noticed, err = testClient(ctx, root, dir, files, patience)
+	} else {
+		noticed, err = testGo(ctx, root, dir, tests, files, patience)
+	}
+	if ctx.Err() != nil { // they were broken off
+		return "", ctx.Err()
+	}
+	return noticed, err
+}
+
+// testGo runs the packages' tests one after the other, until one fails.
+func testGo(ctx context.Context, root, dir string, packages []string, files map[string]string, patience time.Duration) (string, error) {
+	overlay, err := mutant.Overlay(root, dir, files)
 	if err != nil {
 		return "", err
 	}
 	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-p=1", "-timeout", patience.String()}
-	out, err := run(ctx, root, "go", append(args, m.Tests...)...)
+	out, err := run(ctx, root, "go", append(args, packages...)...)
 	switch {
 	case err == nil:
 		return "", nil
@@ -128,12 +187,8 @@ func tryGo(ctx context.Context, root, dir string, m mutant.Mutant, patience time
 	return noticedBy(out), nil
 }
 
-// tryClient runs the browser client's tests in a copy of web.
-func tryClient(ctx context.Context, root, dir string, m mutant.Mutant, patience time.Duration) (string, error) {
-	files, err := m.Apply(root)
-	if err != nil {
-		return "", err
-	}
+// testClient runs the browser client's tests in a copy of web.
+func testClient(ctx context.Context, root, dir string, files map[string]string, patience time.Duration) (string, error) {
 	for _, name := range []string{"web", "testdata"} {
 		if err := os.CopyFS(filepath.Join(dir, name), bare{os.DirFS(filepath.Join(root, name))}); err != nil {
 			return "", err

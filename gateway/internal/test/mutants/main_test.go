@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,17 +43,97 @@ func TestWhatIsNoBugIsNotNoticed(t *testing.T) {
 	harmless := mutant.Mutant{Name: "x", Why: "a comment", Tests: []string{"./tokens/generation"}, Edits: []mutant.Edit{
 		{File: "tokens/generation/generation.go", Old: "// Issued returns the newest", New: "// Issued gives the newest"},
 	}}
-	if r := try(t.Context(), root(t), harmless, patience); r.noticed != "" || r.err != nil {
+	if r := try(t.Context(), root(t), harmless, nil, patience); r.noticed != "" || r.err != nil {
 		t.Errorf("noticed by %q, %v", r.noticed, r.err)
 	}
 	senseless := harmless
 	senseless.Edits = []mutant.Edit{{File: "tokens/generation/generation.go", Old: "return l.issued + 1", New: "return l.nothing"}}
-	if r := try(t.Context(), root(t), senseless, patience); r.noticed != "" || r.err == nil || !strings.Contains(r.err.Error(), "does not compile") {
+	if r := try(t.Context(), root(t), senseless, nil, patience); r.noticed != "" || r.err == nil || !strings.Contains(r.err.Error(), "does not compile") {
 		t.Errorf("noticed by %q, %v", r.noticed, r.err)
 	}
 	if status := tell([]result{{Mutant: harmless}}); status != 1 {
 		t.Errorf("status %d for a bug that nobody noticed", status)
 	}
+}
+
+// Tests that fail without a mutant notice nothing, also where others of them would.
+func TestTestsThatFailAnywayNoticeNothing(t *testing.T) {
+	dir := module(t, map[string]string{
+		"good/a.go":        "package good\n\nconst One = 1\n",
+		"good/a_test.go":   "package good\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One != 1 {\n\t\tt.Fail()\n\t}\n}\n",
+		"broken/a_test.go": "package broken\n\nimport \"testing\"\n\nfunc TestAnyway(t *testing.T) { t.Fail() }\n",
+		"torn/a_test.go":   "package torn\n\nfunc\n",
+	})
+	planted := func(tests ...string) mutant.Mutant {
+		return mutant.Mutant{Name: "x", Why: "not one", Tests: tests, Edits: []mutant.Edit{{File: "good/a.go", Old: "= 1", New: "= 2"}}}
+	}
+	results := tryAll(t.Context(), dir, []mutant.Mutant{planted("./good"), planted("./good", "./broken"), planted("./torn")}, 2, patience)
+	for i, want := range []string{"", "./broken without any mutant: fails at TestAnyway", "./torn without any mutant: does not compile"} {
+		r := results[i]
+		if want == "" && (r.err != nil || r.noticed != "TestOne") {
+			t.Errorf("where the tests pass: noticed by %q, %v", r.noticed, r.err)
+		}
+		if want != "" && (r.err == nil || !strings.HasPrefix(r.err.Error(), want) || r.noticed != "") {
+			t.Errorf("noticed by %q, %v, want %s", r.noticed, r.err, want)
+		}
+	}
+	if status := tell(results); status != 2 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Tests that are interrupted notice nothing either.
+func TestInterruptIsNotNoticing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := module(t, map[string]string{"a_test.go": fmt.Sprintf(`package m
+
+import (
+	"net"
+	"testing"
+)
+
+func TestWaits(t *testing.T) {
+	c, err := net.Dial("tcp", %q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Read(make([]byte, 1))
+	t.Fatal("interrupted")
+}
+`, l.Addr())})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		c, err := l.Accept()
+		cancel()
+		if err == nil {
+			c.Close()
+		}
+	}()
+	by, err := test(ctx, dir, []string{"."}, nil, patience)
+	if by != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("noticed by %q, %v", by, err)
+	}
+}
+
+// module writes a module of these files, and returns its directory.
+func module(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files["go.mod"] = "module m\n"
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // The proof page says how many are planted where.

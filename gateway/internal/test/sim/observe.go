@@ -124,7 +124,7 @@ func (g *game) checkReason(reason string) {
 		g.checkTold()
 	case "upstream_lost":
 		g.checkTold()
-		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.slept || g.w.now >= u.doneAt.Add(unfinished)
+		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.futile.over
 	case "window_exceeded":
@@ -132,7 +132,7 @@ func (g *game) checkReason(reason string) {
 	case "ended", "draining", "internal_error", "superseded":
 		ok = g.cause.reason == reason
 	case "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8":
-		ok = sins[c.rogue].reason == reason || g.slept && c.trying != nil || // see checkVerdict
+		ok = sins[c.rogue].reason == reason ||
 			reason == "protocol_violation" && !g.cfg.Resumable // it may rest in mid-message
 	}
 	if !ok {
@@ -143,7 +143,7 @@ func (g *game) checkReason(reason string) {
 // silence: the upstream was silent for twice its heartbeat, though it was read.
 func (g *game) silence() bool {
 	hb := g.cfg.UpstreamHeartbeat
-	return hb > 0 && g.w.now >= max(g.seen.upHeard, g.up.lastIn).Add(2*hb)
+	return hb > 0 && g.w.now >= max(g.seen.upHeard, g.up.lastIn, g.seen.excused).Add(2*hb)
 }
 
 // A catch is what ends in the bytes that a reader hands over.

@@ -145,6 +145,18 @@ func (p *pulse) hidden() session.Time {
 	return 0
 }
 
+// hiding is how many pings may have been composed at most that were not handed out yet.
+func (p *pulse) hiding() int {
+	from, every := p.hidden(), p.g.cfg.Heartbeat
+	if from == 0 {
+		return 0
+	}
+	if half := p.g.cfg.Answer / 2; half > 0 {
+		every = min(every, half)
+	}
+	return 2 + int(p.g.w.now.Sub(from)/every) // the first for the ack of a full window
+}
+
 // oldest is when the oldest thing was sent that the client owes an answer to.
 func (p *pulse) oldest(b int) (t session.Time) {
 	if len(p.unacked) > 0 {
@@ -463,6 +475,7 @@ func (p *pulse) reads(b []byte) {
 // answered takes in a pong: it answers the newest ping that said the same, and those
 // before it.
 func (p *pulse) answered(n uint64) {
+	p.crowded = p.crowded || len(p.open)+p.hiding() > manyPings
 	arg := strconv.FormatUint(n, 10)
 	same := func(q *ping) bool { return q.arg == arg }
 	first := slices.IndexFunc(p.open, same)
@@ -548,6 +561,9 @@ func (g *game) checkWoken(i session.Info) {
 	if i.Heard < p.heard[early] || i.Heard > p.heard[late] {
 		g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, p.heard)
 	}
+	if p.unsettled() { // a ping of the call just made postpones the next one
+		p.composes()
+	}
 	var want session.Time
 	if g.core.WantsClient(p.leg.att) {
 		want = p.dead(late)
@@ -557,9 +573,6 @@ func (g *game) checkWoken(i session.Info) {
 	}
 	if next := g.core.Next(); want > 0 && (next == 0 || next > want) {
 		g.fail("timers", "Next is %d, and something is due at %d: %s", next, want, p)
-	}
-	if p.unsettled() {
-		p.composes()
 	}
 }
 

@@ -272,10 +272,6 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 		if ended {
 			return
 		}
-	case 4400:
-		if ended && c.g.slept && c.trying != nil { // it slept with a resume under way, for which its acks were withheld
-			return
-		}
 	case 4409:
 		if ended && c.g.cause.reason == "superseded" {
 			return

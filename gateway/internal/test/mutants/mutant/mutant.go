@@ -125,13 +125,9 @@ func (m Mutant) Apply(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// Overlay writes the mutant's files to dir and returns the name of the file that
-// the go command's -overlay takes.
-func (m Mutant) Overlay(root, dir string) (string, error) {
-	files, err := m.Apply(root)
-	if err != nil {
-		return "", err
-	}
+// Overlay writes files, as Apply returns them, to dir, and returns the name of the file
+// that the go command's -overlay takes.
+func Overlay(root, dir string, files map[string]string) (string, error) {
 	replace := map[string]string{}
 	for name, text := range files {
 		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))

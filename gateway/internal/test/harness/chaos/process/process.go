@@ -87,9 +87,9 @@ func (p *Process) read(out io.Reader, ready chan<- string) {
 			p.told(line)
 		}
 		switch line.Msg { // the admin address is said after that for clients
-		case "listening for clients":
+		case "listen.clients":
 			addr = line.Addr
-		case "listening for the admin address":
+		case "listen.admin":
 			p.Admin = line.Addr
 		}
 		if addr != "" && (p.Admin != "" || p.noAdmin) {

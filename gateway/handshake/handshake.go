@@ -1,4 +1,7 @@
-package gateway
+// Package handshake is the server's side of the WebSocket opening handshake: what a
+// request must have (RFC 6455 section 4.2.1), which Host and Origin may pass, and the
+// 101 that takes the connection over.
+package handshake
 
 import (
 	"encoding/base64"
@@ -7,24 +10,23 @@ import (
 	"strings"
 )
 
-// isHandshake reports whether r asks for a WebSocket, RFC 6455 section 4.1,
+// Requested reports whether r asks for a WebSocket, RFC 6455 section 4.1,
 // well or badly.
-func isHandshake(r *http.Request) bool {
+func Requested(r *http.Request) bool {
 	return hasToken(r.Header, "Upgrade", "websocket")
 }
 
-// A badHandshake is what is wrong with a handshake, and its HTTP status.
-type badHandshake struct {
-	status int
-	label  string
-	text   string
+// A Fault is what is wrong with a handshake, and the HTTP status that says so.
+type Fault struct {
+	Status int
+	Text   string
 }
 
-// checkHandshake verifies what RFC 6455 section 4.2.1 asks of a client; nil
-// where all is well.
-func checkHandshake(r *http.Request) *badHandshake {
-	bad := func(status int, text string) *badHandshake {
-		return &badHandshake{status, "bad_handshake", text}
+// Check verifies what RFC 6455 section 4.2.1 requires of a client; nil for a good
+// handshake.
+func Check(r *http.Request) *Fault {
+	bad := func(status int, text string) *Fault {
+		return &Fault{status, text}
 	}
 	switch {
 	case r.Method != http.MethodGet:
@@ -63,9 +65,9 @@ func hasToken(h http.Header, name, token string) bool {
 	return false
 }
 
-// hostAllowed reports whether a Host value is one of those allowed: by name
+// HostAllowed reports whether a Host value is one of those allowed: by name
 // alone, or with the port where the allowed one has a port. None allow any.
-func hostAllowed(allowed []string, host string) bool {
+func HostAllowed(allowed []string, host string) bool {
 	if len(allowed) == 0 {
 		return true
 	}

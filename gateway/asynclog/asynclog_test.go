@@ -1,4 +1,4 @@
-package sink
+package asynclog
 
 import (
 	"bytes"
@@ -10,52 +10,52 @@ import (
 	"time"
 )
 
-func leftOut(n int) []byte { return fmt.Appendf(nil, "%d left out\n", n) }
+func droppedNotice(n int) []byte { return fmt.Appendf(nil, "%d dropped\n", n) }
 
 func TestLinesAreWrittenWholeAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		s := New(&w, 1<<20, leftOut)
+		l := New(&w, 1<<20, droppedNotice)
 		var want strings.Builder
-		line := make([]byte, 0, 32) // used again, as slog does
+		line := make([]byte, 0, 32) // reused, as slog does
 		for i := range 1000 {
 			line = fmt.Appendf(line[:0], "line %d\n", i)
 			want.Write(line)
-			s.Write(line)
+			l.Write(line)
 		}
-		s.Close(time.Second)
+		l.Close(time.Second)
 		if w.String() != want.String() {
 			t.Errorf("%d bytes were written, want %d", w.Len(), want.Len())
 		}
 	})
 }
 
-// A stuck writer costs lines, and says how many; nobody waits for it.
-func TestAStuckWriterMakesNobodyWait(t *testing.T) {
+// A stuck writer costs lines, whose number is logged once it takes lines again.
+func TestStuckWriterBlocksNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		s := New(w, 100, leftOut)
+		l := New(w, 100, droppedNotice)
 		began := time.Now()
 		for range 50 {
-			s.Write([]byte("123456789\n"))
+			l.Write([]byte("123456789\n"))
 		}
 		synctest.Wait()
-		s.Write([]byte("123456789\n"))
+		l.Write([]byte("123456789\n"))
 		if d := time.Since(began); d != 0 {
 			t.Errorf("writing took %v", d)
 		}
-		if n := s.Lost(); n != 41 {
-			t.Errorf("%d lines were lost, want 41", n)
+		if n := l.Dropped(); n != 41 {
+			t.Errorf("%d lines were dropped, want 41", n)
 		}
 		var got bytes.Buffer
 		read := make(chan struct{})
 		go func() { io.Copy(&got, r); close(read) }()
 		synctest.Wait()
-		s.Write([]byte("at last\n"))
-		s.Close(time.Second)
+		l.Write([]byte("at last\n"))
+		l.Close(time.Second)
 		w.Close()
 		<-read
-		if want := strings.Repeat("123456789\n", 10) + "41 left out\nat last\n"; got.String() != want {
+		if want := strings.Repeat("123456789\n", 10) + "41 dropped\nat last\n"; got.String() != want {
 			t.Errorf("got %q, want %q", got.String(), want)
 		}
 	})
@@ -64,13 +64,13 @@ func TestAStuckWriterMakesNobodyWait(t *testing.T) {
 func TestCloseGivesUpOnAStuckWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		s := New(w, 100, leftOut)
-		s.Write([]byte("never read\n"))
+		l := New(w, 100, droppedNotice)
+		l.Write([]byte("never read\n"))
 		began := time.Now()
-		s.Close(2 * time.Second)
+		l.Close(2 * time.Second)
 		if d := time.Since(began); d != 2*time.Second {
 			t.Errorf("Close took %v", d)
 		}
-		r.Close() // lets the goroutine go
+		r.Close() // ends the goroutine
 	})
 }

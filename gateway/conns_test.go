@@ -19,6 +19,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 )
@@ -85,18 +86,18 @@ func (p *porch) stranger(t *testing.T, text string) stranger {
 	return stranger{c, <-p.arrived}
 }
 
-// A lobbyWorld is a world whose clients come as in the program.
-type lobbyWorld struct {
+// A trackedWorld is a world whose clients come as in the program.
+type trackedWorld struct {
 	*world
 	*porch
 	open atomic.Int64 // connections to the game
 	full atomic.Int64 // dials that find no descriptor
 }
 
-// newLobbyWorld has 256 descriptors. above, where it is not nil, stands on the
-// lobby's listener.
-func newLobbyWorld(t *testing.T, above func(net.Listener) net.Listener) *lobbyWorld {
-	w := &lobbyWorld{porch: newPorch()}
+// newTrackedWorld has 256 descriptors. above, where it is not nil, stands on the
+// listener of its ConnTracker.
+func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
+	w := &trackedWorld{porch: newPorch()}
 	w.world = newWorld(t, policy(), func(c *gateway.Config) {
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
@@ -110,35 +111,35 @@ func newLobbyWorld(t *testing.T, above func(net.Listener) net.Listener) *lobbyWo
 		}
 	})
 	w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page") }))
-	ln := w.gw.Lobby().Listen(w.porch)
+	ln := w.gw.Conns().Listen(w.porch)
 	if above != nil {
 		ln = above(ln)
 	}
-	serveFrom(t, ln, w.gw, w.gw.Lobby())
+	serveFrom(t, ln, w.gw, w.gw.Conns())
 	offer := w.Offer
 	w.Door = wstest.Knock(t, w.porch.Listener)
 	w.Offer = offer
 	return w
 }
 
-// A secureLobbyWorld is one behind TLS.
-type secureLobbyWorld struct {
-	*lobbyWorld
+// A secureTrackedWorld is one behind TLS.
+type secureTrackedWorld struct {
+	*trackedWorld
 	pair *testcert.Pair
 }
 
-func newSecureLobbyWorld(t *testing.T) *secureLobbyWorld {
+func newSecureTrackedWorld(t *testing.T) *secureTrackedWorld {
 	pair := testcert.New(t, "game.example")
 	cert, key := pair.Write(t.TempDir())
 	certs, err := secure.Open(secure.Config{CertFile: cert, KeyFile: key})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &secureLobbyWorld{newLobbyWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
+	return &secureTrackedWorld{newTrackedWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
 }
 
 // visitor is a connection whose handshake is still to be done, for one protocol.
-func (w *secureLobbyWorld) visitor(protocol string) *tls.Conn {
+func (w *secureTrackedWorld) visitor(protocol string) *tls.Conn {
 	w.world.t.Helper()
 	c, err := w.porch.Dial()
 	if err != nil {
@@ -148,8 +149,8 @@ func (w *secureLobbyWorld) visitor(protocol string) *tls.Conn {
 	return tls.Client(c, w.pair.Client(protocol))
 }
 
-func serveFrom(t *testing.T, ln net.Listener, h http.Handler, lobby *gateway.Lobby) {
-	server := &http.Server{Handler: lobby.Handler(h), ConnState: lobby.Note, ConnContext: gateway.ConnContext, ReadHeaderTimeout: 5 * time.Second}
+func serveFrom(t *testing.T, ln net.Listener, h http.Handler, conns *listen.ConnTracker) {
+	server := &http.Server{Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext, ReadHeaderTimeout: 5 * time.Second}
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
 }
@@ -175,7 +176,7 @@ func wantClosed(t *testing.T, all []stranger, n int) {
 }
 
 // resume is one that gets in at once.
-func (w *lobbyWorld) resume(p *wstest.Player) *wstest.Player {
+func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	w.t.Helper()
 	began := time.Now()
 	p.Drop()
@@ -203,7 +204,7 @@ func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
 	for name, text := range waits {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newLobbyWorld(t, nil)
+				w := newTrackedWorld(t, nil)
 				p, _ := w.play()
 				all := w.strangers(t, enough-2, text)
 				wantClosed(t, all, 0)
@@ -223,7 +224,7 @@ func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
 // A byte a second is no more than nothing.
 func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
 		all := w.strangers(t, enough-2, "")
 		for range 4 {
@@ -239,7 +240,7 @@ func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
 
 func TestTLSHandshakesWaitToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureLobbyWorld(t)
+		w := newSecureTrackedWorld(t)
 		first := w.visitor("http/1.1") // it has waited the longest, and is served
 		fmt.Fprintf(first, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		synctest.Wait()
@@ -268,7 +269,7 @@ func TestTLSHandshakesWaitToo(t *testing.T) {
 // Of HTTP/2 many requests share a connection: it waits when the last is served.
 func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureLobbyWorld(t)
+		w := newSecureTrackedWorld(t)
 		release := make(chan struct{})
 		w.gw.Page("/poll", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 		dials := 0
@@ -313,7 +314,7 @@ func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
 // Who is served is in nobody's way, however long that lasts.
 func TestWhoIsServedIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		release := make(chan struct{})
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Upgrade") != "" {
@@ -348,7 +349,7 @@ func TestWhatIsDialledForMakesRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newLobbyWorld(t, nil)
+				w := newTrackedWorld(t, nil)
 				release := make(chan struct{})
 				defer close(release)
 				w.game.Refuse = func(c net.Conn, r *http.Request) bool {
@@ -371,7 +372,7 @@ func TestWhatIsDialledForMakesRoom(t *testing.T) {
 // Nobody needs a connection to the game server between two ordinary requests.
 func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		var closed atomic.Bool
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
@@ -394,7 +395,7 @@ func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
 // Whatever has taken the descriptors: where there is none left, whoever waits goes.
 func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		all := w.strangers(t, 20, "")
 		w.fails.Store(5)
 		all = append(all, w.stranger(t, "")) // its Accept was under way; the next ones fail
@@ -404,7 +405,7 @@ func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
 
 		nobody := newPorch()
 		nobody.fails.Store(1)
-		if c, err := w.gw.AdminLobby().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
+		if c, err := w.gw.AdminConns().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
 			t.Errorf("with nobody to go: %v, %v", c, err)
 		}
 	})
@@ -413,7 +414,7 @@ func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
 // A dial that has no descriptor says nothing of the game server.
 func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		all := w.strangers(t, 5, "")
 		w.full.Store(1)
 		w.Player("/").Sync() // with the descriptor of whoever waited the longest, at the second try
@@ -435,9 +436,9 @@ func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
 // Nobody at the client address takes a place at the admin address.
 func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		admin := newPorch()
-		serveFrom(t, w.gw.AdminLobby().Listen(admin), http.NotFoundHandler(), w.gw.AdminLobby())
+		serveFrom(t, w.gw.AdminConns().Listen(admin), http.NotFoundHandler(), w.gw.AdminConns())
 		scrapers := admin.strangers(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
 		all := w.strangers(t, 1000, "")
 		wantClosed(t, all, 1000-enough)
@@ -452,7 +453,7 @@ func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
 // takes its time where its client does not go.
 func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newLobbyWorld(t, nil)
+		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
 		var old []stranger
 		for range 15 {

@@ -1,4 +1,4 @@
-package gateway
+package handshake
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ func TestGoodHandshakesPass(t *testing.T) {
 		goodHead + "Sec-WebSocket-Protocol: a, b\r\nSec-WebSocket-Extensions: permessage-deflate\r\nCookie: a=b\r\n",
 	} {
 		r := read(head)
-		if r == nil || !isHandshake(r) || checkHandshake(r) != nil {
+		if r == nil || !Requested(r) || Check(r) != nil {
 			t.Errorf("refused: %q", head)
 		}
 	}
@@ -67,11 +67,11 @@ func TestBadHandshakesAreRefused(t *testing.T) {
 	} {
 		for _, head := range heads {
 			r := read(head)
-			if r == nil || !isHandshake(r) {
+			if r == nil || !Requested(r) {
 				t.Errorf("never seen as a handshake: %q", head)
 				continue
 			}
-			if bad := checkHandshake(r); bad == nil || bad.status != status || bad.label != "bad_handshake" || bad.text == "" {
+			if bad := Check(r); bad == nil || bad.Status != status || bad.Text == "" {
 				t.Errorf("%+v, want the status %d: %q", bad, status, head)
 			}
 		}
@@ -82,7 +82,7 @@ func TestBadHandshakesAreRefused(t *testing.T) {
 // proxy.
 func TestOrdinaryRequestIsNoHandshake(t *testing.T) {
 	for _, with := range []string{"", "Upgrade: h2c\r\n", "Upgrade: websockets\r\n", "Upgrade: websocket/13\r\n", "Upgrade: \"websocket\"\r\n", "Upgrade: web socket\r\n", "Upgrade: h2c; websocket\r\n", "Upgrade: \r\n", "X-Upgrade: websocket\r\n"} {
-		if r := read(change("Upgrade: websocket\r\n", with)); r == nil || isHandshake(r) {
+		if r := read(change("Upgrade: websocket\r\n", with)); r == nil || Requested(r) {
 			t.Errorf("a handshake: %q", with)
 		}
 	}
@@ -158,7 +158,7 @@ func TestHostIsOneOfThoseAllowed(t *testing.T) {
 		{[]string{"game.example"}, "evil.example:game.example", false},
 		{[]string{"game.example"}, "game", false},
 	} {
-		if got := hostAllowed(tt.allowed, tt.host); got != tt.want {
+		if got := HostAllowed(tt.allowed, tt.host); got != tt.want {
 			t.Errorf("Host %q with --host %q: %t, want %t", tt.host, tt.allowed, got, tt.want)
 		}
 	}
@@ -173,7 +173,7 @@ func FuzzHandshakeHead(f *testing.F) {
 	f.Add(change("Host: game.example", "Host: a\r\nHost: b"))
 	f.Fuzz(func(t *testing.T, head string) {
 		r := read(head)
-		if r == nil || !isHandshake(r) || checkHandshake(r) != nil {
+		if r == nil || !Requested(r) || Check(r) != nil {
 			return
 		}
 		key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))

@@ -7,12 +7,32 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
+
+// A redialer dials upstreams anew for sessions that have none, --disconnect hard.
+type redialer struct {
+	ctx     context.Context // until Gateway.Close
+	running *sync.WaitGroup // of the dials
+	dials   *dials
+	// request is what an upstream is asked for a handshake.
+	request func(e *entry, r *http.Request, protocols []string, more http.Header) upstream.Request
+}
+
+// An arrival is a client that comes back, by token or by cookie, and has its 101.
+type arrival struct {
+	r     *http.Request
+	conn  net.Conn
+	early []byte       // what it has sent behind its handshake
+	at    session.Time // of its handshake
+	want  session.Resume
+	peer  string // its address, as believed
+}
 
 // A redial is the dial of an upstream for a session that has none, --disconnect
 // hard, and the client that waits for it. One is under way for a session at a
@@ -35,9 +55,7 @@ type outcome struct {
 
 // A waiter is a client that waits for its session's upstream.
 type waiter struct {
-	conn     net.Conn
-	arrived  session.Time // its handshake
-	early    []byte       // what it has sent behind its handshake
+	*arrival
 	outcome  chan outcome
 	replaced chan struct{} // closed when another resume has taken its place
 	gone     chan struct{} // closed when its connection has ended
@@ -57,23 +75,23 @@ var (
 	errLeft     = errors.New("client gone while its upstream was dialled")
 )
 
-// reconnect gives a session that has no upstream a new one, for a client that
-// waits meanwhile. early is what that has sent up to now. Where err is nil,
-// finish must be called once the client is attached, or not.
-func (e *entry) reconnect(r *http.Request, conn net.Conn, early []byte, arrived session.Time) (_ []byte, finish func(), err error) {
+// reconnect gives a session that has no upstream a new one, for a client that waits
+// meanwhile; what that sends is added to a.early. Where err is nil, finish must be
+// called once the client is attached, or not.
+func (rd *redialer) reconnect(e *entry, a *arrival) (finish func(), err error) {
 	w := &waiter{
-		conn: conn, arrived: arrived, early: early, outcome: make(chan outcome, 1),
+		arrival: a, outcome: make(chan outcome, 1),
 		replaced: make(chan struct{}), gone: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	d := e.join(w, r)
+	d := rd.join(e, w)
 	if d == nil {
-		return early, func() {}, nil
+		return func() {}, nil
 	}
 	go w.watch()
 	defer w.stop()
 	out, err := e.await(d, w)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	w.stop()
 	if out.err == nil && !e.reconnected(out.up) {
@@ -81,9 +99,9 @@ func (e *entry) reconnect(r *http.Request, conn net.Conn, early []byte, arrived 
 	}
 	if out.err != nil {
 		e.finish(d)
-		return nil, nil, out.err
+		return nil, out.err
 	}
-	return w.early, func() { e.finish(d) }, nil
+	return func() { e.finish(d) }, nil
 }
 
 // reconnected hands a new upstream over. It reports false where the session
@@ -116,16 +134,16 @@ func (e *entry) await(d *redial, w *waiter) (outcome, error) {
 // join puts w in the place of whoever waits for the session's upstream, unless
 // that came later, and has it dialled where nobody does. It is nil where somebody
 // else was just being attached: it has been waited for.
-func (e *entry) join(w *waiter, r *http.Request) *redial {
+func (rd *redialer) join(e *entry, w *waiter) *redial {
 	e.mu.Lock()
 	d := e.redial
 	switch {
 	case d == nil:
-		d = &redial{waiter: w, done: make(chan struct{}), ask: e.asksAgain(r)}
+		d = &redial{waiter: w, done: make(chan struct{}), ask: rd.requestAgain(e, w.r)}
 		e.redial = d
 		e.mu.Unlock()
 		e.do(func(core *session.Session, now session.Time) { core.Await(now) })
-		e.g.running.Go(func() { e.redialFor(d) })
+		rd.running.Go(func() { rd.redialFor(e, d) })
 		return d
 	case d.taken:
 		e.mu.Unlock()
@@ -133,10 +151,10 @@ func (e *entry) join(w *waiter, r *http.Request) *redial {
 		return nil
 	}
 	out := d.waiter
-	if out != nil && out.arrived > w.arrived {
+	if out != nil && out.at > w.at {
 		out = w
 	} else {
-		d.waiter, d.ask = w, e.asksAgain(r)
+		d.waiter, d.ask = w, rd.requestAgain(e, w.r)
 	}
 	e.mu.Unlock()
 	if out != nil {
@@ -169,18 +187,18 @@ func (e *entry) finish(d *redial) {
 	close(d.done)
 }
 
-// asksAgain is what the upstream is asked at a hard resume: path, query and
+// requestAgain is what the upstream is asked at a hard resume: path, query and
 // subprotocols of the first handshake, the newest one's header.
-func (e *entry) asksAgain(r *http.Request) upstream.Request {
-	ask := e.asks(r, e.first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
+func (rd *redialer) requestAgain(e *entry, r *http.Request) upstream.Request {
+	ask := rd.request(e, r, e.first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
 	ask.Path, ask.RawQuery = e.first.Path, e.first.RawQuery
 	return ask
 }
 
 // redialFor dials for d, until it is known what came of it or nobody waits.
-func (e *entry) redialFor(d *redial) {
+func (rd *redialer) redialFor(e *entry, d *redial) {
 	for {
-		out, again := e.dialOnce(d)
+		out, again := rd.dialOnce(e, d)
 		switch {
 		case again:
 		case out == nil:
@@ -195,8 +213,8 @@ func (e *entry) redialFor(d *redial) {
 
 // dialOnce dials. The outcome is nil where nobody waits for it, and again true
 // where somebody has come since it was broken off.
-func (e *entry) dialOnce(d *redial) (out *outcome, again bool) {
-	ctx, cancel := context.WithTimeout(e.g.ctx, e.terms().DialTimeout)
+func (rd *redialer) dialOnce(e *entry, d *redial) (out *outcome, again bool) {
+	ctx, cancel := context.WithTimeout(rd.ctx, e.terms().DialTimeout)
 	defer cancel()
 	e.mu.Lock()
 	d.cancel = cancel
@@ -204,7 +222,7 @@ func (e *entry) dialOnce(d *redial) (out *outcome, again bool) {
 		cancel()
 	}
 	e.mu.Unlock()
-	up, err := e.dial(ctx, func() upstream.Request {
+	up, err := rd.dials.dial(ctx, &e.target, func() upstream.Request {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return d.ask
@@ -222,7 +240,7 @@ func (e *entry) dialOnce(d *redial) (out *outcome, again bool) {
 		}
 		d.taken = true
 		return nil, false
-	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.drive() != nil && e.g.ctx.Err() == nil:
+	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.drive() != nil && rd.ctx.Err() == nil:
 		return nil, true
 	}
 	d.taken = true

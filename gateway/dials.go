@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"reseat/gateway/listen"
 	"reseat/upstream"
 )
 
@@ -11,8 +12,10 @@ import (
 // come at the same moment, the others wait for their turn.
 const dialsAtOnce = 64
 
-// dials are the dials under way, by the upstream's address.
+// dials are the dials in flight, by the upstream's address.
 type dials struct {
+	conns *listen.ConnTracker // that may free a descriptor
+
 	mu    sync.Mutex
 	lines map[string]*line
 }
@@ -46,24 +49,24 @@ func (d *dials) enter(addr string) (turns chan struct{}, leave func()) {
 }
 
 // dialFirst is dial for the first handshake.
-func (e *entry) dialFirst(ctx context.Context) (*upstream.Conn, error) {
-	return e.dial(ctx, func() upstream.Request { return e.first })
+func (ds *dials) dialFirst(ctx context.Context, e *entry) (*upstream.Conn, error) {
+	return ds.dial(ctx, &e.target, func() upstream.Request { return e.first })
 }
 
 // dial reaches the session's game server, when it is its turn, and asks it what
 // ask then gives. Waiting counts in the time that ctx leaves.
-func (e *entry) dial(ctx context.Context, ask func() upstream.Request) (*upstream.Conn, error) {
-	turns, leave := e.g.dials.enter(e.target.Address())
+func (ds *dials) dial(ctx context.Context, target *upstream.Target, ask func() upstream.Request) (*upstream.Conn, error) {
+	turns, leave := ds.enter(target.Address())
 	defer leave()
 	select {
 	case turns <- struct{}{}:
 	case <-ctx.Done():
-		return nil, e.target.Late(ctx)
+		return nil, target.Late(ctx)
 	}
 	defer func() { <-turns }()
-	up, err := e.target.Dial(ctx, ask())
-	if noDescriptor(err) && e.g.lobby.spare() {
-		return e.target.Dial(ctx, ask())
+	up, err := target.Dial(ctx, ask())
+	if listen.NoDescriptor(err) && ds.conns.FreeOne() {
+		return target.Dial(ctx, ask())
 	}
 	return up, err
 }

@@ -1,4 +1,4 @@
-package gateway
+package handshake
 
 import (
 	"net/http"
@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// asked is what a client asked for, by its own account or a trusted proxy's.
-type asked struct {
-	host   string
-	secure bool // by TLS
+// A Target is what a client asked for, by its own account or a trusted proxy's.
+type Target struct {
+	Host   string
+	Secure bool // by TLS
 }
 
-// originAllowed decides by --origin whether a handshake's Origin may pass, RFC
+// OriginAllowed decides by --origin whether a handshake's Origin may pass, RFC
 // 6455 section 10.2. Without patterns it must be the host that was asked for, and
 // https where TLS was: whoever is on the way can make up a page of http.
 // A request without an Origin is no browser's and passes; two never do.
-func originAllowed(patterns []string, h http.Header, to asked) bool {
+func OriginAllowed(patterns []string, h http.Header, to Target) bool {
 	origins := h.Values("Origin")
 	switch len(origins) {
 	case 0:
@@ -38,9 +38,9 @@ func originAllowed(patterns []string, h http.Header, to asked) bool {
 
 // sameOrigin compares host and port, the ports 80 and 443 left out on both. Where a
 // proxy ends TLS and nobody says so, the scheme is not known.
-func sameOrigin(value string, to asked) bool {
+func sameOrigin(value string, to Target) bool {
 	o, ok := parseOrigin(value)
-	return ok && strings.EqualFold(withoutPort(o.authority), withoutPort(to.host)) && (!to.secure || o.scheme == "https" || o.scheme == "wss")
+	return ok && strings.EqualFold(withoutPort(o.authority), withoutPort(to.Host)) && (!to.Secure || o.scheme == "https" || o.scheme == "wss")
 }
 
 // matchOrigin compares scheme, host and port each by itself, so that no star

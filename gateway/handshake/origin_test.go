@@ -1,4 +1,4 @@
-package gateway
+package handshake
 
 import (
 	"net/http"
@@ -79,7 +79,7 @@ var sameHosts = []struct {
 // T10: by default a page must come from the host that it asks for.
 func TestOriginIsTheSameHostByDefault(t *testing.T) {
 	for _, tt := range sameHosts {
-		if got := originAllowed(nil, origin(tt.origin), asked{host: tt.host}); got != tt.want {
+		if got := OriginAllowed(nil, origin(tt.origin), Target{Host: tt.host}); got != tt.want {
 			t.Errorf("Origin %q at Host %q: %t, want %t", tt.origin, tt.host, got, tt.want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestOriginIsTheSameHostByDefault(t *testing.T) {
 // Whoever is on the way can make up a page of http://, but not one of https://.
 func TestOriginOfAnInsecurePageIsRefusedUnderTLS(t *testing.T) {
 	for value, want := range map[string]bool{"https://game.example": true, "http://game.example": false, "http://game.example:443": false, "ws://game.example": false} {
-		if got := originAllowed(nil, origin(value), asked{"game.example", true}); got != want {
+		if got := OriginAllowed(nil, origin(value), Target{"game.example", true}); got != want {
 			t.Errorf("Origin %q under TLS: %t, want %t", value, got, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestOriginOfAnInsecurePageIsRefusedUnderTLS(t *testing.T) {
 func TestTwoOriginsNeverPass(t *testing.T) {
 	for _, patterns := range [][]string{nil, {"*"}, {"https://game.example"}} {
 		for _, twice := range [][]string{{"https://game.example", "https://game.example"}, {"https://game.example", "https://evil.example"}, {"", ""}, {"null", "https://game.example"}} {
-			if originAllowed(patterns, origin(twice...), asked{host: "game.example"}) {
+			if OriginAllowed(patterns, origin(twice...), Target{Host: "game.example"}) {
 				t.Errorf("Origins %q pass with --origin %q", twice, patterns)
 			}
 		}
@@ -108,7 +108,7 @@ func TestTwoOriginsNeverPass(t *testing.T) {
 // Only browsers send one, and they always do.
 func TestRequestWithoutOriginPasses(t *testing.T) {
 	for _, patterns := range [][]string{nil, {"*"}, {"https://game.example"}} {
-		if !originAllowed(patterns, origin(), asked{host: "game.example"}) {
+		if !OriginAllowed(patterns, origin(), Target{Host: "game.example"}) {
 			t.Errorf("refused with --origin %q", patterns)
 		}
 	}
@@ -148,12 +148,12 @@ func TestOriginMatchesItsPattern(t *testing.T) {
 		{"game.example", []string{}, []string{"https://game.example", "http://game.example"}},
 	} {
 		for _, o := range tt.yes {
-			if !originAllowed([]string{"https://other.example", tt.pattern}, origin(o), asked{host: "unasked.example"}) {
+			if !OriginAllowed([]string{"https://other.example", tt.pattern}, origin(o), Target{Host: "unasked.example"}) {
 				t.Errorf("--origin %s refuses %q", tt.pattern, o)
 			}
 		}
 		for _, o := range tt.no {
-			if originAllowed([]string{"https://other.example", tt.pattern}, origin(o), asked{host: "game.example"}) {
+			if OriginAllowed([]string{"https://other.example", tt.pattern}, origin(o), Target{Host: "game.example"}) {
 				t.Errorf("--origin %s lets %q pass", tt.pattern, o)
 			}
 		}
@@ -162,7 +162,7 @@ func TestOriginMatchesItsPattern(t *testing.T) {
 
 // With patterns the same host is not enough: what is listed is meant.
 func TestPatternsReplaceTheDefault(t *testing.T) {
-	if originAllowed([]string{"https://site.example"}, origin("https://game.example"), asked{host: "game.example"}) {
+	if OriginAllowed([]string{"https://site.example"}, origin("https://game.example"), Target{Host: "game.example"}) {
 		t.Error("the host's own origin passes though it is not listed")
 	}
 }

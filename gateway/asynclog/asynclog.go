@@ -1,0 +1,115 @@
+// Package asynclog writes log lines to a writer that may be slow or stuck without
+// making a caller wait: a full disk, or a pipe that nobody reads, costs log lines,
+// which are counted, and never delays a message.
+package asynclog
+
+import (
+	"io"
+	"sync"
+	"time"
+)
+
+// A Writer is an io.Writer of whole lines, for any number of goroutines. Write queues
+// the line for the one goroutine that writes, or drops it when the queue is full. The
+// next line that is queued comes after a notice of how many were dropped.
+type Writer struct {
+	w      io.Writer
+	max    int // bytes in the queue, the line being written included
+	notice func(lines int) []byte
+
+	mu      sync.Mutex // protects what follows; never held while writing to w
+	queue   [][]byte
+	size    int
+	pending int // lines dropped since the last one that was queued
+	dropped int // in total
+	closed  bool
+	wake    chan struct{} // one slot
+	done    chan struct{} // closed when run returns
+}
+
+// New starts writing to w, until Close. At most maxBytes are queued; notice makes the
+// line that says how many lines were dropped.
+func New(w io.Writer, maxBytes int, notice func(lines int) []byte) *Writer {
+	l := &Writer{w: w, max: maxBytes, notice: notice, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go l.run() // Close waits for it
+	return l
+}
+
+// Write queues a copy of line. It never fails and never blocks; after Close it
+// discards the line.
+func (l *Writer) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+	case l.size+len(line) > l.max:
+		l.pending++
+		l.dropped++
+	default:
+		if l.pending > 0 {
+			l.pushLocked(l.notice(l.pending))
+			l.pending = 0
+		}
+		l.pushLocked(append([]byte(nil), line...))
+	}
+	return len(line), nil
+}
+
+// Dropped returns how many lines were dropped so far.
+func (l *Writer) Dropped() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped
+}
+
+func (l *Writer) pushLocked(line []byte) {
+	l.queue = append(l.queue, line)
+	l.size += len(line)
+	l.notify()
+}
+
+func (l *Writer) notify() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Writer) run() {
+	defer close(l.done)
+	for {
+		lines, closed := l.popAll()
+		for _, line := range lines {
+			l.w.Write(line) // an error could be reported nowhere else
+			l.mu.Lock()
+			l.size -= len(line)
+			l.mu.Unlock()
+		}
+		if len(lines) > 0 {
+			continue
+		}
+		if closed {
+			return
+		}
+		<-l.wake
+	}
+}
+
+func (l *Writer) popAll() (lines [][]byte, closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines, l.queue = l.queue, nil
+	return lines, l.closed
+}
+
+// Close waits until the queued lines are written, for timeout at most.
+func (l *Writer) Close(timeout time.Duration) {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.notify()
+	select {
+	case <-l.done:
+	case <-time.After(timeout):
+	}
+}

@@ -1,0 +1,65 @@
+package handshake
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"reseat/gateway/deflate"
+	"reseat/gateway/drive/sock"
+	"reseat/gateway/frame"
+)
+
+// writeTimeout is how long a client has to take its 101.
+const writeTimeout = 5 * time.Second
+
+// An Answer is what a 101 says beside the key.
+type Answer struct {
+	Protocol string      // the subprotocol; "": none
+	Header   http.Header // further headers
+	// Deflate agrees on permessage-deflate where the client offers it; nil never does.
+	// RFC 7692.
+	Deflate *deflate.Options
+}
+
+// Switch answers 101 and takes the connection over. early is what the client has sent
+// behind its handshake, and conn will not return. The request must have passed Check.
+func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, early []byte, err error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	var params deflate.Params
+	deflated := false
+	if a.Deflate != nil {
+		params, deflated = deflate.Negotiate(r.Header)
+	}
+	var b bytes.Buffer
+	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
+	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
+	if a.Protocol != "" {
+		b.WriteString("\r\nSec-WebSocket-Protocol: " + a.Protocol)
+	}
+	if deflated {
+		b.WriteString("\r\nSec-WebSocket-Extensions: " + params.String())
+	}
+	b.WriteString("\r\n")
+	a.Header.Write(&b)
+	b.WriteString("\r\n")
+	conn.SetDeadline(time.Now().Add(writeTimeout))
+	if _, err := conn.Write(b.Bytes()); err != nil {
+		conn.Close()
+		return nil, nil, fmt.Errorf("answer the handshake: %w", err)
+	}
+	conn.SetDeadline(time.Time{})
+	if n := rw.Reader.Buffered(); n > 0 {
+		p, _ := rw.Reader.Peek(n)
+		early = append(early, p...)
+	}
+	if deflated {
+		return deflate.NewConn(sock.Quiet(conn), early, params, *a.Deflate), nil, nil
+	}
+	return conn, early, nil
+}
