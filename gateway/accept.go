@@ -67,7 +67,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		policy = &rt.Policy
 	}
 	if !handshake.OriginAllowed(policy.Origins, r.Header, g.target(r)) {
-		g.refusals.warn("handshake refused: Origin not allowed; see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
+		g.refusals.warn("origin.refused", "text", "see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
 	}
@@ -173,7 +173,7 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ...any) {
 	g.metrics.refused.WithLabelValues(label).Inc()
 	args := []any{"status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr}
-	g.refusals.info("handshake refused", append(args, more...)...)
+	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
 // letGo has a refused request's body waited for no longer than refusedBody:
@@ -192,7 +192,7 @@ func answerWithin(w http.ResponseWriter, d time.Duration) {
 
 // tellSpent says what an operator can do about refusals for want of descriptors.
 func (g *Gateway) tellSpent() {
-	g.spentLog.warn("new sessions and requests are refused: no descriptors left but the reserve; raise the limit of open files", "limit", g.cfg.Descriptors)
+	g.spentLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files")
 }
 
 // retryAfter is what is said to whoever is refused for want of room, in seconds.
@@ -258,7 +258,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 }
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
-	g.refusals.info("upstream refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
+	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
 	if listen.NoDescriptor(err) { // that is no fault of the upstream's
 		g.refuseSpent(w, r)
 		return
@@ -289,7 +289,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 	p, _, err := g.pass(e, 1, arrived)
 	if err != nil {
 		giveUp()
-		g.log.Error("no token could be signed", "session", e.ID, "err", err)
+		g.log.Error("token.sign_failed", "session", e.ID, "err", err)
 		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "no token could be signed")
 		return
 	}
@@ -300,7 +300,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()
-		g.log.Info("client gone before its answer", "session", e.ID, "err", err)
+		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
 	p.Peer = e.lastPeer()
@@ -354,7 +354,7 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 		if v, ok := session.ParseOverflow(d.Overflow); ok {
 			t.Overflow = v
 		} else {
-			g.log.Warn("Reseat-Overflow of the upstream is no policy", "session", e.ID, "value", clip(d.Overflow))
+			g.log.Warn("upstream.bad_overflow", "session", e.ID, "value", clip(d.Overflow), "want", "an --overflow policy")
 		}
 	}
 	t.Group = clip(d.Group)

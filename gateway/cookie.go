@@ -82,7 +82,7 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 	}
 	a.conn, a.early, err = g.answer(e, e.protocol, g.freshCookie(r, e, claims, a.at)).Switch(w, r)
 	if err != nil {
-		g.log.Debug("returning client gone before its answer", "err", err)
+		g.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
 	refusal := g.attach(e, d, &a)
@@ -104,7 +104,7 @@ func (g *Gateway) freshCookie(r *http.Request, e *entry, claims tokens.Claims, a
 	}
 	p, _, err := g.pass(e, claims.Gen, arrived)
 	if err != nil {
-		g.log.Error("cookie not renewed", "session", e.ID, "err", err)
+		g.log.Error("cookie.renew_failed", "session", e.ID, "err", err)
 		return nil
 	}
 	h := make(http.Header)

@@ -62,7 +62,7 @@ func (g *Gateway) BeginDrain() {
 	if g.draining.Swap(true) {
 		return
 	}
-	g.log.Info("draining", "time", g.cfg.Drain)
+	g.log.Info("drain.begun", "time", g.cfg.Drain)
 	d.until = time.Now().Add(g.cfg.Drain)
 	var own *time.Timer
 	own = time.AfterFunc(g.cfg.Drain, func() {
@@ -90,7 +90,7 @@ func (g *Gateway) CallOffDrain() bool {
 	}
 	d.stopLocked()
 	if g.draining.Swap(false) {
-		g.log.Info("drain called off")
+		g.log.Info("drain.cancelled")
 	}
 	return true
 }
@@ -129,7 +129,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 	}
 	g.closeRest()
 	if !g.takenLeave() {
-		g.log.Warn("connections cut: they did not take the end of the drain in time", "sessions", g.reg.staying(), "time", closeWait)
+		g.log.Warn("drain.connections_aborted", "sessions", g.reg.staying(), "time", closeWait)
 	}
 }
 
@@ -157,7 +157,7 @@ func (g *Gateway) takenLeave() bool {
 // made as soon as it is.
 func (g *Gateway) closeRest() {
 	left := g.reg.all()
-	g.log.Info("drain is over", "sessions", len(left))
+	g.log.Info("drain.over", "sessions", len(left))
 	var all sync.WaitGroup
 	share := len(left)/runtime.GOMAXPROCS(0) + 1
 	for part := range slices.Chunk(left, share) {
@@ -191,7 +191,7 @@ func (g *Gateway) relieve(ctx context.Context) {
 			return
 		case <-g.spent:
 		}
-		g.spentLog.warn("buffer-total is spent: upstreams pause, the largest detached sessions end", "bytes", g.store.Used(), "limit", g.store.Limit())
+		g.spentLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(), "text", "upstreams pause, the largest detached sessions end; see --buffer-total")
 		for _, e := range g.largestDetached() {
 			if g.store.Used() <= g.store.Limit()/20*19 {
 				break

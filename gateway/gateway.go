@@ -163,7 +163,7 @@ func (g *Gateway) Reload() (errs []error) {
 	if err := g.keys.Reload(); err != nil {
 		errs = append(errs, fmt.Errorf("--token-key-file: %w", err))
 	} else {
-		g.log.Info("token keys read again", "kid", g.keys.SigningKeyID())
+		g.log.Info("keys.reloaded", "kid", g.keys.SigningKeyID())
 	}
 	for _, v := range g.cfg.logins {
 		if err := v.Reload(); err != nil {

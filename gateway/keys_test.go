@@ -184,7 +184,7 @@ func TestABadKeyFileSpoilsNoOther(t *testing.T) {
 				if changed := kid(t, w.PlayerWith("/", header(good)).Hello.Token) != old; changed != c.newKey {
 					t.Errorf("tokens are by a new key: %t, want %t", changed, c.newKey)
 				}
-				if said := strings.Contains(log.String(), "token keys read again"); said != c.newKey {
+				if said := strings.Contains(log.String(), "keys.reloaded"); said != c.newKey {
 					t.Errorf("the log says that the token keys were read: %t, want %t", said, c.newKey)
 				}
 			})

@@ -22,7 +22,7 @@ func SessionsWithin(descriptors int) int {
 func (g *Gateway) trackConns() {
 	closed := func(n int) {
 		g.metrics.shed.Add(float64(n))
-		g.shedLog.warn("descriptors are short: connections that wait are closed, the longest waiting first; raise the limit of open files", "limit", g.cfg.Descriptors)
+		g.shedLog.warn("descriptors.short", "limit", g.cfg.Descriptors, "text", "connections that wait are closed, the longest waiting first; raise the limit of open files")
 	}
 	g.conns = listen.NewConnTracker(listen.Options{
 		Max: g.cfg.Descriptors - reserved(g.cfg.Descriptors)/2, InUse: g.reg.taken, Short: g.closeIdle, Closed: closed,

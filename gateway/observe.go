@@ -155,5 +155,5 @@ func (o observer) Closed() { o.g.reg.left() }
 // Panicked reports a fault in one session's code, which has ended it.
 func (o observer) Panicked(value any, stack []byte) {
 	o.g.metrics.panics.Inc()
-	o.g.log.Error("fault in a session's code; the session has been ended", "session", o.e.ID, "fault", value, "stack", string(stack))
+	o.g.log.Error("session.panicked", "session", o.e.ID, "fault", value, "stack", string(stack))
 }

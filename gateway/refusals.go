@@ -92,7 +92,7 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 	}
 	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r)
 	if err != nil {
-		g.log.Debug("refused client gone before its answer", "err", err)
+		g.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
 	g.farewell(conn, c)

@@ -47,7 +47,7 @@ func TestRefusedLoginIsShown(t *testing.T) {
 		for header, reason := range map[string]string{"": "login: missing", old: "login: expired"} {
 			w.wantShown("/m", header, wire.Closing{Code: 4403, Status: 401, Reason: reason})
 		}
-		if n := strings.Count(said.String(), "handshake refused"); n != 8 {
+		if n := strings.Count(said.String(), "handshake.refused"); n != 8 {
 			t.Errorf("%d lines for 8 handshakes", n)
 		}
 	})

@@ -23,7 +23,7 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 	var err error
 	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(g.named(r.Header, offer))}).Switch(w, r)
 	if err != nil {
-		g.log.Debug("resuming client gone before its answer", "err", err)
+		g.log.Debug("client.disconnected_early", "err", err)
 		return
 	}
 	of, refusal := g.resumeByToken(&a, offer)
@@ -124,7 +124,7 @@ func (g *Gateway) redial(e *entry, d *drive.Session, a *arrival) (finish func(),
 	}
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, a.want) })
 	if refusal == nil {
-		g.refusals.info("upstream not reached for a hard resume", "session", e.ID, "err", err)
+		g.refusals.info("upstream.redial_failed", "session", e.ID, "err", err)
 		refusal = unreached(err)
 	}
 	return func() {}, refusal
@@ -175,7 +175,7 @@ func (g *Gateway) renew(e *entry) {
 	d.Do(func(core *session.Session, _ session.Time) { gen = core.Generation() })
 	p, _, err := g.pass(e, gen, 0)
 	if err != nil {
-		g.log.Error("token not renewed", "session", e.ID, "err", err)
+		g.log.Error("token.renew_failed", "session", e.ID, "err", err)
 		return
 	}
 	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
@@ -192,5 +192,5 @@ func (g *Gateway) logRefusal(r *http.Request, of SessionInfo, refusal *session.R
 		g.refusals.warn("token.replayed", append(args, "held_by", of.Peer)...)
 		return
 	}
-	g.refusals.info("resume refused", args...)
+	g.refusals.info("resume.refused", args...)
 }

@@ -51,7 +51,7 @@ func (a *api) rescue(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(v)
 			default:
-				a.log.Error("fault in the control API", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
+				a.log.Error("admin.panicked", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
 				problem(w, http.StatusInternalServerError, "a fault of the gateway's own; its log tells more")
 			}
 		}()

@@ -325,7 +325,7 @@ func TestRefusalsAreCountedAndTheirLinesAreFew(t *testing.T) {
 				t.Errorf("no line %s", line)
 			}
 		}
-		if n := strings.Count(w.log.String(), "admin request refused"); n < 10 || n > 50 {
+		if n := strings.Count(w.log.String(), "admin.refused"); n < 10 || n > 50 {
 			t.Errorf("%d lines for 201 refusals", n)
 		}
 	}, withTokens(t))

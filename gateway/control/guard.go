@@ -101,7 +101,7 @@ func newRefusals(log *slog.Logger) *refusals {
 func (n *refusals) note(r *http.Request, who caller, d *denial) {
 	n.count.WithLabelValues(d.label).Inc()
 	if n.limit.Allow() {
-		n.log.Warn("admin request refused", "why", d.label, "who", who.name, "peer", r.RemoteAddr, "method", clip(r.Method), "path", clip(r.URL.Path))
+		n.log.Warn("admin.refused", "why", d.label, "who", who.name, "peer", r.RemoteAddr, "method", clip(r.Method), "path", clip(r.URL.Path))
 	}
 }
 

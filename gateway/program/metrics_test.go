@@ -89,7 +89,7 @@ func TestReloadsAreCountedByTheirResult(t *testing.T) {
 	cert, key := pair.Write(t.TempDir())
 	tokens := writeFile(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
 	p := begin(t, "--tls-cert="+cert, "--tls-key="+key, "--token-key-file="+tokens)
-	p.reloaded("ok", "token keys read again")
+	p.reloaded("ok", "keys.reloaded")
 	if err := os.WriteFile(cert, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
 	p := begin(t, "--config="+file)
 	p.signals <- syscall.SIGHUP
-	p.wait("token keys read again") // and nothing of the settings before it: see below
+	p.wait("keys.reloaded") // and nothing of the settings before it: see below
 	writeFile(t, file, "grace = \"6s\"\n")
 	p.signals <- syscall.SIGHUP
 	if line := p.wait("settings.changed"); line["text"] != "settings changed; restart to apply" || line["file"] != file {

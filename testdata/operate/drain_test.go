@@ -231,7 +231,7 @@ func TestADrainTellsEverybodyAtOnce(t *testing.T) {
 			c.gateway.cmd.Process.Signal(syscall.SIGTERM)
 			all()
 			told := time.Since(began)
-			if n := c.gateway.says("drain is over")["sessions"]; n != float64(*drained+stuck) {
+			if n := c.gateway.says("drain.over")["sessions"]; n != float64(*drained+stuck) {
 				t.Errorf("%v sessions were left at the drain's end, want %d", n, *drained+stuck)
 			}
 			c.gateway.wantExit(stuck)

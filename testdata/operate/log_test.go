@@ -102,13 +102,13 @@ func lived(t *testing.T) (lines []map[string]any) {
 	if err := p.connect(); err == nil {
 		t.Error("an ended session was resumed")
 	}
-	g.heard(&lines, "resume refused")
+	g.heard(&lines, "resume.refused")
 	g.send("POST", "/api/v1/drain", "")
 	late := &player{t: t, url: p.url, from: p.from}
 	if err := late.connect(); err == nil {
 		t.Error("a gateway that drains takes new sessions")
 	}
-	g.heard(&lines, "handshake refused")
+	g.heard(&lines, "handshake.refused")
 	return lines
 }
 

@@ -120,7 +120,11 @@ func TestSilenceThatNobodyNoticesFailsTheRun(t *testing.T) {
 }
 
 func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
-	overlay, err := m.Overlay(root, t.TempDir())
+	files, err := m.Apply(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := mutant.Overlay(root, t.TempDir(), files)
 	if err != nil {
 		t.Fatal(err)
 	}
