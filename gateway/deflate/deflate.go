@@ -1,28 +1,26 @@
-// Package deflate is permessage-deflate with a client, RFC 7692: Negotiate
-// answers an offer, and a Conn takes the extension off a connection, so that
-// what is behind it reads and writes plain RFC 6455 frames and knows nothing of
-// compression. There is no second path for messages.
+// Package deflate is permessage-deflate with a client, RFC 7692: Negotiate answers an
+// offer, and a Conn removes the extension from a connection, so that its user reads and
+// writes plain RFC 6455 frames and is not aware of compression. There is no second path
+// for messages.
 //
-// No context is taken over, either way: a connection keeps no window, and what
-// a message compresses to tells nothing of the messages before it (its own secrets
-// it may tell, where a stranger chooses a part of it: that is why compression is
-// off unless it is asked for). Compressors are lent for the length of one call.
+// There is no context takeover in either direction: a connection keeps no window, and
+// the compressed size of a message reveals nothing about earlier messages. It may reveal
+// secrets in the same message if an attacker chooses a part of it, which is why
+// compression is off by default. Compressors are lent for one call each.
 //
-// # What is the client's stays the client's
+// # Validation stays with the reader
 //
-// A Conn judges nothing that its reader judges. Frames that are not compressed
-// pass byte for byte, control frames in the midst of a message among them; so
-// does whatever is no frame at all. A compressed message is gathered, with its
-// memory charged, and handed on as the frames of a client that did not compress,
-// under a masking key of zeros. While it is gathered the reader is told, by
-// frames without payload, that the client lives and that a message is under way
-// and goes on, so that its rules for both hold.
+// A Conn checks nothing that its reader checks. Uncompressed frames pass byte for byte,
+// including control frames within a message and invalid frames. A compressed message is
+// collected, with its memory accounted, and passed as the frames of a client that does
+// not compress, with a masking key of zeros. Meanwhile the reader gets frames without
+// payload, which show that the client lives and that a message is in flight, so that its
+// timeouts for both keep working.
 //
-// Where the extension itself is violated, the reader is given a frame that says
-// so in the language of RFC 6455: a reserved opcode (1002) for data that does
-// not inflate or frames out of place, a length beyond any limit (1009) for a
-// message too large, more frames than a message may have for a message of too
-// many. After it a Conn only passes on what comes.
+// A violation of the extension itself is passed to the reader as a frame that RFC 6455
+// forbids: a reserved opcode (1002) for data that does not inflate or frames out of
+// order, a length beyond any limit (1009) for a message that is too large, and too many
+// frames for a message with too many. After it a Conn passes all bytes unchanged.
 //
 // Data that does not inflate is 1002, broken framing, and not 1007: RFC 7692
 // section 7.2.2 asks for failing the connection without a code, and in
@@ -36,22 +34,21 @@ import (
 	"reseat/gateway/frame"
 )
 
-// Options are what a Conn holds to.
+// Options configure a Conn.
 type Options struct {
-	// Limit is the largest message in bytes that the reader takes. A message
-	// that goes far beyond it is inflated no further.
+	// Limit is the max size of a message in bytes that the reader accepts. A message
+	// that exceeds it is not inflated further.
 	Limit int64
-	// Charge counts n bytes that are held for messages on their way in, or with
-	// a negative n gives them back. It may be called by several goroutines at
-	// once. Nil counts nothing.
+	// Charge adds n bytes, which may be negative, held for incoming messages. It may
+	// be called from any goroutine. Nil counts nothing.
 	Charge func(n int)
 }
 
-// A Conn is a client's connection less permessage-deflate. Read gives the frames
-// of a client, masked; Write takes the frames of a server, not masked, cut
-// anywhere. One goroutine may read while another writes. Deadlines are those of
-// the connection below, and a Read or a Write that met one can go on later; but
-// what has been read already is handed on whatever the deadline.
+// A Conn is a client's connection without permessage-deflate. Read returns the masked
+// frames of a client; Write takes the unmasked frames of a server, split anywhere. One
+// goroutine may read while another writes. Deadlines are those of the connection below,
+// and a Read or Write that met one can be continued; bytes that were read already are
+// returned whatever the deadline.
 type Conn struct {
 	net.Conn
 	in  inbound  // the reader's
@@ -59,18 +56,17 @@ type Conn struct {
 	tab tab
 }
 
-// NewConn takes conn over, on which p was agreed. early is what the client has
-// sent behind its handshake.
+// NewConn takes ownership of conn, on which p was negotiated. early are the bytes that
+// the client sent after its handshake.
 func NewConn(conn net.Conn, early []byte, p Params, o Options) *Conn {
 	c := &Conn{Conn: conn, tab: tab{charge: o.Charge}, out: outbound{window: 1 << p.bits}}
 	c.in = newInbound(early, o.Limit, &c.tab)
 	return c
 }
 
-// Write takes all of b and returns when the connection below has taken what it
-// becomes; the part of a frame that is not whole is kept for the next Write. On
-// an error n is 0 where nothing was taken, and else all of b, any of which the
-// client may have.
+// Write converts all of b and returns when the connection below has accepted the
+// result; an incomplete part of a frame is kept for the next Write. On an error n is 0
+// if nothing was written, else len(b), of which the client may have received any part.
 func (c *Conn) Write(b []byte) (n int, err error) {
 	p := buffers.Get().(*[]byte)
 	defer putBuffer(p)
@@ -88,7 +84,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	return len(b), err
 }
 
-// CloseWrite ends the outward direction where the connection below can.
+// CloseWrite closes the write side, if the connection below supports it.
 func (c *Conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -96,7 +92,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// NetConn is the network's connection below, under TLS too.
+// NetConn returns the network connection below, also below TLS.
 func (c *Conn) NetConn() net.Conn {
 	if below, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
 		return below.NetConn()
@@ -104,14 +100,14 @@ func (c *Conn) NetConn() net.Conn {
 	return c.Conn
 }
 
-// Close closes the connection and gives back what was charged. It waits for
-// nobody and may be called more than once.
+// Close closes the connection and returns what was charged. It does not block and is
+// idempotent.
 func (c *Conn) Close() error {
 	c.tab.close()
 	return c.Conn.Close()
 }
 
-// A tab says what a connection holds, to whoever counts it.
+// A tab accounts the memory that a connection holds.
 type tab struct {
 	charge func(int)
 
@@ -120,7 +116,7 @@ type tab struct {
 	closed bool
 }
 
-// hold says that n bytes are held now.
+// hold records that n bytes are held now.
 func (t *tab) hold(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,24 +136,23 @@ func (t *tab) close() {
 
 const (
 	bufferSize = 16 << 10
-	// keptBuffer is the largest buffer that is lent again.
-	keptBuffer = 64 << 10
+	// maxPooled is the max size of a buffer that is reused.
+	maxPooled = 64 << 10
 
 	// rsv1 marks the first frame of a compressed message, RFC 7692 section 6.
 	rsv1 = 0x40
 )
 
-// tail ends a flushed DEFLATE stream, and is left away on the wire: RFC 7692
+// tail ends a flushed DEFLATE stream, and is omitted on the wire: RFC 7692
 // section 7.2.1.
 const tail = "\x00\x00\xff\xff"
 
-// buffers hold what is on its way, for the length of one call, and what has
-// been read and not been looked at.
+// buffers are for the duration of one call, and for bytes read and not parsed yet.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bufferSize); return &b }}
 
-// putBuffer gives a buffer back, empty.
+// putBuffer returns a buffer to the pool.
 func putBuffer(p *[]byte) {
-	if cap(*p) <= keptBuffer {
+	if cap(*p) <= maxPooled {
 		*p = (*p)[:0]
 		buffers.Put(p)
 	}

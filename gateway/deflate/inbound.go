@@ -10,34 +10,34 @@ import (
 
 const (
 	readSize = 4 << 10
-	// leastLimit is above what a reader grants a control message of reseat.v1,
-	// however small its limit.
-	leastLimit = 64 << 10
-	// pieces is into how many frames at most a message is cut. With those that
-	// say that it goes on they stay below frame.MaxFrames: see speak.
-	pieces = 512
+	// minLimit exceeds what a reader allows for a control message of reseat.v1,
+	// however small its limit is.
+	minLimit = 64 << 10
+	// maxPieces is the max number of frames that a message is split into. Together with
+	// the notices of notify they stay below frame.MaxFrames.
+	maxPieces = 512
 )
 
-// What the reader is to refuse, its masking key zero. The opcode of all but the
-// first is that which is due.
+// Frames that the reader must refuse, with a masking key of zeros. The opcode of all but
+// the first is filled in.
 const (
 	reserved   = "\x83\x80\x00\x00\x00\x00"
 	huge       = "\x80\xff\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	unfinished = "\x00\x80\x00\x00\x00\x00"
 )
 
-// inbound turns what the client sends into frames that are not compressed. It is
-// the reader's own.
+// inbound converts what the client sends into uncompressed frames. The reading goroutine
+// owns it.
 type inbound struct {
-	limit int64 // beyond which nothing is inflated
+	limit int64 // max inflated bytes of a message
 	tab   *tab
 
-	// What was read and not been looked at, and the buffer that it lies in.
+	// Bytes read and not parsed yet, and their buffer.
 	rest []byte
 	lent *[]byte
-	came bool // bytes have come since something was last handed on
+	came bool // bytes have come since something was last returned
 
-	// The frame that rest is in the midst of: a header cut short, or a payload
+	// The incomplete frame before rest: a partial header, or a payload
 	// of which left bytes are to come.
 	head    [frame.MaxHeader]byte
 	headLen int
@@ -46,19 +46,19 @@ type inbound struct {
 	mine    bool    // it belongs to msg
 
 	plain bool // a message that is not compressed is open
-	loose bool // all passes as it is: the reader has been given what it cannot take
+	loose bool // everything passes unchanged: the reader has got a frame that it refuses
 
 	msg  message
-	inf  *inflater // of msg, once that is whole
+	inf  *inflater // of msg, once that is complete
 	spun bool      // and all of it has been inflated
-	done []byte    // frames to hand on
+	done []byte    // frames to return
 }
 
 func newInbound(early []byte, limit int64, t *tab) inbound {
-	return inbound{limit: max(limit, leastLimit), tab: t, rest: early, came: len(early) > 0}
+	return inbound{limit: max(limit, minLimit), tab: t, rest: early, came: len(early) > 0}
 }
 
-// Read fills p with frames, as far as they can be had without waiting.
+// Read fills p with frames, as far as possible without blocking.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	in := &c.in
 	for n < len(p) {
@@ -74,8 +74,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 		case n > 0:
 			in.came = false
 			return n, nil
-		case in.owes():
-			in.speak(time.Now())
+		case in.noticeDue():
+			in.notify(time.Now())
 			if len(in.done) > 0 {
 				continue
 			}
@@ -90,8 +90,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill waits for bytes. It reads into p and then takes them out of it, so that
-// no buffer is held while it waits.
+// fill waits for bytes. It reads into p and then moves them to a buffer, so that none is
+// held while it waits.
 func (in *inbound) fill(conn net.Conn, p []byte) error {
 	in.release()
 	n, err := conn.Read(p[:min(len(p), readSize)])
@@ -104,7 +104,7 @@ func (in *inbound) fill(conn net.Conn, p []byte) error {
 	return nil // an error comes again with the next read
 }
 
-// release gives back what is not needed while nothing comes.
+// release returns what is not needed while waiting.
 func (in *inbound) release() {
 	if in.lent != nil {
 		putBuffer(in.lent)
@@ -114,7 +114,7 @@ func (in *inbound) release() {
 	in.tab.hold(in.msg.memory())
 }
 
-// step takes the next part of rest: a header, or what there is of a payload.
+// step consumes the next part of rest: a header, or what there is of a payload.
 func (in *inbound) step() {
 	if in.left == 0 && !in.loose {
 		in.header()
@@ -130,10 +130,10 @@ func (in *inbound) step() {
 		in.done = b
 		return
 	}
-	in.gather(b)
+	in.collect(b)
 }
 
-// header takes a header, or what there is of it.
+// header consumes a header, or what there is of it.
 func (in *inbound) header() {
 	n := copy(in.head[in.headLen:], in.rest)
 	b := in.head[:in.headLen+n]
@@ -156,7 +156,7 @@ func (in *inbound) header() {
 	}
 }
 
-// parse reads the header at the start of b; compressed says that it bears RSV1.
+// parse reads the header at the start of b; compressed means that RSV1 is set.
 func parse(b []byte) (h frame.Header, compressed bool, err error) {
 	var plain [frame.MaxHeader]byte
 	n := copy(plain[:], b)
@@ -166,21 +166,20 @@ func parse(b []byte) (h frame.Header, compressed bool, err error) {
 	return h, compressed, err
 }
 
-// pass hands on the first n bytes of head as they are. What else lies there is
-// still in rest.
+// pass returns the first n bytes of head unchanged. The others there are still in rest.
 func (in *inbound) pass(n int) {
 	in.done = in.head[:n]
 	in.took(n)
 }
 
-// took takes a header of n bytes off rest.
+// took removes a header of n bytes from rest.
 func (in *inbound) took(n int) {
 	in.rest = in.rest[n-in.headLen:]
 	in.headLen = 0
 }
 
-// begin takes the header of a frame that is compressed, or comes in the midst of
-// a compressed message.
+// begin handles the header of a frame that is compressed or belongs to a compressed
+// message.
 func (in *inbound) begin(h frame.Header, compressed bool) {
 	m := &in.msg
 	switch {
@@ -198,22 +197,22 @@ func (in *inbound) begin(h frame.Header, compressed bool) {
 	in.left, in.key, in.mine = h.Length, h.Key, true
 	m.frames++
 	m.last = h.Fin
-	switch most := frame.MaxFrames(in.limit); {
-	case m.frames > most:
-		in.refuse(strings.Repeat(unfinished, most+1))
-	case h.Length > mostOnWire(in.limit)-int64(len(*m.buf)):
+	switch limit := frame.MaxFrames(in.limit); {
+	case m.frames > limit:
+		in.refuse(strings.Repeat(unfinished, limit+1))
+	case h.Length > maxCompressed(in.limit)-int64(len(*m.buf)):
 		in.refuse(huge)
 	case h.Length == 0:
-		in.gather(nil)
+		in.collect(nil)
 	}
 }
 
-// mostOnWire is more than an honest compressor makes of a message of limit
+// maxCompressed exceeds the output of a correct compressor for a message of limit
 // bytes: DEFLATE adds little to what it cannot compress.
-func mostOnWire(limit int64) int64 { return limit + limit/4 + 16<<10 }
+func maxCompressed(limit int64) int64 { return limit + limit/4 + 16<<10 }
 
-// gather takes payload of the compressed message, still masked.
-func (in *inbound) gather(b []byte) {
+// collect appends payload of the compressed message, still masked.
+func (in *inbound) collect(b []byte) {
 	m := &in.msg
 	n := len(*m.buf)
 	*m.buf = append(*m.buf, b...)
@@ -224,12 +223,12 @@ func (in *inbound) gather(b []byte) {
 		return
 	}
 	*m.buf = append(*m.buf, end...)
-	chunk := max(chunkSize, int(in.limit/pieces)+1)
+	chunk := max(chunkSize, int(in.limit/maxPieces)+1)
 	in.tab.hold(m.memory() + chunk + windowMemory)
 	in.inf = newInflater(*m.buf, chunk)
 }
 
-// turned is a masking key after n bytes of payload.
+// turned returns a masking key as it applies after n bytes of payload.
 func turned(key [4]byte, n int) (k [4]byte) {
 	for i := range k {
 		k[i] = key[(i+n)&3]
@@ -237,7 +236,7 @@ func turned(key [4]byte, n int) (k [4]byte) {
 	return k
 }
 
-// inflate hands on the next frame of a message that is whole.
+// inflate returns the next frame of a complete message.
 func (in *inbound) inflate() {
 	if in.spun {
 		in.close()
@@ -262,7 +261,7 @@ func (in *inbound) inflate() {
 	in.spun = last
 }
 
-// refuse hands on what the reader cannot take; see the package's comment.
+// refuse returns frames that the reader refuses; see the package comment.
 func (in *inbound) refuse(frames string) {
 	in.done = []byte(frames)
 	if frames[0] != reserved[0] {
@@ -272,7 +271,7 @@ func (in *inbound) refuse(frames string) {
 	in.close()
 }
 
-// close is the end of the compressed message.
+// close ends the compressed message.
 func (in *inbound) close() {
 	if in.inf != nil {
 		in.inf.free()

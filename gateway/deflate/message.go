@@ -6,43 +6,43 @@ import (
 	"reseat/gateway/frame"
 )
 
-// A message is a compressed one that is being gathered, or handed on.
+// A message is a compressed message that is being collected or returned.
 type message struct {
 	open     bool
 	op       byte
 	last     bool // its present frame is its last
 	frames   int
 	buf      *[]byte // its payload so far, unmasked
-	inflated int64   // bytes that were handed on
-	told     bool    // the reader knows of it
+	inflated int64   // bytes returned so far
+	started  bool    // the reader has got its first frame
 
-	moved bool      // more has come since word
-	began time.Time // when the reader was told of it,
-	word  time.Time // and when it was last told that it goes on
+	moved   bool      // more has come since noticed
+	began   time.Time // when the reader got its first frame
+	noticed time.Time // when the reader last got a frame of it
 }
 
 const (
 	// alive is a sign of life and nothing else: an unsolicited Pong, RFC 6455
 	// section 5.5.3.
 	alive = "\x8a\x80\x00\x00\x00\x00"
-	// wordEvery is how often at most the reader is told that a message goes on.
-	wordEvery = time.Second
-	// wordParts makes these words rarer the longer a message takes, by that part
-	// of its time. In half an hour they are 280, and then come every 30 s: a
-	// message that takes longer is taken for one that stalls.
-	wordParts = 64
+	// noticeInterval is the min time between two notices that a message continues.
+	noticeInterval = time.Second
+	// noticeShare makes the notices rarer the longer a message takes: at least this
+	// fraction of its time apart. In half an hour there are 280, and from then on they
+	// are 30 s apart, so that the reader treats a slower message as stalled.
+	noticeShare = 64
 )
 
-// opcode is that of m's next frame for the reader.
+// opcode returns the opcode of m's next frame for the reader.
 func (m *message) opcode() byte {
-	if m.told {
+	if m.started {
 		return frame.Continuation
 	}
-	m.told = true
+	m.started = true
 	return m.op
 }
 
-// memory is what m holds, in bytes.
+// memory returns the memory that m holds, in bytes.
 func (m *message) memory() int {
 	if m.buf == nil {
 		return 0
@@ -50,22 +50,22 @@ func (m *message) memory() int {
 	return cap(*m.buf)
 }
 
-// owes reports whether the reader may have to be told something. In the midst of
-// a frame that passes it cannot, and hears of what comes.
-func (in *inbound) owes() bool {
+// noticeDue reports whether the reader may need a notice. Within a frame that passes
+// unchanged none can be sent, and none is needed.
+func (in *inbound) noticeDue() bool {
 	return (in.came || in.msg.open) && (in.left == 0 || in.mine)
 }
 
-// speak tells the reader, that would else hear nothing, that bytes have come and
-// how the message stands: that there is one, or that it goes on.
-func (in *inbound) speak(now time.Time) {
+// notify sends the reader, which would otherwise see no activity, a frame without
+// payload: the start of a message, its continuation, or an unsolicited Pong.
+func (in *inbound) notify(now time.Time) {
 	m := &in.msg
 	switch {
-	case m.open && !m.told:
-		m.began, m.word, m.moved = now, now, false
+	case m.open && !m.started:
+		m.began, m.noticed, m.moved = now, now, false
 		in.done = appendMaskedHeader(nil, m.opcode(), false, 0)
-	case m.moved && now.Sub(m.word) >= max(wordEvery, now.Sub(m.began)/wordParts):
-		m.word, m.moved = now, false
+	case m.moved && now.Sub(m.noticed) >= max(noticeInterval, now.Sub(m.began)/noticeShare):
+		m.noticed, m.moved = now, false
 		in.done = appendMaskedHeader(nil, frame.Continuation, false, 0)
 	case in.came:
 		in.done = []byte(alive)

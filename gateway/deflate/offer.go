@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Params are what was agreed on. The zero value is no agreement.
+// Params are the negotiated parameters. The zero value is no agreement.
 type Params struct {
 	bits  int  // of the window that the client inflates with: 8 to 15
 	asked bool // the client asked for that
 }
 
-// Negotiate looks for an offer of permessage-deflate that can be accepted,
-// RFC 7692 section 7.1, and gives the first one. A header that RFC 6455 section
-// 9.1 does not allow offers nothing.
+// Negotiate returns the first offer of permessage-deflate that can be accepted, RFC 7692
+// section 7.1. A header that is invalid after RFC 6455 section 9.1 offers nothing.
 func Negotiate(h http.Header) (p Params, ok bool) {
 	for _, value := range h.Values("Sec-WebSocket-Extensions") {
 		offers, good := parseExtensions(value)
@@ -30,9 +29,8 @@ func Negotiate(h http.Header) (p Params, ok bool) {
 	return p, ok
 }
 
-// String is the answer, for Sec-WebSocket-Extensions. Neither side keeps a
-// window: both may be said whether they were asked for or not, sections 7.1.1.1
-// and 7.1.1.2.
+// String returns the answer for Sec-WebSocket-Extensions. Both parameters may be sent
+// without having been offered, RFC 7692 sections 7.1.1.1 and 7.1.1.2.
 func (p Params) String() string {
 	s := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 	if p.asked {
@@ -53,7 +51,7 @@ type param struct {
 }
 
 // accept reports whether e is an offer that can be accepted, and what is then
-// agreed. One with a parameter that is unknown, doubled or bad is declined, as
+// agreed. One with a parameter that is unknown, repeated or invalid is declined, as
 // section 7.1 has it.
 func (e extension) accept() (Params, bool) {
 	p := Params{bits: maxWindowBits}
@@ -96,8 +94,8 @@ func windowBits(s string) (int, bool) {
 	return n, err == nil && n >= 8 && n <= maxWindowBits && strconv.Itoa(n) == s
 }
 
-// parseExtensions takes a header value apart: the list of RFC 6455 section 9.1,
-// whose empty elements RFC 9110 section 5.6.1 has ignored.
+// parseExtensions parses a header value: the list of RFC 6455 section 9.1,
+// whose empty elements are ignored, RFC 9110 section 5.6.1.
 func parseExtensions(value string) (list []extension, ok bool) {
 	s := scanner{rest: value}
 	for {
@@ -118,12 +116,12 @@ func parseExtensions(value string) (list []extension, ok bool) {
 	}
 }
 
-// A scanner reads a header value from its front.
+// A scanner consumes a header value from its start.
 type scanner struct{ rest string }
 
 func (s *scanner) blanks() { s.rest = strings.TrimLeft(s.rest, " \t") }
 
-// take takes c, if it is next.
+// take consumes c, if it is next.
 func (s *scanner) take(c byte) bool {
 	if s.rest == "" || s.rest[0] != c {
 		return false
@@ -132,7 +130,7 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// extension takes an extension and its parameters, and the blanks behind.
+// extension consumes an extension, its parameters, and the spaces after them.
 func (s *scanner) extension() (e extension, ok bool) {
 	if e.name, ok = s.token(); !ok {
 		return e, false
@@ -166,7 +164,7 @@ func (s *scanner) param() (a param, ok bool) {
 	return a, ok
 }
 
-// token takes a token, RFC 9110 section 5.6.2.
+// token consumes a token, RFC 9110 section 5.6.2.
 func (s *scanner) token() (string, bool) {
 	n := 0
 	for n < len(s.rest) && isTokenByte(s.rest[n]) {
@@ -177,7 +175,7 @@ func (s *scanner) token() (string, bool) {
 	return t, n > 0
 }
 
-// quoted takes the rest of a quoted string, which must hold a token.
+// quoted consumes the rest of a quoted string, which must contain a token.
 func (s *scanner) quoted() (string, bool) {
 	var b []byte
 	for s.rest != "" && !strings.HasPrefix(s.rest, `"`) {

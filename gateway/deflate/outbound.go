@@ -7,20 +7,19 @@ import (
 )
 
 const (
-	// leastCompressed is the payload from which on a message is compressed.
-	leastCompressed = 128
-	// pieceSize is how much is compressed at once. A frame up to that size stays
-	// one frame; a larger one becomes several, so that a client that reads
-	// slowly is seen to read.
+	// minCompressed is the min payload of a message that is compressed.
+	minCompressed = 128
+	// pieceSize is how much is compressed at once. A frame up to that size stays one
+	// frame; a larger one becomes several, so that progress of a slow client shows.
 	pieceSize = 16 << 10
 )
 
-// outbound turns the frames of a server into those of one that compresses. It is
-// the writer's own. Of a message in progress it keeps no compressor: each piece
-// is compressed by itself, and as the pieces end in an empty block they make up
-// one DEFLATE stream, RFC 7692 section 7.2.1.
+// outbound converts a server's frames into compressed ones. The writing goroutine owns
+// it. It keeps no compressor between calls: each piece is compressed by itself, and
+// because each ends in an empty block together they are one DEFLATE stream, RFC 7692
+// section 7.2.1.
 type outbound struct {
-	window int // no piece that is compressed at once is larger
+	window int // max size of a piece that is compressed at once
 
 	head    [frame.MaxHeader]byte // cut short
 	headLen int
@@ -29,10 +28,10 @@ type outbound struct {
 	left       int64        // of whose payload so much is to come
 	compressed bool         // the present message is
 	op         byte         // of the next frame of a compressed message
-	part       *[]byte      // of a piece that is not whole; nil: nothing
+	part       *[]byte      // of an incomplete piece; nil: nothing
 }
 
-// convert appends to dst what b becomes. It fails where b is no frame.
+// convert appends the converted b to dst. It fails if b is not a frame.
 func (o *outbound) convert(dst, b []byte) (_ []byte, err error) {
 	for len(b) > 0 {
 		if o.left == 0 {
@@ -42,8 +41,8 @@ func (o *outbound) convert(dst, b []byte) (_ []byte, err error) {
 			continue
 		}
 		n := int(min(int64(len(b)), o.left))
-		if o.squeezes() {
-			n = min(n, pieceSize-o.parted())
+		if o.compressing() {
+			n = min(n, pieceSize-o.pendingLen())
 		}
 		o.left -= int64(n)
 		dst = o.payload(dst, b[:n])
@@ -52,17 +51,17 @@ func (o *outbound) convert(dst, b []byte) (_ []byte, err error) {
 	return dst, nil
 }
 
-// squeezes reports whether the present frame is compressed.
-func (o *outbound) squeezes() bool { return o.compressed && !o.h.Control() }
+// compressing reports whether the present frame is to be compressed.
+func (o *outbound) compressing() bool { return o.compressed && !o.h.Control() }
 
-func (o *outbound) parted() int {
+func (o *outbound) pendingLen() int {
 	if o.part == nil {
 		return 0
 	}
 	return len(*o.part)
 }
 
-// header takes a header off b, or what there is of it.
+// header consumes a header from b, or what there is of it.
 func (o *outbound) header(dst, b []byte) (_, rest []byte, err error) {
 	n := copy(o.head[o.headLen:], b)
 	h, err := frame.Parse(o.head[:o.headLen+n])
@@ -77,11 +76,11 @@ func (o *outbound) header(dst, b []byte) (_, rest []byte, err error) {
 	o.headLen = 0
 	o.h, o.left = h, h.Length
 	if h.Op == frame.Text || h.Op == frame.Binary {
-		o.compressed = !h.Fin || h.Length >= leastCompressed
+		o.compressed = !h.Fin || h.Length >= minCompressed
 		o.op = h.Op | rsv1
 	}
 	switch {
-	case !o.squeezes():
+	case !o.compressing():
 		dst = append(dst, o.head[:h.Size]...)
 	case h.Length == 0:
 		dst = o.piece(dst, nil)
@@ -89,10 +88,10 @@ func (o *outbound) header(dst, b []byte) (_, rest []byte, err error) {
 	return dst, b, nil
 }
 
-// payload takes the next payload of the present frame.
+// payload consumes payload of the present frame.
 func (o *outbound) payload(dst, p []byte) []byte {
 	switch {
-	case !o.squeezes():
+	case !o.compressing():
 		return append(dst, p...)
 	case o.part == nil && (o.left == 0 || len(p) == pieceSize):
 		return o.piece(dst, p)
@@ -109,8 +108,8 @@ func (o *outbound) payload(dst, p []byte) []byte {
 	return dst
 }
 
-// piece appends a frame that holds p compressed, or as it is where that is the
-// whole message and no shorter.
+// piece appends a frame with p compressed, or uncompressed if p is the whole message and
+// compression would not make it shorter.
 func (o *outbound) piece(dst, p []byte) []byte {
 	c := compressors.Get().(*compressor)
 	defer compressors.Put(c)
