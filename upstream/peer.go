@@ -12,7 +12,7 @@ type Peer struct {
 	// connection) leaves X-Forwarded-For as a trusted peer sent it.
 	Addr netip.Addr
 	// Trusted means that the peer is a --trusted-proxy, whose forwarding headers
-	// are address.
+	// are accepted.
 	Trusted bool
 	// TLS means that the peer's connection is encrypted.
 	TLS bool

@@ -87,7 +87,7 @@ func inflate(z string, most int) (plain, end string) {
 }
 
 // FuzzFramesOfAClient compares a Conn with the simplest reading of what a client
-// sent, whatever it was, read and written in maxPieces.
+// sent, whatever it was, read and written in pieces.
 func FuzzFramesOfAClient(f *testing.F) {
 	const most = 64 << 10
 	ping := clientFrame(frame.Ping, true, 0, []byte("x"))

@@ -41,7 +41,7 @@ var inflaters = sync.Pool{New: func() any {
 	return f
 }}
 
-// newInflater inflates payload, a whole message's with end behind it, in maxPieces
+// newInflater inflates payload, a whole message's with end behind it, in pieces
 // of up to chunk bytes.
 func newInflater(payload []byte, chunk int) *inflater {
 	f := inflaters.Get().(*inflater)

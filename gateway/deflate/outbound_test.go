@@ -167,7 +167,7 @@ func TestSplitWritesGiveTheSameResult(t *testing.T) {
 
 // A message is one frame up to 16 KiB, wherever writes are cut, since some
 // browsers were known to fail on compressed messages in several. A larger one
-// goes out in maxPieces, so that its client is seen to read.
+// goes out in pieces, so that its client is seen to read.
 func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
 	for size, most := range map[int]int{16 << 10: 1, 16<<10 + 1: 2, 100 << 10: 7} {
 		r := newRig(t)
@@ -193,8 +193,8 @@ func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
 	}
 }
 
-// A window that is smaller than the maxPieces that are compressed at once is
-// honoured by smaller maxPieces: none refers to another.
+// A window that is smaller than the pieces that are compressed at once is
+// honoured by smaller pieces: none refers to another.
 func TestRequestedWindowIsUsed(t *testing.T) {
 	p := strings.Repeat(noise(600), 20) // what repeats lies 600 bytes back
 	sizes := map[string]int{}
