@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// events collects what a session's Watcher is told.
+// events collects what a session's Observer is told.
 type events struct {
 	mu     sync.Mutex
 	kinds  []session.Kind
@@ -167,6 +167,7 @@ func pairOf(t testing.TB, control func(network, address string, c syscall.RawCon
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { theirs.Close() }) // or the collector closes it, while another test counts descriptors
 	ours, err = ln.Accept()
 	if err != nil {
 		t.Fatal(err)
