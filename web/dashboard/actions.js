@@ -50,7 +50,7 @@ function who({ player, id }) {
 function Disconnect({ api, session, close }) {
   const act = () => api.disconnect(session.id);
   const after = session.resumable
-    ? `It is kept for ${period(session.grace)}, and a client that comes back goes on where it was.`
+    ? `The session is kept for ${period(session.grace)}; a client that resumes continues where it was.`
     : 'A plain client cannot resume: its session ends.';
   return html`
     <${Ask}
@@ -59,7 +59,7 @@ function Disconnect({ api, session, close }) {
       act=${act}
       close=${(/** @type {boolean} */ done) => close(done ? 'Disconnected.' : '')}
     >
-      <p>The client's connection is cut without a word, as by a network that fails. ${after}</p>
+      <p>Drops the client's connection without a Close frame, like a failing network. ${after}</p>
     <//>
   `;
 }
@@ -69,11 +69,11 @@ function Grace({ api, session, close }) {
   const [grace, setGrace] = useState(session.grace);
   const good = !Number.isNaN(duration(grace));
   const act = () =>
-    good ? api.setGrace(session.id, grace) : Promise.reject(new Error('Want a duration such as 45s, 5m or 1h30m.'));
+    good ? api.setGrace(session.id, grace) : Promise.reject(new Error('Enter a duration such as 45s, 5m or 1h30m.'));
   const running =
     session.state === 'detached'
-      ? 'The client is away: what is left of its time follows at once.'
-      : 'The client is told, and it holds from the next time that it is lost.';
+      ? 'The client is disconnected: the remaining time changes at once.'
+      : 'The client is notified; it applies from the next disconnect on.';
   return html`
     <${Ask}
       title=${`Change the grace period of ${who(session)}?`}
@@ -103,18 +103,17 @@ function End({ api, session, close }) {
   const [reason, setReason] = useState('');
   const fits = new TextEncoder().encode(reason).length <= MOST_REASON;
   const act = () =>
-    fits ? api.end(session.id, reason) : Promise.reject(new Error(`The reason may have ${MOST_REASON} bytes.`));
+    fits ? api.end(session.id, reason) : Promise.reject(new Error(`The reason can have at most ${MOST_REASON} bytes.`));
   return html`
     <${Ask}
       title=${`End ${who(session)}?`}
-      does="End it"
+      does="End session"
       danger
       act=${act}
       close=${(/** @type {boolean} */ done) => close(done ? 'Ended.' : '')}
     >
       <p>
-        The game server's connection is closed with 1000 and the client is told 4410: it does not come back. This cannot
-        be undone.
+        Closes the game server's connection with 1000. The client gets 4410 and cannot resume. This cannot be undone.
       </p>
       <label
         >Reason, for both<input

@@ -29,12 +29,12 @@ const SUBJECTS = [
     ],
   },
   {
-    title: 'Comings and goings',
+    title: 'Resumes and disconnects',
     unit: perSecond,
     rates: true,
     lines: [
       { name: 'resumed', read: ({ resumed }) => resumed },
-      { name: 'lost', read: ({ detached }) => detached },
+      { name: 'disconnected', read: ({ detached }) => detached },
       { name: 'new', read: ({ created }) => created },
     ],
   },
@@ -44,7 +44,7 @@ const SUBJECTS = [
     rates: true,
     lines: [
       { name: 'to clients', read: ({ to_client }) => to_client },
-      { name: 'to games', read: ({ to_upstream }) => to_upstream },
+      { name: 'to game servers', read: ({ to_upstream }) => to_upstream },
     ],
   },
   { title: 'Replay buffers', unit: bytes, lines: [{ name: 'held', read: ({ buffer_bytes }) => buffer_bytes }] },

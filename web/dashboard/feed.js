@@ -124,7 +124,7 @@ export function FeedPanel({ feed }) {
           ${feed.list.map((entry) => html`<${Line} key=${entry.id} ...${entry} />`)}
         </ol>
       </div>
-      ${feed.list.length === 0 && html`<p class="empty">${feed.seen === 0 ? 'Nothing has happened yet.' : feed.paused ? 'Paused.' : 'Cleared. What happens next appears here.'}</p>`}
+      ${feed.list.length === 0 && html`<p class="empty">${feed.seen === 0 ? 'No events yet.' : feed.paused ? 'Paused.' : 'Cleared. New events appear here.'}</p>`}
     </section>
   `;
 }

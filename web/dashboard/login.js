@@ -16,7 +16,7 @@ export function Login({ model }) {
   return html`
     <main class="login">
       <form class="panel" onSubmit=${submit}>
-        <h2>This gateway asks for a token</h2>
+        <h2>This gateway requires a token</h2>
         <p>
           One from <code>--admin-token-file</code> may do everything, one from <code>--viewer-token-file</code> may
           look. It is kept in this tab until that is closed.
@@ -32,7 +32,7 @@ export function Login({ model }) {
             aria-describedby="login-refusal"
             data-testid="token"
         /></label>
-        <p class="refusal" role="alert" id="login-refusal">${refused ? 'This token is not known here.' : ''}</p>
+        <p class="refusal" role="alert" id="login-refusal">${refused ? 'Unknown token.' : ''}</p>
         <div class="buttons"><button type="submit" class="primary" data-testid="unlock">Open</button></div>
       </form>
     </main>

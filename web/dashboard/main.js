@@ -37,7 +37,7 @@ function App() {
   return html`
     <${Top} />
     <main>
-      ${!overview && html`<p class="waiting">${model.failure ? `${refusal(model.failure)} This page goes on asking.` : 'Asking the gateway…'}</p>`}
+      ${!overview && html`<p class="waiting">${model.failure ? `${refusal(model.failure)} Retrying.` : 'Loading…'}</p>`}
       ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
       ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
       ${overview && html`<${Live} />`}
@@ -78,7 +78,7 @@ function Top() {
 
 /** Why there is nothing to show. @param {import('./api.js').Refusal} failure */
 function refusal({ status, message }) {
-  return status ? `The gateway refuses: ${message}.` : 'The gateway cannot be reached.';
+  return status ? `The gateway refused: ${message}.` : 'The gateway is unreachable.';
 }
 
 /** Whether what is shown is of now. */

@@ -38,15 +38,19 @@ export function lookOf(type) {
 
 /** @type {Record<string, (m: Moment) => (string | false)[]>} */
 const WORDS = {
-  'session.created': ({ peer }) => [peer ? `Created, from ${peer}` : 'Created ahead of its client'],
+  'session.created': ({ peer }) => [peer ? `Created, from ${peer}` : 'Pre-created'],
   'session.started': () => ['Started by the game server'],
   'session.detached': ({ peer, reason, silent }) => [
-    'Client lost',
+    'Client disconnected',
     reason !== 'silent' && why(reason),
     silentFor(duration(silent)),
     Boolean(peer) && `was at ${peer}`,
   ],
-  'session.resumed': (m) => [`Resumed from ${m.peer || 'somewhere'}`, awayFor(duration(m.away)), ...replayed(m)],
+  'session.resumed': (m) => [
+    `Resumed from ${m.peer || 'an unknown address'}`,
+    awayFor(duration(m.away)),
+    ...replayed(m),
+  ],
   'session.superseded': (m) => [
     `Taken over by ${m.peer || 'another connection'}`,
     Boolean(m.was) && `from ${m.was}`,
@@ -54,7 +58,9 @@ const WORDS = {
     ...replayed(m),
   ],
   'session.ended': ({ reason, detail }) => [`Ended: ${ending(reason)}`, quoted(reason, detail)],
-  'token.replayed': ({ times }) => [`A spent token came${times > 1 ? `, ${times} times` : ''}: a bug, or a theft`],
+  'token.replayed': ({ times }) => [
+    `A superseded token was presented${times > 1 ? ` ${times} times` : ''}: a bug, or a theft`,
+  ],
   'grace.changed': ({ was, detail }) => [`Grace period changed from ${period(was)} to ${period(detail)}`],
   'buffer.overflowed': ({ reason, times }) => [
     'Replay buffer full',
@@ -159,5 +165,5 @@ export function summary(list) {
     list.filter((s) => s.attached === attached).reduce((ms, { from, to }) => ms + to - from, 0);
   if (!list.some(({ attached }) => attached)) return `Not attached yet, for ${span(sum(false))}.`;
   const away = list.filter(({ attached }) => !attached).length;
-  return `Attached for ${span(sum(true))}${away ? `, away ${away === 1 ? 'once' : `${away} times`} for ${span(sum(false))} in all` : ', never away'}.`;
+  return `Attached for ${span(sum(true))}${away ? `, detached ${away === 1 ? 'once' : `${away} times`} for ${span(sum(false))} in all` : ', never detached'}.`;
 }

@@ -31,11 +31,11 @@ test('each event has a sentence and a mark of its own', () => {
 test('sentences say from where, for how long, and what was lost', () => {
   assert.equal(
     sentence(at(0, 'session.detached', { reason: 'silent', silent: '5.001s' })),
-    'Client lost, silent for 5.0 s, was at 203.0.113.7',
+    'Client disconnected, silent for 5.0 s, was at 203.0.113.7',
   );
   assert.equal(
     sentence(at(0, 'session.detached', { reason: 'EOF', silent: '40ms' })),
-    'Client lost, EOF, silent for 40 ms, was at 203.0.113.7',
+    'Client disconnected, EOF, silent for 40 ms, was at 203.0.113.7',
   );
   assert.equal(
     sentence(at(0, 'session.resumed', { away: '7.2s', replay: 1, lost: 3 })),
@@ -58,7 +58,7 @@ test('sentences say from where, for how long, and what was lost', () => {
     sentence(at(0, 'session.ended', { reason: 'idle_timeout', detail: 'idle timeout' })),
     'Ended: idle timeout',
   );
-  assert.equal(sentence(at(0, 'session.created', { peer: '' })), 'Created ahead of its client');
+  assert.equal(sentence(at(0, 'session.created', { peer: '' })), 'Pre-created');
   assert.equal(why('read tcp 127.0.0.1:8080->127.0.0.1:5000: connection reset by peer'), 'connection reset by peer');
 });
 
@@ -78,7 +78,7 @@ test('stretches tell when it was attached', () => {
     { from: 30_000, to: 40_000, attached: false },
   ];
   assert.deepEqual(stretches(past, 0, 40_000), want);
-  assert.equal(summary(want), 'Attached for 28 s, away 2 times for 12 s in all.');
+  assert.equal(summary(want), 'Attached for 28 s, detached 2 times for 12 s in all.');
   assert.deepEqual(stretches([...past, at(35, 'session.ended')], 0, 99_000).at(-1), {
     from: 30_000,
     to: 35_000,

@@ -100,8 +100,8 @@ class Poll {
       if (this.#stopped) return true;
       this.#fail(
         error.status === 404
-          ? 'This session is not known, or not any more: ended ones are remembered for their grace period, 30 s at least.'
-          : `Not up to date: ${error.message}.`,
+          ? 'No such session. Ended sessions are remembered for their grace period, at least 30 s.'
+          : `Out of date: ${error.message}.`,
       );
       return error.status === 404;
     }
@@ -118,13 +118,13 @@ function Body({ session, moments, leftOut, model, done }) {
       ${model.mayWrite && html`<${Actions} api=${model.api} session=${session} done=${done} />`}
     </div>
     <${Facts} session=${session} now=${model.now} />
-    <h3 id="past-title">What has happened</h3>
+    <h3 id="past-title">History</h3>
     <${Strip} moments=${moments} leftOut=${leftOut} now=${model.now} />
     <${Past} moments=${moments} leftOut=${leftOut} />
   `;
 }
 
-const CLIENTS = { resumable: 'can resume', cookie: 'plain, comes back by its cookie', plain: 'plain, cannot resume' };
+const CLIENTS = { resumable: 'can resume', cookie: 'plain, resumes by cookie', plain: 'plain, cannot resume' };
 
 /** @param {{session: Session, now: number}} props */
 function Facts({ session, now }) {

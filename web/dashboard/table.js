@@ -32,11 +32,11 @@ const COLUMNS = [
 ];
 
 const STATES = [
-  ['', 'All that live'],
+  ['', 'All current'],
   ['attached', 'Attached'],
   ['detached', 'Detached'],
   ['connecting', 'Connecting'],
-  ['ended', 'Ended lately'],
+  ['ended', 'Recently ended'],
 ];
 
 /** @param {{model: Model}} props */
@@ -179,7 +179,7 @@ function Grid({ model, matching }) {
 function Nothing({ model }) {
   return html`<div role="row" class="empty">
     <span role="gridcell" aria-colspan=${COLUMNS.length}
-      >${searched(model) ? 'No session fits.' : 'No sessions yet. They appear here as clients connect.'}</span
+      >${searched(model) ? 'No matching sessions.' : 'No sessions yet. They appear here as clients connect.'}</span
     >
   </div>`;
 }

@@ -29,7 +29,7 @@ export const reseatWords = {
     game.totals.seatsLost > 0
       ? `A new session in seat ${game.seat}. ${ended(game)}`
       : `Playing in seat ${game.seat}. Now cut the connection.`,
-  silent: (game) => `Nothing comes through any more. The game goes on, and ${seat(game)} is kept.`,
+  silent: (game) => `No messages arrive. The game continues, and ${seat(game)} is kept.`,
   heardAgain: (game, silence) => `No messages for ${silence}. Still in seat ${game.seat} with ${points(game.score)}.`,
   away: (game) => `No connection. Reconnecting to ${seat(game)}; your inputs are kept.`,
   back: (game) => {
@@ -47,7 +47,7 @@ export const plainWords = {
     silent: (game, silence) => ({
       pill: `silent ${silence}`,
       veil: 'Silence',
-      more: `${count(game.pending, 'input')} sent, perhaps in vain`,
+      more: `${count(game.pending, 'input')} sent, perhaps lost`,
     }),
     away: () => ({ pill: 'reconnecting', veil: 'Connection lost', more: '' }),
     lost: (game) => ({ pill: 'disconnected', veil: lossTitle(game), more: lossMore(game) }),
@@ -56,8 +56,8 @@ export const plainWords = {
     game.totals.seatsLost > 0
       ? `A new player in seat ${game.seat} with 0 points. ${lossText(game)}`
       : `Playing in seat ${game.seat}, steered by the same inputs.`,
-  silent: () => 'Nothing comes through any more.',
-  heardAgain: (game, silence) => `No messages for ${silence}. This time the old connection came back to life.`,
+  silent: () => 'No messages arrive.',
+  heardAgain: (game, silence) => `No messages for ${silence}. This time the old connection recovered.`,
   away: () => 'Connection lost.',
   back: (game) => `Back in seat ${game.seat}.`,
   lost: (game) => `Connection lost. ${lossText(game)}`,

@@ -60,7 +60,7 @@ describe('the dashboard', () => {
     await player.until('the player is back', ({ count }) => count.resume === 1);
     await board.says(
       'past',
-      /Resumed from 127\.0\.0\.1, away for .* since the last sign of life, .*Client lost, .*silent for/s,
+      /Resumed from 127\.0\.0\.1, away for .* since the last sign of life, .*Client disconnected, .*silent for/s,
     );
     await board.says('feed', /detached.*silent for [\d.]+ m?s/s);
     await board.says('session', /can resume, last heard \d\.\d s ago/);
@@ -74,7 +74,7 @@ describe('the dashboard', () => {
     await board.part('set-grace').click();
     await board.part('grace-input').fill('soon');
     await board.part('confirm').click();
-    await board.says('dialog', /Want a duration such as 45s/);
+    await board.says('dialog', /Enter a duration such as 45s/);
     await board.part('grace-input').fill('5m');
     await board.part('confirm').click();
     await board.says('session', /Grace period5 m/);
@@ -123,7 +123,9 @@ describe('the dashboard', () => {
     await board.says('matching', /^1 found$/);
     await board.part('search').fill('');
     await board.part('state').selectOption('attached');
-    await until('none is attached', async () => /No session fits/.test((await board.part('rows').textContent()) ?? ''));
+    await until('none is attached', async () =>
+      /No matching sessions/.test((await board.part('rows').textContent()) ?? ''),
+    );
     board.clean();
   });
 
@@ -156,9 +158,9 @@ describe('the dashboard', () => {
     await board.part('confirm').click();
     await board.says('past', /“<img src=x onerror="window\.pwned=7">”/);
     await board.page.evaluate(() => void (location.hash = '#/session/<img src=x onerror="window.pwned=8">'));
-    await board.says('session', /not known/);
+    await board.says('session', /No such session/);
     await board.page.evaluate(() => void (location.hash = '#/session/%'));
-    await board.says('session', /%.*not known/);
+    await board.says('session', /%.*No such session/);
     assert.equal(await board.page.evaluate('window.pwned'), undefined);
     assert.equal(await board.page.locator('img, script:not([src]), svg[onload]').count(), 0);
     assert.deepEqual(board.strangers, []);
@@ -195,14 +197,14 @@ describe('the dashboard', () => {
     assert.equal(await board.page.locator('.row, .tile').count(), 0, 'nothing is shown before');
     await enter('wrong-0123456789abcdef');
     await until('it is refused', async () =>
-      /not known/.test((await board.page.locator('#login-refusal').textContent()) ?? ''),
+      /Unknown token/.test((await board.page.locator('#login-refusal').textContent()) ?? ''),
     );
     await enter(viewer);
-    await board.says('past', /Created ahead/);
+    await board.says('past', /Pre-created/);
     await board.part('read-only').waitFor();
     assert.equal(await board.page.locator('.actions').count(), 0, 'a viewer is offered nothing that would be refused');
     await board.page.reload();
-    await board.says('past', /Created ahead/);
+    await board.says('past', /Pre-created/);
     const kept = await board.page.evaluate(() =>
       [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML].join(' '),
     );
@@ -229,7 +231,7 @@ describe('the dashboard', () => {
     const board = await Dashboard.open(await browser.page(t), gateway.admin);
     await board.says('feed-seen', /^0 so far$/);
     const empty = board.page.locator('.feed .empty');
-    assert.match((await empty.textContent()) ?? '', /^Nothing has happened yet/);
+    assert.match((await empty.textContent()) ?? '', /^No events yet/);
     await make(gateway.admin, { player: 'ann' });
     await board.says('feed-seen', /^1 so far$/);
     await board.page.getByRole('button', { name: 'Clear' }).click();
@@ -340,7 +342,7 @@ describe('the dashboard', () => {
       'the time that runs on is not read aloud',
     );
     await page.reload();
-    await page.getByText('The gateway cannot be reached. This page goes on asking.').waitFor();
+    await page.getByText('The gateway is unreachable. Retrying.').waitFor();
     await page.unroute('**/api/v1/overview?*');
     await page.locator('.sign.good').waitFor();
     assert.deepEqual(board.strangers, []);
