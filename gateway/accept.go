@@ -116,7 +116,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
 	case !g.reg.pass(from):
-		g.tellSpent()
+		g.logExhausted()
 		g.metrics.requestsRefused.Inc()
 		letGo(w)
 		w.Header().Set("Retry-After", retryAfter)
@@ -181,7 +181,7 @@ func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ..
 // would keep it for ever.
 func letGo(w http.ResponseWriter) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
-	answerWithin(w, upstream.AnswerPatience)
+	answerWithin(w, upstream.WriteTimeout)
 }
 
 // answerWithin gives a client so long to take an answer that comes at once. Each
@@ -190,9 +190,9 @@ func answerWithin(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// tellSpent says what an operator can do about refusals for want of descriptors.
-func (g *Gateway) tellSpent() {
-	g.spentLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files")
+// logExhausted says what an operator can do about refusals for want of descriptors.
+func (g *Gateway) logExhausted() {
+	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files")
 }
 
 // retryAfter is what is said to whoever is refused for want of room, in seconds.
@@ -203,9 +203,9 @@ func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text
 	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
 }
 
-// refuseSpent refuses a new session for want of descriptors.
-func (g *Gateway) refuseSpent(w http.ResponseWriter, r *http.Request) {
-	g.tellSpent()
+// refuseExhausted refuses a new session for want of descriptors.
+func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
+	g.logExhausted()
 	g.refuseBusy(w, r, "descriptors", "no more sessions now")
 }
 
@@ -241,7 +241,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
 	case outOfDescriptors:
-		g.refuseSpent(w, r)
+		g.refuseExhausted(w, r)
 		return
 	case tooManyHere:
 		w.Header().Set("Retry-After", retryAfter)
@@ -260,7 +260,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
 	if listen.NoDescriptor(err) { // that is no fault of the upstream's
-		g.refuseSpent(w, r)
+		g.refuseExhausted(w, r)
 		return
 	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
@@ -269,7 +269,7 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entr
 		return
 	}
 	w.Header().Set("Connection", "close")
-	answerWithin(w, e.terms().DialTimeout+upstream.AnswerPatience) // its body may still be coming
+	answerWithin(w, e.terms().DialTimeout+upstream.WriteTimeout) // its body may still be coming
 	upstream.WriteError(w, err)
 }
 

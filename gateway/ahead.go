@@ -18,8 +18,8 @@ import (
 	"reseat/upstream"
 )
 
-// A Wish is a session to be made ahead of its client.
-type Wish struct {
+// A CreateRequest is a session to be made ahead of its client.
+type CreateRequest struct {
 	Path         string   // with the query, as a client would ask for it
 	Upstream     string   // instead of the route's, within Config.UpstreamAllow; empty: the route's
 	Subprotocols []string // offered to the upstream
@@ -29,9 +29,9 @@ type Wish struct {
 	Grace        *time.Duration // nil: the route's
 }
 
-// Faults of a Wish. Others are those of the dial.
+// Faults of a CreateRequest. Others are those of the dial.
 var (
-	ErrWish       = errors.New("bad request")
+	ErrBadRequest = errors.New("bad request")
 	ErrNotAllowed = errors.New("upstream not allowed; see --upstream-allow")
 	ErrNoRoute    = errors.New("nothing is served at this path")
 	ErrBusy       = errors.New("no new sessions now")
@@ -43,7 +43,7 @@ const MostData = 64 << 10
 
 // Create makes a session ahead of its client: its upstream is dialled, and its
 // grace period runs until somebody resumes with the token.
-func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err error) {
+func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string, err error) {
 	ask, rt, err := g.plan(w)
 	if err != nil {
 		return "", "", err
@@ -87,7 +87,7 @@ func (g *Gateway) Create(ctx context.Context, w Wish) (id, token string, err err
 }
 
 // reserve makes the session that e's upstream has accepted wait for its client.
-func (g *Gateway) reserve(e *entry, up *upstream.Conn, w Wish) (id, token string, err error) {
+func (g *Gateway) reserve(e *entry, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
 	giveUp := func() {
 		up.Close()
 		g.reg.remove(e)
@@ -99,7 +99,7 @@ func (g *Gateway) reserve(e *entry, up *upstream.Conn, w Wish) (id, token string
 	e.current.Store(&t)
 	if t.session().GraceBeforeStart == 0 {
 		giveUp()
-		return "", "", fmt.Errorf("%w: grace: a session without a grace period ends before its client comes", ErrWish)
+		return "", "", fmt.Errorf("%w: grace: a session without a grace period ends before its client comes", ErrBadRequest)
 	}
 	if !g.commit(e) {
 		giveUp()
@@ -125,18 +125,18 @@ func nonEmpty(s string) *string {
 }
 
 // plan says what a wish asks of which upstream.
-func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
+func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 	u, err := url.ParseRequestURI(w.Path)
 	switch {
 	case err != nil || !strings.HasPrefix(w.Path, "/"):
-		return upstream.Request{}, nil, fmt.Errorf("%w: path: want one such as /match/7, got %q", ErrWish, clip(w.Path))
+		return upstream.Request{}, nil, fmt.Errorf("%w: path: want one such as /match/7, got %q", ErrBadRequest, clip(w.Path))
 	case len(w.Data) > MostData:
-		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrWish, MostData, len(w.Data))
+		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrBadRequest, MostData, len(w.Data))
 	}
 	rt, path, err := g.table.match(u.EscapedPath())
 	switch {
 	case err != nil:
-		return upstream.Request{}, nil, fmt.Errorf("%w: path: it is ambiguous: %w", ErrWish, err)
+		return upstream.Request{}, nil, fmt.Errorf("%w: path: it is ambiguous: %w", ErrBadRequest, err)
 	case rt == nil:
 		return upstream.Request{}, nil, ErrNoRoute
 	}
@@ -155,7 +155,7 @@ func (g *Gateway) plan(w Wish) (upstream.Request, *route, error) {
 func (g *Gateway) elsewhere(rt *route, raw string) (*route, error) {
 	u, err := upstream.ParseTarget(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: upstream: %w", ErrWish, err)
+		return nil, fmt.Errorf("%w: upstream: %w", ErrBadRequest, err)
 	}
 	if !g.allowed(u) {
 		return nil, fmt.Errorf("%w: %q", ErrNotAllowed, frame.Clip(u.Host, 100))

@@ -427,7 +427,7 @@ func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
 		}
 		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"descriptors": 1})
 		w.full.Store(100)
-		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("made ahead: %v, want ErrBusy", err)
 		}
 	})

@@ -1,63 +1,76 @@
-// Package gateway is the client address: it answers handshakes, makes sessions,
-// finds them again for a resume, and passes ordinary requests on.
+// Package gateway is the client address: it answers handshakes, makes sessions, finds
+// them again for a resume, and passes ordinary requests on.
 //
-// # Two things that are kept apart
+// # Sessions and connections
 //
-// A session is the player's: the upstream connection, the counts of both
-// directions, the replay buffer, the grace period. A connection is one
-// WebSocket; it is attached to one session or to none. A session outlives its
-// connections; each tenure of a connection is an attachment and has an epoch,
-// and whatever comes of an older epoch changes nothing. With --disconnect hard
-// it outlives its upstream's connections in the same way.
+// A session belongs to one client. It has the connection to the game server (the
+// upstream), the counts of both directions, the replay buffer and the grace period. A
+// connection is one WebSocket of the client; it is attached to one session or to none.
+// A session outlives its connections. Each attachment of a connection has an epoch, and
+// nothing that an older epoch brings has any effect. With --disconnect hard a session
+// outlives its upstream connections in the same way.
 //
-// # The way of a message
+// # The path of a message
 //
-//	down  drive reads the upstream straight into the session's replay.Buffer;
-//	      session walks over the frame headers and numbers whole messages;
-//	      drive writes to the client from the attachment's cursor, control
-//	      messages at message boundaries; an ack moves the buffer's base.
-//	      Catching up and living are the same loop: only the cursor differs.
-//	up    drive reads the client; session gathers whole messages, takes control
-//	      messages out, admits data under the epoch (hello.received), gives each
-//	      frame a fresh masking key; drive writes to the upstream; what has been
-//	      written is acked.
+//	down  drive reads the upstream straight into the session's replay.Buffer; session
+//	      walks over the frame headers and numbers whole messages; drive writes to the
+//	      client from the attachment's cursor, control messages at message boundaries;
+//	      an ack moves the buffer's base. Replaying and live sending are the same loop:
+//	      only the cursor differs. A message for a slow or detached client waits in the
+//	      replay.Buffer and nowhere else.
+//	up    drive reads the client; session assembles messages, takes control messages
+//	      out, admits data under the epoch (hello.received), gives each frame a fresh
+//	      masking key; drive writes to the upstream; what has been written is acked.
 //
-// There is no third path. A plain client takes the same ones, without control
-// messages, acks and a second attachment.
+// A plain client uses the same two paths, without control messages, acks and a second
+// attachment.
+//
+// # The path of a handshake
+//
+//	ServeHTTP (gateway.go)  Host, methods, the gateway's own pages, the route (place.go)
+//	serve (accept.go)       RFC 6455, Origin, then one of
+//	  begin                 a new session: login, limits, dial, 101, attach
+//	  resume                by token (resume.go): 101 first, then token, session, login,
+//	                        Origin, received; then attach
+//	  resumeByCookie        a plain client (cookie.go); then the same attach
+//	Create (ahead.go)       a new session by the control API, without a client
+//
+// attach (resume.go) may have the upstream dialled again first: redial.go.
 //
 // # Who owns what
 //
-//	client     the other end: a client for Go, which shares wire with the gateway
-//	settings   what a flag is and whether a value can hold
-//	upstream   where a request goes, which headers pass, the dial
-//	tokens     what a token says and whether it is genuine
-//	           (tokens/generation: whether it is spent)
-//	tokens/login  whose a session is: the player's own JWT
-//	gateway    which sessions there are: registry.go. What a handshake is:
-//	           serve in accept.go. The dial of a hard resume: reconnect.go.
-//	           Which of a player's sessions stays: duplicate.go. What an event
-//	           means outside: observe.go; what is kept of it: history.go. What
-//	           is shown of all sessions at once: overview.go, view.go.
-//	           Which connections wait, and who goes where descriptors are
-//	           short: listen
-//	events     what has happened lately, and who reads it: the control API's
-//	           stream, and webhook, which posts it
-//	session    everything about one session. Its state changes in
-//	           transitions.go and nowhere else
-//	deflate    permessage-deflate, --compression: a net.Conn between a client's
-//	           socket and drive
-//	drive      sockets, goroutines, locks and the clock: one lock a session,
-//	           never held over a read, a write or an observer
-//	replay     memory of messages; frame and wire: bytes, purely
+//	gateway        which sessions there are: registry.go, entry.go, tombstones.go. Which
+//	               session of a player stays: duplicate.go. What an event means outside:
+//	               observe.go; what is kept of it: history.go. What is shown of sessions:
+//	               inspect.go, overview.go, view.go. Shutdown: drain.go. Memory pressure:
+//	               relieve in drain.go. Changes by the control API: steer.go
+//	handshake      the opening handshake: what a request must have, Host, Origin, the 101
+//	listen         accepted connections that wait, under descriptor pressure
+//	session        everything about one session, pure. Its state changes in
+//	               transitions.go and nowhere else
+//	drive          sockets, goroutines, locks and the clock: one lock per session, never
+//	               held over a read, a write or an observer. drive/poll has event loops
+//	replay         memory of messages; frame and wire: bytes, pure
+//	deflate        permessage-deflate: a net.Conn between a client's socket and drive
+//	events         recent events and their readers: the control API's stream, webhook
+//	control        the admin address: API, dashboard, metrics, health
+//	settings       flags, config file, environment; program is what the command does
+//	client         the Go client, which shares wire with the gateway
+//	upstream       where a request goes, which headers pass, the dial
+//	tokens         resume tokens; tokens/generation: which are superseded;
+//	               tokens/login: the players' own JWTs
 //
-// Lock order: registry, then a drive.Session. A Watcher is called with no lock
-// held, so it may take either.
+// A session's record (entry) does not know the Gateway; what acts on it, such as
+// observer, redialer and dials, has what it needs in its fields.
+//
+// Lock order: registry, then a drive.Session. An Observer is called with no lock held, so
+// it may take either.
 //
 // # What is exactly once, and where that ends
 //
-// Between the client's library and the upstream's socket every data message of
-// a resumable session arrives once and in order, both ways, across any number
-// of connections within the grace period, while this process lives. It ends
-// where the process ends, where --overflow drops (and says how much), and
-// behind the upstream's socket: what a game server has read is its own.
+// Between the client's library and the upstream's socket every data message of a
+// resumable session arrives once and in order, both ways, across any number of
+// connections within the grace period, while this process lives. It ends where the
+// process ends, where --overflow drops (and says how much), and behind the upstream's
+// socket: what a game server has read is its own.
 package gateway

@@ -174,10 +174,10 @@ func (g *Gateway) closeRest() {
 // together do not come back together.
 func spread() time.Duration { return time.Second + rand.N(4*time.Second) }
 
-// noteSpent is called by whoever was refused memory for a replay buffer.
-func (g *Gateway) noteSpent() {
+// noteExhausted is called by whoever was refused memory for a replay buffer.
+func (g *Gateway) noteExhausted() {
 	select {
-	case g.spent <- struct{}{}:
+	case g.exhausted <- struct{}{}:
 	default:
 	}
 }
@@ -189,9 +189,9 @@ func (g *Gateway) relieve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.spent:
+		case <-g.exhausted:
 		}
-		g.spentLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(), "text", "upstreams pause, the largest detached sessions end; see --buffer-total")
+		g.exhaustedLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(), "text", "upstreams pause, the largest detached sessions end; see --buffer-total")
 		for _, e := range g.largestDetached() {
 			if g.store.Used() <= g.store.Limit()/20*19 {
 				break

@@ -112,7 +112,7 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 			t.Errorf("the drain took %v, want 3s", d)
 		}
 		synctest.Wait()
-		if !strings.Contains(said.String(), "did not take the end of the drain in time\" sessions=2") {
+		if !strings.Contains(said.String(), "msg=drain.connections_aborted sessions=2") {
 			t.Errorf("the log does not say that 2 were cut: %s", said.String())
 		}
 	})

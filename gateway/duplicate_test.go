@@ -130,7 +130,7 @@ func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
 func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(gateway.Allow))
-		_, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7"})
+		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -199,7 +199,7 @@ func (e *entry) breakFirst() {
 
 // begin makes the session itself, once its upstream has answered. client is the
 // connection that it is made for, nil where that is still to come.
-func (e *entry) begin(d *drive.Driver, store *replay.Store, watch drive.Watcher, up *upstream.Conn, client net.Conn) *drive.Session {
+func (e *entry) begin(d *drive.Driver, store *replay.Store, watch drive.Observer, up *upstream.Conn, client net.Conn) *drive.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol, store), e.clock.Now(), up.Early)

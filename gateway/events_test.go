@@ -109,11 +109,11 @@ func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
 		pol.Duplicate = gateway.Takeover
 		w := newWorld(t, pol)
 		l := w.listen()
-		older, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/1", Player: "ann", Group: "red"})
+		older, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		newer, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/2", Player: "ann", Group: "blue"})
+		newer, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/2", Player: "ann", Group: "blue"})
 		if err != nil {
 			t.Fatal(err)
 		}

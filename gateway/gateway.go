@@ -41,26 +41,26 @@ type Gateway struct {
 
 	conns, adminConns *listen.ConnTracker // that wait
 
-	refusals *limitedLog
-	spentLog *limitedLog   // --buffer-total
-	shedLog  *limitedLog   // of connections that wait
-	replays  *rate.Limiter // of token.replayed
+	refusals     *limitedLog
+	exhaustedLog *limitedLog   // --buffer-total
+	shedLog      *limitedLog   // of connections that wait
+	replays      *rate.Limiter // of token.replayed
 
 	table   *table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
 	signing chan struct{} // as many as may sign a token at once
 
-	draining atomic.Bool // new sessions are refused; drain.go sets it
-	drain    drain
-	dials    dials
-	redials  redialer
-	tags     atomic.Uint64   // of the sessions' data: never one twice
-	spent    chan struct{}   // one slot: the store has refused somebody
-	ctx      context.Context // until Close
-	stop     context.CancelFunc
-	began    time.Time
-	running  sync.WaitGroup
+	draining  atomic.Bool // new sessions are refused; drain.go sets it
+	drain     drain
+	dials     dials
+	redials   redialer
+	tags      atomic.Uint64   // of the sessions' data: never one twice
+	exhausted chan struct{}   // one slot: the store has refused somebody
+	ctx       context.Context // until Close
+	stop      context.CancelFunc
+	began     time.Time
+	running   sync.WaitGroup
 }
 
 // New makes a Gateway and starts what it needs in the background; Close stops
@@ -70,22 +70,22 @@ func New(cfg Config) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
-		clock:   drive.NewClock(),
-		events:  events.New(time.Now),
-		table:   newTable(cfg.UnsafePaths),
-		pages:   make(map[string]http.Handler),
-		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		spent:   make(chan struct{}, 1),
-		ctx:     ctx, stop: stop, began: time.Now(),
+		clock:     drive.NewClock(),
+		events:    events.New(time.Now),
+		table:     newTable(cfg.UnsafePaths),
+		pages:     make(map[string]http.Handler),
+		signing:   make(chan struct{}, runtime.GOMAXPROCS(0)),
+		exhausted: make(chan struct{}, 1),
+		ctx:       ctx, stop: stop, began: time.Now(),
 	}
 	g.driver = drive.NewDriver(cfg.Driver, g.clock)
-	g.store = replay.NewStore(cfg.BufferTotal, g.noteSpent)
+	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
 	g.reg = newRegistry(g.clock)
 	g.reg.ended = newTombstones(cfg.MaxSessions)
-	g.reg.most, g.reg.mostHere, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, SessionsWithin(cfg.Descriptors)
+	g.reg.max, g.reg.maxPerAddr, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, SessionsWithin(cfg.Descriptors)
 	g.metrics = newMetrics(g)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
-	g.spentLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.exhaustedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.trackConns()
 	g.dials.conns = g.conns
@@ -137,7 +137,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // in no other spelling
-		answerWithin(w, upstream.AnswerPatience)
+		answerWithin(w, upstream.WriteTimeout)
 		page.ServeHTTP(w, r)
 		return
 	}

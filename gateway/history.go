@@ -8,8 +8,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// mostMoments is how many entries a session's history keeps.
-const mostMoments = 32
+// maxMoments is how many entries a session's history keeps.
+const maxMoments = 32
 
 // A Moment is one entry of a session's history. In JSON it is what the control
 // API shows.
@@ -49,7 +49,7 @@ func (h *history) note(m Moment) {
 			*last = m
 			return
 		}
-		if n == mostMoments {
+		if n == maxMoments {
 			h.list = slices.Delete(h.list, 1, 2)
 			h.left++
 		}

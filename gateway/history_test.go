@@ -13,10 +13,10 @@ func TestHistoryKeepsItsBeginningAndTheNewest(t *testing.T) {
 	for i := range 100 {
 		h.note(Moment{Type: events.Detached, Reason: fmt.Sprint(i)})
 	}
-	if len(h.list) != mostMoments || cap(h.list) > 2*mostMoments || h.left != 101-mostMoments {
+	if len(h.list) != maxMoments || cap(h.list) > 2*maxMoments || h.left != 101-maxMoments {
 		t.Errorf("%d entries in room for %d, %d left out", len(h.list), cap(h.list), h.left)
 	}
-	if h.list[0].Type != events.Created || h.list[1].Reason != "69" || h.list[mostMoments-1].Reason != "99" {
+	if h.list[0].Type != events.Created || h.list[1].Reason != "69" || h.list[maxMoments-1].Reason != "99" {
 		t.Errorf("%+v", h.list)
 	}
 }

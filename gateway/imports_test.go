@@ -15,7 +15,7 @@ import (
 )
 
 // mayImport is the order of the house: what each package may use of the others.
-// The arrows point one way, settings, control, showcase -> gateway -> drive ->
+// The arrows point one way, settings, control, demo -> gateway -> drive ->
 // session -> replay, wire, frame. A package that is not here may use what it
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"gateway/secure":     {"gateway/drive/sock", "tokens/keyfile"},
 	"gateway/client":     {"gateway/wire"},
 	"gateway/control":    {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
-	"gateway/showcase":   {"gateway", "upstream", "upstream/demo", "web"},
+	"gateway/demo":       {"gateway", "upstream", "upstream/demo", "web"},
 	"gateway":            {"gateway/deflate", "gateway/drive", "gateway/drive/sock", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/listen":     {"gateway/drive/sock"},
 	"gateway/handshake":  {"gateway/deflate", "gateway/drive/sock", "gateway/frame"},
@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"gateway/frame":      {},
 	"gateway/asynclog":   {},
 	"gateway/webhook":    {"gateway/events", "tokens/keyfile"},
-	"gateway/program":    {"gateway", "gateway/control", "gateway/listen", "gateway/secure", "gateway/settings", "gateway/showcase", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
+	"gateway/program":    {"gateway", "gateway/control", "gateway/listen", "gateway/secure", "gateway/settings", "gateway/demo", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
 	"tokens":             {"tokens/generation", "tokens/keyfile", "tokens/strict"},
 	"tokens/generation":  {},
 	"tokens/keyfile":     {},

@@ -78,7 +78,7 @@ func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
 		}
 		made := make(chan error)
 		go func() {
-			_, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/", Player: "ann"})
+			_, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/", Player: "ann"})
 			made <- err
 		}()
 		synctest.Wait()
@@ -148,7 +148,7 @@ func TestUpstreamThatComesForAnEndedSessionIsClosed(t *testing.T) {
 func TestFirstDialIsBrokenOff(t *testing.T) {
 	for name, begin := range map[string]func(w *world){
 		"handshake": func(w *world) { w.refused("/") },
-		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), gateway.Wish{Path: "/"}) },
+		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), gateway.CreateRequest{Path: "/"}) },
 	} {
 		for how, end := range map[string]func(w *world){
 			"End":   func(w *world) { w.gw.End(w.onlySession().ID, 1000, "enough") },

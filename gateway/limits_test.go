@@ -30,7 +30,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("made ahead: %v, want ErrBusy", err)
 		}
 		p.Sync()

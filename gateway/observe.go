@@ -9,13 +9,13 @@ import (
 )
 
 // An observer observes one session: it logs, counts, and does what the gateway owes
-// to a session that has ended or wants a new token. It implements drive.Watcher.
+// to a session that has ended or wants a new token. It implements drive.Observer.
 type observer struct {
 	g *Gateway
 	e *entry
 }
 
-// Events implements drive.Watcher.
+// Events implements drive.Observer.
 func (o observer) Events(list []session.Event) {
 	for _, ev := range list {
 		o.event(ev)

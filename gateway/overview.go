@@ -77,7 +77,7 @@ func (g *Gateway) Overview(v View) Overview {
 	}
 	o.Time = o.Totals.Time
 	if v.State == session.Ended.String() {
-		o.Sessions, o.Offset, o.Matching = v.graves(g.reg.remembers(v.Filter))
+		o.Sessions, o.Offset, o.Matching = v.tombstones(g.reg.remembers(v.Filter))
 	} else {
 		o.Sessions, o.Offset, o.Matching = v.living(&all)
 	}

@@ -181,13 +181,13 @@ func hasHello(r *bufio.Reader) bool {
 func TestSessionMadeAheadGetsANormalPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, policy())
-		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/lobby/../match/%37"}); err != nil {
+		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.game.Next().Req.RequestURI; got != "/match/7" {
 			t.Errorf("the game server was asked for %s", got)
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
+		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
 			t.Errorf("%v, want it refused for the encoded slash", err)
 		}
 	})

@@ -63,8 +63,8 @@ type waiter struct {
 }
 
 const (
-	// mostEarly is what a client may send before its hello.
-	mostEarly = 64 << 10
+	// maxEarly is what a client may send before its hello.
+	maxEarly = 64 << 10
 	// retryRedial is when to come back at the earliest where the upstream could not
 	// be reached, and twice as long at the latest.
 	retryRedial = time.Second
@@ -266,7 +266,7 @@ func (w *waiter) watch() {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return
-		case err != nil, len(w.early) > mostEarly:
+		case err != nil, len(w.early) > maxEarly:
 			close(w.gone)
 			return
 		}

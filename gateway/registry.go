@@ -20,9 +20,9 @@ const remembered = 30 * time.Second
 
 // A registry knows the sessions by id, and for a while those that have ended.
 type registry struct {
-	clock          *drive.Clock
-	most, mostHere int // sessions, and those of one block; zero: no bound
-	maxOpen        int // sessions and requests that the process has descriptors for; zero: no bound
+	clock           *drive.Clock
+	max, maxPerAddr int // sessions, and those of one block; zero: no bound
+	maxOpen         int // sessions and requests that the process has descriptors for; zero: no bound
 
 	mu      sync.RWMutex
 	seq     uint64
@@ -52,11 +52,11 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.most > 0 && len(r.live) >= r.most:
+	case r.max > 0 && len(r.live) >= r.max:
 		return tooMany, nil
-	case r.spentLocked():
+	case r.exhaustedLocked():
 		return outOfDescriptors, nil
-	case r.mostHere > 0 && e.block.IsValid() && r.blocks[e.block] >= r.mostHere:
+	case r.maxPerAddr > 0 && e.block.IsValid() && r.blocks[e.block] >= r.maxPerAddr:
 		return tooManyHere, nil
 	}
 	if holder := r.holderLocked(e); holder != nil {
@@ -80,9 +80,9 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 	return admitted, nil
 }
 
-// spentLocked reports whether there are no descriptors for one more session, or
+// exhaustedLocked reports whether there are no descriptors for one more session, or
 // one more request.
-func (r *registry) spentLocked() bool { return r.maxOpen > 0 && r.openLocked() >= r.maxOpen }
+func (r *registry) exhaustedLocked() bool { return r.maxOpen > 0 && r.openLocked() >= r.maxOpen }
 
 // openLocked counts the sessions and ordinary requests: each has two descriptors,
 // its client's and its upstream's.
@@ -112,7 +112,7 @@ func (r *registry) pass(from netip.Prefix) bool {
 	if r.maxOpen > 0 {
 		share := max(r.maxOpen/requestShare, 1)
 		ofOne := max(share/requestsOfOne, minOfOneClient)
-		if r.spentLocked() || r.passing >= share || from.IsValid() && r.asking[from] >= ofOne {
+		if r.exhaustedLocked() || r.passing >= share || from.IsValid() && r.asking[from] >= ofOne {
 			return false
 		}
 	}
@@ -245,7 +245,7 @@ func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 		return SessionInfo{}, session.Refuse(wire.CodeNoSession, "")
 	case g.subject != c.Subject || !g.tokens.Good(c.Gen):
 		ref := session.Refuse(wire.CodeBadToken, "spent")
-		ref.Spent = g.subject == c.Subject
+		ref.Superseded = g.subject == c.Subject
 		return g.info, ref
 	}
 	return g.info, &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}

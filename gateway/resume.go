@@ -187,7 +187,7 @@ func (g *Gateway) logRefusal(r *http.Request, of SessionInfo, refusal *session.R
 	if of.ID != "" {
 		args = append(args, "session", of.ID)
 	}
-	if refusal.Spent {
+	if refusal.Superseded {
 		g.noteReplayed(of)
 		g.refusals.warn("token.replayed", append(args, "held_by", of.Peer)...)
 		return

@@ -235,7 +235,7 @@ func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 		pol := policy()
 		pol.Words.Resume = "back"
 		w := newWorld(t, pol)
-		id, token, err := w.gw.Create(t.Context(), gateway.Wish{
+		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{
 			Path: "/match/9?x=1", Subprotocols: []string{"chat.v2"}, Player: "ann", Group: "match-9", Data: []byte("d"), Grace: span(time.Minute),
 		})
 		if err != nil {
@@ -269,7 +269,7 @@ func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, policy())
-		_, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/"})
+		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,29 +291,29 @@ func TestWishesThatCannotBe(t *testing.T) {
 			c.UpstreamAllow = []string{"game-*.internal:*", "10.0.0.*:9000"}
 		})
 		for name, c := range map[string]struct {
-			wish gateway.Wish
+			wish gateway.CreateRequest
 			want error
 		}{
-			"no path":          {gateway.Wish{}, gateway.ErrWish},
-			"a relative path":  {gateway.Wish{Path: "match/7"}, gateway.ErrWish},
-			"another's URL":    {gateway.Wish{Path: "http://x/match/7"}, gateway.ErrWish},
-			"no route":         {gateway.Wish{Path: "/elsewhere"}, gateway.ErrNoRoute},
-			"grace 0":          {gateway.Wish{Path: "/match/7", Grace: span(0)}, gateway.ErrWish},
-			"large data":       {gateway.Wish{Path: "/match/7", Data: make([]byte, gateway.MostData+1)}, gateway.ErrWish},
-			"no URL":           {gateway.Wish{Path: "/match/7", Upstream: "game-1.internal:9000"}, gateway.ErrWish},
-			"foreign upstream": {gateway.Wish{Path: "/match/7", Upstream: "ws://game.example:9000"}, gateway.ErrNotAllowed},
-			"across a dot":     {gateway.Wish{Path: "/match/7", Upstream: "ws://game-1.evil.internal:9000"}, gateway.ErrNotAllowed},
-			"another port":     {gateway.Wish{Path: "/match/7", Upstream: "ws://10.0.0.7:9001"}, gateway.ErrNotAllowed},
+			"no path":          {gateway.CreateRequest{}, gateway.ErrBadRequest},
+			"a relative path":  {gateway.CreateRequest{Path: "match/7"}, gateway.ErrBadRequest},
+			"another's URL":    {gateway.CreateRequest{Path: "http://x/match/7"}, gateway.ErrBadRequest},
+			"no route":         {gateway.CreateRequest{Path: "/elsewhere"}, gateway.ErrNoRoute},
+			"grace 0":          {gateway.CreateRequest{Path: "/match/7", Grace: span(0)}, gateway.ErrBadRequest},
+			"large data":       {gateway.CreateRequest{Path: "/match/7", Data: make([]byte, gateway.MostData+1)}, gateway.ErrBadRequest},
+			"no URL":           {gateway.CreateRequest{Path: "/match/7", Upstream: "game-1.internal:9000"}, gateway.ErrBadRequest},
+			"foreign upstream": {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game.example:9000"}, gateway.ErrNotAllowed},
+			"across a dot":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.evil.internal:9000"}, gateway.ErrNotAllowed},
+			"another port":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://10.0.0.7:9001"}, gateway.ErrNotAllowed},
 		} {
 			if _, _, err := w.gw.Create(t.Context(), c.wish); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
+		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
 			t.Errorf("an allowed upstream: %v", err)
 		}
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
-		if _, _, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7"}); err == nil {
+		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"}); err == nil {
 			t.Error("an upstream that closes: no error")
 		}
 		if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 1 {

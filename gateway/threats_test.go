@@ -86,7 +86,7 @@ func TestAFaultIsLoggedOnceWithItsStackAndCounted(t *testing.T) {
 		goodGame.Want("still here?")
 		time.Sleep(time.Second)
 		log := said.String()
-		if strings.Count(log, "fault in a session's code") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
+		if strings.Count(log, "msg=session.panicked") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
 			t.Errorf("want the fault once, with its stack and its session: %s", log)
 		}
 		if n := w.metrics()["reseat_session_panics_total"]; n != 1 {

@@ -111,13 +111,13 @@ func fill(i *session.Info, t *terms) float64 {
 	return max(part(i.BufferBytes, t.BufferBytes), part(int64(i.BufferMessages), int64(t.BufferMessages)))
 }
 
-// graves is the window on the sessions that are remembered: the list is in the
+// tombstones is the window on the sessions that are remembered: the list is in the
 // order of their making.
-func (v *View) graves(list []SessionInfo) (_ []SessionInfo, offset, matching int) {
+func (v *View) tombstones(list []SessionInfo) (_ []SessionInfo, offset, matching int) {
 	var ranks []rank
 	for i := range list {
 		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route) {
-			ranks = append(ranks, v.rankGrave(i, s))
+			ranks = append(ranks, v.rankTombstone(i, s))
 		}
 	}
 	ranks, offset, matching = v.window(ranks)
@@ -128,7 +128,7 @@ func (v *View) graves(list []SessionInfo) (_ []SessionInfo, offset, matching int
 	return window, offset, matching
 }
 
-func (v *View) rankGrave(at int, s *SessionInfo) rank {
+func (v *View) rankTombstone(at int, s *SessionInfo) rank {
 	r := rank{at: at, seq: s.seq}
 	switch v.Sort {
 	case ByPlayer:

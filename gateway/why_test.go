@@ -23,7 +23,7 @@ func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
 	synctest.Wait()
 	line := ""
 	for l := range strings.Lines(said.String()) {
-		if strings.Contains(l, `msg="`+msg+`"`) {
+		if strings.Contains(l, "msg="+msg+" ") {
 			line = l
 		}
 	}

@@ -56,7 +56,7 @@ func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
 		pol := policy()
 		pol.Words.Detach = `{"player":"{player}","in":"{session}"}`
 		w := newWorld(t, pol)
-		_, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7", Player: "a\"b\\\n"})
+		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
 		if err != nil {
 			t.Fatal(err)
 		}

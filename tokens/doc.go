@@ -5,18 +5,18 @@
 // and no other, and the claims iss, aud, sub, sid, gen, iat, nbf, exp and jti.
 //
 // What Verify promises: it accepts only what a loaded key has signed with that
-// key's one algorithm, for this issuer and audience, within nbf <= now < exp on
+// key's one algorithm, for this issuer and audience, while nbf <= now < exp on
 // the wall clock with no leeway, and in one spelling: strict unpadded base64url
 // and JSON without repeated members. It refuses anything longer than MaxLen
-// before it looks at it. It fetches nothing, opens no file, and uses nothing of
-// a token as a name but kid, which only selects among the loaded keys. What it
-// says about a refused token is fixed text, so a token cannot reach a log through
-// its error.
+// before it reads it. It fetches nothing, opens no file, and uses nothing of
+// a token as a name but kid, which only selects among the loaded keys. Its errors
+// are fixed text, so a token cannot reach a log through
+// them.
 //
-// What it does not promise: that a token is presented once. Whether a generation
-// is spent is decided by package generation, for each session. Nor may anything
+// What it does not promise: that a token is presented only once. Whether a generation
+// is superseded is decided by package generation, for each session. Nor may anything
 // depend on a token's bytes being unique for its claims: with an ECDSA key
-// whoever holds one token can compute a second signature for the same claims.
+// the holder of a token can compute a second signature for the same claims.
 //
 // # Key files
 //
@@ -37,7 +37,7 @@
 // written with and without a newline is the same secret. In any other file every
 // byte belongs to it. A file that is recognisably a key of another form (DER, JWK,
 // OpenSSH, UTF-16) is refused: it could be a public key, and would make a secret
-// that everybody knows.
+// that everyone knows.
 //
 // A kid is made from the key alone, so processes with the same files agree on it.
 package tokens

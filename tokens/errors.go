@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// What an error of Verify wraps. Exactly one kind holds, ErrUnknownKey being
+// The kinds of errors that Verify wraps. Exactly one holds, except that ErrUnknownKey is
 // also an ErrForged.
 var (
 	// ErrTooLong: longer than MaxLen. Issue returns it too.
 	ErrTooLong = errors.New("token too long")
-	// ErrMalformed: no strict compact JWS of JSON objects, or a claim is missing
+	// ErrMalformed: not a strict compact JWS of JSON objects, or a claim is missing
 	// or not of its type.
 	ErrMalformed = errors.New("token malformed")
 	// ErrForged: the signature, alg, typ or another header member is not what
-	// the key named by kid would have made.
+	// the key named by kid would have produced.
 	ErrForged = errors.New("token forged")
 	// ErrUnknownKey: no loaded key has this kid. It was removed, made by an
-	// earlier start without --token-key-file, or never ours.
+	// earlier process without --token-key-file, or never ours.
 	ErrUnknownKey = fmt.Errorf("%w: unknown key", ErrForged)
-	// ErrForeign: well signed, for another issuer or audience.
+	// ErrForeign: correctly signed, for another issuer or audience.
 	ErrForeign = errors.New("token for another gateway")
-	// ErrExpired: well signed and ours, and now >= exp.
+	// ErrExpired: correctly signed and ours, and now >= exp.
 	ErrExpired = errors.New("token expired")
-	// ErrNotYet: well signed and ours, and now < nbf or now < iat.
+	// ErrNotYet: correctly signed and ours, and now < nbf or now < iat.
 	ErrNotYet = errors.New("token not valid yet")
 )
 
@@ -43,7 +43,7 @@ var reasons = []struct {
 
 // Reason returns the label of an error of Verify for metrics and logs: too_long,
 // malformed, unknown_key, forged, foreign, expired or not_yet; "other" for an
-// error that is not Verify's, "" for nil. It never holds a part of a token.
+// error that is not Verify's, "" for nil. It never contains a part of a token.
 func Reason(err error) string {
 	if err == nil {
 		return ""

@@ -9,28 +9,28 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Claims are what a resume token says.
+// Claims are the claims of a resume token.
 type Claims struct {
 	// Session is the session's id (sid).
 	Session string
-	// Subject is the player, or the session's id where no player is known (sub).
+	// Subject is the player, or the session's id if no player is known (sub).
 	Subject string
 	// Gen is the generation, from 1 (gen).
 	Gen uint64
-	// Expires is when the token ends: it is not good at this instant (exp). As
+	// Expires is when the token expires: it is invalid from this instant on (exp). As
 	// Verify returns it, it has been rounded up to a second.
 	Expires time.Time
 
-	// IssuedAt (iat) and KeyID (kid) are set by Verify. Issue takes no notice of
+	// IssuedAt (iat) and KeyID (kid) are set by Verify. Issue ignores
 	// them: it uses the clock and the signing key.
 	IssuedAt time.Time
 	KeyID    string
 }
 
 // Issue signs a token for c with the first key and returns it with that key's
-// kid. The token lives at least until c.Expires: exp is rounded up to a second,
+// kid. The token is valid at least until c.Expires: exp is rounded up to a second,
 // iat is the clock rounded down, and nbf lies a minute before it, since another
-// gateway's clock may be behind. Every token has a jti of its own.
+// gateway's clock may be behind. Every token has a unique jti.
 //
 // It fails when a claim is empty or out of range, when c.Expires is not in the
 // future, and with ErrTooLong when the token would exceed MaxLen: a subject of
@@ -54,11 +54,11 @@ func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 	return token, signing.id, nil
 }
 
-// clockSkew is by how many seconds the clocks of two gateways may differ: protocol
+// clockSkew is the max difference between the clocks of two gateways in seconds: protocol
 // section 7.
 const clockSkew = 60
 
-// payload fills in the claims that c leaves to the keys, and checks those it sets.
+// payload fills in the claims that c does not set, and checks those it does.
 func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 	p := &payload{
 		Issuer:   k.opts.Issuer,
@@ -84,7 +84,7 @@ func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 	return p, nil
 }
 
-// isName: what is no UTF-8 would be read back as another string.
+// isName reports whether s is UTF-8, which alone is read back as the same string.
 func isName(s string) bool { return s != "" && utf8.ValidString(s) }
 
 // ceilSecond returns t in seconds since 1970, rounded up.

@@ -15,7 +15,7 @@ import (
 	"reseat/tokens/keyfile"
 )
 
-// Options are what tokens say besides their session.
+// Options configure the claims of all tokens. The zero value is usable.
 type Options struct {
 	// Audience is the aud of tokens (--token-audience); it keeps apart the
 	// environments that share keys. Empty means "reseat".
@@ -50,17 +50,17 @@ func (o Options) withDefaults() (Options, error) {
 
 // Keys are the loaded keys. All methods may be called at any time from any
 // goroutine. The keys are replaced as a whole: a call of Issue or Verify works
-// with the keys of before a Reload or those of after it.
+// either with the keys from before a Reload or with those after it.
 type Keys struct {
 	// Static after Load.
 	files []string
 	opts  Options
 
-	reload sync.Mutex // held while files are read, so that the newest read wins
+	reload sync.Mutex // held while files are read, so that the latest read wins
 	set    atomic.Pointer[keySet]
 }
 
-// A keySet is not changed once it is built.
+// A keySet is immutable.
 type keySet struct {
 	signing *key
 	byID    map[string]*key // holds signing too
@@ -76,7 +76,7 @@ type key struct {
 }
 
 // Load reads the files; the first signs, all verify. With no files it makes a
-// random HS256 key that is lost with the process; HS256 since it costs a tenth
+// random HS256 key that is lost with the process; HS256 because it costs a tenth
 // of Ed25519 to verify when every client resumes at once. The error names the
 // file and says what is wrong with it.
 func Load(files []string, o Options) (*Keys, error) {
@@ -95,8 +95,8 @@ func Load(files []string, o Options) (*Keys, error) {
 	return k, nil
 }
 
-// Reload reads the files again, as on SIGHUP. When any of them is not good the
-// keys stay as they were. A key made by Load stays in any case.
+// Reload reads the files again, as on SIGHUP. If any of them is invalid the
+// keys loaded before stay in use. A key made by Load stays in any case.
 func (k *Keys) Reload() error {
 	k.reload.Lock()
 	defer k.reload.Unlock()
@@ -105,7 +105,7 @@ func (k *Keys) Reload() error {
 	}
 	set, err := readSet(k.files, k.opts)
 	if err != nil {
-		return fmt.Errorf("%w; the keys loaded before stay in force", err)
+		return fmt.Errorf("%w; the keys loaded before stay in use", err)
 	}
 	k.set.Store(set)
 	return nil
@@ -118,8 +118,8 @@ func (k *Keys) Ephemeral() bool { return len(k.files) == 0 }
 // SigningKeyID returns the kid of the tokens issued now.
 func (k *Keys) SigningKeyID() string { return k.set.Load().signing.id }
 
-// Has reports whether the key with this kid is loaded. A token that is remembered
-// as good is good no longer when its key has gone.
+// Has reports whether the key with this kid is loaded. A memo of a token is invalid
+// once its key has been removed.
 func (k *Keys) Has(kid string) bool {
 	_, ok := k.set.Load().byID[kid]
 	return ok
@@ -146,7 +146,7 @@ func ephemeralSet(o Options) *keySet {
 	return newSet([]key{secretKey(secret)}, o)
 }
 
-// newSet keeps the first of keys with the same kid: they are the same key.
+// newSet keeps the first of several keys with the same kid: they are the same key.
 func newSet(keys []key, o Options) *keySet {
 	s := &keySet{signing: &keys[0], byID: make(map[string]*key, len(keys))}
 	for i := range keys {

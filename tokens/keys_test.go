@@ -123,7 +123,7 @@ func TestFailedReloadKeepsTheKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			set := k.set.Load()
-			wantError(t, k.Reload(), first, "stay in force")
+			wantError(t, k.Reload(), first, "stay in use")
 			if k.set.Load() != set || k.SigningKeyID() != id {
 				t.Error("the keys have changed")
 			}

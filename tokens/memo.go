@@ -10,26 +10,25 @@ import (
 	"reseat/tokens/strict"
 )
 
-// A Memo remembers one token that was issued, without holding it: whoever
-// presents the same bytes again needs no signature check. It saves the dearest
-// part of a resume where the signature is an asymmetric one.
+// A Memo identifies one issued token by its hash, so that the same bytes need no
+// signature check when they are presented again. With an asymmetric key that check is
+// the most expensive part of a resume.
 type Memo struct {
 	sum    [sha256.Size]byte
 	claims Claims
 }
 
-// Remember makes the Memo of a token that Issue has just returned for c.
+// Remember returns the Memo of a token that Issue has just returned for c.
 func Remember(token, kid string, c Claims) *Memo {
 	c.KeyID = kid
 	c.Expires = time.Unix(ceilSecond(c.Expires), 0)
 	return &Memo{sum: sha256.Sum256([]byte(token)), claims: c}
 }
 
-// VerifyKnown is Verify, but that the signature of a token is not checked where
-// recall has the Memo of that very token for the session it names. recall may
-// return nil. That the key is still loaded and the token has not expired is
-// looked at all the same. What is returned for a remembered token lacks
-// IssuedAt.
+// VerifyKnown is Verify, but skips the signature check if recall returns the Memo of
+// that very token for the session that it names. recall may return nil. It still
+// checks that the key is loaded and that the token has not expired. The claims of a
+// memo have no IssuedAt.
 func (k *Keys) VerifyKnown(token string, recall func(session string) *Memo) (Claims, error) {
 	m := recall(peek(token))
 	if m == nil || !m.is(token) || !k.Has(m.claims.KeyID) || !k.opts.Now().Before(m.claims.Expires) {
@@ -38,14 +37,14 @@ func (k *Keys) VerifyKnown(token string, recall func(session string) *Memo) (Cla
 	return m.claims, nil
 }
 
-// is compares in constant time.
+// is reports whether m is of token, in constant time.
 func (m *Memo) is(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], m.sum[:]) == 1
 }
 
-// peek reads the session that a token names, "" for none. Nothing is believed
-// for it: it only says whose Memo to compare the token with.
+// peek returns the session that a token names, "" for none. It is unverified, and only
+// selects the Memo to compare the token with.
 func peek(token string) string {
 	if len(token) > MaxLen {
 		return ""

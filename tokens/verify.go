@@ -9,23 +9,23 @@ import (
 	"reseat/tokens/strict"
 )
 
-// MaxLen is the length in bytes beyond which a token is refused unread.
+// MaxLen is the max length of a token in bytes; Verify refuses a longer one unread.
 const MaxLen = 4096
 
 // tokenType is the typ of every resume token (protocol section 7). A player's
 // own JWT has another, so that neither passes for the other (RFC 8725 section 3.11).
 const tokenType = "reseat+jwt"
 
-// Refused before anything is allocated.
+// Refusals that allocate nothing.
 var (
 	errLength   = &refusal{ErrTooLong, "more than 4096 bytes"}
 	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
 )
 
-// Verify returns what a token says when it is one of ours and good now; the
-// package comment says what that means. Its errors wrap one of the kinds in this
-// package and hold nothing of the token. Whether the session exists and the
-// generation is spent is for the caller to ask.
+// Verify returns the claims of a token that is ours and valid now, as the package
+// comment defines it. Its errors wrap one of the kinds in this package and contain
+// nothing of the token. Whether the session exists, and whether the generation is
+// superseded, is for the caller to check.
 func (k *Keys) Verify(token string) (Claims, error) {
 	if len(token) > MaxLen {
 		return Claims{}, errLength
@@ -45,9 +45,9 @@ func (k *Keys) Verify(token string) (Claims, error) {
 	return p.claims(signer.id), nil
 }
 
-// signer returns the key that the header of token names, once that header is the
-// one this key would write: its alg, our typ, and no member besides. So crit, jwk,
-// jku, x5c, x5u and a second kid never come to be understood (RFC 8725 section 3.10).
+// signer returns the key that the header of token names, provided that the header is
+// the one this key would write: its alg, our typ, and no other member. So crit, jwk,
+// jku, x5c, x5u and a second kid are never interpreted (RFC 8725 section 3.10).
 func (s *keySet) signer(token string) (*key, error) {
 	segment, _, _ := strings.Cut(token, ".")
 	data, err := strict.Base64.DecodeString(segment)
@@ -86,8 +86,8 @@ func (s *keySet) signer(token string) (*key, error) {
 // that its algorithm takes.
 func (k *key) forVerifying(*jwt.Token) (any, error) { return k.public, nil }
 
-// newParser returns the library's parser with everything switched on that it
-// leaves to be chosen: RFC 8725 sections 3.1, 3.8 and 3.9.
+// newParser returns the library's parser with every check enabled that it
+// leaves optional: RFC 8725 sections 3.1, 3.8 and 3.9.
 func newParser(alg string, o Options) *jwt.Parser {
 	return jwt.NewParser(
 		jwt.WithValidMethods([]string{alg}),
@@ -101,8 +101,8 @@ func newParser(alg string, o Options) *jwt.Parser {
 	)
 }
 
-// refusals orders what the library finds: a token that is not for us is foreign
-// whatever its dates.
+// refusals maps the library's errors, most significant first: a token that is not for
+// us is foreign whatever its dates.
 var refusals = []struct {
 	found  error
 	reason refusal

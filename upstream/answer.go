@@ -21,7 +21,7 @@ const (
 	maxInterim = 8
 )
 
-// What a bad answer is told as. The upstream's own bytes are never part of it.
+// Errors about a bad response. They never contain bytes of the upstream.
 var (
 	errNoAnswer   = errors.New("connection closed before the answer was whole")
 	errMalformed  = errors.New("answer is not HTTP/1")

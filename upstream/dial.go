@@ -20,11 +20,11 @@ type Request struct {
 	RawQuery string
 	// Host is the client's Host value; see HostPolicy. May be empty.
 	Host string
-	// Header is sent as it is, as RequestHeader made it. Hop-by-hop headers,
-	// Host and those of the handshake itself are left out.
+	// Header is sent unchanged, as RequestHeader returned it. Hop-by-hop headers,
+	// Host and those of the handshake itself are omitted.
 	Header http.Header
-	// Protocols are the subprotocols offered, in order. Entries that are no
-	// token (RFC 9110 section 5.6.2) are left out.
+	// Protocols are the subprotocols offered, in order. Entries that are not a
+	// token (RFC 9110 section 5.6.2) are omitted.
 	Protocols []string
 }
 
@@ -36,25 +36,23 @@ type Conn struct {
 	Protocol string
 	// Header is the upstream's answer; see AnswerHeader.
 	Header http.Header
-	// Early are the bytes that came right behind the answer and were read with
-	// it. They come before anything that Conn still holds.
+	// Early are the bytes that were read together with the response. They come
+	// before those that Conn returns.
 	Early []byte
 }
 
 // Dial opens a WebSocket connection to the target: RFC 6455 section 4.1. It
 // offers no extension and follows no redirect.
 //
-// Ctx bounds the whole of it. Once Dial has returned a Conn, ctx has no hold on
-// it. The error is a *Refusal where the upstream answered with another status
-// than 101; ctx then goes on to bound the reading of its Body, which the caller
-// must close. Any other error is an *Error.
+// ctx bounds the dial and the handshake, not the Conn that Dial returns. The error is a
+// *Refusal if the upstream responded with another status than 101; ctx then also bounds
+// reading its Body, which the caller must close. Any other error is an *Error.
 func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
 	conn, err := t.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The only goroutine here, started by the end of ctx, wakes what reads and
-	// writes below by a deadline in the past.
+	// When ctx ends, a deadline in the past interrupts the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	r.Protocols = slices.DeleteFunc(slices.Clone(r.Protocols), func(p string) bool { return !isToken(p) })
 	key := newKey()
@@ -76,7 +74,7 @@ func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
 	return nil, t.classify(ctx, BadAnswer, err)
 }
 
-// requestHead is the request, ready to be written at once.
+// requestHead returns the whole request, for one write.
 func (t *Target) requestHead(r Request, key string) []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, "GET "...)
@@ -102,8 +100,8 @@ func (t *Target) requestHead(r Request, key string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendField appends one header line. Control characters in the value, line
-// ends above all, become blanks.
+// appendField appends one header line. Control characters in the value, above all line
+// ends, become spaces.
 func appendField(b []byte, name, value string) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)
@@ -116,7 +114,7 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// newKey is a fresh Sec-WebSocket-Key: 16 random bytes in base64.
+// newKey returns a new Sec-WebSocket-Key: 16 random bytes in base64.
 func newKey() string {
 	var nonce [16]byte
 	rand.Read(nonce[:]) // never fails: crypto/rand

@@ -8,18 +8,18 @@ import (
 	"net/http"
 )
 
-// A Kind says what went wrong with an upstream.
+// A Kind classifies an error of an upstream.
 type Kind int
 
 const (
 	// Unreachable: no connection, or no TLS on it.
 	Unreachable Kind = iota
-	// Timeout: not reached, or no answer, in time.
+	// Timeout: no connection, or no response, in time.
 	Timeout
-	// BadAnswer: the answer is none that RFC 6455 allows.
+	// BadAnswer: the response is not one that RFC 6455 allows.
 	BadAnswer
-	// Canceled: the context ended for another reason than its deadline; nobody
-	// waits for an answer any more.
+	// Canceled: the context ended for another reason than its deadline: the client
+	// no longer waits.
 	Canceled
 )
 
@@ -38,7 +38,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", int(k))
 }
 
-// An Error says why there is no connection to an upstream. Its text holds the
+// An Error is why there is no connection to an upstream. Its text contains the
 // upstream's address and the reason, never a path, a query, a header, or bytes
 // that the upstream sent.
 type Error struct {
@@ -50,8 +50,8 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Addr, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Status is the HTTP status that a client gets for an error of Dial: 504 where
-// the upstream was too slow, else 502; for a Refusal its own.
+// Status returns the HTTP status for the client after an error of Dial: 504 for a
+// Timeout, a Refusal's own status, else 502.
 func Status(err error) int {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -63,7 +63,7 @@ func Status(err error) int {
 	return http.StatusBadGateway
 }
 
-// WriteError answers the client for an error of Dial: a Refusal as WriteRefusal
+// WriteError responds to the client for an error of Dial: a Refusal as WriteRefusal
 // does, anything else by its Status and one line of text.
 func WriteError(w http.ResponseWriter, err error) {
 	var refusal *Refusal
@@ -74,8 +74,8 @@ func WriteError(w http.ResponseWriter, err error) {
 	http.Error(w, clientText(kindOf(err)), Status(err))
 }
 
-// Discard lets go of the connection that an error of Dial may hold, whose answer
-// nobody reads.
+// Discard closes the connection that an error of Dial may hold. Call it if the error is
+// not passed to WriteError.
 func Discard(err error) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -83,7 +83,7 @@ func Discard(err error) {
 	}
 }
 
-// clientText is what a client is told. Addresses are the operator's affair.
+// clientText is the text for a client, which must not see addresses.
 func clientText(k Kind) string {
 	switch k {
 	case Timeout:
@@ -95,7 +95,7 @@ func clientText(k Kind) string {
 	}
 }
 
-// kindOf is the kind of an error that this package or net made.
+// kindOf returns the kind of an error of this package or net.
 func kindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -112,13 +112,13 @@ func isTimeout(err error) bool {
 	return errors.As(err, &nerr) && nerr.Timeout()
 }
 
-// Late is the error of a dial that was never begun, since ctx ended before.
+// Late returns the error of a dial that never began because ctx had ended.
 func (t *Target) Late(ctx context.Context) error {
 	return t.classify(ctx, Unreachable, context.Cause(ctx))
 }
 
-// classify makes the Error for what failed with err. A context that has ended is
-// the reason, whatever err says: the connection was broken off because of it.
+// classify returns the Error for err. If ctx has ended, that is the reason whatever err
+// says, because the connection was closed for it.
 func (t *Target) classify(ctx context.Context, kind Kind, err error) *Error {
 	e := &Error{Kind: kind, Addr: t.Address(), Err: err}
 	var op *net.OpError

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hopByHop are the headers that concern one connection only: RFC 9110 section
+// hopByHop are the headers of a single connection: RFC 9110 section
 // 7.6.1, and those that RFC 2616 section 13.5.1 added. Names as folded by fold.
 var hopByHop = map[string]bool{
 	"connection":          true,
@@ -34,15 +34,15 @@ var ofRequest = map[string]bool{
 	"sec-websocket-version":    true,
 }
 
-// RequestHeader makes the headers for the upstream from those of the client:
+// RequestHeader returns the headers for the upstream, made from those of the client:
 // docs/sessions.md. Dropped are hop-by-hop headers and those that Connection
-// names, the handshake's own, Host, everything under Reseat-*, and what says who the
-// client is (isIdentity): a game server that believes such a header believes whoever
-// sent it. X-Forwarded-For, -Proto and -Host are replaced by what the gateway saw, or
-// kept and completed where the peer is trusted; keep names further headers that a
-// trusted peer's word is taken for. Own is set last, so that nothing of the client's
-// adds to it or removes it. Names are compared as fold makes them, so that another
-// spelling for a server after CGI does not get past.
+// names, those of the handshake, Host, all Reseat-* headers, and those that identify the
+// client (isIdentity), because a game server that trusts one of them trusts any sender.
+// X-Forwarded-For, -Proto and -Host are replaced by what the gateway saw, or kept and
+// completed if the peer is trusted; keep names further headers that are accepted from a
+// trusted peer. Own is set last, so that the client can neither add to it nor remove it.
+// Names are compared after fold, so that no spelling that a CGI server treats alike
+// gets past.
 //
 // The client's header is not changed, and the result shares nothing with it.
 func RequestHeader(client http.Header, p Peer, keep []string, own http.Header) http.Header {
@@ -69,8 +69,8 @@ func RequestHeader(client http.Header, p Peer, keep []string, own http.Header) h
 	return out
 }
 
-// setForwarded completes the forwarding headers in h, from which those of a peer
-// that is not trusted have been taken out.
+// setForwarded completes the forwarding headers in h, from which those of an untrusted
+// peer have been removed.
 func setForwarded(h http.Header, p Peer) {
 	if p.Addr.IsValid() {
 		chain := append(h["X-Forwarded-For"], p.Addr.Unmap().WithZone("").String())
@@ -88,16 +88,16 @@ func setForwarded(h http.Header, p Peer) {
 	}
 }
 
-// Directives are what an upstream asks of the gateway in its 101 answer, as it
-// wrote them; "" where it said nothing: docs/sessions.md.
+// Directives are the upstream's instructions to the gateway in its 101 response,
+// unparsed, "" if absent: docs/sessions.md.
 type Directives struct {
 	Grace    string // Reseat-Grace
 	Overflow string // Reseat-Overflow
 	Group    string // Reseat-Group
 }
 
-// AnswerHeader splits the headers of the upstream's 101 answer into those that
-// pass to the client and those that speak to the gateway. Hop-by-hop headers,
+// AnswerHeader splits the headers of the upstream's 101 response into those that pass
+// to the client and those for the gateway. Hop-by-hop headers,
 // Sec-WebSocket-*, Content-Length and Reseat-* do not pass.
 func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
 	pass = passed(h, func(folded string) bool {
@@ -111,8 +111,8 @@ func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
 	return pass, d
 }
 
-// passed is what of an upstream's answer may reach a client: neither hop-by-hop
-// headers, nor Reseat-*, nor what hide names.
+// passed returns the headers of a response that may reach a client: all but hop-by-hop
+// headers, Reseat-*, and those that hide accepts.
 func passed(h http.Header, hide func(folded string) bool) http.Header {
 	listed := connectionListed(h)
 	pass := make(http.Header, len(h))
@@ -126,14 +126,14 @@ func passed(h http.Header, hide func(folded string) bool) http.Header {
 	return pass
 }
 
-// OwnCookie begins the names of the gateway's cookies, behind __Host- where that
-// is there; eight hexadecimal digits end them. No game server ever sees them.
+// OwnCookie is the prefix of the names of the gateway's cookies, after an optional
+// __Host-; eight hexadecimal digits follow. They are never sent to a game server.
 const OwnCookie = "reseat-"
 
 var ownCookie = regexp.MustCompile("^(__Host-)?" + OwnCookie + "[0-9a-f]{8}$")
 
 // DropOwnCookies removes the gateway's cookies from the Cookie headers in h. Others
-// that begin like them are the game's.
+// with the same prefix belong to the game.
 func DropOwnCookies(h http.Header) {
 	if h["Cookie"] != nil {
 		DropCookies(h, ownCookie.MatchString)
@@ -141,8 +141,8 @@ func DropOwnCookies(h http.Header) {
 }
 
 // DropCookies removes from the Cookie headers in h the cookies whose name drop
-// accepts. The others keep their bytes and their order. What h shared with
-// another header is not changed.
+// accepts. The others keep their bytes and their order. Slices that h shares with
+// another header are not changed.
 func DropCookies(h http.Header, drop func(name string) bool) {
 	var kept []string
 	for _, line := range h["Cookie"] {
@@ -164,7 +164,7 @@ func DropCookies(h http.Header, drop func(name string) bool) {
 	h["Cookie"] = kept
 }
 
-// reserved reports whether a header of that name is never taken over from a client.
+// reserved reports whether a header of that name is never copied from a client.
 func reserved(folded string) bool {
 	return hopByHop[folded] || ofRequest[folded] || isReseat(folded)
 }
@@ -174,10 +174,9 @@ func isReseat(folded string) bool { return strings.HasPrefix(folded, "reseat-") 
 // completed are the forwarding headers that the gateway itself writes.
 var completed = map[string]bool{"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true}
 
-// identity are headers by which proxies and content delivery networks say who the
-// client is, or what it asked for: its address, its user, its certificate, another
-// path or method. Proxy becomes HTTP_PROXY for programs after CGI (httpoxy). Names as
-// folded by fold.
+// identity are headers by which proxies and content delivery networks identify the
+// client or its request: address, user, certificate, original path or method. Proxy
+// becomes HTTP_PROXY in CGI programs (httpoxy). Names are folded by fold.
 var identity = map[string]bool{
 	"forwarded": true, "x-forwarded": true, "x-real-ip": true, "x-client-ip": true, "x-cluster-client-ip": true, "client-ip": true,
 	"true-client-ip": true, "fastly-client-ip": true, "fly-client-ip": true, "x-envoy-external-address": true,
@@ -190,21 +189,20 @@ var identity = map[string]bool{
 	"proxy": true,
 }
 
-// identityPrefixes begin the names of whole families of them.
+// identityPrefixes are the prefixes of whole families of them.
 var identityPrefixes = []string{
 	"x-forwarded-", "cf-connecting-", "cf-access-", "x-auth-request-", "x-ssl-client-", "ssl-client-", "x-amzn-oidc-", "x-amzn-mtls-",
 	"x-goog-authenticated-user-", "x-goog-iap-", "x-ms-client-principal", "tailscale-user-", "x-appengine-user-", "x-envoy-peer-",
 }
 
-// isIdentity reports whether a header says who the client is, or what it really asked
-// for.
+// isIdentity reports whether a header identifies the client or its original request.
 func isIdentity(folded string) bool {
 	return identity[folded] || slices.ContainsFunc(identityPrefixes, func(p string) bool { return strings.HasPrefix(folded, p) })
 }
 
-// fold is the name in lower case with everything but letters and digits turned
-// into a hyphen. Servers that hand headers on as CGI variables (RFC 3875 section
-// 4.1.18) cannot tell names apart that fold to the same.
+// fold returns name in lower case, with everything but letters and digits replaced by a
+// hyphen. Servers that pass headers as CGI variables (RFC 3875 section 4.1.18) cannot
+// distinguish names that fold to the same.
 func fold(name string) string {
 	b := []byte(name)
 	for i, c := range b {
@@ -219,7 +217,7 @@ func fold(name string) string {
 	return string(b)
 }
 
-// connectionListed are the names in the Connection headers, in canonical
+// connectionListed returns the names in the Connection headers, in canonical
 // spelling: RFC 9110 section 7.6.1.
 func connectionListed(h http.Header) map[string]bool {
 	var listed map[string]bool
@@ -234,7 +232,7 @@ func connectionListed(h http.Header) map[string]bool {
 	return listed
 }
 
-// hasToken reports whether the comma-separated lists hold the token, in any case.
+// hasToken reports whether the comma-separated lists contain token, in any case.
 func hasToken(lists []string, token string) bool {
 	for _, list := range lists {
 		for entry := range strings.SplitSeq(list, ",") {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A PathError says why a path has no safe normal form: programs that read it in
-// different ways would find different resources.
+// A PathError is why a path has no safe normal form: different programs would resolve
+// it to different resources.
 type PathError struct{ reason string }
 
 func (e *PathError) Error() string { return e.reason }
@@ -25,7 +25,7 @@ var (
 	errRelative  = &PathError{"no slash at its beginning"}
 )
 
-// A Path is the one form of a request's path that routes match and that the
+// A Path is the normal form of a request's path, which routes match and which the
 // upstream gets.
 type Path struct {
 	// Escaped goes into the request line: RFC 3986 section 6.2.2. Escapes of
@@ -36,13 +36,13 @@ type Path struct {
 	Decoded string
 }
 
-// NormalPath is the normal form of a path as a client wrote it, without its query.
+// NormalPath returns the normal form of a client's path, without its query.
 //
-// A path has no safe normal form, and NormalPath fails with a *PathError, where
-// programs disagree about what it names: an encoded slash, a backslash, an empty
+// It fails with a *PathError if there is no safe normal form because programs disagree
+// about what the path names: an encoded slash, a backslash, an empty
 // segment, a control character, an escape that is escaped itself, an overlong UTF-8
-// sequence, parameters behind a dot segment. With lax, all of these but control
-// characters and bad escapes are let through as the client wrote them.
+// sequence, parameters after a dot segment. With lax, all of these but control
+// characters and invalid escapes pass unchanged.
 //
 // The normal form of a normal form is itself.
 func NormalPath(raw string, lax bool) (Path, error) {
@@ -80,8 +80,8 @@ func NormalPath(raw string, lax bool) (Path, error) {
 	return p, nil
 }
 
-// WithoutParams is the decoded path as a server reads it that cuts parameters off
-// its segments ("/a;v=1/b" is "/a/b"), and whether that is another one.
+// WithoutParams returns the decoded path as read by a server that strips parameters from
+// segments ("/a;v=1/b" is "/a/b"), and whether that differs.
 func (p Path) WithoutParams() (string, bool) {
 	if !strings.Contains(p.Decoded, ";") {
 		return p.Decoded, false
@@ -93,10 +93,10 @@ func (p Path) WithoutParams() (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// A segment is what stands between two slashes.
+// A segment is the text between two slashes.
 type segment struct{ escaped, decoded string }
 
-// normalSegment is the normal form of one segment.
+// normalSegment returns the normal form of one segment.
 func normalSegment(part string, lax bool) (segment, error) {
 	if plain(part) {
 		return segment{part, part}, nil
@@ -138,7 +138,7 @@ func normalSegment(part string, lax bool) (segment, error) {
 	return s, nil
 }
 
-// holdsEscape reports whether there is an escape in what was decoded already.
+// holdsEscape reports whether already decoded text contains an escape.
 func holdsEscape(s string) bool {
 	for i := 0; i+2 < len(s); i++ {
 		if s[i] == '%' && isHex(s[i+1]) && isHex(s[i+2]) {
@@ -148,7 +148,7 @@ func holdsEscape(s string) bool {
 	return false
 }
 
-// unsafe is why the character c makes a path unsafe.
+// unsafe returns why the character c makes a path unsafe.
 func unsafe(c byte) error {
 	switch {
 	case c < 0x20 || c == 0x7f:
@@ -200,7 +200,7 @@ func unhex(c byte) byte {
 	return c - 'a' + 10
 }
 
-// IsPathError reports whether err says that a path has no safe normal form.
+// IsPathError reports whether err is a PathError.
 func IsPathError(err error) bool {
 	var e *PathError
 	return errors.As(err, &e)

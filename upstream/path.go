@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ClientTarget takes the path and the query of a client's request as the client
+// ClientTarget returns the path and the query of a client's request as the client
 // wrote them, still escaped. For a request line in absolute form the path and
-// query of that URL are returned; its host is of no interest.
+// query of that URL are returned; its host is ignored.
 func ClientTarget(r *http.Request) (path, rawQuery string) {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		path, rawQuery, _ = strings.Cut(r.RequestURI, "?")
@@ -18,14 +18,14 @@ func ClientTarget(r *http.Request) (path, rawQuery string) {
 }
 
 // joinPath joins the client's escaped path to the escaped path of the target by
-// exactly one slash. What the client wrote is kept byte for byte, but for bytes
-// that must not stand in a request line, which are percent-encoded.
+// exactly one slash. The client's bytes are kept, except that those
+// not allowed in a request line are percent-encoded.
 func joinPath(prefix, path string) string {
 	path = escapeBytes(strings.TrimPrefix(path, "/"), "?#")
 	return strings.TrimRight(prefix, "/") + "/" + path
 }
 
-// requestTarget is the origin-form that goes into the request line to the
+// requestTarget returns the origin-form for the request line to the
 // upstream: RFC 9112 section 3.2.1.
 func (t *Target) requestTarget(path, rawQuery string) string {
 	target := joinPath(t.URL.EscapedPath(), path)
@@ -35,7 +35,7 @@ func (t *Target) requestTarget(path, rawQuery string) string {
 	return target
 }
 
-// requestURL is the same for the reverse proxy: a URL that net/http turns back
+// requestURL is the same for the reverse proxy: a URL that net/http turns
 // into the bytes of requestTarget.
 func (t *Target) requestURL(path, rawQuery string) *url.URL {
 	u := &url.URL{Scheme: "http", Host: t.URL.Host}
@@ -59,11 +59,11 @@ func (t *Target) requestURL(path, rawQuery string) *url.URL {
 	return u
 }
 
-// nonASCII in the second argument of escapeBytes stands for all bytes from 0x80.
+// nonASCII in the second argument of escapeBytes means all bytes from 0x80.
 const nonASCII = "\x80"
 
-// escapeBytes percent-encodes control characters, blanks, DEL, and the bytes
-// named by also.
+// escapeBytes percent-encodes control characters, spaces, DEL, and the bytes
+// in also.
 func escapeBytes(s, also string) string {
 	const hex = "0123456789ABCDEF"
 	bad := func(c byte) bool {

@@ -6,35 +6,34 @@ import (
 	"strings"
 )
 
-// A Peer is the other end of the client's TCP connection as the gateway saw it.
+// A Peer is the remote end of the client's TCP connection as the gateway sees it.
 type Peer struct {
-	// Addr is the peer's address. The zero Addr (a connection that is no TCP
+	// Addr is the peer's address. The zero Addr (not a TCP
 	// connection) leaves X-Forwarded-For as a trusted peer sent it.
 	Addr netip.Addr
-	// Trusted says that the peer is a --trusted-proxy, whose forwarding headers
-	// are believed.
+	// Trusted means that the peer is a --trusted-proxy, whose forwarding headers
+	// are address.
 	Trusted bool
-	// TLS says that the connection with the peer is encrypted.
+	// TLS means that the peer's connection is encrypted.
 	TLS bool
 	// Host is the value of the Host header.
 	Host string
 }
 
-// NewPeer describes the peer that sent r. Trusted are the --trusted-proxy
+// NewPeer returns the peer that sent r. trusted are the --trusted-proxy
 // networks.
 func NewPeer(r *http.Request, trusted []netip.Prefix) Peer {
 	addr, _ := parseAddr(r.RemoteAddr)
 	return Peer{Addr: addr, Trusted: contains(trusted, addr), TLS: r.TLS != nil, Host: r.Host}
 }
 
-// ClientAddr is the address of the client as it is believed: the peer's own, or
-// where the peer is a trusted proxy the right-most entry of X-Forwarded-For that
-// is none. An entry that is no address ends the search, and the proxy that
-// reported it counts as the client.
+// ClientAddr returns the client's address: the peer's own, or if the peer is a trusted
+// proxy the right-most entry of X-Forwarded-For that is not one. An entry that is not an
+// address ends the search, and the proxy that reported it counts as the client.
 func ClientAddr(p Peer, client http.Header, trusted []netip.Prefix) netip.Addr {
-	believed := p.Addr
+	address := p.Addr
 	entries := strings.Split(strings.Join(client.Values("X-Forwarded-For"), ","), ",")
-	for i := len(entries) - 1; i >= 0 && contains(trusted, believed); i-- {
+	for i := len(entries) - 1; i >= 0 && contains(trusted, address); i-- {
 		entry := strings.TrimSpace(entries[i])
 		if entry == "" {
 			continue // an empty list element: RFC 9110 section 5.6.1
@@ -43,13 +42,13 @@ func ClientAddr(p Peer, client http.Header, trusted []netip.Prefix) netip.Addr {
 		if !ok {
 			break
 		}
-		believed = addr
+		address = addr
 	}
-	return believed
+	return address
 }
 
-// parseAddr reads an address with or without a port, and gives an IPv4 address
-// one spelling only.
+// parseAddr reads an address with or without a port, and returns an IPv4 address
+// in one form only.
 func parseAddr(s string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err != nil {

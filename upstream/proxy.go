@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// ProxyOptions are what a Proxy needs besides its Target.
+// ProxyOptions configure a Proxy. The zero value is usable.
 type ProxyOptions struct {
 	// DialTimeout bounds the TCP and TLS handshakes, not the wait for an answer.
 	// Zero means 10 seconds.
 	DialTimeout time.Duration
 	// Trusted are the --trusted-proxy networks.
 	Trusted []netip.Prefix
-	// Edit may change a copy of the client's Header, and the RawQuery, before anything
-	// is made of them: to take out a cookie of the gateway's, or a login. Nil changes
+	// Edit may change a copy of the client's Header, and the RawQuery, before they
+	// are used: to remove a cookie of the gateway, or a login. Nil changes
 	// nothing.
 	Edit func(*Request)
-	// Own makes headers of the gateway's own for a request, set last. Nil makes none.
+	// Own returns the gateway's own headers for a request, set last. Nil means none.
 	Own func(*http.Request) http.Header
-	// Keep names headers of a trusted proxy's that pass, which would be dropped.
+	// Keep names headers that a trusted proxy may set and that would be dropped otherwise.
 	Keep []string
-	// Log gets one line for each request that the upstream failed. Nil means
+	// Log gets one line for each request that failed at the upstream. Nil means
 	// slog.Default.
 	Log *slog.Logger
 }
 
 // A Proxy is a reverse proxy for ordinary HTTP requests: docs/flags.md,
-// --http. Bodies are streamed unchanged both ways, and an upstream may take as
-// long to answer as the client will wait.
+// --http. Bodies are streamed unchanged both ways, and an upstream may take as long to
+// respond as the client waits.
 //
-// No protocol is ever switched: Upgrade is taken from what the client sent, a
-// request for a WebSocket gets 400, CONNECT 405, and an upstream's 101 is 502.
+// It never switches protocols: Upgrade is removed from requests, a request for a
+// WebSocket gets 400, CONNECT 405, and an upstream's 101 becomes 502.
 type Proxy struct {
 	target    *Target
 	opts      ProxyOptions
@@ -47,8 +47,8 @@ type Proxy struct {
 	reverse   *httputil.ReverseProxy
 }
 
-// Proxy makes the reverse proxy of a target. It keeps idle connections of its
-// own, so one is enough for a target.
+// Proxy returns a reverse proxy of the target. It keeps idle connections of its
+// own, so one per target is enough.
 func (t *Target) Proxy(o ProxyOptions) *Proxy {
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 10 * time.Second
@@ -94,17 +94,17 @@ func (t *Target) transport(dialTimeout time.Duration) *http.Transport {
 	return tr
 }
 
-// Close closes the idle connections. Requests under way are not touched.
+// Close closes the idle connections. Requests in flight are not affected.
 func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
 
 // ServeHTTP passes the request on to the target.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Time{}) // an earlier request's
-	defer func() { control.SetWriteDeadline(time.Now().Add(AnswerPatience)) }()
+	defer func() { control.SetWriteDeadline(time.Now().Add(WriteTimeout)) }()
 	switch {
 	case r.Method == http.MethodConnect:
-		http.Error(w, "this is no forward proxy", http.StatusMethodNotAllowed)
+		http.Error(w, "this is not a forward proxy", http.StatusMethodNotAllowed)
 		return
 	case hasToken(r.Header["Upgrade"], "websocket"):
 		http.Error(w, "not a valid WebSocket handshake", http.StatusBadRequest)
@@ -127,11 +127,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Keep, own)
 	in.URL = p.target.requestURL(ask.Path, ask.RawQuery)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
-	p.reverse.ServeHTTP(&patientWriter{w, control, w.Header().Clone()}, in)
+	p.reverse.ServeHTTP(&timeoutWriter{w, control, w.Header().Clone()}, in)
 }
 
-// rewrite turns the request, its headers already those for the upstream, into
-// the outgoing one. Trailers stay behind: they would pass every header rule.
+// rewrite makes the outgoing request. The headers of In are already those for the
+// upstream. Trailers are dropped, because no header rule applies to them.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL = pr.In.URL
 	pr.Out.Host = p.target.host(pr.In.Host)
@@ -139,9 +139,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.Trailer = nil
 }
 
-var errSwitched = errors.New("upstream switched protocols unasked")
+var errSwitched = errors.New("upstream switched protocols without a request")
 
-// modify hides what is meant for the gateway from the client.
+// modify removes headers for the gateway from the response.
 func (p *Proxy) modify(resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return errSwitched
@@ -151,11 +151,11 @@ func (p *Proxy) modify(resp *http.Response) error {
 	return nil
 }
 
-// fail answers a request that got no answer from the upstream.
+// fail responds to a request that got no response from the upstream.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if body, ok := r.Context().Value(bodyKey{}).(*clientBody); ok {
 		if status := body.failed(); status > 0 {
-			http.Error(w, "the request's body broke off", status)
+			http.Error(w, "the request body could not be read", status)
 			return
 		}
 	}
@@ -168,9 +168,8 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, clientText(kind), status)
 }
 
-// logFailure writes the line about an upstream's failure; none where it was the
-// client that went away. The path is logged without its query, since a query may
-// hold a login.
+// logFailure logs an upstream's failure, unless the client disconnected. The path is
+// logged without its query, which may contain a login.
 func (p *Proxy) logFailure(r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return
@@ -181,8 +180,8 @@ func (p *Proxy) logFailure(r *http.Request, err error) {
 		"path", path[:min(len(path), 256)], "kind", kind.String(), "reason", reason)
 }
 
-// failure says what an error of the transport means, in words that hold nothing
-// of what client and upstream sent each other.
+// failure classifies an error of the transport. Its text contains nothing that client
+// or upstream sent.
 func failure(err error) (Kind, string) {
 	var e *Error
 	var op *net.OpError
@@ -199,7 +198,7 @@ func failure(err error) (Kind, string) {
 	return BadAnswer, "no valid answer"
 }
 
-// A loggedBody reports the error at which an upstream's body broke off.
+// A loggedBody reports the error that truncated an upstream's body.
 type loggedBody struct {
 	io.ReadCloser
 	failed func(error)
@@ -213,7 +212,7 @@ func (b *loggedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyBuffers lends the buffers that bodies are copied through.
+// copyBuffers lends the buffers for copying bodies.
 type copyBuffers struct{}
 
 var copyPool = sync.Pool{New: func() any { return new([32 << 10]byte) }}

@@ -319,7 +319,7 @@ func TestProxyFailuresAreReturnedAndLoggedOnce(t *testing.T) {
 		{"bad header", pipeTo(answering("HTTP/1.1 200 OK\r\n" + canary + "\r\n\r\n")), 502, "the game server's answer is not valid\n", []string{"kind=bad_answer"}},
 		{"long head", pipeTo(answering("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", headLimit) + "\r\n\r\n")), 502, "the game server's answer is not valid\n", []string{"kind=bad_answer"}},
 		{"switches protocols", pipeTo(func(conn net.Conn, r *http.Request) { io.WriteString(conn, switching(r)+"tunnel") }),
-			502, "the game server's answer is not valid\n", []string{"kind=bad_answer", `reason="upstream switched protocols unasked"`}},
+			502, "the game server's answer is not valid\n", []string{"kind=bad_answer", `reason="upstream switched protocols without a request"`}},
 		{"101 without Upgrade", pipeTo(answering("HTTP/1.1 101 Fine\r\n\r\n")), 502, "the game server's answer is not valid\n", []string{"kind=bad_answer"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// A Refusal is the upstream's answer where it is not 101. It is an error of
+// A Refusal is a response of the upstream other than 101. It is an error of
 // Dial. Redirects are refusals like others.
 type Refusal struct {
 	// Status is from 200 to 999.
 	Status int
-	// Header is the answer's, unchanged but for Transfer-Encoding.
+	// Header is that of the response, without Transfer-Encoding.
 	Header http.Header
-	// ContentLength is the length of Body in bytes, -1 where it is not known.
+	// ContentLength is the length of Body in bytes, -1 if unknown.
 	ContentLength int64
 	// Body is the whole body. Reading ends early, with an error, when the context
 	// of Dial ends. It must be closed, which closes the upstream's connection.
@@ -24,11 +24,10 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("upstream refused with status %d", r.Status) }
 
-// WriteRefusal passes a refusal on to the client: status, end-to-end headers but
-// Reseat-*, and the whole body. It closes the body, and has the client's
-// connection closed afterwards. Where the body breaks off it passes on what
-// there was and panics with http.ErrAbortHandler, so that the client cannot take
-// a part for the whole.
+// WriteRefusal passes a refusal to the client: status, end-to-end headers except
+// Reseat-*, and the whole body. It closes the body, and the client's connection
+// afterwards. If the body is truncated it panics with http.ErrAbortHandler after what
+// there was, so that the client detects it.
 func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 	defer r.Body.Close()
 	h := w.Header()
@@ -58,14 +57,14 @@ func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// A refusalBody ties the body to the connection that it comes from.
+// A refusalBody closes the connection together with the body.
 type refusalBody struct {
 	io.Reader
 	conn net.Conn
 	stop func() bool // takes the context's hand off conn
 }
 
-// Close closes the connection. What is left of the body is not read.
+// Close closes the connection. The rest of the body is not read.
 func (b *refusalBody) Close() error {
 	b.stop()
 	return b.conn.Close()

@@ -1,8 +1,7 @@
-// Package upstream knows the game server's side of the HTTP world: where a
-// request goes, how the WebSocket connection to the game server is dialled,
-// which headers pass and which are hidden, how a refusal passes through, and
-// the reverse proxy for ordinary requests. It knows nothing of sessions,
-// frames or tokens.
+// Package upstream is HTTP towards the game server: where a request goes, how the
+// WebSocket connection is dialled, which headers pass and which are removed, how a
+// refusal is passed on, and the reverse proxy for ordinary requests. It has no notion
+// of sessions, frames or tokens.
 //
 // Scheme, host and port of every connection come from a [Target], and so from
 // the configuration alone; a request contributes its path, its query, and under
@@ -24,18 +23,18 @@ import (
 	"strings"
 )
 
-// A HostPolicy says which Host the upstream sees: docs/flags.md,
+// A HostPolicy selects the Host that the upstream sees: docs/flags.md,
 // --upstream-host.
 type HostPolicy int
 
 const (
-	// HostClient passes the client's Host value on.
+	// HostClient passes the client's Host value.
 	HostClient HostPolicy = iota
 	// HostUpstream sends the host and port of the target's URL.
 	HostUpstream
 )
 
-// A Target is one game server. It is not changed after its first use, and may
+// A Target is one game server. It must not be changed after its first use, and may
 // then be used by any number of goroutines.
 type Target struct {
 	// URL has one of the schemes ws, wss, http and https. Its path is the
@@ -52,7 +51,7 @@ type Target struct {
 }
 
 // ParseTarget parses and checks the URL of a game server. An error is one line
-// that says what is wanted; it never repeats a password.
+// that says what is wanted; it never contains a password.
 func ParseTarget(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -84,7 +83,7 @@ func ParseTarget(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkHost reports what is wrong with the host and port of a target's URL.
+// checkHost checks the host and port of a target's URL.
 func checkHost(u *url.URL) error {
 	if u.Opaque != "" || u.Hostname() == "" {
 		return fmt.Errorf("want a URL with a host, got %q", u.Redacted())
@@ -105,7 +104,7 @@ func checkHost(u *url.URL) error {
 	return nil
 }
 
-// Address is the host and port that is dialled, the port of the scheme filled in.
+// Address returns the host and port to dial, with the scheme's default port.
 func (t *Target) Address() string {
 	port := t.URL.Port()
 	switch {
@@ -118,8 +117,8 @@ func (t *Target) Address() string {
 	return net.JoinHostPort(t.URL.Hostname(), port)
 }
 
-// Probe opens a connection to the target, TLS handshake included, and closes it
-// again. It sends no request. Errors are those of Dial.
+// Probe opens a connection to the target, including TLS, and closes it. It sends no
+// request. Its errors are of type *Error.
 func (t *Target) Probe(ctx context.Context) error {
 	conn, err := t.connect(ctx)
 	if err != nil {
@@ -130,8 +129,8 @@ func (t *Target) Probe(ctx context.Context) error {
 
 func (t *Target) secure() bool { return t.URL.Scheme == "wss" || t.URL.Scheme == "https" }
 
-// host is the value of the Host header for a client that sent clientHost. A
-// value that could not stand in a header is taken for none.
+// host returns the value of the Host header for a client that sent clientHost. A
+// value that is not allowed in a header counts as none.
 func (t *Target) host(clientHost string) string {
 	if t.HostPolicy == HostClient && clientHost != "" && printable(clientHost) {
 		return clientHost
@@ -145,7 +144,7 @@ func (t *Target) host(clientHost string) string {
 	return host
 }
 
-// connect opens the connection, with TLS where the scheme asks for it.
+// connect opens the connection, with TLS if the scheme requires it.
 // The errors are of type *Error.
 func (t *Target) connect(ctx context.Context) (net.Conn, error) {
 	dial := t.DialContext
@@ -167,7 +166,7 @@ func (t *Target) connect(ctx context.Context) (net.Conn, error) {
 	return secured, nil
 }
 
-// tlsConfig allows HTTP/1.1 alone, since neither RFC 6455 nor the proxy speaks
+// tlsConfig allows HTTP/1.1 only, because neither RFC 6455 nor the proxy speaks
 // anything else to an upstream.
 func (t *Target) tlsConfig() *tls.Config {
 	return &tls.Config{

@@ -1,10 +1,9 @@
 // Package client speaks reseat.v1 from Go: for bots, load tests and services.
 //
 // A Conn is a session, not a connection. When its connection is lost it resumes
-// by itself, and whoever reads and writes notices nothing but the time that
-// passed: every message arrives once and in order, both ways, as long as no
-// absence is longer than the grace period and both processes live. docs/protocol.md
-// says what travels and why.
+// automatically; readers and writers only notice the delay. Every message arrives once
+// and in order, both ways, as long as no disconnect outlasts the grace period and both
+// processes live. docs/protocol.md specifies the protocol.
 package client
 
 import (
@@ -20,7 +19,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A MessageType is what a data message is: MessageText or MessageBinary.
+// A MessageType is the type of a data message: MessageText or MessageBinary.
 type MessageType = websocket.MessageType
 
 // The types of data messages.
@@ -29,11 +28,10 @@ const (
 	MessageBinary = websocket.MessageBinary
 )
 
-// defaultReadLimit is the largest message that is read where Options say nothing.
+// defaultReadLimit is the ReadLimit of zero Options.
 const defaultReadLimit = 16 << 20
 
-// Options are what Dial can be told besides the URL. The zero value, or nil, is
-// good.
+// Options configure Dial. The zero value, or nil, is usable.
 type Options struct {
 	// HTTPClient makes the handshakes. Nil means http.DefaultClient. Its Timeout
 	// should be zero: a first handshake has 10 s and a resume's 4 s or more, and
@@ -41,20 +39,20 @@ type Options struct {
 	HTTPClient *http.Client
 	// HTTPHeader is sent with every handshake, of a resume too.
 	HTTPHeader http.Header
-	// Host is sent in the place of the URL's.
+	// Host, if not empty, replaces the URL's host in the Host header.
 	Host string
 	// Subprotocols are the application's own.
 	Subprotocols []string
-	// Token names a session that was made ahead (POST /sessions), which Dial then
-	// joins instead of beginning one.
+	// Token names a pre-created session (POST /sessions), which Dial then
+	// joins instead of creating one.
 	Token string
-	// ReadLimit is the largest message that is read, in bytes; a larger one breaks
+	// ReadLimit is the max size of a message that is read, in bytes; a larger one breaks
 	// the connection. Zero means 16 MiB, a negative one no limit.
 	ReadLimit int64
 	// OnDetach is called when the connection is lost, or has been silent for so long
 	// that the client resumes beside it (protocol section 5, suspicion); why says
 	// which, as in "no answer for 5s". It is called once per loss. OnResume follows
-	// when the session goes on: on a new connection, or on the old one if that was a
+	// when the session continues: on a new connection, or on the old one after a
 	// false alarm, with zero Replay and Lost.
 	//
 	// Both run on the goroutine that serves the session: they must return at once and
@@ -63,53 +61,53 @@ type Options struct {
 	OnResume func(Resumed)
 }
 
-// Resumed says how a session went on.
+// Resumed describes a resume.
 type Resumed struct {
-	// Away is the time from the last sign of life of the gateway until the session
-	// went on, as the application experienced it: it includes the time until the loss
+	// Away is the time from the last bytes of the gateway until the session
+	// continued, as the application experienced it: it includes the time until the loss
 	// was noticed. Zero if one connection followed the other without a gap (move).
 	Away time.Duration
-	// Replay is how many messages the gateway had kept.
+	// Replay is the number of messages that the gateway had kept.
 	Replay uint64
-	// Lost is how many messages are missing, under --overflow drop-oldest alone.
+	// Lost is the number of missing messages; not zero only with --overflow drop-oldest.
 	Lost uint64
 }
 
-// A Conn is one session. Its methods may be called by several goroutines at
-// once, though of two that Read at once each gets a part of the messages.
+// A Conn is one session. Its methods may be called from any goroutine; of two that
+// Read concurrently each gets a part of the messages.
 //
-// Read must be called all the time, or what comes stays unacked: then the gateway
-// keeps it, in the end stops reading the game server, and Write waits where its
-// acks stand behind what is not read. Nothing is lost by that.
+// Read must be called continuously, or messages stay unacked. The gateway then buffers
+// them and finally stops reading the game server (backpressure), and Write blocks while
+// acks are queued behind unread messages. Nothing is lost by that.
 //
-// A Conn that is not needed any more must be closed, by Close or CloseNow.
+// A Conn that is no longer needed must be closed, by Close or CloseNow.
 type Conn struct {
 	url  string
 	opts Options
 
-	deliver chan message  // to Read, unbuffered: what was received there has been handed over
+	deliver chan message  // to Read, unbuffered: what was received from it is delivered
 	writes  chan message  // from Write
 	closes  chan farewell // from Close
 	drops   chan struct{} // from Drop
 	events  chan event    // from the links
 	ready   chan struct{} // closed at the first hello
 	closing chan struct{} // closed by the first Close or CloseNow
-	over    chan struct{} // closed when all has ended; err and rest are set before
+	over    chan struct{} // closed when the loop has ended; err and rest are set before
 
 	shut sync.Once
 	cut  context.CancelFunc // ends the loop
 
 	// Set at the first hello, before ready is closed.
 	session, subprotocol string
-	largest              atomic.Int64 // limits.message_bytes
+	maxMessage           atomic.Int64 // limits.message_bytes
 
-	err error // why it is over
+	err error // why the session ended
 
 	mu   sync.Mutex
-	rest []message // what had come and nobody had read when it ended
+	rest []message // received and not read when the session ended
 }
 
-// noCode is a bye of a page that called close() without one.
+// noCode is the code of a bye after close() without a code.
 const noCode = 1005
 
 // A message is a data message, with its number.
@@ -119,19 +117,19 @@ type message struct {
 	number uint64
 }
 
-// A farewell is what Close was given.
+// A farewell is the arguments of Close.
 type farewell struct {
 	code   int
 	reason string
 }
 
-// Dial begins a session at url (ws, wss, http or https), or joins the one that
+// Dial creates a session at url (ws, wss, http or https), or joins the one that
 // Options.Token names, and returns when the gateway has sent its hello. ctx bounds
-// that and nothing later.
+// Dial only, not the session.
 //
 // A refusal by the gateway, or by the game server behind it, is a *CloseError with
 // Status; any other answer with an HTTP error is a *HandshakeError; a server that does
-// not speak reseat.v1 is ErrNotReseat. No second session is begun behind a first one that failed.
+// not speak reseat.v1 is ErrNotReseat. Dial does not retry.
 func Dial(ctx context.Context, url string, o *Options) (*Conn, error) {
 	if o == nil {
 		o = new(Options)
@@ -154,18 +152,18 @@ func Dial(ctx context.Context, url string, o *Options) (*Conn, error) {
 	}
 }
 
-// Session is the session's id, by which the control API knows it.
+// Session returns the session's id, as in the control API.
 func (c *Conn) Session() string { return c.session }
 
-// Subprotocol is the one that the game server chose, or "".
+// Subprotocol returns the one that the game server chose, or "".
 func (c *Conn) Subprotocol() string { return c.subprotocol }
 
-// Read waits for the next message. A ctx that ends leaves the session as it is.
-// What came before the end of the session is read before its error: a *CloseError
-// where the game server or the gateway said why, ErrLost where no way back was
-// found, ErrClosed after Close.
+// Read waits for the next message. If ctx ends, the session is not affected. Messages
+// received before the end of the session are read before its error: a *CloseError if
+// the game server or the gateway ended it, ErrLost if it could not be resumed,
+// ErrClosed after Close.
 //
-// The caller has the message once Read returns it; that is when it is acked.
+// A message is acknowledged once Read has returned it.
 func (c *Conn) Read(ctx context.Context) (MessageType, []byte, error) {
 	select {
 	case m := <-c.deliver:
@@ -177,7 +175,7 @@ func (c *Conn) Read(ctx context.Context) (MessageType, []byte, error) {
 	}
 }
 
-// readRest reads what was there when the session ended.
+// readRest returns what was received before the session ended.
 func (c *Conn) readRest() (MessageType, []byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,16 +187,17 @@ func (c *Conn) readRest() (MessageType, []byte, error) {
 	return m.typ, m.data, nil
 }
 
-// Write takes a message, which is then sent once, attached or detached, unless
-// the session ends before. It keeps no reference to data. It waits while as much
-// is unacked as the gateway allows (hello.limits); a ctx that ends meanwhile
-// leaves the session as it is, and the message unsent.
+// Write queues a message, which is then delivered once, attached or detached, unless
+// the session ends before. It keeps no reference to data. It blocks while the unacked
+// messages reach the gateway's limits (hello.limits). If ctx ends meanwhile, the
+// session is not affected and the message is not sent. A message larger than the
+// gateway allows is ErrTooBig.
 func (c *Conn) Write(ctx context.Context, typ MessageType, data []byte) error {
 	if typ != MessageText && typ != MessageBinary {
 		return fmt.Errorf("write: want MessageText or MessageBinary, got %v", typ)
 	}
-	if most := c.largest.Load(); most > 0 && int64(len(data)) > most {
-		return fmt.Errorf("write: %w: %d bytes, at most %d", ErrTooBig, len(data), most)
+	if limit := c.maxMessage.Load(); limit > 0 && int64(len(data)) > limit {
+		return fmt.Errorf("write: %w: %d bytes, at most %d", ErrTooBig, len(data), limit)
 	}
 	m := message{typ: typ, data: append([]byte(nil), data...)}
 	select {
@@ -218,12 +217,11 @@ func (c *Conn) Write(ctx context.Context, typ MessageType, data []byte) error {
 	}
 }
 
-// Close ends the session: the game server gets what was written before, and then
-// code (1000, 1001 or 3000 to 4999) and reason (at most 123 bytes). Where there is
-// no connection it is carried through on the next one, and Close waits for as long:
-// until the grace period is over at the latest. What comes meanwhile is thrown
-// away. Its error is how the session ended otherwise: ErrLost, or a *CloseError
-// where the game server or the gateway was first.
+// Close ends the session: the game server gets what was written before, then code
+// (1000, 1001 or 3000 to 4999) and reason (at most 123 bytes). While detached it waits
+// for the next connection, until the grace period is over at the latest. Messages that
+// arrive meanwhile are discarded. Its error is how the session ended otherwise:
+// ErrLost, or a *CloseError if the game server or the gateway ended it first.
 func (c *Conn) Close(code int, reason string) error {
 	if !wire.ByeCode(code) || code == noCode || len(reason) > 123 {
 		return fmt.Errorf("close: want a code of 1000, 1001 or 3000 to 4999 and at most 123 bytes of reason, got %d and %d", code, len(reason))
@@ -243,16 +241,16 @@ func (c *Conn) Close(code int, reason string) error {
 	return c.err
 }
 
-// CloseNow breaks the connection and forgets the session without telling anybody:
-// to the gateway it is detached until its grace period is over.
+// CloseNow closes the connection without ending the session: at the gateway it stays
+// detached until its grace period is over.
 func (c *Conn) CloseNow() {
 	c.shut.Do(func() { close(c.closing) })
 	c.cut()
 	<-c.over
 }
 
-// Drop breaks the present connection, as a tunnel would. The session resumes. It is
-// for tests of what one has built.
+// Drop breaks the present connection, as a network failure would. The session resumes.
+// It is for tests of applications.
 func (c *Conn) Drop() {
 	select {
 	case c.drops <- struct{}{}:

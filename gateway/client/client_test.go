@@ -424,7 +424,7 @@ func TestApplicationsSubprotocolIsNegotiated(t *testing.T) {
 
 func TestSessionMadeAheadIsJoinedByItsToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id, token, err := w.gw.Create(t.Context(), gateway.Wish{Path: "/match/7", Player: "ada"})
+		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "ada"})
 		if err != nil {
 			t.Fatal(err)
 		}

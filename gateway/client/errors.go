@@ -8,21 +8,21 @@ import (
 	"reseat/gateway/wire"
 )
 
-// What a caller branches on.
+// Errors that callers branch on.
 var (
-	// ErrClosed is the end by one's own Close or CloseNow.
+	// ErrClosed means that Close or CloseNow was called.
 	ErrClosed = errors.New("the session was closed by its client")
-	// ErrLost says that no way back was found within the grace period.
+	// ErrLost means that the session could not be resumed within the grace period.
 	ErrLost = errors.New("the session was lost")
-	// ErrNotReseat says that the server does not speak reseat.v1.
+	// ErrNotReseat means that the server does not speak reseat.v1.
 	ErrNotReseat = errors.New("the server does not speak " + wire.Subprotocol)
-	// ErrTooBig says that a message is larger than the gateway takes.
+	// ErrTooBig means that a message exceeds the gateway's limit.
 	ErrTooBig = errors.New("the message is too big")
 
-	errCut     = fmt.Errorf("%w, without a word", ErrClosed)
-	errDropped = errors.New("dropped by its own client")
-	errBroken  = errors.New("the gateway broke the protocol")
-	errLate    = errors.New("no answer in time")
+	errCut     = fmt.Errorf("%w with CloseNow", ErrClosed)
+	errDropped = errors.New("disconnected by Drop")
+	errBroken  = errors.New("the gateway violated the protocol")
+	errTimeout = errors.New("timeout")
 )
 
 // A CloseError is the end of a session by the game server (FromServer), or by the
@@ -54,10 +54,10 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the %s ended the session: %d%s %q", who, e.Code, name, e.Reason)
 }
 
-// A HandshakeError is a handshake that was answered with something else than 101: by
-// the gateway for RFC 6455, Host and Origin, or by something in front of it.
+// A HandshakeError is a handshake response other than 101: from
+// the gateway about RFC 6455, Host or Origin, or from something in front of it.
 type HandshakeError struct {
-	// StatusCode is that of HTTP, and Body the first kilobyte of what was said.
+	// StatusCode is the HTTP status, and Body the first KiB of the response.
 	StatusCode int
 	Body       string
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Whatever a gateway says, it is read as a word, as nothing, or as an error.
-func FuzzParseWord(f *testing.F) {
+func FuzzParseControl(f *testing.F) {
 	for _, text := range []string{
 		"", "ack 7", "ack 99999999999999999", "grace 0", "ping", "ping a b", "pong  ", "token {}", `token {"token":"t"}`, "bye",
 		`hello {"session":"s","token":"t","grace_ms":1,"limits":{}}`, `hello {"session":"s","token":"t","received":1e99}`,
@@ -15,7 +15,7 @@ func FuzzParseWord(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		w, err := parseWord(text)
+		w, err := parseControl(text)
 		verb, _, _ := strings.Cut(text, " ")
 		switch {
 		case err != nil && w.verb != "":

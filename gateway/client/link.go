@@ -16,8 +16,8 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A link is one connection, or the attempt at one. Two goroutines move its bytes;
-// all else of it is the loop's.
+// A link is one connection, or an attempt at one. Two goroutines move its bytes;
+// the loop owns the rest.
 type link struct {
 	// Static: what its handshake says. An empty token begins a session.
 	token  string
@@ -45,15 +45,15 @@ type link struct {
 	verdict *verdict
 }
 
-// A frame is a message on its way out. Of control messages the verb is known.
+// A frame is an outgoing message. verb is "" for data.
 type frame struct {
 	verb string
 	typ  MessageType
 	data []byte
 }
 
-// A pong is owed once the application has been handed all that came before its
-// ping: it would promise an ack (protocol section 5, Windows).
+// A pong is due once everything before its
+// ping was delivered, because it promises an ack (protocol section 5, Windows).
 type pong struct {
 	arg   string
 	after uint64
@@ -66,10 +66,10 @@ const (
 	arrived                  // a message
 	flowing                  // part of a large message; sent once, if the link is watched
 	wrote                    // the writer wants more
-	ended                    // it is over, or never came about
+	ended                    // the connection ended, or the attempt failed
 )
 
-// An event is what a link's goroutines tell the loop.
+// An event is what a link's goroutines report to the loop.
 type event struct {
 	link *link
 	kind eventKind
@@ -80,15 +80,15 @@ type event struct {
 	began, at time.Time // arrived: time of the first byte and of the last
 }
 
-// run makes the connection and moves its bytes until it ends or ctx does.
+// run opens the connection and moves its bytes until it or ctx ends.
 func (l *link) run(ctx context.Context, c *Conn) {
 	ws, err := l.dial(ctx, c)
 	if err != nil {
-		l.tell(ctx, c, event{kind: ended, err: err})
+		l.notify(ctx, c, event{kind: ended, err: err})
 		return
 	}
 	l.note()
-	l.tell(ctx, c, event{kind: opened})
+	l.notify(ctx, c, event{kind: opened})
 	var writer sync.WaitGroup
 	writer.Go(func() { l.writeAll(ctx, c, ws) })
 	l.readAll(ctx, c, ws)
@@ -103,8 +103,8 @@ func (l *link) note() { l.heard.Store(int64(time.Since(l.born))) }
 // attempt began.
 func (l *link) lastHeard() time.Time { return l.born.Add(time.Duration(l.heard.Load())) }
 
-// tell hands an event to the loop, which hears it unless it has given the link up.
-func (l *link) tell(ctx context.Context, c *Conn, e event) {
+// notify reports an event to the loop, unless the loop has abandoned the link.
+func (l *link) notify(ctx context.Context, c *Conn, e event) {
 	e.link = l
 	select {
 	case c.events <- e:
@@ -112,8 +112,8 @@ func (l *link) tell(ctx context.Context, c *Conn, e event) {
 	}
 }
 
-// dial makes the handshake. No redirect is followed: it would carry the token to
-// somebody else.
+// dial makes the handshake. It follows no redirect, which would send the token to
+// another server.
 func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	client := http.DefaultClient
 	if c.opts.HTTPClient != nil {
@@ -121,7 +121,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Transport = tearing{client.Transport, stream{l, func() { l.tell(ctx, c, event{kind: flowing}) }}}
+	own.Transport = strictTransport{client.Transport, stream{l, func() { l.notify(ctx, c, event{kind: flowing}) }}}
 	header := c.opts.HTTPHeader.Clone()
 	if l.token != "" {
 		if header == nil {
@@ -156,15 +156,15 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	return ws, nil
 }
 
-// tearing makes connections whose end is an error: after a Close frame nobody
-// reads on, so that any end is in the midst of something. To the library, the end
-// of the stream right behind a frame's header is that of an empty message.
-type tearing struct {
+// strictTransport makes connections whose end of stream is an error: nothing is read
+// after a Close frame, so every end of stream truncates something. The library would
+// take one right after a frame's header for an empty message.
+type strictTransport struct {
 	http.RoundTripper
 	stream stream
 }
 
-func (t tearing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	next := t.RoundTripper
 	if next == nil {
 		next = http.DefaultTransport
@@ -172,18 +172,18 @@ func (t tearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := next.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		if conn, ok := resp.Body.(io.ReadWriteCloser); ok {
-			resp.Body = torn{conn, t.stream}
+			resp.Body = strictStream{conn, t.stream}
 		}
 	}
 	return resp, err
 }
 
-type torn struct {
+type strictStream struct {
 	io.ReadWriteCloser
 	stream stream
 }
 
-func (t torn) Read(b []byte) (int, error) {
+func (t strictStream) Read(b []byte) (int, error) {
 	n, err := t.ReadWriteCloser.Read(b)
 	if n > 0 {
 		t.stream.read(n)
@@ -197,18 +197,18 @@ func (t torn) Read(b []byte) (int, error) {
 // Write counts as a sign of life if it had to wait: then the send buffer was full,
 // and the peer has acknowledged bytes since. A write into a buffer with room proves
 // nothing.
-func (t torn) Write(b []byte) (int, error) {
+func (t strictStream) Write(b []byte) (int, error) {
 	began := time.Now()
 	n, err := t.ReadWriteCloser.Write(b)
-	if err == nil && time.Since(began) >= heldUp {
+	if err == nil && time.Since(began) >= blockedWrite {
 		t.stream.link.note()
 	}
 	return n, err
 }
 
 const (
-	heldUp = 100 * time.Millisecond // a write that took this long had to wait
-	much   = 1 << 10                // more bytes than any close has: a 4409 is no sign of life
+	blockedWrite = 100 * time.Millisecond // a write that took this long had to wait
+	minFlow      = 1 << 10                // more bytes than any close has: a 4409 is no sign of life
 )
 
 // A stream records the signs of life of a link.
@@ -222,7 +222,7 @@ func (s stream) read(n int) {
 	l := s.link
 	l.note()
 	l.partial += n
-	if l.partial > much && l.watched.CompareAndSwap(true, false) {
+	if l.partial > minFlow && l.watched.CompareAndSwap(true, false) {
 		s.flow()
 	}
 }
@@ -244,11 +244,11 @@ func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 			data, err = io.ReadAll(r)
 		}
 		if err != nil {
-			l.tell(ctx, c, event{kind: ended, err: err})
+			l.notify(ctx, c, event{kind: ended, err: err})
 			return
 		}
 		l.partial = 0
-		l.tell(ctx, c, event{kind: arrived, typ: typ, data: data, began: began, at: time.Now()})
+		l.notify(ctx, c, event{kind: arrived, typ: typ, data: data, began: began, at: time.Now()})
 	}
 }
 
@@ -257,20 +257,19 @@ func (l *link) writeAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 		select {
 		case f := <-l.write:
 			if err := ws.Write(ctx, f.typ, f.data); err != nil {
-				l.tell(ctx, c, event{kind: ended, err: err})
+				l.notify(ctx, c, event{kind: ended, err: err})
 				return
 			}
-			l.tell(ctx, c, event{kind: wrote})
+			l.notify(ctx, c, event{kind: wrote})
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// say queues a control message. It takes the place of an older one of its verb
-// that still waits: a newer ack says all that the older did, and of several pings
-// only the newest need be answered.
-func (l *link) say(verb, arg string) {
+// send queues a control message. It replaces a queued one of the same verb: a newer ack
+// includes the older, and of several pings only the newest needs an answer.
+func (l *link) send(verb, arg string) {
 	if arg != "" {
 		arg = " " + arg
 	}
@@ -283,7 +282,7 @@ func (l *link) say(verb, arg string) {
 	l.words = append(l.words, frame{verb, MessageText, []byte(dle + verb + arg)})
 }
 
-// give hands the writer a frame.
+// give passes a frame to the writer, which must be idle.
 func (l *link) give(f frame) {
 	l.busy = true
 	l.write <- f

@@ -68,7 +68,7 @@ func (p *loop) listen(now time.Time) {
 		return
 	}
 	switch what {
-	case sayPing:
+	case sendPing:
 		p.ping(now)
 	case suspect:
 		p.suspect(now)
@@ -80,7 +80,7 @@ func (p *loop) listen(now time.Time) {
 
 // ping sends a ping on the live connection.
 func (p *loop) ping(now time.Time) {
-	p.live.say(wire.VerbPing, p.silence.ping(now))
+	p.live.send(wire.VerbPing, p.silence.ping(now))
 }
 
 // ---- suspicion

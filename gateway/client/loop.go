@@ -16,23 +16,22 @@ import (
 
 // The times of reseat.v1, and those that it leaves to the client.
 const (
-	firstHello  = 5 * time.Second  // section 2: none by then, and the server does not know us
-	resumeHello = 16 * time.Second // section 2: at least 15 s after the 101
-	connectTime = 10 * time.Second // timeout for the 101 of a first connection, or of a move
-	returnTime  = 4 * time.Second  // the same for a resume, at least
-	returnLimit = 15 * time.Second // the same for a resume on a slow line, at most
-	ackTime     = 800 * time.Millisecond
-	closingTime = 2 * time.Second  // between end or close and the Close frame
-	byeTime     = 10 * time.Second // section 5: what the gateway gives the game server after bye
-	goodAfter   = 5 * time.Second  // a connection that held this long was a good one
+	helloTimeout       = 5 * time.Second  // section 2: without hello by then, the server does not speak reseat.v1
+	resumeHelloTimeout = 16 * time.Second // section 2: at least 15 s after the 101
+	connectTimeout     = 10 * time.Second // timeout for the 101 of a first connection, or of a move
+	minResumeTimeout   = 4 * time.Second  // the same for a resume, at least
+	maxResumeTimeout   = 15 * time.Second // the same for a resume on a slow connection, at most
+	ackTime            = 800 * time.Millisecond
+	closeTimeout       = 2 * time.Second  // between end or close and the Close frame
+	byeTimeout         = 10 * time.Second // section 5: what the gateway gives the game server after bye
+	goodAfter          = 5 * time.Second  // a connection that lasted this long was useful
 
 	ackMessages, ackBytes = 32, 64 << 10 // section 5: how much may come before an ack is due
 )
 
-// A loop is the one goroutine that owns a session: whatever happens comes to it
-// over a channel, and nothing of it is touched by any other. It has at most two
-// links: live, which has had its hello, and attempt, which has not. What comes
-// from any other one is not listened to.
+// A loop is the goroutine that owns a session: every event comes to it over a channel,
+// and no other goroutine touches its state. It has at most two links: live, which has
+// its hello, and attempt, which has not. Events of any other link are ignored.
 type loop struct {
 	*Conn
 	ctx   context.Context
@@ -42,7 +41,7 @@ type loop struct {
 	// hellos counts them. abandoned is how many there had been when an attempt last
 	// ended without hello or refusal: it may have reached the gateway, or may yet.
 	hellos, abandoned int
-	told              wire.Hello // the newest, with what token and grace have changed since
+	current           wire.Hello // the newest, with what token and grace have changed since
 
 	// Downward. taken is the newest number there is; what of it was not handed over
 	// is in the inbox.
@@ -72,21 +71,21 @@ type loop struct {
 	done   bool
 }
 
-// alarms are when something is to be done; zero is never.
+// alarms are the times when something is due; zero is never.
 type alarms struct {
-	patience time.Time // the attempt has had its time
-	pace     time.Time // the next attempt
-	ack      time.Time
-	closing  time.Time // the Close frame did not come
-	move     time.Time
-	alive    time.Time // send a ping in place of a withheld pong
+	attempt time.Time // the attempt times out
+	pace    time.Time // the next attempt is due
+	ack     time.Time // an ack is due
+	closing time.Time // the wait for a Close frame times out
+	move    time.Time // a requested move is due
+	alive   time.Time // a ping in place of a withheld pong is due
 }
 
 func newLoop(c *Conn, ctx context.Context) *loop {
-	return &loop{Conn: c, ctx: ctx, abandoned: -1, told: wire.Hello{Token: c.opts.Token}}
+	return &loop{Conn: c, ctx: ctx, abandoned: -1, current: wire.Hello{Token: c.opts.Token}}
 }
 
-// run is the loop.
+// run runs the loop until the session ends.
 func (p *loop) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -95,14 +94,14 @@ func (p *loop) run() {
 		p.woke(time.Now())
 		p.pump()
 		timer.Reset(p.sleep(time.Now()))
-		deliver, head := p.outlet()
+		deliver, head := p.deliverNext()
 		select {
 		case e := <-p.events:
 			p.woke(time.Now())
-			p.hear(e)
+			p.handle(e)
 		case deliver <- head:
 			p.handedOver(head)
-		case m := <-p.inlet():
+		case m := <-p.acceptWrites():
 			p.out.add(m)
 		case f := <-p.closes:
 			p.farewell(f)
@@ -112,7 +111,7 @@ func (p *loop) run() {
 			}
 		case <-timer.C:
 			p.woke(time.Now())
-			p.ring(time.Now())
+			p.runDue(time.Now())
 		case <-p.ctx.Done():
 			p.finish(errCut)
 		}
@@ -120,7 +119,7 @@ func (p *loop) run() {
 	p.leave()
 }
 
-// leave joins all goroutines, and leaves to Read what nobody has read.
+// leave waits for all goroutines, and leaves the unread messages to Read.
 func (p *loop) leave() {
 	p.cut()
 	p.links.Wait()
@@ -130,16 +129,16 @@ func (p *loop) leave() {
 	close(p.over)
 }
 
-// outlet is where the oldest message is handed over, nil while there is none.
-func (p *loop) outlet() (chan<- message, message) {
+// deliverNext returns the channel to Read and the oldest message, nil if there is none.
+func (p *loop) deliverNext() (chan<- message, message) {
 	if len(p.inbox) == 0 {
 		return nil, message{}
 	}
 	return p.deliver, p.inbox[0]
 }
 
-// inlet is where messages are taken, nil while there is no room.
-func (p *loop) inlet() <-chan message {
+// acceptWrites returns the channel from Write, nil while the window is full.
+func (p *loop) acceptWrites() <-chan message {
 	if p.hellos == 0 || p.bye != nil || !p.out.room(p.window()) {
 		return nil
 	}
@@ -147,14 +146,14 @@ func (p *loop) inlet() <-chan message {
 }
 
 func (p *loop) window() window {
-	return window{p.told.Limits.UnackedMessages, p.told.Limits.UnackedBytes}
+	return window{p.current.Limits.UnackedMessages, p.current.Limits.UnackedBytes}
 }
 
 func (p *loop) finish(err error) {
 	p.err, p.done = err, true
 }
 
-// farewell begins the end that the application asked for.
+// farewell starts the end that the application asked for.
 func (p *loop) farewell(f farewell) {
 	p.bye = &f
 	p.inbox, p.owed = nil, 0
@@ -163,7 +162,7 @@ func (p *loop) farewell(f farewell) {
 	}
 }
 
-// handed is the number of the newest message that the application has.
+// handed returns the number of the newest message that was delivered.
 func (p *loop) handed() uint64 {
 	if len(p.inbox) > 0 {
 		return p.inbox[0].number - 1
@@ -176,15 +175,15 @@ func (p *loop) handed() uint64 {
 // open makes an attempt: the first, or a resume.
 func (p *loop) open() {
 	ctx, cancel := context.WithCancel(p.ctx)
-	l := &link{token: p.told.Token, stated: p.handed(), born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
+	l := &link{token: p.current.Token, stated: p.handed(), born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
 	p.attempt, p.tried = l, true
 	p.alarms.pace = time.Time{}
-	p.alarms.patience = l.born.Add(p.patience())
+	p.alarms.attempt = l.born.Add(p.attemptTimeout())
 	p.links.Go(func() { l.run(ctx, p.Conn) })
 }
 
-// hear takes in what a link tells.
-func (p *loop) hear(e event) {
+// handle handles an event of a link.
+func (p *loop) handle(e event) {
 	l := e.link
 	if l != p.live && l != p.attempt {
 		return
@@ -193,9 +192,9 @@ func (p *loop) hear(e event) {
 	case opened:
 		l.opened = true
 		p.slow, p.slowest = 0, max(p.slowest, time.Since(l.born))
-		p.alarms.patience = time.Now().Add(firstHello)
+		p.alarms.attempt = time.Now().Add(helloTimeout)
 		if l.token != "" {
-			p.alarms.patience = time.Now().Add(resumeHello)
+			p.alarms.attempt = time.Now().Add(resumeHelloTimeout)
 		}
 	case wrote:
 		l.busy = false
@@ -224,7 +223,7 @@ func (p *loop) linkEnded(l *link, err error) {
 	}
 }
 
-// broken ends a link on which came what the gateway must not send.
+// broken ends a link on which the gateway violated the protocol.
 func (p *loop) broken(l *link, err error) {
 	if l == p.attempt {
 		p.abandon()
@@ -235,11 +234,11 @@ func (p *loop) broken(l *link, err error) {
 	p.lose(err, 0)
 }
 
-// abandon gives the attempt up, of which nobody knows what the gateway makes.
+// abandon gives up the attempt. The gateway may have accepted it nevertheless.
 func (p *loop) abandon() {
 	p.attempt.cancel()
 	p.abandoned, p.attempt = p.hellos, nil
-	p.alarms.patience = time.Time{}
+	p.alarms.attempt = time.Time{}
 }
 
 // ---- what comes
@@ -273,10 +272,10 @@ func (p *loop) data(l *link, typ MessageType, data []byte) {
 			return
 		}
 	}
-	p.owe(int64(len(data)))
+	p.addOwed(int64(len(data)))
 }
 
-// noHello ends an attempt on which came anything but hello.
+// noHello ends an attempt on which something else came before hello.
 func (p *loop) noHello(l *link) {
 	err := fmt.Errorf("%w: no hello", errBroken)
 	if p.hellos == 0 && l.token == "" {
@@ -286,7 +285,7 @@ func (p *loop) noHello(l *link) {
 }
 
 func (p *loop) control(l *link, text string, at time.Time) {
-	w, err := parseWord(text)
+	w, err := parseControl(text)
 	switch {
 	case err != nil && l.hello == 0 && p.hellos == 0 && l.token == "":
 		p.noHello(l)
@@ -311,9 +310,9 @@ func (p *loop) control(l *link, text string, at time.Time) {
 		l.useful = true
 		p.silence.settle(p.out.unacked())
 	case wire.VerbToken:
-		p.told.Token = w.text
+		p.current.Token = w.text
 	case wire.VerbGrace:
-		p.told.Grace = int64(min(w.number, math.MaxInt64))
+		p.current.Grace = int64(min(w.number, math.MaxInt64))
 	case wire.VerbPing:
 		l.waiting = &pong{w.text, l.last}
 		if p.answer(l); l.waiting != nil {
@@ -331,7 +330,7 @@ func (p *loop) control(l *link, text string, at time.Time) {
 }
 
 func (p *loop) hello(l *link, h wire.Hello) {
-	if l.hello > 0 || p.told.Session != "" && h.Session != p.told.Session || !p.out.admits(h.Received) {
+	if l.hello > 0 || p.current.Session != "" && h.Session != p.current.Session || !p.out.admits(h.Received) {
 		p.broken(l, fmt.Errorf("%w: hello", errBroken))
 		return
 	}
@@ -340,21 +339,21 @@ func (p *loop) hello(l *link, h wire.Hello) {
 	p.live, p.attempt, p.alarms = l, nil, alarms{}
 	p.silence.attach(now, milliseconds(h.Answer), milliseconds(h.Heartbeat))
 	p.hellos++
-	p.told, l.hello, l.since = h, p.hellos, now
+	p.current, l.hello, l.since = h, p.hellos, now
 	l.last = l.stated + h.Lost
 	if l.last > p.taken {
 		resumed.Lost = l.last - p.taken
 		p.taken = l.last
 	}
-	p.largest.Store(h.Limits.MessageBytes)
+	p.maxMessage.Store(h.Limits.MessageBytes)
 	l.acked = int64(l.last)
-	l.say(wire.VerbAck, strconv.FormatUint(l.last, 10)) // section 5: at once, whatever was handed over
+	l.send(wire.VerbAck, strconv.FormatUint(l.last, 10)) // section 5: at once, whatever was handed over
 	p.owed = 0
 	p.out.rewind(h.Received)
 	p.announce(first, h, resumed)
 }
 
-// announce tells the application.
+// announce notifies the application.
 func (p *loop) announce(first bool, h wire.Hello, r Resumed) {
 	if first {
 		p.session, p.subprotocol = h.Session, h.Protocol
@@ -368,21 +367,21 @@ func (p *loop) announce(first bool, h wire.Hello, r Resumed) {
 
 // ---- acks
 
-// handedOver notes that the application has taken the oldest message.
+// handedOver records that the oldest message was delivered.
 func (p *loop) handedOver(m message) {
 	p.inbox[0] = message{}
 	p.inbox = p.inbox[1:]
 	if len(p.inbox) == 0 {
 		p.inbox = nil
 	}
-	p.owe(int64(len(m.data)))
+	p.addOwed(int64(len(m.data)))
 	if p.live != nil {
 		p.answer(p.live)
 	}
 }
 
-// owe counts what may be acked, and acks where that is due.
-func (p *loop) owe(bytes int64) {
+// addOwed counts bytes that may be acked, and acks if that is due.
+func (p *loop) addOwed(bytes int64) {
 	p.owed += bytes
 	if n, ok := p.ackable(); ok && (int64(n)-p.live.acked >= ackMessages || p.owed >= ackBytes) {
 		p.ack()
@@ -391,9 +390,9 @@ func (p *loop) owe(bytes int64) {
 	}
 }
 
-// ackable is how far the live connection may be acked, and whether that is news.
-// While a resume is under way that stated N, an older connection is acked nothing
-// beyond it (section 5).
+// ackable returns how far the live connection may be acked, and whether that is new.
+// While a resume that stated N is in flight, an older connection must not be acked
+// beyond N (protocol section 5).
 func (p *loop) ackable() (n uint64, ok bool) {
 	if p.live == nil || p.live.bye || p.live.verdict != nil {
 		return 0, false
@@ -409,23 +408,23 @@ func (p *loop) ack() {
 	p.alarms.ack = time.Time{}
 	if n, ok := p.ackable(); ok {
 		p.live.acked, p.owed = int64(n), 0
-		p.live.say(wire.VerbAck, strconv.FormatUint(n, 10))
+		p.live.send(wire.VerbAck, strconv.FormatUint(n, 10))
 	}
 }
 
-// answer answers the newest ping once the application has what came before it: the
-// pong would promise that those messages will be acked soon.
+// answer answers the newest ping once everything before it was delivered, because a
+// pong promises that those messages will be acked soon.
 func (p *loop) answer(l *link) {
 	if l.waiting == nil || l != p.live || l.bye || p.handed() < l.waiting.after {
 		return
 	}
 	p.ack()
-	l.say(wire.VerbPong, l.waiting.arg)
+	l.send(wire.VerbPong, l.waiting.arg)
 	l.waiting, p.alarms.alive = nil, time.Time{}
 }
 
-// alive shows the gateway that the client is there although it withholds a pong, by
-// a ping of its own: at each ping that it cannot answer yet, and once per heartbeat.
+// alive shows the gateway that the client lives although it withholds a pong: it sends
+// a ping for each ping that it cannot answer yet, and once per heartbeat.
 func (p *loop) alive(now time.Time) {
 	if p.talking() {
 		p.ping(now)
@@ -435,8 +434,8 @@ func (p *loop) alive(now time.Time) {
 
 // ---- what goes
 
-// pump gives the live link's writer what there is: control messages first, then
-// data, and bye behind all of it.
+// pump gives the live link's writer the next frame: control messages first, then data,
+// and bye after all data.
 func (p *loop) pump() {
 	l := p.live
 	if l == nil || l.busy || l.verdict != nil {
@@ -457,13 +456,13 @@ func (p *loop) pump() {
 		return
 	}
 	if p.bye != nil && p.out.drained() {
-		p.sayBye(l)
+		p.sendBye(l)
 	}
 }
 
-func (p *loop) sayBye(l *link) {
+func (p *loop) sendBye(l *link) {
 	l.bye = true
-	p.alarms.closing = time.Now().Add(byeTime + 2*p.heartbeat())
+	p.alarms.closing = time.Now().Add(byeTimeout + 2*p.heartbeat())
 	arg, _ := json.Marshal(struct {
 		Code   int    `json:"code"`
 		Reason string `json:"reason"`

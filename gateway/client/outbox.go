@@ -4,8 +4,8 @@ package client
 // Messages are numbered from 1.
 //
 // Invariant: acked <= received <= cursor <= last and received <= handed <= last,
-// where received is what the gateway has said it holds, cursor the newest number
-// given to the present connection, and handed the newest ever given to any.
+// where received is the gateway's count from hello, cursor the newest number given to
+// the present connection, and handed the newest ever given to any.
 type outbox struct {
 	kept []entry // numbers acked+1 to last
 
@@ -15,19 +15,19 @@ type outbox struct {
 	inFlight int64 // bytes of acked+1 to cursor
 }
 
-// An entry is a message, or only its size where the gateway holds it already.
+// An entry is a message, or only its size once the gateway has received it.
 type entry struct {
 	typ   MessageType
 	data  []byte
 	bytes int64
 }
 
-// window is how much may be without an ack: hello.limits. Zero is no limit.
+// window bounds the unacked messages: hello.limits. Zero is no limit.
 type window struct{ messages, bytes int64 }
 
 func (o *outbox) last() uint64 { return o.acked + uint64(len(o.kept)) }
 
-// room reports whether another message may be taken: one alone always may.
+// room reports whether another message may be queued: a single one always may.
 func (o *outbox) room(w window) bool {
 	return len(o.kept) == 0 || (w.messages <= 0 || int64(len(o.kept)) < w.messages) && (w.bytes <= 0 || o.total < w.bytes)
 }
@@ -37,7 +37,7 @@ func (o *outbox) add(m message) {
 	o.total += int64(len(m.data))
 }
 
-// next is the next message for the present connection, where the window lets it.
+// next returns the next message for the present connection, if the window allows it.
 func (o *outbox) next(w window) (e entry, ok bool) {
 	if o.cursor == o.last() {
 		return entry{}, false
@@ -53,7 +53,7 @@ func (o *outbox) next(w window) (e entry, ok bool) {
 	return e, true
 }
 
-// ack forgets the messages up to n. It reports false where that cannot be.
+// ack removes the messages up to n. It returns false if n was never sent.
 func (o *outbox) ack(n uint64) bool {
 	if n > o.cursor {
 		return false
@@ -68,11 +68,11 @@ func (o *outbox) ack(n uint64) bool {
 	return true
 }
 
-// admits reports whether a hello may say that it has received n.
+// admits reports whether n is a possible received count of a hello.
 func (o *outbox) admits(n uint64) bool { return n >= o.received && n <= o.handed }
 
-// rewind begins a new connection behind message n, which the gateway holds. The
-// data up to there is forgotten, the sizes are kept: only an ack frees the window.
+// rewind starts a new connection after message n, which the gateway has received. Data
+// up to n is released, sizes are kept: only an ack frees the window.
 func (o *outbox) rewind(n uint64) {
 	o.received, o.cursor, o.inFlight = n, n, 0
 	for i := range o.kept[:n-o.acked] {

@@ -9,20 +9,20 @@ import (
 	"reseat/gateway/wire"
 )
 
-func (p *loop) heartbeat() time.Duration { return milliseconds(p.told.Heartbeat) }
+func (p *loop) heartbeat() time.Duration { return milliseconds(p.current.Heartbeat) }
 
-// part is a random part of a span.
+// part returns a random part of d.
 func part(d time.Duration) time.Duration { return rand.N(max(d, 1)) }
 
-// next is the first of the alarms, zero for none.
+// next returns the earliest alarm, zero for none.
 func (a *alarms) next() (next time.Time) {
-	for _, at := range [...]time.Time{a.patience, a.pace, a.ack, a.closing, a.move, a.alive} {
+	for _, at := range [...]time.Time{a.attempt, a.pace, a.ack, a.closing, a.move, a.alive} {
 		next = soonest(next, at)
 	}
 	return next
 }
 
-// soonest is the earlier of two times, of which zero is never.
+// soonest returns the earlier of two times, of which zero is never.
 func soonest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -30,7 +30,7 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// due reports whether an alarm rings, and takes it off.
+// due reports whether an alarm is due, and clears it.
 func due(at *time.Time, now time.Time) bool {
 	if at.IsZero() || now.Before(*at) {
 		return false
@@ -39,17 +39,17 @@ func due(at *time.Time, now time.Time) bool {
 	return true
 }
 
-// ring does what is due. One thing may undo the need of another.
-func (p *loop) ring(now time.Time) {
+// runDue handles the due alarms. One may clear another.
+func (p *loop) runDue(now time.Time) {
 	a := &p.alarms
-	if due(&a.patience, now) && p.attempt != nil {
-		p.late()
+	if due(&a.attempt, now) && p.attempt != nil {
+		p.attemptTimedOut()
 	}
 	if due(&a.ack, now) {
 		p.ack()
 	}
 	if due(&a.closing, now) && p.live != nil {
-		p.closeIsLate()
+		p.closeTimedOut()
 	}
 	if p.live != nil {
 		p.listen(now)
@@ -65,8 +65,8 @@ func (p *loop) ring(now time.Time) {
 	}
 }
 
-// late gives up an attempt that takes too long.
-func (p *loop) late() {
+// attemptTimedOut abandons an attempt that takes too long.
+func (p *loop) attemptTimedOut() {
 	l := p.attempt
 	if l.opened && p.hellos == 0 && l.token == "" {
 		p.noHello(l)
@@ -76,43 +76,43 @@ func (p *loop) late() {
 		p.slow++
 	}
 	p.abandon()
-	p.attemptFailed(l, errLate, 0)
+	p.attemptFailed(l, errTimeout, 0)
 }
 
-// patience returns the timeout for the 101 of the next attempt.
-func (p *loop) patience() time.Duration {
+// attemptTimeout returns the timeout for the 101 of the next attempt.
+func (p *loop) attemptTimeout() time.Duration {
 	if p.hellos == 0 || p.live != nil && !p.suspected {
-		return connectTime
+		return connectTimeout
 	}
-	return returnPatience(p.silence.roundTrip, p.slowest, p.slow)
+	return resumeTimeout(p.silence.roundTrip, p.slowest, p.slow)
 }
 
-// returnPatience returns the timeout for the 101 of a resume: at least returnTime,
+// resumeTimeout returns the timeout for the 101 of a resume: at least minResumeTimeout,
 // and four round trips on a slow line. While no round trip is known, it allows half
 // as long again as the slowest connect so far.
 //
-// slow attempts in a row reached a server and timed out nevertheless. The line may
+// slow attempts in a row reached a server and still timed out. The connection may
 // have become slower since it was measured, so each of them doubles the timeout. An
 // attempt that reached no server does not: into a black hole, short attempts get
 // through sooner.
-func returnPatience(roundTrip, slowest time.Duration, slow int) time.Duration {
+func resumeTimeout(roundTrip, slowest time.Duration, slow int) time.Duration {
 	estimate := fourTrips * roundTrip
 	if roundTrip == 0 {
 		estimate = slowest + slowest/2
 	}
-	return min(max(returnTime, estimate)<<min(slow, 2), returnLimit)
+	return min(max(minResumeTimeout, estimate)<<min(slow, 2), maxResumeTimeout)
 }
 
 // ---- the way back
 
-// lose detaches: the live connection is lost. after is what the gateway asked for,
-// or 0.
+// lose detaches: the live connection is lost. after is the delay that the gateway asked
+// for, or 0.
 func (p *loop) lose(why error, after time.Duration) {
 	l, now := p.live, time.Now()
 	l.cancel()
 	p.live = nil
-	keep := p.alarms.patience // of an attempt beside it that is under way, and goes on as a resume
-	p.alarms = alarms{patience: keep}
+	keep := p.alarms.attempt // of an attempt beside it that is under way, and goes on as a resume
+	p.alarms = alarms{attempt: keep}
 	p.pacer.lost(l.useful || !errors.Is(why, errBroken) && now.Sub(l.since) >= goodAfter)
 	p.dropped, p.tried = now, false
 	if !p.suspected { // else the loss was reported when suspicion began
@@ -122,20 +122,20 @@ func (p *loop) lose(why error, after time.Duration) {
 		}
 	}
 	p.suspected = false
-	p.comeBack(now, why, after)
+	p.scheduleResume(now, why, after)
 }
 
-// comeBack sees to the next attempt, if there is time for one: the grace period
-// and twice the heartbeat, and for a Close of the application's the grace period.
-// One attempt is made in any case, and whenever the gateway named a time. The pause
-// counts from when the previous attempt began or the connection was lost, so that an
-// attempt that timed out is followed by the next one at once.
-func (p *loop) comeBack(from time.Time, why error, after time.Duration) {
+// scheduleResume schedules the next attempt, within the grace period and twice the
+// heartbeat; after Close, within the grace period. One attempt is made in any case, and
+// one whenever the gateway named a delay. The pause counts from the start of the
+// previous attempt or from the loss, so that the next attempt follows a timed-out one
+// immediately.
+func (p *loop) scheduleResume(from time.Time, why error, after time.Duration) {
 	if p.attempt != nil {
 		return
 	}
 	now := time.Now()
-	until := p.dropped.Add(milliseconds(p.told.Grace))
+	until := p.dropped.Add(milliseconds(p.current.Grace))
 	if p.bye == nil {
 		until = until.Add(2 * p.heartbeat())
 	}
@@ -147,7 +147,7 @@ func (p *loop) comeBack(from time.Time, why error, after time.Duration) {
 	p.alarms.pace = at
 }
 
-// attemptFailed goes on after an attempt that came to nothing.
+// attemptFailed continues after a failed attempt.
 func (p *loop) attemptFailed(l *link, why error, after time.Duration) {
 	switch {
 	case p.hellos == 0:
@@ -162,7 +162,7 @@ func (p *loop) attemptFailed(l *link, why error, after time.Duration) {
 		p.ack()
 		p.moveAgain(after)
 	default:
-		p.comeBack(l.born, why, after)
+		p.scheduleResume(l.born, why, after)
 	}
 }
 
@@ -175,9 +175,9 @@ func (p *loop) moveAgain(after time.Duration) {
 
 // ---- ends
 
-// verdict takes in end or close.
+// verdict handles end or close.
 func (p *loop) verdict(l *link, v verdict) {
-	v.retry = v.retry || p.isMine(l, v.Code)
+	v.retry = v.retry || p.causedByUs(l, v.Code)
 	switch {
 	case l.hello == 0:
 		p.refused(l, v)
@@ -185,17 +185,17 @@ func (p *loop) verdict(l *link, v verdict) {
 		p.lose(&v.CloseError, v.after)
 	default:
 		l.verdict = &v
-		p.alarms.closing = time.Now().Add(closingTime)
+		p.alarms.closing = time.Now().Add(closeTimeout)
 	}
 }
 
-// refused is close in the place of hello. With retry false it speaks of the token
-// and the count that were stated, and only of them.
+// refused handles close instead of hello. With retry false it concerns the token and
+// the count that this attempt stated, and only them.
 func (p *loop) refused(l *link, v verdict) {
 	l.cancel()
 	p.attempt = nil
-	p.alarms.patience = time.Time{}
-	stale := l.token != p.told.Token || l.stated != p.handed()
+	p.alarms.attempt = time.Time{}
+	stale := l.token != p.current.Token || l.stated != p.handed()
 	switch {
 	case p.hellos > 0 && (v.retry || stale) || p.suspected:
 		p.attemptFailed(l, &v.CloseError, v.after)
@@ -211,19 +211,18 @@ func (p *loop) refused(l *link, v verdict) {
 	}
 }
 
-// isMine reports a 4409 that an attempt of our own may have caused: one that is
-// under way, or one that was abandoned since the hello before the newest (protocol
-// section 6).
-func (p *loop) isMine(l *link, code int) bool {
+// causedByUs reports whether a 4409 may be due to an attempt of this client: one in
+// flight, or one abandoned since the hello before the newest (protocol section 6).
+func (p *loop) causedByUs(l *link, code int) bool {
 	own := p.attempt != nil && p.attempt != l || p.abandoned >= max(p.hellos-1, 0)
 	return code == wire.CodeSuperseded && own
 }
 
-// closeIsLate ends what waits for a Close frame that does not come.
-func (p *loop) closeIsLate() {
+// closeTimedOut ends the wait for a Close frame.
+func (p *loop) closeTimedOut() {
 	if v := p.live.verdict; v != nil {
 		p.finish(&v.CloseError)
 		return
 	}
-	p.lose(errLate, 0)
+	p.lose(errTimeout, 0)
 }

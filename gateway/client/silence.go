@@ -12,7 +12,7 @@ const (
 	suspectAfter = 2 * time.Second  // the shortest silence that raises suspicion, and the shortest that confirms it
 	usualGaps    = 4                // suspicion begins after so many of the longest usual gap
 	fourTrips    = 4                // a ping is unanswered after so many round trips
-	fewestGaps   = 3                // a usual gap is known after so many
+	minGaps      = 3                // a usual gap is known after so many
 	gapWindow    = 30 * time.Second // a gap is remembered for one to two of these
 	probePause   = 30 * time.Second // after a ping that proved needless
 	attemptPause = 4 * time.Second  // between two attempts beside a connection, twice that after each false alarm
@@ -25,10 +25,10 @@ const (
 type remedy int
 
 const (
-	wait    remedy = iota
-	sayPing        // send a ping
-	suspect        // start a resume beside the connection
-	giveUp         // the connection is dead
+	wait     remedy = iota
+	sendPing        // send a ping
+	suspect         // start a resume beside the connection
+	giveUp          // the connection is dead
 )
 
 // silence decides what the client does while it hears nothing from the gateway
@@ -221,7 +221,7 @@ func (s *silence) next(trying, leaving bool) (at time.Time, what remedy) {
 	}
 	if start := s.clock(); s.answer > 0 && !start.IsZero() {
 		half := s.scaled(s.answer / 2)
-		plan(later(start, s.pingedLast()).Add(half), sayPing)
+		plan(later(start, s.pingedLast()).Add(half), sendPing)
 		if !s.pinged.IsZero() {
 			plan(later(start.Add(s.limit()), s.pinged.Add(s.scaled(fourTrips*s.roundTrip))), giveUp)
 		}
@@ -233,7 +233,7 @@ func (s *silence) next(trying, leaving bool) (at time.Time, what remedy) {
 	alert := s.heard.Add(limit)
 	switch {
 	case s.pinged.IsZero() && !alert.Before(s.noProbe):
-		plan(alert, sayPing)
+		plan(alert, sendPing)
 	case !s.pinged.IsZero() && !trying:
 		confirmed := s.pinged.Add(s.scaled(max(suspectAfter, fourTrips*s.roundTrip)))
 		allowed := s.attempted.Add(attemptPause << min(s.falseAlarms, maxFalseAlarms))
@@ -289,7 +289,7 @@ func (s *silence) scaled(d time.Duration) time.Duration { return d << min(s.deat
 // gaps are known.
 func (s *silence) unusual(at time.Time) time.Duration {
 	longest, n := s.usual.longest(at)
-	if n < fewestGaps {
+	if n < minGaps {
 		return 0
 	}
 	return s.scaled(max(suspectAfter, usualGaps*longest))

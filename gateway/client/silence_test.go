@@ -62,7 +62,7 @@ func TestWhatIsUnansweredIsAskedForAndThenDead(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
 	l.hear(sec, false)
 	l.data(l.at(3 * sec))
-	l.want(5500*ms, sayPing)
+	l.want(5500*ms, sendPing)
 	l.ping(l.at(5500 * ms))
 	l.want(8*sec, giveUp) // the next ping would be due at the same moment
 }
@@ -72,10 +72,10 @@ func TestAnswerClockStartsAtTheLastByte(t *testing.T) {
 	l.data(l.at(sec))
 	l.bytes(l.at(3 * sec)) // part of a message, or a partial ack
 	l.settle(true)
-	l.want(5500*ms, sayPing)
+	l.want(5500*ms, sendPing)
 	l.ping(l.at(5500 * ms))
 	l.bytes(l.at(7 * sec))
-	l.want(9500*ms, sayPing) // no ping has gone unanswered since
+	l.want(9500*ms, sendPing) // no ping has gone unanswered since
 }
 
 func TestNoProbeWithoutUnansweredData(t *testing.T) {
@@ -86,7 +86,7 @@ func TestNoProbeWithoutUnansweredData(t *testing.T) {
 	l.want(0, wait)
 	arg := l.ping(l.at(2 * sec))
 	l.settle(false) // the ping is still unanswered
-	l.want(4500*ms, sayPing)
+	l.want(4500*ms, sendPing)
 	l.pong(arg, l.at(3*sec))
 	l.settle(false)
 	l.want(0, wait)
@@ -95,9 +95,9 @@ func TestNoProbeWithoutUnansweredData(t *testing.T) {
 func TestNoPingNoDeath(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec)
 	l.data(l.at(0))
-	l.want(2500*ms, sayPing)
+	l.want(2500*ms, sendPing)
 	l.at(14 * sec)
-	l.want(2500*ms, sayPing)
+	l.want(2500*ms, sendPing)
 }
 
 func TestDeathWaitsForFourRoundTripsAfterTheFirstPing(t *testing.T) {
@@ -105,7 +105,7 @@ func TestDeathWaitsForFourRoundTripsAfterTheFirstPing(t *testing.T) {
 	l.data(l.at(0))
 	l.ping(l.at(1500 * ms))
 	for _, d := range []time.Duration{3 * sec, 4500 * ms, 6 * sec, 7500 * ms, 9 * sec} {
-		l.want(d, sayPing)
+		l.want(d, sendPing)
 		l.ping(l.at(d))
 	}
 	l.want(9500*ms, giveUp)
@@ -115,7 +115,7 @@ func TestDeathWaitsForFiveSecondsBeforeARoundTripIsKnown(t *testing.T) {
 	l := newLine(t, sec, 60*sec)
 	l.data(l.at(0))
 	for d := 500 * ms; d < 5*sec; d += 500 * ms {
-		l.want(d, sayPing)
+		l.want(d, sendPing)
 		l.ping(l.at(d))
 	}
 	l.want(5*sec, giveUp)
@@ -124,7 +124,7 @@ func TestDeathWaitsForFiveSecondsBeforeARoundTripIsKnown(t *testing.T) {
 func TestIdleLineIsNoticedWithinHeartbeatAndAnswer(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec)
 	l.hear(sec, true)
-	l.want(18500*ms, sayPing)
+	l.want(18500*ms, sendPing)
 	l.ping(l.at(18500 * ms))
 	l.want(21*sec, giveUp)
 	if got := l.why(l.at(21 * sec)).Error(); got != "no answer for 5s" {
@@ -174,7 +174,7 @@ func TestTimesDoubleForConnectionsThatDiedUntilNewDataComes(t *testing.T) {
 	for _, want := range []time.Duration{5 * sec, 10 * sec, 20 * sec, 40 * sec, 40 * sec} {
 		l.attach(l.at(0), 5*sec, time.Hour)
 		l.data(l.now)
-		l.want(want/2, sayPing)
+		l.want(want/2, sendPing)
 		l.ping(l.at(want / 2))
 		l.want(want, giveUp)
 		l.died()
@@ -182,9 +182,9 @@ func TestTimesDoubleForConnectionsThatDiedUntilNewDataComes(t *testing.T) {
 	l.attach(l.at(0), 5*sec, time.Hour)
 	l.hear(0, true) // perhaps a repeat
 	l.data(l.now)
-	l.want(20*sec, sayPing)
+	l.want(20*sec, sendPing)
 	l.fresh()
-	l.want(2500*ms, sayPing)
+	l.want(2500*ms, sendPing)
 }
 
 func TestClocksStartAnewAfterAPause(t *testing.T) {
@@ -193,7 +193,7 @@ func TestClocksStartAnewAfterAPause(t *testing.T) {
 	l.data(l.at(end))
 	arg := l.ping(l.at(end + 2*sec))
 	l.restart(l.at(20 * sec))
-	l.want(22*sec, sayPing) // lively as it was
+	l.want(22*sec, sendPing) // lively as it was
 	l.pong(arg, l.at(20*sec))
 	if l.roundTrip != 50*ms {
 		t.Errorf("the pause counts as a round trip: %v", l.roundTrip)
@@ -213,7 +213,7 @@ func TestLivelyLineIsSuspectedAfterSeveralUsualGaps(t *testing.T) {
 	} {
 		l := newLine(t, 0, 60*sec)
 		end := l.pace(0, c.every, 10)
-		l.want(end+c.ping, sayPing)
+		l.want(end+c.ping, sendPing)
 		l.ping(l.at(end + c.ping))
 		l.want(end+c.ping+2*sec, suspect)
 		l.measured(700 * ms)
@@ -230,7 +230,7 @@ func TestLineIsLivelyOnlyOnceAFewGapsAreKnown(t *testing.T) {
 	l.hear(300*ms, true)
 	l.want(30300*ms, giveUp)
 	l.hear(400*ms, true)
-	l.want(2400*ms, sayPing)
+	l.want(2400*ms, sendPing)
 }
 
 func TestLineWithoutDataIsNeverSuspected(t *testing.T) {
@@ -245,10 +245,10 @@ func TestPingOfTheAnswerRuleServesSuspicionToo(t *testing.T) {
 	l := newLine(t, 2*sec, 60*sec).measured(3 * sec)
 	end := l.pace(0, 100*ms, 10)
 	l.data(l.at(end))
-	l.want(end+sec, sayPing)
+	l.want(end+sec, sendPing)
 	l.ping(l.at(end + sec))
 	for _, d := range []time.Duration{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12} {
-		l.want(end+d*sec, sayPing)
+		l.want(end+d*sec, sendPing)
 		l.ping(l.at(end + d*sec))
 	}
 	l.want(end+13*sec, giveUp) // and suspicion at the same moment, which is the lesser
@@ -263,16 +263,16 @@ func TestHeartbeatsOfTheGatewayAreNoUsualGap(t *testing.T) {
 		l.hear(end, false)
 	}
 	end = l.pace(end, 100*ms, 5)
-	l.want(end+2*sec, sayPing)
+	l.want(end+2*sec, sendPing)
 }
 
 func TestUsualGapsAreForgottenAfterAWhile(t *testing.T) {
 	l := newLine(t, 0, time.Hour)
 	end := l.pace(0, 3*sec, 3)
 	end = l.pace(end, 100*ms, 200)
-	l.want(end+12*sec, sayPing)
+	l.want(end+12*sec, sendPing)
 	end = l.pace(end, 100*ms, 500)
-	l.want(end+2*sec, sayPing)
+	l.want(end+2*sec, sendPing)
 }
 
 func TestUsualGapsOutliveAConnectionButNotAnOutage(t *testing.T) {
@@ -280,7 +280,7 @@ func TestUsualGapsOutliveAConnectionButNotAnOutage(t *testing.T) {
 	end := l.pace(0, sec, 10)
 	l.attach(l.at(end+20*sec), 0, time.Hour)
 	l.hear(end+20*sec, true)
-	l.want(end+24*sec, sayPing) // of 1 s, not of 20
+	l.want(end+24*sec, sendPing) // of 1 s, not of 20
 }
 
 func TestSilenceAfterWhichNobodyHadAnythingToSayIsUsual(t *testing.T) {
@@ -294,14 +294,14 @@ func TestSilenceAfterWhichNobodyHadAnythingToSayIsUsual(t *testing.T) {
 		t.Error("it is suspected though it is just quiet")
 	}
 	end = l.pace(end+40*sec, 100*ms, 1)
-	l.want(end+8200*ms, sayPing)
+	l.want(end+8200*ms, sendPing)
 }
 
 func TestStallThatDataEndsIsNotUsual(t *testing.T) {
 	l := newLine(t, 0, time.Hour).measured(50 * ms)
 	end := l.pace(0, 100*ms, 10)
 	for range 3 {
-		l.want(end+2*sec, sayPing)
+		l.want(end+2*sec, sendPing)
 		l.ping(l.at(end + 2*sec))
 		end = l.pace(end+3*sec, 100*ms, 5)
 	}
@@ -313,7 +313,7 @@ func TestPaceJustSlowerThanThePingIsUsual(t *testing.T) {
 	end := l.pace(0, 100*ms, 10)
 	l.ping(l.at(end + 2*sec))
 	l.hear(end+2100*ms, true)
-	l.want(end+2100*ms+8400*ms, sayPing)
+	l.want(end+2100*ms+8400*ms, sendPing)
 }
 
 func TestQuietLineIsNotPingedAgainForHalfAMinute(t *testing.T) {
@@ -327,7 +327,7 @@ func TestQuietLineIsNotPingedAgainForHalfAMinute(t *testing.T) {
 		t.Errorf("next is %v within %v", what, end-quiet)
 	}
 	end = l.pace(end, sec, 25) // 8 s and 26 s are 34 s
-	l.want(end+8*sec, sayPing)
+	l.want(end+8*sec, sendPing)
 }
 
 // Whether such a line was quiet or stalled is unknown.
@@ -339,7 +339,7 @@ func TestSilenceInWhichNoPingWasSentTeachesNothing(t *testing.T) {
 	end = l.pace(end+2*sec, 100*ms, 10)
 	l.hear(end+12*sec, false)
 	end = l.pace(end+12*sec, sec, 18)
-	l.want(end+8*sec, sayPing) // 4 times 2 s, not 12 s
+	l.want(end+8*sec, sendPing) // 4 times 2 s, not 12 s
 }
 
 func TestAttemptsAreFurtherApartAfterEachFalseAlarm(t *testing.T) {
@@ -364,7 +364,7 @@ func TestNegativeAnswerTimeIsRefused(t *testing.T) {
 		`hello {"session":"s","token":"t","answer_ms":5000}`: true,
 		`hello {"session":"s","token":"t","answer_ms":-1}`:   false,
 	} {
-		if _, err := parseWord(text); (err == nil) != good {
+		if _, err := parseControl(text); (err == nil) != good {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -384,7 +384,7 @@ func TestPatienceForAResume(t *testing.T) {
 		{50 * ms, 0, 9, 15 * sec},
 		{time.Minute, 0, 0, 15 * sec},
 	} {
-		if got := returnPatience(c.roundTrip, c.slowest, c.slow); got != c.want {
+		if got := resumeTimeout(c.roundTrip, c.slowest, c.slow); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

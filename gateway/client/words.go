@@ -12,15 +12,15 @@ import (
 
 const dle = string(rune(wire.DLE))
 
-// A verdict is the argument of end and close.
+// A verdict is the argument of end or close.
 type verdict struct {
 	CloseError
 	retry bool
 	after time.Duration
 }
 
-// A word is a control message of the gateway's. One that is not known has no verb.
-type word struct {
+// A controlMessage is a control message from the gateway. An unknown one has no verb.
+type controlMessage struct {
 	verb    string
 	number  uint64 // ack; grace in ms
 	text    string // ping, pong; token
@@ -29,13 +29,13 @@ type word struct {
 	within  time.Duration
 }
 
-// parseWord reads a control message without its DLE, protocol section 5.
-func parseWord(text string) (word, error) {
+// parseControl reads a control message without its DLE, protocol section 5.
+func parseControl(text string) (controlMessage, error) {
 	verb, arg, has := strings.Cut(text, " ")
 	if !isVerb(verb) || !utf8.ValidString(text) {
-		return word{}, fmt.Errorf("%w: %.20q is no verb", errBroken, verb)
+		return controlMessage{}, fmt.Errorf("%w: %.20q is no verb", errBroken, verb)
 	}
-	w := word{verb: verb}
+	w := controlMessage{verb: verb}
 	ok := true
 	switch verb {
 	case wire.VerbAck, wire.VerbGrace:
@@ -59,16 +59,15 @@ func parseWord(text string) (word, error) {
 	case wire.VerbBye:
 		ok = false
 	default:
-		return word{}, nil // reseat.v1 may grow
+		return controlMessage{}, nil // later versions may add verbs
 	}
 	if !ok {
-		return word{}, fmt.Errorf("%w: bad argument of %s", errBroken, verb)
+		return controlMessage{}, fmt.Errorf("%w: bad argument of %s", errBroken, verb)
 	}
 	return w, nil
 }
 
-// parseVerdict reads the argument of end or close. One that does not forbid to
-// resume means: resume.
+// parseVerdict reads the argument of end or close. Without retry, close means retry.
 func parseVerdict(verb, arg string) (verdict, bool) {
 	v := struct {
 		Code   int
@@ -92,7 +91,7 @@ func object(arg string, v any) bool {
 	return strings.HasPrefix(arg, "{") && json.Unmarshal([]byte(arg), v) == nil
 }
 
-// milliseconds is a span of the gateway's, a year at most.
+// milliseconds converts a duration of the gateway, capped at a year.
 func milliseconds(n int64) time.Duration {
 	const year = 365 * 24 * 3600 * 1000
 	return time.Duration(min(n, year)) * time.Millisecond
@@ -108,7 +107,7 @@ func isVerb(s string) bool {
 	return len(s) >= 1 && len(s) <= 16 && !strings.ContainsFunc(s, odd)
 }
 
-// escape puts one DLE more in front of text that begins with one (section 3).
+// escape doubles the DLE at the start of text that begins with one (protocol section 3).
 func escape(typ MessageType, data []byte) []byte {
 	if typ == MessageText && len(data) > 0 && data[0] == wire.DLE {
 		return append([]byte{wire.DLE}, data...)

@@ -34,8 +34,8 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 	}{id, token})
 }
 
-func readWish(w http.ResponseWriter, r *http.Request) (gateway.Wish, error) {
-	var wish gateway.Wish
+func readWish(w http.ResponseWriter, r *http.Request) (gateway.CreateRequest, error) {
+	var wish gateway.CreateRequest
 	var path, target, player, group, grace *string
 	var data textOrObject
 	err := readObject(w, r, map[string]any{
@@ -104,7 +104,7 @@ func notMade(err error) details {
 	var refusal *upstream.Refusal
 	var dial *upstream.Error
 	switch {
-	case errors.Is(err, gateway.ErrWish):
+	case errors.Is(err, gateway.ErrBadRequest):
 		d.Status = http.StatusBadRequest
 	case errors.Is(err, gateway.ErrNotAllowed):
 		d.Status = http.StatusForbidden

@@ -30,9 +30,9 @@ func (c *Clock) Now() session.Time { return session.Time(time.Since(c.start)) + 
 // Wall is when t was, by the wall clock.
 func (c *Clock) Wall(t session.Time) time.Time { return c.start.Add(time.Duration(t)) }
 
-// A Watcher observes a session. Its methods are called one at a time for each
+// A Observer observes a session. Its methods are called one at a time for each
 // session, never with a lock held, and must not block for long.
-type Watcher interface {
+type Observer interface {
 	// Events tells what has happened, in order.
 	Events([]session.Event)
 	// Panicked tells of a fault in the session's code, which has ended it.
@@ -75,8 +75,8 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // known yet; it is still to be attached.
 //
 // A session whose messages are told of, one by one, is for goroutines: they wait
-// while the Watcher does, and a loop does not.
-func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Watcher) *Session {
+// while the Observer does, and a loop does not.
+func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Observer) *Session {
 	s := &Session{driver: d, watch: watch}
 	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) && !core.Tells() {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
@@ -89,7 +89,7 @@ func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Wat
 
 // poll has a loop drive core, if one can; else it is nil and upstream still the
 // caller's.
-func (d *Driver) poll(core *session.Session, upstream net.Conn, watch Watcher) *poll.Session {
+func (d *Driver) poll(core *session.Session, upstream net.Conn, watch Observer) *poll.Session {
 	fd, err := sock.Take(upstream)
 	if err != nil {
 		return nil

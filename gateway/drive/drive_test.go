@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// events collects what a session's Watcher is told.
+// events collects what a session's Observer is told.
 type events struct {
 	mu     sync.Mutex
 	kinds  []session.Kind

@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// silent is a Watcher of a test that wants to know only of the end.
+// silent is a Observer of a test that wants to know only of the end.
 type silent struct{ closed chan struct{} }
 
 func (silent) Events([]session.Event) {}

@@ -17,7 +17,7 @@ const (
 	slowRead  = 4 << 10   // where the buffer is held while waiting
 
 	flushRounds = 8  // writes that one has to do for others besides its own
-	mostUntold  = 64 // events that may wait for the Watcher while more is read
+	mostUntold  = 64 // events that may wait for the Observer while more is read
 
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond  // a write that takes longer found the socket full
@@ -96,11 +96,11 @@ func (l *leg) HungUp() {
 	l.raw.Control(func(fd uintptr) { sock.WakeReader(int(fd)) })
 }
 
-func (l *leg) fate() session.Fate {
+func (l *leg) fate() session.CloseMode {
 	if l.att == nil {
-		return l.ups.Fate()
+		return l.ups.CloseMode()
 	}
-	return l.att.Fate()
+	return l.att.CloseMode()
 }
 
 // out is what is to be written now. Called with mu held.
@@ -325,7 +325,7 @@ func (l *leg) hurry() {
 
 // close has the socket closed once the lock is released: closing waits for a
 // read or write under way, which may want the lock. Called with mu held.
-func (l *leg) close(f session.Fate) {
+func (l *leg) close(f session.CloseMode) {
 	if l.closed {
 		return
 	}

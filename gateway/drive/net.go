@@ -18,10 +18,10 @@ import (
 //
 // Whoever has called the core writes what it hands out, unless somebody else
 // already writes to that socket, who then goes on with it. The lock is never
-// held over a read, a write or a Watcher.
+// held over a read, a write or a Observer.
 type netSession struct {
 	driver *Driver
-	watch  Watcher
+	watch  Observer
 
 	mu   sync.Mutex
 	now  session.Time // when it was taken by enter; it never goes back
@@ -35,10 +35,10 @@ type netSession struct {
 	timer     *time.Timer
 	armed     session.Time // when the timer fires; zero: it does not
 	events    []session.Event
-	telling   bool // somebody is calling the Watcher
+	telling   bool // somebody is calling the Observer
 	panics    []panicked
 	chores    []chore // for after the lock is released
-	over      bool    // the Watcher has been told, or is being told, that all is closed
+	over      bool    // the Observer has been told, or is being told, that all is closed
 
 	running sync.WaitGroup
 }
@@ -46,7 +46,7 @@ type netSession struct {
 // A chore is what is done to a socket without the lock, since it may wait.
 type chore struct {
 	conn net.Conn
-	fate session.Fate // Linger: shut down writing; Shut, Reset: close
+	fate session.CloseMode // Linger: shut down writing; Shut, Reset: close
 }
 
 func (c chore) do() {
@@ -70,14 +70,14 @@ type panicked struct {
 }
 
 // newNet drives core over its upstream's connection. It begins to read at once.
-func newNet(d *Driver, core *session.Session, upstream net.Conn, watch Watcher) *netSession {
+func newNet(d *Driver, core *session.Session, upstream net.Conn, watch Observer) *netSession {
 	s := idle(d, core, watch)
 	s.connect(upstream, core.Upstream())
 	return s
 }
 
 // idle is a session without legs.
-func idle(d *Driver, core *session.Session, watch Watcher) *netSession {
+func idle(d *Driver, core *session.Session, watch Observer) *netSession {
 	s := &netSession{driver: d, watch: watch, core: core}
 	s.timer = time.AfterFunc(time.Hour, s.tick)
 	s.timer.Stop()
@@ -203,7 +203,7 @@ func (s *netSession) tick() {
 }
 
 // settle does what the core wants done after a call to it: writes, closes,
-// wakes readers, sets the timer and tells the Watcher. It is called with mu
+// wakes readers, sets the timer and tells the Observer. It is called with mu
 // held, and releases it.
 func (s *netSession) settle() {
 	s.flush(s.up)
@@ -241,7 +241,7 @@ func (s *netSession) arm() {
 	}
 }
 
-// tell does the chores and hands events to the Watcher, in their order. It is
+// tell does the chores and hands events to the Observer, in their order. It is
 // called with mu held, and releases it.
 func (s *netSession) tell() {
 	chores := s.chores

@@ -151,7 +151,7 @@ func (s *netSession) goOn(l *leg) (calm bool) {
 }
 
 // reads reports whether l is to be read now. Who makes more happen than the
-// Watcher can be told of waits for it, as where each message is told of. Called
+// Observer can be told of waits for it, as where each message is told of. Called
 // with mu held.
 func (s *netSession) reads(l *leg) bool {
 	switch {

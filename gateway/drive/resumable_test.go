@@ -387,7 +387,7 @@ func await(holds func() bool) {
 	}
 }
 
-// A Watcher that calls the session, or waits for somebody who does, is no
+// A Observer that calls the session, or waits for somebody who does, is no
 // danger to a loop.
 func TestWatcherMayCallItsSession(t *testing.T) {
 	drivers(t, func(t *testing.T, d *drive.Driver) {
@@ -398,7 +398,7 @@ func TestWatcherMayCallItsSession(t *testing.T) {
 		})
 		p.client.Close()
 		if s := <-states; s != session.Detached {
-			t.Errorf("the Watcher finds the session %v, want detached", s)
+			t.Errorf("the Observer finds the session %v, want detached", s)
 		}
 	})
 }

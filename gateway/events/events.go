@@ -1,6 +1,6 @@
-// Package events hands on what happens to sessions: to the event stream of the
-// control API, and to whoever else wants to know. Whoever publishes never
-// waits for whoever reads.
+// Package events distributes what happens to sessions: to the event stream of the
+// control API, and to other readers such as webhooks. A slow reader never delays the
+// publisher.
 package events
 
 import (
@@ -14,13 +14,13 @@ const (
 	Started    = "session.started"
 	Detached   = "session.detached"
 	Resumed    = "session.resumed"
-	Superseded = "session.superseded" // on a resume the newer connection has taken over
+	Superseded = "session.superseded" // a resume replaced a live connection
 	Ended      = "session.ended"
 	Replayed   = "token.replayed"
 	Overflowed = "buffer.overflowed"
 
-	// Gap stands for those that a Reader was too late for, or that were before
-	// this process.
+	// Gap stands for events that a Reader missed, or that an earlier process
+	// published.
 	Gap = "gap"
 )
 
@@ -41,32 +41,32 @@ type Event struct {
 	Player  string    `json:"player"`
 	Group   string    `json:"group"`
 	Reason  string    `json:"reason"`
-	// Detail says, where a session ended, what was said with it: an operator's words, the
-	// game server's, the client's. Other events have none.
+	// Detail is the reason that came with the end of a session: the operator's, the
+	// upstream's or the client's text. Empty for other events.
 	Detail string `json:"detail,omitempty"`
-	// SilentMS says, where a client was lost, for how long nothing had been heard of
-	// it; nil at other events.
+	// SilentMS is, for session.detached, how long ago the client's last bytes came;
+	// nil for other events.
 	SilentMS *int64 `json:"silent_ms"`
-	// AwayMS says, where a client came back, how long ago its last sign of life on an
-	// older connection was; nil at other events.
+	// AwayMS is, for a resume, how long ago the client's last bytes on an older
+	// connection came; nil for other events.
 	AwayMS *int64 `json:"away_ms"`
 }
 
-// Kept is how many past events a Hub remembers.
+// Kept is how many past events a Hub keeps.
 const Kept = 4096
 
-// A Hub remembers the newest events in a ring, and wakes its Readers. Each
-// Reader has only a position in the ring: one that is too slow is told of a
-// gap, and costs nobody anything.
+// A Hub keeps the newest events in a ring and notifies its Readers. A Reader is only
+// a position in the ring: one that is too slow gets a Gap and delays no other. All
+// methods may be called from any goroutine.
 type Hub struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	ring    []Event // the event that came n-th from the start is at n mod Kept
+	ring    []Event // event n, counted from 0, is at n mod Kept
 	count   uint64  // events published
 	last    uint64  // the newest one's ID, or when the Hub was made
-	gone    uint64  // the newest ID that is not in the ring any more, or never was
-	missed  uint64  // events that Readers were too late for, each counted for each of them
+	evicted uint64  // the newest ID that is no longer in the ring, or never was
+	missed  uint64  // events that Readers missed, summed over all Readers
 	readers map[*Reader]struct{}
 	closed  bool
 }
@@ -75,14 +75,13 @@ type Hub struct {
 func New(now func() time.Time) *Hub {
 	h := &Hub{now: now, readers: make(map[*Reader]struct{})}
 	h.last = h.stamp(now())
-	h.gone = h.last
+	h.evicted = h.last
 	return h
 }
 
 func (h *Hub) stamp(t time.Time) uint64 { return max(h.last+1, uint64(max(t.UnixMicro(), 0))) }
 
-// Publish gives e its ID and its time, and hands it on. It never waits for a
-// Reader.
+// Publish sets e's ID and Time, and notifies the Readers. It never waits for them.
 func (h *Hub) Publish(e Event) {
 	t := h.now()
 	h.mu.Lock()
@@ -93,19 +92,19 @@ func (h *Hub) Publish(e Event) {
 		h.ring = append(h.ring, e)
 	} else {
 		old := &h.ring[h.count%Kept]
-		h.gone = old.ID
+		h.evicted = old.ID
 		*old = e
 	}
 	h.count++
 	for r := range h.readers {
-		r.rouse()
+		r.notify()
 	}
 }
 
-// Live reads what happens from now on.
+// Live returns a Reader of all later events.
 func (h *Hub) Live() *Reader { return h.Newest(0) }
 
-// Newest reads the newest n events that are held, and what happens from now on.
+// Newest returns a Reader of the newest n events that are kept, and all later ones.
 func (h *Hub) Newest(n int) *Reader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,16 +117,15 @@ func (h *Hub) Newest(n int) *Reader {
 	return h.readLocked(at, first)
 }
 
-// After reads what has happened since the event with that ID. A Gap comes first
-// where something since then is not known any more; so it is where the ID
-// was never given.
+// After returns a Reader of the events after the one with that ID. A Gap comes first
+// if some of them are no longer kept, or if the ID is unknown.
 func (h *Hub) After(id uint64) *Reader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id > h.last {
 		id = 0
 	}
-	n := h.count - uint64(len(h.ring)) // the oldest that is held
+	n := h.count - uint64(len(h.ring)) // the oldest that is kept
 	for n < h.count && h.ring[n%Kept].ID <= id {
 		n++
 	}
@@ -137,61 +135,60 @@ func (h *Hub) After(id uint64) *Reader {
 func (h *Hub) readLocked(id, n uint64) *Reader {
 	r := &Reader{hub: h, at: id, next: n, wake: make(chan struct{}, 1)}
 	h.readers[r] = struct{}{}
-	r.rouse()
+	r.notify()
 	return r
 }
 
-// Missed is how many events Readers were too late for; one that began behind
-// what is remembered was not late for that.
+// Missed returns how many events Readers missed, summed over all Readers. Events that
+// were evicted before a Reader began do not count.
 func (h *Hub) Missed() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.missed
 }
 
-// Close ends what the Readers read. What is published afterwards is not read.
+// Close ends the stream of every Reader. Later events are not delivered.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
 	for r := range h.readers {
-		r.rouse()
+		r.notify()
 	}
 }
 
-// A Reader is one who reads a Hub's events, in order. It is for one goroutine.
+// A Reader reads a Hub's events in order. It is for one goroutine.
 type Reader struct {
 	hub  *Hub
 	at   uint64 // ID of the newest event read
 	next uint64 // count of the next one
-	late uint64 // events that were gone before they could be read
+	late uint64 // events evicted before they were read, since the last Missed
 	wake chan struct{}
 }
 
-// Wake yields when there may be something to read: at least once after each
-// event that Next has not given yet, and when the Hub was closed.
+// Wake returns a channel that receives when Next may have something: at least once
+// after each event that Next has not returned, and when the Hub was closed.
 func (r *Reader) Wake() <-chan struct{} { return r.wake }
 
-func (r *Reader) rouse() {
+func (r *Reader) notify() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Next appends what there is to list, as far as its capacity goes, and reports
-// whether more may come: where the Hub was closed, all has been read. A list
-// without room for two is no use.
+// Next appends the pending events to list, up to its capacity, which must leave room
+// for two. It never blocks. open is false once the Hub is closed and all was read.
 func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 	h := r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.at < h.gone {
-		list = append(list, Event{ID: h.gone, Type: Gap, Time: h.now().UTC()})
+	if r.at < h.evicted {
+		list = append(list, Event{ID: h.evicted, Type: Gap, Time: h.now().UTC()})
 		oldest := max(r.next, h.count-uint64(len(h.ring)))
 		r.late += oldest - r.next
 		h.missed += oldest - r.next
-		r.at, r.next = h.gone, oldest
+		r.at, r.next = h.evicted, oldest
 	}
 	for r.next < h.count && len(list) < cap(list) {
 		list = append(list, h.ring[r.next%Kept])
@@ -199,21 +196,20 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 		r.next++
 	}
 	if r.next < h.count {
-		r.rouse()
+		r.notify()
 		return list, true
 	}
 	return list, !h.closed
 }
 
-// Missed is how many events of this process r was too late for since it was last
-// asked.
+// Missed returns how many events of this process r has missed since the last call.
 func (r *Reader) Missed() uint64 {
 	n := r.late
 	r.late = 0
 	return n
 }
 
-// Close takes r off the Hub.
+// Close removes r from the Hub.
 func (r *Reader) Close() {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()

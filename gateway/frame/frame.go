@@ -1,5 +1,5 @@
 // Package frame reads and writes RFC 6455 frames on byte slices. It is pure:
-// no I/O, no state, no allocation but where a function says so.
+// no I/O, no state, and no allocation unless a function says so.
 package frame
 
 import (
@@ -17,29 +17,29 @@ const (
 	Pong         = 0xA
 )
 
-// MaxHeader is the longest header: two bytes, eight of length, four of key.
+// MaxHeader is the max length of a header: two bytes, eight of length, four of key.
 const MaxHeader = 14
 
-// MaxControl is the largest payload of a control frame, RFC 6455 section 5.5.
+// MaxControl is the max payload of a control frame in bytes, RFC 6455 section 5.5.
 const MaxControl = 125
 
-// MaxFrames is how many frames a message may have where it may have maxMessage bytes,
-// protocol section 6. Some writers send frames of 4 KiB whatever the message's size.
+// MaxFrames returns the max number of frames of a message when it may have maxMessage
+// bytes, protocol section 6. Some writers send frames of 4 KiB whatever the size.
 func MaxFrames(maxMessage int64) int { return int(max(1024, maxMessage>>10)) }
 
-// What RFC 6455 forbids in a header. All of them are close code 1002.
+// Errors of Parse: what RFC 6455 forbids in a header. The close code for all is 1002.
 var (
 	ErrReserved = errors.New("reserved bits or opcode set")
 	ErrControl  = errors.New("control frame fragmented or longer than 125 bytes")
 	ErrLength   = errors.New("frame length not in its shortest form, or above 2^63-1")
 )
 
-// A Header is what stands before a frame's payload.
+// A Header is the header of a frame.
 type Header struct {
 	Op     byte
 	Fin    bool
 	Masked bool
-	Key    [4]byte // where Masked
+	Key    [4]byte // if Masked
 	Size   int     // of the header itself, in bytes
 	Length int64   // of the payload, in bytes
 }
@@ -47,8 +47,8 @@ type Header struct {
 // Control reports whether the frame is a Close, Ping or Pong.
 func (h Header) Control() bool { return h.Op&0x8 != 0 }
 
-// Parse reads the header at the start of b. A Size of 0 without an error means
-// that b does not hold the whole header yet.
+// Parse reads the header at the start of b. Size 0 without an error means
+// that b does not contain the whole header yet.
 func Parse(b []byte) (Header, error) {
 	if len(b) < 2 {
 		return Header{}, nil
@@ -90,7 +90,7 @@ func Parse(b []byte) (Header, error) {
 	return h, nil
 }
 
-// check refuses what the first two bytes show to be forbidden.
+// check returns an error for what the first two bytes show to be forbidden.
 func (h Header) check(first byte) error {
 	switch {
 	case first&0x70 != 0, h.Op > Pong, h.Op > Binary && h.Op < Close:
@@ -106,7 +106,7 @@ func AppendHeader(dst []byte, op byte, fin bool, length int) []byte {
 	return appendHeader(dst, op, fin, length, 0)
 }
 
-// AppendMasked appends a whole masked frame, copying the payload.
+// AppendMasked appends a complete masked frame. payload is not changed.
 func AppendMasked(dst []byte, op byte, key [4]byte, payload []byte) []byte {
 	dst = appendHeader(dst, op, true, len(payload), 0x80)
 	dst = append(dst, key[:]...)
@@ -115,7 +115,7 @@ func AppendMasked(dst []byte, op byte, key [4]byte, payload []byte) []byte {
 	return dst
 }
 
-// Append appends a whole unmasked frame.
+// Append appends a complete unmasked frame.
 func Append(dst []byte, op byte, payload []byte) []byte {
 	return append(appendHeader(dst, op, true, len(payload), 0), payload...)
 }

@@ -2,9 +2,8 @@ package frame
 
 import "encoding/binary"
 
-// XOR combines b with key, RFC 6455 section 5.3: applied twice with one key it
-// is the identity, and with key a and then key b it is once with a^b, which is
-// how a frame gets a fresh key in a single pass.
+// XOR masks or unmasks b in place, RFC 6455 section 5.3. Masking with a and then with
+// b equals masking once with a^b, which is how Remask changes a key in one pass.
 func XOR(b []byte, key [4]byte) {
 	k := uint64(binary.LittleEndian.Uint32(key[:]))
 	k |= k << 32
@@ -24,8 +23,8 @@ func XOR(b []byte, key [4]byte) {
 	}
 }
 
-// Remask replaces the key of the whole masked frame at the start of f, whose
-// header is h, by fresh. The plain text never appears.
+// Remask replaces the key of the complete masked frame at the start of f, whose header
+// is h, by fresh. The plain text is never in memory.
 func Remask(f []byte, h Header, fresh [4]byte) {
 	copy(f[h.Size-4:h.Size], fresh[:])
 	for i := range fresh {

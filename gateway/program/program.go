@@ -20,10 +20,10 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/asynclog"
 	"reseat/gateway/control"
+	"reseat/gateway/demo"
 	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/settings"
-	"reseat/gateway/showcase"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/web"
@@ -168,7 +168,7 @@ type process struct {
 	callers         *control.Credentials // of the admin address; nil: nobody is asked
 	recorder        *control.Recorder    // nil where --admin is off
 	certs           *secure.Certificates // nil without TLS
-	show            *showcase.Showcase   // nil without --demo
+	show            *demo.Showcase       // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil where --admin is off
@@ -195,10 +195,10 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 	cfg := set.Gateway
 	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
 	if set.Demo {
-		if p.show, err = showcase.Start(&cfg); err != nil {
+		if p.show, err = demo.Start(&cfg); err != nil {
 			return p, err
 		}
-		p.listen = showcase.Listener{Listener: p.listen}
+		p.listen = demo.Listener{Listener: p.listen}
 	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
@@ -211,7 +211,7 @@ func start(set *settings.Settings, own *secrets, vitals *vitals, log *slog.Logge
 		p.gateway.Page(path, h)
 	}
 	if set.Demo {
-		showcase.Serve(p.gateway)
+		demo.Serve(p.gateway)
 	}
 	p.listen = p.gateway.Conns().Listen(p.listen)
 	if p.certs != nil {

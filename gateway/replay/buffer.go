@@ -1,68 +1,69 @@
-// Package replay keeps the messages of one direction that the peer may still
-// ask for, as the wire bytes that they came in. Reads go straight into it and
-// writes straight out of it: it is the replay buffer and the send queue at once.
+// Package replay keeps the messages of one direction that the peer has not acked, as
+// the wire bytes in which they came. Reads go straight into it and writes straight
+// out of it: it is the replay buffer and the send queue at once (protocol section 6).
 package replay
 
-// A Mark is the end of a message: where it lies in the stream, and the number
-// of the message that ends there.
+// A Mark is the end of a message: its offset in the stream in bytes, and the number of
+// the message that ends there.
 type Mark struct {
 	Off uint64
 	N   uint64
 }
 
-// A Buffer holds the messages after Base up to Last, as unmasked frames, and
-// behind them the bytes of a message that is not whole yet.
+// A Buffer holds the messages after Base up to Last, as unmasked frames, followed by
+// the bytes of a message that is not complete yet.
 // Messages are numbered from 1. Invariant: Base.N <= Last.N, Base.Off <=
 // Last.Off <= end, and held is the payload of the messages between the two.
 //
-// What has been read and not been looked at yet is the raw part. It lies behind
-// everything else, and the scanner takes it over piece by piece: Take keeps
-// bytes, Skip cuts them out, Insert puts others in their place.
+// Bytes that were read and not scanned yet are the raw part, after everything else.
+// The scanner consumes them piece by piece: Take keeps bytes, Skip removes them,
+// Insert puts other bytes before the rest.
 //
-// A Buffer does no locking: it belongs to its session. The bytes that Room and
-// Slices hand out may be used without the session's lock until Fill and Unpin.
+// A Buffer does no locking: its session owns it. Only the memory that Room and Slices
+// return may be used without the session's lock, until Fill and Unpin.
 type Buffer struct {
 	store      *Store
 	head, tail *chunk
 
 	base, last Mark
-	end        uint64 // of the bytes taken over, whole messages or not
+	end        uint64 // of the bytes kept, complete messages or not
 	held       int64
 
-	src    *chunk // where the raw part lies: the tail, but in the midst of a scan
+	src    *chunk // where the raw part lies: the tail, except during a scan
 	lo, hi int    // the raw part is src.buf[lo:hi]
 
-	reserved bool // Room is out
-	burst    bool // the last read filled its room
+	reserved bool // Room was returned and Fill has not come
+	burst    bool // the last read filled its Room
 
-	pinned bool // Slices are out, from pin on
+	pinned bool // Slices from pin on are in use
 	pin    uint64
 }
 
-// New makes an empty Buffer.
+// New returns an empty Buffer, which borrows its memory from s.
 func New(s *Store) *Buffer { return &Buffer{store: s} }
 
-// Base is the end of the newest message that was forgotten.
+// Base returns the end of the newest acked message, whose bytes are no longer kept.
 func (b *Buffer) Base() Mark { return b.base }
 
-// Last is the end of the newest whole message.
+// Last returns the end of the newest complete message.
 func (b *Buffer) Last() Mark { return b.last }
 
-// Messages is how many whole messages are held.
+// Messages returns the number of complete messages held.
 func (b *Buffer) Messages() int { return int(b.last.N - b.base.N) }
 
-// Bytes is the payload of the whole messages that are held.
+// Bytes returns the payload of the complete messages held, in bytes.
 func (b *Buffer) Bytes() int64 { return b.held }
 
-// Room hands out memory for the next read; Fill must follow. It is nil while
-// the Store is spent. With frugal set it stays small whatever came before.
+// Room returns memory for the next read; Fill must follow. It returns nil while the
+// Store is exhausted, for which Fill must not follow. With frugal set it stays small
+// even after a burst.
 func (b *Buffer) Room(frugal bool) []byte {
 	if b.tail == nil || len(b.tail.buf)-b.hi < minRoom {
 		size := smallChunk
 		if b.burst && !frugal {
 			size = bigChunk
 		}
-		if b.store.spent(size) {
+		if b.store.exhausted(size) {
 			return nil
 		}
 		b.reserved = true
@@ -72,7 +73,7 @@ func (b *Buffer) Room(frugal bool) []byte {
 	return b.tail.buf[b.hi:]
 }
 
-// Fill says that n bytes were read into what Room handed out.
+// Fill records that n bytes were read into the memory that Room returned.
 func (b *Buffer) Fill(n int) {
 	b.reserved = false
 	b.burst = n == len(b.tail.buf)-b.hi
@@ -82,7 +83,7 @@ func (b *Buffer) Fill(n int) {
 	}
 }
 
-// Raw is what was read and not looked at yet.
+// Raw returns the bytes that were read and not scanned yet.
 func (b *Buffer) Raw() []byte {
 	if b.src == nil {
 		return nil
@@ -90,8 +91,8 @@ func (b *Buffer) Raw() []byte {
 	return b.src.buf[b.lo:b.hi]
 }
 
-// Take moves the first n raw bytes to the end of the stream. They are not
-// copied unless something before them was cut out or put in.
+// Take moves the first n raw bytes to the end of the stream. It copies them only after
+// a Skip or Insert.
 func (b *Buffer) Take(n int) {
 	if b.src == b.tail && b.lo == b.tail.n {
 		b.tail.n += n
@@ -102,10 +103,10 @@ func (b *Buffer) Take(n int) {
 	b.lo += n
 }
 
-// Skip cuts the first n raw bytes out.
+// Skip removes the first n raw bytes.
 func (b *Buffer) Skip(n int) { b.lo += n }
 
-// Insert puts p at the end of the stream, before the raw part.
+// Insert appends a copy of p to the stream, before the raw part.
 func (b *Buffer) Insert(p []byte) {
 	if b.src == b.tail {
 		b.link(b.store.get(smallChunk))
@@ -113,14 +114,14 @@ func (b *Buffer) Insert(p []byte) {
 	b.append(p)
 }
 
-// EndMessage says that the stream now ends with a whole message, and how much
-// payload that message has.
+// EndMessage records that the stream now ends with a complete message of that many
+// bytes of payload.
 func (b *Buffer) EndMessage(payload int64) {
 	b.last = Mark{b.end, b.last.N + 1}
 	b.held += payload
 }
 
-// Settle ends a scan: what is still raw is moved behind the stream.
+// Settle ends a scan: it moves the raw part next to the end of the stream.
 func (b *Buffer) Settle() {
 	if b.src == nil {
 		return
@@ -148,7 +149,7 @@ func (b *Buffer) append(p []byte) {
 	}
 }
 
-// extend puts a new chunk behind the tail and takes the raw part along.
+// extend adds a chunk after the tail and moves the raw part into it.
 func (b *Buffer) extend(size int) {
 	c := b.store.get(size)
 	raw := b.Raw()

@@ -197,7 +197,7 @@ func (m *model) cut() {
 	m.note("abandon and cut")
 	m.b.Abandon() // a session's client is gone by then
 	m.abandon()
-	m.b.Cut()
+	m.b.Truncate()
 	m.keepRoom()
 	m.stream = slices.Clip(m.stream[:m.lastOff()])
 	m.raw, m.feed, m.open, m.burst = nil, nil, false, false

@@ -9,8 +9,8 @@ const (
 	smallChunk = 4 << 10
 	bigChunk   = 64 << 10
 
-	// minRoom is the least that is worth a read. It exceeds any control frame,
-	// so that one always comes to lie in one piece.
+	// minRoom is the smallest room for a read. It exceeds any control frame, so that
+	// one always lies in one chunk.
 	minRoom = 512
 )
 
@@ -20,43 +20,43 @@ type chunk struct {
 	n    int
 	off  uint64
 	next *chunk
-	keep bool // somebody outside may still read it: never used again
+	keep bool // a caller may still use it: never reuse it
 }
 
 func (c *chunk) end() uint64 { return c.off + uint64(c.n) }
 
-// A Store lends chunks to the Buffers of many sessions and counts the memory
-// that they hold together. It may be used by several goroutines at once.
+// A Store lends chunks to the Buffers of many sessions, and counts the memory
+// that they hold. All methods may be called from any goroutine.
 type Store struct {
-	limit      int64
-	onSpent    func()
-	used       atomic.Int64
-	small, big sync.Pool
+	limit       int64
+	onExhausted func()
+	used        atomic.Int64
+	small, big  sync.Pool
 }
 
-// NewStore makes a Store of at most limit bytes; see Buffer.Room. onSpent, which
+// NewStore returns a Store of at most limit bytes; see Buffer.Room. onExhausted, which
 // may be nil, is called whenever a Room is refused; it must not block.
-func NewStore(limit int64, onSpent func()) *Store {
-	return &Store{limit: limit, onSpent: onSpent}
+func NewStore(limit int64, onExhausted func()) *Store {
+	return &Store{limit: limit, onExhausted: onExhausted}
 }
 
-// Used is the memory that is lent out now, in bytes.
+// Used returns the memory lent and charged now, in bytes.
 func (s *Store) Used() int64 { return s.used.Load() }
 
-// Limit is what the Store was made with, in bytes.
+// Limit returns the Store's limit, in bytes.
 func (s *Store) Limit() int64 { return s.limit }
 
-// Charge counts n bytes, or with a negative n gives them back, for memory that
-// a session holds outside its Buffer.
+// Charge adds n bytes, which may be negative, for memory that a session holds outside
+// its Buffer.
 func (s *Store) Charge(n int) { s.used.Add(int64(n)) }
 
-// spent reports whether size bytes more would pass the limit.
-func (s *Store) spent(size int) bool {
+// exhausted reports whether size more bytes would exceed the limit.
+func (s *Store) exhausted(size int) bool {
 	if s.used.Load()+int64(size) <= s.limit {
 		return false
 	}
-	if s.onSpent != nil {
-		s.onSpent()
+	if s.onExhausted != nil {
+		s.onExhausted()
 	}
 	return true
 }

@@ -2,8 +2,8 @@ package replay
 
 import "reseat/gateway/frame"
 
-// Ack forgets the messages up to number n, n at most Last().N. It reports
-// false, and changes nothing, where message n ends beyond the offset within.
+// Ack releases the messages up to number n, n at most Last().N. It returns false, and
+// changes nothing, if message n ends after the offset within.
 func (b *Buffer) Ack(n, within uint64) bool {
 	if n <= b.base.N {
 		return true
@@ -23,7 +23,7 @@ func (b *Buffer) Ack(n, within uint64) bool {
 	return true
 }
 
-// After is the offset behind message n, Base().N <= n <= Last().N.
+// After returns the offset of the end of message n, Base().N <= n <= Last().N.
 func (b *Buffer) After(n uint64) uint64 {
 	if n == b.last.N {
 		return b.last.Off
@@ -32,9 +32,9 @@ func (b *Buffer) After(n uint64) uint64 {
 	return m.Off
 }
 
-// Around finds the message in whose midst off lies, walking from the mark m:
-// the mark before it and the offset behind it. Where off is itself a message's
-// end, both are that end. off is not before Base.
+// Around returns the ends of the messages around off, walking from the mark m: the
+// mark before off, and the offset of the end of the message that contains off. If off
+// is the end of a message, both are that end. off must not be before Base.
 func (b *Buffer) Around(m Mark, off uint64) (before Mark, after uint64) {
 	if off == b.last.Off {
 		return b.last, off
@@ -55,7 +55,7 @@ func (b *Buffer) Around(m Mark, off uint64) (before Mark, after uint64) {
 	}
 }
 
-// walk finds the end of message n and the payload from Base to there.
+// walk returns the end of message n and the payload from Base to there.
 func (b *Buffer) walk(n uint64) (Mark, int64) {
 	p := b.find(b.base.Off)
 	var payload int64
@@ -65,8 +65,8 @@ func (b *Buffer) walk(n uint64) (Mark, int64) {
 	return Mark{p.off, n}, payload
 }
 
-// Slices appends to dst the stream from one offset to another; Unpin must
-// follow when they are no longer used.
+// Slices appends to dst the stream between two offsets, without copying; Unpin or
+// Abandon must follow.
 func (b *Buffer) Slices(dst [][]byte, from, to uint64) [][]byte {
 	if from >= to {
 		return dst
@@ -84,8 +84,7 @@ func (b *Buffer) Slices(dst [][]byte, from, to uint64) [][]byte {
 	return dst
 }
 
-// Copy is a copy of the stream from one offset to another, from at or after
-// Base.
+// Copy returns a copy of the stream between two offsets; from must not be before Base.
 func (b *Buffer) Copy(from, to uint64) []byte {
 	p := make([]byte, 0, to-from)
 	for c := b.find(from).c; from < to; c = c.next {
@@ -97,14 +96,14 @@ func (b *Buffer) Copy(from, to uint64) []byte {
 	return p
 }
 
-// Unpin says that nobody uses what Slices handed out any more.
+// Unpin ends the use of the memory that Slices returned.
 func (b *Buffer) Unpin() {
 	b.pinned = false
 	b.trim()
 }
 
-// Abandon leaves what Slices handed out to whoever still uses it: that memory
-// is never used again for anything else.
+// Abandon is Unpin while another goroutine may still use that memory: it is left to
+// the garbage collector, and never reused.
 func (b *Buffer) Abandon() {
 	if !b.pinned {
 		return
@@ -115,7 +114,7 @@ func (b *Buffer) Abandon() {
 	b.Unpin()
 }
 
-// trim gives chunks back of which nothing is needed.
+// trim returns chunks that are no longer needed to the Store.
 func (b *Buffer) trim() {
 	need := b.base.Off
 	if b.pinned {
@@ -133,10 +132,10 @@ func (b *Buffer) trim() {
 	}
 }
 
-// Cut forgets what lies behind Last: a message that is not whole, and the raw
-// part. What Room handed out stays valid for whoever still reads into it; Fill
-// does not follow. What Slices handed out must have been abandoned.
-func (b *Buffer) Cut() {
+// Truncate discards what follows Last: a message that is not complete, and the raw
+// part. The memory that Room returned stays valid for a read in flight; Fill must not
+// follow. What Slices returned must have been abandoned.
+func (b *Buffer) Truncate() {
 	if b.head == nil {
 		return
 	}
@@ -151,15 +150,15 @@ func (b *Buffer) Cut() {
 	last.next, last.n = nil, int(b.last.Off-last.off)
 	b.tail, b.end = last, b.last.Off
 	b.reserved, b.burst = false, false
-	if last.keep { // what is left of it is somebody's: of the last read, or of one before an earlier Cut
+	if last.keep { // the rest of it belongs to a read in flight, or to one before an earlier Truncate
 		b.link(b.store.get(smallChunk))
 	}
 	b.src, b.lo, b.hi = b.tail, b.tail.n, b.tail.n
 	b.trim()
 }
 
-// Release gives everything back. The Buffer holds nothing afterwards, and what
-// Slices or Room handed out stays valid for whoever still uses it.
+// Release returns all memory. The Buffer is empty afterwards; what Slices or Room
+// returned stays valid for a read or write in flight.
 func (b *Buffer) Release() {
 	for c := b.head; c != nil; {
 		next := c.next
@@ -176,7 +175,7 @@ type pos struct {
 	off uint64
 }
 
-// find is the chunk in which off lies, the one before at a seam.
+// find returns the chunk that contains off; between two chunks, the earlier one.
 func (b *Buffer) find(off uint64) pos {
 	c := b.head
 	for c != nil && c.end() < off {
@@ -185,12 +184,12 @@ func (b *Buffer) find(off uint64) pos {
 	return pos{c, off}
 }
 
-// message goes behind the message that begins here and tells its payload.
+// message moves to the end of the message that begins here and returns its payload.
 func (p *pos) message() (payload int64) {
 	for {
 		h := p.header()
 		if h.Size == 0 {
-			panic("replay: no message begins here") // rather than to walk for ever
+			panic("replay: no message begins here") // instead of an endless loop
 		}
 		p.skip(uint64(h.Size) + uint64(h.Length))
 		payload += h.Length
@@ -200,7 +199,7 @@ func (p *pos) message() (payload int64) {
 	}
 }
 
-// header reads the frame header that begins here, across a seam where need be.
+// header reads the frame header that begins here, even if it spans chunks.
 func (p *pos) header() frame.Header {
 	p.skip(0)
 	if h, _ := frame.Parse(p.c.buf[p.off-p.c.off : p.c.n]); h.Size > 0 {

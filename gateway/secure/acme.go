@@ -21,23 +21,23 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// challengeProtocol is what a CA asks for by ALPN to see that we hold a name:
-// tls-alpn-01, RFC 8737.
+// challengeProtocol is the ALPN protocol by which a CA validates a name: tls-alpn-01,
+// RFC 8737.
 const challengeProtocol = acme.ALPNProto
 
-// Between two tries at a CA. Let's Encrypt bears five failures an hour for a name;
-// autocert itself remembers a failure for a minute.
+// Backoff between orders at a CA. Let's Encrypt allows five failures an hour for a
+// name; autocert itself caches a failure for a minute.
 const (
-	firstRetry = 2 * time.Minute
-	mostRetry  = time.Hour
+	minRetry = 2 * time.Minute
+	maxRetry = time.Hour
 )
 
-// An authority has certificates from an ACME CA, ordered ahead of the clients and
+// An authority has certificates from an ACME CA, ordered before clients need them and
 // renewed in time by autocert.
 //
-// It orders ECDSA certificates alone, which every client of the last ten years
-// takes: to order others when an old client comes would keep that client, and a
-// socket of ours, for as long as the CA likes.
+// It orders only ECDSA certificates, which every client of the last ten years
+// accepts. Ordering others on demand would block that client, and a socket of ours,
+// for as long as the CA takes.
 type authority struct {
 	log     *slog.Logger
 	manager *autocert.Manager
@@ -73,14 +73,14 @@ func openAuthority(c Config) (source, error) {
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.manager = &autocert.Manager{
 		Prompt:     autocert.AcceptTOS, // said so in the help of --acme-domain
-		Cache:      &cache{dir: autocert.DirCache(dir), log: c.Log, unkept: make(map[string][]byte)},
+		Cache:      &cache{dir: autocert.DirCache(dir), log: c.Log, unwritten: make(map[string][]byte)},
 		HostPolicy: autocert.HostWhitelist(c.Domains...),
 		Client:     c.client(a.ctx),
 	}
 	return a, nil
 }
 
-// cacheDir is the directory for what a CA gives.
+// cacheDir is the directory for accounts and certificates.
 func (c Config) cacheDir() (string, error) {
 	if c.Cache != "" {
 		return c.Cache, nil
@@ -92,7 +92,7 @@ func (c Config) cacheDir() (string, error) {
 	return filepath.Join(dir, "reseat-acme"), nil
 }
 
-// writable tries it: modes alone do not tell.
+// writable creates a file to find out, because permissions alone do not tell.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".reseat-")
 	if err != nil {
@@ -102,7 +102,7 @@ func writable(dir string) error {
 	return withoutName(os.Remove(f.Name()))
 }
 
-// client speaks to the CA as long as ctx lives.
+// client makes requests to the CA until ctx ends.
 func (c Config) client(ctx context.Context) *acme.Client {
 	t := c.Transport
 	if t == nil {
@@ -120,26 +120,26 @@ func (c Config) client(ctx context.Context) *acme.Client {
 	}
 	return &acme.Client{
 		DirectoryURL: directory, UserAgent: "reseat",
-		HTTPClient: &http.Client{Transport: &mortal{t, ctx}, Timeout: 30 * time.Second},
+		HTTPClient: &http.Client{Transport: &cancellable{t, ctx}, Timeout: 30 * time.Second},
 	}
 }
 
-// A mortal transport begins nothing once its context is over: autocert has no
-// Close.
-type mortal struct {
+// A cancellable transport starts no request once its context has ended, because
+// autocert has no Close.
+type cancellable struct {
 	http.RoundTripper
 	ctx context.Context
 }
 
-func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *cancellable) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := m.ctx.Err(); err != nil {
 		return nil, err
 	}
 	return m.RoundTripper.RoundTrip(r)
 }
 
-// CheckCache says whether what the CA gives can be kept. It makes no directory,
-// which would be its own caller's and not the gateway's.
+// CheckCache returns an error if the cache cannot be written. It creates no directory:
+// that would belong to the user who runs the check.
 func CheckCache(c Config) error {
 	dir, err := c.cacheDir()
 	if err != nil {
@@ -151,8 +151,8 @@ func CheckCache(c Config) error {
 	return nil
 }
 
-// CacheExposure says who else may enter the directory for what a CA gives, and what to do;
-// "" for nobody. Who may write there can put keys of their own there.
+// CacheExposure returns a warning if others may write the cache directory, where they
+// could place keys of their own, else "".
 func CacheExposure(c Config) string {
 	if len(c.Domains) == 0 {
 		return ""
@@ -172,8 +172,7 @@ func CacheExposure(c Config) string {
 	return ""
 }
 
-// nearest is dir, or where it is not there yet the directory above it in which a
-// start would make what is missing.
+// nearest returns dir, or if it does not exist the nearest directory above it.
 func nearest(dir string) string {
 	for {
 		up := filepath.Dir(dir)
@@ -184,7 +183,7 @@ func nearest(dir string) string {
 	}
 }
 
-// CheckDirectory says whether the CA answers with its directory. It orders nothing.
+// CheckDirectory returns an error unless the CA serves its directory. It orders nothing.
 func CheckDirectory(ctx context.Context, c Config) error {
 	if _, err := c.client(ctx).Discover(ctx); err != nil {
 		return fmt.Errorf("--acme-directory: %w", err)
@@ -192,8 +191,8 @@ func CheckDirectory(ctx context.Context, c Config) error {
 	return nil
 }
 
-// certificate gives what is there. It orders nothing, so that no client waits for
-// the CA. Without a name, as health checks come, it is the first domain's.
+// certificate returns what is in the cache. It orders nothing, so that no client waits
+// for the CA. A client without SNI, such as a health check, gets the first domain's.
 func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	d := a.first
 	if name := strings.TrimSuffix(strings.ToLower(hello.ServerName), "."); name != "" {
@@ -210,7 +209,7 @@ func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	return a.manager.GetCertificate(d.hello())
 }
 
-// hello is one to which autocert answers with an ECDSA certificate.
+// hello is a ClientHello for which autocert returns an ECDSA certificate.
 func (d *domain) hello() *tls.ClientHelloInfo {
 	return &tls.ClientHelloInfo{
 		ServerName:       d.name,
@@ -220,21 +219,20 @@ func (d *domain) hello() *tls.ClientHelloInfo {
 	}
 }
 
-// start begins to order what is not in the cache. Nobody waits for these to end:
-// an order takes as long as the CA likes, five minutes at most, and once stop was
-// called its next request fails.
+// start orders what is not in the cache. Nothing waits for these goroutines: an order
+// takes up to five minutes, and after stop its next request fails.
 func (a *authority) start() {
 	for _, d := range a.domains {
-		go a.keep(d)
+		go a.renew(d)
 	}
 }
 
 func (a *authority) stop() { a.cancel() }
 
-// keep has a certificate ordered, again where that fails, and then sees to it
-// that it is renewed: autocert tells nobody when it cannot.
-func (a *authority) keep(d *domain) {
-	wait := firstRetry
+// renew orders a certificate, retrying with backoff, and then watches its renewal,
+// because autocert does not report when that fails.
+func (a *authority) renew(d *domain) {
+	wait := minRetry
 	for a.ctx.Err() == nil {
 		cert, err := a.manager.GetCertificate(d.hello())
 		var pause time.Duration
@@ -243,7 +241,7 @@ func (a *authority) keep(d *domain) {
 			return
 		case err != nil:
 			a.log.Error("acme.failed", "domain", d.name, "err", err, "retry", wait, "text", "the CA must reach --listen at port 443 of the domain")
-			pause, wait = wait, min(2*wait, mostRetry)
+			pause, wait = wait, min(2*wait, maxRetry)
 		default:
 			a.inspect(d, cert.Leaf)
 			pause = min(cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore)/12, 12*time.Hour)
@@ -264,8 +262,8 @@ func (a *authority) inspect(d *domain, leaf *x509.Certificate) {
 	}
 }
 
-// late reports whether a certificate should have been renewed for some time:
-// autocert begins when a third of its life is left, or 30 days.
+// late reports whether a certificate's renewal is overdue: autocert renews when a
+// third of its lifetime is left, or 30 days.
 func late(leaf *x509.Certificate, now time.Time) bool {
 	begins := min(leaf.NotAfter.Sub(leaf.NotBefore)/3, 30*24*time.Hour)
 	return leaf.NotAfter.Sub(now) < begins*3/4
@@ -285,7 +283,7 @@ func (a *authority) leaf() *x509.Certificate {
 	return cert.Leaf
 }
 
-// withoutName leaves out what the caller says: operation and file.
+// withoutName removes operation and file from an error; the caller names them.
 func withoutName(err error) error {
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		return p.Err

@@ -172,7 +172,7 @@ func TestLateIsWhenRenewalHasBeenTriedForAQuarterOfItsTime(t *testing.T) {
 func TestFailedCacheWriteIsKeptInMemory(t *testing.T) {
 	ctx, log := context.Background(), new(logbook)
 	dir := filepath.Join(t.TempDir(), "cache")
-	c := &cache{dir: autocert.DirCache(dir), log: log.logger(), unkept: make(map[string][]byte)}
+	c := &cache{dir: autocert.DirCache(dir), log: log.logger(), unwritten: make(map[string][]byte)}
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file where the directory should be
 		t.Fatal(err)
 	}

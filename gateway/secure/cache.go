@@ -8,20 +8,20 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// A cache keeps in memory what the disk does not take: a certificate that was
-// renewed is good for this process even so, and is not ordered again and again.
+// A cache keeps in memory what could not be written to disk, so that a renewed
+// certificate is used by this process and not ordered again and again.
 type cache struct {
 	dir autocert.DirCache
 	log *slog.Logger
 
-	mu     sync.Mutex
-	unkept map[string][]byte
+	mu        sync.Mutex
+	unwritten map[string][]byte
 }
 
 // Get implements autocert.Cache.
 func (c *cache) Get(ctx context.Context, name string) ([]byte, error) {
 	c.mu.Lock()
-	data, ok := c.unkept[name]
+	data, ok := c.unwritten[name]
 	c.mu.Unlock()
 	if ok {
 		return data, nil
@@ -34,9 +34,9 @@ func (c *cache) Put(ctx context.Context, name string, data []byte) error {
 	err := c.dir.Put(ctx, name, data)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.unkept, name)
+	delete(c.unwritten, name)
 	if err != nil {
-		c.unkept[name] = data
+		c.unwritten[name] = data
 		c.log.Error("acme.cache_failed", "name", name, "err", err, "text", "kept in memory until this process ends")
 	}
 	return nil
@@ -45,7 +45,7 @@ func (c *cache) Put(ctx context.Context, name string, data []byte) error {
 // Delete implements autocert.Cache.
 func (c *cache) Delete(ctx context.Context, name string) error {
 	c.mu.Lock()
-	delete(c.unkept, name)
+	delete(c.unwritten, name)
 	c.mu.Unlock()
 	return c.dir.Delete(ctx, name)
 }

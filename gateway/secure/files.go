@@ -13,15 +13,15 @@ import (
 	"reseat/tokens/keyfile"
 )
 
-// mostPEM is the largest certificate or key file in bytes.
-const mostPEM = 1 << 20
+// maxPEM bounds a certificate or key file, in bytes.
+const maxPEM = 1 << 20
 
 // files are a certificate and its key in files.
 type files struct {
 	cert, key string
 	log       *slog.Logger
 
-	reading sync.Mutex // held while the files are read, so that the newest read wins
+	reading sync.Mutex // held while the files are read, so that the latest read wins
 	pair    atomic.Pointer[tls.Certificate]
 }
 
@@ -33,11 +33,11 @@ func openFiles(c Config) (source, error) {
 func (f *files) load() error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	cert, err := keyfile.Read(f.cert, mostPEM)
+	cert, err := keyfile.Read(f.cert, maxPEM)
 	if err != nil {
 		return fmt.Errorf("--tls-cert: %s: %w", f.cert, err)
 	}
-	key, err := keyfile.Read(f.key, mostPEM)
+	key, err := keyfile.Read(f.key, maxPEM)
 	if err != nil {
 		return fmt.Errorf("--tls-key: %s: %w", f.key, err)
 	}
@@ -58,7 +58,7 @@ func (f *files) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 func (f *files) reload() error {
 	if err := f.load(); err != nil {
-		return fmt.Errorf("%w; the certificate read before stays", err)
+		return fmt.Errorf("%w; the certificate read before stays in use", err)
 	}
 	f.log.Info("cert.reloaded", "file", f.cert, "certificate", Describe(f.leaf()))
 	return nil

@@ -51,7 +51,7 @@ func TestBrokenFileKeepsTheOldCertificate(t *testing.T) {
 			{"no certificate", "cert.pem", nil, "--tls-cert: "},
 			{"no PEM", "cert.pem", []byte("nonsense"), "--tls-cert "},
 			{"half a certificate", "cert.pem", pair.Cert[:100], "--tls-cert "},
-			{"too much", "cert.pem", make([]byte, mostPEM+1), "larger than 1048576 bytes"},
+			{"too much", "cert.pem", make([]byte, maxPEM+1), "larger than 1048576 bytes"},
 			{"no key", "key.pem", nil, "--tls-key: "},
 			{"another key", "key.pem", other.Key, "private key does not match"},
 			{"the certificate for the key", "key.pem", pair.Cert, "--tls-key "},

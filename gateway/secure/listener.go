@@ -15,12 +15,12 @@ import (
 	"reseat/gateway/drive/sock"
 )
 
-// handshakeTime is how long a client has for its TLS handshake.
-const handshakeTime = 5 * time.Second
+// handshakeTimeout bounds a client's TLS handshake.
+const handshakeTimeout = 5 * time.Second
 
-// A Listener accepts connections whose TLS handshake is done, each a *tls.Conn:
-// what was agreed on in it is known before HTTP begins. Handshakes go on beside
-// each other, so that a slow one holds up nobody.
+// A Listener accepts connections whose TLS handshake is complete, each a *tls.Conn,
+// so that its result is known before HTTP begins. Handshakes run concurrently: a slow
+// one delays no other.
 type Listener struct {
 	net.Listener
 	config *tls.Config
@@ -44,7 +44,7 @@ func newListener(inner net.Listener, config *tls.Config, log *slog.Logger, after
 	return l
 }
 
-// Accept waits for the next connection whose handshake is done.
+// Accept waits for the next connection whose handshake is complete.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.ready:
@@ -56,7 +56,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops accepting, and breaks off the handshakes under way.
+// Close stops accepting, cancels the handshakes in flight and waits for them.
 func (l *Listener) Close() error {
 	l.stop()
 	err := l.Listener.Close()
@@ -65,8 +65,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// acceptAll hands errors to Accept, whose caller knows which of them to sit out,
-// and goes on when it is asked for more.
+// acceptAll passes errors to Accept, whose caller knows which of them are temporary,
+// and continues when Accept is called again.
 func (l *Listener) acceptAll() {
 	for {
 		c, err := l.Listener.Accept()
@@ -82,15 +82,15 @@ func (l *Listener) acceptAll() {
 	}
 }
 
-// handshake closes what does not become a connection for Accept.
+// handshake passes c to Accept, or closes it.
 func (l *Listener) handshake(c net.Conn) {
-	defer func() { // as net/http does: one connection's fault is not the others'
+	defer func() { // as in net/http: a panic in one connection must not affect others
 		if v := recover(); v != nil {
 			l.log.Error("tls.panic", "peer", peer(c), "value", v, "stack", string(debug.Stack()))
 			l.drop(c, c)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(l.ctx, handshakeTime)
+	ctx, cancel := context.WithTimeout(l.ctx, handshakeTimeout)
 	defer cancel()
 	t := tls.Server(sock.Quiet(c), l.config)
 	if err := t.HandshakeContext(ctx); err != nil {
@@ -110,8 +110,8 @@ func (l *Listener) handshake(c net.Conn) {
 	}
 }
 
-// drop closes by way of how what does not become a connection for Accept. An inner
-// listener that counts its connections is told.
+// drop closes, by how, a connection that Accept will not return. An inner listener
+// that counts its connections is notified.
 func (l *Listener) drop(c net.Conn, how io.Closer) {
 	how.Close()
 	if counts, ok := l.Listener.(interface{ Forget(net.Conn) }); ok {
@@ -122,8 +122,8 @@ func (l *Listener) drop(c net.Conn, how io.Closer) {
 // httpStarts are how requests without TLS begin, as far as a TLS record's head goes.
 var httpStarts = []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH"}
 
-// explain answers a client that speaks HTTP without TLS, which would else see
-// nothing but a closed connection.
+// explain answers a client that speaks HTTP without TLS, which would otherwise see
+// only a closed connection.
 func explain(err error) {
 	var bad tls.RecordHeaderError
 	if errors.As(err, &bad) && bad.Conn != nil && slices.Contains(httpStarts, string(bad.RecordHeader[:])) {

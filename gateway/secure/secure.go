@@ -1,11 +1,11 @@
-// Package secure is TLS at the client address: the listener that ends it, and the
-// certificates it shows, from files that can be read again (--tls-cert) or from
-// an ACME CA (--acme-domain).
+// Package secure is TLS at the client address: the listener that terminates it, and
+// its certificates, from files that can be reloaded (--tls-cert) or from an ACME CA
+// (--acme-domain).
 //
 // TLS 1.2 and newer, with the ciphers that crypto/tls chooses; it offers HTTP/2
-// and HTTP/1.1. WebSocket handshakes come over HTTP/1.1 only: net/http does not
-// announce extended CONNECT (RFC 8441), so that browsers open a connection of
-// their own for them.
+// and HTTP/1.1. WebSocket handshakes use HTTP/1.1 only: net/http does not
+// announce extended CONNECT (RFC 8441), so browsers open a separate connection
+// for them.
 package secure
 
 import (
@@ -37,7 +37,7 @@ type Config struct {
 	// system's authorities and reads no proxy environment.
 	Transport http.RoundTripper
 
-	// Log is told of certificates and of handshakes that failed. Nil means
+	// Log gets lines about certificates and failed handshakes. Nil means
 	// slog.Default.
 	Log *slog.Logger
 }
@@ -45,7 +45,7 @@ type Config struct {
 // Enabled reports whether the client address has TLS.
 func (c Config) Enabled() bool { return c.CertFile != "" || len(c.Domains) > 0 }
 
-// Certificates are what a Listener shows. All methods may be called at any time
+// Certificates are those that a Listener presents. All methods may be called
 // from any goroutine.
 type Certificates struct {
 	source source
@@ -53,23 +53,23 @@ type Certificates struct {
 	log    *slog.Logger
 }
 
-// A source is where certificates come from.
+// A source provides certificates.
 type source interface {
-	// certificate chooses the one for a handshake. It does not wait.
+	// certificate returns the one for a handshake. It never blocks.
 	certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// reload reads again what can be read; on an error all stays as it was.
+	// reload reads the files again; on an error nothing changes.
 	reload() error
-	// start begins what goes on beside the Listener, stop ends it.
+	// start starts the background work of a Listener, stop ends it.
 	start()
 	stop()
-	// leaf is a certificate that is shown now, nil where there is none yet.
+	// leaf returns a certificate in use, nil if there is none yet.
 	leaf() *x509.Certificate
-	// host is listening, or the name that belongs into its address instead.
+	// host returns listening, or the host name that its URL should have instead.
 	host(listening string) string
 }
 
-// Open reads the certificate's files, or makes ready for the CA. It asks nobody
-// yet. The error names the flag.
+// Open reads the certificate's files, or checks the cache for ACME. It contacts no CA
+// before Listen. The error names the flag.
 func Open(c Config) (*Certificates, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -92,33 +92,32 @@ func Open(c Config) (*Certificates, error) {
 	return own, nil
 }
 
-// Reload reads the files again, as on SIGHUP. Where they are no good those of
-// before stay, and the error says so. Connections that stand are not touched.
-// From a CA certificates come by themselves.
+// Reload reads the files again, as on SIGHUP. On an error the certificate read before
+// stays in use. Established connections are not affected. With ACME it does nothing.
 func (c *Certificates) Reload() error { return c.source.reload() }
 
-// Leaf is a certificate that clients are shown now, nil before the CA has given one.
+// Leaf returns a certificate that is in use, nil before the CA has issued one.
 func (c *Certificates) Leaf() *x509.Certificate { return c.source.leaf() }
 
-// Host is what belongs into the https:// address of a listener: its own host where
-// the certificate is for it, else a name that it is for.
+// Host returns the host for the https:// URL of a listener: listening if the
+// certificate is valid for it, else a name that it is valid for.
 func (c *Certificates) Host(listening string) string { return c.source.host(listening) }
 
-// Listen ends TLS on the connections of inner. Closing the Listener closes inner.
+// Listen terminates TLS on the connections of inner. Closing the Listener closes inner.
 func (c *Certificates) Listen(inner net.Listener) *Listener {
 	c.source.start()
 	return newListener(inner, c.config, c.log, c.source.stop)
 }
 
-// Describe says in a few words whose a certificate is and how long it is good.
+// Describe returns a certificate's names and expiry for logs.
 func Describe(leaf *x509.Certificate) string {
 	names := append([]string{}, leaf.DNSNames...)
 	for _, ip := range leaf.IPAddresses {
 		names = append(names, ip.String())
 	}
-	const most = 5
-	if n := len(names) - most; n > 0 {
-		names = append(names[:most], fmt.Sprintf("%d more", n))
+	const maxNames = 5
+	if n := len(names) - maxNames; n > 0 {
+		names = append(names[:maxNames], fmt.Sprintf("%d more", n))
 	}
 	if len(names) == 0 {
 		names = []string{"no name"}
@@ -126,7 +125,7 @@ func Describe(leaf *x509.Certificate) string {
 	return fmt.Sprintf("for %s, until %s", strings.Join(names, ", "), leaf.NotAfter.UTC().Format(time.DateOnly))
 }
 
-// Valid says whether clients take a certificate at that time, as far as its dates go.
+// Valid returns an error if now is outside a certificate's validity period.
 func Valid(leaf *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(leaf.NotBefore):

@@ -17,7 +17,7 @@ func TestAckOfAMessageThatIsHalfWrittenCutsTheConnection(t *testing.T) {
 	b.says("\x10ack 2")
 	b.s.ClientWrote(b.now, a, len(lent)-2, true)
 	b.wantState(session.Ended)
-	if f := a.Fate(); f != session.Shut {
+	if f := a.CloseMode(); f != session.Shut {
 		t.Errorf("fate %d, want the connection closed", f)
 	}
 	if more := b.s.ClientOut(b.now, a, nil); len(more) > 0 {

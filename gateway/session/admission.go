@@ -9,10 +9,10 @@ import (
 
 // A Refusal is why a resume was refused. It changes nothing in the session.
 type Refusal struct {
-	Code  int
-	Text  string
-	Retry time.Duration // come back after; zero: this token will never do
-	Spent bool          // the token's generation is spent: a bug or a theft
+	Code       int
+	Text       string
+	Retry      time.Duration // come back after; zero: this token will never do
+	Superseded bool          // the token's generation is spent: a bug or a theft
 }
 
 // Error is the refusal in words.
@@ -40,7 +40,7 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 	switch {
 	case !s.gen.Good(r.Gen):
 		ref := Refuse(wire.CodeBadToken, "generation %d is spent or unknown", r.Gen)
-		ref.Spent = true
+		ref.Superseded = true
 		return ref
 	case s.state == Ended:
 		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}

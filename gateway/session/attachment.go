@@ -9,15 +9,15 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A Fate is what the driver is to do with a connection.
-type Fate uint8
+// A CloseMode is what the driver is to do with a connection.
+type CloseMode uint8
 
 // The fates of a connection. They only ever grow.
 const (
-	Open   Fate = iota // read and write
-	Linger             // write what is handed out, shut down writing, read to the end for a second, close
-	Shut               // close
-	Reset              // close with a reset
+	Open   CloseMode = iota // read and write
+	Linger                  // write what is handed out, shut down writing, read to the end for a second, close
+	Shut                    // close
+	Reset                   // close with a reset
 )
 
 // ClientFlush is how long a client whose connection is being closed has to take
@@ -36,7 +36,7 @@ const MostParting = 4
 // not the session's attachment any more it only says what its connection is
 // still to be sent. What every message needs comes first, as in a Session.
 type Attachment struct {
-	fate      Fate
+	fate      CloseMode
 	last      bool // ctl ends with the Close frame that ends the session: nothing follows
 	behind    bool // its socket did not take all at the last write
 	spoke     bool // a message has come after hello
@@ -137,8 +137,8 @@ func (s *Session) newAttachment(now Time, p Pass) *Attachment {
 	}
 }
 
-// Fate is what the driver is to do with the attachment's connection.
-func (a *Attachment) Fate() Fate { return a.fate }
+// CloseMode is what the driver is to do with the attachment's connection.
+func (a *Attachment) CloseMode() CloseMode { return a.fate }
 
 // Epoch tells which attach of the session this was, from 1.
 func (a *Attachment) Epoch() uint64 { return a.epoch }
@@ -307,7 +307,7 @@ func (a *Attachment) dropCtl(n int) {
 // part takes a off the session: its connection is to finish the message in
 // whose midst it is, to be sent final, and to meet the fate f. What is in
 // flight stays in flight. With flush it is sent all that is numbered, too.
-func (s *Session) part(a *Attachment, f Fate, final []byte, flush bool) {
+func (s *Session) part(a *Attachment, f CloseMode, final []byte, flush bool) {
 	a.fate, s.heard = f, max(s.heard, a.heard)
 	s.sentOff = max(s.sentOff, a.handed())
 	if f < Shut {

@@ -72,11 +72,11 @@ func (s *Session) goneEnding(reason string) Ending {
 // leg is told.
 type ending struct {
 	Ending
-	code       int    // Close to the upstream; 0: its connection is dropped
-	text       string // and its reason
-	client     []byte // frames for the attached client
-	clientFate Fate   // and what becomes of its connection
-	flush      bool   // the client gets what was read of the upstream first
+	code       int       // Close to the upstream; 0: its connection is dropped
+	text       string    // and its reason
+	client     []byte    // frames for the attached client
+	clientFate CloseMode // and what becomes of its connection
+	flush      bool      // the client gets what was read of the upstream first
 }
 
 // violation ends the session with one of the codes of protocol section 6 that

@@ -27,7 +27,7 @@ func TestUpstreamWhoseWriteIsUnderWayIsClosedOnceThoughTheDialFails(t *testing.T
 			want = append([]string{word}, want...)
 		}
 		b.wants(b.up, want...)
-		if f := b.up.Fate(); f != session.Linger {
+		if f := b.up.CloseMode(); f != session.Linger {
 			t.Errorf("fate %d", f)
 		}
 	}
@@ -99,7 +99,7 @@ func TestUpstreamThatTookHalfOfAMessageGetsNoCloseBehindIt(t *testing.T) {
 			b.gets(append(lent[:took:took], b.takes(b.up, 1<<30)...), append([]string{"one"}[:min(took, 1)], "close 1001 disconnected")...)
 		} else {
 			b.wants(b.up)
-			if f := b.up.Fate(); f != session.Shut {
+			if f := b.up.CloseMode(); f != session.Shut {
 				t.Errorf("after %d bytes: fate %d, want it to be closed", took, f)
 			}
 		}

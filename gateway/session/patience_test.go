@@ -55,7 +55,7 @@ func TestQueueOfADeafUpstreamDoesNotKeepItsEndFromBeingRead(t *testing.T) {
 			switch i := b.s.Info(); {
 			case i.State != session.Attached:
 				t.Errorf("the session is %v", i.State)
-			case hard && (!b.up.Over() || b.up.Fate() != session.Shut):
+			case hard && (!b.up.Over() || b.up.CloseMode() != session.Shut):
 				t.Error("the upstream is not lost")
 			case !hard && b.s.UpstreamRoom(b.up) == nil:
 				t.Error("the upstream is not read")
@@ -92,7 +92,7 @@ func TestSupersededTokenOfAnEndedSessionIsRefusedAsBad(t *testing.T) {
 	b.s.Terminate(b.now, 4000, "the end")
 	for gen, want := range map[uint64]int{old: wire.CodeBadToken, old + 1: wire.CodeEnded, old + 2: wire.CodeBadToken} {
 		ref := b.s.Check(b.now, session.Resume{Gen: gen, Malformed: true, Received: 99})
-		if ref == nil || ref.Code != want || ref.Spent != (want == wire.CodeBadToken) {
+		if ref == nil || ref.Code != want || ref.Superseded != (want == wire.CodeBadToken) {
 			t.Errorf("generation %d: %+v, want %d", gen, ref, want)
 		}
 	}

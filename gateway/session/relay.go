@@ -36,7 +36,7 @@ func (s *Session) relayClientClose(now Time, a *Attachment, code int, reason str
 
 // endClosing ends the session whose client has closed it. final is what the client
 // still gets.
-func (s *Session) endClosing(now Time, c *relayedClose, f Fate, final []byte) {
+func (s *Session) endClosing(now Time, c *relayedClose, f CloseMode, final []byte) {
 	s.end(now, ending{Ending: s.goneEnding(ReasonBye), code: c.code, text: c.reason, client: final, clientFate: f})
 }
 

@@ -84,7 +84,7 @@ func TestPlainCloseAndAnUpstreamThatBreaks(t *testing.T) {
 		b.sees("rest")
 		b.wantState(session.Ended) // and a drop, as on a direct connection
 		b.sees()
-		if f := b.att.Fate(); f != session.Linger {
+		if f := b.att.CloseMode(); f != session.Linger {
 			t.Errorf("the client's connection meets %v, want to be closed in order", f)
 		}
 	})

@@ -153,7 +153,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 
 // drop detaches the attached client, or ends the session where a drop does.
 // final is what its connection is still sent.
-func (s *Session) drop(now Time, why string, f Fate, final []byte) {
+func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	a := s.att
 	switch {
 	case a.closing != nil:

@@ -12,7 +12,7 @@ import (
 // next one from the resume on. Whatever arrives for one that has been replaced
 // changes nothing.
 type Upstream struct {
-	fate    Fate
+	fate    CloseMode
 	deaf    bool // a write failed: it takes nothing more
 	gone    bool // parted: the session has no upstream, or another one
 	pinged  bool // since heard
@@ -46,8 +46,8 @@ type lent struct {
 // was admitted before, protocol section 5 (bye).
 const UpstreamFlush = 10 * time.Second
 
-// Fate is what the driver is to do with the upstream's connection.
-func (u *Upstream) Fate() Fate { return u.fate }
+// CloseMode is what the driver is to do with the upstream's connection.
+func (u *Upstream) CloseMode() CloseMode { return u.fate }
 
 // Over reports whether nothing more comes from u: its Close has been read, or it was
 // lost. A plain client's may be written to until its Close is answered.
@@ -278,7 +278,7 @@ func (s *Session) partUpstream() {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
-	s.ring.Cut()
+	s.ring.Truncate()
 	s.scan, s.starved = scanner{told: s.scan.told}, false
 	s.takeBack(u)
 }
@@ -380,7 +380,7 @@ func (s *Session) askLast(now Time, a *Attachment) {
 }
 
 // endDelivered ends the session whose upstream's end the client has taken in.
-func (s *Session) endDelivered(now Time, f Fate) {
+func (s *Session) endDelivered(now Time, f CloseMode) {
 	s.answerUpstream()
 	e := Ending{Reason: ReasonUpstreamClosed, Code: wire.CodeEnded, Text: s.up.reason}
 	if s.up.lost {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Close codes that the gateway itself uses, protocol section 6.
+// Close codes of the gateway, protocol section 6.
 const (
 	CodeNormal            = 1000
 	CodeGoingAway         = 1001
@@ -28,9 +28,9 @@ const (
 	CodeDraining          = 4503
 )
 
-// codes is section 6's table: the name of each code, what the upstream gets
-// when the code ends a live session (0: nothing is left to be told), and what
-// a plain client gets in its place (0: the upstream's own code, or no Close).
+// codes is the table of protocol section 6: the name of each code, the code that the
+// upstream gets when it ends a live session (0: the upstream is already closed), and
+// the code that a plain client gets instead (0: the upstream's own code, or no Close).
 var codes = map[int]struct {
 	name            string
 	upstream, plain int
@@ -51,16 +51,16 @@ var codes = map[int]struct {
 	CodeDraining:          {"draining", CodeGoingAway, CodeServiceRestart},
 }
 
-// Name is the fixed name of a code, which is its metric label too.
+// Name returns the name of a code, which is also its metric label; "" if it has none.
 func Name(code int) string { return codes[code].name }
 
-// UpstreamCode is what the upstream is told when code ends a live session.
+// UpstreamCode returns what the upstream gets when code ends a live session.
 func UpstreamCode(code int) int { return codes[code].upstream }
 
-// PlainCode is what a plain client gets in place of code.
+// PlainCode returns what a plain client gets instead of code.
 func PlainCode(code int) int { return codes[code].plain }
 
-// Names lists the names of all codes, in the order of the codes.
+// Names returns the names of all codes, ordered by code.
 func Names() []string {
 	var list []string
 	for _, code := range slices.Sorted(maps.Keys(codes)) {

@@ -20,7 +20,7 @@ func FuzzParseClient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := ParseClient(b)
 		if err != nil {
-			if m != (Message{}) || !slices.Contains([]error{ErrUTF8, ErrVerb, ErrArgument, ErrSide}, err) {
+			if m != (Message{}) || !slices.Contains([]error{ErrUTF8, ErrVerb, ErrArgument, ErrDirection}, err) {
 				t.Fatalf("%q: %+v, %v", b, m, err)
 			}
 			return

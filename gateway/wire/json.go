@@ -36,19 +36,18 @@ type Ending struct {
 	Reason string `json:"reason"`
 }
 
-// Closing is the argument of close. All of it but Status is always there: a client
-// may have been written after the page, in a language that takes no object with a
-// member missing.
+// Closing is the argument of close. All members but Status are always present, because
+// clients may be written in languages whose decoders require them.
 type Closing struct {
 	Code       int    `json:"code"`
-	Status     int    `json:"status,omitempty"` // of a refused first handshake, for who offers reseat.refusals
+	Status     int    `json:"status,omitempty"` // of a refused first handshake, for clients that offer reseat.refusals
 	Reason     string `json:"reason"`
 	Retry      bool   `json:"retry"`
-	RetryAfter int64  `json:"retry_after_ms"` // zero: nothing to wait for
+	RetryAfter int64  `json:"retry_after_ms"` // 0: no delay
 }
 
-// Append appends the frame of a control message with a plain argument; an
-// empty one is left out with its blank.
+// Append appends the frame of a control message with a plain argument. An empty one
+// is omitted, with its space.
 func Append(dst []byte, verb, arg string) []byte {
 	n := 1 + len(verb)
 	if arg != "" {
@@ -111,8 +110,8 @@ func decode(o strict.Object, name string, v any) bool {
 	return !ok || string(raw) != "null" && json.Unmarshal(raw, v) == nil
 }
 
-// ByeCode reports whether an application may end a session with code; 1005 is a
-// close() without one.
+// ByeCode reports whether an application may end a session with code, protocol section
+// 5; 1005 means close() without a code.
 func ByeCode(code int) bool {
 	return code == frame.NoStatus || code == 1000 || code == 1001 || code >= 3000 && code <= 4999
 }

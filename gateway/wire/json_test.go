@@ -185,7 +185,7 @@ func TestEveryVerbHasItsDirection(t *testing.T) {
 		t.Errorf("verbs %v, want %v", got, want)
 	}
 	for verb, allowed := range sides {
-		if _, err := ParseClient([]byte(verb)); (err == ErrSide) == allowed {
+		if _, err := ParseClient([]byte(verb)); (err == ErrDirection) == allowed {
 			t.Errorf("%s from a client: %v", verb, err)
 		}
 	}

@@ -11,20 +11,19 @@ const (
 	prefixReceived = "reseat.received."
 )
 
-// An Offer is what a client's handshake says of this protocol, protocol
-// section 2.
+// An Offer is what a client's handshake offers of this protocol, protocol section 2.
 type Offer struct {
 	Protocols  []string // the application's, in the client's order
 	Resumable  bool     // reseat.v1 was offered
-	Resume     bool     // and a token or a received, so that it is a resume
+	Resume     bool     // with a token or a received count, so it is a resume
 	Refusals   bool     // reseat.refusals was offered with a first handshake
-	Token      string   // empty where missing or where two differ
+	Token      string   // empty if missing, or if two differ
 	Received   uint64
-	ReceivedOK bool // Received was there once, well formed
+	ReceivedOK bool // Received is present, well formed and unambiguous
 }
 
-// ParseOffer reads the offer from a handshake's header. What begins with
-// "reseat." never reaches the application's list.
+// ParseOffer reads the offer from a handshake's header. Entries that begin with
+// "reseat." are never in Protocols.
 func ParseOffer(h http.Header) Offer {
 	var o Offer
 	var tokens, received []string
@@ -55,7 +54,7 @@ func ParseOffer(h http.Header) Offer {
 	return o
 }
 
-// Protocols lists the entries of every Sec-WebSocket-Protocol line.
+// Protocols returns the entries of all Sec-WebSocket-Protocol lines.
 func Protocols(h http.Header) []string {
 	var list []string
 	for _, line := range h.Values("Sec-WebSocket-Protocol") {

@@ -1,8 +1,8 @@
 // Package wire is the protocol reseat.v1 as pure functions: the subprotocol
-// offer, control messages and close codes. It knows no connection and no state.
+// offer, control messages and close codes. It has no connection and no state.
 //
-//	data message        as the application made it; text that begins with DLE
-//	                    has one DLE more in front
+//	data message        as the application sent it; text that begins with DLE
+//	                    gets one more DLE in front
 //	control message     DLE verb [SP argument], always text
 package wire
 
@@ -14,14 +14,14 @@ import (
 	"unicode/utf8"
 )
 
-// Subprotocol is what a resumable client offers and is answered with.
+// Subprotocol is what a resumable client offers and the gateway selects.
 const Subprotocol = "reseat.v1"
 
-// Refusals is what a client offers, too, that reads the refusal of its first handshake
-// as a close, protocol section 2.
+// Refusals is offered by a client that accepts the refusal of its first handshake as a
+// close message, protocol section 2.
 const Refusals = "reseat.refusals"
 
-// DLE begins a control message; twice, it begins a text that begins with DLE.
+// DLE begins a control message; doubled, it begins a text that begins with DLE.
 const DLE = 0x10
 
 // Verbs, protocol section 5.
@@ -38,17 +38,17 @@ const (
 	VerbClose = "close"
 )
 
-// Errors of a client's control message. ErrUTF8 is close code 1007, the others
-// are 4400.
+// Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
+// 4400.
 var (
-	ErrUTF8     = errors.New("control message is not UTF-8")
-	ErrVerb     = errors.New("control message without a verb of 1 to 16 letters a-z")
-	ErrArgument = errors.New("bad argument")
-	ErrSide     = errors.New("verb of the gateway's side")
+	ErrUTF8      = errors.New("control message is not UTF-8")
+	ErrVerb      = errors.New("control message without a verb of 1 to 16 letters a-z")
+	ErrArgument  = errors.New("bad argument")
+	ErrDirection = errors.New("verb that only the gateway sends")
 )
 
-// A Message is a control message as a client may send it. Verb is empty where
-// the verb is unknown, which is to be ignored.
+// A Message is a control message from a client. Verb is empty if it is unknown; the
+// message must then be ignored.
 type Message struct {
 	Verb string
 	Ack  uint64 // ack
@@ -56,13 +56,14 @@ type Message struct {
 	Bye  Bye    // bye
 }
 
-// Bye is the argument of bye; without one it is code 1000.
+// Bye is the argument of bye; without one the code is 1000.
 type Bye struct {
 	Code   int
 	Reason string
 }
 
-// ParseClient reads a client's control message, the leading DLE taken off.
+// ParseClient reads a client's control message without its leading DLE. Its error is
+// one of those above.
 func ParseClient(b []byte) (Message, error) {
 	if !utf8.Valid(b) {
 		return Message{}, ErrUTF8
@@ -81,7 +82,7 @@ func ParseClient(b []byte) (Message, error) {
 	case VerbBye:
 		m.Bye, ok = parseBye(arg, has)
 	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose:
-		return Message{}, ErrSide
+		return Message{}, ErrDirection
 	default:
 		return Message{}, nil
 	}
@@ -103,8 +104,8 @@ func isVerb(s string) bool {
 	return true
 }
 
-// isPingArg: up to 32 characters, none of them a control character, and no
-// blank that is doubled, leading or trailing.
+// isPingArg reports whether arg is 1 to 32 characters without control characters and
+// without leading, trailing or repeated spaces (protocol section 5), or absent.
 func isPingArg(arg string, has bool) bool {
 	if !has {
 		return true

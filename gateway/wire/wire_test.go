@@ -64,7 +64,7 @@ func TestBadControlMessagesAreRefused(t *testing.T) {
 			"ping \x00", "ping a\x10", "ping a\tb", "ping a\nb", "ping \x1f", "pong \x7f", "ping \u0080", "pong \u0085", "ping \u009f",
 			"bye ", "bye  ", "bye x", "bye 1000", "bye  {}", "bye {} ",
 		},
-		ErrSide: {
+		ErrDirection: {
 			"hello", "hello {}", "token", `token {"token":"x"}`, "grace", "grace 30000", "grace x ", "move", `move {"within_ms":1}`,
 			"end", `end {"code":1000,"reason":""}`, "close", `close {"code":4400}`, "close  x", "end ",
 		},

@@ -1,27 +1,27 @@
-// Package generation decides which of a session's resume tokens are good.
-// It is the rule of protocol section 7 and nothing else: no token, clock or lock.
+// Package generation decides which of a session's resume tokens are valid.
+// It is the rule of protocol section 7 alone: no token, clock or lock.
 package generation
 
 // A Line is the sequence of generations of one session. Every attach issues the
-// next one; a client proves that it holds one by confirming it. Good is every
-// issued generation not below the last confirmed one, so that attaches whose
+// next one; a client that resumes with a token confirms its generation. Valid is every
+// issued generation from the last confirmed one on, so that attaches whose
 // hello never arrives do not lose the session (protocol section 7).
 //
 // Generations count from 1. The zero Line has issued none.
-// Invariant: confirmed <= issued, and neither ever falls.
-// A Line does no locking: it belongs to its session.
+// Invariant: confirmed <= issued, and neither ever decreases.
+// A Line does no locking: its session owns it.
 type Line struct {
 	issued    uint64
 	confirmed uint64
 }
 
 // Next returns the generation that the next attach would issue. It reserves
-// nothing: two callers get the same answer until one of them calls Issue.
+// nothing: two callers get the same result until one of them calls Issue.
 func (l *Line) Next() uint64 { return l.issued + 1 }
 
 // Issue records that gen has been issued and reports whether it could be: gen
-// must be Next. When an attach in between has taken gen it returns false and
-// changes nothing; the caller begins again with a fresh Next.
+// must be Next. If another attach has issued gen meanwhile it returns false and
+// changes nothing; the caller starts over with a new Next.
 func (l *Line) Issue(gen uint64) bool {
 	if gen != l.Next() {
 		return false
@@ -33,9 +33,9 @@ func (l *Line) Issue(gen uint64) bool {
 // Issued returns the newest generation issued, 0 before the first.
 func (l *Line) Issued() uint64 { return l.issued }
 
-// Confirm records that the client holds gen, which spends every older one, and
-// reports whether gen was good. For one that was not it changes nothing, so a
-// late or invented confirmation can neither revive nor spend anything.
+// Confirm records that the client holds gen, which supersedes every older one, and
+// reports whether gen was valid. For an invalid one it changes nothing, so a late or
+// invented confirmation can neither revive nor supersede anything.
 func (l *Line) Confirm(gen uint64) bool {
 	if !l.Good(gen) {
 		return false
@@ -52,9 +52,9 @@ func (l *Line) Good(gen uint64) bool {
 	return gen >= 1 && gen >= l.confirmed && gen <= l.issued
 }
 
-// Spent reports whether gen was issued and has been overtaken by a confirmed
-// one: whoever shows it shows a copy. A generation never issued is neither good
-// nor spent.
-func (l *Line) Spent(gen uint64) bool {
+// Superseded reports whether gen was issued and is older than the last confirmed one:
+// a token of it is a replayed copy. A generation that was never issued is neither
+// valid nor superseded.
+func (l *Line) Superseded(gen uint64) bool {
 	return gen >= 1 && gen < l.confirmed
 }

@@ -10,8 +10,8 @@ import (
 func TestNoGenerationIsValidBeforeTheFirstIssue(t *testing.T) {
 	var l Line
 	for _, gen := range []uint64{0, 1, 2, math.MaxUint64} {
-		if l.Good(gen) || l.Spent(gen) || l.Confirm(gen) {
-			t.Errorf("generation %d: good %v, spent %v, want neither and no confirmation", gen, l.Good(gen), l.Spent(gen))
+		if l.Good(gen) || l.Superseded(gen) || l.Confirm(gen) {
+			t.Errorf("generation %d: good %v, superseded %v, want neither and no confirmation", gen, l.Good(gen), l.Superseded(gen))
 		}
 	}
 	if l.Next() != 1 {
@@ -34,8 +34,8 @@ func TestConfirmingSpendsEveryOlderGeneration(t *testing.T) {
 	l := issued(t, 4)
 	mustConfirm(t, l, 3)
 	for gen, want := range map[uint64]bool{0: false, 1: true, 2: true, 3: false, 4: false, 5: false} {
-		if l.Spent(gen) != want {
-			t.Errorf("generation %d spent: %v, want %v", gen, l.Spent(gen), want)
+		if l.Superseded(gen) != want {
+			t.Errorf("generation %d superseded: %v, want %v", gen, l.Superseded(gen), want)
 		}
 	}
 }
@@ -88,20 +88,20 @@ func mustConfirm(t *testing.T, l *Line, gen uint64) {
 
 // A model keeps every generation in a list with what became of it.
 type model struct {
-	spent []bool // by generation, index 0 unused
-	last  uint64
+	superseded []bool // by generation, index 0 unused
+	last       uint64
 }
 
 func (m *model) issue(gen uint64) bool {
-	if gen != uint64(len(m.spent)) {
+	if gen != uint64(len(m.superseded)) {
 		return false
 	}
-	m.spent = append(m.spent, false)
+	m.superseded = append(m.superseded, false)
 	return true
 }
 
 func (m *model) good(gen uint64) bool {
-	return gen > 0 && gen < uint64(len(m.spent)) && !m.spent[gen]
+	return gen > 0 && gen < uint64(len(m.superseded)) && !m.superseded[gen]
 }
 
 func (m *model) confirm(gen uint64) bool {
@@ -109,7 +109,7 @@ func (m *model) confirm(gen uint64) bool {
 		return false
 	}
 	for older := range gen {
-		m.spent[older] = true
+		m.superseded[older] = true
 	}
 	m.last = gen
 	return true
@@ -118,7 +118,7 @@ func (m *model) confirm(gen uint64) bool {
 func TestLineAgreesWithAListOfGenerations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l Line
-		m := model{spent: make([]bool, 1)}
+		m := model{superseded: make([]bool, 1)}
 		near := func(t *rapid.T) uint64 { return rapid.Uint64Range(0, l.Issued()+2).Draw(t, "gen") }
 		t.Repeat(map[string]func(*rapid.T){
 			"next": func(t *rapid.T) {
@@ -145,13 +145,13 @@ func TestLineAgreesWithAListOfGenerations(t *testing.T) {
 
 // agree compares the line with the model for every generation, and some beyond.
 func agree(t *rapid.T, l *Line, m *model) {
-	if want := uint64(len(m.spent) - 1); l.Issued() != want || l.Confirmed() != m.last {
+	if want := uint64(len(m.superseded) - 1); l.Issued() != want || l.Confirmed() != m.last {
 		t.Fatalf("issued %d, confirmed %d, want %d and %d", l.Issued(), l.Confirmed(), want, m.last)
 	}
 	for gen := range l.Issued() + 3 {
-		spent := gen > 0 && gen < uint64(len(m.spent)) && m.spent[gen]
-		if l.Good(gen) != m.good(gen) || l.Spent(gen) != spent {
-			t.Fatalf("generation %d: good %v, spent %v, want %v, %v", gen, l.Good(gen), l.Spent(gen), m.good(gen), spent)
+		superseded := gen > 0 && gen < uint64(len(m.superseded)) && m.superseded[gen]
+		if l.Good(gen) != m.good(gen) || l.Superseded(gen) != superseded {
+			t.Fatalf("generation %d: good %v, superseded %v, want %v, %v", gen, l.Good(gen), l.Superseded(gen), m.good(gen), superseded)
 		}
 	}
 	if l.Issued() > 0 && !l.Good(l.Issued()) {

@@ -1,8 +1,8 @@
 // Package keyfile reads files that hold one key: PEM, or random bytes for HS256.
 // What a file may hold is in the comment of package tokens.
 //
-// Its errors say what is wrong with a file, do not name it, and hold nothing of
-// what is in it.
+// Its errors say what is wrong with a file, do not name it, and contain nothing of
+// its content.
 package keyfile
 
 import (
@@ -32,13 +32,13 @@ type Secret []byte
 const pemBegin = "-----BEGIN "
 
 // A form says which PEM blocks are keys for a use, how each is encoded, and what
-// to tell whoever has another.
+// an error asks for instead of another.
 type form struct {
 	parsers map[string]func([]byte) (any, error)
 	want    string
 }
 
-// signing is for keys that sign, and that have signed before.
+// signing is for keys that sign, or that have signed before.
 var signing = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PRIVATE KEY":     x509.ParsePKCS8PrivateKey,
@@ -50,7 +50,7 @@ var signing = form{
 	want: "PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY",
 }
 
-// verifying is for keys of others: their private keys are none of our business.
+// verifying is for keys of others, of which no private key may be here.
 var verifying = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PUBLIC KEY":     x509.ParsePKIXPublicKey,
@@ -68,7 +68,7 @@ func certifiedKey(der []byte) (any, error) {
 	return cert.PublicKey, nil
 }
 
-// Read returns what is in a file of at most limit bytes.
+// Read returns the content of a file of at most limit bytes.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func Read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// withoutPath takes the path off an error of package os; the caller names it.
+// withoutPath removes the path from an error of package os; the caller names it.
 func withoutPath(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("%s: %w", pe.Op, pe.Err)
@@ -101,7 +101,7 @@ func Parse(data []byte) (any, error) { return parse(data, signing) }
 
 // ParsePublic returns the one key in data that verifies what somebody else has
 // signed: a Secret, or one of the public keys of Parse, also out of a certificate.
-// Of a certificate nothing counts but its key: neither its dates nor who signed
+// Of a certificate only its key counts: neither its dates nor who signed
 // it. A private key is refused.
 func ParsePublic(data []byte) (any, error) { return parse(data, verifying) }
 
@@ -135,8 +135,8 @@ func printable(data []byte) bool {
 	return true
 }
 
-// notSecret refuses what is a key in a form that is not read, since a public key
-// taken for a secret lets everybody sign.
+// notSecret refuses a key in a form that is not supported: a public key that is taken
+// for a secret would let everyone sign.
 func notSecret(data []byte) error {
 	text := bytes.TrimSpace(data)
 	switch {
@@ -164,8 +164,8 @@ func isDER(data []byte) bool {
 	return err == nil
 }
 
-// parsePEM returns the only key of a PEM file. The curve's parameters, which
-// openssl ecparam writes before the key, are passed over: the key names its curve.
+// parsePEM returns the only key of a PEM file. It skips the curve's parameters, which
+// openssl ecparam writes before the key: the key names its curve.
 func parsePEM(data []byte, as form) (any, error) {
 	var found *pem.Block
 	rest := data
@@ -203,7 +203,7 @@ func parseBlock(block *pem.Block, as form) (any, error) {
 	return parsed, CheckPublic(publicOf(parsed))
 }
 
-// publicOf returns the public half of a private key, and any other key as it is.
+// publicOf returns the public half of a private key, and any other key unchanged.
 func publicOf(key any) any {
 	switch key := key.(type) {
 	case ed25519.PrivateKey:
@@ -217,8 +217,8 @@ func publicOf(key any) any {
 	}
 }
 
-// CheckPublic refuses a public key that is not Ed25519, RSA of a size that is safe
-// and bearable, or ECDSA on one of the curves of RFC 7518 section 3.4.
+// CheckPublic returns an error unless public is Ed25519, RSA of a size that is safe
+// and affordable, or ECDSA on one of the curves of RFC 7518 section 3.4.
 func CheckPublic(public any) error {
 	switch p := public.(type) {
 	case ed25519.PublicKey:

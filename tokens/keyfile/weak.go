@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// minDistinct is how many different bytes a secret of 32 random ones has at least,
-	// but for one in 10^20.
+	// minDistinct is the min number of different bytes among 32 random ones,
+	// except for one secret in 10^20.
 	minDistinct = 16
-	// fastRSABits is the size beyond which signing each token is felt: 2048 bits take
-	// some 1 ms, 4096 some 6 ms.
+	// fastRSABits is the size beyond which signing tokens is slow: 2048 bits take
+	// about 1 ms, 4096 about 6 ms.
 	fastRSABits = 2048
 )
 
-// Weakness says why a key that Parse returned should be replaced, "" for no reason.
+// Weakness returns why a key that Parse returned should be replaced, "" if it need not.
 func Weakness(key any) string {
 	switch k := key.(type) {
 	case Secret:
@@ -31,7 +31,7 @@ func Weakness(key any) string {
 	return ""
 }
 
-// Distinct is how many different bytes b has.
+// Distinct returns the number of different bytes in b.
 func Distinct(b []byte) (n int) {
 	var seen [256]bool
 	for _, c := range b {
@@ -43,9 +43,8 @@ func Distinct(b []byte) (n int) {
 	return n
 }
 
-// Exposure says who besides the owner may read a file that holds a secret, "" for
-// nobody, and whether others than its owner and group may write it. Windows knows no
-// such permissions.
+// Exposure returns who besides the owner may read a file, "" for nobody, and whether
+// others than its owner and group may write it. Windows has no such permissions.
 func Exposure(name string) (readers string, writable bool) {
 	info, err := os.Stat(name)
 	if err != nil || runtime.GOOS == "windows" {

@@ -19,7 +19,7 @@ const (
 	maxDate    = 253402300799 // the last second of the year 9999
 )
 
-// claims are what of a claims set (RFC 7519 section 4) has a meaning here.
+// claims are the claims (RFC 7519 section 4) that are used.
 type claims struct {
 	issuer         string
 	audiences      []string
@@ -30,9 +30,9 @@ type claims struct {
 	read           bool // UnmarshalJSON has filled it; JSON null never calls that
 }
 
-// UnmarshalJSON reads a claims set. A claim that is there has to be of its type; exp
-// has to be there. What is wrong with sub waits until the token is known to be
-// genuine. Errors wrap ErrMalformed.
+// UnmarshalJSON reads a claims set. Every claim must be of its type; exp is required.
+// A fault of sub is reported only once the token is known to be genuine. Errors wrap
+// ErrMalformed.
 func (c *claims) UnmarshalJSON(data []byte) error {
 	o, err := strict.ParseObject(data, maxMembers)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// date returns the member name: seconds since 1970, of this era and up to the year
-// 9999, perhaps with a fraction.
+// date returns the member name: seconds since 1970, not negative and up to the year
+// 9999, optionally with a fraction.
 func date(r *strict.Reader, name string) time.Time {
 	value := r.Value(name)
 	if value == nil {
@@ -80,8 +80,8 @@ func optionalDate(r *strict.Reader, name string) *jwt.NumericDate {
 }
 
 // subject returns sub, or why it names no player. It becomes a header's value, where
-// blanks at its ends would be lost, so that two players would be one; so would they
-// where JSON escapes that are no characters have become U+FFFD.
+// leading and trailing spaces would be lost and two players would become one; so
+// would they if escapes of lone surrogates became U+FFFD.
 func subject(o strict.Object) (sub, fault string) {
 	value, ok := o.Get("sub")
 	if !ok {
@@ -96,9 +96,9 @@ func subject(o strict.Object) (sub, fault string) {
 	return sub, ""
 }
 
-// PlayerFault says what is wrong with a player's name, "" for nothing. The rule is the
-// same for a login's sub and for a name that a backend gives: what two people cannot
-// tell apart on a screen, because a character of it is invisible, is no name.
+// PlayerFault returns what is wrong with a player's name, "" if nothing. The rule is the
+// same for a login's sub and for a name that a backend sets. Invisible characters are
+// refused, because they make different names look equal.
 func PlayerFault(name string) string {
 	switch {
 	case name == "":
@@ -117,8 +117,8 @@ func PlayerFault(name string) string {
 	return ""
 }
 
-// What jwt.Claims asks for, so that the library judges issuer, audience and the dates
-// with leeway. exp is not among them: Verify judges it, and VerifyExpired does not.
+// The methods of jwt.Claims, so that the library checks issuer, audience and the dates
+// with leeway. exp is not among them: Verify checks it, and VerifyExpired does not.
 
 func (c *claims) GetIssuer() (string, error)                   { return c.issuer, nil }
 func (c *claims) GetSubject() (string, error)                  { return c.subject, nil }

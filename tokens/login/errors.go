@@ -5,36 +5,36 @@ import (
 	"fmt"
 )
 
-// What an error of Find, Verify and VerifyExpired wraps. Exactly one kind holds,
-// ErrUnknownKey being also an ErrForged.
+// The kinds of errors that Find, Verify and VerifyExpired wrap. Exactly one holds,
+// except that ErrUnknownKey is also an ErrForged.
 var (
-	// ErrMissing: the request carries no login where one is looked for.
+	// ErrMissing: the request has no login in any of the Sources.
 	ErrMissing = errors.New("no login")
 	// ErrTooLong: longer than MaxLen.
 	ErrTooLong = errors.New("login too long")
-	// ErrMalformed: no strict compact JWS of JSON objects, a claim is missing or not
-	// of its type, or a request carries several different logins.
+	// ErrMalformed: not a strict compact JWS of JSON objects, a claim is missing or not
+	// of its type, or a request has several different logins.
 	ErrMalformed = errors.New("login malformed")
 	// ErrForged: the signature, alg or another header member is not what the holder
 	// of the key would have made for a login.
 	ErrForged = errors.New("login forged")
-	// ErrUnknownKey: no key goes by this kid.
+	// ErrUnknownKey: no key has this kid.
 	ErrUnknownKey = fmt.Errorf("%w: unknown key", ErrForged)
 	// ErrNoKeys: the key set has not been fetched yet. This is not the client's
-	// fault: it may come again.
+	// fault: it may retry.
 	ErrNoKeys = errors.New("no keys to verify logins with")
-	// ErrForeign: well signed, for another audience or by another issuer.
+	// ErrForeign: correctly signed, for another audience or by another issuer.
 	ErrForeign = errors.New("login for another service")
-	// ErrNoSubject: well signed and ours, and sub is not there or is nothing that can
+	// ErrNoSubject: correctly signed and ours, and sub is missing or cannot
 	// name a player.
 	ErrNoSubject = errors.New("login names no player")
-	// ErrNotYet: well signed and ours, and nbf or iat is ahead by more than the leeway.
+	// ErrNotYet: correctly signed and ours, and nbf or iat is ahead by more than the leeway.
 	ErrNotYet = errors.New("login not valid yet")
-	// ErrExpired: well signed and ours, and now >= exp.
+	// ErrExpired: correctly signed and ours, and now >= exp.
 	ErrExpired = errors.New("login expired")
 )
 
-// kinds gives each kind its label and what the client is told, the narrower kind
+// kinds has the label of each kind and the text for the client, the narrower kind
 // before the wider.
 var kinds = []struct {
 	kind        error
@@ -67,7 +67,7 @@ const other = "other"
 
 // Reason returns the label of an error for metrics and logs: missing, too_long,
 // malformed, unknown_key, forged, no_keys, foreign, no_subject, not_yet or expired;
-// "other" for an error that is not of this package, "" for nil. It never holds a
+// "other" for an error that is not of this package, "" for nil. It never contains a
 // part of a token.
 func Reason(err error) string {
 	if err == nil {
@@ -82,8 +82,8 @@ func Reason(err error) string {
 }
 
 // Challenge returns the WWW-Authenticate value of the 401 that answers err (RFC 6750
-// section 3): without an error code where there was no login, with invalid_token
-// where it was refused. Every value is fixed text.
+// section 3): without an error code if there was no login, with invalid_token
+// if it was refused. Every value is fixed text.
 func Challenge(err error) string {
 	const bare = `Bearer realm="reseat"`
 	if err == nil || errors.Is(err, ErrMissing) {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A pace says how often keys are read.
+// A pace is how often keys are read.
 type pace struct {
-	every    time.Duration // after a reading that was good; 0 for never
-	retry    time.Duration // after the first that failed; doubled with each, up to
+	every    time.Duration // after a successful read; 0 for never
+	retry    time.Duration // after the first failure; doubled with each, up to
 	retryMax time.Duration
-	cooldown time.Duration // before an unknown kid has them read again; 0 for a file
+	cooldown time.Duration // between two reads for unknown kids; 0 for a file
 }
 
 var (
@@ -23,8 +23,14 @@ var (
 	filePace = pace{every: 30 * time.Second, retry: 30 * time.Second, retryMax: 30 * time.Second}
 )
 
-// A feed holds the keys of one source and reads them again. The keys are replaced as
-// a whole, and only by a reading that was good.
+// A feed holds the keys of one source and keeps them current. The keys are replaced as
+// a whole, and only by a successful read.
+//
+// It is not jwkset's HTTP storage, whose refresh (v0.11.3) discards a whole set over
+// one bad key, takes a document without "keys" for an empty set, reads without a size
+// limit, quotes the URL in its errors, has no backoff, may run twice at once, and lets
+// one of several logins with a new kid use the result. All of these hold here; without
+// them nothing of that storage but the GET would be left.
 type feed struct {
 	// Static once it runs.
 	source string // as it may be logged
@@ -35,11 +41,11 @@ type feed struct {
 	rounds *rounds
 	done   chan struct{} // closed when run has returned; nil where it does not run
 
-	reading sync.Mutex             // held over a reading, so that the newest read wins
-	set     atomic.Pointer[keySet] // nil before the first reading that was good
+	reading sync.Mutex             // held during a read, so that the latest one wins
+	set     atomic.Pointer[keySet] // nil before the first successful read
 }
 
-// remote reports whether the keys come from elsewhere, so that reading them takes
+// remote reports whether the keys come from a URL, so that reading them takes
 // time and may fail at first.
 func (f *feed) remote() bool { return f.pace.cooldown > 0 }
 
@@ -59,8 +65,8 @@ func (f *feed) load(ctx context.Context) error {
 	return nil
 }
 
-// loadFirst is load at the start, when a set without keys is a mistake. Later it means
-// that all have been withdrawn.
+// loadFirst is load at start, when a set without keys is a mistake. Later it means
+// that all keys were revoked.
 func (f *feed) loadFirst(ctx context.Context) error {
 	if err := f.load(ctx); err != nil {
 		return err
@@ -75,12 +81,12 @@ func (f *feed) loadFirst(ctx context.Context) error {
 	return errors.New("holds no key that can be used")
 }
 
-// run reads the keys first after delay, until ctx ends.
+// run reads the keys, first after delay, until ctx ends.
 func (f *feed) run(ctx context.Context, delay time.Duration) {
 	defer close(f.done)
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
-	failed := 0 // readings since the last one that was good
+	failed := 0 // reads since the last successful one
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,7 +101,7 @@ func (f *feed) run(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// attempt is a reading after so many that failed. It returns how many have failed now.
+// attempt is a read after that many failures in a row. It returns the new number.
 func (f *feed) attempt(ctx context.Context, failed int) int {
 	err := f.load(ctx)
 	if err == nil {
@@ -110,7 +116,7 @@ func (f *feed) attempt(ctx context.Context, failed int) int {
 	return failed
 }
 
-// after is the time until the next reading when so many have failed in a row.
+// after returns the time until the next read after that many failures in a row.
 func (p pace) after(failed int) time.Duration {
 	if failed == 0 {
 		return p.every
@@ -118,8 +124,8 @@ func (p pace) after(failed int) time.Duration {
 	return min(p.retry<<min(failed-1, 16), p.retryMax)
 }
 
-// again has the keys read once more for a token that they do not know, and waits for
-// it. It reports whether there may be others now.
+// again requests a read for a token whose key is unknown, and waits for it. It reports
+// whether there may be other keys now.
 func (f *feed) again(ctx context.Context) bool {
 	if !f.remote() {
 		return false
@@ -138,7 +144,7 @@ func (f *feed) again(ctx context.Context) bool {
 	}
 }
 
-// report logs what is new in a set: how many keys it has, where they are others, and
+// report logs what changed in a set: the number of keys, if they are other ones, and
 // which were ignored.
 func (f *feed) report(before, now *keySet) {
 	if before == nil || !before.sameKeys(now) {
@@ -152,5 +158,5 @@ func (f *feed) report(before, now *keySet) {
 	}
 }
 
-// capped bounds what others may write into the log.
+// capped bounds untrusted text in the log.
 func capped(s string) string { return s[:min(len(s), 200)] }

@@ -438,7 +438,7 @@ func TestReloadOfInvalidFileKeepsTheKeys(t *testing.T) {
 		v := start(t, c)
 		replace(t, path, []byte("short"))
 		err := v.Reload()
-		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "stay in force") {
+		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "stay in use") {
 			t.Errorf("%s: error %v", path, err)
 		}
 		wantPlayer(t, v, oldToken(t))

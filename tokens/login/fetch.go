@@ -33,12 +33,12 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// shown is a URL without what may be secret in it.
+// shown returns a URL without user, password, query and fragment, for logs.
 func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// newTransport makes one that owes nothing to the environment and keeps no connection
+// newTransport ignores the proxy settings of the environment and keeps no connection
 // for the minutes between two fetches.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
@@ -88,9 +88,8 @@ func content(ctx context.Context, resp *http.Response) ([]byte, error) {
 	return data, nil
 }
 
-// failure says what an error of the transport means. Those of a dial and of a bad
-// certificate are shown: they are what an operator can do something about, and made
-// on our side.
+// failure returns a transport error without text from the other side. Errors of a dial
+// and of a bad certificate are kept: an operator can act on them.
 func failure(ctx context.Context, err error) error {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError

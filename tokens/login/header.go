@@ -12,18 +12,18 @@ const (
 	maxKid     = 256 // bytes
 )
 
-// A header is what of a token's header has a meaning here.
+// A header has the members of a token's header that are used.
 type header struct {
 	alg string
 	kid string // "" where there is none
 }
 
-// refusedMembers name a key of the token's own choosing, or ask for something that
-// is not understood here: RFC 8725 section 3.10 and RFC 7515 section 4.1.11. Other
-// members that are not known mean nothing (RFC 7515 section 4).
+// refusedMembers name a key that the token chose itself, or require an extension that
+// is not supported: RFC 8725 section 3.10 and RFC 7515 section 4.1.11. Other unknown
+// members are ignored (RFC 7515 section 4).
 var refusedMembers = []string{"crit", "jku", "jwk", "x5u"}
 
-// otherTypes are the types of JWTs that are no logins although the same key may have
+// otherTypes are the types of JWTs that are not logins although the same key may have
 // signed them (RFC 8725 section 3.11): our own resume tokens, logout tokens (OpenID
 // Connect Back-Channel Logout section 2.4), security events (RFC 8417 section 2.3)
 // and proofs of possession (RFC 9449 section 4.2).

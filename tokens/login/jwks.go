@@ -14,11 +14,11 @@ import (
 // maxSet bounds a JWKS, in bytes. Those of identity providers have up to 20 KiB.
 const maxSet = 256 << 10
 
-// errPassedOver: a key that is there for something else, and no cause for concern.
+// errPassedOver: a key for another use, which is no cause for a warning.
 var errPassedOver = errors.New("is not for signatures")
 
 // parseSet reads a JWKS: RFC 7517 section 5. A key that cannot be used does not keep
-// the others from being used. A set without keys is good: all have been withdrawn.
+// the others from being used. A set without keys is valid: all keys were revoked.
 func parseSet(data []byte) (*keySet, error) {
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -68,7 +68,7 @@ func parseJWK(raw []byte) (key, error) {
 	return k, nil
 }
 
-// checkUse refuses what is not there to verify the signatures of others.
+// checkUse returns an error unless the key is for verifying signatures of others.
 func checkUse(m jwkset.JWKMarshal) error {
 	switch {
 	case m.USE != "" && m.USE != jwkset.UseSig,
@@ -82,7 +82,7 @@ func checkUse(m jwkset.JWKMarshal) error {
 	return nil
 }
 
-// publicKey decodes the key proper. Certificates beside it are not looked at.
+// publicKey decodes the key itself. Certificates beside it are ignored.
 func publicKey(m jwkset.JWKMarshal) (any, error) {
 	bare := jwkset.JWKMarshal{KTY: m.KTY, CRV: m.CRV, X: m.X, Y: m.Y, N: m.N, E: m.E}
 	k, err := jwkset.NewJWKFromMarshal(bare, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})

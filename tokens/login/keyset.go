@@ -46,7 +46,7 @@ func allAlgorithms() []string {
 	return slices.Concat(rsaAlgorithms, slices.Concat(slices.Collect(maps.Values(curveAlgorithms))...), edAlgorithms, secretAlgorithms)
 }
 
-// A keySet is what verifies at one time. It is not changed once it is built.
+// A keySet is the keys of one source at one time. It is immutable.
 type keySet struct {
 	byKid  map[string][]*key // no two of a kid share an algorithm
 	only   *key              // the key of a set that has one; nil for others
@@ -57,7 +57,7 @@ type keySet struct {
 // A note says that a key was ignored.
 type note struct{ kid, why string }
 
-// errUnknownKid is the refusal that a newer key set may lift.
+// errUnknownKid is the refusal that a newer key set may resolve.
 var errUnknownKid = &refusal{ErrUnknownKey, "no key has this kid"}
 
 // find returns the key that a header names, if it verifies by the header's alg.
@@ -81,9 +81,9 @@ func (s *keySet) find(h header) (any, error) {
 	return nil, forged("alg is not one of the key's")
 }
 
-// newKeySet orders keys by kid. One that is there twice counts once. Of two keys that
-// both could be meant neither is used: which one a verifier takes must not depend on
-// their order (RFC 7517 section 4.5).
+// newKeySet indexes keys by kid. A repeated key counts once. Of two different keys that
+// a kid could mean neither is used: the choice must not depend on their order (RFC 7517
+// section 4.5).
 func newKeySet(keys []key, notes []note) *keySet {
 	s := &keySet{byKid: make(map[string][]*key), notes: notes}
 	ambiguous := make(map[string]bool)

@@ -6,18 +6,18 @@ import (
 	"log/slog"
 )
 
-// Probed is what Probe found.
+// Probed is the result of Probe.
 type Probed struct {
 	// Source is the file, or the URL without what may be secret in it.
 	Source string
-	// Remote says that the keys come from a URL: New would not fail for want of them.
+	// Remote says that the keys come from a URL: New would not fail without them.
 	Remote bool
-	// Keys is how many of them can be used.
+	// Keys is the number of usable keys.
 	Keys int
 }
 
-// Probe reads the keys once, those at a URL too, and fails where none can be used: the
-// error names where they should be. Remote is true then, too.
+// Probe reads the keys once, also from a URL, and fails if none is usable: the error
+// names the source. Remote is set even then.
 func Probe(ctx context.Context, c Config) (Probed, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A rounds says when keys are read again, so that whoever asks for it cannot bring
-// about more than one reading at a time, nor one within the cooldown after another.
-// A round is one reading: asked for, begun, finished.
+// A rounds decides when keys are read again, so that requests cause at most one read
+// at a time, shared by all who wait, and none within the cooldown after another. A
+// round is one read: requested, begun, finished.
 type rounds struct {
 	cooldown time.Duration // static
-	wake     chan struct{} // one slot: a round has been asked for and not begun
+	wake     chan struct{} // one slot: a round is requested and not begun
 
 	mu    sync.Mutex // protects what follows
-	open  bool       // a round is asked for or begun
+	open  bool       // a round is requested or begun
 	last  time.Time  // when the last one was finished; zero before the first
 	ended chan struct{}
 }
@@ -22,9 +22,8 @@ func newRounds(cooldown time.Duration) *rounds {
 	return &rounds{cooldown: cooldown, wake: make(chan struct{}, 1)}
 }
 
-// ask returns a channel that is closed when the present round is finished. Where
-// there is none it opens one; within the cooldown it does so only if forced, and
-// otherwise returns nil.
+// ask returns a channel that is closed when the present round is finished. If there is
+// none it requests one; within the cooldown only if forced, else it returns nil.
 func (r *rounds) ask(forced bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +37,7 @@ func (r *rounds) ask(forced bool) <-chan struct{} {
 	return r.ended
 }
 
-// begin is called by the one reader before it reads, woken or not.
+// begin is called by the only reader before it reads, woken or not.
 func (r *rounds) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

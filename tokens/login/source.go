@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A place is where in a request a login may be.
+// A place is a part of a request that may contain a login.
 type place string
 
 const (
@@ -18,7 +18,7 @@ const (
 	inProtocol place = "protocol"
 )
 
-// A Source is one place where a login is looked for. The zero Source is none.
+// A Source is one place that is searched for a login. The zero Source is none.
 type Source struct {
 	place place
 	name  string // of the query parameter or cookie, or the subprotocol's prefix
@@ -32,9 +32,9 @@ func (s Source) String() string {
 	return string(s.place) + ":" + s.name
 }
 
-// Sources are the places where a login is looked for, in order (--auth-from). They
-// also say what must be hidden: a login is removed and redacted by where it stands,
-// whether it is good or not.
+// Sources are the places that are searched for a login, in order (--auth-from). They
+// also say what must be hidden: a login is removed and redacted by its place,
+// whether it is valid or not.
 type Sources []Source
 
 // ParseSources reads a list with commas, as --auth-from takes it. The error says
@@ -87,7 +87,7 @@ func ParseSource(text string) (Source, error) {
 }
 
 // ownProtocols begin the gateway's own subprotocol entries (protocol section 2):
-// they carry no login, and are not to be taken out of an offer for one.
+// they contain no login, and must not be removed from an offer as one.
 const ownProtocols = "reseat."
 
 func notInQueryName(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("%&;=+#", r) }
@@ -100,10 +100,10 @@ func isToken(s string) bool {
 	})
 }
 
-// Find returns the login that a request carries: from the first source that has one,
-// whether it is good or not. An empty one is none. The error is ErrMissing where there
-// is none, and ErrMalformed where a source has several that differ: which one counts
-// must not be left to chance, since the upstream may choose another.
+// Find returns the login of a request, valid or not, from the first source that has
+// one. An empty one counts as none. The error is ErrMissing if there is none, and
+// ErrMalformed if a source has several that differ, because the upstream might choose
+// another one.
 func (s Sources) Find(r *http.Request) (token string, err error) {
 	for _, source := range s {
 		for _, found := range source.candidates(r) {
@@ -122,8 +122,8 @@ func (s Sources) Find(r *http.Request) (token string, err error) {
 	return "", &refusal{ErrMissing, "nothing where it is looked for"}
 }
 
-// InCookie reports whether the login that Find returns stands in a cookie, which a
-// browser sends along whatever page asks.
+// InCookie reports whether the login that Find returns is in a cookie, which a browser
+// sends whichever page makes the request.
 func (s Sources) InCookie(r *http.Request) bool {
 	for _, source := range s {
 		for _, found := range source.candidates(r) {
@@ -135,12 +135,12 @@ func (s Sources) InCookie(r *http.Request) bool {
 	return false
 }
 
-// HasCookie reports whether a login may stand in a cookie.
+// HasCookie reports whether a login may be in a cookie.
 func (s Sources) HasCookie() bool {
 	return slices.ContainsFunc(s, func(source Source) bool { return source.place == inCookie })
 }
 
-// candidates returns all that stands where a source says, empty ones included.
+// candidates returns all values at the place of a source, empty ones included.
 func (s Source) candidates(r *http.Request) (found []string) {
 	switch s.place {
 	case inHeader:
@@ -175,7 +175,7 @@ func (s Source) candidates(r *http.Request) (found []string) {
 	return found
 }
 
-// bearer returns what an Authorization line with the scheme Bearer carries: RFC 6750
+// bearer returns the token of an Authorization line with the scheme Bearer: RFC 6750
 // section 2.1. The scheme is compared without regard to case (RFC 9110 section 11.1).
 func bearer(line string) (token string, ok bool) {
 	line = strings.Trim(line, " \t")

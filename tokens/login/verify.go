@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// MaxLen is the length in bytes beyond which a token is refused unread.
+	// MaxLen is the max length of a token in bytes; a longer one is refused unread.
 	MaxLen = 8 << 10
-	// leeway is how far nbf and iat may lie ahead of our clock.
+	// leeway is how far nbf and iat may be ahead of our clock.
 	leeway = 30 * time.Second
 )
 
-// Config says by what logins are verified.
+// Config configures a Verifier.
 type Config struct {
 	// JWKS is where the keys are: an http or https URL, or a file (--auth-jwks).
 	// KeyFile is a file with one key (--auth-key-file). One of them must be set, the
@@ -34,10 +34,10 @@ type Config struct {
 	// Audience is what aud must be or contain (--auth-audience). Empty means any, or
 	// none: then a token that the issuer made for any other service is a login here.
 	Audience string
-	// Log is told when keys were read, could not be read, or were ignored. Nil means
+	// Log gets a line when keys were loaded, could not be loaded, or were ignored. Nil means
 	// slog.Default.
 	Log *slog.Logger
-	// Now is the wall clock that dates are held against. Nil means time.Now.
+	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -50,14 +50,14 @@ type Verifier struct {
 	stop    context.CancelFunc
 }
 
-// New reads the key file or the JWKS file, and fails where it cannot be used: the
-// error names the file. A JWKS URL is fetched in the background, and may be out of
-// reach at first. That goes on until ctx ends or Close is called.
+// New reads the key file or the JWKS file, and fails if it cannot be used: the error
+// names the file. A JWKS URL is fetched in the background, and need not be reachable
+// at first. Reading continues until ctx ends or Close is called.
 func New(ctx context.Context, c Config) (*Verifier, error) {
 	return open(ctx, c, newTransport(), urlPace)
 }
 
-// open is New with what tests replace.
+// open is New with the transport and pace that tests replace.
 func open(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*Verifier, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -78,7 +78,7 @@ func open(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*Ver
 	return v, nil
 }
 
-// newFeed chooses the source of the keys and, where it is a file, reads it. It
+// newFeed chooses the source of the keys and, if it is a file, reads it. It
 // returns the time until the next reading.
 func newFeed(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*feed, time.Duration, error) {
 	f := &feed{log: c.Log}
@@ -114,21 +114,21 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// Reload reads the file again, as on SIGHUP; where it cannot be used the keys of
-// before stay, and the error says so. A URL is fetched again in the background,
-// without regard to when that was done last: what comes of it is logged.
+// Reload reads the file again, as on SIGHUP; on an error the keys read before stay in
+// use. A URL is fetched again in the background, regardless of the cooldown, and the
+// result is logged.
 func (v *Verifier) Reload() error {
 	if v.feed.remote() {
 		v.feed.rounds.ask(true)
 		return nil
 	}
 	if err := v.feed.load(context.Background()); err != nil {
-		return fmt.Errorf("%s: %w; the keys read before stay in force", v.feed.source, err)
+		return fmt.Errorf("%s: %w; the keys read before stay in use", v.feed.source, err)
 	}
 	return nil
 }
 
-// Close ends the reading of keys. Those that are there go on verifying.
+// Close stops reading keys and waits for it. The present keys keep verifying.
 func (v *Verifier) Close() {
 	v.stop()
 	if v.feed.done != nil {
@@ -136,10 +136,10 @@ func (v *Verifier) Close() {
 	}
 }
 
-// Verify returns the player whom a token names, when the token is genuine and good
-// now; the package comment says what that means. A kid that is not known may make it
-// wait for the JWKS, five seconds at most and not longer than ctx. Its errors wrap
-// one of the kinds in this package and hold nothing of the token.
+// Verify returns the player that a token names, if the token is genuine and valid now,
+// as the package comment defines it. For an unknown kid it may wait for the JWKS, five
+// seconds at most and not longer than ctx. Its errors wrap one of the kinds in this
+// package and contain nothing of the token.
 func (v *Verifier) Verify(ctx context.Context, token string) (subject string, err error) {
 	c, err := v.genuine(ctx, token)
 	if err != nil {
@@ -151,9 +151,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (subject string, er
 	return c.subject, nil
 }
 
-// VerifyExpired is Verify but for exp, which must be there and may have passed: a
-// login that comes with a resume has been good when the session began, and still has
-// to name the same player.
+// VerifyExpired is Verify, except that exp may have passed: the login of a resume was
+// valid when the session began, and only has to name the same player.
 func (v *Verifier) VerifyExpired(ctx context.Context, token string) (subject string, err error) {
 	c, err := v.genuine(ctx, token)
 	if err != nil {
@@ -162,7 +161,7 @@ func (v *Verifier) VerifyExpired(ctx context.Context, token string) (subject str
 	return c.subject, nil
 }
 
-// genuine judges everything but exp.
+// genuine checks everything but exp.
 func (v *Verifier) genuine(ctx context.Context, token string) (*claims, error) {
 	if len(token) > MaxLen {
 		return nil, errLength
@@ -191,7 +190,7 @@ func (v *Verifier) genuine(ctx context.Context, token string) (*claims, error) {
 	return c, nil
 }
 
-// key returns the key for a header, after a look at newer keys where that may help.
+// key returns the key for a header, after fetching newer keys if that may help.
 func (v *Verifier) key(ctx context.Context, h header) (any, error) {
 	public, err := v.lookUp(h)
 	if (err == errUnknownKid || err == errNoKeys) && v.feed.again(ctx) {
@@ -208,7 +207,7 @@ func (v *Verifier) lookUp(h header) (any, error) {
 	return set.find(h)
 }
 
-// Refused without a look at what the token says.
+// Refusals without reading the claims.
 var (
 	errLength   = &refusal{ErrTooLong, "more than 8192 bytes"}
 	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
@@ -216,8 +215,8 @@ var (
 	errNoKeys   = &refusal{ErrNoKeys, "the key set has not been fetched yet"}
 )
 
-// newParsers makes the library's parser for each alg, with what it leaves to be
-// chosen: RFC 8725 sections 3.1, 3.8 and 3.9. The key is of the type that its alg
+// newParsers returns the library's parser for each alg, with every check that it leaves
+// optional: RFC 8725 sections 3.1, 3.8 and 3.9. The key is of the type that its alg
 // takes, as keySet.find returns it.
 func newParsers(c Config) map[string]*jwt.Parser {
 	options := []jwt.ParserOption{jwt.WithStrictDecoding(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(c.Now)}
@@ -234,8 +233,8 @@ func newParsers(c Config) map[string]*jwt.Parser {
 	return parsers
 }
 
-// refusals orders what the library finds: a token that is not for us is foreign
-// whatever its dates.
+// refusals maps the library's errors, most significant first: a token that is not for
+// us is foreign whatever its dates.
 var refusals = []struct {
 	found  error
 	reason refusal

@@ -45,11 +45,11 @@ func (s *Session) begin(g *leg) {
 	}
 }
 
-func (g *leg) fate() session.Fate {
+func (g *leg) fate() session.CloseMode {
 	if g.att == nil {
-		return g.ups.Fate()
+		return g.ups.CloseMode()
 	}
-	return g.att.Fate()
+	return g.att.CloseMode()
 }
 
 // heard notes what the loop heard of g.
@@ -253,7 +253,7 @@ func (s *Session) expire(g *leg) {
 }
 
 // close closes the socket. It may be called twice.
-func (g *leg) close(f session.Fate) {
+func (g *leg) close(f session.CloseMode) {
 	if g.fd < 0 {
 		return
 	}

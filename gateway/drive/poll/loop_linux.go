@@ -56,10 +56,10 @@ type Loop struct {
 	out    [][]byte
 	sender sock.Sender
 
-	fresh   []news // of this turn, for the teller
-	teller  *teller
-	load    atomic.Int64
-	running sync.WaitGroup
+	fresh    []news // of this turn, for the notifier
+	notifier *notifier
+	load     atomic.Int64
+	running  sync.WaitGroup
 
 	mu   sync.Mutex
 	mail []func()
@@ -77,14 +77,14 @@ func Start(clock Clock) (*Loop, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	l := &Loop{clock: clock, ep: ep, bell: bell, buf: make([]byte, readSize), teller: newTeller()}
+	l := &Loop{clock: clock, ep: ep, bell: bell, buf: make([]byte, readSize), notifier: newNotifier()}
 	// Each ring is an edge of its own, so the bell is never read.
 	if err := l.watch(bell, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)
 		unix.Close(bell)
 		return nil, err
 	}
-	l.running.Go(l.teller.run)
+	l.running.Go(l.notifier.run)
 	l.running.Go(l.run)
 	return l, nil
 }
@@ -204,7 +204,7 @@ func (l *Loop) news(n news) { l.fresh = append(l.fresh, n) }
 // tell passes on what has happened in this turn.
 func (l *Loop) tell() {
 	if len(l.fresh) > 0 {
-		l.teller.put(l.fresh)
+		l.notifier.put(l.fresh)
 		clear(l.fresh)
 		l.fresh = l.fresh[:0]
 	}
@@ -266,6 +266,6 @@ func (l *Loop) end() bool {
 	l.gone = true
 	unix.Close(l.ep)
 	unix.Close(l.bell)
-	l.teller.close()
+	l.notifier.close()
 	return true
 }

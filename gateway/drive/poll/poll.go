@@ -6,7 +6,7 @@
 // A Loop owns its sessions: the cores, and the descriptors of both legs. Whoever
 // else wants something of a session puts it into the loop's mailbox. The loop
 // never blocks but to wait for its sockets; what happens to a session is told to
-// its Watcher by a second goroutine.
+// its Observer by a second goroutine.
 package poll
 
 import (
@@ -18,9 +18,9 @@ import (
 // A Clock tells the sessions' time.
 type Clock interface{ Now() session.Time }
 
-// A Watcher observes a session, as drive.Watcher says. It may call the session:
+// A Observer observes a session, as drive.Observer says. It may call the session:
 // its loop does not wait for it.
-type Watcher interface {
+type Observer interface {
 	Events([]session.Event)
 	Panicked(value any, stack []byte)
 	Closed()

@@ -16,7 +16,7 @@ import (
 type Session struct {
 	loop  *Loop
 	core  *session.Session
-	watch Watcher
+	watch Observer
 
 	// The loop's from here on.
 	up     *leg   // of the present upstream, or the last
@@ -34,7 +34,7 @@ type Session struct {
 
 // New drives core over its upstream's descriptor, which is the loop's from here
 // on. It begins to read at once.
-func (l *Loop) New(core *session.Session, upstream int, watch Watcher) *Session {
+func (l *Loop) New(core *session.Session, upstream int, watch Observer) *Session {
 	s := &Session{loop: l, core: core, watch: watch, place: -1}
 	l.load.Add(1)
 	l.post(func() {
@@ -154,8 +154,8 @@ type Leg struct {
 
 // Leave gives the session to somebody else for good. take gets the core, the
 // legs, of which the present upstream's and the last client's come last of their
-// kind, and whether the Watcher is told already that all is closed. then, which
-// take returns, is called once the Watcher knows all that happened before.
+// kind, and whether the Observer is told already that all is closed. then, which
+// take returns, is called once the Observer knows all that happened before.
 func (s *Session) Leave(take func(core *session.Session, legs []Leg, over bool) (then func())) {
 	s.loop.call(func() {
 		if s.left {
@@ -237,7 +237,7 @@ func (s *Session) rung() {
 }
 
 // settle does what the core wants done after a call to it: writes, closes, reads
-// on where it had paused, sets the alarm and has the Watcher told.
+// on where it had paused, sets the alarm and has the Observer told.
 func (s *Session) settle() {
 	for s.write(s.up) || s.down != nil && s.write(s.down) {
 	}
@@ -280,7 +280,7 @@ func earlier(a, b session.Time) session.Time {
 	return a
 }
 
-// tell has the Watcher told what has happened.
+// tell has the Observer told what has happened.
 func (s *Session) tell() {
 	if events := s.core.Events(); events != nil {
 		s.loop.news(news{watch: s.watch, events: events})

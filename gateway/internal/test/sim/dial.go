@@ -195,7 +195,7 @@ func (g *game) brokenOff(old *leg) {
 	}
 	old.ups.replace = true
 	g.w.cov.hit(ReconnectWriting)
-	if old.ups.ten.Fate() == session.Open { // else it was not lent the queue, only a control frame
+	if old.ups.ten.CloseMode() == session.Open { // else it was not lent the queue, only a control frame
 		g.fail("hard", "upstream %d is there, and the write to %s goes on", g.ups.no, old.name())
 	}
 }

@@ -76,11 +76,11 @@ func sumOf(bufs [][]byte) uint64 {
 	return h.Sum64()
 }
 
-func (l *leg) fate() session.Fate {
+func (l *leg) fate() session.CloseMode {
 	if l.ups != nil {
-		return l.ups.ten.Fate()
+		return l.ups.ten.CloseMode()
 	}
-	return l.att.Fate()
+	return l.att.CloseMode()
 }
 
 // begin asks the core for something to write.
@@ -345,7 +345,7 @@ func (g *game) part(l *leg) {
 }
 
 // close closes the socket.
-func (l *leg) close(f session.Fate) {
+func (l *leg) close(f session.CloseMode) {
 	if l.closed {
 		return
 	}

@@ -56,18 +56,18 @@ type memory struct {
 type snapshot struct {
 	info session.Info
 	next session.Time
-	fate session.Fate
-	up   session.Fate
+	fate session.CloseMode
+	up   session.CloseMode
 }
 
 func (g *game) snapshot() snapshot {
 	g.sync(false)
 	s := snapshot{info: g.core.Info(), next: g.core.Next()}
 	if !g.ups.parted {
-		s.up = g.ups.ten.Fate()
+		s.up = g.ups.ten.CloseMode()
 	}
 	if g.down != nil {
-		s.fate = g.down.att.Fate()
+		s.fate = g.down.att.CloseMode()
 	}
 	return s
 }

@@ -256,7 +256,7 @@ func (g *game) feed(l *leg) {
 func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	after := g.core.Info()
 	switch {
-	case g.ups.ten.Fate() == session.Open && after.Received != before.Received+uint64(c.messages):
+	case g.ups.ten.CloseMode() == session.Open && after.Received != before.Received+uint64(c.messages):
 		g.fail("I2", "%d messages read, received went from %d to %d", c.messages, before.Received, after.Received)
 	case after.Acked != max(before.Acked, c.acked) && g.cfg.Resumable:
 		g.fail("I5", "ack %d read, acked went from %d to %d", c.acked, before.Acked, after.Acked)
@@ -284,7 +284,7 @@ func (g *game) full() bool {
 
 // upOver: the core knows that nothing more comes from the upstream.
 func (g *game) upOver() bool {
-	return !g.ups.parted && (g.ups.ten.Fate() != session.Open || g.ups.ten.Over())
+	return !g.ups.parted && (g.ups.ten.CloseMode() != session.Open || g.ups.ten.Over())
 }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
@@ -345,7 +345,7 @@ func (g *game) upstreamGone(l *leg) {
 		f()
 		g.sync(false)
 	}
-	if l.ups.ten.Fate() < session.Shut {
+	if l.ups.ten.CloseMode() < session.Shut {
 		g.fail("I10", "an upstream that has gone is not given up")
 	}
 	l.ups.gone = true
@@ -379,7 +379,7 @@ func (g *game) upstreamWrote(l *leg, n int) {
 // checkTorn: a connection that has taken half of a message is cut in its midst,
 // any other is told why.
 func (g *game) checkTorn(u *upstream) {
-	switch f := u.ten.Fate(); {
+	switch f := u.ten.CloseMode(); {
 	case u.torn && f < session.Shut:
 		g.fail("I2", "upstream %d has half of a message, which goes to the next one, and is written on", u.no)
 	case f == session.Open:

@@ -171,7 +171,7 @@ func (u *upstream) tear() {
 // its first word, or a control frame that was not queued.
 func (u *upstream) ownFrame() bool {
 	rest := u.tap.buf[u.tap.at:]
-	return u.first != "" || len(rest) > 0 && rest[0]&15 >= opClose && u.ten.Fate() < session.Shut
+	return u.first != "" || len(rest) > 0 && rest[0]&15 >= opClose && u.ten.CloseMode() < session.Shut
 }
 
 // finished: everything that u was to get is written.
@@ -206,7 +206,7 @@ func (g *game) settled() {
 // end all may go.
 func (g *game) checkPace(u *upstream) {
 	r := g.cfg.Rate
-	if r.Messages == 0 || u.ten.Fate() != session.Open {
+	if r.Messages == 0 || u.ten.CloseMode() != session.Open {
 		return
 	}
 	i := g.core.Info()

@@ -258,4 +258,4 @@ func (t *tap) replaying() bool {
 	return t.replay > 0 && t.n < t.stated+t.lost+t.replay
 }
 
-func (l *leg) stale() bool { return l.att.Fate() != session.Open }
+func (l *leg) stale() bool { return l.att.CloseMode() != session.Open }

@@ -6,19 +6,19 @@ import (
 	"reseat/gateway/session"
 )
 
-// A teller tells Watchers what has happened, in its order, so that the loop
+// A notifier tells Watchers what has happened, in its order, so that the loop
 // never waits for one. What may wait to be told is bounded by what sessions can
 // have happen to them: some events for each of their connections.
-type teller struct {
+type notifier struct {
 	mu     sync.Mutex
 	queue  []news
 	closed bool
 	wake   chan struct{} // one slot
 }
 
-// A news is one call of a Watcher.
+// A news is one call of a Observer.
 type news struct {
-	watch  Watcher
+	watch  Observer
 	events []session.Event
 	fault  *fault
 	over   bool
@@ -31,10 +31,10 @@ type fault struct {
 	stack []byte
 }
 
-func newTeller() *teller { return &teller{wake: make(chan struct{}, 1)} }
+func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
 // put has all of list told. It never blocks.
-func (t *teller) put(list []news) {
+func (t *notifier) put(list []news) {
 	t.mu.Lock()
 	t.queue = append(t.queue, list...)
 	t.mu.Unlock()
@@ -42,21 +42,21 @@ func (t *teller) put(list []news) {
 }
 
 // close ends run once all is told.
-func (t *teller) close() {
+func (t *notifier) close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	t.ring()
 }
 
-func (t *teller) ring() {
+func (t *notifier) ring() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (t *teller) run() {
+func (t *notifier) run() {
 	for range t.wake {
 		list, closed := t.take()
 		for _, n := range list {
@@ -68,7 +68,7 @@ func (t *teller) run() {
 	}
 }
 
-func (t *teller) take() (list []news, closed bool) {
+func (t *notifier) take() (list []news, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list, t.queue = t.queue, nil

@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// A request that has begun holds descriptors, so that one whose client stops in
-// its midst must not last for ever. How long an upstream takes to answer is not
-// bounded: that is what long polling is.
+// A request in flight holds descriptors, so one whose client stalls must time out. How
+// long an upstream takes to respond is not bounded, because of long polling.
 const (
-	// bodyPatience is how long a client may send nothing of a body that is read,
-	bodyPatience = 30 * time.Second
-	// and bodyRate, in bytes a second, how slowly it may send after that time: a byte
-	// every half minute would hold a connection to the game server for ever.
+	// bodyTimeout is how long a client may send nothing of a body that is read.
+	bodyTimeout = 30 * time.Second
+	// bodyRate is the min average rate after that time, in bytes a second: a byte every
+	// half minute would otherwise hold a connection to the game server forever.
 	bodyRate = 1 << 10
-	// AnswerPatience is how long it may take nothing of what it is sent.
-	AnswerPatience = time.Minute
+	// WriteTimeout is how long a client may accept nothing of a response.
+	WriteTimeout = time.Minute
 )
 
-// A clientBody is read with bodyPatience. It notes whether it could not be read
-// to its end: then the failure is not the upstream's.
+// A clientBody is read with bodyTimeout. It records whether reading failed: then the
+// failure is not the upstream's.
 type clientBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -65,15 +64,15 @@ func (b *clientBody) begin() {
 	if b.began.IsZero() {
 		b.began = now
 	}
-	deadline := now.Add(bodyPatience)
-	if slowest := b.began.Add(bodyPatience + time.Duration(b.size)*time.Second/bodyRate); slowest.Before(deadline) {
+	deadline := now.Add(bodyTimeout)
+	if slowest := b.began.Add(bodyTimeout + time.Duration(b.size)*time.Second/bodyRate); slowest.Before(deadline) {
 		deadline = slowest
 	}
 	b.control.SetReadDeadline(deadline)
 }
 
-// end notes how the body has ended. What is read behind its end, while it is
-// answered, is not the body's, and may be long in coming.
+// end records how the body ended. Later reads of the connection belong to the next
+// request, and may take long.
 func (b *clientBody) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,19 +85,18 @@ func (b *clientBody) end(err error) {
 	}
 }
 
-// leave is called when the handler returns. The transport may read on; and what
-// is left of the body net/http reads, before it answers or serves the next
-// request.
+// leave is called when the handler returns. The transport may continue to read, and
+// net/http reads the rest of the body before it serves the next request.
 func (b *clientBody) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left = true
 	if !b.over && b.broken == nil {
-		b.control.SetReadDeadline(time.Now().Add(bodyPatience))
+		b.control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 }
 
-// failed is the HTTP status for a body that broke off, 0 where it did not.
+// failed returns the HTTP status for a body that could not be read, else 0.
 func (b *clientBody) failed() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,19 +109,19 @@ func (b *clientBody) failed() int {
 	return http.StatusBadRequest
 }
 
-// A patientWriter gives a client AnswerPatience to take each piece of an answer,
-// however long the next one is in coming.
+// A timeoutWriter bounds each write of a response by WriteTimeout, however long the
+// next one takes to arrive.
 //
-// An interim answer of the upstream's (1xx) passes by the rules of the final one.
-// ReverseProxy clears the header behind it, and with it what the gateway had set.
-type patientWriter struct {
+// An interim response (1xx) passes by the rules of the final one. ReverseProxy clears
+// the header after it, and with it what the gateway had set.
+type timeoutWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	set     http.Header // by the gateway, for the final answer
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *patientWriter) WriteHeader(status int) {
+func (w *timeoutWriter) WriteHeader(status int) {
 	h := w.Header()
 	if status >= 100 && status < 200 {
 		pass := passed(h, func(string) bool { return false })
@@ -139,21 +137,21 @@ func (w *patientWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *patientWriter) Write(p []byte) (int, error) {
+func (w *timeoutWriter) Write(p []byte) (int, error) {
 	defer w.bounded()()
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError is what an http.ResponseController flushes by.
-func (w *patientWriter) FlushError() error {
+// FlushError is for http.ResponseController.
+func (w *timeoutWriter) FlushError() error {
 	defer w.bounded()()
 	return w.control.Flush()
 }
 
-// Unwrap lets an http.ResponseController reach the rest.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap is for http.ResponseController.
+func (w *timeoutWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *patientWriter) bounded() (done func()) {
-	w.control.SetWriteDeadline(time.Now().Add(AnswerPatience))
+func (w *timeoutWriter) bounded() (done func()) {
+	w.control.SetWriteDeadline(time.Now().Add(WriteTimeout))
 	return func() { w.control.SetWriteDeadline(time.Time{}) }
 }

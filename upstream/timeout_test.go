@@ -37,8 +37,8 @@ func TestStalledRequestBodyTimesOutAfterThirtySeconds(t *testing.T) {
 		conn, br = r.raw(t, head+"xx")
 		began := time.Now()
 		resp, err = http.ReadResponse(br, nil)
-		r.wantAnswer(t, resp, err, http.StatusRequestTimeout, "the request's body broke off\n")
-		if d := time.Since(began); d != bodyPatience {
+		r.wantAnswer(t, resp, err, http.StatusRequestTimeout, "the request body could not be read\n")
+		if d := time.Since(began); d != bodyTimeout {
 			t.Errorf("given up after %v", d)
 		}
 		if err := <-ended; err == nil {
@@ -71,7 +71,7 @@ func TestDrainingABodyIsBounded(t *testing.T) {
 		began := time.Now()
 		io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || time.Since(began) != bodyPatience {
+		if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || time.Since(began) != bodyTimeout {
 			t.Errorf("%v, %v after %v", resp, err, time.Since(began))
 		}
 	})
@@ -127,7 +127,7 @@ func TestUnreadResponseTimesOutAfterAMinute(t *testing.T) {
 		synctest.Wait()
 		select {
 		case at := <-gone:
-			if d := at.Sub(began); d < 500*time.Second || d > 500*time.Second+AnswerPatience {
+			if d := at.Sub(began); d < 500*time.Second || d > 500*time.Second+WriteTimeout {
 				t.Errorf("given up after %v, want a minute after 500s at the latest", d)
 			}
 		default:

@@ -1,6 +1,6 @@
-// Package showcase is what --demo adds to a gateway: the embedded game server,
+// Package demo is what --demo adds to a gateway: the embedded game server,
 // the page, and real cuts of a player's own network connection.
-package showcase
+package demo
 
 import (
 	"context"
