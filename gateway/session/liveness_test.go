@@ -662,6 +662,29 @@ func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
 	}
 }
 
+// One that took bytes at first, and none in the seconds before it ended, had stopped.
+func TestConnectionThatHasStoppedDrainingCountsAsFutile(t *testing.T) {
+	for after, want := range map[time.Duration]session.State{6 * time.Second: session.Ended, 4 * time.Second: session.Detached} {
+		b := newTable(t, config())
+		b.game(text("one"))
+		b.drop()
+		for range 5 {
+			b.wantState(session.Detached)
+			b.resume(0)
+			b.reads()
+			b.says("")
+			for acked := range uint64(2) {
+				b.s.ClientSocket(b.now, b.att, session.SocketState{Acked: acked, Queued: 10})
+			}
+			b.now = b.now.Add(after)
+			b.drop()
+		}
+		if got := b.s.State(); got != want {
+			t.Errorf("%v after the last byte: %v, want %v", after, got, want)
+		}
+	}
+}
+
 func TestEveryOutageIsReportedAsLongAsItWas(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
