@@ -349,6 +349,28 @@ func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
 	}
 }
 
+// What was dropped before a resume was not sent, so no answer to it is owed: the clock
+// begins with the first message that is written whole.
+func TestLostMessagesOweNoAnswer(t *testing.T) {
+	c := answerConfig()
+	c.BufferMessages, c.Overflow = 1, session.DropOldest
+	b := newTable(t, c)
+	b.drop()
+	b.game(text("lost") + text("kept"))
+	b.resume(0)
+	write := func(short int) {
+		n := len(bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil))
+		b.s.ClientWrote(b.now, b.att, n-short, false)
+	}
+	write(1)
+	b.sleep(2 * time.Second)
+	write(0)
+	written := b.now
+	if got, want := b.s.Next(), written.Add(c.Answer/2); got != want {
+		t.Errorf("Next is %d, want the ping at %d", got, want)
+	}
+}
+
 // The process, or the machine, stood still: what the client said is not read yet.
 func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
