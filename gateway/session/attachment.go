@@ -232,7 +232,7 @@ func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) (look b
 	}
 	if n > ctl {
 		a.mark, a.mid = s.ring.Around(a.mark, a.cur)
-		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked {
+		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start { // not of what was lost
 			a.owed = now
 		}
 	}

@@ -349,6 +349,28 @@ func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
 	}
 }
 
+// What was dropped before a resume was not sent, so no answer to it is owed: the clock
+// begins with the first message that is written whole.
+func TestLostMessagesOweNoAnswer(t *testing.T) {
+	c := answerConfig()
+	c.BufferMessages, c.Overflow = 1, session.DropOldest
+	b := newTable(t, c)
+	b.drop()
+	b.game(text("lost") + text("kept"))
+	b.resume(0)
+	write := func(short int) {
+		n := len(bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil))
+		b.s.ClientWrote(b.now, b.att, n-short, false)
+	}
+	write(1)
+	b.sleep(2 * time.Second)
+	write(0)
+	written := b.now
+	if got, want := b.s.Next(), written.Add(c.Answer/2); got != want {
+		t.Errorf("Next is %d, want the ping at %d", got, want)
+	}
+}
+
 // The process, or the machine, stood still: what the client said is not read yet.
 func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
@@ -659,6 +681,29 @@ func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
 	}
 	if got := resumes(false); got != session.Ended {
 		t.Error("it goes on without end, though no connection took anything")
+	}
+}
+
+// One that took bytes at first, and none in the seconds before it ended, had stopped.
+func TestConnectionThatHasStoppedDrainingCountsAsFutile(t *testing.T) {
+	for after, want := range map[time.Duration]session.State{6 * time.Second: session.Ended, 4 * time.Second: session.Detached} {
+		b := newTable(t, config())
+		b.game(text("one"))
+		b.drop()
+		for range 5 {
+			b.wantState(session.Detached)
+			b.resume(0)
+			b.reads()
+			b.says("")
+			for acked := range uint64(2) {
+				b.s.ClientSocket(b.now, b.att, session.SocketState{Acked: acked, Queued: 10})
+			}
+			b.now = b.now.Add(after)
+			b.drop()
+		}
+		if got := b.s.State(); got != want {
+			t.Errorf("%v after the last byte: %v, want %v", after, got, want)
+		}
 	}
 }
 

@@ -24,6 +24,9 @@ func TestUpstreamOutlivesAnExhaustedStoreInMidMessage(t *testing.T) {
 		if b.s.UpstreamRoom(b.up) != nil {
 			t.Fatal("it is read though the store is exhausted")
 		}
+		if at := b.s.Next(); at <= b.now {
+			t.Fatalf("it is tried again without a pause: Next is %d, it is %d", at, b.now)
+		}
 		b.sleep(250 * time.Millisecond)
 		b.says("\x10ping")
 	}
