@@ -39,7 +39,7 @@ test-peers: build ## Socket.IO, Colyseus and others through the gateway
 
 test-proxies: build ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
 	./.ci/proxies
-	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 5m ./...
+	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 10m ./...
 
 test-e2e: build ## the demo and the client in headless Chromium
 	cd web/e2e && npm ci --no-audit --no-fund && npm test

@@ -42,7 +42,8 @@ func gather(t *testing.T, most int, flags ...string) *crowd {
 	enoughDescriptors(t, 2*most+200)
 	c := &crowd{t: t, game: newGame(t, 0), players: make([]*player, most), away: most / 20}
 	begin := make(chan struct{})
-	c.gateway = start(t, append(flags, "--upstream="+c.game.url(), "--route=/flood="+newFlood(t, begin)+";buffer-bytes=8MiB;buffer-messages=100000")...)
+	// Who reads nothing is to stay attached: by the heartbeat alone that is half a minute.
+	c.gateway = start(t, append(flags, "--answer-timeout=0", "--upstream="+c.game.url(), "--route=/flood="+newFlood(t, begin)+";buffer-bytes=8MiB;buffer-messages=100000")...)
 	for range stuck {
 		c.gateway.stuck("/flood")
 	}
