@@ -190,12 +190,12 @@ func answerWithin(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// logExhausted says what an operator can do about refusals for want of descriptors.
+// logExhausted says what an operator can do about refusals because descriptors ran out.
 func (g *Gateway) logExhausted() {
 	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files")
 }
 
-// retryAfter is what is said to whoever is refused for want of room, in seconds.
+// retryAfter is what is said to anyone who is refused because there is no room, in seconds.
 const retryAfter = "5"
 
 func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
@@ -203,7 +203,7 @@ func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text
 	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
 }
 
-// refuseExhausted refuses a new session for want of descriptors.
+// refuseExhausted refuses a new session because descriptors ran out.
 func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
 	g.logExhausted()
 	g.refuseBusy(w, r, "descriptors", "no more sessions now")

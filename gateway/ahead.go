@@ -23,7 +23,7 @@ type CreateRequest struct {
 	Path         string   // with the query, as a client would ask for it
 	Upstream     string   // instead of the route's, within Config.UpstreamAllow; empty: the route's
 	Subprotocols []string // offered to the upstream
-	Player       string   // whose session it is; empty: whoever has its token
+	Player       string   // whose session it is; empty: anyone who has its token
 	Group        string
 	Data         []byte         // nil: none
 	Grace        *time.Duration // nil: the route's

@@ -93,7 +93,7 @@ type Route struct {
 	Policy Policy
 }
 
-// MaxGrace is the longest grace period, whoever asks for it: a flag, the control API or
+// MaxGrace is the longest grace period, no matter who asks for it: a flag, the control API or
 // the upstream.
 const MaxGrace = 365 * 24 * time.Hour
 

@@ -174,7 +174,7 @@ func (g *Gateway) closeRest() {
 // together do not come back together.
 func spread() time.Duration { return time.Second + rand.N(4*time.Second) }
 
-// noteExhausted is called by whoever was refused memory for a replay buffer.
+// noteExhausted is called when memory was refused for a replay buffer.
 func (g *Gateway) noteExhausted() {
 	select {
 	case g.exhausted <- struct{}{}:

@@ -83,7 +83,7 @@ func (e *entry) settle() {
 }
 
 // welcome says that the first client is about to be answered. What it returns
-// is to be called once that client is attached, or never will be.
+// must be called once that client is attached, or never will be.
 func (e *entry) welcome() (done func()) {
 	c := make(chan struct{})
 	e.mu.Lock()
@@ -199,7 +199,7 @@ func (e *entry) breakFirst() {
 
 // begin makes the session itself, once its upstream has answered. client is the
 // connection that it is made for, nil where that is still to come.
-func (e *entry) begin(d *drive.Driver, store *replay.Store, watch drive.Observer, up *upstream.Conn, client net.Conn) *drive.Session {
+func (e *entry) begin(d *drive.Driver, store *replay.Store, watch session.Observer, up *upstream.Conn, client net.Conn) *drive.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol, store), e.clock.Now(), up.Early)
@@ -251,7 +251,7 @@ func blockOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// A bell wakes whoever waits for its next ring.
+// A bell wakes all that wait for its next ring.
 type bell struct {
 	mu sync.Mutex
 	c  chan struct{}

@@ -113,7 +113,7 @@ func authenticate(l Login, r *http.Request) (player string, err error) {
 // and the issuer may have done away with the key since the session began.
 func (e *entry) sameLogin(ctx context.Context, r *http.Request) bool {
 	l := e.terms().Login
-	if l == nil || e.Player == "" { // made ahead, for whoever has its token
+	if l == nil || e.Player == "" { // made ahead, for anyone who has its token
 		return true
 	}
 	token, err := l.Find(r)
@@ -127,7 +127,7 @@ func (e *entry) sameLogin(ctx context.Context, r *http.Request) bool {
 	return err == nil && player == e.Player || unsigned(err)
 }
 
-// unsigned reports whether a login was refused for want of a good signature,
+// unsigned reports whether a login was refused because its signature is not good,
 // whatever else may be wrong with it.
 func unsigned(err error) bool {
 	return slices.ContainsFunc([]error{login.ErrForged, login.ErrNoKeys, login.ErrMalformed, login.ErrTooLong}, func(kind error) bool {

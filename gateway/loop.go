@@ -9,7 +9,7 @@ import (
 // ViaHeader carries the ids of the gateways that a request has come through to its game
 // server, each made at its start. A gateway that finds its own there is its own game
 // server, by way of others perhaps, and would otherwise ask itself until no descriptor is
-// left. It is the one header of ours that is taken over from a client: whoever forges
+// left. It is the one header of ours that is taken over from a client: anyone who forges
 // an id has only their own request refused.
 const ViaHeader = "Reseat-Via"
 

@@ -9,13 +9,13 @@ import (
 )
 
 // An observer observes one session: it logs, counts, and does what the gateway owes
-// to a session that has ended or wants a new token. It implements drive.Observer.
+// to a session that has ended or wants a new token. It implements session.Observer.
 type observer struct {
 	g *Gateway
 	e *entry
 }
 
-// Events implements drive.Observer.
+// Events implements session.Observer.
 func (o observer) Events(list []session.Event) {
 	for _, ev := range list {
 		o.event(ev)

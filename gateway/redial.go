@@ -40,7 +40,7 @@ type arrival struct {
 //
 // All but done is guarded by the entry's mu.
 type redial struct {
-	ask    upstream.Request // by the handshake of whoever waits
+	ask    upstream.Request // by the handshake of the client that waits
 	waiter *waiter          // nil: nobody waits any more
 	taken  bool             // the outcome is the waiter's: nobody takes its place now
 	cancel context.CancelFunc
@@ -131,7 +131,7 @@ func (e *entry) await(d *redial, w *waiter) (outcome, error) {
 	}
 }
 
-// join puts w in the place of whoever waits for the session's upstream, unless
+// join puts w in place of the client that waits for the session's upstream, unless
 // that came later, and has it dialled where nobody does. It is nil where somebody
 // else was just being attached: it has been waited for.
 func (rd *redialer) join(e *entry, w *waiter) *redial {
@@ -195,7 +195,7 @@ func (rd *redialer) requestAgain(e *entry, r *http.Request) upstream.Request {
 	return ask
 }
 
-// redialFor dials for d, until it is known what came of it or nobody waits.
+// redialFor dials for d, until it is known the outcome or nobody waits.
 func (rd *redialer) redialFor(e *entry, d *redial) {
 	for {
 		out, again := rd.dialOnce(e, d)

@@ -152,7 +152,7 @@ func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pa
 	}, kid, err
 }
 
-// renewal is when a token of so long a life is to be replaced: at half of it,
+// renewal is when a token of so long a life must be replaced: at half of it,
 // or earlier, so that the old one still outlives twice the heartbeat of silence
 // and the grace period; protocol section 7. A life too short for that is
 // halved all the same.

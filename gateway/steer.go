@@ -7,7 +7,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An Outcome is what became of a request to change a session.
+// An Outcome is the outcome of a request to change a session.
 type Outcome int
 
 // The outcomes of what is asked of one session.
@@ -18,7 +18,7 @@ const (
 	Stale            // it was changed by somebody else meanwhile
 )
 
-// A Change is what is to be changed of a living session; nil members stay.
+// A Change is what to change of a session; nil members stay.
 type Change struct {
 	Grace    *time.Duration
 	Overflow *session.Overflow

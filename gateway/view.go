@@ -139,7 +139,7 @@ func (v *View) rankTombstone(at int, s *SessionInfo) rank {
 	return r
 }
 
-// window sorts, and cuts out what is to be shown. An offset behind the end is
+// window sorts, and cuts out what is shown. An offset behind the end is
 // moved to where the last ones are seen.
 func (v *View) window(ranks []rank) (_ []rank, offset, matching int) {
 	slices.SortFunc(ranks, v.compare)

@@ -223,7 +223,7 @@ export type ResumeDetail = {
   lost: number;
   /** Milliseconds since the gateway was last heard. */
   ms: number;
-  /** Whether the page was reloaded meanwhile (`options.storage`): the game's state is to be asked for anew. */
+  /** Whether the page was reloaded meanwhile (`options.storage`): the game's state must be asked for anew. */
   reloaded?: boolean;
 };
 

@@ -12,7 +12,7 @@ import (
 )
 
 // audit writes a line for each request that may change something: who sent it,
-// for which session, and what came of it. Bodies, queries and tokens are never
+// for which session, and the outcome. Bodies, queries and tokens are never
 // part of it.
 func (a *api) audit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -128,7 +128,7 @@ func checkToken(token string) error {
 	return nil
 }
 
-// Warning says, for whoever runs the gateway, that there are tokens which might be
+// Warning says, for anyone who runs the gateway, that there are tokens which might be
 // guessed; "" where there are none. It repeats nothing of a token.
 func (c *Credentials) Warning() string {
 	var names []string

@@ -26,7 +26,7 @@ type denial struct {
 	detail string
 }
 
-// ownPages trusts whoever reaches this address from this machine, but what a
+// ownPages trusts anyone who reaches this address from this machine, but what a
 // foreign page in a browser on it could send: a cross-site request, or one under
 // a name that was made to point here (DNS rebinding).
 type ownPages struct{}

@@ -51,7 +51,7 @@ func (o *outbound) convert(dst, b []byte) (_ []byte, err error) {
 	return dst, nil
 }
 
-// compressing reports whether the present frame is to be compressed.
+// compressing reports whether the present frame gets compressed.
 func (o *outbound) compressing() bool { return o.compressed && !o.h.Control() }
 
 func (o *outbound) pendingLen() int {

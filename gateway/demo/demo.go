@@ -67,7 +67,7 @@ func Serve(g *gateway.Gateway) {
 }
 
 // A cut is what a page asks for: its session's id, which nobody else knows,
-// and how its connection is to be cut.
+// and how its connection is cut.
 type cut struct {
 	Session string `json:"session"`
 	How     string `json:"how"` // close, reset or silence

@@ -30,19 +30,7 @@ func (c *Clock) Now() session.Time { return session.Time(time.Since(c.start)) + 
 // Wall is when t was, by the wall clock.
 func (c *Clock) Wall(t session.Time) time.Time { return c.start.Add(time.Duration(t)) }
 
-// A Observer observes a session. Its methods are called one at a time for each
-// session, never with a lock held, and must not block for long.
-type Observer interface {
-	// Events tells what has happened, in order.
-	Events([]session.Event)
-	// Panicked tells of a fault in the session's code, which has ended it.
-	Panicked(value any, stack []byte)
-	// Closed tells that the session has ended and both its legs are closed. It
-	// is the last call.
-	Closed()
-}
-
-// A Kind says which driver is to be used.
+// A Kind says which driver to use.
 type Kind uint8
 
 // The values of --driver.
@@ -76,7 +64,7 @@ func (d *Driver) Clock() *Clock { return d.clock }
 //
 // A session whose messages are told of, one by one, is for goroutines: they wait
 // while the Observer does, and a loop does not.
-func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Observer) *Session {
+func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
 	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) && !core.Tells() {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
@@ -89,7 +77,7 @@ func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch Obs
 
 // poll has a loop drive core, if one can; else it is nil and upstream still the
 // caller's.
-func (d *Driver) poll(core *session.Session, upstream net.Conn, watch Observer) *poll.Session {
+func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Observer) *poll.Session {
 	fd, err := sock.Take(upstream)
 	if err != nil {
 		return nil
@@ -114,7 +102,7 @@ func (d *Driver) idlest() (l *poll.Loop) {
 	return l
 }
 
-// start starts as many loops as there are to be, or as can be.
+// start starts as many loops as wanted, or as possible.
 func (d *Driver) start() {
 	n := poll.Loops(runtime.GOMAXPROCS(0))
 	poll.LeaveRoom(n)

@@ -19,7 +19,7 @@ func (s *Session) leave(p *poll.Session) {
 
 // takeOver drives a core that a loop has driven up to now. The Observer is told
 // nothing until tellRest.
-func takeOver(d *Driver, core *session.Session, legs []poll.Leg, over bool, watch Observer) *netSession {
+func takeOver(d *Driver, core *session.Session, legs []poll.Leg, over bool, watch session.Observer) *netSession {
 	s := idle(d, core, watch)
 	s.enter()
 	s.over, s.telling = over, true

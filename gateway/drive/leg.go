@@ -45,10 +45,10 @@ type leg struct {
 	fd      int                 // raw's, where it will be
 	hungUp  atomic.Bool         // it was: what is left to be read ends
 
-	// Whoever has set writing has these.
+	// Anyone who has set writing has these.
 	bufs     [][]byte
 	attempt  func(fd uintptr) bool // writes bufs once, for RawConn.Write
-	took     int                   // what came of it
+	took     int                   // the outcome
 	short    bool
 	writeErr error
 
@@ -103,7 +103,7 @@ func (l *leg) fate() session.CloseMode {
 	return l.att.CloseMode()
 }
 
-// out is what is to be written now. Called with mu held.
+// out is what must be written now. Called with mu held.
 func (l *leg) out() [][]byte {
 	defer l.s.rescue()
 	if l.att == nil {
@@ -214,7 +214,7 @@ func (s *netSession) writeBlocking(l *leg, out [][]byte) {
 			out = l.out()
 		}
 		if len(out) > 0 {
-			s.arm() // this write may wait, and is to be looked after
+			s.arm() // this write may wait, and must be looked after
 			s.mu.Unlock()
 		}
 	}
@@ -316,7 +316,7 @@ func (s *netSession) part(l *leg) {
 	}
 }
 
-// hurry leaves a leg that is to be closed little time for all that is left, whether
+// hurry leaves a leg that is being closed little time for all that is left, whether
 // part has begun with it or not. Called with mu held.
 func (l *leg) hurry() {
 	l.hurried = true

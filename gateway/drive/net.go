@@ -16,12 +16,12 @@ import (
 // one the attached client, and one more exists for each socket that does not
 // take what it is given, for as long as it does not.
 //
-// Whoever has called the core writes what it hands out, unless somebody else
+// Anyone who has called the core writes what it hands out, unless somebody else
 // already writes to that socket, who then goes on with it. The lock is never
-// held over a read, a write or a Observer.
+// held over a read, a write or an Observer.
 type netSession struct {
 	driver *Driver
-	watch  Observer
+	watch  session.Observer
 
 	mu   sync.Mutex
 	now  session.Time // when it was taken by enter; it never goes back
@@ -70,14 +70,14 @@ type panicked struct {
 }
 
 // newNet drives core over its upstream's connection. It begins to read at once.
-func newNet(d *Driver, core *session.Session, upstream net.Conn, watch Observer) *netSession {
+func newNet(d *Driver, core *session.Session, upstream net.Conn, watch session.Observer) *netSession {
 	s := idle(d, core, watch)
 	s.connect(upstream, core.Upstream())
 	return s
 }
 
 // idle is a session without legs.
-func idle(d *Driver, core *session.Session, watch Observer) *netSession {
+func idle(d *Driver, core *session.Session, watch session.Observer) *netSession {
 	s := &netSession{driver: d, watch: watch, core: core}
 	s.timer = time.AfterFunc(time.Hour, s.tick)
 	s.timer.Stop()
@@ -262,7 +262,7 @@ func (s *netSession) news() bool {
 	return len(s.events)+len(s.panics) > 0 || s.finished()
 }
 
-// finished reports whether it is to be told that all is closed.
+// finished reports whether it must be told that all is closed.
 func (s *netSession) finished() bool {
 	return !s.over && s.core.State() == session.Ended && s.upstreams == 0 && (s.down == nil || s.down.closed)
 }

@@ -82,11 +82,11 @@ func (s *netSession) clientRead(l *leg, p []byte) (calm bool) {
 	return s.goOn(l)
 }
 
-// readOn calls once while l is to be read. It reads once, and says whether there
+// readOn calls once while l may be read. It reads once, and says whether there
 // may be more to read at once, and whether that was calm: nothing is left for
 // settle to do.
 //
-// A descriptor is not let go of between two reads: whoever lets go of it must
+// A descriptor is not let go of between two reads: a reader that lets go of it must
 // have it made ready for waiting anew.
 func (s *netSession) readOn(l *leg, once func(l *leg, fd int) (more, calm bool)) {
 	ready := func(fd uintptr) (enough bool) {
@@ -141,7 +141,7 @@ func (l *leg) borrow() (b *[]byte, from *sync.Pool) {
 }
 
 // goOn does what of settle can be done while l's reader has its socket, and
-// reports whether that was all, and l is to be read on. It is called with mu
+// reports whether that was all, and l may be read on. It is called with mu
 // held, and releases it.
 func (s *netSession) goOn(l *leg) (calm bool) {
 	s.onward()
@@ -150,7 +150,7 @@ func (s *netSession) goOn(l *leg) (calm bool) {
 	return calm
 }
 
-// reads reports whether l is to be read now. Who makes more happen than the
+// reads reports whether l may be read now. Who makes more happen than the
 // Observer can be told of waits for it, as where each message is told of. Called
 // with mu held.
 func (s *netSession) reads(l *leg) bool {

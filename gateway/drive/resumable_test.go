@@ -389,7 +389,7 @@ func await(holds func() bool) {
 
 // A Observer that calls the session, or waits for somebody who does, is no
 // danger to a loop.
-func TestWatcherMayCallItsSession(t *testing.T) {
+func TestObserverMayCallItsSession(t *testing.T) {
 	drivers(t, func(t *testing.T, d *drive.Driver) {
 		p := newPlayer(t, d, nil)
 		states := make(chan session.State, 1)
@@ -403,7 +403,7 @@ func TestWatcherMayCallItsSession(t *testing.T) {
 	})
 }
 
-func TestNothingStopsWhileAWatcherDoes(t *testing.T) {
+func TestNothingStopsWhileAnObserverDoes(t *testing.T) {
 	d := newDriver(t, drive.Poll)
 	p, other := newPlayer(t, d, nil), newPlayer(t, d, nil)
 	stuck, release := make(chan struct{}), make(chan struct{})

@@ -9,13 +9,13 @@ import (
 )
 
 // A Session is a session core in the hands of a driver. Its methods may be
-// called by anyone, a Observer too, but not by what Do calls.
+// called by anyone, an Observer too, but not by what Do calls.
 //
 // One that is driven by a loop is given to goroutines for good when a client
 // comes whose connection is not for loops.
 type Session struct {
 	driver *Driver
-	watch  Observer
+	watch  session.Observer
 	poll   *poll.Session              // nil: it never had a loop
 	net    atomic.Pointer[netSession] // nil: it has one
 }

@@ -14,7 +14,7 @@ type Target struct {
 
 // OriginAllowed decides by --origin whether a handshake's Origin may pass, RFC
 // 6455 section 10.2. Without patterns it must be the host that was asked for, and
-// https where TLS was: whoever is on the way can make up a page of http.
+// https where TLS was: anyone who is on the way can make up a page of http.
 // A request without an Origin is no browser's and passes; two never do.
 func OriginAllowed(patterns []string, h http.Header, to Target) bool {
 	origins := h.Values("Origin")

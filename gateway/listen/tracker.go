@@ -80,7 +80,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Forget is for whoever closes an accepted connection before an http.Server has it.
+// Forget is for callers that close an accepted connection before an http.Server has it.
 func (l *listener) Forget(c net.Conn) { l.tracker.Forget(c) }
 
 // Track has c wait, until Forget.

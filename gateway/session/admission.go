@@ -69,7 +69,7 @@ type Pass struct {
 	Gen     uint64
 	Token   string
 	Expires Time          // the token's exp
-	Renew   time.Duration // from now until the token is to be renewed
+	Renew   time.Duration // from now until the token must be renewed
 	Arrived Time          // when the handshake came, for Event.Took
 	Peer    string        // the client's address, for Event.Peer
 }
@@ -91,7 +91,7 @@ type futility struct {
 
 // noteProgress looks at a connection that is gone and reports whether it was
 // the last of too many that came to nothing. One that was still draining says
-// nothing: its client may have been in the midst of a large message.
+// nothing: its client may have been in the middle of a large message.
 func (s *Session) noteProgress(now Time, a *Attachment) bool {
 	if s.draining(now, a) {
 		return false

@@ -86,7 +86,7 @@ type Attachment struct {
 
 	epoch   uint64
 	gen     uint64 // the generation that its hello carried
-	peer    string // the client's address, for whoever watches
+	peer    string // the client's address, for anyone who watches
 	since   Time
 	came    Time // when its handshake came
 	resumed bool
@@ -143,7 +143,7 @@ func (a *Attachment) CloseMode() CloseMode { return a.fate }
 // Epoch tells which attach of the session this was, from 1.
 func (a *Attachment) Epoch() uint64 { return a.epoch }
 
-// ClientOut appends to dst what is to be written to a's connection now. Until
+// ClientOut appends to dst what must be written to a's connection now. Until
 // ClientWrote says how much of it was, it hands out nothing more.
 func (s *Session) ClientOut(now Time, a *Attachment, dst [][]byte) [][]byte {
 	if a.out.up {

@@ -35,7 +35,7 @@ func (s *Session) UpstreamRoom(u *Upstream) []byte {
 	return room
 }
 
-// WantsUpstream reports whether u's connection is to be read at all.
+// WantsUpstream reports whether u's connection may be read at all.
 func (s *Session) WantsUpstream(u *Upstream) bool {
 	return s.hears(u) && !s.scan.full && !s.starved
 }

@@ -63,12 +63,12 @@ func (s *Session) ended(code int, text string) []byte {
 	return frame.Append(nil, frame.Close, frame.ClosePayload(code, text))
 }
 
-// goneEnding is how a session ends for want of a client.
+// goneEnding is how a session ends because its client is gone.
 func (s *Session) goneEnding(reason string) Ending {
 	return Ending{Reason: reason, Code: wire.CodeNoSession, Text: wire.Name(wire.CodeNoSession)}
 }
 
-// An ending is how a session is to be ended: the record of it, and what each
+// An ending is how to end a session: the record of it, and what each
 // leg is told.
 type ending struct {
 	Ending

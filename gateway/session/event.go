@@ -25,7 +25,7 @@ const (
 )
 
 // An Event is one thing that happened to a session, for logs, metrics and
-// whoever else watches.
+// other observers.
 type Event struct {
 	Kind   Kind
 	Epoch  uint64
@@ -113,4 +113,16 @@ func (s *Session) Info() Info {
 		i.Heard = s.att.heard
 	}
 	return i
+}
+
+// An Observer observes a session. A driver calls its methods one at a time for each
+// session, never with a lock held. They must not block for long.
+type Observer interface {
+	// Events reports what has happened, in order.
+	Events([]Event)
+	// Panicked reports a fault in the session's code, which has ended it.
+	Panicked(value any, stack []byte)
+	// Closed reports that the session has ended and both its legs are closed. It is the
+	// last call.
+	Closed()
 }

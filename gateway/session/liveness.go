@@ -130,7 +130,7 @@ func (s *Session) owes(a *Attachment) Time {
 	return max(since, a.lively())
 }
 
-// answerDue is when a client that owes an answer is to be pinged next, and when it
+// answerDue is when a client that owes an answer must be pinged next, and when it
 // is dead; zero: never.
 func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
 	since := s.owes(a)
@@ -147,7 +147,7 @@ func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
 	return max(since, a.pinged).Add(s.cfg.Answer / 2), dead
 }
 
-// pingDue is when the next ping is to be sent, for whatever reason.
+// pingDue is when the next ping must be sent, for whatever reason.
 func (s *Session) pingDue(a *Attachment) Time {
 	t, _ := s.answerDue(a)
 	t = earlier(t, a.sent.Add(s.cfg.Heartbeat))
@@ -177,7 +177,7 @@ func (s *Session) silentAt(a *Attachment) Time {
 }
 
 // WatchesSocket reports whether the state of a's socket would tell anything now.
-// Then ClientSocket is to be called before Tick, where the driver can.
+// Then ClientSocket must be called before Tick, where the driver can.
 func (s *Session) WatchesSocket(a *Attachment) bool {
 	return a == s.att && a.closing == nil && (a.behind || a.out.waits || a.askedSince())
 }
@@ -191,7 +191,7 @@ func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
 	w := &a.socket
 	if w.mark == written {
 		w.mark, w.pingEnd = marked, st.Acked+uint64(st.Queued)
-		w.known = a.behind // what was acked before the ping says nothing of what became of it
+		w.known = a.behind // what was acked before the ping says nothing of the outcome of it
 	}
 	takes := w.known && st.Acked > w.acked
 	w.acked, w.known = st.Acked, true
@@ -206,7 +206,7 @@ func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
 	}
 }
 
-// nextLook is when the state of a's socket is to be looked at; zero: it says
+// nextLook is when the state of a's socket must be looked at; zero: it says
 // nothing.
 func (s *Session) nextLook(a *Attachment) Time {
 	if !s.WatchesSocket(a) {

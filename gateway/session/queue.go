@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// An upqueue holds what is to be written to the upstream, in order: units, each
+// An upqueue holds what must be written to the upstream, in order: units, each
 // of one or more whole frames. It is the session's, not a connection's: a unit
 // leaves it when all of it has been written, so that what a connection has
 // taken half of can go to the next one whole.
@@ -45,7 +45,7 @@ func (q *upqueue) messages() bool {
 // ready reports whether there is anything to be written now.
 func (q *upqueue) ready() bool { return len(q.units) > q.held }
 
-// slices appends to dst what is to be written now.
+// slices appends to dst what must be written now.
 func (q *upqueue) slices(dst [][]byte) [][]byte {
 	n := len(dst)
 	dst = append(dst, q.pieces...)

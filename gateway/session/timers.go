@@ -4,7 +4,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Next is when Tick is to be called at the latest; zero: no need. A call too
+// Next is when Tick must be called at the latest; zero: no need. A call too
 // early is harmless.
 func (s *Session) Next() Time {
 	var t Time

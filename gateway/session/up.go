@@ -23,7 +23,7 @@ type inbound struct {
 // unfinished reports whether a part of a message has come.
 func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 
-// WantsClient reports whether a's connection is to be read. A resumable client
+// WantsClient reports whether a's connection may be read. A resumable client
 // always is, so that its acks and pings are never stuck behind data that the
 // upstream does not take; a plain one is not while the upstream is behind with its
 // messages (with frames of ours it may be), unless that waits for its Pong.

@@ -57,7 +57,7 @@ func (u *Upstream) Over() bool { return u.over }
 // there is none.
 func (s *Session) Upstream() *Upstream { return s.up }
 
-// UpstreamOut appends to dst what is to be written to u's connection now. Until
+// UpstreamOut appends to dst what must be written to u's connection now. Until
 // UpstreamWrote says how much of it was, it hands out nothing more.
 func (s *Session) UpstreamOut(u *Upstream, dst [][]byte) [][]byte {
 	if u.out.up || u.deaf || u.fate >= Shut {
@@ -90,7 +90,7 @@ func (s *Session) composeUp(u *Upstream) {
 		return
 	case s.q.held == 0:
 	case s.q.part > 0 || s.lender != nil || s.q.ready():
-		return // in the midst of a message, or older answers go first
+		return // in the middle of a message, or older answers go first
 	default:
 		send = func(op byte, payload []byte) { u.rest = append(u.rest, s.masked(op, payload)...) }
 	}
@@ -285,7 +285,7 @@ func (s *Session) partUpstream() {
 
 // takeBack ends the part that a parted upstream has in the queue, once nothing
 // of it is under way. A message that it has taken half of belongs whole to the
-// next one, so its own connection is cut in the midst of it.
+// next one, so its own connection is cut in the middle of it.
 func (s *Session) takeBack(u *Upstream) {
 	if s.lender == u || u.final == nil {
 		return

@@ -89,7 +89,7 @@ func (d *draft) checkWebhook() error {
 // aboutLogins are the settings that have no effect without logins.
 var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-forward"}
 
-// errNoLogin refuses one of them: whoever says whose logins are good believes
+// errNoLogin refuses one of them: anyone who says whose logins are good believes
 // that players are asked for one.
 var errNoLogin = errors.New("requires --auth-jwks or --auth-key-file")
 

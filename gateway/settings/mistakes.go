@@ -145,7 +145,7 @@ func reaches(listen string, t *upstream.Target) bool {
 	return strings.EqualFold(host, there) || isEvery(host) && local || isLoopback(listen) && local
 }
 
-// pageMistakes: whoever names origins replaces the default, the page's own host.
+// pageMistakes: anyone who names origins replaces the default, the page's own host.
 func (s *Settings) pageMistakes(r *gateway.Route) (list []Warning) {
 	names := append(slices.Clone(s.Gateway.Hosts), s.TLS.Domains...)
 	if len(r.Policy.Origins) == 0 {

@@ -59,7 +59,7 @@ func (g *leg) heard(events uint32) {
 	g.full = g.full && events&mayWrite == 0
 }
 
-// wanted reports whether g is to be read now.
+// wanted reports whether g may be read now.
 func (g *leg) wanted() bool {
 	core := g.s.core
 	switch {

@@ -6,7 +6,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// A notifier tells Watchers what has happened, in its order, so that the loop
+// A notifier tells Observers what has happened, in its order, so that the loop
 // never waits for one. What may wait to be told is bounded by what sessions can
 // have happen to them: some events for each of their connections.
 type notifier struct {
@@ -16,9 +16,9 @@ type notifier struct {
 	wake   chan struct{} // one slot
 }
 
-// A news is one call of a Observer.
+// A news is one call of an Observer.
 type news struct {
-	watch  Observer
+	watch  session.Observer
 	events []session.Event
 	fault  *fault
 	over   bool

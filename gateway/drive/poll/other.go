@@ -29,7 +29,7 @@ func Start(Clock) (*Loop, error) { return nil, sock.ErrUnsupported }
 func (*Loop) Load() int64                                                { return 0 }
 func (*Loop) Close()                                                     {}
 func (*Loop) Wait()                                                      {}
-func (*Loop) New(*session.Session, int, Observer) *Session               { return nil }
+func (*Loop) New(*session.Session, int, session.Observer) *Session       { return nil }
 func (*Loop) Infos([]*Session, func(int, session.Info)) []int            { return nil }
 func (*Session) Loop() *Loop                                             { return nil }
 func (*Session) Do(func(*session.Session, session.Time)) bool            { return false }

@@ -3,7 +3,7 @@
 // on the way of a message takes a lock, hands over to another goroutine or
 // allocates.
 //
-// A Loop owns its sessions: the cores, and the descriptors of both legs. Whoever
+// A Loop owns its sessions: the cores, and the descriptors of both legs. Anyone who
 // else wants something of a session puts it into the loop's mailbox. The loop
 // never blocks but to wait for its sockets; what happens to a session is told to
 // its Observer by a second goroutine.
@@ -17,14 +17,6 @@ import (
 
 // A Clock tells the sessions' time.
 type Clock interface{ Now() session.Time }
-
-// A Observer observes a session, as drive.Observer says. It may call the session:
-// its loop does not wait for it.
-type Observer interface {
-	Events([]session.Event)
-	Panicked(value any, stack []byte)
-	Closed()
-}
 
 // An AttachFunc attaches a client to a core, or says why not.
 type AttachFunc func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal)

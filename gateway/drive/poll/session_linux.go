@@ -16,7 +16,7 @@ import (
 type Session struct {
 	loop  *Loop
 	core  *session.Session
-	watch Observer
+	watch session.Observer
 
 	// The loop's from here on.
 	up     *leg   // of the present upstream, or the last
@@ -34,7 +34,7 @@ type Session struct {
 
 // New drives core over its upstream's descriptor, which is the loop's from here
 // on. It begins to read at once.
-func (l *Loop) New(core *session.Session, upstream int, watch Observer) *Session {
+func (l *Loop) New(core *session.Session, upstream int, watch session.Observer) *Session {
 	s := &Session{loop: l, core: core, watch: watch, place: -1}
 	l.load.Add(1)
 	l.post(func() {
@@ -147,7 +147,7 @@ func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) (absent 
 
 // A Leg is a socket of a session that leaves its loop.
 type Leg struct {
-	FD  int                 // negative: closed. It belongs to whoever gets it
+	FD  int                 // negative: closed. It belongs to the receiver of the Leg
 	Att *session.Attachment // of a client's
 	Ups *session.Upstream   // of an upstream's
 }

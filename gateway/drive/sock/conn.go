@@ -7,7 +7,7 @@ import (
 )
 
 // A Conn is a TCP connection that reads and writes by the calls of this package,
-// for whoever stands between a socket and a driver: TLS, compression. Every
+// for layers between a socket and a driver: TLS, compression. Every
 // read and write of a net.TCPConn wakes the scheduler's monitor from its sleep.
 // It may be used as a net.TCPConn may.
 type Conn struct {

@@ -104,7 +104,7 @@ func (h *Hangups) Close() {
 func (h *Hangups) Wait() { h.running.Wait() }
 
 // endIfDone has run end. Closing the descriptor here would wait for run, which may
-// wait for whoever holds our lock, or a caller's.
+// wait for a holder of our lock, or a caller's.
 func (h *Hangups) endIfDone() {
 	if h.closing && h.count == 0 {
 		h.epoll.SetReadDeadline(time.Unix(1, 0))
@@ -139,7 +139,7 @@ func (h *Hangups) peer(e unix.EpollEvent) Peer {
 	return nil
 }
 
-// WakeReader wakes whoever waits to read a socket whose peer has hung up, so that
+// WakeReader wakes a reader that waits on a socket whose peer has hung up, so that
 // what is left of it is read and its end is seen. It changes nothing else: nothing
 // more can come.
 func WakeReader(fd int) { unix.Shutdown(fd, unix.SHUT_RD) }

@@ -3,7 +3,7 @@
 //
 // Its calls never wait, and so they do not tell the scheduler that they are
 // calls: telling it costs as much as relaying a small message, and its monitor
-// takes the processor away from whoever is often found in a call.
+// takes the processor away from a goroutine that is often found in a call.
 package sock
 
 import (

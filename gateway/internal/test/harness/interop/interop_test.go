@@ -44,9 +44,9 @@ type endpoint interface {
 	Subprotocol() string
 }
 
-// A library is the connection of a WebSocket library; its message types and
+// A libraryConn is the connection of a WebSocket library; its message types and
 // codes are types of its own.
-type library[M, S ~int] interface {
+type libraryConn[M, S ~int] interface {
 	Read(context.Context) (M, []byte, error)
 	Write(context.Context, M, []byte) error
 	Writer(context.Context, M) (io.WriteCloser, error)
@@ -59,26 +59,26 @@ type library[M, S ~int] interface {
 
 // A libraryEndpoint is a library's connection as an endpoint. It gives up with ctx.
 type libraryEndpoint[M, S ~int] struct {
-	library[M, S]
+	libraryConn[M, S]
 	ctx context.Context
 }
 
-func newEndpoint[M, S ~int](ctx context.Context, c library[M, S]) endpoint {
+func newEndpoint[M, S ~int](ctx context.Context, c libraryConn[M, S]) endpoint {
 	c.SetReadLimit(-1)
 	return libraryEndpoint[M, S]{c, ctx}
 }
 
 func (p libraryEndpoint[M, S]) Read() (byte, []byte, error) {
-	op, b, err := p.library.Read(p.ctx)
+	op, b, err := p.libraryConn.Read(p.ctx)
 	return byte(op), b, err
 }
 
 func (p libraryEndpoint[M, S]) Write(op byte, b []byte) error {
-	return p.library.Write(p.ctx, M(op), b)
+	return p.libraryConn.Write(p.ctx, M(op), b)
 }
 
 func (p libraryEndpoint[M, S]) WriteParts(op byte, parts ...[]byte) error {
-	w, err := p.library.Writer(p.ctx, M(op))
+	w, err := p.libraryConn.Writer(p.ctx, M(op))
 	if err != nil {
 		return err
 	}
@@ -90,10 +90,10 @@ func (p libraryEndpoint[M, S]) WriteParts(op byte, parts ...[]byte) error {
 	return w.Close()
 }
 
-func (p libraryEndpoint[M, S]) Ping() error { return p.library.Ping(p.ctx) }
+func (p libraryEndpoint[M, S]) Ping() error { return p.libraryConn.Ping(p.ctx) }
 
 func (p libraryEndpoint[M, S]) Close(code int, reason string) error {
-	return p.library.Close(S(code), reason)
+	return p.libraryConn.Close(S(code), reason)
 }
 
 // closeOf is the code and reason of the Close that ended a connection; 1006

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 
 // `make help` lists every target, and .PHONY names these and no others.
 func TestMakefileListsItsTargets(t *testing.T) {
-	text, err := os.ReadFile("Makefile")
+	text, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,10 +28,7 @@ func TestMakefileListsItsTargets(t *testing.T) {
 	if len(targets) < 20 || !slices.Equal(targets, phony) {
 		t.Errorf("the targets are\n%q\n.PHONY names\n%q", targets, phony)
 	}
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("make is not installed: its list is not looked at")
-	}
-	list, err := exec.Command("make", "--no-print-directory", "help").Output()
+	list, err := exec.Command("make", "-C", "../..", "--no-print-directory", "help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
