@@ -69,13 +69,7 @@ func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
 func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(gateway.Takeover))
-		var dials atomic.Int64
-		w.game.Refuse = func(net.Conn, *http.Request) bool {
-			if dials.Add(1) == 1 {
-				time.Sleep(5 * time.Second)
-			}
-			return false
-		}
+		w.delayFirstDial()
 		made := make(chan error)
 		go func() {
 			_, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/", Player: "ann"})

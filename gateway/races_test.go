@@ -17,18 +17,23 @@ import (
 	"reseat/gateway/wire"
 )
 
+// delayFirstDial has the game server answer its first connection 5 s late.
+func (w *world) delayFirstDial() {
+	var dials atomic.Int64
+	w.game.Refuse = func(net.Conn, *http.Request) bool {
+		if dials.Add(1) == 1 {
+			time.Sleep(5 * time.Second)
+		}
+		return false
+	}
+}
+
 // Under takeover the newest login stays, though the game server accepts it before an
 // older one.
 func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(gateway.Takeover))
-		var dials atomic.Int64
-		w.game.Refuse = func(net.Conn, *http.Request) bool {
-			if dials.Add(1) == 1 {
-				time.Sleep(5 * time.Second)
-			}
-			return false
-		}
+		w.delayFirstDial()
 		older := make(chan int)
 		go func() { older <- w.refused("/?player=ann") }()
 		synctest.Wait()
