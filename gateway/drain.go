@@ -182,7 +182,7 @@ func (g *Gateway) noteExhausted() {
 	}
 }
 
-// relieve ends the largest detached sessions when --buffer-total is spent,
+// relieve ends the largest detached sessions when --buffer-total is exhausted,
 // until a twentieth of it is free again.
 func (g *Gateway) relieve(ctx context.Context) {
 	for {

@@ -32,7 +32,7 @@ func newMetrics(g *Gateway) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.created = m.counter("reseat_sessions_created_total", "Sessions begun: a client's whose game server has accepted it, or one made by the control API.")
 	m.drops = m.counter("reseat_sessions_detached_total", "How often a session's client was lost.")
-	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused since the token's generation was spent: a bug or a theft.")
+	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused since the token's generation was superseded: a bug or a theft.")
 	m.panics = m.counter("reseat_session_panics_total", "Faults in a session's code, each of which ended that session.")
 	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines that were left out since strangers brought too many about.")
 	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused for want of descriptors.")

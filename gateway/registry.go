@@ -244,7 +244,7 @@ func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 	case g == nil:
 		return SessionInfo{}, session.Refuse(wire.CodeNoSession, "")
 	case g.subject != c.Subject || !g.tokens.Good(c.Gen):
-		ref := session.Refuse(wire.CodeBadToken, "spent")
+		ref := session.Refuse(wire.CodeBadToken, "superseded")
 		ref.Superseded = g.subject == c.Subject
 		return g.info, ref
 	}

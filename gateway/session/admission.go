@@ -12,7 +12,7 @@ type Refusal struct {
 	Code       int
 	Text       string
 	Retry      time.Duration // come back after; zero: this token will never do
-	Superseded bool          // the token's generation is spent: a bug or a theft
+	Superseded bool          // the token's generation is superseded: a bug or a theft
 }
 
 // Error is the refusal in words.
@@ -39,7 +39,7 @@ type Resume struct {
 func (s *Session) Check(now Time, r Resume) *Refusal {
 	switch {
 	case !s.gen.Good(r.Gen):
-		ref := Refuse(wire.CodeBadToken, "generation %d is spent or unknown", r.Gen)
+		ref := Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", r.Gen)
 		ref.Superseded = true
 		return ref
 	case s.state == Ended:
