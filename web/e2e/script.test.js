@@ -167,6 +167,7 @@ describe('/reseat.install.js', () => {
       context.waitForEvent('page'),
       page.evaluate(() => void window.open(location.href)),
     ]);
+    await copy.waitForURL(page.url()); // the event may come while the tab is still at about:blank
     await until('the copy plays', async () => (await count(copy)) > 3);
     assert.equal(scene.game.seats.length, 2);
     // Two tabs of one URL reload at once: each keeps its own.
