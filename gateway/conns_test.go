@@ -98,7 +98,7 @@ type trackedWorld struct {
 // listener of its ConnTracker.
 func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
 	w := &trackedWorld{porch: newPorch()}
-	w.world = newWorld(t, policy(), func(c *gateway.Config) {
+	w.world = newWorld(t, testPolicy(), func(c *gateway.Config) {
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
 		c.Routes[0].Upstream.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -39,17 +39,20 @@
 //
 // # Who owns what
 //
-//	gateway        which sessions there are: registry.go, entry.go, tombstones.go. Which
-//	               session of a player stays: duplicate.go. What an event means outside:
-//	               observe.go; what is kept of it: history.go. What is shown of sessions:
-//	               inspect.go, overview.go, view.go. Shutdown: drain.go. Memory pressure:
-//	               relieve in drain.go. Changes by the control API: steer.go
+//	gateway        decisions about requests: accept.go, resume.go, cookie.go, ahead.go,
+//	               redial.go. What an event means outside: observe.go. Changes by the
+//	               control API: steer.go. Shutdown: drain.go. Memory pressure: relieve in
+//	               drain.go
+//	policy         what can be set for each route
+//	registry       which sessions there are, and were: records, tombstones, histories;
+//	               the limits on them; which session of a player stays; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
 //	listen         accepted connections that wait, under descriptor pressure
 //	session        everything about one session, pure. Its state changes in
-//	               transitions.go and nowhere else
-//	transport      sockets, goroutines, locks and the clock: one lock per session, never
-//	               held over a read, a write or an observer. transport/epoll has event loops
+//	               transitions.go and nowhere else; leg.go is what drivers call
+//	transport      sockets, goroutines, locks and the clock: transport/netio has two
+//	               goroutines for each session, and one lock, never held over a read, a
+//	               write or an observer; transport/epoll has event loops
 //	replay         memory of messages; frame and wire: bytes, pure
 //	deflate        permessage-deflate: a net.Conn between a client's socket and transport
 //	events         recent events and their readers: the control API's stream, webhook
@@ -60,11 +63,11 @@
 //	tokens         resume tokens; tokens/generation: which are superseded;
 //	               tokens/login: the players' own JWTs
 //
-// A session's record (entry) does not know the Gateway; what acts on it, such as
-// observer, redialer and dials, has what it needs in its fields.
+// A session's record does not know the Gateway; what acts on it, such as observer,
+// redialer and dials, has what it needs in its fields.
 //
-// Lock order: registry, then a transport.Session. An Observer is called with no lock held, so
-// it may take either.
+// Lock order: redialer, registry, then a transport.Session. An Observer is called with no
+// lock held, so it may take any.
 //
 // # What is exactly once, and where that ends
 //

@@ -56,7 +56,7 @@ func play(t *testing.T, steps []wstest.Step) error {
 	if err != nil {
 		return err
 	}
-	s := &story{world: newWorld(t, policy(), configure)}
+	s := &story{world: newWorld(t, testPolicy(), configure)}
 	for _, step := range steps {
 		if err = s.take(step); err == nil {
 			err = s.settle()

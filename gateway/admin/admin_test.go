@@ -15,6 +15,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -69,14 +70,14 @@ func newWorld(t *testing.T, changes ...change) *world {
 	}
 	game := wstest.NewGame(t, 64<<10)
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-	p := gateway.Policy{
+	p := policy.Policy{
 		Grace: 90 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	lines := new(logged)
 	log := newLog(lines)
 	cfg := gateway.Config{
-		Routes:  []gateway.Route{{Pattern: "/match/*", Upstream: target, Policy: p}},
+		Routes:  []policy.Route{{Pattern: "/match/*", Upstream: target, Policy: p}},
 		Default: p, Keys: keys, Log: log,
 	}
 	o := Options{Log: log}

@@ -15,6 +15,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/wire"
 )
 
@@ -222,7 +223,7 @@ func TestSecondSessionOfAPlayerIsAConflictWhereTheFirstIsThere(t *testing.T) {
 		if n := len(w.list("?player=ann").Sessions); n != 1 {
 			t.Errorf("ann has %d sessions", n)
 		}
-	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.Duplicate = gateway.Reject })
+	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.Duplicate = policy.Reject })
 }
 
 func TestNoSessionIsMadeInADrain(t *testing.T) {

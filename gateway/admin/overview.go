@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/registry"
 )
 
 const (
@@ -38,14 +39,14 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	}
 	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
 	if o.Sessions == nil {
-		o.Sessions = []gateway.SessionInfo{}
+		o.Sessions = []registry.Snapshot{}
 	}
 	answer(w, http.StatusOK, o)
 }
 
 // view reads the query of an overview.
-func view(q url.Values) (v gateway.View, since time.Time, err error) {
-	v = gateway.View{Filter: gateway.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultRows}, Text: q.Get("q")}
+func view(q url.Values) (v registry.View, since time.Time, err error) {
+	v = registry.View{Filter: registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultRows}, Text: q.Get("q")}
 	if err = checkState(v.State); err != nil {
 		return v, since, err
 	}
@@ -63,7 +64,7 @@ func view(q url.Values) (v gateway.View, since time.Time, err error) {
 	return v, since, readSort(q.Get("sort"), &v)
 }
 
-func readWindow(q url.Values, v *gateway.View) error {
+func readWindow(q url.Values, v *registry.View) error {
 	if s := q.Get("limit"); s != "" {
 		n, ok := number(s)
 		if !ok || n > maxRows {
@@ -82,12 +83,12 @@ func readWindow(q url.Values, v *gateway.View) error {
 }
 
 // readSort reads the name of an order, with - before it for the other way.
-func readSort(s string, v *gateway.View) error {
+func readSort(s string, v *registry.View) error {
 	name, descending := strings.CutPrefix(s, "-")
-	if s != "" && !slices.Contains(gateway.Sorts(), gateway.Sort(name)) {
-		return badRequest("sort: want one of %v, with - before it for descending", gateway.Sorts())
+	if s != "" && !slices.Contains(registry.Sorts(), registry.Sort(name)) {
+		return badRequest("sort: want one of %v, with - before it for descending", registry.Sorts())
 	}
-	v.Sort, v.Descending = gateway.Sort(name), descending
+	v.Sort, v.Descending = registry.Sort(name), descending
 	return nil
 }
 
@@ -99,10 +100,10 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if list == nil { // it is connecting
-		list = []gateway.Moment{}
+		list = []registry.Moment{}
 	}
 	answer(w, http.StatusOK, struct {
-		Events []gateway.Moment `json:"events"`
-		Left   int              `json:"left_out"`
+		Events []registry.Moment `json:"events"`
+		Left   int               `json:"left_out"`
 	}{list, left})
 }

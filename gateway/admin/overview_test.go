@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/registry"
 )
 
 // overviewOf asks for one.
@@ -225,7 +226,7 @@ func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
 		w.wantStatus("DELETE", path(p)+"?reason=cheating", http.StatusNoContent)
 		rec := w.call("GET", path(p)+"/history")
 		var h struct {
-			Events []gateway.Moment
+			Events []registry.Moment
 			Left   int `json:"left_out"`
 		}
 		if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusOK {

@@ -10,6 +10,8 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -26,9 +28,9 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page := struct {
-		Sessions []gateway.SessionInfo `json:"sessions"`
-		Next     string                `json:"next"`
-	}{Sessions: []gateway.SessionInfo{}}
+		Sessions []registry.Snapshot `json:"sessions"`
+		Next     string              `json:"next"`
+	}{Sessions: []registry.Snapshot{}}
 	list, next := a.g.Sessions(f)
 	page.Sessions = append(page.Sessions, list...)
 	if next > 0 {
@@ -38,9 +40,9 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 }
 
 // filter reads the query of a list.
-func filter(r *http.Request) (gateway.Filter, error) {
+func filter(r *http.Request) (registry.Filter, error) {
 	q := r.URL.Query()
-	f := gateway.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
+	f := registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
 	if s := q.Get("limit"); s != "" {
 		n, ok := number(s)
 		if !ok || n < 1 {
@@ -126,7 +128,7 @@ func readGrace(s *string) (*time.Duration, error) {
 		return nil, nil
 	}
 	d, err := time.ParseDuration(*s)
-	if err != nil || d != 0 && (d < time.Millisecond || d > gateway.MaxGrace) {
+	if err != nil || d != 0 && (d < time.Millisecond || d > policy.MaxGrace) {
 		return nil, badRequest("grace: want 0 or a duration from 1ms to 8760h, such as 45s")
 	}
 	return &d, nil

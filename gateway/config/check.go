@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"reseat/gateway"
+	"reseat/gateway/policy"
 )
 
 // check looks at the settings as a whole, each of them good by itself, and
@@ -101,7 +101,7 @@ func (d *draft) checkAuth() error {
 			return d.fault(flag, "requires --upstream, or set it for a single route; the players of --demo have no login")
 		}
 	}
-	if slices.ContainsFunc(d.Gateway.Routes, func(r gateway.Route) bool { return r.Policy.Auth != nil }) {
+	if slices.ContainsFunc(d.Gateway.Routes, func(r policy.Route) bool { return r.Policy.Auth != nil }) {
 		return nil
 	}
 	for _, flag := range aboutLogins {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 )
 
@@ -18,7 +19,7 @@ func TestDefaultsAreThoseOfTheInterface(t *testing.T) {
 		Listen: ":8080", Admin: "127.0.0.1:8081", Demo: true,
 		TokenAudience: "reseat", LogLevel: slog.LevelInfo,
 		Gateway: gateway.Config{
-			Default: gateway.Policy{
+			Default: policy.Policy{
 				Grace: 30 * time.Second, BufferBytes: 1 << 20, BufferMessages: 4096, Overflow: session.Pause,
 				MaxMessage: 1 << 20, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 			},

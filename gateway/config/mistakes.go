@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/upstream"
 )
 
@@ -61,7 +62,7 @@ func (s *Settings) publicMistakes() (list []Warning) {
 }
 
 // sizeMistakes are about numbers that do not fit each other.
-func (s *Settings) sizeMistakes(r *gateway.Route) (list []Warning) {
+func (s *Settings) sizeMistakes(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	warn := func(flag, format string, args ...any) {
 		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
@@ -91,7 +92,7 @@ func (s *Settings) sizeMistakes(r *gateway.Route) (list []Warning) {
 }
 
 // routeMistakes are about what a pattern matches, and where it leads.
-func (s *Settings) routeMistakes(r *gateway.Route) (list []Warning) {
+func (s *Settings) routeMistakes(r *policy.Route) (list []Warning) {
 	warn := func(flag, format string, args ...any) {
 		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
 	}
@@ -123,12 +124,12 @@ func (s *Settings) routeMistakes(r *gateway.Route) (list []Warning) {
 }
 
 // laxer reports whether a asks for no login, or for no Origin, where b does.
-func laxer(a, b *gateway.Policy) bool {
+func laxer(a, b *policy.Policy) bool {
 	return b.Auth != nil && a.Auth == nil || len(b.Origins) > 0 && !slices.Equal(a.Origins, b.Origins)
 }
 
 // routeOf is the route of a path, nil for none.
-func (s *Settings) routeOf(path string) *gateway.Route {
+func (s *Settings) routeOf(path string) *policy.Route {
 	r, _, _ := gateway.Locate(&s.Gateway, path)
 	return r
 }
@@ -146,7 +147,7 @@ func reaches(listen string, t *upstream.Target) bool {
 }
 
 // pageMistakes: anyone who names origins replaces the default, the page's own host.
-func (s *Settings) pageMistakes(r *gateway.Route) (list []Warning) {
+func (s *Settings) pageMistakes(r *policy.Route) (list []Warning) {
 	names := append(slices.Clone(s.Gateway.Hosts), s.TLS.Domains...)
 	if len(r.Policy.Origins) == 0 {
 		return nil
@@ -186,7 +187,7 @@ func originHasHost(pattern, host string) bool {
 var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 
 // textMistakes are about what is sent to the game server, and what is logged.
-func textMistakes(r *gateway.Route) (list []Warning) {
+func textMistakes(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	for _, text := range []struct{ flag, text string }{{"on-detach", p.Words.Detach}, {"on-resume", p.Words.Resume}, {"on-expire", p.Words.Expire}} {
 		for _, name := range placeholder.FindAllString(text.text, -1) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/upstream"
 )
 
@@ -101,7 +101,7 @@ func (r *route) fault(setting string, err error) error {
 }
 
 // build makes the route, with defaults for what it does not set.
-func (r *route) build(defaults local) (gateway.Route, error) {
+func (r *route) build(defaults local) (policy.Route, error) {
 	own := defaults
 	for i := range table {
 		f := &table[i]
@@ -114,13 +114,13 @@ func (r *route) build(defaults local) (gateway.Route, error) {
 			continue
 		}
 		if err := f.setLocal(&own, values); err != nil {
-			return gateway.Route{}, r.fault(f.name, err)
+			return policy.Route{}, r.fault(f.name, err)
 		}
 	}
 	if err := r.chooseAuth(&own); err != nil {
-		return gateway.Route{}, err
+		return policy.Route{}, err
 	}
-	return gateway.Route{
+	return policy.Route{
 		Pattern:  r.pattern,
 		Upstream: upstream.Target{URL: r.upstream, HostPolicy: own.host, RootCAs: own.ca},
 		Policy:   own.Policy,

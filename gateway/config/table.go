@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/tokens/login"
 	"reseat/upstream"
@@ -50,8 +51,8 @@ func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
 
 // local is what can be set globally and for a single route.
 type local struct {
-	gateway.Policy
-	auth gateway.Auth
+	policy.Policy
+	auth policy.Auth
 	host upstream.HostPolicy
 	ca   *x509.CertPool
 }
@@ -99,7 +100,7 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 const (
 	// minHeartbeat keeps pings from becoming a load.
 	minHeartbeat = 10 * time.Millisecond
-	maxGrace     = gateway.MaxGrace
+	maxGrace     = policy.MaxGrace
 	// maxMessage is held in memory until the message is complete.
 	maxMessage = gib
 	// minTotal is one chunk of a replay buffer.
@@ -307,10 +308,10 @@ var table = []flag{
 			option[bool]{"on", false}, option[bool]{"off", true}))},
 	{name: "duplicate", group: groupPlayers, arg: "takeover|reject|allow", def: "allow",
 		help: "another session of a player who has one: it ends the older ones, is refused while an older one responds, or is allowed; needs a login",
-		setLocal: one(func(l *local) *gateway.Duplicate { return &l.Duplicate }, choice(
-			option[gateway.Duplicate]{"takeover", gateway.Takeover},
-			option[gateway.Duplicate]{"reject", gateway.Reject},
-			option[gateway.Duplicate]{"allow", gateway.Allow}))},
+		setLocal: one(func(l *local) *policy.Duplicate { return &l.Duplicate }, choice(
+			option[policy.Duplicate]{"takeover", policy.Takeover},
+			option[policy.Duplicate]{"reject", policy.Reject},
+			option[policy.Duplicate]{"allow", policy.Allow}))},
 
 	{name: "origin", group: groupCallers, arg: "PATTERN", shows: "same host", repeat: true,
 		help:     "allowed Origin, instead of the same host: SCHEME://HOST[:PORT], with * in any part (in a host it does not match a dot), or * for any",

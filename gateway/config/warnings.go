@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 )
 
@@ -36,7 +36,7 @@ func (s *Settings) Warnings() (list []Warning) {
 	list = append(s.globalWarnings(), s.publicMistakes()...)
 	for i := range s.Gateway.Routes {
 		r := &s.Gateway.Routes[i]
-		for _, about := range []func(*gateway.Route) []Warning{
+		for _, about := range []func(*policy.Route) []Warning{
 			s.routeMistakes, s.pageMistakes, s.sizeMistakes, textMistakes,
 			keepaliveWarnings, answerWarnings, originWarnings, idleWarnings,
 		} {
@@ -94,7 +94,7 @@ func likelyNetwork(a netip.Addr) netip.Prefix {
 
 // originWarnings: a cookie is sent along whatever page asks, so that only --origin
 // keeps other sites from acting as the player (RFC 6455 section 10.2).
-func originWarnings(r *gateway.Route) (list []Warning) {
+func originWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	cookies := ""
 	switch {
@@ -119,12 +119,12 @@ func originWarnings(r *gateway.Route) (list []Warning) {
 }
 
 // idleWarnings are about settings that do nothing as they stand.
-func idleWarnings(r *gateway.Route) (list []Warning) {
+func idleWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	warn := func(flag, format string, args ...any) {
 		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
 	}
-	if p.Duplicate != gateway.Allow && p.Auth == nil {
+	if p.Duplicate != policy.Allow && p.Auth == nil {
 		warn("duplicate", "no effect without player logins; see --auth-jwks")
 	}
 	if p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0 {
@@ -164,7 +164,7 @@ func idleWarnings(r *gateway.Route) (list []Warning) {
 
 // keepaliveWarnings: the gateway answers the game's own heartbeats only once the
 // client is detached.
-func keepaliveWarnings(r *gateway.Route) (list []Warning) {
+func keepaliveWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	noticed := p.Heartbeat + p.AnswerTimeout
 	sum := fmt.Sprintf("--heartbeat %v + --answer-timeout %v", p.Heartbeat, p.AnswerTimeout)
@@ -183,7 +183,7 @@ func keepaliveWarnings(r *gateway.Route) (list []Warning) {
 }
 
 // answerWarnings: a page that stands still for a moment answers nothing either.
-func answerWarnings(r *gateway.Route) (list []Warning) {
+func answerWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	if p.AnswerTimeout == 0 || p.AnswerTimeout >= minSafeAnswer {
 		return nil

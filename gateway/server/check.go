@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/admin"
 	"reseat/gateway/config"
+	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
@@ -127,7 +127,7 @@ func (r *report) callers(set *config.Settings) {
 }
 
 // logins reads each set of keys once, however many routes have it.
-func (r *report) logins(ctx context.Context, routes []gateway.Route) {
+func (r *report) logins(ctx context.Context, routes []policy.Route) {
 	seen := map[[2]string]bool{}
 	for _, route := range routes {
 		a := route.Policy.Auth
@@ -188,12 +188,12 @@ type probed struct {
 // probeAll connects to each game server once, all at the same time, with TLS
 // where it is asked for. No handshake is sent: to a game server that would be a
 // player.
-func probeAll(ctx context.Context, routes []gateway.Route) []probed {
+func probeAll(ctx context.Context, routes []policy.Route) []probed {
 	type place struct {
 		url string
 		ca  *x509.CertPool
 	}
-	var targets []gateway.Route
+	var targets []policy.Route
 	seen := map[place]bool{}
 	for _, route := range routes {
 		p := place{route.Upstream.URL.Scheme + "://" + route.Upstream.URL.Host, route.Upstream.RootCAs}
@@ -211,7 +211,7 @@ func probeAll(ctx context.Context, routes []gateway.Route) []probed {
 	return list
 }
 
-func (r *report) upstreams(ctx context.Context, routes []gateway.Route) {
+func (r *report) upstreams(ctx context.Context, routes []policy.Route) {
 	for _, p := range probeAll(ctx, routes) {
 		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, p.err)
 	}
@@ -231,7 +231,7 @@ func (r *report) webhook(ctx context.Context, set *config.Settings) {
 	r.say("--webhook "+webhook.Shown(set.Webhook), "accepts connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
 }
 
-func probe(ctx context.Context, route *gateway.Route) error {
+func probe(ctx context.Context, route *policy.Route) error {
 	ctx, cancel := context.WithTimeout(ctx, route.Policy.DialTimeout)
 	defer cancel()
 	err := route.Upstream.Probe(ctx)

@@ -23,6 +23,7 @@ import (
 	"reseat/gateway/config"
 	"reseat/gateway/demo"
 	"reseat/gateway/listen"
+	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
@@ -266,7 +267,7 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 
 // probe says which game servers do not answer at the start. It is no reason not to serve:
 // they may come later.
-func (p *process) probe(ctx context.Context, routes []gateway.Route) {
+func (p *process) probe(ctx context.Context, routes []policy.Route) {
 	for _, probed := range probeAll(ctx, routes) {
 		if probed.err != nil && ctx.Err() == nil {
 			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "its players get 502 until it answers")

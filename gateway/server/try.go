@@ -9,6 +9,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/config"
+	"reseat/gateway/policy"
 	"reseat/upstream"
 )
 
@@ -78,7 +79,7 @@ func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 }
 
 // policyText is what most matters of a policy, in a few words.
-func policyText(p *gateway.Policy) string {
+func policyText(p *policy.Policy) string {
 	login, origins := "no login", "Origin of the same host"
 	if p.Auth != nil {
 		login = "login asked for"

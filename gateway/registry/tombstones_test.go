@@ -1,4 +1,4 @@
-package gateway
+package registry
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 )
 
 func (ts *tombstones) of(id string, expires time.Time) *tombstone {
-	t := &tombstone{info: SessionInfo{ID: id}, expires: expires, past: history{list: make([]Moment, 3)}}
+	t := &tombstone{info: Snapshot{ID: id}, expires: expires, past: history{list: make([]Moment, 3)}}
 	ts.add(t)
 	return t
 }

@@ -1,12 +1,16 @@
-package gateway
+package registry
 
 import (
 	"slices"
 	"time"
 
 	"reseat/gateway/events"
+	"reseat/gateway/frame"
 	"reseat/gateway/session"
 )
+
+// maxDetail bounds what others may write into a history, in bytes.
+const maxDetail = 200
 
 // maxMoments is how many entries a session's history keeps.
 const maxMoments = 32
@@ -60,52 +64,49 @@ func (h *history) note(m Moment) {
 // repeats reports whether an event can come many times with nothing in between.
 func repeats(kind string) bool { return kind == events.Replayed || kind == events.Overflowed }
 
-// moment is what a history keeps of an event, now.
-func moment(kind string, ev session.Event) Moment {
-	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.Was, Reason: ev.Reason, Detail: clip(ev.Detail), Replay: ev.Replay, Lost: ev.Lost}
+// NewMoment is what a history keeps of an event, now.
+func NewMoment(kind string, ev session.Event) Moment {
+	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.Was, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost}
 	switch kind {
 	case events.Detached:
-		m.Silent = duration(ev.Silent.Round(time.Millisecond))
+		m.Silent = FormatDuration(ev.Silent.Round(time.Millisecond))
 	case events.Resumed, events.Superseded:
-		m.Away = duration(ev.Away.Round(time.Millisecond))
+		m.Away = FormatDuration(ev.Away.Round(time.Millisecond))
 	}
 	return m
 }
 
-// note puts what has happened to e into its history.
-func (e *entry) note(kind string, ev session.Event) {
-	m := moment(kind, ev)
+// Note puts what has happened to e into its history.
+func (e *Record) Note(kind string, ev session.Event) {
+	m := NewMoment(kind, ev)
 	if kind == events.Created {
 		m.Time = e.Since.UTC() // as everywhere else
 	}
-	e.keep(m)
+	e.Keep(m)
 }
 
-func (e *entry) keep(m Moment) {
+// Keep adds m to the history.
+func (e *Record) Keep(m Moment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.past.note(m)
 }
 
 // moments copies e's history.
-func (e *entry) moments() history {
+func (e *Record) moments() history {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return history{slices.Clone(e.past.list), e.past.left}
 }
 
-// History lists what has happened to a session, living or remembered, oldest
-// first: its first entry, and the newest ones of the rest. left is how many in
-// between are not kept any more.
-func (g *Gateway) History(id string) (list []Moment, left int, ok bool) {
-	if e := g.reg.find(id); e != nil {
+// History lists what has happened to a session, living or remembered, oldest first: its
+// first entry, and the newest ones of the rest. left is how many in between are not kept
+// any more.
+func (r *Registry) History(id string) (list []Moment, left int, ok bool) {
+	if e := r.Find(id); e != nil {
 		h := e.moments()
 		return h.list, h.left, true
 	}
-	return g.reg.pastOf(id)
-}
-
-func (r *registry) pastOf(id string) (list []Moment, left int, ok bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if g := r.ended.byID[id]; g != nil {

@@ -1,4 +1,4 @@
-package gateway
+package registry
 
 import (
 	"cmp"
@@ -45,31 +45,31 @@ type rank struct {
 	silent bool // the order says nothing of it
 }
 
-// living is the window on the sessions of all, where it begins, and how many fit.
-func (v *View) living(all *survey) (list []SessionInfo, offset, matching int) {
+// Living is the window on the sessions of all, where it begins, and how many fit.
+func (v *View) Living(all *Survey) (list []Snapshot, offset, matching int) {
 	var ranks []rank
-	for i, e := range all.list {
-		info := &all.infos[i]
+	for i, e := range all.List {
+		info := &all.Infos[i]
 		if v.fitsLiving(e, info) {
 			ranks = append(ranks, v.rank(i, e, info))
 		}
 	}
 	ranks, offset, matching = v.window(ranks)
 	for _, r := range ranks {
-		e, info := all.list[r.at], all.infos[r.at]
-		if e.drive() == nil { // connecting, or gone meanwhile
-			info.Grace = e.terms().session().GraceBeforeStart
+		e, info := all.List[r.at], all.Infos[r.at]
+		if e.Driver() == nil { // connecting, or gone meanwhile
+			info.Grace = e.Terms().Session().GraceBeforeStart
 		}
-		list = append(list, e.info(info))
+		list = append(list, e.Snapshot(info))
 	}
 	return list, offset, matching
 }
 
-func (v *View) fitsLiving(e *entry, i *session.Info) bool {
-	group := e.terms().Group
+func (v *View) fitsLiving(e *Record, i *session.Info) bool {
+	group := e.Terms().Group
 	return i.State != session.Ended && (v.State == "" || v.State == i.State.String()) &&
 		(v.Player == "" || v.Player == e.Player) && (v.Group == "" || v.Group == group) &&
-		v.holds(e.ID, e.Player, group, e.lastPeer(), e.Route)
+		v.holds(e.ID, e.Player, group, e.Peer(), e.Route)
 }
 
 // holds reports whether the Text that is looked for is in one of these.
@@ -81,18 +81,18 @@ func (v *View) holds(where ...string) bool {
 	return slices.ContainsFunc(where, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
-func (v *View) rank(at int, e *entry, i *session.Info) rank {
+func (v *View) rank(at int, e *Record, i *session.Info) rank {
 	r := rank{at: at, seq: e.seq}
 	switch v.Sort {
 	case ByPlayer:
 		r.name, r.silent = e.Player, e.Player == ""
 	case ByGroup:
-		r.name = e.terms().Group
+		r.name = e.Terms().Group
 		r.silent = r.name == ""
 	case ByGrace:
 		r.number, r.silent = float64(i.GraceEnd), i.GraceEnd == 0
 	case ByBuffer:
-		r.number = fill(i, e.terms())
+		r.number = fill(i, e.Terms())
 		r.silent = r.number == 0
 	case ByRTT:
 		r.number, r.silent = float64(i.RTT), i.RTT == 0
@@ -101,7 +101,7 @@ func (v *View) rank(at int, e *entry, i *session.Info) rank {
 }
 
 // fill is the part of a replay buffer that is taken, by what is scarcer.
-func fill(i *session.Info, t *terms) float64 {
+func fill(i *session.Info, t *Terms) float64 {
 	part := func(n, most int64) float64 {
 		if most <= 0 {
 			return 0
@@ -111,9 +111,9 @@ func fill(i *session.Info, t *terms) float64 {
 	return max(part(i.BufferBytes, t.BufferBytes), part(int64(i.BufferMessages), int64(t.BufferMessages)))
 }
 
-// tombstones is the window on the sessions that are remembered: the list is in the
+// Remembered is the window on the sessions that are remembered: the list is in the
 // order of their making.
-func (v *View) tombstones(list []SessionInfo) (_ []SessionInfo, offset, matching int) {
+func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) {
 	var ranks []rank
 	for i := range list {
 		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route) {
@@ -121,14 +121,14 @@ func (v *View) tombstones(list []SessionInfo) (_ []SessionInfo, offset, matching
 		}
 	}
 	ranks, offset, matching = v.window(ranks)
-	window := make([]SessionInfo, len(ranks))
+	window := make([]Snapshot, len(ranks))
 	for i, r := range ranks {
 		window[i] = list[r.at]
 	}
 	return window, offset, matching
 }
 
-func (v *View) rankTombstone(at int, s *SessionInfo) rank {
+func (v *View) rankTombstone(at int, s *Snapshot) rank {
 	r := rank{at: at, seq: s.seq}
 	switch v.Sort {
 	case ByPlayer:

@@ -1,4 +1,4 @@
-package gateway
+package registry
 
 import (
 	"cmp"
@@ -18,16 +18,15 @@ import (
 // section 6.
 const remembered = 30 * time.Second
 
-// A registry knows the sessions by id, and for a while those that have ended.
-type registry struct {
-	clock           *transport.Clock
-	max, maxPerAddr int // sessions, and those of one block; zero: no bound
-	maxOpen         int // sessions and requests that the process has descriptors for; zero: no bound
+// A Registry knows the sessions by id, and for a while those that have ended.
+type Registry struct {
+	Limits
+	clock *transport.Clock
 
 	mu      sync.RWMutex
 	seq     uint64
-	live    map[string]*entry
-	players map[playerKey]map[*entry]struct{}
+	live    map[string]*Record
+	players map[playerKey]map[*Record]struct{}
 	blocks  map[netip.Prefix]int // sessions begun from there
 	ended   *tombstones
 	past    session.Stats        // of the sessions that have ended
@@ -38,29 +37,39 @@ type registry struct {
 	sweep   *time.Timer
 }
 
-func newRegistry(clock *transport.Clock) *registry {
-	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), ended: newTombstones(0), asking: make(map[netip.Prefix]int), empty: make(chan struct{})}
+// Limits bound what a Registry takes. Zero is no limit.
+type Limits struct {
+	Sessions, PerAddr int // living sessions: all, and those begun from one address, or one /64 of IPv6
+	Open              int // sessions and ordinary requests that the process has descriptors for
+}
+
+// New makes a Registry; Close ends what it does in the background.
+func New(clock *transport.Clock, l Limits) *Registry {
+	r := &Registry{
+		clock: clock, Limits: l, live: make(map[string]*Record), players: make(map[playerKey]map[*Record]struct{}),
+		blocks: make(map[netip.Prefix]int), ended: newTombstones(l.Sessions), asking: make(map[netip.Prefix]int), empty: make(chan struct{}),
+	}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
 	r.sweep.Stop()
 	return r
 }
 
-// add takes e in, unless there is no room, or holder, another session of its
-// player, keeps it out.
-func (r *registry) add(e *entry) (a admission, holder *entry) {
+// Add registers e unless a limit, or holder, another session of the same player,
+// forbids it.
+func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.max > 0 && len(r.live) >= r.max:
-		return tooMany, nil
+	case r.Sessions > 0 && len(r.live) >= r.Sessions:
+		return TooMany, nil
 	case r.exhaustedLocked():
-		return outOfDescriptors, nil
-	case r.maxPerAddr > 0 && e.block.IsValid() && r.blocks[e.block] >= r.maxPerAddr:
-		return tooManyHere, nil
+		return OutOfDescriptors, nil
+	case r.PerAddr > 0 && e.block.IsValid() && r.blocks[e.block] >= r.PerAddr:
+		return TooManyHere, nil
 	}
 	if holder := r.holderLocked(e); holder != nil {
-		return duplicate, holder
+		return Duplicate, holder
 	}
 	if len(r.live)+r.taking == 0 {
 		r.empty = make(chan struct{})
@@ -70,26 +79,26 @@ func (r *registry) add(e *entry) (a admission, holder *entry) {
 	r.live[e.ID] = e
 	if e.player.name != "" {
 		if r.players[e.player] == nil {
-			r.players[e.player] = make(map[*entry]struct{})
+			r.players[e.player] = make(map[*Record]struct{})
 		}
 		r.players[e.player][e] = struct{}{}
 	}
 	if e.block.IsValid() {
 		r.blocks[e.block]++
 	}
-	return admitted, nil
+	return Admitted, nil
 }
 
 // exhaustedLocked reports whether there are no descriptors for one more session, or
 // one more request.
-func (r *registry) exhaustedLocked() bool { return r.maxOpen > 0 && r.openLocked() >= r.maxOpen }
+func (r *Registry) exhaustedLocked() bool { return r.Open > 0 && r.openLocked() >= r.Open }
 
 // openLocked counts the sessions and ordinary requests: each has two descriptors,
 // its client's and its upstream's.
-func (r *registry) openLocked() int { return len(r.live) + r.taking + r.passing }
+func (r *Registry) openLocked() int { return len(r.live) + r.taking + r.passing }
 
-// taken is how many descriptors they have.
-func (r *registry) taken() int {
+// Taken is how many descriptors they have.
+func (r *Registry) Taken() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return 2 * r.openLocked()
@@ -104,13 +113,13 @@ const (
 	minOfOneClient = 8
 )
 
-// pass takes an ordinary request from a block of addresses in (the zero one: from
+// Pass takes an ordinary request from a block of addresses in (the zero one: from
 // nobody knows where), and reports whether there was room for it; passed is to follow.
-func (r *registry) pass(from netip.Prefix) bool {
+func (r *Registry) Pass(from netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.maxOpen > 0 {
-		share := max(r.maxOpen/requestShare, 1)
+	if r.Open > 0 {
+		share := max(r.Open/requestShare, 1)
 		ofOne := max(share/requestsOfOne, minOfOneClient)
 		if r.exhaustedLocked() || r.passing >= share || from.IsValid() && r.asking[from] >= ofOne {
 			return false
@@ -123,7 +132,8 @@ func (r *registry) pass(from netip.Prefix) bool {
 	return true
 }
 
-func (r *registry) passed(from netip.Prefix) {
+// Passed says that the request is over.
+func (r *Registry) Passed(from netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.passing--
@@ -132,14 +142,14 @@ func (r *registry) passed(from netip.Prefix) {
 	}
 }
 
-// remove forgets a session that never came about.
-func (r *registry) remove(e *entry) {
+// Remove forgets a session that never came about.
+func (r *Registry) Remove(e *Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removeLocked(e)
 }
 
-func (r *registry) removeLocked(e *entry) bool {
+func (r *Registry) removeLocked(e *Record) bool {
 	if r.live[e.ID] != e {
 		return false
 	}
@@ -159,29 +169,29 @@ func (r *registry) removeLocked(e *entry) bool {
 	return true
 }
 
-func (r *registry) noteEmptyLocked() {
+func (r *Registry) noteEmptyLocked() {
 	if len(r.live)+r.taking == 0 {
 		close(r.empty)
 	}
 }
 
-// left is called when an ended session has closed both its legs.
-func (r *registry) left() {
+// Left is called when an ended session has closed both its legs.
+func (r *Registry) Left() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taking--
 	r.noteEmptyLocked()
 }
 
-// staying counts the sessions that live or take leave.
-func (r *registry) staying() int {
+// Staying counts the sessions that live or take leave.
+func (r *Registry) Staying() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.live) + r.taking
 }
 
-// bury moves an ended session to those that are remembered.
-func (r *registry) bury(e *entry, info session.Info) {
+// Bury moves an ended session to those that are remembered.
+func (r *Registry) Bury(e *Record, info session.Info) {
 	past := e.moments()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,16 +205,16 @@ func (r *registry) bury(e *entry, info session.Info) {
 		r.sweep.Reset(time.Second)
 	}
 	now := time.Now() // with its monotonic part, for forget
-	last, since := e.info(info), now.UTC()
+	last, since := e.Snapshot(info), now.UTC()
 	last.EndedSince = &since
 	r.ended.add(&tombstone{
-		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.subject(),
-		expires: now.Add(max(remembered, e.terms().longestGrace())),
+		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.Subject(),
+		expires: now.Add(max(remembered, e.Terms().LongestGrace())),
 	})
 }
 
 // forget drops what has been remembered long enough.
-func (r *registry) forget() {
+func (r *Registry) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended.expire(time.Now())
@@ -213,36 +223,36 @@ func (r *registry) forget() {
 	}
 }
 
-func (r *registry) close() {
+func (r *Registry) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep.Stop()
 	r.ended = newTombstones(0)
 }
 
-func (r *registry) find(id string) *entry {
+func (r *Registry) Find(id string) *Record {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.live[id]
 }
 
-// memo is the Memo of a living session's newest token, nil for none.
-func (r *registry) memo(session string) *tokens.Memo {
-	if e := r.find(session); e != nil {
-		return e.memo.Load()
+// Memo is the Memo of a living session's newest token, nil for none.
+func (r *Registry) Memo(session string) *tokens.Memo {
+	if e := r.Find(session); e != nil {
+		return e.Memo()
 	}
 	return nil
 }
 
-// refusal is what a resume of a session that does not live is told, and the
+// Refusal is what a resume of a session that does not live is told, and the
 // session as it was, where it is remembered.
-func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
+func (r *Registry) Refusal(c tokens.Claims) (Snapshot, *session.Refusal) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	g := r.ended.byID[c.Session]
 	switch {
 	case g == nil:
-		return SessionInfo{}, session.Refuse(wire.CodeNoSession, "")
+		return Snapshot{}, session.Refuse(wire.CodeNoSession, "")
 	case g.subject != c.Subject || !g.tokens.Good(c.Gen):
 		ref := session.Refuse(wire.CodeBadToken, "superseded")
 		ref.Superseded = g.subject == c.Subject
@@ -251,8 +261,8 @@ func (r *registry) refusal(c tokens.Claims) (SessionInfo, *session.Refusal) {
 	return g.info, &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
 }
 
-// noteLate puts what has happened to a session after its end into its history.
-func (r *registry) noteLate(id string, m Moment) {
+// NoteLate puts what has happened to a session after its end into its history.
+func (r *Registry) NoteLate(id string, m Moment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g := r.ended.byID[id]; g != nil {
@@ -260,60 +270,60 @@ func (r *registry) noteLate(id string, m Moment) {
 	}
 }
 
-// all lists the living sessions in the order in which they were made.
-func (r *registry) all() []*entry {
+// All lists the living sessions in the order in which they were made.
+func (r *Registry) All() []*Record {
 	r.mu.RLock()
-	list := make([]*entry, 0, len(r.live))
+	list := make([]*Record, 0, len(r.live))
 	for _, e := range r.live {
 		list = append(list, e)
 	}
 	r.mu.RUnlock()
-	slices.SortFunc(list, func(a, b *entry) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(list, func(a, b *Record) int { return cmp.Compare(a.seq, b.seq) })
 	return list
 }
 
-// none is closed while no session lives or takes leave.
-func (r *registry) none() <-chan struct{} {
+// None is closed while no session lives or takes leave.
+func (r *Registry) None() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.empty
 }
 
-// A survey is all living sessions at one moment, in no order, and what those
+// A Survey is all living sessions at one moment, in no order, and what those
 // that have ended before it had counted.
-type survey struct {
-	list  []*entry
-	infos []session.Info // of each of them; the zero one of those that are connecting
+type Survey struct {
+	List  []*Record
+	Infos []session.Info // of each of them; the zero one of those that are connecting
 	past  session.Stats
 }
 
-// survey asks every living session.
-func (r *registry) survey() (s survey) {
+// Survey asks every living session.
+func (r *Registry) Survey() (s Survey) {
 	r.mu.RLock()
 	s.past = r.past
-	s.list = slices.Collect(maps.Values(r.live))
-	drives := drivesOf(s.list)
+	s.List = slices.Collect(maps.Values(r.live))
+	drives := Drivers(s.List)
 	r.mu.RUnlock()
-	s.infos = transport.Infos(drives)
+	s.Infos = transport.Infos(drives)
 	return s
 }
 
-// census counts the living sessions by state, and the messages of all that
+// Census counts the living sessions by state, and the messages of all that
 // ever lived.
-func (s *survey) census() (states [session.Ended + 1]int, total session.Stats) {
+func (s *Survey) Census() (states [session.Ended + 1]int, total session.Stats) {
 	total = s.past
-	for i := range s.infos {
-		states[s.infos[i].State]++
-		total = plus(total, s.infos[i].Stats)
+	for i := range s.Infos {
+		states[s.Infos[i].State]++
+		total = plus(total, s.Infos[i].Stats)
 	}
 	return states, total
 }
 
-// drivesOf are the drivers of sessions, nil for those that are connecting.
-func drivesOf(list []*entry) []*transport.Session {
+// Drivers are the drivers of sessions, nil for those that are connecting.
+func Drivers(list []*Record) []*transport.Session {
 	drives := make([]*transport.Session, len(list))
 	for i, e := range list {
-		drives[i] = e.drive()
+		drives[i] = e.Driver()
 	}
 	return drives
 }
@@ -326,4 +336,15 @@ func plus(a, b session.Stats) session.Stats {
 	a.Replayed += b.Replayed
 	a.Dropped += b.Dropped
 	return a
+}
+
+// Held is how much the registry holds, by what it is: all zero once every session and
+// request is over.
+func (r *Registry) Held() map[string]int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return map[string]int{
+		"live sessions": len(r.live), "players": len(r.players), "address blocks": len(r.blocks), "sessions that are being closed": r.taking,
+		"requests": r.passing, "blocks of requests": len(r.asking),
+	}
 }

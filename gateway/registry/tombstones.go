@@ -1,4 +1,4 @@
-package gateway
+package registry
 
 import (
 	"container/heap"
@@ -21,7 +21,7 @@ const (
 // A tombstone is what is kept of a session that has ended, so that a later resume can
 // be told how.
 type tombstone struct {
-	info    SessionInfo
+	info    Snapshot
 	past    history
 	ending  session.Ending
 	tokens  generation.Line
