@@ -27,6 +27,23 @@ class PageWebSocket extends NodeWebSocket {
   }
 }
 
+/** The sessionStorage of a tab. */
+class TabStorage {
+  #items = new Map();
+
+  getItem(key) {
+    return this.#items.get(key) ?? null;
+  }
+
+  setItem(key, value) {
+    this.#items.set(key, String(value));
+  }
+
+  removeItem(key) {
+    this.#items.delete(key);
+  }
+}
+
 /** One page at a time: it stands in this process's globals. */
 export class Page {
   /** What its sockets do. */
@@ -37,6 +54,7 @@ export class Page {
   #client = null;
   /** @type {(() => any)[]} */
   #leaving = [];
+  #storage = new TabStorage();
 
   /** @param {import('node:test').TestContext} t made before its other parts, the page is left before they end */
   constructor(t) {
@@ -52,8 +70,17 @@ export class Page {
     const window = new EventTarget();
     const { addEventListener, removeEventListener, dispatchEvent } = window;
     for (const method of [addEventListener, removeEventListener, dispatchEvent]) globalThis[method.name] = method.bind(window);
-    Object.assign(globalThis, { WebSocket: PageWebSocket, XMLHttpRequest, location: new URL(origin) });
+    Object.assign(globalThis, { WebSocket: PageWebSocket, XMLHttpRequest, location: new URL(origin), sessionStorage: this.#storage });
     mkdirSync(OUT, { recursive: true });
+  }
+
+  /** Loads the page again, in the same tab: its scripts are still to be run. Nothing of the old page's code may run on. */
+  reload() {
+    dispatchEvent(new Event('pagehide'));
+    this.tap = new Tap();
+    this.#client = null;
+    this.#leaving = [];
+    this.open(location.origin, this.#addresses);
   }
 
   /** What the page does when it is left: end the library's connection. @param {() => any} run */
