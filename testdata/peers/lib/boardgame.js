@@ -71,7 +71,7 @@ export async function play(t, { flags = [] } = {}) {
 /** The server as the recipe has it, on loopback. */
 async function openServer(t) {
   const { Duel } = await import(`data:text/javascript;base64,${Buffer.from(DUEL).toString('base64')}`);
-  const { server } = RECIPE.run('server.js', { Server, games: [Duel], run: () => {} });
+  const { server } = RECIPE.run('server.js', { Server, games: [Duel] });
   const { listen } = server.app;
   server.app.listen = (port, done) => listen.call(server.app, port, '127.0.0.1', done);
   const { appServer } = await server.run(0);
