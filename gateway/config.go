@@ -5,21 +5,21 @@ import (
 	"net/netip"
 	"time"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/tokens"
 	"reseat/tokens/login"
 	"reseat/upstream"
 )
 
 // A Driver is what moves the bytes between sockets and sessions.
-type Driver = drive.Kind
+type Driver = transport.Kind
 
 // The drivers.
 const (
-	DriveAuto = drive.Auto // what costs least: DrivePoll
-	DriveNet  = drive.Net  // goroutines
-	DrivePoll = drive.Poll // event loops for plain TCP on Linux, else goroutines
+	DriveAuto = transport.Auto // what costs least: DrivePoll
+	DriveNet  = transport.Net  // goroutines
+	DrivePoll = transport.Poll // event loops for plain TCP on Linux, else goroutines
 )
 
 // Config is what a Gateway is made from. It is not changed after New.

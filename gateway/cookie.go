@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -133,7 +133,7 @@ func (e *entry) offered(offer wire.Offer) bool {
 
 // busy reports whether e's session has a client that answers a Ping, or will
 // not have this one.
-func (g *Gateway) busy(ctx context.Context, e *entry, d *drive.Session, want session.Resume) bool {
+func (g *Gateway) busy(ctx context.Context, e *entry, d *transport.Session, want session.Resume) bool {
 	var refusal *session.Refusal
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
 	return refusal != nil || g.reg.answers(ctx, e)

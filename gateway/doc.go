@@ -12,15 +12,15 @@
 //
 // # The path of a message
 //
-//	down  drive reads the upstream straight into the session's replay.Buffer; session
-//	      walks over the frame headers and numbers whole messages; drive writes to the
+//	down  transport reads the upstream straight into the session's replay.Buffer; session
+//	      walks over the frame headers and numbers whole messages; transport writes to the
 //	      client from the attachment's cursor, control messages at message boundaries;
 //	      an ack moves the buffer's base. Replaying and live sending are the same loop:
 //	      only the cursor differs. A message for a slow or detached client waits in the
 //	      replay.Buffer and nowhere else.
-//	up    drive reads the client; session assembles messages, takes control messages
+//	up    transport reads the client; session assembles messages, takes control messages
 //	      out, admits data under the epoch (hello.received), gives each frame a fresh
-//	      masking key; drive writes to the upstream; what has been written is acked.
+//	      masking key; transport writes to the upstream; what has been written is acked.
 //
 // A plain client uses the same two paths, without control messages, acks and a second
 // attachment.
@@ -48,13 +48,13 @@
 //	listen         accepted connections that wait, under descriptor pressure
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else
-//	drive          sockets, goroutines, locks and the clock: one lock per session, never
-//	               held over a read, a write or an observer. drive/poll has event loops
+//	transport      sockets, goroutines, locks and the clock: one lock per session, never
+//	               held over a read, a write or an observer. transport/epoll has event loops
 //	replay         memory of messages; frame and wire: bytes, pure
-//	deflate        permessage-deflate: a net.Conn between a client's socket and drive
+//	deflate        permessage-deflate: a net.Conn between a client's socket and transport
 //	events         recent events and their readers: the control API's stream, webhook
-//	control        the admin address: API, dashboard, metrics, health
-//	settings       flags, config file, environment; program is what the command does
+//	admin          the admin address: API, dashboard, metrics, health
+//	config         flags, config file, environment; server is what the command does
 //	client         the Go client, which shares wire with the gateway
 //	upstream       where a request goes, which headers pass, the dial
 //	tokens         resume tokens; tokens/generation: which are superseded;
@@ -63,7 +63,7 @@
 // A session's record (entry) does not know the Gateway; what acts on it, such as
 // observer, redialer and dials, has what it needs in its fields.
 //
-// Lock order: registry, then a drive.Session. An Observer is called with no lock held, so
+// Lock order: registry, then a transport.Session. An Observer is called with no lock held, so
 // it may take either.
 //
 // # What is exactly once, and where that ends

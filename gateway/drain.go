@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 )
 
 // closeWait is how long closed sessions have to take leave of both their ends.
@@ -214,7 +214,7 @@ func (g *Gateway) largestDetached() []*entry {
 	}
 	var list []sized
 	all := g.reg.all()
-	for i, info := range drive.Infos(drivesOf(all)) {
+	for i, info := range transport.Infos(drivesOf(all)) {
 		if info.State == session.Detached {
 			list = append(list, sized{all[i], info.BufferBytes})
 		}

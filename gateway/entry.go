@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -21,7 +21,7 @@ import (
 // made, and its driver once the upstream has answered.
 type entry struct {
 	seq   uint64 // order of creation
-	clock *drive.Clock
+	clock *transport.Clock
 
 	ID        string
 	Route     string
@@ -36,7 +36,7 @@ type entry struct {
 	won    bool             // the registry's: its upstream has accepted it
 
 	current atomic.Pointer[terms]
-	live    atomic.Pointer[drive.Session]
+	live    atomic.Pointer[transport.Session]
 	peer    atomic.Pointer[string]
 	memo    atomic.Pointer[tokens.Memo] // of the newest token
 	pongs   bell                        // rung when the client answers a ping, and at the end
@@ -142,8 +142,8 @@ func (g *Gateway) newEntry(rt *route, player string, resumable bool, peer netip.
 	return e
 }
 
-func (e *entry) terms() *terms         { return e.current.Load() }
-func (e *entry) drive() *drive.Session { return e.live.Load() }
+func (e *entry) terms() *terms             { return e.current.Load() }
+func (e *entry) drive() *transport.Session { return e.live.Load() }
 
 func (e *entry) setPeer(addr string) { e.peer.Store(&addr) }
 func (e *entry) lastPeer() string    { return *e.peer.Load() }
@@ -199,7 +199,7 @@ func (e *entry) breakFirst() {
 
 // begin makes the session itself, once its upstream has answered. client is the
 // connection that it is made for, nil where that is still to come.
-func (e *entry) begin(d *drive.Driver, store *replay.Store, watch session.Observer, up *upstream.Conn, client net.Conn) *drive.Session {
+func (e *entry) begin(d *transport.Driver, store *replay.Store, watch session.Observer, up *upstream.Conn, client net.Conn) *transport.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol, store), e.clock.Now(), up.Early)
@@ -277,6 +277,6 @@ func (b *bell) ring() {
 }
 
 // beginSession makes e's session, once its upstream has answered.
-func (g *Gateway) beginSession(e *entry, up *upstream.Conn, client net.Conn) *drive.Session {
+func (g *Gateway) beginSession(e *entry, up *upstream.Conn, client net.Conn) *transport.Session {
 	return e.begin(g.driver, g.store, observer{g, e}, up, client)
 }

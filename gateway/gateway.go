@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
 	"reseat/gateway/listen"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -32,8 +32,8 @@ type Gateway struct {
 	id      string // of this process: see ViaHeader
 	log     *slog.Logger
 	keys    *tokens.Keys
-	clock   *drive.Clock
-	driver  *drive.Driver
+	clock   *transport.Clock
+	driver  *transport.Driver
 	store   *replay.Store
 	metrics *metrics
 	events  *events.Hub
@@ -70,7 +70,7 @@ func New(cfg Config) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
-		clock:     drive.NewClock(),
+		clock:     transport.NewClock(),
 		events:    events.New(time.Now),
 		table:     newTable(cfg.UnsafePaths),
 		pages:     make(map[string]http.Handler),
@@ -78,7 +78,7 @@ func New(cfg Config) (*Gateway, error) {
 		exhausted: make(chan struct{}, 1),
 		ctx:       ctx, stop: stop, began: time.Now(),
 	}
-	g.driver = drive.NewDriver(cfg.Driver, g.clock)
+	g.driver = transport.NewDriver(cfg.Driver, g.clock)
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
 	g.reg = newRegistry(g.clock)
 	g.reg.ended = newTombstones(cfg.MaxSessions)

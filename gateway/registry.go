@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -20,7 +20,7 @@ const remembered = 30 * time.Second
 
 // A registry knows the sessions by id, and for a while those that have ended.
 type registry struct {
-	clock           *drive.Clock
+	clock           *transport.Clock
 	max, maxPerAddr int // sessions, and those of one block; zero: no bound
 	maxOpen         int // sessions and requests that the process has descriptors for; zero: no bound
 
@@ -38,7 +38,7 @@ type registry struct {
 	sweep   *time.Timer
 }
 
-func newRegistry(clock *drive.Clock) *registry {
+func newRegistry(clock *transport.Clock) *registry {
 	r := &registry{clock: clock, live: make(map[string]*entry), players: make(map[playerKey]map[*entry]struct{}), blocks: make(map[netip.Prefix]int), ended: newTombstones(0), asking: make(map[netip.Prefix]int), empty: make(chan struct{})}
 	close(r.empty)
 	r.sweep = time.AfterFunc(time.Hour, r.forget)
@@ -294,7 +294,7 @@ func (r *registry) survey() (s survey) {
 	s.list = slices.Collect(maps.Values(r.live))
 	drives := drivesOf(s.list)
 	r.mu.RUnlock()
-	s.infos = drive.Infos(drives)
+	s.infos = transport.Infos(drives)
 	return s
 }
 
@@ -310,8 +310,8 @@ func (s *survey) census() (states [session.Ended + 1]int, total session.Stats) {
 }
 
 // drivesOf are the drivers of sessions, nil for those that are connecting.
-func drivesOf(list []*entry) []*drive.Session {
-	drives := make([]*drive.Session, len(list))
+func drivesOf(list []*entry) []*transport.Session {
+	drives := make([]*transport.Session, len(list))
 	for i, e := range list {
 		drives[i] = e.drive()
 	}

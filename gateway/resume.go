@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"time"
 
-	"reseat/gateway/drive"
-	"reseat/gateway/drive/sock"
 	"reseat/gateway/handshake"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -42,10 +42,10 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 // farewell sends close to a client that is attached to no session, and waits a while for
 // its Close frame. The connection is tracked meanwhile: it only waits.
 func (g *Gateway) farewell(conn net.Conn, c wire.Closing) {
-	below := sock.Lowest(conn)
+	below := rawconn.Lowest(conn)
 	g.conns.Track(below)
 	defer g.conns.Forget(below)
-	drive.Farewell(conn, wire.AppendClosing(nil, c))
+	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
 // resumeByToken verifies in the order of protocol section 2, token, session, received,
@@ -74,7 +74,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (SessionInfo, *ses
 // attach attaches a client that may have e, by its token or its cookie, once the session
 // has an upstream. The token that it gets is signed outside the session; where another
 // attach overtakes that, or the upstream is lost meanwhile, the session is asked again.
-func (g *Gateway) attach(e *entry, d *drive.Session, a *arrival) *session.Refusal {
+func (g *Gateway) attach(e *entry, d *transport.Session, a *arrival) *session.Refusal {
 	finish := func() {}
 	defer func() { finish() }()
 	for {
@@ -117,7 +117,7 @@ func (g *Gateway) attach(e *entry, d *drive.Session, a *arrival) *session.Refusa
 
 // redial has the session's upstream dialled again for a client that waits, or says why
 // there is none. finish is never nil.
-func (g *Gateway) redial(e *entry, d *drive.Session, a *arrival) (finish func(), refusal *session.Refusal) {
+func (g *Gateway) redial(e *entry, d *transport.Session, a *arrival) (finish func(), refusal *session.Refusal) {
 	finish, err := g.redials.reconnect(e, a)
 	if err == nil {
 		return finish, nil
