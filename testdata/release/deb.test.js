@@ -4,6 +4,8 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ARCH, EPOCH, released, run } from './lib/release.js';
 
+// What docs/running.md promises of the Debian package.
+
 const deb = released(`_${ARCH}.deb`);
 
 test('the Debian package has these files, with owners and modes', () => {
