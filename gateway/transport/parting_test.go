@@ -33,8 +33,8 @@ func TestALoopKeepsFewConnectionsThatWereTakenOver(t *testing.T) {
 		ours, theirs := tcpPair(t)
 		p.resume(ours, theirs, 0)
 	}
-	if n := descriptors(t) - before - takeovers; n > session.MostParting { // one of each is the test's
-		t.Errorf("%d descriptors of clients that were taken over, want %d at most", n, session.MostParting)
+	if n := descriptors(t) - before - takeovers; n > session.MaxLingering { // one of each is the test's
+		t.Errorf("%d descriptors of clients that were taken over, want %d at most", n, session.MaxLingering)
 	}
 }
 

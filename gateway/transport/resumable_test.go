@@ -420,15 +420,14 @@ func TestNothingStopsWhileAnObserverDoes(t *testing.T) {
 	close(release)
 }
 
-// Who writes a line for each message waits for the log, and a loop must not.
-func TestSessionWhoseMessagesAreToldOfIsForGoroutines(t *testing.T) {
-	for _, tells := range []bool{false, true} {
-		p := newPlayer(t, newDriver(t, transport.Poll), func(c *session.Config) { c.Tell.On = tells })
-		if got := p.drive.Client() != nil; got != tells { // a loop keeps no net.Conn
-			t.Errorf("messages are told of: %v; goroutines: %v", tells, got)
-		}
-		p.wantUp(1)
+// --log-messages chooses no driver.
+func TestSessionWithMessageEventsStaysOnItsLoop(t *testing.T) {
+	p := newPlayer(t, newDriver(t, transport.Poll), func(c *session.Config) { c.Tell.On = true })
+	if p.drive.Client() != nil { // a loop keeps no net.Conn
+		t.Error("the session is on goroutines")
 	}
+	p.wantUp(1)
+	p.events.await(session.Message)
 }
 
 // Where no descriptor is left a client cannot be taken over: it is lost, and

@@ -6,6 +6,7 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
+	"reseat/gateway/transport/netio"
 )
 
 // A Session is a session core in the hands of a driver. Its methods may be
@@ -16,8 +17,8 @@ import (
 type Session struct {
 	driver *Driver
 	watch  session.Observer
-	poll   *epoll.Session             // nil: it never had a loop
-	net    atomic.Pointer[netSession] // nil: it has one
+	poll   *epoll.Session                // nil: it never had a loop
+	net    atomic.Pointer[netio.Session] // nil: it has one
 }
 
 // onLoop is the session's loop's view of it, nil where it has none any more.
@@ -31,7 +32,7 @@ func (s *Session) onLoop() *epoll.Session {
 // Do calls f as the core's owner. f must not block.
 func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 	if p := s.onLoop(); p == nil || !p.Do(f) {
-		s.net.Load().do(f)
+		s.net.Load().Do(f)
 	}
 }
 
@@ -51,7 +52,7 @@ func (s *Session) Attach(conn net.Conn, early []byte, r session.Resume, p sessio
 	})
 }
 
-func (s *Session) attach(conn net.Conn, early []byte, f epoll.AttachFunc) *session.Refusal {
+func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *session.Refusal {
 	if p := s.onLoop(); p != nil {
 		fd, plain := take(conn)
 		if !plain {
@@ -63,7 +64,7 @@ func (s *Session) attach(conn net.Conn, early []byte, f epoll.AttachFunc) *sessi
 			return refusal
 		}
 	}
-	return s.net.Load().attach(conn, early, f)
+	return s.net.Load().Attach(conn, early, f)
 }
 
 // Reconnect gives a session that needs one its next upstream; early is what
@@ -81,13 +82,13 @@ func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 			return taken
 		}
 	}
-	return s.net.Load().reconnect(conn, early)
+	return s.net.Load().Reconnect(conn, early)
 }
 
 // Info describes the session.
 func (s *Session) Info() (i session.Info) {
 	if p := s.onLoop(); p == nil || !p.Do(func(core *session.Session, _ session.Time) { i = core.Info() }) {
-		return s.net.Load().info()
+		return s.net.Load().Info()
 	}
 	return i
 }
@@ -96,7 +97,7 @@ func (s *Session) Info() (i session.Info) {
 // where a loop has it.
 func (s *Session) Client() net.Conn {
 	if n := s.net.Load(); n != nil {
-		return n.client()
+		return n.Client()
 	}
 	return nil
 }
@@ -104,6 +105,6 @@ func (s *Session) Client() net.Conn {
 // Wait waits until nothing runs any more of a session that is Closed.
 func (s *Session) Wait() {
 	if n := s.net.Load(); n != nil {
-		n.running.Wait()
+		n.Wait()
 	}
 }

@@ -1,8 +1,8 @@
 // Package transport moves bytes between sockets and session cores. It knows no
 // frame: it reads, hands over, and writes what the core hands out.
 //
-// There are two drivers. The net driver has two goroutines a session and takes
-// any net.Conn; the poll driver (package epoll) has event loops and takes plain
+// There are two drivers. The net driver (package netio) has two goroutines a session and
+// takes any net.Conn; the poll driver (package epoll) has event loops and takes plain
 // TCP connections, on Linux. What a session does is the same with both.
 package transport
 
@@ -15,6 +15,7 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
+	"reseat/gateway/transport/netio"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -48,12 +49,13 @@ type Driver struct {
 	begin sync.Once
 	loops []*epoll.Loop // none before the first session that one can serve
 
-	watch sync.Once
-	ends  *rawconn.Hangups // nil before hangups
+	net *netio.Driver
 }
 
 // NewDriver makes a Driver. It starts nothing before it is needed.
-func NewDriver(kind Kind, clock *Clock) *Driver { return &Driver{kind: kind, clock: clock} }
+func NewDriver(kind Kind, clock *Clock) *Driver {
+	return &Driver{kind: kind, clock: clock, net: netio.NewDriver(clock.Now)}
+}
 
 // Clock is what the Driver tells the sessions' time by.
 func (d *Driver) Clock() *Clock { return d.clock }
@@ -61,17 +63,14 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // New drives core over its upstream's connection. It begins to read at once.
 // client is the connection that will be attached first, nil where that is not
 // known yet; it is still to be attached.
-//
-// A session whose messages are told of, one by one, is for goroutines: they wait
-// while the Observer does, and a loop does not.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
-	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) && !core.Tells() {
+	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
 			return s
 		}
 	}
-	s.net.Store(newNet(d, core, upstream, watch))
+	s.net.Store(d.net.New(core, upstream, watch))
 	return s
 }
 
@@ -115,16 +114,6 @@ func (d *Driver) start() {
 	}
 }
 
-// hangups tells the sockets' readers of their ends; nil where nobody does.
-func (d *Driver) hangups() *rawconn.Hangups {
-	d.watch.Do(func() {
-		if h, err := rawconn.WatchHangups(); err == nil {
-			d.ends = h
-		}
-	})
-	return d.ends
-}
-
 // Close ends what runs for all sessions together, once the last of them is over.
 // It does not wait.
 func (d *Driver) Close() {
@@ -132,10 +121,7 @@ func (d *Driver) Close() {
 	for _, l := range d.loops {
 		l.Close()
 	}
-	d.watch.Do(func() {})
-	if d.ends != nil {
-		d.ends.Close()
-	}
+	d.net.Close()
 }
 
 // Wait waits for what Close ends.
@@ -143,9 +129,7 @@ func (d *Driver) Wait() {
 	for _, l := range d.loops {
 		l.Wait()
 	}
-	if d.ends != nil {
-		d.ends.Wait()
-	}
+	d.net.Wait()
 }
 
 // take is a descriptor of conn for a loop. It reports false where conn is not
@@ -157,3 +141,7 @@ func take(conn net.Conn) (fd int, plain bool) {
 	}
 	return fd, true
 }
+
+// Farewell sends b to a connection that belongs to no session, waits a second at most
+// for its end, and closes it.
+func Farewell(conn net.Conn, b []byte) { netio.Farewell(conn, b) }

@@ -18,8 +18,18 @@ import (
 // A Clock tells the sessions' time.
 type Clock interface{ Now() session.Time }
 
-// An AttachFunc attaches a client to a core, or says why not.
-type AttachFunc func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal)
+// Sockets are those of a session that leaves its loop. They belong to the receiver.
+type Sockets struct {
+	Up    Socket
+	Down  *Socket  // of the last client; nil: there is none
+	Older []Socket // that are still being closed
+}
+
+// A Socket is one of them.
+type Socket struct {
+	FD  int // negative: closed
+	Leg session.Leg
+}
 
 // Loops is how many loops do the work where so many processors are there: one
 // is enough for four, and the handshakes have the others.

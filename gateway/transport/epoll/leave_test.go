@@ -28,9 +28,9 @@ func TestLoopForgetsTheSocketsOfASessionThatLeaves(t *testing.T) {
 	if !here {
 		t.Fatal("the session is not here")
 	}
-	var left []Leg
-	r.Leave(func(_ *session.Session, legs []Leg, _ bool) func() {
-		left = legs
+	var left []Socket
+	r.Leave(func(_ *session.Session, sockets Sockets, _ bool) func() {
+		left = append(sockets.Older, sockets.Up, *sockets.Down)
 		return func() {}
 	})
 	if len(left) != 3 {

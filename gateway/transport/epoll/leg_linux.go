@@ -14,9 +14,8 @@ import (
 // has said is remembered until a call has found that it holds no more.
 type leg struct {
 	s   *Session
-	att *session.Attachment // of a client's
-	ups *session.Upstream   // of an upstream's: one of the two is there
-	fd  int                 // negative: closed
+	leg session.Leg // what the core knows it by
+	fd  int         // negative: closed
 
 	readable bool // there may be something to read
 	ending   bool // and behind it the end
@@ -45,13 +44,6 @@ func (s *Session) begin(g *leg) {
 	}
 }
 
-func (g *leg) fate() session.CloseMode {
-	if g.att == nil {
-		return g.ups.CloseMode()
-	}
-	return g.att.CloseMode()
-}
-
 // heard notes what the loop heard of g.
 func (g *leg) heard(events uint32) {
 	g.readable = g.readable || events&mayRead != 0
@@ -61,16 +53,15 @@ func (g *leg) heard(events uint32) {
 
 // wanted reports whether g may be read now.
 func (g *leg) wanted() bool {
-	core := g.s.core
 	switch {
 	case g.fd < 0:
 		return false
-	case g.fate() != session.Open:
+	case g.leg.CloseMode() != session.Open:
 		return true // to its end
-	case g.att == nil:
-		return core.WantsUpstream(g.ups)
+	case g.s.untold.Load() > maxUntold:
+		return false
 	default:
-		return core.WantsClient(g.att)
+		return g.s.core.Wants(g.leg)
 	}
 }
 
@@ -85,16 +76,24 @@ func (s *Session) follow(g *leg) {
 
 // read reads g once, if that is wanted.
 func (s *Session) read(g *leg) {
-	switch {
-	case g.fate() != session.Open:
+	if g.leg.CloseMode() != session.Open {
 		if _, err := g.receive(s.loop.buf); err != nil {
 			s.gone(g, err)
 		}
 		s.follow(g)
-	case g.att == nil:
-		s.readUpstream(g)
-	case s.core.WantsClient(g.att):
-		s.readClient(g)
+		return
+	}
+	if !g.wanted() {
+		return
+	}
+	room := s.core.Room(g.leg, s.loop.lend)
+	if room == nil {
+		return // the core wants to be called when there may be some
+	}
+	n, err := g.receive(room)
+	s.took(g, room[:n])
+	if err != nil {
+		s.gone(g, err)
 	}
 }
 
@@ -111,134 +110,78 @@ func (g *leg) receive(b []byte) (int, error) {
 	return n, err
 }
 
-// readUpstream reads the upstream straight into the replay buffer.
-func (s *Session) readUpstream(g *leg) {
-	room := s.core.UpstreamRoom(g.ups)
-	if room == nil {
-		return // the core wants to be called when there may be some
+// took passes to the core what was read. p is free again when it returns.
+func (s *Session) took(g *leg, p []byte) {
+	s.core.Read(s.loop.now, g.leg, p)
+	if g != s.up { // a client's message goes on from p, without a copy
+		s.write(s.up)
+		s.core.Retain()
 	}
-	n, err := g.receive(room)
-	s.core.UpstreamRead(s.loop.now, g.ups, n)
-	if err != nil {
-		s.gone(g, err)
-	}
-}
-
-func (s *Session) readClient(g *leg) {
-	n, err := g.receive(s.loop.buf)
-	if n > 0 {
-		s.clientRead(g, s.loop.buf[:n])
-	}
-	if err != nil {
-		s.gone(g, err)
-	}
-}
-
-// clientRead hands what was read to the core. p is free again when it returns.
-func (s *Session) clientRead(g *leg, p []byte) {
-	s.core.ClientRead(s.loop.now, g.att, p)
-	s.write(s.up)
-	s.core.Retain()
 }
 
 // gone: g's connection has ended.
 func (s *Session) gone(g *leg, err error) {
-	if g.att == nil {
-		s.core.UpstreamGone(s.loop.now, g.ups, err.Error())
-	} else {
-		s.core.ClientGone(s.loop.now, g.att, err.Error())
-	}
+	s.core.Gone(s.loop.now, g.leg, err.Error())
 	s.flush(g)
 	g.close(session.Shut)
 }
 
 // flush writes what the core has for g, as far as the socket takes it, and then
-// does to g what the core says.
+// closes g if the core says so.
 func (s *Session) flush(g *leg) {
 	for s.write(g) {
 	}
 }
 
 // write writes once, or, where there is nothing to be written or no room for it,
-// does to g what the core says. It reports whether it wrote: then there may be
+// closes g if the core says so. It reports whether it wrote: then there may be
 // more, for either leg.
 func (s *Session) write(g *leg) bool {
-	if g.full || g.fd < 0 {
-		s.part(g)
+	l := s.loop
+	if g.full || g.fd < 0 || !s.core.HasOutput(l.now, g.leg) {
+		s.finish(g)
 		return false
 	}
-	out := s.out(g)
-	if len(out) == 0 {
-		s.part(g)
+	l.out = s.core.Out(l.now, g.leg, l.out[:0])
+	if len(l.out) == 0 {
+		s.finish(g)
 		return false
 	}
-	n, full, err := s.loop.sender.Send(g.fd, out)
-	clear(out)
+	n, full, err := l.sender.Send(g.fd, l.out)
+	clear(l.out)
 	g.full = full
-	s.wrote(g, n)
+	if s.core.Wrote(l.now, g.leg, n, full) {
+		s.look(g)
+	}
 	if err != nil {
-		s.failed(g, err)
+		s.core.WriteFailed(l.now, g.leg, err.Error())
 	}
 	return true
 }
 
-func (s *Session) out(g *leg) [][]byte {
-	l := s.loop
-	if g.att == nil {
-		l.out = s.core.UpstreamOut(g.ups, l.out[:0])
-	} else {
-		l.out = s.core.ClientOut(l.now, g.att, l.out[:0])
-	}
-	return l.out
-}
-
-func (s *Session) wrote(g *leg, n int) {
-	if g.att == nil {
-		s.core.UpstreamWrote(s.loop.now, g.ups, n)
-	} else if s.core.ClientWrote(s.loop.now, g.att, n, g.full) {
-		s.look(g)
-	}
-}
-
-// look tells the core the state of a client's socket.
+// look tells the core the state of g's socket.
 func (s *Session) look(g *leg) {
 	if st, err := rawconn.StateOf(g.fd); err == nil {
-		s.core.ClientSocket(s.loop.now, g.att, session.SocketState(st))
+		s.core.Socket(s.loop.now, g.leg, session.SocketState(st))
 	}
 }
 
-// failed: the socket takes nothing more. What an upstream has sent may still be
-// read, but a client that takes nothing is gone at once.
-func (s *Session) failed(g *leg, err error) {
-	if g.att == nil {
-		s.core.UpstreamDeaf(g.ups)
-		return
-	}
-	s.core.ClientGone(s.loop.now, g.att, err.Error())
-	g.close(session.Shut)
-}
-
-// part does to g what the core says is its fate, once all is written that was
-// to be.
-func (s *Session) part(g *leg) {
-	fate := g.fate()
+// finish closes g as the core says, once all is written.
+func (s *Session) finish(g *leg) {
+	mode := g.leg.CloseMode()
 	switch {
-	case fate == session.Open || g.fd < 0:
+	case mode == session.Open || g.fd < 0:
 		return
-	case fate >= session.Shut:
-		g.close(fate)
+	case mode >= session.Shut:
+		g.close(mode)
 		return
 	case g.deadline == 0:
-		flush := session.ClientFlush
-		if g.att == nil {
-			flush = session.UpstreamFlush
-		}
-		g.deadline = s.loop.now.Add(flush)
+		g.deadline = s.loop.now.Add(g.leg.FlushTime())
 	}
 	if !g.full && !g.lingering {
 		g.lingering = true
 		g.deadline = s.loop.now.Add(session.LingerTime)
-		if g.att != nil {
+		if g.leg.HalfClose() {
 			unix.Shutdown(g.fd, unix.SHUT_WR)
 		}
 	}
@@ -268,5 +211,5 @@ func (g *leg) close(f session.CloseMode) {
 	if g == s.down {
 		s.down = nil
 	}
-	s.parted = slices.DeleteFunc(s.parted, func(p *leg) bool { return p == g })
+	s.older = slices.DeleteFunc(s.older, func(p *leg) bool { return p == g })
 }

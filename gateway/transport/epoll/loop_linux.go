@@ -53,6 +53,7 @@ type Loop struct {
 
 	// Lent to the session that is being served.
 	buf    []byte
+	lend   func() []byte // returns buf
 	out    [][]byte
 	sender rawconn.Sender
 
@@ -78,6 +79,7 @@ func Start(clock Clock) (*Loop, error) {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
 	l := &Loop{clock: clock, ep: ep, bell: bell, buf: make([]byte, readSize), notifier: newNotifier()}
+	l.lend = func() []byte { return l.buf }
 	// Each ring is an edge of its own, so the bell is never read.
 	if err := l.watch(bell, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)

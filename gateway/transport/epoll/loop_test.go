@@ -31,11 +31,17 @@ type rig struct {
 	clock        *handClock
 	closed       chan struct{}
 	client, game net.Conn
+	onEvents     atomic.Value // func([]session.Event) called by Events; none: nothing is
 }
 
-func (r *rig) Events([]session.Event) {}
-func (r *rig) Panicked(any, []byte)   {}
-func (r *rig) Closed()                { close(r.closed) }
+func (r *rig) Events(list []session.Event) {
+	if f, ok := r.onEvents.Load().(func([]session.Event)); ok {
+		f(list)
+	}
+}
+
+func (r *rig) Panicked(any, []byte) {}
+func (r *rig) Closed()              { close(r.closed) }
 
 func newRig(t *testing.T, resumable bool) *rig {
 	clientEnd, client := socketPair(t)
@@ -127,7 +133,7 @@ func TestEndThatTakesNothingHasItsTime(t *testing.T) {
 	if r.after(session.LingerTime + time.Second); r.sockets() != 1 {
 		t.Fatalf("%d sockets are open after two seconds, want the client's alone", r.sockets())
 	}
-	r.after(session.ClientFlush)
+	r.after(new(session.Attachment).FlushTime())
 	<-r.closed
 }
 

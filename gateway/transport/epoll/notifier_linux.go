@@ -6,9 +6,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// A notifier tells Observers what has happened, in its order, so that the loop
-// never waits for one. What may wait to be told is bounded by what sessions can
-// have happen to them: some events for each of their connections.
+// A notifier calls Observers with what has happened, in its order, so that the loop
+// never waits for one. A session whose Observer is behind by maxUntold events is not
+// read meanwhile, so what waits is bounded.
 type notifier struct {
 	mu     sync.Mutex
 	queue  []news
@@ -18,7 +18,7 @@ type notifier struct {
 
 // A news is one call of an Observer.
 type news struct {
-	watch  session.Observer
+	of     *Session
 	events []session.Event
 	fault  *fault
 	over   bool
@@ -80,10 +80,11 @@ func (n news) tell() {
 	case n.then != nil:
 		n.then()
 	case n.fault != nil:
-		n.watch.Panicked(n.fault.value, n.fault.stack)
+		n.of.watch.Panicked(n.fault.value, n.fault.stack)
 	case n.over:
-		n.watch.Closed()
+		n.of.watch.Closed()
 	default:
-		n.watch.Events(n.events)
+		n.of.watch.Events(n.events)
+		n.of.caughtUp(len(n.events))
 	}
 }

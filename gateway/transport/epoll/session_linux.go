@@ -3,6 +3,7 @@ package epoll
 import (
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
@@ -19,10 +20,10 @@ type Session struct {
 	watch session.Observer
 
 	// The loop's from here on.
-	up     *leg   // of the present upstream, or the last
-	down   *leg   // of the present attachment, or the last while it is open
-	parted []*leg // older ones, until they are closed
-	open   int    // legs that are not closed
+	up    *leg   // of the present upstream, or the last
+	down  *leg   // of the present attachment, or the last while it is open
+	older []*leg // than these, until they are closed
+	open  int    // legs that are not closed
 
 	due   session.Time // when the core wants to be called, while there is an alarm
 	alarm session.Time // when it will be
@@ -30,7 +31,12 @@ type Session struct {
 
 	over bool // all is closed
 	left bool
+
+	untold atomic.Int64 // events that the Observer has not returned from
 }
+
+// maxUntold is how many events may wait for the Observer while more is read.
+const maxUntold = 64
 
 // New drives core over its upstream's descriptor, which is the loop's from here
 // on. It begins to read at once.
@@ -52,7 +58,7 @@ func (s *Session) Do(f func(core *session.Session, now session.Time)) (here bool
 // Attach gives the session a client. Where that is refused, or the session is
 // not here, the descriptor is closed. A negative one stands for a client whose
 // connection could not be had: it is attached and gone.
-func (s *Session) Attach(fd int, early []byte, f AttachFunc) (refusal *session.Refusal, here bool) {
+func (s *Session) Attach(fd int, early []byte, f session.AttachFunc) (refusal *session.Refusal, here bool) {
 	var a *session.Attachment
 	here = s.call(func() {
 		if a, refusal = f(s.core, s.loop.now); a != nil {
@@ -66,29 +72,25 @@ func (s *Session) Attach(fd int, early []byte, f AttachFunc) (refusal *session.R
 }
 
 func (s *Session) attach(fd int, early []byte, a *session.Attachment) {
-	old, g := s.down, &leg{s: s, att: a, fd: fd}
+	old, g := s.down, &leg{s: s, leg: a, fd: fd}
 	s.down = g
 	s.begin(g)
 	if old != nil && old.fd >= 0 {
-		s.parted = append(s.parted, old)
+		s.older = append(s.older, old)
 		s.hurry()
 		s.flush(old)
 	}
 	if len(early) > 0 {
-		s.clientRead(g, early)
+		s.took(g, early)
 	}
 }
 
 // hurry closes the oldest of the client connections that are being closed, where
 // they are too many.
 func (s *Session) hurry() {
-	var clients []*leg
-	for _, g := range s.parted {
-		if g.att != nil {
-			clients = append(clients, g)
-		}
-	}
-	if len(clients) > session.MostParting {
+	isUpstream := func(g *leg) bool { _, ok := g.leg.(*session.Upstream); return ok }
+	clients := slices.DeleteFunc(slices.Clone(s.older), isUpstream)
+	if len(clients) > session.MaxLingering {
 		clients[0].close(session.Shut)
 	}
 }
@@ -113,13 +115,13 @@ func (s *Session) reconnect(fd int, u *session.Upstream) {
 	old := s.up
 	s.connect(fd, u)
 	if old.fd >= 0 {
-		s.parted = append(s.parted, old)
+		s.older = append(s.older, old)
 		s.flush(old)
 	}
 }
 
 func (s *Session) connect(fd int, u *session.Upstream) {
-	s.up = &leg{s: s, ups: u, fd: fd}
+	s.up = &leg{s: s, leg: u, fd: fd}
 	s.begin(s.up)
 }
 
@@ -145,18 +147,10 @@ func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) (absent 
 	return absent
 }
 
-// A Leg is a socket of a session that leaves its loop.
-type Leg struct {
-	FD  int                 // negative: closed. It belongs to the receiver of the Leg
-	Att *session.Attachment // of a client's
-	Ups *session.Upstream   // of an upstream's
-}
-
-// Leave gives the session to somebody else for good. take gets the core, the
-// legs, of which the present upstream's and the last client's come last of their
-// kind, and whether the Observer is told already that all is closed. then, which
-// take returns, is called once the Observer knows all that happened before.
-func (s *Session) Leave(take func(core *session.Session, legs []Leg, over bool) (then func())) {
+// Leave gives the session to another driver for good. take gets the core, its sockets,
+// and whether the Observer knows already that all is closed. then, which take returns,
+// is called once the Observer knows all that happened before.
+func (s *Session) Leave(take func(core *session.Session, sockets Sockets, over bool) (then func())) {
 	s.loop.call(func() {
 		if s.left {
 			return
@@ -169,20 +163,26 @@ func (s *Session) Leave(take func(core *session.Session, legs []Leg, over bool) 
 	})
 }
 
-// surrender takes the legs off the loop.
-func (s *Session) surrender() (legs []Leg) {
-	all := append(s.parted, s.up)
+// surrender takes the sockets off the loop.
+func (s *Session) surrender() Sockets {
+	all := Sockets{Up: s.up.surrender()}
 	if s.down != nil {
-		all = append(all, s.down)
+		down := s.down.surrender()
+		all.Down = &down
 	}
-	for _, g := range all {
-		legs = append(legs, Leg{g.fd, g.att, g.ups})
-		if g.fd >= 0 {
-			s.loop.forget(g.fd)
-			g.fd = -1
-		}
+	for _, g := range s.older {
+		all.Older = append(all.Older, g.surrender())
 	}
-	return legs
+	return all
+}
+
+func (g *leg) surrender() Socket {
+	k := Socket{FD: g.fd, Leg: g.leg}
+	if g.fd >= 0 {
+		g.s.loop.forget(g.fd)
+		g.fd = -1
+	}
+	return k
 }
 
 // call has f done by the loop, and what the core then wants, and waits for it.
@@ -222,14 +222,14 @@ func (s *Session) ready(g *leg, events uint32) {
 func (s *Session) rung() {
 	defer s.rescue()
 	now := s.loop.now
-	for _, g := range slices.Clone(s.parted) {
+	for _, g := range slices.Clone(s.older) {
 		s.expire(g)
 	}
 	s.expire(s.up)
 	if s.down != nil {
 		s.expire(s.down)
 	}
-	if g := s.down; g != nil && g.fd >= 0 && s.core.WatchesSocket(g.att) {
+	if g := s.down; g != nil && g.fd >= 0 && s.core.WatchesSocket(g.leg) {
 		s.look(g)
 	}
 	s.core.Tick(now)
@@ -267,7 +267,7 @@ func (s *Session) deadline(t session.Time) session.Time {
 	if s.down != nil {
 		t = earlier(t, s.down.deadline)
 	}
-	for _, g := range s.parted {
+	for _, g := range s.older {
 		t = earlier(t, g.deadline)
 	}
 	return t
@@ -283,12 +283,25 @@ func earlier(a, b session.Time) session.Time {
 // tell has the Observer told what has happened.
 func (s *Session) tell() {
 	if events := s.core.Events(); events != nil {
-		s.loop.news(news{watch: s.watch, events: events})
+		s.untold.Add(int64(len(events)))
+		s.loop.news(news{of: s, events: events})
 	}
 	if s.open == 0 && !s.over && s.core.State() == session.Ended {
 		s.over = true
 		s.release()
-		s.loop.news(news{watch: s.watch, over: true})
+		s.loop.news(news{of: s, over: true})
+	}
+}
+
+// caughtUp notes that the Observer has returned from n events. The session is read
+// again where it had too many. For the notifier.
+func (s *Session) caughtUp(n int) {
+	if left := s.untold.Add(-int64(n)); left <= maxUntold && left+int64(n) > maxUntold {
+		s.loop.post(func() {
+			if !s.left {
+				s.serve(func() {})
+			}
+		})
 	}
 }
 
@@ -307,7 +320,7 @@ func (s *Session) rescue() {
 	if v == nil {
 		return
 	}
-	s.loop.news(news{watch: s.watch, fault: &fault{v, debug.Stack()}})
+	s.loop.news(news{of: s, fault: &fault{v, debug.Stack()}})
 	defer func() {
 		if recover() != nil { // not even that: both sockets are closed
 			s.up.close(session.Shut)

@@ -1,4 +1,4 @@
-package transport
+package netio
 
 import (
 	"net"
@@ -8,18 +8,16 @@ import (
 	"time"
 
 	"reseat/gateway/session"
-	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/rawconn"
 )
 
-// A netSession drives one session core with goroutines: one reads the upstream,
-// one the attached client, and one more exists for each socket that does not
-// take what it is given, for as long as it does not.
+// A Session drives one session core. Its methods may be called by anyone, an Observer
+// too, but not by what Do calls.
 //
 // Anyone who has called the core writes what it hands out, unless somebody else
 // already writes to that socket, who then goes on with it. The lock is never
 // held over a read, a write or an Observer.
-type netSession struct {
+type Session struct {
 	driver *Driver
 	watch  session.Observer
 
@@ -29,16 +27,16 @@ type netSession struct {
 	up   *leg // of the present upstream, or the last
 	down *leg // of the present attachment
 
-	parting []*leg // of those before it that are neither closed nor hurried, oldest first
+	lingering []*leg // of those before it that are neither closed nor hurried, oldest first
 
-	upstreams int // whose sockets are not closed
-	timer     *time.Timer
-	armed     session.Time // when the timer fires; zero: it does not
-	events    []session.Event
-	telling   bool // somebody is calling the Observer
-	panics    []panicked
-	chores    []chore // for after the lock is released
-	over      bool    // the Observer has been told, or is being told, that all is closed
+	open    int // legs that are not closed
+	timer   *time.Timer
+	armed   session.Time // when the timer fires; zero: it does not
+	events  []session.Event
+	telling bool // somebody is calling the Observer
+	panics  []panicked
+	chores  []chore // for after the lock is released
+	over    bool    // the Observer has been called, or is being called, with Closed
 
 	running sync.WaitGroup
 }
@@ -46,11 +44,11 @@ type netSession struct {
 // A chore is what is done to a socket without the lock, since it may wait.
 type chore struct {
 	conn net.Conn
-	fate session.CloseMode // Linger: shut down writing; Shut, Reset: close
+	mode session.CloseMode // Linger: half-close; Shut, Reset: close
 }
 
 func (c chore) do() {
-	switch c.fate {
+	switch c.mode {
 	case session.Linger:
 		if w, ok := c.conn.(interface{ CloseWrite() error }); ok {
 			w.CloseWrite()
@@ -69,48 +67,30 @@ type panicked struct {
 	stack []byte
 }
 
-// newNet drives core over its upstream's connection. It begins to read at once.
-func newNet(d *Driver, core *session.Session, upstream net.Conn, watch session.Observer) *netSession {
-	s := idle(d, core, watch)
-	s.connect(upstream, core.Upstream())
-	return s
-}
-
-// idle is a session without legs.
-func idle(d *Driver, core *session.Session, watch session.Observer) *netSession {
-	s := &netSession{driver: d, watch: watch, core: core}
-	s.timer = time.AfterFunc(time.Hour, s.tick)
-	s.timer.Stop()
-	return s
-}
-
 // connect makes conn the present upstream's.
-func (s *netSession) connect(conn net.Conn, u *session.Upstream) {
-	l := newLeg(s, conn)
-	l.ups = u
-	s.up = l
-	s.read(l, nil)
+func (s *Session) connect(conn net.Conn, u *session.Upstream) {
+	s.up = newLeg(s, conn, u)
+	s.read(s.up, nil)
 }
 
 // read starts the reader of a leg. early is what its client has sent already.
-func (s *netSession) read(l *leg, early []byte) {
+func (s *Session) read(l *leg, early []byte) {
 	l.watch()
-	if l.att == nil {
-		s.upstreams++
-		s.running.Go(func() { s.readUpstream(l) })
-	} else {
-		s.running.Go(func() { s.readClient(l, early) })
-	}
+	s.open++
+	s.running.Go(func() { s.readAll(l, early) })
 }
 
 // enter takes the lock, and the time for all that is done until it is released.
-func (s *netSession) enter() {
-	now := s.driver.clock.Now()
+func (s *Session) enter() {
+	now := s.driver.now()
 	s.mu.Lock()
 	s.now = max(s.now, now)
 }
 
-func (s *netSession) reconnect(conn net.Conn, early []byte) (taken bool) {
+// Reconnect gives a session that needs one its next upstream; early is what that sent
+// behind its answer. It reports false, and conn is still the caller's, where the session
+// needs none.
+func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 	s.enter()
 	old := s.up
 	s.call(func(core *session.Session, now session.Time) {
@@ -125,24 +105,26 @@ func (s *netSession) reconnect(conn net.Conn, early []byte) (taken bool) {
 	return taken
 }
 
-func (s *netSession) do(f func(core *session.Session, now session.Time)) {
+// Do calls f as the core's owner. f must not block.
+func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 	s.enter()
 	s.call(f)
 	s.settle()
 }
 
-func (s *netSession) call(f func(*session.Session, session.Time)) {
+func (s *Session) call(f func(*session.Session, session.Time)) {
 	defer s.rescue()
 	f(s.core, s.now)
 }
 
-func (s *netSession) attach(conn net.Conn, early []byte, f epoll.AttachFunc) (refusal *session.Refusal) {
+// Attach gives the session a client by f. early is what the client has sent behind its
+// handshake. Where f refuses, conn is still the caller's.
+func (s *Session) Attach(conn net.Conn, early []byte, f session.AttachFunc) (refusal *session.Refusal) {
 	s.enter()
 	var a *session.Attachment
 	s.call(func(core *session.Session, now session.Time) { a, refusal = f(core, now) })
 	if a != nil {
-		old, l := s.down, newLeg(s, conn)
-		l.att = a
+		old, l := s.down, newLeg(s, conn, a)
 		s.down = l
 		s.read(l, early)
 		if old != nil {
@@ -159,42 +141,44 @@ func (s *netSession) attach(conn net.Conn, early []byte, f epoll.AttachFunc) (re
 
 // hurry leaves the oldest of the client connections that are being closed little
 // time, where old makes them too many. Called with mu held.
-func (s *netSession) hurry(old *leg) {
+func (s *Session) hurry(old *leg) {
 	if old.closed {
 		return
 	}
-	s.parting = append(s.parting, old)
-	if len(s.parting) > session.MostParting {
-		s.parting[0].hurry()
-		s.forget(s.parting[0])
+	s.lingering = append(s.lingering, old)
+	if len(s.lingering) > session.MaxLingering {
+		s.lingering[0].hurry()
+		s.forget(s.lingering[0])
 	}
 }
 
 // forget takes l off the list of those that are being closed. Called with mu held.
-func (s *netSession) forget(l *leg) {
-	s.parting = slices.DeleteFunc(s.parting, func(other *leg) bool { return other == l })
+func (s *Session) forget(l *leg) {
+	s.lingering = slices.DeleteFunc(s.lingering, func(other *leg) bool { return other == l })
 }
 
-func (s *netSession) info() session.Info {
+// Info describes the session.
+func (s *Session) Info() session.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.Info()
 }
 
-func (s *netSession) client() net.Conn {
+// Client is the connection of the attached client, nil where there is none.
+func (s *Session) Client() net.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down == nil || s.down.fate() != session.Open {
+	if s.down == nil || s.down.leg.CloseMode() != session.Open {
 		return nil
 	}
 	return s.down.conn
 }
 
-func (s *netSession) tick() {
+func (s *Session) tick() {
 	s.enter()
 	s.armed = 0
 	s.call(func(core *session.Session, now session.Time) {
-		if l := s.down; l != nil && !l.closed && core.WatchesSocket(l.att) {
+		if l := s.down; l != nil && !l.closed && core.WatchesSocket(l.leg) {
 			l.look()
 		}
 		core.Tick(now)
@@ -205,7 +189,7 @@ func (s *netSession) tick() {
 // settle does what the core wants done after a call to it: writes, closes,
 // wakes readers, sets the timer and tells the Observer. It is called with mu
 // held, and releases it.
-func (s *netSession) settle() {
+func (s *Session) settle() {
 	s.flush(s.up)
 	if l := s.down; l != nil {
 		s.flush(l)
@@ -219,7 +203,7 @@ func (s *netSession) settle() {
 }
 
 // wakeReaders wakes readers that waited for the core to want them again.
-func (s *netSession) wakeReaders() {
+func (s *Session) wakeReaders() {
 	if s.up.parked && s.reads(s.up) {
 		s.up.unpark()
 	}
@@ -230,7 +214,7 @@ func (s *netSession) wakeReaders() {
 
 // arm makes the timer fire when the core wants to be called. A timer that is
 // set for an earlier moment is left alone: a call too early is harmless.
-func (s *netSession) arm() {
+func (s *Session) arm() {
 	next := s.core.Next()
 	if next == 0 {
 		return
@@ -243,7 +227,7 @@ func (s *netSession) arm() {
 
 // tell does the chores and hands events to the Observer, in their order. It is
 // called with mu held, and releases it.
-func (s *netSession) tell() {
+func (s *Session) tell() {
 	chores := s.chores
 	s.chores = nil
 	s.events = append(s.events, s.core.Events()...)
@@ -258,17 +242,17 @@ func (s *netSession) tell() {
 }
 
 // news reports whether there is anything to tell.
-func (s *netSession) news() bool {
+func (s *Session) news() bool {
 	return len(s.events)+len(s.panics) > 0 || s.finished()
 }
 
 // finished reports whether it must be told that all is closed.
-func (s *netSession) finished() bool {
-	return !s.over && s.core.State() == session.Ended && s.upstreams == 0 && (s.down == nil || s.down.closed)
+func (s *Session) finished() bool {
+	return !s.over && s.core.State() == session.Ended && s.open == 0
 }
 
 // tellNext tells what has gathered, and reports whether there was anything.
-func (s *netSession) tellNext() bool {
+func (s *Session) tellNext() bool {
 	s.mu.Lock()
 	events, panics, finished := s.events, s.panics, s.finished()
 	s.telling = s.news()
@@ -293,7 +277,7 @@ func (s *netSession) tellNext() bool {
 
 // rescue, deferred around every call of the core, ends this session alone when
 // its code panics.
-func (s *netSession) rescue() {
+func (s *Session) rescue() {
 	v := recover()
 	if v == nil {
 		return
@@ -310,14 +294,5 @@ func (s *netSession) rescue() {
 	s.core.Fail(s.now)
 }
 
-// Farewell sends b to a connection that belongs to no session, waits for its
-// end, a second at most, and closes it.
-func Farewell(conn net.Conn, b []byte) {
-	conn.SetDeadline(time.Now().Add(session.ClientFlush))
-	if _, err := conn.Write(b); err == nil {
-		conn.SetReadDeadline(time.Now().Add(session.LingerTime))
-		chore{conn, session.Linger}.do()
-		drain(conn)
-	}
-	conn.Close()
-}
+// Wait waits until nothing runs any more of a session that is Closed.
+func (s *Session) Wait() { s.running.Wait() }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package transport
+package netio
 
 import (
 	"io"
@@ -27,7 +27,7 @@ func TestSocketStateFollowsWhatThePeerTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	l := newLeg(nil, conn)
+	l := newLeg(nil, conn, nil)
 	if st, err := rawconn.StateOfConn(conn); st != (rawconn.State{}) || err != nil {
 		t.Fatalf("%+v %v of an idle socket", st, err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package netio
 
 import (
 	"io"
@@ -28,10 +28,10 @@ type above struct{ net.Conn }
 func (a above) NetConn() net.Conn { return a.Conn }
 
 // again attaches conn to a session that superseded has made.
-func (s *netSession) again(t *testing.T, conn net.Conn) {
+func (s *Session) again(t *testing.T, conn net.Conn) {
 	t.Helper()
-	pass := session.Pass{Gen: 2, Expires: s.driver.Clock().Now().Add(time.Hour), Renew: time.Hour}
-	refusal := s.attach(conn, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+	pass := session.Pass{Gen: 2, Expires: s.driver.now().Add(time.Hour), Renew: time.Hour}
+	refusal := s.Attach(conn, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.Attach(now, session.Resume{Gen: 1}, pass)
 	})
 	if refusal != nil {
@@ -55,7 +55,7 @@ func TestSocketIsLookedAtWhenAPingHasBeenWritten(t *testing.T) {
 			return 4000
 		}})
 		time.Sleep(37 * time.Second) // the first ping goes after 15 s, and 20 s later it would be dead
-		if got := s.info().State; got != session.Attached {
+		if got := s.Info().State; got != session.Attached {
 			t.Errorf("%v, though the client took bytes 2 s after the ping", got)
 		}
 	})
@@ -81,7 +81,7 @@ func TestASlowReaderBehindALayerIsHeard(t *testing.T) {
 				left := func() int { return 10000 - int(min(time.Since(began), c.drains)/time.Second) }
 				s.again(t, above{above{draining{ours, left}}})
 				time.Sleep(2*time.Minute + 20*time.Second) // twice the heartbeat, and a look
-				if got := s.info().State; got != c.want {
+				if got := s.Info().State; got != c.want {
 					t.Errorf("%v, want %v", got, c.want)
 				}
 			})

@@ -1,4 +1,4 @@
-package transport
+package netio
 
 import (
 	"net"
@@ -35,10 +35,10 @@ func (q quiet) Closed()              { close(q.closed) }
 
 // superseded is a session whose client has been taken over so many times by others
 // that take nothing either, and the connections, oldest first.
-func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *netSession, old []*stuck) {
+func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *Session, old []*stuck) {
 	t.Helper()
 	gameEnd, game := net.Pipe()
-	d := NewDriver(Net, NewClock())
+	d := NewDriver(clock())
 	cfg := session.Config{
 		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
@@ -46,17 +46,17 @@ func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *netS
 	for _, change := range with {
 		change(&cfg)
 	}
-	core := session.New(cfg, d.Clock().Now(), nil)
+	core := session.New(cfg, d.now(), nil)
 	watch := quiet{make(chan struct{})}
-	s = newNet(d, core, gameEnd, watch)
-	pass := session.Pass{Gen: 1, Expires: d.Clock().Now().Add(time.Hour), Renew: time.Hour}
+	s = d.New(core, gameEnd, watch)
+	pass := session.Pass{Gen: 1, Expires: d.now().Add(time.Hour), Renew: time.Hour}
 	var theirs []net.Conn
 	for i := range times + 1 {
 		ours, other := net.Pipe()
 		theirs = append(theirs, other)
 		c := &stuck{Conn: ours}
 		old = append(old, c)
-		refusal := s.attach(c, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		refusal := s.Attach(c, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 			if i == 0 {
 				return core.AttachFirst(now, pass), nil
 			}
@@ -68,7 +68,7 @@ func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *netS
 		}
 	}
 	t.Cleanup(func() {
-		s.do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
+		s.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
 		for _, c := range append(theirs, game) {
 			c.Close()
 		}
@@ -82,9 +82,9 @@ func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *netS
 // their Close, and those before them little.
 func TestTheOldestOfManyConnectionsThatWereTakenOverHasLittleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, old := superseded(t, session.MostParting+2)
-		for i, c := range old[:session.MostParting+2] {
-			want := session.ClientFlush
+		_, old := superseded(t, session.MaxLingering+2)
+		for i, c := range old[:session.MaxLingering+2] {
+			want := clientFlush
 			if i < 2 {
 				want = hurryTime
 			}
@@ -104,7 +104,7 @@ func TestAConnectionThatIsHurriedBeforeItBeginsToPartStaysHurried(t *testing.T) 
 		l := s.down
 		l.hurry()
 		s.mu.Unlock()
-		refusal := s.attach(&stuck{Conn: closedPipe()}, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		refusal := s.Attach(&stuck{Conn: closedPipe()}, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 			gen := core.NextGen()
 			return core.Attach(now, session.Resume{Gen: gen - 1}, session.Pass{Gen: gen, Expires: now.Add(time.Hour), Renew: time.Hour})
 		})
@@ -126,17 +126,17 @@ func closedPipe() net.Conn {
 // A session holds nothing of a connection that is closed.
 func TestNothingIsKeptOfConnectionsThatWereTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := superseded(t, 3*session.MostParting)
+		s, _ := superseded(t, 3*session.MaxLingering)
 		s.mu.Lock()
-		if n := len(s.parting); n != session.MostParting {
-			t.Errorf("%d are being closed, want %d", n, session.MostParting)
+		if n := len(s.lingering); n != session.MaxLingering {
+			t.Errorf("%d are being closed, want %d", n, session.MaxLingering)
 		}
 		s.mu.Unlock()
-		time.Sleep(session.ClientFlush + session.LingerTime)
+		time.Sleep(clientFlush + session.LingerTime)
 		synctest.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n := len(s.parting); n != 0 {
+		if n := len(s.lingering); n != 0 {
 			t.Errorf("%d are kept once their time is over", n)
 		}
 	})

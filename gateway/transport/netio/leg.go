@@ -1,4 +1,4 @@
-package transport
+package netio
 
 import (
 	"net"
@@ -17,7 +17,7 @@ const (
 	slowRead  = 4 << 10   // where the buffer is held while waiting
 
 	flushRounds = 8  // writes that one has to do for others besides its own
-	mostUntold  = 64 // events that may wait for the Observer while more is read
+	maxUntold   = 64 // events that may wait for the Observer while more is read
 
 	writePiece = 16 << 10
 	fullAfter  = 20 * time.Millisecond  // a write that takes longer found the socket full
@@ -36,14 +36,13 @@ var (
 
 // A leg is one socket of a session.
 type leg struct {
-	s       *netSession
+	s       *Session
+	leg     session.Leg // what the core knows it by
 	conn    net.Conn
-	att     *session.Attachment // of a client's
-	ups     *session.Upstream   // of an upstream's: one of the two is there
-	raw     syscall.RawConn     // nil where conn is not a plain TCP connection
-	watched bool                // HungUp will be called
-	fd      int                 // raw's, where it will be
-	hungUp  atomic.Bool         // it was: what is left to be read ends
+	raw     syscall.RawConn // nil where conn is not a plain TCP connection
+	watched bool            // HungUp will be called
+	fd      int             // raw's, where it will be
+	hungUp  atomic.Bool     // it was: what is left to be read ends
 
 	// Anyone who has set writing has these.
 	bufs     [][]byte
@@ -54,7 +53,7 @@ type leg struct {
 
 	// Guarded by the session's lock.
 	writing   bool // somebody is writing, or waiting to
-	parting   bool // its fate is not Open any more, deadlines are set
+	closing   bool // its CloseMode is not Open any more, deadlines are set
 	lingering bool // all is written, its reader waits for the end
 	hurried   bool // it has no more than hurryTime for both
 	closed    bool
@@ -63,17 +62,22 @@ type leg struct {
 	wake chan struct{} // one slot: waking never blocks
 
 	// The reader's own.
-	held []byte // the read buffer where it cannot be pooled
-	much bool   // the last read brought smallRead or more
-	err  error  // there is nothing more to read
+	lend func() []byte // borrow, for the core
+	held []byte        // the read buffer where it cannot be pooled
+	lent *[]byte       // the one that was borrowed,
+	pool *sync.Pool    // and where it belongs; nil: nowhere
+	much bool          // the last read brought smallRead or more
+	err  error         // there is nothing more to read
 }
 
-func newLeg(s *netSession, conn net.Conn) *leg {
+func newLeg(s *Session, conn net.Conn, known session.Leg) *leg {
 	raw, err := rawconn.Raw(conn)
 	if err != nil {
 		raw = nil // it is read and written by waiting
 	}
-	return &leg{s: s, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
+	l := &leg{s: s, leg: known, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
+	l.lend = l.borrow
+	return l
 }
 
 // watch has HungUp called, if that can be.
@@ -96,23 +100,15 @@ func (l *leg) HungUp() {
 	l.raw.Control(func(fd uintptr) { rawconn.WakeReader(int(fd)) })
 }
 
-func (l *leg) fate() session.CloseMode {
-	if l.att == nil {
-		return l.ups.CloseMode()
-	}
-	return l.att.CloseMode()
-}
-
 // out is what must be written now. Called with mu held.
 func (l *leg) out() [][]byte {
 	defer l.s.rescue()
-	if l.att == nil {
-		l.bufs = l.s.core.UpstreamOut(l.ups, l.bufs[:0])
-	} else {
-		l.bufs = l.s.core.ClientOut(l.s.now, l.att, l.bufs[:0])
-		if l.raw == nil && len(l.bufs) > 0 {
-			l.s.core.ClientWaits(l.s.now, l.att)
-		}
+	if l.raw == nil {
+		l.s.core.Retain() // the writer outlives the reader's buffer
+	}
+	l.bufs = l.s.core.Out(l.s.now, l.leg, l.bufs[:0])
+	if l.raw == nil && len(l.bufs) > 0 {
+		l.s.core.Waits(l.s.now, l.leg)
 	}
 	return l.bufs
 }
@@ -122,41 +118,30 @@ func (l *leg) out() [][]byte {
 func (l *leg) wrote(n int, full bool) {
 	defer l.s.rescue()
 	clear(l.bufs)
-	if l.att == nil {
-		l.s.core.UpstreamWrote(l.s.now, l.ups, n)
-	} else if l.s.core.ClientWrote(l.s.now, l.att, n, full) {
+	if l.s.core.Wrote(l.s.now, l.leg, n, full) {
 		l.look()
 	}
 }
 
-// look tells the core the state of a client's socket. Called with mu held.
+// look tells the core the state of l's socket. Called with mu held.
 func (l *leg) look() {
 	if st, err := rawconn.StateOfConn(l.conn); err == nil {
-		l.s.core.ClientSocket(l.s.now, l.att, session.SocketState(st))
+		l.s.core.Socket(l.s.now, l.leg, session.SocketState(st))
 	}
 }
 
-// failed: the socket takes nothing more. The reader will find out as well,
-// but a client that takes nothing is gone at once. Called with mu held.
+// failed: the socket takes nothing more. Called with mu held.
 func (l *leg) failed(err error) {
 	defer l.s.rescue()
-	if l.att == nil {
-		l.s.core.UpstreamDeaf(l.ups)
-		return
-	}
-	l.s.core.ClientGone(l.s.now, l.att, err.Error())
-	l.close(session.Shut)
+	l.s.core.WriteFailed(l.s.now, l.leg, err.Error())
 }
 
 // flush writes what the core has for l, as far as the socket takes it without
-// waiting, and then does to l what the core says. Called with mu held, which
+// waiting, and then closes l if the core says so. Called with mu held, which
 // is released while writing. What comes meanwhile is written as well, but the
 // caller has more to do: where it does not end, a goroutine goes on with it.
-func (s *netSession) flush(l *leg) {
+func (s *Session) flush(l *leg) {
 	for round := 1; !l.writing && !l.closed; round++ {
-		if l.raw == nil && l.att == nil {
-			s.core.Retain() // the writer outlives the reader's buffer
-		}
 		out := l.out()
 		if len(out) == 0 {
 			break
@@ -179,7 +164,7 @@ func (s *netSession) flush(l *leg) {
 			s.running.Go(func() { s.writeWaiting(l) })
 		}
 	}
-	s.part(l)
+	s.finish(l)
 }
 
 // tryWrite writes what the socket takes of bufs at once, and reports whether that
@@ -200,7 +185,7 @@ func (l *leg) tryWrite() (n int, full bool, err error) {
 }
 
 // writeBlocking writes to a socket that can only be written to by waiting.
-func (s *netSession) writeBlocking(l *leg, out [][]byte) {
+func (s *Session) writeBlocking(l *leg, out [][]byte) {
 	for len(out) > 0 {
 		n, full, err := writeSome(l.conn, out)
 		s.enter()
@@ -224,7 +209,7 @@ func (s *netSession) writeBlocking(l *leg, out [][]byte) {
 }
 
 // writeWaiting goes on writing to a socket that did not take all it was given.
-func (s *netSession) writeWaiting(l *leg) {
+func (s *Session) writeWaiting(l *leg) {
 	err := l.raw.Write(func(fd uintptr) bool { return s.writeReady(l, fd) })
 	s.enter()
 	l.writing = false
@@ -237,7 +222,7 @@ func (s *netSession) writeWaiting(l *leg) {
 
 // writeReady writes until the socket takes no more, and reports whether there
 // is nothing left to wait for.
-func (s *netSession) writeReady(l *leg, fd uintptr) bool {
+func (s *Session) writeReady(l *leg, fd uintptr) bool {
 	sender := senders.Get().(*rawconn.Sender)
 	defer senders.Put(sender)
 	s.enter()
@@ -265,16 +250,16 @@ func (s *netSession) writeReady(l *leg, fd uintptr) bool {
 
 // untold collects what has happened, and reports whether settle is to do chores or
 // to tell of it. Called with mu held.
-func (s *netSession) untold() bool {
+func (s *Session) untold() bool {
 	s.events = append(s.events, s.core.Events()...)
 	return len(s.chores) > 0 || !s.telling && s.news()
 }
 
-// onward passes on what a write has brought about, such as an ack that is owed
-// now, while the writer goes on. Sockets are closed later: this runs where a
-// close would wait for its own caller. Called with mu held, which is released
+// onward passes on what a read or write has brought about, such as an ack that is owed
+// now, while the caller goes on with its socket. Sockets are closed later: this runs
+// where a close would wait for its own caller. Called with mu held, which is released
 // while writing.
-func (s *netSession) onward() {
+func (s *Session) onward() {
 	s.flush(s.up)
 	if s.down != nil {
 		s.flush(s.down)
@@ -283,25 +268,20 @@ func (s *netSession) onward() {
 	s.arm()
 }
 
-// part does to l what the core says is its fate, once all is written that was
-// to be. Called with mu held.
-func (s *netSession) part(l *leg) {
-	fate := l.fate()
-	if fate == session.Open || l.closed {
+// finish closes l as the core says, once all is written. Called with mu held.
+func (s *Session) finish(l *leg) {
+	mode := l.leg.CloseMode()
+	if mode == session.Open || l.closed {
 		return
 	}
-	if fate >= session.Shut {
-		l.close(fate)
+	if mode >= session.Shut {
+		l.close(mode)
 		return
 	}
-	if !l.parting {
-		l.parting = true
-		flush := session.ClientFlush
-		if l.att == nil {
-			flush = session.UpstreamFlush
-		}
+	if !l.closing {
+		l.closing = true
 		if !l.hurried {
-			l.conn.SetDeadline(time.Now().Add(flush))
+			l.conn.SetDeadline(time.Now().Add(l.leg.FlushTime()))
 		}
 		l.unpark()
 	}
@@ -310,14 +290,14 @@ func (s *netSession) part(l *leg) {
 		if !l.hurried {
 			l.conn.SetReadDeadline(time.Now().Add(session.LingerTime))
 		}
-		if l.att != nil {
+		if l.leg.HalfClose() {
 			s.chores = append(s.chores, chore{l.conn, session.Linger})
 		}
 	}
 }
 
 // hurry leaves a leg that is being closed little time for all that is left, whether
-// part has begun with it or not. Called with mu held.
+// finish has begun with it or not. Called with mu held.
 func (l *leg) hurry() {
 	l.hurried = true
 	l.conn.SetDeadline(time.Now().Add(hurryTime))
@@ -333,11 +313,8 @@ func (l *leg) close(f session.CloseMode) {
 	if l.watched {
 		l.s.driver.hangups().Remove(l.fd)
 	}
-	if l.att == nil {
-		l.s.upstreams--
-	} else {
-		l.s.forget(l)
-	}
+	l.s.open--
+	l.s.forget(l)
 	l.s.chores = append(l.s.chores, chore{l.conn, f})
 	l.unpark()
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package transport
+package netio
 
 import (
 	"io"
@@ -22,7 +22,7 @@ func (w silent) Closed()              { close(w.closed) }
 
 // plainNet is a plain client's session between two TCP connections, and the far
 // ends of these.
-func plainNet(t *testing.T) (s *netSession, game, client net.Conn) {
+func plainNet(t *testing.T) (s *Session, game, client net.Conn) {
 	t.Helper()
 	pair := func() (a, b net.Conn) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,13 +44,13 @@ func plainNet(t *testing.T) (s *netSession, game, client net.Conn) {
 	}
 	up, game := pair()
 	down, client := pair()
-	d, watch := NewDriver(Net, NewClock()), silent{make(chan struct{})}
-	s = newNet(d, session.New(cfg, d.clock.Now(), nil), up, watch)
-	s.attach(down, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+	d, watch := NewDriver(clock()), silent{make(chan struct{})}
+	s = d.New(session.New(cfg, d.now(), nil), up, watch)
+	s.Attach(down, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, session.Pass{}), nil
 	})
 	t.Cleanup(func() {
-		s.do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
+		s.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
 		game.Close()
 		client.Close()
 		<-watch.closed
@@ -69,7 +69,8 @@ func TestWhoWritesForAFirehoseIsSoonRelieved(t *testing.T) {
 	go io.Copy(io.Discard, client)
 	frame := []byte{0x82, 1, 'x'}
 	more := func() {
-		s.core.UpstreamRead(s.now, s.up.ups, copy(s.core.UpstreamRoom(s.up.ups), frame))
+		room := s.core.Room(s.up.leg, nil)
+		s.core.Read(s.now, s.up.leg, room[:copy(room, frame)])
 	}
 	writes := 0
 	s.enter()
@@ -103,11 +104,11 @@ func TestNobodyIsReadWhileTooMuchIsToBeTold(t *testing.T) {
 		s.enter()
 	}
 	s.telling = true // somebody is, and has not come back yet
-	s.events = make([]session.Event, mostUntold)
+	s.events = make([]session.Event, maxUntold)
 	if !s.reads(s.up) {
 		t.Error("it is not read, and little is to be told")
 	}
-	s.events = make([]session.Event, mostUntold+1)
+	s.events = make([]session.Event, maxUntold+1)
 	if s.reads(s.up) || s.reads(s.down) {
 		t.Error("it is read on, and much is to be told")
 	}

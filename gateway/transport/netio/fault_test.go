@@ -1,4 +1,4 @@
-package transport
+package netio
 
 import (
 	"io"
@@ -15,7 +15,7 @@ func TestConnectionOfAnAttachThatFailsIsClosed(t *testing.T) {
 	s, _ := superseded(t, 0)
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
-	refusal := s.attach(ours, nil, func(*session.Session, session.Time) (*session.Attachment, *session.Refusal) { panic("injected") })
+	refusal := s.Attach(ours, nil, func(*session.Session, session.Time) (*session.Attachment, *session.Refusal) { panic("injected") })
 	if refusal != nil {
 		t.Errorf("refusal %v", refusal)
 	}
