@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// version is set by the linker (-X reseat/gateway/config.version=v1.2.3);
-// where it is not, the build information tells it.
-var version string
+// version and commit are set by the linker (-X reseat/gateway/config.version=v1.2.3);
+// where they are not, the build information has them, if the build could ask git.
+var version, commit string
 
-// versionText is the answer to --version, one line.
+// versionText is the answer to --version, one line: version, commit, Go and platform.
 func versionText() string {
-	return fmt.Sprintf("reseat %s %s %s/%s", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("reseat %s (commit %s) %s %s/%s", Version(), Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // Version is that of this build, "devel" where nobody has given it one.
@@ -26,6 +26,31 @@ func Version() string {
 		return "devel"
 	}
 	return info.Main.Version
+}
+
+// Commit is the git commit of this build, with "+dirty" where the work tree had changes
+// that were not committed; "unknown" for a build that could not ask git.
+func Commit() string {
+	if commit != "" {
+		return commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return commitOf(info.Settings)
+	}
+	return "unknown"
+}
+
+func commitOf(settings []debug.BuildSetting) string {
+	revision, dirty := "unknown", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision" && s.Value != "":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	return revision + dirty
 }
 
 const (

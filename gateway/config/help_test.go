@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -89,15 +90,27 @@ func TestHelpAndVersionAreAnsweredBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-func TestVersionNamesProgramGoAndPlatform(t *testing.T) {
+func TestVersionNamesProgramCommitGoAndPlatform(t *testing.T) {
 	words := strings.Fields(ErrVersion.Error())
-	if len(words) != 4 || words[0] != "reseat" || words[2] != runtime.Version() || words[3] != runtime.GOOS+"/"+runtime.GOARCH {
+	if len(words) != 6 || words[0] != "reseat" || words[2] != "(commit" || words[4] != runtime.Version() || words[5] != runtime.GOOS+"/"+runtime.GOARCH {
 		t.Errorf("the version is %q", words)
 	}
 	wantLine(t, ErrVersion.Error())
-	defer func(v string) { version = v }(version)
-	version = "v1.2.3"
-	if got := ErrVersion.Error(); !strings.HasPrefix(got, "reseat v1.2.3 go") {
+	defer func(v, c string) { version, commit = v, c }(version, commit)
+	version, commit = "v1.2.3", "0123abcd"
+	if got := ErrVersion.Error(); !strings.HasPrefix(got, "reseat v1.2.3 (commit 0123abcd) go") {
 		t.Errorf("with a linked version: %q", got)
+	}
+}
+
+func TestCommitIsThatOfTheBuildInformation(t *testing.T) {
+	for want, settings := range map[string][]debug.BuildSetting{
+		"unknown":    {{Key: "GOOS", Value: "linux"}},
+		"0123":       {{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.modified", Value: "false"}},
+		"0123+dirty": {{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.modified", Value: "true"}},
+	} {
+		if got := commitOf(settings); got != want {
+			t.Errorf("%v: %q, want %q", settings, got, want)
+		}
 	}
 }
