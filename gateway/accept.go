@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -33,7 +34,10 @@ type route struct {
 	proxy *upstream.Proxy // nil where ordinary requests are off
 }
 
-func (g *Gateway) addRoute(r policy.Route) {
+func (g *Gateway) addRoute(r policy.Route) error {
+	if r.Upstream.URL == nil {
+		return fmt.Errorf("route %q: no upstream", r.Pattern)
+	}
 	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
@@ -42,7 +46,7 @@ func (g *Gateway) addRoute(r policy.Route) {
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
-	g.table.add(rt)
+	return g.table.add(rt)
 }
 
 // serve decides what a request is: an ordinary one, a resume, or a new session.

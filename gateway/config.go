@@ -11,16 +11,6 @@ import (
 	"reseat/tokens/login"
 )
 
-// A Driver is what moves the bytes between sockets and sessions.
-type Driver = transport.Kind
-
-// The drivers.
-const (
-	DriveAuto = transport.Auto // what costs least: DrivePoll
-	DriveNet  = transport.Net  // goroutines
-	DrivePoll = transport.Poll // event loops for plain TCP on Linux, else goroutines
-)
-
 // Config is what a Gateway is made from. It is not changed after New.
 type Config struct {
 	// Routes are matched by chi's rules, the most specific pattern first
@@ -75,8 +65,8 @@ type Config struct {
 
 	logins []*login.Verifier // made by OpenLogins
 
-	// Driver says what moves the bytes. Zero is DriveAuto.
-	Driver Driver
+	// Driver says what moves the bytes between sockets and sessions.
+	Driver transport.Kind
 
 	// Log receives one line for each session event. Nil means slog.Default.
 	Log *slog.Logger

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -64,9 +65,13 @@ type Gateway struct {
 	running   sync.WaitGroup
 }
 
-// New makes a Gateway and starts what it needs in the background; Close stops
-// it. It fails for a route pattern that cannot be.
+// New makes a Gateway and starts what it needs in the background; Close stops it. Its
+// error names the route that has no upstream, or a pattern that cannot be matched or is
+// another's, or the Config's field that is missing.
 func New(cfg Config) (*Gateway, error) {
+	if cfg.Keys == nil {
+		return nil, errors.New("Config.Keys is missing")
+	}
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
@@ -91,7 +96,10 @@ func New(cfg Config) (*Gateway, error) {
 	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
-		g.addRoute(r)
+		if err := g.addRoute(r); err != nil {
+			g.Close()
+			return nil, err
+		}
 	}
 	g.running.Go(func() { g.relieve(ctx) })
 	return g, nil

@@ -19,7 +19,7 @@ import (
 // session -> replay, wire, frame. A package that is not here may use what it
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
-	"gateway/config":            {"gateway", "gateway/policy", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
+	"gateway/config":            {"gateway", "gateway/policy", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
 	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
 	"gateway/client":            {"gateway/wire"},
 	"gateway/admin":             {"gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},

@@ -18,9 +18,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"reseat/gateway"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/upstream"
 )
 
@@ -157,9 +157,9 @@ var goodValues = []struct {
 	{"log-messages", "off", ofPolicy(func(p policy.Policy) any { return p.Tell }), session.Telling{}},
 	{"log-messages", "size", ofPolicy(func(p policy.Policy) any { return p.Tell }), session.Telling{On: true}},
 	{"log-messages", "prefix:64", ofPolicy(func(p policy.Policy) any { return p.Tell }), session.Telling{On: true, Prefix: 64}},
-	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveAuto},
-	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveNet},
-	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, gateway.DrivePoll},
+	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, transport.Auto},
+	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, transport.Net},
+	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, transport.Poll},
 	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
 	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
 }
