@@ -50,7 +50,7 @@ export class Records {
    * does not fit.
    * @param {SavedSession} record
    */
-  put(record) {
+  _put(record) {
     const others = this.#read().filter(({ id }) => id !== record.id);
     if (this.#write([...others, record].sort((a, b) => a.born - b.born))) return true;
     this.#write(others);
@@ -62,7 +62,7 @@ export class Records {
    * @param {number} wall the time now
    * @returns {SavedSession | undefined}
    */
-  take(wall) {
+  _take(wall) {
     const list = this.#read().filter((record) => wall - record?.saved < record?.keep);
     const first = list.shift();
     // Where it cannot be taken out, another page may find it too: then it is nobody's.
@@ -73,7 +73,7 @@ export class Records {
    * Takes the record of this session back. Returns false where it is gone.
    * @param {string} id
    */
-  takeBack(id) {
+  _takeBack(id) {
     const list = this.#read();
     const others = list.filter((record) => record.id !== id);
     return others.length < list.length && this.#write(others);
