@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 )
@@ -49,8 +50,8 @@ func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buff
 	if err != nil {
 		t.Fatal(err)
 	}
-	pol := policy()
-	pol.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
+	pol := testPolicy()
+	pol.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
 	said := new(bytes.Buffer)
 	w := newWorld(t, pol, func(c *gateway.Config) {
 		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -188,7 +189,7 @@ func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 }
 
 func TestAKeyFileThatCannotBeUsedIsNamed(t *testing.T) {
-	cfg := gateway.Config{Routes: []gateway.Route{{Policy: gateway.Policy{Auth: &gateway.Auth{KeyFile: "/no/such/file"}}}}}
+	cfg := gateway.Config{Routes: []policy.Route{{Policy: policy.Policy{Auth: &policy.Auth{KeyFile: "/no/such/file"}}}}}
 	if err := gateway.OpenLogins(t.Context(), &cfg); err == nil || !strings.HasPrefix(err.Error(), "--auth-key-file: ") {
 		t.Errorf("%v, want an error that names --auth-key-file", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"reseat/gateway/policy"
 	"reseat/upstream"
 )
 
@@ -32,7 +33,7 @@ func (t *table) add(rt *route) {
 
 // Locate says which route of c a path falls to, nil for none, and what its normal form is.
 // An error says why it could be read as another's; its clients get 400.
-func Locate(c *Config, path string) (*Route, string, error) {
+func Locate(c *Config, path string) (*policy.Route, string, error) {
 	t := newTable(c.UnsafePaths)
 	for _, r := range c.Routes {
 		t.add(&route{Route: r})
