@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"fmt"
 
 	"reseat/gateway/frame"
 )
@@ -12,6 +13,7 @@ type State struct {
 	End        uint64 // of the bytes kept, complete messages or not
 	Held       int64  // payload of the complete messages, in bytes
 	Raw        int    // bytes of the raw part
+	Free       int    // bytes that may be read behind it before more memory is needed
 	Burst      bool
 }
 
@@ -20,7 +22,11 @@ func (b *Buffer) Idle() bool { return !b.reserved && !b.pinned }
 
 // State returns all of an idle Buffer but its content.
 func (b *Buffer) State() State {
-	return State{Base: b.base, Last: b.last, End: b.end, Held: b.held, Raw: len(b.Raw()), Burst: b.burst}
+	st := State{Base: b.base, Last: b.last, End: b.end, Held: b.held, Raw: len(b.Raw()), Burst: b.burst}
+	if b.tail != nil {
+		st.Free = min(len(b.tail.buf)-b.hi, maxFree)
+	}
+	return st
 }
 
 // Content appends to dst the stream from Base on, and the raw part, without copying. The
@@ -41,6 +47,9 @@ func (b *Buffer) Content(dst [][]byte) [][]byte {
 	return dst
 }
 
+// maxFree bounds State.Free.
+const maxFree = 16 << 20
+
 // errState is returned by Restore.
 var errState = errors.New("replay buffer: state and content do not fit")
 
@@ -49,18 +58,19 @@ var errState = errors.New("replay buffer: state and content do not fit")
 func Restore(s *Store, st State, content []byte) (*Buffer, error) {
 	b := &Buffer{store: s, base: st.Base, last: st.Last, end: st.Base.Off, held: st.Held, burst: st.Burst}
 	stream := st.End - st.Base.Off
-	if st.Base.Off > st.Last.Off || st.Last.Off > st.End || st.Raw < 0 || uint64(len(content)) != stream+uint64(st.Raw) ||
+	if st.Base.Off > st.Last.Off || st.Last.Off > st.End || st.Raw < 0 || st.Free < 0 || st.Free > maxFree || uint64(len(content)) != stream+uint64(st.Raw) ||
 		!holds(content[:st.Last.Off-st.Base.Off], st.Last.N-st.Base.N, st.Held) {
-		return nil, errState
+		return nil, fmt.Errorf("%w: %+v, %d bytes", errState, st, len(content))
 	}
-	if len(content) == 0 {
+	if len(content)+st.Free == 0 {
 		return b, nil
 	}
-	b.link(s.get(len(content) + minRoom))
+	c := &chunk{buf: make([]byte, len(content)+st.Free)} // of no size that the Store keeps
+	s.used.Add(int64(len(c.buf)))
+	b.link(c)
 	b.append(content[:stream])
 	b.src, b.lo = b.tail, b.tail.n
 	b.hi = b.lo + copy(b.tail.buf[b.lo:], content[stream:])
-	b.trim()
 	return b, nil
 }
 

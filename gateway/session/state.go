@@ -63,6 +63,14 @@ func Restore(format int, state, content []byte, store *replay.Store, key func() 
 	return s, nil
 }
 
+// Discard returns the memory of a session that goes on elsewhere. It must not be used
+// afterwards; its released connections may be, with that other one.
+func (s *Session) Discard() {
+	s.ring.Release()
+	s.cfg.Store.Charge(-s.charged)
+	s.charged = 0
+}
+
 // sound checks what a walk cannot: numbers that would make later code panic.
 func (s *Session) sound() error {
 	base, last := s.ring.Base(), s.ring.Last()
@@ -150,6 +158,7 @@ func walkRing(r *replay.State, c *codec) {
 	num(c, 6, &r.Held)
 	num(c, 7, &r.Raw)
 	c.bool(8, &r.Burst)
+	num(c, 9, &r.Free)
 }
 
 func (g *Config) walk(c *codec) {

@@ -112,7 +112,7 @@ func everyField(t *testing.T) *Session {
 func TestStateHasEveryFieldOrSaysWhyNot(t *testing.T) {
 	s := everyField(t)
 	out := codec{writing: true}
-	ring := replay.State{Base: replay.Mark{Off: 1, N: 2}, Last: replay.Mark{Off: 3, N: 4}, End: 5, Held: 6, Raw: 7, Burst: true}
+	ring := replay.State{Base: replay.Mark{Off: 1, N: 2}, Last: replay.Mark{Off: 3, N: 4}, End: 5, Held: 6, Raw: 7, Free: 8, Burst: true}
 	s.walk(&out)
 	var rings codec
 	rings.writing = true
