@@ -213,7 +213,7 @@ func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
 // answered.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
-	player, err := authenticate(rt.Policy.Login, r)
+	player, only, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
 		reason := login.Reason(err)
 		g.metrics.logins.WithLabelValues(reason).Inc()
@@ -227,6 +227,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error(), "login", reason)
 		return
 	}
+	r = only
 	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r))
 	e.first = g.upstreamRequest(e, r, offer.Protocols, nil)
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)

@@ -72,9 +72,14 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return false
 	}
 	e := g.reg.find(claims.Session)
-	if e == nil || !e.kept() || e.Route != rt.Pattern || e.subject() != claims.Subject || !e.sameLogin(g.ctx, r) {
+	if e == nil || !e.kept() || e.Route != rt.Pattern || e.subject() != claims.Subject {
 		return false
 	}
+	only, same := e.sameLogin(g.ctx, r)
+	if !same {
+		return false
+	}
+	a.r = only
 	d := e.drive()
 	a.want = session.Resume{Gen: claims.Gen}
 	if d == nil || !e.offered(offer) || g.busy(r.Context(), e, d, a.want) {

@@ -47,9 +47,11 @@ func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) 
 	return strings.TrimPrefix(token, "-"), nil
 }
 
-func (*namesake) Conceal(*upstream.Request)   {}
-func (*namesake) InCookie(*http.Request) bool { return false }
-func (n *namesake) Realm() any                { return n }
+func (*namesake) Conceal(*upstream.Request)                    {}
+func (*namesake) InCookie(*http.Request) bool                  { return false }
+func (*namesake) Only(r *http.Request, _ string) *http.Request { return r }
+
+func (n *namesake) Realm() any { return n }
 
 func loggedIn(d gateway.Duplicate) gateway.Policy {
 	p := policy()

@@ -60,13 +60,15 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (SessionInfo, *ses
 	if e == nil {
 		return g.reg.refusal(claims)
 	}
-	if !e.Resumable || e.subject() != claims.Subject || !e.sameLogin(g.ctx, a.r) || !handshake.OriginAllowed(e.terms().Origins, a.r.Header, g.target(a.r)) {
+	only, same := e.sameLogin(g.ctx, a.r)
+	if !e.Resumable || e.subject() != claims.Subject || !same || !handshake.OriginAllowed(e.terms().Origins, a.r.Header, g.target(a.r)) {
 		return e.name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.drive()
 	if d == nil { // it has ended just now; or its first attach is in flight, and nobody can hold a token
 		return g.reg.refusal(claims)
 	}
+	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
 	return e.name(), g.attach(e, d, a)
 }
