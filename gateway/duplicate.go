@@ -78,13 +78,16 @@ func (e *entry) supersede() {
 func (r *registry) answers(ctx context.Context, e *entry) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	pong := e.pongs.next()
 	d := e.drive()
 	if d == nil {
 		return r.find(e.ID) == e
 	}
+	e.awaitFirst()
+	var pong <-chan struct{}
 	asked := false
-	d.Do(func(core *session.Session, now session.Time) { asked = core.Ask(now) })
+	// While this runs nothing else happens to the session: no pong comes before it is
+	// listened for.
+	d.Do(func(core *session.Session, now session.Time) { pong, asked = e.pongs.next(), core.Ask(now) })
 	if !asked {
 		return false
 	}
