@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare lint release vulns test-vulns tools clean
+.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ run: build ## build and serve the demo; open the address that it prints; ARGS='-
 	@$(BIN) --demo --log-format text $(ARGS)
 
 # Each part has its share of about 20 minutes on two cores.
-test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e ## install what is missing and run everything
+test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
 
 test-go: ## Go tests under the race detector, the simulation's short form included
 	$(GO) test $(RACE) -timeout 10m ./...
@@ -43,6 +43,9 @@ test-proxies: build ## behind nginx, HAProxy and Caddy; the dashboard, the alert
 
 test-e2e: build ## the demo and the client in headless Chromium
 	cd web/e2e && npm ci --no-audit --no-fund && npm test
+
+test-release: ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'
+	cd testdata/release && npm ci --no-audit --no-fund && npm test
 
 simulate: ## the simulation of the session core, for longer: SEEDS=20000
 	$(GO) test ./gateway/internal/test/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)
@@ -91,18 +94,27 @@ bench-micro: ## micro-benchmarks of the hot pieces
 bench-compare: ## micro-benchmarks, another revision's and this one's side by side: BASE=HEAD~1
 	./.ci/bench-compare '$(BASE)' $(or $(COUNT),6) $(MICRO)
 
-lint: ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and prettier where node is
+check: lint-go ## the fast inner loop: lint and the Go tests, without the race detector; no npm, no root
+	$(GO) test ./...
+
+lint: lint-go lint-web ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and prettier where node is
+
+lint-go: ## the Go part of lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
+	$(GO) vet .ci/sbom.go
 	$(GO) build -modfile=.ci/go-tools.mod -o bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
+	bin/staticcheck .ci/sbom.go
 	cd $(HARNESS) && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./...
+
+lint-web: ## the JavaScript part of lint
 	@if command -v npm >/dev/null; then cd web && { [ -d node_modules/eslint ] || npm ci --no-audit --no-fund; } && npm run --silent lint; \
 	else echo "NOT LINTED: web/, since there is no npm"; fi
 
-release: ## static binaries for Linux, macOS and Windows, with checksums, in dist/: VERSION=v1.2.3
+release: ## static binaries for Linux, macOS and Windows, Debian and npm packages, SBOM and checksums, in dist/: VERSION=v1.2.3
 	./.ci/release '$(VERSION)'
 
 VULNS := golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -119,4 +131,4 @@ tools: ## install Chromium, Node.js and npm from the distribution where they are
 	./.ci/tools
 
 clean: ## remove what was built
-	rm -rf bin dist web/node_modules web/e2e/node_modules web/e2e/out testdata/peers/node_modules
+	rm -rf bin dist web/node_modules web/e2e/node_modules web/e2e/out testdata/peers/node_modules testdata/release/node_modules testdata/release/out

@@ -4,6 +4,7 @@ go 1.26.8
 
 ignore (
 	./testdata/peers/node_modules
+	./testdata/release/node_modules
 	./web/e2e/node_modules
 	./web/node_modules
 )

@@ -7,11 +7,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"reseat/gateway/program"
+	"reseat/gateway/server"
 )
 
 func main() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	os.Exit(program.Run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, signals))
+	os.Exit(server.Run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, signals))
 }

@@ -3,7 +3,8 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
+	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -12,7 +13,10 @@ import (
 	"reseat/gateway/frame"
 	"reseat/gateway/handshake"
 	"reseat/gateway/listen"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 	"reseat/upstream"
@@ -25,21 +29,24 @@ const (
 
 // A route is a Route made ready to serve.
 type route struct {
-	Route
-	terms *terms          // that its sessions begin with
+	policy.Route
+	terms *registry.Terms // that its sessions begin with
 	proxy *upstream.Proxy // nil where ordinary requests are off
 }
 
-func (g *Gateway) addRoute(r Route) {
-	rt := &route{Route: r, terms: &terms{Policy: r.Policy}}
+func (g *Gateway) addRoute(r policy.Route) error {
+	if r.Upstream.URL == nil {
+		return fmt.Errorf("route %q: no upstream", r.Pattern)
+	}
+	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
-			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.conceal,
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.Conceal,
 			Own: func(r *http.Request) http.Header { return http.Header{ViaHeader: g.via(r)} },
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
-	g.table.add(rt)
+	return g.table.add(rt)
 }
 
 // serve decides what a request is: an ordinary one, a resume, or a new session.
@@ -62,11 +69,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		g.refuseHTTP(w, r, bad.Status, "bad_handshake", bad.Text)
 		return
 	}
-	policy := &g.cfg.Default
+	rules := &g.cfg.Default
 	if rt != nil {
-		policy = &rt.Policy
+		rules = &rt.Policy
 	}
-	if !handshake.OriginAllowed(policy.Origins, r.Header, g.target(r)) {
+	if !handshake.OriginAllowed(rules.Origins, r.Header, g.target(r)) {
 		g.refusals.warn("origin.refused", "text", "see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
 		return
@@ -101,7 +108,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9 }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
-	from := blockOf(g.clientAddr(r))
+	from := registry.BlockOf(g.clientAddr(r))
 	switch {
 	case unsafe != nil:
 		letGo(w)
@@ -115,7 +122,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 			w.Header().Set("Upgrade", "websocket")
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
-	case !g.reg.pass(from):
+	case !g.reg.Pass(from):
 		g.logExhausted()
 		g.metrics.requestsRefused.Inc()
 		letGo(w)
@@ -123,7 +130,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		w.Header().Set("Connection", "close")
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
-		defer g.reg.passed(from)
+		defer g.reg.Passed(from)
 		g.conns.MakeRoom()
 		rt.proxy.ServeHTTP(w, r)
 	}
@@ -228,37 +235,61 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		return
 	}
 	r = only
-	e := g.newEntry(rt, player, offer.Resumable, g.clientAddr(r))
-	e.first = g.upstreamRequest(e, r, offer.Protocols, nil)
+	e := g.newRecord(rt, player, offer.Resumable, g.clientAddr(r))
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before
-	e.breakOff = cancel
+	e.SetFirst(g.upstreamRequest(e, r, offer.Protocols, nil), cancel)
 	switch g.admit(ctx, e) {
-	case admitted:
-	case duplicate:
+	case registry.Admitted:
+	case registry.Duplicate:
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
-	case tooMany:
+	case registry.TooMany:
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
-	case outOfDescriptors:
+	case registry.OutOfDescriptors:
 		g.refuseExhausted(w, r)
 		return
-	case tooManyHere:
+	case registry.TooManyHere:
 		w.Header().Set("Retry-After", retryAfter)
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
 	up, err := g.dials.dialFirst(ctx, e)
 	if err != nil {
-		g.reg.remove(e)
+		g.reg.Remove(e)
 		g.refuseUpstream(w, r, e, err)
 		return
 	}
 	g.accept(w, r, e, up, arrived)
 }
 
-func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entry, err error) {
+// admit gives e its place before its upstream is dialled, or says why not.
+func (g *Gateway) admit(ctx context.Context, e *registry.Record) registry.Admission {
+	for {
+		a, holder := g.reg.Add(e)
+		switch {
+		case a == registry.Admitted:
+			g.conns.MakeRoom()
+			return a
+		case a != registry.Duplicate, g.reg.Answers(ctx, holder):
+			return a
+		}
+		holder.Supersede()
+	}
+}
+
+// commit makes e the player's session, once its upstream has accepted it, and
+// ends those that it takes over. It reports false where a newer one came first.
+func (g *Gateway) commit(e *registry.Record) bool {
+	older, ok := g.reg.Commit(e)
+	for _, o := range older {
+		o.Supersede()
+	}
+	return ok
+}
+
+func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
 	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
 	if listen.NoDescriptor(err) { // that is no fault of the upstream's
 		g.refuseExhausted(w, r)
@@ -270,15 +301,31 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *entr
 		return
 	}
 	w.Header().Set("Connection", "close")
-	answerWithin(w, e.terms().DialTimeout+upstream.WriteTimeout) // its body may still be coming
+	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // its body may still be coming
 	upstream.WriteError(w, err)
 }
 
+// newRecord makes the record of a session of rt's. peer is the client's address, zero for
+// a session that is made ahead of its client.
+func (g *Gateway) newRecord(rt *route, player string, resumable bool, peer netip.Addr) *registry.Record {
+	s := registry.Spec{ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
+	if rt.Policy.Login != nil {
+		s.Realm = rt.Policy.Login.Realm()
+	}
+	return registry.NewRecord(g.clock, s)
+}
+
+// beginSession makes e's session, once its upstream has answered. client is the
+// connection that it is made for, nil where that is still to come.
+func (g *Gateway) beginSession(e *registry.Record, up *upstream.Conn, client net.Conn) *transport.Session {
+	return e.Begin(g.driver, g.store, observer{g, e}, up, client)
+}
+
 // accept answers the client of a session whose upstream has accepted it.
-func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *upstream.Conn, arrived session.Time) {
+func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Record, up *upstream.Conn, arrived session.Time) {
 	giveUp := func() {
 		up.Close()
-		g.reg.remove(e)
+		g.reg.Remove(e)
 	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
@@ -294,24 +341,24 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *entry, up *u
 		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "no token could be signed")
 		return
 	}
-	if e.kept() {
+	if e.Kept() {
 		g.setCookie(r, e, pass, p.Token)
 	}
-	defer e.welcome()()
+	defer e.Welcome()()
 	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
 	if err != nil { // the client has gone: an orphan is of no use to anybody
 		giveUp()
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
-	p.Peer = e.lastPeer()
+	p.Peer = e.Peer()
 	g.beginSession(e, up, conn).AttachFirst(conn, early, p)
-	e.settle()
+	e.Settle()
 }
 
 // upstreamRequest is what e's upstream is asked for a handshake of the client's. more
 // are headers of ours.
-func (g *Gateway) upstreamRequest(e *entry, r *http.Request, protocols []string, more http.Header) upstream.Request {
+func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request {
 	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: g.via(r)}
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
@@ -324,28 +371,19 @@ func (g *Gateway) upstreamRequest(e *entry, r *http.Request, protocols []string,
 		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
 		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.cfg.TrustedHeaders, own),
 	}
-	e.terms().conceal(&ask)
+	e.Terms().Conceal(&ask)
 	return ask
-}
-
-// conceal takes out of what the upstream is to see, of handshakes and of ordinary
-// requests alike: the gateway's own cookies, and the login where --auth-forward is off.
-func (p *Policy) conceal(ask *upstream.Request) {
-	upstream.DropOwnCookies(ask.Header)
-	if p.Login != nil {
-		p.Login.Conceal(ask)
-	}
 }
 
 // direct takes over what the upstream asked for in its answer, docs/sessions.md.
 // What cannot be read is said in the log and left aside.
-func (g *Gateway) direct(e *entry, d upstream.Directives) {
+func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 	if d == (upstream.Directives{}) {
 		return
 	}
-	t := *e.terms()
+	t := *e.Terms()
 	if d.Grace != "" {
-		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 && v <= MaxGrace {
+		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 && v <= policy.MaxGrace {
 			t.Grace = v
 		} else {
 			g.log.Warn("upstream.bad_grace", "session", e.ID, "value", clip(d.Grace), "want", "a duration from 0 to 8760h")
@@ -359,14 +397,7 @@ func (g *Gateway) direct(e *entry, d upstream.Directives) {
 		}
 	}
 	t.Group = clip(d.Group)
-	e.current.Store(&t)
-}
-
-// maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8
-// generator is seeded by the operating system.
-func maskingKey() [4]byte {
-	k := rand.Uint32()
-	return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
+	e.SetTerms(&t)
 }
 
 // clientAddr is the client's address as believed.

@@ -14,6 +14,7 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/listen"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/upstream"
 )
@@ -54,30 +55,29 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	case g.crowded():
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
-	e := g.newEntry(rt, w.Player, true, netip.Addr{})
+	e := g.newRecord(rt, w.Player, true, netip.Addr{})
 	if w.Data != nil {
-		e.data, e.tag = w.Data, g.tags.Add(1)
+		e.SetData(w.Data, g.tags.Add(1), nil)
 	}
 	ask.Header.Set("Reseat-Session", e.ID)
 	if w.Player != "" {
 		ask.Header["Reseat-Player"] = []string{w.Player}
 	}
-	e.first = ask
 	ctx, cancel := context.WithTimeout(ctx, rt.Policy.DialTimeout)
 	defer cancel()
-	e.breakOff = cancel
+	e.SetFirst(ask, cancel)
 	switch g.admit(ctx, e) {
-	case admitted:
-	case duplicate:
+	case registry.Admitted:
+	case registry.Duplicate:
 		return "", "", ErrDuplicate
-	case tooMany:
+	case registry.TooMany:
 		return "", "", fmt.Errorf("%w: --max-sessions reached", ErrBusy)
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
 	up, err := g.dials.dialFirst(ctx, e)
 	if err != nil {
-		g.reg.remove(e)
+		g.reg.Remove(e)
 		if listen.NoDescriptor(err) {
 			err = fmt.Errorf("%w: no descriptors left", ErrBusy)
 		}
@@ -87,17 +87,17 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 }
 
 // reserve makes the session that e's upstream has accepted wait for its client.
-func (g *Gateway) reserve(e *entry, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
+func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
 	giveUp := func() {
 		up.Close()
-		g.reg.remove(e)
+		g.reg.Remove(e)
 	}
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
-	t := *e.terms()
-	t.apply(Change{Grace: w.Grace, Group: nonEmpty(w.Group)})
-	e.current.Store(&t)
-	if t.session().GraceBeforeStart == 0 {
+	t := *e.Terms()
+	apply(&t, Change{Grace: w.Grace, Group: nonEmpty(w.Group)})
+	e.SetTerms(&t)
+	if t.Session().GraceBeforeStart == 0 {
 		giveUp()
 		return "", "", fmt.Errorf("%w: grace: a session without a grace period ends before its client comes", ErrBadRequest)
 	}
@@ -110,10 +110,10 @@ func (g *Gateway) reserve(e *entry, up *upstream.Conn, w CreateRequest) (id, tok
 		giveUp()
 		return "", "", fmt.Errorf("sign a token: %w", err)
 	}
-	p.Peer = e.lastPeer()
+	p.Peer = e.Peer()
 	g.beginSession(e, up, nil)
-	e.do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
-	e.settle()
+	e.Do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
+	e.Settle()
 	return e.ID, p.Token, nil
 }
 

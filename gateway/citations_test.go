@@ -65,7 +65,9 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 		switch base := filepath.Base(name); {
 		case err != nil:
 			return err
-		case d.IsDir() && (base == "node_modules" || base == "bin" || base == "dist" || len(base) > 2 && base[0] == '.'):
+		case name == "../testdata/compat/reseat-v0.mjs": // kept as it was, with the citations of its time
+			return nil
+		case d.IsDir() && (base == "node_modules" || base == "out" || base == "bin" || base == "dist" || len(base) > 2 && base[0] == '.'):
 			return filepath.SkipDir
 		case d.IsDir(), !slices.Contains(citingSuffixes, filepath.Ext(name)), base == "citations_test.go":
 			return nil

@@ -6,19 +6,21 @@ import (
 
 	"reseat/gateway/deflate"
 	"reseat/gateway/handshake"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/wire"
 )
 
 // answer is the 101 for a client of e's, whose upstream chose protocol and sent header.
-func (g *Gateway) answer(e *entry, protocol string, header http.Header) *handshake.Answer {
+func (g *Gateway) answer(e *registry.Record, protocol string, header http.Header) *handshake.Answer {
 	if e.Resumable {
 		protocol = wire.Subprotocol
 	}
-	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(&e.terms().Policy)}
+	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(&e.Terms().Policy)}
 }
 
 // deflate is how connections under a policy are compressed; nil: they are not.
-func (g *Gateway) deflate(p *Policy) *deflate.Options {
+func (g *Gateway) deflate(p *policy.Policy) *deflate.Options {
 	if p == nil || !p.Compression {
 		return nil
 	}
@@ -28,19 +30,19 @@ func (g *Gateway) deflate(p *Policy) *deflate.Options {
 // named is the policy of the session that a resume names, for its 101 alone: nil
 // where it does not matter or there is none. Whether the resume is good is found
 // out behind the 101, in the order of protocol section 2.
-func (g *Gateway) named(h http.Header, offer wire.Offer) *Policy {
-	if !slices.ContainsFunc(g.cfg.Routes, func(r Route) bool { return r.Policy.Compression }) {
+func (g *Gateway) named(h http.Header, offer wire.Offer) *policy.Policy {
+	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression }) {
 		return nil
 	}
 	if _, offered := deflate.Negotiate(h); !offered {
 		return nil
 	}
-	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.memo)
+	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)
 	if err != nil {
 		return nil
 	}
-	if e := g.reg.find(claims.Session); e != nil {
-		return &e.terms().Policy
+	if e := g.reg.Find(claims.Session); e != nil {
+		return &e.Terms().Policy
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -43,15 +44,15 @@ func noise(n int) string {
 	return string(b)
 }
 
-func compressing() gateway.Policy {
-	p := policy()
+func compressing() policy.Policy {
+	p := testPolicy()
 	p.Compression = true
 	return p
 }
 
 // newCompressingWorld is a world of one route with compression, whose clients
 // offer it.
-func newCompressingWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) *world {
+func newCompressingWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *world {
 	t.Helper()
 	p.Compression = true
 	w := newWorld(t, p, change...)
@@ -77,12 +78,12 @@ func extensions(p *wstest.Peer) string {
 
 func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		policy      gateway.Policy
+		policy      policy.Policy
 		offer, want string
 	}{
 		"both":                  {compressing(), browserOffer, answered},
 		"a smaller window":      {compressing(), "permessage-deflate; server_max_window_bits=10", answered + "; server_max_window_bits=10"},
-		"off":                   {policy(), browserOffer, ""},
+		"off":                   {testPolicy(), browserOffer, ""},
 		"not offered":           {compressing(), "", ""},
 		"something else":        {compressing(), "x-webkit-deflate-frame", ""},
 		"with a bad parameter":  {compressing(), "permessage-deflate; mux", ""},
@@ -119,7 +120,7 @@ func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.
 // The path of a resume means nothing: its session's own route decides.
 func TestCompressionOfAResumeIsByItsSessionsRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			on := c.Routes[0]
 			on.Pattern, on.Policy = "/packed/*", compressing()
 			c.Routes = append(c.Routes, on)
@@ -156,7 +157,7 @@ func extensionsOf(on bool) string {
 // and without.
 func TestEachConnectionCompressesOrNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy())
+		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
 		up, down := uint64(0), uint64(0)
 		for i := range 12 {
@@ -208,7 +209,7 @@ func rsv1(b []byte) []byte {
 
 func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy())
+		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
 		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", prose(70000), noise(70000)} {
 			c.Text(s)
@@ -229,7 +230,7 @@ func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
 // back with the same payload, and its Ping is answered once.
 func TestPingsPassBesideCompression(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy())
+		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
 		c.Frame(frame.Ping, true, "are you there")
 		synctest.Wait()
@@ -257,7 +258,7 @@ func TestPingsPassBesideCompression(t *testing.T) {
 func TestClosesPassBesideCompression(t *testing.T) {
 	for _, code := range []int{1000, 1001, 3000, 4999, frame.NoStatus} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newCompressingWorld(t, policy())
+			w := newCompressingWorld(t, testPolicy())
 			c, game := w.plain()
 			c.Text(prose(1000))
 			c.Close(code, "enough")
@@ -310,7 +311,7 @@ func TestViolationsOfClientsThatCompress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := policy()
+				p := testPolicy()
 				p.MaxMessage = most
 				w := newCompressingWorld(t, p)
 				player, game := w.play()
@@ -331,7 +332,7 @@ func TestViolationsOfClientsThatCompress(t *testing.T) {
 // The largest message passes, and an escaping DLE is not counted.
 func TestLargestMessagePassesCompressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := policy()
+		p := testPolicy()
 		p.MaxMessage = 10000
 		w := newCompressingWorld(t, p)
 		c, game := w.play()
@@ -348,7 +349,7 @@ func TestLargestMessagePassesCompressed(t *testing.T) {
 // frame is its sign of life, and shows that the message goes on.
 func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy())
+		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
 		p.Mute.Store(true) // it is in the midst of a frame
 		b := packed(frame.Text, noise(1000))
@@ -368,7 +369,7 @@ func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
 // and detached, a plain one closed.
 func TestCompressedMessageThatStallsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Heartbeat = time.Hour
 		w := newCompressingWorld(t, pol)
 		p, _ := w.play()
@@ -393,7 +394,7 @@ func TestCompressedMessageThatStallsIsCut(t *testing.T) {
 // What is gathered of compressed messages counts in --buffer-total.
 func TestUnfinishedCompressedMessagesCountInTheTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy(), func(c *gateway.Config) { c.BufferTotal = 16 << 20 })
+		w := newCompressingWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = 16 << 20 })
 		part := packed(frame.Binary, noise(1000<<10))[:896<<10]
 		held := 0
 		for ; held < 200; held++ {
@@ -423,7 +424,7 @@ func TestUnfinishedCompressedMessagesCountInTheTotal(t *testing.T) {
 // A bomb costs its sender the connection, and the gateway no more than the limit.
 func TestBombsEndTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy())
+		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
 		p.Raw(bomb(1 << 30))
 		p.WantClosing(wire.CodeMessageTooBig)

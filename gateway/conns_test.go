@@ -98,7 +98,7 @@ type trackedWorld struct {
 // listener of its ConnTracker.
 func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
 	w := &trackedWorld{porch: newPorch()}
-	w.world = newWorld(t, policy(), func(c *gateway.Config) {
+	w.world = newWorld(t, testPolicy(), func(c *gateway.Config) {
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
 		c.Routes[0].Upstream.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -462,17 +462,17 @@ func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
 			p = p.Resume(0)
 		}
 		time.Sleep(session.LingerTime / 2)
-		for i, s := range old[:15-session.MostParting] {
+		for i, s := range old[:15-session.MaxLingering] {
 			if !s.closed.Load() {
 				t.Errorf("the connection of takeover %d is still there", i)
 			}
 		}
-		for i, s := range old[15-session.MostParting:] {
+		for i, s := range old[15-session.MaxLingering:] {
 			if s.closed.Load() {
-				t.Errorf("one of the last %d, %d, has not had its time", session.MostParting, i)
+				t.Errorf("one of the last %d, %d, has not had its time", session.MaxLingering, i)
 			}
 		}
-		time.Sleep(session.ClientFlush + session.LingerTime)
+		time.Sleep(new(session.Attachment).FlushTime() + session.LingerTime)
 		for i, s := range old {
 			if !s.closed.Load() {
 				t.Errorf("the connection of takeover %d is there for ever", i)

@@ -5,12 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
-	"reseat/gateway/drive"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -54,7 +54,7 @@ func (g *Gateway) cookieToken(r *http.Request, rt *route) string {
 }
 
 // setCookie puts a session's cookie among the headers of its 101.
-func (g *Gateway) setCookie(r *http.Request, e *entry, h http.Header, token string) {
+func (g *Gateway) setCookie(r *http.Request, e *registry.Record, h http.Header, token string) {
 	c := http.Cookie{
 		Name: cookieName(e.Route, g.secure(r)), Value: token, Path: "/",
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: g.secure(r),
@@ -67,25 +67,25 @@ func (g *Gateway) setCookie(r *http.Request, e *entry, h http.Header, token stri
 // gets a session of its own.
 func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
-	claims, err := g.keys.VerifyKnown(token, g.reg.memo)
+	claims, err := g.keys.VerifyKnown(token, g.reg.Memo)
 	if err != nil {
 		return false
 	}
-	e := g.reg.find(claims.Session)
-	if e == nil || !e.kept() || e.Route != rt.Pattern || e.subject() != claims.Subject {
+	e := g.reg.Find(claims.Session)
+	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {
 		return false
 	}
-	only, same := e.sameLogin(g.ctx, r)
+	only, same := sameLogin(g.ctx, e, r)
 	if !same {
 		return false
 	}
 	a.r = only
-	d := e.drive()
+	d := e.Driver()
 	a.want = session.Resume{Gen: claims.Gen}
-	if d == nil || !e.offered(offer) || g.busy(r.Context(), e, d, a.want) {
+	if d == nil || !e.Offered(offer.Protocols) || g.busy(r.Context(), e, d, a.want) {
 		return false
 	}
-	a.conn, a.early, err = g.answer(e, e.protocol, g.freshCookie(r, e, claims, a.at)).Switch(w, r)
+	a.conn, a.early, err = g.answer(e, e.Protocol(), g.freshCookie(r, e, claims, a.at)).Switch(w, r)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return true
@@ -103,7 +103,7 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 // freshCookie is a cookie for the 101 of a client that comes back with one by a
 // key that does not sign any more: that key may be taken away while the session
 // lives. Nobody can renew a plain client's token but here.
-func (g *Gateway) freshCookie(r *http.Request, e *entry, claims tokens.Claims, arrived session.Time) http.Header {
+func (g *Gateway) freshCookie(r *http.Request, e *registry.Record, claims tokens.Claims, arrived session.Time) http.Header {
 	if claims.KeyID == g.keys.SigningKeyID() {
 		return nil
 	}
@@ -117,29 +117,10 @@ func (g *Gateway) freshCookie(r *http.Request, e *entry, claims tokens.Claims, a
 	return h
 }
 
-// kept reports whether e is a plain client's session that outlives a drop.
-func (e *entry) kept() bool { return !e.Resumable && e.terms().PlainResume }
-
-// client says by what e's client can come back.
-func (e *entry) client() string {
-	switch {
-	case e.Resumable:
-		return "resumable"
-	case e.kept():
-		return "cookie"
-	}
-	return "plain"
-}
-
-// offered reports whether a client can go on with the subprotocol of e's session.
-func (e *entry) offered(offer wire.Offer) bool {
-	return e.protocol == "" || slices.Contains(offer.Protocols, e.protocol)
-}
-
 // busy reports whether e's session has a client that answers a Ping, or will
 // not have this one.
-func (g *Gateway) busy(ctx context.Context, e *entry, d *drive.Session, want session.Resume) bool {
+func (g *Gateway) busy(ctx context.Context, e *registry.Record, d *transport.Session, want session.Resume) bool {
 	var refusal *session.Refusal
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
-	return refusal != nil || g.reg.answers(ctx, e)
+	return refusal != nil || g.reg.Answers(ctx, e)
 }

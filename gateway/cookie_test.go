@@ -12,14 +12,16 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
 const ownOrigin = "Origin: http://game.example\r\n"
 
-func keptPlain() gateway.Policy {
-	p := policy()
+func keptPlain() policy.Policy {
+	p := testPolicy()
 	p.PlainResume = true
 	return p
 }
@@ -43,10 +45,10 @@ func (w *world) visit(cookie string) (*wstest.Peer, string) {
 	return p, cookie
 }
 
-func (w *world) onlySession() gateway.SessionInfo {
+func (w *world) onlySession() registry.Snapshot {
 	w.t.Helper()
 	synctest.Wait()
-	list, _ := w.gw.Sessions(gateway.Filter{Limit: 10})
+	list, _ := w.gw.Sessions(registry.Filter{Limit: 10})
 	if len(list) != 1 {
 		w.t.Fatalf("%d sessions, want 1", len(list))
 	}
@@ -297,7 +299,7 @@ func TestACookieIsGoodForItsOwnRouteAlone(t *testing.T) {
 			t.Errorf("both routes' cookies are called %s", name)
 		}
 		w.PlainWith("/other/", ownOrigin+"Cookie: "+name+"="+token+"\r\n")
-		if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 3 {
+		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
 			t.Errorf("%d sessions, want 3: it gets one of its own", len(list))
 		}
 	})
@@ -316,7 +318,7 @@ func TestACookieIsNoUseWithoutTheSessionsSubprotocol(t *testing.T) {
 		synctest.Wait()
 		w.game.Choose = ""
 		stranger := w.PlainWith("/", ownOrigin+cookie)
-		if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 2 {
+		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 2 {
 			t.Errorf("%d sessions, want 2: it gets one of its own", len(list))
 		}
 		if got := stranger.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "" {

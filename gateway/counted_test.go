@@ -10,47 +10,48 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
 // endings end a session each, for the reason that is its key.
 var endings = map[string]struct {
-	policy func() gateway.Policy
+	policy func() policy.Policy
 	end    func(*testing.T, *world)
 }{
-	"bye": {policy, func(_ *testing.T, w *world) {
+	"bye": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		p.Control("bye")
 		p.WantClose(wire.CodeNormal)
 	}},
-	"grace_over": {policy, func(_ *testing.T, w *world) {
+	"grace_over": {testPolicy, func(_ *testing.T, w *world) {
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
 		game.WantClose(wire.CodeGoingAway)
 	}},
-	"upstream_closed": {policy, func(t *testing.T, w *world) {
+	"upstream_closed": {testPolicy, func(t *testing.T, w *world) {
 		p, game := w.play()
 		game.Close(4007, "over")
 		wantEnd(t, p.Peer, 4007, "over")
 		p.Close(4007, "")
 	}},
-	"upstream_lost": {policy, func(_ *testing.T, w *world) {
+	"upstream_lost": {testPolicy, func(_ *testing.T, w *world) {
 		p, game := w.play()
 		game.Drop()
 		p.WantClosing(wire.CodeUpstreamLost)
 		p.Close(wire.CodeUpstreamLost, "")
 	}},
-	"idle_timeout": {func() gateway.Policy {
-		p := policy()
+	"idle_timeout": {func() policy.Policy {
+		p := testPolicy()
 		p.IdleTimeout = time.Minute
 		return p
 	}, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		p.WantClosing(wire.CodeEnded)
 	}},
-	"no_progress": {policy, func(_ *testing.T, w *world) {
+	"no_progress": {testPolicy, func(_ *testing.T, w *world) {
 		p, game := w.play()
 		game.Text("poison")
 		for range 6 {
@@ -65,37 +66,37 @@ var endings = map[string]struct {
 			p = p.Resume(0)
 		}
 	}},
-	"client_gone": {policy, func(_ *testing.T, w *world) {
+	"client_gone": {testPolicy, func(_ *testing.T, w *world) {
 		p := w.Plain("/")
 		w.game.Next()
 		p.Drop()
 	}},
-	"protocol_error": {policy, func(_ *testing.T, w *world) {
+	"protocol_error": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		p.Raw([]byte{0xf1, 0x80, 0, 0, 0, 0})
 		p.WantClosing(wire.CodeProtocolError)
 	}},
-	"invalid_utf8": {policy, func(_ *testing.T, w *world) {
+	"invalid_utf8": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		p.Control("ping \xff")
 		p.WantClosing(wire.CodeInvalidUTF8)
 	}},
-	"message_too_big": {policy, func(_ *testing.T, w *world) {
+	"message_too_big": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		p.Text(strings.Repeat("x", 1<<20+1))
 		p.WantClosing(wire.CodeMessageTooBig)
 	}},
-	"internal_error": {policy, func(_ *testing.T, w *world) {
+	"internal_error": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		gateway.Fail(w.gw, p.Hello.Session)
 		p.WantClosing(wire.CodeInternalError)
 	}},
-	"protocol_violation": {policy, func(_ *testing.T, w *world) {
+	"protocol_violation": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		p.Ack(7)
 		p.WantClosing(wire.CodeProtocolViolation)
 	}},
-	"window_exceeded": {func() gateway.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world) {
+	"window_exceeded": {func() policy.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world) {
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -103,24 +104,24 @@ var endings = map[string]struct {
 		sendAll(game, numbered(1, 11))
 		game.WantClose(wire.CodeTryAgainLater)
 	}},
-	"superseded": {func() gateway.Policy { return loggedIn(gateway.Takeover) }, func(_ *testing.T, w *world) {
+	"superseded": {func() policy.Policy { return loggedIn(policy.Takeover) }, func(_ *testing.T, w *world) {
 		p := w.Player("/?player=ann")
 		w.Player("/?player=ann")
 		p.WantClosing(wire.CodeSuperseded)
 	}},
-	"ended": {policy, func(_ *testing.T, w *world) {
+	"ended": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
 		p.WantClosing(wire.CodeEnded)
 	}},
-	"too_fast": {func() gateway.Policy { return rated(session.Rate{Messages: 1, End: true}) }, func(_ *testing.T, w *world) {
+	"too_fast": {func() policy.Policy { return rated(session.Rate{Messages: 1, End: true}) }, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		for range 10 {
 			p.Text("x")
 		}
 		p.WantClosing(wire.CodeTooFast)
 	}},
-	"draining": {policy, func(_ *testing.T, w *world) {
+	"draining": {testPolicy, func(_ *testing.T, w *world) {
 		p, _ := w.play()
 		w.gw.BeginDrain()
 		p.WantClosing(wire.CodeDraining)
@@ -152,24 +153,24 @@ func TestEachEndIsCountedOnceUnderItsReason(t *testing.T) {
 
 // refusedResumes are resumes, each with the result that is its key.
 var refusedResumes = map[string]struct {
-	policy func() gateway.Policy
+	policy func() policy.Policy
 	resume func(*testing.T, *world, *wstest.Player)
 }{
-	"ok":        {policy, func(_ *testing.T, _ *world, p *wstest.Player) { p.Resume(0) }},
-	"bad_token": {policy, func(_ *testing.T, _ *world, p *wstest.Player) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
-	"protocol_violation": {policy, func(_ *testing.T, _ *world, p *wstest.Player) {
+	"ok":        {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) { p.Resume(0) }},
+	"bad_token": {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
+	"protocol_violation": {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) {
 		p.TryResume(p.Hello.Token, "9").WantClosing(wire.CodeProtocolViolation)
 	}},
-	"no_session": {policy, func(_ *testing.T, _ *world, p *wstest.Player) {
+	"no_session": {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) {
 		p.Control("bye")
 		p.WantClose(wire.CodeNormal)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 	}},
-	"ended": {policy, func(_ *testing.T, w *world, p *wstest.Player) {
+	"ended": {testPolicy, func(_ *testing.T, w *world, p *wstest.Player) {
 		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 	}},
-	"window_exceeded": {func() gateway.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world, p *wstest.Player) {
+	"window_exceeded": {func() policy.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world, p *wstest.Player) {
 		p.Drop()
 		w.wantState(p, session.Detached)
 		sendAll(w.game.Next(), numbered(1, 11))

@@ -15,7 +15,7 @@ import (
 
 func TestAckAfterThirtyTwoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		for i := range 32 {
 			p.Text(fmt.Sprint(i))
@@ -26,7 +26,7 @@ func TestAckAfterThirtyTwoMessages(t *testing.T) {
 
 func TestAckAfter64KiB(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		quarter := strings.Repeat("x", 16<<10)
 		for range 4 {
@@ -48,7 +48,7 @@ func wantAckAtOnce(t *testing.T, p *wstest.Player, n string) {
 
 func TestAckWithinASecondOfASingleMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Text("x")
 		game.Want("x")
@@ -64,7 +64,7 @@ func TestAckWithinASecondOfASingleMessage(t *testing.T) {
 
 func TestAckComesBeforeThePong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Text("x")
 		game.Want("x")
@@ -81,7 +81,7 @@ func TestAckComesBeforeThePong(t *testing.T) {
 
 func TestResumeIsAckedAnewWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Text("x")
 		game.Want("x")
@@ -97,7 +97,7 @@ func TestResumeIsAckedAnewWithinASecond(t *testing.T) {
 
 func TestNothingIsAckedBeforeTheUpstreamTookIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		game, p := stalledGame(t, w)
 		chunk := strings.Repeat("x", 16<<10)
 		for range 10 { // the buffer between gateway and game holds 64 KiB
@@ -127,7 +127,7 @@ func TestNothingIsAckedBeforeTheUpstreamTookIt(t *testing.T) {
 
 func TestClientIsReadWhileTheUpstreamStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		_, p := stalledGame(t, w)
 		for range 30 {
 			p.Text(strings.Repeat("x", 16<<10))
@@ -143,7 +143,7 @@ func TestClientIsReadWhileTheUpstreamStalls(t *testing.T) {
 
 func TestUnackedLimitIsKeptExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		_, p := stalledGame(t, w)
 		big := strings.Repeat("x", 64<<10)
 		p.Text(big) // fills the buffer to the game: nothing is written whole
@@ -161,7 +161,7 @@ func TestUnackedLimitIsKeptExactly(t *testing.T) {
 
 func TestOneMessageAloneAlwaysFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.MaxMessage, pol.BufferBytes = 4<<20, 1<<10
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -176,7 +176,7 @@ func TestOneMessageAloneAlwaysFits(t *testing.T) {
 func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 9999999999999999} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy())
+			w := newWorld(t, testPolicy())
 			p, game := w.play()
 			p.Ack(n)
 			p.WantClosing(wire.CodeProtocolViolation)
@@ -188,7 +188,7 @@ func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 
 func TestAckThatGoesBackIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		for i := range 5 {
 			game.Text(fmt.Sprint(i))
@@ -206,7 +206,7 @@ func TestAckThatGoesBackIsIgnored(t *testing.T) {
 
 func TestResumeStatesWhatTheClientMayAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		for i := range 4 {
 			game.Text(fmt.Sprint(i))
@@ -239,7 +239,7 @@ func TestResumeStatesWhatTheClientMayAndNothingElse(t *testing.T) {
 
 func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		for _, s := range []string{"\x10", "\x10\x10", "\x10hello {}", "\x10ack 5", strings.Repeat("\x10", 125), strings.Repeat("\x10", 126), strings.Repeat("\x10", 65535), ""} {
 			p.Text(s)
@@ -262,7 +262,7 @@ func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 
 func TestAMessageInManyPiecesStaysWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		want := strings.Repeat("0123456789", 10000)
 		b := frame.AppendMasked(nil, frame.Binary, [4]byte{7, 7, 7, 7}, []byte(want))
@@ -283,7 +283,7 @@ func TestAMessageInManyPiecesStaysWhole(t *testing.T) {
 }
 
 func TestMessageLimitOnBothLegs(t *testing.T) {
-	pol := policy()
+	pol := testPolicy()
 	pol.MaxMessage = 1000
 	sizes := []struct {
 		n  int
@@ -327,7 +327,7 @@ func TestMessageLimitOnBothLegs(t *testing.T) {
 
 func TestEscapingByteIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.MaxMessage = 5000
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -348,7 +348,7 @@ func TestAThousandAndTwentyFourFramesAndNotOneMore(t *testing.T) {
 		p.Frame(frame.Continuation, true, "x")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		fragments(p.Peer, 1024)
 		game.Want(strings.Repeat("x", 1024))
@@ -366,7 +366,7 @@ func TestAThousandAndTwentyFourFramesAndNotOneMore(t *testing.T) {
 
 func TestUnfinishedMessageIsCutAfterThirtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Mute.Store(true) // it is in the midst of a message
@@ -390,7 +390,7 @@ func TestUnfinishedMessageIsCutAfterThirtySeconds(t *testing.T) {
 
 func TestEchoServerThatBlocksWhileTheClientDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.BufferBytes = 128 << 10
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -432,7 +432,7 @@ func TestEchoServerThatBlocksWhileTheClientDoes(t *testing.T) {
 
 func TestReasonOfACodeWithoutDetailIsItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.MaxMessage = 10
 		w := newWorld(t, pol)
 		p, _ := w.play()

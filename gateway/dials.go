@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"reseat/gateway/listen"
+	"reseat/gateway/registry"
 	"reseat/upstream"
 )
 
@@ -49,8 +50,9 @@ func (d *dials) enter(addr string) (turns chan struct{}, leave func()) {
 }
 
 // dialFirst is dial for the first handshake.
-func (ds *dials) dialFirst(ctx context.Context, e *entry) (*upstream.Conn, error) {
-	return ds.dial(ctx, &e.target, func() upstream.Request { return e.first })
+func (ds *dials) dialFirst(ctx context.Context, e *registry.Record) (*upstream.Conn, error) {
+	first := e.First()
+	return ds.dial(ctx, &e.Target, func() upstream.Request { return first })
 }
 
 // dial reaches the session's game server, when it is its turn, and asks it what

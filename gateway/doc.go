@@ -12,15 +12,15 @@
 //
 // # The path of a message
 //
-//	down  drive reads the upstream straight into the session's replay.Buffer; session
-//	      walks over the frame headers and numbers whole messages; drive writes to the
+//	down  transport reads the upstream straight into the session's replay.Buffer; session
+//	      walks over the frame headers and numbers whole messages; transport writes to the
 //	      client from the attachment's cursor, control messages at message boundaries;
 //	      an ack moves the buffer's base. Replaying and live sending are the same loop:
 //	      only the cursor differs. A message for a slow or detached client waits in the
 //	      replay.Buffer and nowhere else.
-//	up    drive reads the client; session assembles messages, takes control messages
+//	up    transport reads the client; session assembles messages, takes control messages
 //	      out, admits data under the epoch (hello.received), gives each frame a fresh
-//	      masking key; drive writes to the upstream; what has been written is acked.
+//	      masking key; transport writes to the upstream; what has been written is acked.
 //
 // A plain client uses the same two paths, without control messages, acks and a second
 // attachment.
@@ -39,32 +39,35 @@
 //
 // # Who owns what
 //
-//	gateway        which sessions there are: registry.go, entry.go, tombstones.go. Which
-//	               session of a player stays: duplicate.go. What an event means outside:
-//	               observe.go; what is kept of it: history.go. What is shown of sessions:
-//	               inspect.go, overview.go, view.go. Shutdown: drain.go. Memory pressure:
-//	               relieve in drain.go. Changes by the control API: steer.go
+//	gateway        decisions about requests: accept.go, resume.go, cookie.go, ahead.go,
+//	               redial.go. What an event means outside: observe.go. Changes by the
+//	               control API: steer.go. Shutdown: drain.go. Memory pressure: relieve in
+//	               drain.go
+//	policy         what can be set for each route
+//	registry       which sessions there are, and were: records, tombstones, histories;
+//	               the limits on them; which session of a player stays; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
 //	listen         accepted connections that wait, under descriptor pressure
 //	session        everything about one session, pure. Its state changes in
-//	               transitions.go and nowhere else
-//	drive          sockets, goroutines, locks and the clock: one lock per session, never
-//	               held over a read, a write or an observer. drive/poll has event loops
+//	               transitions.go and nowhere else; leg.go is what drivers call
+//	transport      sockets, goroutines, locks and the clock: transport/netio has two
+//	               goroutines for each session, and one lock, never held over a read, a
+//	               write or an observer; transport/epoll has event loops
 //	replay         memory of messages; frame and wire: bytes, pure
-//	deflate        permessage-deflate: a net.Conn between a client's socket and drive
+//	deflate        permessage-deflate: a net.Conn between a client's socket and transport
 //	events         recent events and their readers: the control API's stream, webhook
-//	control        the admin address: API, dashboard, metrics, health
-//	settings       flags, config file, environment; program is what the command does
+//	admin          the admin address: API, dashboard, metrics, health
+//	config         flags, config file, environment; server is what the command does
 //	client         the Go client, which shares wire with the gateway
 //	upstream       where a request goes, which headers pass, the dial
 //	tokens         resume tokens; tokens/generation: which are superseded;
 //	               tokens/login: the players' own JWTs
 //
-// A session's record (entry) does not know the Gateway; what acts on it, such as
-// observer, redialer and dials, has what it needs in its fields.
+// A session's record does not know the Gateway; what acts on it, such as observer,
+// redialer and dials, has what it needs in its fields.
 //
-// Lock order: registry, then a drive.Session. An Observer is called with no lock held, so
-// it may take either.
+// Lock order: redialer, registry, then a transport.Session. An Observer is called with no
+// lock held, so it may take any.
 //
 // # What is exactly once, and where that ends
 //

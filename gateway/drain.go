@@ -9,8 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway/drive"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 )
 
 // closeWait is how long closed sessions have to take leave of both their ends.
@@ -43,7 +44,7 @@ func (g *Gateway) Draining() bool { return g.draining.Load() }
 func (g *Gateway) DrainInfo() DrainInfo {
 	g.drain.mu.Lock()
 	defer g.drain.mu.Unlock()
-	i := DrainInfo{Draining: g.draining.Load(), Sessions: g.reg.count()}
+	i := DrainInfo{Draining: g.draining.Load(), Sessions: g.reg.Count()}
 	if g.drain.timer != nil {
 		t := g.drain.until.UTC()
 		i.Until = &t
@@ -122,14 +123,14 @@ func (g *Gateway) Drain(ctx context.Context) {
 	limit := time.NewTimer(g.cfg.Drain)
 	defer limit.Stop()
 	select {
-	case <-g.reg.none():
+	case <-g.reg.None():
 		return
 	case <-limit.C:
 	case <-ctx.Done():
 	}
 	g.closeRest()
 	if !g.takenLeave() {
-		g.log.Warn("drain.connections_aborted", "sessions", g.reg.staying(), "time", closeWait)
+		g.log.Warn("drain.connections_aborted", "sessions", g.reg.Staying(), "time", closeWait)
 	}
 }
 
@@ -143,7 +144,7 @@ func (g *Gateway) takenLeave() bool {
 		return false
 	}
 	select {
-	case <-g.reg.none():
+	case <-g.reg.None():
 		return true
 	case <-time.After(closeWait):
 	}
@@ -156,14 +157,14 @@ func (g *Gateway) takenLeave() bool {
 // closeRest closes the sessions that a drain has left, one that is just being
 // made as soon as it is.
 func (g *Gateway) closeRest() {
-	left := g.reg.all()
+	left := g.reg.All()
 	g.log.Info("drain.over", "sessions", len(left))
 	var all sync.WaitGroup
 	share := len(left)/runtime.GOMAXPROCS(0) + 1
 	for part := range slices.Chunk(left, share) {
 		all.Go(func() {
 			for _, e := range part {
-				e.do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
+				e.Do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
 			}
 		})
 	}
@@ -196,7 +197,7 @@ func (g *Gateway) relieve(ctx context.Context) {
 			if g.store.Used() <= g.store.Limit()/20*19 {
 				break
 			}
-			if d := e.drive(); d != nil {
+			if d := e.Driver(); d != nil {
 				d.Do(func(core *session.Session, now session.Time) { core.Evict(now) })
 			}
 		}
@@ -207,20 +208,20 @@ func (g *Gateway) relieve(ctx context.Context) {
 	}
 }
 
-func (g *Gateway) largestDetached() []*entry {
+func (g *Gateway) largestDetached() []*registry.Record {
 	type sized struct {
-		e     *entry
+		e     *registry.Record
 		bytes int64
 	}
 	var list []sized
-	all := g.reg.all()
-	for i, info := range drive.Infos(drivesOf(all)) {
+	all := g.reg.All()
+	for i, info := range transport.Infos(registry.Drivers(all)) {
 		if info.State == session.Detached {
 			list = append(list, sized{all[i], info.BufferBytes})
 		}
 	}
 	slices.SortFunc(list, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
-	entries := make([]*entry, len(list))
+	entries := make([]*registry.Record, len(list))
 	for i, s := range list {
 		entries[i] = s.e
 	}

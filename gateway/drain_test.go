@@ -17,7 +17,7 @@ import (
 
 func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		plain, plainGame := w.plain()
 		p.Sync()
@@ -54,7 +54,7 @@ func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
 
 func TestDrainIsOverWhenNoSessionIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		began := time.Now()
 		time.AfterFunc(3*time.Second, func() { p.Control("bye") })
@@ -67,7 +67,7 @@ func TestDrainIsOverWhenNoSessionIsLeft(t *testing.T) {
 
 func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		stall, p := stalledGame(t, w)
 		for range 8 {
 			p.Text(string(make([]byte, 16<<10)))
@@ -90,7 +90,7 @@ func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
 func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(syncBuffer)
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
 		for range 2 {
 			_, p := stalledGame(t, w)
 			for range 8 {
@@ -121,7 +121,7 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 // Its client has not been answered yet when the gateway closes.
 func TestSessionThatIsBeingMadeAtTheCloseIsEndedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		release := gateway.HoldSigning(w.gw)
 		go w.Dial("/match/7", []string{wire.Subprotocol})
 		game := w.game.Next()
@@ -153,7 +153,7 @@ func (w *world) wantNew(taken bool) {
 
 func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		if i := w.gw.DrainInfo(); i.Draining || i.Until != nil || i.Sessions != 1 {
@@ -188,7 +188,7 @@ func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
 
 func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		if !w.gw.CallOffDrain() {
 			t.Error("none to call off is a fault")
@@ -211,7 +211,7 @@ func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
 // calls it off.
 func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		w.gw.BeginDrain()
@@ -237,7 +237,7 @@ func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
 func TestSessionThatIsBeingMadeAtTheDrainsEndIsClosedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan bool)
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		w.game.Refuse = func(net.Conn, *http.Request) bool { <-answer; return false }
 		time.AfterFunc(time.Second, w.gw.BeginDrain)
 		time.AfterFunc(9*time.Second, func() { close(answer) })

@@ -13,6 +13,8 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
@@ -53,8 +55,8 @@ func (*namesake) Only(r *http.Request, _ string) *http.Request { return r }
 
 func (n *namesake) Realm() any { return n }
 
-func loggedIn(d gateway.Duplicate) gateway.Policy {
-	p := policy()
+func loggedIn(d policy.Duplicate) policy.Policy {
+	p := testPolicy()
 	p.Login, p.Duplicate = &namesake{}, d
 	return p
 }
@@ -71,7 +73,7 @@ func (w *world) refused(path string) int {
 
 func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Allow))
+		w := newWorld(t, loggedIn(policy.Allow))
 		for _, path := range []string{"/", "/?player=!", "/?player=-ann"} {
 			_, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, "")
 			if err != nil || resp.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
@@ -86,7 +88,7 @@ func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
 
 func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Allow))
+		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
 		if got := w.game.Next().Req.Header["Reseat-Player"]; len(got) != 1 || got[0] != "ann" {
 			t.Errorf("Reseat-Player %q", got)
@@ -100,7 +102,7 @@ func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
 // A login that comes with a resume must be the same player's, expired or not.
 func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Allow))
+		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
 		p.Sync()
 		p.Drop()
@@ -116,7 +118,7 @@ func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
 // with, whose key the issuer may have replaced since.
 func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Allow))
+		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
 		p.Sync()
 		p.Drop()
@@ -131,7 +133,7 @@ func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
 // token, logged in or not.
 func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Allow))
+		w := newWorld(t, loggedIn(policy.Allow))
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +158,7 @@ func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 
 func TestTheNewestLoginTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Takeover))
+		w := newWorld(t, loggedIn(policy.Takeover))
 		plain := w.Plain("/?player=ann")
 		old := w.game.Next()
 		p := w.Player("/?player=ann")
@@ -177,7 +179,7 @@ func TestTheNewestLoginTakesOver(t *testing.T) {
 }
 
 func TestALoginThatTheUpstreamRefusesLeavesTheFirstOneUntouched(t *testing.T) {
-	for _, d := range []gateway.Duplicate{gateway.Takeover, gateway.Reject} {
+	for _, d := range []policy.Duplicate{policy.Takeover, policy.Reject} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, loggedIn(d))
 			p := w.Player("/?player=ann")
@@ -199,7 +201,7 @@ func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 	for name, speaks := range map[string]bool{"resumable": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, loggedIn(gateway.Reject))
+				w := newWorld(t, loggedIn(policy.Reject))
 				var first *wstest.Peer
 				if speaks {
 					first = w.Player("/?player=ann").Peer
@@ -224,7 +226,7 @@ func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 // not taken for one that is gone.
 func TestASecondLoginWaitsWhileTheFirstIsBeingAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Reject))
+		w := newWorld(t, loggedIn(policy.Reject))
 		p := w.Player("/?player=ann")
 		w.game.Next()
 		p.Sync()
@@ -255,7 +257,7 @@ func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, loggedIn(gateway.Reject))
+				w := newWorld(t, loggedIn(policy.Reject))
 				p := w.Player("/?player=ann")
 				game := w.game.Next()
 				p.Sync()
@@ -278,7 +280,7 @@ func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
 // order in which their upstreams answer.
 func TestOfManyLoginsAtOnceOneStays(t *testing.T) {
 	const many = 200
-	for name, d := range map[string]gateway.Duplicate{"takeover": gateway.Takeover, "reject": gateway.Reject} {
+	for name, d := range map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, loggedIn(d))
@@ -306,11 +308,11 @@ func TestOfManyLoginsAtOnceOneStays(t *testing.T) {
 				if n := len(accepted) + len(conflicts); n != many {
 					t.Fatalf("%d answers, want %d", n, many)
 				}
-				list, _ := w.gw.Sessions(gateway.Filter{Player: "ann", Limit: many})
+				list, _ := w.gw.Sessions(registry.Filter{Player: "ann", Limit: many})
 				if len(list) != 1 || list[0].State != "attached" {
 					t.Fatalf("%d sessions are left", len(list))
 				}
-				if d == gateway.Reject && (len(accepted) != 1 || dials.Load() != 1) {
+				if d == policy.Reject && (len(accepted) != 1 || dials.Load() != 1) {
 					t.Errorf("%d accepted after %d dials, want one", len(accepted), dials.Load())
 				}
 				live := 0
@@ -344,11 +346,11 @@ func stillThere(c *wstest.Peer) bool {
 
 func TestAllowLetsAPlayerHaveManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Allow))
+		w := newWorld(t, loggedIn(policy.Allow))
 		for i := range 5 {
 			w.Player(fmt.Sprintf("/%d?player=ann", i)).Sync()
 		}
-		if list, _ := w.gw.Sessions(gateway.Filter{Player: "ann", State: "attached", Limit: 10}); len(list) != 5 {
+		if list, _ := w.gw.Sessions(registry.Filter{Player: "ann", State: "attached", Limit: 10}); len(list) != 5 {
 			t.Errorf("%d sessions", len(list))
 		}
 	})

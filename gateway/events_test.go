@@ -10,6 +10,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -44,7 +45,7 @@ func (l listener) want(id string, want ...string) {
 
 func TestEachTransitionIsOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		l := w.listen()
 		p, game := w.play()
 		id := p.Hello.Session
@@ -86,7 +87,7 @@ func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p, game := w.play()
 				p.Ack(0)
 				p.Sync()
@@ -105,8 +106,8 @@ func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
 // A second login ends the older session; it is no takeover of a session.
 func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
-		pol.Duplicate = gateway.Takeover
+		pol := testPolicy()
+		pol.Duplicate = policy.Takeover
 		w := newWorld(t, pol)
 		l := w.listen()
 		older, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
@@ -134,7 +135,7 @@ func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
 
 func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		a, _ := w.play()
 		b := a.Resume(0)
 		b.Resume(0)
@@ -156,7 +157,7 @@ func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
 // Whoever holds a copy of a token may try it after the player has left.
 func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		a, _ := w.play()
 		b := a.Resume(0)
 		c := b.Resume(0)
@@ -176,7 +177,7 @@ func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
 
 func TestOverflowIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.BufferMessages = 2
 		w := newWorld(t, pol)
 		p, game := w.play()

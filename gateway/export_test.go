@@ -23,22 +23,19 @@ func HoldSigning(g *Gateway) (release func()) {
 
 // KeptOfFirst is what is kept of a living session's first handshake.
 func KeptOfFirst(g *Gateway, id string) upstream.Request {
-	e := g.reg.find(id)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.first
+	return g.reg.Find(id).First()
 }
 
 // Fail makes a fault in the code of a living session.
 func Fail(g *Gateway, id string) {
-	g.reg.find(id).do(func(*session.Session, session.Time) { panic("a fault") })
+	g.reg.Find(id).Do(func(*session.Session, session.Time) { panic("a fault") })
 }
 
 // HoldSession keeps a living session from being asked or told anything until release
 // is called.
 func HoldSession(g *Gateway, id string) (release func()) {
 	held, over := make(chan struct{}), make(chan struct{})
-	go g.reg.find(id).drive().Do(func(*session.Session, session.Time) {
+	go g.reg.Find(id).Driver().Do(func(*session.Session, session.Time) {
 		close(held)
 		<-over
 	})
@@ -47,7 +44,7 @@ func HoldSession(g *Gateway, id string) (release func()) {
 }
 
 // Signed is the newest token of a living session, nil for none.
-func Signed(g *Gateway, id string) *tokens.Memo { return g.reg.find(id).memo.Load() }
+func Signed(g *Gateway, id string) *tokens.Memo { return g.reg.Find(id).Memo() }
 
 // DrainTimer is the timer of an operator's drain, nil where none runs.
 func DrainTimer(g *Gateway) *time.Timer {
@@ -65,15 +62,12 @@ func Leftovers(g *Gateway) map[string]int {
 			left[what] = n
 		}
 	}
-	r := g.reg
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	count("live sessions", len(r.live))
-	count("players", len(r.players))
-	count("address blocks", len(r.blocks))
-	count("sessions that take leave", r.taking)
-	count("requests", r.passing)
-	count("blocks of requests", len(r.asking))
+	for what, n := range g.reg.Held() {
+		count(what, n)
+	}
+	g.redials.mu.Lock()
+	defer g.redials.mu.Unlock()
+	count("redials", len(g.redials.of))
 	g.dials.mu.Lock()
 	defer g.dials.mu.Unlock()
 	count("dial lines", len(g.dials.lines))
@@ -88,4 +82,4 @@ func Leftovers(g *Gateway) map[string]int {
 }
 
 // Answering has a session as while its first client is being answered, until done.
-func (g *Gateway) Answering(id string) (done func()) { return g.reg.find(id).welcome() }
+func (g *Gateway) Answering(id string) (done func()) { return g.reg.Find(id).Welcome() }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 )
 
 // T15: a request whose end something in front may have found elsewhere is the last of
@@ -39,11 +40,11 @@ func TestNothingIsServedBehindARequestOfUncertainLength(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy(), func(c *gateway.Config) {
+				w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 					on, off := c.Routes[0], c.Routes[0]
 					on.Pattern, off.Pattern = "/on/*", "/off/*"
 					off.Policy.HTTPOff = true
-					c.Routes = []gateway.Route{on, off, {Pattern: "/ws", Upstream: on.Upstream, Policy: on.Policy}}
+					c.Routes = []policy.Route{on, off, {Pattern: "/ws", Upstream: on.Upstream, Policy: on.Policy}}
 				})
 				w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "page") }))
 				w.game.Refuse = func(conn net.Conn, r *http.Request) bool {

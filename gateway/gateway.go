@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,12 +15,13 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"reseat/gateway/drive"
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
 	"reseat/gateway/listen"
+	"reseat/gateway/registry"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -32,12 +34,12 @@ type Gateway struct {
 	id      string // of this process: see ViaHeader
 	log     *slog.Logger
 	keys    *tokens.Keys
-	clock   *drive.Clock
-	driver  *drive.Driver
+	clock   *transport.Clock
+	driver  *transport.Driver
 	store   *replay.Store
 	metrics *metrics
 	events  *events.Hub
-	reg     *registry
+	reg     *registry.Registry
 
 	conns, adminConns *listen.ConnTracker // that wait
 
@@ -63,14 +65,18 @@ type Gateway struct {
 	running   sync.WaitGroup
 }
 
-// New makes a Gateway and starts what it needs in the background; Close stops
-// it. It fails for a route pattern that cannot be.
+// New makes a Gateway and starts what it needs in the background; Close stops it. Its
+// error names the route that has no upstream, or a pattern that cannot be matched or is
+// another's, or the Config's field that is missing.
 func New(cfg Config) (*Gateway, error) {
+	if cfg.Keys == nil {
+		return nil, errors.New("Config.Keys is missing")
+	}
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
-		clock:     drive.NewClock(),
+		clock:     transport.NewClock(),
 		events:    events.New(time.Now),
 		table:     newTable(cfg.UnsafePaths),
 		pages:     make(map[string]http.Handler),
@@ -78,21 +84,22 @@ func New(cfg Config) (*Gateway, error) {
 		exhausted: make(chan struct{}, 1),
 		ctx:       ctx, stop: stop, began: time.Now(),
 	}
-	g.driver = drive.NewDriver(cfg.Driver, g.clock)
+	g.driver = transport.NewDriver(cfg.Driver, g.clock)
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
-	g.reg = newRegistry(g.clock)
-	g.reg.ended = newTombstones(cfg.MaxSessions)
-	g.reg.max, g.reg.maxPerAddr, g.reg.maxOpen = cfg.MaxSessions, cfg.MaxSessionsPerIP, SessionsWithin(cfg.Descriptors)
+	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
 	g.metrics = newMetrics(g)
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.exhaustedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.trackConns()
 	g.dials.conns = g.conns
-	g.redials = redialer{ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
+	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
-		g.addRoute(r)
+		if err := g.addRoute(r); err != nil {
+			g.Close()
+			return nil, err
+		}
 	}
 	g.running.Go(func() { g.relieve(ctx) })
 	return g, nil
@@ -172,7 +179,7 @@ func (g *Gateway) Reload() (errs []error) {
 	}
 	if g.keys.SigningKeyID() != before {
 		g.running.Go(func() {
-			for _, e := range g.reg.all() {
+			for _, e := range g.reg.All() {
 				g.renew(e)
 			}
 		})
@@ -185,13 +192,13 @@ func (g *Gateway) Reload() (errs []error) {
 // be done in order. The last events are those of the sessions that it has ended.
 func (g *Gateway) Close() {
 	g.endDrain()
-	for _, e := range g.reg.all() {
-		e.breakFirst()
-		e.do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
+	for _, e := range g.reg.All() {
+		e.BreakFirst()
+		e.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
 	}
 	g.driver.Close()
 	g.stop()
-	g.reg.close()
+	g.reg.Close()
 	g.closeIdle()
 	for _, v := range g.cfg.logins {
 		v.Close()

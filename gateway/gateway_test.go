@@ -10,6 +10,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
@@ -24,15 +25,15 @@ type world struct {
 	t    *testing.T
 }
 
-// policy is what the tests start from.
-func policy() gateway.Policy {
-	return gateway.Policy{
+// testPolicy is what the tests start from.
+func testPolicy() policy.Policy {
+	return policy.Policy{
 		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 }
 
-func newWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) *world {
+func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *world {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
@@ -41,7 +42,7 @@ func newWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) *
 	game := wstest.NewGame(t, 64<<10)
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	cfg := gateway.Config{
-		Routes:  []gateway.Route{{Pattern: "/*", Upstream: target, Policy: p}},
+		Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: p}},
 		Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, f := range change {
@@ -84,7 +85,7 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 
 func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		game.Text("one")
 		p.Want("one")
@@ -110,7 +111,7 @@ func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
 
 func TestSessionEndsWhenGraceIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Ack(0) // confirms the token, so that the whole grace period holds
 		p.Sync()

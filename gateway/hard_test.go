@@ -10,12 +10,13 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
-func hard() gateway.Policy {
-	p := policy()
+func hard() policy.Policy {
+	p := testPolicy()
 	p.Hard = true
 	return p
 }

@@ -38,7 +38,7 @@ func TestAClientThatWaitsForADialMaySendALittle(t *testing.T) {
 // Signing is bounded, and whoever waits for it holds up nobody who plays.
 func TestWhoWaitsForASignatureHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		away, _ := w.play()
 		away.Sync()

@@ -13,7 +13,7 @@ import (
 func TestAckOfWhatItsSocketHasNotTakenIsAViolation(t *testing.T) {
 	for _, acked := range []string{"14", "13"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy())
+			w := newWorld(t, testPolicy())
 			c, br, _, err := w.Handshake("/match/7", []string{wire.Subprotocol}, "") // reads nothing by itself
 			if err != nil {
 				t.Fatal(err)

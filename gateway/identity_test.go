@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
 
 // newKeyedWorld is a world whose keys sign whatever the test likes.
-func newKeyedWorld(t *testing.T, p gateway.Policy, change ...func(*gateway.Config)) (*world, *tokens.Keys) {
+func newKeyedWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) (*world, *tokens.Keys) {
 	t.Helper()
 	var keys *tokens.Keys
 	w := newWorld(t, p, append(change, func(c *gateway.Config) { keys = c.Keys })...)
@@ -39,9 +40,9 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 	for name, path := range map[string]string{"a player's": "/?player=ann", "nobody's": "/"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := policy()
+				p := testPolicy()
 				if name == "a player's" {
-					p = loggedIn(gateway.Allow)
+					p = loggedIn(policy.Allow)
 				}
 				w, keys := newKeyedWorld(t, p)
 				living, ended := w.Player(path), w.Player(path)
@@ -71,7 +72,7 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 // The Origin check of the session's own route holds, whatever the path of the resume.
 func TestResumeByARouteWithALaxerOriginIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			lax := c.Routes[0]
 			lax.Pattern = "/lax/*"
 			lax.Policy.Origins = []string{"*"}
@@ -169,7 +170,7 @@ func TestTokenSignedBeforeARotationIsRenewedAfterTheAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old")
-		w, keys := newKeyedWorld(t, policy(), with)
+		w, keys := newKeyedWorld(t, testPolicy(), with)
 		if err := keys.Reload(); err != nil {
 			t.Fatal(err)
 		}

@@ -15,38 +15,41 @@ import (
 )
 
 // mayImport is the order of the house: what each package may use of the others.
-// The arrows point one way, settings, control, demo -> gateway -> drive ->
+// The arrows point one way, config, admin, demo -> gateway -> transport ->
 // session -> replay, wire, frame. A package that is not here may use what it
 // likes, but none of these may use it.
 var mayImport = map[string][]string{
-	"gateway/settings":   {"gateway", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
-	"gateway/secure":     {"gateway/drive/sock", "tokens/keyfile"},
-	"gateway/client":     {"gateway/wire"},
-	"gateway/control":    {"gateway", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
-	"gateway/demo":       {"gateway", "upstream", "upstream/demo", "web"},
-	"gateway":            {"gateway/deflate", "gateway/drive", "gateway/drive/sock", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
-	"gateway/listen":     {"gateway/drive/sock"},
-	"gateway/handshake":  {"gateway/deflate", "gateway/drive/sock", "gateway/frame"},
-	"gateway/deflate":    {"gateway/frame"},
-	"gateway/drive":      {"gateway/drive/poll", "gateway/drive/sock", "gateway/session"},
-	"gateway/drive/poll": {"gateway/drive/sock", "gateway/session"},
-	"gateway/drive/sock": {},
-	"gateway/events":     {},
-	"gateway/session":    {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
-	"gateway/replay":     {"gateway/frame"},
-	"gateway/wire":       {"gateway/frame", "tokens/strict"},
-	"gateway/frame":      {},
-	"gateway/asynclog":   {},
-	"gateway/webhook":    {"gateway/events", "tokens/keyfile"},
-	"gateway/program":    {"gateway", "gateway/control", "gateway/listen", "gateway/secure", "gateway/settings", "gateway/demo", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
-	"tokens":             {"tokens/generation", "tokens/keyfile", "tokens/strict"},
-	"tokens/generation":  {},
-	"tokens/keyfile":     {},
-	"tokens/login":       {"tokens/keyfile", "tokens/strict"},
-	"tokens/strict":      {},
-	"upstream":           {},
-	"upstream/demo":      {},
-	"web":                {},
+	"gateway/config":            {"gateway", "gateway/policy", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
+	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
+	"gateway/client":            {"gateway/wire"},
+	"gateway/admin":             {"gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
+	"gateway/demo":              {"gateway", "gateway/policy", "upstream", "upstream/demo", "web"},
+	"gateway":                   {"gateway/deflate", "gateway/policy", "gateway/registry", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
+	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
+	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
+	"gateway/listen":            {"gateway/transport/rawconn"},
+	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
+	"gateway/deflate":           {"gateway/frame"},
+	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session"},
+	"gateway/transport/netio":   {"gateway/transport/rawconn", "gateway/session"},
+	"gateway/transport/epoll":   {"gateway/transport/rawconn", "gateway/session"},
+	"gateway/transport/rawconn": {},
+	"gateway/events":            {},
+	"gateway/session":           {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
+	"gateway/replay":            {"gateway/frame"},
+	"gateway/wire":              {"gateway/frame", "tokens/strict"},
+	"gateway/frame":             {},
+	"gateway/asynclog":          {},
+	"gateway/webhook":           {"gateway/events", "tokens/keyfile"},
+	"gateway/server":            {"gateway", "gateway/policy", "gateway/admin", "gateway/listen", "gateway/secure", "gateway/config", "gateway/demo", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
+	"tokens":                    {"tokens/generation", "tokens/keyfile", "tokens/strict"},
+	"tokens/generation":         {},
+	"tokens/keyfile":            {},
+	"tokens/login":              {"tokens/keyfile", "tokens/strict"},
+	"tokens/strict":             {},
+	"upstream":                  {},
+	"upstream/demo":             {},
+	"web":                       {},
 }
 
 // pure are the packages that know no socket, clock, lock or goroutine, and what
@@ -140,7 +143,7 @@ func TestOrderHasNoCircle(t *testing.T) {
 	for _, pkg := range slices.Sorted(maps.Keys(mayImport)) {
 		depth(pkg, nil)
 	}
-	order := []string{"gateway/frame", "gateway/replay", "gateway/session", "gateway/drive", "gateway", "gateway/control"}
+	order := []string{"gateway/frame", "gateway/replay", "gateway/session", "gateway/transport", "gateway/registry", "gateway", "gateway/admin"}
 	if !slices.IsSortedFunc(order, func(a, b string) int { return below[a] - below[b] }) {
 		t.Errorf("%v", below)
 	}

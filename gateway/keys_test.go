@@ -16,13 +16,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/tokens/login"
 )
 
-var gatewayAll = gateway.Filter{Limit: 1000}
+var gatewayAll = registry.Filter{Limit: 1000}
 
 // keyFiles makes secrets, and a Config change that uses them.
 func keyFiles(t *testing.T, names ...string) ([]string, func(*gateway.Config)) {
@@ -66,7 +68,7 @@ func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old") // both hold the old key at first
-		w := newWorld(t, policy(), with)
+		w := newWorld(t, testPolicy(), with)
 		if err := w.gw.Reload(); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,7 @@ func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
 func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
-		w := newWorld(t, policy(), with)
+		w := newWorld(t, testPolicy(), with)
 		p, _ := w.play()
 		p.Sync()
 		p.Drop()
@@ -117,7 +119,7 @@ func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
 func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
-		w := newWorld(t, policy(), with)
+		w := newWorld(t, testPolicy(), with)
 		p, _ := w.play()
 		os.WriteFile(files[0], []byte("short"), 0o600)
 		if errs := w.gw.Reload(); len(errs) != 1 || !strings.Contains(errs[0].Error(), files[0]) {
@@ -142,8 +144,8 @@ func TestABadKeyFileSpoilsNoOther(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				pol := policy()
-				pol.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
+				pol := testPolicy()
+				pol.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
 				var log syncBuffer
 				w := newWorld(t, pol, with, func(c *gateway.Config) {
 					c.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -194,7 +196,7 @@ func TestABadKeyFileSpoilsNoOther(t *testing.T) {
 
 func TestTokenIsRenewedAtHalfItsLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
 		p, _ := w.play()
 		began := time.Now()
 		p.WantControl(wire.VerbToken)
@@ -209,7 +211,7 @@ func TestTokenIsRenewedAtHalfItsLife(t *testing.T) {
 
 func TestTokenOutlivesTwiceTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Grace = 5 * time.Minute
 		w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
 		p, _ := w.play()
@@ -226,7 +228,7 @@ func TestTokenLivesTwiceTheLongerGracePeriod(t *testing.T) {
 		{time.Minute, time.Second}, {time.Second, time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			pol := policy()
+			pol := testPolicy()
 			pol.Grace, pol.GraceBeforeStart = c.grace, &c.before
 			w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
 			p, _ := w.play()
@@ -249,7 +251,7 @@ func expiry(t *testing.T, token string) time.Time {
 
 func TestExpiredTokenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.TokenTTL = time.Minute })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.TokenTTL = time.Minute })
 		p, _ := w.play()
 		time.Sleep(61 * time.Second)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken)
@@ -278,7 +280,7 @@ func (s *syncBuffer) String() string {
 func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log syncBuffer
-		w := newWorld(t, policy(), func(c *gateway.Config) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		canary := "CANARY" + strings.Repeat("x", 40)

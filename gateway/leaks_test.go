@@ -12,6 +12,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -41,7 +42,7 @@ func (deafConn) Write([]byte) (int, error) { return 0, errors.New("gone") }
 // and it ends at once, with its upstream.
 func TestNothingIsHeldForAClientThatLeavesBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Takeover))
+		w := newWorld(t, loggedIn(policy.Takeover))
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(deafAnswer{rw}, r)
 		}), 64<<10)
@@ -56,7 +57,7 @@ func TestNothingIsHeldForAClientThatLeavesBeforeItsAnswer(t *testing.T) {
 // Nothing is held for players, either.
 func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Takeover))
+		w := newWorld(t, loggedIn(policy.Takeover))
 		for _, player := range []string{"ann", "bob", "ann"} {
 			w.Player("/?player=" + player).Control(`bye {"code":1000,"reason":""}`)
 		}
@@ -68,7 +69,7 @@ func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
 // player, leaves no connection behind.
 func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Takeover))
+		w := newWorld(t, loggedIn(policy.Takeover))
 		w.delayFirstDial()
 		made := make(chan error)
 		go func() {
@@ -90,7 +91,7 @@ func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
 // has accepted: it may yet be refused.
 func TestLoginThatIsAcceptedFirstStaysIfTheNewerOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Takeover))
+		w := newWorld(t, loggedIn(policy.Takeover))
 		var dials atomic.Int64
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			n := dials.Add(1)
@@ -150,7 +151,7 @@ func TestFirstDialIsBrokenOff(t *testing.T) {
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, policy())
+					w := newWorld(t, testPolicy())
 					w.game.Refuse = afterEightSeconds
 					over := make(chan bool)
 					go func() { begin(w); close(over) }()
@@ -170,7 +171,7 @@ func TestFirstDialIsBrokenOff(t *testing.T) {
 // A cookie with a good token brings nobody back who is logged in as somebody else.
 func TestCookieIsNoUseToAnotherPlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := loggedIn(gateway.Allow)
+		pol := loggedIn(policy.Allow)
 		pol.PlainResume = true
 		w := newWorld(t, pol)
 		ann := w.PlainWith("/?player=ann", ownOrigin)

@@ -36,7 +36,7 @@ func TestEveryDropDetachesAndNothingIsLost(t *testing.T) {
 	for name, drop := range drops {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p, game := w.play()
 				p.Text("c1")
 				game.Want("c1")
@@ -63,7 +63,7 @@ func TestEveryDropDetachesAndNothingIsLost(t *testing.T) {
 
 func TestGraceOfAnUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Grace, pol.Heartbeat = time.Hour, time.Second
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -78,7 +78,7 @@ func TestGraceOfAnUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
 
 func TestGraceOfZeroEndsAtTheDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Grace = 0
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -91,7 +91,7 @@ func TestGraceOfZeroEndsAtTheDrop(t *testing.T) {
 
 func TestGraceBeginsAnewWithEachDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		for range 5 {
 			p.Sync()
@@ -116,7 +116,7 @@ func TestByeEndsTheSessionAfterTheDataBeforeIt(t *testing.T) {
 	} {
 		t.Run(arg, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p, game := w.play()
 				p.Text("last words")
 				p.Control(arg)
@@ -134,7 +134,7 @@ func TestByeEndsTheSessionAfterTheDataBeforeIt(t *testing.T) {
 
 func TestByeHoldsThoughTheConnectionBreaksBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Control(`bye {"code":3000,"reason":"gone"}`)
 		p.Conn.Close()
@@ -145,7 +145,7 @@ func TestByeHoldsThoughTheConnectionBreaksBehindIt(t *testing.T) {
 
 func TestByeGivesAStalledUpstreamTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		game, p := stalledGame(t, w)
 		for range 20 {
 			p.Text(strings.Repeat("x", 16<<10))
@@ -172,7 +172,7 @@ func TestUpstreamCloseReachesTheClientAfterAllMessages(t *testing.T) {
 		reason string
 	}{{1000, "over"}, {4007, "the end"}, {frame.NoStatus, ""}} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy())
+			w := newWorld(t, testPolicy())
 			p, game := w.play()
 			game.Text("s1")
 			game.Text("s2")
@@ -201,7 +201,7 @@ func wantEnd(t *testing.T, p *wstest.Peer, code int, reason string) {
 
 func TestUpstreamCloseIsKeptForAClientThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -224,7 +224,7 @@ func TestUpstreamCloseIsKeptForAClientThatIsAway(t *testing.T) {
 
 func TestCloseThatIsNotAnsweredDetachesAfterASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		game.Close(1000, "")
@@ -236,7 +236,7 @@ func TestCloseThatIsNotAnsweredDetachesAfterASecond(t *testing.T) {
 
 func TestUpstreamLostIs4502AndThen4404(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		game.Text("s1")
 		synctest.Wait()
@@ -253,7 +253,7 @@ func TestUpstreamLostIs4502AndThen4404(t *testing.T) {
 
 func TestByeCrossingTheUpstreamsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		game.Close(4007, "")
 		wantEnd(t, p.Peer, 4007, "")
@@ -265,7 +265,7 @@ func TestByeCrossingTheUpstreamsClose(t *testing.T) {
 
 func TestSilentClientIsCutWithoutAClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		p.Mute.Store(true)
 		time.Sleep(29 * time.Second)
@@ -278,7 +278,7 @@ func TestSilentClientIsCutWithoutAClose(t *testing.T) {
 
 func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		time.Sleep(10 * time.Minute)
 		w.wantState(p, session.Attached)
@@ -291,7 +291,7 @@ func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
 
 func TestUpstreamPingIsAnsweredWhileTheClientIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -306,7 +306,7 @@ func TestUpstreamPingIsAnsweredWhileTheClientIsAway(t *testing.T) {
 
 func TestUpstreamHeartbeatLosesASilentUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.UpstreamHeartbeat = 5 * time.Second
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -320,7 +320,7 @@ func TestUpstreamHeartbeatLosesASilentUpstream(t *testing.T) {
 
 func TestStalledUpstreamIsLeftAloneByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		game.Mute.Store(true)
 		time.Sleep(time.Hour)
@@ -330,7 +330,7 @@ func TestStalledUpstreamIsLeftAloneByDefault(t *testing.T) {
 
 func TestHowASessionEndedIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Grace = time.Minute
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -351,7 +351,7 @@ func TestHowASessionEndedIsRemembered(t *testing.T) {
 
 func TestAnEndIsRememberedForHalfAMinuteHoweverShortTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Grace = time.Second
 		w := newWorld(t, pol)
 		p, _ := w.play()
@@ -370,7 +370,7 @@ func TestACloseThatIsNotTakenInTimeIsGivenUp(t *testing.T) {
 	for wait, told := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
 		t.Run(wait.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p, game := w.play()
 				p.Sync()
 				p.Hold(true)

@@ -22,7 +22,7 @@ import (
 
 func TestNoMoreSessionsThanAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.MaxSessions = 2 })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 2 })
 		p, game := w.play()
 		w.Plain("/") // a plain client is a session, too
 		w.game.Next()
@@ -46,7 +46,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 
 func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.MaxSessionsPerIP = 1
 			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		})
@@ -76,7 +76,7 @@ func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
 func TestNoNewSessionsWhereMemoryIsScarce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total = 1 << 20
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.BufferTotal = total })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -104,7 +104,7 @@ func TestNoNewSessionsWhereMemoryIsScarce(t *testing.T) {
 // all of them get there.
 func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		var now, most atomic.Int64
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
 			if n := now.Add(1); n > most.Load() {
@@ -131,7 +131,7 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 
 func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			time.Sleep(15 * time.Second) // longer than --dial-timeout
 			c.Close()
@@ -155,7 +155,7 @@ func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
 
 func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Descriptors = 256 })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Descriptors = 256 })
 		for range 96 { // 64 in reserve, two each
 			w.Player("/")
 		}
@@ -170,7 +170,7 @@ func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
 // new players, and those who resume, still come in.
 func TestRequestsThatNeverEndLeaveRoomForPlayers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.Descriptors = 256 // 96 for sessions and requests
 			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		})

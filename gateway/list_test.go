@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/tokens"
 	"reseat/upstream"
 )
 
@@ -19,22 +21,25 @@ const many = 10_000
 // which no game server has answered yet.
 func newCrowd(t testing.TB, n int) *Gateway {
 	t.Helper()
-	g, err := New(Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(Config{Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, e := range g.reg.all() {
-			if e.drive() == nil { // it never came about, and nobody is to wait for its end
-				g.reg.remove(e)
+		for _, e := range g.reg.All() {
+			if e.Driver() == nil { // it never came about, and nobody is to wait for its end
+				g.reg.Remove(e)
 			}
 		}
 		g.Close()
 	})
 	for i := range n {
-		e := g.newEntry(&route{}, fmt.Sprint("p", i%10), true, netip.Addr{})
-		e.current.Store(&terms{Group: fmt.Sprint("g", i/10%10)})
-		g.reg.add(e)
+		e := g.newRecord(&route{terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, fmt.Sprint("p", i%10), true, netip.Addr{})
+		g.reg.Add(e)
 	}
 	return g
 }
@@ -43,10 +48,10 @@ func newCrowd(t testing.TB, n int) *Gateway {
 // would, for as long as the list is made.
 func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 	g := newCrowd(t, 3)
-	list := g.reg.all()
+	list := g.reg.All()
 	release := make(chan bool)
 	defer close(release)
-	for _, e := range []*entry{list[0], list[2]} {
+	for _, e := range []*registry.Record{list[0], list[2]} {
 		conn, far := wstest.Pipe(1 << 10)
 		t.Cleanup(func() { far.Close() })
 		d := g.beginSession(e, &upstream.Conn{Conn: conn}, nil)
@@ -55,8 +60,8 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 		<-held
 	}
 	want := list[1]
-	want.current.Store(&terms{Group: "red"})
-	for name, f := range map[string]Filter{
+	want.SetTerms(&registry.Terms{Group: "red"})
+	for name, f := range map[string]registry.Filter{
 		"group":  {Group: "red", Limit: 10},
 		"player": {Player: want.Player, Limit: 10},
 		"both":   {Group: "red", Player: want.Player, State: "connecting", Limit: 10},
@@ -73,21 +78,21 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 // Whoever has found a session just before it ended looks at it afterwards.
 func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
 	g := newCrowd(t, 1)
-	e := g.reg.all()[0]
-	if i, living := g.reg.look(e); !living || i.State != session.Connecting {
+	e := g.reg.All()[0]
+	if i, living := g.reg.Look(e); !living || i.State != session.Connecting {
 		t.Errorf("before: %v, living %t", i.State, living)
 	}
-	g.reg.bury(e, session.Info{State: session.Ended})
-	if _, living := g.reg.look(e); living {
+	g.reg.Bury(e, session.Info{State: session.Ended})
+	if _, living := g.reg.Look(e); living {
 		t.Error("it lives")
 	}
-	g.reg.left()
+	g.reg.Left()
 }
 
 // A page costs what it shows, and a pointer for each session that it might.
 func TestPageAllocatesForWhatItShows(t *testing.T) {
 	g := newCrowd(t, many)
-	allocs := func(f Filter, want int) float64 {
+	allocs := func(f registry.Filter, want int) float64 {
 		t.Helper()
 		return testing.AllocsPerRun(5, func() {
 			if list, _ := g.Sessions(f); len(list) != want {
@@ -95,9 +100,9 @@ func TestPageAllocatesForWhatItShows(t *testing.T) {
 			}
 		})
 	}
-	one := allocs(Filter{Group: "g3", Player: "p3", Limit: 1}, 1)
-	page := allocs(Filter{Limit: 100}, 100)
-	none := allocs(Filter{State: "detached", Limit: 100}, 0)
+	one := allocs(registry.Filter{Group: "g3", Player: "p3", Limit: 1}, 1)
+	page := allocs(registry.Filter{Limit: 100}, 100)
+	none := allocs(registry.Filter{State: "detached", Limit: 100}, 0)
 	if one > 30 || page > 400 || none > 30 {
 		t.Errorf("%v allocations for one session, %v for a page of 100, %v for none, of %d", one, page, none, many)
 	}
@@ -105,7 +110,7 @@ func TestPageAllocatesForWhatItShows(t *testing.T) {
 
 func BenchmarkSessions(b *testing.B) {
 	g := newCrowd(b, many)
-	for name, f := range map[string]Filter{
+	for name, f := range map[string]registry.Filter{
 		"first-page":  {Limit: 100},
 		"group":       {Group: "g3", Limit: 100},
 		"no-such":     {Group: "x", Limit: 100},

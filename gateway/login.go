@@ -7,41 +7,11 @@ import (
 	"net/http"
 	"slices"
 
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/tokens/login"
 	"reseat/upstream"
 )
-
-// A Login verifies players' own JWTs, --auth-*. It may be used by several
-// goroutines at once.
-type Login interface {
-	// Find takes the JWT from where it is looked for. Its errors, and those of
-	// Verify, are those of package login.
-	Find(r *http.Request) (token string, err error)
-	// Verify returns the player that a JWT names.
-	Verify(ctx context.Context, token string) (player string, err error)
-	// VerifyExpired is the same, but that the JWT may have expired.
-	VerifyExpired(ctx context.Context, token string) (player string, err error)
-	// Conceal takes the JWT out of what the upstream is to see: always out of
-	// the offered subprotocols, and out of the rest unless it is forwarded.
-	Conceal(ask *upstream.Request)
-	// Only returns r without any login but token, "" for none: the upstream must not
-	// see one that has not been verified. It does not change r.
-	Only(r *http.Request, token string) *http.Request
-	// InCookie reports whether it stands in a cookie.
-	InCookie(r *http.Request) bool
-	// Realm is where the players' names come from: equal for two Logins whose
-	// players of one name are the same. It is comparable.
-	Realm() any
-}
-
-// An Auth is what a Login is made from: the flags --auth-*. One of JWKS and
-// KeyFile is set.
-type Auth struct {
-	JWKS, KeyFile    string
-	Issuer, Audience string
-	From             login.Sources
-	Conceal          bool // --auth-forward off
-}
 
 // A provider is a Login by a Verifier.
 type provider struct {
@@ -79,7 +49,7 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 		if open[s] == nil {
 			v, err := login.New(ctx, login.Config{JWKS: a.JWKS, KeyFile: a.KeyFile, Issuer: a.Issuer, Audience: a.Audience, Log: cfg.Log})
 			if err != nil {
-				return fmt.Errorf("%s: %w", a.flag(), err)
+				return fmt.Errorf("%s: %w", a.Flag(), err)
 			}
 			open[s] = v
 			cfg.logins = append(cfg.logins, v)
@@ -89,20 +59,13 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-func (a *Auth) flag() string {
-	if a.KeyFile != "" {
-		return "--auth-key-file"
-	}
-	return "--auth-jwks"
-}
-
 // PlayerFault says what is wrong with the name of a player, "" for nothing: one rule for
 // logins and for names that a backend gives.
 func PlayerFault(name string) string { return login.PlayerFault(name) }
 
 // authenticate says whose session a handshake begins, "" where nobody is asked, and
 // returns the handshake with no other login than the one that was verified.
-func authenticate(l Login, r *http.Request) (player string, only *http.Request, err error) {
+func authenticate(l policy.Login, r *http.Request) (player string, only *http.Request, err error) {
 	if l == nil {
 		return "", r, nil
 	}
@@ -122,8 +85,8 @@ func authenticate(l Login, r *http.Request) (player string, only *http.Request, 
 //
 // It returns the handshake with no other login than a verified one: a hard resume
 // passes it on.
-func (e *entry) sameLogin(ctx context.Context, r *http.Request) (only *http.Request, ok bool) {
-	l := e.terms().Login
+func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) (only *http.Request, ok bool) {
+	l := e.Terms().Login
 	if l == nil {
 		return r, true
 	}

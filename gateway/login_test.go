@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
@@ -44,14 +45,14 @@ func loginKey(t *testing.T) string {
 }
 
 // newLoginWorld is a world whose players log in, and what it writes to its log.
-func newLoginWorld(t *testing.T, from string, conceal bool, change ...func(*gateway.Policy)) (*world, *bytes.Buffer) {
+func newLoginWorld(t *testing.T, from string, conceal bool, change ...func(*policy.Policy)) (*world, *bytes.Buffer) {
 	t.Helper()
 	sources, err := login.ParseSources(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pol := policy()
-	pol.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
+	pol := testPolicy()
+	pol.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
 	for _, f := range change {
 		f(&pol)
 	}
@@ -168,7 +169,7 @@ func TestAHardResumePassesNoUnverifiedLoginOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, _ := newLoginWorld(t, "header", false, func(p *gateway.Policy) { p.Hard = true })
+				w, _ := newLoginWorld(t, "header", false, func(p *policy.Policy) { p.Hard = true })
 				p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})+"\r\n")
 				w.game.Next()
 				p.Sync()
@@ -259,7 +260,7 @@ func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 }
 
 func TestAKeyFileThatCannotBeUsedIsNamed(t *testing.T) {
-	cfg := gateway.Config{Routes: []gateway.Route{{Policy: gateway.Policy{Auth: &gateway.Auth{KeyFile: "/no/such/file"}}}}}
+	cfg := gateway.Config{Routes: []policy.Route{{Policy: policy.Policy{Auth: &policy.Auth{KeyFile: "/no/such/file"}}}}}
 	if err := gateway.OpenLogins(t.Context(), &cfg); err == nil || !strings.HasPrefix(err.Error(), "--auth-key-file: ") {
 		t.Errorf("%v, want an error that names --auth-key-file", err)
 	}

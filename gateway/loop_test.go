@@ -15,6 +15,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -37,8 +38,8 @@ func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 			t.Fatal(err)
 		}
 		gw, err := gateway.New(gateway.Config{
-			Routes:  []gateway.Route{{Pattern: "/*", Upstream: target, Policy: policy()}},
-			Default: policy(), Keys: keys, Log: slog.New(slog.DiscardHandler),
+			Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: testPolicy()}},
+			Default: testPolicy(), Keys: keys, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +83,7 @@ func TestAGatewayThatIsItsOwnGameServerAnswers508(t *testing.T) {
 // What a client writes there goes on only where it is ids, and at most eight of them.
 func TestAForgedViaHarmsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		id := strings.Repeat("0123456789abcdef", 2)
 		for header, want := range map[string]struct{ hops, status int }{
 			"":                                    {1, 101},

@@ -96,8 +96,8 @@ func (c *census) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *census) Collect(ch chan<- prometheus.Metric) {
-	all := c.g.reg.survey()
-	states, total := all.census()
+	all := c.g.reg.Survey()
+	states, total := all.Census()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

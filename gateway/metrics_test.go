@@ -94,7 +94,7 @@ func (w *world) wantSince(before map[string]float64, family string, want map[str
 
 func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		seen := make(map[string]bool)
 		for _, f := range w.gather() {
 			want, ok := promised[f.GetName()]
@@ -125,7 +125,7 @@ func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
 
 func TestMetricsKeepToTheConventions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		problems, err := promlint.NewWithMetricFamilies(newWorld(t, policy()).gather()).Lint()
+		problems, err := promlint.NewWithMetricFamilies(newWorld(t, testPolicy()).gather()).Lint()
 		if err != nil || len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}
@@ -136,7 +136,7 @@ func TestMetricsKeepToTheConventions(t *testing.T) {
 // gateway's own and the operator's do not.
 func TestMessagesAreCountedOnceInTheirDirection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Words = session.Words{Detach: "away", Resume: "back"}
 		pol.Replies = []session.Reply{{In: "2", Out: "3"}}
 		w := newWorld(t, pol)
@@ -192,7 +192,7 @@ func TestDroppedMessagesAreCounted(t *testing.T) {
 
 func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		before := w.metrics()
 		p, game := w.play()
 		p.Sync()
@@ -218,7 +218,7 @@ func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
 // the client reads nothing for five seconds in its midst.
 func TestResumeSecondsLastToTheLastReplayedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -249,7 +249,7 @@ func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p := join(w)
 				synctest.Wait()
 				before := w.metrics()
@@ -264,7 +264,7 @@ func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
 
 func TestTheDrainShowsInTheMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		w.gw.BeginDrain()
 		before := w.metrics()
 		if before["reseat_draining"] != 1 {
@@ -281,7 +281,7 @@ func TestTheDrainShowsInTheMetrics(t *testing.T) {
 
 func TestLogLinesThatAreLeftOutAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		w.gw.BeginDrain()
 		before := w.metrics()
 		for range 60 {
@@ -312,7 +312,7 @@ func TestRefusalsAreCountedUnderReasonsThatAreThereFromTheStart(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		shown := make(map[string]bool)
-		for name := range newWorld(t, policy()).metrics() {
+		for name := range newWorld(t, testPolicy()).metrics() {
 			if label, ok := strings.CutPrefix(name, "reseat_handshakes_refused_total"); ok {
 				shown[strings.Trim(label, "{}")] = true
 			}

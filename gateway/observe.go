@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"strconv"
-	"time"
 
 	"reseat/gateway/events"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
 
@@ -12,7 +12,7 @@ import (
 // to a session that has ended or wants a new token. It implements session.Observer.
 type observer struct {
 	g *Gateway
-	e *entry
+	e *registry.Record
 }
 
 // Events implements session.Observer.
@@ -26,18 +26,18 @@ func (o observer) event(ev session.Event) {
 	g, e, m := o.g, o.e, o.g.metrics
 	switch ev.Kind {
 	case session.Created:
-		e.setPeer(ev.Peer)
+		e.SetPeer(ev.Peer)
 		m.created.Inc()
 		o.publish(events.Created, ev)
-		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "client", e.client(), "group", e.terms().Group)
+		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "client", e.Client(), "group", e.Terms().Group)
 	case session.Resumed:
-		e.setPeer(ev.Peer)
+		e.SetPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
 		m.outage.Observe(ev.Away.Seconds())
 		o.publish(events.Resumed, ev)
 		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
-		e.setPeer(ev.Peer)
+		e.SetPeer(ev.Peer)
 		m.outage.Observe(ev.Away.Seconds())
 		o.publish(events.Superseded, ev)
 		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
@@ -52,12 +52,12 @@ func (o observer) event(ev session.Event) {
 		m.resume.Observe(ev.Took.Seconds())
 	case session.Pong:
 		m.rtt.Observe(ev.Took.Seconds())
-		e.pongs.ring()
+		e.Answered()
 	case session.Message:
 		o.logMessage(ev)
 	case session.Started:
 		o.publish(events.Started, ev)
-		g.log.Info("session.started", "session", e.ID, "group", e.terms().Group)
+		g.log.Info("session.started", "session", e.ID, "group", e.Terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
 	case session.Over:
@@ -75,7 +75,7 @@ func (o observer) logMessage(ev session.Event) {
 	if ev.Text {
 		args[5] = "text"
 	}
-	if e.terms().Tell.Prefix > 0 {
+	if e.Terms().Tell.Prefix > 0 {
 		args = append(args, "head", strconv.Quote(ev.Head))
 	}
 	o.g.log.Info("message", args...)
@@ -88,40 +88,35 @@ func (o observer) over(ev session.Event) {
 		g.metrics.detached.Observe(ev.Took.Seconds())
 	}
 	info := *ev.Info
-	e.note(events.Ended, ev)
-	g.reg.bury(e, info)
-	e.giveBack(g.store)
-	e.pongs.ring()
-	e.breakDial()
+	e.Note(events.Ended, ev)
+	g.reg.Bury(e, info)
+	e.GiveBack(g.store)
+	e.Answered()
+	g.redials.breakOff(e)
 	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
-	g.log.Info("session.ended", "session", e.ID, "peer", e.lastPeer(), "reason", ev.Reason, "detail", clip(ev.Detail),
+	g.log.Info("session.ended", "session", e.ID, "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }
 
 // publish puts an event into the history of its session and into the event stream.
 func (o observer) publish(kind string, ev session.Event) {
-	o.e.note(kind, ev)
+	o.e.Note(kind, ev)
 	out := events.Event{Type: kind}
 	switch ev.Kind {
 	case session.Dropped:
-		out.Reason, out.SilentMS = ev.Reason, wholeMS(ev.Silent)
+		out.Reason, out.SilentMS = ev.Reason, registry.WholeMS(ev.Silent)
 	case session.Overflowed:
 		out.Reason = ev.Reason
 	case session.Resumed, session.Superseded:
-		out.AwayMS = wholeMS(ev.Away)
+		out.AwayMS = registry.WholeMS(ev.Away)
 	}
 	o.g.publish(o.e, out)
 }
 
 // publish puts an event of e's into the event stream.
-func (g *Gateway) publish(e *entry, ev events.Event) {
-	ev.Session, ev.Player, ev.Group = e.ID, e.Player, e.terms().Group
+func (g *Gateway) publish(e *registry.Record, ev events.Event) {
+	ev.Session, ev.Player, ev.Group = e.ID, e.Player, e.Terms().Group
 	g.events.Publish(ev)
-}
-
-func wholeMS(d time.Duration) *int64 {
-	ms := d.Milliseconds()
-	return &ms
 }
 
 // Events is where the events of docs/control-api.md are read.
@@ -136,21 +131,21 @@ const (
 
 // noteReplayed tells that a resume brought a token whose generation was spent, a
 // bug or a theft, of a session that lives or is remembered.
-func (g *Gateway) noteReplayed(of SessionInfo) {
+func (g *Gateway) noteReplayed(of registry.Snapshot) {
 	g.metrics.replayed.Inc()
 	if !g.replays.Allow() {
 		return
 	}
-	if e := g.reg.find(of.ID); e != nil {
-		e.note(events.Replayed, session.Event{})
+	if e := g.reg.Find(of.ID); e != nil {
+		e.Note(events.Replayed, session.Event{})
 	} else {
-		g.reg.noteLate(of.ID, moment(events.Replayed, session.Event{}))
+		g.reg.NoteLate(of.ID, registry.NewMoment(events.Replayed, session.Event{}))
 	}
 	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group})
 }
 
 // Closed is called once both legs of an ended session are closed.
-func (o observer) Closed() { o.g.reg.left() }
+func (o observer) Closed() { o.g.reg.Left() }
 
 // Panicked reports a fault in one session's code, which has ended it.
 func (o observer) Panicked(value any, stack []byte) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime"
 	"testing"
@@ -10,28 +11,30 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/upstream"
 )
 
 // A session that was removed while its upstream was dialled does not begin, and takes
 // nobody else's place.
 func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
-	g := newCrowd(t, 2)
-	list := g.reg.all()
-	older, removed := list[0], list[1]
-	for _, e := range list {
-		e.player = playerKey{name: "ann"}
-		e.current.Store(&terms{Policy: Policy{Duplicate: Takeover}})
+	g := newCrowd(t, 0)
+	begin := func() *registry.Record {
+		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "ann", true, netip.Addr{})
+		g.reg.Add(e)
+		return e
 	}
-	if _, ok := g.reg.commit(older); !ok {
+	older, removed := begin(), begin()
+	if _, ok := g.reg.Commit(older); !ok {
 		t.Fatal("a session that lives is not committed")
 	}
-	g.reg.remove(removed)
-	if others, ok := g.reg.commit(removed); ok || len(others) > 0 || removed.won {
+	g.reg.Remove(removed)
+	if others, ok := g.reg.Commit(removed); ok || len(others) > 0 {
 		t.Errorf("it is committed (%v), and ends %d others", ok, len(others))
 	}
-	g.reg.remove(removed) // a second time: it is counted once
-	if n := g.reg.count(); n != 1 {
+	g.reg.Remove(removed) // a second time: it is counted once
+	if n := g.reg.Count(); n != 1 {
 		t.Errorf("%d sessions live, want 1", n)
 	}
 }
@@ -40,12 +43,12 @@ func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 // no answer: that login begins.
 func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
 	g := newCrowd(t, 1)
-	e := g.reg.all()[0]
-	if !g.reg.answers(t.Context(), e) {
+	e := g.reg.All()[0]
+	if !g.reg.Answers(t.Context(), e) {
 		t.Error("a session that is about to begin does not answer")
 	}
-	g.reg.remove(e)
-	if g.reg.answers(t.Context(), e) {
+	g.reg.Remove(e)
+	if g.reg.Answers(t.Context(), e) {
 		t.Error("a session that never came about answers")
 	}
 }
@@ -55,17 +58,17 @@ func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
 func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newCrowd(t, 1)
-		e := g.reg.all()[0]
-		e.current.Store(&terms{Policy: Policy{DialTimeout: 5 * time.Second}})
+		e := g.reg.All()[0]
+		e.SetTerms(&registry.Terms{Policy: policy.Policy{DialTimeout: 5 * time.Second}})
 		game := wstest.NewGame(t, 1<<10)
 		d := &redial{waiter: &waiter{}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
 		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial
-			e.mu.Lock()
-			defer e.mu.Unlock()
+			g.redials.mu.Lock()
+			defer g.redials.mu.Unlock()
 			d.waiter = nil
 			return false
 		}
-		e.target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
+		e.Target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.taken {
 			t.Errorf("outcome %v, again %v, taken %v; want none for anybody", out, again, d.taken)
 		}
@@ -77,7 +80,7 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 // and writing are one step.
 func TestConditionalWriteOfDataIsOneStep(t *testing.T) {
 	g := newCrowd(t, 1)
-	id := g.reg.all()[0].ID
+	id := g.reg.All()[0].ID
 	first, _ := g.SetData(id, []byte("first"), nil)
 	want := func(tag uint64) bool { return tag == first }
 	other := make(chan Outcome, 1)

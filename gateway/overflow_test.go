@@ -9,6 +9,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -27,8 +28,8 @@ func sendAll(p *wstest.Peer, texts []string) {
 	}
 }
 
-func small(o session.Overflow) gateway.Policy {
-	p := policy()
+func small(o session.Overflow) policy.Policy {
+	p := testPolicy()
 	p.BufferMessages, p.Overflow = 10, o
 	return p
 }
@@ -173,7 +174,7 @@ func TestMessageNotAckedForAMinuteAfterAPongIsAViolation(t *testing.T) {
 
 func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.BufferBytes = 1000
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -192,7 +193,7 @@ func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 
 func TestBufferTotalEndsTheLargestDetachedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.BufferTotal = 1 << 20 })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = 1 << 20 })
 		attached, attachedGame := w.play()
 		var away []*wstest.Player
 		for i := range 8 { // session i keeps 40 (i+1) KiB: 1,440 KiB altogether

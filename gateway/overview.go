@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -43,7 +44,7 @@ type StateCounts struct {
 }
 
 // An Overview is a gateway at one moment: its totals, and of its sessions those
-// that a View shows.
+// that a registry.View shows.
 type Overview struct {
 	Time            time.Time `json:"time"`
 	Since           time.Time `json:"since"` // when the process began
@@ -55,21 +56,21 @@ type Overview struct {
 	EndedBy   map[string]uint64 `json:"ended_by"`   // reason
 	ResumesBy map[string]uint64 `json:"resumes_by"` // result
 
-	Matching int           `json:"matching"` // sessions that fit the View
-	Offset   int           `json:"offset"`   // of the first one below, among them
-	Sessions []SessionInfo `json:"sessions"`
+	Matching int                 `json:"matching"` // sessions that fit the registry.View
+	Offset   int                 `json:"offset"`   // of the first one below, among them
+	Sessions []registry.Snapshot `json:"sessions"`
 }
 
 // Totals counts.
 func (g *Gateway) Totals() Totals {
-	all := g.reg.survey()
+	all := g.reg.Survey()
 	return g.totals(&all)
 }
 
 // Overview shows the totals and what v asks for. It asks every living session
 // once, as a reader of the metrics does.
-func (g *Gateway) Overview(v View) Overview {
-	all := g.reg.survey()
+func (g *Gateway) Overview(v registry.View) Overview {
+	all := g.reg.Survey()
 	o := Overview{
 		Totals: g.totals(&all), Since: g.began.UTC(), Draining: g.Draining(),
 		MaxSessions: g.cfg.MaxSessions, BufferMostBytes: g.cfg.BufferTotal,
@@ -77,15 +78,15 @@ func (g *Gateway) Overview(v View) Overview {
 	}
 	o.Time = o.Totals.Time
 	if v.State == session.Ended.String() {
-		o.Sessions, o.Offset, o.Matching = v.tombstones(g.reg.remembers(v.Filter))
+		o.Sessions, o.Offset, o.Matching = v.Remembered(g.reg.Remembers(v.Filter))
 	} else {
-		o.Sessions, o.Offset, o.Matching = v.living(&all)
+		o.Sessions, o.Offset, o.Matching = v.Living(&all)
 	}
 	return o
 }
 
-func (g *Gateway) totals(all *survey) Totals {
-	states, sum := all.census()
+func (g *Gateway) totals(all *registry.Survey) Totals {
+	states, sum := all.Census()
 	m := g.metrics
 	t := Totals{
 		Time:     time.Now().UTC(),
@@ -105,7 +106,7 @@ func (g *Gateway) totals(all *survey) Totals {
 			t.Refused += n
 		}
 	}
-	t.RTTMedian, t.RTTHigh = roundTrips(all.infos)
+	t.RTTMedian, t.RTTHigh = roundTrips(all.Infos)
 	return t
 }
 

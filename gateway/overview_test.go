@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
 
@@ -25,11 +26,13 @@ func TestRoundTripsLeaveOutWhatWasNotMeasured(t *testing.T) {
 // An answer is as large as its window, however many sessions there are.
 func TestOverviewShowsNoMoreThanItsWindow(t *testing.T) {
 	g := newCrowd(t, many)
-	o := g.Overview(View{Filter: Filter{Limit: 60}, Offset: 5000})
-	if o.Matching != many || len(o.Sessions) != 60 || o.Sessions[0].seq != 5001 || o.Totals.Sessions.Connecting != many {
+	o := g.Overview(registry.View{Filter: registry.Filter{Limit: 60}, Offset: 5000})
+	if o.Matching != many || len(o.Sessions) != 60 || o.Sessions[0].Seq() != 5001 || o.Totals.Sessions.Connecting != many {
 		t.Errorf("%d fit, %d shown from %d", o.Matching, len(o.Sessions), o.Offset)
 	}
-	allocs := testing.AllocsPerRun(3, func() { g.Overview(View{Filter: Filter{Limit: 60}, Sort: ByPlayer, Offset: 5000}) })
+	allocs := testing.AllocsPerRun(3, func() {
+		g.Overview(registry.View{Filter: registry.Filter{Limit: 60}, Sort: registry.ByPlayer, Offset: 5000})
+	})
 	if allocs > 600 {
 		t.Errorf("%v allocations for 60 rows of %d", allocs, many)
 	}
@@ -37,11 +40,11 @@ func TestOverviewShowsNoMoreThanItsWindow(t *testing.T) {
 
 func BenchmarkOverview(b *testing.B) {
 	g := newCrowd(b, many)
-	for name, v := range map[string]View{
-		"oldest":   {Filter: Filter{Limit: 100}},
-		"slowest":  {Filter: Filter{Limit: 100}, Sort: ByRTT, Descending: true},
-		"fullest":  {Filter: Filter{Limit: 100}, Sort: ByBuffer, Descending: true},
-		"searched": {Filter: Filter{Limit: 100}, Text: "p3"},
+	for name, v := range map[string]registry.View{
+		"oldest":   {Filter: registry.Filter{Limit: 100}},
+		"slowest":  {Filter: registry.Filter{Limit: 100}, Sort: registry.ByRTT, Descending: true},
+		"fullest":  {Filter: registry.Filter{Limit: 100}, Sort: registry.ByBuffer, Descending: true},
+		"searched": {Filter: registry.Filter{Limit: 100}, Text: "p3"},
 		"totals":   {},
 	} {
 		b.Run(name, func(b *testing.B) {

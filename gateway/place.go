@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 
 	"github.com/go-chi/chi/v5"
 
+	"reseat/gateway/policy"
 	"reseat/upstream"
 )
 
@@ -25,17 +27,29 @@ func newTable(unsafe bool) *table {
 	return &table{mux: chi.NewMux(), byPattern: make(map[string]*route), unsafe: unsafe}
 }
 
-func (t *table) add(rt *route) {
+// add adds a route, unless chi cannot match its pattern, or another has the same one.
+func (t *table) add(rt *route) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // chi has no other way to refuse a pattern
+			err = fmt.Errorf("route %q: %v", rt.Pattern, v)
+		}
+	}()
+	if t.byPattern[rt.Pattern] != nil {
+		return fmt.Errorf("route %q: given twice", rt.Pattern)
+	}
 	t.mux.Handle(rt.Pattern, http.NotFoundHandler()) // only its matching is used
 	t.byPattern[rt.Pattern] = rt
+	return nil
 }
 
 // Locate says which route of c a path falls to, nil for none, and what its normal form is.
 // An error says why it could be read as another's; its clients get 400.
-func Locate(c *Config, path string) (*Route, string, error) {
+func Locate(c *Config, path string) (*policy.Route, string, error) {
 	t := newTable(c.UnsafePaths)
 	for _, r := range c.Routes {
-		t.add(&route{Route: r})
+		if err := t.add(&route{Route: r}); err != nil {
+			return nil, "", err
+		}
 	}
 	rt, normal, err := t.match(path)
 	if rt == nil || err != nil {

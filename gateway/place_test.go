@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 )
@@ -38,12 +39,12 @@ func strict(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newWorld(t, policy(), func(c *gateway.Config) {
+	return newWorld(t, testPolicy(), func(c *gateway.Config) {
 		c.Default.Origins = []string{"*"}
 		c.Routes[0].Policy.Origins = []string{"*"}
 		ranked := c.Routes[0]
 		ranked.Pattern = "/ranked/*"
-		ranked.Policy.Auth = &gateway.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
+		ranked.Policy.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
 		ranked.Policy.Origins = []string{"https://play.example"}
 		c.Routes = append(c.Routes, ranked)
 		if err := gateway.OpenLogins(t.Context(), c); err != nil {
@@ -119,7 +120,7 @@ func TestParametersThatChangeNoRoutePass(t *testing.T) {
 
 func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.UnsafePaths = true })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.UnsafePaths = true })
 		for path, want := range map[string]string{"/a%2fb": "/a%2Fb", "//a": "//a", "/a\\b": "/a%5Cb", "/x/..;/y": "/x/..;/y", "/x/../y": "/y"} {
 			if got := w.status(path, ""); got != http.StatusSwitchingProtocols {
 				t.Errorf("%s: %d", path, got)
@@ -136,7 +137,7 @@ func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
 // --upstream ws://g/public is a fence, for handshakes and requests.
 func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
 		var asked []string
 		w.game.Refuse = refusing(&asked)
 		for _, path := range append([]string{"/../admin", "/%2e%2e/admin", "/x/../../admin", "/.%2e/.%2e/admin", "/..;/admin", "/..%2fadmin", "/..\\admin"}, spellings...) {
@@ -159,7 +160,7 @@ func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
 // Protocol section 2: path and query of a resume mean nothing.
 func TestPathOfAResumeMeansNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
 			p, game := w.play()
 			p.Drop()
@@ -181,7 +182,7 @@ func hasHello(r *bufio.Reader) bool {
 
 func TestSessionMadeAheadGetsANormalPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
 
 func TestPlainClientIsAsOnADirectConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		c, game := w.plain()
 		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", strings.Repeat("z", 70000)} {
 			c.Frame(frame.Text, true, s)
@@ -42,7 +42,7 @@ func TestPlainClientIsAsOnADirectConnection(t *testing.T) {
 
 func TestPlainDropIsADropForTheUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		c, game := w.plain()
 		c.Drop()
 		game.WantEnd()
@@ -54,7 +54,7 @@ func TestPlainDropIsADropForTheUpstream(t *testing.T) {
 
 func TestUpstreamCloseReachesAPlainClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		c, game := w.plain()
 		game.Text("s1")
 		game.Close(4007, "the end")
@@ -69,7 +69,7 @@ func TestUpstreamCloseReachesAPlainClient(t *testing.T) {
 
 func TestUpstreamLossIsADropForAPlainClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		c, game := w.plain()
 		game.Text("s1")
 		synctest.Wait()
@@ -97,7 +97,7 @@ func TestBrokenFramesOfAPlainClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p, game := w.plain()
 				p.Raw(c.raw)
 				p.WantClose(c.code)
@@ -122,7 +122,7 @@ func TestBrokenFramesOfTheUpstream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				p, game := w.play()
 				game.Raw(raw)
 				p.WantClosing(wire.CodeUpstreamLost)
@@ -134,7 +134,7 @@ func TestBrokenFramesOfTheUpstream(t *testing.T) {
 
 func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		game, _ := stalledGame(t, w)
 		_ = game
 		c := w.Plain("/stalled")
@@ -161,7 +161,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 
 func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		conn, _, _, err := w.Handshake("/slow", nil, "")
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
 
 func TestSilentPlainClientIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		c, game := w.plain()
 		time.Sleep(5 * time.Minute) // it answers Pings
 		c.Frame(frame.Text, true, "here")

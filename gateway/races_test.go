@@ -13,6 +13,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -32,7 +33,7 @@ func (w *world) delayFirstDial() {
 // older one.
 func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Takeover))
+		w := newWorld(t, loggedIn(policy.Takeover))
 		w.delayFirstDial()
 		older := make(chan int)
 		go func() { older <- w.refused("/?player=ann") }()
@@ -52,7 +53,7 @@ func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
 // A second login asks whether the first is there. It waits no longer than that lives.
 func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Reject))
+		w := newWorld(t, loggedIn(policy.Reject))
 		p := w.Player("/?player=ann")
 		p.Sync()
 		p.Mute.Store(true)
@@ -186,7 +187,7 @@ func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
 // first one's timer, which fires all the same, closes nothing.
 func TestTimerOfADrainThatWasCalledOffClosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		w.gw.BeginDrain()
 		first := gateway.DrainTimer(w.gw)

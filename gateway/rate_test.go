@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
-func rated(r session.Rate) gateway.Policy {
-	p := policy()
+func rated(r session.Rate) policy.Policy {
+	p := testPolicy()
 	p.Rate = r
 	return p
 }

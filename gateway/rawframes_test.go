@@ -139,7 +139,7 @@ func fragmentCases(add addCase, bad outcome, gets func(string) outcome) {
 }
 
 func lengthCases(add addCase, bad, large outcome, gets func(string) outcome) {
-	limit := int(policy().MaxMessage)
+	limit := int(testPolicy().MaxMessage)
 	for _, n := range []int{0, 1, 125, 126, 127, 255, 256, 65535, 65536, limit - 1, limit} {
 		s := strings.Repeat("x", n)
 		add("5.2", fmt.Sprintf("%d bytes", n), gets(s), raw{first: 0x81, payload: s})
@@ -212,7 +212,7 @@ func TestFramesAreJudgedByTheLetterOfRFC6455(t *testing.T) {
 				}
 				t.Run(c.section+" "+c.name, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, policy())
+						w := newWorld(t, testPolicy())
 						if w.Offer != "" {
 							t.Skip("with compression RSV1 means something")
 						}

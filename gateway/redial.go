@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/upstream"
@@ -21,7 +22,10 @@ type redialer struct {
 	running *sync.WaitGroup // of the dials
 	dials   *dials
 	// request is what an upstream is asked for a handshake.
-	request func(e *entry, r *http.Request, protocols []string, more http.Header) upstream.Request
+	request func(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request
+
+	mu sync.Mutex // never held over a call of the driver
+	of map[*registry.Record]*redial
 }
 
 // An arrival is a client that comes back, by token or by cookie, and has its 101.
@@ -38,7 +42,7 @@ type arrival struct {
 // hard, and the client that waits for it. One is under way for a session at a
 // time: a later resume takes the waiting client's place, and its dial.
 //
-// All but done is guarded by the entry's mu.
+// All but done is guarded by the redialer's mu.
 type redial struct {
 	ask    upstream.Request // by the handshake of the client that waits
 	waiter *waiter          // nil: nobody waits any more
@@ -78,7 +82,7 @@ var (
 // reconnect gives a session that has no upstream a new one, for a client that waits
 // meanwhile; what that sends is added to a.early. Where err is nil, finish must be
 // called once the client is attached, or not.
-func (rd *redialer) reconnect(e *entry, a *arrival) (finish func(), err error) {
+func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), err error) {
 	w := &waiter{
 		arrival: a, outcome: make(chan outcome, 1),
 		replaced: make(chan struct{}), gone: make(chan struct{}), stopped: make(chan struct{}),
@@ -89,30 +93,30 @@ func (rd *redialer) reconnect(e *entry, a *arrival) (finish func(), err error) {
 	}
 	go w.watch()
 	defer w.stop()
-	out, err := e.await(d, w)
+	out, err := rd.await(d, w)
 	if err != nil {
 		return nil, err
 	}
 	w.stop()
-	if out.err == nil && !e.reconnected(out.up) {
+	if out.err == nil && !reconnected(e, out.up) {
 		out.up.Close()
 	}
 	if out.err != nil {
-		e.finish(d)
+		rd.finish(e, d)
 		return nil, out.err
 	}
-	return func() { e.finish(d) }, nil
+	return func() { rd.finish(e, d) }, nil
 }
 
 // reconnected hands a new upstream over. It reports false where the session
 // needs none any more.
-func (e *entry) reconnected(up *upstream.Conn) bool {
-	d := e.drive()
+func reconnected(e *registry.Record, up *upstream.Conn) bool {
+	d := e.Driver()
 	return d != nil && d.Reconnect(up.Conn, up.Early)
 }
 
 // await waits for the outcome of d, unless w loses its place.
-func (e *entry) await(d *redial, w *waiter) (outcome, error) {
+func (rd *redialer) await(d *redial, w *waiter) (outcome, error) {
 	select {
 	case out := <-w.outcome:
 		return out, nil
@@ -120,7 +124,7 @@ func (e *entry) await(d *redial, w *waiter) (outcome, error) {
 		return outcome{}, errReplaced
 	case <-w.gone:
 	}
-	if e.leave(d, w) {
+	if rd.leave(d, w) {
 		return outcome{}, errLeft
 	}
 	select { // it was too late to leave
@@ -134,19 +138,19 @@ func (e *entry) await(d *redial, w *waiter) (outcome, error) {
 // join puts w in place of the client that waits for the session's upstream, unless
 // that came later, and has it dialled where nobody does. It is nil where somebody
 // else was just being attached: it has been waited for.
-func (rd *redialer) join(e *entry, w *waiter) *redial {
-	e.mu.Lock()
-	d := e.redial
+func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
+	rd.mu.Lock()
+	d := rd.of[e]
 	switch {
 	case d == nil:
 		d = &redial{waiter: w, done: make(chan struct{}), ask: rd.requestAgain(e, w.r)}
-		e.redial = d
-		e.mu.Unlock()
-		e.do(func(core *session.Session, now session.Time) { core.Await(now) })
+		rd.of[e] = d
+		rd.mu.Unlock()
+		e.Do(func(core *session.Session, now session.Time) { core.Await(now) })
 		rd.running.Go(func() { rd.redialFor(e, d) })
 		return d
 	case d.taken:
-		e.mu.Unlock()
+		rd.mu.Unlock()
 		<-d.done
 		return nil
 	}
@@ -156,7 +160,7 @@ func (rd *redialer) join(e *entry, w *waiter) *redial {
 	} else {
 		d.waiter, d.ask = w, rd.requestAgain(e, w.r)
 	}
-	e.mu.Unlock()
+	rd.mu.Unlock()
 	if out != nil {
 		close(out.replaced)
 	}
@@ -165,9 +169,9 @@ func (rd *redialer) join(e *entry, w *waiter) *redial {
 
 // leave gives up w's place, and breaks the dial off. It reports false where the
 // place is not w's any more, or the dial is over.
-func (e *entry) leave(d *redial, w *waiter) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (rd *redialer) leave(d *redial, w *waiter) bool {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
 	if d.taken || d.waiter != w {
 		return false
 	}
@@ -179,30 +183,31 @@ func (e *entry) leave(d *redial, w *waiter) bool {
 }
 
 // finish ends d, whatever came of it.
-func (e *entry) finish(d *redial) {
-	e.do(func(core *session.Session, now session.Time) { core.Forgo(now) })
-	e.mu.Lock()
-	e.redial = nil
-	e.mu.Unlock()
+func (rd *redialer) finish(e *registry.Record, d *redial) {
+	e.Do(func(core *session.Session, now session.Time) { core.Forgo(now) })
+	rd.mu.Lock()
+	delete(rd.of, e)
+	rd.mu.Unlock()
 	close(d.done)
 }
 
 // requestAgain is what the upstream is asked at a hard resume: path, query and
 // subprotocols of the first handshake, the newest one's header.
-func (rd *redialer) requestAgain(e *entry, r *http.Request) upstream.Request {
-	ask := rd.request(e, r, e.first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
-	ask.Path, ask.RawQuery = e.first.Path, e.first.RawQuery
+func (rd *redialer) requestAgain(e *registry.Record, r *http.Request) upstream.Request {
+	first := e.First()
+	ask := rd.request(e, r, first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
+	ask.Path, ask.RawQuery = first.Path, first.RawQuery
 	return ask
 }
 
 // redialFor dials for d, until it is known the outcome or nobody waits.
-func (rd *redialer) redialFor(e *entry, d *redial) {
+func (rd *redialer) redialFor(e *registry.Record, d *redial) {
 	for {
 		out, again := rd.dialOnce(e, d)
 		switch {
 		case again:
 		case out == nil:
-			e.finish(d)
+			rd.finish(e, d)
 			return
 		default:
 			d.waiter.outcome <- *out
@@ -213,26 +218,26 @@ func (rd *redialer) redialFor(e *entry, d *redial) {
 
 // dialOnce dials. The outcome is nil where nobody waits for it, and again true
 // where somebody has come since it was broken off.
-func (rd *redialer) dialOnce(e *entry, d *redial) (out *outcome, again bool) {
-	ctx, cancel := context.WithTimeout(rd.ctx, e.terms().DialTimeout)
+func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again bool) {
+	ctx, cancel := context.WithTimeout(rd.ctx, e.Terms().DialTimeout)
 	defer cancel()
-	e.mu.Lock()
+	rd.mu.Lock()
 	d.cancel = cancel
 	if d.waiter == nil {
 		cancel()
 	}
-	e.mu.Unlock()
-	up, err := rd.dials.dial(ctx, &e.target, func() upstream.Request {
-		e.mu.Lock()
-		defer e.mu.Unlock()
+	rd.mu.Unlock()
+	up, err := rd.dials.dial(ctx, &e.Target, func() upstream.Request {
+		rd.mu.Lock()
+		defer rd.mu.Unlock()
 		return d.ask
 	})
-	if err == nil && up.Protocol != e.protocol {
+	if err == nil && up.Protocol != e.Protocol() {
 		up.Close()
 		err = errors.New("the upstream chose another subprotocol than before")
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
 	switch {
 	case d.waiter == nil:
 		if err == nil {
@@ -240,19 +245,19 @@ func (rd *redialer) dialOnce(e *entry, d *redial) (out *outcome, again bool) {
 		}
 		d.taken = true
 		return nil, false
-	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.drive() != nil && rd.ctx.Err() == nil:
+	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.Driver() != nil && rd.ctx.Err() == nil:
 		return nil, true
 	}
 	d.taken = true
 	return &outcome{up, err}, false
 }
 
-// breakDial breaks off a hard resume's dial: the session has ended.
-func (e *entry) breakDial() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.redial != nil && e.redial.cancel != nil {
-		e.redial.cancel()
+// breakOff ends the dial for e, whose session has ended.
+func (rd *redialer) breakOff(e *registry.Record) {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	if d := rd.of[e]; d != nil && d.cancel != nil {
+		d.cancel()
 	}
 }
 

@@ -55,12 +55,12 @@ func TestRefusedLoginIsShown(t *testing.T) {
 
 func TestFullGatewayIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.MaxSessions = 1 })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 1 })
 		w.play()
 		w.wantShown("/", "", wire.Closing{Code: 4503, Status: 503, Reason: "full", Retry: true, RetryAfter: 5000})
 	})
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
 		w.play()
 		w.wantShown("/", "", wire.Closing{Code: 4429, Status: 429, Reason: "too many sessions from this address", Retry: true, RetryAfter: 5000})
 	})
@@ -68,7 +68,7 @@ func TestFullGatewayIsShown(t *testing.T) {
 
 func TestPathWithoutRouteIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
 		w.wantShown("/other", "", wire.Closing{Code: 4403, Status: 404, Reason: "no route"})
 	})
 }
@@ -77,7 +77,7 @@ func TestGameServerThatIsDownIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		dials := 0
-		w := newWorld(t, policy(), func(c *gateway.Config) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) {
 				dials++
@@ -103,7 +103,7 @@ func TestGameServersOwnRefusalIsShown(t *testing.T) {
 		"302 Found\r\nLocation: http://elsewhere/\r\n": {Code: 4403, Status: 302, Reason: "upstream: 302"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy(), func(c *gateway.Config) { c.Routes[0].Upstream.DialContext = answering(answer) })
+			w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.DialContext = answering(answer) })
 			w.wantShown("/", "", want)
 		})
 	}
@@ -127,7 +127,7 @@ func answering(status string) func(context.Context, string, string) (net.Conn, e
 // A page of another site learns nothing, and a request that is no handshake gets no 101.
 func TestWhatIsNoHandshakeOfThisSiteIsAnsweredByHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
 		for header, want := range map[string]int{"Origin: http://elsewhere.example\r\n": 403, "Sec-WebSocket-Key: AAAA\r\n": 400} {
 			conn, _, resp, err := w.Handshake("/", showing, header)
 			if err != nil || resp.StatusCode != want {
@@ -141,7 +141,7 @@ func TestWhatIsNoHandshakeOfThisSiteIsAnsweredByHTTP(t *testing.T) {
 // protocol section 5: close() without a code is a Close without a body to both.
 func TestByeWithoutACodeIsACloseWithoutOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Text("last")
 		p.Control(`bye {"code":1005,"reason":""}`)

@@ -18,7 +18,7 @@ func TestRefusedHandshakeDoesNotWaitForItsBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				conn, br, resp, err := w.Handshake("/match/7", nil, header)
 				if err != nil || resp.StatusCode != http.StatusBadRequest {
 					t.Fatalf("%v %v, want 400", resp, err)

@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"time"
 
-	"reseat/gateway/drive"
-	"reseat/gateway/drive/sock"
 	"reseat/gateway/handshake"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -42,41 +43,41 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 // farewell sends close to a client that is attached to no session, and waits a while for
 // its Close frame. The connection is tracked meanwhile: it only waits.
 func (g *Gateway) farewell(conn net.Conn, c wire.Closing) {
-	below := sock.Lowest(conn)
+	below := rawconn.Lowest(conn)
 	g.conns.Track(below)
 	defer g.conns.Forget(below)
-	drive.Farewell(conn, wire.AppendClosing(nil, c))
+	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
 // resumeByToken verifies in the order of protocol section 2, token, session, received,
 // and attaches. It returns the session that the resume was for, as far as known, for the
 // log line of a refusal.
-func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (SessionInfo, *session.Refusal) {
-	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.memo)
+func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot, *session.Refusal) {
+	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)
 	if err != nil {
-		return SessionInfo{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
+		return registry.Snapshot{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
 	}
-	e := g.reg.find(claims.Session)
+	e := g.reg.Find(claims.Session)
 	if e == nil {
-		return g.reg.refusal(claims)
+		return g.reg.Refusal(claims)
 	}
-	only, same := e.sameLogin(g.ctx, a.r)
-	if !e.Resumable || e.subject() != claims.Subject || !same || !handshake.OriginAllowed(e.terms().Origins, a.r.Header, g.target(a.r)) {
-		return e.name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
+	only, same := sameLogin(g.ctx, e, a.r)
+	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
+		return e.Name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
-	d := e.drive()
+	d := e.Driver()
 	if d == nil { // it has ended just now; or its first attach is in flight, and nobody can hold a token
-		return g.reg.refusal(claims)
+		return g.reg.Refusal(claims)
 	}
 	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
-	return e.name(), g.attach(e, d, a)
+	return e.Name(), g.attach(e, d, a)
 }
 
 // attach attaches a client that may have e, by its token or its cookie, once the session
 // has an upstream. The token that it gets is signed outside the session; where another
 // attach overtakes that, or the upstream is lost meanwhile, the session is asked again.
-func (g *Gateway) attach(e *entry, d *drive.Session, a *arrival) *session.Refusal {
+func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *session.Refusal {
 	finish := func() {}
 	defer func() { finish() }()
 	for {
@@ -119,7 +120,7 @@ func (g *Gateway) attach(e *entry, d *drive.Session, a *arrival) *session.Refusa
 
 // redial has the session's upstream dialled again for a client that waits, or says why
 // there is none. finish is never nil.
-func (g *Gateway) redial(e *entry, d *drive.Session, a *arrival) (finish func(), refusal *session.Refusal) {
+func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *arrival) (finish func(), refusal *session.Refusal) {
 	finish, err := g.redials.reconnect(e, a)
 	if err == nil {
 		return finish, nil
@@ -135,22 +136,22 @@ func (g *Gateway) redial(e *entry, d *drive.Session, a *arrival) (finish func(),
 // pass makes what an attach gives to the client: a token of generation gen. No
 // more are signed at once than there are processors, so that relaying goes on
 // beside a storm of resumes.
-func (g *Gateway) pass(e *entry, gen uint64, arrived session.Time) (p session.Pass, kid string, err error) {
+func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p session.Pass, kid string, err error) {
 	g.signing <- struct{}{}
 	defer func() { <-g.signing }()
-	t := e.terms()
-	life := max(g.cfg.TokenTTL, 2*t.longestGrace())
-	if e.kept() {
+	t := e.Terms()
+	life := max(g.cfg.TokenTTL, 2*t.LongestGrace())
+	if e.Kept() {
 		life = cookieLife
 	}
-	claims := tokens.Claims{Session: e.ID, Subject: e.subject(), Gen: gen, Expires: time.Now().Add(life)}
+	claims := tokens.Claims{Session: e.ID, Subject: e.Subject(), Gen: gen, Expires: time.Now().Add(life)}
 	token, kid, err := g.keys.Issue(claims)
 	if err == nil {
-		e.memo.Store(tokens.Remember(token, kid, claims))
+		e.SetMemo(tokens.Remember(token, kid, claims))
 	}
 	return session.Pass{
 		Gen: gen, Token: token, Expires: g.clock.Now().Add(life),
-		Renew: renewal(life, t.Heartbeat, t.longestGrace()), Arrived: arrived,
+		Renew: renewal(life, t.Heartbeat, t.LongestGrace()), Arrived: arrived,
 	}, kid, err
 }
 
@@ -168,8 +169,8 @@ func renewal(life, heartbeat, grace time.Duration) time.Duration {
 
 // renew gives an attached client a token of its generation that lives longer,
 // or is by the key that signs now.
-func (g *Gateway) renew(e *entry) {
-	d := e.drive()
+func (g *Gateway) renew(e *registry.Record) {
+	d := e.Driver()
 	if d == nil || !e.Resumable || d.Info().State != session.Attached {
 		return
 	}
@@ -184,7 +185,7 @@ func (g *Gateway) renew(e *entry) {
 }
 
 // logRefusal says why a resume was refused, and of which session, if that is known.
-func (g *Gateway) logRefusal(r *http.Request, of SessionInfo, refusal *session.Refusal) {
+func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *session.Refusal) {
 	args := []any{"code", refusal.Code, "why", refusal.Text, "peer", g.clientAddr(r)}
 	if of.ID != "" {
 		args = append(args, "session", of.ID)

@@ -16,6 +16,7 @@ import (
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/listen"
+	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -29,7 +30,7 @@ type secureWorld struct {
 	pair  *testcert.Pair
 }
 
-func newSecureWorld(t *testing.T, p gateway.Policy) *secureWorld {
+func newSecureWorld(t *testing.T, p policy.Policy) *secureWorld {
 	t.Helper()
 	w := &secureWorld{newWorld(t, p), wstest.NewListener(64 << 10), testcert.New(t, "game.example")}
 	cert, key := w.pair.Write(t.TempDir())
@@ -84,7 +85,7 @@ func (w *secureWorld) tunnel(ln *wstest.Listener) {
 
 func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, policy())
+		w := newSecureWorld(t, testPolicy())
 		p, game := w.play()
 		if got := game.Req.Header.Get("X-Forwarded-Proto"); got != "https" {
 			t.Errorf("X-Forwarded-Proto is %q, want https", got)
@@ -109,7 +110,7 @@ func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
 
 func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, policy())
+		w := newSecureWorld(t, testPolicy())
 		p, _ := w.play()
 		if got := w.gw.Disconnect(p.Hello.Session); got != gateway.Done {
 			t.Fatalf("Disconnect: %v", got)
@@ -121,7 +122,7 @@ func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
 
 func TestAPlainClientOverTLSSeesTheCloseHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, policy())
+		w := newSecureWorld(t, testPolicy())
 		c, game := w.plain()
 		c.Text("hello")
 		game.Want("hello")
@@ -146,7 +147,7 @@ func (w *secureWorld) http2() *http.Client {
 
 func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, policy())
+		w := newSecureWorld(t, testPolicy())
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			body, _ := io.ReadAll(r.Body)
 			text := r.Method + " " + r.RequestURI + " " + r.Host + " " + r.Header.Get("X-Forwarded-Proto") + " " + string(body)
@@ -168,7 +169,7 @@ func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
 
 func TestHTTPOffOverHTTP2SaysNothingThatOnlyHTTP1CanSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := policy()
+		p := testPolicy()
 		p.HTTPOff = true
 		w := newSecureWorld(t, p)
 		resp, err := w.http2().Get("https://game.example/")
@@ -186,7 +187,7 @@ func TestHTTPOffOverHTTP2SaysNothingThatOnlyHTTP1CanSay(t *testing.T) {
 // would have browsers open their WebSockets within HTTP/2.
 func TestExtendedConnectIsNotAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, policy())
+		w := newSecureWorld(t, testPolicy())
 		c, _ := w.dial("h2")
 		defer c.Close()
 		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/registry"
 	"reseat/gateway/wire"
 )
 
@@ -29,7 +29,7 @@ func TestASlowPeerInTheMidstOfAResumeHoldsUpNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				other, otherGame := w.play()
 				p, game := w.play()
 				p.Sync()
@@ -63,7 +63,7 @@ func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
 	other.Text("up")
 	game.Want("up")
 	w.play()
-	if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 3 {
+	if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
 		w.t.Errorf("%d sessions are listed, want 3", len(list))
 	}
 	w.gw.Session(other.Hello.Session)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -29,25 +30,25 @@ type Change struct {
 // Patch changes a living session, a running grace timer too, and describes it
 // as it is then: it may have ended by that. It is a Conflict where a grace
 // period would outlast the token of a client that is away.
-func (g *Gateway) Patch(id string, c Change) (SessionInfo, Outcome) {
-	e := g.reg.find(id)
+func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
+	e := g.reg.Find(id)
 	if e == nil {
-		return SessionInfo{}, g.gone(id)
+		return registry.Snapshot{}, g.gone(id)
 	}
-	made, ok := e.change(c)
+	made, ok := change(e, c)
 	info, known := g.Session(id)
 	switch {
 	case !known:
-		return SessionInfo{}, Unknown
+		return registry.Snapshot{}, Unknown
 	case !ok, !made && info.State == session.Ended.String():
-		return SessionInfo{}, Conflict
+		return registry.Snapshot{}, Conflict
 	}
 	return info, Done
 }
 
 // gone tells a session that has ended from one that never was.
 func (g *Gateway) gone(id string) Outcome {
-	if _, ok := g.reg.remembered(id); ok {
+	if _, ok := g.reg.Remembered(id); ok {
 		return Conflict
 	}
 	return Unknown
@@ -55,21 +56,21 @@ func (g *Gateway) gone(id string) Outcome {
 
 // change makes the change at once where the session is live, or else, and made
 // is false, as soon as it is. It reports whether the change can be.
-func (e *entry) change(c Change) (made, ok bool) {
+func change(e *registry.Record, c Change) (made, ok bool) {
 	outcome := make(chan bool, 1)
-	e.do(func(core *session.Session, now session.Time) {
-		t := *e.terms()
-		t.apply(c)
+	e.Do(func(core *session.Session, now session.Time) {
+		t := *e.Terms()
+		apply(&t, c)
 		before := core.Info().Grace
-		ok := core.State() != session.Ended && core.SetTerms(now, t.session())
+		ok := core.State() != session.Ended && core.SetTerms(now, t.Session())
 		if after := core.Info().Grace; ok && after != before {
-			e.keep(Moment{Time: time.Now().UTC(), Type: GraceChanged, Was: duration(before), Detail: duration(after)})
+			e.Keep(registry.Moment{Time: time.Now().UTC(), Type: registry.GraceChanged, Was: registry.FormatDuration(before), Detail: registry.FormatDuration(after)})
 		}
 		outcome <- ok
 		if !ok {
 			return
 		}
-		e.current.Store(&t)
+		e.SetTerms(&t)
 		if c.Started != nil {
 			core.SetStarted(now, *c.Started)
 		}
@@ -84,7 +85,7 @@ func (e *entry) change(c Change) (made, ok bool) {
 
 // apply takes over what is nearest: a grace period that is set for this very
 // session holds before it has started, too.
-func (t *terms) apply(c Change) {
+func apply(t *registry.Terms, c Change) {
 	if c.Grace != nil {
 		t.Grace, t.GraceBeforeStart = *c.Grace, nil
 	}
@@ -99,8 +100,8 @@ func (t *terms) apply(c Change) {
 // StartGroup marks the living sessions of a group as started, and tells how
 // many they are.
 func (g *Gateway) StartGroup(group string) int {
-	return g.eachOf(group, func(e *entry) {
-		e.do(func(core *session.Session, now session.Time) { core.SetStarted(now, true) })
+	return g.eachOf(group, func(e *registry.Record) {
+		e.Do(func(core *session.Session, now session.Time) { core.SetStarted(now, true) })
 	})
 }
 
@@ -108,9 +109,9 @@ func (g *Gateway) StartGroup(group string) int {
 // others is cleared, and they count as not started. It tells how many there
 // were.
 func (g *Gateway) EndGroup(group string) int {
-	return g.eachOf(group, func(e *entry) {
-		e.clearData()
-		e.do(func(core *session.Session, now session.Time) {
+	return g.eachOf(group, func(e *registry.Record) {
+		e.SetData(nil, 0, nil)
+		e.Do(func(core *session.Session, now session.Time) {
 			if core.State() == session.Detached {
 				core.Terminate(now, wire.CodeNormal, "group ended")
 				return
@@ -121,9 +122,9 @@ func (g *Gateway) EndGroup(group string) int {
 }
 
 // eachOf calls f for the living sessions of a group.
-func (g *Gateway) eachOf(group string, f func(*entry)) (n int) {
-	for _, e := range g.reg.all() {
-		if e.terms().Group == group && e.alive() {
+func (g *Gateway) eachOf(group string, f func(*registry.Record)) (n int) {
+	for _, e := range g.reg.All() {
+		if e.Terms().Group == group && e.Alive() {
 			f(e)
 			n++
 		}
@@ -134,33 +135,23 @@ func (g *Gateway) eachOf(group string, f func(*entry)) (n int) {
 // Data is what the game server keeps with a session, and the tag of this state
 // of it; nil where nothing is kept.
 func (g *Gateway) Data(id string) (data []byte, tag uint64, o Outcome) {
-	e := g.reg.find(id)
+	e := g.reg.Find(id)
 	if e == nil {
 		return nil, 0, g.gone(id)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.data, e.tag, Done
+	data, tag = e.Data()
+	return data, tag, Done
 }
 
 // SetData keeps data with a living session, for its life. With want it is Stale
 // unless that reports true of the present state: its tag, zero for none.
 func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (tag uint64, o Outcome) {
-	e := g.reg.find(id)
+	e := g.reg.Find(id)
 	if e == nil {
 		return 0, g.gone(id)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if want != nil && !want(e.tag) {
+	if tag = g.tags.Add(1); !e.SetData(data, tag, want) {
 		return 0, Stale
 	}
-	e.data, e.tag = data, g.tags.Add(1)
-	return e.tag, Done
-}
-
-func (e *entry) clearData() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.data, e.tag = nil, 0
+	return tag, Done
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -18,7 +20,7 @@ func span(d time.Duration) *time.Duration { return &d }
 func flag(v bool) *bool                   { return &v }
 func text(s string) *string               { return &s }
 
-func (w *world) patch(id string, c gateway.Change) gateway.SessionInfo {
+func (w *world) patch(id string, c gateway.Change) registry.Snapshot {
 	w.t.Helper()
 	i, o := w.gw.Patch(id, c)
 	if o != gateway.Done {
@@ -29,7 +31,7 @@ func (w *world) patch(id string, c gateway.Change) gateway.SessionInfo {
 
 func TestAChangedGracePeriodIsToldAndHoldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		if i := w.patch(p.Hello.Session, gateway.Change{Grace: span(10 * time.Second)}); i.Grace != "10s" {
@@ -58,7 +60,7 @@ func TestAChangedGracePeriodIsToldAndHoldsAtOnce(t *testing.T) {
 
 func TestAShorterGraceThatIsOverAlreadyEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -73,7 +75,7 @@ func TestAShorterGraceThatIsOverAlreadyEndsTheSession(t *testing.T) {
 // away it cannot.
 func TestAGracePeriodBeyondTheTokensLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		w.patch(p.Hello.Session, gateway.Change{Grace: span(3 * time.Hour)})
@@ -112,7 +114,7 @@ func TestGraceBeforeStartHoldsUntilTheSessionIsStarted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pol := policy()
+				pol := testPolicy()
 				pol.Grace, pol.GraceBeforeStart = time.Minute, span(5*time.Second)
 				w := newWorld(t, pol)
 				p, game := w.play()
@@ -144,7 +146,7 @@ func TestGraceBeforeStartHoldsUntilTheSessionIsStarted(t *testing.T) {
 
 func TestTheEndOfAGroupClearsWhoIsAwayAndResetsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		here, hereGame := w.play()
 		away, awayGame := w.play()
 		stranger, strangerGame := w.play()
@@ -179,7 +181,7 @@ func TestTheEndOfAGroupClearsWhoIsAwayAndResetsTheOthers(t *testing.T) {
 
 func TestTheUpstreamsAnswerSetsTheTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		w.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
 		p, _ := w.play()
 		i, _ := w.gw.Session(p.Hello.Session)
@@ -197,7 +199,7 @@ func TestTheUpstreamsAnswerSetsTheTerms(t *testing.T) {
 func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 	for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy())
+			w := newWorld(t, testPolicy())
 			w.game.Header = "Reseat-Grace: " + value + "\r\n"
 			p, _ := w.play()
 			if i, _ := w.gw.Session(p.Hello.Session); i.Grace != want {
@@ -209,7 +211,7 @@ func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 
 func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		id := p.Hello.Session
 		if data, tag, o := w.gw.Data(id); data != nil || tag != 0 || o != gateway.Done {
@@ -232,7 +234,7 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 
 func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Words.Resume = "back"
 		w := newWorld(t, pol)
 		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{
@@ -268,7 +270,7 @@ func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 
 func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"})
 		if err != nil {
 			t.Fatal(err)
@@ -286,7 +288,7 @@ func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
 
 func TestWishesThatCannotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(gateway.Reject), func(c *gateway.Config) {
+		w := newWorld(t, loggedIn(policy.Reject), func(c *gateway.Config) {
 			c.Routes[0].Pattern = "/match/*"
 			c.UpstreamAllow = []string{"game-*.internal:*", "10.0.0.*:9000"}
 		})
@@ -316,7 +318,7 @@ func TestWishesThatCannotBe(t *testing.T) {
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"}); err == nil {
 			t.Error("an upstream that closes: no error")
 		}
-		if list, _ := w.gw.Sessions(gateway.Filter{Limit: 10}); len(list) != 1 {
+		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 1 {
 			t.Errorf("%d sessions are left, want 1", len(list))
 		}
 	})

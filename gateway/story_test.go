@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/config"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/settings"
 	"reseat/gateway/wire"
 )
 
@@ -56,7 +56,7 @@ func play(t *testing.T, steps []wstest.Step) error {
 	if err != nil {
 		return err
 	}
-	s := &story{world: newWorld(t, policy(), configure)}
+	s := &story{world: newWorld(t, testPolicy(), configure)}
 	for _, step := range steps {
 		if err = s.take(step); err == nil {
 			err = s.settle()
@@ -79,7 +79,7 @@ func flags(steps []wstest.Step) (func(*gateway.Config), error) {
 			args = append(args, "--"+flag.Name, flag.Value)
 		}
 	}
-	set, err := settings.Parse(args, nil)
+	set, err := config.Parse(args, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", steps[0].At, err)
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestResumeTakesOverAnAttachedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		old, game := w.play()
 		now := old.Resume(0)
 		old.WantClosing(wire.CodeSuperseded)
@@ -31,7 +31,7 @@ func TestResumeTakesOverAnAttachedSession(t *testing.T) {
 
 func TestTakeoverOfAHalfOpenConnectionIsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		old, game := w.play()
 		old.Conn.Silence()
 		for i := range 200 { // accepted by a dead connection, or stuck before it
@@ -63,7 +63,7 @@ func TestStaleEventsOfAReplacedConnectionChangeNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy())
+				w := newWorld(t, testPolicy())
 				old, game := w.play()
 				game.Text("s1")
 				game.Text("s2")
@@ -85,7 +85,7 @@ func TestStaleEventsOfAReplacedConnectionChangeNothing(t *testing.T) {
 
 func TestOldGenerationsAreGoodUntilANewerOneIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		p.Sync()
 		p.Drop()
@@ -108,7 +108,7 @@ func TestOldGenerationsAreGoodUntilANewerOneIsConfirmed(t *testing.T) {
 
 func TestResumeConfirmsItsGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		a, _ := w.play()
 		b := a.Resume(0) // with generation 1
 		c := b.Resume(0) // with generation 2, which spends 1
@@ -120,7 +120,7 @@ func TestResumeConfirmsItsGeneration(t *testing.T) {
 func TestOfManyResumesAtOnceExactlyOneEndsAttached(t *testing.T) {
 	for round := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy())
+			w := newWorld(t, testPolicy())
 			p, game := w.play()
 			p.Sync()
 			p.Drop()
@@ -181,7 +181,7 @@ func tryNext(p *wstest.Peer) (wstest.Message, bool) {
 
 func TestMoreThanTwentyTakeoversInTenSecondsArePutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		for range 20 {
 			p = p.Resume(0)
@@ -199,7 +199,7 @@ func TestMoreThanTwentyTakeoversInTenSecondsArePutOff(t *testing.T) {
 
 func TestDetachedSessionsMayBeResumedAsOftenAsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		for range 100 {
 			p.Sync()
@@ -212,7 +212,7 @@ func TestDetachedSessionsMayBeResumedAsOftenAsNeeded(t *testing.T) {
 
 func TestMessageThatKillsItsClientEachTimeEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -238,7 +238,7 @@ func TestMessageThatKillsItsClientEachTimeEndsTheSession(t *testing.T) {
 
 func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -269,7 +269,7 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 // gets somewhere: its received says so.
 func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		p.Drop()
@@ -290,7 +290,7 @@ func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
 
 func TestMessageFinishedOnAReplacedConnectionCountsAsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
 		big := strings.Repeat("x", 200<<10) // more than the connection holds
@@ -312,7 +312,7 @@ func TestMessageFinishedOnAReplacedConnectionCountsAsSent(t *testing.T) {
 
 func TestUpstreamThatTakesLittleIsAckedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		stall, p := stalledGame(t, w)
 		for range 40 {
 			p.Text(strings.Repeat("x", 16<<10))

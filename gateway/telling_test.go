@@ -27,7 +27,7 @@ func TestMessagesAreLoggedWhereAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pol := policy()
+				pol := testPolicy()
 				pol.Tell = c.tell
 				said := new(bytes.Buffer)
 				w := newWorld(t, pol, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })

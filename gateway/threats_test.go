@@ -18,7 +18,7 @@ import (
 // their number, and the frames that are kept of them are counted as memory.
 func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := policy()
+		p := testPolicy()
 		p.Overflow = session.DropOldest
 		w := newWorld(t, p)
 		player, game := w.play()
@@ -44,7 +44,7 @@ func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 // T28: those who are sent away together are told different times to come back.
 func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		var players []*wstest.Player
 		for range 100 {
 			p, _ := w.play()
@@ -74,7 +74,7 @@ func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
 func TestAFaultIsLoggedOnceWithItsStackAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(syncBuffer)
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
 		bad, badGame := w.play()
 		good, goodGame := w.play()
 		gateway.Fail(w.gw, bad.Hello.Session)

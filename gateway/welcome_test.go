@@ -36,7 +36,7 @@ func (c *slowConn) Write(b []byte) (int, error) {
 // is there all the same.
 func TestDisconnectFindsAClientThatIsBeingAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, policy())
+		w := newWorld(t, testPolicy())
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(slowAnswer{rw, gate}, r)

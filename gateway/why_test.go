@@ -57,7 +57,7 @@ func TestTheLogSaysWhyALoginWasRefused(t *testing.T) {
 func TestTheLogSaysWhatTheGameServerRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(bytes.Buffer)
-		w := newWorld(t, policy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 			return true

@@ -14,7 +14,7 @@ func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
 	for name, hard := range map[string]bool{"soft": false, "hard": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pol := policy()
+				pol := testPolicy()
 				pol.Hard = hard
 				pol.Words = session.Words{Detach: `{"away":"{session}"}`, Resume: "back", Expire: "gone"}
 				w := newWorld(t, pol)
@@ -53,7 +53,7 @@ func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
 
 func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Words.Detach = `{"player":"{player}","in":"{session}"}`
 		w := newWorld(t, pol)
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
@@ -70,7 +70,7 @@ func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
 
 func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Replies = []session.Reply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -108,7 +108,7 @@ func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
 
 func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Replies = []session.Reply{{In: "ping", Out: "pong"}}
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -125,7 +125,7 @@ func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
 
 func TestBeatsAreSentWhileTheClientIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pol := policy()
+		pol := testPolicy()
 		pol.Beats = []session.Beat{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
 		w := newWorld(t, pol)
 		p, game := w.play()
@@ -176,7 +176,7 @@ func TestIdleTimeoutEndsASessionInWhichNothingIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pol := policy()
+				pol := testPolicy()
 				pol.Grace, pol.IdleTimeout = time.Hour, time.Minute
 				end(t, newWorld(t, pol))
 			})

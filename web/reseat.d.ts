@@ -199,6 +199,17 @@ export type InstallOptions = {
   onClose?: (socket: ReseatSocket, detail: CloseDetail) => void;
 };
 
+/** Options of `useReseat` (`reseat/react`, `reseat/vue`): those of `ReseatSocket`, and two more. */
+export type UseReseatOptions = ReseatOptions & {
+  /** The application's subprotocols. */
+  protocols?: string | Iterable<string>;
+  /** Called with each message of the game server's. */
+  onMessage?: (event: MessageEvent) => void;
+};
+
+/** `connecting` until the session has begun, and where there is no URL yet; `detached` while it has no connection. */
+export type ReseatStatus = 'connecting' | 'open' | 'detached' | 'closing' | 'closed';
+
 /** The texts of the banner. */
 export type BannerTexts = {
   /** While a socket is detached. */

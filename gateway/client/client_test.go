@@ -14,6 +14,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/client"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -381,7 +382,7 @@ func TestLostMessagesAreReported(t *testing.T) {
 		w.cut()
 		game.Text("10")
 		want(t, c, "10")
-	}, func(p *gateway.Policy) { p.BufferMessages, p.Overflow = 3, session.DropOldest })
+	}, func(p *policy.Policy) { p.BufferMessages, p.Overflow = 3, session.DropOldest })
 }
 
 func TestOversizedMessageIsRefusedWithoutEndingTheSession(t *testing.T) {

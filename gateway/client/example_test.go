@@ -16,6 +16,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
+	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -42,13 +43,13 @@ func serve() (address string, stop func()) {
 	}))
 	target, _ := url.Parse(game.URL)
 	keys, _ := tokens.Load(nil, tokens.Options{})
-	policy := gateway.Policy{
+	rules := policy.Policy{
 		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	gw, err := gateway.New(gateway.Config{
-		Routes:  []gateway.Route{{Pattern: "/*", Upstream: upstream.Target{URL: target}, Policy: policy}},
-		Default: policy, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Routes:  []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: target}, Policy: rules}},
+		Default: rules, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		panic(err)

@@ -18,6 +18,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/client"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -90,29 +91,29 @@ type world struct {
 
 const grace, heartbeat = 30 * time.Second, 15 * time.Second
 
-func inWorld(t *testing.T, f func(*testing.T, *world), change ...func(*gateway.Policy)) {
+func inWorld(t *testing.T, f func(*testing.T, *world), change ...func(*policy.Policy)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, change...)) })
 }
 
-func newWorld(t *testing.T, change ...func(*gateway.Policy)) *world {
+func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := gateway.Policy{
+	rules := policy.Policy{
 		Grace: grace, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	for _, f := range change {
-		f(&policy)
+		f(&rules)
 	}
 	game := wstest.NewGame(t, 64<<10)
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	gw, err := gateway.New(gateway.Config{
-		Routes:  []gateway.Route{{Pattern: "/match/*", Upstream: target, Policy: policy}},
-		Default: policy, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Routes:  []policy.Route{{Pattern: "/match/*", Upstream: target, Policy: rules}},
+		Default: rules, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

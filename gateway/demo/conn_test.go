@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"reseat/gateway/drive/sock"
+	"reseat/gateway/transport/rawconn"
 )
 
 // pair is both ends of a connection that a Listener has accepted.
@@ -35,7 +35,7 @@ func TestSocketStateOfAConnIsNotKnown(t *testing.T) {
 	if _, err := far.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := sock.StateOfConn(near); err == nil {
+	if st, err := rawconn.StateOfConn(near); err == nil {
 		t.Errorf("%+v, want an error", st)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/policy"
 	"reseat/upstream"
 	"reseat/upstream/demo"
 	"reseat/web"
@@ -42,7 +43,7 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	s := &Showcase{server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
 	s.running.Go(func() { game.Run(ctx) })
 	s.running.Go(func() { s.server.Serve(ln) })
-	cfg.Routes = append(cfg.Routes, gateway.Route{
+	cfg.Routes = append(cfg.Routes, policy.Route{
 		Pattern:  everyPath,
 		Upstream: upstream.Target{URL: &url.URL{Scheme: "ws", Host: ln.Addr().String()}},
 		Policy:   cfg.Default,

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"reseat/gateway/deflate"
-	"reseat/gateway/drive/sock"
 	"reseat/gateway/frame"
+	"reseat/gateway/transport/rawconn"
 )
 
 // writeTimeout is how long a client has to take its 101.
@@ -59,7 +59,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 		early = append(early, p...)
 	}
 	if deflated {
-		return deflate.NewConn(sock.Quiet(conn), early, params, *a.Deflate), nil, nil
+		return deflate.NewConn(rawconn.Quiet(conn), early, params, *a.Deflate), nil, nil
 	}
 	return conn, early, nil
 }

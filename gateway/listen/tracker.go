@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"reseat/gateway/drive/sock"
+	"reseat/gateway/transport/rawconn"
 )
 
 // A ConnTracker knows the connections that wait: for their TLS handshake, for a request
@@ -200,7 +200,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 
 // ConnState is an http.Server's.
 func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
-	switch c = sock.Lowest(c); state {
+	switch c = rawconn.Lowest(c); state {
 	case http.StateIdle:
 		t.wait(c)
 	case http.StateHijacked, http.StateClosed:
@@ -212,7 +212,7 @@ func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
 func (t *ConnTracker) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-			c = sock.Lowest(c)
+			c = rawconn.Lowest(c)
 			t.serve(c)
 			if r.ProtoMajor == 1 { // of HTTP/2 ConnState says when no request is left
 				defer t.wait(c)

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway/drive/sock"
+	"reseat/gateway/transport/rawconn"
 )
 
 // handshakeTimeout bounds a client's TLS handshake.
@@ -92,7 +92,7 @@ func (l *Listener) handshake(c net.Conn) {
 	}()
 	ctx, cancel := context.WithTimeout(l.ctx, handshakeTimeout)
 	defer cancel()
-	t := tls.Server(sock.Quiet(c), l.config)
+	t := tls.Server(rawconn.Quiet(c), l.config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		l.log.Debug("tls.handshake_failed", "peer", peer(c), "err", err)
 		explain(err)

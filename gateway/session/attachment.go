@@ -9,29 +9,6 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A CloseMode is what the driver is to do with a connection.
-type CloseMode uint8
-
-// The fates of a connection. They only ever grow.
-const (
-	Open   CloseMode = iota // read and write
-	Linger                  // write what is handed out, shut down writing, read to the end for a second, close
-	Shut                    // close
-	Reset                   // close with a reset
-)
-
-// ClientFlush is how long a client whose connection is being closed has to take
-// what it is sent before; LingerTime is how long either end then has to close it.
-const (
-	ClientFlush = 5 * time.Second
-	LingerTime  = time.Second
-)
-
-// MostParting is how many client connections a session has at most that are being
-// closed in peace. Each takeover leaves one behind, which takes its time where its client
-// does not read: without a bound twenty of them, and a descriptor each.
-const MostParting = 4
-
 // An Attachment is one client connection's tenure with a session. Once it is
 // not the session's attachment any more it only says what its connection is
 // still to be sent. What every message needs comes first, as in a Session.
@@ -46,12 +23,12 @@ type Attachment struct {
 
 	// Outward. What goes out next is: the rest of the message in whose midst
 	// cur lies, then ctl, then the whole messages behind.
-	cur  uint64      // stream offset behind what has been written
-	mid  uint64      // end of the message in whose midst cur lies, or anything up to cur
-	mark replay.Mark // a message's end at or before cur
-	ctl  []byte      // frames of the gateway's own
-	out  flight
-	sent Time // when bytes were last accepted
+	cur    uint64      // stream offset behind what has been written
+	mid    uint64      // end of the message in whose midst cur lies, or anything up to cur
+	mark   replay.Mark // a message's end at or before cur
+	ctl    []byte      // frames of the gateway's own
+	flight flight      // what Out returned and Wrote has not reported
+	sent   Time        // when bytes were last accepted
 
 	heard    Time  // the last sign of life; see liveness.go
 	owed     Time  // since when a message that was written is not acked; zero: none is
@@ -70,7 +47,7 @@ type Attachment struct {
 	greeted bool // the first ack has come
 
 	// What not every message needs.
-	rest    [][]byte      // once parted: what must still go out before ctl
+	rest    [][]byte      // once released: what must still go out before ctl
 	closing *relayedClose // a plain client's Close that was passed on; nothing is asked of it any more
 	catchUp uint64        // offset at which a resume has been replayed
 	start   uint64        // cur at the attach
@@ -95,10 +72,10 @@ type Attachment struct {
 // A flight is what has been handed out and not been reported as written.
 type flight struct {
 	up        bool
-	waits     bool // for the socket, ClientWaits
+	waits     bool // for the socket: see Session.Waits
 	head, ctl int  // bytes of the message cut short, of ctl,
 	body      int  // and of the messages behind
-	restBytes int  // or, parted, of rest
+	restBytes int  // or, once released, of rest
 }
 
 // pongs are the payloads of Pings that are not answered yet, oldest first.
@@ -137,18 +114,31 @@ func (s *Session) newAttachment(now Time, p Pass) *Attachment {
 	}
 }
 
-// CloseMode is what the driver is to do with the attachment's connection.
+// CloseMode implements Leg.
 func (a *Attachment) CloseMode() CloseMode { return a.fate }
+
+// FlushTime implements Leg.
+func (*Attachment) FlushTime() time.Duration { return clientFlush }
+
+// HalfClose implements Leg.
+func (*Attachment) HalfClose() bool { return true }
 
 // Epoch tells which attach of the session this was, from 1.
 func (a *Attachment) Epoch() uint64 { return a.epoch }
 
-// ClientOut appends to dst what must be written to a's connection now. Until
-// ClientWrote says how much of it was, it hands out nothing more.
-func (s *Session) ClientOut(now Time, a *Attachment, dst [][]byte) [][]byte {
-	if a.out.up {
-		return dst
+func (a *Attachment) hasOutput(s *Session, now Time) bool {
+	switch {
+	case a.flight.up || a.fate >= Shut:
+		return false
+	case len(a.ctl) > 0 || len(a.rest) > 0:
+		return true
+	case a != s.att:
+		return false
 	}
+	return a.mid > a.cur || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
+}
+
+func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 	n := len(dst)
 	if a != s.att {
 		dst = a.restOut(dst)
@@ -156,52 +146,48 @@ func (s *Session) ClientOut(now Time, a *Attachment, dst [][]byte) [][]byte {
 		s.compose(now, a)
 		dst = s.liveOut(a, dst)
 	}
-	a.out.up = len(dst) > n
+	a.flight.up = len(dst) > n
 	return dst
 }
 
 // handed is the offset up to which bytes have been handed out.
 func (a *Attachment) handed() uint64 {
-	return a.cur + uint64(a.out.head+a.out.body)
+	return a.cur + uint64(a.flight.head+a.flight.body)
 }
 
 func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 	from := a.cur
 	if a.mid > from {
 		dst = s.ring.Slices(dst, from, a.mid)
-		a.out.head = int(a.mid - from)
+		a.flight.head = int(a.mid - from)
 		from = a.mid
 	}
 	if len(a.ctl) > 0 {
 		dst = append(dst, a.ctl)
-		a.out.ctl = len(a.ctl)
+		a.flight.ctl = len(a.ctl)
 	}
 	if to := min(s.ring.Last().Off, from+writeAtOnce); to > from && !a.last {
 		dst = s.ring.Slices(dst, from, to)
-		a.out.body = int(to - from)
+		a.flight.body = int(to - from)
 	}
 	return dst
 }
 
 func (a *Attachment) restOut(dst [][]byte) [][]byte {
 	for _, p := range a.rest {
-		a.out.restBytes += len(p)
+		a.flight.restBytes += len(p)
 		dst = append(dst, p)
 	}
 	if len(a.ctl) > 0 {
 		dst = append(dst, a.ctl)
-		a.out.ctl = len(a.ctl)
+		a.flight.ctl = len(a.ctl)
 	}
 	return dst
 }
 
-// ClientWrote says that the first n bytes of what ClientOut handed out were
-// accepted by a's connection, and whether it was found full: then bytes that it
-// accepts later count as a sign of life. With look a ping has just been written:
-// a driver that can calls ClientSocket now, so that it is known where the ping ends.
-func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) (look bool) {
-	out := a.out
-	a.out = flight{}
+func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
+	out := a.flight
+	a.flight = flight{}
 	if n > 0 {
 		a.sent = now
 		if a.behind {
@@ -242,11 +228,8 @@ func (s *Session) ClientWrote(now Time, a *Attachment, n int, full bool) (look b
 	return look && a == s.att
 }
 
-// ClientWaits says that what ClientOut handed out last is written by waiting for
-// the socket to take it all. Whether that is full is known when the wait is over;
-// until then, that it is long says so.
-func (s *Session) ClientWaits(now Time, a *Attachment) {
-	a.out.waits = true
+func (a *Attachment) waits(_ *Session, now Time) {
+	a.flight.waits = true
 	if !a.behind {
 		a.socket.looked = now
 	}
@@ -280,7 +263,7 @@ func (s *Session) ackWritten(now Time, a *Attachment) {
 	s.unblock(now)
 }
 
-// restWrote takes what was written off the rest of a parted attachment.
+// restWrote takes what was written off the rest of a released attachment.
 func (a *Attachment) restWrote(n int) {
 	for n > 0 && len(a.rest) > 0 {
 		k := min(n, len(a.rest[0]))
@@ -304,10 +287,10 @@ func (a *Attachment) dropCtl(n int) {
 	}
 }
 
-// part takes a off the session: its connection is to finish the message in
-// whose midst it is, to be sent final, and to meet the fate f. What is in
-// flight stays in flight. With flush it is sent all that is numbered, too.
-func (s *Session) part(a *Attachment, f CloseMode, final []byte, flush bool) {
+// release takes a off the session: its connection finishes the message that it is in
+// the middle of, is sent final, and is closed as f says. What is in flight stays in
+// flight. With flush it is sent all that is numbered, too.
+func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) {
 	a.fate, s.heard = f, max(s.heard, a.heard)
 	s.sentOff = max(s.sentOff, a.handed())
 	if f < Shut {
@@ -327,10 +310,10 @@ func (s *Session) part(a *Attachment, f CloseMode, final []byte, flush bool) {
 // ctl. First comes what is in flight, in its order.
 func (s *Session) finish(a *Attachment, flush bool) {
 	head, ctl := max(a.cur, a.mid), len(a.ctl)
-	if a.out.up {
-		head, ctl = a.cur+uint64(a.out.head), a.out.ctl
+	if a.flight.up {
+		head, ctl = a.cur+uint64(a.flight.head), a.flight.ctl
 	}
-	end := head + uint64(a.out.body)
+	end := head + uint64(a.flight.body)
 	_, to := s.ring.Around(a.mark, end) // a write is cut at any byte
 	if flush {
 		to = s.ring.Last().Off
@@ -341,8 +324,14 @@ func (s *Session) finish(a *Attachment, flush bool) {
 	}
 	a.rest = s.ring.Slices(a.rest, head, to)
 	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
-	a.out = flight{up: a.out.up, restBytes: a.out.head + a.out.ctl + a.out.body}
+	a.flight = flight{up: a.flight.up, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
 	s.sentOff = max(s.sentOff, to) // the client may take it in and say so
+}
+
+// ackDue reports whether the client must be acked now, or may as well be since
+// another message of ours goes out.
+func (a *Attachment) ackDue(now Time) bool {
+	return a.ackSince > 0 && (a.ackNow || a.pongDue || now.Sub(a.ackSince) >= ackWanted)
 }
 
 // compose puts the frames that are due into ctl.
@@ -355,7 +344,7 @@ func (s *Session) compose(now Time, a *Attachment) {
 			a.ctl = frame.Append(a.ctl, frame.Pong, p)
 		}
 	}
-	if a.ackSince > 0 && (a.ackNow || a.pongDue || now.Sub(a.ackSince) >= ackWanted) {
+	if a.ackDue(now) {
 		a.ctl = wire.AppendAck(a.ctl, s.written.n)
 		a.acked, a.ackSince, a.ackNow = s.written.n, 0, false
 		s.told = s.written

@@ -20,7 +20,7 @@ func attached(t *testing.T) (*session.Session, *session.Attachment) {
 		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
 	}, 1, frame.Append(nil, frame.Binary, make([]byte, 3000)))
 	a := s.AttachFirst(1, session.Pass{})
-	if out := s.ClientOut(1, a, nil); len(out) == 0 {
+	if out := s.Out(1, a, nil); len(out) == 0 {
 		t.Fatal("nothing to write")
 	}
 	return s, a
@@ -31,7 +31,7 @@ func attached(t *testing.T) (*session.Session, *session.Attachment) {
 func full(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s, a := attached(t)
-	s.ClientWrote(1, a, 2000, true)
+	s.Wrote(1, a, 2000, true)
 	return s, a
 }
 
@@ -48,7 +48,7 @@ func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Ti
 			t.Fatal("it wants to be called without end")
 		}
 		if held := backlog(now); s.WatchesSocket(a) {
-			s.ClientSocket(now, a, session.SocketState{Acked: uint64(2000 - held), Queued: held})
+			s.Socket(now, a, session.SocketState{Acked: uint64(2000 - held), Queued: held})
 		}
 		s.Tick(now)
 	}
@@ -92,7 +92,7 @@ func TestFullSocketThatStopsDrainingIsSilentFromThenOn(t *testing.T) {
 func waiting(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s, a := attached(t)
-	s.ClientWaits(1, a)
+	s.Waits(1, a)
 	return s, a
 }
 

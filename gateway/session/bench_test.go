@@ -53,7 +53,8 @@ func newSeats(n int) []*seat {
 // down brings a message from the game server to the client.
 func (s *seat) down(now session.Time, message []byte) {
 	u := s.s.Upstream()
-	s.s.UpstreamRead(now, u, copy(s.s.UpstreamRoom(u), message))
+	room := s.s.Room(u, nil)
+	s.s.Read(now, u, room[:copy(room, message)])
 	s.write(now)
 	s.s.Next()
 	s.came++
@@ -61,14 +62,14 @@ func (s *seat) down(now session.Time, message []byte) {
 
 func (s *seat) write(now session.Time) {
 	n := 0
-	s.out = s.s.ClientOut(now, s.a, s.out[:0])
+	s.out = s.s.Out(now, s.a, s.out[:0])
 	for _, p := range s.out {
 		n += len(p)
 	}
-	s.s.ClientWrote(now, s.a, n, false)
+	s.s.Wrote(now, s.a, n, false)
 }
 
 func (s *seat) ack(now session.Time) {
-	s.s.ClientRead(now, s.a, masked(frame.Text, fmt.Sprint("\x10ack ", s.came)))
+	s.s.Read(now, s.a, masked(frame.Text, fmt.Sprint("\x10ack ", s.came)))
 	s.s.Retain()
 }

@@ -59,7 +59,7 @@ func closeFault(err error) int {
 // written to it. A page that is being left says 1001 without having read ours:
 // then what it has not acked is still owed to it.
 func (s *Session) answers(a *Attachment, code int) bool {
-	if len(a.ctl) > a.out.ctl {
+	if len(a.ctl) > a.flight.ctl {
 		return false // it has not even been handed out
 	}
 	return code != wire.CodeGoingAway || s.up.code == code || s.acked == s.ring.Last().N

@@ -24,10 +24,8 @@ type scanner struct {
 	progress Time // when the open message last grew
 }
 
-// UpstreamRoom is where the next read from u's connection is to go; nil while
-// nothing may be read. UpstreamRead must follow, if only with 0.
-func (s *Session) UpstreamRoom(u *Upstream) []byte {
-	if !s.WantsUpstream(u) {
+func (u *Upstream) room(s *Session, _ func() []byte) []byte {
+	if !u.wants(s) {
 		return nil
 	}
 	room := s.ring.Room(s.state != Attached)
@@ -35,24 +33,21 @@ func (s *Session) UpstreamRoom(u *Upstream) []byte {
 	return room
 }
 
-// WantsUpstream reports whether u's connection may be read at all.
-func (s *Session) WantsUpstream(u *Upstream) bool {
+func (u *Upstream) wants(s *Session) bool {
 	return s.hears(u) && !s.scan.full && !s.starved
 }
 
 // hears reports whether what comes from u still belongs to the session.
 func (s *Session) hears(u *Upstream) bool {
-	return u == s.up && !u.gone && !u.over && s.state != Ended
+	return u == s.up && !u.released && !u.over && s.state != Ended
 }
 
-// UpstreamRead says that n bytes of u's connection were read into what
-// UpstreamRoom handed out last.
-func (s *Session) UpstreamRead(now Time, u *Upstream, n int) {
+func (u *Upstream) read(s *Session, now Time, p []byte) {
 	if !s.hears(u) {
 		return
 	}
-	s.ring.Fill(n)
-	if n > 0 {
+	s.ring.Fill(len(p))
+	if len(p) > 0 {
 		s.up.heard = now
 		s.up.pinged = false
 		s.scanRaw(now)
@@ -213,10 +208,10 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	case s.state == Detached:
 		s.noteOverflow(pausedText)
 	}
-	read := s.att != nil && s.WantsClient(s.att)
+	read := s.att != nil && s.att.wants(s)
 	s.scan.full = true
 	if s.att != nil {
-		if !read && s.WantsClient(s.att) {
+		if !read && s.att.wants(s) {
 			s.readAgain(now, s.att)
 		}
 		s.askAck(now, s.att)

@@ -79,7 +79,7 @@ func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session
 	b.att = b.s.AttachFirst(b.now, b.pass())
 	var got []byte
 	for _, p := range reads {
-		b.s.ClientRead(b.now, b.att, p)
+		b.s.Read(b.now, b.att, p)
 		b.s.Retain()
 		got = append(got, b.takes(b.up, 1<<30)...)
 		clear(p) // the driver reads into it again
@@ -111,23 +111,23 @@ func gameSays(t *testing.T, reads [][]byte, resumable bool) []string {
 	var got []byte
 	take := func() {
 		for {
-			out := bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil)
+			out := bytes.Join(b.s.Out(b.now, b.att, nil), nil)
 			if len(out) == 0 {
 				return
 			}
 			got = append(got, out...)
-			b.s.ClientWrote(b.now, b.att, len(out), false)
+			b.s.Wrote(b.now, b.att, len(out), false)
 		}
 	}
 	take()
 	for _, p := range reads {
 		for len(p) > 0 {
-			room := b.s.UpstreamRoom(b.up)
+			room := b.s.Room(b.up, nil)
 			n := copy(room, p)
 			if n == 0 {
 				break // it is over
 			}
-			b.s.UpstreamRead(b.now, b.up, n)
+			b.s.Read(b.now, b.up, room[:n])
 			p = p[n:]
 			take()
 		}

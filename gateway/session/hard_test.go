@@ -20,7 +20,7 @@ func TestUpstreamWhoseWriteIsUnderWayIsClosedOnceThoughTheDialFails(t *testing.T
 			b.s.Await(b.now)
 			b.s.Forgo(b.now)
 		}
-		b.s.UpstreamWrote(b.now, b.up, len(lent))
+		b.s.Wrote(b.now, b.up, len(lent), false)
 		b.gets(lent, "one")
 		want := []string{"close 1001 disconnected"}
 		if word != "" {
@@ -34,7 +34,7 @@ func TestUpstreamWhoseWriteIsUnderWayIsClosedOnceThoughTheDialFails(t *testing.T
 }
 
 // A client that asked for the upstream while another was attached has said so in
-// vain; what is dialled for it is parted from all the same.
+// vain; what is dialled for it is released all the same.
 func TestForgoPartsFromAnUpstreamThatCameWhileNobodyWaited(t *testing.T) {
 	b := newTable(t, hardConfig())
 	b.s.Await(b.now) // somebody is attached: nothing
@@ -55,7 +55,7 @@ func TestForgoPartsFromAnUpstreamThatCameWhileNobodyWaited(t *testing.T) {
 }
 
 // The write to the first upstream is still under way when the second one has
-// come and is parted from again: what the first was lent stays as it is, and is
+// come and is released again: what the first was lent stays as it is, and is
 // counted by what the first took of it.
 func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
 	c := hardConfig()
@@ -74,7 +74,7 @@ func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
 	b.s.Forgo(b.now)
 	b.wants(second, "back", "close 1001 disconnected")
 	took := lent[:1+len(masked(frame.Text, "two"))]
-	b.s.UpstreamWrote(b.now, first, len(took))
+	b.s.Wrote(b.now, first, len(took), false)
 	b.gets(append(begin, took...), "one", "two")
 	if i := b.s.Info(); i.Written != 2 {
 		t.Errorf("written %d, want 2", i.Written)
@@ -94,7 +94,7 @@ func TestUpstreamThatTookHalfOfAMessageGetsNoCloseBehindIt(t *testing.T) {
 		lent := b.lend(b.up)
 		b.drop()
 		b.s.Terminate(b.now, 1000, "over")
-		b.s.UpstreamWrote(b.now, b.up, took)
+		b.s.Wrote(b.now, b.up, took, false)
 		if closed {
 			b.gets(append(lent[:took:took], b.takes(b.up, 1<<30)...), append([]string{"one"}[:min(took, 1)], "close 1001 disconnected")...)
 		} else {
@@ -147,7 +147,7 @@ func TestNextUpstreamGetsNothingThatWasForTheOneBefore(t *testing.T) {
 	b.up = second
 	b.game("\x89\x01B")
 	b.lend(second) // the Pong is queued behind what the first is lent
-	b.s.UpstreamWrote(b.now, first, 0)
+	b.s.Wrote(b.now, first, 0, false)
 	if len(lent) == 0 {
 		t.Fatal("the first upstream was lent nothing")
 	}

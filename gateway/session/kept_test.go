@@ -40,8 +40,8 @@ func (b *table) back() {
 // these frames.
 func (b *table) sees(want ...string) {
 	b.t.Helper()
-	out := bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil)
-	b.s.ClientWrote(b.now, b.att, len(out), false)
+	out := bytes.Join(b.s.Out(b.now, b.att, nil), nil)
+	b.s.Wrote(b.now, b.att, len(out), false)
 	if got := frames(b.t, out); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		b.t.Fatalf("the client got %q, want %q", got, want)
 	}
@@ -49,7 +49,7 @@ func (b *table) sees(want ...string) {
 
 // pongs is the client's answer to a Ping.
 func (b *table) pongs(count string) {
-	b.s.ClientRead(b.now, b.att, masked(frame.Pong, count))
+	b.s.Read(b.now, b.att, masked(frame.Pong, count))
 	b.s.Retain()
 }
 
@@ -116,7 +116,7 @@ func TestTheUpstreamsCloseWaitsForAClientThatComesBack(t *testing.T) {
 	b.back()
 	b.sees("one", "two")
 	b.sees("close 4000 won")
-	b.s.ClientRead(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(4000, ""))))
+	b.s.Read(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(4000, ""))))
 	b.wantState(session.Ended)
 }
 
@@ -125,7 +125,7 @@ func TestTheUpstreamsCloseWaitsForAClientThatComesBack(t *testing.T) {
 func TestABrokenUpstreamIsToldOnceThePongCoversAll(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
-	b.s.UpstreamGone(b.now, b.up, "reset")
+	b.s.Gone(b.now, b.up, "reset")
 	b.sees("one")
 	b.sees("ping 1")
 	b.drop()
@@ -142,7 +142,7 @@ func TestABrokenUpstreamIsToldOnceThePongCoversAll(t *testing.T) {
 func TestABrokenUpstreamIsToldAClientThatAnswersNoPing(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
-	b.s.UpstreamGone(b.now, b.up, "reset")
+	b.s.Gone(b.now, b.up, "reset")
 	b.sees("one")
 	for range 7 {
 		b.wantState(session.Attached)
@@ -162,7 +162,7 @@ func pongAwaited(t *testing.T) *table {
 	b.says("hello")
 	b.game(text("one") + text("two"))
 	b.sees("one")
-	if !b.s.WantsClient(b.att) {
+	if !b.s.Wants(b.att) {
 		t.Fatal("the client is not read, whose Pong the upstream waits for")
 	}
 	return b
@@ -184,13 +184,13 @@ func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
 	c.BufferMessages = 1
 	b := newKept(t, c)
 	b.says("hello")
-	if b.s.WantsClient(b.att) {
+	if b.s.Wants(b.att) {
 		t.Fatal("the client is read while the upstream is behind, and nothing waits for its Pong")
 	}
 	b.game(text("one") + text("two"))
 	b.sees("one")
 	n := 0
-	for ; b.s.WantsClient(b.att) && n < 100; n++ {
+	for ; b.s.Wants(b.att) && n < 100; n++ {
 		b.says(strings.Repeat("x", 64<<10))
 	}
 	if n != 16 {
@@ -205,7 +205,7 @@ func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
 // A new connection ends that, on which the Pong comes first.
 func TestAClientWhosePongIsOutOfReachIsDisconnected(t *testing.T) {
 	b := pongAwaited(t)
-	for b.s.WantsClient(b.att) {
+	for b.s.Wants(b.att) {
 		b.says(strings.Repeat("x", 64<<10))
 	}
 	b.sleep(29 * time.Second)
@@ -219,7 +219,7 @@ func TestAClientWhosePongIsOutOfReachIsDisconnected(t *testing.T) {
 	b.sees("one")
 	b.sleep(time.Second)
 	b.sees("ping 1")
-	b.s.ClientRead(b.now, b.att, masked(frame.Pong, "1"))
+	b.s.Read(b.now, b.att, masked(frame.Pong, "1"))
 	b.sees("two")
 }
 

@@ -12,15 +12,15 @@ import (
 // reads has the client's connection take all that is written to it.
 func (b *table) reads() {
 	n := 0
-	for _, p := range b.s.ClientOut(b.now, b.att, nil) {
+	for _, p := range b.s.Out(b.now, b.att, nil) {
 		n += len(p)
 	}
-	b.s.ClientWrote(b.now, b.att, n, false)
+	b.s.Wrote(b.now, b.att, n, false)
 }
 
 // closes is a Close frame of the client's.
 func (b *table) closes(code int) {
-	b.s.ClientRead(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(code, ""))))
+	b.s.Read(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(code, ""))))
 }
 
 // A page that is left says Close 1001 though it has not read the game server's

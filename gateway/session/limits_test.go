@@ -73,13 +73,13 @@ func TestDrainedClientGetsWhatWasReadFirst(t *testing.T) {
 	var all []byte
 	for {
 		var out []byte
-		for _, p := range b.s.ClientOut(b.now, b.att, nil) {
+		for _, p := range b.s.Out(b.now, b.att, nil) {
 			out = append(out, p...)
 		}
 		if len(out) == 0 {
 			break
 		}
-		b.s.ClientWrote(b.now, b.att, len(out), false)
+		b.s.Wrote(b.now, b.att, len(out), false)
 		all = append(all, out...)
 	}
 	got := frames(t, all)

@@ -124,7 +124,7 @@ func (s *Session) owes(a *Attachment) Time {
 	if len(a.pings) > 0 {
 		since = earlier(since, a.pings[0].at)
 	}
-	if since == 0 || s.cfg.Answer == 0 || a.last || a.closing != nil || !s.WantsClient(a) {
+	if since == 0 || s.cfg.Answer == 0 || a.last || a.closing != nil || !a.wants(s) {
 		return 0
 	}
 	return max(since, a.lively())
@@ -154,7 +154,7 @@ func (s *Session) pingDue(a *Attachment) Time {
 	if a.in.unfinished() && s.cfg.Answer > 0 { // a browser hears nothing while it sends
 		t = earlier(t, max(a.sent, a.pinged, a.in.began).Add(s.cfg.Answer/2))
 	}
-	if !s.WantsClient(a) {
+	if !a.wants(s) {
 		return t
 	}
 	if !a.askedSince() {
@@ -169,22 +169,18 @@ func (s *Session) pingDue(a *Attachment) Time {
 
 // silentAt is when a client of which nothing is heard is dead.
 func (s *Session) silentAt(a *Attachment) Time {
-	if a.closing != nil || !s.WantsClient(a) {
+	if a.closing != nil || !a.wants(s) {
 		return 0
 	}
 	_, dead := s.answerDue(a)
 	return earlier(dead, a.lively().Add(2*s.cfg.Heartbeat))
 }
 
-// WatchesSocket reports whether the state of a's socket would tell anything now.
-// Then ClientSocket must be called before Tick, where the driver can.
-func (s *Session) WatchesSocket(a *Attachment) bool {
-	return a == s.att && a.closing == nil && (a.behind || a.out.waits || a.askedSince())
+func (a *Attachment) watchesSocket(s *Session) bool {
+	return a == s.att && a.closing == nil && (a.behind || a.flight.waits || a.askedSince())
 }
 
-// ClientSocket takes in the state of a's socket: before a Tick, and after a
-// ClientWrote that asks for it.
-func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
+func (a *Attachment) socketState(s *Session, now Time, st SocketState) {
 	if a != s.att || a.closing != nil {
 		return
 	}
@@ -201,7 +197,7 @@ func (s *Session) ClientSocket(now Time, a *Attachment, st SocketState) {
 	if st.Unread || takes && (a.behind || st.Acked < w.pingEnd) {
 		a.hear(now)
 	}
-	if a.out.waits && now >= s.nextLook(a) { // whatever the client says meanwhile
+	if a.flight.waits && now >= s.nextLook(a) { // whatever the client says meanwhile
 		a.behind = true
 	}
 }

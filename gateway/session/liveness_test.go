@@ -129,14 +129,14 @@ func (l *line) look() {
 		st.Acked = l.taken(l.wrote, l.pingEnd)
 		st.Queued = int(l.wrote - st.Acked)
 	}
-	l.s.ClientSocket(l.now, l.att, st)
+	l.s.Socket(l.now, l.att, st)
 }
 
 // write takes what is written to the client, and has it answer half a round trip
 // later.
 func (l *line) write() {
 	for {
-		out := bytes.Join(l.s.ClientOut(l.now, l.att, nil), nil)
+		out := bytes.Join(l.s.Out(l.now, l.att, nil), nil)
 		if len(out) == 0 {
 			return
 		}
@@ -145,7 +145,7 @@ func (l *line) write() {
 		for _, f := range frames(l.t, slices.Clone(out)) {
 			back = append(back, l.reply(f)...)
 		}
-		if l.s.ClientWrote(l.now, l.att, len(out), false) {
+		if l.s.Wrote(l.now, l.att, len(out), false) {
 			l.pingEnd = l.wrote
 			l.look()
 		}
@@ -181,7 +181,7 @@ func (l *line) deliver() {
 		b := l.answers[0].bytes
 		l.answers = l.answers[1:]
 		if l.down == 0 || l.now < l.down {
-			l.s.ClientRead(l.now, l.att, b)
+			l.s.Read(l.now, l.att, b)
 			l.s.Retain()
 		}
 	}
@@ -333,17 +333,17 @@ func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
 func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
 	b := newTable(t, answerConfig())
 	b.game(text("one"))
-	n := len(bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil))
-	b.s.ClientWaits(b.now, b.att)
+	n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
+	b.s.Waits(b.now, b.att)
 	looks := 0
 	for end := b.now.Add(2 * time.Second); b.now < end; b.now = b.s.Next() {
-		b.s.ClientSocket(b.now, b.att, session.SocketState{Queued: 100, Unread: true})
+		b.s.Socket(b.now, b.att, session.SocketState{Queued: 100, Unread: true})
 		b.s.Tick(b.now)
 		looks++
 	}
 	spoke := b.s.Info().Heard
 	b.now = b.now.Add(100 * time.Millisecond)
-	b.s.ClientWrote(b.now, b.att, n, false)
+	b.s.Wrote(b.now, b.att, n, false)
 	if heard := b.s.Info().Heard; heard != b.now || heard == spoke || looks < 2 {
 		t.Errorf("%d looks, the last at %d; heard at %d, want %d", looks, spoke, heard, b.now)
 	}
@@ -359,8 +359,8 @@ func TestLostMessagesOweNoAnswer(t *testing.T) {
 	b.game(text("lost") + text("kept"))
 	b.resume(0)
 	write := func(short int) {
-		n := len(bytes.Join(b.s.ClientOut(b.now, b.att, nil), nil))
-		b.s.ClientWrote(b.now, b.att, n-short, false)
+		n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
+		b.s.Wrote(b.now, b.att, n-short, false)
 	}
 	write(1)
 	b.sleep(2 * time.Second)
@@ -423,7 +423,7 @@ func TestPauseOfTheGatewayRestartsEveryClock(t *testing.T) {
 		"of a message that does not grow": {
 			begin: func(b *table) {
 				half := masked(frame.Text, "hello")
-				b.s.ClientRead(b.now, b.att, half[:8])
+				b.s.Read(b.now, b.att, half[:8])
 				b.s.Retain()
 			},
 			turn: (*table).reads, clock: 30 * time.Second, over: detached,
@@ -474,7 +474,7 @@ func TestClientOfWhichAMessageComesInSlowlyHearsSomething(t *testing.T) {
 	l.pings = nil
 	whole := masked(frame.Binary, strings.Repeat("x", 1000))
 	for i := range 20 {
-		l.s.ClientRead(l.now, l.att, slices.Clone(whole[10*i:10*i+10]))
+		l.s.Read(l.now, l.att, slices.Clone(whole[10*i:10*i+10]))
 		l.s.Retain()
 		l.run(500 * time.Millisecond)
 	}
@@ -504,9 +504,9 @@ func TestLivelyLineCarriesOnePingInThirtySeconds(t *testing.T) {
 			l.tick = 50 * time.Millisecond
 			for range 3000 { // ten minutes in which the client says something as well
 				l.run(200 * time.Millisecond)
-				l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+				l.s.Read(l.now, l.att, masked(frame.Text, "input"))
 				l.s.Retain()
-				l.s.UpstreamWrote(l.now, l.up, len(l.lend(l.up)))
+				l.s.Wrote(l.now, l.up, len(l.lend(l.up)), false)
 			}
 			if n := maxIn(l.pings[1:], 30*time.Second); len(l.pings) < 20 || n > 1 {
 				t.Errorf("%d pings in ten minutes, up to %d in 30 s, want 20 and 1", len(l.pings), n)
@@ -553,9 +553,9 @@ func TestRoundTripOfABusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
 	l.tick = 100 * time.Millisecond
 	for range 290 {
 		l.run(100 * time.Millisecond)
-		l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+		l.s.Read(l.now, l.att, masked(frame.Text, "input"))
 		l.s.Retain()
-		l.s.UpstreamWrote(l.now, l.up, len(l.lend(l.up)))
+		l.s.Wrote(l.now, l.up, len(l.lend(l.up)), false)
 	}
 	if got := l.s.Info().RTT; got != 50*time.Millisecond {
 		t.Errorf("%v after 29 s, want 50ms", got)
@@ -565,13 +565,13 @@ func TestRoundTripOfABusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
 func TestPlainClientThatIsNotReadIsNotSilent(t *testing.T) {
 	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
 	l.run(time.Second)
-	l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+	l.s.Read(l.now, l.att, masked(frame.Text, "input"))
 	l.s.Retain()
 	l.lend(l.up) // the game server takes nothing
 	l.die()
 	l.run(time.Minute)
 	l.wantState(session.Attached)
-	l.s.UpstreamWrote(l.now, l.up, 1<<20)
+	l.s.Wrote(l.now, l.up, 1<<20, false)
 	wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
 }
 
@@ -584,7 +584,7 @@ func TestPongsToTheUpstreamDoNotExcuseASilentPlainClient(t *testing.T) {
 		l.game(string(frame.Append(nil, frame.Ping, []byte("?"))))
 		n := len(l.lend(l.up))
 		l.now = l.now.Add(time.Millisecond)
-		l.s.UpstreamWrote(l.now, l.up, n)
+		l.s.Wrote(l.now, l.up, n, false)
 		if l.run(2 * time.Second); l.s.State() != session.Attached {
 			return
 		}
@@ -599,17 +599,17 @@ func TestUpstreamThatTakesALittleDoesNotExcuseASilentClientThatIsRead(t *testing
 	c.Resumable, c.Kept, c.BufferMessages = false, true, 1
 	l := newLine(t, c, 50*time.Millisecond)
 	l.run(time.Second)
-	l.s.ClientRead(l.now, l.att, masked(frame.Text, strings.Repeat("x", 1000)))
+	l.s.Read(l.now, l.att, masked(frame.Text, strings.Repeat("x", 1000)))
 	l.s.Retain()
 	l.die()
 	l.game(text("a"))
 	l.game(text("b")) // no room
-	if !l.s.WantsClient(l.att) {
+	if !l.s.Wants(l.att) {
 		t.Fatal("the client is not read")
 	}
 	for range 15 {
 		l.lend(l.up)
-		l.s.UpstreamWrote(l.now, l.up, 1)
+		l.s.Wrote(l.now, l.up, 1, false)
 		if l.run(2 * time.Second); l.s.State() != session.Attached {
 			return
 		}
@@ -638,14 +638,14 @@ func TestPongToAPingThatIsForgottenCoversWhatItCarries(t *testing.T) {
 	for range 12 { // the client speaks just after it was pinged again
 		l.game(text("a"))
 		l.run(2600 * time.Millisecond)
-		l.s.ClientRead(l.now, l.att, masked(frame.Text, "input"))
+		l.s.Read(l.now, l.att, masked(frame.Text, "input"))
 		l.s.Retain()
-		l.s.UpstreamWrote(l.now, l.up, len(l.lend(l.up)))
+		l.s.Wrote(l.now, l.up, len(l.lend(l.up)), false)
 	}
 	if n := len(l.pings); n < 10 {
 		t.Fatalf("%d pings, want more than are remembered", n)
 	}
-	l.s.ClientRead(l.now, l.att, masked(frame.Pong, "2"))
+	l.s.Read(l.now, l.att, masked(frame.Pong, "2"))
 	if got := l.s.Info().Acked; got != 2 {
 		t.Errorf("acked %d, want 2", got)
 	}
@@ -696,7 +696,7 @@ func TestConnectionThatHasStoppedDrainingCountsAsFutile(t *testing.T) {
 			b.reads()
 			b.says("")
 			for acked := range uint64(2) {
-				b.s.ClientSocket(b.now, b.att, session.SocketState{Acked: acked, Queued: 10})
+				b.s.Socket(b.now, b.att, session.SocketState{Acked: acked, Queued: 10})
 			}
 			b.now = b.now.Add(after)
 			b.drop()

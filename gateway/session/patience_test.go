@@ -21,7 +21,7 @@ func TestUpstreamOutlivesAnExhaustedStoreInMidMessage(t *testing.T) {
 	held := int(b.store.Limit())
 	b.store.Charge(held)
 	for range 40 * 4 {
-		if b.s.UpstreamRoom(b.up) != nil {
+		if b.s.Room(b.up, nil) != nil {
 			t.Fatal("it is read though the store is exhausted")
 		}
 		if at := b.s.Next(); at <= b.now {
@@ -45,13 +45,13 @@ func TestQueueOfADeafUpstreamDoesNotKeepItsEndFromBeingRead(t *testing.T) {
 			c := config()
 			c.Hard = hard
 			b := newTable(t, c)
-			b.s.UpstreamDeaf(b.up)
+			b.s.WriteFailed(b.now, b.up, "write failed")
 			room := b.store.Limit() - b.store.Used() - 20_000
 			b.store.Charge(int(room))
 			for range 5 {
 				b.says(strings.Repeat("x", 5000))
 			}
-			if b.s.UpstreamRoom(b.up) != nil {
+			if b.s.Room(b.up, nil) != nil {
 				t.Fatal("the store is not exhausted")
 			}
 			b.sleep(time.Second)
@@ -60,7 +60,7 @@ func TestQueueOfADeafUpstreamDoesNotKeepItsEndFromBeingRead(t *testing.T) {
 				t.Errorf("the session is %v", i.State)
 			case hard && (!b.up.Over() || b.up.CloseMode() != session.Shut):
 				t.Error("the upstream is not lost")
-			case !hard && b.s.UpstreamRoom(b.up) == nil:
+			case !hard && b.s.Room(b.up, nil) == nil:
 				t.Error("the upstream is not read")
 			}
 			b.s.Terminate(b.now, 1000, "")
@@ -111,7 +111,7 @@ func TestManyMessagesThatOverflowAreOneEvent(t *testing.T) {
 			b.drop()
 			b.s.Events()
 			for n := range 6 { // some in one read, some each in its own
-				if b.s.WantsUpstream(b.up) {
+				if b.s.Wants(b.up) {
 					b.game(text(fmt.Sprint(n)) + text("more"))
 				}
 			}

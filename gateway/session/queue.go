@@ -126,7 +126,7 @@ func (q *upqueue) takeBack() {
 	for i, u := range old.units {
 		p := b[:u.size]
 		b = b[u.size:]
-		if u.to != nil && u.to.gone {
+		if u.to != nil && u.to.released {
 			continue
 		}
 		all = append(all, p...)

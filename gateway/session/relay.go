@@ -66,5 +66,5 @@ func (s *Session) answerUpstream() {
 
 // answerPending reports whether the upstream's Close still waits for the client's.
 func (s *Session) answerPending() bool {
-	return s.up.answerBy > 0 && s.up.fate == Open && !s.up.gone
+	return s.up.answerBy > 0 && s.up.fate == Open && !s.up.released
 }

@@ -26,7 +26,7 @@ func closing(code int, reason string) string {
 // closesWith is a Close frame of the client's, and what comes behind it in the same read.
 func (b *table) closesWith(code int, reason, more string) {
 	p := append(masked(frame.Close, string(frame.ClosePayload(code, reason))), more...)
-	b.s.ClientRead(b.now, b.att, p)
+	b.s.Read(b.now, b.att, p)
 	b.s.Retain()
 }
 
@@ -80,7 +80,7 @@ func TestPlainCloseAndAnUpstreamThatBreaks(t *testing.T) {
 		b := newKept(t, c)
 		b.closesWith(1000, "", "")
 		b.game(text("rest"))
-		b.s.UpstreamGone(b.now, b.up, "reset")
+		b.s.Gone(b.now, b.up, "reset")
 		b.sees("rest")
 		b.wantState(session.Ended) // and a drop, as on a direct connection
 		b.sees()
@@ -194,7 +194,7 @@ func TestEachPingIsAnswered(t *testing.T) {
 			up = frame.Append(up, frame.Ping, fmt.Append(nil, i))
 			want = append(want, fmt.Sprint("pong ", i))
 		}
-		b.s.ClientRead(b.now, b.att, pings)
+		b.s.Read(b.now, b.att, pings)
 		b.sees(want...)
 		b.game(string(up))
 		b.wants(b.up, want...)
@@ -207,7 +207,7 @@ func TestPingsBeyondTheBoundAreAnsweredByTheNewest(t *testing.T) {
 	b := newKept(t, plainConfig())
 	var up []byte
 	for i := range 33 {
-		b.s.ClientRead(b.now, b.att, masked(frame.Ping, fmt.Sprint(i)))
+		b.s.Read(b.now, b.att, masked(frame.Ping, fmt.Sprint(i)))
 		up = frame.Append(up, frame.Ping, fmt.Append(nil, i))
 	}
 	b.sees("pong 32")
@@ -235,7 +235,7 @@ func TestPongsWaitForAnUpstreamThatTakesNothing(t *testing.T) {
 func TestACloseWhoseReasonIsNotUTF8Is1007(t *testing.T) {
 	bad := "\x03\xe8\xff"
 	b := newKept(t, plainConfig())
-	b.s.ClientRead(b.now, b.att, masked(frame.Close, bad))
+	b.s.Read(b.now, b.att, masked(frame.Close, bad))
 	b.sees("close 1007 invalid_utf8: close reason is not UTF-8")
 
 	b = newKept(t, plainConfig())
@@ -260,7 +260,7 @@ func TestFramesOfAMessageScaleWithItsLimit(t *testing.T) {
 				down += string([]byte{fin, 0})
 			}
 			b := newKept(t, c)
-			b.s.ClientRead(b.now, b.att, []byte(up))
+			b.s.Read(b.now, b.att, []byte(up))
 			if got := b.s.Info().Received; got != 0 != (n == most) {
 				t.Errorf("limit %d: of %d frames %d messages were admitted", limit, n, got)
 			}

@@ -16,12 +16,12 @@ func TestReserveAppliesThePolicyToWhatFilledTheBufferBefore(t *testing.T) {
 			c := config()
 			c.BufferMessages, c.Overflow = 2, policy
 			b := connecting(t, c, []byte(text("a")+text("b")+text("c")))
-			if b.s.WantsUpstream(b.up) {
+			if b.s.Wants(b.up) {
 				t.Fatal("the buffer is full, and more is read")
 			}
 			b.s.Reserve(b.now, b.pass())
 			b.wantState(want)
-			if reads := policy == session.DropOldest; b.s.WantsUpstream(b.up) != reads {
+			if reads := policy == session.DropOldest; b.s.Wants(b.up) != reads {
 				t.Errorf("the upstream is read: %v, want %v", !reads, reads)
 			}
 			told := false

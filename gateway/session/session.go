@@ -181,7 +181,7 @@ func (s *Session) feed(now Time, early []byte) {
 			return
 		}
 		n := copy(room, early)
-		s.UpstreamRead(now, s.up, n)
+		s.up.read(s, now, room[:n])
 		early = early[n:]
 	}
 }

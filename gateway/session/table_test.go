@@ -73,7 +73,7 @@ func (b *table) says(text string) {
 	if text == "" {
 		text = "\x10ack 0"
 	}
-	b.s.ClientRead(b.now, b.att, masked(frame.Text, text))
+	b.s.Read(b.now, b.att, masked(frame.Text, text))
 	b.s.Retain()
 }
 
@@ -84,11 +84,11 @@ func masked(op byte, text string) []byte {
 // game hands over bytes that the upstream has sent.
 func (b *table) game(bytes string) {
 	b.t.Helper()
-	room := b.s.UpstreamRoom(b.up)
+	room := b.s.Room(b.up, nil)
 	if len(room) < len(bytes) {
 		b.t.Fatalf("room for %d bytes of the upstream, want %d", len(room), len(bytes))
 	}
-	b.s.UpstreamRead(b.now, b.up, copy(room, bytes))
+	b.s.Read(b.now, b.up, room[:copy(room, bytes)])
 }
 
 // text is a text message, as an upstream sends it.
@@ -96,7 +96,7 @@ func text(s string) string { return string(frame.Append(nil, frame.Text, []byte(
 
 // drop is the client's connection breaking.
 func (b *table) drop() {
-	b.s.ClientGone(b.now, b.att, "dropped")
+	b.s.Gone(b.now, b.att, "dropped")
 	b.att = nil
 }
 
@@ -115,13 +115,13 @@ func (b *table) resume(n uint64) {
 func (b *table) takes(u *session.Upstream, most int) []byte {
 	got := b.lend(u)
 	got = got[:min(len(got), most)]
-	b.s.UpstreamWrote(b.now, u, len(got))
+	b.s.Wrote(b.now, u, len(got), false)
 	return got
 }
 
 // lend begins a write to u's connection.
 func (b *table) lend(u *session.Upstream) (all []byte) {
-	for _, p := range b.s.UpstreamOut(u, nil) {
+	for _, p := range b.s.Out(b.now, u, nil) {
 		all = append(all, p...)
 	}
 	return all

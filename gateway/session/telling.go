@@ -11,9 +11,6 @@ type Telling struct {
 	Prefix int // of the payload, in bytes
 }
 
-// Tells reports whether messages are told of.
-func (s *Session) Tells() bool { return s.cfg.Tell.On }
-
 // tellUp tells of a message of the client's; msg are its frames as they came.
 func (s *Session) tellUp(msg []byte, size int64) {
 	if s.cfg.Tell.On {

@@ -34,7 +34,7 @@ func (s *Session) nextAttached(a *Attachment) Time {
 	if !a.last {
 		t = earlier(t, s.nextOwed(a))
 	}
-	if s.WantsClient(a) {
+	if a.wants(s) {
 		if len(a.in.buf) > 0 {
 			t = earlier(t, a.in.progress.Add(stalledMessage))
 		}
@@ -64,7 +64,7 @@ func (s *Session) nextUpstream() Time {
 	if s.answerPending() {
 		t = s.up.answerBy
 	}
-	if !s.WantsUpstream(s.up) {
+	if !s.up.wants(s) {
 		return t
 	}
 	if s.scan.open {
@@ -115,7 +115,7 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		}
 		return
 	}
-	reads := s.WantsClient(a)
+	reads := a.wants(s)
 	if t := s.nextLook(a); t > 0 && now >= t {
 		a.socket.looked = now
 	}
@@ -188,7 +188,7 @@ func (s *Session) tickUpstream(now Time) {
 		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
 		s.relieve(now)
 	}
-	if !s.WantsUpstream(s.up) {
+	if !s.up.wants(s) {
 		return
 	}
 	hb := s.cfg.UpstreamHeartbeat

@@ -82,14 +82,14 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	case s.cfg.Resumable && p.Gen != s.gen.Next():
 		return nil, &Refusal{Text: "generation overtaken"}
 	case s.NeedsUpstream():
-		return nil, &Refusal{Text: "upstream parted from"}
+		return nil, &Refusal{Text: "upstream released"}
 	}
 	ev := Event{Kind: Resumed}
 	if old := s.att; old != nil {
 		ev.Kind, ev.Was, ev.Away = Superseded, old.peer, now.Sub(old.heard)
 		s.noteTakeover(now)
 		s.noteProgress(now, old)
-		s.part(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
+		s.release(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
 	} else {
 		ev.Took = now.Sub(s.detached)
 		ev.Away = ev.Took
@@ -168,7 +168,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	}
 	s.answerUpstream() // the client will not
 	futile := s.noteProgress(now, a)
-	s.part(a, f, final, false)
+	s.release(a, f, final, false)
 	s.att = nil
 	s.emit(Event{Kind: Dropped, Reason: why, Peer: a.peer, Silent: now.Sub(a.heard)})
 	s.enterDetached(now)
@@ -181,7 +181,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	case s.graceEnd <= now:
 		s.endGrace(now)
 	case s.cfg.Hard && s.up.fate == Open:
-		s.partUpstream()
+		s.releaseUpstream()
 	default:
 		s.answerKept()
 		s.startBeats(now)
@@ -196,7 +196,7 @@ func (s *Session) enterDetached(now Time) {
 
 // NeedsUpstream reports whether the session has no upstream, --disconnect hard:
 // a resume is to wait until one has been dialled.
-func (s *Session) NeedsUpstream() bool { return s.up.gone && s.state != Ended }
+func (s *Session) NeedsUpstream() bool { return s.up.released && s.state != Ended }
 
 // Await says that a client waits while the upstream is dialled anew. The grace
 // timer rests until it is attached, or Forgo.
@@ -215,8 +215,8 @@ func (s *Session) Forgo(now Time) {
 	s.state = Detached
 	s.rested, s.awaiting = s.restedBy(now), 0
 	s.graceEnd = s.detached.Add(s.rested + s.grace())
-	if s.up.fate == Open && !s.up.gone {
-		s.partUpstream()
+	if s.up.fate == Open && !s.up.released {
+		s.releaseUpstream()
 	}
 }
 
@@ -245,13 +245,13 @@ func (s *Session) end(now Time, e ending) {
 	}
 	if a := s.att; a != nil {
 		ev.Silent = now.Sub(a.heard)
-		s.part(a, e.clientFate, e.client, e.flush)
+		s.release(a, e.clientFate, e.client, e.flush)
 		s.att = nil
 	} else {
 		s.farewell = e.client
 	}
 	s.closeUpstream(e.code, e.text)
-	if s.up.gone && s.lender == nil { // else takeBack has to know what was taken of it
+	if s.up.released && s.lender == nil { // else takeBack has to know what was taken of it
 		s.dropQueue()
 	}
 	e.At, e.Detail = now, e.text
@@ -281,11 +281,15 @@ func (s *Session) CloseClient(now Time, code int, text string) bool {
 	return true
 }
 
-// ClientGone says that a's connection has ended without a Close frame.
-func (s *Session) ClientGone(now Time, a *Attachment, why string) {
+func (a *Attachment) gone(s *Session, now Time, why string) {
 	if a == s.att {
 		s.drop(now, why, Shut, nil)
 	}
+}
+
+func (a *Attachment) writeFailed(s *Session, now Time, why string) {
+	a.gone(s, now, why)
+	a.fate = max(a.fate, Shut)
 }
 
 // State is where the session is in its life.

@@ -23,11 +23,10 @@ type inbound struct {
 // unfinished reports whether a part of a message has come.
 func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 
-// WantsClient reports whether a's connection may be read. A resumable client
-// always is, so that its acks and pings are never stuck behind data that the
+// wants: a resumable client may always be read, so that its acks and pings are never stuck behind data that the
 // upstream does not take; a plain one is not while the upstream is behind with its
 // messages (with frames of ours it may be), unless that waits for its Pong.
-func (s *Session) WantsClient(a *Attachment) bool {
+func (a *Attachment) wants(s *Session) bool {
 	return s.cfg.Resumable || a != s.att || a.closing != nil || !s.q.messages() || s.pongWanted()
 }
 
@@ -43,7 +42,7 @@ func (s *Session) pongWanted() bool {
 // and is not read before that Pong makes room. Zero: not so. Neither side can break
 // this but by a new connection, on which the client is asked first of all.
 func (s *Session) deadlockedAt(a *Attachment) Time {
-	if !s.cfg.Kept || !s.scan.full || s.WantsClient(a) {
+	if !s.cfg.Kept || !s.scan.full || a.wants(s) {
 		return 0
 	}
 	return max(a.since, s.data, s.up.heard, s.up.took).Add(deadlockWait)
@@ -52,10 +51,15 @@ func (s *Session) deadlockedAt(a *Attachment) Time {
 // readAgain: a plain client is read from here on, and its silence was ours.
 func (s *Session) readAgain(now Time, a *Attachment) { a.excused, a.in.progress = now, now }
 
-// ClientRead takes in what came from a's connection. It works in p, and what
-// UpstreamOut hands out afterwards may lie there until Retain.
-func (s *Session) ClientRead(now Time, a *Attachment, p []byte) {
-	if a != s.att {
+func (a *Attachment) room(s *Session, lend func() []byte) []byte {
+	if !a.wants(s) {
+		return nil
+	}
+	return lend()
+}
+
+func (a *Attachment) read(s *Session, now Time, p []byte) {
+	if a != s.att || len(p) == 0 {
 		return
 	}
 	a.hear(now)

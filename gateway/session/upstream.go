@@ -12,24 +12,24 @@ import (
 // next one from the resume on. Whatever arrives for one that has been replaced
 // changes nothing.
 type Upstream struct {
-	fate    CloseMode
-	deaf    bool // a write failed: it takes nothing more
-	gone    bool // parted: the session has no upstream, or another one
-	pinged  bool // since heard
-	pingDue bool
-	over    bool // nothing more comes from it,
-	lost    bool // since it broke, or sent what is not allowed: no code of its own
-	heard   Time
+	fate     CloseMode
+	deaf     bool // a write failed: it takes nothing more
+	released bool // the session has no upstream, or another one
+	pinged   bool // since heard
+	pingDue  bool
+	over     bool // nothing more comes from it,
+	lost     bool // since it broke, or sent what is not allowed: no code of its own
+	heard    Time
 
-	// Outward: rest first, then the session's queue; parted, rest alone.
+	// Outward: rest first, then the session's queue; once released, rest alone.
 	rest []byte // frames of the gateway's own
-	out  lent   // what is handed out and not reported as written
+	lent lent   // what Out returned and Wrote has not reported
 
 	// What not every message needs.
 	closed   bool   // a Close is queued: nothing follows it
 	took     Time   // when it last took bytes
 	answerBy Time   // of a plain client's: when its Close is answered at the latest
-	final    []byte // parted while a write was under way: what goes out behind it
+	final    []byte // released during a write: what goes out behind it
 	pongs    pongs  // the answers to its Pings
 	code     int    // of its Close
 	reason   string
@@ -42,12 +42,14 @@ type lent struct {
 	queue bool // and the session's queue
 }
 
-// UpstreamFlush is how long an upstream that is being closed has to take what
-// was admitted before, protocol section 5 (bye).
-const UpstreamFlush = 10 * time.Second
-
-// CloseMode is what the driver is to do with the upstream's connection.
+// CloseMode implements Leg.
 func (u *Upstream) CloseMode() CloseMode { return u.fate }
+
+// FlushTime implements Leg.
+func (*Upstream) FlushTime() time.Duration { return upstreamFlush }
+
+// HalfClose implements Leg.
+func (*Upstream) HalfClose() bool { return false }
 
 // Over reports whether nothing more comes from u: its Close has been read, or it was
 // lost. A plain client's may be written to until its Close is answered.
@@ -57,22 +59,32 @@ func (u *Upstream) Over() bool { return u.over }
 // there is none.
 func (s *Session) Upstream() *Upstream { return s.up }
 
-// UpstreamOut appends to dst what must be written to u's connection now. Until
-// UpstreamWrote says how much of it was, it hands out nothing more.
-func (s *Session) UpstreamOut(u *Upstream, dst [][]byte) [][]byte {
-	if u.out.up || u.deaf || u.fate >= Shut {
-		return dst
+func (u *Upstream) hasOutput(s *Session, _ Time) bool {
+	switch {
+	case u.lent.up || u.deaf || u.fate >= Shut:
+		return false
+	case len(u.rest) > 0 || u.hasQueue(s):
+		return true
 	}
+	return u.pingDue || len(u.pongs.due) > 0
+}
+
+// hasQueue reports whether what is queued may go to u now.
+func (u *Upstream) hasQueue(s *Session) bool {
+	return s.lender == nil && s.q.ready() && u == s.up && !u.released
+}
+
+func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	s.composeUp(u)
 	if len(u.rest) > 0 {
 		dst = append(dst, u.rest)
-		u.out = lent{up: true, rest: len(u.rest)}
+		u.lent = lent{up: true, rest: len(u.rest)}
 	}
-	if u != s.up || u.gone || s.lender != nil || !s.q.ready() {
+	if !u.hasQueue(s) {
 		return dst
 	}
 	s.lender = u
-	u.out.up, u.out.queue = true, true
+	u.lent.up, u.lent.queue = true, true
 	return s.q.slices(dst)
 }
 
@@ -85,7 +97,7 @@ const maxPongCharge = 64 << 10
 func (s *Session) composeUp(u *Upstream) {
 	send := s.pushControl
 	switch {
-	case u.fate != Open || u.gone || u.closed:
+	case u.fate != Open || u.released || u.closed:
 		u.pongs, u.pingDue = pongs{}, false
 		return
 	case s.q.held == 0:
@@ -105,11 +117,9 @@ func (s *Session) composeUp(u *Upstream) {
 	}
 }
 
-// UpstreamWrote says that the first n bytes of what UpstreamOut handed out were
-// accepted by u's connection.
-func (s *Session) UpstreamWrote(now Time, u *Upstream, n int) {
-	out := u.out
-	u.out = lent{}
+func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
+	out := u.lent
+	u.lent = lent{}
 	if n > 0 {
 		u.took = now
 	}
@@ -119,23 +129,30 @@ func (s *Session) UpstreamWrote(now Time, u *Upstream, n int) {
 		s.lender = nil
 		s.queueWrote(now, n-own)
 	}
-	if u.gone {
+	if u.released {
 		s.takeBack(u)
 	}
+	return false
 }
+
+// The state of a game server's socket proves nothing: it is pinged, if at all.
+
+func (*Upstream) waits(*Session, Time)                    {}
+func (*Upstream) watchesSocket(*Session) bool             { return false }
+func (*Upstream) socketState(*Session, Time, SocketState) {}
 
 // queueWrote takes note of what was written of the queue, and of the ack that
 // is thereby due.
 func (s *Session) queueWrote(now Time, n int) {
 	before, a := s.written.n, s.att
-	read := a != nil && s.WantsClient(a)
+	read := a != nil && a.wants(s)
 	s.q.wrote(n, &s.written)
 	s.recharge()
 	switch {
 	case a == nil:
 		return
 	case !s.cfg.Resumable:
-		if !read && s.WantsClient(a) {
+		if !read && a.wants(s) {
 			s.readAgain(now, a)
 		}
 		return
@@ -150,26 +167,15 @@ func (s *Session) queueWrote(now Time, n int) {
 	}
 }
 
-// Retain copies what ClientRead left in its caller's buffer and the upstream
-// has not taken. It must be called before that buffer is used again.
-func (s *Session) Retain() {
-	s.q.retain()
-	s.recharge()
-}
-
-// UpstreamDeaf says that u's connection takes nothing more. What it has sent
-// may still be read.
-func (s *Session) UpstreamDeaf(u *Upstream) {
+func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
 	u.deaf = true
 	if u.fate == Linger {
 		s.shutUpstream(u)
 	}
 }
 
-// UpstreamGone says that u's connection has ended, with an error or without,
-// and that no Close frame told so.
-func (s *Session) UpstreamGone(now Time, u *Upstream, why string) {
-	if u == s.up && !u.gone && !u.over {
+func (u *Upstream) gone(s *Session, now Time, why string) {
+	if u == s.up && !u.released && !u.over {
 		s.loseUpstream(now, 0, why)
 	}
 	s.shutUpstream(u)
@@ -213,7 +219,7 @@ func (s *Session) loseUpstream(now Time, code int, why string) {
 // the next upstream would, so there the upstream is lost instead.
 func (s *Session) relieve(now Time) {
 	switch {
-	case !s.up.deaf || s.up.gone || s.up.over:
+	case !s.up.deaf || s.up.released || s.up.over:
 	case s.cfg.Hard:
 		s.loseUpstream(now, 0, "write failed")
 	default:
@@ -225,7 +231,7 @@ func (s *Session) relieve(now Time) {
 // dropped there instead. It is closed once.
 func (s *Session) closeUpstream(code int, reason string) {
 	u := s.up
-	if u.fate != Open || u.gone {
+	if u.fate != Open || u.released {
 		return
 	}
 	if u.deaf || code == 0 && s.q.empty() && len(u.rest) == 0 {
@@ -241,7 +247,7 @@ func (s *Session) closeUpstream(code int, reason string) {
 
 // queueClose queues Close, once. The upstream is read on until closeUpstream.
 func (s *Session) queueClose(code int, reason string) {
-	if s.up.closed || s.up.gone || s.up.fate != Open {
+	if s.up.closed || s.up.released || s.up.fate != Open {
 		return
 	}
 	s.pushControl(frame.Close, frame.ClosePayload(code, reason))
@@ -253,7 +259,7 @@ func (s *Session) queueClose(code int, reason string) {
 // queued for the present one is of no use any more.
 func (s *Session) shutUpstream(u *Upstream) {
 	u.fate, u.rest = Shut, nil
-	if u == s.up && !u.gone {
+	if u == s.up && !u.released {
 		s.dropQueue()
 	}
 }
@@ -262,18 +268,18 @@ func (s *Session) shutUpstream(u *Upstream) {
 // goes on from memory that nobody else uses.
 func (s *Session) dropQueue() {
 	if s.lender != nil {
-		s.lender.out.queue = false
+		s.lender.lent.queue = false
 		s.lender = nil
 	}
 	s.q = upqueue{}
 	s.recharge()
 }
 
-// partUpstream takes the upstream off the session, --disconnect hard: it gets
+// releaseUpstream takes the upstream off the session, --disconnect hard: it gets
 // Close 1001, and what it has not taken is for the next one.
-func (s *Session) partUpstream() {
+func (s *Session) releaseUpstream() {
 	u := s.up
-	u.gone = true
+	u.released = true
 	if text := s.cfg.Words.Detach; text != "" {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
@@ -283,7 +289,7 @@ func (s *Session) partUpstream() {
 	s.takeBack(u)
 }
 
-// takeBack ends the part that a parted upstream has in the queue, once nothing
+// takeBack ends the part that a released upstream has in the queue, once nothing
 // of it is under way. A message that it has taken half of belongs whole to the
 // next one, so its own connection is cut in the middle of it.
 func (s *Session) takeBack(u *Upstream) {
@@ -304,7 +310,7 @@ func (s *Session) takeBack(u *Upstream) {
 	switch {
 	case older:
 		return
-	case s.state == Ended && s.up.gone:
+	case s.state == Ended && s.up.released:
 		s.dropQueue()
 		return
 	}
@@ -334,7 +340,7 @@ func (s *Session) masked(op byte, payload []byte) []byte {
 // everything that came before.
 func (s *Session) deliverEnd(now Time) {
 	a := s.att
-	if a == nil || !s.up.over || a.out.up || a.cur < s.ring.Last().Off {
+	if a == nil || !s.up.over || a.flight.up || a.cur < s.ring.Last().Off {
 		return
 	}
 	if !a.last {

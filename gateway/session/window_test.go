@@ -15,7 +15,7 @@ func TestUnackedBytesAreLimitedToTheByte(t *testing.T) {
 		b.says(piece)
 		b.wantState(session.Attached)
 	}
-	b.s.ClientRead(b.now, b.att, masked(2, ""))
+	b.s.Read(b.now, b.att, masked(2, ""))
 	b.s.Retain()
 	b.wantState(session.Attached)
 	b.says("x")

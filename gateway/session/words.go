@@ -28,7 +28,7 @@ type Beat struct {
 
 // say sends the upstream a text message that is no client's.
 func (s *Session) say(text string) {
-	if text != "" && s.up.fate == Open && !s.up.gone {
+	if text != "" && s.up.fate == Open && !s.up.released {
 		s.pushOwn(s.masked(frame.Text, []byte(text)))
 	}
 }

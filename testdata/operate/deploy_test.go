@@ -268,7 +268,7 @@ func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
 	root := t.TempDir()
 	os.Chmod(filepath.Dir(root), 0o755)
 	os.Chmod(root, 0o755)
-	build := exec.Command("sh", "-c", replaced(t, command[1], "${VERSION}", "v1.2.3", "-o /reseat", "-o "+root+"/reseat"))
+	build := exec.Command("sh", "-c", replaced(t, command[1], "${VERSION}", "v1.2.3", "${COMMIT}", "0123abcd", "-o /reseat", "-o "+root+"/reseat"))
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -290,7 +290,7 @@ func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
 		t.Skip("the rest needs root: an empty root directory")
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	if out, err := cmd.CombinedOutput(); err != nil || !bytes.HasPrefix(out, []byte("reseat v1.2.3 ")) {
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.HasPrefix(out, []byte("reseat v1.2.3 (commit 0123abcd) ")) {
 		t.Errorf("%v: %s", err, out)
 	}
 	check := exec.Command("/reseat", "check", "--demo", "--listen=:8080", "--admin=off")
@@ -302,7 +302,7 @@ func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
 
 // Flags of other programs that the pages name.
 var foreign = []string{"--system", "--no-create-home", "--shell", "--from-file", "--from-literal", "--from",
-	"--time", "--name", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
+	"--time", "--name", "--build-arg", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
 
 func TestEveryFlagThatThePagesNameExists(t *testing.T) {
 	help, err := exec.Command(program, "--help").Output()

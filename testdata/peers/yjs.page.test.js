@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { encodeStateVector } from 'yjs';
 import { tenCuts } from './lib/cuts.js';
-import { OPENING, RECIPE, flow, play, wantSameTraffic } from './lib/yjs.js';
+import { OPENING, RECIPE, flow, play, reload, wantSameTraffic } from './lib/yjs.js';
 
 // A lost message would leave a document behind; a doubled one does no harm to it, so what
 // each socket carried is compared with what its server's end carried, too.
@@ -48,4 +48,27 @@ test('without shouldReconnect, y-websocket takes 4404 for its last word', { time
   const [{ provider, events }] = world.desks;
   if (!events.includes('closed')) await new Promise((done) => provider.once('closed', done));
   assert.equal(provider.shouldConnect, false);
+});
+
+test('with storage a reloaded page gets the whole document, and what it wrote while disconnected is in it', { timeout: 60_000 }, async (t) => {
+  const option = "{ keepalive: 'y-websocket' }";
+  const code = RECIPE.code('js').replace(option, "{ keepalive: 'y-websocket', storage: sessionStorage }");
+  assert.ok(RECIPE.text.includes('`storage: sessionStorage`') && code !== RECIPE.code('js'));
+  const world = await play(t, { code });
+  const [a, b] = world.desks;
+  a.list.push(['before']);
+  await new Promise((done) => b.list.observe(done));
+  const sessions = (await world.gateway.sessions()).map(({ id }) => id).sort();
+  world.relay.goDown();
+  await world.tap.until(() => !world.tap.attached);
+  a.list.push(['while disconnected']);
+  world.relay.comeUp();
+  const again = await reload(world, code);
+  for (const { list } of again) {
+    while (list.length < 2) await new Promise((done) => list.observe(done));
+    assert.deepEqual(list.toJSON(), ['before', 'while disconnected']);
+  }
+  assert.deepEqual((await world.gateway.sessions()).map(({ id }) => id).sort(), sessions);
+  assert.equal(world.server.handshakes, 2);
+  assert.deepEqual(world.serverEvents, []);
 });

@@ -5,6 +5,9 @@
 /** How much unacked data a record may hold, in bytes. */
 export const RECORD_MAX = 1 << 20;
 
+/** What the keys of records begin with; the URL follows. */
+const PREFIX = 'reseat:';
+
 /**
  * The records of the sessions of one URL, in a store of this tab's alone: oldest session first.
  */
@@ -18,7 +21,7 @@ export class Records {
    */
   constructor(store, url) {
     this.#store = store;
-    this.#key = `reseat:${url}`;
+    this.#key = PREFIX + url;
   }
 
   /** @returns {SavedSession[]} */
@@ -57,13 +60,32 @@ export class Records {
     return false;
   }
 
+  /** @param {number} wall the time now */
+  #alive(wall) {
+    return this.#read().filter((record) => wall - record?.saved < record?.keep);
+  }
+
+  /**
+   * Removes what is too late to be taken out, of every URL: one with a ticket in it is never
+   * asked for again.
+   * @param {number} wall the time now
+   */
+  #sweep(wall) {
+    for (const key of Object.keys(this.#store)) {
+      if (!key.startsWith('reseat:ws')) continue; // another script's
+      const records = new Records(this.#store, key.slice(PREFIX.length));
+      records.#write(records.#alive(wall));
+    }
+  }
+
   /**
    * Takes the record of the oldest session out that may still be there.
    * @param {number} wall the time now
    * @returns {SavedSession | undefined}
    */
   take(wall) {
-    const list = this.#read().filter((record) => wall - record?.saved < record?.keep);
+    this.#sweep(wall);
+    const list = this.#alive(wall);
     const first = list.shift();
     // Where it cannot be taken out, another page may find it too: then it is nobody's.
     return this.#write(list) ? first : undefined;

@@ -4,6 +4,8 @@
 /** @typedef {import('../reseat.js').InstallOptions} InstallOptions */
 /** @typedef {import('../reseat.js').ReseatRuntime} ReseatRuntime */
 /** @typedef {import('../reseat.js').CloseDetail} CloseDetail */
+/** @typedef {import('../reseat.js').UseReseatOptions} UseReseatOptions */
+/** @typedef {import('../reseat.js').ReseatStatus} ReseatStatus */
 /** @typedef {{ receive: string | ArrayBuffer, answer?: string, every: number }} Keepalive */
 /** @typedef {string | ArrayBuffer | Blob} Incoming */
 

@@ -201,8 +201,12 @@ export class Gateway {
   #exists = false;
   #conn = null;
 
-  constructor(clock, random, { dropOldest = Infinity, answer = 0 } = {}) {
-    Object.assign(this, { clock, random, dropOldest, answer });
+  /**
+   * `edition`: 'older' is a gateway of before answer_ms; 'newer' one that says verbs and
+   * members which this client does not know yet (protocol section 3).
+   */
+  constructor(clock, random, { dropOldest = Infinity, answer = 0, edition = 'present' } = {}) {
+    Object.assign(this, { clock, random, dropOldest, answer, edition });
   }
 
   get attached() {
@@ -282,8 +286,9 @@ export class Gateway {
         replay: this.sent - n - lost,
         grace_ms: GRACE,
         heartbeat_ms: HEARTBEAT,
-        answer_ms: this.answer,
-        limits: { message_bytes: 1 << 20, ...WINDOW },
+        answer_ms: this.edition === 'older' ? undefined : this.answer,
+        limits: { message_bytes: 1 << 20, ...WINDOW, ...this.#future },
+        ...this.#future,
       }),
     );
     this.#flow();
@@ -307,7 +312,16 @@ export class Gateway {
     }, HEARTBEAT);
   }
 
+  /** Members of a later protocol. */
+  get #future() {
+    return this.edition === 'newer' ? { future: { received: 7, token: 'x' }, futures: [null] } : {};
+  }
+
   #say(wire, verb, argument) {
+    if (this.edition === 'newer') {
+      if (verb !== 'hello') wire.down(`${DLE}future ${this.random()}`);
+      if (typeof argument === 'object') argument = { ...argument, ...this.#future };
+    }
     wire.down(`${DLE}${verb} ${typeof argument === 'object' ? JSON.stringify(argument) : argument}`);
   }
 

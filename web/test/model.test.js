@@ -207,3 +207,13 @@ test('where the gateway drops the oldest, all others arrive once and in order', 
   }
   assert.ok(dropped > SEEDS, `only ${dropped} dropped`);
 });
+
+for (const edition of ['older', 'newer']) {
+  test(`every message arrives exactly once from a gateway of an ${edition === 'older' ? 'older' : 'unknown, newer'} edition too`, async () => {
+    for (let seed = 1001; seed <= 1000 + SEEDS / 5; seed++) {
+      const run = await spliced(seed, { answer: 5_000, edition });
+      assert.ok(run.gateway.resumes > 0, `seed ${seed}`);
+      await farewell(run, seed);
+    }
+  });
+}

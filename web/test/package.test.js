@@ -25,7 +25,11 @@ test('the package holds the modules, their types, README and licence, and nothin
   );
   assert.deepEqual(
     files.map(({ path }) => path).sort(),
-    [...sources, 'LICENSE', 'README.md', 'package.json', 'reseat.d.ts', 'reseat.js'].sort(),
+    [
+      ...sources,
+      ...['LICENSE', 'README.md', 'package.json'],
+      ...['reseat', 'react', 'vue'].flatMap((name) => [`${name}.d.ts`, `${name}.js`]),
+    ].sort(),
   );
 });
 

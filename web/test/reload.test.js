@@ -8,10 +8,14 @@ import { attached, settle, TOKEN, world } from './helpers.js';
 class FakeStorage {
   items = new Map();
   getItem = (key) => this.items.get(key) ?? null;
-  removeItem = (key) => this.items.delete(key);
+  removeItem = (key) => {
+    this.items.delete(key);
+    Reflect.deleteProperty(this, key);
+  };
   setItem = (key, value) => {
     if (this.full) throw new DOMException('full', 'QuotaExceededError');
     this.items.set(key, value);
+    Reflect.set(this, key, value); // the items of a Storage are its own properties, too
   };
 }
 
@@ -280,4 +284,17 @@ test('what others wrote there is not taken for a record', () => {
     const w = world({ options: { storage } });
     assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.refusals'], text);
   }
+});
+
+test('records of other URLs are removed once it is too late for them, and nothing else is', () => {
+  const storage = new FakeStorage();
+  storage.setItem('reseat:score', '7');
+  const first = page(storage, { url: 'wss://game.example/match/7?ticket=1' });
+  first.page.fire('pagehide', { persisted: false });
+  const [key] = [...storage.items.keys()].filter((name) => name !== 'reseat:score');
+  assert.match(key, /ticket=1$/);
+  next(storage, { since: first, ms: 1000, url: 'wss://game.example/match/7?ticket=2' });
+  assert.ok(storage.items.has(key), 'its session is still there');
+  next(storage, { since: first, ms: 3_600_000, url: 'wss://game.example/match/7?ticket=3' });
+  assert.deepEqual([...storage.items], [['reseat:score', '7']]);
 });

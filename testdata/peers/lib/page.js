@@ -14,6 +14,8 @@ const XMLHttpRequest = createRequire(import.meta.url)('xmlhttprequest-ssl');
 
 const OUT = fileURLToPath(new URL(`../out/${process.pid}/`, import.meta.url));
 
+const MODULE = / type="module"/;
+
 /** Scripts written so far: a module is loaded once, so each needs a name of its own. */
 let scripts = 0;
 
@@ -22,6 +24,23 @@ class PageWebSocket extends NodeWebSocket {
   /** @param {string} url @param {string | string[]} [protocols] */
   constructor(url, protocols) {
     super(url, protocols, { origin: location.origin });
+  }
+}
+
+/** The sessionStorage of a tab. */
+class TabStorage {
+  #items = new Map();
+
+  getItem(key) {
+    return this.#items.get(key) ?? null;
+  }
+
+  setItem(key, value) {
+    this.#items.set(key, String(value));
+  }
+
+  removeItem(key) {
+    this.#items.delete(key);
   }
 }
 
@@ -35,6 +54,7 @@ export class Page {
   #client = null;
   /** @type {(() => any)[]} */
   #leaving = [];
+  #storage = new TabStorage();
 
   /** @param {import('node:test').TestContext} t made before its other parts, the page is left before they end */
   constructor(t) {
@@ -50,8 +70,17 @@ export class Page {
     const window = new EventTarget();
     const { addEventListener, removeEventListener, dispatchEvent } = window;
     for (const method of [addEventListener, removeEventListener, dispatchEvent]) globalThis[method.name] = method.bind(window);
-    Object.assign(globalThis, { WebSocket: PageWebSocket, XMLHttpRequest, location: new URL(origin) });
+    Object.assign(globalThis, { WebSocket: PageWebSocket, XMLHttpRequest, location: new URL(origin), sessionStorage: this.#storage });
     mkdirSync(OUT, { recursive: true });
+  }
+
+  /** Loads the page again, in the same tab: its scripts are still to be run. Nothing of the old page's code may run on. */
+  reload() {
+    dispatchEvent(new Event('pagehide'));
+    this.tap = new Tap();
+    this.#client = null;
+    this.#leaving = [];
+    this.open(location.origin, this.#addresses);
   }
 
   /** What the page does when it is left: end the library's connection. @param {() => any} run */
@@ -66,19 +95,22 @@ export class Page {
   }
 
   /**
-   * Runs /reseat.install.js, if the HTML has it, and then the module scripts one after the
-   * other, as a browser does.
+   * Runs the scripts of the HTML one after the other, as a browser does. The engine or library
+   * of a classic script that `files` does not have is taken to be there already.
    * @param {string} html
-   * @param {Record<string, string>} files the code of `src="/NAME"`, by name; others come from the server
-   * @returns {Promise<Record<string, any>>} what the scripts declare with `const` at the top
+   * @param {Record<string, string>} files the code of `src="/NAME"`, by name
+   * @returns {Promise<Record<string, any>>} what the modules declare with `const` at the top
    */
   async run(html, files = {}) {
-    const scripts = [...html.matchAll(/<script type="module"(?: src="\/([^"]+)")?>([^]*?)<\/script>/g)];
-    assert.ok(scripts.length > 0, 'the page has module scripts');
-    const [, attributes] = /<script src="\/reseat\.install\.js"([^>]*)><\/script>/.exec(html) ?? [];
-    if (attributes !== undefined) await this.#install(attributes);
+    const scripts = [...html.matchAll(/<script([^>]*)>([^]*?)<\/script>/g)];
+    assert.ok(scripts.length > 0, 'the page has scripts');
     const names = {};
-    for (const [, src, inline] of scripts) Object.assign(names, await this.module(src ? files[src] : inline));
+    for (const [, attributes, inline] of scripts) {
+      const [, src] = / src="\/([^"]+)"/.exec(attributes) ?? [];
+      if (src === 'reseat.install.js') await this.#install(attributes);
+      else if (MODULE.test(attributes)) Object.assign(names, await this.module(src ? files[src] : inline));
+      else if (src in files) runInThisContext(files[src], src);
+    }
     return names;
   }
 

@@ -221,8 +221,34 @@ const yjs = {
   },
 };
 
+/**
+ * boardgame.io: Socket.IO, whose server pings every 10 s and closes a client that has not
+ * answered for 20 s; the client closes when it has had no ping for both together.
+ * @type {Library}
+ */
+const boardgame = {
+  async open(t) {
+    const { flows, play, wantUnnoticed } = await import('./boardgame.js');
+    const world = await play(t);
+    return { ...world, flows: flows(world), want: () => wantUnnoticed(world) };
+  },
+  moments: {
+    async 'a ping of the server is on its way, after a pause'(world) {
+      const { nextPing } = await import('./boardgame.js');
+      await nextPing(world);
+      await talkAndPause(world, performance.now() + 9_500);
+      await nextPing(world);
+    },
+    async 'a ping of the server is on its way, amid traffic'(world) {
+      const { nextPing } = await import('./boardgame.js');
+      await nextPing(world);
+      await Promise.all([nextPing(world), sleep(8_000).then(() => traffic(world))]);
+    },
+  },
+};
+
 /** @type {Record<string, Library>} */
-export const LIBRARIES = { ws: plain, 'Socket.IO': socketIO, Colyseus: colyseus, 'graphql-ws': graphql, 'y-websocket': yjs };
+export const LIBRARIES = { ws: plain, 'Socket.IO': socketIO, Colyseus: colyseus, 'boardgame.io': boardgame, 'graphql-ws': graphql, 'y-websocket': yjs };
 
 /**
  * The silence goes unnoticed: the same seat, every message once and in order, and not an

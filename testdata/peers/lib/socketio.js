@@ -54,7 +54,7 @@ function watchServer(io) {
 }
 
 /** The connection events of the client; its first `connect` is still to come. */
-function watchClient(socket) {
+export function watchClient(socket) {
   const clientEvents = [];
   for (const event of ['connect', 'disconnect', 'connect_error']) socket.on(event, () => clientEvents.push(event));
   for (const event of ['error', 'close', 'reconnect', 'reconnect_attempt', 'reconnect_error', 'reconnect_failed']) {

@@ -56,6 +56,16 @@ function serve(server, events) {
   return ends;
 }
 
+/** Reloads the page of a world, and opens its documents anew. @returns {Promise<any[]>} the desks */
+export async function reload({ page, desks }, code) {
+  page.reload();
+  for (const { provider } of desks) {
+    provider.ws = null; // the code of a page that is gone closes nothing
+    provider.destroy();
+  }
+  return [await desk(page, 'a', code), await desk(page, 'b', code)];
+}
+
 /** Opens the recipe's document once more. Documents of one process would find each other without a server: not these. */
 async function desk(page, name, code) {
   const { doc, provider } = await page.module(code.replace('WebSocketPolyfill', 'disableBc: true, WebSocketPolyfill'));

@@ -77,33 +77,40 @@ func sumOf(bufs [][]byte) uint64 {
 }
 
 func (l *leg) fate() session.CloseMode {
+	return l.leg().CloseMode()
+}
+
+// leg is what the core knows l by.
+func (l *leg) leg() session.Leg {
 	if l.ups != nil {
-		return l.ups.ten.CloseMode()
+		return l.ups.ten
 	}
-	return l.att.CloseMode()
+	return l.att
 }
 
 // begin asks the core for something to write.
 func (l *leg) begin() bool {
 	g, f := l.g, &l.flying
+	if g.style == blocking {
+		g.core.Retain()
+	}
 	if l.ups != nil {
-		if g.style == blocking {
-			g.core.Retain()
-		}
 		g.sync(false)
-		f.bufs = g.core.UpstreamOut(l.ups.ten, f.bufs[:0])
-	} else {
-		f.bufs = g.core.ClientOut(g.w.now, l.att, f.bufs[:0])
-		live := !l.stale()
+	}
+	silent := !g.core.HasOutput(g.w.now, l.leg())
+	f.bufs = g.core.Out(g.w.now, l.leg(), f.bufs[:0])
+	if silent && len(f.bufs) > 0 {
+		g.fail("output", "the core has output for %s and said that it had none", l.name())
+	}
+	live := l.ups == nil && !l.stale()
+	if live {
+		g.life.handed(f.bufs)
+	}
+	if g.style == blocking && len(f.bufs) > 0 {
 		if live {
-			g.life.handed(f.bufs)
+			g.life.waits()
 		}
-		if g.style == blocking && len(f.bufs) > 0 {
-			if live {
-				g.life.waits()
-			}
-			g.core.ClientWaits(g.w.now, l.att)
-		}
+		g.core.Waits(g.w.now, l.leg())
 	}
 	f.total, f.taken, f.shut = 0, 0, false
 	for _, b := range f.bufs {
@@ -247,8 +254,8 @@ func (l *leg) failed() {
 		l.g.upstreamDeaf(l)
 		return
 	}
-	l.g.clientGone(l, "write failed")
-	l.close(session.Shut)
+	l.g.clientDeaf(l)
+	l.close(l.fate())
 }
 
 // retry writes again to a socket that was full.

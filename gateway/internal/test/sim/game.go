@@ -155,7 +155,7 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 	g.ups, g.up = u, u.leg
 	g.uplegs = append(g.uplegs, u.leg)
 	g.stillborn = g.upOver()
-	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.WantsUpstream(ten), g.w.now
+	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.Wants(ten), g.w.now
 }
 
 // describe is the configuration, for whoever reads a failure.

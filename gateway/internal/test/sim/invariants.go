@@ -101,7 +101,7 @@ func (g *game) noteUnread() {
 	if l == nil || l.stale() {
 		return
 	}
-	reads := g.core.WantsClient(l.att)
+	reads := g.core.Wants(l.att)
 	if !reads || !g.seen.read {
 		g.seen.unread = g.w.now
 	}
@@ -113,7 +113,7 @@ func (g *game) noteWanted() {
 	if g.upOver() {
 		return
 	}
-	wanted := g.core.WantsUpstream(g.ups.ten)
+	wanted := g.core.Wants(g.ups.ten)
 	if !wanted || !g.seen.upWanted {
 		g.seen.upHeard = g.w.now
 	}
@@ -276,7 +276,7 @@ func (g *game) afterTick() {
 		}
 	}
 	g.checkClosing()
-	if g.core.WantsUpstream(g.ups.ten) && g.silence() && g.closesAt == 0 {
+	if g.core.Wants(g.ups.ten) && g.silence() && g.closesAt == 0 {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
 }

@@ -89,7 +89,7 @@ func (g *game) number(i session.Info, read bool) {
 // taken in: in a read, or since it goes on after its buffer was full.
 func (g *game) looked(read bool) bool {
 	m := &g.seen
-	was, wanted := m.blocked, g.core.WantsUpstream(g.ups.ten)
+	was, wanted := m.blocked, g.core.Wants(g.ups.ten)
 	if read || wanted {
 		m.blocked = !wanted && !g.upOver()
 	}

@@ -192,7 +192,7 @@ func (g *game) clientRead(l *leg) {
 	c := l.catch()
 	if l.stale() {
 		before := g.snapshot()
-		g.core.ClientRead(g.w.now, l.att, l.hand)
+		g.core.Read(g.w.now, l.att, l.hand)
 		g.unchanged(before, "a read of an old connection")
 		if g.seen.seat != l && c.messages > 0 {
 			g.w.cov.hit(R4)
@@ -247,7 +247,7 @@ func (g *game) feed(l *leg) {
 	}
 	for b := l.hand; len(b) > 0; b = b[min(size, len(b)):] {
 		g.life.reads(b[:min(size, len(b))])
-		g.core.ClientRead(g.w.now, l.att, b[:min(size, len(b)):min(size, len(b))])
+		g.core.Read(g.w.now, l.att, b[:min(size, len(b)):min(size, len(b))])
 		g.sync(false)
 	}
 }
@@ -279,7 +279,7 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 
 // full: the upstream is not read since its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.WantsUpstream(g.ups.ten) && !g.w.spent
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.Wants(g.ups.ten) && !g.w.spent
 }
 
 // upOver: the core knows that nothing more comes from the upstream.
@@ -290,7 +290,7 @@ func (g *game) upOver() bool {
 func (g *game) clientWrote(l *leg, n int, full bool) {
 	if !l.stale() {
 		g.life.writes(n, full)
-		look := g.core.ClientWrote(g.w.now, l.att, n, full)
+		look := g.core.Wrote(g.w.now, l.att, n, full)
 		l.reported = l.tap.n
 		g.sync(false)
 		if look {
@@ -300,13 +300,24 @@ func (g *game) clientWrote(l *leg, n int, full bool) {
 		return
 	}
 	before := g.snapshot()
-	g.core.ClientWrote(g.w.now, l.att, n, full)
+	g.core.Wrote(g.w.now, l.att, n, full)
 	g.unchanged(before, "a write to an old connection")
 }
 
-func (g *game) clientGone(l *leg, why string) {
+func (g *game) clientGone(l *leg) {
+	g.clientEnds(l, func() { g.core.Gone(g.w.now, l.att, "read failed") })
+}
+
+func (g *game) clientDeaf(l *leg) {
+	g.clientEnds(l, func() { g.core.WriteFailed(g.w.now, l.att, "write failed") })
+	if l.fate() < session.Shut {
+		g.fail("I10", "a client that takes nothing is not given up")
+	}
+}
+
+func (g *game) clientEnds(l *leg, f func()) {
 	if !l.stale() {
-		g.core.ClientGone(g.w.now, l.att, why)
+		f()
 		g.sync(false)
 		if g.core.State() == session.Attached {
 			g.fail("I3", "a client that has gone is attached")
@@ -314,7 +325,10 @@ func (g *game) clientGone(l *leg, why string) {
 		return
 	}
 	before := g.snapshot()
-	g.core.ClientGone(g.w.now, l.att, why)
+	f()
+	if g.down == l {
+		before.fate = l.fate() // its own connection is closed at once
+	}
 	g.unchanged(before, "the end of an old connection")
 	if g.seen.seat != l {
 		g.w.cov.hit(R3)
@@ -338,7 +352,7 @@ func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 }
 
 func (g *game) upstreamGone(l *leg) {
-	f := func() { g.core.UpstreamGone(g.w.now, g.tenure(l.ups), "read failed") }
+	f := func() { g.core.Gone(g.w.now, g.tenure(l.ups), "read failed") }
 	if l.ups.parted {
 		g.old(l.ups, "the end", OldGone, f)
 	} else {
@@ -352,7 +366,7 @@ func (g *game) upstreamGone(l *leg) {
 }
 
 func (g *game) upstreamDeaf(l *leg) {
-	f := func() { g.core.UpstreamDeaf(g.tenure(l.ups)) }
+	f := func() { g.core.WriteFailed(g.w.now, g.tenure(l.ups), "write failed") }
 	if l.ups.parted {
 		g.old(l.ups, "the deafness", OldDeaf, f)
 		return
@@ -363,7 +377,7 @@ func (g *game) upstreamDeaf(l *leg) {
 
 func (g *game) upstreamWrote(l *leg, n int) {
 	u := l.ups
-	f := func() { g.core.UpstreamWrote(g.w.now, g.tenure(u), n) }
+	f := func() { g.core.Wrote(g.w.now, g.tenure(u), n, false) }
 	if l.flying.final && u.parted {
 		g.old(u, "a last write", OldLast, f)
 		return
@@ -388,9 +402,9 @@ func (g *game) checkTorn(u *upstream) {
 }
 
 // upstreamRead hands over what l's reader has.
-func (g *game) upstreamRead(l *leg, n int) {
-	u := l.ups
-	f := func() { g.core.UpstreamRead(g.w.now, g.tenure(u), n) }
+func (g *game) upstreamRead(l *leg, p []byte) {
+	u, n := l.ups, len(p)
+	f := func() { g.core.Read(g.w.now, g.tenure(u), p) }
 	if u.parted {
 		g.old(u, "a read", OldRead, f)
 		return
@@ -413,7 +427,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 	if after.State == session.Ended {
 		return
 	}
-	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.WantsUpstream(u.ten) {
+	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.Wants(u.ten) {
 		g.fail("I1", "a message of %d bytes was read and not taken in, %d are numbered", u.items[0].m.size, after.Sent)
 	}
 	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {

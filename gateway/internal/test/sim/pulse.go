@@ -234,7 +234,7 @@ func (p *pulse) pingDue() session.Time {
 	if p.began > 0 && half > 0 {
 		t = earlier(t, max(p.sent, pinged, p.began).Add(half))
 	}
-	if !g.core.WantsClient(p.leg.att) {
+	if !g.core.Wants(p.leg.att) {
 		return t
 	}
 	if since := p.clock(late); since > 0 && half > 0 {
@@ -361,14 +361,14 @@ func (p *pulse) match(fresh []ping) {
 // a plain client how far it has come.
 func (p *pulse) checkUnforeseen(n int) {
 	g := p.g
-	if !p.may && !g.cfg.Kept && !g.seen.full && g.core.WantsUpstream(g.ups.ten) {
+	if !p.may && !g.cfg.Kept && !g.seen.full && g.core.Wants(g.ups.ten) {
 		g.fail("section 5", "%d pings are sent to the client, and none is due: %s", n, p)
 	}
 }
 
 // composes notes whether the core may now compose a ping that nobody can foresee.
 func (p *pulse) composes() {
-	if g := p.g; g.cfg.Kept || g.seen.full || !g.core.WantsUpstream(g.ups.ten) {
+	if g := p.g; g.cfg.Kept || g.seen.full || !g.core.Wants(g.ups.ten) {
 		p.may = true
 	}
 }
@@ -543,7 +543,7 @@ func (g *game) checkSilent() {
 // checkAlive: a client that is attached after a Tick is not dead.
 func (g *game) checkAlive() {
 	p := g.life
-	if p.lives() && g.core.WantsClient(p.leg.att) && g.w.now >= p.dead(late) {
+	if p.lives() && g.core.Wants(p.leg.att) && g.w.now >= p.dead(late) {
 		g.fail("section 5", "a client is attached that was dead at %d: %s", p.dead(late), p)
 	}
 }
@@ -565,7 +565,7 @@ func (g *game) checkWoken(i session.Info) {
 		p.composes()
 	}
 	var want session.Time
-	if g.core.WantsClient(p.leg.att) {
+	if g.core.Wants(p.leg.att) {
 		want = p.dead(late)
 	}
 	if p.exact() && !g.upOver() {

@@ -19,7 +19,7 @@ func (l *leg) read() bool {
 		return true
 	case l.ups != nil:
 		return l.readUpstream()
-	case !l.g.core.WantsClient(l.att):
+	case !l.g.core.Wants(l.att):
 		return false
 	case l.conn.in.readable() > 0:
 		if l.g.w.calm && len(l.buf) < l.g.readSize {
@@ -71,11 +71,11 @@ func (l *leg) drain() bool {
 // readUpstream borrows room; fill reads into it, now or later.
 func (l *leg) readUpstream() bool {
 	g, ten := l.g, l.ups.ten
-	if !g.core.WantsUpstream(ten) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
+	if !g.core.Wants(ten) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
 		return false
 	}
-	if l.room = g.core.UpstreamRoom(ten); l.room == nil {
-		if g.core.WantsUpstream(ten) {
+	if l.room = g.core.Room(ten, nil); l.room == nil {
+		if g.core.Wants(ten) {
 			g.fail("I8", "no room for the upstream, and it is wanted")
 		}
 		return true
@@ -125,7 +125,7 @@ func (l *leg) handEnd() {
 	if l.ups != nil {
 		l.g.upstreamGone(l)
 	} else {
-		l.g.clientGone(l, "read failed")
+		l.g.clientGone(l)
 	}
 	l.stop()
 	l.g.settle()
@@ -136,9 +136,10 @@ func (l *leg) handUpstream() {
 	if sumOf([][]byte{l.room[:n]}) != l.roomSum {
 		g.fail("I14", "what was read from %s changed before it was handed over", l.name())
 	}
+	p := l.room[:n]
 	l.room = nil
 	g.log("upstream read", int64(n), 0)
-	g.upstreamRead(l, n)
+	g.upstreamRead(l, p)
 	if l.conn.in.ended() && n == 0 {
 		l.found = true
 	}

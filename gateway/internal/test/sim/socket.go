@@ -25,6 +25,6 @@ func (g *game) look(l *leg) {
 	if g.life.lives() && g.life.leg == l {
 		g.life.looks(st)
 	}
-	g.core.ClientSocket(g.w.now, l.att, st)
+	g.core.Socket(g.w.now, l.att, st)
 	g.sync(false)
 }

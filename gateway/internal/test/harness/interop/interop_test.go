@@ -25,6 +25,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
+	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -129,7 +130,7 @@ type arena struct {
 	connect func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-func newArena(t *testing.T, change ...func(*gateway.Policy)) *arena {
+func newArena(t *testing.T, change ...func(*policy.Policy)) *arena {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) }) // runs last
@@ -152,7 +153,7 @@ func newArena(t *testing.T, change ...func(*gateway.Policy)) *arena {
 }
 
 // newLoopbackGateway is a gateway in front of the game at an address.
-func newLoopbackGateway(t *testing.T, game string, pol gateway.Policy) *gateway.Gateway {
+func newLoopbackGateway(t *testing.T, game string, pol policy.Policy) *gateway.Gateway {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
@@ -160,7 +161,7 @@ func newLoopbackGateway(t *testing.T, game string, pol gateway.Policy) *gateway.
 	}
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: game}}
 	gw, err := gateway.New(gateway.Config{
-		Routes: []gateway.Route{{Pattern: "/*", Upstream: target, Policy: pol}}, Default: policy(), Keys: keys,
+		Routes: []policy.Route{{Pattern: "/*", Upstream: target, Policy: pol}}, Default: testPolicy(), Keys: keys,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -444,16 +445,16 @@ func reportError(t *testing.T, err error) {
 	}
 }
 
-// policy is what the tests start from.
-func policy() gateway.Policy {
-	return gateway.Policy{
+// testPolicy is what the tests start from.
+func testPolicy() policy.Policy {
+	return policy.Policy{
 		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 }
 
-func compressing() gateway.Policy {
-	p := policy()
+func compressing() policy.Policy {
+	p := testPolicy()
 	p.Compression = true
 	return p
 }

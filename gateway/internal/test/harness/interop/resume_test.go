@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"reseat/gateway"
 	"reseat/gateway/frame"
+	"reseat/gateway/policy"
 )
 
 // Each library's client speaks reseat.v1 and is cut again and again. What speaks is
@@ -349,7 +349,7 @@ func (a *arena) finish(p *returner, dial dialFunc) error {
 // sides have every message once and in order.
 func TestLibrariesResumeThroughCuts(t *testing.T) {
 	withEachLibrary(t, func(t *testing.T, dial dialFunc) {
-		a := newArena(t, func(p *gateway.Policy) { p.BufferMessages = 300 }) // not more than that is replayed at a time
+		a := newArena(t, func(p *policy.Policy) { p.BufferMessages = 300 }) // not more than that is replayed at a time
 		p, book := new(returner), newLedger()
 		ended := make(chan error, 2)
 		go func() {

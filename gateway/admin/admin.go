@@ -1,0 +1,162 @@
+// Package admin serves the admin address: the control API and its event
+// stream, the dashboard, metrics, health and profiles, docs/control-api.md.
+//
+// Every answer of the API is described by openapi.json, which the tests hold
+// against the routes below and against real answers.
+package admin
+
+import (
+	_ "embed"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"reseat/gateway"
+)
+
+// Options say who may do what.
+type Options struct {
+	// Credentials are asked of every caller, but for health. Nil asks nobody: then
+	// the address must be a loopback one, and what a foreign page in a browser on
+	// this machine could send is refused.
+	Credentials *Credentials
+	// Recorder has the samples that an overview shows. Nil: there are none.
+	Recorder *Recorder
+	// Host and Version say in an overview which gateway it is of.
+	Host, Version string
+	// Log gets a line for each write. Nil means slog.Default.
+	Log *slog.Logger
+	// Process has the metrics of the process that the gateway runs in. Nil means none.
+	Process prometheus.Gatherer
+}
+
+type api struct {
+	g        *gateway.Gateway
+	log      *slog.Logger
+	host     string
+	version  string
+	guard    guard
+	recorder *Recorder
+	refused  *refusals
+	metrics  prometheus.Gatherers
+	streams  streams
+	routes   *chi.Mux
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+// New makes the handler of the admin address.
+func New(g *gateway.Gateway, o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, recorder: o.Recorder, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
+	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
+	if o.Process != nil {
+		a.metrics = append(a.metrics, o.Process)
+	}
+	a.guard = ownPages{}
+	if o.Credentials != nil {
+		a.guard = o.Credentials
+	}
+	mux := a.routes
+	mux.Use(a.rescue, middleware.GetHead)
+	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
+	mux.Get("/readyz", a.ready)
+	mux.Group(a.guarded)
+	return mux
+}
+
+// guarded are the routes behind the guard; what is no route is behind it too.
+func (a *api) guarded(r chi.Router) {
+	r.Use(a.refuseForwarded, a.admit, a.audit)
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+	a.apiRoutes(r)
+	page := dashboard()
+	r.Get("/", page)
+	r.Get(dashboardFiles+"{file}", page)
+	r.Get(dashboardFiles+"vendor/{file}", page)
+	r.Get("/debug/pprof/", pprof.Index)
+	r.Get("/debug/pprof/{profile}", profile)
+	r.Post("/debug/pprof/symbol", pprof.Symbol)
+	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "no such resource") })
+	r.MethodNotAllowed(a.notAllowed)
+}
+
+// refuseForwarded refuses what a gateway has passed on from its client address: the admin
+// address is no game server, and a route that leads here would open it to every client.
+func (a *api) refuseForwarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header[gateway.ViaHeader] != nil {
+			problem(w, http.StatusLoopDetected, "a gateway's --upstream leads to this admin address")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// apiRoutes are all on one router, without routers below it: so it can tell
+// which methods a path has.
+func (a *api) apiRoutes(r chi.Router) {
+	const v1, session = "/api/v1", "/api/v1/sessions/{id}"
+	r.Get(v1+"/openapi.json", a.openAPI)
+	r.Get(v1+"/events", a.events)
+	r.Get(v1+"/sessions", a.list)
+	r.Post(v1+"/sessions", a.create)
+	r.Get(v1+"/overview", a.overview)
+	r.Get(session, a.get)
+	r.Get(session+"/history", a.history)
+	r.Patch(session, a.patch)
+	r.Delete(session, a.end)
+	r.Post(session+"/disconnect", a.disconnect)
+	r.Get(session+"/data", a.data)
+	r.Put(session+"/data", a.setData)
+	r.Post(v1+"/groups/{group}/start", a.group((*gateway.Gateway).StartGroup))
+	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
+	r.Get(v1+"/drain", a.drain)
+	r.Post(v1+"/drain", a.beginDrain)
+	r.Delete(v1+"/drain", a.callOffDrain)
+}
+
+func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
+	if a.g.Draining() {
+		text(w, http.StatusServiceUnavailable, "draining")
+		return
+	}
+	text(w, http.StatusOK, "ok")
+}
+
+func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(openAPI)
+}
+
+// methods are those that a resource may have.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// notAllowed says which methods a resource has: RFC 9110 section 15.5.6.
+func (a *api) notAllowed(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	var allowed []string
+	for _, m := range methods {
+		as := m
+		if m == http.MethodHead {
+			as = http.MethodGet // every GET is a HEAD too
+		}
+		if a.routes.Match(chi.NewRouteContext(), as, path) {
+			allowed = append(allowed, m)
+		}
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	problem(w, http.StatusMethodNotAllowed, "method not allowed for this resource")
+}

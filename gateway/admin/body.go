@@ -1,0 +1,157 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"reseat/gateway"
+	"reseat/tokens/strict"
+)
+
+const (
+	// maxJSON bounds a body in JSON: a session's data fits, however it is escaped.
+	maxJSON = 6*gateway.MostData + 16<<10
+	// bodyTime is how long a caller has to send a body.
+	bodyTime = 10 * time.Second
+)
+
+// A fault is what is wrong with a request, and the status that says so.
+type fault struct {
+	status int
+	detail string
+}
+
+func (f *fault) Error() string { return f.detail }
+
+func badRequest(format string, args ...any) error {
+	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// refuse answers with a fault, or with 400 for any other error.
+func refuse(w http.ResponseWriter, err error) {
+	var f *fault
+	if errors.As(err, &f) {
+		problem(w, f.status, f.detail)
+		return
+	}
+	problem(w, http.StatusBadRequest, err.Error())
+}
+
+// readBody reads a whole body of at most that many bytes. It is never nil where
+// there is no error.
+func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	// net/http lifts it once the body has been read.
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &large):
+		return nil, &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("want a body of at most %d bytes", most)}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &fault{http.StatusRequestTimeout, "the body did not come in time"}
+	}
+	return nil, badRequest("the body did not come whole")
+}
+
+// A textOrObject is a member that holds text, or a JSON object, whose text is kept as
+// it was sent.
+type textOrObject struct{ text *string }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *textOrObject) UnmarshalJSON(raw []byte) error {
+	if kind(raw) == "an object" {
+		s := string(raw)
+		t.text = &s
+		return nil
+	}
+	return json.Unmarshal(raw, &t.text)
+}
+
+// maxMembers is more than any body has, so that an unknown member is named.
+const maxMembers = 32
+
+// readObject reads a body that is a JSON object, and decodes each member into its
+// destination: a pointer to a pointer, to a list, or to a textOrObject. Every member
+// may be missing; an unknown or repeated one, null, and a member of another type than
+// the destination's are faults.
+func readObject(w http.ResponseWriter, r *http.Request, members map[string]any) error {
+	body, err := readBody(w, r, maxJSON)
+	if err != nil {
+		return err
+	}
+	object, err := strict.ParseObject(body, maxMembers)
+	if err != nil {
+		return badRequest("want one JSON object: %v", err)
+	}
+	for _, m := range object {
+		into, known := members[m.Name]
+		if !known {
+			return badRequest("unknown member %.100q; known are %s", m.Name, strings.Join(slices.Sorted(maps.Keys(members)), ", "))
+		}
+		if err := decodeMember(m, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeMember(m strict.Member, into any) error {
+	if string(m.Value) == "null" || json.Unmarshal(m.Value, into) != nil {
+		return badRequest("%s: want %s, got %s", m.Name, wanted(into), kind(m.Value))
+	}
+	if hasLoneSurrogate(m.Value) {
+		return badRequest("%s: want Unicode text", m.Name)
+	}
+	return nil
+}
+
+// wanted is the type that a member is decoded into, in words.
+func wanted(into any) string {
+	switch into.(type) {
+	case **bool:
+		return "true or false"
+	case *[]string:
+		return "a list of strings"
+	case *textOrObject:
+		return "a string or an object"
+	}
+	return "a string"
+}
+
+// kind says what a JSON value is.
+func kind(raw json.RawMessage) string {
+	switch raw[0] {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '[':
+		return "a list"
+	case '{':
+		return "an object"
+	}
+	return "a number"
+}
+
+// hasLoneSurrogate reports whether a value has an escape for half a character,
+// for which package json would put U+FFFD in silence.
+func hasLoneSurrogate(raw json.RawMessage) bool {
+	var v any
+	json.Unmarshal(raw, &v)
+	text, _ := json.Marshal(v)
+	own := bytes.Count(raw, []byte("\uFFFD")) + strings.Count(strings.ToLower(string(raw)), `\ufffd`)
+	return bytes.Count(text, []byte("\uFFFD"))+bytes.Count(text, []byte(`\ufffd`)) > own
+}

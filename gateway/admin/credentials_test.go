@@ -1,0 +1,332 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"reseat/gateway"
+)
+
+const (
+	adminToken  = "admin-CANARY-0123456789"
+	viewerToken = "viewer-CANARY-0123456789"
+)
+
+// tokenFile writes a file of tokens.
+func tokenFile(t *testing.T, lines ...string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "tokens")
+	writeTokens(t, name, lines...)
+	return name
+}
+
+func writeTokens(t *testing.T, name string, lines ...string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withTokens has the admin address ask for a token.
+func withTokens(t *testing.T) change {
+	t.Helper()
+	c, err := LoadCredentials(tokenFile(t, adminToken), tokenFile(t, viewerToken))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(_ *gateway.Config, o *Options) { o.Credentials = c }
+}
+
+func TestWithoutFilesNobodyIsAskedForAToken(t *testing.T) {
+	if c, err := LoadCredentials("", ""); c != nil || err != nil {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+func TestTokensAreOneALineAndTrimmed(t *testing.T) {
+	c, err := LoadCredentials(tokenFile(t, "  first-0123456789ab\t\r", "", "\tsecond-0123456789a", ""), tokenFile(t, "watch-0123456789ab"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]caller{
+		"first-0123456789ab":   {"admin-token line 1", true},
+		"second-0123456789a":   {"admin-token line 3", true},
+		"watch-0123456789ab":   {"viewer-token line 1", false},
+		"first-0123456789a":    {},
+		"first-0123456789abc":  {},
+		"First-0123456789ab":   {},
+		" first-0123456789ab":  {},
+		"":                     {},
+		"second-0123456789a\n": {},
+	} {
+		if got, ok := c.who(token); got != want || ok != (want.name != "") {
+			t.Errorf("%q is %+v, %t", token, got, ok)
+		}
+	}
+}
+
+func TestBadTokenFilesAreRefusedWithoutAWordOfThem(t *testing.T) {
+	const secret = "SECRET-in-a-file"
+	good := tokenFile(t, adminToken)
+	for name, c := range map[string]struct{ admin, viewer, says string }{
+		"third line":   {tokenFile(t, adminToken, "", secret+"\x7f"), "", "--admin-token-file: line 3: want visible ASCII"},
+		"blank within": {"", tokenFile(t, secret+" "+secret), "--viewer-token-file: line 1: want visible ASCII"},
+		"not ASCII":    {tokenFile(t, secret+"é"), "", "visible ASCII"},
+		"zero byte":    {tokenFile(t, secret+"\x00"), "", "visible ASCII"},
+		"empty":        {tokenFile(t, " ", "\t", ""), "", "got an empty file"},
+		"empty viewer": {good, tokenFile(t), "--viewer-token-file: want a token"},
+		"missing":      {filepath.Join(t.TempDir(), "no\nsuch"), "", `no\nsuch": open: no such file or directory`},
+		"a directory":  {t.TempDir(), "", "is a directory"},
+		"in both":      {good, tokenFile(t, "other-0123456789a", adminToken), "--viewer-token-file: viewer-token line 2 is in --admin-token-file too"},
+		"endless":      {tokenFile(t, strings.Repeat("x", 1<<17)), "", "larger than 65536 bytes"},
+	} {
+		creds, err := LoadCredentials(c.admin, c.viewer)
+		if err == nil || creds != nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "SECRET") || strings.ContainsAny(err.Error(), "\n\x00") {
+			t.Errorf("%s: %v, want a word on %q", name, err, c.says)
+		}
+	}
+}
+
+// They are the operator's to choose; that they are short is said.
+func TestTokensThatMightBeGuessedAreTakenWithAWarning(t *testing.T) {
+	c, err := LoadCredentials(tokenFile(t, adminToken, "SECRET-of-15-ch"), tokenFile(t, "SECRET"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, _ := c.who("SECRET"); who != (caller{"viewer-token line 1", false}) {
+		t.Errorf("its bearer is %+v", who)
+	}
+	if got, want := c.Warning(), "of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 2, viewer-token line 1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if c, err = LoadCredentials(tokenFile(t, adminToken), tokenFile(t, "SECRET-of-16-chr")); err != nil || c.Warning() != "" {
+		t.Errorf("%v, %q", err, c.Warning())
+	}
+}
+
+func TestReloadRotatesAndKeepsTheOldTokensOnAnError(t *testing.T) {
+	file := tokenFile(t, "old-0123456789abc")
+	c, err := LoadCredentials(file, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, want bool, tokens ...string) {
+		t.Helper()
+		for _, token := range tokens {
+			if _, ok := c.who(token); ok != want {
+				t.Errorf("%s: %q is known: %t", what, token, ok)
+			}
+		}
+	}
+	writeTokens(t, file, "old-0123456789abc", "new-0123456789abc")
+	want("before the reload", false, "new-0123456789abc")
+	if err := c.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	want("in the rotation", true, "old-0123456789abc", "new-0123456789abc")
+	writeTokens(t, file, "new-0123456789abc", "with a blank")
+	if err := c.Reload(); err == nil {
+		t.Error("a bad file was taken")
+	}
+	want("after an error", true, "old-0123456789abc", "new-0123456789abc")
+	writeTokens(t, file, "new-0123456789abc")
+	if err := c.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	want("after the rotation", false, "old-0123456789abc")
+	want("after the rotation", true, "new-0123456789abc")
+}
+
+func TestABadFileOfTokensSpoilsNotTheOther(t *testing.T) {
+	admins, viewers := tokenFile(t, "admin-old-0123456"), tokenFile(t, "viewer-old-012345")
+	c, err := LoadCredentials(admins, viewers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeTokens(t, admins, "with a blank")
+	writeTokens(t, viewers, "viewer-new-012345")
+	if errs := c.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "--admin-token-file: ") {
+		t.Errorf("errors %v, want one of --admin-token-file", errs)
+	}
+	for token, want := range map[string]bool{"admin-old-0123456": true, "viewer-new-012345": true, "viewer-old-012345": false} {
+		if _, ok := c.who(token); ok != want {
+			t.Errorf("%q is known: %t", token, ok)
+		}
+	}
+	writeTokens(t, admins, "admin-new-0123456")
+	writeTokens(t, viewers, "admin-new-0123456")
+	if errs := c.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "--viewer-token-file: ") {
+		t.Errorf("errors %v, want one of --viewer-token-file", errs)
+	}
+	if as, ok := c.who("admin-new-0123456"); !ok || !as.write {
+		t.Errorf("the new admin token is %+v, %t", as, ok)
+	}
+}
+
+// credentials are what a caller may come with, and who that makes of him.
+var credentials = map[string]struct {
+	header []string
+	who    string // "", viewer or admin
+}{
+	"none":             {nil, ""},
+	"admin":            {[]string{"Authorization: Bearer " + adminToken}, "admin"},
+	"viewer":           {[]string{"Authorization: Bearer " + viewerToken}, "viewer"},
+	"small letters":    {[]string{"Authorization: bearer " + adminToken}, "admin"},
+	"more blanks":      {[]string{"Authorization: Bearer   " + adminToken + " "}, "admin"},
+	"unknown":          {[]string{"Authorization: Bearer unknown-0123456789a"}, ""},
+	"part":             {[]string{"Authorization: Bearer " + adminToken[:len(adminToken)-1]}, ""},
+	"more":             {[]string{"Authorization: Bearer " + adminToken + "x"}, ""},
+	"both in one":      {[]string{"Authorization: Bearer " + adminToken + "," + viewerToken}, ""},
+	"twice":            {[]string{"Authorization: Bearer " + adminToken, "Authorization: Bearer " + adminToken}, ""},
+	"empty":            {[]string{"Authorization: "}, ""},
+	"scheme alone":     {[]string{"Authorization: Bearer"}, ""},
+	"no scheme":        {[]string{"Authorization: " + adminToken}, ""},
+	"Basic":            {[]string{"Authorization: Basic " + adminToken}, ""},
+	"cookie":           {[]string{"Cookie: token=" + adminToken}, ""},
+	"proxy's header":   {[]string{"Proxy-Authorization: Bearer " + adminToken}, ""},
+	"resume token":     {[]string{"Reseat-Token: " + adminToken}, ""},
+	"own page":         {[]string{"Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:8081"}, ""},
+	"subprotocol":      {[]string{"Sec-WebSocket-Protocol: reseat.token." + adminToken}, ""},
+	"trusted by a lie": {[]string{"X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"}, ""},
+}
+
+// guardedCalls is every route, and those that are none; %s is a session.
+var guardedCalls = []struct {
+	method, target string
+	least          string // who may: viewer or admin
+	body           string
+}{
+	{"GET", "/metrics", "viewer", ""},
+	{"GET", "/api/v1/openapi.json", "viewer", ""},
+	{"GET", "/api/v1/sessions", "viewer", ""},
+	{"GET", "/api/v1/sessions/%s", "viewer", ""},
+	{"HEAD", "/api/v1/sessions/%s", "viewer", ""},
+	{"GET", "/api/v1/sessions/%s/data", "viewer", ""},
+	{"GET", "/api/v1/drain", "viewer", ""},
+	{"GET", "/api/v1/nothing", "viewer", ""},
+	{"HEAD", "/api/v1/events", "viewer", ""},
+	{"GET", "/api/v1/overview", "viewer", ""},
+	{"GET", "/api/v1/sessions/%s/history", "viewer", ""},
+	{"POST", "/api/v1/sessions", "admin", `{"path":"/nowhere"}`},
+	{"PATCH", "/api/v1/sessions/%s", "admin", `{}`},
+	{"PUT", "/api/v1/sessions/%s/data", "admin", "x"},
+	{"POST", "/api/v1/groups/none/start", "admin", ""},
+	{"POST", "/api/v1/groups/none/end", "admin", ""},
+	{"POST", "/api/v1/drain", "admin", ""},
+	{"DELETE", "/api/v1/drain", "admin", ""},
+	{"GET", "/debug/pprof/", "admin", ""},
+	{"GET", "/debug/pprof/heap", "admin", ""},
+	{"GET", "/debug/pprof/cmdline", "admin", ""},
+	{"GET", "/debug/pprof/nothing", "admin", ""},
+	{"POST", "/debug/pprof/symbol", "admin", ""},
+	{"OPTIONS", "/api/v1/sessions", "admin", ""},
+	{"TRACE", "/api/v1/sessions", "admin", ""},
+	{"PUT", "/metrics", "admin", ""},
+	{"POST", "/api/v1/sessions/%s/disconnect", "admin", ""},
+	{"DELETE", "/api/v1/sessions/%s", "admin", ""},
+}
+
+// T44: every route with every credential.
+func TestEveryRouteAsksForItsToken(t *testing.T) {
+	for name, cred := range credentials {
+		inWorld(t, func(t *testing.T, w *world) {
+			p, _ := w.play("")
+			for _, c := range guardedCalls {
+				rec := w.send(c.method, strings.Replace(c.target, "%s", p.Hello.Session, 1), c.body, cred.header...)
+				want := 0
+				switch {
+				case cred.who == "":
+					want = http.StatusUnauthorized
+				case cred.who == "viewer" && c.least == "admin":
+					want = http.StatusForbidden
+				}
+				denied := rec.Code == http.StatusUnauthorized || rec.Code == http.StatusForbidden
+				if want > 0 && rec.Code != want || want == 0 && denied {
+					t.Errorf("%s %s with %s: %d, want %d", c.method, c.target, name, rec.Code, want)
+				}
+				if denied != strings.HasPrefix(rec.Header().Get("WWW-Authenticate"), "Bearer ") {
+					t.Errorf("%s %s with %s: %d with WWW-Authenticate %q", c.method, c.target, name, rec.Code, rec.Header().Get("WWW-Authenticate"))
+				}
+			}
+			if i, _ := w.gw.Session(p.Hello.Session); (i.State == "ended") != (cred.who == "admin") {
+				t.Errorf("with %s the session came to be %s", name, i.State)
+			}
+		}, withTokens(t))
+	}
+}
+
+func TestEveryRouteIsInTheTableOfCredentials(t *testing.T) {
+	open := []string{"GET /healthz", "GET /readyz", "GET /", "GET /dashboard/{file}", "GET /dashboard/vendor/{file}", "GET /api/v1/events"} // HEAD stands for the last
+	inTable := map[string]bool{}
+	for _, o := range open {
+		inTable[o] = true
+	}
+	for _, c := range guardedCalls {
+		target := strings.Replace(c.target, "%s", "{id}", 1)
+		target = strings.Replace(target, "groups/none", "groups/{group}", 1)
+		target = regexp.MustCompile(`pprof/[hcn].*`).ReplaceAllString(target, "pprof/{profile}")
+		inTable[c.method+" "+target] = true
+	}
+	for path, item := range described.Paths.Map() {
+		for method := range item.Operations() {
+			if !inTable[method+" "+path] {
+				t.Errorf("%s %s is not in the table", method, path)
+			}
+		}
+	}
+}
+
+func TestHealthNeedsNoToken(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, target := range []string{"/healthz", "/readyz"} {
+			if rec := w.call("GET", target); rec.Code != http.StatusOK {
+				t.Errorf("%s: %d", target, rec.Code)
+			}
+		}
+		for _, target := range []string{"/", "/dashboard/main.js", "/dashboard/vendor/preact.js"} { // the page asks for a token itself
+			if rec := w.call("GET", target); rec.Code != http.StatusOK {
+				t.Errorf("%s: %d", target, rec.Code)
+			}
+			w.wantProblem("POST", target, http.StatusForbidden, "viewer")
+		}
+		w.wantProblem("GET", "/dashboard/none.js", http.StatusNotFound, "no such")
+	}, withTokens(t))
+}
+
+// With tokens the address may be any, so any Host and Origin may come.
+func TestTokenOpensUnderAnyName(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for name, a := range refused {
+			r := a.request()
+			r.Header.Set("Authorization", "Bearer "+viewerToken)
+			rec := httptest.NewRecorder()
+			w.admin.ServeHTTP(rec, r)
+			if rec.Code != http.StatusOK || rec.Header().Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s: %d %v", name, rec.Code, rec.Header())
+			}
+		}
+	}, withTokens(t))
+}
+
+func TestRefusalsAreCountedAndTheirLinesAreFew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for range 200 {
+			w.call("GET", "/metrics")
+		}
+		w.send("POST", "/api/v1/drain", "", "Authorization: Bearer "+viewerToken)
+		body := w.send("GET", "/metrics", "", "Authorization: Bearer "+viewerToken).Body.String()
+		for _, line := range []string{`reseat_admin_refused_total{reason="no_token"} 200`, `reseat_admin_refused_total{reason="viewer"} 1`, `reseat_admin_refused_total{reason="host"} 0`} {
+			if !strings.Contains(body, line) {
+				t.Errorf("no line %s", line)
+			}
+		}
+		if n := strings.Count(w.log.String(), "admin.refused"); n < 10 || n > 50 {
+			t.Errorf("%d lines for 201 refusals", n)
+		}
+	}, withTokens(t))
+}

@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"reseat/gateway"
+)
+
+func tooMuchData() error {
+	return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("data: want at most %d bytes", gateway.MostData)}
+}
+
+// data gives back what the game server keeps with a session. It is never shown
+// as anything but bytes, whatever is in it.
+func (a *api) data(w http.ResponseWriter, r *http.Request) {
+	data, tag, o := a.g.Data(id(r))
+	switch {
+	case o == gateway.Unknown:
+		problem(w, http.StatusNotFound, noSession)
+		return
+	case o != gateway.Done:
+		problem(w, http.StatusNotFound, hasEnded+", and its data is gone")
+		return
+	case data == nil:
+		problem(w, http.StatusNotFound, "no data is kept with this session")
+		return
+	}
+	when, err := readConditions(r.Header)
+	switch {
+	case err != nil:
+		refuse(w, err)
+		return
+	case !when.match(tag):
+		problem(w, http.StatusPreconditionFailed, otherData)
+		return
+	}
+	w.Header().Set("ETag", etag(tag))
+	w.Header().Set("Cache-Control", "no-cache")
+	if when.none(tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Write(data)
+}
+
+func (a *api) setData(w http.ResponseWriter, r *http.Request) {
+	when, err := readConditions(r.Header)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	body, err := readBody(w, r, gateway.MostData)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	tag, o := a.g.SetData(id(r), body, func(tag uint64) bool { return when.match(tag) && !when.none(tag) })
+	if o == gateway.Done {
+		w.Header().Set("ETag", etag(tag))
+	}
+	outcome(w, o, hasEnded)
+}
+
+// etag is how the tag of a session's data, which is not zero, looks outside.
+func etag(tag uint64) string { return `"` + strconv.FormatUint(tag, 36) + `"` }
+
+// conditions are If-Match and If-None-Match: RFC 9110 section 13.1. Nil is a
+// header that is not there.
+type conditions struct{ ifMatch, ifNoneMatch []string }
+
+// match reports whether If-Match holds; zero is the tag of no data.
+func (c conditions) match(tag uint64) bool {
+	return c.ifMatch == nil || tag > 0 && holds(c.ifMatch, etag(tag))
+}
+
+// none reports whether If-None-Match keeps the request from being done.
+func (c conditions) none(tag uint64) bool {
+	if tag == 0 {
+		return false
+	}
+	own := etag(tag)
+	return holds(c.ifNoneMatch, own) || holds(c.ifNoneMatch, "W/"+own) // weak comparison
+}
+
+func holds(list []string, own string) bool {
+	for _, t := range list {
+		if t == "*" || t == own {
+			return true
+		}
+	}
+	return false
+}
+
+func readConditions(h http.Header) (c conditions, err error) {
+	if c.ifMatch, err = readTags(h, "If-Match"); err == nil {
+		c.ifNoneMatch, err = readTags(h, "If-None-Match")
+	}
+	return c, err
+}
+
+// readTags reads * or a list of entity tags: RFC 9110 sections 8.8.3 and 13.1.
+func readTags(h http.Header, name string) (tags []string, err error) {
+	values := h.Values(name)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	bad := badRequest(`%s: want * or tags such as "5k", in their quotes`, name)
+	rest := strings.TrimSpace(strings.Join(values, ","))
+	if rest == "*" {
+		return []string{"*"}, nil
+	}
+	for rest != "" {
+		var tag string
+		if tag, rest = cutTag(rest); tag == "" {
+			return nil, bad
+		}
+		tags = append(tags, tag)
+		rest = strings.TrimLeft(rest, " \t")
+		if rest != "" && rest[0] != ',' {
+			return nil, bad
+		}
+		rest = strings.TrimLeft(rest, ", \t")
+	}
+	if tags == nil {
+		return nil, bad
+	}
+	return tags, nil
+}
+
+// cutTag takes the entity tag off that s begins with; tag is "" where it begins
+// with none.
+func cutTag(s string) (tag, rest string) {
+	quoted := strings.TrimPrefix(s, "W/")
+	if !strings.HasPrefix(quoted, `"`) {
+		return "", s
+	}
+	end := strings.IndexByte(quoted[1:], '"')
+	if end < 0 {
+		return "", s
+	}
+	n := len(s) - len(quoted) + end + 2
+	return s[:n], s[n:]
+}

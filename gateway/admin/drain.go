@@ -1,0 +1,21 @@
+package admin
+
+import "net/http"
+
+func (a *api) drain(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, a.g.DrainInfo())
+}
+
+// beginDrain is done once: asked for again, it goes on.
+func (a *api) beginDrain(w http.ResponseWriter, r *http.Request) {
+	a.g.BeginDrain()
+	a.drain(w, r)
+}
+
+func (a *api) callOffDrain(w http.ResponseWriter, r *http.Request) {
+	if !a.g.CallOffDrain() {
+		problem(w, http.StatusConflict, "the process is about to end")
+		return
+	}
+	a.drain(w, r)
+}

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-chi/chi/v5"
+
+	"reseat/gateway/events"
+)
+
+// A description is openapi.json, and which of its answers the tests have seen.
+type description struct {
+	*openapi3.T
+	mu   sync.Mutex
+	seen map[string]bool // "GET /path 200"
+}
+
+var described = describe()
+
+func describe() *description {
+	plain := func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
+		b, err := io.ReadAll(body)
+		return string(b), err
+	}
+	openapi3filter.RegisterBodyDecoder("text/event-stream", plain)
+	for _, kind := range []string{"text/html", "text/javascript", "text/css"} {
+		openapi3filter.RegisterBodyDecoder(kind, plain)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
+	if err != nil {
+		panic(err)
+	}
+	return &description{T: doc, seen: map[string]bool{}}
+}
+
+// check holds an answer against what is described: it must be, with its status,
+// type, headers and schema; and the request that brought it must be what is
+// asked for. What matches no route must be a problem.
+func (d *description) check(t *testing.T, admin http.Handler, r *http.Request, body string, rec *httptest.ResponseRecorder) {
+	t.Helper()
+	route, params := d.route(t, admin, r)
+	if route == nil {
+		if rec.Code != 404 && rec.Code != 405 && rec.Code != 401 && rec.Code != 403 || r.Method != "HEAD" && rec.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %.100s, which is not described: %d %s", r.Method, r.URL, rec.Code, rec.Body)
+		}
+		return
+	}
+	asked := r.Clone(t.Context())
+	asked.Body = io.NopCloser(strings.NewReader(body))
+	in := &openapi3filter.RequestValidationInput{
+		Request: asked, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+	}
+	if rec.Code < 300 {
+		if err := openapi3filter.ValidateRequest(t.Context(), in); err != nil {
+			t.Errorf("%s %.100s is answered %d, though it is described otherwise: %v", r.Method, r.URL, rec.Code, err)
+		}
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: rec.Code, Header: rec.Header(),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	out.SetBodyBytes(rec.Body.Bytes())
+	if err := openapi3filter.ValidateResponse(t.Context(), out); err != nil {
+		t.Errorf("%s %.100s: %v", r.Method, r.URL, err)
+	}
+	d.note(fmt.Sprint(route.Method, " ", route.Path, " ", rec.Code))
+}
+
+func (d *description) note(pair string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen[pair] = true
+}
+
+// route finds the description of the route that a request matches, nil where it
+// matches none.
+func (d *description) route(t *testing.T, admin http.Handler, r *http.Request) (*routers.Route, map[string]string) {
+	t.Helper()
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	ctx := chi.NewRouteContext()
+	method := strings.Replace(r.Method, "HEAD", "GET", 1)
+	if !admin.(chi.Routes).Match(ctx, method, path) {
+		return nil, nil
+	}
+	pattern := ctx.RoutePattern() // without a slash at its end
+	if path != "/" && strings.HasSuffix(path, "/") {
+		pattern += "/"
+	}
+	item := d.Paths.Value(pattern)
+	if item == nil || item.GetOperation(method) == nil {
+		t.Errorf("%s %s is not described", method, pattern)
+		return nil, nil
+	}
+	params := map[string]string{}
+	for i, name := range ctx.URLParams.Keys {
+		params[name] = ctx.URLParams.Values[i]
+	}
+	return &routers.Route{Spec: d.T, Path: pattern, PathItem: item, Method: method, Operation: item.GetOperation(method)}, params
+}
+
+// TestMain looks, after a run of all the tests, whether every answer that is
+// described was given to one of them.
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if status == 0 && all() {
+		status = described.unseen()
+	}
+	os.Exit(status)
+}
+
+func TestDescriptionIsOpenAPI31(t *testing.T) {
+	if err := described.Validate(t.Context(), openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation()); err != nil {
+		t.Error(err)
+	}
+	if described.OpenAPI != "3.1.1" {
+		t.Errorf("openapi %s", described.OpenAPI)
+	}
+	ids := map[string]bool{}
+	for path, item := range described.Paths.Map() {
+		for method, o := range item.Operations() {
+			if o.OperationID == "" || ids[o.OperationID] || o.Summary == "" || len(o.Tags) != 1 {
+				t.Errorf("%s %s: id %q, summary %q, tags %v", method, path, o.OperationID, o.Summary, o.Tags)
+			}
+			ids[o.OperationID] = true
+		}
+	}
+}
+
+func TestEveryRouteIsDescribedAndTheOtherWayRound(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var served, said []string
+		chi.Walk(w.admin.(chi.Routes), func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+			served = append(served, method+" "+pattern)
+			return nil
+		})
+		for path, item := range described.Paths.Map() {
+			for method := range item.Operations() {
+				said = append(said, method+" "+path)
+			}
+		}
+		slices.Sort(served)
+		slices.Sort(said)
+		if !slices.Equal(served, said) {
+			t.Errorf("served\n%s\ndescribed\n%s", strings.Join(served, "\n"), strings.Join(said, "\n"))
+		}
+	})
+}
+
+func TestDescriptionIsServed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if rec := w.call("GET", "/api/v1/openapi.json"); rec.Code != http.StatusOK || rec.Body.String() != string(openAPI) {
+			t.Errorf("%d, %d bytes", rec.Code, rec.Body.Len())
+		}
+	})
+}
+
+func TestDescriptionNamesEveryEventAndState(t *testing.T) {
+	enum := func(schema *openapi3.SchemaRef) (names []string) {
+		for _, v := range schema.Value.Enum {
+			names = append(names, v.(string))
+		}
+		return names
+	}
+	if got := enum(described.Components.Schemas["Event"].Value.Properties["type"]); !slices.Equal(got, events.Names()) {
+		t.Errorf("events %q", got)
+	}
+	if got := enum(described.Components.Schemas["State"]); !slices.Equal(got, []string{"connecting", "attached", "detached", "ended"}) {
+		t.Errorf("states %q", got)
+	}
+}
+
+// all reports whether this is a run of all the tests.
+func all() bool {
+	is := func(name, value string) bool { return flag.Lookup("test."+name).Value.String() == value }
+	return is("run", "") && is("skip", "") && is("list", "") && is("short", "false") && is("count", "1")
+}
+
+// unseen lists the answers that are described and that no test was given. A
+// fault of the gateway's own is none that a test could bring about.
+func (d *description) unseen() (status int) {
+	for path, item := range d.Paths.Map() {
+		for method, o := range item.Operations() {
+			for code := range o.Responses.Map() {
+				if pair := method + " " + path + " " + code; !d.seen[pair] && code != "500" {
+					fmt.Println("no test was given the answer that is described:", pair)
+					status = 1
+				}
+			}
+		}
+	}
+	return status
+}

@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/registry"
+)
+
+const (
+	// maxRows is how many sessions one overview shows, and defaultRows how many
+	// where nobody says: what a screen holds and a little more.
+	maxRows     = 200
+	defaultRows = 50
+	// maxText is the length of a text that is looked for, in bytes.
+	maxText = 200
+)
+
+// An overview is what the dashboard polls: one answer, of bounded size, holds
+// all that it shows.
+type overview struct {
+	gateway.Overview
+	Host    string           `json:"host"`    // of the machine, by its own name for itself
+	Version string           `json:"version"` // of the program
+	Write   bool             `json:"write"`   // the caller may change things
+	Every   string           `json:"every"`   // between two samples
+	Samples []gateway.Totals `json:"samples"`
+}
+
+func (a *api) overview(w http.ResponseWriter, r *http.Request) {
+	v, since, err := view(r.URL.Query())
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
+	if o.Sessions == nil {
+		o.Sessions = []registry.Snapshot{}
+	}
+	answer(w, http.StatusOK, o)
+}
+
+// view reads the query of an overview.
+func view(q url.Values) (v registry.View, since time.Time, err error) {
+	v = registry.View{Filter: registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultRows}, Text: q.Get("q")}
+	if err = checkState(v.State); err != nil {
+		return v, since, err
+	}
+	if len(v.Text) > maxText {
+		return v, since, badRequest("q: want at most %d bytes", maxText)
+	}
+	if err = readWindow(q, &v); err != nil {
+		return v, since, err
+	}
+	if s := q.Get("since"); s != "" {
+		if since, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return v, since, badRequest("since: want the time of a sample, got %.100q", s)
+		}
+	}
+	return v, since, readSort(q.Get("sort"), &v)
+}
+
+func readWindow(q url.Values, v *registry.View) error {
+	if s := q.Get("limit"); s != "" {
+		n, ok := number(s)
+		if !ok || n > maxRows {
+			return badRequest("limit: want 0 to %d", maxRows)
+		}
+		v.Limit = int(n)
+	}
+	if s := q.Get("offset"); s != "" {
+		n, ok := number(s)
+		if !ok || n > 1<<31-1 {
+			return badRequest("offset: want how many sessions to pass over")
+		}
+		v.Offset = int(n)
+	}
+	return nil
+}
+
+// readSort reads the name of an order, with - before it for the other way.
+func readSort(s string, v *registry.View) error {
+	name, descending := strings.CutPrefix(s, "-")
+	if s != "" && !slices.Contains(registry.Sorts(), registry.Sort(name)) {
+		return badRequest("sort: want one of %v, with - before it for descending", registry.Sorts())
+	}
+	v.Sort, v.Descending = registry.Sort(name), descending
+	return nil
+}
+
+// history shows what has happened to one session.
+func (a *api) history(w http.ResponseWriter, r *http.Request) {
+	list, left, ok := a.g.History(id(r))
+	if !ok {
+		problem(w, http.StatusNotFound, noSession)
+		return
+	}
+	if list == nil { // it is connecting
+		list = []registry.Moment{}
+	}
+	answer(w, http.StatusOK, struct {
+		Events []registry.Moment `json:"events"`
+		Left   int               `json:"left_out"`
+	}{list, left})
+}

@@ -1,0 +1,257 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/registry"
+)
+
+// overviewOf asks for one.
+func (w *world) overviewOf(query string) (o overview) {
+	w.t.Helper()
+	rec := w.call("GET", "/api/v1/overview"+query)
+	if err := json.Unmarshal(rec.Body.Bytes(), &o); err != nil || rec.Code != http.StatusOK {
+		w.t.Fatalf("overview%s: %d %s, %v", query, rec.Code, rec.Body, err)
+	}
+	return o
+}
+
+func (w *world) wantBadQuery(query, word string) {
+	w.t.Helper()
+	w.wantProblem("GET", "/api/v1/overview?"+query, http.StatusBadRequest, word)
+}
+
+func TestOverviewShowsTotalsAndSessions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("red")
+		q, _ := w.play("blue")
+		game.Text("one")
+		p.Want("one")
+		p.Sync()
+		q.Sync()
+		q.Drop()
+		o := w.overviewOf("")
+		want := gateway.StateCounts{Attached: 1, Detached: 1}
+		if o.Totals.Sessions != want || o.Totals.Created != 2 || o.Totals.Detached != 1 || o.Totals.ToClient != 1 || o.Matching != 2 || len(o.Sessions) != 2 || !o.Write || o.Draining {
+			t.Errorf("%+v", o)
+		}
+		q = q.Resume(0)
+		q.Sync()
+		w.wantStatus("DELETE", pathOf(q.Hello.Session), http.StatusNoContent)
+		w.call("POST", "/api/v1/drain")
+		o = w.overviewOf("?state=ended&limit=1")
+		if o.Totals.Resumed != 1 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.ResumesBy["ok"] != 1 || !o.Draining || len(o.Sessions) != 1 || o.Sessions[0].Reason != "ended" || o.Sessions[0].EndedSince == nil {
+			t.Errorf("%+v", o)
+		}
+		if o := w.overviewOf("?limit=0"); o.Matching != 1 || len(o.Sessions) != 0 {
+			t.Errorf("%d fit, %d shown", o.Matching, len(o.Sessions))
+		}
+	})
+}
+
+func TestGraceThatIsLeftCanBeToldFromTheAnswer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		p.Sync()
+		if s := w.overviewOf("").Sessions[0]; s.Expires != nil || s.BufferMostBytes != 1<<20 || s.BufferMostMessages != 4096 {
+			t.Errorf("attached: %+v", s)
+		}
+		p.Drop()
+		time.Sleep(20 * time.Second)
+		o := w.overviewOf("")
+		if s := o.Sessions[0]; s.Expires == nil || s.Expires.Sub(o.Time).Round(time.Millisecond) != 70*time.Second {
+			t.Errorf("detached for 20 s of 90 s: %v at %v", s.Expires, o.Time)
+		}
+		w.object("PATCH", path(p), `{"grace":"30s"}`, http.StatusOK)
+		o = w.overviewOf("")
+		if s := o.Sessions[0]; s.Expires.Sub(o.Time).Round(time.Millisecond) != 10*time.Second {
+			t.Errorf("after the change: %v at %v", s.Expires, o.Time)
+		}
+	})
+}
+
+// orders are queries of an overview, and the players that the answer shows.
+var orders = map[string]string{
+	"":                     "Zoe ann bob ?",
+	"?sort=since":          "Zoe ann bob ?",
+	"?sort=-since":         "? bob ann Zoe",
+	"?sort=player":         "Zoe ann bob ?",
+	"?sort=-player":        "bob ann Zoe ?",
+	"?sort=group":          "ann Zoe bob ?",
+	"?sort=grace":          "ann Zoe bob ?",
+	"?sort=-grace":         "bob Zoe ann ?",
+	"?sort=-buffer":        "bob ann ? Zoe",
+	"?sort=buffer":         "ann bob Zoe ?",
+	"?q=zOE":               "Zoe",
+	"?q=%3CB%3E":           "ann",
+	"?q=o":                 "Zoe bob",
+	"?q=nobody":            "",
+	"?q=/match/*":          "Zoe ann bob ?",
+	"?player=ann":          "ann",
+	"?group=red":           "Zoe",
+	"?state=attached":      "?",
+	"?state=detached":      "Zoe ann bob",
+	"?state=ended":         "",
+	"?limit=2":             "Zoe ann",
+	"?limit=2&offset=1":    "ann bob",
+	"?limit=2&offset=3":    "bob ?",
+	"?limit=2&offset=9000": "bob ?",
+	"?limit=9&offset=9000": "Zoe ann bob ?",
+}
+
+func TestOverviewIsSearchedAndPutInOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for i, body := range []string{
+			`{"path":"/match/7","player":"Zoe","group":"red","grace":"60s"}`,
+			`{"path":"/match/8","player":"ann","group":"Blue <b>","grace":"20s"}`,
+			`{"path":"/match/9","player":"bob","grace":"80s"}`,
+		} {
+			w.object("POST", sessions, body, http.StatusCreated)
+			synctest.Wait()
+			game := w.game.Next()
+			for range i {
+				game.Text("kept")
+			}
+		}
+		p, _ := w.play("")
+		p.Sync()
+		for query, want := range orders {
+			var got []string
+			for _, s := range w.overviewOf(query).Sessions {
+				if s.Player == "" {
+					s.Player = "?"
+				}
+				got = append(got, s.Player)
+			}
+			switch list := strings.Join(got, " "); {
+			case strings.Contains(query, "buffer"): // of the empty ones nothing is said
+				if last := strings.Join(got[2:], " "); len(got) != 4 || !strings.HasPrefix(want, got[0]+" "+got[1]) || last != "Zoe ?" && last != "? Zoe" {
+					t.Errorf("%s: %s, want %s", query, list, want)
+				}
+			case list != want:
+				t.Errorf("%s: %q, want %q", query, list, want)
+			}
+		}
+	})
+}
+
+func TestEndedSessionsAreSearchedAndPutInOrderToo(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, player := range []string{"bob", "ann", "cid"} {
+			made := w.object("POST", sessions, `{"path":"/match/7","player":"`+player+`"}`, http.StatusCreated)
+			w.wantStatus("DELETE", pathOf(made["id"].(string)), http.StatusNoContent)
+		}
+		for query, want := range map[string]string{"": "bob ann cid", "&sort=-since": "cid ann bob", "&sort=player": "ann bob cid", "&sort=rtt": "bob ann cid", "&q=N": "ann", "&limit=1&offset=1": "ann"} {
+			var got []string
+			for _, s := range w.overviewOf("?state=ended" + query).Sessions {
+				got = append(got, s.Player)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s: %q, want %q", query, got, want)
+			}
+		}
+	})
+}
+
+func TestBadQueriesOfAnOverviewAreRefused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for query, word := range map[string]string{
+			"limit=201": "0 to 200", "limit=-1": "limit", "limit=x": "limit", "offset=-1": "offset", "offset=99999999999": "offset",
+			"sort=age": "sort", "sort=-": "sort", "sort=--rtt": "sort", "state=gone": "state", "since=yesterday": "since", "q=" + strings.Repeat("x", 201): "q: want",
+		} {
+			w.wantBadQuery(query, word)
+		}
+	})
+}
+
+// An answer is bounded: 200 rows and 180 samples, whatever is asked.
+func TestOverviewIsBounded(t *testing.T) {
+	var recorder *Recorder
+	inWorld(t, func(t *testing.T, w *world) {
+		for i := range 2 * keptSamples {
+			recorder.add(gateway.Totals{Created: uint64(i), Time: time.Now().Add(time.Duration(i) * time.Second)})
+		}
+		o := w.overviewOf("?limit=200")
+		if len(o.Samples) != keptSamples || o.Samples[0].Created != keptSamples {
+			t.Errorf("%d samples, the first of %d", len(o.Samples), o.Samples[0].Created)
+		}
+		last := o.Samples[keptSamples-3].Time
+		o = w.overviewOf("?since=" + url.QueryEscape(last.Format(time.RFC3339Nano)))
+		if len(o.Samples) != 2 || !o.Samples[0].Time.After(last) {
+			t.Errorf("%d samples after the last but two", len(o.Samples))
+		}
+	}, withRecorder(&recorder))
+}
+
+func TestRecorderCountsEveryFiveSeconds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r := NewRecorder(w.gw)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go r.Run(ctx)
+		w.play("")
+		time.Sleep(11 * time.Second)
+		list := r.since(time.Time{})
+		if len(list) != 3 || list[2].Sessions.Attached != 1 || list[2].Time.Sub(list[1].Time) != sampleEvery {
+			t.Errorf("%d samples: %+v", len(list), list)
+		}
+	})
+}
+
+func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		p.Sync()
+		time.Sleep(1500 * time.Millisecond)
+		p.Drop()
+		synctest.Wait()
+		game.Text("kept")
+		time.Sleep(2400 * time.Millisecond)
+		p = p.Resume(0)
+		p.Want("kept")
+		p.Sync()
+		w.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK)
+		w.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK) // changes nothing
+		time.Sleep(700 * time.Millisecond)
+		p.Resume(0).Want("kept")
+		w.wantStatus("DELETE", path(p)+"?reason=cheating", http.StatusNoContent)
+		rec := w.call("GET", path(p)+"/history")
+		var h struct {
+			Events []registry.Moment
+			Left   int `json:"left_out"`
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusOK {
+			t.Fatalf("%d %s, %v", rec.Code, rec.Body, err)
+		}
+		var got []string
+		for _, m := range h.Events {
+			got = append(got, fmt.Sprintf("%s silent=%s away=%s replay=%d detail=%s peer=%t was=%t", m.Type, m.Silent, m.Away, m.Replay, m.Detail, m.Peer != "", m.Was != ""))
+		}
+		want := []string{
+			"session.created silent= away= replay=0 detail= peer=true was=false",
+			"session.detached silent=1.5s away= replay=0 detail= peer=true was=false",
+			"session.resumed silent= away=3.9s replay=1 detail= peer=true was=false",
+			"grace.changed silent= away= replay=0 detail=5m peer=false was=true",
+			"session.superseded silent= away=700ms replay=1 detail= peer=true was=true",
+			"session.ended silent= away= replay=0 detail=cheating peer=false was=false",
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") || h.Left != 0 {
+			t.Errorf("%d left out, got\n%s\nwant\n%s", h.Left, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if since := w.describe(p)["since"]; since != h.Events[0].Time.Format(time.RFC3339Nano) {
+			t.Errorf("since %v, and its history begins at %v", since, h.Events[0].Time)
+		}
+		w.wantProblem("GET", sessions+"/none/history", http.StatusNotFound, "no such session")
+	})
+}
+
+func pathOf(id string) string { return sessions + "/" + id }

@@ -1,0 +1,245 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/wire"
+)
+
+func TestPatchChangesALivingSession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("red")
+		for _, c := range []struct {
+			body   string
+			member string
+			want   any
+		}{
+			{`{"grace":"2m"}`, "grace", "2m"},
+			{`{"grace":"0"}`, "grace", "0s"},
+			{`{"grace":"1h30m"}`, "grace", "1h30m"},
+			{`{"overflow":"drop-oldest"}`, "overflow", "drop-oldest"},
+			{`{"overflow":"end"}`, "overflow", "end"},
+			{`{"group":"blue"}`, "group", "blue"},
+			{`{"group":""}`, "group", ""},
+			{`{"started":true}`, "started", true},
+			{`{"started":false}`, "started", false},
+			{`{}`, "grace", "1h30m"},
+			{` {"grace" : "45s" , "group":"\u00fc", "started":true}`, "group", "ü"},
+		} {
+			got := w.object("PATCH", path(p), c.body, http.StatusOK)
+			if now := w.describe(p); got[c.member] != c.want || now[c.member] != c.want {
+				t.Errorf("%s: answered %v, then it is %v", c.body, got[c.member], now[c.member])
+			}
+		}
+		w.wantList("?group=ü", p)
+	})
+}
+
+// R21: the grace period is changed while it runs out.
+func TestPatchChangesARunningGraceTimer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		p.Ack(0)
+		p.Sync()
+		p.Drop()
+		time.Sleep(60 * time.Second)
+		w.object("PATCH", path(p), `{"grace":"3m"}`, http.StatusOK)
+		time.Sleep(100 * time.Second) // 160 s since the drop
+		if got := w.describe(p)["state"]; got != "detached" {
+			t.Fatalf("it is %v", got)
+		}
+		w.object("PATCH", path(p), `{"grace":"170s"}`, http.StatusOK)
+		time.Sleep(10*time.Second - time.Millisecond)
+		game.WantNothing(0)
+		time.Sleep(time.Millisecond)
+		game.WantClose(wire.CodeGoingAway)
+		w.wantRefused("PATCH", path(p), `{"grace":"1h"}`, http.StatusConflict, "ended")
+	})
+}
+
+func TestShorterGraceThanHasPassedEndsTheSession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		p.Ack(0)
+		p.Sync()
+		p.Drop()
+		time.Sleep(60 * time.Second)
+		if got := w.object("PATCH", path(p), `{"grace":"30s"}`, http.StatusOK); got["state"] != "ended" || got["reason"] != "grace_over" {
+			t.Errorf("it is %v, reason %v", got["state"], got["reason"])
+		}
+		w.wantList("?state=ended", p)
+	})
+}
+
+func TestGraceBeyondTheTokenOfAClientThatIsAwayIsAConflict(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		p.Ack(0)
+		p.Sync()
+		w.object("PATCH", path(p), `{"grace":"2h"}`, http.StatusOK) // attached: it gets a new token
+		w.object("PATCH", path(p), `{"grace":"90s"}`, http.StatusOK)
+		p.Drop()
+		w.wantRefused("PATCH", path(p), `{"grace":"8760h","group":"red"}`, http.StatusConflict, "token")
+		if got := w.describe(p); got["grace"] != "1m30s" || got["group"] != "" {
+			t.Errorf("a refused change left grace %v, group %v", got["grace"], got["group"])
+		}
+	})
+}
+
+func TestBadChangesChangeNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("red")
+		before := w.describe(p)
+		for body, word := range map[string]string{
+			"": "JSON object", "[]": "JSON object", `{"state":"ended"}`: `unknown member "state"; known are grace, group, overflow, started`, `{"Grace":"1s"}`: "unknown", `{"player":"x"}`: "unknown", `{"group":"blue","x":1}`: "unknown",
+			`{"group":"blue","group":"green"}`: "repeated JSON member", `{"group":null}`: "group: want a string, got null", `{"group":7}`: "group", `{"group":"` + strings.Repeat("x", 201) + `"}`: "200 bytes", `{"group":"a\u0000b"}`: "printable", `{"group":"\udc00"}`: "Unicode",
+			`{"started":"true"}`: "started: want true or false, got a string", `{"started":1}`: "started", `{"started":null}`: "started",
+			`{"overflow":"drop_oldest"}`: "overflow: want", `{"overflow":"Pause"}`: "overflow", `{"overflow":""}`: "overflow", `{"overflow":0}`: "overflow", `{"group":"blue","overflow":"x"}`: "overflow",
+			`{"grace":"45"}`: "grace", `{"grace":"-45s"}`: "grace", `{"grace":"1us"}`: "grace", `{"grace":"8761h"}`: "grace", `{"grace":45}`: "grace", `{"grace":"99999999999h"}`: "grace", `{"grace":" 45s"}`: "grace",
+		} {
+			w.wantRefused("PATCH", path(p), body, http.StatusBadRequest, word)
+		}
+		w.wantRefused("PATCH", sessions+"/nothing", `{}`, http.StatusNotFound, "no such")
+		w.wantRefused("PATCH", path(p), `{"group":"`+strings.Repeat("x", maxJSON), http.StatusRequestEntityTooLarge, "at most")
+		after := w.describe(p)
+		for name, v := range before {
+			if after[name] != v {
+				t.Errorf("%s was %v, is %v", name, v, after[name])
+			}
+		}
+	})
+}
+
+// The type of a body is what is in it: curl -d says that it sends a form.
+func TestContentTypeOfABodyDoesNotMatter(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		s := w.serve()
+		for _, line := range []string{"", "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: text/plain\r\n", "Content-Type: ;;\r\n"} {
+			s.request("PATCH " + path(p) + " HTTP/1.1\r\nHost: localhost\r\n" + line + "Content-Length: 17\r\n\r\n" + `{"group":"purple"`).head(http.StatusBadRequest)
+			s.request("PATCH " + path(p) + " HTTP/1.1\r\nHost: localhost\r\n" + line + "Content-Length: 18\r\n\r\n" + `{"group":"purple"}`).head(http.StatusOK)
+		}
+		w.wantList("?group=purple", p)
+	})
+}
+
+func TestGroupIsStarted(t *testing.T) {
+	before := func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.GraceBeforeStart = new(10 * time.Second) }
+	inWorld(t, func(t *testing.T, w *world) {
+		a, _ := w.play("red")
+		b, _ := w.play("blue")
+		c, _ := w.play("red")
+		c.Ack(0)
+		c.Sync()
+		c.Drop()
+		if got := w.describe(a)["grace"]; got != "10s" {
+			t.Errorf("grace before the start is %v", got)
+		}
+		if got := w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK); got["sessions"] != 2.0 {
+			t.Errorf("%v", got)
+		}
+		for p, want := range map[string]bool{path(a): true, path(b): false, path(c): true} {
+			got := w.object("GET", p, "", http.StatusOK)
+			if got["started"] != want || (got["grace"] == "1m30s") != want {
+				t.Errorf("started %v, grace %v, want %t", got["started"], got["grace"], want)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		if got := w.describe(c)["state"]; got != "detached" {
+			t.Errorf("started while its client was away, it is %v", got)
+		}
+		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // twice is as once
+	}, before)
+}
+
+func TestGroupIsEnded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, _ := w.play("red")
+		b, _ := w.play("blue")
+		c, gone := w.play("red")
+		for _, p := range []string{path(a), path(b), path(c)} {
+			w.object("PATCH", p, `{"started":true}`, http.StatusOK)
+			w.send("PUT", p+"/data", "seat")
+		}
+		c.Drop()
+		if got := w.object("POST", "/api/v1/groups/red/end", "", http.StatusOK); got["sessions"] != 2.0 {
+			t.Errorf("%v", got)
+		}
+		gone.WantClose(1000)
+		w.wantList("?state=ended", c)
+		w.wantList("", a, b)
+		w.wantProblem("GET", path(a)+"/data", http.StatusNotFound, "no data")
+		w.wantProblem("GET", path(c)+"/data", http.StatusNotFound, "ended")
+		if rec := w.call("GET", path(b)+"/data"); rec.Body.String() != "seat" {
+			t.Errorf("another group's data is %q", rec.Body)
+		}
+		if w.describe(a)["started"] != false || w.describe(b)["started"] != true {
+			t.Error("started is not as it should be")
+		}
+	})
+}
+
+// Names stand in paths; an empty one is no name for the sessions without a group.
+func TestGroupsAreNamedByAnyText(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		lone, _ := w.play("")
+		for name, escaped := range map[string]string{"a/b": "a%2Fb", "100%": "100%25", "ä ö": "%C3%A4%20%C3%B6", "%41": "%2541", "A": "%41", "..": "%2e%2e", "a?b#c": "a%3Fb%23c", "a+b": "a+b", "start": "start"} {
+			w.object("PATCH", path(lone), `{"group":"`+name+`"}`, http.StatusOK)
+			if got := w.object("POST", "/api/v1/groups/"+escaped+"/start", "", http.StatusOK); got["sessions"] != 1.0 {
+				t.Errorf("%s: %v", escaped, got)
+			}
+		}
+		w.object("PATCH", path(lone), `{"group":""}`, http.StatusOK)
+		for _, call := range []string{"/api/v1/groups//end", "/api/v1/groups//start", "/api/v1/groups/end", "/api/v1/groups/", "/api/v1/groups/a/b/end", "/api/v1/groups/a/End"} {
+			w.wantProblem("POST", call, http.StatusNotFound, "no such")
+		}
+		if got := w.object("POST", "/api/v1/groups/nobody/end", "", http.StatusOK); got["sessions"] != 0.0 {
+			t.Errorf("%v", got)
+		}
+		lone.Sync()
+	})
+}
+
+func TestOperatorsDrainIsBegunAndCalledOff(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		p.Sync()
+		drain := func(method string, draining bool, until, sessions any) {
+			t.Helper()
+			got := w.object(method, "/api/v1/drain", "", http.StatusOK)
+			if got["draining"] != draining || got["until"] != until || got["sessions"] != sessions {
+				t.Errorf("%s: %v, want %t, %v, %v", method, got, draining, until, sessions)
+			}
+			rec := w.call("GET", "/readyz")
+			if (rec.Code == http.StatusServiceUnavailable) != draining {
+				t.Errorf("/readyz: %d", rec.Code)
+			}
+		}
+		end := time.Now().Add(10 * time.Second).UTC().Format(time.RFC3339Nano)
+		drain("GET", false, nil, 1.0)
+		drain("DELETE", false, nil, 1.0)
+		drain("POST", true, end, 1.0)
+		time.Sleep(time.Second)
+		drain("POST", true, end, 1.0)
+		drain("GET", true, end, 1.0)
+		drain("DELETE", false, nil, 1.0)
+		q, _ := w.play("")
+		drain("POST", true, time.Now().Add(10*time.Second).UTC().Format(time.RFC3339Nano), 2.0)
+		time.Sleep(10 * time.Second)
+		p.WantClosing(wire.CodeDraining)
+		q.WantClosing(wire.CodeDraining)
+		drain("GET", true, nil, 0.0)
+		drain("DELETE", false, nil, 0.0)
+		w.play("")
+		go w.gw.Drain(t.Context())
+		synctest.Wait()
+		w.wantProblem("DELETE", "/api/v1/drain", http.StatusConflict, "about to end")
+		drain("POST", true, nil, 1.0)
+		time.Sleep(time.Minute)
+	})
+}

@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"reseat/gateway"
+)
+
+const (
+	// sampleEvery is how often a Recorder counts: each time asks every session, as
+	// a scrape of the metrics does.
+	sampleEvery = 5 * time.Second
+	// keptSamples reach back for a quarter of an hour.
+	keptSamples = 180
+)
+
+// A Recorder keeps the totals of the last quarter of an hour, so that a
+// dashboard shows what was before it was opened. A nil one keeps nothing.
+type Recorder struct {
+	g *gateway.Gateway
+
+	mu      sync.Mutex
+	samples []gateway.Totals // oldest first
+}
+
+// NewRecorder makes a Recorder that has nothing yet: Run fills it.
+func NewRecorder(g *gateway.Gateway) *Recorder { return &Recorder{g: g} }
+
+// Run counts every five seconds, until ctx is done.
+func (r *Recorder) Run(ctx context.Context) {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		r.add(r.g.Totals())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *Recorder) add(t gateway.Totals) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.samples) == keptSamples {
+		r.samples = slices.Delete(r.samples, 0, 1)
+	}
+	r.samples = append(r.samples, t)
+}
+
+// since lists what was counted after t.
+func (r *Recorder) since(t time.Time) []gateway.Totals {
+	if r == nil {
+		return []gateway.Totals{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.samples)
+	for n > 0 && r.samples[n-1].Time.After(t) {
+		n--
+	}
+	return append([]gateway.Totals{}, r.samples[n:]...)
+}

@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
+
+	"reseat/gateway"
+	"reseat/gateway/frame"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+)
+
+func (a *api) list(w http.ResponseWriter, r *http.Request) {
+	f, err := filter(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	page := struct {
+		Sessions []registry.Snapshot `json:"sessions"`
+		Next     string              `json:"next"`
+	}{Sessions: []registry.Snapshot{}}
+	list, next := a.g.Sessions(f)
+	page.Sessions = append(page.Sessions, list...)
+	if next > 0 {
+		page.Next = strconv.FormatUint(next, 10)
+	}
+	answer(w, http.StatusOK, page)
+}
+
+// filter reads the query of a list.
+func filter(r *http.Request) (registry.Filter, error) {
+	q := r.URL.Query()
+	f := registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
+	if s := q.Get("limit"); s != "" {
+		n, ok := number(s)
+		if !ok || n < 1 {
+			return f, badRequest("limit: want 1 or more")
+		}
+		f.Limit = int(min(n, maxLimit)) // next tells that there are more
+	}
+	if s := q.Get("cursor"); s != "" {
+		var ok bool
+		if f.After, ok = number(s); !ok {
+			return f, badRequest("cursor: want the next of an earlier answer")
+		}
+	}
+	return f, checkState(f.State)
+}
+
+// checkState takes the name of a state, or "" for all that live.
+func checkState(s string) error {
+	switch s {
+	case "", "connecting", "attached", "detached", "ended":
+		return nil
+	}
+	return badRequest("state: want connecting, attached, detached or ended")
+}
+
+// number reads digits, and nothing but digits.
+func number(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 10, 64) // takes no sign
+	return n, err == nil
+}
+
+func (a *api) get(w http.ResponseWriter, r *http.Request) {
+	info, ok := a.g.Session(id(r))
+	if !ok {
+		problem(w, http.StatusNotFound, noSession)
+		return
+	}
+	answer(w, http.StatusOK, info)
+}
+
+func id(r *http.Request) string { return chi.URLParam(r, "id") }
+
+func (a *api) patch(w http.ResponseWriter, r *http.Request) {
+	change, err := readChange(w, r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	info, o := a.g.Patch(id(r), change)
+	if o != gateway.Done {
+		conflict := hasEnded
+		if now, _ := a.g.Session(id(r)); o == gateway.Conflict && now.State != session.Ended.String() {
+			conflict = "its client is away, and its token would expire before this grace period does"
+		}
+		outcome(w, o, conflict)
+		return
+	}
+	answer(w, http.StatusOK, info)
+}
+
+func readChange(w http.ResponseWriter, r *http.Request) (c gateway.Change, err error) {
+	var grace, overflow *string
+	err = readObject(w, r, map[string]any{"grace": &grace, "overflow": &overflow, "group": &c.Group, "started": &c.Started})
+	if err != nil {
+		return c, err
+	}
+	if c.Grace, err = readGrace(grace); err != nil {
+		return c, err
+	}
+	if overflow != nil {
+		policy, ok := session.ParseOverflow(*overflow)
+		if !ok {
+			return c, badRequest("overflow: want pause, drop-oldest or end")
+		}
+		c.Overflow = &policy
+	}
+	return c, readName("group", c.Group)
+}
+
+// readGrace reads a duration as --grace takes it.
+func readGrace(s *string) (*time.Duration, error) {
+	if s == nil {
+		return nil, nil
+	}
+	d, err := time.ParseDuration(*s)
+	if err != nil || d != 0 && (d < time.Millisecond || d > policy.MaxGrace) {
+		return nil, badRequest("grace: want 0 or a duration from 1ms to 8760h, such as 45s")
+	}
+	return &d, nil
+}
+
+// maxName is the length of a player's or a group's name, in bytes.
+const maxName = 200
+
+// readPlayer checks the name of a player, by the rule that logins are held to. An empty
+// one is none.
+func readPlayer(s *string) error {
+	if s == nil || *s == "" {
+		return nil
+	}
+	if fault := gateway.PlayerFault(*s); fault != "" {
+		return badRequest("player: it %s", fault)
+	}
+	return nil
+}
+
+// readName checks the name of a group, which will stand in logs and addresses.
+func readName(what string, s *string) error {
+	if s == nil || frame.Clip(*s, maxName) == *s && printable(*s) {
+		return nil
+	}
+	return badRequest("%s: want printable text of at most %d bytes, without blanks at its ends", what, maxName)
+}
+
+func (a *api) end(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	code := uint64(wire.CodeNormal)
+	if s := q.Get("code"); s != "" {
+		var ok bool
+		if code, ok = number(s); !ok || code > 4999 || code == frame.NoStatus || !wire.ByeCode(int(code)) {
+			problem(w, http.StatusBadRequest, "code: want 1000, 1001 or 3000 to 4999")
+			return
+		}
+	}
+	reason := q.Get("reason")
+	if frame.Clip(reason, frame.MaxReason) != reason || !utf8.ValidString(reason) {
+		problem(w, http.StatusBadRequest, "reason: want UTF-8 text of at most 123 bytes")
+		return
+	}
+	outcome(w, a.g.End(id(r), int(code), reason), hasEnded)
+}
+
+func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {
+	outcome(w, a.g.Disconnect(id(r)), "no client is attached")
+}
+
+const (
+	noSession = "no such session"
+	hasEnded  = "the session has ended"
+	otherData = "the data is another than the header names"
+)
+
+func outcome(w http.ResponseWriter, o gateway.Outcome, conflict string) {
+	switch o {
+	case gateway.Unknown:
+		problem(w, http.StatusNotFound, noSession)
+	case gateway.Conflict:
+		problem(w, http.StatusConflict, conflict)
+	case gateway.Stale:
+		problem(w, http.StatusPreconditionFailed, otherData)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}

@@ -1,0 +1,386 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/wire"
+)
+
+func TestListIsEmptyWithoutSessions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		rec := w.call("GET", "/api/v1/sessions")
+		if got := strings.TrimSpace(rec.Body.String()); got != `{"sessions":[],"next":""}` || rec.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s", rec.Header().Get("Content-Type"), got)
+		}
+		w.wantList("?state=ended")
+	})
+}
+
+func TestListIsFiltered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, _ := w.play("red")
+		b, _ := w.play("blue")
+		c, _ := w.play("red")
+		d, _ := w.play("")
+		c.Drop()
+		d.Control("bye")
+		w.wantList("", a, b, c)
+		w.wantList("?group=red", a, c)
+		w.wantList("?group=blue", b)
+		w.wantList("?group=Red")
+		w.wantList("?group=", a, b, c) // as if it were not there
+		w.wantList("?state=attached", a, b)
+		w.wantList("?state=detached", c)
+		w.wantList("?state=connecting")
+		w.wantList("?state=ended", d)
+		w.wantList("?state=attached&group=red", a)
+		w.wantList("?state=ended&group=red")
+		w.wantList("?player=ann")
+		w.wantList("?unknown=1", a, b, c)
+	})
+}
+
+func TestListIsPaged(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var all []*wstest.Player
+		for i := range 7 {
+			p, _ := w.play(fmt.Sprint("g", i%2))
+			all = append(all, p)
+		}
+		odd := []*wstest.Player{all[1], all[3], all[5]}
+		w.wantPages("?limit=3", all[:3], all[3:6], all[6:])
+		w.wantPages("?limit=1&group=g1", odd[:1], odd[1:2], odd[2:])
+		w.wantPages("?limit=1", all[:1], all[1:2], all[2:3], all[3:4], all[4:5], all[5:6], all[6:])
+		w.wantPages("?limit=7", all)
+		w.wantPages("?limit=6", all[:6], all[6:])
+		w.wantPages("?limit=1000", all)
+		w.wantPages("?limit=100000", all)
+	})
+}
+
+// wantPages follows next from page to page, up to the one without.
+func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
+	w.t.Helper()
+	cursor := ""
+	for i, want := range pages {
+		w.wantList(query+cursor, want...)
+		next := *w.list(query + cursor).Next
+		if (next == "") != (i == len(pages)-1) {
+			w.t.Fatalf("list%s: page %d of %d has next %q", query, i+1, len(pages), next)
+		}
+		cursor = "&cursor=" + next
+	}
+}
+
+// A session that ends between two pages moves no other out of the list.
+func TestPagesHoldWhileSessionsEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var all []*wstest.Player
+		for range 4 {
+			p, _ := w.play("")
+			all = append(all, p)
+		}
+		next := *w.list("?limit=2").Next
+		w.wantStatus("DELETE", path(all[0]), http.StatusNoContent)
+		w.wantStatus("DELETE", path(all[1]), http.StatusNoContent)
+		w.wantList("?limit=2&cursor="+next, all[2], all[3])
+	})
+}
+
+func TestBadQueriesAreProblems(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for query, word := range map[string]string{
+			"limit=0": "limit", "limit=-1": "limit", "limit=%2B5": "limit", "cursor=%2B5": "cursor", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
+			"cursor=x": "cursor", "cursor=-1": "cursor", "cursor=1.5": "cursor", "cursor=99999999999999999999": "cursor", "cursor=%00": "cursor",
+			"state=x": "state", "state=Attached": "state", "state=attached,detached": "state", "state=all": "state",
+		} {
+			w.wantProblem("GET", "/api/v1/sessions?"+query, http.StatusBadRequest, word)
+		}
+	})
+}
+
+func TestSessionIsDescribed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("red")
+		for i := range 3 {
+			game.Text(strings.Repeat("x", 10+i))
+			p.Want(strings.Repeat("x", 10+i))
+		}
+		p.Text("one")
+		game.Want("one")
+		p.Ack(1)
+		p.Sync()
+		got := w.describe(p)
+		id := p.Hello.Session
+		for name, want := range map[string]any{
+			"id": id, "state": "attached", "player": "", "group": "red", "peer": "127.0.0.1", "route": "/match/*", "client": "resumable", "resumable": true,
+			"grace": "1m30s", "overflow": "pause", "detached_since": nil,
+			"received": 1.0, "written": 1.0, "sent": 3.0, "acked": 1.0, "buffer_messages": 2.0, "buffer_bytes": 23.0,
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v, want %v", name, v, want)
+			}
+		}
+		if since, err := time.Parse(time.RFC3339, got["since"].(string)); err != nil || since.After(time.Now()) {
+			t.Errorf("since %v: %v", got["since"], err)
+		}
+		if _, told := got["reason"]; told {
+			t.Errorf("a living session has the reason %v", got["reason"])
+		}
+		listed := w.list("").Sessions[0]
+		if !maps.Equal(listed, got) {
+			t.Errorf("the list says %v, the session %v", listed, got)
+		}
+	})
+}
+
+func (w *world) describe(p *wstest.Player) map[string]any {
+	w.t.Helper()
+	rec := w.call("GET", path(p))
+	var m map[string]any
+	if err := json.Unmarshal(rec.Body.Bytes(), &m); err != nil || rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != "application/json" || rec.Header().Get("Cache-Control") != "no-store" {
+		w.t.Fatalf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+	return m
+}
+
+func TestDetachedSessionSaysSinceWhen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		time.Sleep(10 * time.Second)
+		p.Drop()
+		synctest.Wait()
+		dropped := time.Now()
+		time.Sleep(5 * time.Second)
+		got := w.describe(p)
+		since, err := time.Parse(time.RFC3339, fmt.Sprint(got["detached_since"]))
+		if d := since.Sub(dropped).Abs(); got["state"] != "detached" || err != nil || d > time.Millisecond {
+			t.Errorf("%v since %v, %v, want %v", got["state"], got["detached_since"], err, dropped)
+		}
+		q := p.Resume(0)
+		if got := w.describe(q); got["state"] != "attached" || got["detached_since"] != nil {
+			t.Errorf("%v since %v after the resume", got["state"], got["detached_since"])
+		}
+	})
+}
+
+func TestEndedSessionIsRememberedWithItsReason(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		w.wantStatus("DELETE", path(p)+"?reason=kicked+out", http.StatusNoContent)
+		if got := w.describe(p); got["state"] != "ended" || got["reason"] != wire.Name(wire.CodeEnded) || got["detail"] != "kicked out" {
+			t.Errorf("%v, reason %v, detail %v", got["state"], got["reason"], got["detail"])
+		}
+		if listed := w.list("?state=ended").Sessions; len(listed) != 1 || listed[0]["detail"] != "kicked out" {
+			t.Errorf("the list says %v", listed)
+		}
+		q, game := w.play("")
+		game.Close(4007, "the match is over")
+		q.WantControl(wire.VerbEnd)
+		q.Close(4007, "")
+		synctest.Wait()
+		if got := w.describe(q); got["reason"] != "upstream_closed" || got["detail"] != "the match is over" {
+			t.Errorf("reason %v, detail %v of one that the game server ended", got["reason"], got["detail"])
+		}
+		w.wantProblem("DELETE", path(p), http.StatusConflict, "ended")
+		w.wantProblem("POST", path(p)+"/disconnect", http.StatusConflict, "")
+		time.Sleep(5 * time.Minute)
+		w.wantProblem("GET", path(p), http.StatusNotFound, "session")
+		w.wantProblem("DELETE", path(p), http.StatusNotFound, "session")
+	})
+}
+
+func TestUnknownSessionIs404(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.play("")
+		for _, id := range []string{"x", strings.Repeat("0", 32), "%20", "..", "%2e%2e", strings.Repeat("x", 5000)} {
+			w.wantProblem("GET", "/api/v1/sessions/"+id, http.StatusNotFound, "no such")
+			w.wantProblem("DELETE", "/api/v1/sessions/"+id, http.StatusNotFound, "no such")
+			w.wantProblem("POST", "/api/v1/sessions/"+id+"/disconnect", http.StatusNotFound, "no such")
+		}
+	})
+}
+
+func TestUnknownResourcesAndMethodsAreProblems(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		for _, target := range []string{"/api", "/api/v1/", "/api/v1/sessions/", "/api/v2/sessions", "/api/v1/sessionsx", path(p) + "/", path(p) + "/disconnect/", path(p) + "/nothing", "/nothing", "//api/v1/sessions"} {
+			w.wantProblem("GET", target, http.StatusNotFound, "no such")
+		}
+		for _, call := range []string{"PUT /api/v1/sessions", "PATCH /api/v1/sessions", "DELETE /api/v1/sessions", "PUT " + path(p), "POST " + path(p), "GET " + path(p) + "/disconnect", "DELETE " + path(p) + "/disconnect", "BREW " + path(p)} {
+			method, target, _ := strings.Cut(call, " ")
+			w.wantProblem(method, target, http.StatusMethodNotAllowed, "method")
+		}
+	})
+}
+
+// RFC 9110 section 15.5.6: a resource says which methods it has.
+func TestEachResourceSaysWhichMethodsItHas(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		for target, allow := range map[string]string{
+			"/api/v1/sessions":              "GET, HEAD, POST",
+			path(p):                         "GET, HEAD, PATCH, DELETE",
+			path(p) + "/disconnect":         "POST",
+			path(p) + "/data":               "GET, HEAD, PUT",
+			"/api/v1/groups/red/start":      "POST",
+			"/api/v1/groups/a%2Fb/end":      "POST",
+			"/api/v1/drain":                 "GET, HEAD, POST, DELETE",
+			"/api/v1/events":                "GET, HEAD",
+			"/api/v1/openapi.json":          "GET, HEAD",
+			"/metrics":                      "GET, HEAD",
+			"/debug/pprof/":                 "GET, HEAD",
+			"/debug/pprof/symbol":           "GET, HEAD, POST",
+			"/healthz":                      "GET, HEAD",
+			"/readyz":                       "GET, HEAD",
+			"/api/v1/sessions?limit=1&x=%2": "GET, HEAD, POST",
+		} {
+			for _, method := range []string{"OPTIONS", "TRACE", "BREW"} {
+				rec := w.call(method, target)
+				wantProblem(t, rec, http.StatusMethodNotAllowed, "method")
+				if got := rec.Header().Values("Allow"); len(got) != 1 || got[0] != allow {
+					t.Errorf("%s %s: Allow %q, want %q", method, target, got, allow)
+				}
+			}
+		}
+	})
+}
+
+func TestDeleteEndsTheSessionWithCodeAndReason(t *testing.T) {
+	full := strings.Repeat("x", 123)
+	for _, tt := range []struct {
+		query  string
+		code   int
+		reason string
+	}{
+		{"", 1000, ""},
+		{"?code=1001&reason=restart", 1001, "restart"},
+		{"?code=3000", 3000, ""},
+		{"?code=4999&reason=gr%C3%BC%C3%9Fe%20%F0%9F%91%8B", 4999, "gr\u00fc\u00dfe \U0001F44B"},
+		{"?reason=" + full, 1000, full},
+		{"?code=&reason=", 1000, ""},
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			p, game := w.play("")
+			w.wantStatus("DELETE", path(p)+tt.query, http.StatusNoContent)
+			if got := game.WantClose(tt.code); got != tt.reason {
+				t.Errorf("%s: the upstream is told %q", tt.query, got)
+			}
+			if c := p.WantClosing(wire.CodeEnded); c.Reason != tt.reason || c.Retry {
+				t.Errorf("%s: the client is told %+v", tt.query, c)
+			}
+		})
+	}
+}
+
+func TestDeleteWithABadCodeOrReasonChangesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		for query, word := range map[string]string{
+			"code=0": "code", "code=999": "code", "code=1002": "code", "code=1005": "code", "code=1006": "code", "code=1011": "code", "code=2999": "code", "code=5000": "code", "code=-1000": "code",
+			"code=x": "code", "code=%2B1000": "code", "code=1000.0": "code", "code=1e3": "code", "code=%201000": "code", "code=66536": "code", "code=99999999999999999999": "code",
+			"reason=" + strings.Repeat("x", 124): "reason", "reason=" + strings.Repeat("%C3%A9", 62): "reason", "reason=%FF": "reason", "reason=ok%C3": "reason", "code=4000&reason=%ED%A0%80": "reason",
+		} {
+			w.wantProblem("DELETE", path(p)+"?"+query, http.StatusBadRequest, word)
+		}
+		game.Text("still here")
+		p.Want("still here")
+	})
+}
+
+func TestDeleteOfADetachedSessionIsToldAtTheResume(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		p.Drop()
+		w.wantStatus("DELETE", path(p)+"?code=4001&reason=kicked", http.StatusNoContent)
+		if got := game.WantClose(4001); got != "kicked" {
+			t.Errorf("the upstream is told %q", got)
+		}
+		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded); c.Reason != "kicked" {
+			t.Errorf("the client is told %+v", c)
+		}
+	})
+}
+
+func TestDisconnectCutsWithoutAClose(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		w.wantStatus("POST", path(p)+"/disconnect", http.StatusNoContent)
+		p.WantEnd()
+		w.wantProblem("POST", path(p)+"/disconnect", http.StatusConflict, "attached")
+		game.Text("missed")
+		q := p.Resume(0)
+		q.Want("missed")
+		w.wantStatus("POST", path(q)+"/disconnect", http.StatusNoContent)
+		q.WantEnd()
+	})
+}
+
+// T44: no verb of the API gets past the guard, and only the two health paths
+// need not.
+func TestEveryPathIsGuarded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		open := []string{"GET /healthz", "GET /readyz"}
+		calls := append(open, "GET /metrics", "GET /api/v1/sessions", "GET "+path(p), "GET "+path(p)+"/data", "GET "+path(p)+"/history", "GET /api/v1/overview", "GET /api/v1/events", "GET /api/v1/openapi.json", "GET /api/v1/drain", "POST /api/v1/drain", "DELETE "+path(p), "POST "+path(p)+"/disconnect", "GET /", "GET /nothing", "PUT "+path(p), "OPTIONS "+path(p))
+		for _, call := range calls {
+			method, target, _ := strings.Cut(call, " ")
+			for name, a := range refused {
+				rec := w.callAs(method, target, a)
+				if want := slices.Contains(open, call); (rec.Code == http.StatusOK) != want || !want && rec.Code != http.StatusForbidden {
+					t.Errorf("%s by %s: %d", call, name, rec.Code)
+				}
+				if rec.Header().Get("Access-Control-Allow-Origin") != "" {
+					t.Errorf("%s is shared with other origins", call)
+				}
+			}
+		}
+		game.Text("untouched")
+		p.Want("untouched")
+	})
+}
+
+func TestReadinessEndsWithTheDrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.play("")
+		for _, target := range []string{"/healthz", "/readyz"} {
+			if rec := w.call("GET", target); rec.Code != http.StatusOK || rec.Body.String() != "ok\n" {
+				t.Errorf("%s: %d %q", target, rec.Code, rec.Body)
+			}
+		}
+		go w.gw.Drain(t.Context())
+		if rec := w.call("GET", "/readyz"); rec.Code != http.StatusServiceUnavailable || rec.Body.String() != "draining\n" {
+			t.Errorf("/readyz: %d %q", rec.Code, rec.Body)
+		}
+		if rec := w.call("GET", "/healthz"); rec.Code != http.StatusOK {
+			t.Errorf("/healthz: %d", rec.Code)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestMetricsCountTheSessions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.play("")
+		p, _ := w.play("")
+		p.Drop()
+		body := w.call("GET", "/metrics").Body.String()
+		for _, line := range []string{`reseat_sessions{state="attached"} 1`, `reseat_sessions{state="detached"} 1`, `reseat_sessions{state="connecting"} 0`, "reseat_sessions_created_total 2"} {
+			if !strings.Contains(body, "\n"+line+"\n") {
+				t.Errorf("no line %s", line)
+			}
+		}
+		if strings.Contains(body, p.Hello.Session) {
+			t.Error("a session is named in a metric")
+		}
+	})
+}

@@ -1,0 +1,325 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/events"
+)
+
+// A listener is a reader of the event stream.
+type listener struct {
+	*reply
+	body io.Reader
+	last string // the newest id
+}
+
+// listen opens the event stream.
+func (s *site) listen(query string, header ...string) *listener {
+	s.t.Helper()
+	r := s.get("/api/v1/events"+query, header...)
+	resp := r.head(http.StatusOK)
+	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-store" {
+		s.t.Errorf("%v", resp.Header)
+	}
+	rec := httptest.NewRecorder() // what comes behind the head is checked by next
+	rec.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+	described.check(s.t, s.w.admin, httptest.NewRequest("GET", "/api/v1/events"+query, nil), "", rec)
+	return &listener{reply: r, body: resp.Body}
+}
+
+// line reads the next line.
+func (l *listener) line() (string, error) {
+	var b [1]byte
+	var line []byte
+	for {
+		if _, err := io.ReadFull(l.body, b[:]); err != nil {
+			return string(line), err
+		}
+		if b[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, b[0])
+	}
+}
+
+// next reads the next event, or a comment as one without a type.
+func (l *listener) next() (e events.Event) {
+	l.t.Helper()
+	var name, data string
+	for {
+		line, err := l.line()
+		if err != nil {
+			l.t.Fatalf("the stream: %q, %v", line, err)
+		}
+		field, value, _ := strings.Cut(line, ": ")
+		switch field {
+		case "id":
+			l.last = value
+		case "event":
+			name = value
+		case "data":
+			data = value
+		case ":":
+		case "":
+			if data == "" {
+				return e
+			}
+			if err := json.Unmarshal([]byte(data), &e); err != nil || e.Type != name {
+				l.t.Fatalf("event %s with data %s, %v", name, data, err)
+			}
+			l.schema(data)
+			return e
+		default:
+			l.t.Fatalf("line %q", line)
+		}
+	}
+}
+
+// schema holds the data of an event against its description.
+func (l *listener) schema(data string) {
+	l.t.Helper()
+	var v any
+	json.Unmarshal([]byte(data), &v)
+	if err := described.Components.Schemas["Event"].Value.VisitJSON(v); err != nil {
+		l.t.Errorf("%s: %v", data, err)
+	}
+}
+
+// want reads events, comments left out: "type session".
+func (l *listener) want(want ...string) {
+	l.t.Helper()
+	for _, w := range want {
+		e := l.next()
+		for e.Type == "" {
+			e = l.next()
+		}
+		if got := strings.TrimSpace(e.Type + " " + e.Session); got != w {
+			l.t.Fatalf("event %q %s, want %q", got, e.Reason, w)
+		}
+	}
+}
+
+func TestStreamTellsWhatHappens(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l := w.serve().listen("")
+		if e := l.next(); e.Type != "" {
+			t.Errorf("%+v before anything happened", e)
+		}
+		p, _ := w.play("red")
+		e := l.next()
+		if want := (events.Event{Type: "session.created", Time: e.Time, Session: p.Hello.Session, Group: "red"}); e != want || time.Since(e.Time) != 0 {
+			t.Errorf("%+v, want %+v", e, want)
+		}
+		id := p.Hello.Session
+		w.wantStatus("DELETE", path(p)+"?reason=secret", http.StatusNoContent)
+		if e := l.next(); e.Type != "session.ended" || e.Session != id || e.Reason != "ended" {
+			t.Errorf("%+v", e)
+		}
+		if n, err := strconv.ParseUint(l.last, 10, 64); err != nil || n < uint64(time.Now().UnixMicro()) {
+			t.Errorf("id %s, %v", l.last, err)
+		}
+	})
+}
+
+func TestStreamGoesOnAfterLastEventID(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		l := s.listen("")
+		a, _ := w.play("")
+		l.want("session.created " + a.Hello.Session)
+		l.Close()
+		b, _ := w.play("")
+		synctest.Wait()
+		c, _ := w.play("")
+		synctest.Wait()
+		s.listen("", "Last-Event-ID: "+l.last).want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("", "Last-Event-ID: 7").want("gap", "session.created "+a.Hello.Session, "session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=2").want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=4096").want("session.created "+a.Hello.Session, "session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		s.listen("?last=2", "Last-Event-ID: "+l.last).want("session.created "+b.Hello.Session, "session.created "+c.Hello.Session)
+		for _, bad := range []string{"x", "-1", "+1", "4097"} {
+			w.wantRefused("GET", "/api/v1/events?last="+url.QueryEscape(bad), "", http.StatusBadRequest, "last")
+		}
+		now := s.listen("")
+		d, _ := w.play("")
+		now.want("session.created " + d.Hello.Session)
+		for _, bad := range []string{"x", "-1", "+1", "1.5", "0x1", "99999999999999999999", "1 2"} {
+			w.wantRefused("GET", "/api/v1/events", "", http.StatusBadRequest, "Last-Event-ID", "Last-Event-ID: "+bad)
+		}
+	})
+}
+
+func TestStreamBeginsWithAGapWhereItIsTooLate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		l := s.listen("")
+		p, _ := w.play("")
+		l.want("session.created " + p.Hello.Session)
+		for i := range events.Kept + 1 {
+			w.gw.Events().Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
+		}
+		late := s.listen("", "Last-Event-ID: "+l.last)
+		late.want("gap", "session.resumed 1", "session.resumed 2")
+		s.listen("", "Last-Event-ID: "+late.last).want("session.resumed 3")
+	})
+}
+
+func TestStreamIsFiltered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		all := []events.Event{{Session: "1", Player: "ann", Group: "red"}, {Session: "2", Player: "bob", Group: "red"}, {Session: "3", Player: "ann", Group: "blue"}}
+		var streams []*listener
+		queries := map[string]string{"?player=ann": "1 3", "?group=red": "1 2", "?session=2": "2", "?group=red&player=ann": "1", "?group=": "1 2 3", "?x=y": "1 2 3", "?player=Ann": ""}
+		var order []string
+		for q := range queries {
+			order = append(order, q)
+			streams = append(streams, s.listen(q))
+		}
+		for _, e := range all {
+			e.Type = events.Created
+			w.gw.Events().Publish(e)
+		}
+		w.gw.Events().Publish(events.Event{Type: events.Gap})
+		for i, l := range streams {
+			var got []string
+			for e := l.next(); e.Type != events.Gap; e = l.next() {
+				if e.Type != "" {
+					got = append(got, e.Session)
+				}
+			}
+			if strings.Join(got, " ") != queries[order[i]] {
+				t.Errorf("%s: %q", order[i], got)
+			}
+		}
+	})
+}
+
+func TestStreamIsKeptAlive(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l := w.serve().listen("")
+		began := time.Now()
+		for i := range 4 {
+			if e := l.next(); e.Type != "" || time.Since(began) != time.Duration(i)*keepAlive {
+				t.Errorf("%q after %v", e.Type, time.Since(began))
+			}
+		}
+		p, _ := w.play("")
+		l.want("session.created " + p.Hello.Session)
+	})
+}
+
+// Nobody reads: the sessions go on, and the stream is cut.
+func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		absent, present := s.listen(""), s.listen("")
+		began := time.Now()
+		var ids []string
+		for range 200 {
+			p, _ := w.play("")
+			synctest.Wait() // its event comes behind its hello
+			ids = append(ids, "session.created "+p.Hello.Session)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("the sessions waited for %v", d)
+		}
+		present.want(ids...)
+		time.Sleep(streamWrite + time.Second) // else it may begin to take something at the last instant
+		if _, err := io.ReadAll(absent.body); err == nil {
+			t.Error("it came to an end in order, rather than cut")
+		}
+		p, _ := w.play("")
+		present.want("session.created " + p.Hello.Session)
+	})
+}
+
+func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		viewer, admin := "Authorization: Bearer "+viewerToken, "Authorization: Bearer "+adminToken
+		var open []*listener
+		for range maxStreamsOfOne {
+			open = append(open, s.listen("", viewer))
+		}
+		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
+		wantProblem(t, rec, http.StatusTooManyRequests, "32 of one token")
+		s.listen("", admin).next() // others have room
+		open[7].Close()
+		synctest.Wait()
+		s.listen("", viewer).next()
+	}, withTokens(t))
+}
+
+func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
+	names := []string{"first-0123456789ab", "second-0123456789ab", "third-0123456789ab"}
+	c, err := LoadCredentials(tokenFile(t, names...), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		for i := range maxStreams {
+			s.listen("", "Authorization: Bearer "+names[i%2])
+		}
+		rec := s.get("/api/v1/events", "Authorization: Bearer "+names[2]).whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
+		wantProblem(t, rec, http.StatusServiceUnavailable, "64")
+	}, func(_ *gateway.Config, o *Options) { o.Credentials = c })
+}
+
+func TestStreamsAreBoundedInTotalAndByAddress(t *testing.T) {
+	s := streams{of: make(map[string]int)}
+	for i := range maxStreams {
+		if status := s.enter(fmt.Sprint(i)); status != 0 {
+			t.Fatalf("stream %d: %d", i, status)
+		}
+	}
+	if status := s.enter("another"); status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d, want 503", status)
+	}
+	s.leave("3")
+	if status := s.enter("another"); status != 0 || len(s.of) != maxStreams {
+		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
+	}
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
+	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{"loopback", true}))
+	r.RemoteAddr = "127.0.0.1:1"
+	one := readerOf(r)
+	r.RemoteAddr = "127.0.0.1:2"
+	if readerOf(r) != one {
+		t.Error("two ports of one address are two readers")
+	}
+	if r.RemoteAddr = "127.0.0.2:1"; readerOf(r) == one {
+		t.Error("two addresses are one reader")
+	}
+}
+
+func TestStreamEndsInOrderWithTheGateway(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.serve()
+		l := s.listen("")
+		p, _ := w.play("")
+		l.want("session.created " + p.Hello.Session)
+		w.gw.Close()
+		l.want("session.ended " + p.Hello.Session)
+		if line, err := l.line(); err != io.EOF {
+			t.Errorf("%q, %v; want the end of the body", line, err)
+		}
+		late := s.listen("")
+		late.next()
+		if _, err := late.line(); err != io.EOF {
+			t.Errorf("a stream after the end: %v", err)
+		}
+	})
+}

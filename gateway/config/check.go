@@ -1,0 +1,213 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"reseat/gateway/policy"
+)
+
+// check looks at the settings as a whole, each of them good by itself, and
+// completes the gateway's configuration with the routes.
+func (d *draft) check() error {
+	for _, rule := range []func(*draft) error{
+		(*draft).checkGame,
+		(*draft).checkListeners,
+		(*draft).checkTLS,
+		(*draft).checkWebhook,
+		(*draft).buildRoutes,
+		(*draft).checkAuth,
+		(*draft).checkUpstreams,
+	} {
+		if err := rule(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGame requires something to serve, and at most one upstream for all paths.
+func (d *draft) checkGame() error {
+	switch {
+	case d.upstream != nil && d.Demo:
+		return d.fault("upstream", "want it or --demo, got both")
+	case d.upstream == nil && len(d.routes)+len(d.tables) == 0 && !d.Demo:
+		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
+	}
+	return nil
+}
+
+func (d *draft) checkListeners() error {
+	if d.Admin != "" && sameListener(d.Listen, d.Admin) {
+		return d.fault("admin", "want another port than --listen %q, got %q", d.Listen, d.Admin)
+	}
+	return d.checkAdmin()
+}
+
+// checkAdmin requires a loopback admin address unless it asks for tokens: docs/flags.md,
+// --admin-token-file.
+func (d *draft) checkAdmin() error {
+	if d.Admin != "" && !isLoopback(d.Admin) && d.AdminTokenFile == "" && d.ViewerTokenFile == "" {
+		return d.fault("admin", "%w: other machines can reach that address without a token; see --admin-token-file",
+			want("a loopback address such as 127.0.0.1:8081, or off", d.Admin))
+	}
+	return nil
+}
+
+// checkTLS requires one source of certificates, completely configured.
+func (d *draft) checkTLS() error {
+	t := &d.TLS
+	files, ca := t.CertFile != "" || t.KeyFile != "", len(t.Domains) > 0
+	switch {
+	case t.CertFile != "" && t.KeyFile == "":
+		return d.fault("tls-cert", "requires --tls-key")
+	case t.KeyFile != "" && t.CertFile == "":
+		return d.fault("tls-key", "requires --tls-cert")
+	case files && ca:
+		return d.fault("acme-domain", "want it or --tls-cert, got both")
+	case !ca && t.Directory != "":
+		return d.fault("acme-directory", "requires --acme-domain")
+	case !ca && t.Cache != "":
+		return d.fault("acme-cache", "requires --acme-domain")
+	}
+	return nil
+}
+
+// checkWebhook requires both settings or neither: anyone could forge a post without a
+// signature.
+func (d *draft) checkWebhook() error {
+	switch {
+	case d.Webhook != nil && d.WebhookSecretFile == "":
+		return d.fault("webhook", "requires --webhook-secret-file")
+	case d.Webhook == nil && d.WebhookSecretFile != "":
+		return d.fault("webhook-secret-file", "requires --webhook")
+	}
+	return nil
+}
+
+// aboutLogins are the settings that have no effect without logins.
+var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-forward"}
+
+// errNoLogin refuses one of them: anyone who says whose logins are good believes
+// that players are asked for one.
+var errNoLogin = errors.New("requires --auth-jwks or --auth-key-file")
+
+// checkAuth asks for keys where something else is said of logins. The demo's
+// page has no login to show, so keys for it would be in force nowhere.
+func (d *draft) checkAuth() error {
+	for _, flag := range []string{"auth-jwks", "auth-key-file"} {
+		if d.given[flag] && d.Demo {
+			return d.fault(flag, "requires --upstream, or set it for a single route; the players of --demo have no login")
+		}
+	}
+	if slices.ContainsFunc(d.Gateway.Routes, func(r policy.Route) bool { return r.Policy.Auth != nil }) {
+		return nil
+	}
+	for _, flag := range aboutLogins {
+		if d.given[flag] {
+			return d.fault(flag, "%w", errNoLogin)
+		}
+	}
+	return nil
+}
+
+// checkUpstreams keeps clients from the admin address: where no token is asked for there,
+// a route that led to it would give it to all of them.
+func (d *draft) checkUpstreams() error {
+	for i := range d.Gateway.Routes {
+		r := &d.Gateway.Routes[i]
+		if d.Admin != "" && reaches(d.Admin, &r.Upstream) {
+			return d.fault("admin", "want an address of its own, but route %s leads to it (%s): use the game server's port", quote(r.Pattern), r.Upstream.URL.Host)
+		}
+	}
+	return nil
+}
+
+// buildRoutes makes the gateway's routes, --upstream first.
+func (d *draft) buildRoutes() error {
+	if d.given["auth-jwks"] && d.given["auth-key-file"] {
+		return d.fault("auth-jwks", "want it or --auth-key-file, got both")
+	}
+	d.Gateway.Default = d.defaults.Policy
+	paths, err := d.ownPaths()
+	if err != nil {
+		return err
+	}
+	if d.upstream != nil {
+		whole := func(string) string { return d.from["upstream"] }
+		err := d.addRoute(paths, route{pattern: anyPath, upstream: d.upstream, label: whole})
+		if err != nil {
+			return err
+		}
+	}
+	asked, err := d.requestedRoutes()
+	if err != nil {
+		return err
+	}
+	for _, r := range asked {
+		if err := d.addRoute(paths, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requestedRoutes are those of --route, or of the config file.
+func (d *draft) requestedRoutes() ([]route, error) {
+	if d.tables != nil {
+		return d.tables, nil
+	}
+	var list []route
+	for _, raw := range d.routes {
+		r, err := parseRoute(raw)
+		label := d.from["route"]
+		if r.pattern != "" {
+			label += " " + quote(r.pattern)
+		}
+		if err != nil {
+			return nil, &UsageError{label, err}
+		}
+		r.label = func(string) string { return label }
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// ownPaths are those that the gateway itself serves at the client address
+// (docs/control-api.md). They go before any route.
+func (d *draft) ownPaths() (*patterns, error) {
+	paths := newPatterns()
+	own := map[string]string{}
+	for _, p := range []string{"/reseat.js", "/reseat.page.js", "/reseat.install.js"} {
+		own[p], own[p+".map"] = "the browser client", "the browser client"
+	}
+	if d.Demo {
+		own["/"], own[anyPath] = "--demo", "--demo"
+	}
+	for pattern, owner := range own {
+		if err := paths.add(pattern, owner); err != nil {
+			return nil, &UsageError{owner, err}
+		}
+	}
+	return paths, nil
+}
+
+// addRoute completes a route and takes its paths.
+func (d *draft) addRoute(paths *patterns, r route) error {
+	label := r.label("pattern")
+	if err := paths.add(r.pattern, label); err != nil {
+		return &UsageError{label, err}
+	}
+	built, err := r.build(d.defaults)
+	if err != nil {
+		return err
+	}
+	d.Gateway.Routes = append(d.Gateway.Routes, built)
+	return nil
+}
+
+// fault returns a UsageError for a flag, named as it was given.
+func (d *draft) fault(flag, format string, args ...any) error {
+	return &UsageError{d.from[flag], fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// version and commit are set by the linker (-X reseat/gateway/config.version=v1.2.3);
+// where they are not, the build information has them, if the build could ask git.
+var version, commit string
+
+// versionText is the answer to --version, one line: version, commit, Go and platform.
+func versionText() string {
+	return fmt.Sprintf("reseat %s (commit %s) %s %s/%s", Version(), Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// Version is that of this build, "devel" where nobody has given it one.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}
+
+// Commit is the git commit of this build, with "+dirty" where the work tree had changes
+// that were not committed; "unknown" for a build that could not ask git.
+func Commit() string {
+	if commit != "" {
+		return commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return commitOf(info.Settings)
+	}
+	return "unknown"
+}
+
+func commitOf(settings []debug.BuildSetting) string {
+	revision, dirty := "unknown", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision" && s.Value != "":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	return revision + dirty
+}
+
+const (
+	helpWidth  = 100
+	helpColumn = 26 // where the flags' texts begin
+)
+
+const helpHead = `reseat keeps a WebSocket session open while its client reconnects.
+
+Usage: reseat [flags]         run the gateway; requires --upstream, --route or --demo
+       reseat check [flags]   validate the settings, files and game servers, and exit; with
+                              --try /PATH also send a handshake to the game server of that path
+`
+
+const helpFoot = `
+DUR is a duration with its unit: 500ms, 45s, 5m, 1h30m; 0 needs no unit. SIZE is a number of bytes,
+or of KiB, MiB or GiB: 64KiB.
+
+(R) can also be set for a single route:
+  --route '/chess/*=ws://chess:9000;grace=5m;overflow=end'
+(+) can be repeated.
+
+Environment: RESEAT_ and the flag's name in capitals, such as RESEAT_GRACE=45s or RESEAT_DEMO=1;
+write one value a line for flags that can be repeated.
+
+Config file (--config): TOML, with the flags' names:
+  grace = "45s"
+  origin = ["https://play.example", "https://*.game.example"]
+  [[route]]
+  pattern = "/chess/*"
+  upstream = "ws://chess:9000"
+  overflow = "end"
+A flag overrides the environment, which overrides the file.
+
+Exit status: 0 after SIGTERM or SIGINT, --help or --version; 1 if the gateway cannot start or was
+stopped by a second signal; 2 if a setting is invalid, before anything was opened. For check: 0 if
+all is well; 1 if something else would fail now, such as an unreachable game server; 2 as above.`
+
+// helpText is the answer to --help: the table, group by group.
+func helpText() string {
+	var b strings.Builder
+	b.WriteString(helpHead)
+	group := ""
+	for i := range table {
+		f := &table[i]
+		if f.group != group {
+			group = f.group
+			b.WriteString("\n" + group + "\n")
+		}
+		f.writeHelp(&b)
+	}
+	b.WriteString(helpFoot)
+	return b.String()
+}
+
+// writeHelp writes a flag's line, and its text beside it or below.
+func (f *flag) writeHelp(b *strings.Builder) {
+	left := strings.TrimRight("  --"+f.name+" "+f.arg, " ")
+	if len(left) > helpColumn-2 {
+		b.WriteString(left + "\n")
+		left = ""
+	}
+	for _, line := range wrap(f.helpWords(), helpWidth-helpColumn) {
+		fmt.Fprintf(b, "%-*s%s\n", helpColumn, left, line)
+		left = ""
+	}
+}
+
+// helpWords are what is said of a flag: its text, its default, its marks. No
+// line ends within one of them.
+func (f *flag) helpWords() []string {
+	words := strings.Fields(f.help)
+	if shown := f.shownDefault(); shown != "" {
+		words = append(words, "["+shown+"]")
+	}
+	if f.perRoute() {
+		words = append(words, "(R)")
+	}
+	if f.repeat {
+		words = append(words, "(+)")
+	}
+	return words
+}
+
+// shownDefault is "" only for a flag that has no value.
+func (f *flag) shownDefault() string {
+	if f.shows != "" {
+		return f.shows
+	}
+	return f.def
+}
+
+// wrap sets words in lines of at most width characters.
+func wrap(words []string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range words {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"errors"
+	stdflag "flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = stdflag.Bool("update", false, "write testdata/golden/help.txt anew")
+
+const goldenHelp = "../../testdata/golden/help.txt"
+
+func TestHelpIsTheGoldenFile(t *testing.T) {
+	_, err := Parse([]string{"--help"}, nil)
+	if !errors.Is(err, ErrHelp) {
+		t.Fatalf("Parse(--help): %v, want ErrHelp", err)
+	}
+	got := err.Error() + "\n"
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(goldenHelp), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(goldenHelp, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(goldenHelp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the help is not %s (go test ./gateway/config -update writes it):\n%s", goldenHelp, got)
+	}
+}
+
+func TestHelpFitsTheScreenAndNamesEveryFlagAndDefault(t *testing.T) {
+	help := ErrHelp.Error()
+	for line := range strings.Lines(help) {
+		line = strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(line) > helpWidth || strings.TrimRight(line, " ") != line {
+			t.Errorf("longer than %d columns, or blanks at its end: %q", helpWidth, line)
+		}
+	}
+	for i := range table {
+		f := &table[i]
+		_, after, ok := strings.Cut(help, "\n  --"+f.name+" ")
+		if !ok {
+			t.Errorf("--%s is not in the help", f.name)
+		}
+		own, _, _ := strings.Cut(after, "\n  --")
+		own, _, _ = strings.Cut(own, "\n\n")
+		if !strings.Contains(own, "["+f.shownDefault()+"]") && !f.onlyArg() {
+			t.Errorf("--%s: no default in %q", f.name, own)
+		}
+		if strings.Contains(own, "(R)") != f.perRoute() || strings.Contains(own, "(+)") != f.repeat {
+			t.Errorf("--%s: wrong marks in %q", f.name, own)
+		}
+	}
+	for _, word := range []string{"RESEAT_GRACE=45s", "[[route]]", "reseat check", "Exit status", "KiB", "DUR is"} {
+		if !strings.Contains(help, word) {
+			t.Errorf("%q is not in the help", word)
+		}
+	}
+}
+
+func TestHelpAndVersionAreAnsweredBeforeAnythingElse(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want error
+	}{
+		{[]string{"--help"}, ErrHelp},
+		{[]string{"--version"}, ErrVersion},
+		{[]string{"--help", "--version", "--nonsense"}, ErrHelp},
+		{[]string{"--grace", "nonsense", "--version"}, ErrVersion},
+		{[]string{"--grace", "--help"}, ErrHelp},
+	} {
+		s, err := Parse(c.args, []string{"RESEAT_NONSENSE=1"})
+		if s != nil || !errors.Is(err, c.want) {
+			t.Errorf("Parse(%q) = %v, %v; want nil, %v", c.args, s, err, c.want)
+		}
+	}
+	if errors.Is(ErrHelp, ErrVersion) {
+		t.Error("ErrHelp is ErrVersion")
+	}
+}
+
+func TestVersionNamesProgramCommitGoAndPlatform(t *testing.T) {
+	words := strings.Fields(ErrVersion.Error())
+	if len(words) != 6 || words[0] != "reseat" || words[2] != "(commit" || words[4] != runtime.Version() || words[5] != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("the version is %q", words)
+	}
+	wantLine(t, ErrVersion.Error())
+	defer func(v, c string) { version, commit = v, c }(version, commit)
+	version, commit = "v1.2.3", "0123abcd"
+	if got := ErrVersion.Error(); !strings.HasPrefix(got, "reseat v1.2.3 (commit 0123abcd) go") {
+		t.Errorf("with a linked version: %q", got)
+	}
+}
+
+func TestCommitIsThatOfTheBuildInformation(t *testing.T) {
+	for want, settings := range map[string][]debug.BuildSetting{
+		"unknown":    {{Key: "GOOS", Value: "linux"}},
+		"0123":       {{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.modified", Value: "false"}},
+		"0123+dirty": {{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.modified", Value: "true"}},
+	} {
+		if got := commitOf(settings); got != want {
+			t.Errorf("%v: %q, want %q", settings, got, want)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A parser reads and checks one value. Its error says what is wanted and what it got;
+// the caller names the setting.
+type parser[T any] func(string) (T, error)
+
+// want returns the error of a parser: what it accepts, and what it got.
+func want(what, got string) error { return fmt.Errorf("want %s, got %s", what, quote(got)) }
+
+// quote returns any text as one quoted line, shortened if it is long.
+func quote(s string) string { return strconv.Quote(shorten(s)) }
+
+// printable is quote without the quotation marks, for names.
+func printable(s string) string { return strings.Trim(quote(s), `"`) }
+
+func shorten(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+const day = 24 * time.Hour
+
+// duration takes Go's syntax, with a unit, from least to most. The 0 that
+// needs no unit is in range only where least is 0; what is above it and below
+// a millisecond is not, since the protocol counts in milliseconds.
+func duration(least, most time.Duration) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		switch {
+		case err != nil:
+			return 0, want("a duration such as 45s", s)
+		case d == 0 && least == 0:
+			return 0, nil
+		case d < max(least, time.Millisecond) || d > most:
+			return 0, want(spanText(least, most), s)
+		}
+		return d, nil
+	}
+}
+
+func spanText(least, most time.Duration) string {
+	zero := ""
+	if least == 0 {
+		zero, least = "0 or ", time.Millisecond
+	}
+	return fmt.Sprintf("%sa duration from %s to %s", zero, shortDuration(least), shortDuration(most))
+}
+
+// shortDuration writes a duration without its zero parts: 24h, not 24h0m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// units are the sizes that a number of bytes can be written in, largest first.
+var units = []struct {
+	name  string
+	bytes int64
+}{{"GiB", gib}, {"MiB", mib}, {"KiB", kib}, {"", 1}}
+
+var sizeSyntax = regexp.MustCompile(`^([0-9]{1,20}(?:\.[0-9]{1,20})?)(|KiB|MiB|GiB)$`)
+
+// size takes a number of bytes from least to most: whole, or in KiB, MiB or
+// GiB, then also with a fraction that comes to whole bytes.
+func size(least, most int64) parser[int64] {
+	return func(s string) (int64, error) {
+		m := sizeSyntax.FindStringSubmatch(s)
+		if m == nil {
+			return 0, want("a size such as 65536, 64KiB, 1MiB or 2GiB", s)
+		}
+		n, _ := new(big.Rat).SetString(m[1])
+		for _, u := range units {
+			if u.name == m[2] {
+				n.Mul(n, new(big.Rat).SetInt64(u.bytes))
+			}
+		}
+		if !n.IsInt() {
+			return 0, want("a whole number of bytes", s)
+		}
+		if v := n.Num(); v.IsInt64() && v.Int64() >= least && v.Int64() <= most {
+			return v.Int64(), nil
+		}
+		return 0, want(fmt.Sprintf("a size from %s to %s", formatSize(least), formatSize(most)), s)
+	}
+}
+
+// formatSize formats n bytes in the largest unit that gives a whole number, so
+// that size reads it back.
+func formatSize(n int64) string {
+	for _, u := range units {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+var countSyntax = regexp.MustCompile(`^[0-9]{1,10}$`)
+
+// count takes a whole number from least to most.
+func count(least, most int) parser[int] {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if !countSyntax.MatchString(s) || err != nil || n < least || n > most {
+			return 0, want(fmt.Sprintf("a whole number from %d to %d", least, most), s)
+		}
+		return n, nil
+	}
+}
+
+// An option is one word that a choice accepts, and its value.
+type option[T any] struct {
+	word  string
+	value T
+}
+
+// choice accepts one of a few words.
+func choice[T any](options ...option[T]) parser[T] {
+	words := make([]string, len(options))
+	for i, o := range options {
+		words[i] = o.word
+	}
+	last := len(words) - 1
+	what := strings.Join(words[:last], ", ") + " or " + words[last]
+	return func(s string) (T, error) {
+		if i := slices.Index(words, s); i >= 0 {
+			return options[i].value, nil
+		}
+		var none T
+		return none, want(what, s)
+	}
+}
+
+// boolean accepts the values of a flag that needs none.
+var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false}, option[bool]{"on", true}, option[bool]{"off", false},
+	option[bool]{"1", true}, option[bool]{"0", false})
+
+// identifier takes any text of 1 to 255 printable characters without blanks.
+func identifier(s string) (string, error) {
+	odd := func(r rune) bool { return r <= ' ' || !strconv.IsPrint(r) }
+	if s == "" || len(s) > 255 || strings.ContainsFunc(s, odd) {
+		return "", want("a name of 1 to 255 characters without blanks", s)
+	}
+	return s, nil
+}
+
+// headerName accepts the name of a header that a trusted proxy may set.
+func headerName(s string) (string, error) {
+	token := func(r rune) bool { return r < '!' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) }
+	if s == "" || len(s) > 255 || strings.ContainsFunc(s, token) || strings.HasPrefix(strings.ToLower(s), "reseat") {
+		return "", want("the name of a header such as X-Real-IP", s)
+	}
+	return http.CanonicalHeaderKey(s), nil
+}
+
+// fileName accepts the name of a file, which is not opened here.
+func fileName(s string) (string, error) {
+	if s == "" || strings.ContainsRune(s, 0) {
+		return "", want("the name of a file", s)
+	}
+	return s, nil
+}
+
+// verbatim accepts anything: the check follows when all settings are known.
+func verbatim(s string) (string, error) { return s, nil }
+
+// authorities reads a file of PEM certificates.
+func authorities(file string) (*x509.CertPool, error) {
+	const what = "a file of PEM certificates"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", want(what, file), cause(err))
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%w: no certificate in it", want(what, file))
+	}
+	return pool, nil
+}
+
+// cause removes operation and name, which may contain a line break, from an error.
+func cause(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

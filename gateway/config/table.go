@@ -1,0 +1,369 @@
+package config
+
+import (
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"reseat/gateway/policy"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/tokens/login"
+	"reseat/upstream"
+)
+
+// A flag is one row of the table: everything about one setting. A new flag
+// is a new row.
+type flag struct {
+	// name is the flag's without --; environment and routes use it too.
+	name  string
+	group string
+	// arg stands for the value in the help. A row without one is a boolean.
+	arg string
+	// def is the default as one would give it; "" leaves the zero value, and
+	// shows is then what the help says of it.
+	def, shows string
+	help       string
+	// repeat: it may be given several times and has all the values.
+	repeat bool
+
+	// Exactly one of the two is there: setLocal where a route can have a value
+	// of its own, marked (R), else set. --help and --version have neither.
+	set      setter[draft]
+	setLocal setter[local]
+	// off switches a global text or timer off for a route whose value is empty
+	// (on-detach=). Nil: a route cannot.
+	off func(*local)
+}
+
+// A setter parses the values of one flag, one or more, and replaces
+// the field's value.
+type setter[O any] func(o *O, values []string) error
+
+// perRoute reports whether a route can have its own value: (R).
+func (f *flag) perRoute() bool { return f.setLocal != nil }
+
+// onlyArg reports whether f is for the command line only: --help and --version.
+func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
+
+// local is what can be set globally and for a single route.
+type local struct {
+	policy.Policy
+	auth policy.Auth
+	host upstream.HostPolicy
+	ca   *x509.CertPool
+}
+
+// lookup returns the row of a flag, or nil.
+func lookup(name string) *flag {
+	i := slices.IndexFunc(table, func(f flag) bool { return f.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &table[i]
+}
+
+// one sets a field to the last of the values; each of them must be valid.
+func one[O, T any](field func(*O) *T, parse parser[T]) setter[O] {
+	return func(o *O, values []string) error {
+		for _, raw := range values {
+			v, err := parse(raw)
+			if err != nil {
+				return err
+			}
+			*field(o) = v
+		}
+		return nil
+	}
+}
+
+// every sets a field to the list of all the values.
+func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
+	return func(o *O, values []string) error {
+		list := make([]T, len(values))
+		for i, raw := range values {
+			v, err := parse(raw)
+			if err != nil && strings.Contains(raw, ",") {
+				return fmt.Errorf("%w; repeat the flag for each value", err)
+			}
+			if err != nil {
+				return err
+			}
+			list[i] = v
+		}
+		*field(o) = list
+		return nil
+	}
+}
+
+// Bounds that the interface leaves open.
+const (
+	// minHeartbeat keeps pings from becoming a load.
+	minHeartbeat = 10 * time.Millisecond
+	maxGrace     = policy.MaxGrace
+	// maxMessage is held in memory until the message is complete.
+	maxMessage = gib
+	// minTotal is one chunk of a replay buffer.
+	minTotal, maxBuffer = 64 * kib, 1024 * gib
+	maxMessages         = 1 << 30
+)
+
+// The groups of the help, in its order.
+const (
+	groupAddresses = "Addresses"
+	groupTLS       = "TLS"
+	groupUpstreams = "Game servers"
+	groupSessions  = "Sessions"
+	groupLimits    = "Limits"
+	groupWords     = "Messages to the game server"
+	groupTokens    = "Resume tokens"
+	groupPlayers   = "Player logins"
+	groupCallers   = "Access control"
+	groupEvents    = "Events"
+	groupSpeed     = "Performance"
+	groupRest      = "Config file, log and help"
+)
+
+// table is every flag there is, group by group, in the order of the help.
+var table = []flag{
+	{name: "listen", group: groupAddresses, arg: "ADDR", def: ":8080",
+		help: "address for clients; port 0 picks a free port, which the log shows",
+		set:  one(func(d *draft) *string { return &d.Listen }, listenAddr)},
+	{name: "admin", group: groupAddresses, arg: "ADDR", def: "127.0.0.1:8081",
+		help: "address for metrics, health checks, control API and dashboard: a loopback address, any address with a token file, or off",
+		set:  one(func(d *draft) *string { return &d.Admin }, adminAddr)},
+	{name: "admin-token-file", group: groupAddresses, arg: "FILE", shows: "none",
+		help: "bearer tokens with full access to --admin, one a line, 16 or more characters recommended; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.AdminTokenFile }, fileName)},
+	{name: "viewer-token-file", group: groupAddresses, arg: "FILE", shows: "none",
+		help: "bearer tokens with read-only access to --admin, in the same format",
+		set:  one(func(d *draft) *string { return &d.ViewerTokenFile }, fileName)},
+
+	{name: "tls-cert", group: groupTLS, arg: "FILE", shows: "none",
+		help: "PEM certificate chain, leaf first; enables TLS 1.2 and newer on --listen; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.TLS.CertFile }, fileName)},
+	{name: "tls-key", group: groupTLS, arg: "FILE", shows: "none",
+		help: "PEM private key of --tls-cert",
+		set:  one(func(d *draft) *string { return &d.TLS.KeyFile }, fileName)},
+	{name: "acme-domain", group: groupTLS, arg: "NAME", shows: "none", repeat: true,
+		help: "get a certificate for this name from an ACME CA and accept its terms of service; the CA must reach --listen at port 443 of the name",
+		set:  every(func(d *draft) *[]string { return &d.TLS.Domains }, domainName)},
+	{name: "acme-directory", group: groupTLS, arg: "URL", shows: "Let's Encrypt",
+		help: "directory URL of the ACME CA",
+		set:  one(func(d *draft) *string { return &d.TLS.Directory }, directoryURL)},
+	{name: "acme-cache", group: groupTLS, arg: "DIR", shows: "reseat-acme in the user's cache directory",
+		help: "directory that keeps the ACME account and certificates across restarts",
+		set:  one(func(d *draft) *string { return &d.TLS.Cache }, fileName)},
+
+	{name: "upstream", group: groupUpstreams, arg: "URL", shows: "none",
+		help: "game server for all paths: a ws://, wss://, http:// or https:// URL. The client's path and query are appended to the URL's path",
+		set:  one(func(d *draft) **url.URL { return &d.upstream }, upstream.ParseTarget)},
+	{name: "route", group: groupUpstreams, arg: "PATTERN=URL", shows: "none", repeat: true,
+		help: "game server for the paths that match a pattern such as /match/* or /room/{id}. Settings can follow after semicolons (PATTERN=URL;grace=5m). Paths without a match get 404",
+		set:  every(func(d *draft) *[]string { return &d.routes }, verbatim)},
+	{name: "upstream-allow", group: groupUpstreams, arg: "HOST:PORT", shows: "none", repeat: true,
+		help: "game servers that a session created over the control API may name instead of the route's. * in a host does not match a dot; * alone, as host or as port, matches any",
+		set:  every(func(d *draft) *[]string { return &d.Gateway.UpstreamAllow }, allowedUpstream)},
+	{name: "upstream-host", group: groupUpstreams, arg: "client|upstream", def: "client",
+		help: "Host header sent to the game server: the client's, or the game server's own",
+		setLocal: one(func(l *local) *upstream.HostPolicy { return &l.host }, choice(
+			option[upstream.HostPolicy]{"client", upstream.HostClient},
+			option[upstream.HostPolicy]{"upstream", upstream.HostUpstream}))},
+	{name: "upstream-ca", group: groupUpstreams, arg: "FILE", shows: "the system's",
+		help:     "PEM certificates of the CAs to trust for wss:// and https:// game servers",
+		setLocal: one(func(l *local) **x509.CertPool { return &l.ca }, authorities)},
+	{name: "upstream-heartbeat", group: groupUpstreams, arg: "DUR", def: "0", shows: "0, off",
+		help:     "ping a game server that has been silent for this long, and treat it as disconnected after twice as long",
+		setLocal: one(func(l *local) *time.Duration { return &l.UpstreamHeartbeat }, withOff(duration(0, day))),
+		off:      func(l *local) { l.UpstreamHeartbeat = 0 }},
+	{name: "dial-timeout", group: groupUpstreams, arg: "DUR", def: "10s",
+		help:     "max time to connect to the game server and receive its 101 response",
+		setLocal: one(func(l *local) *time.Duration { return &l.DialTimeout }, duration(time.Millisecond, day))},
+	{name: "http", group: groupUpstreams, arg: "proxy|off", def: "proxy",
+		help: "requests that are not WebSocket handshakes: proxy them to the game server, or answer 426",
+		setLocal: one(func(l *local) *bool { return &l.HTTPOff }, choice(
+			option[bool]{"proxy", false}, option[bool]{"off", true}))},
+	{name: "demo", group: groupUpstreams, def: "false", shows: "off",
+		help: "serve the built-in demo game and its page at /; excludes --upstream",
+		set:  one(func(d *draft) *bool { return &d.Demo }, boolean)},
+
+	{name: "grace", group: groupSessions, arg: "DUR", def: "30s",
+		help:     "how long to keep a session whose client is disconnected, up to 8760h; 0 ends it at once",
+		setLocal: one(func(l *local) *time.Duration { return &l.Grace }, duration(0, maxGrace))},
+	{name: "grace-before-start", group: groupSessions, arg: "DUR", shows: "same as --grace",
+		help:     "grace period of sessions that the game server has not marked as started",
+		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, maxGrace))),
+		off:      func(l *local) { l.GraceBeforeStart = nil }},
+	{name: "disconnect", group: groupSessions, arg: "soft|hard", def: "soft",
+		help: "game server's connection while the client is disconnected: keep it open (soft), or close it at once and dial again at the resume (hard)",
+		setLocal: one(func(l *local) *bool { return &l.Hard }, choice(
+			option[bool]{"soft", false}, option[bool]{"hard", true}))},
+	{name: "plain-resume", group: groupSessions, arg: "off|cookie", def: "off",
+		help: "also resume plain WebSocket clients, by a cookie. Delivery is at least once; only for games whose page expects nothing on connect",
+		setLocal: one(func(l *local) *bool { return &l.PlainResume }, choice(
+			option[bool]{"off", false}, option[bool]{"cookie", true}))},
+	{name: "idle-timeout", group: groupSessions, arg: "DUR", def: "0", shows: "0, off",
+		help:     "end sessions without a data message in either direction for this long",
+		setLocal: one(func(l *local) *time.Duration { return &l.IdleTimeout }, withOff(duration(0, maxGrace))),
+		off:      func(l *local) { l.IdleTimeout = 0 }},
+	{name: "buffer-bytes", group: groupSessions, arg: "SIZE", def: "1MiB",
+		help:     "replay buffer of one session, in bytes of payload; a single message always fits",
+		setLocal: one(func(l *local) *int64 { return &l.BufferBytes }, size(1, maxBuffer))},
+	{name: "buffer-messages", group: groupSessions, arg: "N", def: "4096",
+		help:     "replay buffer of one session, in messages",
+		setLocal: one(func(l *local) *int { return &l.BufferMessages }, count(1, maxMessages))},
+	{name: "buffer-total", group: groupSessions, arg: "SIZE", def: "1GiB",
+		help: "memory limit for all replay buffers together, at least 64KiB",
+		set:  one(func(d *draft) *int64 { return &d.Gateway.BufferTotal }, size(minTotal, maxBuffer))},
+	{name: "overflow", group: groupSessions, arg: "pause|drop-oldest|end", def: "pause",
+		help: "when the replay buffer is full while the client is disconnected: pause reading the game server, drop the oldest messages, or end the session",
+		setLocal: one(func(l *local) *session.Overflow { return &l.Overflow }, choice(
+			option[session.Overflow]{"pause", session.Pause},
+			option[session.Overflow]{"drop-oldest", session.DropOldest},
+			option[session.Overflow]{"end", session.EndSession}))},
+	{name: "max-message", group: groupSessions, arg: "SIZE", def: "1MiB",
+		help:     "max size of a message in either direction, up to 1GiB",
+		setLocal: one(func(l *local) *int64 { return &l.MaxMessage }, size(1, maxMessage))},
+	{name: "compression", group: groupSessions, arg: "off|on", def: "off",
+		help: "negotiate permessage-deflate with clients that offer it, never with the game server",
+		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
+			option[bool]{"off", false}, option[bool]{"on", true}))},
+	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
+		help:     "ping a client when nothing was received from it, or sent to it, for this long (not a fixed interval). Detach it after twice as long without receiving anything; at least 10ms",
+		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(minHeartbeat, day))},
+	{name: "answer-timeout", group: groupSessions, arg: "DUR", def: "5s",
+		help:     "detach a client that leaves a ping or a message unanswered for this long while nothing is received from it; at least 10ms. 0: only --heartbeat detaches",
+		setLocal: one(func(l *local) *time.Duration { return &l.AnswerTimeout }, withZero(duration(minHeartbeat, day))),
+		off:      func(l *local) { l.AnswerTimeout = 0 }},
+
+	{name: "max-rate", group: groupLimits, arg: "N", def: "off",
+		help:     "max data messages per second from a client, with a burst of one second",
+		setLocal: one(func(l *local) *float64 { return &l.Rate.Messages }, perSecond(count(1, maxMessages)))},
+	{name: "max-bytes-rate", group: groupLimits, arg: "SIZE", def: "off",
+		help:     "max payload per second from a client, with a burst of one second",
+		setLocal: one(func(l *local) *float64 { return &l.Rate.Bytes }, perSecond(size(1, maxBuffer)))},
+	{name: "flood", group: groupLimits, arg: "pace|end", def: "pace",
+		help: "client above --max-rate or --max-bytes-rate: delay its messages, or end the session",
+		setLocal: one(func(l *local) *bool { return &l.Rate.End }, choice(
+			option[bool]{"pace", false}, option[bool]{"end", true}))},
+	{name: "max-sessions", group: groupLimits, arg: "N", def: "0", shows: "0, none",
+		help: "max sessions; further clients get 503",
+		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessions }, count(0, maxMessages))},
+	{name: "max-sessions-per-ip", group: groupLimits, arg: "N", def: "0", shows: "0, none",
+		help: "max sessions per client address, or per /64 of IPv6; further clients get 429",
+		set:  one(func(d *draft) *int { return &d.Gateway.MaxSessionsPerIP }, count(0, maxMessages))},
+	{name: "drain", group: groupLimits, arg: "DUR", def: "10s",
+		help: "how long to go on serving resumes after SIGTERM before closing the remaining sessions",
+		set:  one(func(d *draft) *time.Duration { return &d.Gateway.Drain }, nonZero(duration(0, day)))},
+
+	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
+		help:     "sent when the client disconnects; {session} and {player} are replaced, escaped for JSON",
+		setLocal: one(func(l *local) *string { return &l.Words.Detach }, message),
+		off:      func(l *local) { l.Words.Detach = "" }},
+	{name: "on-resume", group: groupWords, arg: "MSG", shows: "none",
+		help:     "sent when the client resumes, before the client's next message; placeholders as above",
+		setLocal: one(func(l *local) *string { return &l.Words.Resume }, message),
+		off:      func(l *local) { l.Words.Resume = "" }},
+	{name: "on-expire", group: groupWords, arg: "MSG", shows: "none",
+		help:     "sent when the grace period is over, before the Close frame; placeholders as above",
+		setLocal: one(func(l *local) *string { return &l.Words.Expire }, message),
+		off:      func(l *local) { l.Words.Expire = "" }},
+	{name: "keepalive-reply", group: groupWords, arg: "IN=>OUT", shows: "none", repeat: true,
+		help:     "while the client is disconnected, answer the text message IN from the game server with OUT; engine.io is short for 2=>3",
+		setLocal: every(func(l *local) *[]session.Reply { return &l.Replies }, keepaliveReply),
+		off:      func(l *local) { l.Replies = nil }},
+	{name: "keepalive-send", group: groupWords, arg: "DUR:MSG", shows: "none", repeat: true,
+		help:     "while the client is disconnected, send MSG every DUR",
+		setLocal: every(func(l *local) *[]session.Beat { return &l.Beats }, keepaliveSend),
+		off:      func(l *local) { l.Beats = nil }},
+
+	{name: "token-key-file", group: groupTokens, arg: "FILE", shows: "a key made at start", repeat: true,
+		help: "key for signing resume tokens: Ed25519, RSA or ECDSA in PEM, or 32 or more random bytes. The first key signs, all verify; reread on SIGHUP",
+		set:  every(func(d *draft) *[]string { return &d.TokenKeyFiles }, fileName)},
+	{name: "token-ttl", group: groupTokens, arg: "DUR", def: "1h",
+		help: "lifetime of a resume token, or twice --grace if that is longer; up to 8760h",
+		set:  one(func(d *draft) *time.Duration { return &d.Gateway.TokenTTL }, duration(100*time.Millisecond, 365*day))},
+	{name: "token-audience", group: groupTokens, arg: "NAME", def: "reseat",
+		help: "audience (aud) of resume tokens; separates environments that share keys",
+		set:  one(func(d *draft) *string { return &d.TokenAudience }, identifier)},
+
+	{name: "auth-jwks", group: groupPlayers, arg: "URL|FILE", shows: "none",
+		help:     "require a valid JWT from the player for a new session, else 401; verify it with the JWK set at this URL or in this file",
+		setLocal: one(func(l *local) *string { return &l.auth.JWKS }, keySet)},
+	{name: "auth-key-file", group: groupPlayers, arg: "FILE", shows: "none",
+		help:     "the same with a single key: PEM public key or certificate, or 32 or more random bytes",
+		setLocal: one(func(l *local) *string { return &l.auth.KeyFile }, fileName)},
+	{name: "auth-from", group: groupPlayers, arg: "LIST", def: "header",
+		help:     "where to find the JWT, separated by commas: header, query:NAME, cookie:NAME, protocol:PREFIX",
+		setLocal: one(func(l *local) *login.Sources { return &l.auth.From }, loginSources)},
+	{name: "auth-issuer", group: groupPlayers, arg: "NAME", shows: "any",
+		help:     "required issuer (iss) of the JWT",
+		setLocal: one(func(l *local) *string { return &l.auth.Issuer }, identifier)},
+	{name: "auth-audience", group: groupPlayers, arg: "NAME", shows: "any",
+		help:     "required audience (aud) of the JWT",
+		setLocal: one(func(l *local) *string { return &l.auth.Audience }, identifier)},
+	{name: "auth-forward", group: groupPlayers, arg: "on|off", def: "on",
+		help: "whether to pass the JWT on to the game server",
+		setLocal: one(func(l *local) *bool { return &l.auth.Conceal }, choice(
+			option[bool]{"on", false}, option[bool]{"off", true}))},
+	{name: "duplicate", group: groupPlayers, arg: "takeover|reject|allow", def: "allow",
+		help: "another session of a player who has one: it ends the older ones, is refused while an older one responds, or is allowed; needs a login",
+		setLocal: one(func(l *local) *policy.Duplicate { return &l.Duplicate }, choice(
+			option[policy.Duplicate]{"takeover", policy.Takeover},
+			option[policy.Duplicate]{"reject", policy.Reject},
+			option[policy.Duplicate]{"allow", policy.Allow}))},
+
+	{name: "origin", group: groupCallers, arg: "PATTERN", shows: "same host", repeat: true,
+		help:     "allowed Origin, instead of the same host: SCHEME://HOST[:PORT], with * in any part (in a host it does not match a dot), or * for any",
+		setLocal: every(func(l *local) *[]string { return &l.Origins }, originPattern)},
+	{name: "host", group: groupCallers, arg: "NAME", shows: "any", repeat: true,
+		help: "allowed Host header, with or without a port; others get 421",
+		set:  every(func(d *draft) *[]string { return &d.Gateway.Hosts }, hostName)},
+	{name: "trusted-header", group: groupCallers, arg: "NAME", shows: "none", repeat: true,
+		help: "header set by a trusted proxy to pass to the game server, such as X-Real-IP or X-Forwarded-User; X-Forwarded-For, -Proto and -Host always are",
+		set:  every(func(d *draft) *[]string { return &d.Gateway.TrustedHeaders }, headerName)},
+	{name: "unsafe-paths", group: groupCallers, arg: "refuse|pass", def: "refuse",
+		help: "paths that servers interpret differently (%2f, \\, //, ..;): answer 400, or pass them on. With pass, the login and --origin of a route protect nothing",
+		set: one(func(d *draft) *bool { return &d.Gateway.UnsafePaths }, choice(
+			option[bool]{"refuse", false}, option[bool]{"pass", true}))},
+	{name: "trusted-proxy", group: groupCallers, arg: "CIDR", shows: "none", repeat: true,
+		help: "address or CIDR block of proxies whose X-Forwarded-* headers are trusted",
+		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
+
+	{name: "webhook", group: groupEvents, arg: "URL", shows: "none",
+		help: "URL to post session events to, signed according to Standard Webhooks; needs --webhook-secret-file",
+		set:  one(func(d *draft) **url.URL { return &d.Webhook }, webhookURL)},
+	{name: "webhook-secret-file", group: groupEvents, arg: "FILE", shows: "none",
+		help: "webhook secrets, whsec_ and base64, one a line; each signs every post; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.WebhookSecretFile }, fileName)},
+
+	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
+		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest). auto is poll",
+		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
+			option[transport.Kind]{"auto", transport.Auto},
+			option[transport.Kind]{"net", transport.Net},
+			option[transport.Kind]{"poll", transport.Poll}))},
+
+	{name: "config", group: groupRest, arg: "FILE", shows: "none",
+		help: "TOML file with settings, named like the flags",
+		set:  one(func(d *draft) *string { return &d.Config }, fileName)},
+	{name: "log-level", group: groupRest, arg: "LEVEL", def: "info",
+		help: "debug, info, warn or error",
+		set: one(func(d *draft) *slog.Level { return &d.LogLevel }, choice(
+			option[slog.Level]{"debug", slog.LevelDebug}, option[slog.Level]{"info", slog.LevelInfo},
+			option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}))},
+	{name: "log-format", group: groupRest, arg: "text|json", shows: "text on a terminal, else json",
+		help: "format of log lines",
+		set: one(func(d *draft) *string { return &d.LogFormat }, choice(
+			option[string]{"text", "text"}, option[string]{"json", "json"}))},
+	{name: "log-messages", group: groupRest, arg: "off|size|prefix:N", def: "off",
+		help:     "log each data message: direction, kind, size, and its first N bytes (up to 1024)",
+		setLocal: one(func(l *local) *session.Telling { return &l.Tell }, telling)},
+	{name: "version", group: groupRest, help: "print the version and exit"},
+	{name: "help", group: groupRest, help: "print this help and exit"},
+}

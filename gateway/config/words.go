@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"reseat/gateway/session"
+)
+
+// maxText bounds a configured text in bytes; a game's heartbeat is held back until it is
+// complete.
+const maxText = 4 << 10
+
+// message accepts a text message: UTF-8, not empty.
+func message(s string) (string, error) {
+	if s == "" || len(s) > maxText || !utf8.ValidString(s) {
+		return "", want("a text of 1 to 4096 bytes", s)
+	}
+	return s, nil
+}
+
+// keepaliveReply accepts IN=>OUT, or the name of a preset.
+func keepaliveReply(s string) (session.Reply, error) {
+	if s == "engine.io" {
+		return engineIO, nil
+	}
+	in, out, ok := strings.Cut(s, "=>")
+	if !ok {
+		return session.Reply{}, want("IN=>OUT or engine.io", s)
+	}
+	for _, text := range []string{in, out} {
+		if _, err := message(text); err != nil {
+			return session.Reply{}, want("IN=>OUT, each a text of 1 to 4096 bytes", s)
+		}
+	}
+	return session.Reply{In: in, Out: out}, nil
+}
+
+// keepaliveSend accepts DUR:MSG.
+func keepaliveSend(s string) (session.Beat, error) {
+	every, text, ok := strings.Cut(s, ":")
+	if !ok {
+		return session.Beat{}, want("DUR:MSG such as 25s:ping", s)
+	}
+	d, err := duration(minHeartbeat, day)(every)
+	if err != nil {
+		return session.Beat{}, err
+	}
+	if _, err := message(text); err != nil {
+		return session.Beat{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
+	}
+	return session.Beat{Every: max(d, time.Millisecond), Text: text}, nil
+}
+
+// perSecond returns a parser of a rate, which also accepts off.
+func perSecond[T int | int64](parse parser[T]) parser[float64] {
+	return func(s string) (float64, error) {
+		if s == "off" {
+			return 0, nil
+		}
+		v, err := parse(s)
+		if err != nil {
+			return 0, fmt.Errorf("%w; or off", err)
+		}
+		return float64(v), nil
+	}
+}
+
+// withOff returns a parser that also accepts off, for 0.
+func withOff(parse parser[time.Duration]) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		if s == "off" {
+			return 0, nil
+		}
+		d, err := parse(s)
+		if err != nil {
+			return 0, fmt.Errorf("%w; or off", err)
+		}
+		return d, nil
+	}
+}
+
+// withZero returns a parser that also accepts 0.
+func withZero(parse parser[time.Duration]) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		if d, err := time.ParseDuration(s); err == nil && d == 0 {
+			return 0, nil
+		}
+		d, err := parse(s)
+		if err != nil {
+			return 0, fmt.Errorf("%w; or 0", err)
+		}
+		return d, nil
+	}
+}
+
+// telling accepts off, size or prefix:N.
+func telling(s string) (session.Telling, error) {
+	const most = 1024
+	switch s {
+	case "off":
+		return session.Telling{}, nil
+	case "size":
+		return session.Telling{On: true}, nil
+	}
+	if n, ok := strings.CutPrefix(s, "prefix:"); ok {
+		if v, err := count(1, most)(n); err == nil {
+			return session.Telling{On: true, Prefix: v}, nil
+		}
+	}
+	return session.Telling{}, want("off, size or prefix:N with N from 1 to 1024", s)
+}
+
+// nonZero returns a parser that yields a nanosecond for 0, because zero means the
+// default to the gateway.
+func nonZero(parse parser[time.Duration]) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		d, err := parse(s)
+		return max(d, time.Nanosecond), err
+	}
+}
+
+// pointer returns a parser whose values can be absent.
+func pointer[T any](parse parser[T]) parser[*T] {
+	return func(s string) (*T, error) {
+		v, err := parse(s)
+		return &v, err
+	}
+}

@@ -1,0 +1,48 @@
+package registry
+
+import (
+	"fmt"
+	"testing"
+
+	"reseat/gateway/events"
+)
+
+func TestHistoryKeepsItsBeginningAndTheNewest(t *testing.T) {
+	var h history
+	h.note(Moment{Type: events.Created})
+	for i := range 100 {
+		h.note(Moment{Type: events.Detached, Reason: fmt.Sprint(i)})
+	}
+	if len(h.list) != maxMoments || cap(h.list) > 2*maxMoments || h.left != 101-maxMoments {
+		t.Errorf("%d entries in room for %d, %d left out", len(h.list), cap(h.list), h.left)
+	}
+	if h.list[0].Type != events.Created || h.list[1].Reason != "69" || h.list[maxMoments-1].Reason != "99" {
+		t.Errorf("%+v", h.list)
+	}
+}
+
+// T6: whoever sends a spent token over and over cannot wipe out what was before.
+func TestRepeatedReplaysTakeOneEntry(t *testing.T) {
+	var h history
+	h.note(Moment{Type: events.Created})
+	for range 1000 {
+		h.note(Moment{Type: events.Replayed})
+	}
+	h.note(Moment{Type: events.Detached})
+	h.note(Moment{Type: events.Replayed})
+	if len(h.list) != 4 || h.list[1].Times != 1000 || h.list[3].Times != 1 || h.left != 0 {
+		t.Errorf("%+v", h.list)
+	}
+}
+
+// Two cuts in a row are two entries: only what can repeat without an end is summed up.
+func TestOtherEventsAreNotSummedUp(t *testing.T) {
+	var h history
+	for _, kind := range events.Names() {
+		h.note(Moment{Type: kind})
+		h.note(Moment{Type: kind})
+	}
+	if want := 2*len(events.Names()) - 2; len(h.list) != want {
+		t.Errorf("%d entries, want %d", len(h.list), want)
+	}
+}

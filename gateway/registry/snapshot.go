@@ -1,0 +1,176 @@
+package registry
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+)
+
+// A Snapshot is a session as the control API shows it, docs/control-api.md.
+type Snapshot struct {
+	ID            string     `json:"id"`
+	State         string     `json:"state"`
+	Player        string     `json:"player"`
+	Group         string     `json:"group"`
+	Peer          string     `json:"peer"`
+	Route         string     `json:"route"`
+	Client        string     `json:"client"`    // resumable, cookie or plain
+	Resumable     bool       `json:"resumable"` // its client can come back: any but a plain one
+	Since         time.Time  `json:"since"`
+	Grace         string     `json:"grace"`
+	Overflow      string     `json:"overflow"`
+	Started       bool       `json:"started"`
+	DetachedSince *time.Time `json:"detached_since"`
+	Expires       *time.Time `json:"expires"` // when its grace period is over; nil while it is not detached
+	EndedSince    *time.Time `json:"ended_since"`
+	RTT           *float64   `json:"rtt_ms"`    // smoothed; nil until measured
+	Silent        *int64     `json:"silent_ms"` // since anything was heard of the client; nil where nothing ever was, and for an ended one
+
+	Received       uint64 `json:"received"`
+	Written        uint64 `json:"written"`
+	Sent           uint64 `json:"sent"`
+	Acked          uint64 `json:"acked"`
+	BufferMessages int    `json:"buffer_messages"`
+	BufferBytes    int64  `json:"buffer_bytes"`
+	// What the replay buffer may hold.
+	BufferMostMessages int   `json:"buffer_most_messages"`
+	BufferMostBytes    int64 `json:"buffer_most_bytes"`
+
+	Reason string `json:"reason,omitempty"` // of an ended one
+	Detail string `json:"detail,omitempty"` // and what was said with it: an operator's words, or the game server's
+
+	seq uint64
+}
+
+// A Filter chooses sessions; an empty field chooses all.
+type Filter struct {
+	Group, Player, State string
+	After                uint64 // the cursor of the page before, zero for the first
+	Limit                int    // at most so many
+}
+
+// Page is the first page of a list, and the cursor of the next, zero for none.
+func (f *Filter) Page(list []Snapshot) (_ []Snapshot, next uint64) {
+	if len(list) <= f.Limit {
+		return list, 0
+	}
+	return list[:f.Limit], list[f.Limit-1].seq
+}
+
+// fits reports what can be said of a session without asking it.
+func (f *Filter) fits(seq uint64, player, group string) bool {
+	return seq > f.After && (f.Player == "" || f.Player == player) && (f.Group == "" || f.Group == group)
+}
+
+// Choose lists the living sessions that may fit f, in the order in which they
+// were made.
+func (r *Registry) Choose(f Filter) (list []*Record) {
+	r.mu.RLock()
+	for _, e := range r.live {
+		if f.fits(e.seq, e.Player, e.Terms().Group) {
+			list = append(list, e)
+		}
+	}
+	r.mu.RUnlock()
+	slices.SortFunc(list, func(a, b *Record) int { return cmp.Compare(a.seq, b.seq) })
+	return list
+}
+
+// Remembers lists the remembered sessions that fit f.
+func (r *Registry) Remembers(f Filter) (list []Snapshot) {
+	r.mu.RLock()
+	for _, g := range r.ended.byID {
+		if f.fits(g.info.seq, g.info.Player, g.info.Group) {
+			list = append(list, g.info)
+		}
+	}
+	r.mu.RUnlock()
+	slices.SortFunc(list, func(a, b Snapshot) int { return cmp.Compare(a.seq, b.seq) })
+	return list
+}
+
+// Count is how many sessions live.
+func (r *Registry) Count() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.live)
+}
+
+// Look asks the session itself, once there is one. It reports false where e has
+// been buried, or never came about.
+func (r *Registry) Look(e *Record) (i session.Info, living bool) {
+	if d := e.Driver(); d != nil {
+		return d.Info(), true
+	}
+	return session.Info{State: session.Connecting, Grace: e.Terms().Session().GraceBeforeStart}, r.Find(e.ID) == e
+}
+
+// Snapshot describes e, whose session is as i says.
+func (e *Record) Snapshot(i session.Info) Snapshot {
+	s := Snapshot{
+		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.Terms().Group, Peer: e.Peer(),
+		Route: e.Route, Client: e.Client(), Resumable: e.Resumable || e.Kept(), Since: e.Since.UTC(),
+		Grace: FormatDuration(i.Grace), Overflow: e.Terms().Overflow.String(), Started: i.Started,
+		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
+		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
+		BufferMostMessages: e.Terms().BufferMessages, BufferMostBytes: e.Terms().BufferBytes,
+		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
+	}
+	if i.RTT > 0 {
+		ms := float64(max(i.RTT, time.Microsecond).Microseconds()) / 1000
+		s.RTT = &ms
+	}
+	if i.Heard > 0 && i.State != session.Ended {
+		s.Silent = WholeMS(e.clock.Now().Sub(i.Heard))
+	}
+	return s
+}
+
+// Name is what tells e from others, without asking its session for anything.
+func (e *Record) Name() Snapshot {
+	return Snapshot{ID: e.ID, Player: e.Player, Group: e.Terms().Group, Peer: e.Peer()}
+}
+
+// wall is t on the wall clock, nil for no time.
+func (e *Record) wall(t session.Time) *time.Time {
+	if t <= 0 {
+		return nil
+	}
+	w := e.clock.Wall(t).UTC()
+	return &w
+}
+
+// FormatDuration writes d as flags take it: "45s", not "45.000s" or "0m45s".
+func FormatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// Remembered describes an ended session that is remembered.
+func (r *Registry) Remembered(id string) (Snapshot, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if g := r.ended.byID[id]; g != nil {
+		return g.info, true
+	}
+	return Snapshot{}, false
+}
+
+// WholeMS is d in milliseconds, as events and lists show it.
+func WholeMS(d time.Duration) *int64 {
+	ms := d.Milliseconds()
+	return &ms
+}
+
+// Seq is the place of the session in the order of creation.
+func (s *Snapshot) Seq() uint64 { return s.seq }

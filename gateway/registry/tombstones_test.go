@@ -1,0 +1,122 @@
+package registry
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func (ts *tombstones) of(id string, expires time.Time) *tombstone {
+	t := &tombstone{info: Snapshot{ID: id}, expires: expires, past: history{list: make([]Moment, 3)}}
+	ts.add(t)
+	return t
+}
+
+func TestTombstonesAreBoundedAndTheOldestGoFirst(t *testing.T) {
+	for maxSessions, want := range map[int]int{0: maxTombstones, 50: 1000, 250: 1000, 1000: 4000} {
+		ts := newTombstones(maxSessions)
+		began := time.Now()
+		for i := range want + 500 {
+			ts.of(fmt.Sprint(i), began.Add(24*time.Hour-time.Duration(i)*time.Millisecond)) // the newest would expire first
+		}
+		if len(ts.byID) != want || len(ts.due) != want || len(ts.queue) != want {
+			t.Errorf("max-sessions %d: %d, %d and %d are kept, want %d", maxSessions, len(ts.byID), len(ts.due), len(ts.queue), want)
+		}
+		if ts.byID["499"] != nil || ts.byID["500"] == nil {
+			t.Errorf("max-sessions %d: the oldest is not the one that goes", maxSessions)
+		}
+	}
+}
+
+func TestOnlyTheNewestTombstonesHaveAHistory(t *testing.T) {
+	ts := newTombstones(0)
+	for i := range 3 * maxHistories {
+		ts.of(fmt.Sprint(i), time.Now().Add(time.Hour))
+	}
+	n := 0
+	for _, stone := range ts.byID {
+		if stone.past.list != nil {
+			n++
+		}
+	}
+	if n != maxHistories || ts.byID[fmt.Sprint(3*maxHistories-1)].past.list == nil {
+		t.Errorf("%d have a history, want the newest %d", n, maxHistories)
+	}
+}
+
+// whole fails unless exactly queue[:bare] has no history, and no more than maxHistories
+// have one.
+func (ts *tombstones) whole(t *testing.T) {
+	t.Helper()
+	with := 0
+	for i, stone := range ts.queue {
+		if stone.place < 0 { // expired
+			continue
+		}
+		if stone.past.list != nil {
+			with++
+		}
+		if (stone.past.list == nil) != (i < ts.bare) {
+			t.Fatalf("%d of %d: history %v, but %d have none", i, len(ts.queue), stone.past.list != nil, ts.bare)
+		}
+	}
+	if with > maxHistories {
+		t.Fatalf("%d have a history", with)
+	}
+}
+
+func TestHistoriesStayBoundedWhenTheOldestAreDropped(t *testing.T) {
+	ts := newTombstones(1000)
+	for i := range 3 * ts.max {
+		ts.of(fmt.Sprint(i), time.Now().Add(time.Hour))
+	}
+	ts.whole(t)
+}
+
+func TestHistoriesStayBoundedWhenExpiredOnesAreRemoved(t *testing.T) {
+	ts := newTombstones(0)
+	began := time.Now()
+	for i := range 6 * maxHistories {
+		life := time.Hour
+		if i%2 == 0 {
+			life = time.Second
+		}
+		ts.of(fmt.Sprint(i), began.Add(life))
+		if i%101 == 0 {
+			ts.expire(began.Add(time.Minute))
+			ts.compact()
+			ts.whole(t)
+			if len(ts.queue) != len(ts.byID) {
+				t.Fatalf("%d in the queue, %d by id", len(ts.queue), len(ts.byID))
+			}
+		}
+	}
+}
+
+func TestTombstonesExpireByTheirTime(t *testing.T) {
+	ts := newTombstones(0)
+	began := time.Now()
+	for i := range 100 {
+		ts.of(fmt.Sprint(i), began.Add(time.Duration(i*37%100)*time.Second))
+	}
+	for after := range 100 {
+		ts.expire(began.Add(time.Duration(after)*time.Second + 1))
+		if len(ts.byID) != 99-after || len(ts.due) != 99-after {
+			t.Fatalf("after %d s %d and %d are kept, want %d", after, len(ts.byID), len(ts.due), 99-after)
+		}
+	}
+}
+
+// Short graces beside long ones: what has expired takes no room in any list.
+func TestExpiredTombstonesLeaveNothingBehind(t *testing.T) {
+	ts := newTombstones(0)
+	began := time.Now()
+	keep := ts.of("keep", began.Add(24*time.Hour))
+	for i := range 50_000 {
+		ts.of(fmt.Sprint(i), began.Add(time.Duration(i)*time.Millisecond))
+		ts.expire(began.Add(time.Duration(i+1) * time.Millisecond))
+	}
+	if len(ts.byID) > 2 || len(ts.queue) > 2*len(ts.byID)+minTombstones || ts.byID["keep"] != keep {
+		t.Errorf("%d by id, %d in the queue", len(ts.byID), len(ts.queue))
+	}
+}

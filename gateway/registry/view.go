@@ -1,0 +1,163 @@
+package registry
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"reseat/gateway/session"
+)
+
+// A View is a window on the list of sessions, in an order of one's choice. An
+// empty field chooses all.
+type View struct {
+	Filter            // After is not looked at
+	Text       string // in the id, player, group, address or route, in whatever letters
+	Sort       Sort
+	Descending bool
+	Offset     int
+}
+
+// A Sort is what sessions are put in order by. Those of which it says nothing
+// (the round trip of a client that is away) come last, whichever way the order
+// goes.
+type Sort string
+
+// The orders of a View.
+const (
+	BySince  Sort = "since" // when they were made; also the zero Sort
+	ByPlayer Sort = "player"
+	ByGroup  Sort = "group"
+	ByGrace  Sort = "grace"  // how much of the grace period is left
+	ByBuffer Sort = "buffer" // how full the replay buffer is
+	ByRTT    Sort = "rtt"
+)
+
+// Sorts lists the orders.
+func Sorts() []Sort { return []Sort{BySince, ByPlayer, ByGroup, ByGrace, ByBuffer, ByRTT} }
+
+// A rank is the place of one session in an order.
+type rank struct {
+	at     int // where the session is found
+	seq    uint64
+	name   string
+	number float64
+	silent bool // the order says nothing of it
+}
+
+// Living is the window on the sessions of all, where it begins, and how many fit.
+func (v *View) Living(all *Survey) (list []Snapshot, offset, matching int) {
+	var ranks []rank
+	for i, e := range all.List {
+		info := &all.Infos[i]
+		if v.fitsLiving(e, info) {
+			ranks = append(ranks, v.rank(i, e, info))
+		}
+	}
+	ranks, offset, matching = v.window(ranks)
+	for _, r := range ranks {
+		e, info := all.List[r.at], all.Infos[r.at]
+		if e.Driver() == nil { // connecting, or gone meanwhile
+			info.Grace = e.Terms().Session().GraceBeforeStart
+		}
+		list = append(list, e.Snapshot(info))
+	}
+	return list, offset, matching
+}
+
+func (v *View) fitsLiving(e *Record, i *session.Info) bool {
+	group := e.Terms().Group
+	return i.State != session.Ended && (v.State == "" || v.State == i.State.String()) &&
+		(v.Player == "" || v.Player == e.Player) && (v.Group == "" || v.Group == group) &&
+		v.holds(e.ID, e.Player, group, e.Peer(), e.Route)
+}
+
+// holds reports whether the Text that is looked for is in one of these.
+func (v *View) holds(where ...string) bool {
+	if v.Text == "" {
+		return true
+	}
+	text := strings.ToLower(v.Text)
+	return slices.ContainsFunc(where, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
+}
+
+func (v *View) rank(at int, e *Record, i *session.Info) rank {
+	r := rank{at: at, seq: e.seq}
+	switch v.Sort {
+	case ByPlayer:
+		r.name, r.silent = e.Player, e.Player == ""
+	case ByGroup:
+		r.name = e.Terms().Group
+		r.silent = r.name == ""
+	case ByGrace:
+		r.number, r.silent = float64(i.GraceEnd), i.GraceEnd == 0
+	case ByBuffer:
+		r.number = fill(i, e.Terms())
+		r.silent = r.number == 0
+	case ByRTT:
+		r.number, r.silent = float64(i.RTT), i.RTT == 0
+	}
+	return r
+}
+
+// fill is the part of a replay buffer that is taken, by what is scarcer.
+func fill(i *session.Info, t *Terms) float64 {
+	part := func(n, most int64) float64 {
+		if most <= 0 {
+			return 0
+		}
+		return float64(n) / float64(most)
+	}
+	return max(part(i.BufferBytes, t.BufferBytes), part(int64(i.BufferMessages), int64(t.BufferMessages)))
+}
+
+// Remembered is the window on the sessions that are remembered: the list is in the
+// order of their making.
+func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) {
+	var ranks []rank
+	for i := range list {
+		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route) {
+			ranks = append(ranks, v.rankTombstone(i, s))
+		}
+	}
+	ranks, offset, matching = v.window(ranks)
+	window := make([]Snapshot, len(ranks))
+	for i, r := range ranks {
+		window[i] = list[r.at]
+	}
+	return window, offset, matching
+}
+
+func (v *View) rankTombstone(at int, s *Snapshot) rank {
+	r := rank{at: at, seq: s.seq}
+	switch v.Sort {
+	case ByPlayer:
+		r.name, r.silent = s.Player, s.Player == ""
+	case ByGroup:
+		r.name, r.silent = s.Group, s.Group == ""
+	}
+	return r
+}
+
+// window sorts, and cuts out what is shown. An offset behind the end is
+// moved to where the last ones are seen.
+func (v *View) window(ranks []rank) (_ []rank, offset, matching int) {
+	slices.SortFunc(ranks, v.compare)
+	matching = len(ranks)
+	offset = min(v.Offset, max(matching-v.Limit, 0))
+	return ranks[offset:min(offset+v.Limit, matching)], offset, matching
+}
+
+func (v *View) compare(a, b rank) int {
+	if a.silent != b.silent {
+		if a.silent {
+			return 1
+		}
+		return -1
+	}
+	c := cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number), cmp.Compare(a.seq, b.seq))
+	if v.Descending {
+		return -c
+	}
+	return c
+}

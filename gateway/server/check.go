@@ -1,0 +1,260 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"reseat/gateway/admin"
+	"reseat/gateway/config"
+	"reseat/gateway/policy"
+	"reseat/gateway/secure"
+	"reseat/gateway/webhook"
+	"reseat/tokens"
+	"reseat/tokens/login"
+	"reseat/upstream"
+)
+
+// directoryTimeout is how long an ACME CA has to answer a check.
+const directoryTimeout = 10 * time.Second
+
+// check says on stdout, a line each, whether the settings, the keys, the
+// certificates and the upstreams would work. It serves nothing and opens no port.
+// The exit status is 2 for what a start would refuse with 2, 1 for what it would
+// start with but not work with now, else 0.
+func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	paths, args, err := tries(args)
+	if err != nil {
+		return fail(stderr, 2, err)
+	}
+	set, status := parse(args, environ, stdout, stderr)
+	if set == nil {
+		return status
+	}
+	ctx, stop := untilSignal(signals)
+	defer stop()
+	r := &report{out: stdout, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	r.settings(set)
+	if err := refuseWritable(set); err != nil {
+		r.say("files with secrets", "", 2, err)
+	}
+	r.tokenKeys(set)
+	r.callers(set)
+	r.logins(ctx, set.Gateway.Routes)
+	r.certificates(ctx, set.TLS)
+	r.upstreams(ctx, set.Gateway.Routes)
+	for _, path := range paths {
+		r.try(ctx, set, path)
+	}
+	r.webhook(ctx, set)
+	return r.status
+}
+
+// untilSignal makes a context that any signal ends.
+func untilSignal(signals <-chan os.Signal) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-signals:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop
+}
+
+// A report is what check has found so far.
+type report struct {
+	out    io.Writer
+	log    *slog.Logger
+	status int
+}
+
+// say reports one thing: as good, with a note, or as bad, which the status is of.
+func (r *report) say(what, note string, status int, err error) {
+	mark := "ok  "
+	if err != nil {
+		mark, note = "FAIL", err.Error()
+		r.status = max(r.status, status)
+	}
+	fmt.Fprintf(r.out, "%s  %s: %s\n", mark, what, strings.ReplaceAll(note, "\n", " "))
+}
+
+// warn reports what is allowed and will probably not do what was meant.
+func (r *report) warn(what, note string) { fmt.Fprintf(r.out, "WARN  %s: %s\n", what, note) }
+
+func (r *report) settings(set *config.Settings) {
+	note := plural(len(set.Gateway.Routes), "route")
+	if set.Demo {
+		note += " and the built-in demo"
+	}
+	r.say("settings", note, 0, nil)
+	for _, w := range warnings(set) {
+		r.warn("--"+w.Flag, w.Text)
+	}
+}
+
+func (r *report) tokenKeys(set *config.Settings) {
+	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
+	note := ""
+	switch {
+	case err != nil:
+	case keys.Ephemeral():
+		note = "not set: a new key is made at each start, which invalidates older tokens"
+	default:
+		note = plural(len(set.TokenKeyFiles), "key") + "; " + set.TokenKeyFiles[0] + " signs"
+	}
+	r.say("--token-key-file", note, 2, err)
+}
+
+func (r *report) callers(set *config.Settings) {
+	callers, err := admin.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile)
+	switch {
+	case err != nil:
+		r.say("tokens of the admin address", "", 2, err)
+	case callers != nil && callers.Warning() != "":
+		r.warn("tokens of the admin address", "some are "+callers.Warning())
+	case callers != nil:
+		r.say("tokens of the admin address", "read", 0, nil)
+	}
+}
+
+// logins reads each set of keys once, however many routes have it.
+func (r *report) logins(ctx context.Context, routes []policy.Route) {
+	seen := map[[2]string]bool{}
+	for _, route := range routes {
+		a := route.Policy.Auth
+		if a == nil || seen[[2]string{a.JWKS, a.KeyFile}] {
+			continue
+		}
+		seen[[2]string{a.JWKS, a.KeyFile}] = true
+		what, status := "--auth-jwks", 2
+		if a.KeyFile != "" {
+			what = "--auth-key-file"
+		}
+		found, err := login.Probe(ctx, login.Config{JWKS: a.JWKS, KeyFile: a.KeyFile, Log: r.log})
+		if found.Remote {
+			status = 1 // a start would go on asking for them
+		}
+		r.say(what, found.Source+", "+plural(found.Keys, "key"), status, err)
+	}
+}
+
+func (r *report) certificates(ctx context.Context, c secure.Config) {
+	switch {
+	case len(c.Domains) > 0:
+		r.authority(ctx, c)
+	case c.CertFile != "":
+		c.Log = slog.New(slog.DiscardHandler) // its warning is the line below
+		certs, err := secure.Open(c)
+		if err != nil {
+			r.say("certificate", "", 2, err)
+			return
+		}
+		leaf := certs.Leaf()
+		r.say("--tls-cert "+c.CertFile, secure.Describe(leaf), 1, valid(leaf))
+	}
+}
+
+func valid(leaf *x509.Certificate) error {
+	if err := secure.Valid(leaf, time.Now()); err != nil {
+		return fmt.Errorf("%s: %w", secure.Describe(leaf), err)
+	}
+	return nil
+}
+
+func (r *report) authority(ctx context.Context, c secure.Config) {
+	if err := secure.CheckCache(c); err != nil {
+		r.say("certificate", "", 2, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	defer cancel()
+	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory responds; no certificate was ordered", 1, secure.CheckDirectory(ctx, c))
+}
+
+// A probed is a game server, and what is wrong with it.
+type probed struct {
+	url string // without the path
+	err error
+}
+
+// probeAll connects to each game server once, all at the same time, with TLS
+// where it is asked for. No handshake is sent: to a game server that would be a
+// player.
+func probeAll(ctx context.Context, routes []policy.Route) []probed {
+	type place struct {
+		url string
+		ca  *x509.CertPool
+	}
+	var targets []policy.Route
+	seen := map[place]bool{}
+	for _, route := range routes {
+		p := place{route.Upstream.URL.Scheme + "://" + route.Upstream.URL.Host, route.Upstream.RootCAs}
+		if !seen[p] {
+			seen[p] = true
+			targets = append(targets, route)
+		}
+	}
+	list := make([]probed, len(targets))
+	var probes sync.WaitGroup
+	for i, t := range targets {
+		probes.Go(func() { list[i] = probed{shown(&t.Upstream), probe(ctx, &t)} })
+	}
+	probes.Wait()
+	return list
+}
+
+// shown is a target's URL without its path. A port that it does not name is said: it was
+// forgotten more often than meant.
+func shown(t *upstream.Target) string {
+	s := t.URL.Scheme + "://" + t.URL.Host
+	if _, port, err := net.SplitHostPort(t.Address()); err == nil && t.URL.Port() == "" {
+		s += " (port " + port + ")"
+	}
+	return s
+}
+
+func (r *report) upstreams(ctx context.Context, routes []policy.Route) {
+	for _, p := range probeAll(ctx, routes) {
+		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, p.err)
+	}
+}
+
+// webhook reads the secrets, and connects to the receiver without posting.
+func (r *report) webhook(ctx context.Context, set *config.Settings) {
+	if set.Webhook == nil {
+		return
+	}
+	secrets, err := webhook.LoadSecrets(set.WebhookSecretFile)
+	if err != nil {
+		r.say("webhook", "", 2, err)
+	} else {
+		r.say("--webhook-secret-file", plural(secrets.Count(), "secret"), 2, nil)
+	}
+	r.say("--webhook "+webhook.Shown(set.Webhook), "accepts connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
+}
+
+func probe(ctx context.Context, route *policy.Route) error {
+	ctx, cancel := context.WithTimeout(ctx, route.Policy.DialTimeout)
+	defer cancel()
+	err := route.Upstream.Probe(ctx)
+	if e := (*upstream.Error)(nil); errors.As(err, &e) {
+		return e.Err // the address is said already
+	}
+	return err
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,430 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Every command of the pages is run. A block of sh is run by bash as it stands, in
+// a folder that the blocks of a page share, with the program in its path; a program
+// that serves is stopped once it does, and must then leave in order. A comment
+// before a block says what else is to be done:
+//
+//	<!-- sh: needs openssl -->         only where that is installed
+//	<!-- sh: with reseat --demo -->    beside a program that serves; localhost:8080
+//	                                   and 127.0.0.1:8081 are its addresses
+//	<!-- sh: with a player of the demo -->   the same, and $ID is a session
+//	<!-- sh: as make -n run -->        that is run in its place, in the repository
+//	<!-- sh: run by FILE -->           FILE is a test, and names the page
+//
+// "needs" may stand before another, with a semicolon. The last of them may say
+// "every block" for a whole page. Other addresses on
+// localhost are those of a server that accepts connections.
+
+// root is the repository.
+const root = "../.."
+
+// TestMain is the program itself where a block calls it.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "reseat" {
+		os.Exit(calledByAPage(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// calledByAPage runs the program, on ports of its own choice.
+func calledByAPage(args []string) int {
+	signals := make(chan os.Signal, 1)
+	asks := func(arg string) bool { return arg == "check" || arg == "--help" || arg == "--version" }
+	if slices.ContainsFunc(args, asks) {
+		return Run(args, os.Environ(), os.Stdout, os.Stderr, signals)
+	}
+	args = append(args, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json")
+	served := &watcher{want: []byte(`"listen.clients"`), seen: func() { signals <- syscall.SIGTERM }}
+	return Run(args, os.Environ(), os.Stdout, io.MultiWriter(os.Stderr, served), signals)
+}
+
+// A watcher calls seen once what it wants has been written.
+type watcher struct {
+	want, got []byte
+	seen      func()
+}
+
+func (w *watcher) Write(b []byte) (int, error) {
+	w.got = append(w.got, b...)
+	if w.seen != nil && bytes.Contains(w.got, w.want) {
+		w.seen()
+		w.seen, w.got = nil, nil
+	}
+	return len(b), nil
+}
+
+// A block is one of sh on a page.
+type block struct {
+	line int
+	code string
+	mark string // of the comment before it, or of the page
+}
+
+var (
+	markForm  = regexp.MustCompile(`^<!-- sh: (every block )?(.+) -->$`)
+	strayForm = regexp.MustCompile(`^(?: {4}|\t)(?:\$ )?(?:[A-Z_]+=\S* )*(?:reseat|bin/reseat|\./\S+|make|curl|go|git|npm|npx|node|docker|kubectl|systemctl|openssl) `)
+)
+
+// blocksOf reads the blocks of a page. A command that stands outside of one is an
+// error, since nobody would run it.
+func blocksOf(page string) (list []block, err error) {
+	var mark, every, fence string
+	var open *block
+	for i, line := range strings.Split(page, "\n") {
+		switch m := markForm.FindStringSubmatch(line); {
+		case open != nil && line == "```":
+			list, open = append(list, *open), nil
+		case open != nil:
+			open.code += line + "\n"
+		case fence != "" || strings.HasPrefix(line, "```") && line != "```sh":
+			fence = fenceAfter(fence, line)
+		case line == "```sh":
+			open = &block{line: i + 1, mark: mark}
+			if mark == "" {
+				open.mark = every
+			}
+			mark = ""
+		case m != nil && m[1] != "":
+			every = m[2]
+		case m != nil:
+			mark = m[2]
+		case strayForm.MatchString(line):
+			return nil, fmt.Errorf("line %d: %q is in no block of sh (how blocks are run is told in gateway/server/docs_test.go)", i+1, strings.TrimSpace(line))
+		case mark != "" && line != "":
+			return nil, fmt.Errorf("line %d: a mark without a block of sh behind it", i)
+		}
+	}
+	if open != nil {
+		return nil, fmt.Errorf("line %d: a block that does not end", open.line)
+	}
+	return list, nil
+}
+
+// fenceAfter is the fence that is open after a line: that of a block of something
+// else.
+func fenceAfter(fence, line string) string {
+	switch {
+	case fence == "":
+		return "```"
+	case line == "```":
+		return ""
+	}
+	return fence
+}
+
+// A reader does what a page says.
+type reader struct {
+	*testing.T
+	page string // its path in the repository
+	dir  string
+	stub string // HOST:PORT of a server that accepts connections
+}
+
+func newReader(t *testing.T, page string) *reader {
+	t.Helper()
+	r := &reader{T: t, page: page, dir: t.TempDir(), stub: startGame(t, nil).Addr().String()}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(r.dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(r.dir, "bin", "reseat")); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// do runs a block, or what its mark says.
+func (r *reader) do(b block) error {
+	if tools, ok := strings.CutPrefix(b.mark, "needs "); ok {
+		tools, b.mark, _ = strings.Cut(tools, "; ")
+		for _, tool := range strings.Fields(tools) {
+			if _, err := exec.LookPath(tool); err != nil {
+				r.Logf("%s:%d: not run for want of %s", r.page, b.line, tool)
+				return nil
+			}
+		}
+	}
+	verb, rest, _ := strings.Cut(b.mark, " ")
+	switch {
+	case b.mark == "":
+		return r.sh(r.dir, b.code, nil)
+	case b.mark == "with reseat --demo":
+		return r.beside(begin(r.T), b.code)
+	case b.mark == "with a player of the demo":
+		p := begin(r.T)
+		join(r.T, p.clients["ws"].(string)+"/demo/play", nil)
+		var found struct{ Sessions []struct{ ID string } }
+		if err := json.NewDecoder(p.ask("GET", "/api/v1/sessions", "").Body).Decode(&found); err != nil || len(found.Sessions) != 1 {
+			return fmt.Errorf("%+v: %w", found, err)
+		}
+		return r.beside(p, "ID="+found.Sessions[0].ID+"\n"+b.code)
+	case verb == "as" && rest != "":
+		return r.sh(root, rest, nil)
+	case strings.HasPrefix(b.mark, "run by "):
+		return namesPage(strings.TrimPrefix(b.mark, "run by "), filepath.Base(r.page))
+	}
+	return fmt.Errorf("what does the mark %q mean?", b.mark)
+}
+
+// beside runs a script beside a program that serves.
+func (r *reader) beside(p *started, code string) error {
+	host := func(url any) string { return strings.TrimPrefix(url.(string), "http://") }
+	return r.sh(r.dir, code, map[string]string{"localhost:8080": host(p.clients["http"]), "127.0.0.1:8081": host(p.admin)})
+}
+
+// namesPage checks that a test is there, and reads a page.
+func namesPage(test, page string) error {
+	source, err := os.ReadFile(filepath.Join(root, test))
+	if err == nil && !bytes.Contains(source, []byte(page)) {
+		err = fmt.Errorf("%s does not name %s", test, page)
+	}
+	return err
+}
+
+var local = regexp.MustCompile(`(?:localhost|127\.0\.0\.1):[0-9]{2,5}`)
+
+// sh runs a script whose addresses are replaced, those that are not known by the
+// stub's.
+func (r *reader) sh(dir, code string, known map[string]string) error {
+	code = local.ReplaceAllStringFunc(code, func(found string) string {
+		if host, ok := known[found]; ok {
+			return host
+		}
+		return r.stub
+	})
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", code)
+	cmd.Dir = dir
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "RESEAT_") && !strings.HasPrefix(v, "PATH=") && !strings.HasPrefix(v, "MAKE") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, "PATH="+filepath.Join(r.dir, "bin")+":"+os.Getenv("PATH"))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s\n%s", err, code, said)
+	}
+	return nil
+}
+
+func readPage(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// pages are README.md and those of docs.
+func pages(t *testing.T) []string {
+	t.Helper()
+	list := []string{"README.md"}
+	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(found) < 8 {
+		t.Fatalf("%d pages, %v", len(found), err)
+	}
+	for _, p := range found {
+		list = append(list, "docs/"+filepath.Base(p))
+	}
+	return list
+}
+
+func TestEveryCommandOfThePagesIsRun(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash here")
+	}
+	for _, page := range pages(t) {
+		t.Run(page, func(t *testing.T) {
+			blocks, err := blocksOf(readPage(t, page))
+			if err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			if len(blocks) == 0 {
+				return
+			}
+			r := newReader(t, page)
+			for _, b := range blocks {
+				if err := r.do(b); err != nil {
+					t.Errorf("%s:%d: %v", page, b.line, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCommandWithoutTestIsFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"    make run\n":                             "make run",
+		"    $ curl x y\n":                           "curl",
+		"    RESEAT_GRACE=1s reseat --demo\n":        "reseat --demo",
+		"```sh\nls\n":                                "does not end",
+		"<!-- sh: needs x -->\ntext\n```sh\n```\n":   "without a block",
+		"```text\n    make run\n```\n    make run\n": "line 4",
+	} {
+		if _, err := blocksOf(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	blocks, err := blocksOf("<!-- sh: every block run by a -->\n```sh\none\n```\n<!-- sh: needs b -->\n\n```sh\ntwo\n```\n```js\nthree\n```\n")
+	if err != nil || len(blocks) != 2 || blocks[0] != (block{2, "one\n", "run by a"}) || blocks[1] != (block{7, "two\n", "needs b"}) {
+		t.Errorf("%+v, %v", blocks, err)
+	}
+}
+
+func TestBlockThatFailsIsFound(t *testing.T) {
+	r := newReader(t, "docs/faq.md")
+	for _, b := range []block{
+		{code: "false"}, {code: "false | true"}, {code: "reseat --no-such-flag"}, {code: "reseat check --upstream ws://localhost:9000 --grace 5"},
+		{mark: "nonsense"}, {mark: "needs"}, {mark: "as false"}, {mark: "run by no/such/file"}, {mark: "run by go.mod"},
+		{code: "curl -fsS http://127.0.0.1:8081/no-such", mark: "with reseat --demo"},
+	} {
+		if r.do(b) == nil {
+			t.Errorf("%+v: no error", b)
+		}
+	}
+	for _, b := range []block{
+		{code: "reseat --upstream ws://localhost:9000 && bin/reseat --demo"}, {code: "reseat check --upstream ws://localhost:9000"},
+		{code: "false", mark: "needs no-such-tool-is-here"}, {mark: "as true"}, {mark: "run by gateway/admin/docs_test.go"},
+	} {
+		r.page = "docs/control-api.md"
+		if err := r.do(b); err != nil {
+			t.Errorf("%+v: %v", b, err)
+		}
+	}
+}
+
+var (
+	linkForm    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headingForm = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	codeForm    = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
+)
+
+// anchors are those that a page's headings have on GitHub.
+func anchors(page string) map[string]bool {
+	list := map[string]bool{}
+	for _, h := range headingForm.FindAllStringSubmatch(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, ""), -1) {
+		text := strings.ToLower(strings.TrimSpace(h[1]))
+		text = regexp.MustCompile(`[^\p{L}\p{N}\s_-]`).ReplaceAllString(text, "")
+		list[strings.ReplaceAll(text, " ", "-")] = true
+	}
+	return list
+}
+
+// deadLinks are the links of a page to what is not in the repository.
+func deadLinks(page, text string) (dead []string) {
+	for _, m := range linkForm.FindAllStringSubmatch(codeForm.ReplaceAllString(text, ""), -1) {
+		target, anchor, _ := strings.Cut(m[1], "#")
+		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+			continue
+		}
+		file := filepath.Join(root, filepath.Dir(page), target)
+		if target == "" {
+			file = filepath.Join(root, page)
+		}
+		_, err := os.Stat(file)
+		if err == nil && anchor != "" {
+			other, _ := os.ReadFile(file)
+			if !anchors(string(other))[anchor] {
+				err = os.ErrNotExist
+			}
+		}
+		if err != nil {
+			dead = append(dead, m[1])
+		}
+	}
+	return dead
+}
+
+func TestNoLinkBetweenPagesIsDead(t *testing.T) {
+	more, err := filepath.Glob(filepath.Join(root, "testdata", "*", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := append(pages(t), "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "web/README.md", "web/e2e/README.md")
+	for _, p := range more {
+		rel, _ := filepath.Rel(root, p)
+		list = append(list, rel)
+	}
+	for _, page := range list {
+		for _, link := range deadLinks(page, readPage(t, page)) {
+			t.Errorf("%s: the link to %s is dead", page, link)
+		}
+	}
+	got := deadLinks("docs/faq.md", "[a](no.md) [b](protocol.md) [c](protocol.md#no) [d](protocol.md#2-handshake) [e](https://no.example) `[f](no.md)` [g](../web/no/)")
+	if !slices.Equal(got, []string{"no.md", "protocol.md#no", "../web/no/"}) {
+		t.Errorf("dead links: %q", got)
+	}
+}
+
+var goForm = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+// What a page shows in Go is what a test compiles and runs.
+func TestGoExamplesOfThePagesAreTested(t *testing.T) {
+	var sources []byte
+	err := filepath.WalkDir(filepath.Join(root, "gateway"), func(p string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(p, "_test.go") {
+			var source []byte
+			source, err = os.ReadFile(p)
+			sources = append(sources, source...)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, page := range pages(t) {
+		for _, m := range goForm.FindAllStringSubmatch(readPage(t, page), -1) {
+			shown++
+			if !bytes.Contains(sources, []byte(m[1])) {
+				t.Errorf("%s: in no test stands\n%s", page, m[1])
+			}
+		}
+	}
+	if shown < 2 {
+		t.Errorf("%d blocks of Go were found", shown)
+	}
+}
+
+// Whoever begins at the index finds every page.
+func TestIndexNamesEveryPage(t *testing.T) {
+	index := readPage(t, "docs/README.md")
+	linked := map[string]bool{"README.md": true}
+	for _, m := range linkForm.FindAllStringSubmatch(index, -1) {
+		target, _, _ := strings.Cut(m[1], "#")
+		linked[target] = true
+	}
+	for _, page := range pages(t)[1:] {
+		if !linked[filepath.Base(page)] {
+			t.Errorf("docs/README.md does not lead to %s; it leads to %v", page, slices.Sorted(maps.Keys(linked)))
+		}
+	}
+	if !strings.Contains(readPage(t, "README.md"), "(docs/README.md)") {
+		t.Error("README.md does not lead to docs/README.md")
+	}
+}

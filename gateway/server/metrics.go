@@ -1,0 +1,61 @@
+package server
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"reseat/gateway/asynclog"
+	"reseat/gateway/config"
+	"reseat/gateway/secure"
+)
+
+// vitals are the metrics of the process around the gateway: its memory,
+// descriptors and processor time, its log, its certificate.
+type vitals struct {
+	registry *prometheus.Registry
+	reloads  *prometheus.CounterVec
+}
+
+// newVitals registers them. certs may be nil.
+func newVitals(lines *asynclog.Writer, certs *secure.Certificates) *vitals {
+	v := &vitals{
+		registry: prometheus.NewRegistry(),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reseat_reloads_total", Help: "Files read again on SIGHUP, by result: failed where one of them was no good and the old ones stay.",
+		}, []string{"result"}),
+	}
+	v.reloads.WithLabelValues("ok")
+	v.reloads.WithLabelValues("failed")
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "reseat_build_info", Help: "1, labelled with what is running.",
+		ConstLabels: prometheus.Labels{"version": config.Version(), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	v.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build, v.reloads,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "reseat_log_lines_dropped_total", Help: "Log lines that were left out since they were not written fast enough.",
+		}, func() float64 { return float64(lines.Dropped()) }),
+	)
+	if certs != nil {
+		v.registry.MustRegister(&expiry{certs})
+	}
+	return v
+}
+
+// An expiry collects until when the certificate is good that clients are shown;
+// nothing before a CA has given one.
+type expiry struct{ certs *secure.Certificates }
+
+var descExpiry = prometheus.NewDesc("reseat_certificate_not_after_timestamp_seconds", "When the certificate at the client address expires.", nil, nil)
+
+func (e *expiry) Describe(ch chan<- *prometheus.Desc) { ch <- descExpiry }
+
+func (e *expiry) Collect(ch chan<- prometheus.Metric) {
+	if leaf := e.certs.Leaf(); leaf != nil {
+		ch <- prometheus.MustNewConstMetric(descExpiry, prometheus.GaugeValue, float64(leaf.NotAfter.Unix()))
+	}
+}

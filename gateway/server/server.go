@@ -1,0 +1,435 @@
+// Package server is what the command reseat does: it reads the settings, opens
+// keys and listeners, serves, and drains.
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/admin"
+	"reseat/gateway/asynclog"
+	"reseat/gateway/config"
+	"reseat/gateway/demo"
+	"reseat/gateway/listen"
+	"reseat/gateway/policy"
+	"reseat/gateway/secure"
+	"reseat/gateway/webhook"
+	"reseat/tokens"
+	"reseat/web"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	maxStreams    = 32      // of one HTTP/2 connection at a time: each may hold a connection to the game server
+	maxLog        = 4 << 20 // bytes of log lines that wait to be written
+	logTimeout    = 2 * time.Second
+)
+
+// Run is the whole program. It returns the exit status: 0 after a drain, 1
+// where it could not start or serve, 2 for settings that cannot hold.
+func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	if len(args) > 0 && args[0] == "check" {
+		return check(args[1:], environ, stdout, stderr, signals)
+	}
+	set, status := parse(args, environ, stdout, stderr)
+	if set == nil {
+		return status
+	}
+	lines := asynclog.New(stderr, maxLog, func(n int) []byte {
+		var line bytes.Buffer
+		newLogger(set, &line, isTerminal(stderr)).Warn("log.lines_dropped", "lines", n, "text", "they were not written fast enough")
+		return line.Bytes()
+	})
+	defer lines.Close(logTimeout)
+	log := newLogger(set, lines, isTerminal(stderr))
+	set.Gateway.Log, set.TLS.Log = log, log
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	own, err := open(ctx, set)
+	if err != nil {
+		return fail(stderr, 2, err)
+	}
+	p, err := start(set, own, newVitals(lines, own.certs), log)
+	if err != nil {
+		return fail(stderr, 1, err)
+	}
+	defer tuneCollector(environ, p.gateway.BufferBytes)()
+	p.announce(set, own.keys)
+	if p.recorder != nil {
+		go p.recorder.Run(ctx)
+	}
+	p.config = watchConfig(set.Config, args, environ)
+	var probes sync.WaitGroup
+	probes.Go(func() { p.probe(ctx, set.Gateway.Routes) })
+	defer probes.Wait()
+	defer stop()
+	return p.serve(signals)
+}
+
+// parse reads the settings. Where it gives none all has been said, and the exit
+// status is the one it gives.
+func parse(args, environ []string, stdout, stderr io.Writer) (*config.Settings, int) {
+	set, err := config.Parse(args, environ)
+	switch {
+	case errors.Is(err, config.ErrHelp), errors.Is(err, config.ErrVersion):
+		fmt.Fprintln(stdout, err)
+		return nil, 0
+	case err != nil:
+		return nil, fail(stderr, 2, err)
+	}
+	return set, 0
+}
+
+// secrets are what is read from files before anything is served.
+type secrets struct {
+	keys    *tokens.Keys
+	callers *admin.Credentials   // of the admin address; nil: nobody is asked
+	certs   *secure.Certificates // nil without TLS
+	hook    *webhook.Secrets     // nil without --webhook
+}
+
+// open reads the files that the settings name, for as long as ctx lives. Its error
+// names the flag.
+func open(ctx context.Context, set *config.Settings) (*secrets, error) {
+	if err := refuseWritable(set); err != nil {
+		return nil, err
+	}
+	own := new(secrets)
+	var err error
+	if own.keys, err = tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience}); err != nil {
+		return nil, fmt.Errorf("--token-key-file: %w", err)
+	}
+	if err = gateway.OpenLogins(ctx, &set.Gateway); err != nil {
+		return nil, err
+	}
+	if own.callers, err = admin.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile); err != nil {
+		return nil, err
+	}
+	if set.Webhook != nil {
+		if own.hook, err = webhook.LoadSecrets(set.WebhookSecretFile); err != nil {
+			return nil, err
+		}
+	}
+	if set.TLS.Enabled() {
+		own.certs, err = secure.Open(set.TLS)
+	}
+	return own, err
+}
+
+// fail says what is wrong, in one line.
+func fail(stderr io.Writer, status int, err error) int {
+	fmt.Fprintln(stderr, "reseat: "+strings.ReplaceAll(err.Error(), "\n", " "))
+	return status
+}
+
+func newLogger(set *config.Settings, w io.Writer, terminal bool) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: set.LogLevel, ReplaceAttr: readable}
+	if set.LogFormat == "text" || set.LogFormat == "" && terminal {
+		return slog.New(slog.NewTextHandler(w, opts))
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// readable writes durations as flags take them, in JSON too.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// A process is what run has started.
+type process struct {
+	log             *slog.Logger
+	vitals          *vitals
+	gateway         *gateway.Gateway
+	callers         *admin.Credentials   // of the admin address; nil: nobody is asked
+	recorder        *admin.Recorder      // nil where --admin is off
+	certs           *secure.Certificates // nil without TLS
+	show            *demo.Showcase       // nil without --demo
+	hook            *webhook.Hook        // nil without --webhook
+	clients, admin  *http.Server
+	listen, adminLn net.Listener // adminLn is nil where --admin is off
+	config          *configFile
+	failed          chan error
+}
+
+// start opens the ports, and closes what it has opened where it fails.
+func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger) (p *process, err error) {
+	p = &process{log: log, vitals: vitals, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.listen, err = net.Listen("tcp", set.Listen); err != nil {
+		return p, fmt.Errorf("--listen: %w", err)
+	}
+	if set.Admin != "" {
+		if p.adminLn, err = net.Listen("tcp", set.Admin); err != nil {
+			return p, fmt.Errorf("--admin: %w", err)
+		}
+	}
+	cfg := set.Gateway
+	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
+	if set.Demo {
+		if p.show, err = demo.Start(&cfg); err != nil {
+			return p, err
+		}
+		p.listen = demo.Listener{Listener: p.listen}
+	}
+	if p.gateway, err = gateway.New(cfg); err != nil {
+		return p, err
+	}
+	if set.Webhook != nil {
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
+		p.hook.Register(vitals.registry)
+	}
+	for path, h := range web.Client() {
+		p.gateway.Page(path, h)
+	}
+	if set.Demo {
+		demo.Serve(p.gateway)
+	}
+	p.listen = p.gateway.Conns().Listen(p.listen)
+	if p.certs != nil {
+		p.listen = p.certs.Listen(p.listen)
+	}
+	p.clients = server(p.gateway, p.gateway.Conns(), log)
+	if p.adminLn != nil {
+		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn)
+		p.recorder = admin.NewRecorder(p.gateway)
+	}
+	host, _ := os.Hostname() // empty where the system does not say
+	p.admin = server(admin.New(p.gateway, admin.Options{
+		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
+	}), p.gateway.AdminConns(), log)
+	return p, nil
+}
+
+func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog: serverLog(log),
+	}
+}
+
+// announce says where to look, and what an operator should know at the start.
+func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
+	url := address(p.listen, p.certs)
+	p.log.Info("listen.clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
+	if p.adminLn != nil {
+		p.log.Info("listen.admin", "addr", p.adminLn.Addr().String(), "http", address(p.adminLn, nil), "tokens", p.callers != nil)
+		p.log.Info("dashboard.ready", "url", address(p.adminLn, nil)+"/", "text", "open it in a browser")
+	}
+	p.warnOfTokens()
+	if n := listen.Descriptors(); n > 0 {
+		p.log.Info("descriptors.limit", "limit", n)
+	}
+	for _, r := range set.Gateway.Routes {
+		p.log.Info("route.configured", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
+	}
+	for _, w := range warnings(set) {
+		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
+	}
+	if keys.Ephemeral() {
+		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, nor at another gateway")
+	}
+	if set.Demo {
+		p.log.Info("demo.ready", "url", url+"/", "text", "open it in a browser")
+	}
+}
+
+// probe says which game servers do not answer at the start. It is no reason not to serve:
+// they may come later.
+func (p *process) probe(ctx context.Context, routes []policy.Route) {
+	for _, probed := range probeAll(ctx, routes) {
+		if probed.err != nil && ctx.Err() == nil {
+			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "its players get 502 until it answers")
+		}
+	}
+}
+
+// warnOfTokens says which tokens of the admin address might be guessed.
+func (p *process) warnOfTokens() {
+	if p.callers != nil && p.callers.Warning() != "" {
+		p.log.Warn("admin.tokens_weak", "text", "tokens "+p.callers.Warning())
+	}
+}
+
+// address is the URL of a listener, for a browser on this machine.
+func address(ln net.Listener, certs *secure.Certificates) string {
+	scheme, standard := "http", "80"
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	if certs != nil {
+		scheme, standard = "https", "443"
+		host = certs.Host(host)
+	}
+	if port == standard && !strings.Contains(host, ":") {
+		return scheme + "://" + host
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// serve serves until a signal ends it, or a listener fails.
+func (p *process) serve(signals <-chan os.Signal) int {
+	go p.listenOn(p.clients, p.listen)
+	if p.adminLn != nil {
+		go p.listenOn(p.admin, p.adminLn)
+	}
+	for {
+		select {
+		case err := <-p.failed:
+			p.log.Error("listen.failed", "err", err)
+			p.close()
+			return 1
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				p.reload()
+				continue
+			}
+			p.log.Info("shutdown.started", "signal", s.String(), "text", "a second signal exits at once")
+			return p.drain(signals)
+		}
+	}
+}
+
+func (p *process) listenOn(s *http.Server, ln net.Listener) {
+	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		p.failed <- err
+	}
+}
+
+// reload reads the files again, each for itself: where one is no good what was
+// read before stays.
+func (p *process) reload() {
+	p.config.compare(p.log)
+	result := "ok"
+	failed := func(key string, err error) {
+		result = "failed"
+		p.log.Error(key, "err", err, "text", "what was read before stays in use")
+	}
+	for _, err := range p.gateway.Reload() {
+		failed("keys.reload_failed", err)
+	}
+	if p.certs != nil {
+		if err := p.certs.Reload(); err != nil {
+			failed("cert.reload_failed", err)
+		}
+	}
+	if p.hook != nil {
+		if err := p.hook.Reload(); err != nil {
+			failed("webhook.secrets_reload_failed", err)
+		} else {
+			p.log.Info("webhook.secrets_reloaded")
+		}
+	}
+	if p.callers != nil {
+		errs := p.callers.Reload()
+		for _, err := range errs {
+			failed("admin.tokens_reload_failed", err)
+		}
+		if len(errs) == 0 {
+			p.log.Info("admin.tokens_reloaded")
+			p.warnOfTokens()
+		}
+	}
+	p.vitals.reloads.WithLabelValues(result).Inc()
+}
+
+// drain closes in order: sessions first, then what serves them.
+func (p *process) drain(signals <-chan os.Signal) int {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.gateway.Drain(context.Background())
+		p.closeHook()
+	}()
+	for {
+		select {
+		case <-done:
+			p.close()
+			p.log.Info("shutdown.finished")
+			return 0
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				p.log.Warn("shutdown.forced", "signal", s.String())
+				return 1
+			}
+		}
+	}
+}
+
+const (
+	// streamsEnd is how long the event streams have to end in order.
+	streamsEnd = time.Second
+	// hookEnd is how long the events that wait for the webhook have.
+	hookEnd = 5 * time.Second
+)
+
+// closeHook posts what still waits, as far as the receiver takes it.
+func (p *process) closeHook() {
+	if p.hook == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
+	defer cancel()
+	if n := p.hook.Close(ctx); n > 0 {
+		p.log.Warn("webhook.undelivered", "events", n)
+	}
+	p.hook = nil
+}
+
+func (p *process) close() {
+	if p.gateway != nil && p.admin != nil {
+		p.gateway.Events().Close()
+		ctx, cancel := context.WithTimeout(context.Background(), streamsEnd)
+		p.admin.Shutdown(ctx)
+		cancel()
+	}
+	for _, s := range []*http.Server{p.clients, p.admin} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	for _, ln := range []net.Listener{p.listen, p.adminLn} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	if p.gateway != nil {
+		p.gateway.Close()
+	}
+	p.closeHook() // where there was no drain
+	if p.show != nil {
+		p.show.Close()
+	}
+}

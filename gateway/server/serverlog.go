@@ -1,0 +1,55 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"log"
+	"log/slog"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+)
+
+// What net/http has to say of its own: a fault in a handler, no descriptor to accept with.
+const (
+	serverLinesPerSecond = 1
+	serverLinesAtOnce    = 10
+	maxServerLine        = 8 << 10 // a stack
+)
+
+// serverLog is an http.Server's ErrorLog: warnings, and errors where a handler panicked.
+// What clients bring about by breaking a protocol stays at debug level. All of it is rate
+// limited, since strangers bring much of it about.
+func serverLog(to *slog.Logger) *log.Logger {
+	return log.New(&serverLines{log: to, limit: rate.NewLimiter(serverLinesPerSecond, serverLinesAtOnce)}, "", 0)
+}
+
+type serverLines struct {
+	log   *slog.Logger
+	limit *rate.Limiter
+	left  atomic.Int64
+}
+
+// Write implements io.Writer: one line of a log.Logger's, or a stack.
+func (s *serverLines) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	switch {
+	case bytes.Contains(line, []byte("panic serving")):
+		level = slog.LevelError
+	case bytes.HasPrefix(line, []byte("http2: ")), bytes.Contains(line, []byte("TLS handshake error")), bytes.Contains(line, []byte("URL query contains semicolon")):
+		level = slog.LevelDebug
+	}
+	if !s.log.Enabled(context.Background(), level) {
+		return len(line), nil
+	}
+	if !s.limit.Allow() {
+		s.left.Add(1)
+		return len(line), nil
+	}
+	args := []any{"err", string(bytes.TrimSpace(line[:min(len(line), maxServerLine)]))}
+	if n := s.left.Swap(0); n > 0 {
+		args = append(args, "left_out_before", n)
+	}
+	s.log.Log(context.Background(), level, "http.server", args...)
+	return len(line), nil
+}

@@ -1,0 +1,217 @@
+//go:build linux
+
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkRelay relays messages of 128 bytes down and as many of 48 bytes up on 32
+// sessions: one each way for each operation, or 32 that arrive together. On raw
+// frames as this package does it, with the buffer at work, and for comparison by a
+// pump on a WebSocket library's message API, which keeps nothing.
+//
+// The ends are a process of their own, the same for all: cpu-ns/message is the
+// relay's alone. Both have one processor between them, so that it is the work that
+// is measured, and not how often, and how dearly, a processor falls asleep.
+func BenchmarkRelay(b *testing.B) {
+	for name, n := range map[string]int{"one": 1, "burst": 32} {
+		for driver, kind := range kinds {
+			b.Run(name+"/"+driver, func(b *testing.B) {
+				d := newDriver(b, kind)
+				trips(b, n, func() (client, game net.Conn) {
+					r := newRig(b, d, zeroKey)
+					return r.client, r.game
+				})
+			})
+		}
+		b.Run(name+"/library", func(b *testing.B) {
+			trips(b, n, func() (client, game net.Conn) { return libraryPump(b) })
+		})
+	}
+}
+
+const (
+	relayed = 32                      // sessions
+	endsOf  = "RESEAT_BENCHMARK_ENDS" // how many messages at once; it makes a process the ends
+)
+
+// trips has another process send n messages each way, on each session that dial
+// makes, for each operation.
+func trips(b *testing.B, n int, dial func() (client, game net.Conn)) {
+	defer pin(b)()
+	ends := exec.Command(os.Args[0])
+	ends.Env = append(os.Environ(), fmt.Sprintf("%s=%d", endsOf, n))
+	ends.Stderr = os.Stderr
+	for range relayed {
+		client, game := dial()
+		for _, c := range []net.Conn{client, game} {
+			f, err := c.(*net.TCPConn).File()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			ends.ExtraFiles = append(ends.ExtraFiles, f)
+		}
+	}
+	orders, _ := ends.StdinPipe()
+	done, _ := ends.StdoutPipe()
+	if err := ends.Start(); err != nil {
+		b.Fatal(err)
+	}
+	run := func(times int) {
+		fmt.Fprintln(orders, times)
+		if _, err := fmt.Fscanln(done, &times); err != nil {
+			b.Fatal("the other process: ", err)
+		}
+	}
+	run(10)
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := cpuTime()
+	run(b.N)
+	b.ReportMetric(float64(cpuTime()-before)/float64(b.N*2*relayed*n), "cpu-ns/message")
+	b.StopTimer()
+	orders.Close()
+	if err := ends.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// pin keeps all threads of this process, and those that they start, on one
+// processor until undo is called.
+func pin(b *testing.B) (undo func()) {
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		b.Fatal(err)
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	each := func(set *unix.CPUSet) {
+		threads, _ := os.ReadDir("/proc/self/task")
+		for _, t := range threads {
+			id, _ := strconv.Atoi(t.Name())
+			unix.SchedSetaffinity(id, set)
+		}
+	}
+	each(&one)
+	return func() { each(&all) }
+}
+
+func init() {
+	if os.Getenv(endsOf) != "" {
+		beEnds()
+		os.Exit(0)
+	}
+}
+
+// beEnds is that process. Clients' and game servers' ends, in turns, are the files
+// from 3 on; standard input says how often all are to send and to receive.
+func beEnds() {
+	n, _ := strconv.Atoi(os.Getenv(endsOf))
+	var clients, games [relayed]*os.File
+	for i := range relayed {
+		clients[i], games[i] = os.NewFile(uintptr(3+2*i), "client"), os.NewFile(uintptr(4+2*i), "game")
+	}
+	pass := func(from, to [relayed]*os.File, b []byte) {
+		for _, f := range from {
+			f.Write(b)
+		}
+		got := make([]byte, len(b))
+		for _, f := range to {
+			io.ReadFull(f, got)
+		}
+	}
+	down := bytes.Repeat(numbered(nil, 1, 128, false), n)
+	up := bytes.Repeat(numbered(nil, 1, 48, true), n)
+	for {
+		var times int
+		if _, err := fmt.Scanln(&times); err != nil {
+			return
+		}
+		for range times {
+			pass(games, clients, down)
+			pass(clients, games, up)
+		}
+		fmt.Println(times)
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// libraryPump is a proxy made of two library connections and two goroutines.
+func libraryPump(b *testing.B) (client, game net.Conn) {
+	gameEnd := make(chan net.Conn, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, _ := http.NewResponseController(w).Hijack()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "+acceptKey(r)+"\r\n\r\n")
+		gameEnd <- conn
+	}))
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		down, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		up, _, err := websocket.Dial(context.Background(), strings.Replace(upstream.URL, "http", "ws", 1), nil)
+		if err != nil {
+			return
+		}
+		go pump(up, down)
+		pump(down, up)
+	}))
+	conn, err := net.Dial("tcp", proxy.Listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	readHead(b, conn)
+	game = <-gameEnd
+	b.Cleanup(func() {
+		conn.Close()
+		game.Close()
+		proxy.Close()
+		upstream.Close()
+	})
+	return conn, game
+}
+
+func pump(from, to *websocket.Conn) {
+	defer to.CloseNow()
+	buf := make([]byte, 32<<10)
+	for {
+		kind, r, err := from.Reader(context.Background())
+		if err != nil {
+			return
+		}
+		w, err := to.Writer(context.Background(), kind)
+		if err != nil {
+			return
+		}
+		if _, err := io.CopyBuffer(w, r, buf); err != nil || w.Close() != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package epoll
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway/session"
+)
+
+// A session that leaves takes its sockets along: the loop knows their descriptors no
+// more, which may stand for other sockets soon, and epoll reports nothing of them,
+// though they stay open.
+func TestLoopForgetsTheSocketsOfASessionThatLeaves(t *testing.T) {
+	r := newRig(t, true)
+	older := r.client
+	ours, theirs := socketPair(t)
+	t.Cleanup(func() { older.Close() })
+	r.client = theirs
+	_, here := r.Attach(ours, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		gen := core.NextGen()
+		return core.Attach(now, session.Resume{Gen: gen - 1}, session.Pass{Gen: gen, Renew: time.Hour})
+	})
+	if !here {
+		t.Fatal("the session is not here")
+	}
+	var left []Socket
+	r.Leave(func(_ *session.Session, sockets Sockets, _ bool) func() {
+		left = append(sockets.Older, sockets.Up, *sockets.Down)
+		return func() {}
+	})
+	if len(left) != 3 {
+		t.Fatalf("%d sockets leave, want the upstream's, the client's and the older one's", len(left))
+	}
+	r.loop.call(func() {
+		for _, l := range left {
+			if r.loop.legs[l.FD] != nil {
+				t.Errorf("descriptor %d: the loop still serves it", l.FD)
+			}
+			e := unix.EpollEvent{Events: interest, Fd: int32(l.FD)}
+			if err := unix.EpollCtl(r.loop.ep, unix.EPOLL_CTL_MOD, l.FD, &e); !errors.Is(err, unix.ENOENT) {
+				t.Errorf("descriptor %d: epoll still watches it (%v)", l.FD, err)
+			}
+		}
+		if n := r.loop.Load(); n != 0 || r.loop.sessions != 0 || len(r.loop.due) != 0 {
+			t.Errorf("the loop counts %d sessions, %d, and %d alarms; want none", n, r.loop.sessions, len(r.loop.due))
+		}
+	})
+	for _, l := range left {
+		unix.Close(l.FD)
+	}
+}
+
+// The loop takes the time at each turn and before each delivery of mail: neither goes
+// back where the clock seems to.
+func TestLoopTimeNeverGoesBack(t *testing.T) {
+	r := newRig(t, true)
+	var before, after session.Time
+	r.Do(func(_ *session.Session, now session.Time) { before = now })
+	r.clock.now.Add(int64(-time.Minute))
+	for range 3 {
+		r.Do(func(_ *session.Session, now session.Time) { after = now })
+		if after < before {
+			t.Fatalf("it went back by %v", before.Sub(after))
+		}
+	}
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package epoll
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A handClock stands until it is moved.
+type handClock struct{ now atomic.Int64 }
+
+func (c *handClock) Now() session.Time { return session.Time(c.now.Load()) }
+
+// A rig is one session on a loop whose time the test makes.
+type rig struct {
+	*Session
+	clock        *handClock
+	closed       chan struct{}
+	client, game net.Conn
+	onEvents     atomic.Value // func([]session.Event) called by Events; none: nothing is
+}
+
+func (r *rig) Events(list []session.Event) {
+	if f, ok := r.onEvents.Load().(func([]session.Event)); ok {
+		f(list)
+	}
+}
+
+func (r *rig) Panicked(any, []byte) {}
+func (r *rig) Closed()              { close(r.closed) }
+
+func newRig(t *testing.T, resumable bool) *rig {
+	clientEnd, client := socketPair(t)
+	return newRigOf(t, clientEnd, client, func(c *session.Config) { c.Resumable = resumable })
+}
+
+// newRigOf makes one with a client's connection of the test's.
+func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
+	r := &rig{clock: new(handClock), closed: make(chan struct{})}
+	r.clock.now.Store(int64(time.Hour))
+	loop, err := Start(r.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gameEnd, game := socketPair(t)
+	r.game, r.client = game, client
+	cfg := session.Config{
+		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: 15 * time.Second,
+		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
+		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
+	}
+	with(&cfg)
+	core := session.New(cfg, r.clock.Now(), nil)
+	r.Session = loop.New(core, gameEnd, r)
+	r.Attach(clientEnd, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+		return core.AttachFirst(now, session.Pass{Gen: 1, Renew: time.Hour}), nil
+	})
+	t.Cleanup(func() {
+		r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
+		client.Close()
+		game.Close()
+		loop.Close()
+		r.after(time.Hour) // whatever is left has had its time
+		loop.Wait()
+	})
+	return r
+}
+
+// after moves the clock, and has the loop notice.
+func (r *rig) after(d time.Duration) {
+	r.clock.now.Add(int64(d))
+	for range 2 { // what the first turn leaves for the second
+		r.Do(func(*session.Session, session.Time) {})
+	}
+}
+
+// pass has time pass in steps so small that the process has not stood still.
+func (r *rig) pass(d time.Duration) {
+	for step := 100 * time.Millisecond; d > 0; d -= step {
+		r.after(min(d, step))
+	}
+}
+
+// sockets is how many legs are not closed.
+func (r *rig) sockets() (n int) {
+	r.Do(func(*session.Session, session.Time) { n = r.open })
+	return n
+}
+
+// socketPair is a connection: the loop's end, and the test's.
+func socketPair(t *testing.T) (ours int, theirs net.Conn) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fds[1]), "")
+	defer f.Close()
+	if theirs, err = net.FileConn(f); err != nil {
+		t.Fatal(err)
+	}
+	return fds[0], theirs
+}
+
+func TestLeaveTakingHasItsTime(t *testing.T) {
+	r := newRig(t, true)
+	r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "over") })
+	if r.after(session.LingerTime - 10*time.Millisecond); r.sockets() != 2 {
+		t.Fatalf("%d sockets are open before a second has passed, want 2", r.sockets())
+	}
+	r.after(100 * time.Millisecond)
+	<-r.closed
+}
+
+func TestEndThatTakesNothingHasItsTime(t *testing.T) {
+	r := newRig(t, false)
+	r.fill(t)
+	r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "over") })
+	if r.after(session.LingerTime + time.Second); r.sockets() != 1 {
+		t.Fatalf("%d sockets are open after two seconds, want the client's alone", r.sockets())
+	}
+	r.after(new(session.Attachment).FlushTime())
+	<-r.closed
+}
+
+// fill has the game send more than the client's socket takes.
+func (r *rig) fill(t *testing.T) {
+	t.Helper()
+	msg := frame.Append(nil, frame.Binary, make([]byte, 1<<16))
+	full := false
+	for !full {
+		if _, err := r.game.Write(msg); err != nil {
+			t.Fatal(err)
+		}
+		r.Do(func(*session.Session, session.Time) { full = r.down.full })
+	}
+}
+
+func TestSilentClientIsAskedAndLost(t *testing.T) {
+	r := newRig(t, true)
+	b := make([]byte, 4096)
+	r.client.Read(b) // hello
+	r.pass(15*time.Second + 100*time.Millisecond)
+	if n, err := r.client.Read(b); err != nil || string(b[:n]) != "\x81\x07\x10ping 1" {
+		t.Fatalf("got %q, %v; want a ping", b[:n], err)
+	}
+	r.pass(15*time.Second + 100*time.Millisecond)
+	io.ReadAll(r.client) // until the loop closes it
+	if n := r.sockets(); n != 1 {
+		t.Errorf("%d sockets are open, want the upstream's alone", n)
+	}
+}
+
+// A loop that waits is woken by its own clock, too.
+func TestAlarmWakesTheLoop(t *testing.T) {
+	clock := &running{time.Now()}
+	loop, err := Start(clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gameEnd, game := socketPair(t)
+	over := &rig{closed: make(chan struct{})}
+	core := session.New(session.Config{
+		ID: "s", Heartbeat: time.Second, Idle: 20 * time.Millisecond, BufferBytes: 1, BufferMessages: 1,
+		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
+	}, clock.Now(), nil)
+	loop.New(core, gameEnd, over)
+	io.Copy(io.Discard, game) // until the loop closes it
+	game.Close()
+	<-over.closed
+	loop.Close()
+	loop.Wait()
+}
+
+type running struct{ start time.Time }
+
+func (c *running) Now() session.Time { return session.Time(time.Since(c.start)) + 1 }

@@ -1,0 +1,31 @@
+//go:build !linux
+
+package epoll
+
+import (
+	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
+)
+
+// Elsewhere than on Linux there are no loops: Start says so, and nothing of what
+// follows is ever called.
+
+// A Loop is there on Linux alone.
+type Loop struct{}
+
+// A Session is there on Linux alone.
+type Session struct{}
+
+// Start reports rawconn.ErrUnsupported.
+func Start(Clock) (*Loop, error) { return nil, rawconn.ErrUnsupported }
+
+func (*Loop) Load() int64                                                        { return 0 }
+func (*Loop) Close()                                                             {}
+func (*Loop) Wait()                                                              {}
+func (*Loop) New(*session.Session, int, session.Observer) *Session               { return nil }
+func (*Loop) Infos([]*Session, func(int, session.Info)) []int                    { return nil }
+func (*Session) Loop() *Loop                                                     { return nil }
+func (*Session) Do(func(*session.Session, session.Time)) bool                    { return false }
+func (*Session) Attach(int, []byte, session.AttachFunc) (*session.Refusal, bool) { return nil, false }
+func (*Session) Reconnect(int, []byte) (taken, here bool)                        { return false, false }
+func (*Session) Leave(func(*session.Session, Sockets, bool) func())              {}

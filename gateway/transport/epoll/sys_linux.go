@@ -1,0 +1,41 @@
+package epoll
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxEvents = 256
+
+	// Edges of all kinds at once, so that a socket's interest never changes:
+	// what is not wanted now is remembered.
+	interest = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+
+	hasEnded = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+	mayRead  = unix.EPOLLIN | hasEnded
+	mayWrite = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
+)
+
+type syscall6 func(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err unix.Errno)
+
+// epollWait waits for at most limit, rounded up to milliseconds; negative is for
+// ever. The runtime's signals end it early, and then it must return to where the
+// runtime can stop it.
+func epollWait(call syscall6, ep int, events *[maxEvents]unix.EpollEvent, limit time.Duration) int {
+	ms := int((limit + time.Millisecond - 1) / time.Millisecond)
+	if limit < 0 {
+		ms = -1
+	}
+	n, _, errno := call(unix.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(events)), maxEvents, uintptr(ms), 0, 0)
+	switch errno {
+	case 0:
+		return int(n)
+	case unix.EINTR:
+		return 0
+	}
+	panic(fmt.Errorf("epoll_wait: %w", errno)) // it has no other errors
+}

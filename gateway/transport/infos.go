@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"reseat/gateway/session"
+	"reseat/gateway/transport/epoll"
+)
+
+// Infos describes many sessions, and holds none of them up for long. A nil one
+// is left out: its Info is the zero one.
+func Infos(list []*Session) []session.Info {
+	infos := make([]session.Info, len(list))
+	onLoops := make(map[*epoll.Loop]*share)
+	for i, s := range list {
+		switch {
+		case s == nil:
+		case s.onLoop() == nil:
+			infos[i] = s.Info()
+		default:
+			l := s.poll.Loop()
+			if onLoops[l] == nil {
+				onLoops[l] = new(share)
+			}
+			onLoops[l].add(i, s.poll)
+		}
+	}
+	for l, of := range onLoops {
+		absent := l.Infos(of.sessions, func(i int, info session.Info) { infos[of.places[i]] = info })
+		for _, i := range absent {
+			infos[of.places[i]] = list[of.places[i]].Info()
+		}
+	}
+	return infos
+}
+
+// A share is what one loop has of a list.
+type share struct {
+	places   []int
+	sessions []*epoll.Session
+}
+
+func (s *share) add(place int, p *epoll.Session) {
+	s.places = append(s.places, place)
+	s.sessions = append(s.sessions, p)
+}

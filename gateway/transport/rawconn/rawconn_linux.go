@@ -1,0 +1,140 @@
+package rawconn
+
+import (
+	"io"
+	"net"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	supported = true
+
+	maxPieces = 64 // of one write
+	sendFlags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+)
+
+// Take makes a second descriptor of conn. Close conn once the descriptor is in
+// use: the runtime does not wait for it any more then, and the connection lives
+// on.
+func Take(conn net.Conn) (fd int, err error) {
+	raw, err := Raw(conn)
+	if err != nil {
+		return -1, err
+	}
+	if e := raw.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		return -1, e
+	}
+	return fd, err
+}
+
+// Release closes a descriptor that Take made, and does nothing for a negative
+// one.
+func Release(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
+// Receive reads once into b. It returns 0 and no error where there is nothing to
+// read now, and io.EOF at the end.
+func Receive(fd int, b []byte) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		switch {
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
+			return 0, nil
+		case errno != 0:
+			return 0, errno
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return int(n), nil
+		}
+	}
+}
+
+// Send writes what the socket takes of b at once, and reports whether that was
+// less than all.
+func Send(fd int, b []byte) (n int, full bool, err error) {
+	for {
+		switch n, errno := send(fd, b); errno {
+		case 0:
+			return n, n < len(b), nil
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return 0, true, nil
+		default:
+			return 0, false, errno
+		}
+	}
+}
+
+// send is one system call.
+func send(fd int, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), sendFlags, 0, 0)
+	return int(n), errno
+}
+
+// A Sender writes several pieces at once. It is kept so that writing allocates
+// nothing; between two calls it holds none of them.
+type Sender struct{ list [maxPieces]unix.Iovec }
+
+// Send writes what the socket takes of bufs at once, and reports whether that
+// was less than all.
+func (s *Sender) Send(fd int, bufs [][]byte) (n int, full bool, err error) {
+	for len(bufs) > 0 {
+		batch := bufs[:min(len(bufs), maxPieces)]
+		size := 0
+		for _, b := range batch {
+			size += len(b)
+		}
+		k, errno := s.send(fd, batch)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			return n, true, nil
+		case errno != 0:
+			return n, false, errno
+		case k < size:
+			return n + k, true, nil
+		}
+		n += k
+		bufs = bufs[len(batch):]
+	}
+	return n, false, nil
+}
+
+// send is one system call for at most maxPieces.
+func (s *Sender) send(fd int, bufs [][]byte) (int, unix.Errno) {
+	if len(bufs) == 1 {
+		return send(fd, bufs[0])
+	}
+	for i, b := range bufs {
+		s.list[i].Base = unsafe.SliceData(b)
+		s.list[i].SetLen(len(b))
+	}
+	var msg unix.Msghdr
+	msg.Iov = &s.list[0]
+	msg.SetIovlen(len(bufs))
+	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), sendFlags)
+	clear(s.list[:len(bufs)])
+	return int(n), errno
+}
+
+// StateOf is the state of a socket: tcp(7), TCP_INFO, SIOCOUTQ and SIOCINQ.
+func StateOf(fd int) (State, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return State{}, err
+	}
+	queued, err := unix.IoctlGetInt(fd, unix.TIOCOUTQ)
+	if err != nil {
+		return State{}, err
+	}
+	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	return State{Acked: info.Bytes_acked, Queued: queued, Unread: unread > 0}, err
+}

@@ -1,0 +1,98 @@
+//go:build linux
+
+package rawconn
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketPair is two connected Unix sockets: what one takes, the other holds.
+func socketPair(t *testing.T, kind int) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
+	return fds[0], fds[1]
+}
+
+// pieces is n pieces of size bytes each, no two alike.
+func pieces(n, size int) (list [][]byte, all []byte) {
+	for i := range n {
+		p := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2)
+		list, all = append(list, p), append(all, p...)
+	}
+	return list, all
+}
+
+// received is all that the socket holds.
+func received(t *testing.T, fd int) (all []byte) {
+	t.Helper()
+	b := make([]byte, 1<<20)
+	for {
+		n, err := Receive(fd, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return all
+		}
+		all = append(all, b[:n]...)
+	}
+}
+
+// Send returns what the socket took over all its system calls: a count of the last one
+// alone would have everything before it sent a second time.
+func TestSenderCountsWhatEarlierBatchesSent(t *testing.T) {
+	cut := 0 // times that a batch behind the first was taken in part
+	for size := 1000; size <= 2200; size += 400 {
+		fd, far := socketPair(t, unix.SOCK_STREAM)
+		list, all := pieces(20*maxPieces, size)
+		n, full, err := new(Sender).Send(fd, list)
+		if err != nil || !full {
+			t.Fatalf("pieces of %d bytes: full %v, %v; want more than the socket holds", size, full, err)
+		}
+		if got := received(t, far); !bytes.Equal(got, all[:n]) {
+			t.Errorf("pieces of %d bytes: Send counts %d, and the peer has %d", size, n, len(got))
+		}
+		if batch := maxPieces * size; n > batch && n%batch > 0 {
+			cut++
+		}
+	}
+	if cut == 0 {
+		t.Error("no batch behind the first was taken in part")
+	}
+}
+
+// The same where a later batch finds no room at all. A socket of packets takes a batch
+// whole or not at all.
+func TestSenderCountsEarlierBatchesWhereALaterOneFindsNoRoom(t *testing.T) {
+	fd, far := socketPair(t, unix.SOCK_SEQPACKET)
+	const size = 1000
+	list, all := pieces(20*maxPieces, size)
+	n, full, err := new(Sender).Send(fd, list)
+	if err != nil || !full || n < 2*maxPieces*size {
+		t.Fatalf("%d bytes, full %v, %v; want several batches and no room for the rest", n, full, err)
+	}
+	if got := received(t, far); !bytes.Equal(got, all[:n]) {
+		t.Errorf("Send counts %d, and the peer has %d", n, len(got))
+	}
+}
+
+// What fits is one write after another, and nothing is left over.
+func TestSenderSendsMorePiecesThanOneWriteTakes(t *testing.T) {
+	for _, n := range []int{maxPieces - 1, maxPieces, maxPieces + 1, 2*maxPieces + 1} {
+		fd, far := socketPair(t, unix.SOCK_STREAM)
+		list, all := pieces(n, 10)
+		if sent, full, err := new(Sender).Send(fd, list); sent != len(all) || full || err != nil {
+			t.Errorf("%d pieces: %d of %d bytes, full %v, %v", n, sent, len(all), full, err)
+		}
+		if got := received(t, far); !bytes.Equal(got, all) {
+			t.Errorf("%d pieces: the peer has %d bytes of %d", n, len(got), len(all))
+		}
+	}
+}

@@ -1,0 +1,37 @@
+//go:build linux
+
+package transport_test
+
+import (
+	"testing"
+	"time"
+
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/gateway/wire"
+)
+
+// A client whose socket is full when another takes its session over is told so once it
+// reads on: behind what was on its way, it gets 4409.
+func TestSupersededClientWithAFullSocketIsNotified(t *testing.T) {
+	drivers(t, func(t *testing.T, d *transport.Driver) {
+		p := newPlayer(t, d, func(c *session.Config) { c.BufferBytes, c.BufferMessages = 64<<20, 1<<20 })
+		ours, theirs := narrowPair(t)
+		p.resume(ours, theirs, 0)
+		const messages, size = 6, 1 << 20 // more than any socket holds
+		go func() {
+			for i := range messages {
+				p.game.Write(numbered(nil, i, size, false))
+			}
+		}()
+		await(func() bool { return p.drive.Info().Sent == messages })
+		old := p.client
+		ours, theirs = tcpPair(t)
+		p.resume(ours, theirs, 0)
+		defer theirs.Close()
+		old.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if code, err := old.closed(); code != wire.CodeSuperseded || err != nil {
+			t.Errorf("the older connection: %d, %v; want 4409", code, err)
+		}
+	})
+}

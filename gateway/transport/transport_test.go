@@ -1,0 +1,283 @@
+package transport_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// events collects what a session's Observer is told.
+type events struct {
+	mu     sync.Mutex
+	kinds  []session.Kind
+	reason string
+	panics int
+	over   chan struct{}
+	closed chan struct{}
+	told   chan session.Kind // the same kinds, for await
+
+	onDropped func() // called by Events
+}
+
+func newEvents() *events {
+	return &events{over: make(chan struct{}), closed: make(chan struct{}), told: make(chan session.Kind, 100)}
+}
+
+// whenDropped has f called, by the driver, when the client is lost.
+func (e *events) whenDropped(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.onDropped = f
+}
+
+// await waits until an event of that kind is told.
+func (e *events) await(k session.Kind) {
+	for got := range e.told {
+		if got == k {
+			return
+		}
+	}
+}
+
+// want checks which events have been told, but for those of pings.
+func (e *events) want(t *testing.T, kinds ...session.Kind) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(e.kinds), func(k session.Kind) bool { return k == session.Replayed || k == session.Pong })
+	if !slices.Equal(got, kinds) {
+		t.Errorf("events %v, want %v", got, kinds)
+	}
+}
+
+func (e *events) Events(list []session.Event) {
+	for _, ev := range list {
+		e.event(ev)
+	}
+}
+
+func (e *events) event(ev session.Event) {
+	e.mu.Lock()
+	f := e.onDropped
+	e.mu.Unlock()
+	if ev.Kind == session.Dropped && f != nil {
+		f()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kinds = append(e.kinds, ev.Kind)
+	e.told <- ev.Kind
+	if ev.Kind == session.Over {
+		e.reason = ev.Reason
+		close(e.over)
+	}
+}
+
+func (e *events) Closed() { close(e.closed) }
+
+func (e *events) Panicked(any, []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.panics++
+}
+
+// A rig is a plain session between two real TCP connections.
+type rig struct {
+	store        *replay.Store
+	drive        *transport.Session
+	events       *events
+	client, game net.Conn
+}
+
+// drivers runs a test with each driver.
+func drivers(t *testing.T, test func(t *testing.T, d *transport.Driver)) {
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) { test(t, newDriver(t, kind)) })
+	}
+}
+
+func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
+	d := transport.NewDriver(kind, transport.NewClock())
+	t.Cleanup(func() { // after those of the sessions
+		d.Close()
+		d.Wait()
+	})
+	return d
+}
+
+var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll}
+
+// newRig connects everything. Plain clients are the simplest: bytes in, bytes
+// out, one kind of frame.
+func newRig(t testing.TB, d *transport.Driver, key func() [4]byte) *rig {
+	t.Helper()
+	r := &rig{store: replay.NewStore(1<<30, nil), events: newEvents()}
+	clientEnd, client := tcpPair(t)
+	gameEnd, game := tcpPair(t)
+	r.client, r.game = client, game
+	core := session.New(session.Config{
+		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
+		MaxMessage: 1 << 20, Store: r.store, Key: key,
+	}, d.Clock().Now(), nil)
+	r.drive = d.New(core, gameEnd, clientEnd, r.events)
+	r.drive.AttachFirst(clientEnd, nil, session.Pass{})
+	t.Cleanup(func() {
+		client.Close()
+		game.Close()
+		<-r.events.closed // both legs, and then nothing runs any more
+		r.drive.Wait()
+		if n := r.store.Used(); n != 0 {
+			t.Errorf("%d bytes of buffer memory are still lent out", n)
+		}
+	})
+	return r
+}
+
+func tcpPair(t testing.TB) (ours, theirs net.Conn) {
+	t.Helper()
+	return pairOf(t, nil)
+}
+
+// pairOf is a connection whose sockets control sees before they are used.
+func pairOf(t testing.TB, control func(network, address string, c syscall.RawConn) error) (ours, theirs net.Conn) {
+	t.Helper()
+	ln, err := (&net.ListenConfig{Control: control}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	theirs, err = (&net.Dialer{Control: control}).Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { theirs.Close() }) // or the collector closes it, while another test counts descriptors
+	ours, err = ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+func zeroKey() [4]byte { return [4]byte{} } // so that what goes up can be read
+
+// numbered is message i: a binary frame whose payload begins with i.
+func numbered(dst []byte, i, size int, masked bool) []byte {
+	payload := bytes.Repeat([]byte{byte(i)}, size)
+	binary.BigEndian.PutUint32(payload, uint32(i))
+	if masked {
+		return frame.AppendMasked(dst, frame.Binary, [4]byte{}, payload)
+	}
+	return frame.Append(dst, frame.Binary, payload)
+}
+
+// TestFullSocketsLoseNothing fills both directions far beyond what sockets
+// hold before anybody reads, so that every write is cut short many times.
+func TestFullSocketsLoseNothing(t *testing.T) { drivers(t, fullSocketsLoseNothing) }
+
+func fullSocketsLoseNothing(t *testing.T, d *transport.Driver) {
+	r := newRig(t, d, zeroKey)
+	const messages, size = 3000, 9000
+	send := func(c net.Conn, masked bool) {
+		var b []byte
+		for i := range messages {
+			b = numbered(b[:0], i, size, masked)
+			if _, err := c.Write(b); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}
+	receive := func(c net.Conn, masked bool) {
+		for i := range messages {
+			want := numbered(nil, i, size, masked)
+			got := make([]byte, len(want))
+			if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("message %d is wrong: %v", i, err)
+				return
+			}
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() { send(r.game, false) })
+	all.Go(func() { send(r.client, true) })
+	all.Go(func() { receive(r.client, false) })
+	all.Go(func() { receive(r.game, true) })
+	all.Wait()
+}
+
+func TestFaultInOneSessionEndsItAlone(t *testing.T) { drivers(t, faultInOneSessionEndsItAlone) }
+
+func faultInOneSessionEndsItAlone(t *testing.T, d *transport.Driver) {
+	var armed atomic.Bool
+	bad := newRig(t, d, func() [4]byte {
+		if armed.Swap(false) {
+			panic("injected")
+		}
+		return [4]byte{}
+	})
+	good := newRig(t, d, zeroKey)
+	armed.Store(true)
+	bad.client.Write(numbered(nil, 1, 10, true))
+	<-bad.events.over
+	if bad.events.panics != 1 || bad.events.reason != "internal_error" {
+		t.Fatalf("%d faults reported, ended for %q; want 1, internal_error", bad.events.panics, bad.events.reason)
+	}
+	wantClose(t, bad.client, 1011)
+	wantClose(t, bad.game, 1011)
+	msg := numbered(nil, 1, 10, true)
+	good.client.Write(msg)
+	got := make([]byte, len(msg))
+	if _, err := io.ReadFull(good.game, got); err != nil || !bytes.Equal(got, msg) {
+		t.Fatalf("the other session is harmed: %v", err)
+	}
+}
+
+// wantClose reads a Close frame with that code.
+func wantClose(t *testing.T, c net.Conn, code int) {
+	t.Helper()
+	b := make([]byte, 64)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := frame.Parse(b[:n])
+	if err != nil || h.Op != frame.Close {
+		t.Fatalf("got % x, want a Close frame", b[:n])
+	}
+	got, _, _ := frame.ParseClose(b[h.Size:n]) // a zero key masks nothing
+	if got != code {
+		t.Fatalf("Close %d, want %d", got, code)
+	}
+}
+
+func acceptKey(r *http.Request) string { return frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")) }
+
+// readHead reads an HTTP head, byte by byte so that nothing behind it is taken.
+func readHead(t testing.TB, c net.Conn) {
+	t.Helper()
+	var head []byte
+	b := make([]byte, 1)
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		head = append(head, b...)
+	}
+}

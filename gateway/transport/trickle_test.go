@@ -1,0 +1,64 @@
+//go:build linux
+
+package transport_test
+
+import (
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+)
+
+// narrowPair is a connection whose far end has room for little, in small segments:
+// each few bytes that are read there make room for as many.
+func narrowPair(t *testing.T) (ours, theirs net.Conn) {
+	t.Helper()
+	return pairOf(t, func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536)
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10)
+		})
+	})
+}
+
+// protocol section 5: bytes that the peer's socket goes on accepting while a send
+// buffer is full count as heard. The socket does not become writable all the while.
+func TestAClientThatTakesALittleAtATimeIsNotSilent(t *testing.T) {
+	const attempts = 5
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range attempts {
+				if trickled(t, newDriver(t, kind)) {
+					return
+				}
+			}
+			t.Error("it was dropped each time")
+		})
+	}
+}
+
+// trickled has a client take a little at a time, and say nothing, for several times
+// as long as a silent one is waited for. It reports whether the client is still
+// attached.
+func trickled(t *testing.T, d *transport.Driver) bool {
+	const heartbeat = 300 * time.Millisecond
+	p := newPlayer(t, d, func(c *session.Config) { c.Heartbeat = heartbeat })
+	ours, theirs := narrowPair(t)
+	p.resume(ours, theirs, 0)
+	go fill(p.game, false)
+	for began := d.Clock().Now(); d.Clock().Now().Sub(began) < 4*2*heartbeat; {
+		theirs.SetReadDeadline(time.Now().Add(2 * heartbeat))
+		if _, err := io.ReadFull(theirs, make([]byte, 1<<10)); err != nil {
+			return false
+		}
+		<-time.After(heartbeat / 16)
+	}
+	return p.drive.Info().State == session.Attached
+}
