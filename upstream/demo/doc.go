@@ -27,10 +27,13 @@
 //	server: {"n":6,"t":"letter","k":1,"of":200}               one of those that were asked for
 //	client: {"s":1,"t":"steer","x":0.6,"y":-0.8}              a direction, at most 1 long, 0 0 to stand
 //	client: {"s":2,"t":"letters","count":200}                 please send so many letters, at once, in a second
+//	client: {"s":3,"t":"full"}                                please send a welcome again
 //
 // The welcome is the first message and the only full picture; everything after
-// it is a change to it, but for state, which is sent at every tick. A direction
-// holds for steerFor; a client that wants to go on repeats it.
+// it is a change to it, but for state, which is sent at every tick. A client that
+// has lost its picture, as a reloaded page has, asks for a welcome again: it has
+// the same seat, with the score that the player has by then. A direction holds for
+// steerFor; a client that wants to go on repeats it.
 //
 // # Who owns what
 //
