@@ -220,7 +220,7 @@ func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
 // answered.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
-	player, err := authenticate(rt.Policy.Login, r)
+	player, only, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
 		reason := login.Reason(err)
 		g.metrics.logins.WithLabelValues(reason).Inc()
@@ -234,6 +234,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error(), "login", reason)
 		return
 	}
+	r = only
 	e := g.newRecord(rt, player, offer.Resumable, g.clientAddr(r))
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before

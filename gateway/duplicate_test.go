@@ -49,9 +49,11 @@ func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) 
 	return strings.TrimPrefix(token, "-"), nil
 }
 
-func (*namesake) Conceal(*upstream.Request)   {}
-func (*namesake) InCookie(*http.Request) bool { return false }
-func (n *namesake) Realm() any                { return n }
+func (*namesake) Conceal(*upstream.Request)                    {}
+func (*namesake) InCookie(*http.Request) bool                  { return false }
+func (*namesake) Only(r *http.Request, _ string) *http.Request { return r }
+
+func (n *namesake) Realm() any { return n }
 
 func loggedIn(d policy.Duplicate) policy.Policy {
 	p := testPolicy()
@@ -218,6 +220,33 @@ func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client that has its 101 and is not attached yet is about to be: it is asked then, and
+// not taken for one that is gone.
+func TestASecondLoginWaitsWhileTheFirstIsBeingAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(policy.Reject))
+		p := w.Player("/?player=ann")
+		w.game.Next()
+		p.Sync()
+		done := w.gw.Answering(p.Hello.Session)
+		status := make(chan int, 1)
+		go func() { status <- w.refused("/?player=ann") }()
+		synctest.Wait()
+		select {
+		case s := <-status:
+			t.Errorf("answered %d meanwhile", s)
+			done()
+			return
+		default:
+		}
+		done()
+		if s := <-status; s != http.StatusConflict {
+			t.Errorf("status %d, want 409", s)
+		}
+		w.wantState(p, session.Attached)
+	})
 }
 
 func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {

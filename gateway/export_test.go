@@ -80,3 +80,6 @@ func Leftovers(g *Gateway) map[string]int {
 	count("tokens being signed", len(g.signing))
 	return left
 }
+
+// Answering has a session as while its first client is being answered, until done.
+func (g *Gateway) Answering(id string) (done func()) { return g.reg.Find(id).Welcome() }

@@ -24,6 +24,8 @@ func (p *provider) Find(r *http.Request) (string, error) { return p.from.Find(r)
 func (p *provider) InCookie(r *http.Request) bool        { return p.from.InCookie(r) }
 func (p *provider) Realm() any                           { return p.Verifier }
 
+func (p *provider) Only(r *http.Request, token string) *http.Request { return p.from.Only(r, token) }
+
 func (p *provider) Conceal(ask *upstream.Request) {
 	ask.Protocols = p.from.StripProtocols(ask.Protocols)
 	if p.conceal {
@@ -61,36 +63,42 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 // logins and for names that a backend gives.
 func PlayerFault(name string) string { return login.PlayerFault(name) }
 
-// authenticate says whose session a handshake begins, "" where nobody is asked.
-func authenticate(l policy.Login, r *http.Request) (player string, err error) {
+// authenticate says whose session a handshake begins, "" where nobody is asked, and
+// returns the handshake with no other login than the one that was verified.
+func authenticate(l policy.Login, r *http.Request) (player string, only *http.Request, err error) {
 	if l == nil {
-		return "", nil
+		return "", r, nil
 	}
 	token, err := l.Find(r)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return l.Verify(r.Context(), token)
+	player, err = l.Verify(r.Context(), token)
+	return player, l.Only(r, token), err
 }
 
 // sameLogin reports whether a login that comes with a resume, if one does, is
 // the session's player's, if it has one. It may have expired meanwhile. One whose signature is
 // not good says nothing of anybody: the resume's own token stands for the login,
-// and the issuer may have done away with the key since the session began.
-func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) bool {
+// and the issuer may have done away with the key since the session began. A session
+// made ahead without a player is for anyone who has its token.
+//
+// It returns the handshake with no other login than a verified one: a hard resume
+// passes it on.
+func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) (only *http.Request, ok bool) {
 	l := e.Terms().Login
-	if l == nil || e.Player == "" { // made ahead, for anyone who has its token
-		return true
+	if l == nil {
+		return r, true
 	}
 	token, err := l.Find(r)
-	if errors.Is(err, login.ErrMissing) {
-		return true
-	}
 	if err != nil {
-		return false
+		return l.Only(r, ""), e.Player == "" || errors.Is(err, login.ErrMissing)
 	}
 	player, err := l.VerifyExpired(ctx, token)
-	return err == nil && player == e.Player || unsigned(err)
+	if err != nil {
+		return l.Only(r, ""), e.Player == "" || unsigned(err)
+	}
+	return l.Only(r, token), e.Player == "" || player == e.Player
 }
 
 // unsigned reports whether a login was refused because its signature is not good,

@@ -2,10 +2,12 @@ package config
 
 import (
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"reseat/gateway/policy"
@@ -86,6 +88,9 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 		list := make([]T, len(values))
 		for i, raw := range values {
 			v, err := parse(raw)
+			if err != nil && strings.Contains(raw, ",") {
+				return fmt.Errorf("%w; repeat the flag for each value", err)
+			}
 			if err != nil {
 				return err
 			}

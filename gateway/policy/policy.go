@@ -108,6 +108,9 @@ type Login interface {
 	// Conceal takes the JWT out of what the upstream is to see: always out of
 	// the offered subprotocols, and out of the rest unless it is forwarded.
 	Conceal(ask *upstream.Request)
+	// Only returns r without any login but token, "" for none: the upstream must not
+	// see one that has not been verified. It does not change r.
+	Only(r *http.Request, token string) *http.Request
 	// InCookie reports whether it stands in a cookie.
 	InCookie(r *http.Request) bool
 	// Realm is where the players' names come from: equal for two Logins whose
