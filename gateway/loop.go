@@ -11,7 +11,7 @@ import (
 // server, by way of others perhaps, and would otherwise ask itself until no descriptor is
 // left. It is the one header of ours that is taken over from a client: anyone who forges
 // an id has only their own request refused.
-const ViaHeader = "Reseat-Via"
+const ViaHeader = "X-Reseat-Via"
 
 // maxHops is how many gateways may stand one behind the other.
 const maxHops = 8
