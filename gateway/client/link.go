@@ -158,7 +158,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 
 // strictTransport makes connections whose end of stream is an error: nothing is read
 // after a Close frame, so every end of stream truncates something. The library would
-// runStep one right after a frame's header for an empty message.
+// take one right after a frame's header for an empty message.
 type strictTransport struct {
 	http.RoundTripper
 	stream stream

@@ -26,13 +26,13 @@ import (
 type stage struct {
 	*testing.T
 	*network
-	door           *wstest.Game // accepts handshakes as a gateway would
-	c              *client.Conn
-	mu             sync.Mutex
-	checkDelivered []client.Resumed
-	lost           []error
-	late           atomic.Int64 // delay of a handshake's 101, in ns
-	hang           func(string) // called by OnDetach and OnResume with "loss" or "resume"
+	door    *wstest.Game // accepts handshakes as a gateway would
+	c       *client.Conn
+	mu      sync.Mutex
+	resumes []client.Resumed
+	lost    []error
+	late    atomic.Int64 // delay of a handshake's 101, in ns
+	hang    func(string) // called by OnDetach and OnResume with "loss" or "resume"
 }
 
 func onStage(t *testing.T, f func(*testing.T, *stage)) {
@@ -67,7 +67,7 @@ func (s *stage) dial(members map[string]any) *wstest.Peer {
 		s.c, err = client.Dial(s.Context(), "ws://game.example/match/7", &client.Options{
 			HTTPClient: s.client(), OnResume: func(r client.Resumed) {
 				s.mu.Lock()
-				s.checkDelivered = append(s.checkDelivered, r)
+				s.resumes = append(s.resumes, r)
 				s.mu.Unlock()
 				s.hang("resume")
 			},
@@ -191,8 +191,8 @@ func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
 			}
 			hello(next, nil)
 			synctest.Wait()
-			if len(s.checkDelivered) != 1 {
-				t.Errorf("%q: told of %+v", said, s.checkDelivered)
+			if len(s.resumes) != 1 {
+				t.Errorf("%q: resumes %+v", said, s.resumes)
 			}
 		})
 	}
@@ -275,8 +275,8 @@ func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
 		s.dial(nil).Close(4410, "somebody in between")
 		hello(s.door.Next(), nil)
 		synctest.Wait()
-		if len(s.checkDelivered) != 1 {
-			t.Errorf("told of %+v", s.checkDelivered)
+		if len(s.resumes) != 1 {
+			t.Errorf("resumes %+v", s.resumes)
 		}
 	})
 }
@@ -347,8 +347,8 @@ func TestMoveUsesTheOldConnectionUntilTheNewHello(t *testing.T) {
 		want(t, s.c, "two")
 		time.Sleep(time.Second)
 		wantWords(t, newer, "^ack 0", "^ack 2")
-		if len(s.checkDelivered) != 1 || s.checkDelivered[0].Away != 0 {
-			t.Errorf("told of %+v", s.checkDelivered)
+		if len(s.resumes) != 1 || s.resumes[0].Away != 0 {
+			t.Errorf("resumes %+v", s.resumes)
 		}
 	})
 }

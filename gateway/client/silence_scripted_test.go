@@ -54,8 +54,8 @@ func (s *stage) wantLost(resumes int, losses ...string) {
 	for _, err := range s.lost {
 		got = append(got, err.Error())
 	}
-	if fmt.Sprint(got) != fmt.Sprint(losses) || len(s.checkDelivered) != resumes {
-		s.Fatalf("told of %q and %+v, want %q and %d resumes", got, s.checkDelivered, losses, resumes)
+	if fmt.Sprint(got) != fmt.Sprint(losses) || len(s.resumes) != resumes {
+		s.Fatalf("losses %q and resumes %+v, want %q and %d resumes", got, s.resumes, losses, resumes)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestDeadConnectionUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
 		s.wantLost(0, "no answer for 5s")
 		again(next, answering, 0, 0)
 		s.wantLost(1, "no answer for 5s")
-		if away := s.checkDelivered[0].Away; away != 6*time.Second {
+		if away := s.resumes[0].Away; away != 6*time.Second {
 			t.Errorf("away for %v, want 6 s since the last sign of life", away)
 		}
 		wantWords(t, next, "^ack 0", "up")
@@ -103,7 +103,7 @@ func TestDeadIdleConnectionIsReplacedWithinHeartbeatAndAnswerTimeout(t *testing.
 		wantWords(t, g, "^ping 1")
 		again(s.wantAfter(began, 20*time.Second), answering, 0, 0)
 		s.wantLost(1, "no answer for 5s")
-		if away := s.checkDelivered[0].Away; away != 20*time.Second {
+		if away := s.resumes[0].Away; away != 20*time.Second {
 			t.Errorf("away for %v, want 20 s", away)
 		}
 	})
@@ -320,8 +320,8 @@ func TestSilentLivelyLineStartsAnAttemptBeside(t *testing.T) {
 		wantWords(t, next, "^ack 10", "up")
 		wantWords(t, g, "the end")
 		s.wantLost(1, "nothing heard for 4s")
-		if got := s.checkDelivered[0]; got.Away != 5*time.Second {
-			t.Errorf("told of %+v, want 5 s", got)
+		if got := s.resumes[0]; got.Away != 5*time.Second {
+			t.Errorf("resumes %+v, want 5 s", got)
 		}
 	})
 }
@@ -349,8 +349,8 @@ func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
 				s.wantLost(0, "nothing heard for 4s")
 				go say(g)
 				s.wantLost(1, "nothing heard for 4s")
-				if got := s.checkDelivered[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
-					t.Errorf("told of %+v after %v", got, time.Since(began))
+				if got := s.resumes[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
+					t.Errorf("resumes %+v after %v", got, time.Since(began))
 				}
 				_, data, err := s.c.Read(t.Context())
 				if err != nil || strings.Trim(string(data), "y") != "" {
@@ -470,8 +470,8 @@ func TestSignOfLifeAfterThe101LetsTheAttemptFinish(t *testing.T) {
 		time.Sleep(time.Second)
 		wantWords(t, next, "^ack 10", "two", "^ack 12")
 		s.wantLost(1, "nothing heard for 4s")
-		if got := s.checkDelivered[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
-			t.Errorf("told of %+v, want 1.5 s since the last sign of life", got)
+		if got := s.resumes[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
+			t.Errorf("resumes %+v, want 1.5 s since the last sign of life", got)
 		}
 	})
 }
@@ -530,7 +530,7 @@ func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 					next := s.door.Next()
 					again(next, suspicious, 0, 0)
 					s.wantLost(1, "nothing heard for 4s")
-					if away := s.checkDelivered[0].Away; away < 4500*time.Millisecond {
+					if away := s.resumes[0].Away; away < 4500*time.Millisecond {
 						t.Errorf("away for %v, though the end was no sign of life", away)
 					}
 					next.Text("eleven")
@@ -628,8 +628,8 @@ func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.lost) != len(attempts) || len(s.checkDelivered) != len(attempts) {
-			t.Errorf("told of %d losses and %d resumes", len(s.lost), len(s.checkDelivered))
+		if len(s.lost) != len(attempts) || len(s.resumes) != len(attempts) {
+			t.Errorf("%d losses and %d resumes", len(s.lost), len(s.resumes))
 		}
 	})
 }
@@ -733,12 +733,12 @@ func TestSlowLineGetsThrough(t *testing.T) {
 		s.cut()
 		hello(s.door.Next(), map[string]any{"resumed": true})
 		synctest.Wait()
-		if len(s.checkDelivered) == 0 {
+		if len(s.resumes) == 0 {
 			hello(s.door.Next(), map[string]any{"resumed": true})
 			synctest.Wait()
 		}
-		if took := time.Since(began); len(s.checkDelivered) != 1 || took > 12*time.Second {
-			t.Errorf("told of %+v after %v", s.checkDelivered, took)
+		if took := time.Since(began); len(s.resumes) != 1 || took > 12*time.Second {
+			t.Errorf("resumes %+v after %v", s.resumes, took)
 		}
 	})
 }
@@ -751,8 +751,8 @@ func TestMoveHasMoreTimeThanAResume(t *testing.T) {
 		g.Control(`move {"within_ms":0}`)
 		hello(s.door.Next(), map[string]any{"resumed": true})
 		synctest.Wait()
-		if n := s.dials.Load(); n != 2 || len(s.checkDelivered) != 1 {
-			t.Errorf("%d connections, told of %+v", n, s.checkDelivered)
+		if n := s.dials.Load(); n != 2 || len(s.resumes) != 1 {
+			t.Errorf("%d connections, resumes %+v", n, s.resumes)
 		}
 	})
 }

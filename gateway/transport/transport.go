@@ -3,7 +3,7 @@
 //
 // There are two drivers. The net driver (package netio) uses two goroutines per session
 // and serves any net.Conn. The poll driver (package epoll) uses event loops and serves
-// supported TCP connections on Linux. Sessions behave the same with both.
+// plain TCP connections on Linux. Sessions behave the same with both.
 package transport
 
 import (
