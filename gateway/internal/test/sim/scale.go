@@ -2,5 +2,5 @@
 
 package sim
 
-// standardSeeds is how many seeds a plain test plays: some 15 s on one core.
+// standardSeeds is how many seeds a plain test runs: some 15 s on one core.
 const standardSeeds = 600

@@ -2,6 +2,6 @@
 
 package sim
 
-// standardSeeds is fewer under the race detector, which is ten times slower and
-// has nothing to find: the core has no goroutines.
+// standardSeeds is smaller under the race detector, which is ten times slower and has
+// nothing to find: the core has no goroutines.
 const standardSeeds = 40
