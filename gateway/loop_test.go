@@ -86,11 +86,11 @@ func TestAForgedViaHarmsNobodyElse(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		id := strings.Repeat("0123456789abcdef", 2)
 		for header, want := range map[string]struct{ hops, status int }{
-			"":                                    {1, 101},
+			"":                                      {1, 101},
 			"X-Reseat-Via: " + id + "\r\n":          {2, 101},
 			"X-Reseat-Via: evil\r\n":                {1, 101},
 			"X-Reseat-Via: " + id + ", evil\r\n":    {1, 101},
-			"Reseat_Via: " + id + "\r\n":          {1, 101},
+			"Reseat_Via: " + id + "\r\n":            {1, 101},
 			"Connection: X-Reseat-Via, Upgrade\r\n": {1, 101},
 			"X-Reseat-Via: " + strings.Repeat(id+", ", 7) + id + "\r\n": {0, 508},
 		} {
