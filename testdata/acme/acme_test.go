@@ -220,7 +220,7 @@ func TestCertificatesAreRequestedOnceAndThenCached(t *testing.T) {
 		t.Errorf("certificates for %v", serials)
 	}
 	if _, err := tls.Dial("tcp", g.addr, &tls.Config{ServerName: "other.example", InsecureSkipVerify: true}); err == nil {
-		t.Error("there is a certificate for a name that nobody asked for")
+		t.Error("there is a certificate for a name that was not requested")
 	}
 	g.stop()
 

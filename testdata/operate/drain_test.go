@@ -238,7 +238,7 @@ func TestDrainNotifiesAllClientsAtOnce(t *testing.T) {
 			}
 			c.gateway.wantExit(stuck)
 			s := c.gateway.cmd.ProcessState
-			t.Logf("%d players told within %v, process ended after %v; %.2f s of the gateway's processor time",
+			t.Logf("%d players notified within %v, process ended after %v; %.2f s of the gateway's processor time",
 				len(c.players)-c.away, told.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), (s.UserTime()+s.SystemTime()).Seconds()-cpu)
 			c.wantGameLeft()
 		})

@@ -39,7 +39,7 @@ func TestResumeAfterAKillIsRefusedAsUnknown(t *testing.T) {
 			for _, p := range players {
 				var told *closing
 				if err := p.connect(); !errors.As(err, &told) || told.Code != c.code || told.Retry {
-					t.Errorf("a resume is told %v, want %d for good", err, c.code)
+					t.Errorf("a resume gets %v, want a final %d", err, c.code)
 				}
 			}
 		})
@@ -102,13 +102,13 @@ func TestStolenTokenIsReportedWithBothAddresses(t *testing.T) {
 	}
 	var told *closing
 	if err := robbed.connect(); !errors.As(err, &told) || told.Code != 4401 || told.Retry {
-		t.Errorf("the spent token is told %v, want 4401 for good", err)
+		t.Errorf("the superseded token gets %v, want a final 4401", err)
 	}
 	if line := g.says("token.replayed"); line["peer"] != "127.0.0.1" || line["held_by"] != "127.0.0.2" || line["session"] != robbed.session || line["level"] != "WARN" {
 		t.Errorf("reported as %v", line)
 	}
 	thief.next()
 	if thief.resumes > 0 || g.metric("reseat_tokens_replayed_total", "") != 1 {
-		t.Errorf("the thief was cut %d times, %v spent tokens are counted", thief.resumes, g.metric("reseat_tokens_replayed_total", ""))
+		t.Errorf("the thief was disconnected %d times, %v replayed tokens are counted", thief.resumes, g.metric("reseat_tokens_replayed_total", ""))
 	}
 }

@@ -91,7 +91,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 	g.send("PATCH", "/api/v1/sessions/"+p.session, `{"started": true}`)
 	spent := &player{t: t, url: p.url, from: p.from, token: first}
 	if err := spent.connect(); err == nil {
-		t.Error("a spent token was good")
+		t.Error("a superseded token was accepted")
 	}
 	p.drop(g)
 	g.heard(&lines, "buffer.overflowed")

@@ -54,7 +54,7 @@ func (p *proxy) awaitPort() {
 			return
 		}
 	}
-	p.t.Fatalf("nobody listens at %s", p.addr)
+	p.t.Fatalf("nothing listens at %s", p.addr)
 }
 
 func (p *proxy) url(path string) string { return "ws://" + p.addr + path }
