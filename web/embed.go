@@ -21,18 +21,18 @@ import (
 //go:embed dashboard/*.html dashboard/*.css dashboard/*.js dashboard/vendor/*.js dashboard/vendor/*.css dashboard/vendor/*.txt
 var files embed.FS
 
-// demoPolicy lets the demo's page load from its own address alone.
+// demoPolicy allows the demo's page to load only from its own address.
 const demoPolicy = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// dashboardPolicy lets the dashboard load its own scripts, styles and answers
-// and nothing else, and turn no text into markup or script.
+// dashboardPolicy allows the dashboard to load only its own scripts, styles and
+// responses, and forbids turning text into markup or script.
 const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 //go:generate go run ./bundle
 
-// Client is the browser client, by path: the module /reseat.js, what it loads on
-// demand, the classic script /reseat.install.js and their source maps. Pages of any origin may load
-// them.
+// Client returns the browser client, by path: the module /reseat.js, what it loads on
+// demand, the classic script /reseat.install.js and their source maps. Pages of any
+// origin may load them.
 func Client() map[string]http.Handler {
 	pages := map[string]http.Handler{}
 	for p, h := range site("dist", "") {
@@ -45,13 +45,13 @@ func Client() map[string]http.Handler {
 	return pages
 }
 
-// Demo is the demo's page, by path.
+// Demo returns the demo's page, by path.
 func Demo() map[string]http.Handler { return site("demo", demoPolicy) }
 
-// Dashboard is the operator's page, by path.
+// Dashboard returns the operator's page, by path.
 func Dashboard() map[string]http.Handler { return site("dashboard", dashboardPolicy) }
 
-// site is what a directory holds, by path: its index.html is /.
+// site returns the files of a directory, by path: its index.html is /.
 func site(dir, policy string) map[string]http.Handler {
 	pages := map[string]http.Handler{}
 	add := func(name string, d fs.DirEntry, err error) error {
@@ -79,16 +79,15 @@ var contentTypes = map[string]string{
 	".map":  "application/json",
 }
 
-// file serves one embedded file and nothing else, whatever path was asked for,
-// compressed where the client accepts gzip and that is smaller. A page comes with
-// policy as its Content-Security-Policy.
+// file serves one embedded file for any path, compressed if the client accepts gzip and
+// that is smaller. A page is served with policy as its Content-Security-Policy.
 func file(name, policy string) http.Handler {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic("web: " + err.Error()) // embedded at build time
 	}
 	identity := representation{content: content, etag: etag(content)}
-	// Of the whole file, not of a range: Accept-Encoding and Range do not mix well.
+	// Compress the whole file, not a range: Accept-Encoding and Range do not mix well.
 	small := sync.OnceValue(func() representation {
 		packed := compressed(content)
 		return representation{packed, etag(packed)}
@@ -112,7 +111,7 @@ func file(name, policy string) http.Handler {
 		if r.Header.Get("Range") == "" && acceptsGzip(r.Header) && len(small().content) < len(content) {
 			send = small()
 			h.Set("Content-Encoding", "gzip")
-			// ServeContent leaves it out where an encoding is set.
+			// ServeContent omits it if an encoding is set.
 			h.Set("Content-Length", strconv.Itoa(len(send.content)))
 		}
 		h.Set("ETag", send.etag)
@@ -120,8 +119,7 @@ func file(name, policy string) http.Handler {
 	})
 }
 
-// representation is one encoding of a file (RFC 9110 section 3.2): each has an
-// ETag of its own.
+// A representation is one encoding of a file (RFC 9110 section 3.2), with its own ETag.
 type representation struct {
 	content []byte
 	etag    string
@@ -135,12 +133,12 @@ func etag(content []byte) string {
 func compressed(content []byte) []byte {
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
-	_, _ = w.Write(content)                               // a Buffer takes everything
+	_, _ = w.Write(content)                               // writing to a Buffer never fails
 	_ = w.Close()
 	return b.Bytes()
 }
 
-// acceptsGzip says whether the client prefers gzip to nothing (RFC 9110 section
+// acceptsGzip reports whether the client prefers gzip to no encoding (RFC 9110 section
 // 12.5.3).
 func acceptsGzip(h http.Header) bool {
 	any := false

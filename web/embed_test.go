@@ -21,7 +21,7 @@ import (
 	"reseat/web"
 )
 
-// serve is the client address of a gateway that has no route.
+// serve returns the client address of a gateway without routes.
 func serve(t *testing.T) http.Handler {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
@@ -41,7 +41,7 @@ func serve(t *testing.T) http.Handler {
 	return g
 }
 
-// ask sends a request as it comes over the wire, nothing of its path tidied up.
+// ask sends a request without cleaning its path.
 func ask(t *testing.T, h http.Handler, line string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	head := line + " HTTP/1.1\r\nHost: game.example\r\n" + strings.Join(append(header, ""), "\r\n") + "\r\n"
@@ -56,7 +56,7 @@ func ask(t *testing.T, h http.Handler, line string, header ...string) *httptest.
 	return rec
 }
 
-// T20: none of these is a file, not even one that is embedded.
+// T20: none of these is a file, not even an embedded one.
 var traversals = []string{
 	"/../reseat.js", "/./reseat.js", "//reseat.js", "/reseat.js/", "/reseat.js/.", "/reseat.js/..", "/demo/../reseat.js", "/demo/..//reseat.js",
 	"/%2e%2e/reseat.js", "/%2e/reseat.js", "/.%2e/embed.go", "/..%2fembed.go", "/..%5cembed.go", "/..\\embed.go", "/demo/..\\embed.go", "/demo/%2e%2e/embed.go", "/demo/%2e%2e%2fembed.go",
@@ -84,8 +84,8 @@ func TestOnlyEmbeddedFilesAreServed(t *testing.T) {
 	}
 }
 
-// What is served is what stands in the repository, and each file by one name.
-func TestPagesAreTheFiles(t *testing.T) {
+// The served files are those of the repository, each under one name.
+func TestPagesMatchTheFiles(t *testing.T) {
 	h := serve(t)
 	files := map[string]string{"/": "demo/index.html"}
 	for _, name := range []string{"/reseat.js", "/reseat.js.map", "/reseat.page.js", "/reseat.page.js.map", "/reseat.install.js", "/reseat.install.js.map"} {
@@ -135,7 +135,7 @@ func TestEveryPageHasItsHeaders(t *testing.T) {
 	}
 }
 
-// A policy that forbids them is of no use to a page that has them.
+// A page with inline scripts would not work under a policy that forbids them.
 func TestPagesHaveNoInlineScripts(t *testing.T) {
 	for p, h := range web.Demo() {
 		rec := httptest.NewRecorder()
@@ -152,7 +152,7 @@ func TestPagesHaveNoInlineScripts(t *testing.T) {
 	}
 }
 
-// Interface section 4: pages of any origin import it.
+// Pages of any origin may import it.
 func TestClientIsSharedWithEveryOrigin(t *testing.T) {
 	h := serve(t)
 	requests := []string{"GET /reseat.js", "HEAD /reseat.js", "GET /reseat.install.js", "HEAD /reseat.install.js", "GET /reseat.js.map"}
@@ -176,7 +176,7 @@ func TestClientIsSharedWithEveryOrigin(t *testing.T) {
 	}
 }
 
-func TestFilesAreCompressedWhereThatIsAccepted(t *testing.T) {
+func TestFilesAreCompressedIfAccepted(t *testing.T) {
 	h := serve(t)
 	plain := ask(t, h, "GET /reseat.js")
 	for accept, packed := range map[string]bool{
@@ -218,7 +218,7 @@ func TestFilesAreCompressedWhereThatIsAccepted(t *testing.T) {
 	}
 }
 
-// maxScript is what each script may cost on the wire.
+// maxScript is the max size of each script on the wire.
 const maxScript = 10_900
 
 func TestScriptsAreSmall(t *testing.T) {
@@ -252,7 +252,7 @@ func TestScriptsHaveSourceMaps(t *testing.T) {
 	}
 }
 
-func TestFileThatIsKnownIsNotSentAgain(t *testing.T) {
+func TestCachedFileIsNotSentAgain(t *testing.T) {
 	h := serve(t)
 	for _, p := range []string{"/reseat.js", "/"} {
 		etag := ask(t, h, "GET "+p).Header().Get("ETag")
@@ -271,7 +271,7 @@ func TestFileThatIsKnownIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestETagIsTheContents(t *testing.T) {
+func TestETagDependsOnTheContents(t *testing.T) {
 	seen := map[string]string{}
 	h := serve(t)
 	for _, p := range append(slices.Collect(maps.Keys(web.Demo())), "/reseat.js") {
@@ -283,7 +283,7 @@ func TestETagIsTheContents(t *testing.T) {
 	}
 }
 
-func TestFilesAreOnlyRead(t *testing.T) {
+func TestFilesAllowOnlyGETAndHEAD(t *testing.T) {
 	h := serve(t)
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"} {
 		for _, p := range append(slices.Collect(maps.Keys(web.Demo())), "/reseat.js") {
@@ -298,9 +298,9 @@ func TestFilesAreOnlyRead(t *testing.T) {
 	}
 }
 
-// The module looks at its own address, so a handshake at
-// that path is not answered with a file.
-func TestHandshakeIsNoRequestForAFile(t *testing.T) {
+// The module uses its own address as the default URL, so a handshake at that path must
+// not be answered with the file.
+func TestHandshakeIsNotAnsweredWithAFile(t *testing.T) {
 	rec := ask(t, serve(t), "GET /reseat.js", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
 	if rec.Code != http.StatusNotFound || rec.Body.Len() > 200 {
 		t.Errorf("%d, %d bytes", rec.Code, rec.Body.Len())

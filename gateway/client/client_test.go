@@ -42,7 +42,7 @@ func TestMessagesSentWhileDetachedArriveOnce(t *testing.T) {
 		game.Want("c")
 		synctest.Wait()
 		if len(lost) != 1 || len(resumed) != 1 || resumed[0].Replay != 1 || resumed[0].Lost != 0 || resumed[0].Away < 20*time.Second || resumed[0].Away > 26*time.Second {
-			t.Errorf("told of %v and %+v", lost, resumed)
+			t.Errorf("losses %v, resumes %+v", lost, resumed)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestMessagesArriveOnceInOrderOverAHundredDisconnects(t *testing.T) {
 			t.Error(err)
 		}
 		if reason := game.WantClose(4000); reason != "done" {
-			t.Errorf("the game was told %q", reason)
+			t.Errorf("the game server got %q", reason)
 		}
 		if n := w.dials.Load(); n < 20 {
 			t.Errorf("only %d connections: the cuts cut nothing", n)
@@ -229,7 +229,7 @@ func TestCloseFollowsEverythingWritten(t *testing.T) {
 		}
 		game.Want("last words")
 		if reason := game.WantClose(4001); reason != "left the table" {
-			t.Errorf("the game was told %q", reason)
+			t.Errorf("the game server got %q", reason)
 		}
 		if _, _, err := c.Read(t.Context()); err != client.ErrClosed {
 			t.Errorf("Read afterwards: %v", err)
@@ -378,7 +378,7 @@ func TestLostMessagesAreReported(t *testing.T) {
 		w.down.Store(false)
 		want(t, c, "7", "8", "9")
 		if got.Lost != 7 || got.Replay != 3 {
-			t.Errorf("told of %+v", got)
+			t.Errorf("resumes %+v", got)
 		}
 		w.cut()
 		game.Text("10")

@@ -57,7 +57,7 @@ type loop struct {
 	tried   bool // an attempt was made since
 	moveBy  time.Time
 
-	// Silence. While suspected, the application has been told that live is lost, and
+	// Silence. While suspected, OnDetach has reported that live is lost, and
 	// resumes run beside it. spoke says that live was heard meanwhile, but after the
 	// attempt had its 101.
 	silence          silence

@@ -272,7 +272,7 @@ func TestCloseMessageIsFinalWithOrWithoutCloseFrame(t *testing.T) {
 
 func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		s.dial(nil).Close(4410, "somebody in between")
+		s.dial(nil).Close(4410, "closed by a proxy")
 		hello(s.door.Next(), nil)
 		synctest.Wait()
 		if len(s.resumes) != 1 {
@@ -447,15 +447,15 @@ func TestDialReportsSupersededToken(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := client.Dial(t.Context(), "ws://game.example/", &client.Options{HTTPClient: s.client(), Token: "spent"})
+			_, err := client.Dial(t.Context(), "ws://game.example/", &client.Options{HTTPClient: s.client(), Token: "superseded"})
 			done <- err
 		}()
 		g := s.door.Next()
-		if got := stated(g); got != "true spent 0" {
+		if got := stated(g); got != "true superseded 0" {
 			t.Errorf("the handshake states %s", got)
 		}
 		time.Sleep(14 * time.Second) // a resume waits 15 s
-		g.Control(`close {"code":4401,"reason":"spent","retry":false}`)
+		g.Control(`close {"code":4401,"reason":"superseded","retry":false}`)
 		wantClose(t, <-done, 4401, false)
 	})
 }

@@ -86,7 +86,7 @@ func (s *silence) restart(now time.Time) {
 // ---- what happened
 
 // bytes records a sign of life, be it part of a message or a write that the peer
-// took.
+// accepted.
 func (s *silence) bytes(at time.Time) {
 	if !at.After(s.heard) {
 		return

@@ -247,7 +247,7 @@ func (p *play) checkEnd(members string) error {
 	}
 	_, _, err := p.c.Read(p.Context())
 	if e := (*client.CloseError)(nil); !errors.As(err, &e) || e.Code != want.Code || want.Reason != nil && e.Reason != *want.Reason {
-		return fmt.Errorf("the application is told %v", err)
+		return fmt.Errorf("the application gets %v", err)
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (p *play) checkDelivered(a *actor, d wstest.Data) error {
 	defer cancel()
 	_, data, err := p.c.Read(ctx)
 	if want := unescaped(d); err != nil || string(data) != want {
-		return fmt.Errorf("the application was told %q, %v, want %q", data, err, want)
+		return fmt.Errorf("the application got %q, %v, want %q", data, err, want)
 	}
 	return nil
 }

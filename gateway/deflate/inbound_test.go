@@ -30,7 +30,7 @@ func TestCompressedMessagesAreRead(t *testing.T) {
 				r.client.Write(concat(compressed(frame.Text, p), fragments(frame.Binary, p, n, nil)))
 				frames := wantMessages(t, r.readAll(t), true, message{frame.Text, p}, message{frame.Binary, p})
 				if frames > 2*(2+size/(64<<10)) {
-					t.Errorf("%d bytes have come in %d frames", size, frames)
+					t.Errorf("%d bytes arrived in %d frames", size, frames)
 				}
 			}
 		}
@@ -361,7 +361,7 @@ func TestReaderIsNotifiedOfMessageInFlight(t *testing.T) {
 			}
 		}
 		if words < 250 || words > 300 {
-			t.Errorf("the reader was told %d times that it goes on", words)
+			t.Errorf("the reader was notified %d times", words)
 		}
 		r.client.Write(b)
 		frames := wantMessages(t, append(got, r.readAll(t)...), true, message{frame.Binary, noise(10000)})
@@ -473,7 +473,7 @@ func TestEndOfStreamFollowsTheLastMessage(t *testing.T) {
 	r.client.Write(compressed(frame.Text, "last"))
 	r.client.Reset()
 	if _, err := r.Read(make([]byte, 10)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("a reset is told as %v", err)
+		t.Errorf("a reset is reported as %v", err)
 	}
 }
 

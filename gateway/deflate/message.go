@@ -16,7 +16,7 @@ type message struct {
 	inflated int64   // bytes returned so far
 	started  bool    // the reader has got its first frame
 
-	moved   bool      // more has come since noticed
+	moved   bool      // more has arrived since noticed
 	began   time.Time // when the reader got its first frame
 	noticed time.Time // when the reader last got a frame of it
 }

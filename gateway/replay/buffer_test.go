@@ -196,14 +196,14 @@ func TestPinnedMemoryOutlivesItsAck(t *testing.T) {
 	slices := b.Slices(nil, 0, b.Last().Off)
 	want := bytes.Join(slices, nil)
 	if !b.Ack(10, b.Last().Off) || s.Used() == 0 {
-		t.Fatal("memory was given back that somebody reads")
+		t.Fatal("memory in use was released")
 	}
 	other := New(s)
 	for range 20 {
 		send(t, other, 4000)
 	}
 	if got := bytes.Join(slices, nil); !bytes.Equal(got, want) {
-		t.Error("memory that somebody reads was used again")
+		t.Error("memory in use was reused")
 	}
 	b.Unpin()
 	other.Release()

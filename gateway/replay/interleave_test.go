@@ -47,12 +47,12 @@ func (m *model) stepRoom() {
 		want = bigChunk
 	}
 	fresh := m.b.tail == nil || len(m.b.tail.buf)-m.b.hi < minRoom
-	spent := fresh && m.b.store.Used()+int64(want) > m.b.store.Limit()
+	exhausted := fresh && m.b.store.Used()+int64(want) > m.b.store.Limit()
 	m.room = m.b.Room(frugal)
 	m.note("room(%t) of %d", frugal, len(m.room))
 	switch {
-	case spent != (m.room == nil), m.room != nil && len(m.room) < minRoom:
-		m.failf("room of %d bytes, while the store is spent: %t", len(m.room), spent)
+	case exhausted != (m.room == nil), m.room != nil && len(m.room) < minRoom:
+		m.failf("room of %d bytes, store exhausted: %t", len(m.room), exhausted)
 	case fresh && m.room != nil && len(m.b.tail.buf) < want, fresh && m.room != nil && frugal && len(m.raw)+minRoom <= smallChunk && len(m.b.tail.buf) != smallChunk:
 		m.failf("a chunk of %d bytes for %d raw ones, want %d", len(m.b.tail.buf), len(m.raw), want)
 	}
@@ -267,7 +267,7 @@ func play(t testing.TB, input []byte) {
 		wanted := m.room == nil
 		m.step()
 		if refused > before && (!wanted || m.room != nil || refused > before+1) {
-			m.failf("the store's refusal was told %d times", refused-before)
+			m.failf("the store's refusal was reported %d times", refused-before)
 		}
 		for _, m := range models {
 			m.check()

@@ -16,7 +16,7 @@ func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 		send(t, b, smallChunk-4)
 	}
 	if b.Room(true) != nil || other.Room(false) != nil || refused != 2 {
-		t.Fatalf("room beyond the limit, or not told: %d", refused)
+		t.Fatalf("room beyond the limit, or not reported: %d", refused)
 	}
 	if s.Used() != s.Limit() || s.Limit() != 3*smallChunk {
 		t.Fatalf("%d of %d bytes are used", s.Used(), s.Limit())

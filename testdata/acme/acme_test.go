@@ -34,12 +34,12 @@ import (
 
 const program = "../../bin/reseat"
 
-// An authority is a CA that is reached by HTTPS, and finds every name on loopback.
+// An authority is a CA with an HTTPS address that resolves every name to loopback.
 type authority struct {
 	*httptest.Server
 	roots *x509.CertPool
 	asked atomic.Int32
-	open  chan struct{} // until then requests wait
+	open  chan struct{} // requests wait until it is closed
 	inner http.Handler
 	trust string // file with the certificate of its own address
 }
@@ -61,7 +61,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// serve begins to answer; the names are validated at a port of loopback.
+// serve starts to answer; names are validated at a loopback port.
 func (a *authority) serve(t *testing.T, port int) {
 	t.Helper()
 	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
@@ -75,7 +75,7 @@ func (a *authority) serve(t *testing.T, port int) {
 	close(a.open)
 }
 
-// resolver is a DNS server to which every name is at 127.0.0.1.
+// resolver starts a DNS server that resolves every name to 127.0.0.1.
 func resolver(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +107,7 @@ type gateway struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
-	read  []map[string]any // lines that nobody has waited for so far
+	read  []map[string]any // lines not returned by says yet
 	addr  string
 }
 
@@ -134,7 +134,7 @@ func (a *authority) start(t *testing.T, cache string, domains ...string) *gatewa
 	return g
 }
 
-// says waits for a log line that has not been waited for.
+// says waits for a log line that it has not returned before.
 func (g *gateway) says(msg string) map[string]any {
 	g.t.Helper()
 	for i, line := range g.read {
@@ -176,7 +176,8 @@ func (g *gateway) stop() {
 	}
 }
 
-// shown is the certificate for a domain, verified; the page comes with it.
+// shown returns the verified certificate for a domain, and checks the page served with
+// it.
 func (g *gateway) shown(a *authority, domain string) *x509.Certificate {
 	g.t.Helper()
 	tr := &http.Transport{
@@ -198,7 +199,7 @@ func (g *gateway) shown(a *authority, domain string) *x509.Certificate {
 	return resp.TLS.PeerCertificates[0]
 }
 
-func TestCertificatesComeFromTheCAAndThenFromTheCache(t *testing.T) {
+func TestCertificatesAreRequestedOnceAndThenCached(t *testing.T) {
 	a, cache := newAuthority(t), t.TempDir()
 	domains := []string{"play.game.example", "chess.game.example"}
 	g := a.start(t, cache, domains...)
@@ -219,7 +220,7 @@ func TestCertificatesComeFromTheCAAndThenFromTheCache(t *testing.T) {
 		t.Errorf("certificates for %v", serials)
 	}
 	if _, err := tls.Dial("tcp", g.addr, &tls.Config{ServerName: "other.example", InsecureSkipVerify: true}); err == nil {
-		t.Error("there is a certificate for a name that nobody asked for")
+		t.Error("there is a certificate for a name that was not requested")
 	}
 	g.stop()
 
@@ -239,7 +240,7 @@ func TestCertificatesComeFromTheCAAndThenFromTheCache(t *testing.T) {
 	}
 }
 
-func TestCheckAsksTheCAForNothingButItsDirectory(t *testing.T) {
+func TestCheckRequestsOnlyTheCAsDirectory(t *testing.T) {
 	a := newAuthority(t)
 	a.serve(t, 1)
 	cache := filepath.Join(t.TempDir(), "cache")

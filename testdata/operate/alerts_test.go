@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// calm is a gateway at which nothing is wrong, a sample every half minute for
-// three hours. Resumes succeed, and one in a hundred does not.
+// calm are the series of a healthy gateway, a sample every half minute for three hours.
+// One resume in a hundred fails.
 var calm = map[string]string{
 	`up`:                                "1x360",
 	`reseat_resumes_total{result="ok"}`: "0+60x360",
@@ -46,7 +46,7 @@ var calm = map[string]string{
 	`reseat_handshakes_refused_total{reason="max_sessions_per_ip"}`: "0+1x360",
 }
 
-// wrong says for each alert what it is for: one series that is otherwise than calm.
+// wrong contains for each alert its cause: one series that differs from calm.
 var wrong = map[string][2]string{
 	"ReseatDown":                   {`up`, "1x300 0x60"},
 	"ReseatResumesFail":            {`reseat_resumes_total{result="no_session"}`, "0+9x360"},
@@ -67,7 +67,7 @@ var wrong = map[string][2]string{
 	"ReseatDrainsForLong":          {`reseat_draining`, "1x360"},
 }
 
-// A ruleTest is one of promtool's, in which nothing but fires is to be firing at
+// A ruleTest is one of promtool's tests, which checks that exactly fires are firing at
 // the end.
 func ruleTest(series map[string]string, fires ...string) map[string]any {
 	var input, want []map[string]any
@@ -86,9 +86,9 @@ func ruleTest(series map[string]string, fires ...string) map[string]any {
 	}}}
 }
 
-// Each alert comes when what it is for happens, and no other with it; at a calm
-// gateway none does.
-func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
+// Each alert fires when its cause occurs, and no other does; for a healthy gateway none
+// does.
+func TestEachAlertFiresOnItsCause(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("there is no promtool here: it comes with Prometheus")
@@ -120,7 +120,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	}
 }
 
-// alerts are the names of all rules.
+// alerts returns the names of all rules.
 func alerts(t *testing.T) (names []string) {
 	t.Helper()
 	groups, errs := rulefmt.Parse([]byte(file(t, "prometheus/alerts.yml")), false)

@@ -20,12 +20,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// afterDrain is what a stop needs beyond --drain: until everybody has taken leave,
-// the event streams have ended and the log is written.
+// afterDrain is what a shutdown needs beyond --drain: for closing handshakes, event
+// streams and the log.
 const afterDrain = 10 * time.Second
 
-// check runs reseat check with what a file names; the game server answers, and the
-// secrets are there.
+// check runs reseat check with the flags or the file of an example. The game server
+// answers, and the secrets exist.
 func check(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(program, append([]string{"check"}, args...)...).CombinedOutput(); err != nil {
@@ -33,7 +33,7 @@ func check(t *testing.T, args ...string) {
 	}
 }
 
-// upstream is the address of something that accepts connections.
+// upstream returns an address that accepts connections.
 func upstream(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func upstream(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// secrets is a directory with the files that the examples name.
+// secrets returns a directory with the secret files that the examples name.
 func secrets(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func secrets(t *testing.T) string {
 	return dir
 }
 
-// setting is the value of a setting in reseat.toml, as it stands there.
+// setting returns the value of a setting in reseat.toml, as written there.
 func setting(t *testing.T, config, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + name + ` = "?([^"\n]+)"?$`).FindStringSubmatch(config)
@@ -73,7 +73,7 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// directive is the value of a line of the unit.
+// directive returns the value of a line of the unit.
 func directive(t *testing.T, unit, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + name + `=(.+)$`).FindStringSubmatch(unit)
@@ -83,7 +83,7 @@ func directive(t *testing.T, unit, name string) string {
 	return m[1]
 }
 
-func TestUnitAndItsConfigFileFitTogether(t *testing.T) {
+func TestUnitMatchesItsConfigFile(t *testing.T) {
 	unit, config := file(t, "deploy/reseat.service"), file(t, "deploy/reseat.toml")
 	dir := secrets(t)
 	name := write(t, filepath.Join(dir, "reseat.toml"), replaced(t, config, "/etc/reseat", dir, "127.0.0.1:9000", upstream(t)))
@@ -99,7 +99,7 @@ func TestUnitAndItsConfigFileFitTogether(t *testing.T) {
 	}
 }
 
-func TestUnitIsOneThatSystemdTakes(t *testing.T) {
+func TestUnitIsValidForSystemd(t *testing.T) {
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("there is no systemd-analyze here")
@@ -115,14 +115,14 @@ func TestUnitIsOneThatSystemdTakes(t *testing.T) {
 	}
 }
 
-// An object is what is looked at of a Kubernetes manifest.
+// An object is the part of a Kubernetes manifest that the tests examine.
 type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
 	Metadata   struct{ Name string }
 	Spec       struct {
 		ServiceName string    `yaml:"serviceName"`
-		Selector    yaml.Node // of a Service: labels; else matchLabels
+		Selector    yaml.Node // of a Service: labels; otherwise matchLabels
 		Ports       []struct {
 			Name       string
 			TargetPort string `yaml:"targetPort"`
@@ -166,7 +166,7 @@ func manifest(t *testing.T) map[string]object {
 	}
 }
 
-func TestKubernetesExampleFitsTheProgram(t *testing.T) {
+func TestKubernetesExampleMatchesTheProgram(t *testing.T) {
 	all := manifest(t)
 	set := all["StatefulSet reseat"]
 	if len(set.Spec.Template.Spec.Containers) != 1 {
@@ -210,8 +210,8 @@ func TestKubernetesExampleFitsTheProgram(t *testing.T) {
 	}
 }
 
-// wantSelected asks that what selects pods selects those of the example, and
-// names ports that they have.
+// wantSelected checks that a pod selector selects the example's pods, and names
+// existing ports.
 func wantSelected(t *testing.T, name string, o object, labels map[string]string, ports map[string]int) {
 	t.Helper()
 	if o.Spec.Selector.IsZero() {
@@ -234,9 +234,9 @@ func wantSelected(t *testing.T, name string, o object, labels map[string]string,
 	}
 }
 
-// What the Dockerfile's head says to docker run fits the program, and what stops it
-// waits for the drain.
-func TestImageIsRunWithFlagsThatFit(t *testing.T) {
+// The docker run flags in the Dockerfile's head comment are valid, and the stop timeout
+// exceeds the drain.
+func TestDockerfileCommentMatchesTheProgram(t *testing.T) {
 	head, _, _ := strings.Cut(file(t, "deploy/Dockerfile"), "FROM ")
 	run := regexp.MustCompile(`(?s)#   docker run (.*) reseat \\\n(.*?)\n#\n`).FindStringSubmatch(head)
 	if run == nil {
@@ -256,9 +256,10 @@ func TestImageIsRunWithFlagsThatFit(t *testing.T) {
 	}
 }
 
-// An image is built from a foreign one, and by a program that few machines have; what
-// it is made of is tried here: the binary by the very command, alone in an empty root.
-func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
+// Building the image takes a foreign base image and a tool that few machines have. This
+// test checks its contents: the binary, built by the same command, alone in an empty
+// root.
+func TestImageContainsAllThatTheProgramNeeds(t *testing.T) {
 	docker := file(t, "deploy/Dockerfile")
 	command := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*)$`).FindStringSubmatch(docker)
 	user := regexp.MustCompile(`(?m)^USER (\d+):(\d+)$`).FindStringSubmatch(docker)
@@ -300,11 +301,11 @@ func TestImageHoldsAllThatTheProgramNeeds(t *testing.T) {
 	}
 }
 
-// Flags of other programs that the pages name.
+// Flags of other programs in the docs.
 var foreign = []string{"--system", "--no-create-home", "--shell", "--from-file", "--from-literal", "--from",
 	"--time", "--name", "--build-arg", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
 
-func TestEveryFlagThatThePagesNameExists(t *testing.T) {
+func TestEveryFlagInTheDocsExists(t *testing.T) {
 	help, err := exec.Command(program, "--help").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -21,28 +21,29 @@ import (
 var drained = flag.Int("sessions", 1000, "how many sessions are drained; more than 2000 without -race")
 
 const (
-	spoken = 8 // words that each player says before the drain, and the game repeats
-	stuck  = 5 // players that read nothing, and have more on its way than sockets hold, 4 MiB with Linux's defaults
+	spoken = 8 // messages that each player sends before the drain, and the game server echoes
+	stuck  = 5 // players that read nothing, and have more in flight than sockets hold, 4 MiB with Linux's defaults
 )
 
-// A crowd are the players of one gateway that is about to drain. None has read
-// anything of what it was sent.
+// A crowd is the players of one gateway that is about to drain. They have not read
+// anything yet.
 type crowd struct {
 	t       *testing.T
 	game    *game
 	gateway *gateway
-	players []*player // of whom the first away are detached
+	players []*player // the first away of them are detached
 	away    int
 }
 
-// gather fills a gateway. Those who are stuck come first: if sessions were closed
-// one after the other they would hold up everybody.
+// gather fills a gateway. The stuck players come first: if the gateway closed sessions
+// one after another, they would delay the others.
 func gather(t *testing.T, most int, flags ...string) *crowd {
 	t.Helper()
 	enoughDescriptors(t, 2*most+200)
 	c := &crowd{t: t, game: newGame(t, 0), players: make([]*player, most), away: most / 20}
 	begin := make(chan struct{})
-	// Who reads nothing is to stay attached: by the heartbeat alone that is half a minute.
+	// A player that reads nothing must stay attached: with the heartbeat alone it does for
+	// half a minute.
 	c.gateway = start(t, append(flags, "--answer-timeout=0", "--upstream="+c.game.url(), "--route=/flood="+newFlood(t, begin)+";buffer-bytes=8MiB;buffer-messages=100000")...)
 	for range stuck {
 		c.gateway.stuck("/flood")
@@ -63,7 +64,7 @@ func gather(t *testing.T, most int, flags ...string) *crowd {
 	return c
 }
 
-// stuck begins a session whose client has little room, and reads nothing.
+// stuck starts a session whose client has a small receive buffer and reads nothing.
 func (g *gateway) stuck(path string) {
 	g.t.Helper()
 	small := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -94,7 +95,7 @@ func (c *crowd) eventually(what string, holds func() bool) {
 	eventually(c.t, what, holds)
 }
 
-// join has them all connect and speak.
+// join makes all players connect and send their messages.
 func (c *crowd) join() {
 	c.t.Helper()
 	var all sync.WaitGroup
@@ -121,8 +122,8 @@ func (c *crowd) join() {
 
 func word(n int) string { return fmt.Sprint("word ", n, strings.Repeat(" and so on", 10)) }
 
-// await has everybody who is not away read to the end, and returns what waits
-// for them all.
+// await makes all attached players read to the end, and returns a function that waits
+// for them.
 func (c *crowd) await() (all func()) {
 	told := make(chan error, len(c.players))
 	there := c.players[c.away:]
@@ -139,7 +140,7 @@ func (c *crowd) await() (all func()) {
 	}
 }
 
-// farewell reads all that was sent before a drain, and the close of it.
+// farewell reads everything sent before a drain, and then the close.
 func (p *player) farewell() error {
 	ctx, cancel := p.context()
 	defer cancel()
@@ -160,7 +161,7 @@ func (p *player) farewell() error {
 				return fmt.Errorf("after the close: %v, want a Close frame with 4503", err)
 			}
 			return nil
-		case b[0] == 0x10: // acks and the like
+		case b[0] == 0x10: // acks and other control messages
 		case string(b) != word(heard):
 			return fmt.Errorf("got %q, want word %d", b, heard)
 		default:
@@ -169,8 +170,8 @@ func (p *player) farewell() error {
 	}
 }
 
-// wantGameLeft is that the game server has heard all that was said, and was told
-// for each player why it is gone.
+// wantGameLeft checks that the game server received every message, and a Close with the
+// reason for every player.
 func (c *crowd) wantGameLeft() {
 	c.t.Helper()
 	var said []string
@@ -202,8 +203,8 @@ func (j *join) end() error {
 	return j.lost
 }
 
-// wantExit is that the process ends by itself, with status 0, and warns of nobody
-// but those who were stuck.
+// wantExit checks that the process exits with status 0, and logs warnings only about
+// the stuck players.
 func (g *gateway) wantExit(stuck int) {
 	g.t.Helper()
 	var lines []map[string]any
@@ -220,9 +221,9 @@ func (g *gateway) wantExit(stuck int) {
 	}
 }
 
-// Thousands are sent away together: each gets what was sent before, and is told
-// why; those who take nothing hold up nobody.
-func TestADrainTellsEverybodyAtOnce(t *testing.T) {
+// Thousands of clients are notified at once: each receives what was sent before, and
+// the reason. Clients that read nothing delay no other.
+func TestDrainNotifiesAllClientsAtOnce(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
 			c := gather(t, *drained, "--driver="+driver)
@@ -237,16 +238,16 @@ func TestADrainTellsEverybodyAtOnce(t *testing.T) {
 			}
 			c.gateway.wantExit(stuck)
 			s := c.gateway.cmd.ProcessState
-			t.Logf("%d players told within %v, process ended after %v; %.2f s of the gateway's processor time",
+			t.Logf("%d players notified within %v, process ended after %v; %.2f s of the gateway's processor time",
 				len(c.players)-c.away, told.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), (s.UserTime()+s.SystemTime()).Seconds()-cpu)
 			c.wantGameLeft()
 		})
 	}
 }
 
-// A drain by the API does the same at its end, serves resumes up to then, and
-// leaves the process, which SIGTERM then ends at once.
-func TestADrainByTheAPITellsEverybodyAtOnceAndStays(t *testing.T) {
+// A drain by the API does the same at its end and serves resumes until then. The
+// process keeps running; SIGTERM then ends it at once.
+func TestDrainByTheAPIKeepsTheProcessRunning(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
 			c := gather(t, *drained, "--driver="+driver, "--drain=5s")

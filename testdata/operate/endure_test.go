@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// metric is the sum of a metric's series whose labels hold label; "" is all.
+// metric returns the sum of a metric's series whose labels contain label; "" means all.
 func (g *gateway) metric(name, label string) (sum float64) {
 	g.t.Helper()
 	families, err := new(expfmt.TextParser).TextToMetricFamilies(bytes.NewReader(g.get("/metrics")))
@@ -31,7 +31,7 @@ func (g *gateway) metric(name, label string) (sum float64) {
 	return sum
 }
 
-// eventually waits until something holds.
+// eventually waits until holds returns true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < patience; <-time.After(20 * time.Millisecond) {
@@ -42,7 +42,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Fatalf("it never came about that %s", what)
 }
 
-// raw opens a connection to the gateway and sends what it is given.
+// raw connects to the gateway and sends text.
 func (g *gateway) raw(text string) (net.Conn, error) {
 	c, err := net.Dial("tcp", g.addr)
 	if err != nil {
@@ -53,9 +53,9 @@ func (g *gateway) raw(text string) (net.Conn, error) {
 	return c, err
 }
 
-// With next to no descriptors new sessions are refused, those that are there go
-// on, and a resume finds its way.
-func TestOutOfDescriptorsTheOldSessionsLive(t *testing.T) {
+// With almost no descriptors left the gateway refuses new sessions, keeps existing
+// ones, and serves resumes.
+func TestSessionsSurviveDescriptorExhaustion(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
 			ga := newGame(t, 0)
@@ -91,8 +91,8 @@ func TestOutOfDescriptorsTheOldSessionsLive(t *testing.T) {
 	}
 }
 
-// What strangers begin and never finish takes no descriptors for ever, and
-// none that resumes need.
+// Requests that strangers never finish don't keep descriptors forever, and leave those
+// that resumes need.
 func TestSlowRequestsLeaveRoomForResumes(t *testing.T) {
 	for name, slow := range map[string]struct{ scheme, text string }{
 		"head":                  {"ws", "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "},
@@ -129,9 +129,9 @@ func TestSlowRequestsLeaveRoomForResumes(t *testing.T) {
 	}
 }
 
-// A game server that floods players who are away or read nothing is held up by
-// --buffer-total, and takes no memory beyond it.
-func TestFastGameServersAreHeldToTheirMemory(t *testing.T) {
+// --buffer-total holds back a game server that floods detached or stalled players: the
+// gateway uses no memory beyond it.
+func TestFastGameServersAreBoundedByBufferTotal(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) { heldToMemory(t, driver) })
 	}
@@ -142,14 +142,15 @@ func heldToMemory(t *testing.T, driver string) {
 	begin := make(chan struct{})
 	close(begin)
 	ga := newFlood(t, begin)
-	// Who reads nothing is to stay attached: by the heartbeat alone that is half a minute.
+	// A player that reads nothing must stay attached: with the heartbeat alone it does for
+	// half a minute.
 	g := start(t, "--answer-timeout=0", "--upstream="+ga, "--driver="+driver, fmt.Sprint("--buffer-total=", total))
 	base := g.metric("process_resident_memory_bytes", "")
 	var away, slow []*player
 	for i := range 100 {
 		p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
 		if p.connect() != nil {
-			break // the buffers are nearly spent already
+			break // the buffers are nearly exhausted already
 		}
 		defer func() { p.conn.CloseNow() }()
 		if i%2 == 0 {
@@ -169,7 +170,7 @@ func heldToMemory(t *testing.T, driver string) {
 	if held > total*1.1 {
 		t.Errorf("the buffers held %.0f bytes, want at most %d and a tenth", held, total)
 	}
-	if program == ownBuild && most-base > 4*total { // with the race detector it is many times as much
+	if program == ownBuild && most-base > 4*total { // the race detector needs many times as much
 		t.Errorf("%.0f bytes of memory were taken for buffers of %d", most-base, total)
 	}
 	for _, p := range slow[:min(3, len(slow))] {
@@ -182,7 +183,7 @@ func heldToMemory(t *testing.T, driver string) {
 	}
 }
 
-// newFlood is a game server that sends as fast as it is read, once begin is closed.
+// newFlood returns a game server that sends as fast as possible once begin is closed.
 func newFlood(t *testing.T, begin <-chan struct{}) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -216,8 +217,8 @@ func newFlood(t *testing.T, begin <-chan struct{}) string {
 	return "ws://" + ln.Addr().String()
 }
 
-// SIGHUP as often as can be sent disturbs nobody.
-func TestAStormOfSIGHUPDisturbsNobody(t *testing.T) {
+// Even continuous SIGHUPs disturb no session.
+func TestSIGHUPFloodDisturbsNoSession(t *testing.T) {
 	key := write(t, t.TempDir()+"/key", strings.Repeat("0123456789abcdef", 2))
 	ga := newGame(t, 5*time.Millisecond)
 	g := start(t, "--upstream="+ga.url(), "--token-key-file="+key)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Sessions die with their process, and whoever comes back is told so: by its
-// successor with the same key, or by one that cannot read its token.
-func TestAfterAKillEveryResumeIsToldThatItsSessionIsGone(t *testing.T) {
+// Sessions end with their process. A resuming client learns that from the next process
+// with the same key, or from one that can't verify its token.
+func TestResumeAfterAKillIsRefusedAsUnknown(t *testing.T) {
 	key := func(text string) string {
 		return "--token-key-file=" + write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat(text, 4))
 	}
@@ -39,15 +39,15 @@ func TestAfterAKillEveryResumeIsToldThatItsSessionIsGone(t *testing.T) {
 			for _, p := range players {
 				var told *closing
 				if err := p.connect(); !errors.As(err, &told) || told.Code != c.code || told.Retry {
-					t.Errorf("a resume is told %v, want %d for good", err, c.code)
+					t.Errorf("a resume gets %v, want a final %d", err, c.code)
 				}
 			}
 		})
 	}
 }
 
-// A log that cannot be written, as on a disk that is full, disturbs nobody.
-func TestALogThatCannotBeWrittenDisturbsNobody(t *testing.T) {
+// A log that can't be written, as on a full disk, disturbs no session.
+func TestUnwritableLogDisturbsNoSession(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -83,9 +83,10 @@ func TestALogThatCannotBeWrittenDisturbsNobody(t *testing.T) {
 	}
 }
 
-// Who steals a token between a cut and the resume has the session, since nothing
-// tells the two apart; the player's own token is spent then, and its use names both.
-func TestAStolenTokenIsReportedWithBothAddresses(t *testing.T) {
+// A client that steals a token between a disconnect and the resume gets the session,
+// because the gateway can't tell them apart. The player's own token is superseded then,
+// and its use is logged with both addresses.
+func TestStolenTokenIsReportedWithBothAddresses(t *testing.T) {
 	ga := newGame(t, 5*time.Millisecond)
 	g := start(t, "--upstream="+ga.url())
 	robbed := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
@@ -96,18 +97,18 @@ func TestAStolenTokenIsReportedWithBothAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { thief.conn.CloseNow() }()
-	for thief.say("mine now"); len(thief.unacked) > 0; { // whose ack says that the new token is confirmed, too
+	for thief.say("mine now"); len(thief.unacked) > 0; { // the ack shows that the new token is confirmed
 		thief.next()
 	}
 	var told *closing
 	if err := robbed.connect(); !errors.As(err, &told) || told.Code != 4401 || told.Retry {
-		t.Errorf("the spent token is told %v, want 4401 for good", err)
+		t.Errorf("the superseded token gets %v, want a final 4401", err)
 	}
 	if line := g.says("token.replayed"); line["peer"] != "127.0.0.1" || line["held_by"] != "127.0.0.2" || line["session"] != robbed.session || line["level"] != "WARN" {
 		t.Errorf("reported as %v", line)
 	}
 	thief.next()
 	if thief.resumes > 0 || g.metric("reseat_tokens_replayed_total", "") != 1 {
-		t.Errorf("the thief was cut %d times, %v spent tokens are counted", thief.resumes, g.metric("reseat_tokens_replayed_total", ""))
+		t.Errorf("the thief was disconnected %d times, %v replayed tokens are counted", thief.resumes, g.metric("reseat_tokens_replayed_total", ""))
 	}
 }

@@ -15,29 +15,29 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A game is an ordinary WebSocket server, which knows nothing of Reseat. To each
-// player it counts, a message every few milliseconds, until it is told to stop;
-// what each player says it keeps.
+// A game is an ordinary WebSocket server, which knows nothing of Reseat. It counts to
+// each player, a message every few milliseconds, until stop is closed, and records what
+// each player sends.
 type game struct {
 	*httptest.Server
 	tick time.Duration
-	stop chan struct{} // closed: the count ends with a last word
+	stop chan struct{} // closed: the count ends with a final message
 
 	mu    sync.Mutex
 	joins []*join
 }
 
-// A join is one connection that the game has had.
+// A join is one connection to the game server.
 type join struct {
 	path string
 	head http.Header
 
 	mu    sync.Mutex
-	heard []string // what the player has said
-	lost  error    // how the connection ended before its time
+	heard []string // what the player has sent
+	lost  error    // why the connection ended early
 }
 
-// newGame counts to each player, once every tick; zero: never.
+// newGame counts to each player, once per tick; zero: never.
 func newGame(t *testing.T, tick time.Duration) *game {
 	g := &game{tick: tick, stop: make(chan struct{})}
 	g.Server = httptest.NewServer(http.HandlerFunc(g.serve))
@@ -97,14 +97,14 @@ func (g *game) count(ctx context.Context, c *websocket.Conn) {
 	}
 }
 
-// joined are the connections that the game has had.
+// joined returns all connections that the game server has had.
 func (g *game) joined() []*join {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]*join(nil), g.joins...)
 }
 
-// acceptKey is the answer to a handshake's key, RFC 6455 section 4.2.2.
+// acceptKey returns the Sec-WebSocket-Accept for a key, RFC 6455 section 4.2.2.
 func acceptKey(r *http.Request) string {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])

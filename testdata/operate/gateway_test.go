@@ -23,7 +23,7 @@ const (
 	docs     = "../../docs/"
 )
 
-// program is what is tried: bin/reseat, or what RESEAT_BIN names.
+// program is the program under test: bin/reseat, or RESEAT_BIN.
 var program = cmp.Or(os.Getenv("RESEAT_BIN"), ownBuild)
 
 // A gateway is a running bin/reseat.
@@ -41,13 +41,12 @@ func start(t *testing.T, args ...string) *gateway {
 	return startWith(t, 0, args...)
 }
 
-// startWith runs one that may have so many descriptors open; 0: as many as this
-// process.
+// startWith runs one with a descriptor limit; 0: that of this process.
 func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	t.Helper()
 	for _, flag := range []string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json", "--drain=0s"} {
 		name, _, _ := strings.Cut(flag, "=")
-		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") }) { // each is given once
+		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") }) { // each only once
 			args = append(args, flag)
 		}
 	}
@@ -84,7 +83,7 @@ func (g *gateway) says(msg string) map[string]any {
 	return nil
 }
 
-// stop ends the gateway, at once though it drains.
+// stop ends the gateway, immediately even during a drain.
 func (g *gateway) stop() {
 	g.cmd.Process.Kill()
 	for line := range g.log.lines {
@@ -95,7 +94,7 @@ func (g *gateway) stop() {
 	g.cmd.Wait()
 }
 
-// get asks the admin address.
+// get requests a path from the admin address.
 func (g *gateway) get(path string) []byte {
 	g.t.Helper()
 	resp, err := http.Get(g.admin + path)
@@ -110,7 +109,7 @@ func (g *gateway) get(path string) []byte {
 	return body
 }
 
-// A seen is a session as the control API shows it.
+// A seen is a session in the control API.
 type seen struct{ ID, State, Peer string }
 
 func (g *gateway) sessions() []seen {
@@ -122,7 +121,7 @@ func (g *gateway) sessions() []seen {
 	return list.Sessions
 }
 
-// freePort is one that nobody listens at.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -143,7 +142,7 @@ func file(t *testing.T, name string) string {
 	return string(text)
 }
 
-// replaced is text with each of the old strings, which must be there, replaced.
+// replaced returns text with each old string, which must occur, replaced.
 func replaced(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// A journal is a gateway's log. It keeps every line until somebody has read it:
-// thousands of sessions write thousands of lines while nobody looks.
+// A journal is a gateway's log. It stores every line until it is read: thousands of
+// sessions write thousands of lines between two reads.
 type journal struct {
 	mu    sync.Mutex
-	more  *sync.Cond // a line has come, or the last has
+	more  *sync.Cond // a line has been added, or the log has ended
 	kept  []map[string]any
 	ended bool
 }
@@ -22,7 +22,7 @@ func newJournal() *journal {
 	return j
 }
 
-// read takes the log in, to its end.
+// read stores the log, up to its end.
 func (j *journal) read(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		line := map[string]any{}
@@ -40,7 +40,8 @@ func (j *journal) read(out io.Reader) {
 	j.mu.Unlock()
 }
 
-// lines are those that nobody has read yet, and the coming ones up to the end.
+// lines returns the lines that have not been read, and waits for further ones up to the
+// end.
 func (j *journal) lines(yield func(map[string]any) bool) {
 	for {
 		j.mu.Lock()

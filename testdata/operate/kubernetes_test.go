@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are those of the example, as Kubernetes itself defines them.
+// kinds are the kinds in the example, as defined by Kubernetes.
 func kinds() map[string]any {
 	return map[string]any{
 		"apps/v1 StatefulSet":                new(appsv1.StatefulSet),
@@ -26,8 +26,8 @@ func kinds() map[string]any {
 	}
 }
 
-// strictly decodes what stands in a manifest; a member that its kind does not
-// have, or has with another type, is an error.
+// strictly decodes a manifest; a member that its kind does not have, or has with
+// another type, is an error.
 func strictly(document string) error {
 	var head metav1.TypeMeta
 	if err := yaml.Unmarshal([]byte(document), &head); err != nil {
@@ -51,9 +51,9 @@ func TestKubernetesKnowsEveryMemberOfTheExample(t *testing.T) {
 	}
 }
 
-// In a cluster everybody shares one network: the example names few proxies, keeps the
-// admin port to few, and runs one image.
-func TestKubernetesExampleTrustsFew(t *testing.T) {
+// In a cluster all pods share one network: the example trusts few proxies, restricts
+// access to the admin port, and runs one image.
+func TestKubernetesExampleLimitsTrust(t *testing.T) {
 	text := file(t, "deploy/kubernetes.yaml")
 	for _, m := range regexp.MustCompile(`--trusted-proxy=(\S+)`).FindAllStringSubmatch(text, -1) {
 		if p, err := netip.ParsePrefix(m[1]); err != nil || p.Bits() < 24 {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// drop cuts the player's connection and waits until the gateway has noticed.
+// drop resets the player's connection and waits until the gateway has noticed.
 func (p *player) drop(g *gateway) {
 	p.t.Helper()
 	p.conn.CloseNow()
@@ -40,9 +40,8 @@ func (g *gateway) send(method, path, body string) {
 	resp.Body.Close()
 }
 
-// Each line that the page shows has the fields, and the level, that such a line
-// really has.
-func TestOperatingPageShowsLogLinesAsTheyAre(t *testing.T) {
+// Each log line in the page has the fields, and the level, of a real one.
+func TestOperatingPageShowsRealLogLines(t *testing.T) {
 	page := file(t, "operating.md")
 	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(page)
 	if block == nil {
@@ -72,7 +71,7 @@ func TestOperatingPageShowsLogLinesAsTheyAre(t *testing.T) {
 	}
 }
 
-// lived is the log of a session in which all of it happens.
+// lived returns the log of a session in which all these events occur.
 func lived(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	ga := newGame(t, 5*time.Millisecond)
@@ -92,7 +91,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 	g.send("PATCH", "/api/v1/sessions/"+p.session, `{"started": true}`)
 	spent := &player{t: t, url: p.url, from: p.from, token: first}
 	if err := spent.connect(); err == nil {
-		t.Error("a spent token was good")
+		t.Error("a superseded token was accepted")
 	}
 	p.drop(g)
 	g.heard(&lines, "buffer.overflowed")
@@ -112,7 +111,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 	return lines
 }
 
-// heard waits for a log line, and keeps all up to it.
+// heard waits for a log line, and keeps all lines up to it.
 func (g *gateway) heard(lines *[]map[string]any, msg string) {
 	g.t.Helper()
 	for line := range g.log.lines {
@@ -124,9 +123,8 @@ func (g *gateway) heard(lines *[]map[string]any, msg string) {
 	g.t.Fatalf("the gateway has ended and never said %q", msg)
 }
 
-// The table of symptoms names lines that the program writes: each stands in its
-// source as it stands there.
-func TestTroubleTableNamesLinesThatAreWritten(t *testing.T) {
+// Each log line in the troubleshooting table occurs literally in the program's source.
+func TestTroubleshootingTableNamesRealLogLines(t *testing.T) {
 	source := sources(t)
 	if strings.Contains(source, `"no such line"`) {
 		t.Fatal("the search finds anything")

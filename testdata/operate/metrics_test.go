@@ -23,10 +23,10 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// exposed are the series of a gateway: metric to label to its values.
+// exposed are a gateway's series: metric to label to its values.
 type exposed map[string]map[string][]string
 
-// scrape starts a gateway that has all there is, and reads its metrics.
+// scrape starts a gateway with all features, and reads its metrics.
 func scrape(t *testing.T) exposed {
 	t.Helper()
 	cert, key := certificate(t)
@@ -36,7 +36,7 @@ func scrape(t *testing.T) exposed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := exposed{"up": {}} // that one is Prometheus's own
+	all := exposed{"up": {}} // Prometheus adds this one
 	for name, f := range families {
 		series := map[string][]string{}
 		for _, m := range f.Metric {
@@ -47,13 +47,13 @@ func scrape(t *testing.T) exposed {
 		all[name] = series
 		if f.GetType().String() == "HISTOGRAM" {
 			all[name+"_bucket"], all[name+"_sum"], all[name+"_count"] = map[string][]string{"le": {"+Inf"}}, series, series
-			delete(all, name) // not asked for by its bare name
+			delete(all, name) // never queried by its bare name
 		}
 	}
 	return all
 }
 
-// certificate makes one for loopback, for a day.
+// certificate makes a certificate for loopback, valid for a day.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -76,10 +76,10 @@ func certificate(t *testing.T) (cert, key string) {
 	return encode("cert.pem", "CERTIFICATE", der), encode("key.pem", "PRIVATE KEY", secret)
 }
 
-// target are the labels that Prometheus gives each series.
+// target are the labels that Prometheus adds to each series.
 var target = []string{"job", "instance"}
 
-// faults lists what an expression asks for that is not exposed.
+// faults lists what an expression queries and the gateway does not expose.
 func (all exposed) faults(expr string) (list []string) {
 	ast, err := parser.ParseExpr(expr)
 	if err != nil {
@@ -136,7 +136,7 @@ func (all exposed) selector(v *parser.VectorSelector) (list []string) {
 
 var legend = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 
-// A dashboard is what is looked at of Grafana's JSON.
+// A dashboard is the part of Grafana's JSON that the tests examine.
 type dashboard struct {
 	Panels []struct {
 		Title, Type string
@@ -147,7 +147,7 @@ type dashboard struct {
 	}
 }
 
-func TestDashboardAsksForWhatAGatewayExposes(t *testing.T) {
+func TestDashboardQueriesExposedMetrics(t *testing.T) {
 	all := scrape(t)
 	var d dashboard
 	if err := json.Unmarshal([]byte(file(t, "grafana/reseat.json")), &d); err != nil {
@@ -182,7 +182,7 @@ func TestDashboardAsksForWhatAGatewayExposes(t *testing.T) {
 	}
 }
 
-func TestAlertsAskForWhatAGatewayExposes(t *testing.T) {
+func TestAlertsQueryExposedMetrics(t *testing.T) {
 	all := scrape(t)
 	groups, errs := rulefmt.Parse([]byte(file(t, "prometheus/alerts.yml")), false)
 	if len(errs) > 0 {
@@ -205,8 +205,8 @@ func TestAlertsAskForWhatAGatewayExposes(t *testing.T) {
 	}
 }
 
-// The walk itself finds what it is there for.
-func TestWhatIsNotExposedIsFound(t *testing.T) {
+// The check itself detects what it is for.
+func TestQueryOfUnexposedMetricIsDetected(t *testing.T) {
 	all := exposed{"reseat_sessions": {"state": {"attached"}}, "reseat_resume_seconds_bucket": {"le": {"+Inf"}}}
 	for expr, want := range map[string]int{
 		`sum by (state) (reseat_sessions{job="x"})`:                           0,
@@ -225,8 +225,7 @@ func TestWhatIsNotExposedIsFound(t *testing.T) {
 	}
 }
 
-// Both pages name the metrics that there are: each of ours is told of, and what
-// is told of is there.
+// Both pages name exactly the existing metrics.
 func TestOperatingPageNamesEveryMetric(t *testing.T) {
 	all := scrape(t)
 	page := file(t, "operating.md")

@@ -15,27 +15,27 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A player speaks reseat.v1, from docs/protocol.md alone, and takes up each
-// connection that is lost. It is for one goroutine.
+// A player speaks reseat.v1, implemented from docs/protocol.md alone, and resumes after
+// each disconnect. It is for one goroutine.
 type player struct {
 	t      *testing.T
 	url    string
-	from   string // the address that it comes from
+	from   string // the address that it connects from
 	header http.Header
 	jar    http.CookieJar
-	tls    *tls.Config // nil: the system's authorities
+	tls    *tls.Config // nil: the system's CAs
 
 	conn     *websocket.Conn
 	session  string
 	token    string
 	received uint64   // of the game's messages
-	said     uint64   // messages given to say
-	unacked  []string // of them, those that may have to be said again
+	said     uint64   // messages passed to say
+	unacked  []string // of them, those that may have to be resent
 	resumes  int
-	pings    int // heard on this connection
+	pings    int // received on this connection
 }
 
-// A closing is what the gateway says before it closes a connection.
+// A closing is the gateway's message before it closes a connection.
 type closing struct {
 	Code   int
 	Reason string
@@ -44,14 +44,14 @@ type closing struct {
 
 func (c *closing) Error() string { return fmt.Sprintf("close %d %s", c.Code, c.Reason) }
 
-// patience bounds what a player waits for, so that a test ends.
+// patience bounds each wait, so that a test ends.
 const patience = 20 * time.Second
 
 func (p *player) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
 }
 
-// connect begins the session, or resumes it, once.
+// connect starts the session, or resumes it, once.
 func (p *player) connect() error {
 	ctx, cancel := p.context()
 	defer cancel()
@@ -76,7 +76,7 @@ func (p *player) connect() error {
 	return p.greet(b)
 }
 
-// greet takes the first message of a connection.
+// greet processes the first message of a connection.
 func (p *player) greet(b []byte) error {
 	verb, arg, _ := bytes.Cut(b, []byte(" "))
 	var hello struct {
@@ -109,7 +109,7 @@ func (p *player) greet(b []byte) error {
 	return nil
 }
 
-// forget drops what has been said and taken up to message n.
+// forget removes the messages up to n, which have been acked.
 func (p *player) forget(n uint64) {
 	first := p.said - uint64(len(p.unacked)) + 1
 	if n >= first {
@@ -122,17 +122,17 @@ func (p *player) tell(control string) { p.write("\x10" + control) }
 func (p *player) write(text string) {
 	ctx, cancel := p.context()
 	defer cancel()
-	p.conn.Write(ctx, websocket.MessageText, []byte(text)) // where it fails the reader knows, too
+	p.conn.Write(ctx, websocket.MessageText, []byte(text)) // if it fails, the reader fails too
 }
 
-// say sends a message of the player's.
+// say sends a player's message.
 func (p *player) say(text string) {
 	p.said++
 	p.unacked = append(p.unacked, text)
 	p.write(text)
 }
 
-// next reads the next message of the game's, over as many connections as it takes.
+// next reads the game server's next message, over as many connections as necessary.
 func (p *player) next() string {
 	p.t.Helper()
 	for {
@@ -144,7 +144,7 @@ func (p *player) next() string {
 	}
 }
 
-// resume comes back, and tries again while the way is not there.
+// resume resumes, and retries while the gateway can't be reached.
 func (p *player) resume() {
 	p.t.Helper()
 	p.conn.CloseNow()
@@ -162,7 +162,7 @@ func (p *player) resume() {
 	}
 }
 
-// read reads the next message of the game's on this connection.
+// read reads the game server's next message on this connection.
 func (p *player) read() (string, error) {
 	ctx, cancel := p.context()
 	defer cancel()
@@ -209,7 +209,7 @@ func (p *player) control(s string) {
 	}
 }
 
-// join begins a session; from is the address that the player comes from.
+// joinAs starts a session; from is the address that the player connects from.
 func joinAs(t *testing.T, url, from string, header http.Header, jar http.CookieJar) *player {
 	t.Helper()
 	p := &player{t: t, url: url, from: from, header: header, jar: jar}

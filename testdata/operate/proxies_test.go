@@ -21,7 +21,7 @@ type proxy struct {
 	cmd    *exec.Cmd
 	addr   string
 	said   *bytes.Buffer
-	conf   string // nginx alone: the file of docs/deploy, as changed
+	conf   string // only for nginx: the file of docs/deploy, as changed
 	reload func()
 }
 
@@ -54,12 +54,12 @@ func (p *proxy) awaitPort() {
 			return
 		}
 	}
-	p.t.Fatalf("nobody listens at %s", p.addr)
+	p.t.Fatalf("nothing listens at %s", p.addr)
 }
 
 func (p *proxy) url(path string) string { return "ws://" + p.addr + path }
 
-// A recipe is how one kind of proxy is started with its file.
+// A recipe starts one kind of proxy with its file.
 type recipe func(t *testing.T, change ...string) *proxy
 
 // nginx runs docs/deploy/FILE with changes to it.
@@ -125,7 +125,7 @@ func readFile(t *testing.T, name string, change ...string) string {
 
 var alone = map[string]recipe{"nginx": nginx("nginx.conf"), "HAProxy": haproxy("haproxy.cfg"), "Caddy": caddy}
 
-// behind starts game, gateway and proxy, one behind the other.
+// behind starts a game server, a gateway and a proxy, one behind the other.
 func behind(t *testing.T, make recipe, tick time.Duration, change []string, flags ...string) (*game, *gateway, *proxy) {
 	t.Helper()
 	ga := newGame(t, tick)
@@ -133,8 +133,8 @@ func behind(t *testing.T, make recipe, tick time.Duration, change []string, flag
 	return ga, g, make(t, append(change, "127.0.0.1:8080", g.addr)...)
 }
 
-// wantInOrder asks that the game's count arrives whole, up to its last word, and
-// that what the player said did.
+// wantInOrder checks that the game server's count arrives completely, up to its final
+// message, and that the player's messages did.
 func wantInOrder(t *testing.T, p *player, from int) {
 	t.Helper()
 	for n := from; ; n++ {
@@ -149,7 +149,7 @@ func wantInOrder(t *testing.T, p *player, from int) {
 	}
 }
 
-func TestACutIsResumedThroughEachProxy(t *testing.T) {
+func TestDisconnectIsResumedThroughEachProxy(t *testing.T) {
 	for name, make := range alone {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,11 +176,11 @@ func TestACutIsResumedThroughEachProxy(t *testing.T) {
 	}
 }
 
-// wantAllHeard asks that the game has had one connection, which is there still,
-// and on it all that the player said.
+// wantAllHeard checks that the game server has had one connection, which is still open,
+// and has received all the player's messages on it.
 func wantAllHeard(t *testing.T, ga *game, p *player, words int) {
 	t.Helper()
-	for len(p.unacked) > 0 { // acked is what the game's socket has
+	for len(p.unacked) > 0 { // acked messages have reached the game server's socket
 		p.tell("ping now")
 		_, b, err := p.conn.Read(t.Context())
 		if err != nil {
@@ -215,8 +215,8 @@ func wantAllHeard(t *testing.T, ga *game, p *player, words int) {
 	}
 }
 
-// Who reloads a proxy cuts everybody's connection, sooner or later, and all resume.
-func TestAReloadOfTheProxyLosesNobody(t *testing.T) {
+// Reloading a proxy disconnects all clients sooner or later, and all resume.
+func TestProxyReloadLosesNoSession(t *testing.T) {
 	for name, make := range alone {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +232,7 @@ func TestAReloadOfTheProxyLosesNobody(t *testing.T) {
 				p := joinAs(t, px.url("/match/7"), "127.0.0.1", nil, nil)
 				all.Go(func() {
 					func() {
-						defer cut.Done() // though it fails
+						defer cut.Done() // even if it fails
 						for n := 1; p.resumes == 0; n++ {
 							if got := p.next(); got != fmt.Sprint(n) {
 								t.Errorf("got %q, want %d", got, n)
@@ -268,8 +268,8 @@ func version(t *testing.T, name string) string {
 	return strings.TrimPrefix(string(out), "v")
 }
 
-// The gateway believes the proxy, and the proxy nobody.
-func TestTheClientsAddressComesThroughEachProxy(t *testing.T) {
+// The gateway trusts the proxy, and the proxy trusts nobody.
+func TestClientAddressPassesEachProxy(t *testing.T) {
 	for name, make := range alone {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -298,9 +298,9 @@ func TestTheClientsAddressComesThroughEachProxy(t *testing.T) {
 	}
 }
 
-// A proxy cuts what is quiet for longer than its time-out: heartbeats keep a
-// connection, and without them it is resumed.
-func TestHeartbeatsKeepAQuietConnectionThroughTheProxy(t *testing.T) {
+// A proxy closes connections that are idle for longer than its timeout: heartbeats keep
+// a connection open, and without them it is resumed.
+func TestHeartbeatsKeepAnIdleConnectionOpenThroughTheProxy(t *testing.T) {
 	short := map[string][]string{
 		"nginx":   {"proxy_read_timeout 60s;", "proxy_read_timeout 1s;"},
 		"HAProxy": {"timeout tunnel 60s", "timeout tunnel 1s"},
@@ -342,8 +342,8 @@ func (p *player) readControl() {
 	p.control(string(b[1:]))
 }
 
-// identities are headers that say who a client is, or what it asked for: those that the
-// files take off, each of which the gateway is told to believe here.
+// identities are headers that say who a client is, or what it requested: those that the
+// files remove, each of which the gateway is told to trust in this test.
 var identities = []string{
 	"Forwarded",
 	"X-Real-IP",
@@ -376,9 +376,8 @@ var identities = []string{
 	"Proxy",
 }
 
-// What a client says of itself does not come through a proxy, though the gateway would
-// pass it on.
-func TestNoClientNamesItselfThroughAProxy(t *testing.T) {
+// A client's own claims do not pass a proxy, although the gateway would forward them.
+func TestIdentityHeadersDoNotPassAProxy(t *testing.T) {
 	var flags []string
 	forged := http.Header{"Connection": {"X-Forwarded-For, X-Real-IP"}}
 	for _, name := range identities {
@@ -394,7 +393,7 @@ func TestNoClientNamesItselfThroughAProxy(t *testing.T) {
 			}
 			ga, g, px := behind(t, make, 0, nil, flags...)
 			joinAs(t, px.url("/"), "127.0.0.2", forged, nil)
-			joinAs(t, "ws://"+g.addr+"/", "127.0.0.1", forged, nil) // by itself it would believe them
+			joinAs(t, "ws://"+g.addr+"/", "127.0.0.1", forged, nil) // without a proxy the gateway trusts them
 			heads := ga.joined()
 			if len(heads) != 2 {
 				t.Fatalf("%d connections, want 2", len(heads))
@@ -421,8 +420,8 @@ func TestNoClientNamesItselfThroughAProxy(t *testing.T) {
 	}
 }
 
-// The files for several gateways take off what those for one do.
-func TestFilesForSeveralGatewaysTakeOffTheSame(t *testing.T) {
+// The files for several gateways remove the same headers as those for one.
+func TestFilesForSeveralGatewaysRemoveTheSameHeaders(t *testing.T) {
 	for name, line := range map[string]string{"nginx.conf": "proxy_set_header %s \"\";", "nginx-several.conf": "proxy_set_header %s \"\";",
 		"haproxy.cfg": "http-request del-header %s\n", "haproxy-several.cfg": "http-request del-header %s\n", "Caddyfile": "header_up -%s\n"} {
 		text := file(t, "deploy/"+name)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// several are two gateways behind one proxy, which must find the one that holds a
-// session again: by a cookie, or by the path.
+// several are two gateways behind one proxy, which must route a resume to the gateway
+// that holds the session: by a cookie, or by the path.
 var several = map[string]struct {
 	make    recipe
 	change  []string
@@ -30,7 +30,7 @@ var several = map[string]struct {
 	}, false},
 }
 
-// A pair are two gateways of one game behind one proxy.
+// A pair is two gateways of one game behind one proxy.
 type pair struct {
 	game  *game
 	both  [2]*gateway
@@ -54,7 +54,7 @@ func newPair(t *testing.T, make recipe, change []string) *pair {
 	return p
 }
 
-// held are how many sessions each gateway has.
+// held returns how many sessions each gateway has.
 func (p *pair) held() (n [2]int) {
 	for i, g := range p.both {
 		n[i] = len(g.sessions())
@@ -71,7 +71,7 @@ func newJar(t *testing.T) http.CookieJar {
 	return jar
 }
 
-func TestEachResumeFindsItsGatewayAmongSeveral(t *testing.T) {
+func TestEachResumeReachesItsGatewayAmongSeveral(t *testing.T) {
 	for name, c := range several {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,12 +109,12 @@ func TestEachResumeFindsItsGatewayAmongSeveral(t *testing.T) {
 	}
 }
 
-// Without a way to the process that holds the session a resume is told 4404: the
-// token names the session, and nothing of where it is.
-func TestAResumeThatReachesAnotherGatewayIsTold4404(t *testing.T) {
+// A resume that reaches another process than its session's gets 4404: the token names
+// the session, and not where it is.
+func TestResumeAtAnotherGatewayGets4404(t *testing.T) {
 	w := newPair(t, nginx("nginx-several.conf"), []string{"http://reseat_$reseat_seat;", "http://reseat_one;", " backup;", ";"})
 	p := joinAs(t, w.proxy.url("/"), "127.0.0.1", nil, nil)
-	for range 2 { // in turns: one of the two resumes goes astray
+	for range 2 { // in turns: one of the two resumes reaches the wrong gateway
 		p.conn.CloseNow()
 		if err := p.connect(); err != nil {
 			if c, ok := err.(*closing); !ok || c.Code != 4404 || c.Retry {
@@ -126,13 +126,13 @@ func TestAResumeThatReachesAnotherGatewayIsTold4404(t *testing.T) {
 	t.Error("both resumes found the session")
 }
 
-// A gateway that drains gets no new players, and those who are there resume there.
-func TestADrainingGatewayKeepsItsPlayersBehindHAProxy(t *testing.T) {
+// A draining gateway gets no new players, and its own players resume there.
+func TestDrainingGatewayKeepsItsPlayersBehindHAProxy(t *testing.T) {
 	w := newPair(t, haproxy("haproxy-several.cfg"), nil)
-	w.drainTheFirst(t, func() {}) // HAProxy asks /readyz
+	w.drainTheFirst(t, func() {}) // HAProxy polls /readyz
 }
 
-func TestADrainingGatewayKeepsItsPlayersBehindNginx(t *testing.T) {
+func TestDrainingGatewayKeepsItsPlayersBehindNginx(t *testing.T) {
 	w := newPair(t, nginx("nginx-several.conf"), nil)
 	w.drainTheFirst(t, func() {
 		text, err := os.ReadFile(w.proxy.conf)
@@ -144,7 +144,7 @@ func TestADrainingGatewayKeepsItsPlayersBehindNginx(t *testing.T) {
 	})
 }
 
-// drainTheFirst has the first gateway drained, once the proxy was told.
+// drainTheFirst drains the first gateway, after tell has told the proxy.
 func (p *pair) drainTheFirst(t *testing.T, tell func()) {
 	t.Helper()
 	var players []*player
@@ -161,7 +161,7 @@ func (p *pair) drainTheFirst(t *testing.T, tell func()) {
 	fresh := 0
 	for began := time.Now(); fresh < 8 && time.Since(began) < patience; <-time.After(50 * time.Millisecond) {
 		q := &player{t: t, url: p.proxy.url("/"), from: "127.0.0.1"}
-		if q.connect() == nil { // else 503: the proxy does not know yet
+		if q.connect() == nil { // otherwise 503: the proxy has not noticed yet
 			fresh++
 			defer q.conn.CloseNow()
 		}

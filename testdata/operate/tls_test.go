@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// secured adds a certificate to the flags of a gateway, and returns what its
-// clients trust.
+// secured adds a certificate to a gateway's flags, and returns its clients' TLS
+// configuration.
 func secured(t *testing.T, flags []string) (with []string, trust *tls.Config) {
 	t.Helper()
 	cert, key := certificate(t)
@@ -32,18 +32,18 @@ func secured(t *testing.T, flags []string) (with []string, trust *tls.Config) {
 	return append(flags, "--tls-cert="+cert, "--tls-key="+key), trust
 }
 
-// halfHello is the head of a TLS record of 512 bytes, and of the ClientHello in
-// it, RFC 8446 sections 5.1 and 4.
+// halfHello is the header of a TLS record of 512 bytes, and of the ClientHello in it,
+// RFC 8446 sections 5.1 and 4.
 const halfHello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
-// stranger is where the attacks come from.
+// stranger dials from the attackers' address.
 var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
 
-// An attack is what a stranger does with one connection at the TLS address. It is
-// over when the gateway has closed that; its error is what should not have been.
+// An attack is what a stranger does with one connection to the TLS address. It ends
+// when the gateway has closed the connection; its error is what the gateway did wrong.
 type attack func(c net.Conn) error
 
-// stalls are begun and never finished: the gateway has them for five seconds.
+// stalls are never finished: the gateway keeps the connections for five seconds.
 var stalls = map[string]attack{
 	"nothing":          func(c net.Conn) error { return closed(c) },
 	"half a handshake": func(c net.Conn) error { io.WriteString(c, halfHello); return closed(c) },
@@ -89,8 +89,7 @@ func closed(c net.Conn) error {
 	return nil
 }
 
-// attack has so many strangers do the same again and again until it is enough, and
-// once at least.
+// attack makes a number of strangers repeat each attack until enough, at least once.
 func (g *gateway) attack(all *sync.WaitGroup, strangers int, kinds map[string]attack, enough *atomic.Bool) {
 	for name, f := range kinds {
 		for range strangers {
@@ -111,10 +110,10 @@ func (g *gateway) attack(all *sync.WaitGroup, strangers int, kinds map[string]at
 	}
 }
 
-// Thousands of strangers at the TLS address, who say nothing, a little, too slowly
-// or what is no TLS of today, take no message and no connection from those who
-// play, keep nobody from coming or coming back, and leave nothing behind.
-func TestStrangersAtTheTLSAddressTakeNothingFromPlayers(t *testing.T) {
+// Thousands of strangers connect to the TLS address and send nothing, a little, too
+// slowly, or no current TLS. They cost the players no message and no connection,
+// prevent no new session and no resume, and leave nothing behind.
+func TestAttacksOnTheTLSAddressCostPlayersNothing(t *testing.T) {
 	for name, limit := range map[string][]string{"without a limit": nil, "with --max-sessions-per-ip": {"--max-sessions-per-ip=25"}} {
 		t.Run(name, func(t *testing.T) {
 			ga := newGame(t, 200*time.Millisecond)
@@ -127,7 +126,7 @@ func TestStrangersAtTheTLSAddressTakeNothingFromPlayers(t *testing.T) {
 	}
 }
 
-// wantCount is that a player has said one number after the other.
+// wantCount checks that a player has sent consecutive numbers.
 func (j *join) wantCount(t *testing.T) {
 	t.Helper()
 	j.mu.Lock()
@@ -178,7 +177,7 @@ func playBesideStrangers(t *testing.T, g *gateway, trust *tls.Config, limited bo
 	eventually(t, "the goroutines have ended", func() bool { return g.metric("go_goroutines", "") < 1500 })
 }
 
-// wantNoMoreThan is that a stranger gets so many sessions, and 429 for the next.
+// wantNoMoreThan checks that a stranger gets so many sessions, and 429 for the next.
 func (g *gateway) wantNoMoreThan(most int, trust *tls.Config) {
 	g.t.Helper()
 	for i := range most + 1 {
@@ -205,7 +204,7 @@ func (p *player) leave() {
 	}
 }
 
-// count reads, and repeats, what the game counts, until it is enough.
+// count reads and echoes the game server's count until enough.
 func (p *player) count(enough *atomic.Bool) {
 	for n := 1; !enough.Load(); n++ {
 		if got := p.next(); got != fmt.Sprint(n) {
@@ -219,8 +218,7 @@ func (p *player) count(enough *atomic.Bool) {
 	}
 }
 
-// A client that renegotiates is told that nobody does, and is the only one to lose
-// its connection.
+// A client that renegotiates gets a refusal, and only its own connection is closed.
 func TestRenegotiationEndsOneConnection(t *testing.T) {
 	ga := newGame(t, 5*time.Millisecond)
 	flags, trust := secured(t, []string{"--upstream=" + ga.url()})
@@ -231,7 +229,7 @@ func TestRenegotiationEndsOneConnection(t *testing.T) {
 	}
 	defer func() { p.conn.CloseNow() }()
 	cmd := exec.Command("openssl", "s_client", "-connect", g.addr, "-tls1_2")
-	cmd.Stdin = strings.NewReader("R\n") // which s_client takes for an order
+	cmd.Stdin = strings.NewReader("R\n") // a command to s_client
 	said, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "RENEGOTIATING") || !strings.Contains(string(said), "alert unexpected message") {
 		t.Errorf("%v; want the alert unexpected_message after RENEGOTIATING:\n%s", err, said)

@@ -1,6 +1,6 @@
-// Command bundle writes what the gateway serves of the browser client, web/dist,
-// from its source, web/reseat.js and web/client. It runs by "go generate ./web";
-// a test fails where web/dist is stale.
+// Command bundle writes the served files of the browser client, web/dist, from its
+// source, web/reseat.js and web/client. It runs by "go generate ./web"; a test fails if
+// web/dist is stale.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// entries are the files of web/dist, each with the source that it is made from.
+// entries are the files of web/dist, each with its source.
 var entries = []struct {
 	name, source string
 	format       api.Format
@@ -24,15 +24,15 @@ var entries = []struct {
 	{"reseat.install.js", "client/script.js", api.FormatIIFE},
 }
 
-// onDemand keeps what is imported on demand a file of its own, beside both scripts.
+// onDemand keeps what is imported on demand in a separate file, beside both scripts.
 var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: `^\./page\.js$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: "./reseat.page.js", External: true}, nil
 	})
 }}
 
-// Build returns the contents of the files in web/dist by name: each script
-// minified, and its source map with the sources in it. dir is web.
+// Build returns the contents of the files in web/dist by name: each script minified,
+// and its source map with the sources included. dir is web.
 func Build(dir string) (map[string][]byte, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func Build(dir string) (map[string][]byte, error) {
 			Sourcemap: api.SourceMapLinked, Plugins: []api.Plugin{onDemand},
 			SourcesContent: api.SourcesContentInclude,
 		}
-		if e.format == api.FormatIIFE { // a classic script has no import.meta, which the source allows for
+		if e.format == api.FormatIIFE { // a classic script has no import.meta, which the source handles
 			options.Define = map[string]string{"import.meta.url": "undefined"}
 		}
 		result := api.Build(options)

@@ -80,11 +80,11 @@ func TestSocketStateIsReadWhenPingIsWritten(t *testing.T) {
 	}
 	after := r.socket(t)
 	if after.Acked >= before.Acked+uint64(before.Queued) {
-		t.Fatalf("%+v, then %+v: the ping was acknowledged, too", before, after)
+		t.Fatalf("%+v, then %+v: the ping was also acknowledged", before, after)
 	}
 	r.pass(3 * time.Second)
 	if got := r.state(); got != session.Attached {
-		t.Errorf("%v, though the client took bytes right behind the ping", got)
+		t.Errorf("%v, though the client accepted bytes right after the ping", got)
 	}
 	client.Close()
 	for r.state() == session.Attached { // before the cleanup advances the clock by an hour

@@ -43,7 +43,7 @@ func TestSocketStateIsReadWhenPingIsWritten(t *testing.T) {
 		}})
 		time.Sleep(37 * time.Second) // the first ping goes out after 15 s, and the timeout is 20 s
 		if got := s.Info().State; got != session.Attached {
-			t.Errorf("%v, though the client took bytes 2 s after the ping", got)
+			t.Errorf("%v, though the client accepted bytes 2 s after the ping", got)
 		}
 	})
 }

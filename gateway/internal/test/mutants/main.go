@@ -265,7 +265,7 @@ func printTable(results []result) (status int) {
 		case r.err != nil:
 			by, status = "ERROR: "+r.err.Error(), 2
 		case by == "":
-			by, status = "NOBODY", max(status, 1)
+			by, status = "NO TEST", max(status, 1)
 		default:
 			detected++
 		}

@@ -53,7 +53,7 @@ func TestHarmlessChangeIsNotDetected(t *testing.T) {
 		t.Errorf("noticed by %q, %v", r.detected, r.err)
 	}
 	if status := printTable([]result{{Mutant: harmless}}); status != 1 {
-		t.Errorf("status %d for a bug that nobody noticed", status)
+		t.Errorf("status %d for an undetected bug", status)
 	}
 }
 

@@ -44,10 +44,10 @@ func (g *game) graceEnd() session.Time {
 }
 
 // clientDetached records that no client is attached any more.
-func (g *game) clientDetached(parted bool) {
+func (g *game) clientDetached(replaced bool) {
 	g.away.since, g.away.rested, g.away.waits = g.w.now, 0, 0
 	g.away.beats = g.away.beats[:0]
-	if !parted {
+	if !replaced {
 		g.startBeats()
 	}
 }
@@ -104,7 +104,7 @@ func (g *game) checkAway(i session.Info) {
 	case next == 0 || next > g.graceEnd():
 		g.fail("I9", "the grace period ends at %d, but Next is %d", g.graceEnd(), next)
 	case g.nextBeat() > 0 && next > g.nextBeat():
-		g.fail("words", "something is to be said at %d, but Next is %d", g.nextBeat(), next)
+		g.fail("words", "a text is due at %d, but Next is %d", g.nextBeat(), next)
 	case g.seen.blocked && g.seen.upOpen && g.terms.Overflow != session.Pause:
 		g.fail("I13", "the upstream waits for room under %v", g.terms.Overflow)
 	case g.cfg.Hard && i.Epoch > 0 && !g.core.NeedsUpstream() && !g.upOver():

@@ -47,7 +47,7 @@ func (g *game) checkClosing() {
 	if g.closesAt > 0 && g.core.State() == session.Attached && now >= g.closesAt.Add(closeWait) {
 		g.fail("section 1", "a plain client closed its session at %d, and it is still there", g.closesAt)
 	}
-	if !g.ups.parted && g.seen.upOver && g.ups.ten.CloseMode() == session.Open && now >= g.seen.upOverAt.Add(closeWait) {
+	if !g.ups.replaced && g.seen.upOver && g.ups.ten.CloseMode() == session.Open && now >= g.seen.upOverAt.Add(closeWait) {
 		g.fail("section 1", "the upstream closed at %d, and has no answer", g.seen.upOverAt)
 	}
 }

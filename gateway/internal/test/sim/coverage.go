@@ -91,8 +91,8 @@ const (
 	OldLast          // of the final frames,
 	OldGone          // the disconnect,
 	OldDeaf          // a write error
-	PartedWriting    // replaced while its write is in flight,
-	PartedBehind     // while an older one's write is,
+	ReplacedWriting  // replaced while its write is in flight,
+	ReplacedBehind   // while an older one's write is,
 	ReconnectWriting // and the next one is connected
 	Torn             // within a message, which goes to the next one in full,
 	TornAgain        // and that is disconnected within it again
@@ -103,7 +103,7 @@ const (
 	DialUnneeded     // the dial ends, and the session has an upstream
 	TermsAway        // terms changed while detached,
 	TermsDial        // during the dial,
-	TermsTold        // while attached, by grace
+	TermsAnnounced   // while attached, by grace
 	TermsRefused     // or not changed, since the token expires earlier
 	TermsOverflow    // a changed policy ends an overflow
 	Marked           // marked as started
@@ -173,7 +173,7 @@ var interleavingNames = [interleavings]string{
 	R21Longer:        "R21 longer",
 	R21Shorter:       "R21 shorter",
 	R21Late:          "R21 late",
-	Exhausted:        "store spent",
+	Exhausted:        "store exhausted",
 	Refused4400:      "refused 4400",
 	Refused4401:      "refused 4401",
 	Refused4404:      "refused 4404",
@@ -194,8 +194,8 @@ var interleavingNames = [interleavings]string{
 	EdgeUpstream:     "edge connecting, upstream there",
 	EdgeResumeHard:   "edge connecting-attached, hard",
 	EdgeForgoFailed:  "edge connecting-detached, not there",
-	EdgeForgoLeft:    "edge connecting-detached, nobody waits",
-	EdgeForgoAfter:   "edge connecting-detached, nobody waits for the new one",
+	EdgeForgoLeft:    "edge connecting-detached, no client waits",
+	EdgeForgoAfter:   "edge connecting-detached, no client waits for the new one",
 	EdgeGrace:        "edge detached-ended, grace over",
 	EdgeGraceHard:    "edge detached-ended, grace over, hard",
 	EdgeGraceAhead:   "edge detached-ended, grace over, made ahead",
@@ -216,8 +216,8 @@ var interleavingNames = [interleavings]string{
 	OldLast:          "old last words",
 	OldGone:          "old end",
 	OldDeaf:          "old write error",
-	PartedWriting:    "parted while writing",
-	PartedBehind:     "parted while an older one is written to",
+	ReplacedWriting:  "replaced while writing",
+	ReplacedBehind:   "replaced during a write to an older one",
 	ReconnectWriting: "next one while writing",
 	Torn:             "torn",
 	TornAgain:        "torn again",
@@ -228,7 +228,7 @@ var interleavingNames = [interleavings]string{
 	DialUnneeded:     "dial unneeded",
 	TermsAway:        "terms away",
 	TermsDial:        "terms in the dial",
-	TermsTold:        "terms told",
+	TermsAnnounced:   "terms announced",
 	TermsRefused:     "terms refused",
 	TermsOverflow:    "terms end an overflow",
 	Marked:           "started",

@@ -147,7 +147,7 @@ func (g *game) hangUpDial(t *attempt) {
 // finishDial records that no client waits for the upstream any more.
 func (g *game) finishDial() {
 	g.dial = nil
-	had, before, waited := !g.ups.parted, g.core.State(), g.away.waits > 0
+	had, before, waited := !g.ups.replaced, g.core.State(), g.away.waits > 0
 	if waited {
 		g.away.rested += g.w.now.Sub(g.away.waits)
 		g.away.waits = 0
@@ -158,11 +158,11 @@ func (g *game) finishDial() {
 	g.core.Forgo(g.w.now)
 	g.log("forgo", int64(before), 0)
 	g.sync(false)
-	if had && g.ups.parted {
+	if had && g.ups.replaced {
 		g.w.cov.hit(EdgeForgoAfter)
 	}
 	if s := g.core.State(); waited && before != session.Ended && s != session.Detached {
-		g.fail("hard", "nobody waits, and the session that was %v is %v", before, s)
+		g.fail("hard", "no client waits, and the session that was %v is %v", before, s)
 	}
 	g.settle()
 }

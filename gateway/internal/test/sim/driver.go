@@ -118,7 +118,7 @@ func (l *leg) begin() bool {
 		f.total += len(b)
 	}
 	f.up = f.total > 0
-	f.final = l.ups != nil && (l.ups.parted || f.total == l.ups.wordLeft())
+	f.final = l.ups != nil && (l.ups.replaced || f.total == l.ups.wordLeft())
 	if f.up {
 		f.sum = sumOf(f.bufs)
 	}

@@ -29,7 +29,7 @@ func (g *game) noteGraceOver() {
 	switch {
 	case g.core.Info().Epoch == 0:
 		c.hit(EdgeGraceAhead)
-	case g.ups.parted:
+	case g.ups.replaced:
 		c.hit(EdgeGraceHard)
 	default:
 		c.hit(EdgeGrace)
@@ -62,7 +62,7 @@ func (g *game) noteEnd() {
 		c.hit(EdgeEndDetached)
 	case g.away.waits == 0:
 		c.hit(EdgeEndFirst)
-	case g.ups.parted:
+	case g.ups.replaced:
 		c.hit(EdgeEndDial)
 	default:
 		c.hit(EdgeEndDialled)

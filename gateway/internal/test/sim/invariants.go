@@ -12,33 +12,33 @@ import (
 
 // memory is the state of a session's invariants.
 type memory struct {
-	info      session.Info
-	sent      uint64        // numbered before the attach in progress
-	seat      *leg          // of the newest attach
-	older     *leg          // and of the one before
-	overs     int           // Over events
-	attach    session.Event // the expected event of the newest attach
-	replayed  uint64        // sum of all replays announced
-	cuts      int           // consecutive attaches that ended within the replay
-	gone      int           // consecutive attaches that ended
-	upHeard   session.Time  // or when reading it was last paused
-	upWanted  bool
-	unread    session.Time // when reading the client was last paused
-	read      bool
-	excused   session.Time // when a call was so late that the process was suspended
-	upOver    bool         // the core knows that the upstream is over,
-	upOverAt  session.Time // since when,
-	wasSilent bool         // since it was silent
-	paused    bool         // an overflow has paused the upstream
-	full      bool         // reading the upstream was paused for lack of room at the last check
-	ackOwed   session.Time // since when message ackOwedN is written and not acked
-	ackOwedN  uint64
-	ackSeat   *leg
-	late      session.Time // Tick is delayed until then
-	pongs     int          // Pong events
-	askOwed   session.Time // since when a plain client with a cookie must be pinged
-	present   bool         // a client is attached, as the events say
-	parted    span         // last activity of any client whose connection is closed; zero: none
+	info        session.Info
+	sent        uint64        // numbered before the attach in progress
+	seat        *leg          // of the newest attach
+	older       *leg          // and of the one before
+	overs       int           // Over events
+	attach      session.Event // the expected event of the newest attach
+	replayed    uint64        // sum of all replays announced
+	cuts        int           // consecutive attaches that ended within the replay
+	gone        int           // consecutive attaches that ended
+	upHeard     session.Time  // or when reading it was last paused
+	upWanted    bool
+	unread      session.Time // when reading the client was last paused
+	read        bool
+	excused     session.Time // when a call was so late that the process was suspended
+	upOver      bool         // the core knows that the upstream is over,
+	upOverAt    session.Time // since when,
+	wasSilent   bool         // since it was silent
+	paused      bool         // an overflow has paused the upstream
+	full        bool         // reading the upstream was paused for lack of room at the last check
+	ackOwed     session.Time // since when message ackOwedN is written and not acked
+	ackOwedN    uint64
+	ackSeat     *leg
+	late        session.Time // Tick is delayed until then
+	pongs       int          // Pong events
+	askOwed     session.Time // since when a plain client with a cookie must be pinged
+	present     bool         // a client is attached, as the events say
+	closedHeard span         // last activity of any client whose connection is closed; zero: none
 
 	data      session.Time // time of the last data message
 	upOpen    bool         // texts can be sent to the upstream
@@ -63,7 +63,7 @@ type snapshot struct {
 func (g *game) snapshot() snapshot {
 	g.sync(false)
 	s := snapshot{info: g.core.Info(), next: g.core.Next()}
-	if !g.ups.parted {
+	if !g.ups.replaced {
 		s.up = g.ups.ten.CloseMode()
 	}
 	if g.down != nil {
@@ -292,7 +292,7 @@ func (g *game) afterTickIdle(l *leg) {
 		return
 	}
 	if len(l.tap.graces) > 0 {
-		g.fail("terms", "the client was not told of %d ms", l.tap.graces[0])
+		g.fail("terms", "the client did not get %d ms", l.tap.graces[0])
 	}
 	if since := g.seen.ackOwed; since > 0 && now > since.Add(time.Second+maxLateness) {
 		g.fail("section 5", "written messages not acked since %d", since)
@@ -300,7 +300,7 @@ func (g *game) afterTickIdle(l *leg) {
 	if t := l.tap; t.pongDue > 0 || t.wsPongDue {
 		g.fail("section 5", "a ping is not answered")
 	} else if t.hello && !t.first && !t.told && t.link != nil {
-		g.fail("I13", "the replay is not told as done")
+		g.fail("I13", "the end of the replay is not reported")
 	}
 	if w := g.core.Info().Written; w >= max(l.tap.acked, l.tap.older)+32 {
 		g.fail("section 5", "%d written, only %d acked", w, l.tap.acked)
@@ -323,7 +323,7 @@ func (g *game) checkEnded() {
 	i := g.core.Info()
 	g.log("over", int64(g.seen.overs), 0, i.Ending.Reason)
 	u := g.ups
-	if u.parted {
+	if u.replaced {
 		u.checkEnded()
 	} else if u.closed {
 		g.checkUpstreamClose(i.Ending.Reason)
@@ -340,8 +340,8 @@ func (g *game) checkEnded() {
 // checkEnded checks an upstream that the session has replaced.
 func (u *upstream) checkEnded() {
 	l, c := u.leg, u.conn
-	if u.parted && !u.closed && !u.torn && !u.replace && !u.over && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
-		u.g.fail("I10", "upstream %d got no Close when the session parted from it", u.no)
+	if u.replaced && !u.closed && !u.torn && !u.replace && !u.over && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
+		u.g.fail("I10", "upstream %d got no Close when the session replaced it", u.no)
 	}
 }
 

@@ -43,7 +43,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 		g.wantsToken = true
 	case session.Started:
 		if !m.starts {
-			g.fail("terms", "started, and nobody said so")
+			g.fail("terms", "started without a request")
 		}
 		m.starts = false
 	case session.Pong:
@@ -56,14 +56,14 @@ func (g *game) event(e session.Event, after []session.Event) {
 			g.attachedEvent(e)
 		}
 		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
-			g.fail("I13", "the attach is told as %+v, want %+v", e, m.attach)
+			g.fail("I13", "the attach is reported as %+v, want %+v", e, m.attach)
 		}
 		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
 			g.say(g.cfg.Words.Resume)
 		}
 	case session.Replayed:
 		if l := m.seat; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.told {
-			g.fail("I7", "the replay of epoch %d is told as done", e.Epoch)
+			g.fail("I7", "the replay of epoch %d is reported as done", e.Epoch)
 		}
 		m.seat.tap.told = true
 	}
@@ -81,10 +81,10 @@ func (g *game) dropped(after []session.Event) {
 	if g.futile.over != (reason == "no_progress") {
 		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
 	}
-	parted := g.core.NeedsUpstream()
-	g.clientDetached(parted)
-	if reason == "no_progress" || parted {
-		if parted {
+	replaced := g.core.NeedsUpstream()
+	g.clientDetached(replaced)
+	if reason == "no_progress" || replaced {
+		if replaced {
 			g.w.cov.hit(EdgeDropHard)
 		}
 		return
@@ -281,12 +281,12 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 
 // full reports whether the upstream is not read because its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.Wants(g.ups.ten) && !g.w.exhausted
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.replaced && !g.core.Wants(g.ups.ten) && !g.w.exhausted
 }
 
 // upOver records that the core knows of the upstream's end.
 func (g *game) upOver() bool {
-	return !g.ups.parted && (g.ups.ten.CloseMode() != session.Open || g.ups.ten.Over())
+	return !g.ups.replaced && (g.ups.ten.CloseMode() != session.Open || g.ups.ten.Over())
 }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
@@ -355,7 +355,7 @@ func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 
 func (g *game) upstreamGone(l *leg) {
 	f := func() { g.core.Gone(g.w.now, g.tenure(l.ups), "read failed") }
-	if l.ups.parted {
+	if l.ups.replaced {
 		g.old(l.ups, "the end", OldGone, f)
 	} else {
 		f()
@@ -369,7 +369,7 @@ func (g *game) upstreamGone(l *leg) {
 
 func (g *game) upstreamDeaf(l *leg) {
 	f := func() { g.core.WriteFailed(g.w.now, g.tenure(l.ups), "write failed") }
-	if l.ups.parted {
+	if l.ups.replaced {
 		g.old(l.ups, "the deafness", OldDeaf, f)
 		return
 	}
@@ -380,13 +380,13 @@ func (g *game) upstreamDeaf(l *leg) {
 func (g *game) upstreamWrote(l *leg, n int) {
 	u := l.ups
 	f := func() { g.core.Wrote(g.w.now, g.tenure(u), n, false) }
-	if l.flying.final && u.parted {
+	if l.flying.final && u.replaced {
 		g.old(u, "a last write", OldLast, f)
 		return
 	}
 	f()
 	g.sync(false)
-	if u.parted {
+	if u.replaced {
 		g.w.cov.hit(OldWrite)
 		u.tear()
 	}
@@ -399,7 +399,7 @@ func (g *game) checkTorn(u *upstream) {
 	case u.torn && f < session.Shut:
 		g.fail("I2", "upstream %d has half of a message, which goes to the next one, and is written on", u.no)
 	case f == session.Open:
-		g.fail("hard", "upstream %d is parted from and left open", u.no)
+		g.fail("hard", "upstream %d is replaced and left open", u.no)
 	}
 }
 
@@ -407,7 +407,7 @@ func (g *game) checkTorn(u *upstream) {
 func (g *game) upstreamRead(l *leg, p []byte) {
 	u, n := l.ups, len(p)
 	f := func() { g.core.Read(g.w.now, g.tenure(u), p) }
-	if u.parted {
+	if u.replaced {
 		g.old(u, "a read", OldRead, f)
 		return
 	}

@@ -65,7 +65,7 @@ func (g *game) disconnect() bool { return g.detach("disconnect", g.core.Disconne
 
 func (g *game) closeClient() bool {
 	g.between = true
-	return g.detach("close client", func(now session.Time) bool { return g.core.CloseClient(now, 1001, "somebody in between") })
+	return g.detach("close client", func(now session.Time) bool { return g.core.CloseClient(now, 1001, "closed by a proxy") })
 }
 
 // detach disconnects the client with f, which reports whether there was one.

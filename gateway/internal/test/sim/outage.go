@@ -35,14 +35,14 @@ func (g *game) detachedEvent(e session.Event) {
 func (g *game) leaveBehind() {
 	g.seen.present = false
 	for b, t := range g.life.heard {
-		g.seen.parted[b] = max(g.seen.parted[b], t)
+		g.seen.closedHeard[b] = max(g.seen.closedHeard[b], t)
 	}
 }
 
 // checkSilence checks the client's silence in an event.
 func (g *game) checkSilence(e session.Event) {
 	if heard := g.w.now.Add(-e.Silent); heard < g.life.heard[early] || heard > g.life.heard[late] {
-		g.fail("I13", "silent for %v is said of a client that was heard at %d", e.Silent, g.life.heard)
+		g.fail("I13", "silent for %v is reported for a client that was heard at %d", e.Silent, g.life.heard)
 	}
 }
 
@@ -59,7 +59,7 @@ func (g *game) checkOver(e session.Event) {
 
 // checkAbsence checks the absence in the event of an attach.
 func (g *game) checkAbsence(e session.Event) {
-	now, want := g.w.now, g.seen.parted
+	now, want := g.w.now, g.seen.closedHeard
 	switch {
 	case e.Kind == session.Created:
 		want = exactly(now)
@@ -70,6 +70,6 @@ func (g *game) checkAbsence(e session.Event) {
 		want = exactly(now.Add(-e.Took))
 	}
 	if heard := now.Add(-e.Away); heard < want[early] || heard > want[late] {
-		g.fail("I13", "away for %v is said of a client that was heard at %d", e.Away, want)
+		g.fail("I13", "away for %v is reported for a client that was heard at %d", e.Away, want)
 	}
 }

@@ -115,9 +115,9 @@ func (u *upstream) message(a arrival, n uint64) {
 // gotClose records that only a next upstream is owed anything.
 func (u *upstream) gotClose() {
 	g := u.g
-	if u.parted {
+	if u.replaced {
 		if u.last != "" || u.first != "" || u.gotCode != 1001 || u.gotText != "disconnected" {
-			g.fail("words", "upstream %d is parted from and got Close %d %q; the words %q and %q are missing", u.no, u.gotCode, u.gotText, u.first, u.last)
+			g.fail("words", "upstream %d is replaced and got Close %d %q; the texts %q and %q are missing", u.no, u.gotCode, u.gotText, u.first, u.last)
 		}
 		return
 	}
@@ -129,22 +129,22 @@ func (u *upstream) gotClose() {
 // noteParted checks whether the session has replaced its upstream.
 func (g *game) noteParted() {
 	u := g.ups
-	if u.parted || !g.core.NeedsUpstream() {
+	if u.replaced || !g.core.NeedsUpstream() {
 		return
 	}
 	if !g.cfg.Hard {
-		g.fail("hard", "the session has parted from upstream %d, which is to stay", u.no)
+		g.fail("hard", "the session has replaced upstream %d, which must stay", u.no)
 	}
 	if g.borrowing() {
-		g.w.cov.hit(PartedBehind)
+		g.w.cov.hit(ReplacedBehind)
 	}
-	u.parted, u.last = true, g.cfg.Words.Detach
+	u.replaced, u.last = true, g.cfg.Words.Detach
 	if len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
 		g.w.cov.hit(Forgotten)
 	}
 	u.items = nil
 	if u.leg.flying.up && !u.leg.flying.final {
-		g.w.cov.hit(PartedWriting)
+		g.w.cov.hit(ReplacedWriting)
 	} else {
 		u.tear()
 	}
@@ -178,8 +178,8 @@ func (u *upstream) ownFrame() bool {
 func (u *upstream) finished() {
 	switch {
 	case u.tap.torn():
-		u.g.fail("I2", "upstream %d is left in order in the midst of a message", u.no)
-	case u.parted && !u.closed:
+		u.g.fail("I2", "upstream %d is closed cleanly within a message", u.no)
+	case u.replaced && !u.closed:
 		u.g.fail("I10", "upstream %d is left in order without a Close", u.no)
 	}
 }
@@ -188,7 +188,7 @@ func (u *upstream) finished() {
 // everything owed has been sent.
 func (g *game) settled() {
 	u, l := g.ups, g.up
-	if u.parted || l.writing || l.closed || l.failing || l.fate() != session.Open || g.borrowing() {
+	if u.replaced || l.writing || l.closed || l.failing || l.fate() != session.Open || g.borrowing() {
 		return
 	}
 	d, ok := g.owed.front(u)
@@ -219,7 +219,7 @@ func (g *game) checkPace(u *upstream) {
 // borrowing reports whether an older upstream's write of the queue is still in flight.
 func (g *game) borrowing() bool {
 	for _, l := range g.uplegs {
-		if l.ups.parted && l.flying.up && !l.flying.final {
+		if l.ups.replaced && l.flying.up && !l.flying.final {
 			return true
 		}
 	}
@@ -236,5 +236,5 @@ func (g *game) sync(read bool) {
 	g.number(i, read)
 	g.noteParted()
 	g.seen.base, g.seen.held, g.seen.heldBytes = i.Sent-uint64(i.BufferMessages), i.BufferMessages, i.BufferBytes
-	g.seen.upOpen = !g.ups.parted && !g.upOver()
+	g.seen.upOpen = !g.ups.replaced && !g.upOver()
 }

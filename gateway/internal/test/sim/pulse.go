@@ -556,13 +556,13 @@ func (g *game) checkAlive() {
 func (g *game) checkWoken(i session.Info) {
 	p := g.life
 	if !p.lives() {
-		if i.State != session.Attached && (i.Heard < g.seen.parted[early] || i.Heard > g.seen.parted[late]) {
-			g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, g.seen.parted)
+		if i.State != session.Attached && (i.Heard < g.seen.closedHeard[early] || i.Heard > g.seen.closedHeard[late]) {
+			g.fail("I13", "heard at %d is reported for a client that was heard at %d", i.Heard, g.seen.closedHeard)
 		}
 		return
 	}
 	if i.Heard < p.heard[early] || i.Heard > p.heard[late] {
-		g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, p.heard)
+		g.fail("I13", "heard at %d is reported for a client that was heard at %d", i.Heard, p.heard)
 	}
 	if p.unsettled() { // a ping composed in this call postpones the next one
 		p.composes()

@@ -262,7 +262,7 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 	}
 	if verb == "end" {
 		if c.count != c.g.nums.last() || len(c.g.ups.items) > 0 {
-			c.g.fail("I12", "the client is told the end after message %d of %d, %d are to come", c.count, c.g.nums.last(), len(c.g.ups.items))
+			c.g.fail("I12", "the client gets the end after message %d of %d, %d are missing", c.count, c.g.nums.last(), len(c.g.ups.items))
 		}
 		return
 	}
@@ -283,7 +283,7 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 	case 4502:
 		return
 	}
-	c.g.fail("I4", "an honest client was told %d %s; ended: %v", v.Code, v.Reason, ended)
+	c.g.fail("I4", "an honest client got %d %s; ended: %v", v.Code, v.Reason, ended)
 }
 
 // gotClose handles the end of the connection; a verb has said whether the session ends.

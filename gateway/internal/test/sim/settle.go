@@ -227,7 +227,7 @@ func (g *game) finale() {
 func (g *game) stuck() string {
 	c, u := g.cli, g.ups
 	s := fmt.Sprintf("client done=%v count=%d queued=%d sent=%d acked=%d live=%v trying=%v\n", c.done, c.count, c.queued, c.sent, c.acked, c.live != nil, c.trying != nil)
-	s += fmt.Sprintf("upstream %d over=%v parted=%v items=%d out=%d got=%d (all %d) read=%d, owed %d, dial %+v\n", u.no, u.over, u.parted, len(u.items), len(u.out), u.took, g.owed.got, u.read, len(g.owed.list), g.dial)
+	s += fmt.Sprintf("upstream %d over=%v replaced=%v items=%d out=%d got=%d (all %d) read=%d, owed %d, dial %+v\n", u.no, u.over, u.replaced, len(u.items), len(u.out), u.took, g.owed.got, u.read, len(g.owed.list), g.dial)
 	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.Wants(u.ten))
 	for _, l := range g.allLegs() {
 		s += fmt.Sprintf("leg to %s: fate %d closed=%v writing=%v waiting=%v flying=%v over=%v found=%v hand=%d room=%d owes=%v lingering=%v\n",

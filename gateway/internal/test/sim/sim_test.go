@@ -130,7 +130,7 @@ func TestBrokenDriverIsDetected(t *testing.T) {
 		NoRetain: "Retain is never called", Overreport: "one byte too many is reported as written",
 		Underreport: "one byte too few is reported as written", Corrupt: "a byte changes on its way",
 		NoTick: "Tick is never called", NoAwait: "Await is never called", NoForgo: "Forgo is never called",
-		Misdirect: "what comes of an old upstream is told of the present one",
+		Misdirect: "events of an old upstream are reported for the current one",
 	} {
 		found := 0
 		for seed := uint64(1); seed <= 30 && found == 0; seed++ {

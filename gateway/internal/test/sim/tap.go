@@ -152,7 +152,7 @@ func (t *tap) grace(arg string) {
 		g.fail("terms", "grace %q is written, want %v", arg, t.graces)
 	}
 	t.graces = t.graces[1:]
-	g.w.cov.hit(TermsTold)
+	g.w.cov.hit(TermsAnnounced)
 }
 
 // pong checks the answer to a ping, which must follow the owed ack.
@@ -218,7 +218,7 @@ func (t *tap) checkVerb() {
 		}
 	case t.code == 4409:
 		if !t.l.stale() {
-			g.fail("I3", "the attached client is told that it is superseded")
+			g.fail("I3", "the attached client gets 4409")
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (t *tap) finished() {
 	g := t.l.g
 	switch {
 	case t.dec.torn():
-		g.fail("I1", "a connection is closed in the midst of a message, after message %d", t.n)
+		g.fail("I1", "a connection is closed within a message, after message %d", t.n)
 	case !t.closed && g.cfg.Resumable:
 		g.fail("section 6", "a connection is closed in order without a Close")
 	}

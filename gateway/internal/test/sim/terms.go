@@ -134,7 +134,7 @@ func (g *game) setStarted() bool {
 	g.core.SetStarted(g.w.now, started)
 	g.retold(kept, before)
 	if g.seen.starts {
-		g.fail("terms", "started, and nobody is told")
+		g.fail("terms", "started, and not announced")
 	}
 	g.w.cov.hit(Marked)
 	g.settle()

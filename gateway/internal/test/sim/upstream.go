@@ -40,9 +40,9 @@ type upstream struct {
 	gone   bool   // the driver found its end
 
 	// --disconnect hard: the session has replaced it.
-	parted  bool
-	torn    bool // within a message, which goes to the next one in full
-	replace bool // the next one was connected while its write was in flight
+	replaced bool
+	torn     bool // within a message, which goes to the next one in full
+	replace  bool // the next one was connected while its write was in flight
 
 	// What was written to it.
 	tap     decoder

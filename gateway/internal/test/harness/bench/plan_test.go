@@ -16,7 +16,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/report"
 )
 
-// TestMain is also the game server and the library proxy, for TestWholeRun.
+// TestMain is also the game server and the library proxy, for TestWholeRunWithoutInstallations.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == asGame || os.Args[1] == asLibrary) {
 		main()

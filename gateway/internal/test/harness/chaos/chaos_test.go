@@ -158,7 +158,7 @@ func TestWrongMessagesAreReportedFirst(t *testing.T) {
 	var b strings.Builder
 	rep.Print(&b)
 	if !strings.HasPrefix(strings.TrimSpace(b.String()), "FAILED session 20: messages 2 to 3 were lost") {
-		t.Errorf("told:\n%s", b.String())
+		t.Errorf("reported:\n%s", b.String())
 	}
 }
 

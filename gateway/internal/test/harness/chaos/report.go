@@ -149,10 +149,10 @@ func (r *run) judgeRun() {
 func (r *run) judgeGhost(g *gameSeat) {
 	r.count.ghosts.Add(1)
 	if n := g.taken(); n > 0 {
-		r.faults = append(r.faults, fmt.Sprintf("session %d, try %d: nobody holds its token, and the game server got %d messages", g.id, g.try, n))
+		r.faults = append(r.faults, fmt.Sprintf("session %d, try %d: no client has its token, but the game server got %d messages", g.id, g.try, n))
 	}
 	if !isOver(g) {
-		r.faults = append(r.faults, fmt.Sprintf("session %d, try %d: nobody holds its token, and it never ended", g.id, g.try))
+		r.faults = append(r.faults, fmt.Sprintf("session %d, try %d: no client has its token, and it never ended", g.id, g.try))
 	}
 }
 
@@ -230,9 +230,9 @@ func (rep *Report) tell(r *run) {
 	}
 	row("resumes", "%d, %d messages replayed", r.count.resumes.Load(), r.count.replayed.Load())
 	row("connections left open by their client", "%d; %d ends by 4409", r.count.abandoned.Load(), r.count.takenOver.Load())
-	row("first connections lost before hello", "%d sessions that nobody could resume", r.count.ghosts.Load())
+	row("first connections lost before hello", "%d sessions that no client could resume", r.count.ghosts.Load())
 	row("signing keys changed", "%d times, %d tokens renewed", r.count.rotations.Load(), r.count.tokens.Load())
-	row("first connections cut before the client was heard", "%d sessions over before it knew, and told 4404 (protocol section 6)", r.unheard())
+	row("first connections broken before any client message arrived", "%d sessions over before it knew, and refused with 4404 (protocol section 6)", r.unheard())
 	rep.tellEnds(r, row)
 	row("hard disconnects", "%d dials for a resume, %d of them refused; %d messages went down with a game server's connection", rep.Redials, r.game.refused, r.count.gone.Load())
 	row("plain clients back by their cookie", "%d times; %d messages came again, as they may", rep.Cookies, rep.Again)

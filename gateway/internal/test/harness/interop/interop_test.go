@@ -262,7 +262,7 @@ func (a *arena) join(dial dialFunc) (client, game endpoint) {
 	select {
 	case game = <-a.joined:
 	case <-a.ctx.Done():
-		a.t.Fatal("the game server has seen nobody")
+		a.t.Fatal("the game server got no connection")
 	}
 	a.t.Cleanup(func() { game.CloseNow() })
 	return client, game

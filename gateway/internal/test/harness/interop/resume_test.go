@@ -302,14 +302,14 @@ func (a *arena) visit(p *returner, dial dialFunc, s snip, old endpoint) (left en
 // readOld reads a connection that was left open: it gets 4409, and other messages on it
 // are ignored.
 func (p *returner) readOld(c endpoint) error {
-	nobody := &returner{token: p.token, received: p.received, made: p.made}
+	idle := &returner{token: p.token, received: p.received, made: p.made}
 	for {
 		op, b, err := c.Read()
 		switch {
 		case err == nil && op == frame.Text && len(b) > 1 && b[0] == 0x10 && b[1] != 0x10:
-			nobody.take(op, b)
-		case err != nil && (nobody.verb != "close" || nobody.code != 4409):
-			return fmt.Errorf("the connection that was left open ended by %q %d: %w", nobody.verb, nobody.code, err)
+			idle.take(op, b)
+		case err != nil && (idle.verb != "close" || idle.code != 4409):
+			return fmt.Errorf("the connection that was left open ended by %q %d: %w", idle.verb, idle.code, err)
 		case err != nil:
 			p.heardSuperseded = true
 			return nil

@@ -153,7 +153,7 @@ var kinds = []kind{
 	{"protocol violated", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
 		return closedWith(ctx, c, 4400, c.Say(ctx, "ack", "999999"))
 	}},
-	{"taken over, then a spent token", func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error {
+	{"superseded, then an old token", func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error {
 		return r.takeOver(ctx, c, h)
 	}},
 	{"plain client", nil},
@@ -183,7 +183,7 @@ func (r *run) takeOver(ctx context.Context, c *seat.Conn, h *seat.Hello) error {
 		return err
 	}
 	if _, _, err := r.resume(ctx, h.Token, 2); err == nil || !strings.Contains(err.Error(), "4401") {
-		return fmt.Errorf("a spent token: %v", err)
+		return fmt.Errorf("a superseded token: %v", err)
 	}
 	if now.Session != h.Session {
 		return fmt.Errorf("taken over into session %q", now.Session)

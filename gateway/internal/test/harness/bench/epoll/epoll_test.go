@@ -68,7 +68,7 @@ func until(t *testing.T, l *Loop, done func() bool) {
 			t.Fatal(err)
 		}
 	}
-	t.Fatal("it does not come about")
+	t.Fatal("it does not happen")
 }
 
 // More than any socket buffer holds: the rest is queued and sent later.
@@ -77,7 +77,7 @@ func TestOutputBeyondTheSocketBufferIsSentLater(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	client.conn.Write(want)
 	if len(client.conn.pending) == 0 {
-		t.Fatal("the socket took all of it: the test shows nothing")
+		t.Fatal("the socket accepted all of it, so the test shows nothing")
 	}
 	client.conn.Write([]byte("end"))
 	until(t, l, func() bool { return len(server.got) >= len(want)+3 })
@@ -126,7 +126,7 @@ func TestRefusedDialIsGone(t *testing.T) {
 	}
 	until(t, l, func() bool { return s.gone != nil })
 	if s.connected {
-		t.Error("connected to nobody")
+		t.Error("connected without a listener")
 	}
 }
 

@@ -248,7 +248,7 @@ func TestDroppedConnectionFailsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Game.Stop()
-	err := c.Until(func() string { return "nobody noticed" }, limit, func() bool { return false })
+	err := c.Until(func() string { return "not noticed" }, limit, func() bool { return false })
 	if !errors.Is(err, ErrFaults) || c.Faults.Dropped == 0 {
 		t.Errorf("%v, %v", err, c.Faults)
 	}

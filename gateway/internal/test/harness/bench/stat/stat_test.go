@@ -26,7 +26,7 @@ func TestEveryValueHasItsBucket(t *testing.T) {
 	for _, v := range []int64{0, 1, 63, 64, 127, 128, 129, 255, 256, 1000, 1 << 20, 1<<20 + 1, 1 << 40, math.MaxInt64} {
 		got := middle(bucket(v))
 		if diff := math.Abs(float64(got - v)); diff > float64(v)/64 {
-			t.Errorf("%d is told as %d", v, got)
+			t.Errorf("%d is reported as %d", v, got)
 		}
 	}
 	last := -1

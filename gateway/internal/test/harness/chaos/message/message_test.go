@@ -50,7 +50,7 @@ func TestCheckDescribesEachError(t *testing.T) {
 		{"a gap behind midway", func(c *Check) { c.Midway(); take(c, 7, 9) }, Verdicts{Lost: 1}, "messages 8 to 8 were lost"},
 		{"come again, as allowed", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 2, 3, 4) }, Verdicts{}, ""},
 		{"come again later than allowed", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 4, 2) }, Verdicts{Twice: 1}, "message 2 came twice"},
-		{"a gap where some might have come again", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 5) }, Verdicts{Lost: 1}, "messages 4 to 4 were lost"},
+		{"a gap where some might have repeated", func(c *Check) { take(c, 1, 2, 3); c.Rewind(); take(c, 5) }, Verdicts{Lost: 1}, "messages 4 to 4 were lost"},
 		{"as many lost as was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 4); c.Complete(4) }, Verdicts{}, ""},
 		{"more lost than was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 5) }, Verdicts{Lost: 1}, "messages 4 to 4 were lost"},
 		{"fewer lost than was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 3) }, Verdicts{Twice: 1}, "message 3 came twice"},
