@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/registry"
 )
 
-func TestDurationIsWrittenAsFlagsTakeIt(t *testing.T) {
+func TestDurationIsFormattedAsFlagsParseIt(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0:                             "0s",
 		time.Millisecond:              "1ms",
@@ -32,7 +32,7 @@ func TestDurationIsWrittenAsFlagsTakeIt(t *testing.T) {
 	}
 }
 
-func TestDurationIsReadBackAsItWas(t *testing.T) {
+func TestDurationSurvivesFormattingAndParsing(t *testing.T) {
 	for _, step := range []time.Duration{time.Nanosecond, 7 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 37 * time.Minute, time.Hour} {
 		for i := range 400 {
 			d := time.Duration(i) * step
@@ -53,7 +53,7 @@ func TestLogValuesAreBounded(t *testing.T) {
 	}
 }
 
-func TestForwardedHostIsATrustedProxysAlone(t *testing.T) {
+func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
 	for _, tt := range []struct{ peer, forwarded, want string }{
 		{"10.1.2.3:5000", "play.example", "play.example"},
 		{"10.1.2.3:5000", "play.example, inner.example", "play.example"},

@@ -51,7 +51,7 @@ func protocolSections(t *testing.T) (list []string) {
 	return list
 }
 
-func TestCitationsLeadSomewhere(t *testing.T) {
+func TestCitationsResolve(t *testing.T) {
 	sections := protocolSections(t)
 	if len(sections) < 12 {
 		t.Fatalf("%s has the sections %v", protocolPage, sections)
@@ -84,7 +84,7 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestCitationsThatLeadNowhereAreFound(t *testing.T) {
+func TestUnresolvedCitationsAreFound(t *testing.T) {
 	sections := []string{"5", "5.4"}
 	page := func(name string) bool { return name == "docs/faq.md" }
 	for text, want := range map[string]int{

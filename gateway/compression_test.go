@@ -63,7 +63,7 @@ func newCompressingWorld(t *testing.T, p policy.Policy, change ...func(*gateway.
 // prose is n bytes that compress.
 func prose(n int) string { return strings.Repeat("one word follows the other, ", n/28+1)[:n] }
 
-func TestTranscriptsOfClientsThatCompress(t *testing.T) {
+func TestTranscriptsOfCompressingClients(t *testing.T) {
 	was := *compression
 	*compression = true
 	defer func() { *compression = was }()
@@ -76,7 +76,7 @@ func extensions(p *wstest.Peer) string {
 	return strings.Join(p.Answer.Header.Values("Sec-WebSocket-Extensions"), " and ")
 }
 
-func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.T) {
+func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy      policy.Policy
 		offer, want string
@@ -118,7 +118,7 @@ func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.
 }
 
 // The path of a resume means nothing: its session's own route decides.
-func TestCompressionOfAResumeIsByItsSessionsRoute(t *testing.T) {
+func TestResumeUsesCompressionOfItsSessionsRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			on := c.Routes[0]
@@ -155,7 +155,7 @@ func extensionsOf(on bool) string {
 
 // Compression is a connection's own: a session goes on over connections with it
 // and without.
-func TestEachConnectionCompressesOrNot(t *testing.T) {
+func TestConnectionsOfOneSessionCompressIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
@@ -207,7 +207,7 @@ func rsv1(b []byte) []byte {
 	return b
 }
 
-func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
+func TestCompressingPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
@@ -228,7 +228,7 @@ func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
 
 // Ping and Pong go hop by hop: the gateway's own reach a client, whose Pong comes
 // back with the same payload, and its Ping is answered once.
-func TestPingsPassBesideCompression(t *testing.T) {
+func TestPingsPassUncompressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
@@ -255,7 +255,7 @@ func TestPingsPassBesideCompression(t *testing.T) {
 	})
 }
 
-func TestClosesPassBesideCompression(t *testing.T) {
+func TestClosesPassUncompressed(t *testing.T) {
 	for _, code := range []int{1000, 1001, 3000, 4999, frame.NoStatus} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newCompressingWorld(t, testPolicy())
@@ -283,7 +283,7 @@ func TestClosesPassBesideCompression(t *testing.T) {
 }
 
 // The gateway judges what a message inflates to.
-func TestViolationsOfClientsThatCompress(t *testing.T) {
+func TestViolationsOfCompressingClientsAreRefused(t *testing.T) {
 	const most = 10000
 	frames := func(n int) []byte {
 		b := rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{}, nil))
@@ -347,7 +347,7 @@ func TestLargestMessagePassesCompressed(t *testing.T) {
 
 // A client in the midst of a frame cannot answer a heartbeat: what comes of the
 // frame is its sign of life, and shows that the message goes on.
-func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
+func TestSlowCompressedMessageArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
@@ -367,7 +367,7 @@ func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
 
 // A message that was begun and for 30 s did not go on: a resumable client is cut
 // and detached, a plain one closed.
-func TestCompressedMessageThatStallsIsCut(t *testing.T) {
+func TestStalledCompressedMessageDisconnectsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Heartbeat = time.Hour
@@ -392,7 +392,7 @@ func TestCompressedMessageThatStallsIsCut(t *testing.T) {
 }
 
 // What is gathered of compressed messages counts in --buffer-total.
-func TestUnfinishedCompressedMessagesCountInTheTotal(t *testing.T) {
+func TestUnfinishedCompressedMessagesCountTowardsBufferTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = 16 << 20 })
 		part := packed(frame.Binary, noise(1000<<10))[:896<<10]

@@ -200,7 +200,7 @@ const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnec
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: reseat.v1, reseat.token.x, reseat.received.0\r\n\r\n"
 
 // T29: those that wait make room, whoever has waited the longest first.
-func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
+func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 	for name, text := range waits {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
 }
 
 // A byte a second is no more than nothing.
-func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
+func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
@@ -238,7 +238,7 @@ func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
 	})
 }
 
-func TestTLSHandshakesWaitToo(t *testing.T) {
+func TestTLSHandshakesCountAsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
 		first := w.visitor("http/1.1") // it has waited the longest, and is served
@@ -267,7 +267,7 @@ func TestTLSHandshakesWaitToo(t *testing.T) {
 }
 
 // Of HTTP/2 many requests share a connection: it waits when the last is served.
-func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
+func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
 		release := make(chan struct{})
@@ -312,7 +312,7 @@ func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
 }
 
 // Who is served is in nobody's way, however long that lasts.
-func TestWhoIsServedIsNotClosed(t *testing.T) {
+func TestConnectionInUseIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		release := make(chan struct{})
@@ -339,7 +339,7 @@ func TestWhoIsServedIsNotClosed(t *testing.T) {
 }
 
 // What becomes whole all at once wants a connection to the game server each.
-func TestWhatIsDialledForMakesRoom(t *testing.T) {
+func TestDialsFreeDescriptors(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   int // so many become whole at once
 		text string
@@ -370,7 +370,7 @@ func TestWhatIsDialledForMakesRoom(t *testing.T) {
 }
 
 // Nobody needs a connection to the game server between two ordinary requests.
-func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
+func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		var closed atomic.Bool
@@ -393,7 +393,7 @@ func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
 }
 
 // Whatever has taken the descriptors: where there is none left, whoever waits goes.
-func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
+func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		all := w.strangers(t, 20, "")
@@ -412,7 +412,7 @@ func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
 }
 
 // A dial that has no descriptor says nothing of the game server.
-func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
+func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		all := w.strangers(t, 5, "")
@@ -434,7 +434,7 @@ func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
 }
 
 // Nobody at the client address takes a place at the admin address.
-func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
+func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		admin := newPorch()
@@ -451,7 +451,7 @@ func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
 
 // T29: each takeover leaves a connection behind that is still to be closed, which
 // takes its time where its client does not go.
-func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
+func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		p, _ := w.play()

@@ -55,7 +55,7 @@ func (w *world) onlySession() registry.Snapshot {
 	return list[0]
 }
 
-func TestAPlainClientComesBackByItsCookie(t *testing.T) {
+func TestPlainClientResumesByCookie(t *testing.T) {
 	for name, leave := range map[string]func(p *wstest.Peer){
 		"drop":       func(p *wstest.Peer) { p.Drop() },
 		"Close 1001": func(p *wstest.Peer) { p.Close(1001, "") },
@@ -95,7 +95,7 @@ func TestAPlainClientComesBackByItsCookie(t *testing.T) {
 
 // A key is rotated by signing with the next one first, and taking the old one
 // away later.
-func TestACookieIsRenewedWhenItsKeyIsRotated(t *testing.T) {
+func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old")
@@ -132,7 +132,7 @@ func TestACookieIsRenewedWhenItsKeyIsRotated(t *testing.T) {
 }
 
 // What no Pong has covered comes again: at least once.
-func TestAPlainClientGetsAgainWhatNoPongHasCovered(t *testing.T) {
+func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -165,7 +165,7 @@ func TestAPlainClientGetsAgainWhatNoPongHasCovered(t *testing.T) {
 	})
 }
 
-func TestASecondTabGetsASessionOfItsOwn(t *testing.T) {
+func TestSecondTabGetsItsOwnSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -182,7 +182,7 @@ func TestASecondTabGetsASessionOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAPlainClientThatSaysGoodbyeIsNotKept(t *testing.T) {
+func TestPlainClientThatClosesIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -199,7 +199,7 @@ func TestAPlainClientThatSaysGoodbyeIsNotKept(t *testing.T) {
 }
 
 // The cookie is for pages of ours alone, for one route, and for plain clients.
-func TestTheCookieProvesNothingElsewhere(t *testing.T) {
+func TestCookieIsUselessElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -236,7 +236,7 @@ func TestTheCookieProvesNothingElsewhere(t *testing.T) {
 
 // A program that keeps cookies has no Origin to show. It needs one only where a
 // cookie says whose the handshake is.
-func TestACookieThatProvesNothingAsksForNoOrigin(t *testing.T) {
+func TestUnrelatedCookieNeedsNoOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		_, cookie := w.visit("")
@@ -249,7 +249,7 @@ func TestACookieThatProvesNothingAsksForNoOrigin(t *testing.T) {
 	})
 }
 
-func TestAResumeNeedsNoOriginForTheLoginInItsCookie(t *testing.T) {
+func TestResumeWithLoginCookieNeedsNoOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newLoginWorld(t, "cookie:sid", false)
 		login := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
@@ -280,7 +280,7 @@ func ours(t *testing.T, p *wstest.Peer) string {
 
 // A session is of the route that it was begun at, whatever name a cookie with its
 // token is given.
-func TestACookieIsGoodForItsOwnRouteAlone(t *testing.T) {
+func TestCookieIsValidForItsRouteOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain(), func(c *gateway.Config) {
 			other := c.Routes[0]
@@ -306,7 +306,7 @@ func TestACookieIsGoodForItsOwnRouteAlone(t *testing.T) {
 }
 
 // A client that does not offer what its session speaks could not go on with it.
-func TestACookieIsNoUseWithoutTheSessionsSubprotocol(t *testing.T) {
+func TestCookieNeedsSessionsSubprotocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		w.game.Choose = "chat.v1"

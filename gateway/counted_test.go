@@ -128,7 +128,7 @@ var endings = map[string]struct {
 	}},
 }
 
-func TestEachEndIsCountedOnceUnderItsReason(t *testing.T) {
+func TestEachEndIsCountedOnceByReason(t *testing.T) {
 	for reason, c := range endings {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ var refusedResumes = map[string]struct {
 	}},
 }
 
-func TestEachResumeIsCountedUnderItsResult(t *testing.T) {
+func TestEachResumeIsCountedByResult(t *testing.T) {
 	for result, c := range refusedResumes {
 		t.Run(result, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestEachResumeIsCountedUnderItsResult(t *testing.T) {
 	}
 }
 
-func TestResumesThatPassEachOtherAreCountedEach(t *testing.T) {
+func TestConcurrentResumesAreEachCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, _ := w.play()

@@ -79,7 +79,7 @@ func TestAckComesBeforeThePong(t *testing.T) {
 	})
 }
 
-func TestResumeIsAckedAnewWithinASecond(t *testing.T) {
+func TestResumeIsAckedWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -95,7 +95,7 @@ func TestResumeIsAckedAnewWithinASecond(t *testing.T) {
 	})
 }
 
-func TestNothingIsAckedBeforeTheUpstreamTookIt(t *testing.T) {
+func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		game, p := stalledGame(t, w)
@@ -159,7 +159,7 @@ func TestUnackedLimitIsKeptExactly(t *testing.T) {
 	})
 }
 
-func TestOneMessageAloneAlwaysFits(t *testing.T) {
+func TestSingleMessageAlwaysFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.MaxMessage, pol.BufferBytes = 4<<20, 1<<10
@@ -186,7 +186,7 @@ func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 	}
 }
 
-func TestAckThatGoesBackIsIgnored(t *testing.T) {
+func TestDecreasingAckIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -204,7 +204,7 @@ func TestAckThatGoesBackIsIgnored(t *testing.T) {
 	})
 }
 
-func TestResumeStatesWhatTheClientMayAndNothingElse(t *testing.T) {
+func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -260,7 +260,7 @@ func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 	})
 }
 
-func TestAMessageInManyPiecesStaysWhole(t *testing.T) {
+func TestMessageInManyFragmentsStaysWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -339,7 +339,7 @@ func TestEscapingByteIsNotCounted(t *testing.T) {
 	})
 }
 
-func TestAThousandAndTwentyFourFramesAndNotOneMore(t *testing.T) {
+func TestMessageOf1024FramesIsTheLimit(t *testing.T) {
 	fragments := func(p *wstest.Peer, n int) {
 		p.Frame(frame.Binary, false, "x")
 		for range n - 2 {
@@ -364,7 +364,7 @@ func TestAThousandAndTwentyFourFramesAndNotOneMore(t *testing.T) {
 	})
 }
 
-func TestUnfinishedMessageIsCutAfterThirtySeconds(t *testing.T) {
+func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()

@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
+func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -52,7 +52,7 @@ func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
 	})
 }
 
-func TestDrainIsOverWhenNoSessionIsLeft(t *testing.T) {
+func TestDrainEndsWithTheLastSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -65,7 +65,7 @@ func TestDrainIsOverWhenNoSessionIsLeft(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
+func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		stall, p := stalledGame(t, w)
@@ -87,7 +87,7 @@ func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
 }
 
 // What a client or a game server did not take is not given up in silence.
-func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
+func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(syncBuffer)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
@@ -119,7 +119,7 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 }
 
 // Its client has not been answered yet when the gateway closes.
-func TestSessionThatIsBeingMadeAtTheCloseIsEndedToo(t *testing.T) {
+func TestCloseEndsSessionsBeingCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		release := gateway.HoldSigning(w.gw)
@@ -151,7 +151,7 @@ func (w *world) wantNew(taken bool) {
 	}
 }
 
-func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
+func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -186,7 +186,7 @@ func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
 	})
 }
 
-func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
+func TestCancelledDrainClosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -209,7 +209,7 @@ func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
 
 // SIGTERM in an operator's drain: the last one has its whole time, and nothing
 // calls it off.
-func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
+func TestFinalDrainReplacesOperatorsDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -234,7 +234,7 @@ func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
 }
 
 // A session whose upstream takes its time is closed as soon as it is made.
-func TestSessionThatIsBeingMadeAtTheDrainsEndIsClosedToo(t *testing.T) {
+func TestDrainClosesSessionsBeingCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan bool)
 		w := newWorld(t, testPolicy())

@@ -69,7 +69,7 @@ func (w *world) refused(path string) int {
 	return resp.StatusCode
 }
 
-func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
+func TestHandshakeWithInvalidLoginIsRefusedBeforeAnyDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		for _, path := range []string{"/", "/?player=!", "/?player=-ann"} {
@@ -84,7 +84,7 @@ func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
 	})
 }
 
-func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
+func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
@@ -98,7 +98,7 @@ func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
 }
 
 // A login that comes with a resume must be the same player's, expired or not.
-func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
+func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
@@ -114,7 +114,7 @@ func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
 
 // The token stands for the login. A page goes on sending the one that it began
 // with, whose key the issuer may have replaced since.
-func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
+func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
@@ -129,7 +129,7 @@ func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
 
 // A matchmaker that does not say whose a session is gives it to whoever has its
 // token, logged in or not.
-func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
+func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
@@ -154,7 +154,7 @@ func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 	return c
 }
 
-func TestTheNewestLoginTakesOver(t *testing.T) {
+func TestNewestLoginTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		plain := w.Plain("/?player=ann")
@@ -176,7 +176,7 @@ func TestTheNewestLoginTakesOver(t *testing.T) {
 	})
 }
 
-func TestALoginThatTheUpstreamRefusesLeavesTheFirstOneUntouched(t *testing.T) {
+func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 	for _, d := range []policy.Duplicate{policy.Takeover, policy.Reject} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, loggedIn(d))
@@ -195,7 +195,7 @@ func TestALoginThatTheUpstreamRefusesLeavesTheFirstOneUntouched(t *testing.T) {
 	}
 }
 
-func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
+func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 	for name, speaks := range map[string]bool{"resumable": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 	}
 }
 
-func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
+func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {
 	for name, leave := range map[string]func(p *wstest.Player){
 		"detached":      func(p *wstest.Player) { p.Drop() },
 		"half-open":     func(p *wstest.Player) { p.Conn.Silence() },
@@ -249,7 +249,7 @@ func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
 
 // Hundreds of logins of one player at once leave one session, whatever the
 // order in which their upstreams answer.
-func TestOfManyLoginsAtOnceOneStays(t *testing.T) {
+func TestOneOfManyConcurrentLoginsStays(t *testing.T) {
 	const many = 200
 	for name, d := range map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject} {
 		t.Run(name, func(t *testing.T) {
@@ -315,7 +315,7 @@ func stillThere(c *wstest.Peer) bool {
 	return false
 }
 
-func TestAllowLetsAPlayerHaveManySessions(t *testing.T) {
+func TestDuplicateAllowPermitsManySessionsPerPlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		for i := range 5 {

@@ -70,7 +70,7 @@ func TestEachTransitionIsOneEvent(t *testing.T) {
 	})
 }
 
-func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
+func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 	for reason, end := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
 		session.ReasonGraceOver: func(_ *world, p *wstest.Player, _ *wstest.Peer) {
 			p.Drop()
@@ -104,7 +104,7 @@ func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
 }
 
 // A second login ends the older session; it is no takeover of a session.
-func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
+func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Duplicate = policy.Takeover
@@ -133,7 +133,7 @@ func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
 	})
 }
 
-func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
+func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		a, _ := w.play()
@@ -155,7 +155,7 @@ func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
 }
 
 // Whoever holds a copy of a token may try it after the player has left.
-func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
+func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		a, _ := w.play()
@@ -175,7 +175,7 @@ func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
 	})
 }
 
-func TestOverflowIsToldOnce(t *testing.T) {
+func TestOverflowIsPublishedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.BufferMessages = 2

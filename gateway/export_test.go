@@ -70,7 +70,7 @@ func Leftovers(g *Gateway) map[string]int {
 	count("redials", len(g.redials.of))
 	g.dials.mu.Lock()
 	defer g.dials.mu.Unlock()
-	count("dial lines", len(g.dials.lines))
+	count("dial queues", len(g.dials.queues))
 	for what, t := range map[string]*listen.ConnTracker{"": g.conns, "admin ": g.adminConns} {
 		conns, waiting := t.Counts()
 		count(what+"connections that wait", waiting)

@@ -15,7 +15,7 @@ import (
 
 // T15: a request whose end something in front may have found elsewhere is the last of
 // its connection, wherever it is answered and whatever the game server says meanwhile.
-func TestNothingIsServedBehindARequestOfUncertainLength(t *testing.T) {
+func TestNothingIsServedAfterRequestOfAmbiguousLength(t *testing.T) {
 	const (
 		both    = "Content-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 		old     = "Connection: keep-alive\r\nContent-Length: 0\r\n\r\n"

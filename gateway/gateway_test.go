@@ -83,7 +83,7 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 	}
 }
 
-func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
+func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -109,7 +109,7 @@ func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
 	})
 }
 
-func TestSessionEndsWhenGraceIsOver(t *testing.T) {
+func TestSessionEndsAfterGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()

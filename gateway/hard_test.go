@@ -37,7 +37,7 @@ func afterEightSeconds(net.Conn, *http.Request) bool {
 	return false
 }
 
-func TestHardDisconnectClosesTheUpstreamAndDialsAgainAtTheResume(t *testing.T) {
+func TestHardDisconnectClosesUpstreamAndResumeDialsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -78,7 +78,7 @@ func TestHardDisconnectClosesTheUpstreamAndDialsAgainAtTheResume(t *testing.T) {
 	})
 }
 
-func TestHardDisconnectForgetsAMessageThatTheOldUpstreamHadNotFinished(t *testing.T) {
+func TestHardDisconnectDiscardsUnfinishedMessageOfOldUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -97,7 +97,7 @@ func TestHardDisconnectForgetsAMessageThatTheOldUpstreamHadNotFinished(t *testin
 	})
 }
 
-func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
+func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -134,7 +134,7 @@ func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
 	})
 }
 
-func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
+func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -162,7 +162,7 @@ func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
 	})
 }
 
-func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
+func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -187,7 +187,7 @@ func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
 
 // The dial of the first of two resumes waits for its turn when the second takes it
 // over: the game server is shown what the newest handshake brought.
-func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
+func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -218,7 +218,7 @@ func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
 
 // Path, query and subprotocols are those of the first handshake, whatever the
 // newest one says.
-func TestHardResumeAsksForWhatTheFirstHandshakeAskedFor(t *testing.T) {
+func TestHardResumeSendsPathOfFirstHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		w.game.Choose = "chat.v1"
@@ -245,7 +245,7 @@ func TestHardResumeAsksForWhatTheFirstHandshakeAskedFor(t *testing.T) {
 
 // The client was told of one subprotocol, once: a game server that chooses another
 // one at the next dial cannot be understood.
-func TestHardResumeTakesNoOtherSubprotocol(t *testing.T) {
+func TestHardResumeRefusesOtherSubprotocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		w.game.Choose = "chat.v1"
@@ -262,7 +262,7 @@ func TestHardResumeTakesNoOtherSubprotocol(t *testing.T) {
 	})
 }
 
-func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
+func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -279,7 +279,7 @@ func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestHardTakeoverOfAnAttachedSessionDoesNotDial(t *testing.T) {
+func TestHardTakeoverOfAttachedSessionDoesNotDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -294,7 +294,7 @@ func TestHardTakeoverOfAnAttachedSessionDoesNotDial(t *testing.T) {
 	})
 }
 
-func TestHardSessionEndedWhileItsUpstreamIsDialledSaysSo(t *testing.T) {
+func TestHardSessionEndedDuringDialIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -310,7 +310,7 @@ func TestHardSessionEndedWhileItsUpstreamIsDialledSaysSo(t *testing.T) {
 	})
 }
 
-func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
+func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -332,7 +332,7 @@ func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
 
 // The attached client is lost while the token of the resume that would have
 // taken it over is being signed: the upstream that was there is gone.
-func TestHardResumeDialsThoughTheUpstreamWasThereWhenItCame(t *testing.T) {
+func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -356,7 +356,7 @@ func TestHardResumeDialsThoughTheUpstreamWasThereWhenItCame(t *testing.T) {
 // A resume that came while the session was attached, and has to begin anew since
 // it is not any more, is older than one that waits for the dial: it takes nobody's
 // place, or it would be the client's own next attempt that is told of a takeover.
-func TestHardResumeThatBeginsAnewTakesNoLaterOnesPlace(t *testing.T) {
+func TestRestartedHardResumeDoesNotReplaceLaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -384,7 +384,7 @@ func TestHardResumeThatBeginsAnewTakesNoLaterOnesPlace(t *testing.T) {
 
 // What a session keeps for its next dials is counted, and it keeps no headers: those
 // are the newest handshake's.
-func TestWhatHardSessionsKeepCountsInTheTotal(t *testing.T) {
+func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 	for _, isHard := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			pol := hard()

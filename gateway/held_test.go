@@ -12,7 +12,7 @@ import (
 
 // A client that waits for its game server's dial may send 64 KiB before its hello, and
 // then is held no longer.
-func TestAClientThatWaitsForADialMaySendALittle(t *testing.T) {
+func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 	for size, stays := range map[int]bool{32 << 10: true, 80 << 10: false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, hard())
@@ -36,7 +36,7 @@ func TestAClientThatWaitsForADialMaySendALittle(t *testing.T) {
 }
 
 // Signing is bounded, and whoever waits for it holds up nobody who plays.
-func TestWhoWaitsForASignatureHoldsUpNobodyElse(t *testing.T) {
+func TestWaitingForSignatureDelaysNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()

@@ -10,7 +10,7 @@ import (
 
 // A client may ack only what it can have read. What lies ready for its socket,
 // which has not taken it, is beyond that: protocol section 5.
-func TestAckOfWhatItsSocketHasNotTakenIsAViolation(t *testing.T) {
+func TestAckOfUnwrittenMessageIsAViolation(t *testing.T) {
 	for _, acked := range []string{"14", "13"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, testPolicy())

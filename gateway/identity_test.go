@@ -70,7 +70,7 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 }
 
 // The Origin check of the session's own route holds, whatever the path of the resume.
-func TestResumeByARouteWithALaxerOriginIsRefused(t *testing.T) {
+func TestResumeViaRouteWithLaxerOriginIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			lax := c.Routes[0]
@@ -107,7 +107,7 @@ func (w *world) detachedByCookie() (id, cookie string) {
 }
 
 // A cookie of one name that comes twice was set by two, and one of them is not ours.
-func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
+func TestTwoCookiesOfOneNameAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		id, cookie := w.detachedByCookie()
@@ -132,7 +132,7 @@ func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
 
 // A resumable session's token is shown to pages. As a cookie it brings nobody back:
 // such a client could not ack.
-func TestTokenOfAResumableSessionIsNoCookie(t *testing.T) {
+func TestTokenOfResumableSessionIsRefusedAsCookie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		_, cookie := w.detachedByCookie()
@@ -152,7 +152,7 @@ func TestTokenOfAResumableSessionIsNoCookie(t *testing.T) {
 }
 
 // The subject of a cookie's token is checked as that of any other.
-func TestCookieForAnotherSubjectIsNotBelieved(t *testing.T) {
+func TestCookieForAnotherSubjectIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, keys := newKeyedWorld(t, keptPlain())
 		id, cookie := w.detachedByCookie()
@@ -166,7 +166,7 @@ func TestCookieForAnotherSubjectIsNotBelieved(t *testing.T) {
 
 // A token that was signed just before the key was rotated, and reaches its client just
 // after, is replaced at once: the sweep of Reload has passed that session already.
-func TestTokenSignedBeforeARotationIsRenewedAfterTheAttach(t *testing.T) {
+func TestTokenSignedBeforeRotationIsRenewedAfterAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old")

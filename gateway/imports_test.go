@@ -106,7 +106,7 @@ func imports(file *ast.File) (list []string) {
 	return list
 }
 
-func TestArrowsPointOneWay(t *testing.T) {
+func TestImportsPointOneWay(t *testing.T) {
 	seen := map[string]bool{}
 	sources(t, func(pkg string, file *ast.File, _ *token.FileSet) {
 		allowed, known := mayImport[pkg]
@@ -126,7 +126,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 }
 
 // The table itself has no way back: whoever adds to it cannot bend it.
-func TestOrderHasNoCircle(t *testing.T) {
+func TestImportTableHasNoCycle(t *testing.T) {
 	below := map[string]int{} // how many steps lie below a package
 	var depth func(pkg string, above []string) int
 	depth = func(pkg string, above []string) int {
@@ -149,7 +149,7 @@ func TestOrderHasNoCircle(t *testing.T) {
 	}
 }
 
-func TestPurePackagesKnowNoSocketClockOrLock(t *testing.T) {
+func TestPurePackagesUseNoSocketClockOrLock(t *testing.T) {
 	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
 		allowed, ok := pure[pkg]
 		if !ok {
@@ -191,7 +191,7 @@ func effect(n ast.Node) string {
 }
 
 // A dot or a name of its own would hide a package from the test above.
-func TestPackagesGoByTheirOwnNames(t *testing.T) {
+func TestImportsAreNotRenamed(t *testing.T) {
 	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
 		for _, i := range file.Imports {
 			p, _ := strconv.Unquote(i.Path.Value)

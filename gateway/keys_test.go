@@ -64,7 +64,7 @@ func kid(t *testing.T, token string) string {
 	return h.Kid
 }
 
-func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
+func TestSessionsSurviveKeyRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old") // both hold the old key at first
@@ -99,7 +99,7 @@ func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
 	})
 }
 
-func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
+func TestTokenOfRemovedKeyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
 		w := newWorld(t, testPolicy(), with)
@@ -116,7 +116,7 @@ func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
 	})
 }
 
-func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
+func TestUnreadableKeyFileKeepsTheOldKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
 		w := newWorld(t, testPolicy(), with)
@@ -131,7 +131,7 @@ func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
 
 // Token keys and login keys stand for themselves: one that is no good keeps the other
 // from nothing, and what is in force is what the log says.
-func TestABadKeyFileSpoilsNoOther(t *testing.T) {
+func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 	const otherSecret = "fedcba9876543210fedcba9876543210"
 	for _, c := range []struct {
 		bad              string
@@ -194,7 +194,7 @@ func TestABadKeyFileSpoilsNoOther(t *testing.T) {
 	}
 }
 
-func TestTokenIsRenewedAtHalfItsLife(t *testing.T) {
+func TestTokenIsRenewedAtHalfItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
 		p, _ := w.play()

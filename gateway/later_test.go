@@ -12,7 +12,7 @@ import (
 
 // T15: a folded header line is joined by a space, which RFC 9112 section 5.2 allows: the
 // game server gets one line, and no header of its own for what was folded.
-func TestAFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
+func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		var got http.Header
@@ -32,7 +32,7 @@ func TestAFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 }
 
 // T15: where a request's end could be found in two ways, nothing behind it counts.
-func TestNothingIsServedBehindAChunkedRequest(t *testing.T) {
+func TestNothingIsServedAfterChunkedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {

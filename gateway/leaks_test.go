@@ -40,7 +40,7 @@ func (deafConn) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 // The client is gone when its game server has accepted: nobody knows of that session,
 // and it ends at once, with its upstream.
-func TestNothingIsHeldForAClientThatLeavesBeforeItsAnswer(t *testing.T) {
+func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func TestNothingIsHeldForAClientThatLeavesBeforeItsAnswer(t *testing.T) {
 }
 
 // Nothing is held for players, either.
-func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
+func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		for _, player := range []string{"ann", "bob", "ann"} {
@@ -67,7 +67,7 @@ func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
 
 // A session that is made ahead of its client, and accepted after a newer one of its
 // player, leaves no connection behind.
-func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
+func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		w.delayFirstDial()
@@ -89,7 +89,7 @@ func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
 
 // A login that is still being dialled takes nothing from the one that the game server
 // has accepted: it may yet be refused.
-func TestLoginThatIsAcceptedFirstStaysIfTheNewerOneIsRefused(t *testing.T) {
+func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		var dials atomic.Int64
@@ -117,7 +117,7 @@ func TestLoginThatIsAcceptedFirstStaysIfTheNewerOneIsRefused(t *testing.T) {
 
 // The session ends just as its new upstream has answered: that connection is closed,
 // and the client told of the end.
-func TestUpstreamThatComesForAnEndedSessionIsClosed(t *testing.T) {
+func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -140,7 +140,7 @@ func TestUpstreamThatComesForAnEndedSessionIsClosed(t *testing.T) {
 
 // The end of a session, and Close, break its first dial off: they wait for no game
 // server.
-func TestFirstDialIsBrokenOff(t *testing.T) {
+func TestEndCancelsFirstDial(t *testing.T) {
 	for name, begin := range map[string]func(w *world){
 		"handshake": func(w *world) { w.refused("/") },
 		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), gateway.CreateRequest{Path: "/"}) },
@@ -169,7 +169,7 @@ func TestFirstDialIsBrokenOff(t *testing.T) {
 }
 
 // A cookie with a good token brings nobody back who is logged in as somebody else.
-func TestCookieIsNoUseToAnotherPlayer(t *testing.T) {
+func TestCookieOfAnotherPlayerIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := loggedIn(policy.Allow)
 		pol.PlainResume = true

@@ -20,7 +20,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestNoMoreSessionsThanAllowed(t *testing.T) {
+func TestMaxSessionsIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 2 })
 		p, game := w.play()
@@ -44,7 +44,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 	})
 }
 
-func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
+func TestMaxSessionsPerIPIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.MaxSessionsPerIP = 1
@@ -73,7 +73,7 @@ func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
 }
 
 // From nine tenths of --buffer-total on, there is no memory for new sessions.
-func TestNoNewSessionsWhereMemoryIsScarce(t *testing.T) {
+func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total = 1 << 20
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
@@ -129,7 +129,7 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 	})
 }
 
-func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
+func TestQueuedDialTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
@@ -153,7 +153,7 @@ func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
 	})
 }
 
-func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
+func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Descriptors = 256 })
 		for range 96 { // 64 in reserve, two each
@@ -168,7 +168,7 @@ func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
 // Requests that are passed on have two descriptors as sessions have. Those that never
 // end take half of what there is at most, and those of one address an eighth of that:
 // new players, and those who resume, still come in.
-func TestRequestsThatNeverEndLeaveRoomForPlayers(t *testing.T) {
+func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.Descriptors = 256 // 96 for sessions and requests

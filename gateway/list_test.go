@@ -39,9 +39,9 @@ func newCrowd(t testing.TB, n int) *Gateway {
 	return g
 }
 
-// TestListAsksNoSessionThatItDoesNotShow holds every other session as its owner
+// TestListQueriesOnlySessionsItShows holds every other session as its owner
 // would, for as long as the list is made.
-func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
+func TestListQueriesOnlySessionsItShows(t *testing.T) {
 	g := newCrowd(t, 3)
 	list := g.reg.All()
 	release := make(chan bool)
@@ -71,7 +71,7 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 }
 
 // Whoever has found a session just before it ended looks at it afterwards.
-func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
+func TestJustEndedSessionIsNotListedAsConnecting(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.All()[0]
 	if i, living := g.reg.Look(e); !living || i.State != session.Connecting {
@@ -85,7 +85,7 @@ func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
 }
 
 // A page costs what it shows, and a pointer for each session that it might.
-func TestPageAllocatesForWhatItShows(t *testing.T) {
+func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	g := newCrowd(t, many)
 	allocs := func(f registry.Filter, want int) float64 {
 		t.Helper()

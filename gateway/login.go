@@ -13,7 +13,7 @@ import (
 	"reseat/upstream"
 )
 
-// A provider is a Login by a Verifier.
+// A provider implements policy.Login with a Verifier.
 type provider struct {
 	*login.Verifier
 	from    login.Sources
@@ -32,8 +32,8 @@ func (p *provider) Conceal(ask *upstream.Request) {
 	}
 }
 
-// OpenLogins gives each route of cfg whose policy asks for logins what verifies
-// them, until ctx ends. Its error names the flag.
+// OpenLogins gives each route of cfg that requires a login its verifier, which works
+// until ctx ends. The error names the flag.
 func OpenLogins(ctx context.Context, cfg *Config) error {
 	type source struct{ jwks, keyFile, issuer, audience string }
 	open := make(map[source]*login.Verifier)
@@ -57,11 +57,11 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// PlayerFault says what is wrong with the name of a player, "" for nothing: one rule for
-// logins and for names that a backend gives.
+// PlayerFault says what is wrong with a player's name, "" if nothing is. The same rule
+// holds for logins and for names in a CreateRequest.
 func PlayerFault(name string) string { return login.PlayerFault(name) }
 
-// authenticate says whose session a handshake begins, "" where nobody is asked.
+// authenticate returns the player of a first handshake, "" if the route requires no login.
 func authenticate(l policy.Login, r *http.Request) (player string, err error) {
 	if l == nil {
 		return "", nil
@@ -73,13 +73,13 @@ func authenticate(l policy.Login, r *http.Request) (player string, err error) {
 	return l.Verify(r.Context(), token)
 }
 
-// sameLogin reports whether a login that comes with a resume, if one does, is
-// the session's player's, if it has one. It may have expired meanwhile. One whose signature is
-// not good says nothing of anybody: the resume's own token stands for the login,
-// and the issuer may have done away with the key since the session began.
+// sameLogin reports whether a resume may go on: it brings no login, or the session
+// player's, which may have expired meanwhile. A login with an invalid signature is
+// ignored: the resume token stands for the login, and the issuer may have withdrawn the
+// key since the session began.
 func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) bool {
 	l := e.Terms().Login
-	if l == nil || e.Player == "" { // made ahead, for anyone who has its token
+	if l == nil || e.Player == "" { // pre-created, for anyone with its token
 		return true
 	}
 	token, err := l.Find(r)
@@ -93,8 +93,8 @@ func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) bool {
 	return err == nil && player == e.Player || unsigned(err)
 }
 
-// unsigned reports whether a login was refused because its signature is not good,
-// whatever else may be wrong with it.
+// unsigned reports whether a login was refused for an invalid signature, whatever else may
+// be wrong with it.
 func unsigned(err error) bool {
 	return slices.ContainsFunc([]error{login.ErrForged, login.ErrNoKeys, login.ErrMalformed, login.ErrTooLong}, func(kind error) bool {
 		return errors.Is(err, kind)

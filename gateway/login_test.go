@@ -64,7 +64,7 @@ func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buff
 
 // A login is found where it may stand, and the game server sees as much of it as
 // it is to see. None of it reaches the log.
-func TestALoginIsFoundAndHidden(t *testing.T) {
+func TestLoginIsFoundAndConcealed(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, path, header string // $ stands for the JWT
 		offer              []string
@@ -118,7 +118,7 @@ func TestALoginIsFoundAndHidden(t *testing.T) {
 	}
 }
 
-func TestLoginsForOthersAreRefused(t *testing.T) {
+func TestLoginsForOtherServicesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newLoginWorld(t, "header", false)
 		hour := time.Now().Add(time.Hour).Unix()
@@ -147,7 +147,7 @@ func TestLoginsForOthersAreRefused(t *testing.T) {
 
 // --auth-forward off holds for ordinary requests, too: the page, its scripts and the
 // matchmaking travel with the same cookie, header or query.
-func TestALoginIsHiddenInOrdinaryRequestsToo(t *testing.T) {
+func TestLoginIsConcealedInOrdinaryRequests(t *testing.T) {
 	for name, c := range map[string]struct{ from, path, header, want string }{
 		"header": {"header", "/m?x=1", "Authorization: Bearer $\r\n", "/m?x=1"},
 		"query":  {"query:token", "/m?x=1&token=$&y=2", "", "/m?x=1&y=2"},
@@ -188,7 +188,7 @@ func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 	return p.Hello
 }
 
-func TestAKeyFileThatCannotBeUsedIsNamed(t *testing.T) {
+func TestUnusableKeyFileIsNamed(t *testing.T) {
 	cfg := gateway.Config{Routes: []policy.Route{{Policy: policy.Policy{Auth: &policy.Auth{KeyFile: "/no/such/file"}}}}}
 	if err := gateway.OpenLogins(t.Context(), &cfg); err == nil || !strings.HasPrefix(err.Error(), "--auth-key-file: ") {
 		t.Errorf("%v, want an error that names --auth-key-file", err)

@@ -58,7 +58,7 @@ func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	return wstest.Knock(t, lines[0]), requests
 }
 
-func TestAGatewayThatIsItsOwnGameServerAnswers508(t *testing.T) {
+func TestGatewayThatIsItsOwnUpstreamAnswers508(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			door, requests := circle(t, n)
@@ -81,7 +81,7 @@ func TestAGatewayThatIsItsOwnGameServerAnswers508(t *testing.T) {
 }
 
 // What a client writes there goes on only where it is ids, and at most eight of them.
-func TestAForgedViaHarmsNobodyElse(t *testing.T) {
+func TestForgedViaAffectsOnlyItsSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		id := strings.Repeat("0123456789abcdef", 2)

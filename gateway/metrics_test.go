@@ -123,7 +123,7 @@ func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
 	})
 }
 
-func TestMetricsKeepToTheConventions(t *testing.T) {
+func TestMetricsFollowTheConventions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		problems, err := promlint.NewWithMetricFamilies(newWorld(t, testPolicy()).gather()).Lint()
 		if err != nil || len(problems) > 0 {
@@ -134,7 +134,7 @@ func TestMetricsKeepToTheConventions(t *testing.T) {
 
 // Each data message counts once, of either kind of client; what is replayed, the
 // gateway's own and the operator's do not.
-func TestMessagesAreCountedOnceInTheirDirection(t *testing.T) {
+func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Words = session.Words{Detach: "away", Resume: "back"}
@@ -190,7 +190,7 @@ func TestDroppedMessagesAreCounted(t *testing.T) {
 	})
 }
 
-func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
+func TestDetachedSecondsRunFromDisconnectToResumeOrEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		before := w.metrics()
@@ -216,7 +216,7 @@ func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
 
 // The way of a resume ends with the last byte of what had to be replayed: here
 // the client reads nothing for five seconds in its midst.
-func TestResumeSecondsLastToTheLastReplayedMessage(t *testing.T) {
+func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -262,7 +262,7 @@ func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
 	}
 }
 
-func TestTheDrainShowsInTheMetrics(t *testing.T) {
+func TestDrainIsReportedInMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.gw.BeginDrain()
@@ -279,7 +279,7 @@ func TestTheDrainShowsInTheMetrics(t *testing.T) {
 	})
 }
 
-func TestLogLinesThatAreLeftOutAreCounted(t *testing.T) {
+func TestLimitedLogLinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.gw.BeginDrain()
@@ -295,7 +295,7 @@ func TestLogLinesThatAreLeftOutAreCounted(t *testing.T) {
 var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |refused\.WithLabelValues\()"(\w+)"`)
 
 // Each reason that a handshake may be refused for is a series from the start.
-func TestRefusalsAreCountedUnderReasonsThatAreThereFromTheStart(t *testing.T) {
+func TestRefusalReasonsExistFromTheStart(t *testing.T) {
 	used := make(map[string]bool)
 	files, err := filepath.Glob("*.go")
 	if err != nil {

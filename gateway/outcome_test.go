@@ -18,7 +18,7 @@ import (
 
 // A session that was removed while its upstream was dialled does not begin, and takes
 // nobody else's place.
-func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
+func TestSessionRemovedDuringDialIsNotCommitted(t *testing.T) {
 	g := newCrowd(t, 0)
 	begin := func() *registry.Record {
 		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "ann", true, netip.Addr{})
@@ -41,7 +41,7 @@ func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 
 // A session whose first dial fails while a second login of its player asks for it is
 // no answer: that login begins.
-func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
+func TestRemovedSessionDoesNotAnswer(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.All()[0]
 	if !g.reg.Answers(t.Context(), e) {
@@ -55,7 +55,7 @@ func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
 
 // The client leaves just as its dial succeeds: nobody will have that connection, and it
 // is closed.
-func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
+func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newCrowd(t, 1)
 		e := g.reg.All()[0]
@@ -69,8 +69,8 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 			return false
 		}
 		e.Target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.taken {
-			t.Errorf("outcome %v, again %v, taken %v; want none for anybody", out, again, d.taken)
+		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.decided {
+			t.Errorf("outcome %v, again %v, decided %v; want none for anybody", out, again, d.decided)
 		}
 		game.Next().WantEnd()
 	})
@@ -78,7 +78,7 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 
 // Of many writes of a session's data that each ask for the same state, one wins: asking
 // and writing are one step.
-func TestConditionalWriteOfDataIsOneStep(t *testing.T) {
+func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	g := newCrowd(t, 1)
 	id := g.reg.All()[0].ID
 	first, _ := g.SetData(id, []byte("first"), nil)

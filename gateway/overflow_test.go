@@ -34,7 +34,7 @@ func small(o session.Overflow) policy.Policy {
 	return p
 }
 
-func TestPauseKeepsWhatFitsAndReadsTheRestAfterTheResume(t *testing.T) {
+func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.Pause))
 		p, game := w.play()
@@ -56,7 +56,7 @@ func TestPauseKeepsWhatFitsAndReadsTheRestAfterTheResume(t *testing.T) {
 	})
 }
 
-func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
+func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.DropOldest))
 		p, game := w.play()
@@ -86,7 +86,7 @@ func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
 	})
 }
 
-func TestLostIsToldAgainWhenItsHelloWasLost(t *testing.T) {
+func TestLostIsRepeatedIfItsHelloDidNotArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.DropOldest))
 		p, game := w.play()
@@ -145,7 +145,7 @@ func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
 	}
 }
 
-func TestFullWindowAsksForAnAck(t *testing.T) {
+func TestFullWindowRequestsAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.Pause))
 		p, game := w.play()
@@ -159,7 +159,7 @@ func TestFullWindowAsksForAnAck(t *testing.T) {
 	})
 }
 
-func TestMessageNotAckedForAMinuteAfterAPongIsAViolation(t *testing.T) {
+func TestMessageUnackedForAMinuteAfterPongIsAViolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.Pause))
 		p, game := w.play()

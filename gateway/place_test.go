@@ -63,7 +63,7 @@ func (w *world) status(path, header string) int {
 	return resp.StatusCode
 }
 
-func TestEverySpellingOfAPathMeetsItsRoutesRules(t *testing.T) {
+func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := strict(t)
 		login := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
@@ -105,7 +105,7 @@ func TestAmbiguousPathsAreRefused(t *testing.T) {
 	})
 }
 
-func TestParametersThatChangeNoRoutePass(t *testing.T) {
+func TestPathParametersThatChangeNoRoutePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := strict(t)
 		if got := w.status("/lobby;v=1/7", ""); got != http.StatusSwitchingProtocols {
@@ -117,7 +117,7 @@ func TestParametersThatChangeNoRoutePass(t *testing.T) {
 	})
 }
 
-func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
+func TestUnsafePathsPassIfAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.UnsafePaths = true })
 		for path, want := range map[string]string{"/a%2fb": "/a%2Fb", "//a": "//a", "/a\\b": "/a%5Cb", "/x/..;/y": "/x/..;/y", "/x/../y": "/y"} {
@@ -134,7 +134,7 @@ func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
 }
 
 // --upstream ws://g/public is a fence, for handshakes and requests.
-func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
+func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
 		var asked []string
@@ -157,7 +157,7 @@ func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
 }
 
 // Protocol section 2: path and query of a resume mean nothing.
-func TestPathOfAResumeMeansNothing(t *testing.T) {
+func TestPathOfResumeIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
@@ -179,7 +179,7 @@ func hasHello(r *bufio.Reader) bool {
 	return err == nil && strings.Contains(string(b), "\x10hello")
 }
 
-func TestSessionMadeAheadGetsANormalPath(t *testing.T) {
+func TestPreCreatedSessionGetsNormalPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {

@@ -17,7 +17,7 @@ func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
 	return c, w.game.Next()
 }
 
-func TestPlainClientIsAsOnADirectConnection(t *testing.T) {
+func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()
@@ -40,7 +40,7 @@ func TestPlainClientIsAsOnADirectConnection(t *testing.T) {
 	})
 }
 
-func TestPlainDropIsADropForTheUpstream(t *testing.T) {
+func TestPlainDisconnectDisconnectsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()
@@ -67,7 +67,7 @@ func TestUpstreamCloseReachesAPlainClient(t *testing.T) {
 	})
 }
 
-func TestUpstreamLossIsADropForAPlainClient(t *testing.T) {
+func TestUpstreamDisconnectDisconnectsPlainClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()
@@ -79,7 +79,7 @@ func TestUpstreamLossIsADropForAPlainClient(t *testing.T) {
 	})
 }
 
-func TestBrokenFramesOfAPlainClient(t *testing.T) {
+func TestBrokenFramesOfPlainClientCloseIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		raw    []byte
 		code   int
@@ -112,7 +112,7 @@ func TestBrokenFramesOfAPlainClient(t *testing.T) {
 	}
 }
 
-func TestBrokenFramesOfTheUpstream(t *testing.T) {
+func TestBrokenFramesOfUpstreamCloseIt(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"masked":             {0x81, 0x81, 0, 0, 0, 0, 'x'},
 		"reserved bit":       {0xc1, 0},
@@ -159,7 +159,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 	})
 }
 
-func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
+func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		conn, _, _, err := w.Handshake("/slow", nil, "")
@@ -188,7 +188,7 @@ func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
 	})
 }
 
-func TestSilentPlainClientIsCut(t *testing.T) {
+func TestSilentPlainClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()

@@ -18,7 +18,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // Each row of the proof page's list of interleavings names what the simulation
 // must meet, or a test, and there is no counter of an interleaving that the list
 // leaves out.
-func TestProofPageNamesWhatMeetsEachInterleaving(t *testing.T) {
+func TestProofPageNamesATestForEachInterleaving(t *testing.T) {
 	page, err := os.ReadFile("../docs/proof.md")
 	if err != nil {
 		t.Fatal(err)

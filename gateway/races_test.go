@@ -31,7 +31,7 @@ func (w *world) delayFirstDial() {
 
 // Under takeover the newest login stays, though the game server accepts it before an
 // older one.
-func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
+func TestNewestLoginStaysIfOlderOneIsAcceptedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		w.delayFirstDial()
@@ -73,7 +73,7 @@ func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 
 // A session that ends while its upstream is dialled anew breaks the dial off: neither
 // the client nor the game server waits for what nobody wants.
-func TestEndOfASessionBreaksItsDialOff(t *testing.T) {
+func TestSessionEndCancelsItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -154,7 +154,7 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 
 // The dial is done, and the client that waited for it is about to be attached: a resume
 // that comes just then waits for that, and then takes over.
-func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
+func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p := w.away()
@@ -185,7 +185,7 @@ func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
 
 // An operator's drain is called off, and begun again, just as its time is over: the
 // first one's timer, which fires all the same, closes nothing.
-func TestTimerOfADrainThatWasCalledOffClosesNothing(t *testing.T) {
+func TestTimerOfCancelledDrainClosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -207,7 +207,7 @@ func TestTimerOfADrainThatWasCalledOffClosesNothing(t *testing.T) {
 
 // The game server chooses no subprotocol at the next dial, where it had chosen one: the
 // client could not understand it, and its connection is closed.
-func TestHardResumeTakesNoAnswerWithoutTheSubprotocol(t *testing.T) {
+func TestHardResumeRefusesAnswerWithoutSubprotocol(t *testing.T) {
 	for _, c := range []struct{ before, now string }{{"chat.v1", ""}, {"", "chat.v1"}} {
 		t.Run(c.before+" then "+c.now, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -195,7 +195,7 @@ func closeCases(add addCase, bad outcome) {
 	}
 }
 
-func TestFramesAreJudgedByTheLetterOfRFC6455(t *testing.T) {
+func TestFramesFollowRFC6455(t *testing.T) {
 	cases := rawCases()
 	if len(cases) < 80 {
 		t.Errorf("only %d cases", len(cases))

@@ -83,7 +83,7 @@ func (w *secureWorld) tunnel(ln *wstest.Listener) {
 	}
 }
 
-func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
+func TestSessionsWorkOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		p, game := w.play()
@@ -108,7 +108,7 @@ func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
 	})
 }
 
-func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
+func TestOperatorsDisconnectReachesClientOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		p, _ := w.play()
@@ -120,7 +120,7 @@ func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
 	})
 }
 
-func TestAPlainClientOverTLSSeesTheCloseHandshake(t *testing.T) {
+func TestPlainClientOverTLSSeesClosingHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		c, game := w.plain()
@@ -167,7 +167,7 @@ func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
 	})
 }
 
-func TestHTTPOffOverHTTP2SaysNothingThatOnlyHTTP1CanSay(t *testing.T) {
+func TestHTTPOffOverHTTP2OmitsConnectionFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := testPolicy()
 		p.HTTPOff = true

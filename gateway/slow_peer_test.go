@@ -15,7 +15,7 @@ import (
 // A peer that takes nothing, at whatever point of a resume, holds up nobody: not
 // other sessions, not the list of them, and not the next resume of its own. None
 // of it takes any time, of which the peer would take for ever.
-func TestASlowPeerInTheMidstOfAResumeHoldsUpNobody(t *testing.T) {
+func TestSlowPeerDuringResumeDelaysNobody(t *testing.T) {
 	for name, slow := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
 		"before its 101":   (*world).resumeUnread,
 		"before its hello": func(w *world, p *wstest.Player, _ *wstest.Peer) { w.resumeRead(p, 150) },

@@ -29,7 +29,7 @@ func (w *world) patch(id string, c gateway.Change) registry.Snapshot {
 	return i
 }
 
-func TestAChangedGracePeriodIsToldAndHoldsAtOnce(t *testing.T) {
+func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -58,7 +58,7 @@ func TestAChangedGracePeriodIsToldAndHoldsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAShorterGraceThatIsOverAlreadyEndsTheSession(t *testing.T) {
+func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -73,7 +73,7 @@ func TestAShorterGraceThatIsOverAlreadyEndsTheSession(t *testing.T) {
 
 // The client's token must outlive the grace period: attached it gets another,
 // away it cannot.
-func TestAGracePeriodBeyondTheTokensLife(t *testing.T) {
+func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -102,7 +102,7 @@ func TestAGracePeriodBeyondTheTokensLife(t *testing.T) {
 	})
 }
 
-func TestGraceBeforeStartHoldsUntilTheSessionIsStarted(t *testing.T) {
+func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
 	for name, start := range map[string]func(w *world, id string){
 		"by PATCH": func(w *world, id string) { w.patch(id, gateway.Change{Started: flag(true)}) },
 		"by group": func(w *world, id string) {
@@ -144,7 +144,7 @@ func TestGraceBeforeStartHoldsUntilTheSessionIsStarted(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAGroupClearsWhoIsAwayAndResetsTheOthers(t *testing.T) {
+func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		here, hereGame := w.play()
@@ -179,7 +179,7 @@ func TestTheEndOfAGroupClearsWhoIsAwayAndResetsTheOthers(t *testing.T) {
 	})
 }
 
-func TestTheUpstreamsAnswerSetsTheTerms(t *testing.T) {
+func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
@@ -232,7 +232,7 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 	})
 }
 
-func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
+func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Words.Resume = "back"
@@ -268,7 +268,7 @@ func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 	})
 }
 
-func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
+func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"})
@@ -286,7 +286,7 @@ func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
 	})
 }
 
-func TestWishesThatCannotBe(t *testing.T) {
+func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Reject), func(c *gateway.Config) {
 			c.Routes[0].Pattern = "/match/*"

@@ -29,7 +29,7 @@ func TestResumeTakesOverAnAttachedSession(t *testing.T) {
 	})
 }
 
-func TestTakeoverOfAHalfOpenConnectionIsAtOnce(t *testing.T) {
+func TestTakeoverOfHalfOpenConnectionIsImmediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		old, game := w.play()
@@ -48,9 +48,9 @@ func TestTakeoverOfAHalfOpenConnectionIsAtOnce(t *testing.T) {
 	})
 }
 
-// TestStaleEventsOfAReplacedConnectionChangeNothing lets each late event of an
+// TestStaleEventsOfReplacedConnectionAreIgnored lets each late event of an
 // older connection come after the new hello.
-func TestStaleEventsOfAReplacedConnectionChangeNothing(t *testing.T) {
+func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 	for name, late := range map[string]func(old *wstest.Player){
 		"message":     func(old *wstest.Player) { old.Text("late") },
 		"ack":         func(old *wstest.Player) { old.Ack(2) },
@@ -83,7 +83,7 @@ func TestStaleEventsOfAReplacedConnectionChangeNothing(t *testing.T) {
 	}
 }
 
-func TestOldGenerationsAreGoodUntilANewerOneIsConfirmed(t *testing.T) {
+func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -117,7 +117,7 @@ func TestResumeConfirmsItsGeneration(t *testing.T) {
 	})
 }
 
-func TestOfManyResumesAtOnceExactlyOneEndsAttached(t *testing.T) {
+func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 	for round := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, testPolicy())
@@ -179,7 +179,7 @@ func tryNext(p *wstest.Peer) (wstest.Message, bool) {
 	}
 }
 
-func TestMoreThanTwentyTakeoversInTenSecondsArePutOff(t *testing.T) {
+func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -197,7 +197,7 @@ func TestMoreThanTwentyTakeoversInTenSecondsArePutOff(t *testing.T) {
 	})
 }
 
-func TestDetachedSessionsMayBeResumedAsOftenAsNeeded(t *testing.T) {
+func TestResumesOfDetachedSessionsAreNotLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -210,7 +210,7 @@ func TestDetachedSessionsMayBeResumedAsOftenAsNeeded(t *testing.T) {
 	})
 }
 
-func TestMessageThatKillsItsClientEachTimeEndsTheSession(t *testing.T) {
+func TestMessageThatAlwaysKillsItsClientEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -267,7 +267,7 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 
 // A client that never lives to ack, but takes one message further each time,
 // gets somewhere: its received says so.
-func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
+func TestResumesThatMakeProgressAreNotFutile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -288,7 +288,7 @@ func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
 	})
 }
 
-func TestMessageFinishedOnAReplacedConnectionCountsAsSent(t *testing.T) {
+func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -310,7 +310,7 @@ func TestMessageFinishedOnAReplacedConnectionCountsAsSent(t *testing.T) {
 	})
 }
 
-func TestUpstreamThatTakesLittleIsAckedMeanwhile(t *testing.T) {
+func TestMessagesWrittenToSlowUpstreamAreAcked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		stall, p := stalledGame(t, w)

@@ -14,7 +14,7 @@ import (
 
 // Each data message has its line, with as much of it as was asked for; control
 // messages have none.
-func TestMessagesAreLoggedWhereAskedFor(t *testing.T) {
+func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell session.Telling
 		want []string

@@ -42,7 +42,7 @@ func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 }
 
 // T28: those who are sent away together are told different times to come back.
-func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
+func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		var players []*wstest.Player
@@ -71,7 +71,7 @@ func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
 
 // T41: a fault is logged once, with its stack, and counted; its session ends with
 // 1011 and the others go on.
-func TestAFaultIsLoggedOnceWithItsStackAndCounted(t *testing.T) {
+func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(syncBuffer)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })

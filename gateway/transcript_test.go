@@ -118,7 +118,7 @@ var deviations = []struct{ file, from, to, blame string }{
 
 // Each row is a deviation planted in a copy of a file: what is put in the place
 // of what, and which step must be blamed for it.
-func TestTranscriptThatDeviatesFails(t *testing.T) {
+func TestDeviatingTranscriptFails(t *testing.T) {
 	texts := readTranscripts(t)
 	for _, c := range deviations {
 		t.Run(c.file, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTranscriptThatDeviatesFails(t *testing.T) {
 }
 
 // Whatever single check of whatever file is spoilt, the runner sees it.
-func TestTranscriptWithOneCheckSpoiltFails(t *testing.T) {
+func TestTranscriptWithOneCorruptedCheckFails(t *testing.T) {
 	for name, text := range readTranscripts(t) {
 		steps := parseTranscript(t, name, text)
 		for i, step := range steps {

@@ -34,7 +34,7 @@ func (c *slowConn) Write(b []byte) (int, error) {
 
 // A client knows of its session, by its game, before all of it is attached: it
 // is there all the same.
-func TestDisconnectFindsAClientThatIsBeingAnswered(t *testing.T) {
+func TestDisconnectFindsClientBeforeItsAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		gate := make(chan struct{})

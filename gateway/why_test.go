@@ -36,7 +36,7 @@ func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
 
 // Whoever looks for the reason of a 401 finds it in the log, in the words of the
 // metric, and nothing of the login.
-func TestTheLogSaysWhyALoginWasRefused(t *testing.T) {
+func TestRefusedLoginIsLoggedWithReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, said := newLoginWorld(t, "header", false)
 		ask := func(reason, header string) {
@@ -54,7 +54,7 @@ func TestTheLogSaysWhyALoginWasRefused(t *testing.T) {
 
 // The line names the path: a game server that is asked for the wrong one answers
 // 404, and nothing else says so.
-func TestTheLogSaysWhatTheGameServerRefused(t *testing.T) {
+func TestUpstreamRefusalIsLoggedWithPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(bytes.Buffer)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })

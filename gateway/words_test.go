@@ -10,7 +10,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
+func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 	for name, hard := range map[string]bool{"soft": false, "hard": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
 	}
 }
 
-func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
+func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Words.Detach = `{"player":"{player}","in":"{session}"}`
@@ -68,7 +68,7 @@ func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
+func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Replies = []session.Reply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
@@ -106,7 +106,7 @@ func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
 	})
 }
 
-func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
+func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Replies = []session.Reply{{In: "ping", Out: "pong"}}
@@ -123,7 +123,7 @@ func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
 	})
 }
 
-func TestBeatsAreSentWhileTheClientIsAway(t *testing.T) {
+func TestBeatsAreSentWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Beats = []session.Beat{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
@@ -143,7 +143,7 @@ func TestBeatsAreSentWhileTheClientIsAway(t *testing.T) {
 	})
 }
 
-func TestIdleTimeoutEndsASessionInWhichNothingIsSaid(t *testing.T) {
+func TestIdleTimeoutEndsSilentSession(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *world){
 		"attached": func(t *testing.T, w *world) {
 			p, game := w.play()

@@ -169,7 +169,7 @@ func TestIssueAndVerifyAgreeOnTheLength(t *testing.T) {
 }
 
 // The clock is walked over each bound in steps of a second and of a nanosecond.
-func TestTokenIsGoodFromItsIssueToItsExpiry(t *testing.T) {
+func TestTokenIsValidFromIssueToExpiry(t *testing.T) {
 	c := new(clock)
 	k := load(t, Options{Now: c.now}, newSecret())
 	token := issue(t, k, Claims{Session: "s", Subject: "p", Gen: 1, Expires: epoch.Add(10 * time.Second)})
@@ -243,7 +243,7 @@ func TestClockThatJumpsADayIsFollowed(t *testing.T) {
 
 // An audience may stand in a list with others; claims we do not know are ignored
 // (RFC 7519 sections 4 and 4.1.3).
-func TestOtherAudiencesAndClaimsAreNoReasonToRefuse(t *testing.T) {
+func TestOtherAudiencesAndClaimsAreAccepted(t *testing.T) {
 	f := newForge(t)
 	for _, token := range []string{
 		f.claimed(`aud:["other","reseat"]`), f.claimed(`aud:["reseat"]`), f.claimed(`aud:"res\u0065at"`),
@@ -259,7 +259,7 @@ func TestOtherAudiencesAndClaimsAreNoReasonToRefuse(t *testing.T) {
 
 // An environment is an issuer, an audience and keys. Its tokens, and a player's
 // JWT by the same keys, pass nowhere else.
-func TestOnlyTheDiagonalPasses(t *testing.T) {
+func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 	one, two := newSecret(), newSecret()
 	var envs []*Keys
 	var tokens []string
@@ -285,7 +285,7 @@ func TestOnlyTheDiagonalPasses(t *testing.T) {
 	}
 }
 
-func TestPlayersLoginIsNoResumeToken(t *testing.T) {
+func TestLoginIsNotAcceptedAsResumeToken(t *testing.T) {
 	f := newForge(t)
 	for _, typ := range []any{"JWT", "at+jwt", "application/at+jwt", nil} {
 		login := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{

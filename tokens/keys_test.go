@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestKeyMadeAtStartIsASecretOfItsOwn(t *testing.T) {
+func TestGeneratedKeyIsUnique(t *testing.T) {
 	first, second := load(t, Options{Now: new(clock).now}), load(t, Options{Now: new(clock).now})
 	if !first.Ephemeral() || first.SigningKeyID() == second.SigningKeyID() {
 		t.Errorf("ephemeral %v, kids %q and %q, want two different ephemeral keys", first.Ephemeral(), first.SigningKeyID(), second.SigningKeyID())
@@ -166,7 +166,7 @@ func TestLoadKeepsItsOwnListOfFiles(t *testing.T) {
 	wantReload(t, k)
 }
 
-func TestNamesThatCannotBeWrittenAreRefused(t *testing.T) {
+func TestUnwritableNamesAreRefused(t *testing.T) {
 	for _, o := range []Options{{Audience: "a\xff"}, {Issuer: "a\xff"}, {Audience: strings.Repeat("a", 256)}, {Issuer: strings.Repeat("a", 256)}} {
 		if _, err := Load(nil, o); err == nil {
 			t.Errorf("audience of %d bytes, issuer of %d: no error", len(o.Audience), len(o.Issuer))

@@ -42,7 +42,7 @@ func TestLibraryRefusesByItself(t *testing.T) {
 }
 
 // The key function here gives every algorithm what it wants.
-func TestLibraryTakesNoOtherAlgorithm(t *testing.T) {
+func TestLibraryRefusesOtherAlgorithms(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
 	for _, other := range []struct {
 		method          jwt.SigningMethod

@@ -40,7 +40,7 @@ func TestMemoSkipsTheSignatureCheck(t *testing.T) {
 }
 
 // What is remembered is one token: any other goes through Verify.
-func TestMemoIsOfOneTokenAlone(t *testing.T) {
+func TestMemoCoversOneTokenOnly(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
 	c := claims()
 	token, kid, _ := k.Issue(c)

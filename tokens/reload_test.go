@@ -10,7 +10,7 @@ import (
 
 // Two Reloads at once: the one that began later read the newer file, and its keys stay.
 // So the other reads none before the first has put its keys in force.
-func TestReloadsFollowOneAnother(t *testing.T) {
+func TestReloadsAreSerialized(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	write := func(secret string) {
 		t.Helper()

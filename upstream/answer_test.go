@@ -24,7 +24,7 @@ const (
 	headLimit = 64 << 10
 )
 
-func TestAcceptForIsThatOfTheRFC(t *testing.T) {
+func TestAcceptForMatchesTheRFC(t *testing.T) {
 	if got := acceptFor(testKey); got != testGood {
 		t.Errorf("acceptFor = %q, want %q", got, testGood)
 	}
@@ -85,7 +85,7 @@ var badAnswers = []struct {
 	{"refusal of unknown coding", "HTTP/1.1 403 canary\r\nTransfer-Encoding: canary\r\n\r\n", errMalformed},
 }
 
-func TestBadAnswerIsNoTunnel(t *testing.T) {
+func TestBadAnswerOpensNoTunnel(t *testing.T) {
 	for _, c := range badAnswers {
 		t.Run(c.name, func(t *testing.T) {
 			conn, refusal, err := readAnswer(strings.NewReader(c.raw), testKey, []string{"chat"})
@@ -206,7 +206,7 @@ func TestEarlyBytesAreKept(t *testing.T) {
 	}
 }
 
-func TestEarlyBytesOutliveTheBufferTheyCameIn(t *testing.T) {
+func TestEarlyBytesAreCopied(t *testing.T) {
 	first, _, err := readAnswer(strings.NewReader(good+"\r\nfirst"), testKey, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func TestClientCannotForgeOrRemoveGatewayHeaders(t *testing.T) {
 }
 
 // The same by way of the whole head, as a server would read it.
-func TestForgedHeadersDoNotComeOverTheWire(t *testing.T) {
+func TestForgedHeadersAreRemovedOnTheWire(t *testing.T) {
 	for _, client := range forged {
 		g := newGame(t, "ws://game", accepting())
 		conn, err := g.Dial(t.Context(), Request{Path: "/", Header: RequestHeader(client, localPeer, nil, ownHeader)})
@@ -116,7 +116,7 @@ func TestHopByHopHeadersDoNotPassUpward(t *testing.T) {
 	}
 }
 
-func TestAllElseOfTheClientPassesUpward(t *testing.T) {
+func TestOtherClientHeadersPassUpward(t *testing.T) {
 	client := http.Header{
 		"Cookie": {"sid=abc; theme=dark"}, "Origin": {"https://game.example"}, "User-Agent": {"probe/1"}, "Authorization": {"Bearer x"},
 		"X-Custom": {"one", "two"}, "Accept-Language": {"de"}, "X-Empty": {""}, "Xreseat-Session": {"x"}, "X-Reseat": {"x"}, "Reseat": {"x"},
@@ -137,7 +137,7 @@ func TestAllElseOfTheClientPassesUpward(t *testing.T) {
 	}
 }
 
-func TestOwnHeadersReplaceTheClients(t *testing.T) {
+func TestGatewayHeadersReplaceTheClients(t *testing.T) {
 	client := http.Header{"X-Game": {"evil"}, "Connection": {"X-Game, X-Forwarded-For"}}
 	got := RequestHeader(client, localPeer, nil, http.Header{"X-Forwarded-For": {"own"}, "x-game": {"1", "2"}})
 	if !slices.Equal(got["X-Forwarded-For"], []string{"own"}) || !slices.Equal(got["X-Game"], []string{"1", "2"}) {
@@ -145,7 +145,7 @@ func TestOwnHeadersReplaceTheClients(t *testing.T) {
 	}
 }
 
-func TestOfATrustedProxyThreeHeadersAreKeptAndCompleted(t *testing.T) {
+func TestForwardedHeadersOfTrustedProxyAreExtended(t *testing.T) {
 	peer := localPeer
 	peer.Trusted = true
 	seen := func(chain, proto, host string) http.Header {
@@ -196,7 +196,7 @@ func TestForwardedHeadersOfClientsAreNotTrusted(t *testing.T) {
 	}
 }
 
-func TestForwardedForNamesThePeerInOneSpelling(t *testing.T) {
+func TestForwardedForHasCanonicalPeerAddress(t *testing.T) {
 	for addr, want := range map[string][]string{
 		"192.0.2.7": {"192.0.2.7"}, "::ffff:192.0.2.7": {"192.0.2.7"}, "2001:db8::1": {"2001:db8::1"}, "fe80::1%eth0": {"fe80::1"},
 	} {
@@ -211,7 +211,7 @@ func TestForwardedForNamesThePeerInOneSpelling(t *testing.T) {
 	}
 }
 
-func TestAnswerHeaderHidesWhatIsNotTheClients(t *testing.T) {
+func TestAnswerHeaderHidesHeadersForTheGateway(t *testing.T) {
 	pass, d := AnswerHeader(http.Header{
 		"Set-Cookie": {"a=1; Path=/", "b=2"}, "X-Game": {"hi"}, "Server": {"game/1"}, "Date": {"today"},
 		"Reseat-Group": {"g1", "g2"}, "Reseat-Grace": {"20s"}, "Reseat-Overflow": {"end"}, "Reseat-Other": {"x"}, "Reseat_Group": {"x"},
@@ -240,7 +240,7 @@ func TestAnswerHeaderHidesWhatIsNotTheClients(t *testing.T) {
 	}
 }
 
-func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
+func TestDropCookiesRemovesOnlyNamedCookies(t *testing.T) {
 	for _, c := range []struct{ sent, want []string }{
 		{nil, nil},
 		{[]string{"a=1"}, []string{"a=1"}},
@@ -265,7 +265,7 @@ func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-func TestCookieOfTheGamesPassesThoughItBeginsLikeOurs(t *testing.T) {
+func TestGameCookieWithSimilarNamePasses(t *testing.T) {
 	h := http.Header{"Cookie": {"a=1; reseat-0123abcd=t; reseat-theme=dark; __Host-reseat-ffffffff=t; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"}}
 	DropOwnCookies(h)
 	if got, want := h.Get("Cookie"), "a=1; reseat-theme=dark; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"; got != want {

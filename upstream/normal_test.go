@@ -77,7 +77,7 @@ func TestPathsWithoutASafeNormalFormAreRefused(t *testing.T) {
 	}
 }
 
-func TestLaxLetsThemThroughButForControlCharactersAndBadEscapes(t *testing.T) {
+func TestLaxAllowsAllButControlCharactersAndBadEscapes(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{"/ranked%2f7", "/ranked%2F7"}, {"/a\\b", "/a%5Cb"}, {"//a", "//a"}, {"/a//b", "/a//b"}, {"/%2541", "/%2541"}, {"/..;/x", "/..;/x"},
 	} {
@@ -92,7 +92,7 @@ func TestLaxLetsThemThroughButForControlCharactersAndBadEscapes(t *testing.T) {
 	}
 }
 
-func TestParametersOfSegmentsAreSeen(t *testing.T) {
+func TestPathParametersAreDetected(t *testing.T) {
 	for _, c := range []struct {
 		raw, want string
 		other     bool

@@ -106,7 +106,7 @@ func TestRequestURLIsWrittenAsTheRequestTarget(t *testing.T) {
 }
 
 // Behind two slashes only what RFC 3986 allows can be kept as it is.
-func TestRequestURLBehindTwoSlashesKeepsItsMeaning(t *testing.T) {
+func TestRequestURLWithTwoSlashesKeepsItsMeaning(t *testing.T) {
 	target := &Target{URL: mustParse(t, "https://game")}
 	for path, want := range map[string]string{
 		"//a|b%2Fc": "//a%7Cb%2Fc",
@@ -141,7 +141,7 @@ func TestClientTargetIsWhatTheClientWrote(t *testing.T) {
 	}
 }
 
-func TestClientTargetOfAMadeRequestIsItsURL(t *testing.T) {
+func TestClientTargetOfConstructedRequestIsItsURL(t *testing.T) {
 	r := &http.Request{URL: &url.URL{Path: "/a/b", RawPath: "/a%2Fb", RawQuery: "x"}}
 	if path, query := ClientTarget(r); path != "/a%2Fb" || query != "x" {
 		t.Errorf("path %q query %q, want /a%%2Fb and x", path, query)

@@ -49,7 +49,7 @@ func TestProxyAppliesTheHeaderPolicyUpward(t *testing.T) {
 	}
 }
 
-func TestProxyBelievesATrustedProxy(t *testing.T) {
+func TestProxyUsesHeadersOfTrustedProxy(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("X-Forwarded-For") + " " + r.Header.Get("X-Forwarded-Proto"); got != "203.0.113.9, 192.0.2.7 https" {
 			t.Errorf("the upstream sees %q", got)
@@ -203,7 +203,7 @@ func TestProxyStreamsUploads(t *testing.T) {
 	})
 }
 
-func TestProxyAsksForABodyOnlyWhenTheUpstreamDoes(t *testing.T) {
+func TestProxyRequestsBodyOnlyWhenUpstreamDoes(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/base/no" {
 			w.WriteHeader(http.StatusExpectationFailed)
@@ -246,7 +246,7 @@ func TestProxySendsABodyToAnUpstreamThatIgnoresExpect(t *testing.T) {
 	})
 }
 
-func TestProxyNamesNoContentTypeOfItsOwn(t *testing.T) {
+func TestProxyAddsNoContentType(t *testing.T) {
 	proxiedTo(t, pipeTo(answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")), func(t *testing.T, r *rig) {
 		resp, err := r.Get("http://h/")
 		r.wantAnswer(t, resp, err, 200, "<html>")
@@ -256,7 +256,7 @@ func TestProxyNamesNoContentTypeOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestProxyLeavesTheRequestItWasGivenAlone(t *testing.T) {
+func TestProxyDoesNotModifyItsRequest(t *testing.T) {
 	proxied(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, r *rig) {
 		req := httptest.NewRequestWithContext(t.Context(), "GET", "/x", nil)
 		req.Header = http.Header{"Cookie": {"ours=t; a=1"}, "Reseat-Session": {"x"}}
@@ -268,7 +268,7 @@ func TestProxyLeavesTheRequestItWasGivenAlone(t *testing.T) {
 	})
 }
 
-func TestProxyLeavesTheClientsTrailersBehind(t *testing.T) {
+func TestProxyDropsClientTrailers(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if len(r.Trailer) != 0 {
@@ -336,7 +336,7 @@ func TestProxyFailuresAreReturnedAndLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestProxyBreaksOffAnAnswerThatBreaksOff(t *testing.T) {
+func TestProxyAbortsTruncatedAnswer(t *testing.T) {
 	proxiedTo(t, pipeTo(answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")), func(t *testing.T, r *rig) {
 		resp, err := r.Get("http://h/x?" + canary)
 		if err != nil {
@@ -374,7 +374,7 @@ func TestClientDisconnectIsNotLoggedAsError(t *testing.T) {
 	}
 }
 
-func TestBrokenUploadOfAClientIsItsOwnFault(t *testing.T) {
+func TestBrokenUploadIsTheClientsFault(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }, func(t *testing.T, r *rig) {
 		_, br := r.raw(t, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
 		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 400 {

@@ -201,7 +201,7 @@ func TestClosingARefusalUnreadDoesNotWaitForItsBody(t *testing.T) {
 	})
 }
 
-func TestWriteErrorTellsTheClientStatusAndOneLine(t *testing.T) {
+func TestWriteErrorSendsStatusAndOneLine(t *testing.T) {
 	for kind, want := range map[Kind]struct {
 		status int
 		text   string

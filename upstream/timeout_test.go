@@ -54,7 +54,7 @@ func TestStalledRequestBodyTimesOutAfterThirtySeconds(t *testing.T) {
 
 // An upstream may answer without having taken the body: net/http reads what is
 // left of it before it answers, and would wait for ever.
-func TestDrainingABodyIsBounded(t *testing.T) {
+func TestDiscardedBodyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipeListener()
 		srv := &http.Server{ErrorLog: discardLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -65,7 +65,7 @@ func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
 	}
 }
 
-func TestHelpAndVersionAreFoundAsPeopleTypeThem(t *testing.T) {
+func TestHelpAndVersionAreRecognisedInCommonForms(t *testing.T) {
 	for _, args := range [][]string{{"-h"}, {"help"}, {"--help"}, {game, "-h"}} {
 		if _, err := Parse(args, nil); !errors.Is(err, ErrHelp) {
 			t.Errorf("%q: %v", args, err)
@@ -131,7 +131,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesOfOthersInTheEnvironmentAreLeftAlone(t *testing.T) {
+func TestForeignEnvironmentNamesAreIgnored(t *testing.T) {
 	mustParse(t, []string{
 		"PATH=/bin", "RESEATING=1", "reseat_grace=5", "=C:=C:\\", "GRACE=5",
 		// What Kubernetes makes of services named reseat and reseat-admin.
@@ -282,7 +282,7 @@ func TestErrorsQuoteLongValuesInPart(t *testing.T) {
 	}
 }
 
-func TestEveryRowOfTheTableIsWhole(t *testing.T) {
+func TestEveryRowOfTheTableIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range table {
 		f := &table[i]
@@ -302,7 +302,7 @@ func TestEveryRowOfTheTableIsWhole(t *testing.T) {
 	}
 }
 
-func TestNearestIsTheNameWithTheFewestSlips(t *testing.T) {
+func TestNearestIsTheNameWithTheFewestTypos(t *testing.T) {
 	names := []string{"grace", "host", "http", "heartbeat"}
 	for word, want := range map[string]string{
 		"grace": "grace", "grac": "grace", "gracee": "grace", "garce": "", "hst": "host", "htp": "http",

@@ -64,7 +64,7 @@ func inRouteOfFile(t *testing.T, base, flag, text string) string {
 	return document(t, map[string]any{"route": []any{entries}})
 }
 
-func TestConfigFileSaysWhatTheFlagsSay(t *testing.T) {
+func TestConfigFileAndFlagsAgree(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 # What an operator would write.
 grace = "45s"
@@ -147,7 +147,7 @@ func TestOverriddenFileValueIsIgnored(t *testing.T) {
 	mustParse(t, nil, game, "--grace=1m", withConfig(t, "grace = \"nonsense\"\n"))
 }
 
-func TestEmptyArrayIsNoValueAtAll(t *testing.T) {
+func TestEmptyArrayIsNoValue(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 origin = ["https://a.example"]
 [[route]]
@@ -285,7 +285,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-func TestConfigCanLieInAnotherDirectory(t *testing.T) {
+func TestConfigMayBeInAnotherDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sub", configName)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)

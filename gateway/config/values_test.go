@@ -418,7 +418,7 @@ func TestWebhooksPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-func TestRouteSwitchesGlobalTextsAndTimersOff(t *testing.T) {
+func TestRouteTurnsOffGlobalTextsAndTimers(t *testing.T) {
 	global := []string{"--on-detach=d", "--on-resume=r", "--on-expire=e", "--keepalive-reply=engine.io", "--keepalive-send=1s:m",
 		"--idle-timeout=1m", "--upstream-heartbeat=5s", "--answer-timeout=3s", "--grace-before-start=5m"}
 	const empty = ";on-detach=;on-resume=;on-expire=;keepalive-reply=;keepalive-send=;idle-timeout=;upstream-heartbeat=;answer-timeout=;grace-before-start="

@@ -29,7 +29,7 @@ func pair(t *testing.T) (near *Conn, far net.Conn) {
 }
 
 // What arrives at the socket of a silent connection must not look like a sign of life.
-func TestSocketStateOfAConnIsNotKnown(t *testing.T) {
+func TestSocketStateOfConnIsUnknown(t *testing.T) {
 	near, far := pair(t)
 	near.Silence(time.Hour)
 	if _, err := far.Write([]byte("x")); err != nil {
@@ -40,7 +40,7 @@ func TestSocketStateOfAConnIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestCloseEndsASilence(t *testing.T) {
+func TestCloseEndsSilence(t *testing.T) {
 	near, _ := pair(t)
 	near.Silence(time.Hour)
 	wrote := make(chan error)
@@ -55,7 +55,7 @@ func TestCloseEndsASilence(t *testing.T) {
 }
 
 // The dashboard shows it as the reason why the client was lost.
-func TestACutSaysWhoCut(t *testing.T) {
+func TestDisconnectIsLabelledWithItsSide(t *testing.T) {
 	near, _ := pair(t)
 	near.Close()
 	if _, err := near.Read(make([]byte, 1)); err == nil || err.Error() != "cut by the demo" {

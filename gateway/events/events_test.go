@@ -76,7 +76,7 @@ func TestReaderGetsLaterEvents(t *testing.T) {
 	want(t, r, "c")
 }
 
-func TestReaderBeginsWithTheNewestThatAreHeld(t *testing.T) {
+func TestReaderBeginsWithNewestHeldEvents(t *testing.T) {
 	h, _ := newHub()
 	want(t, h.Newest(5))
 	publish(h, "a", "b", "c")
@@ -90,7 +90,7 @@ func TestReaderBeginsWithTheNewestThatAreHeld(t *testing.T) {
 	}
 }
 
-func TestReaderGoesOnAfterTheEventThatItNames(t *testing.T) {
+func TestReaderContinuesAfterTheNamedEvent(t *testing.T) {
 	h, _ := newHub()
 	first := h.Live()
 	publish(h, "a", "b", "c")
@@ -180,7 +180,7 @@ func TestIDsAreMicrosecondsAndGrowWhateverTheClockDoes(t *testing.T) {
 }
 
 // The next process knows nothing of this one's events, and its IDs are greater.
-func TestIDsGoOnOverRestarts(t *testing.T) {
+func TestIDsGrowAcrossRestarts(t *testing.T) {
 	h, c := newHub()
 	r := h.Live()
 	publish(h, "a")
@@ -277,7 +277,7 @@ func TestPublishAllocatesNothingOnceTheRingIsFull(t *testing.T) {
 	}
 }
 
-func TestManyPublishAndReadAtOnce(t *testing.T) {
+func TestConcurrentPublishersAndReaders(t *testing.T) {
 	h := New(time.Now)
 	var all sync.WaitGroup
 	for w := range 4 {

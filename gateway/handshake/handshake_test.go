@@ -80,7 +80,7 @@ func TestBadHandshakesAreRefused(t *testing.T) {
 
 // What does not ask for a WebSocket is an ordinary request, and goes to the
 // proxy.
-func TestOrdinaryRequestIsNoHandshake(t *testing.T) {
+func TestOrdinaryRequestIsNotAHandshake(t *testing.T) {
 	for _, with := range []string{"", "Upgrade: h2c\r\n", "Upgrade: websockets\r\n", "Upgrade: websocket/13\r\n", "Upgrade: \"websocket\"\r\n", "Upgrade: web socket\r\n", "Upgrade: h2c; websocket\r\n", "Upgrade: \r\n", "X-Upgrade: websocket\r\n"} {
 		if r := read(change("Upgrade: websocket\r\n", with)); r == nil || Requested(r) {
 			t.Errorf("a handshake: %q", with)
@@ -122,7 +122,7 @@ func TestTokenIsFoundInAnyLineAndCase(t *testing.T) {
 }
 
 // T11: --host.
-func TestHostIsOneOfThoseAllowed(t *testing.T) {
+func TestHostMustBeAllowed(t *testing.T) {
 	for _, tt := range []struct {
 		allowed []string
 		host    string

@@ -204,7 +204,7 @@ func FuzzStar(f *testing.F) {
 	})
 }
 
-func TestOriginIsTakenApartOnlyInItsOneForm(t *testing.T) {
+func TestOriginIsParsedInItsOnlyForm(t *testing.T) {
 	for o, want := range map[string]webOrigin{
 		"http://game.example":    {"http", "game.example", "game.example", "80"},
 		"HTTPS://Game.example":   {"https", "game.example", "game.example", "443"},

@@ -12,7 +12,7 @@ func (ts *tombstones) of(id string, expires time.Time) *tombstone {
 	return t
 }
 
-func TestTombstonesAreBoundedAndTheOldestGoFirst(t *testing.T) {
+func TestTombstonesAreBoundedAndOldestAreEvicted(t *testing.T) {
 	for maxSessions, want := range map[int]int{0: maxTombstones, 50: 1000, 250: 1000, 1000: 4000} {
 		ts := newTombstones(maxSessions)
 		began := time.Now()
@@ -28,7 +28,7 @@ func TestTombstonesAreBoundedAndTheOldestGoFirst(t *testing.T) {
 	}
 }
 
-func TestOnlyTheNewestTombstonesHaveAHistory(t *testing.T) {
+func TestOnlyNewestTombstonesKeepHistory(t *testing.T) {
 	ts := newTombstones(0)
 	for i := range 3 * maxHistories {
 		ts.of(fmt.Sprint(i), time.Now().Add(time.Hour))

@@ -157,7 +157,7 @@ func TestCertificateThatIsNotRenewedIsReported(t *testing.T) {
 	})
 }
 
-func TestLateIsWhenRenewalHasBeenTriedForAQuarterOfItsTime(t *testing.T) {
+func TestRenewalIsLateAfterAQuarterOfItsTime(t *testing.T) {
 	const day = 24 * time.Hour
 	from := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ life, left time.Duration }{{90 * day, 22*day + 12*time.Hour}, {365 * day, 22*day + 12*time.Hour}, {6 * day, 36 * time.Hour}, {day, 6 * time.Hour}} {

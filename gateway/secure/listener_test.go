@@ -178,7 +178,7 @@ func (l *troubled) Accept() (net.Conn, error) {
 	}
 }
 
-func TestErrorsOfTheListenerReachItsCaller(t *testing.T) {
+func TestListenerErrorsReachTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := testcert.New(t, "game.example")
 		cert, key := pair.Write(t.TempDir())

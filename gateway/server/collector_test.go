@@ -4,7 +4,7 @@ import "testing"
 
 const mib = 1 << 20
 
-func TestGarbageOfABurstIsCollectedOnceCalm(t *testing.T) {
+func TestGarbageOfBurstIsCollectedWhenIdle(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks []heap // the first is right after a collection
 		want  []bool

@@ -159,7 +159,7 @@ func TestAdminTokensAreReloadedOnSIGHUP(t *testing.T) {
 }
 
 // Who listens to the events hears of the last one, and then an end in order.
-func TestEventStreamEndsInOrderWithTheProcess(t *testing.T) {
+func TestEventStreamEndsCleanlyAtShutdown(t *testing.T) {
 	p := begin(t)
 	stream := p.ask("GET", "/api/v1/events", "")
 	p.ask("POST", "/api/v1/drain", "") // SIGTERM ends the process all the same

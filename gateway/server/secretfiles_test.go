@@ -10,7 +10,7 @@ import (
 )
 
 // check and the start say the same of a secret that others may read, or that is weak.
-func TestExposedAndWeakSecretsAreWarnedOf(t *testing.T) {
+func TestExposedAndWeakSecretsAreWarnedAbout(t *testing.T) {
 	file := func(text string, mode os.FileMode) string {
 		name := writeFile(t, filepath.Join(t.TempDir(), "secret"), text)
 		if err := os.Chmod(name, mode); err != nil {

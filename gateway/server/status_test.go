@@ -89,7 +89,7 @@ func TestSecondSignalExitsImmediately(t *testing.T) {
 	}
 }
 
-func TestLogNamesAddressesThatABrowserCanOpen(t *testing.T) {
+func TestLogNamesAddressesThatBrowsersCanOpen(t *testing.T) {
 	p := begin(t, "--listen=:0")
 	_, port, err := net.SplitHostPort(p.clients["addr"].(string))
 	if err != nil || p.clients["http"] != "http://localhost:"+port || p.clients["ws"] != "ws://localhost:"+port {

@@ -123,7 +123,7 @@ func TestSIGHUPReloadsCertificateWithoutDisconnecting(t *testing.T) {
 	}
 }
 
-func TestDemoCutsConnectionsUnderTLS(t *testing.T) {
+func TestDemoDropsConnectionsUnderTLS(t *testing.T) {
 	_, pair, _, addr := secured(t)
 	c := join(t, "wss://"+addr+"/demo/play", browser(t, pair, "http/1.1"), "reseat.v1")
 	_, hello, err := c.Read(t.Context())
@@ -149,7 +149,7 @@ func TestDemoCutsConnectionsUnderTLS(t *testing.T) {
 
 // Each stream may hold a connection to the game server, so that one client's connection
 // has few of them.
-func TestHTTP2ConnectionHasFewStreams(t *testing.T) {
+func TestHTTP2StreamsAreLimited(t *testing.T) {
 	pair := testcert.New(t, "127.0.0.1")
 	cert, key := pair.Write(t.TempDir())
 	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)

@@ -21,7 +21,7 @@ func descriptors(t *testing.T) int {
 
 // Clients that do not go when they are taken over hold few descriptors, long
 // before their time is over. The goroutines of the other driver give theirs back
-// when they have noticed: TestTakeoversLeaveFewConnectionsBehind.
+// when they have noticed: TestLingeringConnectionsOfTakeoversAreBounded.
 func TestALoopKeepsFewConnectionsThatWereTakenOver(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are no loops here")

@@ -102,7 +102,7 @@ func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
 	})
 }
 
-func TestAnswersAreJudged(t *testing.T) {
+func TestAnswersAreClassified(t *testing.T) {
 	for status, want := range map[int]verdict{
 		200: delivered, 204: delivered, 299: delivered,
 		301: failed, 308: failed, 401: failed, 403: failed, 404: failed, 408: failed, 429: failed, 500: failed, 502: failed, 503: failed, 504: failed,
@@ -130,7 +130,7 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndAreSpread(t *testing.T) {
+func TestBackoffGrowsWithJitter(t *testing.T) {
 	for n, whole := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		whole *= time.Second
 		seen := map[time.Duration]bool{}

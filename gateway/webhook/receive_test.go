@@ -120,7 +120,7 @@ func TestReceiverOfThePageTakesEachEventOnce(t *testing.T) {
 	}
 }
 
-func TestReceiverOfThePageRefusesWhatIsNotSigned(t *testing.T) {
+func TestReceiverOfThePageRefusesUnsignedPosts(t *testing.T) {
 	receive, err := Receive(secret, func(e Event) { t.Errorf("took %+v", e) })
 	if err != nil {
 		t.Fatal(err)

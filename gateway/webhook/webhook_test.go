@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/events"
 )
 
-func TestEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
+func TestEventIsSignedByStandardWebhooks(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Created)
 		d.publish("s1", events.Detached)
@@ -57,7 +57,7 @@ func TestChangedPostDoesNotVerify(t *testing.T) {
 	})
 }
 
-func TestEventsOfASessionWaitForTheOneBefore(t *testing.T) {
+func TestEventsOfOneSessionArePostedInOrder(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		tries := 0
 		d.receiver.answers(func(p *post) *http.Response {
@@ -84,7 +84,7 @@ func TestEventsOfASessionWaitForTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
+func TestConcurrentPostsAreBounded(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		for i := range 20 {
@@ -181,7 +181,7 @@ func typesOf(d *desk, session string) (list []string) {
 }
 
 // Publishing is what the data path does.
-func TestPublishingNeverWaitsForAReceiverThatHangs(t *testing.T) {
+func TestPublishNeverWaitsForHangingReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		began := time.Now()
@@ -262,7 +262,7 @@ func TestEventIsRetriedForADay(t *testing.T) {
 	})
 }
 
-func TestA410StopsAllPostsUntilAReload(t *testing.T) {
+func TestStatus410StopsPostsUntilReload(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return answered(http.StatusGone) })
 		d.publish("s1", events.Created)
@@ -284,7 +284,7 @@ func TestA410StopsAllPostsUntilAReload(t *testing.T) {
 	})
 }
 
-func TestA410StopsThoseThatAreUnderWayToo(t *testing.T) {
+func TestStatus410StopsPostsInFlight(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		for i := range 10 {
@@ -339,7 +339,7 @@ type endless struct{ read, closed int }
 func (e *endless) Read(b []byte) (int, error) { e.read += len(b); return len(b), nil }
 func (e *endless) Close() error               { e.closed++; return nil }
 
-func TestOfAnAnswersBodyOnlySoMuchIsRead(t *testing.T) {
+func TestResponseBodyIsReadUpToALimit(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		body := new(endless)
 		d.receiver.answers(func(*post) *http.Response {
@@ -375,7 +375,7 @@ func TestCloseDeliversQueuedEvents(t *testing.T) {
 
 // A Hub holds its readers until they close: one that nobody reads would be roused by
 // each event for as long as the process lives.
-func TestClosedHookReadsTheHubNoMore(t *testing.T) {
+func TestClosedHookStopsReadingTheHub(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Ended)
 		d.close(0)
@@ -392,7 +392,7 @@ func TestClosedHookReadsTheHubNoMore(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotWaitForAReceiverThatIsDown(t *testing.T) {
+func TestCloseDoesNotWaitForDownReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		for i := range 10 {
@@ -407,7 +407,7 @@ func TestCloseDoesNotWaitForAReceiverThatIsDown(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUpOnAReceiverThatHangs(t *testing.T) {
+func TestCloseGivesUpOnHangingReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		d.publish("s1", events.Ended)

@@ -20,7 +20,7 @@ func TestNoGenerationIsValidBeforeTheFirstIssue(t *testing.T) {
 }
 
 // A client whose hello was lost again and again still holds an old token.
-func TestUnconfirmedAttachesKeepTheLastConfirmedGood(t *testing.T) {
+func TestUnconfirmedAttachesKeepLastConfirmedValid(t *testing.T) {
 	l := issued(t, 5)
 	mustConfirm(t, l, 2)
 	for gen, want := range map[uint64]bool{0: false, 1: false, 2: true, 3: true, 4: true, 5: true, 6: false} {
@@ -30,7 +30,7 @@ func TestUnconfirmedAttachesKeepTheLastConfirmedGood(t *testing.T) {
 	}
 }
 
-func TestConfirmingSpendsEveryOlderGeneration(t *testing.T) {
+func TestConfirmingSupersedesEveryOlderGeneration(t *testing.T) {
 	l := issued(t, 4)
 	mustConfirm(t, l, 3)
 	for gen, want := range map[uint64]bool{0: false, 1: true, 2: true, 3: false, 4: false, 5: false} {

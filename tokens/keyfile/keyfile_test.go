@@ -71,7 +71,7 @@ func TestPublicKeysAndCertificatesVerify(t *testing.T) {
 }
 
 // Who verifies what others have signed must not hold what they sign with.
-func TestPrivateKeyIsNoKeyToVerifyWith(t *testing.T) {
+func TestPrivateKeyIsRefusedForVerification(t *testing.T) {
 	for _, s := range signers() {
 		data := pemOf("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(s)))
 		got, err := ParsePublic(data)
@@ -84,7 +84,7 @@ func TestPrivateKeyIsNoKeyToVerifyWith(t *testing.T) {
 	}
 }
 
-func TestCertificatesThatAreNoKeyAreRefused(t *testing.T) {
+func TestCertificatesWithoutUsableKeyAreRefused(t *testing.T) {
 	s := signers()
 	p224 := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
 	for name, tt := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 
 // A resume token is no login and a login is no resume token, not even where an
 // operator has given both the same key, issuer and audience: RFC 8725 section 3.11.
-func TestOnlyTheDiagonalPasses(t *testing.T) {
+func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 	shared, foreign := secretKey, []byte("zyxwvutsrqponmlkjihgfedcba9876543210")
 	type environment struct {
 		name string

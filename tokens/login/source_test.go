@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSourcesAreReadAsTheFlagHasThem(t *testing.T) {
+func TestSourcesAreParsedAsInTheFlag(t *testing.T) {
 	for list, want := range map[string]string{
 		"header":             "header",
 		"query:access_token": "query:access_token",
@@ -138,7 +138,7 @@ var carried = []struct {
 	{everywhere, "", nil, none},
 }
 
-func TestLoginIsFoundWhereItIsLookedFor(t *testing.T) {
+func TestLoginIsFoundInItsSources(t *testing.T) {
 	for _, tt := range carried {
 		got, err := sources(t, tt.list).Find(request(tt.query, tt.lines...))
 		switch tt.want {
@@ -158,7 +158,7 @@ func TestLoginIsFoundWhereItIsLookedFor(t *testing.T) {
 	}
 }
 
-func TestNoSourcesFindAndHideNothing(t *testing.T) {
+func TestEmptySourcesFindAndStripNothing(t *testing.T) {
 	var s Sources
 	r := request("t=1", "Authorization: Bearer h", "Cookie: c=k")
 	if _, err := s.Find(r); !errors.Is(err, ErrMissing) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestEntriesThatCarryALoginLeaveTheOffer(t *testing.T) {
+func TestProtocolsWithLoginAreStripped(t *testing.T) {
 	s := sources(t, "header,protocol:jwt.,protocol:Bearer-")
 	offer := []string{"chat.v2", "jwt.a.b.c", "reseat.v1", "Bearer-x", "jwt.", " jwt.y", "xjwt.z", "JWT.a", "reseat.token.a.b.c"}
 	before := slices.Clone(offer)
@@ -25,7 +25,7 @@ func TestEntriesThatCarryALoginLeaveTheOffer(t *testing.T) {
 	}
 }
 
-func TestHeaderThatCarriesALoginIsRemoved(t *testing.T) {
+func TestHeaderWithLoginIsStripped(t *testing.T) {
 	s := sources(t, "header,cookie:c,cookie:d")
 	for _, tt := range []struct{ name, lines, want string }{
 		{"nothing", "X: 1", "X: 1"},

@@ -25,7 +25,7 @@ func TestBase64HasOneSpelling(t *testing.T) {
 	}
 }
 
-func TestObjectOfTooManyMembersIsRefused(t *testing.T) {
+func TestObjectWithTooManyMembersIsRefused(t *testing.T) {
 	const text = `{"a":1,"b":2,"c":3}`
 	if o, err := ParseObject([]byte(text), 3); err != nil || len(o) != 3 {
 		t.Errorf("at the limit: %q, error %v", o, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestPlayerIsWelcomedWithItsSessionAndTheWholePicture(t *testing.T) {
+func TestWelcomeHasSessionAndWholeState(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, m := g.join("Otter")
 		if p.conn.Subprotocol() != Subprotocol {
@@ -59,7 +59,7 @@ func TestServerCountsMissedRepeatedAndLateInputs(t *testing.T) {
 	})
 }
 
-func TestLettersComeInOrderASecondAfterTheyWereAskedFor(t *testing.T) {
+func TestLettersArriveInOrderAfterASecond(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, _ := g.join("Otter")
 		p.until("state")
@@ -85,7 +85,7 @@ func TestLettersComeInOrderASecondAfterTheyWereAskedFor(t *testing.T) {
 	})
 }
 
-func TestNobodyElseGetsLetters(t *testing.T) {
+func TestOnlyRequestersGetLetters(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, _ := g.join("Otter")
 		b, _ := g.join("Heron")
@@ -98,7 +98,7 @@ func TestNobodyElseGetsLetters(t *testing.T) {
 	})
 }
 
-func TestInputsMoveTheirOwnPlayerAlone(t *testing.T) {
+func TestInputsMoveOnlyTheirOwnPlayer(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, aw := g.join("Otter")
 		b, bw := g.join("Heron")
@@ -141,7 +141,7 @@ func TestClosedConnectionLosesSeatAndScoreAtOnce(t *testing.T) {
 	})
 }
 
-func TestEveryTakenGemIsToldWithItsNewPlace(t *testing.T) {
+func TestEveryTakenGemIsAnnouncedWithItsNewPlace(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, w := g.join("Otter")
 		gems := w.Gems
@@ -200,7 +200,7 @@ func TestSlowClientIsDisconnectedWithoutBlockingTheTick(t *testing.T) {
 	})
 }
 
-func TestAfterAFullQueueNothingMoreIsSent(t *testing.T) {
+func TestNothingIsSentAfterAFullQueue(t *testing.T) {
 	s := NewServer(Config{Seed: 1})
 	c := newClient("Slow", "")
 	c.queue = make(chan []byte, 1)
@@ -243,7 +243,7 @@ func TestBadInputEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestInputsKeptForALongTimeAreAllTaken(t *testing.T) {
+func TestInputsAfterLongOutageAreAllAccepted(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, _ := g.join("Otter")
 		const kept = 1800 // two minutes of 15 inputs a second
@@ -294,7 +294,7 @@ func TestRefusalsHaveTheirStatus(t *testing.T) {
 	})
 }
 
-func TestHandshakeThatFailsLeavesNoPlayer(t *testing.T) {
+func TestFailedHandshakeLeavesNoPlayer(t *testing.T) {
 	play(t, Config{Seed: 1, Seats: wandererCount + 1}, func(t *testing.T, g *game) {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://demo"+Path, nil)
 		if err != nil {

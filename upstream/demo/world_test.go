@@ -133,7 +133,7 @@ func TestPlayerWalksAtItsSpeed(t *testing.T) {
 	}
 }
 
-func TestWhoComesBackSitsElsewhereWithScoreZero(t *testing.T) {
+func TestReturningPlayerSitsElsewhereWithScoreZero(t *testing.T) {
 	w := testWorld(8)
 	first, err := w.sit("Otter")
 	if err != nil {
@@ -150,7 +150,7 @@ func TestWhoComesBackSitsElsewhereWithScoreZero(t *testing.T) {
 	}
 }
 
-func TestSeatsAreGivenToOneEachUntilNoneIsLeft(t *testing.T) {
+func TestEachSeatHasOnePlayerUntilFull(t *testing.T) {
 	w := testWorld(8)
 	taken := map[int]bool{1: true, 2: true, 3: true} // the wanderers
 	for range 8 - wandererCount {
@@ -172,7 +172,7 @@ func TestSeatsAreGivenToOneEachUntilNoneIsLeft(t *testing.T) {
 	}
 }
 
-func TestWanderersGatherGemsAndAllStaysInside(t *testing.T) {
+func TestWanderersCollectGemsAndStayInside(t *testing.T) {
 	w := testWorld(8)
 	for range 60 * tickRate {
 		w.step()
@@ -194,7 +194,7 @@ func TestWanderersGatherGemsAndAllStaysInside(t *testing.T) {
 	}
 }
 
-func TestOneSeedPlaysOneGame(t *testing.T) {
+func TestSameSeedPlaysSameGame(t *testing.T) {
 	a, b := testWorld(8), testWorld(8)
 	for range 500 {
 		a.step()
