@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// pair is both ends of a connection that a Listener has accepted.
+// pair returns both ends of a connection that a Listener has accepted.
 func pair(t *testing.T) (near *Conn, far net.Conn) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func TestCloseEndsSilence(t *testing.T) {
 	}
 }
 
-// The dashboard shows it as the reason why the client was lost.
+// The dashboard shows the error as the reason of the disconnect.
 func TestDisconnectIsLabelledWithItsSide(t *testing.T) {
 	near, _ := pair(t)
 	near.Close()

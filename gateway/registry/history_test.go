@@ -21,7 +21,7 @@ func TestHistoryKeepsOldestAndNewestEntries(t *testing.T) {
 	}
 }
 
-// T6: whoever sends a spent token over and over cannot wipe out what was before.
+// T6: sending a superseded token over and over must not evict earlier entries.
 func TestRepeatedReplaysShareOneEntry(t *testing.T) {
 	var h history
 	h.note(Moment{Type: events.Created})
@@ -35,7 +35,7 @@ func TestRepeatedReplaysShareOneEntry(t *testing.T) {
 	}
 }
 
-// Two cuts in a row are two entries: only what can repeat without an end is summed up.
+// Two disconnects in a row are two entries: only events that repeat without limit are merged.
 func TestOtherEventsAreNotMerged(t *testing.T) {
 	var h history
 	for _, kind := range events.Names() {

@@ -58,7 +58,7 @@ func TestTombstonesExpireByTheirTime(t *testing.T) {
 	}
 }
 
-// Short graces beside long ones: what has expired takes no room in any list.
+// Short grace periods beside long ones: expired tombstones stay in no list.
 func TestExpiredTombstonesLeaveNothingBehind(t *testing.T) {
 	ts := newTombstones(0)
 	began := time.Now()

@@ -22,9 +22,9 @@ import (
 	"reseat/gateway/internal/test/testcert"
 )
 
-// A whole order against a real CA's software is in testdata/acme.
+// testdata/acme orders a certificate from a real CA's software.
 
-// An oracle is a CA in the place of the network.
+// An oracle is a CA that replaces the network.
 type oracle struct {
 	mu     sync.Mutex
 	asked  []time.Time
@@ -38,7 +38,7 @@ func (o *oracle) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.answer(r)
 }
 
-// calls is when it was asked.
+// calls returns the times of its requests.
 func (o *oracle) calls() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// check and the start say the same of a secret that others may read, or that is weak.
+// check and a start must warn alike of a secret that others may read, or that is weak.
 func TestExposedAndWeakSecretsAreWarnedAbout(t *testing.T) {
 	file := func(text string, mode os.FileMode) string {
 		name := writeFile(t, filepath.Join(t.TempDir(), "secret"), text)

@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/events"
 )
 
-// A queueModel is a queue and the plain list that it is held against.
+// A queueModel is a queue and the plain list that it is compared with.
 type queueModel struct {
 	q    *queue
 	most int
@@ -28,7 +28,7 @@ func (m *queueModel) forget(it *item) {
 	m.list = slices.DeleteFunc(m.list, func(o *item) bool { return o == it })
 }
 
-// waits reports whether it is not being posted.
+// waits reports whether an item is queued but not in flight.
 func (m *queueModel) waits(it *item) bool {
 	return !slices.Contains(m.busy, it.line) || it.line.items[0] != it
 }
@@ -54,7 +54,7 @@ func (m *queueModel) take(t *rapid.T) {
 	l, due := m.q.take(m.now)
 	if l == nil {
 		if due.IsZero() && slices.ContainsFunc(m.list, func(o *item) bool { return !slices.Contains(m.busy, o.line) }) {
-			t.Fatal("nothing to take, for ever")
+			t.Fatal("nothing to take, now or later")
 		}
 		return
 	}
@@ -85,8 +85,8 @@ func (m *queueModel) check(t *rapid.T) {
 	}
 }
 
-// The queue against a plain list: whatever comes when, the events of a session
-// are posted in order, one at a time, and what makes room is the oldest.
+// The queue is compared with a plain list: in any order of calls, the events of a session
+// are posted in order, one at a time, and the oldest event makes room.
 func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 6
@@ -146,7 +146,7 @@ func TestBackoffGrowsWithJitter(t *testing.T) {
 		}
 	}
 	if d := backoff(1 << 40); d > maxBackoff || d < maxBackoff/2 {
-		t.Errorf("in the end %v", d)
+		t.Errorf("the last one is %v", d)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestEventsOfOneSessionArePostedInOrder(t *testing.T) {
 		synctest.Wait()
 		d.wantTypes("s1", events.Created)
 		d.publish("s2", events.Created)
-		d.wantTypes("s2", events.Created) // is not held up
+		d.wantTypes("s2", events.Created) // is not delayed
 		time.Sleep(time.Minute)
 		d.wantTypes("s1", events.Created, events.Created, events.Detached)
 		list := d.receiver.posts()
@@ -104,7 +104,7 @@ func TestConcurrentPostsAreBounded(t *testing.T) {
 	})
 }
 
-// down answers nothing; up to the clock it is as if nobody listened.
+// down answers nothing: like a server that is unreachable.
 func down(*post) *http.Response { return &http.Response{} }
 
 func TestDownReceiverGetsOneAttemptAtATimeWithBackoff(t *testing.T) {
@@ -180,7 +180,7 @@ func typesOf(d *desk, session string) (list []string) {
 	return list
 }
 
-// Publishing is what the data path does.
+// The data path publishes events.
 func TestPublishNeverWaitsForHangingReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
@@ -253,7 +253,7 @@ func TestEventIsRetriedForADay(t *testing.T) {
 		time.Sleep(maxAge - 2*maxBackoff)
 		d.publish("good", events.Created)
 		if synctest.Wait(); d.count("expired") != 0 {
-			t.Error("given up before a day")
+			t.Error("abandoned before a day")
 		}
 		time.Sleep(4 * maxBackoff)
 		if d.count("expired") != 1 || d.count("delivered") == 0 {
@@ -333,7 +333,7 @@ func TestPostTimesOutAfter15Seconds(t *testing.T) {
 	})
 }
 
-// endless is a body that goes on for ever.
+// endless is a body that never ends.
 type endless struct{ read, closed int }
 
 func (e *endless) Read(b []byte) (int, error) { e.read += len(b); return len(b), nil }
@@ -369,11 +369,11 @@ func TestCloseDeliversQueuedEvents(t *testing.T) {
 		if d.count("delivered") != 4 || time.Since(began) != 0 {
 			t.Errorf("%d delivered after %v, want 4 at once", d.count("delivered"), time.Since(began))
 		}
-		d.publish("s3", events.Ended) // into the void
+		d.publish("s3", events.Ended) // after Close
 	})
 }
 
-// A Hub holds its readers until they close: one that nobody reads would be roused by
+// A Hub holds its readers until they close: a reader that nobody reads would be woken by
 // each event for as long as the process lives.
 func TestClosedHookStopsReadingTheHub(t *testing.T) {
 	inDesk(t, func(d *desk) {
@@ -386,7 +386,7 @@ func TestClosedHookStopsReadingTheHub(t *testing.T) {
 		d.publish("s2", events.Ended)
 		select {
 		case <-d.hook.reader.Wake():
-			t.Error("the Hub still rouses its reader")
+			t.Error("the Hub still wakes its reader")
 		default:
 		}
 	})
@@ -441,10 +441,10 @@ func TestRemovedSecretKeepsSigningForADay(t *testing.T) {
 		}
 		write(t, d.file, "whsec_short")
 		if d.hook.Reload() == nil {
-			t.Error("a bad file was taken")
+			t.Error("a bad file was accepted")
 		}
 		if p := signed(); !verifies(p, newer) {
-			t.Error("after a file that was refused the secret is another")
+			t.Error("the secret changed after a refused file")
 		}
 		time.Sleep(retiredTime)
 		if p := signed(); !verifies(p, newer) || verifies(p, older) {
