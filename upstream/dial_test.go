@@ -49,7 +49,7 @@ func TestDialSendsTheHandshakeAndNothingElse(t *testing.T) {
 	}
 }
 
-// The headers come from elsewhere; a mistake there must not split the head.
+// Headers are built elsewhere; a mistake there must not split the request.
 func TestDialCannotBeMadeToSendASecondRequest(t *testing.T) {
 	g := newGame(t, "ws://game", accepting())
 	conn, err := g.Dial(t.Context(), Request{
@@ -111,7 +111,7 @@ func TestContextDoesNotAffectEstablishedConnection(t *testing.T) {
 	})
 }
 
-// slowGames are upstreams that take their time somewhere.
+// slowGames are upstreams that stall at some point.
 var slowGames = map[string]func(conn net.Conn, r *http.Request){
 	"never answers": func(conn net.Conn, _ *http.Request) { io.Copy(io.Discard, conn) },
 	"sends its head a byte a second": func(conn net.Conn, r *http.Request) {
@@ -180,7 +180,7 @@ func TestSlowConnectIs504(t *testing.T) {
 }
 
 func TestClientDisconnectCancelsTheDial(t *testing.T) {
-	gone := errors.New("client went away")
+	gone := errors.New("client disconnected")
 	for name, serve := range slowGames {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestClientDisconnectCancelsTheDial(t *testing.T) {
 func TestDoneContextDialsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 50 { // the end of the context races with the answer
+	for range 50 { // the context's end races with the answer
 		g := newGame(t, "ws://game", accepting())
 		if conn, err := g.Dial(ctx, Request{Path: "/"}); conn != nil || kindOf(err) != Canceled {
 			t.Fatalf("%v, %v; want canceled", conn, err)

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// ownHeader is what the gateway sets for a session.
+// ownHeader is the header that the gateway sets for a session.
 var ownHeader = http.Header{"Reseat-Session": {"s1"}, "Reseat-Player": {"ann"}}
 
-// wantOwn is what the upstream sees of a client that sent nothing.
+// wantOwn is the upstream's view of a client that sent nothing.
 var wantOwn = http.Header{
 	"Reseat-Session": {"s1"}, "Reseat-Player": {"ann"},
 	"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"},
@@ -77,7 +77,7 @@ func TestClientCannotForgeOrRemoveGatewayHeaders(t *testing.T) {
 	}
 }
 
-// The same by way of the whole head, as a server would read it.
+// The same for the whole request, as a server would parse it.
 func TestForgedHeadersAreRemovedOnTheWire(t *testing.T) {
 	for _, client := range forged {
 		g := newGame(t, "ws://game", accepting())
@@ -175,8 +175,8 @@ func TestForwardedHeadersOfTrustedProxyAreExtended(t *testing.T) {
 	}
 }
 
-// A game server that believes one of these believes whoever sent it: a proxy such as
-// nginx passes on what it does not set itself.
+// A game server that trusts one of these trusts any client: a proxy such as nginx passes
+// on headers that it does not set itself.
 func TestForwardedHeadersOfClientsAreNotTrusted(t *testing.T) {
 	for _, name := range []string{
 		"Proxy", "Forwarded", "X-Real-IP", "X-Forwarded-User", "X-Forwarded-Client-Cert", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Client-IP",
@@ -227,7 +227,7 @@ func TestAnswerHeaderHidesHeadersForTheGateway(t *testing.T) {
 		t.Errorf("directives %+v, want %+v", d, want)
 	}
 	if _, d := AnswerHeader(http.Header{"Connection": {"Reseat-Grace"}, "Reseat-Grace": {"5s"}}); d.Grace != "5s" {
-		t.Errorf("a grace that Connection names was lost: %+v", d)
+		t.Errorf("a grace that Connection names is missing: %+v", d)
 	}
 	answer := http.Header{"X-Game": {"hi"}}
 	shared, _ := AnswerHeader(answer)
@@ -254,10 +254,10 @@ func TestDropCookiesRemovesOnlyNamedCookies(t *testing.T) {
 		before := slices.Clone(c.sent)
 		DropCookies(h, func(name string) bool { return name == "ours" })
 		if !slices.Equal(h["Cookie"], c.want) || h.Get("X") != "y" {
-			t.Errorf("%q: left %q, want %q", c.sent, h["Cookie"], c.want)
+			t.Errorf("%q: got %q, want %q", c.sent, h["Cookie"], c.want)
 		}
 		if !slices.Equal(c.sent, before) {
-			t.Errorf("%q: the slice that was handed in is changed", before)
+			t.Errorf("%q: the caller's slice is changed", before)
 		}
 		if _, ok := h["Cookie"]; ok && c.want == nil {
 			t.Errorf("%q: an empty Cookie header is left", c.sent)

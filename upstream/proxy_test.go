@@ -37,7 +37,7 @@ func TestProxyAppliesTheHeaderPolicyUpward(t *testing.T) {
 				conn, br := r.raw(t, "GET /x HTTP/1.1\r\nHost: game.example:8443\r\nCookie: ours=t; a=1\r\nOrigin: https://game.example\r\nX-Custom: one\r\nX-Custom: two\r\n"+evil+"\r\n")
 				resp, err := http.ReadResponse(br, nil)
 				if strings.Contains(evil, "\x01") {
-					if err != nil || resp.StatusCode != 400 { // net/http's own judgement
+					if err != nil || resp.StatusCode != 400 { // net/http's own check
 						t.Errorf("a control character in a header: %v, %v", resp, err)
 					}
 				} else {
@@ -188,7 +188,7 @@ func TestProxyStreamsUploads(t *testing.T) {
 		resp, err := r.Post("http://h/up", "", strings.NewReader("begin"+big))
 		r.wantAnswer(t, resp, err, 200, "")
 
-		// Chunked: the beginning is there before the rest has been sent.
+		// Chunked: the first bytes arrive before the rest is sent.
 		pr, pw := io.Pipe()
 		go func() {
 			io.WriteString(pw, "begin")
@@ -251,7 +251,7 @@ func TestProxyAddsNoContentType(t *testing.T) {
 		resp, err := r.Get("http://h/")
 		r.wantAnswer(t, resp, err, 200, "<html>")
 		if got, ok := resp.Header["Content-Type"]; ok {
-			t.Errorf("Content-Type %q was made up", got)
+			t.Errorf("Content-Type %q was added", got)
 		}
 	})
 }
@@ -329,7 +329,7 @@ func TestProxyFailuresAreReturnedAndLoggedOnce(t *testing.T) {
 				r.wantAnswer(t, resp, err, c.status, c.body)
 				r.wantLog(t, append(c.log, "path=/match/7 ", "method=GET", "upstream=game:9000")...)
 				if d := time.Since(begun); c.status == 504 && d != 10*time.Second {
-					t.Errorf("it took %v, want the 10s of the dial time-out", d)
+					t.Errorf("it took %v, want the 10s of the dial timeout", d)
 				}
 			})
 		})
@@ -346,7 +346,7 @@ func TestProxyAbortsTruncatedAnswer(t *testing.T) {
 		if got, err := io.ReadAll(resp.Body); string(got) != "short" || err == nil {
 			t.Errorf("the client got %q, %v; want an error after short", got, err)
 		}
-		r.wantLog(t, "path=/x ", "kind=bad_answer", `reason="connection closed before the answer was whole"`)
+		r.wantLog(t, "path=/x ", "kind=bad_answer", `reason="connection closed before the answer was complete"`)
 	})
 }
 
@@ -384,7 +384,7 @@ func TestBrokenUploadIsTheClientsFault(t *testing.T) {
 	})
 }
 
-// endless is a body without an end.
+// endless is a body that never ends.
 type endless struct{ ctx context.Context }
 
 func (e endless) Read(p []byte) (int, error) {

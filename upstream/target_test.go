@@ -85,9 +85,8 @@ func TestProbeReportsWhetherTheTargetIsReachable(t *testing.T) {
 	}
 }
 
-// The proxy environment is for outgoing requests of ordinary programs; a gateway
-// that heeded it could be sent anywhere. RFC 6455 connections do not read it by
-// construction, the transport might.
+// The proxy environment is for outgoing requests of ordinary programs; a gateway that used
+// it could be redirected anywhere. The WebSocket dial does not read it; the transport might.
 func TestNoProxyEnvironmentIsRead(t *testing.T) {
 	contacted := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the proxy of the environment was contacted")

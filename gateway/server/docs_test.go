@@ -282,7 +282,7 @@ func TestCommandWithoutTestIsFound(t *testing.T) {
 		"    $ curl x y\n":                           "curl",
 		"    RESEAT_GRACE=1s reseat --demo\n":        "reseat --demo",
 		"```sh\nls\n":                                "does not end",
-		"<!-- sh: needs x -->\ntext\n```sh\n```\n":   "without a block",
+		"<!-- sh: needs x -->\ntext\n```sh\n```\n":   "without a sh block",
 		"```text\n    make run\n```\n    make run\n": "line 4",
 	} {
 		if _, err := blocksOf(text); err == nil || !strings.Contains(err.Error(), want) {

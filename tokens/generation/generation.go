@@ -1,11 +1,11 @@
-// Package generation decides which of a session's resume tokens are valid.
-// It is the rule of protocol section 7 alone: no token, clock or lock.
+// Package generation decides which of a session's resume tokens are valid. It implements
+// only the rule of protocol section 7, without tokens, clock or locks.
 package generation
 
-// A Line is the sequence of generations of one session. Every attach issues the
-// next one; a client that resumes with a token confirms its generation. Valid is every
-// issued generation from the last confirmed one on, so that attaches whose
-// hello never arrives do not lose the session (protocol section 7).
+// A Line is the sequence of generations of one session. Every attach issues the next one; a
+// client that resumes with a token confirms its generation. All issued generations from the
+// last confirmed one on are valid, so that a session survives attaches whose hello never
+// arrives (protocol section 7).
 //
 // Generations count from 1. The zero Line has issued none.
 // Invariant: confirmed <= issued, and neither ever decreases.

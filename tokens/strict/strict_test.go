@@ -35,7 +35,7 @@ func TestObjectWithTooManyMembersIsRefused(t *testing.T) {
 	}
 }
 
-// The first fault stays, and nothing is read behind it.
+// The first error stays, and nothing is read after it.
 func TestReaderKeepsItsFirstError(t *testing.T) {
 	o, err := ParseObject([]byte(`{"text":"x","texts":["y","z"],"n":7,"empty":"","null":null}`), 8)
 	if err != nil {

@@ -75,7 +75,7 @@ func TestLettersArriveInOrderAfterASecond(t *testing.T) {
 			t.Errorf("they came after %v", took)
 		}
 		if m := p.until("state"); m.In.Got != 2 || m.In.Missed != 0 {
-			t.Errorf("the wish is an input too: %+v", m.In)
+			t.Errorf("the request must count as an input: %+v", m.In)
 		}
 		for range 2 * tickRate {
 			if m := p.read(); m.T == "letter" {
@@ -166,7 +166,7 @@ func TestEveryTakenGemIsAnnouncedWithItsNewPlace(t *testing.T) {
 		}
 		for i, want := range later.Gems {
 			if gems[i] != want {
-				t.Errorf("gem %d was told to lie at %v and lies at %v", i, gems[i], want)
+				t.Errorf("gem %d was announced at %v and is at %v", i, gems[i], want)
 			}
 		}
 	})
@@ -207,7 +207,7 @@ func TestNothingIsSentAfterAFullQueue(t *testing.T) {
 	s.send(c, &leaveMessage{})
 	s.send(c, &leaveMessage{}) // finds the queue full
 	<-c.queue
-	s.send(c, &leaveMessage{}) // would be heard after a gap
+	s.send(c, &leaveMessage{}) // would arrive after a gap
 	if len(c.queue) != 0 || !c.slow {
 		t.Errorf("%d messages were queued after one that was dropped; slow: %v", len(c.queue), c.slow)
 	}
@@ -311,7 +311,7 @@ func TestFailedHandshakeLeavesNoPlayer(t *testing.T) {
 			t.Fatalf("status %d, want a refusal", resp.StatusCode)
 		}
 		synctest.Wait()
-		g.join("Otter") // the one free seat
+		g.join("Otter") // the only free seat
 	})
 }
 
@@ -342,7 +342,7 @@ func TestStoppingDoesNotWaitForASilentClient(t *testing.T) {
 	})
 }
 
-// at is the standing of a seat, which must be there.
+// at returns the standing of a seat, which must be taken.
 func at(t *testing.T, m heard, seat int) standing {
 	t.Helper()
 	s, ok := m.standing(seat)

@@ -8,7 +8,7 @@ import (
 
 func testWorld(seats int) *world { return newWorld(seats, rand.New(rand.NewPCG(1, 2))) }
 
-// bare is a world with the given players and gems and nothing else.
+// bare returns a world with the given players and gems and nothing else.
 func bare(players []*player, gems ...gem) *world {
 	w := testWorld(len(players))
 	w.gems = gems
@@ -189,7 +189,7 @@ func TestWanderersCollectGemsAndStayInside(t *testing.T) {
 	}
 	for _, p := range w.seats[:wandererCount] {
 		if p.score == 0 {
-			t.Errorf("%s has gathered nothing in a minute", p.name)
+			t.Errorf("%s has collected nothing in a minute", p.name)
 		}
 	}
 }
