@@ -43,7 +43,7 @@ func TestDurationSurvivesFormattingAndParsing(t *testing.T) {
 	}
 }
 
-// T43: a stranger cannot fill the log.
+// T43: a client cannot fill the log.
 func TestLogValuesAreBounded(t *testing.T) {
 	for _, s := range []string{"", "short", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("\u20ac", 100), strings.Repeat("x", 1<<20)} {
 		got := clip(s)

@@ -24,11 +24,11 @@ import (
 	"reseat/gateway/session"
 )
 
-// Of 256 descriptors sessions, requests and clients that wait may have so many.
+// enough is the number of descriptors, of 256, for sessions, requests and idle clients.
 const enough = 256 - 32
 
-// A porch is where connections arrive. It fails for want of descriptors as often
-// as it is told to.
+// A porch is a listener in memory. It fails for lack of descriptors as often as the test
+// says.
 type porch struct {
 	*wstest.Listener
 	fails   atomic.Int64
@@ -68,7 +68,7 @@ func (a *arrival) Close() error {
 	return a.Conn.Close()
 }
 
-// A stranger is a connection that is there to be there.
+// A stranger is an idle connection.
 type stranger struct {
 	*wstest.Conn
 	*arrival
@@ -86,16 +86,16 @@ func (p *porch) stranger(t *testing.T, text string) stranger {
 	return stranger{c, <-p.arrived}
 }
 
-// A trackedWorld is a world whose clients come as in the program.
+// A trackedWorld is a world whose connections are tracked as in the program.
 type trackedWorld struct {
 	*world
 	*porch
 	open atomic.Int64 // connections to the game
-	full atomic.Int64 // dials that find no descriptor
+	full atomic.Int64 // dials that fail for lack of a descriptor
 }
 
-// newTrackedWorld has 256 descriptors. above, where it is not nil, stands on the
-// listener of its ConnTracker.
+// newTrackedWorld has 256 descriptors. above, if not nil, wraps the listener of its
+// ConnTracker.
 func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
 	w := &trackedWorld{porch: newPorch()}
 	w.world = newWorld(t, testPolicy(), func(c *gateway.Config) {
@@ -122,7 +122,7 @@ func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *track
 	return w
 }
 
-// A secureTrackedWorld is one behind TLS.
+// A secureTrackedWorld is a trackedWorld with TLS.
 type secureTrackedWorld struct {
 	*trackedWorld
 	pair *testcert.Pair
@@ -138,7 +138,7 @@ func newSecureTrackedWorld(t *testing.T) *secureTrackedWorld {
 	return &secureTrackedWorld{newTrackedWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
 }
 
-// visitor is a connection whose handshake is still to be done, for one protocol.
+// visitor returns a connection before its TLS handshake, for one protocol.
 func (w *secureTrackedWorld) visitor(protocol string) *tls.Conn {
 	w.world.t.Helper()
 	c, err := w.porch.Dial()
@@ -155,7 +155,7 @@ func serveFrom(t *testing.T, ln net.Listener, h http.Handler, conns *listen.Conn
 	t.Cleanup(func() { server.Close() })
 }
 
-// strangers come one after the other, n of them.
+// strangers opens n idle connections, one after the other.
 func (p *porch) strangers(t *testing.T, n int, text string) (all []stranger) {
 	t.Helper()
 	for range n {
@@ -164,7 +164,7 @@ func (p *porch) strangers(t *testing.T, n int, text string) (all []stranger) {
 	return all
 }
 
-// wantClosed: of all strangers the first n were closed, and no other.
+// wantClosed checks that exactly the first n strangers were closed.
 func wantClosed(t *testing.T, all []stranger, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -175,7 +175,7 @@ func wantClosed(t *testing.T, all []stranger, n int) {
 	}
 }
 
-// resume is one that gets in at once.
+// resume resumes p, which must succeed at once.
 func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	w.t.Helper()
 	began := time.Now()
@@ -187,19 +187,19 @@ func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	return p
 }
 
-// waits are the ways in which a connection can wait.
+// waits are the states in which a connection is idle.
 var waits = map[string]string{
 	"says nothing":            "",
 	"half a head":             "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
 	"between two requests":    "GET /page HTTP/1.1\r\nHost: x\r\n\r\n",
-	"refused, its body to go": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 9\r\n\r\n",
+	"refused, body outstanding": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 9\r\n\r\n",
 	"a refused resume":        refusedResume,
 }
 
 const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: reseat.v1, reseat.token.x, reseat.received.0\r\n\r\n"
 
-// T29: those that wait make room, whoever has waited the longest first.
+// T29: idle connections are closed to make room, the longest idle first.
 func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 	for name, text := range waits {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 				p, _ := w.play()
 				all := w.strangers(t, enough-2, text)
 				wantClosed(t, all, 0)
-				p = w.resume(p) // the client that it replaces is gone, its place is kept
+				p = w.resume(p) // the replaced client disconnects, its place remains
 				wantClosed(t, all, 1)
 				all = append(all, w.strangers(t, 300, text)...)
 				w.resume(p).Sync()
@@ -221,7 +221,7 @@ func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 	}
 }
 
-// A byte a second is no more than nothing.
+// A byte a second is no progress.
 func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -241,7 +241,7 @@ func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 func TestTLSHandshakesCountAsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
-		first := w.visitor("http/1.1") // it has waited the longest, and is served
+		first := w.visitor("http/1.1") // it has been idle the longest, and is served
 		fmt.Fprintf(first, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		synctest.Wait()
 		failed := w.strangers(t, 50, "SSH-2.0-OpenSSH\r\n")
@@ -260,13 +260,13 @@ func TestTLSHandshakesCountAsIdle(t *testing.T) {
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("it waited for %v", waited)
 		}
-		if n := w.metrics()["reseat_waiting_closed_total"]; n != 1 { // those that failed are forgotten
+		if n := w.metrics()["reseat_waiting_closed_total"]; n != 1 { // failed handshakes are not tracked
 			t.Errorf("%v are counted, want 1", n)
 		}
 	})
 }
 
-// Of HTTP/2 many requests share a connection: it waits when the last is served.
+// An HTTP/2 connection is idle when its last request has been served.
 func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
@@ -304,14 +304,14 @@ func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 		}
 		synctest.Wait()
 		all = append(all, w.strangers(t, enough, "")...)
-		wantClosed(t, all, enough+50) // and the one of HTTP/2, which came to wait among them
+		wantClosed(t, all, enough+50) // and the HTTP/2 one, which became idle among them
 		if _, err := get("/page"); err != nil || dials != 2 {
 			t.Errorf("after that: %v, %d dials", err, dials)
 		}
 	})
 }
 
-// Who is served is in nobody's way, however long that lasts.
+// A connection in use is not closed, however long its request takes.
 func TestConnectionInUseIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -338,10 +338,10 @@ func TestConnectionInUseIsNotClosed(t *testing.T) {
 	})
 }
 
-// What becomes whole all at once wants a connection to the game server each.
+// Requests that become complete at the same time each need a connection to the game server.
 func TestDialsFreeDescriptors(t *testing.T) {
 	for name, c := range map[string]struct {
-		at   int // so many become whole at once
+		at   int // number of requests that become complete at once
 		text string
 	}{
 		"sessions": {60, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"},
@@ -369,7 +369,7 @@ func TestDialsFreeDescriptors(t *testing.T) {
 	}
 }
 
-// Nobody needs a connection to the game server between two ordinary requests.
+// Connections to the game server between two ordinary requests are not needed.
 func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -383,22 +383,23 @@ func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 		w.stranger(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		w.strangers(t, enough-1, "")
 		if closed.Load() {
-			t.Error("closed before it was needed")
+			t.Error("closed too early")
 		}
 		w.stranger(t, "")
 		if !closed.Load() {
-			t.Error("still there where descriptors are short")
+			t.Error("still open while descriptors are short")
 		}
 	})
 }
 
-// Whatever has taken the descriptors: where there is none left, whoever waits goes.
+// If accept fails for lack of a descriptor, the longest idle connection is closed, whatever
+// has used them up.
 func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		all := w.strangers(t, 20, "")
 		w.fails.Store(5)
-		all = append(all, w.stranger(t, "")) // its Accept was under way; the next ones fail
+		all = append(all, w.stranger(t, "")) // its Accept was in progress; the next ones fail
 		time.Sleep(time.Second)
 		wantClosed(t, all, 5)
 		w.strangers(t, 1, "")
@@ -406,18 +407,18 @@ func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 		nobody := newPorch()
 		nobody.fails.Store(1)
 		if c, err := w.gw.AdminConns().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
-			t.Errorf("with nobody to go: %v, %v", c, err)
+			t.Errorf("without idle connections: %v, %v", c, err)
 		}
 	})
 }
 
-// A dial that has no descriptor says nothing of the game server.
+// A dial that fails for lack of a descriptor is not the game server's failure.
 func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		all := w.strangers(t, 5, "")
 		w.full.Store(1)
-		w.Player("/").Sync() // with the descriptor of whoever waited the longest, at the second try
+		w.Player("/").Sync() // with the descriptor of the longest idle connection, at the second try
 		wantClosed(t, all, 1)
 		w.full.Store(100)
 		before := w.metrics()
@@ -428,12 +429,12 @@ func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"descriptors": 1})
 		w.full.Store(100)
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
-			t.Errorf("made ahead: %v, want ErrBusy", err)
+			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 	})
 }
 
-// Nobody at the client address takes a place at the admin address.
+// Clients of the client address cannot use up the descriptors of the admin address.
 func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -449,8 +450,8 @@ func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 	})
 }
 
-// T29: each takeover leaves a connection behind that is still to be closed, which
-// takes its time where its client does not go.
+// T29: each takeover leaves a connection to close, which takes a while if its client does
+// not close it.
 func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -458,24 +459,24 @@ func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
 		var old []stranger
 		for range 15 {
 			old = append(old, stranger{p.Conn, <-w.arrived})
-			p.Hold(true) // the network gives it nothing any more, not even the end
+			p.Hold(true) // the network delivers nothing any more, not even the close
 			p = p.Resume(0)
 		}
 		time.Sleep(session.LingerTime / 2)
 		for i, s := range old[:15-session.MaxLingering] {
 			if !s.closed.Load() {
-				t.Errorf("the connection of takeover %d is still there", i)
+				t.Errorf("the connection of takeover %d is still open", i)
 			}
 		}
 		for i, s := range old[15-session.MaxLingering:] {
 			if s.closed.Load() {
-				t.Errorf("one of the last %d, %d, has not had its time", session.MaxLingering, i)
+				t.Errorf("one of the last %d, %d, was closed too early", session.MaxLingering, i)
 			}
 		}
 		time.Sleep(new(session.Attachment).FlushTime() + session.LingerTime)
 		for i, s := range old {
 			if !s.closed.Load() {
-				t.Errorf("the connection of takeover %d is there for ever", i)
+				t.Errorf("the connection of takeover %d is never closed", i)
 			}
 		}
 		p.Sync()

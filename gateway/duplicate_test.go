@@ -21,8 +21,8 @@ import (
 	"reseat/upstream"
 )
 
-// A namesake takes the query parameter player for a login: "-NAME" is one that
-// has expired, "~NAME" one for another service, "!" one that is forged.
+// A namesake is a login by the query parameter player: "-NAME" is expired, "~NAME" is for
+// another service, "!" is forged.
 type namesake struct{}
 
 func (*namesake) Find(r *http.Request) (string, error) {
@@ -59,7 +59,7 @@ func loggedIn(d policy.Duplicate) policy.Policy {
 	return p
 }
 
-// refused is the status of a handshake that is answered without 101.
+// refused returns the status of a handshake that is refused by HTTP.
 func (w *world) refused(path string) int {
 	w.t.Helper()
 	_, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, "")
@@ -92,12 +92,12 @@ func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
 			t.Errorf("Reseat-Player %q", got)
 		}
 		if i, _ := w.gw.Session(p.Hello.Session); i.Player != "ann" {
-			t.Errorf("the session is %q's", i.Player)
+			t.Errorf("the session's player is %q", i.Player)
 		}
 	})
 }
 
-// A login that comes with a resume must be the same player's, expired or not.
+// The login of a resume must name the same player; it may have expired.
 func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
@@ -112,8 +112,8 @@ func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 	})
 }
 
-// The token stands for the login. A page goes on sending the one that it began
-// with, whose key the issuer may have replaced since.
+// The token stands for the login. A page keeps sending its first login, whose key the issuer
+// may have replaced since.
 func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
@@ -127,8 +127,8 @@ func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
 	})
 }
 
-// A matchmaker that does not say whose a session is gives it to whoever has its
-// token, logged in or not.
+// A session that was created without a player is resumed by anyone with its token, logged in
+// or not.
 func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
@@ -144,7 +144,7 @@ func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
 	})
 }
 
-// resumeAt resumes p by a handshake for path.
+// resumeAt resumes p with a handshake for path.
 func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 	w.t.Helper()
 	c, err := w.Dial(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
@@ -247,8 +247,8 @@ func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {
 	}
 }
 
-// Hundreds of logins of one player at once leave one session, whatever the
-// order in which their upstreams answer.
+// Of hundreds of concurrent logins of one player one session remains, whatever the order in
+// which the upstreams answer.
 func TestOneOfManyConcurrentLoginsStays(t *testing.T) {
 	const many = 200
 	for name, d := range map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject} {

@@ -15,19 +15,18 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A listener reads what a gateway tells of its sessions.
+// A listener reads a gateway's events.
 type listener struct {
 	t *testing.T
 	*events.Reader
 }
 
 func (w *world) listen() listener {
-	synctest.Wait() // what has happened is told before
+	synctest.Wait() // earlier events are published first
 	return listener{w.t, w.gw.Events().Live()}
 }
 
-// want reads what has been told since the last call: "type reason" of the
-// session's events.
+// want checks the events of a session since the last call, each as "type reason".
 func (l listener) want(id string, want ...string) {
 	l.t.Helper()
 	synctest.Wait()
@@ -39,7 +38,7 @@ func (l listener) want(id string, want ...string) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		l.t.Errorf("told %q, want %q", got, want)
+		l.t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -93,7 +92,7 @@ func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 				p.Sync()
 				l := w.listen()
 				end(w, p, game)
-				time.Sleep(5 * time.Second) // for the client to take its leave
+				time.Sleep(5 * time.Second) // for the client to close
 				list, _ := l.Next(make([]events.Event, 0, 8))
 				if last := list[len(list)-1]; last.Type != events.Ended || last.Reason != reason {
 					t.Errorf("the last event is %+v", last)
@@ -103,7 +102,7 @@ func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 	}
 }
 
-// A second login ends the older session; it is no takeover of a session.
+// A second login ends the older session; it does not take it over.
 func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
@@ -128,7 +127,7 @@ func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
 		slices.Sort(got)
 		want := []string{"session.created newer ann blue ", "session.created older ann red ", "session.ended older ann red superseded"}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
@@ -139,7 +138,7 @@ func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 		a, _ := w.play()
 		b := a.Resume(0)
 		b.Resume(0)
-		synctest.Wait() // what that meant has been told
+		synctest.Wait() // its events have been published
 		l := w.listen()
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		l.want(a.Hello.Session, events.Replayed)
@@ -154,7 +153,7 @@ func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 	})
 }
 
-// Whoever holds a copy of a token may try it after the player has left.
+// A thief may try a copy of a token after the session has ended.
 func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())

@@ -13,8 +13,8 @@ import (
 	"reseat/gateway/policy"
 )
 
-// T15: a request whose end something in front may have found elsewhere is the last of
-// its connection, wherever it is answered and whatever the game server says meanwhile.
+// T15: a request whose end a proxy may have found elsewhere is the last one on its
+// connection, wherever it is answered and whatever the game server's interim answers.
 func TestNothingIsServedAfterRequestOfAmbiguousLength(t *testing.T) {
 	const (
 		both    = "Content-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -24,7 +24,7 @@ func TestNothingIsServedAfterRequestOfAmbiguousLength(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		line, rest string
-		interim    string // of the game server's
+		interim    string // from the game server
 		status     int
 	}{
 		"a page":                   {"POST /page HTTP/1.1", both, "", 200},
@@ -63,15 +63,15 @@ func TestNothingIsServedAfterRequestOfAmbiguousLength(t *testing.T) {
 				}
 				rest, _ := io.ReadAll(io.MultiReader(resp.Body, br))
 				if strings.Contains(string(rest), "HTTP/1.1") || w.game.Joined() > 0 {
-					t.Errorf("behind it came %q", rest)
+					t.Errorf("after it came %q", rest)
 				}
 			})
 		})
 	}
 }
 
-// finalAnswer reads the answer behind any interim ones, which say nothing to the
-// gateway that is not for the client.
+// finalAnswer reads the answer after any interim ones, which must not contain headers for
+// the gateway.
 func finalAnswer(t *testing.T, br *bufio.Reader) *http.Response {
 	t.Helper()
 	for {

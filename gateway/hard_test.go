@@ -21,7 +21,7 @@ func hard() policy.Policy {
 	return p
 }
 
-// away is a session whose upstream connection has been closed with its client's.
+// away returns a session whose client and upstream have both disconnected.
 func (w *world) away() *wstest.Player {
 	w.t.Helper()
 	p, game := w.play()
@@ -31,7 +31,7 @@ func (w *world) away() *wstest.Player {
 	return p
 }
 
-// afterEightSeconds is for Game.Refuse: each dial is answered, but late.
+// afterEightSeconds is for Game.Refuse: each dial is answered after 8 s.
 func afterEightSeconds(net.Conn, *http.Request) bool {
 	time.Sleep(8 * time.Second)
 	return false
@@ -83,7 +83,7 @@ func TestHardDisconnectDiscardsUnfinishedMessageOfOldUpstream(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
 		game.Text("whole")
-		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // a first fragment
+		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // the first fragment
 		p.Want("whole")
 		p.Sync()
 		p.Drop()
@@ -103,12 +103,12 @@ func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
 		p, game := w.play()
 		game.Hold(true)
 		big := strings.Repeat("x", 50<<10)
-		for range 4 { // two fit into what the connection holds, and a part of the third
+		for range 4 { // two, and a part of the third, fit into the connection's buffer
 			p.Text(big)
 		}
 		p.Text("last")
 		p.Sync()
-		synctest.Wait() // the connection has taken what it holds
+		synctest.Wait() // the connection's buffer is full
 		p.Drop()
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
@@ -153,7 +153,7 @@ func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 		}
 		w.wantState(p, session.Detached)
 		w.game.Refuse = nil
-		time.Sleep(20*time.Second - time.Millisecond) // of the 30 s, 10 had gone; the dial's do not count
+		time.Sleep(20*time.Second - time.Millisecond) // 10 of the 30 s had passed; the dial's time does not count
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
 		again := w.game.Next()
@@ -185,8 +185,8 @@ func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 	})
 }
 
-// The dial of the first of two resumes waits for its turn when the second takes it
-// over: the game server is shown what the newest handshake brought.
+// The dial of the first of two resumes is queued when the second inherits it: the game
+// server gets the headers of the newest handshake.
 func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
@@ -199,7 +199,7 @@ func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 			}
 			return false
 		}
-		for range 64 { // as many as may dial at once
+		for range 64 { // the maximum number of concurrent dials
 			go w.Dial("/", []string{wire.Subprotocol})
 		}
 		synctest.Wait()
@@ -211,13 +211,13 @@ func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if got := w.game.Next().Req.Header.Get("Cookie"); got != "sid=new" {
-			t.Errorf("the upstream was shown %q", got)
+			t.Errorf("the upstream got %q", got)
 		}
 	})
 }
 
-// Path, query and subprotocols are those of the first handshake, whatever the
-// newest one says.
+// Path, query and subprotocols are those of the first handshake, whatever the newest one
+// has.
 func TestHardResumeSendsPathOfFirstHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
@@ -243,8 +243,8 @@ func TestHardResumeSendsPathOfFirstHandshake(t *testing.T) {
 	})
 }
 
-// The client was told of one subprotocol, once: a game server that chooses another
-// one at the next dial cannot be understood.
+// The client has learned the subprotocol once: if the game server chooses another one at the
+// next dial, the client cannot understand it.
 func TestHardResumeRefusesOtherSubprotocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
@@ -330,8 +330,8 @@ func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
 	})
 }
 
-// The attached client is lost while the token of the resume that would have
-// taken it over is being signed: the upstream that was there is gone.
+// The attached client disconnects while the token of a resume that would take it over is
+// being signed. That closes its upstream too.
 func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
@@ -353,9 +353,9 @@ func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 	})
 }
 
-// A resume that came while the session was attached, and has to begin anew since
-// it is not any more, is older than one that waits for the dial: it takes nobody's
-// place, or it would be the client's own next attempt that is told of a takeover.
+// A resume that arrived while the session was attached, and starts again because the client
+// has disconnected since, is older than one that waits for the dial: it must not replace it,
+// or the client's own later attempt would get the close of a takeover.
 func TestRestartedHardResumeDoesNotReplaceLaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
@@ -382,8 +382,8 @@ func TestRestartedHardResumeDoesNotReplaceLaterOne(t *testing.T) {
 	})
 }
 
-// What a session keeps for its next dials is counted, and it keeps no headers: those
-// are the newest handshake's.
+// What a session keeps for later dials is counted. It has no headers: a hard resume sends
+// those of the newest handshake.
 func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 	for _, isHard := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -404,7 +404,7 @@ func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 			w.gw.End(p.Hello.Session, 1000, "")
 			synctest.Wait()
 			p.Drop()
-			time.Sleep(10 * time.Second) // both legs have taken leave
+			time.Sleep(10 * time.Second) // both legs are closed
 			if got := w.gw.BufferBytes(); got != before {
 				t.Errorf("hard %t: %d bytes are counted after the end, %d before the session", isHard, got, before)
 			}

@@ -10,8 +10,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// A client that waits for its game server's dial may send 64 KiB before its hello, and
-// then is held no longer.
+// A client that waits for the dial of its game server may send 64 KiB before its hello, and
+// then is disconnected.
 func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 	for size, stays := range map[int]bool{32 << 10: true, 80 << 10: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 	}
 }
 
-// Signing is bounded, and whoever waits for it holds up nobody who plays.
+// Signing is limited, and waiting for it must not delay other players.
 func TestWaitingForSignatureDelaysNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())

@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 )
 
-// Requests behind the first of their connection.
+// Requests after the first one of a connection.
 
-// T15: a folded header line is joined by a space, which RFC 9112 section 5.2 allows: the
-// game server gets one line, and no header of its own for what was folded.
+// T15: a folded header line is joined by a space, as RFC 9112 section 5.2 allows: the game
+// server gets one line, and no header of its own for the folded part.
 func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -31,7 +31,7 @@ func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 	})
 }
 
-// T15: where a request's end could be found in two ways, nothing behind it counts.
+// T15: after a request whose end is ambiguous, nothing is served.
 func TestNothingIsServedAfterChunkedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -46,7 +46,7 @@ func TestNothingIsServedAfterChunkedRequest(t *testing.T) {
 			t.Fatalf("%v, %v; want 204 and the connection closed", resp, err)
 		}
 		if rest, err := io.ReadAll(br); len(rest) > 0 || err != nil {
-			t.Errorf("behind it came %q, %v", rest, err)
+			t.Errorf("after it came %q, %v", rest, err)
 		}
 	})
 }

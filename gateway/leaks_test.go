@@ -26,7 +26,7 @@ func wantNothingLeft(t *testing.T, w *world) {
 	}
 }
 
-// A deafAnswer takes connections over whose client is gone: nothing can be written.
+// A deafAnswer hijacks connections whose client has disconnected: writes fail.
 type deafAnswer struct{ http.ResponseWriter }
 
 func (w deafAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -36,10 +36,10 @@ func (w deafAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 type deafConn struct{ net.Conn }
 
-func (deafConn) Write([]byte) (int, error) { return 0, errors.New("gone") }
+func (deafConn) Write([]byte) (int, error) { return 0, errors.New("disconnected") }
 
-// The client is gone when its game server has accepted: nobody knows of that session,
-// and it ends at once, with its upstream.
+// The client has disconnected when its game server accepts. Nobody could resume that
+// session, so it ends at once, with its upstream.
 func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
@@ -47,14 +47,14 @@ func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 			w.gw.ServeHTTP(deafAnswer{rw}, r)
 		}), 64<<10)
 		if _, err := door.Dial("/?player=ann", []string{wire.Subprotocol}); err == nil {
-			t.Fatal("it is answered")
+			t.Fatal("it was answered")
 		}
 		w.game.Next().WantEnd()
 		wantNothingLeft(t, w)
 	})
 }
 
-// Nothing is held for players, either.
+// The same for sessions of players.
 func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
@@ -65,8 +65,8 @@ func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
 	})
 }
 
-// A session that is made ahead of its client, and accepted after a newer one of its
-// player, leaves no connection behind.
+// A pre-created session that is accepted after a newer one of its player leaves no
+// connection behind.
 func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
@@ -87,8 +87,8 @@ func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
 	})
 }
 
-// A login that is still being dialled takes nothing from the one that the game server
-// has accepted: it may yet be refused.
+// A login that is still being dialled does not end the one that the game server has
+// accepted: it may yet be refused.
 func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
@@ -115,8 +115,8 @@ func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 	})
 }
 
-// The session ends just as its new upstream has answered: that connection is closed,
-// and the client told of the end.
+// The session ends just as its new upstream has answered: that connection is closed, and the
+// client learns of the end.
 func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
@@ -138,8 +138,7 @@ func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 	})
 }
 
-// The end of a session, and Close, break its first dial off: they wait for no game
-// server.
+// Ending a session, and Close, cancel its first dial: they do not wait for a game server.
 func TestEndCancelsFirstDial(t *testing.T) {
 	for name, begin := range map[string]func(w *world){
 		"handshake": func(w *world) { w.refused("/") },
@@ -168,7 +167,7 @@ func TestEndCancelsFirstDial(t *testing.T) {
 	}
 }
 
-// A cookie with a good token brings nobody back who is logged in as somebody else.
+// A cookie with a valid token resumes nothing for another player's login.
 func TestCookieOfAnotherPlayerIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := loggedIn(policy.Allow)

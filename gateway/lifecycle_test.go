@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// drops are the ways in which a client's connection ends without a bye.
+// drops are the ways in which a client disconnects without a bye.
 var drops = map[string]func(p *wstest.Player){
 	"reset":          func(p *wstest.Player) { p.Drop() },
 	"end of stream":  func(p *wstest.Player) { p.Conn.Close() },
@@ -67,7 +67,7 @@ func TestGraceAfterUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
 		pol.Grace, pol.Heartbeat = time.Hour, time.Second
 		w := newWorld(t, pol)
 		p, game := w.play()
-		p.Drop() // nothing was said: perhaps nobody holds the token
+		p.Drop() // no ack: perhaps the token never arrived
 		time.Sleep(2*time.Second - time.Millisecond)
 		w.wantState(p, session.Detached)
 		time.Sleep(time.Millisecond)
@@ -179,12 +179,12 @@ func TestUpstreamCloseReachesTheClientAfterAllMessages(t *testing.T) {
 			game.Close(c.code, c.reason)
 			p.Want("s1", "s2")
 			wantEnd(t, p.Peer, c.code, c.reason)
-			w.wantState(p, session.Attached) // until the client has answered
+			w.wantState(p, session.Attached) // until the client answers
 			p.Close(c.code, "")
 			w.wantState(p, session.Ended)
 			r := p.TryResume(p.Hello.Token, "2").WantClosing(wire.CodeEnded)
 			if r.Reason != c.reason {
-				t.Fatalf("a later resume is told %q, want %q", r.Reason, c.reason)
+				t.Fatalf("a later resume gets %q, want %q", r.Reason, c.reason)
 			}
 		})
 	}
@@ -365,7 +365,7 @@ func TestEndIsRememberedForAtLeastHalfAMinute(t *testing.T) {
 	})
 }
 
-// A client that reads nothing has five seconds to take what it is told at the end.
+// A client that reads nothing has five seconds to read the end.
 func TestUnreadCloseTimesOut(t *testing.T) {
 	for wait, told := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestUnreadCloseTimesOut(t *testing.T) {
 				p, game := w.play()
 				p.Sync()
 				p.Hold(true)
-				for range 40 { // more than its connection holds
+				for range 40 { // more than its connection accepts
 					game.Text(strings.Repeat("x", 4<<10))
 				}
 				synctest.Wait()
@@ -386,7 +386,7 @@ func TestUnreadCloseTimesOut(t *testing.T) {
 					last = m
 				}
 				if (last.Op == frame.Close) != told {
-					t.Errorf("the last that came is %v, want it told: %t", last, told)
+					t.Errorf("the last message is %v, want the close: %t", last, told)
 				}
 				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 			})

@@ -31,12 +31,12 @@ func TestMaxSessionsIsEnforced(t *testing.T) {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
-			t.Errorf("made ahead: %v, want ErrBusy", err)
+			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 		p.Sync()
 		p.Drop()
 		w.wantState(p, session.Detached)
-		p = p.Resume(0) // a resume is no new session
+		p = p.Resume(0) // a resume is not a new session
 		p.Control("bye")
 		game.WantClose(1000)
 		synctest.Wait()
@@ -72,7 +72,7 @@ func TestMaxSessionsPerIPIsEnforced(t *testing.T) {
 	})
 }
 
-// From nine tenths of --buffer-total on, there is no memory for new sessions.
+// From 90 % of --buffer-total on, new sessions are refused.
 func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total = 1 << 20
@@ -90,18 +90,17 @@ func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 			synctest.Wait()
 		}
 		if w.gw.BufferBytes() == total {
-			t.Fatal("all of it is spent at once")
+			t.Fatal("all of it is used at once")
 		}
 		_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "")
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
-		p.Resume(0) // which is no new session
+		p.Resume(0) // not a new session
 	})
 }
 
-// However many come at once, no more than 64 dial one game server at a time, and
-// all of them get there.
+// At most 64 dials to one game server are in flight, and all queued ones succeed.
 func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
@@ -165,9 +164,8 @@ func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 	})
 }
 
-// Requests that are passed on have two descriptors as sessions have. Those that never
-// end take half of what there is at most, and those of one address an eighth of that:
-// new players, and those who resume, still come in.
+// Proxied requests have two descriptors, like sessions. Endless ones may use at most half of
+// them, and those of one address an eighth of that: new sessions and resumes still succeed.
 func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
@@ -214,9 +212,9 @@ func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
 		p.Drop()
 		p.Resume(0).Sync()
 		for range under {
-			// One by one: net/http/httputil begins each answer with a timer that fires
-			// at once, and two of those at the same moment of a bubble bring the race
-			// detector of Go 1.26 down with SIGSEGV (runtime, timer.unlockAndRun).
+			// One by one: net/http/httputil begins each answer with a timer that fires at
+			// once, and two of those at the same moment of a bubble crash the race detector
+			// of Go 1.26 with SIGSEGV (runtime, timer.unlockAndRun).
 			release <- struct{}{}
 			synctest.Wait()
 		}

@@ -21,7 +21,7 @@ import (
 	"reseat/tokens/login"
 )
 
-// secret is the key that the tests' logins are signed with.
+// secret signs the tests' logins.
 const secret = "0123456789abcdef0123456789abcdef"
 
 func signed(t *testing.T, claims jwt.MapClaims) string {
@@ -43,7 +43,7 @@ func loginKey(t *testing.T) string {
 	return file
 }
 
-// newLoginWorld is a world whose players log in, and what it writes to its log.
+// newLoginWorld is a world with logins, and its log.
 func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
 	t.Helper()
 	sources, err := login.ParseSources(from)
@@ -62,13 +62,13 @@ func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buff
 	return w, said
 }
 
-// A login is found where it may stand, and the game server sees as much of it as
-// it is to see. None of it reaches the log.
+// A login is found in every place, and the game server sees only as much of it as configured.
+// None of it is logged.
 func TestLoginIsFoundAndConcealed(t *testing.T) {
 	for name, c := range map[string]struct {
-		from, path, header string // $ stands for the JWT
+		from, path, header string // $ is the JWT
 		offer              []string
-		concealed          string // path and query as the upstream sees them, concealed
+		concealed          string // path and query that the upstream gets with --auth-forward off
 	}{
 		"header":   {"header", "/m?x=1", "Authorization: Bearer $\r\n", nil, "/m?x=1"},
 		"query":    {"query:token", "/m?x=1&token=$&y=2", "", nil, "/m?x=1&y=2"},
@@ -145,8 +145,8 @@ func TestLoginsForOtherServicesAreRefused(t *testing.T) {
 	})
 }
 
-// --auth-forward off holds for ordinary requests, too: the page, its scripts and the
-// matchmaking travel with the same cookie, header or query.
+// --auth-forward off also holds for ordinary requests: pages, scripts and matchmaking carry
+// the same cookie, header or query.
 func TestLoginIsConcealedInOrdinaryRequests(t *testing.T) {
 	for name, c := range map[string]struct{ from, path, header, want string }{
 		"header": {"header", "/m?x=1", "Authorization: Bearer $\r\n", "/m?x=1"},
@@ -180,7 +180,7 @@ func TestLoginIsConcealedInOrdinaryRequests(t *testing.T) {
 	}
 }
 
-// begun begins a session with a login in the header, and gives its hello.
+// begun begins a session with a login in the header, and returns its hello.
 func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 	t.Helper()
 	p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, claims)+"\r\n")

@@ -20,8 +20,8 @@ import (
 	"reseat/upstream"
 )
 
-// circle makes n gateways, each of which is the game server of the one before it, and
-// gives the door of the first and how many requests all of them have had.
+// circle makes n gateways, each of which is the game server of the one before it. It returns
+// the first one's door, and a count of the requests to all of them.
 func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	t.Helper()
 	requests := new(atomic.Int32)
@@ -52,7 +52,7 @@ func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 		t.Cleanup(func() {
 			server.Close()
 			gw.Close()
-			time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+			time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
 		})
 	}
 	return wstest.Knock(t, lines[0]), requests
@@ -80,7 +80,7 @@ func TestGatewayThatIsItsOwnUpstreamAnswers508(t *testing.T) {
 	}
 }
 
-// What a client writes there goes on only where it is ids, and at most eight of them.
+// A client's Via passes only if it consists of at most eight ids.
 func TestForgedViaAffectsOnlyItsSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())

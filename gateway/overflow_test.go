@@ -68,7 +68,7 @@ func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
 		w.wantState(p, session.Detached)
 		sendAll(game, numbered(2, 25))
 		synctest.Wait()
-		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor told as lost
+		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor reported as lost
 			p.TryResume(p.Hello.Token, received).WantClosing(wire.CodeProtocolViolation)
 		}
 		p = p.Resume(1)
@@ -76,7 +76,7 @@ func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
 			t.Fatalf("lost %d, replay %d; want 14 and 10", p.Hello.Lost, p.Hello.Replay)
 		}
 		p.Want(numbered(16, 25)...)
-		p.Ack(25) // numbers count what was lost
+		p.Ack(25) // numbers include lost messages
 		p.Sync()
 		game.Text("s26")
 		p.Want("s26")
@@ -100,7 +100,7 @@ func TestLostIsRepeatedIfItsHelloDidNotArrive(t *testing.T) {
 		if first.Hello.Lost != 5 {
 			t.Fatalf("lost %d, want 5", first.Hello.Lost)
 		}
-		first.Drop() // say that its hello never arrived
+		first.Drop() // as if its hello had never arrived
 		w.wantState(p, session.Detached)
 		p.Hello.Token = token
 		again := p.Resume(0)
@@ -152,7 +152,7 @@ func TestFullWindowRequestsAck(t *testing.T) {
 		sendAll(game, numbered(1, 11))
 		p.Want(numbered(1, 10)...)
 		began := time.Now()
-		p.WantControl(wire.VerbPing) // behind all that it asks an ack for
+		p.WantControl(wire.VerbPing) // after all messages that it requests an ack of
 		if d := time.Since(began); d > time.Second {
 			t.Fatalf("the ping came after %v", d)
 		}

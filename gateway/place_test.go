@@ -18,20 +18,20 @@ import (
 	"reseat/tokens/login"
 )
 
-// spellings of /ranked/7 that a game server reads as that, T45.
+// spellings of /ranked/7 that a game server treats as that path, T45.
 var spellings = []string{
 	"/ranked/7", "/%72anked/7", "/ranke%64/7", "/./ranked/7", "/%2e/ranked/7", "/lobby/../ranked/7", "/lobby/%2e%2e/ranked/7",
 	"/lobby/.%2E/ranked/7", "/../ranked/7", "/ranked/./7", "/ranked/x/../7",
 }
 
-// ambiguous are paths that some game server reads as /ranked/7, and another one not.
+// ambiguous are paths that some game servers read as /ranked/7, and others do not.
 var ambiguous = []string{
 	"/ranked%2f7", "/ranked%2F7", "//ranked/7", "/ranked//7", "/ranked%5c7", "/lobby/..%5cranked/7", "/%2572anked/7", "/%2e%2e%2franked/7",
 	"/lobby/..;/ranked/7", "/lobby/..;v=1/ranked/7", "/ranked;v=1/7", "/ranked%3bv/7", "/%c0%ae%c0%ae/ranked/7", "/ranked%00/7", "/lobby%0a/../ranked/7",
 }
 
-// strict is a world in which /ranked/* asks for a login and a certain Origin, and
-// everything else for neither.
+// strict is a world in which /ranked/* requires a login and a certain Origin; all other
+// paths require neither.
 func strict(t *testing.T) *world {
 	t.Helper()
 	sources, err := login.ParseSources("header")
@@ -52,7 +52,7 @@ func strict(t *testing.T) *world {
 	})
 }
 
-// status is what a handshake is answered with.
+// status returns the status of the answer to a handshake.
 func (w *world) status(path, header string) int {
 	w.t.Helper()
 	c, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, header)
@@ -72,10 +72,10 @@ func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 				t.Errorf("%s without a login: %d", path, got)
 			}
 			if got := w.status(path, login+"Origin: https://evil.example\r\n"); got != http.StatusForbidden {
-				t.Errorf("%s of a foreign page: %d", path, got)
+				t.Errorf("%s from a foreign page: %d", path, got)
 			}
 			if got := w.status(path, login+"Origin: https://play.example\r\n"); got != http.StatusSwitchingProtocols {
-				t.Errorf("%s with all that it asks for: %d", path, got)
+				t.Errorf("%s with login and Origin: %d", path, got)
 			} else if game := w.game.Next(); game.Req.RequestURI != "/ranked/7" {
 				t.Errorf("%s: the game server was asked for %s", path, game.Req.RequestURI)
 			}
@@ -133,7 +133,7 @@ func TestUnsafePathsPassIfAllowed(t *testing.T) {
 	})
 }
 
-// --upstream ws://g/public is a fence, for handshakes and requests.
+// The base path of --upstream ws://g/public cannot be left, by handshakes or requests.
 func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
@@ -156,7 +156,7 @@ func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 	})
 }
 
-// Protocol section 2: path and query of a resume mean nothing.
+// Protocol section 2: path and query of a resume are ignored.
 func TestPathOfResumeIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
@@ -173,7 +173,7 @@ func TestPathOfResumeIsIgnored(t *testing.T) {
 	})
 }
 
-// hasHello reports whether hello is the first message that r has.
+// hasHello reports whether hello is the first message in r.
 func hasHello(r *bufio.Reader) bool {
 	b, err := r.Peek(12)
 	return err == nil && strings.Contains(string(b), "\x10hello")
@@ -194,7 +194,7 @@ func TestPreCreatedSessionGetsNormalPath(t *testing.T) {
 	})
 }
 
-// refusing has a game server refuse everything and note what it was asked for.
+// refusing is a game server that refuses everything and records the paths.
 func refusing(asked *[]string) func(c net.Conn, r *http.Request) bool {
 	return func(c net.Conn, r *http.Request) bool {
 		*asked = append(*asked, r.RequestURI)

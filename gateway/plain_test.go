@@ -147,7 +147,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 			}
 			wrote <- n
 		}()
-		time.Sleep(10 * time.Minute) // its silence is ours: it is not cut for it
+		time.Sleep(10 * time.Minute) // the gateway does not read: its silence must not disconnect it
 		select {
 		case <-wrote:
 			t.Fatal("the gateway took a megabyte that the upstream does not take")
@@ -178,12 +178,12 @@ func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		select {
 		case <-done:
-			t.Fatal("16 MB were taken for a client that reads nothing")
+			t.Fatal("16 MB were read for a client that reads nothing")
 		default:
 		}
 		list, _ := w.gw.Sessions(gatewayAll)
 		if n := list[0].BufferBytes; n > 1<<20 {
-			t.Fatalf("%d bytes are held for it", n)
+			t.Fatalf("%d bytes are buffered for it", n)
 		}
 	})
 }

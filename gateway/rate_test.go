@@ -19,8 +19,8 @@ func rated(r session.Rate) policy.Policy {
 	return p
 }
 
-// A client that sends too fast is paced: all of it arrives, in order, no faster
-// than it may, and is acked as it is passed on.
+// A client that sends too fast is paced: all messages arrive, in order, at the limited rate,
+// and are acked as they are passed on.
 func TestFastClientIsPaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate session.Rate
@@ -123,7 +123,7 @@ func TestFloodEndsSessionIfConfigured(t *testing.T) {
 	})
 }
 
-// What a client has to send again at a resume does not count against it.
+// Messages that a client resends at a resume do not count against its rate.
 func TestResumeMayResendAllUnackedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate session.Rate

@@ -22,8 +22,8 @@ import (
 
 var showing = []string{wire.Subprotocol, "reseat.refusals"}
 
-// wantShown begins a session with the offer of reseat.refusals, and wants the refusal
-// c; and without that offer its HTTP status.
+// wantShown begins a session that offers reseat.refusals, and wants the refusal c; without
+// the offer it wants the HTTP status.
 func (w *world) wantShown(path, header string, c wire.Closing) {
 	w.t.Helper()
 	p := w.PlayerRefused(path, header)
@@ -109,7 +109,7 @@ func TestUpstreamsRefusalIsReportedByClose(t *testing.T) {
 	}
 }
 
-// answering is a game server that answers every handshake so.
+// answering is a game server that answers every handshake with status.
 func answering(status string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -124,7 +124,7 @@ func answering(status string) func(context.Context, string, string) (net.Conn, e
 	}
 }
 
-// A page of another site learns nothing, and a request that is no handshake gets no 101.
+// A page of another site learns nothing, and a request that is not a handshake gets no 101.
 func TestOtherRefusalsAreAnsweredByHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Hosts = []string{"game.example"} })

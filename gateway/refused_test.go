@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// T15: the connection is closed after a refusal, though the body that was
-// announced with the handshake never comes.
+// T15: the connection is closed after a refusal, even if the announced body never arrives.
 func TestRefusedHandshakeDoesNotWaitForItsBody(t *testing.T) {
 	for name, header := range map[string]string{
 		"a length":              "Content-Length: 600\r\n",
@@ -26,7 +25,7 @@ func TestRefusedHandshakeDoesNotWaitForItsBody(t *testing.T) {
 				began := time.Now()
 				conn.SetDeadline(began.Add(time.Minute))
 				if _, err := io.Copy(io.Discard, br); err != nil || time.Since(began) > 2*time.Second {
-					t.Errorf("the connection ended with %v after %v, want its end within 2s", err, time.Since(began))
+					t.Errorf("the connection ended with %v after %v, want it closed within 2s", err, time.Since(began))
 				}
 			})
 		})

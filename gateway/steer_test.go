@@ -71,8 +71,8 @@ func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 	})
 }
 
-// The client's token must outlive the grace period: attached it gets another,
-// away it cannot.
+// The client's token must outlive the grace period: an attached client gets another token, a
+// detached one cannot.
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
@@ -195,7 +195,7 @@ func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 	})
 }
 
-// A grace period beyond what a flag may say would overflow, and outlive its tokens.
+// A grace period above the flag's maximum would overflow, and outlive its tokens.
 func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 	for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 		if i.State != "detached" || i.Group != "match-9" || i.Player != "ann" || i.Grace != "1m" || i.DetachedSince == nil || i.Sent != 1 {
 			t.Errorf("%+v", i)
 		}
-		time.Sleep(time.Minute - time.Second) // all of it, though nobody ever confirmed the token
+		time.Sleep(time.Minute - time.Second) // the full grace period, though the token was never confirmed
 		p := w.Claim(token)
 		if h := p.Hello; h.Resumed || h.Session != id || h.Replay != 1 || h.Received != 0 {
 			t.Errorf("hello %+v, want a first attach with one message", h)

@@ -48,8 +48,8 @@ func TestTakeoverOfHalfOpenConnectionIsImmediate(t *testing.T) {
 	})
 }
 
-// TestStaleEventsOfReplacedConnectionAreIgnored lets each late event of an
-// older connection come after the new hello.
+// TestStaleEventsOfReplacedConnectionAreIgnored sends each late event of an older connection
+// after the new hello.
 func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 	for name, late := range map[string]func(old *wstest.Player){
 		"message":     func(old *wstest.Player) { old.Text("late") },
@@ -90,7 +90,7 @@ func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 		p.Sync()
 		p.Drop()
 		first := p.Hello.Token
-		for range 10 { // hellos that nobody read
+		for range 10 { // unread hellos
 			q := p.TryResume(first, "0")
 			synctest.Wait()
 			q.Drop()
@@ -111,7 +111,7 @@ func TestResumeConfirmsItsGeneration(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		a, _ := w.play()
 		b := a.Resume(0) // with generation 1
-		c := b.Resume(0) // with generation 2, which spends 1
+		c := b.Resume(0) // with generation 2, which supersedes 1
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		w.wantState(c, session.Attached)
 	})
@@ -146,8 +146,8 @@ func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 	}
 }
 
-// stillOpen reads what has come and reports 1 where it did not end with a
-// Close, which must be one of those that a race may end with.
+// stillOpen reads what has arrived and returns 1 unless it ended with a Close, which must be
+// one of those that a race may cause.
 func stillOpen(t *testing.T, p *wstest.Peer) int {
 	for {
 		m, ok := tryNext(p)
@@ -156,7 +156,7 @@ func stillOpen(t *testing.T, p *wstest.Peer) int {
 			return 1
 		case m.Op == frame.Close:
 			if m.Code != wire.CodeSuperseded && m.Code != wire.CodeBadToken {
-				t.Fatalf("a loser of the race got %v", m)
+				t.Fatalf("the loser of a race got %v", m)
 			}
 			return 0
 		}
@@ -253,7 +253,7 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 		}
 		p = p.Resume(0)
 		p.Want("poison")
-		p.Ack(1) // progress: the count begins anew
+		p.Ack(1) // progress: the count restarts
 		p.Sync()
 		for range 4 {
 			p.Drop()
@@ -265,8 +265,8 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 	})
 }
 
-// A client that never lives to ack, but takes one message further each time,
-// gets somewhere: its received says so.
+// A client that never acks, but receives one message more each time, makes progress: its
+// received says so.
 func TestResumesThatMakeProgressAreNotFutile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
@@ -293,11 +293,11 @@ func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
-		big := strings.Repeat("x", 200<<10) // more than the connection holds
+		big := strings.Repeat("x", 200<<10) // more than the connection accepts
 		p.Hold(true)
 		game.Text(big)
 		synctest.Wait()
-		q := p.TryResume(p.Hello.Token, "0") // takes over, and dies before its hello is read
+		q := p.TryResume(p.Hello.Token, "0") // takes over, and disconnects before it reads its hello
 		synctest.Wait()
 		q.Drop()
 		p.Hold(false)

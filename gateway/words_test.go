@@ -34,17 +34,17 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 				q := p.Resume(0)
 				p.WantClosing(wire.CodeSuperseded)
 				q.Text("taken over")
-				game.Want("taken over") // a takeover is no return
+				game.Want("taken over") // a takeover is not a return
 				q.Sync()
 				q.Drop()
 				game.Want(`{"away":"` + p.Hello.Session + `"}`)
 				time.Sleep(31 * time.Second)
-				if !hard { // else there is nobody to tell
+				if !hard { // else there is no upstream
 					game.Want("gone")
 				}
 				game.WantClose(wire.CodeGoingAway)
 				if i, _ := w.gw.Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
-					t.Errorf("received %d, written %d: the operator's words are no messages of the client's", i.Received, i.Written)
+					t.Errorf("received %d, written %d: configured texts must not count as the client's messages", i.Received, i.Written)
 				}
 			})
 		})
@@ -79,7 +79,7 @@ func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 		p.Text("3")
 		game.Want("3")
 		p.Ack(1)
-		game.Text("2") // numbered, and not acked when the client is lost
+		game.Text("2") // numbered, and not acked when the client disconnects
 		p.Want("2")
 		p.Sync()
 		p.Drop()
@@ -87,7 +87,7 @@ func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 		game.Text("2")
 		game.Want("3")
 		game.Text("hello")
-		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // cut in every place
+		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // split everywhere
 			game.Raw([]byte(piece))
 			synctest.Wait()
 		}
@@ -100,7 +100,7 @@ func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 			t.Fatalf("replay %d, want 4", p.Hello.Replay)
 		}
 		p.Want("2", "hello", "pin!", "2")
-		game.Text("ping") // attached, it is the client's to answer
+		game.Text("ping") // while attached, the client answers
 		p.Want("ping")
 		game.WantNothing(time.Second)
 	})
