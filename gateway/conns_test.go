@@ -27,25 +27,25 @@ import (
 // enough is the number of descriptors, of 256, for sessions, requests and idle clients.
 const enough = 256 - 32
 
-// A porch is a listener in memory. It fails for lack of descriptors as often as the test
+// A fakeListener is a listener in memory. It fails for lack of descriptors as often as the test
 // says.
-type porch struct {
+type fakeListener struct {
 	*wstest.Listener
 	fails   atomic.Int64
-	arrived chan *arrival
+	arrived chan *acceptedConn
 }
 
-// An arrival is the gateway's end of a connection.
-type arrival struct {
+// An acceptedConn is the gateway's end of a connection.
+type acceptedConn struct {
 	*wstest.Conn
 	closed atomic.Bool
 }
 
-func newPorch() *porch {
-	return &porch{Listener: wstest.NewListener(64 << 10), arrived: make(chan *arrival, 1)}
+func newFakeListener() *fakeListener {
+	return &fakeListener{Listener: wstest.NewListener(64 << 10), arrived: make(chan *acceptedConn, 1)}
 }
 
-func (p *porch) Accept() (net.Conn, error) {
+func (p *fakeListener) Accept() (net.Conn, error) {
 	if p.fails.Load() > 0 {
 		p.fails.Add(-1)
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
@@ -54,7 +54,7 @@ func (p *porch) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &arrival{Conn: c.(*wstest.Conn)}
+	a := &acceptedConn{Conn: c.(*wstest.Conn)}
 	select {
 	case <-p.arrived:
 	default:
@@ -63,18 +63,18 @@ func (p *porch) Accept() (net.Conn, error) {
 	return a, nil
 }
 
-func (a *arrival) Close() error {
+func (a *acceptedConn) Close() error {
 	a.closed.Store(true)
 	return a.Conn.Close()
 }
 
-// A stranger is an idle connection.
-type stranger struct {
+// An idleConn is an idle connection.
+type idleConn struct {
 	*wstest.Conn
-	*arrival
+	*acceptedConn
 }
 
-func (p *porch) stranger(t *testing.T, text string) stranger {
+func (p *fakeListener) connect(t *testing.T, text string) idleConn {
 	t.Helper()
 	c, err := p.Dial()
 	if err != nil {
@@ -83,13 +83,13 @@ func (p *porch) stranger(t *testing.T, text string) stranger {
 	t.Cleanup(func() { c.Close() })
 	io.WriteString(c, text)
 	synctest.Wait()
-	return stranger{c, <-p.arrived}
+	return idleConn{c, <-p.arrived}
 }
 
 // A trackedWorld is a world whose connections are tracked as in the program.
 type trackedWorld struct {
 	*world
-	*porch
+	*fakeListener
 	open atomic.Int64 // connections to the game
 	full atomic.Int64 // dials that fail for lack of a descriptor
 }
@@ -97,7 +97,7 @@ type trackedWorld struct {
 // newTrackedWorld has 256 descriptors. above, if not nil, wraps the listener of its
 // ConnTracker.
 func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
-	w := &trackedWorld{porch: newPorch()}
+	w := &trackedWorld{fakeListener: newFakeListener()}
 	w.world = newWorld(t, testPolicy(), func(c *gateway.Config) {
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
@@ -111,13 +111,13 @@ func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *track
 		}
 	})
 	w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page") }))
-	ln := w.gw.Conns().Listen(w.porch)
+	ln := w.gw.Conns().Listen(w.fakeListener)
 	if above != nil {
 		ln = above(ln)
 	}
 	serveFrom(t, ln, w.gw, w.gw.Conns())
 	offer := w.Offer
-	w.Door = wstest.Knock(t, w.porch.Listener)
+	w.Door = wstest.Knock(t, w.fakeListener.Listener)
 	w.Offer = offer
 	return w
 }
@@ -138,10 +138,10 @@ func newSecureTrackedWorld(t *testing.T) *secureTrackedWorld {
 	return &secureTrackedWorld{newTrackedWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
 }
 
-// visitor returns a connection before its TLS handshake, for one protocol.
-func (w *secureTrackedWorld) visitor(protocol string) *tls.Conn {
+// tlsConn returns a connection before its TLS handshake, for one protocol.
+func (w *secureTrackedWorld) tlsConn(protocol string) *tls.Conn {
 	w.world.t.Helper()
-	c, err := w.porch.Dial()
+	c, err := w.fakeListener.Dial()
 	if err != nil {
 		w.world.t.Fatal(err)
 	}
@@ -155,22 +155,22 @@ func serveFrom(t *testing.T, ln net.Listener, h http.Handler, conns *listen.Conn
 	t.Cleanup(func() { server.Close() })
 }
 
-// strangers opens n idle connections, one after the other.
-func (p *porch) strangers(t *testing.T, n int, text string) (all []stranger) {
+// connectMany opens n idle connections, one after the other.
+func (p *fakeListener) connectMany(t *testing.T, n int, text string) (all []idleConn) {
 	t.Helper()
 	for range n {
-		all = append(all, p.stranger(t, text))
+		all = append(all, p.connect(t, text))
 	}
 	return all
 }
 
-// wantClosed checks that exactly the first n strangers were closed.
-func wantClosed(t *testing.T, all []stranger, n int) {
+// wantClosed checks that exactly the first n of all were closed.
+func wantClosed(t *testing.T, all []idleConn, n int) {
 	t.Helper()
 	synctest.Wait()
 	for i, s := range all {
 		if s.closed.Load() != (i < n) {
-			t.Fatalf("stranger %d of %d: closed is %v; want the first %d closed", i, len(all), s.closed.Load(), n)
+			t.Fatalf("idleConn %d of %d: closed is %v; want the first %d closed", i, len(all), s.closed.Load(), n)
 		}
 	}
 }
@@ -187,13 +187,13 @@ func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	return p
 }
 
-// waits are the states in which a connection is idle.
-var waits = map[string]string{
-	"says nothing":            "",
-	"half a head":             "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-	"between two requests":    "GET /page HTTP/1.1\r\nHost: x\r\n\r\n",
+// idleStates are the states in which a connection is idle.
+var idleStates = map[string]string{
+	"says nothing":              "",
+	"half a head":               "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+	"between two requests":      "GET /page HTTP/1.1\r\nHost: x\r\n\r\n",
 	"refused, body outstanding": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 9\r\n\r\n",
-	"a refused resume":        refusedResume,
+	"a refused resume":          refusedResume,
 }
 
 const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
@@ -201,16 +201,16 @@ const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnec
 
 // T29: idle connections are closed to make room, the longest idle first.
 func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
-	for name, text := range waits {
+	for name, text := range idleStates {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newTrackedWorld(t, nil)
 				p, _ := w.play()
-				all := w.strangers(t, enough-2, text)
+				all := w.connectMany(t, enough-2, text)
 				wantClosed(t, all, 0)
 				p = w.resume(p) // the replaced client disconnects, its place remains
 				wantClosed(t, all, 1)
-				all = append(all, w.strangers(t, 300, text)...)
+				all = append(all, w.connectMany(t, 300, text)...)
 				w.resume(p).Sync()
 				wantClosed(t, all, 301)
 				if n := w.metrics()["reseat_waiting_closed_total"]; n != 301 {
@@ -226,7 +226,7 @@ func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
-		all := w.strangers(t, enough-2, "")
+		all := w.connectMany(t, enough-2, "")
 		for range 4 {
 			for _, s := range all[:10] {
 				io.WriteString(s.Conn, "G")
@@ -241,18 +241,18 @@ func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 func TestTLSHandshakesCountAsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
-		first := w.visitor("http/1.1") // it has been idle the longest, and is served
+		first := w.tlsConn("http/1.1") // it has been idle the longest, and is served
 		fmt.Fprintf(first, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		synctest.Wait()
-		failed := w.strangers(t, 50, "SSH-2.0-OpenSSH\r\n")
+		failed := w.connectMany(t, 50, "SSH-2.0-OpenSSH\r\n")
 		wantClosed(t, failed, 50)
-		all := w.strangers(t, enough-1, "\x16\x03\x01\x02\x00\x01")
+		all := w.connectMany(t, enough-1, "\x16\x03\x01\x02\x00\x01")
 		wantClosed(t, all, 0)
 		if resp, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("the first: %v, %v", resp, err)
 		}
 		began := time.Now()
-		c := w.visitor("http/1.1")
+		c := w.tlsConn("http/1.1")
 		fmt.Fprintf(c, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("one more: %v, %v", resp, err)
@@ -275,7 +275,7 @@ func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 		dials := 0
 		client := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
 			dials++
-			c := w.visitor("h2")
+			c := w.tlsConn("h2")
 			return c, c.Handshake()
 		}}
 		defer client.CloseIdleConnections()
@@ -296,14 +296,14 @@ func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 		if proto, err := get("/page"); proto != "HTTP/2.0" || err != nil {
 			t.Errorf("%s, %v", proto, err)
 		}
-		all := w.strangers(t, enough+50, "")
+		all := w.connectMany(t, enough+50, "")
 		wantClosed(t, all, 50)
 		close(release)
 		if err := <-polled; err != nil || dials != 1 {
 			t.Errorf("the long poll: %v, after %d dials", err, dials)
 		}
 		synctest.Wait()
-		all = append(all, w.strangers(t, enough, "")...)
+		all = append(all, w.connectMany(t, enough, "")...)
 		wantClosed(t, all, enough+50) // and the HTTP/2 one, which became idle among them
 		if _, err := get("/page"); err != nil || dials != 2 {
 			t.Errorf("after that: %v, %d dials", err, dials)
@@ -327,7 +327,7 @@ func TestConnectionInUseIsNotClosed(t *testing.T) {
 		}
 		_, polling := w.Request("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		p, game := w.play()
-		all := w.strangers(t, 1000, "")
+		all := w.connectMany(t, 1000, "")
 		wantClosed(t, all, 1000-(enough-4))
 		p.Text("still there")
 		game.Want("still there")
@@ -356,7 +356,7 @@ func TestDialsFreeDescriptors(t *testing.T) {
 					<-release
 					return false
 				}
-				all := w.strangers(t, enough, c.text)
+				all := w.connectMany(t, enough, c.text)
 				for _, s := range all[enough-c.at:] {
 					io.WriteString(s.Conn, "\r\n")
 				}
@@ -380,12 +380,12 @@ func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 			closed.Store(true)
 			return true
 		}
-		w.stranger(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		w.strangers(t, enough-1, "")
+		w.connect(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		w.connectMany(t, enough-1, "")
 		if closed.Load() {
 			t.Error("closed too early")
 		}
-		w.stranger(t, "")
+		w.connect(t, "")
 		if !closed.Load() {
 			t.Error("still open while descriptors are short")
 		}
@@ -397,14 +397,14 @@ func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
-		all := w.strangers(t, 20, "")
+		all := w.connectMany(t, 20, "")
 		w.fails.Store(5)
-		all = append(all, w.stranger(t, "")) // its Accept was in progress; the next ones fail
+		all = append(all, w.connect(t, "")) // its Accept was in progress; the next ones fail
 		time.Sleep(time.Second)
 		wantClosed(t, all, 5)
-		w.strangers(t, 1, "")
+		w.connectMany(t, 1, "")
 
-		nobody := newPorch()
+		nobody := newFakeListener()
 		nobody.fails.Store(1)
 		if c, err := w.gw.AdminConns().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
 			t.Errorf("without idle connections: %v, %v", c, err)
@@ -416,7 +416,7 @@ func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
-		all := w.strangers(t, 5, "")
+		all := w.connectMany(t, 5, "")
 		w.full.Store(1)
 		w.Player("/").Sync() // with the descriptor of the longest idle connection, at the second try
 		wantClosed(t, all, 1)
@@ -438,13 +438,13 @@ func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
-		admin := newPorch()
+		admin := newFakeListener()
 		serveFrom(t, w.gw.AdminConns().Listen(admin), http.NotFoundHandler(), w.gw.AdminConns())
-		scrapers := admin.strangers(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-		all := w.strangers(t, 1000, "")
+		scrapers := admin.connectMany(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		all := w.connectMany(t, 1000, "")
 		wantClosed(t, all, 1000-enough)
 		wantClosed(t, scrapers, 0)
-		scrapers = append(scrapers, admin.strangers(t, 100, "")...)
+		scrapers = append(scrapers, admin.connectMany(t, 100, "")...)
 		wantClosed(t, scrapers, 100)
 		wantClosed(t, all, 1000-enough)
 	})
@@ -456,9 +456,9 @@ func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
-		var old []stranger
+		var old []idleConn
 		for range 15 {
-			old = append(old, stranger{p.Conn, <-w.arrived})
+			old = append(old, idleConn{p.Conn, <-w.arrived})
 			p.Hold(true) // the network delivers nothing any more, not even the close
 			p = p.Resume(0)
 		}

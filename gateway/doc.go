@@ -26,19 +26,19 @@
 //
 // # The path of a handshake
 //
-//	ServeHTTP (gateway.go)  Host, methods, the gateway's own pages, the route (place.go)
+//	ServeHTTP (gateway.go)  Host, methods, the gateway's own pages, the route (route.go)
 //	serve (accept.go)       RFC 6455, Origin, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
 //	  resume                by token (resume.go): 101 first, then token, session, login,
 //	                        Origin, received; then attach
 //	  resumeByCookie        a plain client (cookie.go); then the same attach
-//	Create (ahead.go)       a new session by the control API, without a client
+//	Create (create.go)      a new session by the control API, without a client
 //
 // attach (resume.go) dials the upstream again if the session has none: redial.go.
 //
 // # Who owns what
 //
-//	gateway        decisions about requests: accept.go, resume.go, cookie.go, ahead.go,
+//	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go,
 //	               redial.go. What an event means outside: observe.go. Changes by the
 //	               control API: steer.go. Shutdown: drain.go. Memory pressure: relieve in
 //	               drain.go

@@ -21,25 +21,25 @@ import (
 	"reseat/upstream"
 )
 
-// A namesake is a login by the query parameter player: "-NAME" is expired, "~NAME" is for
+// A fakeLogin is a login by the query parameter player: "-NAME" is expired, "~NAME" is for
 // another service, "!" is forged.
-type namesake struct{}
+type fakeLogin struct{}
 
-func (*namesake) Find(r *http.Request) (string, error) {
+func (*fakeLogin) Find(r *http.Request) (string, error) {
 	if name := r.URL.Query().Get("player"); name != "" {
 		return name, nil
 	}
 	return "", login.ErrMissing
 }
 
-func (n *namesake) Verify(ctx context.Context, token string) (string, error) {
+func (n *fakeLogin) Verify(ctx context.Context, token string) (string, error) {
 	if strings.HasPrefix(token, "-") {
 		return "", login.ErrExpired
 	}
 	return n.VerifyExpired(ctx, token)
 }
 
-func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) {
+func (*fakeLogin) VerifyExpired(_ context.Context, token string) (string, error) {
 	switch {
 	case token == "!":
 		return "", login.ErrForged
@@ -49,13 +49,13 @@ func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) 
 	return strings.TrimPrefix(token, "-"), nil
 }
 
-func (*namesake) Conceal(*upstream.Request)   {}
-func (*namesake) InCookie(*http.Request) bool { return false }
-func (n *namesake) Realm() any                { return n }
+func (*fakeLogin) Conceal(*upstream.Request)   {}
+func (*fakeLogin) InCookie(*http.Request) bool { return false }
+func (n *fakeLogin) Realm() any                { return n }
 
 func loggedIn(d policy.Duplicate) policy.Policy {
 	p := testPolicy()
-	p.Login, p.Duplicate = &namesake{}, d
+	p.Login, p.Duplicate = &fakeLogin{}, d
 	return p
 }
 

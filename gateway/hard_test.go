@@ -21,8 +21,8 @@ func hard() policy.Policy {
 	return p
 }
 
-// away returns a session whose client and upstream have both disconnected.
-func (w *world) away() *wstest.Player {
+// detachedHard returns a session whose client and upstream have both disconnected.
+func (w *world) detachedHard() *wstest.Player {
 	w.t.Helper()
 	p, game := w.play()
 	p.Sync()
@@ -137,7 +137,7 @@ func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
 func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		time.Sleep(10 * time.Second)
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			time.Sleep(15 * time.Second) // longer than --dial-timeout
@@ -165,7 +165,7 @@ func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		dials := 0
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
 			dials++
@@ -190,7 +190,7 @@ func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Reseat-Resumed") == "" {
 				time.Sleep(5 * time.Second)
@@ -265,7 +265,7 @@ func TestHardResumeRefusesOtherSubprotocol(t *testing.T) {
 func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
@@ -297,7 +297,7 @@ func TestHardTakeoverOfAttachedSessionDoesNotDial(t *testing.T) {
 func TestHardSessionEndedDuringDialIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)

@@ -16,7 +16,7 @@ func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 	for size, stays := range map[int]bool{32 << 10: true, 80 << 10: false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, hard())
-			p := w.away()
+			p := w.detachedHard()
 			w.game.Refuse = afterEightSeconds
 			c := p.TryResume(p.Hello.Token, "0")
 			synctest.Wait()

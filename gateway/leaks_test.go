@@ -26,17 +26,17 @@ func wantNothingLeft(t *testing.T, w *world) {
 	}
 }
 
-// A deafAnswer hijacks connections whose client has disconnected: writes fail.
-type deafAnswer struct{ http.ResponseWriter }
+// A failingAnswer hijacks connections whose client has disconnected: writes fail.
+type failingAnswer struct{ http.ResponseWriter }
 
-func (w deafAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w failingAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	return deafConn{conn}, rw, err
+	return failingConn{conn}, rw, err
 }
 
-type deafConn struct{ net.Conn }
+type failingConn struct{ net.Conn }
 
-func (deafConn) Write([]byte) (int, error) { return 0, errors.New("disconnected") }
+func (failingConn) Write([]byte) (int, error) { return 0, errors.New("disconnected") }
 
 // The client has disconnected when its game server accepts. Nobody could resume that
 // session, so it ends at once, with its upstream.
@@ -44,7 +44,7 @@ func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.gw.ServeHTTP(deafAnswer{rw}, r)
+			w.gw.ServeHTTP(failingAnswer{rw}, r)
 		}), 64<<10)
 		if _, err := door.Dial("/?player=ann", []string{wire.Subprotocol}); err == nil {
 			t.Fatal("it was answered")
@@ -120,7 +120,7 @@ func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)

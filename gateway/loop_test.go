@@ -20,9 +20,9 @@ import (
 	"reseat/upstream"
 )
 
-// circle makes n gateways, each of which is the game server of the one before it. It returns
+// gatewayRing makes n gateways, each of which is the game server of the one before it. It returns
 // the first one's door, and a count of the requests to all of them.
-func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
+func gatewayRing(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	t.Helper()
 	requests := new(atomic.Int32)
 	lines := make([]*wstest.Listener, n)
@@ -61,7 +61,7 @@ func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 func TestGatewayThatIsItsOwnUpstreamAnswers508(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			door, requests := circle(t, n)
+			door, requests := gatewayRing(t, n)
 			_, _, resp, err := door.Handshake("/match/7", []string{"reseat.v1"}, "")
 			if err != nil || resp.StatusCode != http.StatusLoopDetected {
 				t.Errorf("%d gateways, handshake: %v, %v, want 508", n, resp, err)

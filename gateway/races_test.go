@@ -77,7 +77,7 @@ func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 func TestSessionEndCancelsItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		var broken time.Time
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			c.Read(make([]byte, 1)) // until the gateway closes it
@@ -105,7 +105,7 @@ func TestWaitingClientMaySend64KiBAndNoMore(t *testing.T) {
 		t.Run(fmt.Sprint(over, " bytes over"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, hard())
-				p := w.away()
+				p := w.detachedHard()
 				w.game.Refuse = afterEightSeconds
 				c := p.TryResume(p.Hello.Token, "0")
 				const head = 2 + 2 + 4 // a frame with a length of two bytes and the mask
@@ -158,7 +158,7 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)

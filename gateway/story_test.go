@@ -27,11 +27,11 @@ import (
 // in the order of the file.
 type story struct {
 	*world
-	client   []*link  // the client's connections, #1 first
-	upstream []*link  // the game server's, the newest last
-	token    string   // the latest
-	said     []string // the client's data messages from number 1, as on the wire
-	told     uint64   // data messages that the upstream has received
+	client     []*link  // the client's connections, #1 first
+	upstream   []*link  // the game server's, the newest last
+	token      string   // the latest
+	said       []string // the client's data messages from number 1, as on the wire
+	atUpstream uint64   // data messages that the upstream has received
 }
 
 // A link is the runner's end of one connection.
@@ -58,14 +58,14 @@ func play(t *testing.T, steps []wstest.Step) error {
 	}
 	s := &story{world: newWorld(t, testPolicy(), configure)}
 	for _, step := range steps {
-		if err = s.take(step); err == nil {
-			err = s.settle()
+		if err = s.perform(step); err == nil {
+			err = s.collect()
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", step.At, step.Text, err)
 		}
 	}
-	if err := s.leftOver(); err != nil {
+	if err := s.unexpected(); err != nil {
 		return fmt.Errorf("%s: at the end: %w", steps[len(steps)-1].At, err)
 	}
 	return nil
@@ -93,8 +93,8 @@ func flags(steps []wstest.Step) (func(*gateway.Config), error) {
 	}, nil
 }
 
-// take performs or checks one step.
-func (s *story) take(step wstest.Step) error {
+// perform carries out or checks one step.
+func (s *story) perform(step wstest.Step) error {
 	switch body := step.Body.(type) {
 	case wstest.Clock:
 		time.Sleep(time.Duration(body))
@@ -116,17 +116,17 @@ func (s *story) take(step wstest.Step) error {
 	return nil
 }
 
-// settle waits until all goroutines are idle, and collects what was received.
-func (s *story) settle() error {
+// collect waits until all goroutines are idle, and collects what was received.
+func (s *story) collect() error {
 	synctest.Wait()
 	for _, l := range s.upstream {
 		for m, ok := l.Come(); ok; m, ok = l.Come() {
-			s.tellUpstream(l, m)
+			s.upstreamReceived(l, m)
 		}
 	}
 	for _, l := range s.client {
 		for m, ok := l.Come(); ok; m, ok = l.Come() {
-			if err := s.tellClient(l, m); err != nil {
+			if err := s.clientReceived(l, m); err != nil {
 				return err
 			}
 		}
@@ -134,19 +134,19 @@ func (s *story) settle() error {
 	return nil
 }
 
-func (s *story) tellUpstream(l *link, m wstest.Message) {
+func (s *story) upstreamReceived(l *link, m wstest.Message) {
 	switch {
 	case m.Err != nil || m.Op == frame.Ping || m.Op == frame.Pong:
 		return
 	case m.Op != frame.Close:
-		s.told++
+		s.atUpstream++
 	}
 	l.come = append(l.come, m)
 }
 
-// tellClient records a message on a client's connection. Acks and tokens may come at any
+// clientReceived records a message on a client's connection. Acks and tokens may come at any
 // time after the hello.
-func (s *story) tellClient(l *link, m wstest.Message) error {
+func (s *story) clientReceived(l *link, m wstest.Message) error {
 	if m.Err != nil {
 		return nil
 	}
@@ -161,18 +161,18 @@ func (s *story) tellClient(l *link, m wstest.Message) error {
 	case first:
 		return fmt.Errorf("%v came before hello", m)
 	case m.Verb == wire.VerbAck:
-		return l.ack(m.Data, s.told)
+		return l.ack(m.Data, s.atUpstream)
 	case m.Verb == wire.VerbToken && l == s.newest():
 		return s.renew(m.Data)
 	}
 	return nil
 }
 
-// ack checks an ack of the gateway; told is the number of messages at the upstream.
-func (l *link) ack(arg string, told uint64) error {
+// ack checks an ack of the gateway; atUpstream is the number of messages at the upstream.
+func (l *link) ack(arg string, atUpstream uint64) error {
 	n, ok := wire.ParseNumber(arg)
-	if !ok || n > told {
-		return fmt.Errorf("the gateway acks %q, but the upstream has received %d messages", arg, told)
+	if !ok || n > atUpstream {
+		return fmt.Errorf("the gateway acks %q, but the upstream has received %d messages", arg, atUpstream)
 	}
 	l.acked = n
 	return nil
@@ -229,11 +229,11 @@ func (s *story) handshake(h wstest.Handshake) error {
 		return fmt.Errorf("answered with the subprotocol %q, want %s", got, wire.Subprotocol)
 	}
 	s.client = append(s.client, &link{Peer: peer, stated: h.Received, acked: none})
-	return s.join(h)
+	return s.acceptUpstream(h)
 }
 
-// join accepts the upstream connection of a new session; a resume must not open one.
-func (s *story) join(h wstest.Handshake) error {
+// acceptUpstream accepts the upstream connection of a new session; a resume must not open one.
+func (s *story) acceptUpstream(h wstest.Handshake) error {
 	synctest.Wait()
 	if h.Resume {
 		if s.game.Joined() > 0 {
@@ -326,7 +326,7 @@ func (s *story) gatewaySays(step wstest.Step) error {
 func (s *story) readHalfOpen(l *link) error {
 	l.Hold(false)
 	defer l.Hold(true)
-	return s.settle()
+	return s.collect()
 }
 
 // wantAck waits up to a second until the last ack is n.
@@ -335,7 +335,7 @@ func (s *story) wantAck(l *link, n string) error {
 	const pause = 50 * time.Millisecond
 	for waited := time.Duration(0); l.acked != want && waited < time.Second; waited += pause {
 		time.Sleep(pause)
-		if err := s.settle(); err != nil {
+		if err := s.collect(); err != nil {
 			return err
 		}
 	}
@@ -421,13 +421,13 @@ func hasMembers(object string, want map[string]any) bool {
 	return true
 }
 
-// leftOver checks for messages that are not in the file: data on any connection, and any
+// unexpected checks for messages that are not in the file: data on any connection, and any
 // message on the newest one while it is open.
-func (s *story) leftOver() error {
+func (s *story) unexpected() error {
 	for _, l := range s.client {
 		l.Hold(false)
 	}
-	if err := s.settle(); err != nil {
+	if err := s.collect(); err != nil {
 		return err
 	}
 	for _, l := range slices.Concat(s.client, s.upstream) {

@@ -142,7 +142,7 @@ func TestTranscriptWithOneCorruptedCheckFails(t *testing.T) {
 			if step.Actor != 'G' && !(step.Actor == 'U' && step.Told) {
 				continue
 			}
-			for how, body := range spoilt(step.Body) {
+			for how, body := range corrupt(step.Body) {
 				copied := slices.Clone(steps)
 				copied[i].Body = body
 				wantFailure(t, how, step, copied)
@@ -165,8 +165,8 @@ func wantFailure(t *testing.T, how string, step wstest.Step, steps []wstest.Step
 	}
 }
 
-// spoilt returns corrupted forms of a step's contents.
-func spoilt(body any) map[string]any {
+// corrupt returns corrupted forms of a step's contents.
+func corrupt(body any) map[string]any {
 	switch b := body.(type) {
 	case wstest.Data:
 		return map[string]any{
@@ -180,12 +180,12 @@ func spoilt(body any) map[string]any {
 			"other reason": wstest.Closing{Code: b.Code, Reason: b.Reason + "x"},
 		}
 	case wstest.Control:
-		return spoiltControl(b)
+		return corruptControl(b)
 	}
 	return nil
 }
 
-func spoiltControl(c wstest.Control) map[string]any {
+func corruptControl(c wstest.Control) map[string]any {
 	if n, ok := wire.ParseNumber(c.Arg); ok {
 		return map[string]any{"other number": wstest.Control{Verb: c.Verb, Arg: fmt.Sprint(n + 1)}}
 	}

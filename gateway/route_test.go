@@ -30,9 +30,9 @@ var ambiguous = []string{
 	"/lobby/..;/ranked/7", "/lobby/..;v=1/ranked/7", "/ranked;v=1/7", "/ranked%3bv/7", "/%c0%ae%c0%ae/ranked/7", "/ranked%00/7", "/lobby%0a/../ranked/7",
 }
 
-// strict is a world in which /ranked/* requires a login and a certain Origin; all other
+// newStrictWorld is a world in which /ranked/* requires a login and a certain Origin; all other
 // paths require neither.
-func strict(t *testing.T) *world {
+func newStrictWorld(t *testing.T) *world {
 	t.Helper()
 	sources, err := login.ParseSources("header")
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *world) status(path, header string) int {
 
 func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := strict(t)
+		w := newStrictWorld(t)
 		login := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
 		for _, path := range spellings {
 			if got := w.status(path, "Origin: https://play.example\r\n"); got != http.StatusUnauthorized {
@@ -88,7 +88,7 @@ func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 
 func TestAmbiguousPathsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := strict(t)
+		w := newStrictWorld(t)
 		for _, path := range ambiguous {
 			if got := w.status(path, "Origin: https://evil.example\r\n"); got != http.StatusBadRequest {
 				t.Errorf("%s: %d", path, got)
@@ -107,7 +107,7 @@ func TestAmbiguousPathsAreRefused(t *testing.T) {
 
 func TestPathParametersThatChangeNoRoutePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := strict(t)
+		w := newStrictWorld(t)
 		if got := w.status("/lobby;v=1/7", ""); got != http.StatusSwitchingProtocols {
 			t.Fatal(got)
 		}
