@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare lint release vulns test-vulns tools clean
+.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +94,12 @@ bench-micro: ## micro-benchmarks of the hot pieces
 bench-compare: ## micro-benchmarks, another revision's and this one's side by side: BASE=HEAD~1
 	./.ci/bench-compare '$(BASE)' $(or $(COUNT),6) $(MICRO)
 
-lint: ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and prettier where node is
+check: lint-go ## the fast inner loop: lint and the Go tests, without the race detector; no npm, no root
+	$(GO) test ./...
+
+lint: lint-go lint-web ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and prettier where node is
+
+lint-go: ## the Go part of lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
@@ -104,6 +109,8 @@ lint: ## gofmt, go vet (for Windows and macOS too), staticcheck; eslint and pret
 	bin/staticcheck ./...
 	bin/staticcheck .ci/sbom.go
 	cd $(HARNESS) && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./...
+
+lint-web: ## the JavaScript part of lint
 	@if command -v npm >/dev/null; then cd web && { [ -d node_modules/eslint ] || npm ci --no-audit --no-fund; } && npm run --silent lint; \
 	else echo "NOT LINTED: web/, since there is no npm"; fi
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -31,7 +32,10 @@ type route struct {
 	proxy *upstream.Proxy // nil if ordinary requests are off
 }
 
-func (g *Gateway) addRoute(r policy.Route) {
+func (g *Gateway) addRoute(r policy.Route) error {
+	if r.Upstream.URL == nil {
+		return fmt.Errorf("route %q: no upstream", r.Pattern)
+	}
 	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
@@ -40,7 +44,7 @@ func (g *Gateway) addRoute(r policy.Route) {
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
-	g.table.add(rt)
+	return g.table.add(rt)
 }
 
 // serve handles a request as an ordinary one, a resume or a new session. rt is the
@@ -216,7 +220,7 @@ func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
 // client, so that the client gets the upstream's refusal as its own.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
-	player, err := authenticate(rt.Policy.Login, r)
+	player, only, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
 		reason := login.Reason(err)
 		g.metrics.logins.WithLabelValues(reason).Inc()
@@ -230,6 +234,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game requires a login: "+err.Error(), "login", reason)
 		return
 	}
+	r = only
 	e := g.newRecord(rt, player, offer.Resumable, g.clientAddr(r))
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // after a refusal's body has been read

@@ -1,6 +1,10 @@
 package gateway
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -8,7 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/time/rate"
+
 	"reseat/gateway/registry"
+	"reseat/gateway/wire"
 )
 
 func TestDurationIsFormattedAsFlagsParseIt(t *testing.T) {
@@ -80,5 +87,59 @@ func TestSessionIDsAre128RandomBits(t *testing.T) {
 			t.Fatalf("id %q", id)
 		}
 		seen[id] = true
+	}
+}
+
+// Protocol section 6: each status that a first handshake can get, as a close.
+func TestEachRefusedStatusHasItsCode(t *testing.T) {
+	for status, want := range map[int]string{
+		http.StatusBadRequest: "4403 false", http.StatusUnauthorized: "4403 false", http.StatusNotFound: "4403 false", http.StatusConflict: "4403 false",
+		http.StatusLoopDetected: "4403 false", http.StatusTooManyRequests: "4429 true", http.StatusInternalServerError: "1011 false",
+		http.StatusBadGateway: "4502 true", http.StatusGatewayTimeout: "4502 true", http.StatusServiceUnavailable: "4503 true",
+		http.StatusUpgradeRequired: "by HTTP", http.StatusMethodNotAllowed: "by HTTP", http.StatusForbidden: "by HTTP", http.StatusMisdirectedRequest: "by HTTP",
+	} {
+		c, ok := closing(status, "x", "7")
+		got := "by HTTP"
+		if ok {
+			got = fmt.Sprint(c.Code, c.Retry)
+		}
+		if got != want || ok && (c != wire.Closing{Code: c.Code, Reason: "x", Status: status, Retry: c.Retry, RetryAfter: 7000}) {
+			t.Errorf("%d: %s, %+v, want %s", status, got, c, want)
+		}
+	}
+}
+
+func TestUpstreamsRetryAfterIsParsedInBothForms(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "-7": 0, "1.5": 0, "soon": 0, "4294967295": 24 * time.Hour, "99999999999": 0,
+		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute,
+		"Fri, 02 Jan 2026 03:00:05 GMT": 0,
+		"Fri, 02 Jan 2099 03:00:05 GMT": 24 * time.Hour,
+	} {
+		if got := retryAfterOf(value, now); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}
+
+type tally int
+
+func (n *tally) Inc() { *n++ }
+
+// The number of omitted lines is logged once.
+func TestOmittedLinesAreCountedOnce(t *testing.T) {
+	var said bytes.Buffer
+	var total tally
+	l := &limitedLog{log: slog.New(slog.NewTextHandler(&said, nil)), limit: rate.NewLimiter(0, 1), total: &total}
+	for range 4 {
+		l.info("refused")
+	}
+	l.limit = rate.NewLimiter(rate.Inf, 1)
+	l.info("refused")
+	l.warn("refused")
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	if len(lines) != 3 || total != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
+		t.Errorf("total %d, %q", total, lines)
 	}
 }

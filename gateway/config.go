@@ -11,16 +11,6 @@ import (
 	"reseat/tokens/login"
 )
 
-// A Driver moves bytes between sockets and sessions.
-type Driver = transport.Kind
-
-// The drivers.
-const (
-	DriveAuto = transport.Auto // the cheapest: DrivePoll
-	DriveNet  = transport.Net  // goroutines
-	DrivePoll = transport.Poll // event loops for plain TCP on Linux, else goroutines
-)
-
 // Config configures a Gateway. It must not change after New.
 type Config struct {
 	// Routes are matched by chi's rules: the most specific pattern wins, whatever the
@@ -75,8 +65,8 @@ type Config struct {
 
 	logins []*login.Verifier // made by OpenLogins
 
-	// Driver selects what moves the bytes. Zero means DriveAuto.
-	Driver Driver
+	// Driver selects what moves the bytes between sockets and sessions.
+	Driver transport.Kind
 
 	// Log receives one line per session event. Nil means slog.Default.
 	Log *slog.Logger

@@ -72,9 +72,14 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return false
 	}
 	e := g.reg.Find(claims.Session)
-	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject || !sameLogin(g.ctx, e, r) {
+	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {
 		return false
 	}
+	only, same := sameLogin(g.ctx, e, r)
+	if !same {
+		return false
+	}
+	a.r = only
 	d := e.Driver()
 	a.want = session.Resume{Gen: claims.Gen}
 	if d == nil || !e.Offered(offer.Protocols) || g.busy(r.Context(), e, d, a.want) {

@@ -49,9 +49,11 @@ func (*fakeLogin) VerifyExpired(_ context.Context, token string) (string, error)
 	return strings.TrimPrefix(token, "-"), nil
 }
 
-func (*fakeLogin) Conceal(*upstream.Request)   {}
-func (*fakeLogin) InCookie(*http.Request) bool { return false }
-func (n *fakeLogin) Realm() any                { return n }
+func (*fakeLogin) Conceal(*upstream.Request)                    {}
+func (*fakeLogin) InCookie(*http.Request) bool                  { return false }
+func (*fakeLogin) Only(r *http.Request, _ string) *http.Request { return r }
+
+func (n *fakeLogin) Realm() any { return n }
 
 func loggedIn(d policy.Duplicate) policy.Policy {
 	p := testPolicy()
@@ -218,6 +220,33 @@ func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client with a 101 that is not attached yet is about to be: the second login waits for
+// its answer, and does not treat it as disconnected.
+func TestSecondLoginWaitsWhileFirstIsBeingAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, loggedIn(policy.Reject))
+		p := w.Player("/?player=ann")
+		w.game.Next()
+		p.Sync()
+		done := w.gw.Answering(p.Hello.Session)
+		status := make(chan int, 1)
+		go func() { status <- w.refused("/?player=ann") }()
+		synctest.Wait()
+		select {
+		case s := <-status:
+			t.Errorf("answered %d meanwhile", s)
+			done()
+			return
+		default:
+		}
+		done()
+		if s := <-status; s != http.StatusConflict {
+			t.Errorf("status %d, want 409", s)
+		}
+		w.wantState(p, session.Attached)
+	})
 }
 
 func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {

@@ -79,3 +79,7 @@ func Leftovers(g *Gateway) map[string]int {
 	count("tokens being signed", len(g.signing))
 	return left
 }
+
+// Answering puts a session into the state in which its first client is being answered, until
+// done is called.
+func (g *Gateway) Answering(id string) (done func()) { return g.reg.Find(id).Welcome() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -63,9 +64,12 @@ type Gateway struct {
 	running   sync.WaitGroup
 }
 
-// New makes a Gateway and starts its background work, which Close stops. It panics for an
-// invalid route pattern.
+// New makes a Gateway and starts its background work, which Close stops. The error names
+// a route without upstream, an invalid or repeated pattern, or a missing field of cfg.
 func New(cfg Config) (*Gateway, error) {
+	if cfg.Keys == nil {
+		return nil, errors.New("Config.Keys is missing")
+	}
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
@@ -90,7 +94,10 @@ func New(cfg Config) (*Gateway, error) {
 	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
-		g.addRoute(r)
+		if err := g.addRoute(r); err != nil {
+			g.Close()
+			return nil, err
+		}
 	}
 	g.running.Go(func() { g.relieve(ctx) })
 	return g, nil

@@ -10,6 +10,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/tokens"
 	"reseat/upstream"
 )
 
@@ -20,7 +21,11 @@ const many = 10_000
 // have not answered yet.
 func newCrowd(t testing.TB, n int) *Gateway {
 	t.Helper()
-	g, err := New(Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(Config{Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

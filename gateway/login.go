@@ -24,6 +24,8 @@ func (p *provider) Find(r *http.Request) (string, error) { return p.from.Find(r)
 func (p *provider) InCookie(r *http.Request) bool        { return p.from.InCookie(r) }
 func (p *provider) Realm() any                           { return p.Verifier }
 
+func (p *provider) Only(r *http.Request, token string) *http.Request { return p.from.Only(r, token) }
+
 func (p *provider) Conceal(ask *upstream.Request) {
 	ask.Protocols = p.from.StripProtocols(ask.Protocols)
 	if p.conceal {
@@ -61,36 +63,41 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 // holds for logins and for names in a CreateRequest.
 func PlayerFault(name string) string { return login.PlayerFault(name) }
 
-// authenticate returns the player of a first handshake, "" if the route requires no login.
-func authenticate(l policy.Login, r *http.Request) (player string, err error) {
+// authenticate returns the player of a first handshake, "" if the route requires no login,
+// and the handshake without any login but the verified one.
+func authenticate(l policy.Login, r *http.Request) (player string, only *http.Request, err error) {
 	if l == nil {
-		return "", nil
+		return "", r, nil
 	}
 	token, err := l.Find(r)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return l.Verify(r.Context(), token)
+	player, err = l.Verify(r.Context(), token)
+	return player, l.Only(r, token), err
 }
 
 // sameLogin reports whether a resume may go on: it brings no login, or the session
 // player's, which may have expired meanwhile. A login with an invalid signature is
 // ignored: the resume token stands for the login, and the issuer may have withdrawn the
-// key since the session began.
-func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) bool {
+// key since the session began. A session that was created without a player is for anyone
+// with its token.
+//
+// It returns the handshake without any login but a verified one: a hard resume passes it on.
+func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) (only *http.Request, ok bool) {
 	l := e.Terms().Login
-	if l == nil || e.Player == "" { // pre-created, for anyone with its token
-		return true
+	if l == nil {
+		return r, true
 	}
 	token, err := l.Find(r)
-	if errors.Is(err, login.ErrMissing) {
-		return true
-	}
 	if err != nil {
-		return false
+		return l.Only(r, ""), e.Player == "" || errors.Is(err, login.ErrMissing)
 	}
 	player, err := l.VerifyExpired(ctx, token)
-	return err == nil && player == e.Player || unsigned(err)
+	if err != nil {
+		return l.Only(r, ""), e.Player == "" || unsigned(err)
+	}
+	return l.Only(r, token), e.Player == "" || player == e.Player
 }
 
 // unsigned reports whether a login was refused for an invalid signature, whatever else may

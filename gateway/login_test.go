@@ -17,6 +17,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
+	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 )
@@ -44,7 +45,7 @@ func loginKey(t *testing.T) string {
 }
 
 // newLoginWorld is a world with logins, and its log.
-func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buffer) {
+func newLoginWorld(t *testing.T, from string, conceal bool, change ...func(*policy.Policy)) (*world, *bytes.Buffer) {
 	t.Helper()
 	sources, err := login.ParseSources(from)
 	if err != nil {
@@ -52,6 +53,9 @@ func newLoginWorld(t *testing.T, from string, conceal bool) (*world, *bytes.Buff
 	}
 	pol := testPolicy()
 	pol.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources, Conceal: conceal}
+	for _, f := range change {
+		f(&pol)
+	}
 	said := new(bytes.Buffer)
 	w := newWorld(t, pol, func(c *gateway.Config) {
 		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -115,6 +119,73 @@ func TestLoginIsFoundAndConcealed(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A game server may look for a login in another place first than the gateway: it must not
+// find an unverified one there, T3.
+func TestOnlyVerifiedLoginReachesUpstream(t *testing.T) {
+	for name, request := range map[string]struct{ path, header string }{ // $ is the JWT, ! a forged one
+		"query":        {"/m?x=1&token=!&y=2", "Authorization: Bearer $\r\n"},
+		"query, twice": {"/m?token=$&x=1&token=!&y=2", "Authorization: Bearer $\r\n"},
+		"cookie":       {"/m?x=1&y=2", "Authorization: Bearer $\r\nCookie: sid=!\r\n"},
+		"both":         {"/m?x=1;token=!&y=2", "Authorization: Bearer $\r\nCookie: sid=!; a=1\r\nCookie: sid=\"!\"\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := newLoginWorld(t, "header,query:token,cookie:sid", false)
+				good := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
+				forged := signed(t, jwt.MapClaims{"sub": "bob", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "x"
+				fill := strings.NewReplacer("$", good, "!", forged).Replace
+				if _, _, resp, err := w.Handshake(fill(request.path), []string{wire.Subprotocol}, fill(request.header)); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+					t.Fatalf("%v %v, want 101", resp, err)
+				}
+				req := w.game.Next().Req
+				var seen bytes.Buffer
+				req.Header.Write(&seen)
+				seen.WriteString(req.RequestURI)
+				if strings.Contains(seen.String(), forged) || !strings.Contains(seen.String(), "Authorization: Bearer "+good) {
+					t.Errorf("the upstream sees %s", seen.String())
+				}
+				if !strings.Contains(req.URL.RawQuery, "x=1") || !strings.HasSuffix(req.URL.RawQuery, "y=2") {
+					t.Errorf("the query has become %q", req.URL.RawQuery)
+				}
+			})
+		})
+	}
+}
+
+// A hard resume passes on the headers of the newest handshake, whose login is optional and
+// may be invalid.
+func TestHardResumeForwardsNoUnverifiedLogin(t *testing.T) {
+	for name, c := range map[string]struct {
+		sub, tail string
+		life      time.Duration
+		seen      bool
+	}{
+		"good":    {"ann", "", time.Hour, true},
+		"expired": {"ann", "", -time.Hour, true},
+		"forged":  {"bob", "x", time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := newLoginWorld(t, "header", false, func(p *policy.Policy) { p.Hard = true })
+				p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})+"\r\n")
+				w.game.Next()
+				p.Sync()
+				p.Drop()
+				w.wantState(p, session.Detached)
+				token := signed(t, jwt.MapClaims{"sub": c.sub, "aud": "game", "exp": time.Now().Add(c.life).Unix()}) + c.tail
+				offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
+				if _, _, resp, err := w.Handshake("/", offer, "Authorization: Bearer "+token+"\r\n"); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+					t.Fatalf("%v %v, want 101", resp, err)
+				}
+				h := w.game.Next().Req.Header
+				if got := h.Get("Authorization") == "Bearer "+token; got != c.seen || h.Get("Reseat-Player") != "ann" {
+					t.Errorf("the upstream sees %v", h)
+				}
+			})
+		})
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // others, and would dial itself until it had no descriptors left. It is the only header of
 // the gateway's that it takes from a client: a forged id only has the forger's own request
 // refused.
-const ViaHeader = "Reseat-Via"
+const ViaHeader = "X-Reseat-Via"
 
 // maxHops is how many gateways a request may pass.
 const maxHops = 8

@@ -20,8 +20,8 @@ import (
 	"reseat/upstream"
 )
 
-// gatewayRing makes n gateways, each of which is the game server of the one before it. It returns
-// the first one's door, and a count of the requests to all of them.
+// gatewayRing makes n gateways, each of which is the upstream of the one before it. It
+// returns the first one's door, and a count of the requests to all of them.
 func gatewayRing(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	t.Helper()
 	requests := new(atomic.Int32)
@@ -86,13 +86,13 @@ func TestForgedViaAffectsOnlyItsSender(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		id := strings.Repeat("0123456789abcdef", 2)
 		for header, want := range map[string]struct{ hops, status int }{
-			"":                                    {1, 101},
-			"Reseat-Via: " + id + "\r\n":          {2, 101},
-			"Reseat-Via: evil\r\n":                {1, 101},
-			"Reseat-Via: " + id + ", evil\r\n":    {1, 101},
-			"Reseat_Via: " + id + "\r\n":          {1, 101},
-			"Connection: Reseat-Via, Upgrade\r\n": {1, 101},
-			"Reseat-Via: " + strings.Repeat(id+", ", 7) + id + "\r\n": {0, 508},
+			"":                                      {1, 101},
+			"X-Reseat-Via: " + id + "\r\n":          {2, 101},
+			"X-Reseat-Via: evil\r\n":                {1, 101},
+			"X-Reseat-Via: " + id + ", evil\r\n":    {1, 101},
+			"Reseat_Via: " + id + "\r\n":            {1, 101},
+			"Connection: X-Reseat-Via, Upgrade\r\n": {1, 101},
+			"X-Reseat-Via: " + strings.Repeat(id+", ", 7) + id + "\r\n": {0, 508},
 		} {
 			_, _, resp, err := w.Handshake("/", nil, header)
 			if err != nil || resp.StatusCode != want.status {
@@ -102,12 +102,12 @@ func TestForgedViaAffectsOnlyItsSender(t *testing.T) {
 			if want.hops == 0 {
 				continue
 			}
-			if got := strings.Split(w.game.Next().Req.Header.Get("Reseat-Via"), ", "); len(got) != want.hops || got[0] == "evil" {
+			if got := strings.Split(w.game.Next().Req.Header.Get("X-Reseat-Via"), ", "); len(got) != want.hops || got[0] == "evil" {
 				t.Errorf("%q: the game server sees %q, want %d ids", header, got, want.hops)
 			}
 		}
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
-			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n"+r.Header.Get("Reseat-Via"))
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n"+r.Header.Get("X-Reseat-Via"))
 			return true
 		}
 		_, br := w.Request("GET / HTTP/1.1\r\nHost: game.example\r\n\r\n")

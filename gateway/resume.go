@@ -61,13 +61,15 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	if e == nil {
 		return g.reg.Refusal(claims)
 	}
-	if !e.Resumable || e.Subject() != claims.Subject || !sameLogin(g.ctx, e, a.r) || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
+	only, same := sameLogin(g.ctx, e, a.r)
+	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
 		return e.Name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
 		return g.reg.Refusal(claims)
 	}
+	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
 	return e.Name(), g.attach(e, d, a)
 }

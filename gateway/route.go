@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -26,9 +27,20 @@ func newTable(unsafe bool) *table {
 	return &table{mux: chi.NewMux(), byPattern: make(map[string]*route), unsafe: unsafe}
 }
 
-func (t *table) add(rt *route) {
+// add adds a route. It fails if chi refuses the pattern, or if another route has the same
+// one.
+func (t *table) add(rt *route) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // chi has no other way to refuse a pattern
+			err = fmt.Errorf("route %q: %v", rt.Pattern, v)
+		}
+	}()
+	if t.byPattern[rt.Pattern] != nil {
+		return fmt.Errorf("route %q: given twice", rt.Pattern)
+	}
 	t.mux.Handle(rt.Pattern, http.NotFoundHandler()) // only matches, serves nothing
 	t.byPattern[rt.Pattern] = rt
+	return nil
 }
 
 // Locate returns the route of c that a path matches, nil if none does, and the path's
@@ -36,7 +48,9 @@ func (t *table) add(rt *route) {
 func Locate(c *Config, path string) (*policy.Route, string, error) {
 	t := newTable(c.UnsafePaths)
 	for _, r := range c.Routes {
-		t.add(&route{Route: r})
+		if err := t.add(&route{Route: r}); err != nil {
+			return nil, "", err
+		}
 	}
 	rt, normal, err := t.match(path)
 	if rt == nil || err != nil {

@@ -28,6 +28,7 @@ var spellings = []string{
 var ambiguous = []string{
 	"/ranked%2f7", "/ranked%2F7", "//ranked/7", "/ranked//7", "/ranked%5c7", "/lobby/..%5cranked/7", "/%2572anked/7", "/%2e%2e%2franked/7",
 	"/lobby/..;/ranked/7", "/lobby/..;v=1/ranked/7", "/ranked;v=1/7", "/ranked%3bv/7", "/%c0%ae%c0%ae/ranked/7", "/ranked%00/7", "/lobby%0a/../ranked/7",
+	"/;/ranked/7", "/;v=1/ranked/7", "/%3b/ranked/7", "/x/%e0%80%ae%e0%80%ae/ranked/7", "/x%f0%80%80%afranked/7", "http:ranked/7", "http:",
 }
 
 // newStrictWorld is a world in which /ranked/* requires a login and a certain Origin; all other

@@ -175,16 +175,16 @@ func isReseat(folded string) bool { return strings.HasPrefix(folded, "reseat-") 
 var completed = map[string]bool{"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true}
 
 // identity are headers by which proxies and content delivery networks identify the
-// client or its request: address, user, certificate, original path or method. Proxy
+// client or its request: address, user, certificate, original host, path or method. Proxy
 // becomes HTTP_PROXY in CGI programs (httpoxy). Names are folded by fold.
 var identity = map[string]bool{
 	"forwarded": true, "x-forwarded": true, "x-real-ip": true, "x-client-ip": true, "x-cluster-client-ip": true, "client-ip": true,
 	"true-client-ip": true, "fastly-client-ip": true, "fly-client-ip": true, "x-envoy-external-address": true,
 	"x-azure-clientip": true, "x-azure-socketip": true, "x-appengine-user-ip": true, "x-original-forwarded-for": true, "x-originating-ip": true,
-	"x-remote-ip": true, "x-remote-addr": true, "x-proxyuser-ip": true,
+	"x-remote-ip": true, "x-remote-addr": true, "x-proxyuser-ip": true, "proxy-client-ip": true, "wl-proxy-client-ip": true, "forwarded-for": true,
 	"remote-user": true, "x-remote-user": true, "x-webauth-user": true, "x-authenticated-user": true,
 	"x-client-cert": true, "x-client-dn": true, "x-client-verify": true, "ssl-client-cert": true, "client-cert": true, "client-cert-chain": true,
-	"x-original-url": true, "x-original-uri": true, "x-rewrite-url": true,
+	"x-original-url": true, "x-original-uri": true, "x-rewrite-url": true, "x-original-host": true, "x-host": true, "x-original-method": true,
 	"x-http-method": true, "x-http-method-override": true, "x-method-override": true,
 	"proxy": true,
 }
@@ -192,7 +192,7 @@ var identity = map[string]bool{
 // identityPrefixes are the prefixes of whole families of them.
 var identityPrefixes = []string{
 	"x-forwarded-", "cf-connecting-", "cf-access-", "x-auth-request-", "x-ssl-client-", "ssl-client-", "x-amzn-oidc-", "x-amzn-mtls-",
-	"x-goog-authenticated-user-", "x-goog-iap-", "x-ms-client-principal", "tailscale-user-", "x-appengine-user-", "x-envoy-peer-",
+	"x-goog-authenticated-user-", "x-goog-iap-", "x-ms-client-principal", "tailscale-user-", "x-appengine-user-", "x-envoy-peer-", "x-envoy-original-",
 }
 
 // isIdentity reports whether a header identifies the client or its original request.

@@ -183,6 +183,7 @@ func TestForwardedHeadersOfClientsAreNotTrusted(t *testing.T) {
 		"True-Client-IP", "CF-Connecting-IP", "CF-Connecting-IPv6", "Fastly-Client-IP", "X-Cluster-Client-IP", "X-Original-URL", "X-Rewrite-URL",
 		"X-HTTP-Method-Override", "X-Method-Override", "Remote-User", "X-Remote-User", "X-Auth-Request-Email", "X-WebAuth-User", "SSL-Client-Cert",
 		"X-SSL-Client-Verify", "X-Amzn-Oidc-Identity", "X-Goog-Authenticated-User-Email", "X-MS-Client-Principal-Name", "Tailscale-User-Login",
+		"Proxy-Client-IP", "WL-Proxy-Client-IP", "Forwarded-For", "X-Host", "X-Original-Host", "X-Original-Method", "X-Envoy-Original-Path",
 		"x_real_ip", "PROXY", "X_Original_URL", "cf_connecting_ip",
 	} {
 		for _, trusted := range []bool{false, true} {

@@ -60,7 +60,7 @@ func NormalPath(raw string, lax bool) (Path, error) {
 		switch {
 		case err != nil:
 			return Path{}, err
-		case s.decoded == "" && !last && !lax:
+		case s.empty() && !last && !lax:
 			return Path{}, errEmpty
 		case s.decoded != "." && s.decoded != "..":
 			out = append(out, s)
@@ -96,6 +96,10 @@ func (p Path) WithoutParams() (string, bool) {
 // A segment is the text between two slashes.
 type segment struct{ escaped, decoded string }
 
+// empty reports whether the segment is empty for a server that strips parameters: it reads
+// "/;/a" as "//a", and may merge the slashes.
+func (s segment) empty() bool { return s.decoded == "" || s.decoded[0] == ';' }
+
 // normalSegment returns the normal form of one segment.
 func normalSegment(part string, lax bool) (segment, error) {
 	if plain(part) {
@@ -130,6 +134,8 @@ func normalSegment(part string, lax bool) (segment, error) {
 	base, _, found := strings.Cut(s.decoded, ";")
 	switch {
 	case lax:
+	case overlong(s.decoded):
+		return segment{}, errOverlong
 	case found && (base == "." || base == ".."):
 		return segment{}, errParams
 	case holdsEscape(s.decoded):
@@ -148,6 +154,27 @@ func holdsEscape(s string) bool {
 	return false
 }
 
+// overlong reports whether s contains a UTF-8 sequence that is longer than its character
+// needs (RFC 3629 section 3). Lenient decoders read one as an ordinary character, such as
+// a slash or a dot.
+func overlong(s string) bool {
+	for i := range len(s) {
+		var next byte
+		if i+1 < len(s) {
+			next = s[i+1]
+		}
+		switch lead := s[i]; {
+		case lead == 0xc0, lead == 0xc1,
+			lead == 0xe0 && next&0xe0 == 0x80,
+			lead == 0xf0 && next&0xf0 == 0x80,
+			lead == 0xf8 && next&0xf8 == 0x80, // five and six bytes, before RFC 3629
+			lead == 0xfc && next&0xfc == 0x80:
+			return true
+		}
+	}
+	return false
+}
+
 // unsafe returns why the character c makes a path unsafe.
 func unsafe(c byte) error {
 	switch {
@@ -157,8 +184,6 @@ func unsafe(c byte) error {
 		return errSlash
 	case c == '\\':
 		return errBackslash
-	case c == 0xc0, c == 0xc1:
-		return errOverlong
 	}
 	return nil
 }

@@ -46,6 +46,10 @@ func TestNormalForms(t *testing.T) {
 		{"/%22%3c%7C", "/%22%3C%7C", "/\"<|"},
 		{"/\"<|", "/%22%3C%7C", "/\"<|"},
 		{"/%ff", "/%FF", "/\xff"},
+		{"/%e0%a0%80", "/%E0%A0%80", "/\u0800"},
+		{"/%f0%90%80%80", "/%F0%90%80%80", "/\U00010000"},
+		{"/%e0", "/%E0", "/\xe0"},
+		{"/a/;v=1", "/a/;v=1", "/a/;v=1"},
 		{"/%3F%23", "/%3F%23", "/?#"},
 		{"/...", "/...", "/..."},
 		{"/.a/..b", "/.a/..b", "/.a/..b"},
@@ -64,9 +68,11 @@ func TestPathsWithoutASafeNormalFormAreRefused(t *testing.T) {
 		{"/ranked%2f7", errSlash}, {"/ranked%2F7", errSlash}, {"/%2fetc", errSlash},
 		{"/ranked\\7", errBackslash}, {"/ranked%5c7", errBackslash}, {"/..%5cranked", errBackslash},
 		{"//ranked/7", errEmpty}, {"/ranked//7", errEmpty}, {"/a//", errEmpty}, {"//", errEmpty},
+		{"/;/ranked/7", errEmpty}, {"/;v=1/ranked/7", errEmpty}, {"/%3b/ranked/7", errEmpty}, {"/ranked/;/7", errEmpty}, {"/a/;/..", errEmpty},
 		{"/a%00", errControl}, {"/a%0d%0ab", errControl}, {"/a\tb", errControl}, {"/%7f", errControl},
 		{"/%2572anked/7", errTwice}, {"/%25%37%32anked/7", errTwice}, {"/%252e%252e/x", errTwice},
-		{"/%c0%ae%c0%ae/x", errOverlong}, {"/\xc1\x81", errOverlong},
+		{"/%c0%ae%c0%ae/x", errOverlong}, {"/\xc1\x81", errOverlong}, {"/x%e0%80%afranked", errOverlong}, {"/%e0%80%ae%E0%80%AE/x", errOverlong},
+		{"/%f0%80%80%ae/x", errOverlong}, {"/%f8%80%80%80%ae/x", errOverlong}, {"/%fc%80%80%80%80%ae/x", errOverlong}, {"/\xe0\x9f\xbf", errOverlong}, {"/\xf0\x8f\xbf\xbf", errOverlong},
 		{"/lobby/..;/ranked/7", errParams}, {"/lobby/..;x=1/ranked", errParams}, {"/.;/x", errParams}, {"/%2e%2e%3b/x", errParams},
 		{"/%", errEscape}, {"/%4", errEscape}, {"/%zz", errEscape},
 		{"ranked", errRelative}, {"*", errRelative}, {"http://x/", errRelative},
@@ -97,7 +103,7 @@ func TestPathParametersAreDetected(t *testing.T) {
 		raw, want string
 		other     bool
 	}{
-		{"/a/b", "/a/b", false}, {"/ranked;v=1/7", "/ranked/7", true}, {"/ranked%3Bx/7;y", "/ranked/7", true}, {"/;a/b", "//b", true},
+		{"/a/b", "/a/b", false}, {"/ranked;v=1/7", "/ranked/7", true}, {"/ranked%3Bx/7;y", "/ranked/7", true}, {"/b/;a", "/b/", true},
 	} {
 		p, err := NormalPath(c.raw, false)
 		if got, other := p.WithoutParams(); err != nil || got != c.want || other != c.other {

@@ -8,11 +8,16 @@ import (
 
 // ClientTarget returns the path and the query of a client's request as the client
 // wrote them, still escaped. For a request line in absolute form the path and
-// query of that URL are returned; its host is ignored.
+// query of that URL are returned; its host is ignored. A target in
+// another form (RFC 9112 section 3.2), such as "http:x", is returned whole: NormalPath refuses
+// it.
 func ClientTarget(r *http.Request) (path, rawQuery string) {
-	if strings.HasPrefix(r.RequestURI, "/") {
+	switch {
+	case strings.HasPrefix(r.RequestURI, "/"):
 		path, rawQuery, _ = strings.Cut(r.RequestURI, "?")
 		return path, rawQuery
+	case r.RequestURI != "" && r.URL.Host == "":
+		return r.RequestURI, ""
 	}
 	return r.URL.EscapedPath(), r.URL.RawQuery
 }

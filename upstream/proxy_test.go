@@ -356,9 +356,13 @@ func TestClientDisconnectIsNotLoggedAsError(t *testing.T) {
 		head string
 		back http.HandlerFunc
 	}{
-		"while it waits":  {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-		"in its upload":   {upload, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }},
-		"in the download": {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, endless{r.Context()}) }},
+		"while it waits": {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		"in its upload":  {upload, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }},
+		"in the download": {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).Flush()
+			time.Sleep(time.Second) // let ReverseProxy's first flush finish: it may wait for a lock, and then Wait never returns
+			io.Copy(w, endless{r.Context()})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxied(t, c.back, func(t *testing.T, r *rig) {

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,9 +50,15 @@ type Target struct {
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
+// hostAndPort matches a URL without scheme and password.
+var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(/[A-Za-z0-9._~/-]*)?$`)
+
 // ParseTarget parses and checks the URL of a game server. An error is one line that says
 // what is accepted; it never contains a password.
 func ParseTarget(raw string) (*url.URL, error) {
+	if hostAndPort.MatchString(raw) {
+		return nil, fmt.Errorf("want a ws://, wss://, http:// or https:// URL, got %q: is ws://%s meant?", raw, raw)
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The text of a *url.Error holds the whole URL; only the reason may be shown.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -172,4 +173,22 @@ func TestTricklingBodyTimesOut(t *testing.T) {
 			}
 		}
 	})
+}
+
+// ReverseProxy clears the header after an interim answer, including what the gateway has set
+// for the final one. Connection is set only by the gateway.
+func TestInterimAnswerKeepsTheGatewaysHeaders(t *testing.T) {
+	rec := httptest.NewRecorder()
+	w := &timeoutWriter{rec, http.NewResponseController(rec), http.Header{"Connection": {"close"}, "X-Gateway": {"1"}}}
+	w.Header().Set("Reseat-Group", "g")
+	w.WriteHeader(http.StatusEarlyHints)
+	if w.Header().Get("Reseat-Group") != "" {
+		t.Errorf("an interim answer passes %v", w.Header())
+	}
+	clear(w.Header())
+	w.Header().Set("Connection", "keep-alive")
+	w.WriteHeader(http.StatusOK)
+	if h := w.Header(); h.Get("Connection") != "close" || h.Get("X-Gateway") != "1" {
+		t.Errorf("the final answer has %v", h)
+	}
 }

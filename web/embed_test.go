@@ -218,13 +218,16 @@ func TestFilesAreCompressedWhereThatIsAccepted(t *testing.T) {
 	}
 }
 
-// maxModule is what /reseat.js may cost on the wire.
-const maxModule = 11_600
+// maxScript is what each script may cost on the wire.
+const maxScript = 10_900
 
-func TestModuleIsSmall(t *testing.T) {
-	rec := ask(t, serve(t), "GET /reseat.js", "Accept-Encoding: gzip")
-	if n := rec.Body.Len(); n == 0 || n > maxModule {
-		t.Errorf("%d bytes, max %d", n, maxModule)
+func TestScriptsAreSmall(t *testing.T) {
+	h := serve(t)
+	for _, p := range []string{"/reseat.js", "/reseat.install.js"} {
+		rec := ask(t, h, "GET "+p, "Accept-Encoding: gzip")
+		if n := rec.Body.Len(); n == 0 || n > maxScript {
+			t.Errorf("%s: %d bytes, max %d", p, n, maxScript)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@
  * Downward: Connection -> Session (counts, drops duplicates, acks) -> event.
  * Upward: send() -> Outbox (numbers, keeps until acked) -> Connection.
  *
+ * Members whose names begin with an underscore are the modules' own; the bundle shortens them.
+ *
  * Importing has no side effects and needs no window: pages, workers, Node, Deno, Bun. The
  * gateway serves this module bundled, as /reseat.js.
  */

@@ -52,10 +52,11 @@ func TestStuckWriterBlocksNoCaller(t *testing.T) {
 		go func() { io.Copy(&got, r); close(read) }()
 		synctest.Wait()
 		l.Write([]byte("at last\n"))
+		l.Write([]byte("and more\n"))
 		l.Close(time.Second)
 		w.Close()
 		<-read
-		if want := strings.Repeat("123456789\n", 10) + "41 dropped\nat last\n"; got.String() != want {
+		if want := strings.Repeat("123456789\n", 10) + "41 dropped\nat last\nand more\n"; got.String() != want {
 			t.Errorf("got %q, want %q", got.String(), want)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 // 0 means one that the system picks.
 func listenAddr(s string) (string, error) {
 	if !isAddr(s) {
-		return "", want("HOST:PORT such as :8080 or [::1]:8080", s)
+		return "", want("HOST:PORT such as :8080 or [::1]:8080"+portRange(s), s)
 	}
 	return s, nil
 }
@@ -26,7 +26,7 @@ func adminAddr(s string) (string, error) {
 	case s == "off":
 		return "", nil
 	case !isAddr(s):
-		return "", want("HOST:PORT such as 127.0.0.1:8081, or off", s)
+		return "", want("HOST:PORT such as 127.0.0.1:8081, or off"+portRange(s), s)
 	}
 	return s, nil
 }
@@ -44,6 +44,14 @@ func allowedUpstream(s string) (string, error) {
 func isAddr(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	return err == nil && isPort(port) && (host == "" || isHost(host))
+}
+
+// portRange returns the valid ports, if the port is a number outside of them.
+func portRange(addr string) string {
+	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" && strings.Trim(port, "0123456789") == "" && !isPort(port) {
+		return ", with a port from 0 to 65535"
+	}
+	return ""
 }
 
 func isPort(s string) bool {
@@ -197,5 +205,8 @@ func proxyPrefix(s string) (netip.Prefix, error) {
 	if err != nil || p.Addr().Is4In6() {
 		return netip.Prefix{}, want("an address or a CIDR block such as 10.0.0.0/8", s)
 	}
-	return p.Masked(), nil
+	if p != p.Masked() {
+		return netip.Prefix{}, fmt.Errorf("%w: is %s meant, or the network %s?", want("an address or a CIDR block such as 10.0.0.0/8", s), p.Addr(), p.Masked())
+	}
+	return p, nil
 }

@@ -126,6 +126,9 @@ func (d *draft) checkUpstreams() error {
 
 // buildRoutes builds the gateway's routes, --upstream first.
 func (d *draft) buildRoutes() error {
+	if d.given["auth-jwks"] && d.given["auth-key-file"] {
+		return d.fault("auth-jwks", "want it or --auth-key-file, got both")
+	}
 	d.Gateway.Default = d.defaults.Policy
 	paths, err := d.ownPaths()
 	if err != nil {

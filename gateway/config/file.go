@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -63,6 +64,7 @@ type config struct {
 // it has positions only in its own errors, and our errors about a value, or about a route
 // without a pattern, must name the line too.
 func parseConfig(name string, text []byte) (source, error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Windows editors write it at the beginning of a file
 	c := &config{name: printable(name), lines: map[string]int{}}
 	c.source = source{values: map[string][]string{}, label: func(key string) string { return c.at(c.lines[key], key) }}
 	if err := toml.Unmarshal(text, &map[string]any{}); err != nil {
@@ -120,6 +122,9 @@ func (c *config) expression(n *unstable.Node) error {
 		return c.set(key, line, n.Value())
 	case key == "route":
 		return &UsageError{c.at(line, key), errors.New("want [[route]] above each route, got [route]")}
+	}
+	if lookup(key) == nil {
+		return &UsageError{c.at(line, key), fmt.Errorf("want settings without a section, got [%s]", printable(key))}
 	}
 	f, err := c.setting(key, line)
 	if err == nil {
@@ -214,6 +219,9 @@ func (t *routeTable) add(n *unstable.Node) error {
 	key := keyText(n)
 	t.lines[key] = t.c.line(n.Key())
 	f, err := routeKey(key)
+	if errors.Is(err, errGlobal) {
+		err = fmt.Errorf("%w: put it above the first [[route]]", err)
+	}
 	if err != nil {
 		return &UsageError{t.label(key), err}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
+	"reseat/gateway/transport"
 	"reseat/upstream"
 )
 
@@ -41,7 +42,7 @@ func (s *Settings) publicMistakes() (list []Warning) {
 	if isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(s.Gateway.TrustedProxies) == 0 {
 		warn("max-sessions-per-ip", "all clients of --listen %s have the address of a local proxy: set --trusted-proxy to it", s.Listen)
 	}
-	if s.Gateway.Driver == gateway.DrivePoll && s.TLS.Enabled() {
+	if s.Gateway.Driver == transport.Poll && s.TLS.Enabled() {
 		warn("driver", "poll serves plain TCP only: with TLS, all clients use the net driver. Terminate TLS in front of the gateway, or leave --driver at auto")
 	}
 	if s.Admin != "" && !isLoopback(s.Admin) {

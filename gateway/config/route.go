@@ -83,6 +83,8 @@ func (r *route) add(name, value string) error {
 	return nil
 }
 
+var errGlobal = errors.New("is a global setting and cannot be set for a route")
+
 // routeFlag returns the flag of a route's setting.
 func routeFlag(name string) (*flag, error) {
 	f := lookup(name)
@@ -90,7 +92,7 @@ func routeFlag(name string) (*flag, error) {
 	case f == nil:
 		return nil, fmt.Errorf("%s: %w", printable(name), unknown(name, "setting", plainName, (*flag).perRoute))
 	case !f.perRoute():
-		return nil, fmt.Errorf("%s: is a global setting and cannot be set for a route", name)
+		return nil, fmt.Errorf("%s: %w", name, errGlobal)
 	}
 	return f, nil
 }

@@ -68,7 +68,11 @@ func argFlag(arg string) (*flag, error) {
 		return nil, &UsageError{quote(arg), errors.New("want it before the flags: reseat check [flags]")}
 	}
 	if !strings.HasPrefix(arg, "-") || arg == "--" {
-		return nil, &UsageError{quote(arg), errors.New("not a flag: flags begin with --; see --help")}
+		hint := "see --help"
+		if near := nearest(arg, []string{"check", "help", "version"}); near != "" {
+			hint = "the nearest command is " + near
+		}
+		return nil, &UsageError{quote(arg), errors.New("not a flag: flags begin with --; " + hint)}
 	}
 	anyFlag := func(*flag) bool { return true }
 	return nil, &UsageError{printable(arg), unknown(strings.TrimLeft(arg, "-"), "flag", argName, anyFlag)}

@@ -2,15 +2,17 @@ package config
 
 import (
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/tokens/login"
 	"reseat/upstream"
 )
@@ -84,6 +86,9 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 		list := make([]T, len(values))
 		for i, raw := range values {
 			v, err := parse(raw)
+			if err != nil && strings.Contains(raw, ",") {
+				return fmt.Errorf("%w; repeat the flag for each value", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -337,10 +342,10 @@ var table = []flag{
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
 		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest). auto is poll",
-		set: one(func(d *draft) *gateway.Driver { return &d.Gateway.Driver }, choice(
-			option[gateway.Driver]{"auto", gateway.DriveAuto},
-			option[gateway.Driver]{"net", gateway.DriveNet},
-			option[gateway.Driver]{"poll", gateway.DrivePoll}))},
+		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
+			option[transport.Kind]{"auto", transport.Auto},
+			option[transport.Kind]{"net", transport.Net},
+			option[transport.Kind]{"poll", transport.Poll}))},
 
 	{name: "config", group: groupRest, arg: "FILE", shows: "none",
 		help: "TOML file with settings, named like the flags",

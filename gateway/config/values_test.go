@@ -18,9 +18,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"reseat/gateway"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/upstream"
 )
 
@@ -148,7 +148,7 @@ var goodValues = []struct {
 	{"host", "game.example:8443", func(s *Settings) any { return s.Gateway.Hosts }, []string{"game.example:8443"}},
 	{"host", "[::1]", func(s *Settings) any { return s.Gateway.Hosts }, []string{"[::1]"}},
 	{"host", "[::1]:8080", func(s *Settings) any { return s.Gateway.Hosts }, []string{"[::1]:8080"}},
-	{"trusted-proxy", "10.1.2.3/8", proxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	{"trusted-proxy", "10.0.0.0/8", proxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	{"trusted-proxy", "192.0.2.1", proxies, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
 	{"trusted-proxy", "::ffff:192.0.2.1", proxies, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
 	{"trusted-proxy", "2001:db8::/32", proxies, []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
@@ -157,9 +157,9 @@ var goodValues = []struct {
 	{"log-messages", "off", ofPolicy(func(p policy.Policy) any { return p.Tell }), session.Telling{}},
 	{"log-messages", "size", ofPolicy(func(p policy.Policy) any { return p.Tell }), session.Telling{On: true}},
 	{"log-messages", "prefix:64", ofPolicy(func(p policy.Policy) any { return p.Tell }), session.Telling{On: true, Prefix: 64}},
-	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveAuto},
-	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, gateway.DriveNet},
-	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, gateway.DrivePoll},
+	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, transport.Auto},
+	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, transport.Net},
+	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, transport.Poll},
 	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
 	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
 }
@@ -240,7 +240,7 @@ var badValues = map[string][]string{
 	"host":                {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
 	"trusted-header":      {"", "a b", "a:b", "Reseat-Player", "ä"},
 	"unsafe-paths":        {"", "on", "raw"},
-	"trusted-proxy":       {"", "10.0.0.0/33", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
+	"trusted-proxy":       {"", "10.0.0.0/33", "10.1.2.3/8", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
 	"log-level":           {"", "trace", "INFO", "info+1", "0"},
 	"log-messages":        {"", "on", "prefix", "prefix:", "prefix:0", "prefix:1025", "prefix:-1"},
 	"log-format":          {"", "logfmt", "JSON"},

@@ -60,6 +60,7 @@ func TestOffersAreAnsweredAfterTheRFC(t *testing.T) {
 		`permessage-deflate; mux="`:                                                  no,
 		`permessage-deflate; mux="\`:                                                 no,
 		`permessage-deflate; mux=""`:                                                 no,
+		`mux; a="", permessage-deflate`:                                              no,
 		`permessage-deflate; mux="a b"`:                                              no,
 		`permessage-deflate, foo; bar="`:                                             no,
 		"permessage-deflate, foo bar":                                                no,

@@ -105,6 +105,9 @@ type Login interface {
 	// Conceal removes the JWT from what the upstream sees: always from the offered
 	// subprotocols, and from the rest unless it is forwarded.
 	Conceal(ask *upstream.Request)
+	// Only returns r without any login but token ("": without any): the upstream must
+	// not see an unverified one. It does not change r.
+	Only(r *http.Request, token string) *http.Request
 	// InCookie reports whether r has its JWT in a cookie.
 	InCookie(r *http.Request) bool
 	// Realm identifies the source of the players' names: equal for two Logins if a

@@ -40,13 +40,16 @@ func (e *Record) Supersede() {
 func (r *Registry) Answers(ctx context.Context, e *Record) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	pong := e.pongs.next()
 	d := e.Driver()
 	if d == nil {
 		return r.Find(e.ID) == e
 	}
+	e.AwaitFirst()
+	var pong <-chan struct{}
 	asked := false
-	d.Do(func(core *session.Session, now session.Time) { asked = core.Ask(now) })
+	// The session is locked meanwhile: no pong arrives before it is
+	// listened for.
+	d.Do(func(core *session.Session, now session.Time) { pong, asked = e.pongs.next(), core.Ask(now) })
 	if !asked {
 		return false
 	}

@@ -44,6 +44,55 @@ func TestOnlyNewestTombstonesKeepHistory(t *testing.T) {
 	}
 }
 
+// whole fails unless exactly queue[:bare] have no history, and at most maxHistories have
+// one.
+func (ts *tombstones) whole(t *testing.T) {
+	t.Helper()
+	with := 0
+	for i, stone := range ts.queue {
+		if stone.place < 0 { // expired
+			continue
+		}
+		if stone.past.list != nil {
+			with++
+		}
+		if (stone.past.list == nil) != (i < ts.bare) {
+			t.Fatalf("%d of %d: history %v, but %d have none", i, len(ts.queue), stone.past.list != nil, ts.bare)
+		}
+	}
+	if with > maxHistories {
+		t.Fatalf("%d have a history", with)
+	}
+}
+
+func TestHistoriesStayBoundedWhenTheOldestAreDropped(t *testing.T) {
+	ts := newTombstones(1000)
+	for i := range 3 * ts.max {
+		ts.of(fmt.Sprint(i), time.Now().Add(time.Hour))
+	}
+	ts.whole(t)
+}
+
+func TestHistoriesStayBoundedWhenExpiredOnesAreRemoved(t *testing.T) {
+	ts := newTombstones(0)
+	began := time.Now()
+	for i := range 6 * maxHistories {
+		life := time.Hour
+		if i%2 == 0 {
+			life = time.Second
+		}
+		ts.of(fmt.Sprint(i), began.Add(life))
+		if i%101 == 0 {
+			ts.expire(began.Add(time.Minute))
+			ts.compact()
+			ts.whole(t)
+			if len(ts.queue) != len(ts.byID) {
+				t.Fatalf("%d in the queue, %d by id", len(ts.queue), len(ts.byID))
+			}
+		}
+	}
+}
+
 func TestTombstonesExpireByTheirTime(t *testing.T) {
 	ts := newTombstones(0)
 	began := time.Now()

@@ -41,6 +41,9 @@ func (f *files) load() error {
 	if err != nil {
 		return fmt.Errorf("--tls-key: %s: %w", f.key, err)
 	}
+	if keyfile.Encrypted(key) {
+		return fmt.Errorf("--tls-key: %s: is encrypted: want a key without a passphrase", f.key)
+	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fmt.Errorf("--tls-cert %s with --tls-key %s: %s", f.cert, f.key, strings.TrimPrefix(err.Error(), "tls: "))

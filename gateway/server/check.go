@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -120,7 +121,7 @@ func (r *report) callers(set *config.Settings) {
 	case err != nil:
 		r.say("tokens of the admin address", "", 2, err)
 	case callers != nil && callers.Warning() != "":
-		r.say("tokens of the admin address", "read; some are "+callers.Warning(), 0, nil)
+		r.warn("tokens of the admin address", "some are "+callers.Warning())
 	case callers != nil:
 		r.say("tokens of the admin address", "read", 0, nil)
 	}
@@ -204,10 +205,20 @@ func probeAll(ctx context.Context, routes []policy.Route) []probed {
 	list := make([]probed, len(targets))
 	var probes sync.WaitGroup
 	for i, t := range targets {
-		probes.Go(func() { list[i] = probed{t.Upstream.URL.Scheme + "://" + t.Upstream.URL.Host, probe(ctx, &t)} })
+		probes.Go(func() { list[i] = probed{shown(&t.Upstream), probe(ctx, &t)} })
 	}
 	probes.Wait()
 	return list
+}
+
+// shown returns a target's URL without its path. It adds an omitted port, which is more often
+// forgotten than intended.
+func shown(t *upstream.Target) string {
+	s := t.URL.Scheme + "://" + t.URL.Host
+	if _, port, err := net.SplitHostPort(t.Address()); err == nil && t.URL.Port() == "" {
+		s += " (port " + port + ")"
+	}
+	return s
 }
 
 func (r *report) upstreams(ctx context.Context, routes []policy.Route) {

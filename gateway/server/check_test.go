@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/testcert"
+	"reseat/upstream"
 )
 
 // A gameServer accepts connections and counts the bytes that are sent to it.
@@ -199,5 +200,22 @@ func TestCheckEndsAtASignal(t *testing.T) {
 	var out bytes.Buffer
 	if status := Run([]string{"check", "--upstream=wss://" + mute.Addr().String(), "--dial-timeout=1h"}, nil, &out, io.Discard, signals); status != 1 {
 		t.Errorf("status %d, want 1: %s", status, out.String())
+	}
+}
+
+func TestOmittedPortOfURLIsShown(t *testing.T) {
+	for raw, want := range map[string]string{
+		"ws://game":           "ws://game (port 80)",
+		"https://game/play":   "https://game (port 443)",
+		"wss://[::1]":         "wss://[::1] (port 443)",
+		"ws://game:9000/play": "ws://game:9000",
+	} {
+		u, err := upstream.ParseTarget(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(&upstream.Target{URL: u}); got != want {
+			t.Errorf("%s is shown as %q, want %q", raw, got, want)
+		}
 	}
 }

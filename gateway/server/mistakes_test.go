@@ -46,6 +46,12 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 	}
 	os.Chmod(open, 0o777)
 	misspelt := file("misspelt.toml", "grce = \"5s\"\n", 0o600)
+	late := file("late.toml", "[[route]]\npattern = \"/a\"\nupstream = \"ws://127.0.0.1:1\"\n\nlisten = \":80\"\n", 0o600)
+	section := file("section.toml", "[server]\nlisten = \":80\"\n", 0o600)
+	unquoted := file("unquoted.toml", "grace = 45s\n", 0o600)
+	marked := file("marked.toml", "\ufeffgrace = \"1ms\"\n", 0o600)
+	weak := file("weak", "changeme\n", 0o600)
+	locked := file("locked", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n", 0o600)
 	game := startGame(t, nil)
 	at := game.url("ws")
 	_, port, _ := net.SplitHostPort(game.Addr().String())
@@ -59,11 +65,16 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"UP --grce=5s", refused, "--grce: unknown flag; the nearest is --grace"},
 		{"UP -grace=5s", refused, "-grace: unknown flag; the nearest is --grace"},
 		{"UP serve", refused, "not a flag: flags begin with --"},
+		{"chek UP", refused, "\"chek\": not a flag: flags begin with --; the nearest command is check"},
 		{"UP --grace=5s check", refused, "want it before the flags: reseat check"},
 		{"--route=/a/*=" + at + ";grce=5s", refused, "grce: unknown setting; the nearest is grace"},
 		{"--route=/a/*=" + at + ";listen=:1", refused, "listen: is a global setting"},
 		{"UP --config=" + misspelt, refused, "misspelt.toml:1: grce: unknown setting; the nearest is grace"},
 		{"UP --config=/no/such.toml", refused, "want a TOML file"},
+		{"UP --config=" + late, refused, "late.toml:5: route \"/a\": listen: is a global setting and cannot be set for a route: put it above the first [[route]]"},
+		{"UP --config=" + section, refused, "section.toml:1: server: want settings without a section, got [server]"},
+		{"UP --config=" + unquoted, refused, "unquoted.toml:1: want TOML"},
+		{"UP --config=" + marked, warned, "--grace: route /*: 1ms is too short"}, // with a byte order mark
 		{"UP --grace=5s --grace=6s", refused, "want one value, got 2"},
 		{"UP --upstream=ws://127.0.0.1:1", refused, "--upstream: want one value"},
 		{"--listen=127.0.0.1:0", refused, "want at least one of them"},
@@ -85,6 +96,9 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"UP --keepalive-send=25:ping", refused, "want a duration"},
 		// addresses and schemes
 		{"--upstream=localhost:9000", refused, "want a ws://, wss://, http:// or https:// URL"},
+		{"--upstream=127.0.0.1:9000", refused, "want a ws://, wss://, http:// or https:// URL, got \"127.0.0.1:9000\": is ws://127.0.0.1:9000 meant?"},
+		{"--upstream=game:9000/play", refused, "is ws://game:9000/play meant?"},
+		{"--upstream=[::1]:9000", refused, "is ws://[::1]:9000 meant?"},
 		{"--upstream=tcp://localhost:9000", refused, "want a ws://, wss://, http:// or https:// URL"},
 		{"--upstream=ws://localhost:90000", refused, "want a port from 1 to 65535"},
 		{"--upstream=ws://0.0.0.0:" + port, warned, "is an address for listening only"},
@@ -93,12 +107,19 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"--upstream=ws://LOCALHOST.:8081 --admin=127.0.0.1:8081", refused, "but route \"/*\" leads to it"},
 		{"UP --listen=8080", refused, "want HOST:PORT such as :8080"},
 		{"UP --listen=http://:8080", refused, "want HOST:PORT"},
+		{"UP --listen=:80800", refused, "want HOST:PORT such as :8080 or [::1]:8080, with a port from 0 to 65535, got"},
+		{"UP --admin=127.0.0.1:80800", refused, "with a port from 0 to 65535"},
+		{"UP --admin-token-file=" + weak, warned, "of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 1"},
 		{"UP --admin=:8081", refused, "can reach that address without a token; see --admin-token-file"},
 		{"UP --admin=0.0.0.0:0 --admin-token-file=" + tokens, warned, "tokens are sent in plain text"},
 		{"UP --listen=127.0.0.1:8081 --admin=127.0.0.1:8081", refused, "want another port"},
 		{"UP --trusted-proxy=10.0.0.0", warned, "write 10.0.0.0/8 for the network"},
 		{"UP --trusted-proxy=0.0.0.0/0", warned, "any client can forge its own"},
 		{"UP --trusted-proxy=nginx", refused, "want an address or a CIDR block"},
+		{"UP --trusted-proxy=10.1.2.3/8", refused, "is 10.1.2.3 meant, or the network 10.0.0.0/8?"},
+		{"UP --trusted-proxy=10.0.0.0/8,192.168.0.0/16", refused, "; repeat the flag for each value"},
+		{"UP --origin=https://a.example,https://b.example", refused, "; repeat the flag for each value"},
+		{"UP --host=a.example,b.example", refused, "; repeat the flag for each value"},
 		{"UP --listen=127.0.0.1:0 --max-sessions-per-ip=5", warned, "have the address of a local proxy: set --trusted-proxy"},
 		{"UP --upstream-allow=*:*", warned, "connect to any host"},
 		{"UP --upstream-allow=game:*", warned, "connect to any port there"},
@@ -127,6 +148,7 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"UP --auth-from=cookie:sid", refused, "requires --auth-jwks or --auth-key-file"},
 		{"UP --auth-key-file=" + secret, warned, "--auth-audience: route /*: not set"},
 		{"UP --auth-audience=a --auth-key-file=" + secret + " --token-key-file=" + secret, warned, "same file as --token-key-file"},
+		{"UP --auth-key-file=" + secret + " --auth-jwks=https://id.example/jwks", refused, "--auth-jwks: want it or --auth-key-file, got both"},
 		{"UP --duplicate=reject", warned, "no effect without player logins"},
 		{"UP --flood=end", warned, "no effect without --max-rate"},
 		{"UP --grace=0 --plain-resume=cookie", warned, "no effect: with --grace 0"},
@@ -134,6 +156,7 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"UP --on-detach={player}-left", warned, "{player} is empty"},
 		{"UP --log-messages=prefix:64", warned, "the log contains what players send"},
 		// files and TLS
+		{"UP --tls-cert=" + cert + " --tls-key=" + locked, refused, "is encrypted: want a key without a passphrase"},
 		{"UP --token-key-file=/no/such/key", refused, "no such file"},
 		{"UP --token-key-file=" + empty, refused, empty},
 		{"UP --token-key-file=" + cert, refused, cert},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/tokens"
 )
 
 // A backlog is a listener whose connections are pipes.
@@ -39,7 +40,11 @@ func (b backlog) dial() net.Conn {
 func serving(t *testing.T) backlog {
 	b := make(backlog)
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
-	gw, err := gateway.New(gateway.Config{})
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gw, err := gateway.New(gateway.Config{Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}

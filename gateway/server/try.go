@@ -22,7 +22,8 @@ func tries(args []string) (paths, rest []string, err error) {
 		case args[i] != "--try":
 			rest = append(rest, args[i])
 			continue
-		case i+1 == len(args):
+		case i+1 == len(args) || strings.HasPrefix(args[i+1], "--"):
+			return nil, nil, errors.New("--try: want a path such as /match/7, got none")
 		default:
 			i++
 			value = args[i]

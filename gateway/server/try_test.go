@@ -63,6 +63,11 @@ func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 			t.Errorf("%s: the game server was asked for %s as well", c.path, <-asked)
 		}
 	}
+	for _, args := range [][]string{{"check", "--demo", "--try"}, {"check", "--try", "--demo"}} { // a flag is not a path
+		if status, _, errs := once(args...); status != 2 || !strings.Contains(errs, "--try: want a path such as /match/7, got none") {
+			t.Errorf("%q: status %d, %s", args, status, errs)
+		}
+	}
 	if status, _, errs := once("--try=/x", "--demo"); status != 2 || !strings.Contains(errs, "--try") {
 		t.Errorf("a start with --try: %d, %s", status, errs)
 	}

@@ -102,6 +102,49 @@ func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
 	})
 }
 
+func queued(q *queue, id uint64, session string) *item {
+	it := &item{Event: events.Event{ID: id, Session: session}}
+	q.push(it)
+	return it
+}
+
+// The failures of one event must not count for the next one of its session.
+func TestNextEventBeginsWithoutFailures(t *testing.T) {
+	q := newQueue(10)
+	queued(q, 1, "s")
+	queued(q, 2, "s")
+	now := time.Unix(1000, 0)
+	l, _ := q.take(now)
+	q.again(l, now, now.Add(time.Minute))
+	l, _ = q.take(now.Add(time.Minute))
+	q.done(l)
+	if l.items[0].ID != 2 || l.tries != 0 || !l.since.IsZero() || !l.due.IsZero() {
+		t.Errorf("event %d begins with %d tries since %v, due %v", l.items[0].ID, l.tries, l.since, l.due)
+	}
+}
+
+// Lines that become due at the same time are taken by the age of their events.
+func TestLinesThatBecomeDueAreTakenOldestFirst(t *testing.T) {
+	q := newQueue(10)
+	now := time.Unix(1000, 0)
+	const n = 5
+	var busy []*line
+	for id := uint64(1); id <= n; id++ {
+		queued(q, id, fmt.Sprint(id))
+		l, _ := q.take(now)
+		busy = append(busy, l)
+	}
+	for i, l := range busy {
+		q.again(l, now, now.Add(time.Duration(n-i)*time.Minute)) // the oldest last
+	}
+	q.resetDue()
+	for id := uint64(1); id <= n; id++ {
+		if l, _ := q.take(now); l == nil || l.items[0].ID != id {
+			t.Fatalf("%v is taken, want the line of event %d", l, id)
+		}
+	}
+}
+
 func TestAnswersAreClassified(t *testing.T) {
 	for status, want := range map[int]verdict{
 		200: delivered, 204: delivered, 299: delivered,

@@ -58,3 +58,13 @@ func (l *Line) Good(gen uint64) bool {
 func (l *Line) Superseded(gen uint64) bool {
 	return gen >= 1 && gen < l.confirmed
 }
+
+// Restore sets l to the state with these generations. It reports false, and changes nothing,
+// if no Line can have it.
+func (l *Line) Restore(issued, confirmed uint64) bool {
+	if confirmed > issued {
+		return false
+	}
+	*l = Line{issued, confirmed}
+	return true
+}

@@ -187,8 +187,26 @@ func parsePEM(data []byte, as form) (any, error) {
 	return parseBlock(found, as)
 }
 
+func encrypted(block *pem.Block) bool {
+	return block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != ""
+}
+
+// Encrypted reports whether one of the PEM blocks of data is a key with a passphrase.
+func Encrypted(data []byte) bool {
+	for {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			return false
+		}
+		if encrypted(block) {
+			return true
+		}
+		data = rest
+	}
+}
+
 func parseBlock(block *pem.Block, as form) (any, error) {
-	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+	if encrypted(block) {
 		return nil, errors.New("is encrypted: want a key without a passphrase")
 	}
 	parse := as.parsers[block.Type]

@@ -111,7 +111,9 @@ func PlayerFault(name string) string {
 		return "has a character that is none"
 	case strings.TrimSpace(name) != name:
 		return "begins or ends with a blank"
-	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+	}):
 		return "has invisible characters"
 	}
 	return ""

@@ -21,17 +21,22 @@ func (s Sources) StripProtocols(offer []string) []string {
 // StripHeader removes from h the Authorization lines and the cookies that carry a
 // login (--auth-forward off). Other lines, and other cookies in a line, keep their
 // bytes and order. What h shares with another header is not changed.
-func (s Sources) StripHeader(h http.Header) {
+func (s Sources) StripHeader(h http.Header) { s.stripHeader(h, always) }
+
+func always(string) bool { return true }
+
+// stripHeader removes the logins that drop accepts.
+func (s Sources) stripHeader(h http.Header, drop func(token string) bool) {
 	if s.has(inHeader) {
 		setLines(h, "Authorization", slices.DeleteFunc(slices.Clone(h["Authorization"]), func(line string) bool {
-			_, ok := bearer(line)
-			return ok
+			token, ok := bearer(line)
+			return ok && drop(token)
 		}))
 	}
 	if s.has(inCookie) {
 		var kept []string
 		for _, line := range h["Cookie"] {
-			if line = s.stripCookies(line); line != "" {
+			if line = s.stripCookies(line, drop); line != "" {
 				kept = append(kept, line)
 			}
 		}
@@ -51,12 +56,12 @@ func setLines(h http.Header, name string, lines []string) {
 	h[name] = lines
 }
 
-// stripCookies returns a Cookie line without those that carry a login.
-func (s Sources) stripCookies(line string) string {
+// stripCookies returns a Cookie line without the logins that drop accepts.
+func (s Sources) stripCookies(line string, drop func(token string) bool) string {
 	var kept []string
 	all := strings.Split(line, ";")
 	for _, pair := range all {
-		if !slices.ContainsFunc(s, func(source Source) bool { _, ok := source.cookieValue(pair); return ok }) {
+		if !slices.ContainsFunc(s, func(source Source) bool { value, ok := source.cookieValue(pair); return ok && drop(value) }) {
 			kept = append(kept, pair)
 		}
 	}
@@ -68,11 +73,13 @@ func (s Sources) stripCookies(line string) string {
 
 // StripQuery returns a raw query without the parameters that carry a login
 // (--auth-forward off). The rest keeps its bytes, less one separator for each.
-func (s Sources) StripQuery(raw string) string {
+func (s Sources) StripQuery(raw string) string { return s.stripQuery(raw, always) }
+
+func (s Sources) stripQuery(raw string, drop func(token string) bool) string {
 	var b strings.Builder
 	first := true
 	for pair := range pairs(raw) {
-		if s.carries(pair.text) {
+		if s.carries(pair.text, drop) {
 			continue
 		}
 		if !first {
@@ -84,8 +91,32 @@ func (s Sources) StripQuery(raw string) string {
 	return b.String()
 }
 
-func (s Sources) carries(pair string) bool {
-	return slices.ContainsFunc(s, func(source Source) bool { _, ok := source.queryValue(pair); return ok })
+func (s Sources) carries(pair string, drop func(token string) bool) bool {
+	return slices.ContainsFunc(s, func(source Source) bool { value, ok := source.queryValue(pair); return ok && drop(value) })
+}
+
+// Only returns r without any login but token ("": without any). The others are unverified,
+// and the upstream may look for a login in another place first. It does not change r.
+// Subprotocols stay: StripProtocols removes them.
+func (s Sources) Only(r *http.Request, token string) *http.Request {
+	other := func(found string) bool { return found != "" && found != token }
+	if !slices.ContainsFunc(s, func(source Source) bool { return slices.ContainsFunc(source.candidates(r), other) }) {
+		return r
+	}
+	only := new(http.Request)
+	*only = *r
+	only.Header = r.Header.Clone()
+	s.stripHeader(only.Header, other)
+	target := *r.URL
+	target.RawQuery = s.stripQuery(target.RawQuery, other)
+	only.URL = &target
+	if path, _, found := strings.Cut(r.RequestURI, "?"); found {
+		only.RequestURI = path
+		if target.RawQuery != "" {
+			only.RequestURI += "?" + target.RawQuery
+		}
+	}
+	return only
 }
 
 // A pair is a name with or without a value, as in a raw query, and the separator before it:

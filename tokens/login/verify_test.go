@@ -147,7 +147,7 @@ func TestSubjectNamesOnePlayer(t *testing.T) {
 		"", `""`, "null", "7", "true", "{}", `["player-1"]`, `"a\u0000b"`, `"a\nb"`, `"\u001b[2J"`, `"a\u007f"`, `"a\u0085b"`,
 		`" player-1"`, `"player-1 "`, `"\u00a0player-1"`, `"\ud800"`, `"\udfff\ud800"`, `"a\ufffdb"`, quote(strings.Repeat("x", 257)),
 		quote(strings.Repeat("ë", 129)),
-		`"ann\u200b"`, `"a\u202enn"`, `"\ufeffann"`, `"a\u00adb"`, `"a\u3000b"`, // invisible
+		`"ann\u200b"`, `"a\u202enn"`, `"\ufeffann"`, `"a\u00adb"`, `"a\u3000b"`, `"ann\u3164"`, `"ann\u115f"`, `"ann\uffa0"`, `"ann\u034f"`, `"ann\u17b4"`, // invisible
 	} {
 		wantRefused(t, v, edToken(t, "", ed25519Key(), "sub:"+sub), ErrNoSubject)
 	}

@@ -27,10 +27,12 @@
 //	server: {"n":6,"t":"letter","k":1,"of":200}               one of the requested letters
 //	client: {"s":1,"t":"steer","x":0.6,"y":-0.8}              a direction, at most 1 long, 0 0 to stand
 //	client: {"s":2,"t":"letters","count":200}                 request letters, sent at once after a second
+//	client: {"s":3,"t":"full"}                                request another welcome
 //
 // The welcome is the first message and the only complete state. Later messages change
-// it, except for state, which is sent at every tick. A direction holds for steerFor; the
-// client repeats it to keep moving.
+// it, except for state, which is sent at every tick. A client that has lost its state, such
+// as a reloaded page, requests another welcome: it has the same seat, with the player's
+// present score. A direction holds for steerFor; the client repeats it to keep moving.
 //
 // # Who owns what
 //

@@ -96,9 +96,11 @@ type letterMessage struct {
 const (
 	inSteer   = "steer"
 	inLetters = "letters"
+	inFull    = "full"
 )
 
-// An inputMessage is a client's message: a direction, or a request for letters.
+// An inputMessage is a client's message: a direction, or a request for letters or for
+// another welcome.
 type inputMessage struct {
 	S     uint64  `json:"s"`
 	T     string  `json:"t"`
@@ -113,8 +115,8 @@ func parseInput(msg []byte) (inputMessage, error) {
 	if err := json.Unmarshal(msg, &m); err != nil {
 		return m, fmt.Errorf("read input: %w", err)
 	}
-	if m.T != inSteer && m.T != inLetters {
-		return m, fmt.Errorf("read input: want type steer or letters, got %.20q", m.T)
+	if m.T != inSteer && m.T != inLetters && m.T != inFull {
+		return m, fmt.Errorf("read input: want type steer, letters or full, got %.20q", m.T)
 	}
 	if m.T == inLetters && (m.Count < 1 || m.Count > maxLetters) {
 		return m, fmt.Errorf("read input: want 1 to %d letters, got %d", maxLetters, m.Count)

@@ -23,6 +23,7 @@ func TestBadInputsAreRefused(t *testing.T) {
 		`{"s":1,"t":"letters","count":501}`,
 		`{"s":1,"t":"letters","count":1.5}`,
 		`{"s":0,"t":"letters","count":5}`,
+		`{"s":0,"t":"full"}`,
 	} {
 		if m, err := parseInput([]byte(msg)); err == nil {
 			t.Errorf("%s was taken as %+v", msg, m)

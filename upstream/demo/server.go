@@ -159,13 +159,18 @@ func (s *Server) seat(c *client) error {
 	}
 	c.seat = p.seat
 	s.clients[c] = struct{}{}
+	s.welcome(c)
+	return nil
+}
+
+// welcome sends a client the complete state.
+func (s *Server) welcome(c *client) {
 	s.send(c, &welcomeMessage{
 		head: head{T: "welcome"}, Seat: c.seat, Session: c.session,
 		Tick: s.world.tick, Rate: tickRate, Seats: len(s.world.seats),
 		Width: arenaWidth, Height: arenaHeight,
 		Players: s.world.guests(), Gems: s.world.places(),
 	})
-	return nil
 }
 
 // unseat removes a client's seat and score, closes its connection after its queue has been
@@ -192,11 +197,14 @@ func (s *Server) take(in input) {
 		return
 	}
 	c.in.note(in.S)
-	if in.T == inLetters {
+	switch in.T {
+	case inLetters:
 		c.letters, c.lettersAt = in.Count, s.world.tick+lettersAfterTicks
-		return
+	case inFull:
+		s.welcome(c)
+	default:
+		s.world.steer(c.seat, vec{in.X, in.Y})
 	}
-	s.world.steer(c.seat, vec{in.X, in.Y})
 }
 
 // post sends a client the letters that are due.

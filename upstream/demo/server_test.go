@@ -85,6 +85,26 @@ func TestLettersArriveInOrderAfterASecond(t *testing.T) {
 	})
 }
 
+func TestWelcomeIsSentAgainOnRequest(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		a, first := g.join("Otter")
+		b, _ := g.join("Heron")
+		a.write(`{"s":1,"t":"full"}`)
+		m := a.until("welcome")
+		if m.Seat != first.Seat || m.Session != first.Session || len(m.Players) != len(first.Players)+1 || len(m.Gems) != gemCount {
+			t.Errorf("%+v, want the seat of %+v and Heron besides", m, first)
+		}
+		if s := a.until("state"); s.In.Got != 1 || s.In.Missed != 0 || s.Tick <= m.Tick {
+			t.Errorf("the state after it: %+v, want the request counted, and a later tick than %d", s, m.Tick)
+		}
+		for range tickRate {
+			if m := b.read(); m.T == "welcome" {
+				t.Fatal("a welcome for another")
+			}
+		}
+	})
+}
+
 func TestOnlyRequestersGetLetters(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, _ := g.join("Otter")

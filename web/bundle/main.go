@@ -24,7 +24,7 @@ var entries = []struct {
 	{"reseat.install.js", "client/script.js", api.FormatIIFE},
 }
 
-// onDemand keeps what is imported on demand a file of its own, beside the module.
+// onDemand keeps what is imported on demand a file of its own, beside both scripts.
 var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: `^\./page\.js$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: "./reseat.page.js", External: true}, nil
@@ -43,13 +43,12 @@ func Build(dir string) (map[string][]byte, error) {
 		options := api.BuildOptions{
 			AbsWorkingDir: dir, EntryPoints: []string{e.source}, Outfile: filepath.Join("dist", e.name),
 			Bundle: true, Format: e.format, Target: api.ES2022, Charset: api.CharsetASCII, LegalComments: api.LegalCommentsNone,
-			MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true,
-			Sourcemap: api.SourceMapLinked, SourcesContent: api.SourcesContentInclude,
+			MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, MangleProps: `^_[a-zA-Z]`, // internal members
+			Sourcemap: api.SourceMapLinked, Plugins: []api.Plugin{onDemand},
+			SourcesContent: api.SourcesContentInclude,
 		}
 		if e.format == api.FormatIIFE { // a classic script has no import.meta, which the source allows for
 			options.Define = map[string]string{"import.meta.url": "undefined"}
-		} else {
-			options.Plugins = []api.Plugin{onDemand}
 		}
 		result := api.Build(options)
 		var failed []error

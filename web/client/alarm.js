@@ -25,39 +25,41 @@ export class Alarm {
     this.#retries = retries;
   }
 
-  get armed() {
+  get _armed() {
     return this.#mono !== Infinity;
   }
 
   /** Milliseconds since it was due: negative before that, -Infinity when it is not set. */
-  get late() {
-    return this.armed ? Math.max(this.#runtime.now() - this.#mono, this.#runtime.wall() - this.#wall) : -Infinity;
+  get _late() {
+    return Math.max(this.#runtime.now() - this.#mono, this.#runtime.wall() - this.#wall);
   }
 
   /** @param {number} ms @param {number} [retries] */
-  set(ms, retries = this.#retries) {
-    this.clear();
+  _set(ms, retries = this.#retries) {
+    this._clear();
     const wait = Math.min(ms, 2 ** 31 - 1);
-    this.#mono = this.#runtime.now() + wait;
-    this.#wall = this.#runtime.wall() + wait;
+    this.#setDue(wait);
     this.#timer = this.#runtime.setTimeout(() => {
-      const { late } = this;
-      if (retries > 0 && late > MS.paused && late <= MS.slept) return this.set(MS.moment, retries - 1);
-      this.clear();
+      const late = this._late;
+      if (retries > 0 && late > MS.paused && late <= MS.slept) return this._set(MS.moment, retries - 1);
+      this._clear();
       return this.#ring(late > MS.slept);
     }, wait);
   }
 
   /** From here on it is not late: that has been seen to. */
-  forgive() {
-    if (this.late <= 0) return;
-    this.#mono = this.#runtime.now();
-    this.#wall = this.#runtime.wall();
+  _forgive() {
+    if (this._late > 0) this.#setDue(0);
   }
 
-  clear() {
-    if (!this.armed) return;
+  _clear() {
     this.#runtime.clearTimeout(this.#timer);
-    this.#mono = this.#wall = Infinity;
+    this.#setDue(Infinity);
+  }
+
+  /** @param {number} ms from now */
+  #setDue(ms) {
+    this.#mono = this.#runtime.now() + ms;
+    this.#wall = this.#runtime.wall() + ms;
   }
 }

@@ -1,5 +1,5 @@
 import { reseat } from './events.js';
-import { INSTALLED, platformWebSocket, runtimeOf } from './runtime.js';
+import { INSTALLED, platformWebSocket, runtimeOf, script } from './runtime.js';
 import { PLAIN_ONLY, ReseatSocket } from './socket.js';
 import { webSocketURL } from './url.js';
 
@@ -19,10 +19,12 @@ export function install({ match, hideOffline, banner, onDetach, onResume, onRepl
   const native = typeof options.WebSocket === 'function' ? options.WebSocket : platformWebSocket();
   if (!native) throw new TypeError('no WebSocket here: give one as options.WebSocket');
   const { window, document } = runtimeOf(options.runtime);
-  const undo = [hideOffline ? hideEvent(window, 'offline') : undefined, tellPeople(document, banner)];
+  if (hideOffline) window?.addEventListener?.('offline', stop);
+  const removeBanner = tellPeople(document, banner);
   const uninstall = () => {
     if (here.WebSocket?.[INSTALLED]?.uninstall !== uninstall) return;
-    for (const run of undo) run?.();
+    window?.removeEventListener?.('offline', stop);
+    removeBanner();
     ReseatSocket.prototype.constructor = ReseatSocket;
     if (before) Object.defineProperty(here, 'WebSocket', before);
     else delete here.WebSocket;
@@ -30,12 +32,12 @@ export function install({ match, hideOffline, banner, onDetach, onResume, onRepl
   const hooks = { detach: onDetach, resume: onResume, replayed: onReplayed, close: onClose };
   const value = replacement(native, accepts(match), { ...options, WebSocket: native }, hooks, { uninstall, native });
   Object.defineProperty(here, 'WebSocket', {
-    value,
     writable: true,
     configurable: true,
-    enumerable: before?.enumerable ?? false,
+    enumerable: before?.enumerable,
+    value,
   });
-  Object.defineProperty(ReseatSocket.prototype, 'constructor', { value, writable: true, configurable: true });
+  ReseatSocket.prototype.constructor = value;
   return uninstall;
 }
 
@@ -86,20 +88,14 @@ function replacement(native, matches, defaults, hooks, mark) {
   return proxy;
 }
 
-/**
- * Hides an event from the listeners that are added from now on.
- * @param {any} target
- * @param {string} type
- */
-function hideEvent(target, type) {
-  /** @param {Event} event */
-  const stop = (event) => event.stopImmediatePropagation();
-  target?.addEventListener?.(type, stop);
-  return () => target?.removeEventListener?.(type, stop);
-}
+/** Hides an event from the listeners that are added later. @param {Event} event */
+const stop = (event) => event.stopImmediatePropagation();
 
 /** Scripts that the parser has met and that have run before any module: not async, deferred or for old browsers. */
 const RAN = 'script:is(:not([type]),[type*=javascript i]):not([src]:is([async],[defer]),[nomodule])';
+
+/** A classic script of another origin has no base URL of its own. @returns {Promise<typeof import('./page.js')>} */
+const importPage = () => (import.meta.url ? import('./page.js') : import(new URL('reseat.page.js', script).href));
 
 /**
  * Loads what tells people of it: the banner, and a warning where other code has, or will have,
@@ -113,8 +109,10 @@ function tellPeople(document, banner) {
   /** @type {(() => void) | undefined} */
   let remove;
   /** @param {(page: typeof import('./page.js')) => void} use */
-  const load = (use) => void import('./page.js').then(use).catch(console.warn); // a copy of the module may stand alone
-  if (!document) {
+  const load = (use) => void importPage().then(use).catch(console.warn); // a copy of the module may stand alone
+  if (!import.meta.url) {
+    // A classic script runs before the scripts below it.
+  } else if (!document) {
     if (/** @type {any} */ (globalThis).process?.versions?.node) load(({ warnOfNode }) => warnOfNode());
   } else if (!document.currentScript && document.querySelector?.(RAN)) {
     load(({ warnOfScripts }) => warnOfScripts());

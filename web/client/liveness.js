@@ -7,10 +7,10 @@ import * as MS from './times.js';
  */
 export class Liveness {
   /** Whether the page itself was blocked until now: then times say nothing of the line. */
-  paused = false;
+  _paused = false;
 
   // Learned over all connections of the session.
-  rtt = 0; // smoothed as in RFC 6298; 0: not known
+  _rtt = 0; // smoothed as in RFC 6298; 0: not known
   #silences = 0; // connections in a row that ended in silence, 3 at most
   #gaps = [0, 0]; // the longest and the second longest gap between data messages since #newer
   #older = [0, 0]; // the same, of the time before
@@ -25,6 +25,7 @@ export class Liveness {
   #pings = new Map(); // the unanswered ones: when each was sent
   #first = Infinity; // when the first ping since anything was heard was sent
   #newest = -Infinity; // and the newest one
+  #pinged = 0; // the number of the newest ping
   #check = 0; // number of the check (a ping out of suspicion) that neither a pong nor data has answered
   #data = NaN; // when the newest data message came
 
@@ -34,41 +35,41 @@ export class Liveness {
   }
 
   /** How long nothing may be heard at all. @param {{ heartbeat: number }} said */
-  limit({ heartbeat }) {
+  _limit({ heartbeat }) {
     return heartbeat > 0 ? 2 * heartbeat * this.#scale : Infinity;
   }
 
   /** A connection has its hello. @param {number} t */
-  begin(t) {
-    this.reset(t);
+  _begin(t) {
+    this._reset(t);
     this.#owed = Infinity;
   }
 
   /** A connection has ended. @param {boolean} silent */
-  end(silent) {
+  _end(silent) {
     this.#silences = silent ? Math.min(this.#silences + 1, 3) : 0;
   }
 
   /** The page slept: all clocks start anew, and no gap is measured across that. @param {number} t */
-  reset(t) {
-    this.heard(t);
+  _reset(t) {
+    this._heard(t);
     this.#pings.clear();
     this.#check = 0;
     this.#data = NaN;
   }
 
   /** Anything at all came. @param {number} t */
-  heard(t) {
+  _heard(t) {
     this.#from = t;
     this.#first = Infinity;
     this.#newest = -Infinity;
   }
 
   /** A data message came. @param {number} t @param {boolean} fresh whether it had not come before */
-  received(t, fresh) {
+  _received(t, fresh) {
     if (fresh) this.#silences = 0;
     // A stall that was long enough for a check, and that data ends, is no usual gap.
-    if (t >= this.#data && !this.paused && !this.#check) this.#learn(t, t - this.#data);
+    if (t >= this.#data && !this._paused && !this.#check) this.#learn(t, t - this.#data);
     this.#data = t;
     this.#check = 0;
     this.#lively = this.#newer > -Infinity;
@@ -91,31 +92,34 @@ export class Liveness {
   }
 
   /** Something was sent that the gateway has to answer. @param {number} t */
-  sent(t) {
+  _sent(t) {
     this.#owed = Math.min(this.#owed, t);
   }
 
   /** All data that was sent is acked. */
-  acked() {
+  _acked() {
     if (this.#pings.size === 0) this.#owed = Infinity;
   }
 
-  /** @param {number} t @param {number} n its number @param {boolean} check whether out of suspicion */
-  ping(t, n, check) {
+  /** A ping is sent. @param {number} t @param {boolean} check whether out of suspicion @returns {number} its number */
+  _ping(t, check) {
+    const n = ++this.#pinged;
     this.#pings.set(n, t);
     this.#first = Math.min(this.#first, t);
     this.#newest = t;
-    this.sent(t);
-    if (!check) return;
-    this.#check = n;
-    this.#credit = Math.max(this.#credit, t) + MS.budget;
+    this._sent(t);
+    if (check) {
+      this.#check = n;
+      this.#credit = Math.max(this.#credit, t) + MS.budget;
+    }
+    return n;
   }
 
   /** The answer to ping n came, and so to all before it. @param {number} t @param {number} n */
-  pong(t, n) {
+  _pong(t, n) {
     const sent = this.#pings.get(n);
     if (sent === undefined) return;
-    if (!this.paused) this.rtt = Math.max(1, this.rtt ? this.rtt + (t - sent - this.rtt) / 8 : t - sent);
+    if (!this._paused) this._rtt = Math.max(1, this._rtt ? this._rtt + (t - sent - this._rtt) / 8 : t - sent);
     for (const older of this.#pings.keys()) if (older <= n) this.#pings.delete(older);
     if (!this.#check || this.#check > n) return;
     // The line was just quiet, and the gap counts. No more checks until data comes, nor soon after.
@@ -125,29 +129,29 @@ export class Liveness {
   }
 
   /** A suspicion begins: the check was not needless. Attempts have a limit of their own. */
-  suspected() {
+  _suspected() {
     this.#credit = -Infinity;
   }
 
   /**
    * What to do next if nothing is heard until then: give the connection up, send a ping or
    * a check, or suspect it.
-   * @param {{ answer: number, heartbeat: number }} said
+   * @param {{ answer?: number, heartbeat: number }} said
    * @param {boolean} suspicious whether the connection may be suspected
    */
-  next(said, suspicious) {
+  _next(said, suspicious) {
     const scale = this.#scale;
-    const { answer } = said;
-    const trips = 4 * this.rtt * scale;
-    let next = { at: this.#from + this.limit(said), what: 'dead' };
+    const { answer = 0 } = said;
+    const trips = 4 * this._rtt * scale;
+    let next = { at: this.#from + this._limit(said), what: 'dead' };
     const or = (/** @type {number} */ at, /** @type {string} */ what) => {
       if (at < next.at) next = { at, what };
     };
     if (answer > 0) {
       // A heartbeat that does not come is owed as well.
-      const clock = Math.max(this.#from, Math.min(this.#owed, this.#from + this.limit(said) / 2));
+      const clock = Math.max(this.#from, Math.min(this.#owed, this.#from + this._limit(said) / 2));
       const half = (scale * answer) / 2;
-      const limit = this.rtt ? answer : Math.max(answer, MS.answer);
+      const limit = this._rtt ? answer : Math.max(answer, MS.answer);
       or(Math.max(clock + scale * limit, this.#first + Math.max(trips, half)), 'dead'); // also of a ping that went late
       or(Math.max(clock, this.#newest) + half, 'ping');
     }

@@ -8,39 +8,44 @@ import { sizeOf } from './wire.js';
  * the present connection, and `handed` the newest ever given to any.
  */
 export class Outbox {
-  /** @type {Map<number, { data: string | ArrayBuffer | null, bytes: number }>} */
+  /** Each with the bytes of all messages up to its end. @type {Map<number, { data: string | ArrayBuffer | null, end: number }>} */
   #kept = new Map();
   #last = 0;
   #acked = 0;
   #received = 0;
   #cursor = 0;
   #handed = 0;
-  #inFlight = 0; // bytes of (acked, cursor]
-  #waiting = 0; // bytes of (handed, last]
+  #ackedEnd = 0;
+  #end = 0;
 
   /** The newest number that is acked. */
-  get acked() {
+  get _acked() {
     return this.#acked;
   }
 
   /** Whether anything is not acked. */
-  get unacked() {
+  get _unacked() {
     return this.#acked < this.#last;
   }
 
   /** Bytes that no connection was given yet. */
-  get waiting() {
-    return this.#waiting;
+  get _waiting() {
+    return this.#end - this.#endOf(this.#handed);
   }
 
   /** Whether the present connection was given anything that is not acked. */
-  get owed() {
+  get _owed() {
     return this.#cursor > this.#received;
   }
 
   /** Whether the present connection was given everything. */
-  get drained() {
+  get _drained() {
     return this.#cursor === this.#last;
+  }
+
+  /** The bytes of all messages up to the end of n, which is acked or kept. @param {number} n */
+  #endOf(n) {
+    return this.#kept.get(n)?.end ?? this.#ackedEnd;
   }
 
   /**
@@ -48,50 +53,39 @@ export class Outbox {
    * @param {string | ArrayBuffer | null} data
    * @param {number} bytes
    */
-  add(data, bytes) {
-    const entry = { data, bytes };
+  _add(data, bytes) {
+    const entry = { data, end: (this.#end += bytes) };
     this.#kept.set(++this.#last, entry);
-    this.#waiting += bytes;
     return entry;
   }
 
   /**
    * The next message for the present connection, or undefined while there is none, it is
    * still being read, or the window is full. One message alone always fits.
-   * @param {{ messages: number, bytes: number }} window
+   * @param {{ unacked_messages?: number, unacked_bytes?: number }} [limits] of a hello; undefined: none
    */
-  next(window) {
+  _next({ unacked_messages = Infinity, unacked_bytes = Infinity } = {}) {
     const entry = this.#kept.get(this.#cursor + 1);
     if (!entry || entry.data === null) return undefined;
     const unacked = this.#cursor - this.#acked;
-    if (unacked > 0 && (unacked >= window.messages || this.#inFlight + entry.bytes > window.bytes)) return undefined;
-    this.#cursor++;
-    this.#inFlight += entry.bytes;
-    if (this.#cursor > this.#handed) {
-      this.#handed = this.#cursor;
-      this.#waiting -= entry.bytes;
-    }
+    if (unacked > 0 && (unacked >= unacked_messages || entry.end - this.#ackedEnd > unacked_bytes)) return undefined;
+    this.#handed = Math.max(this.#handed, ++this.#cursor);
     return entry.data;
   }
 
   /** The gateway has taken in everything up to n. Returns false where that cannot be. @param {number} n */
-  ack(n) {
+  _ack(n) {
     if (n > this.#cursor) return false;
     while (this.#acked < n) {
-      this.#inFlight -= this.#kept.get(++this.#acked)?.bytes ?? 0;
+      this.#ackedEnd = this.#endOf(++this.#acked);
       this.#kept.delete(this.#acked);
     }
     this.#received = Math.max(this.#received, this.#acked);
     return true;
   }
 
-  /** As if all that the connection was given were acked: a plain server acks nothing. */
-  settle() {
-    this.ack(this.#cursor);
-  }
-
   /** Whether a hello may say that it has received n. @param {number} n */
-  admits(n) {
+  _admits(n) {
     return n >= this.#received && n <= this.#handed;
   }
 
@@ -100,46 +94,42 @@ export class Outbox {
    * is forgotten, the sizes are kept, since only an ack frees the window.
    * @param {number} n
    */
-  rewind(n) {
-    while (this.#received < n) {
-      const entry = this.#kept.get(++this.#received);
-      if (entry) entry.data = '';
-    }
+  _rewind(n) {
+    while (this.#received < n) this.#forget(this.#kept.get(++this.#received));
     this.#cursor = n;
-    this.#inFlight = 0;
-    for (let i = this.#acked + 1; i <= n; i++) this.#inFlight += this.#kept.get(i)?.bytes ?? 0;
   }
 
   /** Forgets the data of all messages, and of none its size. */
-  drop() {
-    this.#kept.clear();
+  _drop() {
+    this.#kept.forEach(this.#forget);
+  }
+
+  /** @param {{ data: any } | undefined} entry */
+  #forget(entry) {
+    if (entry) entry.data = '';
   }
 
   /** All of it for a record; undefined where that is too large, or a Blob is still being read. */
-  save() {
-    const entries = [...this.#kept.values()];
-    const total = entries.reduce((sum, { data }) => sum + (data === null ? Infinity : sizeOf(data)), 0);
-    if (total > RECORD_MAX) return undefined;
-    const kept = entries.map(({ data, bytes }) => [bytes, packed(data ?? '')]);
-    return { kept, acked: this.#acked, received: this.#received, handed: this.#handed };
+  _save() {
+    let before = this.#ackedEnd;
+    let size = 0;
+    const kept = [...this.#kept.values()].map(({ data, end }) => {
+      size += data === null ? Infinity : sizeOf(data);
+      return [-before + (before = end), packed(data ?? '')];
+    });
+    return size > RECORD_MAX ? undefined : { kept, acked: this.#acked, received: this.#received, handed: this.#handed };
   }
 
   /**
-   * What `save` wrote; undefined where it makes no sense.
+   * The outbox that `save` wrote. Throws where that makes no sense.
    * @param {any} saved
    */
-  static restore(saved) {
-    try {
-      const out = new Outbox();
-      out.#last = out.#acked = saved.acked;
-      for (const [bytes, data] of saved.kept) out.add(unpacked(data), bytes);
-      out.#received = out.#cursor = saved.received;
-      out.#handed = saved.handed;
-      out.#waiting = 0;
-      for (let i = out.#handed + 1; i <= out.#last; i++) out.#waiting += out.#kept.get(i)?.bytes ?? 0;
-      return out;
-    } catch {
-      return undefined;
-    }
+  static _restore(saved) {
+    const out = new Outbox();
+    out.#last = out.#acked = saved.acked;
+    for (const [bytes, data] of saved.kept) out._add(unpacked(data), bytes);
+    out.#received = out.#cursor = saved.received;
+    out.#handed = saved.handed;
+    return out;
   }
 }

@@ -1,5 +1,8 @@
 import * as MS from './times.js';
 
+/** So many connections in a row that came to nothing, over MS.futile, are no accident. */
+const FUTILE = 10;
+
 /**
  * When to try again: at once after a good connection, then after a random part of a span
  * that doubles from 1 s to 5 s. Three connections in a row that came to nothing are
@@ -9,21 +12,73 @@ export class Pacer {
   #random;
   #tries = 0;
   #barren = 0;
+  #futile = 0; // barren connections in a row of which something was expected
+  #futileSince = 0;
+  #begun = -Infinity; // when the newest attempt began
+  #slowest = 0; // what a connection has taken to its 101, at most
+  #falseAlarms = 0; // suspicions in a row of a connection that spoke after all
 
   /** @param {() => number} random */
   constructor(random) {
     this.#random = random;
   }
 
-  /** The pause before the next attempt, in milliseconds. */
-  next() {
-    const tries = this.#tries++;
-    return tries === 0 ? 0 : Math.max(MS.breath, this.#random() * Math.min(MS.jitter, 1000 * 2 ** (tries - 1)));
+  /**
+   * How long the next attempt has to wait. The pause counts from the start of the one
+   * before: after one that ran out of time the next follows at once.
+   * @param {number} t now
+   * @param {boolean} beside whether beside a suspected connection (protocol section 5)
+   */
+  _pause(t, beside) {
+    const span = Math.min(MS.jitter, 500 * 2 ** this.#tries);
+    const least = beside
+      ? MS.beside * 2 ** this.#falseAlarms
+      : this.#tries++ && Math.max(MS.breath, this.#random() * span);
+    return Math.max(this.#begun + least - t, 0);
   }
 
-  /** A connection that had its hello is lost. @param {boolean} useful whether it held, or carried anything new */
-  lost(useful) {
-    this.#barren = useful ? 0 : this.#barren + 1;
+  /** An attempt begins. @param {number} t */
+  _begin(t) {
+    this.#begun = t;
+  }
+
+  /** A connection took so long to its 101. @param {number} ms */
+  _opened(ms) {
+    this.#slowest = Math.max(this.#slowest, ms);
+  }
+
+  /**
+   * How long an attempt may take to its 101. On a network that swallows everything, what
+   * counts is how soon after its return the next SYN goes out. A system sends one at 0, 1, 3
+   * and 7 s of an attempt (or 0, 3 and 9; newer Linux each second at first), and the next
+   * attempt begins with another after 4 to 5 s: no moment is further than 3 s from the next.
+   * On a slow link a handshake takes up to 4 round trips (TCP, TLS 1.2, HTTP). An attempt that
+   * would come about must not be cut, so the limit grows with the round trip, and leaves as
+   * much as the slowest handshake took to one whose first two SYNs were lost. As long as it is
+   * below 11 s, the next SYN is at most 4 s away.
+   * @param {number} rtt
+   */
+  _limit(rtt) {
+    return Math.min(Math.max(MS.connect, 4 * rtt, this.#slowest + MS.lostSyns), MS.connectMax);
+  }
+
+  /** A suspicion is over. @param {boolean} spoke whether it was a false alarm */
+  _suspected(spoke) {
+    this.#falseAlarms = spoke ? this.#falseAlarms + 1 : 0;
+  }
+
+  /**
+   * A connection that had its hello is lost.
+   * @param {number} t now
+   * @param {boolean} good whether it held, or carried anything new
+   * @param {boolean} awaited whether there was anything new to carry
+   * @returns {boolean} whether to give up
+   */
+  _lost(t, good, awaited) {
+    this.#barren = good ? 0 : this.#barren + 1;
     this.#tries = Math.max(0, this.#barren - 3);
+    if (good || !awaited) this.#futile = 0;
+    else if (this.#futile++ === 0) this.#futileSince = t;
+    return this.#futile >= FUTILE && t - this.#futileSince >= MS.futile;
   }
 }

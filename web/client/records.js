@@ -53,7 +53,7 @@ export class Records {
    * does not fit.
    * @param {SavedSession} record
    */
-  put(record) {
+  _put(record) {
     const others = this.#read().filter(({ id }) => id !== record.id);
     if (this.#write([...others, record].sort((a, b) => a.born - b.born))) return true;
     this.#write(others);
@@ -83,7 +83,7 @@ export class Records {
    * @param {number} wall the time now
    * @returns {SavedSession | undefined}
    */
-  take(wall) {
+  _take(wall) {
     this.#sweep(wall);
     const list = this.#alive(wall);
     const first = list.shift();
@@ -95,7 +95,7 @@ export class Records {
    * Takes the record of this session back. Returns false where it is gone.
    * @param {string} id
    */
-  takeBack(id) {
+  _takeBack(id) {
     const list = this.#read();
     const others = list.filter((record) => record.id !== id);
     return others.length < list.length && this.#write(others);

@@ -21,7 +21,7 @@ export const NativeWebSocket = platformWebSocket();
  * The URL of the classic script that this is part of; undefined in a module. Only while it
  * is evaluated does the document know.
  */
-const script = import.meta.url ? undefined : /** @type {any} */ (globalThis).document?.currentScript?.src;
+export const script = import.meta.url ? undefined : /** @type {any} */ (globalThis).document?.currentScript?.src;
 
 /** @type {Set<string>} */
 const gateways = new Set();

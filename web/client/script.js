@@ -14,7 +14,7 @@ const tabStorage = () => {
   try {
     return globalThis.sessionStorage;
   } catch (error) {
-    console.warn('reseat: a reload begins a new session, since the browser denies sessionStorage', error);
+    console.warn('reseat: no sessionStorage', error);
     return undefined;
   }
 };

@@ -1,6 +1,7 @@
 import { incoming, outgoing } from './data.js';
 import { announce, closeEvent, ownEvent } from './events.js';
 import { keepaliveOf } from './keepalive.js';
+import { Plain } from './plain.js';
 import * as ReadyState from './readystate.js';
 import { recordsOf } from './records.js';
 import { NativeWebSocket, platformWebSocket, runtimeOf } from './runtime.js';
@@ -14,15 +15,6 @@ import { isToken, utf8Length } from './wire.js';
 export const PLAIN_ONLY = Symbol('reseat.plain');
 
 /**
- * WebIDL's [Clamp] unsigned short.
- * @param {any} value
- */
-function clampedShort(value) {
-  const number = Number(value);
-  return Number.isNaN(number) ? 0 : Math.round(Math.min(Math.max(number, 0), 65_535));
-}
-
-/**
  * A drop-in replacement for `WebSocket` whose session survives its connections. What its
  * members promise is written in reseat.d.ts. Towards a server without Reseat it is an
  * ordinary WebSocket.
@@ -30,7 +22,7 @@ function clampedShort(value) {
 export class ReseatSocket extends EventTarget {
   #url;
   #origin;
-  /** @type {Session | undefined} */
+  /** @type {Session | Plain} */
   #session;
   /** @type {BinaryType} */
   #binaryType = 'blob';
@@ -60,18 +52,25 @@ export class ReseatSocket extends EventTarget {
     if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('invalid token');
     if (!Transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
     const plan = {
-      url: this.#url,
-      protocols: names,
-      token: token ?? '',
-      fallback: given.fallback !== false,
-      refusals: given.refusals !== false,
-      plain: given[PLAIN_ONLY] === true,
-      keepalive: keepaliveOf(given.keepalive),
-      records: recordsOf(given.storage, this.#url),
-      Transport,
-      runtime,
+      _url: this.#url,
+      _protocols: names,
+      _token: token ?? '',
+      _fallback: given.fallback !== false,
+      _refusals: given.refusals !== false,
+      _keepalive: keepaliveOf(given.keepalive),
+      _records: recordsOf(given.storage, this.#url),
+      _Transport: Transport,
+      _runtime: runtime,
     };
-    this.#call(() => (this.#session = new Session(plan, this.#host())));
+    const host = this.#host(plan);
+    const begin = () =>
+      given[PLAIN_ONLY] ? new Plain(plan, host) : new Session(plan, host, plan._records?._take(runtime.wall()));
+    this.#session = this.#call(begin);
+  }
+
+  /** Survives minification. */
+  static get name() {
+    return 'ReseatSocket';
   }
 
   get url() {
@@ -81,31 +80,31 @@ export class ReseatSocket extends EventTarget {
   /** @returns {0 | 1 | 2 | 3} */
   get readyState() {
     if (this.#closed) return ReadyState.CLOSED;
-    return this.#session ? this.#session.readyState : ReadyState.CONNECTING;
+    return this.#session._readyState;
   }
 
   get bufferedAmount() {
-    return this.#session?.bufferedAmount ?? 0;
+    return this.#session._bufferedAmount;
   }
 
   get protocol() {
-    return this.#session?.protocol ?? '';
+    return this.#session._protocol;
   }
 
   get extensions() {
-    return this.#session?.extensions ?? '';
+    return this.#session._extensions;
   }
 
   get session() {
-    return this.#session?.id ?? null;
+    return this.#session._id;
   }
 
   get detached() {
-    return this.#session?.detached ?? false;
+    return this.#session._detached;
   }
 
   get resumed() {
-    return this.#session?.reloaded ?? false;
+    return this.#session._reloaded;
   }
 
   get binaryType() {
@@ -160,7 +159,7 @@ export class ReseatSocket extends EventTarget {
     if (arguments.length < 1) throw new TypeError('no message');
     const message = this.readyState === ReadyState.CONNECTING ? undefined : outgoing(data);
     if (!message) throw new DOMException('still connecting', 'InvalidStateError');
-    this.#call(() => this.#session?.send(message.data, message.bytes));
+    this.#call(() => this.#session._send(message.data, message.bytes));
   }
 
   /**
@@ -169,31 +168,36 @@ export class ReseatSocket extends EventTarget {
    * @returns {void}
    */
   close(code = undefined, reason = undefined) {
-    const number = code === undefined ? undefined : clampedShort(code);
+    const number = code === undefined ? code : Math.round(Number(code)); // as WebIDL's [Clamp], for all that is valid
     const text = reason === undefined ? '' : `${reason}`;
-    if (number !== undefined && number !== 1000 && (number < 3000 || number > 4999)) {
+    if (!(number === undefined || number === 1000 || (number >= 3000 && number <= 4999))) {
       throw new DOMException(`invalid code: ${number}`, 'InvalidAccessError');
     }
     if (utf8Length(text) > 123) throw syntaxError('reason: more than 123 bytes');
-    this.#call(() => this.#session?.close(number, text));
+    this.#call(() => this.#session._close(number, text));
   }
 
   /**
    * What the session says, as events.
+   * @param {import('./types.js').Plan} plan
    * @returns {Host}
    */
-  #host() {
-    return {
-      opened: () => this.#emit(() => new Event('open')),
-      message: (data) =>
+  #host(plan) {
+    /** @type {Host} */
+    const host = {
+      _opened: () => this.#emit(() => new Event('open')),
+      _message: (data) =>
         this.#emit(() => new MessageEvent('message', { data: incoming(data, this.#binaryType), origin: this.#origin })),
-      notice: (type, detail) => this.#emit(() => ownEvent(type, detail)),
-      closed: ({ error, ...detail }) => {
+      _notice: (type, detail) => this.#emit(() => ownEvent(type, detail)),
+      _closed: (detail, error = !detail.wasClean) => {
         const closing = (/** @type {Event} */ event) => ((this.#closed = true), event);
         if (error) this.#emit(() => closing(new Event('error')));
         this.#emit(() => closing(closeEvent(detail)));
       },
+      _plain: (transport) => (this.#session = new Plain(plan, host, transport)),
+      _anew: () => (this.#session = new Session(plan, host)),
     };
+    return host;
   }
 
   /**
@@ -221,13 +225,14 @@ export class ReseatSocket extends EventTarget {
 
   /**
    * Runs a call of the application's; the events that it causes follow it.
-   * @param {() => void} run
+   * @template T
+   * @param {() => T} run
    */
   #call(run) {
     const outer = this.#busy;
     this.#busy = true;
     try {
-      run();
+      return run();
     } finally {
       this.#busy = outer;
       if (!outer && this.#events.length > 0) queueMicrotask(() => this.#dispatch());
@@ -264,7 +269,6 @@ export class ReseatSocket extends EventTarget {
 }
 
 // As WebIDL has them: constants on both the class and its instances, all members enumerable.
-// The name survives minification.
 const { prototype } = ReseatSocket;
 for (const name of Object.getOwnPropertyNames(prototype)) {
   if (name !== 'constructor') Object.defineProperty(prototype, name, { enumerable: true });
@@ -272,5 +276,4 @@ for (const name of Object.getOwnPropertyNames(prototype)) {
 for (const [value, name] of ['CONNECTING', 'OPEN', 'CLOSING', 'CLOSED'].entries()) {
   for (const holder of [ReseatSocket, prototype]) Object.defineProperty(holder, name, { value, enumerable: true });
 }
-Object.defineProperty(ReseatSocket, 'name', { value: 'ReseatSocket', configurable: true });
 Object.defineProperty(prototype, Symbol.toStringTag, { value: 'WebSocket', configurable: true });

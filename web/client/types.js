@@ -7,12 +7,7 @@
 /** @typedef {import('../reseat.js').UseReseatOptions} UseReseatOptions */
 /** @typedef {import('../reseat.js').ReseatStatus} ReseatStatus */
 /** @typedef {{ receive: string | ArrayBuffer, answer?: string, every: number }} Keepalive */
-/** @typedef {string | ArrayBuffer | Blob} Incoming */
-
-/**
- * How a session ends, as the application is told.
- * @typedef {CloseDetail & { error: boolean }} Ending
- */
+/** @typedef {string | ArrayBuffer | Blob} Message */
 
 /**
  * What `end` or `close` says (protocol section 5).
@@ -27,25 +22,26 @@
 /**
  * What a session is to do; never changes.
  * @typedef {object} Plan
- * @property {string} url
- * @property {string[]} protocols the application's own
- * @property {string} token '' for none
- * @property {boolean} fallback
- * @property {boolean} refusals
- * @property {boolean} plain no offer at all
- * @property {Keepalive | null} keepalive
- * @property {import('./records.js').Records | null} records
- * @property {any} Transport
- * @property {ReseatRuntime} runtime
+ * @property {string} _url
+ * @property {string[]} _protocols the application's own
+ * @property {string} _token '' for none
+ * @property {boolean} _fallback
+ * @property {boolean} _refusals
+ * @property {Keepalive | null} _keepalive
+ * @property {import('./records.js').Records | null} _records
+ * @property {any} _Transport
+ * @property {ReseatRuntime} _runtime
  */
 
 /**
- * What a session tells its socket.
+ * What a session, or a plain connection, tells its socket.
  * @typedef {object} Host
- * @property {() => void} opened
- * @property {(data: any) => void} message
- * @property {(ending: Ending) => void} closed
- * @property {(type: string, detail: object) => void} notice
+ * @property {() => void} _opened
+ * @property {(data: any) => void} _message
+ * @property {(detail: CloseDetail, error?: boolean) => void} _closed with an error event before it, by default where it was not clean
+ * @property {(type: string, detail: object) => void} _notice
+ * @property {(transport?: any) => void} _plain an ordinary WebSocket takes the session's place: this one, or a new one
+ * @property {() => void} _anew a new session takes its place
  */
 
 export {};

@@ -7,27 +7,21 @@ export const syntaxError = (message) => new DOMException(message, 'SyntaxError')
 
 /** @param {unknown} given @param {string | undefined} base @returns {string} the absolute URL, ws: or wss: */
 export function webSocketURL(given, base) {
-  let url;
   try {
-    url = new URL(`${given}`, base);
+    const url = new URL(`${given}`, base);
+    url.protocol = url.protocol.replace('http', 'ws');
+    if (/^wss?:[^#]+$/.test(url.href)) return url.href;
   } catch {
-    throw syntaxError(`invalid URL: ${given}`);
+    // It is no URL at all.
   }
-  if (url.protocol === 'http:') url.protocol = 'ws:';
-  if (url.protocol === 'https:') url.protocol = 'wss:';
-  if (url.protocol !== 'ws:' && url.protocol !== 'wss:') throw syntaxError(`no WebSocket URL: ${url}`);
-  if (url.href.includes('#')) throw syntaxError(`a URL with a fragment: ${url}`);
-  return url.href;
+  throw syntaxError(`no WebSocket URL: ${given}`);
 }
 
-/** @param {unknown} given @returns {string[]} */
-export function subprotocols(given) {
-  if (given === undefined) return [];
-  const iterable = typeof given === 'object' && given !== null && Symbol.iterator in given;
-  if (typeof given !== 'string' && !iterable) throw syntaxError('subprotocols: want strings');
-  const names = typeof given === 'string' ? [given] : [.../** @type {Iterable<any>} */ (given)];
-  if (!names.every(isToken)) throw syntaxError('invalid subprotocol');
-  if (new Set(names.map((name) => name.toLowerCase())).size < names.length) throw syntaxError('a subprotocol twice');
+/** @param {any} given @returns {string[]} */
+export function subprotocols(given = []) {
+  const names = typeof given === 'object' && given?.[Symbol.iterator] ? [...given] : [given];
+  if (!names.every(isToken) || new Set(names.map((name) => name.toLowerCase())).size < names.length)
+    throw syntaxError('subprotocols: want different tokens');
   return names;
 }
 
@@ -39,10 +33,6 @@ export const originOf = (url) => new URL(url).origin;
  * @param {string} module
  */
 export function moduleOrigin(module) {
-  try {
-    const { pathname, origin } = new URL(module);
-    return /^\/reseat(\.install)?\.js$/.test(pathname) ? originOf(webSocketURL(origin, undefined)) : '';
-  } catch {
-    return '';
-  }
+  const [, rest] = /^http(s?:\/\/[^/]+)\/reseat(?:\.install)?\.js(?:$|[?#])/.exec(module) ?? [];
+  return rest ? `ws${rest}` : '';
 }

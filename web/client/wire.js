@@ -3,18 +3,16 @@ export const REFUSALS = 'reseat.refusals';
 export const DLE = '\x10';
 
 /** protocol section 5: how much may come before an ack is due. */
-export const ACK_AFTER = Object.freeze({ messages: 32, bytes: 64 * 1024 });
+export const ACK_MESSAGES = 32;
+export const ACK_BYTES = 64 * 1024;
 
 // The words of reseat.v1, as pure functions.
 
 /** @typedef {import('./types.js').Verdict} Verdict */
 
-/** What the gateway must not send. Nobody reads its text. */
-class WireError extends Error {}
-
-/** @param {unknown} good @returns {asserts good} */
+/** What the gateway must not send is an error; nobody reads its text. @param {unknown} good @returns {asserts good} */
 function want(good) {
-  if (!good) throw new WireError();
+  if (!good) throw new Error();
 }
 
 /** @param {unknown} value @returns {value is number} */
@@ -28,24 +26,20 @@ export const isToken = (value) => typeof value === 'string' && /^[!#$%&'*+\-.^_`
 
 /** @param {string | undefined} text @returns {any} */
 function readObject(text) {
-  want(text !== undefined && text.startsWith('{'));
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new WireError();
-  }
+  want(text?.startsWith('{'));
+  return JSON.parse(/** @type {string} */ (text));
 }
 
 /** @param {string | undefined} text */
 function readDigits(text) {
-  want(text !== undefined && /^\d{1,16}$/.test(text));
+  want(/^\d{1,16}$/.test(text ?? ''));
   return Number(text);
 }
 
 /** @param {string | undefined} text */
 function readEcho(text) {
-  want(text === undefined || /^[^\0-\x1f\x7f-\x9f]{1,32}$/u.test(text));
-  return text === undefined ? '' : ` ${text}`;
+  want(text === undefined || /^\P{Cc}{1,32}$/u.test(text));
+  return text ?? '';
 }
 
 /** @param {string | undefined} text */
@@ -58,27 +52,25 @@ function readHello(text) {
     replay = 0,
     grace_ms: grace = 30_000,
     heartbeat_ms: heartbeat = 15_000,
-    answer_ms: answer,
-    protocol = '',
+    answer_ms: answer, // undefined: a gateway of the second edition
+    protocol,
     limits,
     moved,
   } = readObject(text);
   want(isToken(token));
   want([received, lost, replay].every(isCount) && [grace, heartbeat, answer ?? 0].every(isSpan));
-  const { unacked_messages: messages, unacked_bytes: bytes } = limits ?? {};
   return {
-    session: String(session),
-    token: String(token),
+    session: `${session}`,
+    token: `${token}`,
     received,
     lost,
     replay,
     grace,
     heartbeat,
-    answer: answer ?? 0,
-    rules: answer !== undefined, // a gateway of the third edition or newer
+    answer,
+    limits,
     moved: moved === 'failover',
-    protocol: String(protocol ?? ''),
-    window: { messages: isCount(messages) ? messages : Infinity, bytes: isCount(bytes) ? bytes : Infinity },
+    protocol: `${protocol ?? ''}`,
   };
 }
 
@@ -86,7 +78,7 @@ function readHello(text) {
 
 /**
  * What of a hello holds until the next one.
- * @typedef {Pick<Hello, 'session' | 'token' | 'grace' | 'heartbeat' | 'answer' | 'rules' | 'window'>} Terms
+ * @typedef {Pick<Hello, 'session' | 'token' | 'grace' | 'heartbeat' | 'answer' | 'limits'>} Terms
  */
 
 /** @param {string | undefined} text @returns {Verdict} */
@@ -107,7 +99,7 @@ function readEnding(text) {
 function readToken(text) {
   const { token } = readObject(text);
   want(isToken(token));
-  return String(token);
+  return `${token}`;
 }
 
 /** @param {string | undefined} text */
@@ -118,7 +110,8 @@ function readMove(text) {
 }
 
 /** The verbs of protocol section 5 that a gateway may use, each with how its argument is read. */
-const VERBS = Object.freeze({
+const VERBS = {
+  __proto__: null,
   hello: readHello,
   ack: readDigits,
   token: readToken,
@@ -128,11 +121,12 @@ const VERBS = Object.freeze({
   move: readMove,
   end: readEnding,
   close: readEnding,
-});
+  bye: () => want(false), // a client's
+};
 
 /**
  * Reads a control message without its DLE. An unknown verb has no argument and is for the
- * caller to ignore; what is no verb, or known with a bad argument, is a WireError.
+ * caller to ignore; what is no verb, or known with a bad argument, is an error.
  *
  * @param {string} text
  * @returns {{ verb: string, argument?: any }}
@@ -140,25 +134,16 @@ const VERBS = Object.freeze({
 export function readControl(text) {
   const [, verb, argument] = /^([a-z]{1,16})(?: ([^]*))?$/.exec(text) ?? [];
   want(verb);
-  want(verb !== 'bye');
-  const read = Object.hasOwn(VERBS, verb) ? VERBS[/** @type {keyof typeof VERBS} */ (verb)] : undefined;
-  return read ? { verb, argument: read(argument) } : { verb };
+  return { verb, argument: /** @type {any} */ (VERBS)[verb]?.(argument) };
 }
 
 /** Text that begins with DLE gets one more in front (protocol section 3). @template {string | ArrayBuffer} T @param {T} data */
 export const escaped = (data) => (typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data);
 
+const utf8 = new TextEncoder();
+
 /** The length of text in UTF-8; a lone surrogate is sent as U+FFFD. @param {string} text */
-export function utf8Length(text) {
-  let bytes = text.length;
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit < 0x80) continue;
-    if (unit >= 0xd800 && unit < 0xdc00 && (text.charCodeAt(i + 1) & 0xfc00) === 0xdc00) i++; // 2 units, 4 bytes
-    bytes += unit < 0x800 ? 1 : 2;
-  }
-  return bytes;
-}
+export const utf8Length = (text) => utf8.encode(text).length;
 
 /** @param {any} data text, ArrayBuffer, view or Blob */
 export const sizeOf = (data) => (typeof data === 'string' ? utf8Length(data) : (data.byteLength ?? data.size ?? 0));

@@ -7,7 +7,7 @@ import { Line } from './line.js';
 import { Hand, autopilot } from './pilot.js';
 import { Panel } from './panel.js';
 import { report, showLosses, showProof } from './proof.js';
-import { leftBehind, rememberLeaving } from './reload.js';
+import { ReloadStore, leftBehind, nameOfTab, rememberLeaving } from './reload.js';
 import { Story } from './story.js';
 import { COLUMN_MS, Timeline, Track } from './timeline.js';
 import { Trials } from './trials.js';
@@ -53,10 +53,11 @@ function playUrl(name) {
  * @param {string} id
  * @param {import('./panel.js').Words} words
  * @param {() => WebSocket} makeSocket
+ * @param {import('./game.js').Carried} [earlier] what the page before has counted
  * @returns {Side}
  */
-function makeSide(id, words, makeSocket) {
-  const game = new Game(makeSocket);
+function makeSide(id, words, makeSocket, earlier) {
+  const game = new Game(makeSocket, earlier);
   const panel = new Panel(byId(id), game, words);
   const chosen = /** @type {HTMLInputElement} */ (byId(`cut-${id}`));
   const side = { game, panel, track: new Track(), box: new Box(byId(id), game), chosen, cuts: 0, expected: null };
@@ -81,12 +82,19 @@ function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
-const name = ANIMALS[Math.floor(Math.random() * ANIMALS.length)];
+const name = nameOfTab(ANIMALS);
+const left = leftBehind();
+const storage = new ReloadStore();
 /** What both sockets run over: WebSocket as the browser has it, with delay and an airplane mode. */
 const line = new Line();
 const { WebSocket } = line;
 // The two lines that differ.
-const reseat = makeSide('reseat', reseatWords, () => new ReseatSocket(playUrl(name), 'arena.v1', { WebSocket }));
+const reseat = makeSide(
+  'reseat',
+  reseatWords,
+  () => new ReseatSocket(playUrl(name), 'arena.v1', { WebSocket, storage }),
+  left?.counts,
+);
 const plain = makeSide(
   'plain',
   plainWords,
@@ -193,28 +201,35 @@ for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.quer
 
 // What else can be tried.
 
-const trials = new Trials(line, sides, (side, ms) => cutSide(side, 'silence', ms));
+const trials = new Trials(line, sides, (side, ms) => cutSide(side, 'silence', ms), storage);
 
 // Telling.
 
 const story = new Story(byId('story'));
 story.follow('ReseatSocket', reseat.game, reseat.panel, reseat.track);
 story.follow('WebSocket', plain.game, plain.panel, plain.track);
-rememberLeaving(reseat.game);
-const left = leftBehind();
-if (left) {
-  const had = `seat ${left.seat} and its ${count(left.score, 'point')}`;
-  trials.say(
-    left.saidBye
-      ? `Reloaded: the old page said goodbye, so the game gave up ${had} at once, and no ghost stays. This is a new session.`
-      : `Reloaded without a connection, so the old page could not say goodbye: ${had} stay until the grace period is over. This is a new session.`,
+rememberLeaving(reseat.game, plain.game, storage);
+if (left?.stored) reseat.game.addEventListener('welcome', () => trials.say(afterReload(left)), { once: true });
+else if (left) trials.say(afterReload(left));
+
+/** What a reload has cost. @param {import('./reload.js').Left} before */
+function afterReload(before) {
+  const { reloaded, down } = reseat.game;
+  const [had, lost] = [before.reseat, before.plain].map(
+    ({ seat, score }) => `seat ${seat} and its ${count(score, 'point')}`,
   );
+  if (reloaded)
+    return `Reloaded with storage: still in the session, with ${had}. Replayed: ${count(reloaded.replay, 'message')}, missed: ${down.missed}. WebSocket lost ${lost}.`;
+  if (before.stored) return `Reloaded with storage, but the session was over: ${had} are gone. This is a new session.`;
+  return before.saidBye
+    ? `Reloaded without storage: the old page said goodbye, so the game gave up ${had} at once, and no ghost stays. This is a new session.`
+    : `Reloaded without storage or connection, so the old page could not say goodbye: ${had} stay until the grace period is over. This is a new session.`;
 }
 
 const timeline = new Timeline(/** @type {HTMLCanvasElement} */ (byId('timeline')), [reseat.track, plain.track]);
 
 setInterval(() => {
-  for (const { game, panel, track } of sides) track.add(game.down.got, panel.state);
+  for (const { game, panel, track } of sides) track.add(game.down.got - game.carried, panel.state);
   timeline.draw();
 }, COLUMN_MS);
 setInterval(

@@ -4,6 +4,7 @@ import { Tally } from './tally.js';
 
 /** @typedef {{seat: number, name: string, wanderer: boolean, x: number, y: number, score: number}} Player */
 /** @typedef {{got: number, missed: number, twice: number, late: number}} Counts as in Tally */
+/** @typedef {{sent: number, down: Counts}} Carried what one page has counted, for the next one of its session */
 /** @typedef {'connecting' | 'playing' | 'away' | 'lost'} Phase */
 
 /** How long a game waits before it connects anew after its connection has closed, in ms. */
@@ -69,6 +70,10 @@ export class Game extends EventTarget {
   full = false;
   /** Which attempt to come back is under way, from 1. */
   attempt = 0;
+  /** How a reloaded page came back into its session; null in a page that began one. @type {{ms: number, replay: number} | null} */
+  reloaded = null;
+  /** How many messages the page before it had counted. */
+  carried = 0;
 
   #makeSocket;
   /** @type {WebSocket} */
@@ -82,11 +87,17 @@ export class Game extends EventTarget {
   #heardBefore = 0;
   /** From a resume until its replay is over. */
   #returning = false;
+  /** @type {Carried} */
+  #earlier;
 
-  /** @param {() => WebSocket} makeSocket makes a connecting socket */
-  constructor(makeSocket) {
+  /**
+   * @param {() => WebSocket} makeSocket makes a connecting socket
+   * @param {Carried} [earlier] of the page before, if this one may be in its session
+   */
+  constructor(makeSocket, earlier = { sent: 0, down: NONE }) {
     super();
     this.#makeSocket = makeSocket;
+    this.#earlier = earlier;
     this.#socket = this.#connect();
   }
 
@@ -103,6 +114,11 @@ export class Game extends EventTarget {
   /** The inputs as the server has counted them, over all connections. */
   get up() {
     return sum(this.#before.up, this.#up);
+  }
+
+  /** What the next page of this session goes on from. @returns {Carried} */
+  get counts() {
+    return { sent: this.sent, down: this.down };
   }
 
   /** Inputs sent that the server has not yet said it has. */
@@ -166,13 +182,15 @@ export class Game extends EventTarget {
   }
 
   /**
-   * The socket has its session on a new connection: after a drop, or moved there without one.
-   * @param {{replay: number, lost: number, ms: number}} event
+   * The socket has its session on a new connection: after a drop, moved there without one, or
+   * after a reload of the page.
+   * @param {{replay: number, lost: number, ms: number, reloaded?: boolean}} event
    */
-  #resume({ replay, lost, ms }) {
+  #resume({ replay, lost, ms, reloaded }) {
     const { totals } = this;
     totals.replayed += replay;
     totals.dropped += lost;
+    if (reloaded) this.#goOn(replay, ms);
     if (this.phase !== 'away') return;
     totals.resumes++;
     totals.lastBackMs = ms;
@@ -180,6 +198,20 @@ export class Game extends EventTarget {
     this.heard = performance.now();
     this.#returning = true;
     this.#enter('playing');
+  }
+
+  /**
+   * This page is in the session of the page before. The numbers go on; what was known of the
+   * arena is lost, so the server is asked for all of it.
+   * @param {number} replay
+   * @param {number} ms
+   */
+  #goOn(replay, ms) {
+    this.reloaded = { ms, replay };
+    this.#down = new Tally(this.#earlier.down);
+    this.carried = this.down.got;
+    this.sent = this.#earlier.sent;
+    this.#send({ t: 'full' });
   }
 
   /** What came during the absence has been taken. */
@@ -236,10 +268,10 @@ export class Game extends EventTarget {
     this.full = false;
     this.world = { width, height };
     this.seat = seat;
-    this.score = 0;
     this.session = session;
     this.#passTo(tick);
     this.players = new Map(players.map((/** @type {Player} */ p) => [p.seat, p]));
+    this.score = this.self?.score ?? 0;
     this.gems = new Map(gems.map((/** @type {number[]} */ [id, x, y]) => [id, { x, y }]));
     this.#enter('playing');
     this.dispatchEvent(new Event('welcome'));

@@ -56,14 +56,14 @@ class ScriptedSocket extends EventTarget {
   }
 }
 
-/** A game whose sockets are scripted, the newest last. */
-function scripted() {
+/** A game whose sockets are scripted, the newest last. @param {import('./game.js').Carried} [earlier] */
+function scripted(earlier) {
   /** @type {ScriptedSocket[]} */
   const sockets = [];
   const game = new Game(() => {
     sockets.push(new ScriptedSocket());
     return /** @type {any} */ (sockets.at(-1));
-  });
+  }, earlier);
   return { game, sockets };
 }
 
@@ -155,6 +155,38 @@ test('a resume keeps seat and score, and is told when its replay is over', () =>
     { drops: 1, resumes: 1, lastBackMs: 84, lastReplay: 2, seatsLost: 0, updatesMissed: 0, inputsDropped: 0 },
   );
   assert.deepEqual([game.seat, game.score, game.pending], [4, 9, 0]);
+});
+
+test('a reloaded page goes on with the numbers of the page before, and asks for the full picture', () => {
+  const before = scripted();
+  before.sockets[0].welcome(4, 10);
+  before.sockets[0].state(4, 11, 7, 0);
+  before.game.steer({ x: 1, y: 0 });
+  const { game, sockets } = scripted(JSON.parse(JSON.stringify(before.game.counts)));
+  const welcomed = mock.fn();
+  game.addEventListener('welcome', welcomed);
+  const [socket] = sockets;
+  socket.tell('resume', { replay: 1, lost: 0, ms: 84, reloaded: true });
+  assert.deepEqual(socket.sent, [{ s: 2, t: 'full' }]);
+  socket.hearAgain({ n: 3, t: 'state', tick: 12, players: [[4, 10, 20, 8]], in: before.game.up });
+  assert.deepEqual([game.phase, welcomed.mock.callCount()], ['connecting', 0], 'nothing is known of the arena yet');
+  socket.tell('replayed', {});
+  const you = { seat: 4, name: 'Otter', wanderer: false, x: 10, y: 20, score: 8 };
+  const picture = { t: 'welcome', seat: 4, session: 's', tick: 12, width: 9, height: 9, players: [you], gems: [] };
+  socket.hearAgain({ n: 4, ...picture });
+  assert.deepEqual([game.phase, game.seat, game.score, welcomed.mock.callCount()], ['playing', 4, 8, 1]);
+  assert.deepEqual(game.down, { got: 4, missed: 0, twice: 0, late: 0 });
+  assert.deepEqual([game.carried, game.reloaded], [2, { ms: 84, replay: 1 }]);
+  assert.deepEqual([game.totals.seatsLost, game.totals.updatesMissed], [0, 0]);
+  game.steer({ x: 0, y: 0 });
+  assert.equal(socket.sent.at(-1).s, 3);
+});
+
+test('a page that begins a new session counts from 1, whatever the page before has counted', () => {
+  const { game, sockets } = scripted({ sent: 9, down: { got: 5, missed: 0, twice: 0, late: 0 } });
+  sockets[0].welcome(4, 10);
+  game.steer({ x: 0, y: 0 });
+  assert.deepEqual([sockets[0].sent[0].s, game.down.got, game.reloaded], [1, 1, null]);
 });
 
 test('a move to another connection is no return', () => {

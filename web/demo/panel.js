@@ -29,6 +29,12 @@ const FULL = 'The arena is full: every seat is taken. Trying again.';
  * @property {(game: Game) => string} seated
  */
 
+/** What taking a seat means to a player. @param {Game} game */
+function moodOf(game) {
+  if (game.totals.seatsLost > 0) return 'bad';
+  return game.reloaded ? 'good' : '';
+}
+
 /** A Panel shows one Game. Event: `heard` at the end of a silence, with its length in ms as detail. */
 export class Panel extends EventTarget {
   arena;
@@ -50,7 +56,7 @@ export class Panel extends EventTarget {
     this.#game = game;
     this.#words = words;
     this.arena = new Arena(/** @type {HTMLCanvasElement} */ (root.querySelector('canvas')), game);
-    game.addEventListener('welcome', () => this.#say(words.seated(game), game.totals.seatsLost > 0 ? 'bad' : ''));
+    game.addEventListener('welcome', () => this.#say(words.seated(game), moodOf(game)));
     game.addEventListener('back', () => this.#say(words.back(game), 'good'));
     game.addEventListener('lose', () => this.#say(words.lost(game), 'bad'));
     game.addEventListener('phase', () => this.#changed());

@@ -1,28 +1,76 @@
 // @ts-check
-// A reload is a goodbye: the session ends, and the new page gets another. What
-// the old one had is kept for one look at it. A page without a connection cannot
-// say goodbye.
+// A reload of the page, both ways. With storage the session is kept: the next page of the tab
+// goes on with it. Without, the page says goodbye, and the next one begins a new session.
+// What the old page had is kept for one look at it.
 
-const KEY = 'reseat.demo.left';
+const LEFT = 'reseat.demo.left';
+const NAME = 'reseat.demo.name';
 
-/** @typedef {{seat: number, score: number, saidBye: boolean}} Left */
+/** @typedef {import('./game.js').Game} Game */
+/** @typedef {{seat: number, score: number}} Had */
+/** @typedef {{reseat: Had, plain: Had, stored: boolean, saidBye: boolean, counts: import('./game.js').Carried}} Left */
 
 /**
- * Keeps what a page that is left gives up.
- * @param {import('./game.js').Game} game
+ * The option `storage` of ReseatSocket: the tab's sessionStorage, but for writing only once the
+ * page is asked to keep its session. Where nothing can be written, the socket says goodbye.
  */
-export function rememberLeaving(game) {
+export class ReloadStore {
+  keeps = false;
+
+  /** @param {string} key */
+  getItem(key) {
+    return sessionStorage.getItem(key);
+  }
+
+  /** @param {string} key */
+  removeItem(key) {
+    sessionStorage.removeItem(key);
+  }
+
+  /** @param {string} key @param {string} value */
+  setItem(key, value) {
+    if (!this.keeps) throw new Error('the session is not to be kept');
+    sessionStorage.setItem(key, value);
+  }
+}
+
+/**
+ * Keeps what a page that is left gives up, or hands on.
+ * @param {Game} reseat
+ * @param {Game} plain
+ * @param {ReloadStore} store
+ */
+export function rememberLeaving(reseat, plain, store) {
   addEventListener('pagehide', ({ persisted }) => {
-    if (persisted || !game.seat) return;
-    const { seat, score, phase } = game;
-    sessionStorage.setItem(KEY, JSON.stringify({ seat, score, saidBye: phase === 'playing' }));
+    if (persisted || !reseat.seat) return;
+    const had = ({ seat, score }) => ({ seat, score });
+    /** @type {Left} */
+    const left = {
+      reseat: had(reseat),
+      plain: had(plain),
+      stored: store.keeps,
+      saidBye: reseat.phase === 'playing',
+      counts: reseat.counts,
+    };
+    sessionStorage.setItem(LEFT, JSON.stringify(left));
   });
 }
 
-/** What the page before this one gave up, if this one is its reload. @returns {Left | null} */
+/** What the page before this one had, if this one is its reload. @returns {Left | null} */
 export function leftBehind() {
-  const kept = sessionStorage.getItem(KEY);
-  sessionStorage.removeItem(KEY);
+  const kept = sessionStorage.getItem(LEFT);
+  sessionStorage.removeItem(LEFT);
   const [entry] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
   return kept && entry?.type === 'reload' ? JSON.parse(kept) : null;
+}
+
+/**
+ * The player's name, the same for all pages of the tab: a session is kept under its URL, and
+ * the name is part of that.
+ * @param {string[]} names
+ */
+export function nameOfTab(names) {
+  const name = sessionStorage.getItem(NAME) ?? names[Math.floor(Math.random() * names.length)];
+  sessionStorage.setItem(NAME, name);
+  return name;
 }

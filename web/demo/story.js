@@ -39,8 +39,13 @@ export class Story {
     game.addEventListener('lose', () => track.mark('lost'));
     game.addEventListener('welcome', () => {
       const { seat, score } = game.lastLoss;
-      if (seat > 0)
+      if (seat > 0) {
         this.tell('bad', name, `${outage()} as a new player: seat ${seat} and its ${count(score, 'point')} lost`);
+      } else if (game.reloaded) {
+        const { ms, replay } = game.reloaded;
+        track.mark('back');
+        this.tell('good', name, `page reloaded, back after ${time(ms)}, ${replay.toLocaleString('en')} replayed`);
+      }
     });
   }
 

@@ -18,6 +18,11 @@ export class Tally {
   /** @type {Set<number>} the numbers passed over, at most MAX_GAPS */
   #passed = new Set();
 
+  /** @param {{got: number, missed: number, twice: number, late: number}} [counts] of a Tally before, to go on from */
+  constructor({ got, missed, twice, late } = { got: 0, missed: 0, twice: 0, late: 0 }) {
+    Object.assign(this, { got, missed, twice, late });
+  }
+
   /**
    * Takes the next number that came.
    * @param {number} n

@@ -27,6 +27,13 @@ for (const [name, numbers, want] of /** @type {[string, number[], number[]][]} *
   });
 }
 
+test('a tally goes on from the counts of another', () => {
+  const tally = new Tally({ got: 3, missed: 1, twice: 1, late: 0 });
+  tally.note(5);
+  tally.note(7);
+  assert.deepEqual([tally.got, tally.missed, tally.twice], [5, 2, 1]);
+});
+
 test('a huge gap is counted in full without being remembered in full', () => {
   const tally = new Tally();
   tally.note(2 ** 50);

@@ -1,5 +1,5 @@
 // @ts-check
-// Airplane mode, messages that come while nobody is there, delay, a reload.
+// Airplane mode, messages that come while nobody is there, delay, a reload in both ways.
 
 /** @typedef {import('./line.js').Line} Line */
 /** @typedef {{game: import('./game.js').Game, box: import('./letters.js').Box, chosen: HTMLInputElement}} Side */
@@ -22,14 +22,19 @@ export class Trials {
    * @param {Line} line
    * @param {any[]} sides
    * @param {(side: any, ms: number) => Promise<unknown>} silence cuts a side's connection off at the gateway
+   * @param {import('./reload.js').ReloadStore} store
    */
-  constructor(line, sides, silence) {
+  constructor(line, sides, silence, store) {
     this.#line = line;
     this.#sides = sides;
     this.#silence = silence;
     byId('airplane').addEventListener('click', () => this.airplane(!line.airplane));
     byId('letters').addEventListener('click', () => this.letters());
     byId('reload').addEventListener('click', () => location.reload());
+    byId('reload-stored').addEventListener('click', () => {
+      store.keeps = true;
+      location.reload();
+    });
     this.#slide('delay');
     this.#slide('jitter');
   }

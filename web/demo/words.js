@@ -25,10 +25,11 @@ export const reseatWords = {
       more: game.full ? 'trying again' : 'a new session in a moment',
     }),
   },
-  seated: (game) =>
-    game.totals.seatsLost > 0
-      ? `A new session in seat ${game.seat}. ${ended(game)}`
-      : `Playing in seat ${game.seat}. Now cut the connection.`,
+  seated: (game) => {
+    if (game.totals.seatsLost > 0) return `A new session in seat ${game.seat}. ${ended(game)}`;
+    if (game.reloaded) return `The page was reloaded. Still in seat ${game.seat} with ${points(game.score)}.`;
+    return `Playing in seat ${game.seat}. Now cut the connection.`;
+  },
   silent: (game) => `No messages arrive. The game continues, and ${seat(game)} is kept.`,
   heardAgain: (game, silence) => `No messages for ${silence}. Still in seat ${game.seat} with ${points(game.score)}.`,
   away: (game) => `No connection. Reconnecting to ${seat(game)}; your inputs are kept.`,

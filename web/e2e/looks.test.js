@@ -61,6 +61,10 @@ describe("the demo's page", () => {
         ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing',
       );
       await look('letters');
+      await demo.part('reload-stored').click();
+      await demo.says('trial-notice', /^Reloaded with storage: still in the session/);
+      await demo.until('both play', ({ proof, plain }) => proof.phase === 'playing' && plain.phase === 'playing');
+      await look('reloaded');
       assert.deepEqual(demo.complaints, []);
     });
   }

@@ -82,11 +82,69 @@ describe('in the demo', () => {
     assert.deepEqual(demo.complaints, []);
   });
 
-  test('a reload is a goodbye and a new session, and the page says so', limit, async (t) => {
+  test('a reload with storage keeps seat, points and numbers, and the page says so', limit, async (t) => {
+    const { demo, gateway } = await open(t);
+    let { proof, plain } = await demo.score(1);
+    for (let reloads = 0; reloads < 2; reloads++) {
+      await demo.part('reload-stored').click();
+      await demo.says(
+        'trial-notice',
+        new RegExp(
+          `^Reloaded with storage: still in the session, with seat ${proof.seat} and its \\d+ points?. Replayed: \\d+ messages?, missed: 0. WebSocket lost seat ${plain.seat} `,
+        ),
+      );
+      const after = await demo.until(
+        'both play, and what was sent has come',
+        (now) => now.proof.up.received > proof.up.received + 20 && now.plain.phase === 'playing',
+      );
+      assert.deepEqual([after.proof.session, after.proof.seat], [proof.session, proof.seat]);
+      assert.ok(after.proof.score >= proof.score, `${after.proof.score} points after ${proof.score}`);
+      assert.ok(after.proof.received > proof.received, 'the numbers go on');
+      assert.equal(after.proof.seatsLost, 0);
+      wantWhole(after.proof);
+      assert.notEqual(after.plain.session, plain.session);
+      await demo.says('reseat-status', /^The page was reloaded\. Still in seat \d+ with \d+ points?\.$/);
+      await demo.says('story', /ReseatSocket page reloaded, back after [\d.]+ m?s, \d+ replayed/);
+      ({ proof, plain } = after);
+    }
+    assert.equal((await gateway.session(proof.session)).state, 'attached');
+    assert.deepEqual(demo.complaints, []);
+  });
+
+  test('a reload with storage keeps the seat without a network, too', limit, async (t) => {
+    const { demo } = await open(t);
+    const { proof } = await demo.score(1);
+    await demo.part('airplane').click();
+    await demo.until('it is gone', (now) => now.proof.phase === 'away');
+    await demo.part('reload-stored').click();
+    await demo.says('trial-notice', /^Reloaded with storage: still in the session/);
+    const after = await demo.until('it is back', (now) => now.proof.session === proof.session && now.proof.seat > 0);
+    assert.equal(after.proof.seat, proof.seat);
+    wantWhole(after.proof);
+  });
+
+  test('a reload with storage into a session that is over begins a new one, and the page says so', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo', '--grace', '0');
+    const demo = await DemoPage.open(await browser.page(t), gateway.host);
+    const { proof } = await demo.score(1);
+    await demo.part('reload-stored').click();
+    await demo.says(
+      'trial-notice',
+      new RegExp(`but the session was over: seat ${proof.seat} and its \\d+ points? are gone`),
+    );
+    const after = await demo.until('it plays', (now) => now.proof.phase === 'playing');
+    assert.notEqual(after.proof.session, proof.session);
+    wantWhole(after.proof);
+  });
+
+  test('a reload without storage is a goodbye and a new session, and the page says so', limit, async (t) => {
     const { demo, gateway } = await open(t);
     const { proof } = await demo.score(1);
     await demo.part('reload').click();
-    await demo.says('trial-notice', new RegExp(`^Reloaded: .* seat ${proof.seat} and its \\d+ points? at once`));
+    await demo.says(
+      'trial-notice',
+      new RegExp(`^Reloaded without storage: .* seat ${proof.seat} and its \\d+ points? at once`),
+    );
     await demo.until(
       'the new page plays',
       (now) => now.proof.phase === 'playing' && now.proof.session !== proof.session,
@@ -101,7 +159,7 @@ describe('in the demo', () => {
     await demo.page.getByTestId('jitter').fill('300');
     const { proof } = await demo.score(1);
     await demo.part('reload').click();
-    await demo.says('trial-notice', /^Reloaded: the old page said goodbye/);
+    await demo.says('trial-notice', /^Reloaded without storage: the old page said goodbye/);
     await until('the old session has ended', async () => (await gateway.session(proof.session)).reason === 'bye', {
       ms: 5000,
     });

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"hash/crc32"
 	"hash/maphash"
 
 	"reseat/gateway/session"
@@ -177,6 +178,7 @@ func (l *leg) each(from, to int, do func([]byte)) {
 }
 
 func (l *leg) put(b []byte) {
+	l.g.w.bytes = crc32.Update(l.g.w.bytes, crc32.IEEETable, b)
 	switch {
 	case l.ups != nil:
 		l.ups.accept(b)

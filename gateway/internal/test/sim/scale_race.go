@@ -5,3 +5,6 @@ package sim
 // standardSeeds is fewer under the race detector, which is ten times slower and
 // has nothing to find: the core has no goroutines.
 const standardSeeds = 40
+
+// movedSeeds is how many of them are played a second time with moves.
+const movedSeeds = 10

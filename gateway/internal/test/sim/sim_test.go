@@ -24,6 +24,7 @@ var (
 	stepCount = flag.Int("sim.steps", 4000, "steps of each seed")
 	shrink    = flag.Bool("sim.shrink", false, "look for a shorter story of each failure")
 	without   = flag.String("sim.without", "", "numbers of actions that never happen, with commas between")
+	moveCount = flag.Int("sim.moves", 0, "of 1000 steps of -sim.seed so many freeze a session and restore it")
 	stopFirst = flag.Bool("sim.stop", false, "stop at the first seed that fails")
 )
 
@@ -33,7 +34,7 @@ const seedsABlock = 100
 
 func TestSimulation(t *testing.T) {
 	if *oneSeed > 0 {
-		if r := Run(Options{Seed: *oneSeed, Steps: *stepCount, Trace: os.Stdout, Without: actionNumbers(t, *without)}); r.Failure != "" {
+		if r := Run(Options{Seed: *oneSeed, Steps: *stepCount, Trace: os.Stdout, Moves: *moveCount, Without: actionNumbers(t, *without)}); r.Failure != "" {
 			t.Fatal(r.Failure)
 		}
 		return
@@ -95,6 +96,30 @@ func TestOneSeedIsOneTrace(t *testing.T) {
 			t.Errorf("seeds %d and %d have one trace", seed, other)
 		}
 		sums[first.Sum] = seed
+	}
+}
+
+// A session that was frozen and restored goes on as one that was not: whatever an upgrade
+// forgets shows as another byte, or at another moment.
+func TestMovedSessionsDoTheSameToTheByte(t *testing.T) {
+	moves := 0
+	for seed := uint64(1); seed <= movedSeeds; seed++ {
+		stayed := Run(Options{Seed: seed, Steps: *stepCount})
+		moved := Run(Options{Seed: seed, Steps: *stepCount, Moves: 50})
+		moves += moved.Moves
+		switch {
+		case moved.Failure != "":
+			t.Errorf("%d moves: %s", moved.Moves, moved.Failure)
+		case moved.Sum != stayed.Sum && !stayed.Scarce:
+			t.Errorf("seed %d: %d moves change the run", seed, moved.Moves)
+		}
+		if t.Failed() && *stopFirst {
+			return
+		}
+	}
+	t.Logf("%d moves", moves)
+	if moves < 50*movedSeeds {
+		t.Errorf("only %d moves", moves)
 	}
 }
 

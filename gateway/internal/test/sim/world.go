@@ -29,6 +29,8 @@ type Options struct {
 	Trace io.Writer // nil: only the end of a failure's trace is kept
 	Fault Fault     // of the model driver, to see that it is found
 
+	Moves int // of 1000 steps so many freeze a session and restore it
+
 	Without []int // actions that never happen, by their number
 }
 
@@ -51,7 +53,9 @@ const (
 // A Result is what came of it.
 type Result struct {
 	Failure  string // empty: every invariant held
-	Sum      uint64 // of the trace: two runs of one seed have the same
+	Sum      uint64 // of the trace, and of every byte that was written: two runs of one seed have the same
+	Moves    int    // sessions that were frozen and restored
+	Scarce   bool   // memory was so little that who got it depended on how it lay
 	Steps    int
 	Sessions int
 	Coverage Coverage
@@ -63,10 +67,15 @@ type world struct {
 	now   session.Time
 	games []*game
 	trace trace
-	cov   Coverage
-	steps int
-	fault Fault
-	calm  bool // no more faults: everything has to come to its end
+	bytes uint32 // a checksum of all that was written
+
+	moveRNG *rand.Rand
+	perMove int // of 1000 steps
+	moves   int
+	cov     Coverage
+	steps   int
+	fault   Fault
+	calm    bool // no more faults: everything has to come to its end
 
 	store    *replay.Store
 	spent    bool // a room was refused
@@ -99,7 +108,7 @@ type broken struct{ why string }
 func Run(o Options) (r Result) {
 	w := newWorld(o)
 	defer func() {
-		r = Result{Sum: w.trace.sum, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
+		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, Scarce: w.scarce, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
 		switch v := recover().(type) {
 		case nil:
 		case broken:
@@ -109,6 +118,9 @@ func Run(o Options) (r Result) {
 		}
 	}()
 	for w.steps < o.Steps {
+		if w.moveRNG.IntN(1000) < w.perMove {
+			w.move()
+		}
 		w.step()
 	}
 	w.settle()
@@ -117,7 +129,7 @@ func Run(o Options) (r Result) {
 
 func newWorld(o Options) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(o.Seed, 0x5EA7)), now: session.Time(time.Second),
+		rng: rand.New(rand.NewPCG(o.Seed, 0x5EA7)), moveRNG: rand.New(rand.NewPCG(o.Seed, 0x3013)), perMove: o.Moves, now: session.Time(time.Second),
 		fault: o.Fault, trace: trace{out: o.Trace}, weights: make([]int, len(actions)), block: make([]byte, 64<<10),
 	}
 	for i := range w.block {

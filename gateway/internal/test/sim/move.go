@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"reseat/gateway/session"
+)
+
+// An upgrade freezes a session between two calls and restores it in another process.
+// Moves do that at random moments, drawn apart from everything else: a run with moves
+// must be, byte for byte, the run of the same seed without.
+
+// move freezes one session and goes on with its copy, if it can be frozen now.
+func (w *world) move() {
+	g := w.games[w.moveRNG.IntN(len(w.games))]
+	state, pieces, err := g.core.Freeze(session.Formats[0], nil)
+	if err != nil {
+		if !errors.Is(err, session.ErrBusy) {
+			g.fail("move", "%v", err)
+		}
+		return
+	}
+	content := slices.Concat(pieces...)
+	after, err := session.Restore(session.Formats[0], state, content, w.store, g.newKey)
+	if err != nil {
+		g.fail("move", "%v", err)
+	}
+	again, pieces, err := after.Freeze(session.Formats[0], nil)
+	if err != nil || !bytes.Equal(again, state) || !bytes.Equal(slices.Concat(pieces...), content) {
+		g.fail("move", "the copy is another session: %v\n%x\n%x", err, state, again)
+	}
+	w.moves++
+	was := g.core.Attachment()
+	g.core.Discard()
+	g.core = after
+	g.ups.ten = after.Upstream()
+	for _, l := range g.allLegs() {
+		if l.att != nil && l.att == was {
+			l.att = after.Attachment()
+		}
+	}
+	w.used = w.store.Used()
+}
