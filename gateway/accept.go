@@ -134,9 +134,9 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 	}
 }
 
-// authenticatedByCookie reports whether a cookie authenticates this handshake. Such a handshake needs
-// an Origin, since a browser sends cookies for any page. A resume is never authenticated
-// by cookie, and the gateway's own cookie only ever belongs to a plain client.
+// authenticatedByCookie reports whether a cookie authenticates this handshake. If so, it
+// needs an Origin, since a browser sends cookies for any page. A resume is never
+// authenticated by cookie, and only plain clients have the gateway's own cookie.
 func (g *Gateway) authenticatedByCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	switch {
 	case rt == nil || offer.Resume:

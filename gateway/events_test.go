@@ -189,7 +189,7 @@ func TestOverflowIsPublishedOnce(t *testing.T) {
 		synctest.Wait()
 		list, _ := l.Next(make([]events.Event, 0, 8))
 		if len(list) != 2 || list[0].Type != events.Detached || list[1].Type != events.Overflowed || list[1].Reason == "" {
-			t.Errorf("told %+v", list)
+			t.Errorf("got %+v", list)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 		for _, p := range players {
 			again := p.WantClosing(wire.CodeDraining).RetryAfter
 			if again < 1000 || again >= 5000 {
-				t.Errorf("told to retry after %d ms, want 1 to 5 s", again)
+				t.Errorf("must retry after %d ms, want 1 to 5 s", again)
 			}
 			seconds[again/1000]++
 		}

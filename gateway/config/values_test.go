@@ -360,7 +360,7 @@ func TestEveryFlagHasValuesInTheTests(t *testing.T) {
 			continue
 		}
 		if !good[f.name] || len(badValues[f.name]) == 0 {
-			t.Errorf("--%s: no good or no bad value is tested", f.name)
+			t.Errorf("--%s: a good and a bad value must be tested", f.name)
 		}
 	}
 }

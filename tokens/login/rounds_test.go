@@ -27,7 +27,7 @@ func TestRoundIsSharedByAllWhoAsk(t *testing.T) {
 	}
 	r.finish()
 	if !isClosed(first) {
-		t.Error("the end is not told")
+		t.Error("the end is not announced")
 	}
 }
 
