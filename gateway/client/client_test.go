@@ -47,7 +47,8 @@ func TestMessagesSentWhileDetachedArriveOnce(t *testing.T) {
 	})
 }
 
-// Both sides count, through cuts at any moment; each message comes once, in order.
+// Both sides count, while connections break at any moment: each message arrives once,
+// in order.
 func TestMessagesArriveOnceInOrderOverAHundredDisconnects(t *testing.T) {
 	const messages = 2000
 	inWorld(t, func(t *testing.T, w *world) {
@@ -92,8 +93,8 @@ func TestMessagesArriveOnceInOrderOverAHundredDisconnects(t *testing.T) {
 	})
 }
 
-// The same through cuts of every kind, with messages of every size. The seed is in
-// the name of what fails.
+// The same for every kind of disconnect, with messages of every size. A failing subtest
+// is named after its seed.
 func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -107,12 +108,12 @@ func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 					for len(back) > 0 {
 						<-back
 					}
-					w.harm(c, random)
+					w.damage(c, random)
 					select {
 					case <-done:
 						playing = false
-					case <-back: // the grace period is for one absence
-					case <-time.After(time.Minute): // it was no absence
+					case <-back: // the grace period applies to each disconnect separately
+					case <-time.After(time.Minute): // it was not detached
 					}
 				}
 				if err := c.Close(1000, ""); err != nil {
@@ -123,9 +124,9 @@ func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 	}
 }
 
-// harm does something to the connection, and perhaps to the next one, or to the
-// network, but for less than the grace period.
-func (w *world) harm(c *client.Conn, random *rand.Rand) {
+// damage damages the connection, and perhaps the next one, or the network, but for less
+// than the grace period.
+func (w *world) damage(c *client.Conn, random *rand.Rand) {
 	if random.IntN(3) == 0 {
 		time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, w.cut)
 	}
@@ -142,12 +143,12 @@ func (w *world) harm(c *client.Conn, random *rand.Rand) {
 		w.down.Store(true)
 		w.cut()
 		time.AfterFunc(time.Duration(random.IntN(20))*time.Second, func() { w.down.Store(false) })
-	default: // perhaps a false alarm
+	default: // a false alarm, perhaps
 		w.stop(time.Duration(random.IntN(8000)) * time.Millisecond)
 	}
 }
 
-// traffic is 400 numbered messages each way, of which some are large.
+// traffic sends 400 numbered messages each way, some of them large.
 func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done chan struct{}) {
 	defer close(done)
 	const messages = 400
@@ -206,7 +207,7 @@ func TestEndOfSessionFollowsItsLastMessage(t *testing.T) {
 		w.cut()
 		game.Text("final score 3:2")
 		game.Close(4000, "match over")
-		time.Sleep(time.Second) // it is all there before anybody reads
+		time.Sleep(time.Second) // everything arrives before the first read
 		want(t, c, "final score 3:2")
 		err := wantEnd(t, c)
 		wantClose(t, err, 4000, true)
@@ -216,7 +217,7 @@ func TestEndOfSessionFollowsItsLastMessage(t *testing.T) {
 	})
 }
 
-func TestCloseIsCarriedThroughAfterAllThatWasWritten(t *testing.T) {
+func TestCloseFollowsEverythingWritten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		w.down.Store(true)
@@ -288,7 +289,7 @@ func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
 		if n < 16 || n > 40 {
 			t.Errorf("%d messages of 64 KiB were taken; the window is 1 MiB", n)
 		}
-		w.cut() // which opens no window
+		w.cut() // this does not open the window
 		game.Hold(false)
 		for i := range n {
 			game.Want(string(append(big, fmt.Sprint(i)...)))
@@ -298,9 +299,9 @@ func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
 	})
 }
 
-// The gateway takes a client that answers pings and does not ack for one that is
-// in violation: protocol section 5, Windows.
-func TestApplicationThatDoesNotReadForAnHourLosesNothing(t *testing.T) {
+// Protocol section 5, Windows: a client that answers pings and does not ack violates
+// the protocol.
+func TestApplicationThatPausesReadingLosesNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
 		sent := 0
@@ -354,7 +355,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 func TestLongSessionKeepsItsConnectionAndItsToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, game := w.play(client.Options{})
-		time.Sleep(5 * time.Hour) // tokens live for one
+		time.Sleep(5 * time.Hour) // a token is valid for one hour
 		if w.dials.Load() != 1 {
 			t.Errorf("%d connections, want 1", w.dials.Load())
 		}
@@ -394,7 +395,7 @@ func TestOversizedMessageIsRefusedWithoutEndingTheSession(t *testing.T) {
 		if err := c.Write(t.Context(), 0, nil); err == nil {
 			t.Error("a message of no type was taken")
 		}
-		whole := strings.Repeat("\x10", 1<<20) // an escaping DLE not counted
+		whole := strings.Repeat("\x10", 1<<20) // the escaping DLE does not count
 		send(t, c, whole)
 		game.Want(whole)
 	})
@@ -423,7 +424,7 @@ func TestApplicationsSubprotocolIsNegotiated(t *testing.T) {
 	})
 }
 
-func TestSessionMadeAheadIsJoinedByItsToken(t *testing.T) {
+func TestPreCreatedSessionIsJoinedByItsToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "ada"})
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 	"reseat/upstream"
 )
 
-// serve starts a game that repeats what it is told in capitals, with a gateway in
+// serve starts a game server that repeats each message in capitals, with a gateway in
 // front of it.
 func serve() (address string, stop func()) {
 	game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func ExampleDial() {
 		return
 	}
 	defer c.CloseNow()
-	c.Drop() // simulates a lost connection; reads and writes go on
+	c.Drop() // simulates a network failure; reads and writes continue
 	if err := c.Write(ctx, client.MessageText, []byte("go north")); err != nil {
 		fmt.Println(err)
 		return
@@ -83,7 +83,7 @@ func ExampleDial() {
 	// <nil>
 }
 
-// A bot reads until the session ends, and looks who ended it.
+// A bot reads until the session ends, and checks who ended it.
 func ExampleConn_Read() {
 	address, stop := serve()
 	defer stop()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever a gateway says, it is read as a word, as nothing, or as an error.
+// Whatever the gateway sends is a control message, an unknown one, or an error.
 func FuzzParseControl(f *testing.F) {
 	for _, text := range []string{
 		"", "ack 7", "ack 99999999999999999", "grace 0", "ping", "ping a b", "pong  ", "token {}", `token {"token":"t"}`, "bye",

@@ -120,19 +120,19 @@ func (p *loop) spokeUp(l *link) {
 func (p *loop) falseAlarm() {
 	if p.attempt != nil {
 		p.abandon()
-		p.ack() // may have been held back while the attempt was under way
+		p.ack() // may have been held back during the attempt
 	}
 	p.suspected = false
 	p.silence.falseAlarm()
-	p.moveAgain(0) // the attempt may have taken the place of a requested move
+	p.moveAgain(0) // the attempt may have replaced a requested move
 	if p.opts.OnResume != nil {
 		p.opts.OnResume(Resumed{Away: time.Since(p.lastLife)})
 	}
 }
 
 // replaced closes the live connection, if there is one, because a new one has its
-// hello: nothing more is taken from the older one (section 8). It returns how long
-// the session was without a sign of life, or zero if it was merely moved.
+// hello: messages on the older one are ignored from now on (section 8). It returns how
+// long the session was without a sign of life, or zero if it was merely moved.
 func (p *loop) replaced(now time.Time) time.Duration {
 	l, suspected := p.live, p.suspected
 	p.suspected = false

@@ -49,9 +49,9 @@ type loop struct {
 	inbox []message
 	owed  int64     // bytes handed over since the last ack
 	out   outbox    // upward
-	bye   *farewell // by Close
+	bye   *farewell // set by Close
 
-	// The way back.
+	// Reconnecting.
 	pacer   pacer
 	dropped time.Time
 	tried   bool // an attempt was made since
@@ -119,7 +119,7 @@ func (p *loop) run() {
 	p.leave()
 }
 
-// leave waits for all goroutines, and leaves the unread messages to Read.
+// leave waits for all goroutines, and keeps the unread messages for Read.
 func (p *loop) leave() {
 	p.cut()
 	p.links.Wait()
@@ -241,7 +241,7 @@ func (p *loop) abandon() {
 	p.alarms.attempt = time.Time{}
 }
 
-// ---- what comes
+// ---- receiving
 
 func (p *loop) arrived(l *link, e event) {
 	control := isControl(e.typ, e.data)
@@ -432,7 +432,7 @@ func (p *loop) alive(now time.Time) {
 	}
 }
 
-// ---- what goes
+// ---- sending
 
 // pump gives the live link's writer the next frame: control messages first, then data,
 // and bye after all data.

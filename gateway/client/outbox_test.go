@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The outbox against a plain list: whatever is acked, rewound and sent when, each
-// message is sent on every connection after what it received, in order, within the
-// window.
+// The outbox against a plain list: for any order of acks, rewinds and sends, each
+// connection gets every message after the received count, in order, within the window.
 func TestOutboxResendsUnacknowledgedMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o outbox

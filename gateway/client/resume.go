@@ -103,7 +103,7 @@ func resumeTimeout(roundTrip, slowest time.Duration, slow int) time.Duration {
 	return min(max(minResumeTimeout, estimate)<<min(slow, 2), maxResumeTimeout)
 }
 
-// ---- the way back
+// ---- reconnecting
 
 // lose detaches: the live connection is lost. after is the delay that the gateway asked
 // for, or 0.
@@ -111,7 +111,7 @@ func (p *loop) lose(why error, after time.Duration) {
 	l, now := p.live, time.Now()
 	l.cancel()
 	p.live = nil
-	keep := p.alarms.attempt // of an attempt beside it that is under way, and goes on as a resume
+	keep := p.alarms.attempt // belongs to an attempt beside it, which goes on as a resume
 	p.alarms = alarms{attempt: keep}
 	p.pacer.lost(l.useful || !errors.Is(why, errBroken) && now.Sub(l.since) >= goodAfter)
 	p.dropped, p.tried = now, false
@@ -153,12 +153,12 @@ func (p *loop) attemptFailed(l *link, why error, after time.Duration) {
 	case p.hellos == 0:
 		p.finish(why)
 	case p.live != nil && p.suspected:
-		p.ack() // may have been held back while the attempt was under way
+		p.ack() // may have been held back during the attempt
 		p.silence.putOff(time.Now().Add(after))
 		if p.spoke {
 			p.falseAlarm()
 		}
-	case p.live != nil: // it was a move
+	case p.live != nil: // the attempt was a move
 		p.ack()
 		p.moveAgain(after)
 	default:
@@ -199,7 +199,7 @@ func (p *loop) refused(l *link, v verdict) {
 	switch {
 	case p.hellos > 0 && (v.retry || stale) || p.suspected:
 		p.attemptFailed(l, &v.CloseError, v.after)
-	case p.live != nil: // a move: the older connection goes on
+	case p.live != nil: // the attempt was a move: the older connection stays
 		p.ack()
 	default:
 		if l.token == "" {

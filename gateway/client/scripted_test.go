@@ -22,17 +22,17 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A stage is a gateway in the hands of the test, with one client of it.
+// A stage is a gateway played by the test, with one client.
 type stage struct {
 	*testing.T
 	*network
-	door *wstest.Game // accepts handshakes as a gateway would
-	c    *client.Conn
-	mu   sync.Mutex
-	told []client.Resumed
-	lost []error
-	late atomic.Int64 // how long the door takes for a handshake's 101, in ns
-	hang func(string) // what the application does when it is told of a "loss" or a "resume"
+	door    *wstest.Game // accepts handshakes as a gateway would
+	c       *client.Conn
+	mu      sync.Mutex
+	resumes []client.Resumed
+	lost    []error
+	late    atomic.Int64 // delay of a handshake's 101, in ns
+	hang    func(string) // called by OnDetach and OnResume with "loss" or "resume"
 }
 
 func onStage(t *testing.T, f func(*testing.T, *stage)) {
@@ -58,7 +58,7 @@ func onStage(t *testing.T, f func(*testing.T, *stage)) {
 	})
 }
 
-// dial begins a session with a hello that says so much besides.
+// dial begins a session; members are added to the hello.
 func (s *stage) dial(members map[string]any) *wstest.Peer {
 	s.Helper()
 	done := make(chan error, 1)
@@ -67,7 +67,7 @@ func (s *stage) dial(members map[string]any) *wstest.Peer {
 		s.c, err = client.Dial(s.Context(), "ws://game.example/match/7", &client.Options{
 			HTTPClient: s.client(), OnResume: func(r client.Resumed) {
 				s.mu.Lock()
-				s.told = append(s.told, r)
+				s.resumes = append(s.resumes, r)
 				s.mu.Unlock()
 				s.hang("resume")
 			},
@@ -103,7 +103,7 @@ func hello(g *wstest.Peer, members map[string]any) {
 	g.Control("hello " + string(text))
 }
 
-// words are the texts that the client has said on a connection so far.
+// words returns the texts that the client has sent on a connection so far.
 func words(g *wstest.Peer) (list []string) {
 	synctest.Wait()
 	for {
@@ -128,7 +128,7 @@ func wantWords(t *testing.T, g *wstest.Peer, want ...string) {
 	}
 }
 
-// stated is what a handshake says of the way back.
+// stated returns what a handshake states about the resume.
 func stated(g *wstest.Peer) string {
 	o := wire.ParseOffer(g.Req.Header)
 	return fmt.Sprint(o.Resume, " ", o.Token, " ", o.Received)
@@ -166,14 +166,14 @@ func TestPongFollowsDeliveryOfEarlierMessages(t *testing.T) {
 		g.Text("unread")
 		g.Control("ping older")
 		g.Control("ping newer")
-		wantWords(t, g, "^ping 1", "^ping 2") // it is alive, and promises nothing
+		wantWords(t, g, "^ping 1", "^ping 2") // shows that the client lives, and promises nothing
 		want(t, s.c, "unread")
 		wantWords(t, g, "^ack 1", "^pong newer")
 	})
 }
 
-// One row each: what a gateway must not say. The client takes the connection for
-// broken, and resumes.
+// Each row is something a gateway must not send. The client closes the connection and
+// resumes.
 func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
 	for _, said := range []string{
 		"", "ack", "ack 1", "ack x", "ack 12345678901234567", "Ack 0", "averyveryverylongverb", "bye", "hello", "hello {}",
@@ -191,8 +191,8 @@ func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
 			}
 			hello(next, nil)
 			synctest.Wait()
-			if len(s.told) != 1 {
-				t.Errorf("%q: told of %+v", said, s.told)
+			if len(s.resumes) != 1 {
+				t.Errorf("%q: resumes %+v", said, s.resumes)
 			}
 		})
 	}
@@ -221,7 +221,7 @@ func TestDuplicatesAreDiscardedAndAcked(t *testing.T) {
 		}
 		want(t, s.c, "1")
 		synctest.Wait()
-		g.Drop() // 2 and 3 have come, and nobody has read them
+		g.Drop() // 2 and 3 have arrived, and nothing has read them
 		g = s.door.Next()
 		if got := stated(g); !strings.HasSuffix(got, " 1") {
 			t.Errorf("resumes with %s, want what was handed over", got)
@@ -242,7 +242,7 @@ func TestRetryableCloseIsRetriedAfterRetryAfter(t *testing.T) {
 		began := time.Now()
 		g.Control(`close {"code":4503,"reason":"draining","retry":true,"retry_after_ms":70000}`)
 		g = s.door.Next()
-		if wait := time.Since(began); wait < 70*time.Second || wait > 76*time.Second { // beyond the grace period: it said so
+		if wait := time.Since(began); wait < 70*time.Second || wait > 76*time.Second { // longer than the grace period: the gateway asked for that
 			t.Errorf("came back after %v", wait)
 		}
 		began = time.Now()
@@ -275,13 +275,13 @@ func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
 		s.dial(nil).Close(4410, "somebody in between")
 		hello(s.door.Next(), nil)
 		synctest.Wait()
-		if len(s.told) != 1 {
-			t.Errorf("told of %+v", s.told)
+		if len(s.resumes) != 1 {
+			t.Errorf("resumes %+v", s.resumes)
 		}
 	})
 }
 
-func TestSupersededByAnotherIsTheEnd(t *testing.T) {
+func TestSupersededByAnotherClientEndsTheSession(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Control(`close {"code":4409,"retry":false}`)
 		wantClose(t, wantEnd(t, s.c), 4409, false)
@@ -289,10 +289,10 @@ func TestSupersededByAnotherIsTheEnd(t *testing.T) {
 }
 
 // Section 6: one of the client's own attempts may have reached the gateway.
-func TestSupersededByOnesOwnAbandonedAttemptIsNoVerdict(t *testing.T) {
+func TestSupersededByOwnAbandonedAttemptResumes(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Drop()
-		s.door.Next().Drop() // an attempt in the dark
+		s.door.Next().Drop() // the client can't know whether this attempt arrived
 		g := s.door.Next()
 		hello(g, map[string]any{"resumed": true})
 		g.Control(`close {"code":4409,"retry":false}`)
@@ -301,7 +301,7 @@ func TestSupersededByOnesOwnAbandonedAttemptIsNoVerdict(t *testing.T) {
 		synctest.Wait()
 		g.Text("here again")
 		want(t, s.c, "here again")
-		g.Control(`close {"code":4409,"retry":false}`) // by now it is somebody else
+		g.Control(`close {"code":4409,"retry":false}`) // now it must be another client
 		wantClose(t, wantEnd(t, s.c), 4409, false)
 	})
 }
@@ -338,7 +338,7 @@ func TestMoveUsesTheOldConnectionUntilTheNewHello(t *testing.T) {
 		want(t, s.c, "one")
 		send(t, s.c, "up")
 		time.Sleep(2 * time.Second)
-		wantWords(t, older, "up") // and no ack beyond the N that was stated
+		wantWords(t, older, "up") // and no ack beyond the stated N
 		hello(newer, map[string]any{"resumed": true, "received": 1, "replay": 1})
 		synctest.Wait()
 		newer.Text("one")
@@ -347,8 +347,8 @@ func TestMoveUsesTheOldConnectionUntilTheNewHello(t *testing.T) {
 		want(t, s.c, "two")
 		time.Sleep(time.Second)
 		wantWords(t, newer, "^ack 0", "^ack 2")
-		if len(s.told) != 1 || s.told[0].Away != 0 {
-			t.Errorf("told of %+v", s.told)
+		if len(s.resumes) != 1 || s.resumes[0].Away != 0 {
+			t.Errorf("resumes %+v", s.resumes)
 		}
 	})
 }
@@ -381,7 +381,7 @@ func TestAttemptsArePacedAndSpread(t *testing.T) {
 	})
 }
 
-// A gateway that hangs up behind every hello is not besieged.
+// A gateway that disconnects after every hello is not flooded with attempts.
 func TestFailedConnectionsBackOff(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Drop()
@@ -454,7 +454,7 @@ func TestDialReportsSupersededToken(t *testing.T) {
 		if got := stated(g); got != "true spent 0" {
 			t.Errorf("the handshake states %s", got)
 		}
-		time.Sleep(14 * time.Second) // a resume waits for 15 s
+		time.Sleep(14 * time.Second) // a resume waits 15 s
 		g.Control(`close {"code":4401,"reason":"spent","retry":false}`)
 		wantClose(t, <-done, 4401, false)
 	})
@@ -483,7 +483,7 @@ func TestDialContextDoesNotOutliveDial(t *testing.T) {
 	})
 }
 
-// To the library, a stream that ends right behind a header is an empty message.
+// The library would return an empty message if the stream ended right after a header.
 func TestMessageCutAfterItsHeaderIsNotDelivered(t *testing.T) {
 	for _, torn := range []string{"\x81\x05", "\x81\x7e\x01\x00", "\x81\x05he", "\x01\x02he\x80\x03"} {
 		onStage(t, func(t *testing.T, s *stage) {

@@ -21,7 +21,7 @@ var (
 	suspicious = map[string]any{"answer_ms": 0, "heartbeat_ms": 3600_000}
 )
 
-// again is the hello of a resume.
+// again sends the hello of a resume.
 func again(g *wstest.Peer, of map[string]any, received, replay int) {
 	m := map[string]any{"resumed": true, "received": received, "replay": replay}
 	for k, v := range of {
@@ -30,8 +30,8 @@ func again(g *wstest.Peer, of map[string]any, received, replay int) {
 	hello(g, m)
 }
 
-// lively sends the client ten data messages a second for one second, and discards
-// what it says meanwhile. Together they are larger than a close.
+// lively sends the client ten data messages a second for one second, and discards what
+// it sends meanwhile. Together they are larger than a Close.
 func (s *stage) lively(g *wstest.Peer) {
 	s.Helper()
 	text := strings.Repeat("x", 200)
@@ -54,8 +54,8 @@ func (s *stage) wantLost(resumes int, losses ...string) {
 	for _, err := range s.lost {
 		got = append(got, err.Error())
 	}
-	if fmt.Sprint(got) != fmt.Sprint(losses) || len(s.told) != resumes {
-		s.Fatalf("told of %q and %+v, want %q and %d resumes", got, s.told, losses, resumes)
+	if fmt.Sprint(got) != fmt.Sprint(losses) || len(s.resumes) != resumes {
+		s.Fatalf("losses %q and resumes %+v, want %q and %d resumes", got, s.resumes, losses, resumes)
 	}
 }
 
@@ -73,7 +73,7 @@ func (s *stage) wantAfter(began time.Time, d time.Duration) *wstest.Peer {
 
 // ---- the answer rule
 
-func TestLineThatDiesUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
+func TestDeadConnectionUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		words(g)
@@ -87,7 +87,7 @@ func TestLineThatDiesUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
 		s.wantLost(0, "no answer for 5s")
 		again(next, answering, 0, 0)
 		s.wantLost(1, "no answer for 5s")
-		if away := s.told[0].Away; away != 6*time.Second {
+		if away := s.resumes[0].Away; away != 6*time.Second {
 			t.Errorf("away for %v, want 6 s since the last sign of life", away)
 		}
 		wantWords(t, next, "^ack 0", "up")
@@ -103,13 +103,13 @@ func TestDeadIdleConnectionIsReplacedWithinHeartbeatAndAnswerTimeout(t *testing.
 		wantWords(t, g, "^ping 1")
 		again(s.wantAfter(began, 20*time.Second), answering, 0, 0)
 		s.wantLost(1, "no answer for 5s")
-		if away := s.told[0].Away; away != 20*time.Second {
+		if away := s.resumes[0].Away; away != 20*time.Second {
 			t.Errorf("away for %v, want 20 s", away)
 		}
 	})
 }
 
-func TestTwiceTheHeartbeatIsTheLimitWithoutAnswerTimeout(t *testing.T) {
+func TestTwoHeartbeatsAreTheLimitWithoutAnswerTimeout(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
 		began := time.Now()
@@ -132,14 +132,14 @@ func TestWithheldAckDoesNotDisconnect(t *testing.T) {
 			g.Control(fmt.Sprint("pong ", i+1))
 		}
 		g.Control("ack 1")
-		time.Sleep(10 * time.Second) // and now there is nothing to ask for
+		time.Sleep(10 * time.Second) // nothing is unanswered now
 		wantWords(t, g)
 		s.wantLost(0)
 	})
 }
 
-// The pong is withheld, since it would promise an ack. The gateway hears a ping
-// instead, for each of its own.
+// The pong is withheld, since it would promise an ack. The client sends a ping instead,
+// for each of the gateway's.
 func TestPingsAreAnsweredWhileTheApplicationDoesNotRead(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
@@ -176,7 +176,7 @@ func TestBytesOfALargeMessageCountAsActivity(t *testing.T) {
 // A slow connection delays each write.
 type slow struct {
 	net.Conn
-	each   *atomic.Int64 // ns
+	each   *atomic.Int64 // in ns
 	closed chan struct{}
 	once   *sync.Once
 }
@@ -195,7 +195,7 @@ func (c slow) Close() error {
 	return c.Conn.Close()
 }
 
-func TestLargeMessageThatGetsOnIsASignOfLife(t *testing.T) {
+func TestProgressOfALargeMessageCountsAsActivity(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		var each atomic.Int64
 		s.wrap = func(c net.Conn) net.Conn { return slow{c, &each, make(chan struct{}), new(sync.Once)} }
@@ -212,8 +212,8 @@ func TestLargeMessageThatGetsOnIsASignOfLife(t *testing.T) {
 	})
 }
 
-// The send buffer takes a small message, whether or not anybody reads it.
-func TestSmallMessageThatIsWrittenIsNoSignOfLife(t *testing.T) {
+// A small message fits into the send buffer, even if the peer reads nothing.
+func TestWritingASmallMessageIsNoActivity(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		began := time.Now()
@@ -227,9 +227,9 @@ func TestSmallMessageThatIsWrittenIsNoSignOfLife(t *testing.T) {
 	})
 }
 
-// OnDetach blocks while nothing is read either, as if the process were stopped. The
-// gateway's answers come meanwhile.
-func TestClientThatStoodStillReadsBeforeItJudges(t *testing.T) {
+// OnDetach blocks the loop while nothing is read, as if the process were stopped. The
+// gateway's answers arrive meanwhile.
+func TestPausedClientReadsBeforeItGivesUp(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		stands := make(chan struct{})
 		s.hang = func(what string) {
@@ -241,7 +241,7 @@ func TestClientThatStoodStillReadsBeforeItJudges(t *testing.T) {
 		}
 		g := s.dial(answering)
 		s.lively(g)
-		s.late.Store(int64(time.Hour)) // the attempt is no help
+		s.late.Store(int64(time.Hour)) // the attempt gets no answer
 		send(t, s.c, "up")
 		wantWords(t, g, "up")
 		<-stands
@@ -267,8 +267,8 @@ func TestSuspendedClientProbesItsConnection(t *testing.T) {
 	})
 }
 
-// What the gateway's hello says it has received is not unanswered.
-func TestWhatTheGatewayHoldsIsNotAskedFor(t *testing.T) {
+// Messages that the gateway's hello counts as received are not unanswered.
+func TestMessagesReceivedByTheGatewayAreNotUnanswered(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		send(t, s.c, "up")
@@ -284,7 +284,7 @@ func TestWhatTheGatewayHoldsIsNotAskedFor(t *testing.T) {
 	})
 }
 
-func TestConnectionAfterOneThatDiedHasLongerUntilNewDataComes(t *testing.T) {
+func TestTimeoutsDoubleAfterADeadConnectionUntilNewDataArrives(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		began := time.Now()
 		s.dial(answering)
@@ -303,7 +303,7 @@ func TestConnectionAfterOneThatDiedHasLongerUntilNewDataComes(t *testing.T) {
 
 // ---- suspicion
 
-func TestLivelyLineThatFallsSilentIsResumedBeside(t *testing.T) {
+func TestSilentLivelyLineStartsAnAttemptBeside(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -315,13 +315,13 @@ func TestLivelyLineThatFallsSilentIsResumedBeside(t *testing.T) {
 		s.wantLost(0, "nothing heard for 4s")
 		time.Sleep(time.Second)
 		send(t, s.c, "up")
-		wantWords(t, g, "up") // the older one goes on
+		wantWords(t, g, "up") // the older connection continues
 		again(next, suspicious, 0, 0)
 		wantWords(t, next, "^ack 10", "up")
 		wantWords(t, g, "the end")
 		s.wantLost(1, "nothing heard for 4s")
-		if got := s.told[0]; got.Away != 5*time.Second {
-			t.Errorf("told of %+v, want 5 s", got)
+		if got := s.resumes[0]; got.Away != 5*time.Second {
+			t.Errorf("resumes %+v, want 5 s", got)
 		}
 	})
 }
@@ -349,8 +349,8 @@ func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
 				s.wantLost(0, "nothing heard for 4s")
 				go say(g)
 				s.wantLost(1, "nothing heard for 4s")
-				if got := s.told[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
-					t.Errorf("told of %+v after %v", got, time.Since(began))
+				if got := s.resumes[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
+					t.Errorf("resumes %+v after %v", got, time.Since(began))
 				}
 				_, data, err := s.c.Read(t.Context())
 				if err != nil || strings.Trim(string(data), "y") != "" {
@@ -365,7 +365,7 @@ func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
 	}
 }
 
-func TestMoveThatWasAskedForUnderSuspicionIsMadeAfterwards(t *testing.T) {
+func TestMoveRequestedUnderSuspicionIsMadeAfterwards(t *testing.T) {
 	for range 20 {
 		movedAfterwards(t)
 	}
@@ -376,8 +376,8 @@ func movedAfterwards(t *testing.T) {
 		g := s.dial(suspicious)
 		s.lively(g)
 		s.late.Store(int64(time.Hour))
-		g.Control(`move {"within_ms":20000}`) // at a moment of which nobody knows
-		time.Sleep(16 * time.Second)          // from 4 s on an attempt is under way
+		g.Control(`move {"within_ms":20000}`) // at a random moment
+		time.Sleep(16 * time.Second)          // an attempt is under way from 4 s on
 		before := s.dials.Load()
 		for range 5 {
 			g.Control("grace 30000")
@@ -389,7 +389,7 @@ func movedAfterwards(t *testing.T) {
 	})
 }
 
-func TestAckThatWasHeldBackForAnAttemptIsGivenAfterIt(t *testing.T) {
+func TestAckHeldBackForAnAttemptIsSentAfterIt(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -404,9 +404,9 @@ func TestAckThatWasHeldBackForAnAttemptIsGivenAfterIt(t *testing.T) {
 	})
 }
 
-// If the old connection stayed silent, the line may have become slower. If it was
-// heard, it was suspected without need.
-func TestTakeoverByAnAttemptBesideIsLearnedFrom(t *testing.T) {
+// If the old connection stayed silent, the line may have become slower. If it sent
+// something, the suspicion was a false alarm.
+func TestClientLearnsFromATakeoverByAnAttemptBeside(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		s.lively(g)
@@ -414,7 +414,7 @@ func TestTakeoverByAnAttemptBesideIsLearnedFrom(t *testing.T) {
 		g = s.wantAfter(time.Now(), 4*time.Second)
 		began := time.Now()
 		again(g, answering, 0, 0)
-		s.wantAfter(began, 10*time.Second) // not 5 s
+		s.wantAfter(began, 10*time.Second) // not after 5 s
 	})
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
@@ -444,9 +444,9 @@ func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
 	})
 }
 
-// False alarm, second stage: the gateway may have made the new hello already, so the
-// attempt is left to finish. The next message comes on both connections.
-func TestSignOfLifeAfterThe101IsReadAndTheAttemptWaitedFor(t *testing.T) {
+// False alarm, second stage: the gateway may already have sent the new hello, so the
+// client waits for the attempt. The next message arrives on both connections.
+func TestSignOfLifeAfterThe101LetsTheAttemptFinish(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -458,7 +458,7 @@ func TestSignOfLifeAfterThe101IsReadAndTheAttemptWaitedFor(t *testing.T) {
 		want(t, s.c, "eleven")
 		send(t, s.c, "one")
 		time.Sleep(1500 * time.Millisecond)
-		wantWords(t, g, "^ack 10", "^ping 1", "one") // and no ack of what came after the N that was stated
+		wantWords(t, g, "^ack 10", "^ping 1", "one") // no ack for what followed the stated N
 		s.wantLost(0, "nothing heard for 4s")
 		again(next, suspicious, 1, 1)
 		synctest.Wait()
@@ -470,14 +470,14 @@ func TestSignOfLifeAfterThe101IsReadAndTheAttemptWaitedFor(t *testing.T) {
 		time.Sleep(time.Second)
 		wantWords(t, next, "^ack 10", "two", "^ack 12")
 		s.wantLost(1, "nothing heard for 4s")
-		if got := s.told[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
-			t.Errorf("told of %+v, want 1.5 s since the last sign of life", got)
+		if got := s.resumes[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
+			t.Errorf("resumes %+v, want 1.5 s since the last sign of life", got)
 		}
 	})
 }
 
-// False alarm, third stage: the attempt fails, and the old connection goes on.
-func TestAttemptThatFailsAfterASignOfLifeLeavesTheOlderConnection(t *testing.T) {
+// False alarm, third stage: the attempt fails, and the old connection continues.
+func TestFailedAttemptAfterASignOfLifeKeepsTheOlderConnection(t *testing.T) {
 	for name, end := range map[string]func(g, next *wstest.Peer){
 		"reset":   func(_, next *wstest.Peer) { next.Drop() },
 		"refused": func(_, next *wstest.Peer) { next.Control(`close {"code":4404,"retry":false}`) },
@@ -530,7 +530,7 @@ func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 					next := s.door.Next()
 					again(next, suspicious, 0, 0)
 					s.wantLost(1, "nothing heard for 4s")
-					if away := s.told[0].Away; away < 4500*time.Millisecond {
+					if away := s.resumes[0].Away; away < 4500*time.Millisecond {
 						t.Errorf("away for %v, though the end was no sign of life", away)
 					}
 					next.Text("eleven")
@@ -544,8 +544,8 @@ func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 	}
 }
 
-// The answer rule stays active under suspicion. OnDetach is called once nevertheless.
-func TestAnswerRuleEndsWhatIsUnderSuspicion(t *testing.T) {
+// The answer rule also applies under suspicion. OnDetach is still called only once.
+func TestAnswerRuleAppliesUnderSuspicion(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(answering)
 		s.lively(g)
@@ -559,7 +559,7 @@ func TestAnswerRuleEndsWhatIsUnderSuspicion(t *testing.T) {
 	})
 }
 
-func TestCloseUnderSuspicionIsCarriedThroughOnTheNextConnection(t *testing.T) {
+func TestCloseUnderSuspicionIsSentOnTheNextConnection(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -580,8 +580,8 @@ func TestCloseUnderSuspicionIsCarriedThroughOnTheNextConnection(t *testing.T) {
 	})
 }
 
-// The first attempt gets no answer at all, as from a router that drops packets.
-func TestAttemptBesideWithoutIts101IsGivenUpForTheNext(t *testing.T) {
+// The first attempt gets no answer at all, as behind a router that drops packets.
+func TestAttemptBesideWithoutA101TimesOut(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -595,7 +595,7 @@ func TestAttemptBesideWithoutIts101IsGivenUpForTheNext(t *testing.T) {
 	})
 }
 
-func TestAttemptBesideThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
+func TestRefusedAttemptBesideIsNotRepeatedAtOnce(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(suspicious)
 		s.lively(g)
@@ -614,7 +614,7 @@ func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
 		s.late.Store(int64(time.Second))
 		var attempts []time.Duration
 		began, last := time.Now(), s.dials.Load()
-		for range 100 { // ten minutes of a line that stalls for 5 s in each 6
+		for range 100 { // ten minutes of a line that stalls for 5 s every 6 s
 			s.lively(g)
 			for range 50 {
 				time.Sleep(100 * time.Millisecond)
@@ -628,8 +628,8 @@ func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.lost) != len(attempts) || len(s.told) != len(attempts) {
-			t.Errorf("told of %d losses and %d resumes", len(s.lost), len(s.told))
+		if len(s.lost) != len(attempts) || len(s.resumes) != len(attempts) {
+			t.Errorf("%d losses and %d resumes", len(s.lost), len(s.resumes))
 		}
 	})
 }
@@ -641,11 +641,11 @@ type talk struct {
 	*stage
 	g     *wstest.Peer
 	trip  time.Duration
-	pings []time.Duration // when each came
+	pings []time.Duration // when each arrived
 	began time.Time
 }
 
-// hear answers the pings that have come.
+// hear answers the pings that have arrived.
 func (k *talk) hear() {
 	for _, w := range words(k.g) {
 		if arg, ok := strings.CutPrefix(w, "^ping "); ok {
@@ -655,7 +655,7 @@ func (k *talk) hear() {
 	}
 }
 
-// The budget: at most one ping in 30 s, whatever the pace of a healthy line.
+// At most one ping in 30 s, whatever the pace of a healthy line.
 func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, pause := range map[string]func(i int) time.Duration{
@@ -702,7 +702,7 @@ func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 	}
 }
 
-// ---- back soon
+// ---- fast reconnects
 
 func TestUnansweredAttemptsTimeOutEarly(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
@@ -723,8 +723,8 @@ func TestUnansweredAttemptsTimeOutEarly(t *testing.T) {
 	})
 }
 
-// A handshake of four round trips of 1.5 s takes longer than an attempt has. The
-// client knows the line as a fast one.
+// A handshake of four round trips of 1.5 s takes longer than the attempt timeout. The
+// client has measured a fast line.
 func TestSlowLineGetsThrough(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil)
@@ -733,17 +733,17 @@ func TestSlowLineGetsThrough(t *testing.T) {
 		s.cut()
 		hello(s.door.Next(), map[string]any{"resumed": true})
 		synctest.Wait()
-		if len(s.told) == 0 {
+		if len(s.resumes) == 0 {
 			hello(s.door.Next(), map[string]any{"resumed": true})
 			synctest.Wait()
 		}
-		if took := time.Since(began); len(s.told) != 1 || took > 12*time.Second {
-			t.Errorf("told of %+v after %v", s.told, took)
+		if took := time.Since(began); len(s.resumes) != 1 || took > 12*time.Second {
+			t.Errorf("resumes %+v after %v", s.resumes, took)
 		}
 	})
 }
 
-// The old connection works meanwhile: there is no hurry.
+// The old connection still works, so there is no need to hurry.
 func TestMoveHasMoreTimeThanAResume(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)
@@ -751,8 +751,8 @@ func TestMoveHasMoreTimeThanAResume(t *testing.T) {
 		g.Control(`move {"within_ms":0}`)
 		hello(s.door.Next(), map[string]any{"resumed": true})
 		synctest.Wait()
-		if n := s.dials.Load(); n != 2 || len(s.told) != 1 {
-			t.Errorf("%d connections, told of %+v", n, s.told)
+		if n := s.dials.Load(); n != 2 || len(s.resumes) != 1 {
+			t.Errorf("%d connections, resumes %+v", n, s.resumes)
 		}
 	})
 }

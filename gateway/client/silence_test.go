@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A line is the silence rules on a clock that the test moves.
+// A line is the silence rules, with a clock that the test moves.
 type line struct {
 	*testing.T
 	silence
@@ -26,7 +26,7 @@ func (l *line) at(d time.Duration) time.Time {
 	return l.now
 }
 
-// want fails unless what comes next is due d after the start.
+// want fails unless the next remedy is due d after the start.
 func (l *line) want(d time.Duration, what remedy) {
 	l.Helper()
 	at, got := l.next(l.trying, false)
@@ -35,7 +35,7 @@ func (l *line) want(d time.Duration, what remedy) {
 	}
 }
 
-// hear delivers a small message.
+// hear receives a small message.
 func (l *line) hear(d time.Duration, data bool) { l.arrived(l.at(d), l.now, data) }
 
 // measured sets the smoothed round trip.
@@ -44,7 +44,7 @@ func (l *line) measured(d time.Duration) *line {
 	return l
 }
 
-// pace delivers n data messages at an interval, and returns when the last one came.
+// pace receives n data messages at an interval, and returns when the last one arrived.
 func (l *line) pace(from, every time.Duration, n int) time.Duration {
 	for range n {
 		from += every
@@ -58,13 +58,13 @@ const (
 	sec = time.Second
 )
 
-func TestWhatIsUnansweredIsAskedForAndThenDead(t *testing.T) {
+func TestUnansweredDataIsPingedAndThenDead(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
 	l.hear(sec, false)
 	l.data(l.at(3 * sec))
 	l.want(5500*ms, sendPing)
 	l.ping(l.at(5500 * ms))
-	l.want(8*sec, giveUp) // the next ping would be due at the same moment
+	l.want(8*sec, giveUp) // the next ping would be due at the same time
 }
 
 func TestAnswerClockStartsAtTheLastByte(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAnswerClockStartsAtTheLastByte(t *testing.T) {
 	l.want(5500*ms, sendPing)
 	l.ping(l.at(5500 * ms))
 	l.bytes(l.at(7 * sec))
-	l.want(9500*ms, sendPing) // no ping has gone unanswered since
+	l.want(9500*ms, sendPing) // every ping since has been answered
 }
 
 func TestNoProbeWithoutUnansweredData(t *testing.T) {
@@ -92,7 +92,7 @@ func TestNoProbeWithoutUnansweredData(t *testing.T) {
 	l.want(0, wait)
 }
 
-func TestNoPingNoDeath(t *testing.T) {
+func TestConnectionIsNeverDeadWithoutAPing(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec)
 	l.data(l.at(0))
 	l.want(2500*ms, sendPing)
@@ -180,20 +180,20 @@ func TestTimesDoubleForConnectionsThatDiedUntilNewDataComes(t *testing.T) {
 		l.died()
 	}
 	l.attach(l.at(0), 5*sec, time.Hour)
-	l.hear(0, true) // perhaps a repeat
+	l.hear(0, true) // may be a repeat
 	l.data(l.now)
 	l.want(20*sec, sendPing)
 	l.fresh()
 	l.want(2500*ms, sendPing)
 }
 
-func TestClocksStartAnewAfterAPause(t *testing.T) {
+func TestClocksRestartAfterAPause(t *testing.T) {
 	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
 	end := l.pace(0, 100*ms, 10)
 	l.data(l.at(end))
 	arg := l.ping(l.at(end + 2*sec))
 	l.restart(l.at(20 * sec))
-	l.want(22*sec, sendPing) // lively as it was
+	l.want(22*sec, sendPing) // still lively
 	l.pong(arg, l.at(20*sec))
 	if l.roundTrip != 50*ms {
 		t.Errorf("the pause counts as a round trip: %v", l.roundTrip)
@@ -251,11 +251,11 @@ func TestPingOfTheAnswerRuleServesSuspicionToo(t *testing.T) {
 		l.want(end+d*sec, sendPing)
 		l.ping(l.at(end + d*sec))
 	}
-	l.want(end+13*sec, giveUp) // and suspicion at the same moment, which is the lesser
+	l.want(end+13*sec, giveUp) // suspicion is due at the same time, but giving up takes precedence
 }
 
-// In a lobby, for example, nothing but heartbeats may come for minutes.
-func TestHeartbeatsOfTheGatewayAreNoUsualGap(t *testing.T) {
+// In a lobby, for example, only heartbeats may arrive for minutes.
+func TestGatewayHeartbeatsDoNotCountAsGaps(t *testing.T) {
 	l := newLine(t, 0, 15*sec)
 	end := l.pace(0, 100*ms, 1)
 	for range 4 {
@@ -280,10 +280,10 @@ func TestUsualGapsOutliveAConnectionButNotAnOutage(t *testing.T) {
 	end := l.pace(0, sec, 10)
 	l.attach(l.at(end+20*sec), 0, time.Hour)
 	l.hear(end+20*sec, true)
-	l.want(end+24*sec, sendPing) // of 1 s, not of 20
+	l.want(end+24*sec, sendPing) // from gaps of 1 s, not 20 s
 }
 
-func TestSilenceAfterWhichNobodyHadAnythingToSayIsUsual(t *testing.T) {
+func TestSilenceEndedByAPongIsUsual(t *testing.T) {
 	l := newLine(t, 0, time.Hour)
 	end := l.pace(0, 100*ms, 10)
 	arg := l.ping(l.at(end + 2*sec))
@@ -307,7 +307,7 @@ func TestStallThatDataEndsIsNotUsual(t *testing.T) {
 	}
 }
 
-// Data that comes before the pong could arrive does not show a stall.
+// Data that arrives before a pong could have arrived does not show a stall.
 func TestPaceJustSlowerThanThePingIsUsual(t *testing.T) {
 	l := newLine(t, 0, time.Hour).measured(400 * ms)
 	end := l.pace(0, 100*ms, 10)
@@ -331,7 +331,7 @@ func TestQuietLineIsNotPingedAgainForHalfAMinute(t *testing.T) {
 }
 
 // Whether such a line was quiet or stalled is unknown.
-func TestSilenceInWhichNoPingWasSentTeachesNothing(t *testing.T) {
+func TestSilenceWithoutAPingIsNotLearned(t *testing.T) {
 	l := newLine(t, 0, time.Hour)
 	end := l.pace(0, 100*ms, 10)
 	l.ping(l.at(end + 2*sec))
@@ -370,14 +370,14 @@ func TestNegativeAnswerTimeIsRefused(t *testing.T) {
 	}
 }
 
-func TestPatienceForAResume(t *testing.T) {
+func TestResumeTimeout(t *testing.T) {
 	for _, c := range []struct {
 		roundTrip, slowest time.Duration
 		slow               int
 		want               time.Duration
 	}{
 		{0, 0, 0, 4 * sec},
-		{50 * ms, 9 * sec, 0, 4 * sec}, // the first connect had to reach the game server too
+		{50 * ms, 9 * sec, 0, 4 * sec}, // the first connect also had to reach the game server
 		{1500 * ms, 0, 0, 6 * sec},
 		{0, 6 * sec, 0, 9 * sec},
 		{50 * ms, 0, 1, 8 * sec},
@@ -395,7 +395,7 @@ func TestLatenessCountsByEitherClock(t *testing.T) {
 	if got := lateness(now, now.Add(3*sec)); got != 3*sec {
 		t.Errorf("%v", got)
 	}
-	if got := lateness(now.Round(0), now.Add(3*sec)); got != 3*sec { // a machine that slept
+	if got := lateness(now.Round(0), now.Add(3*sec)); got != 3*sec { // the machine was suspended
 		t.Errorf("%v", got)
 	}
 	if got := lateness(now.Add(sec), now); got != -sec {

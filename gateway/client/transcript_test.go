@@ -20,27 +20,27 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A play is one golden transcript. The runner is the gateway and the application,
-// by the table in testdata/transcripts/README.md: the client runner's column. What
-// is a page's event there ("online") is Drop here.
+// A play runs one golden transcript. The runner plays the gateway and the application,
+// following the client column of the table in testdata/transcripts/README.md. A browser
+// event ("online") is a Drop here.
 type play struct {
 	*stage
 	steps []wstest.Step
 	conns []*actor
-	said  []string // the client's data messages from number 1, as on the wire
-	given int      // of them, by A>
-	taken uint64   // data messages that the application was told
+	said  []string // the client's data messages, as on the wire, from number 1
+	given int      // how many of them A has written
+	taken uint64   // data messages delivered to the application
 	ended chan error
-	flags map[string]any // for the hello
+	flags map[string]any // members for the hello
 }
 
 // An actor is one connection, the runner's end of it.
 type actor struct {
 	*wstest.Peer
-	come   []wstest.Message // and not yet checked: no acks and heartbeats
+	come   []wstest.Message // received but not checked yet, without acks and heartbeats
 	acked  string
-	last   uint64 // number of the newest message given on it
-	number int    // of the client's newest message on it
+	last   uint64 // number of the newest message sent on it
+	number int    // number of the client's newest message on it
 	dead   bool
 }
 
@@ -62,7 +62,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// What the client has to say is checked: each row spoils a copy of a file.
+// The runner checks what the client sends: each row damages a copy of a file.
 func TestTranscriptThatDeviatesFails(t *testing.T) {
 	for _, c := range []struct{ file, from, to string }{
 		{"drop-and-resume", "v1, received=1", "v1, received=2"},
@@ -97,13 +97,13 @@ func played(t *testing.T, text string) (err error) {
 	onStage(t, func(t *testing.T, s *stage) {
 		p := &play{stage: s, steps: steps, ended: make(chan error, 1), flags: map[string]any{}}
 		for _, step := range steps {
-			if err = p.take(step); err != nil {
+			if err = p.runStep(step); err != nil {
 				err = fmt.Errorf("%s: %s: %w", step.At, step.Text, err)
 				break
 			}
 		}
 		if err == nil {
-			err = p.leftOver()
+			err = p.unexpected()
 		}
 		if p.c != nil {
 			p.c.CloseNow()
@@ -114,8 +114,8 @@ func played(t *testing.T, text string) (err error) {
 
 func (p *play) newest() *actor { return p.conns[len(p.conns)-1] }
 
-// take does or checks one step.
-func (p *play) take(step wstest.Step) error {
+// runStep executes or checks one step.
+func (p *play) runStep(step wstest.Step) error {
 	a := (*actor)(nil)
 	if len(p.conns) > 0 {
 		if a = p.newest(); step.Conn > 0 {
@@ -161,16 +161,16 @@ func (p *play) cut(a *actor, n wstest.Network) error {
 		a.Drop()
 		a.dead = true
 	}
-	return nil // half-open: what the client says goes nowhere, and nobody is told
+	return nil // half-open: what the client sends is lost, without an error
 }
 
-// handshake lets the client's next connection come about.
+// handshake waits for the client's next connection.
 func (p *play) handshake(h wstest.Handshake) error {
 	p.down.Store(false)
 	if len(p.conns) == 0 {
 		go p.dial(h)
 	}
-	for range 50 { // 5 s and a little
+	for range 50 { // a little more than 5 s
 		if synctest.Wait(); p.door.Joined() > 0 {
 			break
 		}
@@ -201,13 +201,13 @@ func (p *play) dial(h wstest.Handshake) {
 	p.c = c
 }
 
-// application does what the application does, and checks how it ends. The other
-// events are those of a page.
+// application does what the application does, and checks the session's end. The other
+// events are a browser's.
 func (p *play) application(step wstest.Step) error {
 	text := step.Text[3:]
 	switch {
 	case step.Told && strings.HasPrefix(text, "close "):
-		return p.toldEnd(text[len("close "):])
+		return p.checkEnd(text[len("close "):])
 	case step.Told:
 		return nil
 	case text == "online":
@@ -229,8 +229,8 @@ func (p *play) application(step wstest.Step) error {
 	return nil
 }
 
-// toldEnd checks the end: that of Close, or of a Read.
-func (p *play) toldEnd(members string) error {
+// checkEnd checks the error of Close or Read at the session's end.
+func (p *play) checkEnd(members string) error {
 	var want struct {
 		Code   int
 		Reason *string
@@ -262,21 +262,21 @@ func literal(text string) (client.MessageType, []byte, error) {
 	return client.MessageText, []byte(s), err
 }
 
-// data gives the client a message, or checks one of the client's.
+// data sends the client a message, or checks one of the client's.
 func (p *play) data(actor byte, a *actor, d wstest.Data) error {
 	switch actor {
 	case 'G':
 		a.Frame(d.Op, true, d.Payload)
-		return p.told(a, d)
+		return p.checkDelivered(a, d)
 	case 'C':
-		return p.says(a, d)
+		return p.checkSent(a, d)
 	}
 	return nil
 }
 
-// told checks that the application is told, unless it is a repeat or comes on a
-// connection that another has replaced.
-func (p *play) told(a *actor, d wstest.Data) error {
+// checkDelivered checks that the application gets the message, unless it is a repeat or arrives
+// on a superseded connection.
+func (p *play) checkDelivered(a *actor, d wstest.Data) error {
 	a.last++
 	if a.last <= p.taken || a != p.newest() {
 		return nil
@@ -298,9 +298,9 @@ func unescaped(d wstest.Data) string {
 	return d.Payload
 }
 
-// says checks the client's next data message, which the runner first gives it
-// where it is no repeat and nobody else has.
-func (p *play) says(a *actor, d wstest.Data) error {
+// checkSent checks the client's next data message. The runner writes it first, unless it is
+// a repeat or has been written already.
+func (p *play) checkSent(a *actor, d wstest.Data) error {
 	a.number++
 	if a.number > len(p.said) {
 		p.said = append(p.said, d.Payload)
@@ -324,8 +324,8 @@ func typeOf(op byte) client.MessageType {
 	return client.MessageText
 }
 
-// gather takes in what has come: acks and heartbeats need not be written.
-func (p *play) gather(a *actor) {
+// collect collects what has arrived: acks and heartbeats need not be in the file.
+func (p *play) collect(a *actor) {
 	for {
 		synctest.Wait()
 		m, ok := a.Come()
@@ -344,7 +344,7 @@ func (p *play) gather(a *actor) {
 }
 
 func (p *play) next(a *actor) (wstest.Message, error) {
-	p.gather(a)
+	p.collect(a)
 	if len(a.come) == 0 {
 		return wstest.Message{}, errors.New("nothing came")
 	}
@@ -353,7 +353,7 @@ func (p *play) next(a *actor) (wstest.Message, error) {
 	return m, nil
 }
 
-// control says what the gateway says, or checks the client.
+// control sends what the gateway sends, or checks the client.
 func (p *play) control(actor byte, a *actor, c wstest.Control) error {
 	switch {
 	case actor == 'G' && c.Verb == wire.VerbHello:
@@ -363,7 +363,7 @@ func (p *play) control(actor byte, a *actor, c wstest.Control) error {
 		return nil
 	case c.Verb == wire.VerbAck:
 		time.Sleep(time.Second)
-		if p.gather(a); a.acked != c.Arg {
+		if p.collect(a); a.acked != c.Arg {
 			return fmt.Errorf("the newest ack is %q", a.acked)
 		}
 		return nil
@@ -401,17 +401,17 @@ func (p *play) hello(a *actor, c wstest.Control) error {
 		p.taken = max(p.taken, a.last)
 	}
 	hello(a.Peer, members)
-	p.gather(a)
+	p.collect(a)
 	if a.acked != fmt.Sprint(a.last) {
 		return fmt.Errorf("acked %q at once after stating %d, want %d", a.acked, stated, a.last)
 	}
 	return nil
 }
 
-// leftOver is what the file does not have.
-func (p *play) leftOver() error {
+// unexpected returns what the client sent and the file does not contain.
+func (p *play) unexpected() error {
 	for i, a := range p.conns {
-		if p.gather(a); len(a.come) > 0 {
+		if p.collect(a); len(a.come) > 0 {
 			return fmt.Errorf("on connection %d at the end: %v", i+1, a.come)
 		}
 	}

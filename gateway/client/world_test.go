@@ -25,19 +25,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A network lies between clients and whatever takes their connections.
+// A network connects clients with whatever accepts their connections.
 type network struct {
 	dial   func() (*wstest.Conn, error)
-	wrap   func(net.Conn) net.Conn // nil: as it is
+	wrap   func(net.Conn) net.Conn // nil: unchanged
 	down   atomic.Bool
-	dark   atomic.Bool     // nobody answers, not even with a refusal
-	over   <-chan struct{} // the test is over
-	still  atomic.Int64    // until then, in ns since 1970, nothing that came is read
+	dark   atomic.Bool     // connection attempts get no answer, not even a refusal
+	over   <-chan struct{} // closed at the end of the test
+	still  atomic.Int64    // nothing is read until then, in ns since 1970
 	newest atomic.Pointer[wstest.Conn]
 	dials  atomic.Int32
 }
 
-// client is an HTTP client on this network.
+// client returns an HTTP client on this network.
 func (n *network) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.connect}}
 }
@@ -62,7 +62,7 @@ func (n *network) connect(context.Context, string, string) (net.Conn, error) {
 	return stopped{c, &n.still}, nil
 }
 
-// A stopped connection gives nothing to its reader until a moment.
+// A stopped connection delivers nothing to its reader until a given time.
 type stopped struct {
 	*wstest.Conn
 	until *atomic.Int64 // ns since 1970
@@ -74,13 +74,13 @@ func (c stopped) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// stop has nothing read for so long.
+// stop delays all reads by d.
 func (n *network) stop(d time.Duration) { n.still.Store(time.Now().Add(d).UnixNano()) }
 
 // cut resets the newest connection.
 func (n *network) cut() { n.newest.Load().Reset() }
 
-// A world is a gateway between a game and its clients, all in memory.
+// A world is a gateway between a game server and its clients, all in memory.
 type world struct {
 	*testing.T
 	*network
@@ -124,12 +124,12 @@ func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
 	t.Cleanup(func() {
 		server.Close()
 		gw.Close()
-		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+		time.Sleep(20 * time.Second) // fake time: every closing handshake has timed out by then
 	})
 	return &world{t, &network{dial: ln.Dial, over: t.Context().Done()}, game, gw, ln}
 }
 
-// play begins a session, and gives both its ends.
+// play starts a session, and returns both its ends.
 func (w *world) play(o client.Options) (*client.Conn, *wstest.Peer) {
 	w.Helper()
 	o.HTTPClient = w.client()
@@ -141,7 +141,7 @@ func (w *world) play(o client.Options) (*client.Conn, *wstest.Peer) {
 	return c, w.game.Next()
 }
 
-// state is the session's, as the gateway has it.
+// state returns the session's state at the gateway.
 func (w *world) state(c *client.Conn) string {
 	synctest.Wait()
 	i, _ := w.gw.Session(c.Session())
@@ -169,7 +169,7 @@ func want(t *testing.T, c *client.Conn, texts ...string) {
 	}
 }
 
-// wantEnd reads the error at a session's end.
+// wantEnd reads until the session ends, and returns the error.
 func wantEnd(t *testing.T, c *client.Conn) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

@@ -10,8 +10,8 @@ import (
 	"reseat/gateway/frame"
 )
 
-// A loop is a connection on which the same bytes come again and again, and that
-// takes all.
+// A loop is a connection that reads the same bytes again and again, and discards
+// writes.
 type loop struct {
 	net.Conn
 	b    []byte
@@ -30,7 +30,7 @@ func (l *loop) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The race detector's sync.Pool forgets on purpose, so this runs without it.
+// Under the race detector sync.Pool drops items on purpose, so this runs without it.
 func TestRelayingAMessageAllocatesNothing(t *testing.T) {
 	l := &loop{b: compressed(frame.Text, prose(1000))}
 	c := deflate.NewConn(l, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit, Charge: func(int) {}})
@@ -48,8 +48,8 @@ func TestRelayingAMessageAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkConn takes one message of a client's, or sends one to it, on a
-// connection that costs nothing.
+// BenchmarkConn reads one message of a client's, or sends one to it, on a connection
+// that costs nothing.
 func BenchmarkConn(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -92,7 +92,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// NetConn returns the network connection below, also below TLS.
+// NetConn returns the network connection at the bottom, below TLS too.
 func (c *Conn) NetConn() net.Conn {
 	if below, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
 		return below.NetConn()

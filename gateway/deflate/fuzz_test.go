@@ -12,10 +12,10 @@ import (
 	"reseat/gateway/frame"
 )
 
-// understood is what RFC 7692 makes of a client's bytes, read the simplest way:
-// the messages, and what comes of them in the end. open says that the last
-// message or frame is not whole.
-func understood(b []byte, most int) (list []message, end string, open bool) {
+// understood is what RFC 7692 makes of a client's bytes, read in the simplest way: the
+// messages, and how the stream ends. open means that the last message or frame is
+// incomplete.
+func understood(b []byte, maxLen int) (list []message, end string, open bool) {
 	var cur *message
 	var squeezed bool
 	frames := 0
@@ -40,7 +40,7 @@ func understood(b []byte, most int) (list []message, end string, open bool) {
 		switch {
 		case frames > 1024:
 			return list, "too many frames", false
-		case !h.Control() && h.Length > int64(most): // the test's inputs are shorter
+		case !h.Control() && h.Length > int64(maxLen): // the test's inputs are shorter
 			return list, "1009", false
 		case int64(len(b)-h.Size) < h.Length:
 			return list, "none", true
@@ -59,7 +59,7 @@ func understood(b []byte, most int) (list []message, end string, open bool) {
 			continue
 		}
 		if squeezed {
-			plain, err := inflate(cur.data, most)
+			plain, err := inflate(cur.data, maxLen)
 			if err != "none" {
 				return list, err, false
 			}
@@ -70,13 +70,13 @@ func understood(b []byte, most int) (list []message, end string, open bool) {
 	return list, "none", cur != nil
 }
 
-// inflate reads one stream after the other until nothing is left.
-func inflate(z string, most int) (plain, end string) {
+// inflate reads one stream after another until nothing is left.
+func inflate(z string, maxLen int) (plain, end string) {
 	r := strings.NewReader(z + "\x00\x00\xff\xff\x01\x00\x00\xff\xff")
 	for r.Len() > 0 {
-		p, err := io.ReadAll(io.LimitReader(flate.NewReader(r), int64(most)+2))
+		p, err := io.ReadAll(io.LimitReader(flate.NewReader(r), int64(maxLen)+2))
 		plain += string(p)
-		if len(plain) > most {
+		if len(plain) > maxLen {
 			return "", "1009"
 		}
 		if err != nil {
@@ -86,16 +86,16 @@ func inflate(z string, most int) (plain, end string) {
 	return plain, "none"
 }
 
-// FuzzFramesOfAClient compares a Conn with the simplest reading of what a client
-// sent, whatever it was, read and written in pieces.
+// FuzzFramesOfAClient compares a Conn with the simplest reading of what a client sent,
+// for any bytes, read and written in pieces.
 func FuzzFramesOfAClient(f *testing.F) {
-	const most = 64 << 10
+	const maxLen = 64 << 10
 	ping := clientFrame(frame.Ping, true, 0, []byte("x"))
 	for _, b := range [][]byte{
 		compressed(frame.Text, "Hello"), fragments(frame.Binary, prose(1000), 5, ping), concat(ping, compressed(frame.Text, ""), clientFrame(frame.Text, false, 0, nil)),
 		{0xc1, 0x80, 0, 0, 0, 0}, {0xc9, 0x80}, {0x82 | rsv1, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4},
 		clientFrame(frame.Text, true, rsv1, []byte{0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00}),
-		compressed(frame.Text, strings.Repeat("a", 70000)), compressed(frame.Text, strings.Repeat("a", most)),
+		compressed(frame.Text, strings.Repeat("a", 70000)), compressed(frame.Text, strings.Repeat("a", maxLen)),
 	} {
 		f.Add(b, uint8(3), uint16(100))
 		f.Add(b, uint8(200), uint16(1))
@@ -104,8 +104,8 @@ func FuzzFramesOfAClient(f *testing.F) {
 		if len(b) > 8<<10 {
 			return
 		}
-		want, end, open := understood(b, most)
-		r := newRig(t, func(o *deflate.Options) { o.Limit = most })
+		want, end, open := understood(b, maxLen)
+		r := newRig(t, func(o *deflate.Options) { o.Limit = maxLen })
 		var got []byte
 		p := make([]byte, max(read, 1))
 		for rest := b; ; {
@@ -120,8 +120,8 @@ func FuzzFramesOfAClient(f *testing.F) {
 				got = append(got, p[:n]...)
 			}
 		}
-		got = append(got, r.come(t)...)
-		if v := verdict(got, most); v != end {
+		got = append(got, r.readAll(t)...)
+		if v := verdict(got, maxLen); v != end {
 			t.Fatalf("the reader says %s, want %s", v, end)
 		}
 		list, _, err := messages(got, true)
@@ -142,8 +142,8 @@ func FuzzFramesOfAClient(f *testing.F) {
 	})
 }
 
-// FuzzFramesToAClient sends messages whose lengths, kinds and fragments come of
-// plan, and cuts the writes by cuts; the client has to read the same.
+// FuzzFramesToAClient sends messages with lengths, kinds and fragments taken from plan,
+// splits the writes by cuts, and checks that the client reads the same.
 func FuzzFramesToAClient(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 130, 255, 77}, []byte("some text that is repeated, some text"), []byte{0, 1, 255}, uint8(15))
 	f.Add([]byte{200, 200, 3, 3, 9, 90}, []byte{}, []byte{9}, uint8(8))
@@ -179,8 +179,8 @@ func FuzzFramesToAClient(f *testing.F) {
 	})
 }
 
-// FuzzOffers: no answer to what is no offer, and an answer names nothing that
-// was not offered but what may be said unasked.
+// FuzzOffers: an invalid offer gets no answer, and an answer contains only what was
+// offered or may be sent unasked.
 func FuzzOffers(f *testing.F) {
 	f.Add("permessage-deflate; client_max_window_bits, permessage-deflate")
 	f.Add(`foo; bar="b\a\r";baz, permessage-deflate; server_max_window_bits=10`)

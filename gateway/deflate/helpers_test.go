@@ -22,7 +22,7 @@ const (
 
 var key = [4]byte{0xde, 0xad, 0xbe, 0xef}
 
-// agreed is what an offer is accepted with.
+// agreed returns the parameters negotiated for an offer.
 func agreed(t testing.TB, offer string) deflate.Params {
 	t.Helper()
 	p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": {offer}})
@@ -32,13 +32,13 @@ func agreed(t testing.TB, offer string) deflate.Params {
 	return p
 }
 
-// A rig is a Conn and the client at its other end. Its sockets hold all that the
+// A rig is a Conn and the client at its other end. Its sockets hold everything that the
 // tests write.
 type rig struct {
 	*deflate.Conn
 	client *wstest.Conn
-	held   int // charged now,
-	most   int // and at most
+	held   int // charged now
+	maxLen int // the maximum so far
 }
 
 func newRig(t testing.TB, options ...func(*deflate.Options)) *rig {
@@ -49,7 +49,7 @@ func newRigFor(t testing.TB, offer string, options ...func(*deflate.Options)) *r
 	t.Helper()
 	client, server := wstest.Pipe(64 << 20)
 	r := &rig{client: client}
-	o := deflate.Options{Limit: limit, Charge: func(n int) { r.held += n; r.most = max(r.most, r.held) }}
+	o := deflate.Options{Limit: limit, Charge: func(n int) { r.held += n; r.maxLen = max(r.maxLen, r.held) }}
 	for _, f := range options {
 		f(&o)
 	}
@@ -65,7 +65,7 @@ func newRigFor(t testing.TB, offer string, options ...func(*deflate.Options)) *r
 
 // squeeze compresses a message's payload as a client would.
 func squeeze(p string) []byte {
-	if len(p) > 1<<16 { // the race detector makes the best slow
+	if len(p) > 1<<16 { // the best level is slow under the race detector
 		return squeezeAt(flate.BestSpeed, p)
 	}
 	return squeezeAt(flate.BestCompression, p)
@@ -79,7 +79,7 @@ func squeezeAt(level int, p string) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\x00\x00\xff\xff"))
 }
 
-// clientFrame is a frame of a client's; bits are set in its first byte.
+// clientFrame returns a client's frame; bits are set in its first byte.
 func clientFrame(op byte, fin bool, bits byte, payload []byte) []byte {
 	b := frame.AppendMasked(nil, op, key, payload)
 	if !fin {
@@ -89,10 +89,10 @@ func clientFrame(op byte, fin bool, bits byte, payload []byte) []byte {
 	return b
 }
 
-// compressed is a whole compressed message of a client's.
+// compressed returns a client's compressed message in one frame.
 func compressed(op byte, p string) []byte { return clientFrame(op, true, rsv1, squeeze(p)) }
 
-// fragments is the same in n frames, with between behind each but the last.
+// fragments returns the same in n frames, with between after each but the last.
 func fragments(op byte, p string, n int, between []byte) []byte {
 	z := squeeze(p)
 	var b []byte
@@ -119,8 +119,8 @@ func (m message) String() string {
 	return fmt.Sprintf("opcode %d, %d bytes %.20q", m.op, len(m.data), m.data)
 }
 
-// messages reads all the frames in b, which are whole. Empty Pongs are signs of
-// life, and left out. What RFC 6455 forbids is an error.
+// messages reads all the frames in b, which must be complete. It skips empty Pongs,
+// which only show activity. What RFC 6455 forbids is an error.
 func messages(b []byte, masked bool) (list []message, frames int, err error) {
 	var open *message
 	for len(b) > 0 {
@@ -160,8 +160,8 @@ func messages(b []byte, masked bool) (list []message, frames int, err error) {
 	return list, frames, nil
 }
 
-// come is all that can be read of the client, which has closed.
-func (r *rig) come(t testing.TB) []byte {
+// readAll returns everything left to read from a client that has closed.
+func (r *rig) readAll(t testing.TB) []byte {
 	t.Helper()
 	r.client.CloseWrite()
 	b, err := io.ReadAll(r.Conn)
@@ -188,8 +188,8 @@ func wantMessages(t testing.TB, b []byte, masked bool, want ...message) (frames 
 	return frames
 }
 
-// prose is n bytes that compress, noise n bytes that do not. Both are the same
-// each time.
+// prose returns n bytes that compress, noise n bytes that don't. Both are
+// deterministic.
 func prose(n int) string {
 	var b bytes.Buffer
 	for i := 0; b.Len() < n; i++ {

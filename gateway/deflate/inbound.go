@@ -35,7 +35,7 @@ type inbound struct {
 	// Bytes read and not parsed yet, and their buffer.
 	rest []byte
 	lent *[]byte
-	came bool // bytes have come since something was last returned
+	came bool // bytes have arrived since something was last returned
 
 	// The incomplete frame before rest: a partial header, or a payload
 	// of which left bytes are to come.
@@ -43,15 +43,15 @@ type inbound struct {
 	headLen int
 	left    int64
 	key     [4]byte // from the next byte of the payload on
-	mine    bool    // it belongs to msg
+	inMsg   bool    // it belongs to msg
 
-	plain bool // a message that is not compressed is open
-	loose bool // everything passes unchanged: the reader has got a frame that it refuses
+	plain   bool // a message that is not compressed is open
+	passAll bool // everything passes unchanged: the reader has got a frame that it refuses
 
-	msg  message
-	inf  *inflater // of msg, once that is complete
-	spun bool      // and all of it has been inflated
-	done []byte    // frames to return
+	msg      message
+	inf      *inflater // of msg, once that is complete
+	inflated bool      // and all of it has been inflated
+	done     []byte    // frames to return
 }
 
 func newInbound(early []byte, limit int64, t *tab) inbound {
@@ -90,8 +90,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill waits for bytes. It reads into p and then moves them to a buffer, so that none is
-// held while it waits.
+// fill waits for bytes. It reads into p and then moves them to a buffer, so that no
+// buffer is held while it waits.
 func (in *inbound) fill(conn net.Conn, p []byte) error {
 	in.release()
 	n, err := conn.Read(p[:min(len(p), readSize)])
@@ -101,10 +101,10 @@ func (in *inbound) fill(conn net.Conn, p []byte) error {
 	in.lent = buffers.Get().(*[]byte)
 	*in.lent = append(*in.lent, p[:n]...)
 	in.rest, in.came = *in.lent, true
-	return nil // an error comes again with the next read
+	return nil // the next read returns the error again
 }
 
-// release returns what is not needed while waiting.
+// release frees what is not needed while waiting.
 func (in *inbound) release() {
 	if in.lent != nil {
 		putBuffer(in.lent)
@@ -114,26 +114,26 @@ func (in *inbound) release() {
 	in.tab.hold(in.msg.memory())
 }
 
-// step consumes the next part of rest: a header, or what there is of a payload.
+// step consumes the next part of rest: a header, or the available payload.
 func (in *inbound) step() {
-	if in.left == 0 && !in.loose {
+	if in.left == 0 && !in.passAll {
 		in.header()
 		return
 	}
 	b := in.rest
-	if !in.loose {
+	if !in.passAll {
 		b = b[:min(int64(len(b)), in.left)]
 	}
 	in.rest = in.rest[len(b):]
 	in.left -= int64(len(b))
-	if in.loose || !in.mine {
+	if in.passAll || !in.inMsg {
 		in.done = b
 		return
 	}
 	in.collect(b)
 }
 
-// header consumes a header, or what there is of it.
+// header consumes a header, or the available part of it.
 func (in *inbound) header() {
 	n := copy(in.head[in.headLen:], in.rest)
 	b := in.head[:in.headLen+n]
@@ -141,7 +141,7 @@ func (in *inbound) header() {
 	switch {
 	case err != nil:
 		in.pass(len(b))
-		in.loose = true
+		in.passAll = true
 	case h.Size == 0:
 		in.rest = in.rest[n:]
 		in.headLen = len(b)
@@ -149,7 +149,7 @@ func (in *inbound) header() {
 		in.begin(h, compressed)
 	default:
 		in.pass(h.Size)
-		in.left, in.mine = h.Length, false
+		in.left, in.inMsg = h.Length, false
 		if !h.Control() {
 			in.plain = !h.Fin
 		}
@@ -166,14 +166,14 @@ func parse(b []byte) (h frame.Header, compressed bool, err error) {
 	return h, compressed, err
 }
 
-// pass returns the first n bytes of head unchanged. The others there are still in rest.
+// pass returns the first n bytes of head unchanged. The rest of head is still in rest.
 func (in *inbound) pass(n int) {
 	in.done = in.head[:n]
-	in.took(n)
+	in.consumeHeader(n)
 }
 
-// took removes a header of n bytes from rest.
-func (in *inbound) took(n int) {
+// consumeHeader removes a header of n bytes from rest.
+func (in *inbound) consumeHeader(n int) {
 	in.rest = in.rest[n-in.headLen:]
 	in.headLen = 0
 }
@@ -185,7 +185,7 @@ func (in *inbound) begin(h frame.Header, compressed bool) {
 	switch {
 	case !h.Masked, compressed && (h.Control() || h.Op == frame.Continuation || in.plain):
 		in.pass(h.Size) // the reader refuses it: RFC 6455 section 5.1, RFC 7692 section 6.1
-		in.loose = true
+		in.passAll = true
 		return
 	case m.open && h.Op != frame.Continuation:
 		in.refuse(reserved)
@@ -193,8 +193,8 @@ func (in *inbound) begin(h frame.Header, compressed bool) {
 	case !m.open:
 		*m = message{open: true, op: h.Op, buf: buffers.Get().(*[]byte)}
 	}
-	in.took(h.Size)
-	in.left, in.key, in.mine = h.Length, h.Key, true
+	in.consumeHeader(h.Size)
+	in.left, in.key, in.inMsg = h.Length, h.Key, true
 	m.frames++
 	m.last = h.Fin
 	switch limit := frame.MaxFrames(in.limit); {
@@ -238,7 +238,7 @@ func turned(key [4]byte, n int) (k [4]byte) {
 
 // inflate returns the next frame of a complete message.
 func (in *inbound) inflate() {
-	if in.spun {
+	if in.inflated {
 		in.close()
 		return
 	}
@@ -258,7 +258,7 @@ func (in *inbound) inflate() {
 	at := frame.MaxHeader - len(head)
 	copy(in.inf.buf[at:], head)
 	in.done = in.inf.buf[at : frame.MaxHeader+len(p)]
-	in.spun = last
+	in.inflated = last
 }
 
 // refuse returns frames that the reader refuses; see the package comment.
@@ -267,7 +267,7 @@ func (in *inbound) refuse(frames string) {
 	if frames[0] != reserved[0] {
 		in.done[0] = frames[0]&0xF0 | in.msg.opcode()
 	}
-	in.loose = true
+	in.passAll = true
 	in.close()
 }
 
@@ -277,6 +277,6 @@ func (in *inbound) close() {
 		in.inf.free()
 	}
 	putBuffer(in.msg.buf)
-	in.inf, in.spun, in.msg = nil, false, message{}
+	in.inf, in.inflated, in.msg = nil, false, message{}
 	in.tab.hold(0)
 }

@@ -28,7 +28,7 @@ func TestCompressedMessagesAreRead(t *testing.T) {
 			for _, n := range []int{1, 2, 7} {
 				r := newRig(t)
 				r.client.Write(concat(compressed(frame.Text, p), fragments(frame.Binary, p, n, nil)))
-				frames := wantMessages(t, r.come(t), true, message{frame.Text, p}, message{frame.Binary, p})
+				frames := wantMessages(t, r.readAll(t), true, message{frame.Text, p}, message{frame.Binary, p})
 				if frames > 2*(2+size/(64<<10)) {
 					t.Errorf("%d bytes have come in %d frames", size, frames)
 				}
@@ -37,8 +37,8 @@ func TestCompressedMessagesAreRead(t *testing.T) {
 	}
 }
 
-// The examples of RFC 7692 section 7.2.3, those with a window of an earlier
-// message left aside, and what section 7.2.1 allows behind a final block.
+// The examples of RFC 7692 section 7.2.3, except those with the window of an earlier
+// message, and what section 7.2.1 allows after a final block.
 func TestExamplesOfTheRFCAreRead(t *testing.T) {
 	for name, c := range map[string]struct{ hex, want string }{
 		"one block":                {"f248cdc9c90700", "Hello"},
@@ -59,13 +59,13 @@ func TestExamplesOfTheRFCAreRead(t *testing.T) {
 				r := newRig(t)
 				r.client.Write(clientFrame(frame.Text, false, rsv1, z[:cut]))
 				r.client.Write(clientFrame(frame.Continuation, true, 0, z[cut:]))
-				wantMessages(t, r.come(t), true, message{frame.Text, c.want})
+				wantMessages(t, r.readAll(t), true, message{frame.Text, c.want})
 			}
 		})
 	}
 }
 
-// What a client does not compress passes byte for byte, whatever it is.
+// What a client does not compress passes byte for byte.
 func TestUncompressedMessagesPassUnchanged(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"messages":   concat(clientFrame(frame.Text, true, 0, []byte("one")), clientFrame(frame.Binary, false, 0, []byte("two")), clientFrame(frame.Continuation, true, 0, nil)),
@@ -85,16 +85,16 @@ func TestUncompressedMessagesPassUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.client.Write(b)
-			if got := r.come(t); !bytes.Equal(withoutSigns(got), b) {
+			if got := r.readAll(t); !bytes.Equal(withoutPongs(got), b) {
 				t.Fatalf("got % .80x, want % .80x", got, b)
 			}
 		})
 	}
 }
 
-// withoutSigns takes the signs of life away, which come where bytes did and no
-// frame.
-func withoutSigns(b []byte) []byte {
+// withoutPongs removes the empty Pongs, which are sent when bytes arrived and no frame
+// did.
+func withoutPongs(b []byte) []byte {
 	return bytes.ReplaceAll(b, []byte("\x8a\x80\x00\x00\x00\x00"), nil)
 }
 
@@ -119,11 +119,11 @@ func TestControlFramesKeepTheirPlace(t *testing.T) {
 			n, _ = r.Read(first)
 		}
 		r.client.Write(all[cut:])
-		wantMessages(t, append(first[:n], r.come(t)...), true, want...)
+		wantMessages(t, append(first[:n], r.readAll(t)...), true, want...)
 	}
 }
 
-func TestReadsOfAnySizeGiveTheSame(t *testing.T) {
+func TestReadsOfAnySizeGiveTheSameResult(t *testing.T) {
 	all := concat(compressed(frame.Text, prose(70000)), clientFrame(frame.Ping, true, 0, []byte("x")), compressed(frame.Binary, ""), clientFrame(frame.Text, true, 0, []byte(prose(300))))
 	want := []message{{frame.Text, prose(70000)}, {frame.Ping, "x"}, {frame.Binary, ""}, {frame.Text, prose(300)}}
 	for _, size := range []int{1, 2, 3, 5, 14, 1000, 4096, 1 << 17} {
@@ -171,8 +171,8 @@ func TestBytesAfterTheHandshakeAreReadFirst(t *testing.T) {
 	}
 }
 
-// verdict is what a reader says of frames: the codes of RFC 6455.
-func verdict(b []byte, most int64) string {
+// verdict returns how a reader ends the connection: the codes of RFC 6455.
+func verdict(b []byte, maxLen int64) string {
 	var size int64
 	frames, open := 0, false
 	for len(b) > 0 {
@@ -191,7 +191,7 @@ func verdict(b []byte, most int64) string {
 			open = !h.Fin
 		}
 		switch {
-		case size < 0 || size > most:
+		case size < 0 || size > maxLen:
 			return "1009"
 		case frames > 1024:
 			return "too many frames"
@@ -207,7 +207,7 @@ func wantVerdict(t *testing.T, want string, parts ...[]byte) {
 	t.Helper()
 	r := newRig(t)
 	r.client.Write(concat(parts...))
-	if got := verdict(r.come(t), limit); got != want {
+	if got := verdict(r.readAll(t), limit); got != want {
 		t.Fatalf("the reader says %s, want %s", got, want)
 	}
 }
@@ -231,14 +231,14 @@ func TestDataThatDoesNotInflateIsAProtocolError(t *testing.T) {
 	}
 }
 
-// DEFLATE has no checksum, but what was cut off does not end as a message ends.
-// It must not pass for a shorter one.
+// DEFLATE has no checksum, but a truncated payload does not end as a message ends. It
+// must not pass as a shorter message.
 func TestTruncatedMessagesAreAProtocolError(t *testing.T) {
 	for _, p := range []string{"Hello", prose(100), prose(5000), noise(300), strings.Repeat("a", 100000), strings.Repeat("\x00", 300)} {
 		z := squeeze(p)
 		for cut := range z {
 			if z[0] == 0 && (cut == 1 || cut == len(z)-5) {
-				continue // that is an empty message; or the tail makes up for what a stored block lacks
+				continue // that is an empty message, or the tail completes a stored block
 			}
 		}
 	}
@@ -260,9 +260,9 @@ func TestFramesOutOfPlaceAreAProtocolError(t *testing.T) {
 	}
 }
 
-// A message of as many bytes as the limit is the reader's to judge; far beyond
-// it nothing is inflated.
-func TestLimitIsOfInflatedBytes(t *testing.T) {
+// The reader judges a message of exactly limit bytes; a much larger one is not
+// inflated.
+func TestLimitAppliesToInflatedBytes(t *testing.T) {
 	for _, p := range []string{prose(limit), noise(limit), strings.Repeat("a", limit)} {
 		wantVerdict(t, "none", compressed(frame.Text, p))
 		wantVerdict(t, "1009", compressed(frame.Text, p+"!"))
@@ -287,8 +287,8 @@ func TestMessageOfTooManyFramesIsRefused(t *testing.T) {
 	wantVerdict(t, "too many frames", clientFrame(frame.Text, false, rsv1, nil), bytes.Repeat(clientFrame(frame.Continuation, false, 0, nil), 2000))
 }
 
-// A bomb is a message of a thousand times its size: what comes of it is bounded
-// by the limit, and so is what is inflated of it.
+// A bomb is a message that inflates to a thousand times its size. The limit bounds what
+// is returned and what is inflated.
 func TestCompressionBombIsInflatedUpToTheLimit(t *testing.T) {
 	const bomb = 1 << 30
 	z := bombOf(bomb)
@@ -302,26 +302,26 @@ func TestCompressionBombIsInflatedUpToTheLimit(t *testing.T) {
 	if err != nil || n > limit+128<<10 {
 		t.Fatalf("%d bytes came of it, %v; want no more than the limit of %d and a chunk", n, err, limit)
 	}
-	if r.most > 4*limit {
-		t.Errorf("%d bytes were held", r.most)
+	if r.maxLen > 4*limit {
+		t.Errorf("%d bytes were held", r.maxLen)
 	}
 }
 
-// bombOf is n zeros, compressed.
+// bombOf returns n zeros, compressed.
 func bombOf(n int) []byte {
 	const part = 1 << 20
-	z := append(squeezeAt(flate.BestCompression, strings.Repeat("\x00", part)), "\x00\x00\xff\xff"...) // whole blocks: they can be repeated
+	z := append(squeezeAt(flate.BestCompression, strings.Repeat("\x00", part)), "\x00\x00\xff\xff"...) // whole blocks, which can be repeated
 	return bytes.TrimSuffix(bytes.Repeat(z, n/part), []byte("\x00\x00\xff\xff"))
 }
 
-func TestMessageOfEndlessStreamsIsRefused(t *testing.T) {
+func TestMessageOfTooManyStreamsIsRefused(t *testing.T) {
 	final, _ := hex.DecodeString("f348cdc9c90700")
 	wantVerdict(t, "none", clientFrame(frame.Text, true, rsv1, append(bytes.Repeat(final, 1000), 0)))
 	wantVerdict(t, "1002", clientFrame(frame.Text, true, rsv1, append(bytes.Repeat(final, 2000), 0)))
 }
 
-// A reader hears of bytes that make no frame yet, and of a message that is under
-// way: heartbeats and the rule against stalled messages are its own.
+// The reader is notified of bytes that don't complete a frame, and of a message in
+// flight, because heartbeats and the rule against stalled messages are its own.
 func TestReaderIsNotifiedOfMessageInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -340,7 +340,7 @@ func TestReaderIsNotifiedOfMessageInFlight(t *testing.T) {
 		for i, want := range []string{alive, begun, alive, alive} {
 			r.client.Write(b[:1])
 			if b = b[1:]; i == 0 {
-				r.client.Write(b[:1]) // with the second byte the header's length is known, and no more
+				r.client.Write(b[:1]) // the second byte gives the header's length
 				b = b[1:]
 			}
 			if i == 1 {
@@ -364,15 +364,15 @@ func TestReaderIsNotifiedOfMessageInFlight(t *testing.T) {
 			t.Errorf("the reader was told %d times that it goes on", words)
 		}
 		r.client.Write(b)
-		frames := wantMessages(t, append(got, r.come(t)...), true, message{frame.Binary, noise(10000)})
+		frames := wantMessages(t, append(got, r.readAll(t)...), true, message{frame.Binary, noise(10000)})
 		if frames > 1024 {
 			t.Errorf("%d frames", frames)
 		}
 	})
 }
 
-// A message of which a part came together with something else is under way as
-// well, and nothing more may ever come.
+// A message of which a part arrived together with another is in flight too, even if
+// nothing more ever arrives.
 func TestReaderIsNotifiedOfStalledMessageImmediately(t *testing.T) {
 	r := newRig(t)
 	r.client.Write(clientFrame(frame.Pong, true, 0, []byte("1")))
@@ -420,8 +420,8 @@ func TestCollectedBytesAreAccounted(t *testing.T) {
 	})
 }
 
-// The driver breaks a read with a deadline in the past, and reads on later.
-func TestReadBrokenByDeadlineContinues(t *testing.T) {
+// The driver interrupts a read with a deadline in the past, and reads again later.
+func TestInterruptedReadContinues(t *testing.T) {
 	r := newRig(t)
 	b := concat(fragments(frame.Text, prose(3000), 4, clientFrame(frame.Ping, true, 0, []byte("x"))), compressed(frame.Text, "end"))
 	var got []byte
@@ -447,10 +447,10 @@ func TestReadBrokenByDeadlineContinues(t *testing.T) {
 		got = append(got, p[:n]...)
 	}
 	ping := message{frame.Ping, "x"}
-	wantMessages(t, append(got, r.come(t)...), true, ping, ping, ping, message{frame.Text, prose(3000)}, message{frame.Text, "end"})
+	wantMessages(t, append(got, r.readAll(t)...), true, ping, ping, ping, message{frame.Text, prose(3000)}, message{frame.Text, "end"})
 }
 
-func TestCloseEndsAReadAndMayBeRepeated(t *testing.T) {
+func TestCloseInterruptsAReadAndIsIdempotent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.client.Write(compressed(frame.Text, prose(1000))[:50])
@@ -468,7 +468,7 @@ func TestCloseEndsAReadAndMayBeRepeated(t *testing.T) {
 	})
 }
 
-func TestEndOfConnectionFollowsItsLastMessage(t *testing.T) {
+func TestEndOfStreamFollowsTheLastMessage(t *testing.T) {
 	r := newRig(t)
 	r.client.Write(compressed(frame.Text, "last"))
 	r.client.Reset()

@@ -13,25 +13,25 @@ import (
 const (
 	// chunkSize is how much of a message is inflated at once.
 	chunkSize = 64 << 10
-	// windowMemory is about what a flate reader takes.
+	// windowMemory is about what a flate reader needs.
 	windowMemory = 48 << 10
-	// maxStreams bounds how often a message may end a DEFLATE stream and begin
-	// another, which costs a flate reader as much as many bytes.
+	// maxStreams bounds how often a message may end a DEFLATE stream and begin another,
+	// which costs a flate reader as much as many bytes do.
 	maxStreams = 1024
 )
 
-// end is what a message's payload lacks to be a whole DEFLATE stream: the tail,
-// and a last block. With that a payload that was cut off is told from one that
-// is whole, as far as it can be where nothing has a checksum.
+// end completes a message's payload to a whole DEFLATE stream: the tail, and a final
+// block. It tells a truncated payload from a whole one, as far as that is possible
+// without a checksum.
 const end = tail + "\x01" + tail
 
 var errStreams = errors.New("more DEFLATE streams than a message may have")
 
-// An inflater gives the plain bytes of one message, chunk by chunk.
+// An inflater returns the plain bytes of one message, chunk by chunk.
 type inflater struct {
 	src     bytes.Reader
 	z       io.Reader // a flate.Resetter
-	buf     []byte    // room for a header, and a chunk
+	buf     []byte    // room for a header and a chunk
 	streams int
 }
 
@@ -41,8 +41,8 @@ var inflaters = sync.Pool{New: func() any {
 	return f
 }}
 
-// newInflater inflates payload, a whole message's with end behind it, in pieces
-// of up to chunk bytes.
+// newInflater inflates payload, that of a whole message with end appended, in pieces of
+// up to chunk bytes.
 func newInflater(payload []byte, chunk int) *inflater {
 	f := inflaters.Get().(*inflater)
 	f.src.Reset(payload)
@@ -59,7 +59,7 @@ func (f *inflater) next() {
 	f.z.(flate.Resetter).Reset(&f.src, nil) // its error is always nil
 }
 
-// free gives f back.
+// free returns f to its pool.
 func (f *inflater) free() {
 	f.src.Reset(nil)
 	if len(f.buf) == frame.MaxHeader+chunkSize {
@@ -67,7 +67,7 @@ func (f *inflater) free() {
 	}
 }
 
-// chunk inflates the next chunk. last says that nothing follows.
+// chunk inflates the next chunk. last means that nothing follows.
 func (f *inflater) chunk() (p []byte, last bool, err error) {
 	p = f.buf[frame.MaxHeader:]
 	n := 0
@@ -82,7 +82,7 @@ func (f *inflater) chunk() (p []byte, last bool, err error) {
 			return p[:n], true, nil
 		case f.streams == maxStreams:
 			return p[:n], false, errStreams
-		default: // a block of the client's that says it is the last: section 7.2.1 lets others follow
+		default: // the client's block is marked final: section 7.2.1 lets others follow
 			f.next()
 		}
 	}

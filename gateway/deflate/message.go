@@ -10,7 +10,7 @@ import (
 type message struct {
 	open     bool
 	op       byte
-	last     bool // its present frame is its last
+	last     bool // its current frame is its last
 	frames   int
 	buf      *[]byte // its payload so far, unmasked
 	inflated int64   // bytes returned so far
@@ -22,8 +22,7 @@ type message struct {
 }
 
 const (
-	// alive is a sign of life and nothing else: an unsolicited Pong, RFC 6455
-	// section 5.5.3.
+	// alive only shows activity: an unsolicited Pong, RFC 6455 section 5.5.3.
 	alive = "\x8a\x80\x00\x00\x00\x00"
 	// noticeInterval is the min time between two notices that a message continues.
 	noticeInterval = time.Second
@@ -53,7 +52,7 @@ func (m *message) memory() int {
 // noticeDue reports whether the reader may need a notice. Within a frame that passes
 // unchanged none can be sent, and none is needed.
 func (in *inbound) noticeDue() bool {
-	return (in.came || in.msg.open) && (in.left == 0 || in.mine)
+	return (in.came || in.msg.open) && (in.left == 0 || in.inMsg)
 }
 
 // notify sends the reader, which would otherwise see no activity, a frame without

@@ -20,7 +20,7 @@ func negotiated(values ...string) string {
 	return p.String()
 }
 
-func TestOffersAreAnsweredAfterTheRFC(t *testing.T) {
+func TestOffersAreAnsweredByTheRFC(t *testing.T) {
 	for offer, want := range map[string]string{
 		"":                   no,
 		"permessage-deflate": yes,
@@ -53,7 +53,7 @@ func TestOffersAreAnsweredAfterTheRFC(t *testing.T) {
 		"x-webkit-deflate-frame":                                                     no,
 		"permessage-bzip2":                                                           no,
 		"permessage-deflate-2":                                                       no,
-		"permessage-deflate mux":                                                     no, // from here on: no header at all
+		"permessage-deflate mux":                                                     no, // from here on, invalid headers
 		"permessage-deflate;":                                                        no,
 		"permessage-deflate; =10":                                                    no,
 		"permessage-deflate; mux=":                                                   no,

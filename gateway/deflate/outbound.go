@@ -21,12 +21,12 @@ const (
 type outbound struct {
 	window int // max size of a piece that is compressed at once
 
-	head    [frame.MaxHeader]byte // cut short
+	head    [frame.MaxHeader]byte // an incomplete header
 	headLen int
 
-	h          frame.Header // of the present frame,
-	left       int64        // of whose payload so much is to come
-	compressed bool         // the present message is
+	h          frame.Header // of the current frame
+	left       int64        // bytes of its payload that are still to come
+	compressed bool         // the current message is compressed
 	op         byte         // of the next frame of a compressed message
 	part       *[]byte      // of an incomplete piece; nil: nothing
 }
@@ -51,7 +51,7 @@ func (o *outbound) convert(dst, b []byte) (_ []byte, err error) {
 	return dst, nil
 }
 
-// compressing reports whether the present frame gets compressed.
+// compressing reports whether the current frame gets compressed.
 func (o *outbound) compressing() bool { return o.compressed && !o.h.Control() }
 
 func (o *outbound) pendingLen() int {
@@ -61,7 +61,7 @@ func (o *outbound) pendingLen() int {
 	return len(*o.part)
 }
 
-// header consumes a header from b, or what there is of it.
+// header consumes a header from b, or the available part of it.
 func (o *outbound) header(dst, b []byte) (_, rest []byte, err error) {
 	n := copy(o.head[o.headLen:], b)
 	h, err := frame.Parse(o.head[:o.headLen+n])
@@ -88,7 +88,7 @@ func (o *outbound) header(dst, b []byte) (_, rest []byte, err error) {
 	return dst, b, nil
 }
 
-// payload consumes payload of the present frame.
+// payload consumes payload of the current frame.
 func (o *outbound) payload(dst, p []byte) []byte {
 	switch {
 	case !o.compressing():

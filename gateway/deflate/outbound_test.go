@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 )
 
-// sent is what has arrived at the client, which takes all at once.
+// sent returns what has arrived at the client, which accepts everything at once.
 func (r *rig) sent(t testing.TB) []byte {
 	t.Helper()
 	r.CloseWrite()
@@ -29,8 +29,8 @@ func (r *rig) sent(t testing.TB) []byte {
 	return b
 }
 
-// inflated reads b as a client does: it gives the messages, and for each whether
-// it was compressed. Every compressed message is a DEFLATE stream of its own.
+// inflated reads b as a client does. It returns the messages, and for each whether it
+// was compressed. Every compressed message is a DEFLATE stream of its own.
 func inflated(t testing.TB, b []byte) (list []message, squeezed []bool) {
 	t.Helper()
 	open, compressed := false, false
@@ -117,7 +117,7 @@ func TestMessagesAreCompressed(t *testing.T) {
 	}
 }
 
-func TestSmallMessagesAndThoseThatDoNotCompressAreSentAsTheyAre(t *testing.T) {
+func TestSmallAndIncompressibleMessagesAreSentUncompressed(t *testing.T) {
 	want := []message{{frame.Text, ""}, {frame.Text, prose(127)}, {frame.Binary, noise(128)}, {frame.Text, noise(16384)}}
 	r := newRig(t)
 	var all []byte
@@ -130,7 +130,7 @@ func TestSmallMessagesAndThoseThatDoNotCompressAreSentAsTheyAre(t *testing.T) {
 	}
 }
 
-// The driver cuts anywhere.
+// The driver splits writes anywhere.
 func TestSplitWritesGiveTheSameResult(t *testing.T) {
 	all := concat(
 		serverFrame(frame.Text, true, prose(300)), serverFrame(frame.Ping, true, "1"),
@@ -165,11 +165,11 @@ func TestSplitWritesGiveTheSameResult(t *testing.T) {
 	wantSent(t, r.sent(t), want...)
 }
 
-// A message is one frame up to 16 KiB, wherever writes are cut, since some
-// browsers were known to fail on compressed messages in several. A larger one
-// goes out in pieces, so that its client is seen to read.
+// A message of up to 16 KiB is one frame, wherever writes are split, because some
+// browsers failed on compressed messages in several frames. A larger one goes out in
+// pieces, so that the client's progress is visible.
 func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
-	for size, most := range map[int]int{16 << 10: 1, 16<<10 + 1: 2, 100 << 10: 7} {
+	for size, maxLen := range map[int]int{16 << 10: 1, 16<<10 + 1: 2, 100 << 10: 7} {
 		r := newRig(t)
 		b := serverFrame(frame.Text, true, prose(size))
 		for len(b) > 0 {
@@ -187,16 +187,16 @@ func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
 			}
 			rest = rest[h.Size+int(h.Length):]
 		}
-		if frames > most {
-			t.Errorf("%d bytes went out in %d frames, want %d", size, frames, most)
+		if frames > maxLen {
+			t.Errorf("%d bytes went out in %d frames, want %d", size, frames, maxLen)
 		}
 	}
 }
 
-// A window that is smaller than the pieces that are compressed at once is
-// honoured by smaller pieces: none refers to another.
+// If the window is smaller than the pieces compressed at once, the pieces become
+// smaller, and none refers to another.
 func TestRequestedWindowIsUsed(t *testing.T) {
-	p := strings.Repeat(noise(600), 20) // what repeats lies 600 bytes back
+	p := strings.Repeat(noise(600), 20) // the repetition lies 600 bytes back
 	sizes := map[string]int{}
 	for _, offer := range []string{"permessage-deflate; server_max_window_bits=9", "permessage-deflate; server_max_window_bits=10", "permessage-deflate"} {
 		r := newRigFor(t, offer)
@@ -237,9 +237,9 @@ func TestFullSocketBlocksTheWriter(t *testing.T) {
 	})
 }
 
-// Of what was written when a deadline passed the client may have any part: it
+// When a deadline passes, the client may have received any part of what was written: it
 // counts as written.
-func TestWriteBrokenByDeadlineReportsWhatTheClientMayHave(t *testing.T) {
+func TestInterruptedWriteCountsAsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := wstest.Pipe(4 << 10)
 		defer client.Close()
@@ -266,7 +266,7 @@ func TestInvalidFrameIsNotSent(t *testing.T) {
 	}
 }
 
-func TestNetworksConnectionIsFoundBelow(t *testing.T) {
+func TestNetConnReturnsTheConnectionAtTheBottom(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
 	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
@@ -280,7 +280,7 @@ func TestNetworksConnectionIsFoundBelow(t *testing.T) {
 	}
 }
 
-func TestConnectionWithoutCloseWriteIsNoError(t *testing.T) {
+func TestCloseWriteWithoutSupportIsNoError(t *testing.T) {
 	a, _ := net.Pipe()
 	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
 	if err := errors.Join(c.CloseWrite(), c.Close()); err != nil {

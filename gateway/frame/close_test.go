@@ -8,10 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// mayTravel is RFC 6455 section 7.4 and the IANA registry, written out: 1004 is
-// reserved, 1005, 1006 and 1015 stand for something that was not sent, and up
-// to 2999 the rest is not given out yet.
-func mayTravel(code int) bool {
+// maySend spells out RFC 6455 section 7.4 and the IANA registry: 1004 is reserved;
+// 1005, 1006 and 1015 are never sent; the other codes up to 2999 are unassigned.
+func maySend(code int) bool {
 	switch code {
 	case 1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014:
 		return true
@@ -19,9 +18,9 @@ func mayTravel(code int) bool {
 	return code/1000 == 3 || code/1000 == 4
 }
 
-func TestCloseCodeTravelsByTheRules(t *testing.T) {
+func TestValidCodeFollowsTheRFC(t *testing.T) {
 	for code := range 1 << 16 {
-		want := mayTravel(code)
+		want := maySend(code)
 		if got := ValidCode(code); got != want {
 			t.Errorf("ValidCode(%d) = %t", code, got)
 		}
@@ -112,7 +111,7 @@ func TestClipKeepsAsManyCharactersAsFit(t *testing.T) {
 	}
 }
 
-func TestClipOfNoTextIsStillWithinItsBound(t *testing.T) {
+func TestClipOfInvalidUTF8IsWithinItsBound(t *testing.T) {
 	for _, s := range []string{"\x80\x80\x80\x80", "ab\xbf\xbf\xbf\xbf", "\xff\xff\xff", "\xf0\x9f\x91"} {
 		for n := range len(s) + 1 {
 			if got := Clip(s, n); len(got) > n || !strings.HasPrefix(s, got) {
@@ -122,8 +121,8 @@ func TestClipOfNoTextIsStillWithinItsBound(t *testing.T) {
 	}
 }
 
-// RFC 6455 section 1.3 has the example.
-func TestAcceptKeyAnswersTheExampleOfTheRFC(t *testing.T) {
+// The example of RFC 6455 section 1.3.
+func TestAcceptKeyMatchesTheExampleOfTheRFC(t *testing.T) {
 	if got := AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
 		t.Errorf("AcceptKey = %q", got)
 	}

@@ -10,10 +10,10 @@ import (
 
 var opcodes = []byte{Continuation, Text, Binary, Close, Ping, Pong}
 
-// lengths lie at and around every bound of the three forms of a length.
+// lengths are at and around every bound of the three forms of a length.
 var lengths = []int{0, 1, 125, 126, 127, 128, 65534, 65535, 65536, 65537, 1 << 20, 1<<31 - 1, 1 << 31, 1 << 32, 1 << 40, math.MaxInt64}
 
-// masked is AppendHeader's header with the mask bit and a key.
+// masked adds the mask bit and a key to AppendHeader's header.
 func masked(b []byte, key [4]byte) []byte {
 	b = bytes.Clone(b)
 	b[1] |= 0x80
@@ -40,7 +40,7 @@ func everyHeader(f func(b []byte, want Header)) {
 	}
 }
 
-func TestHeaderSurvivesTheWayThroughBytes(t *testing.T) {
+func TestHeaderRoundTrips(t *testing.T) {
 	everyHeader(func(b []byte, want Header) {
 		for _, rest := range []string{"", "\x00", "payload that is none of the header's"} {
 			if got, err := Parse(append(bytes.Clone(b), rest...)); got != want || err != nil {
@@ -50,7 +50,7 @@ func TestHeaderSurvivesTheWayThroughBytes(t *testing.T) {
 	})
 }
 
-func TestTruncatedHeaderIsNoHeaderYet(t *testing.T) {
+func TestTruncatedHeaderIsIncomplete(t *testing.T) {
 	everyHeader(func(b []byte, _ Header) {
 		for n := range b {
 			if got, err := Parse(b[:n]); got != (Header{}) || err != nil {
@@ -83,8 +83,8 @@ func TestLengthIsWrittenInItsShortestForm(t *testing.T) {
 	}
 }
 
-// forbidden is every header that RFC 6455 sections 5.2 and 5.5 forbid by its
-// first two bytes, and the error for it.
+// forbidden returns every header that RFC 6455 sections 5.2 and 5.5 forbid by its first
+// two bytes, with the error for it.
 func forbidden() map[[2]byte]error {
 	list := map[[2]byte]error{}
 	for first := range 256 {
@@ -102,7 +102,7 @@ func forbidden() map[[2]byte]error {
 	return list
 }
 
-func TestForbiddenHeaderIsRefusedAtItsSecondByte(t *testing.T) {
+func TestForbiddenHeaderIsRefusedAfterTwoBytes(t *testing.T) {
 	bad := forbidden()
 	for first := range 256 {
 		for second := range 256 {
@@ -111,7 +111,7 @@ func TestForbiddenHeaderIsRefusedAtItsSecondByte(t *testing.T) {
 			for _, rest := range [][]byte{nil, {0, 200, 1, 2, 3, 4}, make([]byte, 12)} {
 				got, err := Parse(append(two[:], rest...))
 				if want == nil && errors.Is(err, ErrLength) {
-					continue // of the bytes behind: the test below
+					continue // depends on the bytes after these: the test below
 				}
 				if err != want || err != nil && got != (Header{}) {
 					t.Fatalf("Parse(% x and %d bytes more) = %+v, %v, want the error %v", two, len(rest), got, err, want)
@@ -155,7 +155,7 @@ func TestControlIsCloseAndPingAndPong(t *testing.T) {
 	}
 }
 
-// whole are payloads whose frames are built in one piece.
+// whole returns payloads whose frames are built in one piece.
 func whole() [][]byte {
 	var list [][]byte
 	for _, n := range []int{0, 1, 3, 31, 32, 33, 125, 126, 127, 65535, 65536} {
@@ -178,7 +178,7 @@ func TestWholeFrameIsHeaderAndPayload(t *testing.T) {
 	}
 }
 
-func TestMaskedFrameIsReadBackByItsKey(t *testing.T) {
+func TestMaskedFrameRoundTrips(t *testing.T) {
 	key := [4]byte{0x11, 0, 0xFF, 0x80}
 	for _, p := range whole() {
 		before := bytes.Clone(p)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParse: no panic; what was parsed is written back byte for byte; no
-// shorter piece says anything else, and no longer one changes it.
+// FuzzParse: no panic; a parsed header is written back byte for byte; a shorter prefix
+// parses as incomplete, and further bytes change nothing.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0x81, 0x85, 1, 2, 3, 4, 'h'})
@@ -41,7 +41,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzXOR: as byte by byte, in any split.
+// FuzzXOR: the same as byte by byte, in any split.
 func FuzzXOR(f *testing.F) {
 	f.Add([]byte("some payload that is longer than a turn of 32 bytes"), uint32(0x01020304), uint8(7))
 	f.Add([]byte{}, uint32(0), uint8(0))
@@ -53,7 +53,7 @@ func FuzzXOR(f *testing.F) {
 		if !bytes.Equal(got, want) {
 			t.Fatalf("XOR(% x, % x) = % x, want % x", b, key, got, want)
 		}
-		cut := min(int(at)&^3, len(b)) // the key begins anew at a multiple of its length
+		cut := min(int(at)&^3, len(b)) // the key restarts at multiples of its length
 		got = bytes.Clone(b)
 		XOR(got[:cut], key)
 		XOR(got[cut:], key)

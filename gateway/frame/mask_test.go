@@ -27,7 +27,7 @@ func random(n int) []byte {
 
 var keys = [][4]byte{{}, {1, 2, 3, 4}, {0xFF, 0, 0xFF, 0}, {0x80, 0x7F, 0x01, 0xFE}}
 
-// Every length up to three of the widest turns, at every alignment in memory.
+// Every length up to three of the widest steps, at every alignment.
 func TestMaskingIsByteByByte(t *testing.T) {
 	memory := random(200)
 	for n := range 101 {
@@ -46,7 +46,7 @@ func TestMaskingIsByteByByte(t *testing.T) {
 	}
 }
 
-func TestMaskingTwiceIsOnceWithBothKeys(t *testing.T) {
+func TestMaskingTwiceEqualsOnceWithBothKeys(t *testing.T) {
 	for n := range 101 {
 		plain := random(n)
 		for _, a := range keys {
@@ -69,7 +69,7 @@ func TestMaskingTwiceIsOnceWithBothKeys(t *testing.T) {
 	}
 }
 
-func TestRemaskIsUnmaskAndMask(t *testing.T) {
+func TestRemaskEqualsUnmaskAndMask(t *testing.T) {
 	for _, p := range append(whole(), random(5), random(64), random(1000)) {
 		for _, old := range keys {
 			for _, fresh := range keys {
@@ -88,7 +88,7 @@ func TestRemaskIsUnmaskAndMask(t *testing.T) {
 	}
 }
 
-func TestFramesAreHandledWithoutMemory(t *testing.T) {
+func TestFramesAreHandledWithoutAllocation(t *testing.T) {
 	dst := make([]byte, 0, 4096)
 	payload := random(1000)
 	f := AppendMasked(nil, Binary, keys[1], payload)

@@ -15,19 +15,18 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A message is what an application gets of a stream of frames.
+// A message is what an application gets from a stream of frames.
 type message struct {
 	op      byte
 	payload string
 }
 
-// errLenient marks where a stream breaks a rule that the other implementation
-// does not look at: what comes behind is not compared.
+// errLenient marks where a stream breaks a rule that the other implementation does not
+// check: the rest is not compared.
 var errLenient = errors.New("refused by this package alone")
 
-// readStream reads a client's frames by this package, as RFC 6455 section 5
-// wants a server to: the messages, and the code of the Close frame behind them,
-// or an error.
+// readStream reads a client's frames with this package, as RFC 6455 section 5 requires
+// of a server: the messages, and the code of the Close frame after them, or an error.
 func readStream(b []byte) (list []message, code int, err error) {
 	var open message
 	fragmented := false
@@ -72,11 +71,11 @@ func readClose(payload []byte) (int, error) {
 	return code, err
 }
 
-// A tape is a connection that plays b and takes whatever is written.
+// A tape is a connection that plays b and discards what is written.
 type tape struct{ b *bytes.Reader }
 
-// Read ends with an error that is not io.EOF, which the other implementation
-// would hand on in the midst of a message, as that message's end.
+// Read ends with an error other than io.EOF, which the other implementation would
+// return within a message, as that message's end.
 func (c tape) Read(p []byte) (int, error) {
 	n, err := c.b.Read(p)
 	if err != nil {
@@ -102,7 +101,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
 }
 
-// readOracle reads the same by coder/websocket.
+// readOracle reads the same with coder/websocket.
 func readOracle(t *testing.T, b []byte) (list []message, code int) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header = http.Header{
@@ -136,7 +135,7 @@ func compare(t *testing.T, b []byte) {
 	}
 }
 
-// streams are what clients send, well and badly.
+// streams returns what clients send, valid and invalid.
 func streams() [][]byte {
 	key := [4]byte{7, 0, 0xAA, 0x55}
 	f := func(op byte, p string) []byte { return AppendMasked(nil, op, key, []byte(p)) }
@@ -155,7 +154,7 @@ func streams() [][]byte {
 		bytes.Join([][]byte{text, part(Ping, "x")}, nil),
 		f(Ping, string(make([]byte, 125))), f(Ping, string(make([]byte, 126))),
 	}
-	for bit := range 8 { // each bit of the first byte, wrong
+	for bit := range 8 { // each bit of the first byte, flipped
 		b := append(bytes.Clone(text), text...)
 		b[len(text)] ^= 1 << bit
 		list = append(list, b)
@@ -166,13 +165,13 @@ func streams() [][]byte {
 	return list
 }
 
-func TestStreamIsReadAsByAnotherImplementation(t *testing.T) {
+func TestStreamReadsAlikeInAnotherImplementation(t *testing.T) {
 	for _, b := range streams() {
 		compare(t, b)
 	}
 }
 
-// FuzzStream: two implementations make the same of what a client sends.
+// FuzzStream: two implementations read a client's bytes alike.
 func FuzzStream(f *testing.F) {
 	for _, b := range streams() {
 		if len(b) < 1000 {

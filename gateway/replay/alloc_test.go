@@ -9,7 +9,7 @@ import (
 	"reseat/gateway/frame"
 )
 
-// relay lets b take in messages from one read and hand them out.
+// relay takes messages from one read into b and hands them out.
 func relay(b *Buffer, read []byte, messages int, bufs [][]byte) [][]byte {
 	from := b.Last().Off
 	b.Fill(copy(b.Room(false), read))
@@ -24,7 +24,7 @@ func relay(b *Buffer, read []byte, messages int, bufs [][]byte) [][]byte {
 	return bufs
 }
 
-// Under the race detector a sync.Pool forgets at random, hence the build tag.
+// Under the race detector sync.Pool drops items on purpose, hence the build tag.
 func TestRelayingDoesNotAllocate(t *testing.T) {
 	one := frame.Append(nil, frame.Binary, make([]byte, 120))
 	bufs := make([][]byte, 0, 64)
@@ -33,8 +33,8 @@ func TestRelayingDoesNotAllocate(t *testing.T) {
 		for range messages {
 			read = append(read, one...)
 		}
-		for _, every := range []uint64{1, 8, 40} { // acks: always all, or now and then
-			b, round := New(NewStore(plenty, nil)), uint64(0)
+		for _, every := range []uint64{1, 8, 40} { // acks after every message, or now and then
+			b, round := New(NewStore(ampleLimit, nil)), uint64(0)
 			run := func() {
 				bufs = relay(b, read, messages, bufs)
 				if round++; round%every == 0 {
@@ -51,14 +51,14 @@ func TestRelayingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// The firehose: reads that fill big chunks, which are used again as well.
+// Reads that fill big chunks: those are reused as well.
 func TestLargeChunksAreReused(t *testing.T) {
 	one := frame.Append(nil, frame.Binary, make([]byte, 1020))
 	var read []byte
 	for range bigChunk / len(one) {
 		read = append(read, one...)
 	}
-	s, bufs, most := NewStore(plenty, nil), make([][]byte, 0, 64), int64(0)
+	s, bufs, most := NewStore(ampleLimit, nil), make([][]byte, 0, 64), int64(0)
 	b := New(s)
 	n := testing.AllocsPerRun(500, func() {
 		for range 4 {
@@ -72,9 +72,9 @@ func TestLargeChunksAreReused(t *testing.T) {
 	}
 }
 
-// A slow client acks a part: headers are walked, nothing is made.
+// A slow client acks a part: headers are walked, nothing is allocated.
 func TestPartialAckDoesNotAllocate(t *testing.T) {
-	b := New(NewStore(plenty, nil))
+	b := New(NewStore(ampleLimit, nil))
 	for range 100 {
 		send(t, b, 300)
 	}
@@ -99,7 +99,7 @@ func BenchmarkRelay(b *testing.B) {
 			for range messages {
 				read = append(read, one...)
 			}
-			r, bufs := New(NewStore(plenty, nil)), make([][]byte, 0, 64)
+			r, bufs := New(NewStore(ampleLimit, nil)), make([][]byte, 0, 64)
 			b.ReportAllocs()
 			for b.Loop() {
 				bufs = relay(r, read, messages, bufs)

@@ -7,10 +7,10 @@ import (
 	"reseat/gateway/frame"
 )
 
-// big enough for every test that is not about running out of memory.
-const plenty = 64 << 20
+// big enough for every test that is not about exhausted memory.
+const ampleLimit = 64 << 20
 
-// take reads p into b, in as many reads as it needs, and takes all of it over.
+// take reads p into b, in as many reads as needed, and takes all of it.
 func take(t testing.TB, b *Buffer, p []byte) {
 	t.Helper()
 	for len(p) > 0 {
@@ -31,27 +31,27 @@ func mustRoom(t testing.TB, b *Buffer) []byte {
 	return room
 }
 
-// send takes a message of n bytes over.
+// send takes a message of n bytes.
 func send(t testing.TB, b *Buffer, n int) {
 	t.Helper()
 	take(t, b, frame.Append(nil, frame.Binary, noise[:n]))
 	b.EndMessage(int64(n))
 }
 
-// content is the stream from one offset to another.
+// content returns the stream from one offset to another.
 func content(b *Buffer, from, to uint64) []byte {
 	p := bytes.Join(b.Slices(nil, from, to), nil)
 	b.Unpin()
 	return p
 }
 
-// A header that was copied may lie across two chunks, wherever it is cut.
-func TestHeaderAcrossASeamIsRead(t *testing.T) {
+// A copied header may span two chunks, wherever it is split.
+func TestHeaderSpanningChunksIsRead(t *testing.T) {
 	for _, length := range []int{5, 125, 126, 300, 65535, 65536, 70000} {
 		header := frame.AppendHeader(nil, frame.Binary, true, length)
 		second := append(bytes.Clone(header), noise[:length]...)
 		for cut := 1; cut < len(header); cut++ {
-			b := New(NewStore(plenty, nil))
+			b := New(NewStore(ampleLimit, nil))
 			n := copy(mustRoom(t, b), second)
 			b.Fill(n)
 			first := frame.Append(nil, frame.Binary, noise[:smallChunk-cut-4])
@@ -82,7 +82,7 @@ func TestHeaderAcrossASeamIsRead(t *testing.T) {
 }
 
 func TestMessageOfManyFramesIsOne(t *testing.T) {
-	b := New(NewStore(plenty, nil))
+	b := New(NewStore(ampleLimit, nil))
 	var p []byte
 	for i := range 1024 { // some of them empty
 		op, fin := byte(frame.Continuation), i == 1023
@@ -99,14 +99,14 @@ func TestMessageOfManyFramesIsOne(t *testing.T) {
 	if before, after := b.Around(Mark{}, 5); before != (Mark{}) || after != uint64(len(p)) {
 		t.Errorf("around offset 5: %v and %d, want 0 and %d", before, after, len(p))
 	}
-	if !b.Ack(1, plenty) || b.Bytes() != 3 || b.Messages() != 1 || b.Base().Off != uint64(len(p)) {
+	if !b.Ack(1, ampleLimit) || b.Bytes() != 3 || b.Messages() != 1 || b.Base().Off != uint64(len(p)) {
 		t.Errorf("%d bytes in %d messages behind %v", b.Bytes(), b.Messages(), b.Base())
 	}
 }
 
-// Half a message is neither counted nor forgotten.
-func TestMessageThatIsNotWholeIsHeldBack(t *testing.T) {
-	s := NewStore(plenty, nil)
+// An incomplete message is neither counted nor discarded.
+func TestIncompleteMessageIsNotCounted(t *testing.T) {
+	s := NewStore(ampleLimit, nil)
 	b := New(s)
 	send(t, b, 10)
 	whole := frame.Append(nil, frame.Binary, noise[:50000])
@@ -124,8 +124,8 @@ func TestMessageThatIsNotWholeIsHeldBack(t *testing.T) {
 	}
 }
 
-func TestAckBeyondWhatWasSentChangesNothing(t *testing.T) {
-	s := NewStore(plenty, nil)
+func TestAckBeyondTheSentOffsetIsRefused(t *testing.T) {
+	s := NewStore(ampleLimit, nil)
 	b := New(s)
 	for range 3 {
 		send(t, b, 100) // each ends at a multiple of 102
@@ -151,7 +151,7 @@ func TestAckBeyondWhatWasSentChangesNothing(t *testing.T) {
 }
 
 func TestIdleBufferHoldsNoMemory(t *testing.T) {
-	s := NewStore(plenty, nil)
+	s := NewStore(ampleLimit, nil)
 	b := New(s)
 	for _, n := range []int{0, 1, 600, 5000, 65000} {
 		send(t, b, n)
@@ -169,9 +169,9 @@ func TestIdleBufferHoldsNoMemory(t *testing.T) {
 	}
 }
 
-// Chunks go one by one as they are acked, and not before they are.
+// Chunks are freed one by one as they are acked, and not earlier.
 func TestMemoryFollowsTheAcks(t *testing.T) {
-	s := NewStore(plenty, nil)
+	s := NewStore(ampleLimit, nil)
 	b := New(s)
 	for range 100 {
 		send(t, b, 1020) // 1,024 with the header: four to a chunk
@@ -180,7 +180,7 @@ func TestMemoryFollowsTheAcks(t *testing.T) {
 		t.Fatalf("%d bytes of memory for 25 chunks", s.Used())
 	}
 	for n := uint64(1); n <= 100; n++ {
-		b.Ack(n, plenty)
+		b.Ack(n, ampleLimit)
 		if want := int64(25-n/4) * smallChunk; s.Used() != want || b.Messages() != int(100-n) {
 			t.Fatalf("%d bytes of memory after %d acks, want %d", s.Used(), n, want)
 		}
@@ -188,7 +188,7 @@ func TestMemoryFollowsTheAcks(t *testing.T) {
 }
 
 func TestPinnedMemoryOutlivesItsAck(t *testing.T) {
-	s := NewStore(plenty, nil)
+	s := NewStore(ampleLimit, nil)
 	b := New(s)
 	for range 10 {
 		send(t, b, 3000)
@@ -213,7 +213,7 @@ func TestPinnedMemoryOutlivesItsAck(t *testing.T) {
 }
 
 func TestAbandonedMemoryIsNeverReused(t *testing.T) {
-	s := NewStore(plenty, nil)
+	s := NewStore(ampleLimit, nil)
 	for round := range 20 {
 		b := New(s)
 		for range 10 {
@@ -237,9 +237,9 @@ func TestAbandonedMemoryIsNeverReused(t *testing.T) {
 	}
 }
 
-// A reader may be in the midst of a read when its session ends.
-func TestRoomOfAReleasedBufferStaysItsReaders(t *testing.T) {
-	s := NewStore(plenty, nil)
+// A read may be in flight when its session ends.
+func TestRoomSurvivesRelease(t *testing.T) {
+	s := NewStore(ampleLimit, nil)
 	b := New(s)
 	send(t, b, 10)
 	room := mustRoom(t, b)
@@ -257,8 +257,8 @@ func TestRoomOfAReleasedBufferStaysItsReaders(t *testing.T) {
 	}
 }
 
-func TestReleasedBufferIsEmptyAndKeepsItsNumbers(t *testing.T) {
-	b := New(NewStore(plenty, nil))
+func TestReleasedBufferKeepsItsNumbers(t *testing.T) {
+	b := New(NewStore(ampleLimit, nil))
 	send(t, b, 10)
 	send(t, b, 20)
 	take(t, b, []byte{0x82}) // and half a header
@@ -268,7 +268,7 @@ func TestReleasedBufferIsEmptyAndKeepsItsNumbers(t *testing.T) {
 	if b.Base() != want || b.Last() != want || b.Bytes() != 0 || b.Messages() != 0 || len(b.Raw()) != 0 {
 		t.Errorf("%v to %v, %d bytes, %d raw", b.Base(), b.Last(), b.Bytes(), len(b.Raw()))
 	}
-	b.Release() // twice is as once
+	b.Release() // idempotent
 	b.Unpin()
 	b.Abandon()
 	if b.Base() != want || b.store.Used() != 0 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// step does one thing with the Buffer that its owner may do at this moment.
+// step does one thing with the Buffer that its owner may do now.
 func (m *model) step() {
 	switch op := m.next() % 32; {
 	case op < 6:
@@ -191,11 +191,11 @@ func (m *model) abandon() {
 	m.pinned, m.pins = false, nil
 }
 
-// cut: the upstream is another one. What the old one had not finished is
-// forgotten, and whoever still reads from it goes on with the room that he has.
+// cut switches to a new upstream. The old one's incomplete message is discarded, and a
+// read in flight keeps its room.
 func (m *model) cut() {
 	m.note("abandon and cut")
-	m.b.Abandon() // a session's client is gone by then
+	m.b.Abandon() // the session has no client then
 	m.abandon()
 	m.b.Truncate()
 	m.keepRoom()
@@ -204,7 +204,7 @@ func (m *model) cut() {
 	m.rem, m.fin, m.payload = 0, false, 0
 }
 
-// keepRoom: somebody still reads into what Room handed out.
+// keepRoom keeps the room for a read in flight.
 func (m *model) keepRoom() {
 	if m.room != nil {
 		copy(m.room, noise[:])
@@ -213,19 +213,19 @@ func (m *model) keepRoom() {
 	m.room = nil
 }
 
-// release: whoever has something in hand goes on using it.
+// release releases the Buffer; reads and writes in flight keep their memory.
 func (m *model) release() {
 	m.note("release")
 	m.b.Release()
 	m.abandon()
 	m.keepRoom()
-	m.stream, m.base = slices.Clip(m.stream[:m.lastOff()]), len(m.msgs) // what is kept still points behind it
+	m.stream, m.base = slices.Clip(m.stream[:m.lastOff()]), len(m.msgs) // the memory in use still points past it
 	m.raw, m.feed, m.open, m.burst = nil, nil, false, false
 	m.scanning, m.rem, m.fin, m.payload = false, 0, false, 0
 }
 
-// checkPools writes over the chunks that lie ready for use: no Buffer, and
-// nobody who was handed memory, may have one of them.
+// checkPools overwrites the chunks in the pools: no Buffer, and no read or write in
+// flight, may be using one of them.
 func checkPools(t testing.TB, s *Store, models ...*model) {
 	t.Helper()
 	taken := map[*chunk]bool{}
@@ -253,7 +253,7 @@ func checkPools(t testing.TB, s *Store, models ...*model) {
 	}
 }
 
-// play lets two Buffers that share a Store live through input.
+// play runs two Buffers that share a Store through input.
 func play(t testing.TB, input []byte) {
 	s := &script{b: input}
 	limit := []int64{96 << 10, 512 << 10, 64 << 20}[s.next()%3]
@@ -289,7 +289,7 @@ func play(t testing.TB, input []byte) {
 	models[1].check()
 }
 
-func TestBufferIsAPlainListOfMessages(t *testing.T) {
+func TestBufferMatchesAListOfMessages(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -11,7 +11,7 @@ import (
 
 const dle = 0x10
 
-// A script is where choices come from: the bytes of a fuzz input or of a seed.
+// A script supplies the choices: the bytes of a fuzz input or of a seed.
 type script struct {
 	b     []byte
 	trace []string // the last steps, for when one fails
@@ -26,7 +26,7 @@ func (s *script) next() int {
 	return int(v)
 }
 
-// upTo chooses a number from 0 to n, the two ends often.
+// upTo chooses a number from 0 to n, often one of the bounds.
 func (s *script) upTo(n int) int {
 	switch c := s.next(); c & 7 {
 	case 0, 1:
@@ -42,23 +42,23 @@ func (s *script) note(format string, args ...any) {
 	s.trace = append(s.trace[max(0, len(s.trace)-30):], fmt.Sprintf(format, args...))
 }
 
-// A model is a Buffer, and beside it in plain slices what it is to hold: every
-// byte and every message that there ever was.
+// A model is a Buffer, and in plain slices what it must contain: every byte and every
+// message there ever was.
 type model struct {
 	t testing.TB
 	*script
 	b *Buffer
 
-	stream []byte // the bytes taken over
+	stream []byte // the bytes taken
 	msgs   []msg  // the messages in it, message 1 first
-	base   int    // so many of them are forgotten
+	base   int    // how many of them were released
 	raw    []byte
 
 	feed []byte // what the upstream sends next
-	open bool   // at the end of feed a message is open
-	seed int    // where in noise its payload comes from
+	open bool   // feed ends within a message
+	seed int    // where in noise its payload starts
 
-	// Of the walk over the raw part, as a session's scanner makes it.
+	// State of the walk over the raw part, as a session's scanner does it.
 	scanning bool
 	rem      int
 	fin      bool
@@ -69,7 +69,7 @@ type model struct {
 	pinned bool
 	pin    int
 	pins   []hold // handed out by Slices
-	kept   []hold // still used by somebody after Abandon or Release
+	kept   []hold // still in use after Abandon or Release
 }
 
 // A msg is a message that ends at end in the stream.
@@ -78,7 +78,7 @@ type msg struct {
 	payload int64
 }
 
-// A hold is memory that somebody reads, and what must stand there.
+// A hold is memory in use, and what it must contain.
 type hold struct{ got, want []byte }
 
 func (m *model) failf(format string, args ...any) {
@@ -86,7 +86,7 @@ func (m *model) failf(format string, args ...any) {
 	m.t.Fatalf("%s\nafter %q", fmt.Sprintf(format, args...), m.trace)
 }
 
-// mark is the end of message n.
+// mark returns the end of message n.
 func (m *model) mark(n int) Mark {
 	if n == 0 {
 		return Mark{}
@@ -97,7 +97,7 @@ func (m *model) mark(n int) Mark {
 func (m *model) baseOff() int { return int(m.mark(m.base).Off) }
 func (m *model) lastOff() int { return int(m.mark(len(m.msgs)).Off) }
 
-// need is the offset from which on the bytes must be there.
+// need returns the offset from which on the bytes must be held.
 func (m *model) need() int {
 	if m.pinned {
 		return min(m.baseOff(), m.pin)
@@ -105,7 +105,7 @@ func (m *model) need() int {
 	return m.baseOff()
 }
 
-// check compares the Buffer with what it is to hold.
+// check compares the Buffer with what it must contain.
 func (m *model) check() {
 	m.t.Helper()
 	var held int64
@@ -128,7 +128,8 @@ func (m *model) check() {
 	}
 }
 
-// checkChain: the chunks hold what is needed, without a gap, and no chunk more.
+// checkChain checks that the chunks hold what is needed, without gaps, and that there
+// is no chunk more.
 func (m *model) checkChain() {
 	m.t.Helper()
 	b, need := m.b, uint64(m.need())
@@ -157,7 +158,7 @@ func (m *model) checkChain() {
 	}
 }
 
-// held is the memory of the chunks.
+// held returns the memory of the chunks.
 func (m *model) held() (n int) {
 	for c := m.b.head; c != nil; c = c.next {
 		n += len(c.buf)
@@ -165,8 +166,8 @@ func (m *model) held() (n int) {
 	return n
 }
 
-// noise repeats nowhere, so that no byte can stand for another; used is what
-// memory looks like that somebody else has used.
+// noise never repeats, so that no byte can pass for another; used is what memory looks
+// like after another user.
 var noise, used = func() (a, b [70000]byte) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range a {
@@ -177,8 +178,8 @@ var noise, used = func() (a, b [70000]byte) {
 
 var sizes = [16]int{0, 0, 1, 2, 5, 20, 60, 125, 126, 130, 300, 700, 1500, 4200, 9000, 66000}
 
-// nextFrame is what the upstream sends next: control frames between, and
-// messages in one frame or many.
+// nextFrame returns what the upstream sends next: control frames, and messages in one
+// frame or many.
 func (m *model) nextFrame() []byte {
 	c := m.next()
 	m.seed = (m.seed + 31) % 4001
@@ -198,8 +199,8 @@ func (m *model) nextFrame() []byte {
 	return append(frame.AppendHeader(nil, op, fin, len(p)), p...)
 }
 
-// piece goes on with the raw part by one piece, as a session's scanner does,
-// and reports whether there may be another.
+// piece scans one more piece of the raw part, as a session's scanner does, and reports
+// whether there may be another.
 func (m *model) piece() bool {
 	raw := m.b.Raw()
 	if len(raw) == 0 {

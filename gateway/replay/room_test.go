@@ -7,8 +7,8 @@ import (
 	"reseat/gateway/frame"
 )
 
-// readFull fills a room with a message's bytes, so that the read took all that
-// there was room for.
+// readFull fills a room with a message's bytes, as a read does that finds more than
+// enough.
 func readFull(t *testing.T, b *Buffer, frugal bool) int {
 	t.Helper()
 	room := b.Room(frugal)
@@ -22,7 +22,7 @@ func readFull(t *testing.T, b *Buffer, frugal bool) int {
 }
 
 func TestFullReadMakesTheNextChunkBig(t *testing.T) {
-	b := New(NewStore(plenty, nil))
+	b := New(NewStore(ampleLimit, nil))
 	for i, want := range []int{smallChunk, bigChunk, bigChunk} {
 		if got := readFull(t, b, false); got != want {
 			t.Errorf("read %d has %d bytes of room, want %d", i, got, want)
@@ -31,7 +31,7 @@ func TestFullReadMakesTheNextChunkBig(t *testing.T) {
 	if got := len(b.Room(false)); got != bigChunk {
 		t.Fatalf("%d bytes of room", got)
 	}
-	b.Fill(bigChunk - minRoom + 1) // not full, and too little is left
+	b.Fill(bigChunk - minRoom + 1) // not full, but too little is left
 	b.Take(len(b.Raw()))
 	b.Settle()
 	if got := len(b.Room(false)); got != smallChunk {
@@ -40,7 +40,7 @@ func TestFullReadMakesTheNextChunkBig(t *testing.T) {
 }
 
 func TestFrugalRoomStaysSmall(t *testing.T) {
-	b := New(NewStore(plenty, nil))
+	b := New(NewStore(ampleLimit, nil))
 	for range 5 {
 		if got := readFull(t, b, true); got != smallChunk {
 			t.Errorf("%d bytes of room, want %d", got, smallChunk)
@@ -48,11 +48,10 @@ func TestFrugalRoomStaysSmall(t *testing.T) {
 	}
 }
 
-// There is never so little that a read is not worth it, or that a control
-// frame could not lie in one piece.
-func TestRoomIsWorthARead(t *testing.T) {
+// Room is never too small to be worth a read, or to hold a control frame in one piece.
+func TestRoomHasAMinSize(t *testing.T) {
 	for used := 1; used <= smallChunk; used++ {
-		b := New(NewStore(plenty, nil))
+		b := New(NewStore(ampleLimit, nil))
 		b.Room(false)
 		b.Fill(used)
 		b.Take(used)
@@ -73,11 +72,11 @@ func TestRoomIsWorthARead(t *testing.T) {
 	}
 }
 
-// What a scan had to leave comes along into the next chunk, in one piece.
+// What a scan leaves moves into the next chunk in one piece.
 func TestRawPartStaysInOnePiece(t *testing.T) {
 	ping := frame.Append(nil, frame.Ping, noise[:frame.MaxControl])
 	for at := smallChunk - 700; at < smallChunk; at++ {
-		b := New(NewStore(plenty, nil))
+		b := New(NewStore(ampleLimit, nil))
 		take(t, b, noise[:at])
 		for i := range ping {
 			b.Fill(copy(mustRoom(t, b), ping[i:i+1]))
@@ -94,10 +93,10 @@ func TestRawPartStaysInOnePiece(t *testing.T) {
 	}
 }
 
-// A scan may leave much, while the buffer is full.
+// While the buffer is full a scan may leave much.
 func TestLargeRawPartFindsRoom(t *testing.T) {
 	for _, n := range []int{smallChunk - minRoom, smallChunk, bigChunk - minRoom, bigChunk, bigChunk + 1, 3 * bigChunk} {
-		s := NewStore(plenty, nil)
+		s := NewStore(ampleLimit, nil)
 		b := New(s)
 		var want []byte
 		for len(want) < n {
@@ -123,13 +122,13 @@ func TestLargeRawPartFindsRoom(t *testing.T) {
 	}
 }
 
-// An escaping DLE, and a control frame that is cut out: what stands around them
-// is not touched.
+// An escaping DLE is inserted and a control frame is cut out; the bytes around them
+// stay unchanged.
 func TestStreamIsRewrittenInPlace(t *testing.T) {
 	text := frame.Append(nil, frame.Text, []byte("\x10data"))
 	ping := frame.Append(nil, frame.Ping, []byte("now"))
 	plain := frame.Append(nil, frame.Binary, []byte("plain"))
-	b := New(NewStore(plenty, nil))
+	b := New(NewStore(ampleLimit, nil))
 	for range 200 {
 		b.Fill(copy(mustRoom(t, b), bytes.Join([][]byte{plain, text, ping, plain}, nil)))
 		b.Take(len(plain))

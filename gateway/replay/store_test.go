@@ -21,7 +21,7 @@ func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 	if s.Used() != s.Limit() || s.Limit() != 3*smallChunk {
 		t.Fatalf("%d of %d bytes are used", s.Used(), s.Limit())
 	}
-	b.Ack(1, plenty)
+	b.Ack(1, ampleLimit)
 	if other.Room(false) == nil || b.Room(false) != nil || refused != 3 {
 		t.Errorf("what one buffer gave back, the other does not get; refused %d times", refused)
 	}
@@ -32,9 +32,9 @@ func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 	}
 }
 
-// The end of a chunk is there already: it costs nothing more.
-func TestRoomThatIsThereIsNotRefused(t *testing.T) {
-	s := NewStore(smallChunk, nil) // nobody wants to be told
+// The free end of a chunk is already charged.
+func TestFreeEndOfAChunkIsNotRefused(t *testing.T) {
+	s := NewStore(smallChunk, nil) // without a callback
 	b := New(s)
 	send(t, b, 100)
 	if got := len(b.Room(false)); got != smallChunk-102 {
@@ -48,14 +48,14 @@ func TestRoomThatIsThereIsNotRefused(t *testing.T) {
 	}
 }
 
-func TestStoreTooSmallForAChunkRefusesAll(t *testing.T) {
+func TestStoreSmallerThanAChunkRefusesEveryRoom(t *testing.T) {
 	if New(NewStore(smallChunk-1, nil)).Room(true) != nil {
 		t.Error("room beyond the limit")
 	}
 }
 
-// A big chunk that would pass the limit is refused, though a small one fits:
-// the session looks again.
+// A big chunk that would exceed the limit is refused, even though a small one fits: the
+// session asks again.
 func TestLimitIsExactForBothSizes(t *testing.T) {
 	for limit, want := range map[int64]bool{smallChunk + bigChunk - 1: false, smallChunk + bigChunk: true} {
 		b := New(NewStore(limit, nil))
@@ -85,7 +85,7 @@ func TestOtherMemoryCountsToo(t *testing.T) {
 }
 
 func TestStoreServesManyBuffersAtOnce(t *testing.T) {
-	s := NewStore(plenty, nil)
+	s := NewStore(ampleLimit, nil)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {

@@ -6,9 +6,9 @@ import (
 	"reseat/gateway/frame"
 )
 
-// The read of the first upstream is still under way when the second has come,
-// and gone: the third must not be given the same memory.
-func TestLentRoomIsNotLentAgainAfterTwoTruncations(t *testing.T) {
+// The first upstream's read is still in flight when the second has come and
+// disconnected: the third must not get the same memory.
+func TestRoomInUseIsNotReusedAfterTwoTruncations(t *testing.T) {
 	b := New(NewStore(1<<20, nil))
 	n := copy(b.Room(true), frame.Append(nil, frame.Binary, []byte("held")))
 	b.Fill(n)

@@ -9,8 +9,8 @@ import (
 	"reseat/gateway/transport"
 )
 
-// The race detector's sync.Pool forgets on purpose, so this runs without it;
-// `make test` does both.
+// Under the race detector sync.Pool drops items on purpose, so this test runs without
+// it; `make test` does both.
 func TestRelayingAllocatesNothing(t *testing.T) { drivers(t, relayingAllocatesNothing) }
 
 func relayingAllocatesNothing(t *testing.T, d *transport.Driver) {

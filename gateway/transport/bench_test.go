@@ -23,13 +23,13 @@ import (
 )
 
 // BenchmarkRelay relays messages of 128 bytes down and as many of 48 bytes up on 32
-// sessions: one each way for each operation, or 32 that arrive together. On raw
-// frames as this package does it, with the buffer at work, and for comparison by a
-// pump on a WebSocket library's message API, which keeps nothing.
+// sessions: one each way per operation, or 32 at once. It measures this package, with
+// the replay buffer in use, and for comparison a pump on a WebSocket library's message
+// API, which buffers nothing.
 //
-// The ends are a process of their own, the same for all: cpu-ns/message is the
-// relay's alone. Both have one processor between them, so that it is the work that
-// is measured, and not how often, and how dearly, a processor falls asleep.
+// The peers run in a process of their own, the same for all: cpu-ns/message is the
+// relay's alone. Both share one processor, so that the benchmark measures work, and not
+// how often a processor goes to sleep.
 func BenchmarkRelay(b *testing.B) {
 	for name, n := range map[string]int{"one": 1, "burst": 32} {
 		for driver, kind := range kinds {
@@ -49,11 +49,11 @@ func BenchmarkRelay(b *testing.B) {
 
 const (
 	relayed = 32                      // sessions
-	endsOf  = "RESEAT_BENCHMARK_ENDS" // how many messages at once; it makes a process the ends
+	endsOf  = "RESEAT_BENCHMARK_ENDS" // messages at once; set in the process that runs the peers
 )
 
-// trips has another process send n messages each way, on each session that dial
-// makes, for each operation.
+// trips has another process send n messages each way, on each session that dial makes,
+// for each operation.
 func trips(b *testing.B, n int, dial func() (client, game net.Conn)) {
 	defer pin(b)()
 	ends := exec.Command(os.Args[0])
@@ -94,7 +94,7 @@ func trips(b *testing.B, n int, dial func() (client, game net.Conn)) {
 	}
 }
 
-// pin keeps all threads of this process, and those that they start, on one
+// pin restricts all threads of this process, and those that they start, to one
 // processor until undo is called.
 func pin(b *testing.B) (undo func()) {
 	var all, one unix.CPUSet
@@ -124,8 +124,8 @@ func init() {
 	}
 }
 
-// beEnds is that process. Clients' and game servers' ends, in turns, are the files
-// from 3 on; standard input says how often all are to send and to receive.
+// beEnds runs that process. The clients' and game servers' connections alternate as
+// files 3 and up; standard input says how often all peers send and receive.
 func beEnds() {
 	n, _ := strconv.Atoi(os.Getenv(endsOf))
 	var clients, games [relayed]*os.File

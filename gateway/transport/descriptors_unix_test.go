@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// noDescriptors does f while the process may open none.
+// noDescriptors runs f while the process can't open descriptors.
 func noDescriptors(t *testing.T, f func()) {
 	t.Helper()
 	var was syscall.Rlimit

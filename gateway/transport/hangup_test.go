@@ -11,14 +11,14 @@ import (
 	"reseat/gateway/wire"
 )
 
-// ended is a connection whose far end has sent b and has then gone by end, all of
-// which has come, and was noticed by the runtime's poller, before anybody reads it.
+// ended returns a connection whose peer has sent b and then closed it with end. All of
+// that has arrived, and the runtime's poller has noticed it, before anything is read.
 func ended(t *testing.T, b []byte, end func(far *net.TCPConn)) (ours, theirs net.Conn) {
 	t.Helper()
 	ours, theirs = tcpPair(t)
 	theirs.Write(b)
 	end(theirs.(*net.TCPConn))
-	here, there := tcpPair(t) // the poller tells of sockets in their order
+	here, there := tcpPair(t) // the poller reports sockets in order
 	defer here.Close()
 	defer there.Close()
 	there.Write([]byte{1})
@@ -35,13 +35,13 @@ func reset(far *net.TCPConn) {
 	far.Close()
 }
 
-// One read takes the data and leaves room: nothing says any more that there was an
-// end behind it. It would be noticed by the next heartbeat, a minute later.
-func TestEndThatCameWithTheLastDataIsSeen(t *testing.T) {
+// One read takes the data and leaves room, so no further edge reports the end behind
+// it. Without HungUp only the next heartbeat would notice, a minute later.
+func TestEndRightAfterTheLastDataIsSeen(t *testing.T) {
 	for name, end := range map[string]func(*net.TCPConn){"end of stream": halfClose, "reset": reset} {
 		t.Run("upstream/"+name, func(t *testing.T) {
 			drivers(t, func(t *testing.T, d *transport.Driver) {
-				for range 30 { // whether the reader waits already when it is told is chance
+				for range 30 { // whether the reader is already waiting when notified is up to the scheduler
 					gameEnd, game := ended(t, numbered(nil, 1, 100, false), end)
 					p := newPlayerOf(t, d, nil, gameEnd, game)
 					p.wantDown(1)
@@ -56,7 +56,7 @@ func TestEndThatCameWithTheLastDataIsSeen(t *testing.T) {
 			p.client.Close()
 			p.events.await(session.Dropped)
 			ours, theirs := ended(t, numbered(nil, 1, 100, true), halfClose)
-			p.attach(ours, theirs, 0) // its end may be seen before its hello is written
+			p.attach(ours, theirs, 0) // the end may be seen before its hello is written
 			p.events.await(session.Dropped)
 			p.sendDown(1)
 			ours, theirs = tcpPair(t)
@@ -68,7 +68,7 @@ func TestEndThatCameWithTheLastDataIsSeen(t *testing.T) {
 	})
 }
 
-// wantClose reads up to a Close frame.
+// wantClose reads up to a Close frame and checks its code.
 func (c *client) wantClose(want int) {
 	c.t.Helper()
 	for {

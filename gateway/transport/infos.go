@@ -5,8 +5,8 @@ import (
 	"reseat/gateway/transport/epoll"
 )
 
-// Infos describes many sessions, and holds none of them up for long. A nil one
-// is left out: its Info is the zero one.
+// Infos returns a snapshot of each session without blocking any of them for long. The
+// Info of a nil session is zero.
 func Infos(list []*Session) []session.Info {
 	infos := make([]session.Info, len(list))
 	onLoops := make(map[*epoll.Loop]*share)
@@ -32,7 +32,7 @@ func Infos(list []*Session) []session.Info {
 	return infos
 }
 
-// A share is what one loop has of a list.
+// A share is the part of a list that one loop serves.
 type share struct {
 	places   []int
 	sessions []*epoll.Session

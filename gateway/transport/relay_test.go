@@ -13,8 +13,8 @@ import (
 	"reseat/gateway/transport"
 )
 
-// closeFrame is a Close frame, masked with a key of zeros where a client sends it, as
-// the session's own are.
+// closeFrame returns a Close frame, masked with a zero key if a client sends it, as the
+// session's own frames are.
 func closeFrame(code int, masked bool) []byte {
 	p := frame.ClosePayload(code, "")
 	if masked {
@@ -23,7 +23,7 @@ func closeFrame(code int, masked bool) []byte {
 	return frame.Append(nil, frame.Close, p)
 }
 
-// wantGame reads exactly these bytes at the game's end.
+// wantGame reads exactly these bytes on the game server's side.
 func (p *player) wantGame(want []byte) {
 	p.t.Helper()
 	got := make([]byte, len(want))
@@ -32,7 +32,7 @@ func (p *player) wantGame(want []byte) {
 	}
 }
 
-// wantNoMore is that the gateway closes the game's connection.
+// wantNoMore checks that the gateway closes the game server's connection.
 func (p *player) wantNoMore() {
 	p.t.Helper()
 	if rest, err := io.ReadAll(p.game); err != nil || len(rest) > 0 {
@@ -40,7 +40,7 @@ func (p *player) wantNoMore() {
 	}
 }
 
-// plainPlayer is a session of a plain client.
+// plainPlayer starts a session of a plain client.
 func plainPlayer(t *testing.T, d *transport.Driver) *player {
 	return newPlayer(t, d, func(c *session.Config) { c.Resumable = false })
 }
@@ -87,13 +87,13 @@ func TestPlainClosingHandshakeIsRelayed(t *testing.T) {
 	})
 }
 
-// An above stands on a connection, as TLS does.
+// An above is a layer on top of a connection, as TLS is.
 type above struct{ net.Conn }
 
 func (a above) NetConn() net.Conn { return a.Conn }
 
 // Closing with a reset reaches the TCP connection below TLS and compression.
-func TestAConnectionIsResetBelowWhatStandsOnIt(t *testing.T) {
+func TestResetReachesTheConnectionBelowALayer(t *testing.T) {
 	p := newPlayer(t, newDriver(t, transport.Net), nil)
 	ours, theirs := tcpPair(t)
 	p.resume(above{ours}, theirs, 0)

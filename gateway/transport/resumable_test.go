@@ -21,8 +21,8 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A player is a resumable session between two real TCP connections, and the
-// connection that its client has now.
+// A player is a resumable session between two real TCP connections, with its client's
+// current connection.
 type player struct {
 	t      *testing.T
 	driver *transport.Driver
@@ -32,15 +32,15 @@ type player struct {
 	game net.Conn
 }
 
-// newPlayer makes a session and attaches its client. change may alter what it
-// is made with.
+// newPlayer makes a session and attaches its client. change may alter the
+// configuration.
 func newPlayer(t *testing.T, d *transport.Driver, change func(*session.Config)) *player {
 	t.Helper()
 	gameEnd, game := tcpPair(t)
 	return newPlayerOf(t, d, change, gameEnd, game)
 }
 
-// newPlayerOf is newPlayer where there is a connection to the game server already.
+// newPlayerOf is newPlayer with a given connection to the game server.
 func newPlayerOf(t *testing.T, d *transport.Driver, change func(*session.Config), gameEnd, game net.Conn) *player {
 	t.Helper()
 	store := replay.NewStore(1<<30, nil)
@@ -72,14 +72,15 @@ func newPlayerOf(t *testing.T, d *transport.Driver, change func(*session.Config)
 	return p
 }
 
-// resume attaches another connection: ours is the session's end of it.
+// resume attaches another connection; ours is the session's end of it.
 func (p *player) resume(ours, theirs net.Conn, received uint64) wire.Hello {
 	p.t.Helper()
 	p.attach(ours, theirs, received)
 	return p.client.hello()
 }
 
-// attach is resume where the hello may never be written: the client may be gone.
+// attach is resume without reading a hello, for a client that may be disconnected
+// already.
 func (p *player) attach(ours, theirs net.Conn, received uint64) {
 	p.t.Helper()
 	var pass session.Pass
@@ -103,7 +104,7 @@ type client struct {
 
 func newClient(t *testing.T, c net.Conn) *client { return &client{c, t, bufio.NewReader(c)} }
 
-// next is the next frame.
+// next returns the next frame.
 func (c *client) next() (op byte, payload []byte, err error) {
 	var b []byte
 	for {
@@ -124,7 +125,7 @@ func (c *client) next() (op byte, payload []byte, err error) {
 	}
 }
 
-// data is the next data message; gateway messages before it are passed over.
+// data returns the next data message, and skips gateway messages before it.
 func (c *client) data() []byte {
 	c.t.Helper()
 	for {
@@ -173,7 +174,7 @@ func (p *player) wantDown(i int) {
 	}
 }
 
-// wantUp sends message i up and reads it at the game's end.
+// wantUp sends message i upstream and reads it at the game server.
 func (p *player) wantUp(i int) {
 	p.t.Helper()
 	want := numbered(nil, i, 100, true)
@@ -184,8 +185,8 @@ func (p *player) wantUp(i int) {
 	}
 }
 
-// wantTakenOver is that a resume of the attached session replays what was not
-// acked, closes the old connection, and goes on both ways.
+// wantTakenOver checks that resuming an attached session replays what was not acked,
+// closes the old connection, and relays in both directions.
 func (p *player) wantTakenOver(t *testing.T, resume func() wire.Hello) {
 	t.Helper()
 	p.sendDown(1)
@@ -204,7 +205,7 @@ func (p *player) wantTakenOver(t *testing.T, resume func() wire.Hello) {
 	p.wantUp(1)
 }
 
-func TestTakeoverClosesTheOldConnectionAndGoesOn(t *testing.T) {
+func TestTakeoverClosesTheOldConnection(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
 		ours, theirs := tcpPair(t)
@@ -212,12 +213,12 @@ func TestTakeoverClosesTheOldConnectionAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestRefusedConnectionIsStillTheCallers(t *testing.T) {
+func TestRefusedConnectionStaysOpen(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
 		ours, theirs := tcpPair(t)
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 7}, session.Pass{Gen: 2}); ref == nil {
-			t.Fatal("a generation that was never issued is taken")
+			t.Fatal("a generation that was never issued is accepted")
 		}
 		go transport.Farewell(ours, []byte("no"))
 		if b, err := io.ReadAll(theirs); string(b) != "no" || err != nil {
@@ -241,7 +242,7 @@ func TestDisconnectResetsTheConnection(t *testing.T) {
 	})
 }
 
-func TestCutClientIsNoticedAndResumes(t *testing.T) {
+func TestDisconnectedClientResumes(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
 		p.client.Conn.(*net.TCPConn).SetLinger(0)
@@ -254,9 +255,9 @@ func TestCutClientIsNoticedAndResumes(t *testing.T) {
 	})
 }
 
-// The window is smaller than what the game sends before its Close, and the
-// client reads nothing of it before the game has closed.
-func TestAllIsDeliveredBeforeTheUpstreamsClose(t *testing.T) {
+// The window is smaller than what the game server sends before its Close, and the
+// client reads nothing before the game server has closed.
+func TestUpstreamsMessagesPrecedeItsClose(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, func(c *session.Config) { c.Resumable = false })
 		const messages, size = 4000, 4000
@@ -282,7 +283,7 @@ func TestAllIsDeliveredBeforeTheUpstreamsClose(t *testing.T) {
 	})
 }
 
-func TestHardSessionHasOneUpstreamAfterTheOther(t *testing.T) {
+func TestHardSessionReplacesItsUpstream(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, func(c *session.Config) { c.Hard = true })
 		p.wantUp(1)
@@ -308,9 +309,9 @@ func TestHardSessionHasOneUpstreamAfterTheOther(t *testing.T) {
 	})
 }
 
-// A client whose connection is no plain TCP, as one with TLS, is for
-// goroutines. All of the session goes there, in the midst of everything.
-func TestSessionLeavesItsLoopForAnotherKindOfConnection(t *testing.T) {
+// Only goroutines can serve a client whose connection is not plain TCP, as with TLS.
+// The session moves there with everything that is in flight.
+func TestSessionLeavesItsLoopForANonTCPConnection(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
 		p.wantTakenOver(t, p.resumeOverPipe)
@@ -327,7 +328,7 @@ func TestSessionLeavesItsLoopForAnotherKindOfConnection(t *testing.T) {
 	})
 }
 
-// resumeOverPipe resumes over a connection in memory.
+// resumeOverPipe resumes over an in-memory connection.
 func (p *player) resumeOverPipe() wire.Hello {
 	p.t.Helper()
 	ours, theirs := net.Pipe()
@@ -359,9 +360,9 @@ func TestInfosDescribesEachSession(t *testing.T) {
 	})
 }
 
-// What a session holds for an upstream that takes nothing is given back when
-// that is gone: newPlayer looks.
-func TestUpstreamThatTakesNothingLeavesNoDebt(t *testing.T) {
+// What a session holds for an upstream that accepts nothing is released when the
+// upstream disconnects: newPlayer checks.
+func TestBuffersAreFreedWhenAStalledUpstreamDisconnects(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, func(c *session.Config) { c.Resumable = false })
 		var sending sync.WaitGroup
@@ -380,15 +381,15 @@ func TestUpstreamThatTakesNothingLeavesNoDebt(t *testing.T) {
 	})
 }
 
-// await waits until something holds that nobody tells of.
+// await polls until holds is true.
 func await(holds func() bool) {
 	for !holds() {
 		runtime.Gosched()
 	}
 }
 
-// A Observer that calls the session, or waits for somebody who does, is no
-// danger to a loop.
+// An Observer may call its session, or wait for a goroutine that does, without blocking
+// a loop.
 func TestObserverMayCallItsSession(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
@@ -403,7 +404,7 @@ func TestObserverMayCallItsSession(t *testing.T) {
 	})
 }
 
-func TestNothingStopsWhileAnObserverDoes(t *testing.T) {
+func TestBlockedObserverStopsNoSession(t *testing.T) {
 	d := newDriver(t, transport.Poll)
 	p, other := newPlayer(t, d, nil), newPlayer(t, d, nil)
 	stuck, release := make(chan struct{}), make(chan struct{})
@@ -420,7 +421,7 @@ func TestNothingStopsWhileAnObserverDoes(t *testing.T) {
 	close(release)
 }
 
-// --log-messages chooses no driver.
+// Message events (--log-messages) don't choose the driver.
 func TestSessionWithMessageEventsStaysOnItsLoop(t *testing.T) {
 	p := newPlayer(t, newDriver(t, transport.Poll), func(c *session.Config) { c.Tell.On = true })
 	if p.drive.Client() != nil { // a loop keeps no net.Conn
@@ -430,9 +431,9 @@ func TestSessionWithMessageEventsStaysOnItsLoop(t *testing.T) {
 	p.events.await(session.Message)
 }
 
-// Where no descriptor is left a client cannot be taken over: it is lost, and
-// may come again.
-func TestClientIsLostWhereNoDescriptorIsLeft(t *testing.T) {
+// A client that attaches while no descriptor is left is disconnected, and may resume
+// later.
+func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
 	p := newPlayer(t, newDriver(t, transport.Poll), nil)
 	var pass session.Pass
 	p.do(func(core *session.Session, now session.Time) { pass = session.Pass{Gen: core.NextGen()} })
@@ -451,7 +452,7 @@ func TestClientIsLostWhereNoDescriptorIsLeft(t *testing.T) {
 	p.wantUp(1)
 }
 
-func TestSessionIsDrivenByGoroutinesWhereNoDescriptorIsLeft(t *testing.T) {
+func TestSessionRunsOnGoroutinesWhenDescriptorsAreExhausted(t *testing.T) {
 	d := newDriver(t, transport.Poll)
 	gameEnd, game := tcpPair(t)
 	clientEnd, theirs := tcpPair(t)

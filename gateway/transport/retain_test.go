@@ -12,13 +12,13 @@ import (
 	"reseat/gateway/transport"
 )
 
-// A resumable client is read though the upstream takes nothing: what waits must not
-// lie in the read buffer, which the next read fills anew.
-func TestWhatTheUpstreamDoesNotTakeOutlivesTheReadBuffer(t *testing.T) {
-	drivers(t, whatWaitsOutlivesTheReadBuffer)
+// A resumable client is read even if the upstream accepts nothing. What waits must not
+// stay in the read buffer, which the next read overwrites.
+func TestWaitingMessagesOutliveTheReadBuffer(t *testing.T) {
+	drivers(t, waitingMessagesOutliveTheReadBuffer)
 }
 
-func whatWaitsOutlivesTheReadBuffer(t *testing.T, d *transport.Driver) {
+func waitingMessagesOutliveTheReadBuffer(t *testing.T, d *transport.Driver) {
 	store := replay.NewStore(1<<30, nil)
 	cfg := session.Config{
 		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
@@ -43,7 +43,7 @@ func whatWaitsOutlivesTheReadBuffer(t *testing.T, d *transport.Driver) {
 	const messages, size = 80, 1000
 	for i := range messages {
 		conn.Write(numbered(nil, i, size, true)) // each may be a read of its own
-		p.admitted(uint64(i))
+		p.wantReceived(uint64(i))
 	}
 	for i := range messages {
 		want := numbered(nil, i, size, true)
@@ -54,8 +54,8 @@ func whatWaitsOutlivesTheReadBuffer(t *testing.T, d *transport.Driver) {
 	}
 }
 
-// admitted waits until the session has read as many messages.
-func (p *player) admitted(n uint64) {
+// wantReceived waits until the session has read n messages.
+func (p *player) wantReceived(n uint64) {
 	for at := uint64(0); at < n; {
 		p.do(func(core *session.Session, _ session.Time) { at = core.Info().Received })
 	}

@@ -9,19 +9,19 @@ import (
 	"reseat/gateway/transport/netio"
 )
 
-// A Session is a session core in the hands of a driver. Its methods may be
-// called by anyone, an Observer too, but not by what Do calls.
+// A Session is a session core run by a driver. Its methods are safe for concurrent use,
+// by an Observer too, but must not be called from within Do.
 //
-// One that is driven by a loop is given to goroutines for good when a client
-// comes whose connection is not for loops.
+// A session on an event loop moves to goroutines for good when a client attaches whose
+// connection an event loop can't serve.
 type Session struct {
 	driver *Driver
 	watch  session.Observer
-	poll   *epoll.Session                // nil: it never had a loop
-	net    atomic.Pointer[netio.Session] // nil: it has one
+	poll   *epoll.Session                // nil: it never ran on a loop
+	net    atomic.Pointer[netio.Session] // nil: it runs on a loop
 }
 
-// onLoop is the session's loop's view of it, nil where it has none any more.
+// onLoop returns the epoll session while the session runs on a loop, else nil.
 func (s *Session) onLoop() *epoll.Session {
 	if s.net.Load() != nil {
 		return nil
@@ -29,23 +29,23 @@ func (s *Session) onLoop() *epoll.Session {
 	return s.poll
 }
 
-// Do calls f as the core's owner. f must not block.
+// Do calls f with exclusive access to the core. f must not block.
 func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 	if p := s.onLoop(); p == nil || !p.Do(f) {
 		s.net.Load().Do(f)
 	}
 }
 
-// AttachFirst gives the session its first client. early is what the client has
-// sent behind its handshake.
+// AttachFirst attaches the session's first client. early holds the bytes that the
+// client sent right after its handshake.
 func (s *Session) AttachFirst(conn net.Conn, early []byte, p session.Pass) {
 	s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, p), nil
 	})
 }
 
-// Attach gives the session to a resuming client, or says why not; then conn is
-// still the caller's.
+// Attach attaches a resuming client, or returns why it may not; the caller then still
+// owns conn.
 func (s *Session) Attach(conn net.Conn, early []byte, r session.Resume, p session.Pass) *session.Refusal {
 	return s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.Attach(now, r, p)
@@ -54,12 +54,12 @@ func (s *Session) Attach(conn net.Conn, early []byte, r session.Resume, p sessio
 
 func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *session.Refusal {
 	if p := s.onLoop(); p != nil {
-		fd, plain := take(conn)
-		if !plain {
-			s.leave(p)
+		fd, supported := descriptorOf(conn)
+		if !supported {
+			s.leaveLoop(p)
 		} else if refusal, here := p.Attach(fd, early, f); here {
 			if refusal == nil {
-				conn.Close() // the loop has it under another descriptor
+				conn.Close() // the loop has duplicated the descriptor
 			}
 			return refusal
 		}
@@ -67,14 +67,14 @@ func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *ses
 	return s.net.Load().Attach(conn, early, f)
 }
 
-// Reconnect gives a session that needs one its next upstream; early is what
-// that sent behind its answer. It reports false, and conn is still the
-// caller's, where the session needs none.
+// Reconnect gives a session that needs an upstream its next one. early holds the bytes
+// that the upstream sent right after its handshake response. It returns false if the
+// session needs none; the caller then still owns conn.
 func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 	if p := s.onLoop(); p != nil {
-		fd, plain := take(conn)
-		if !plain {
-			s.leave(p)
+		fd, supported := descriptorOf(conn)
+		if !supported {
+			s.leaveLoop(p)
 		} else if taken, here := p.Reconnect(fd, early); here {
 			if taken {
 				conn.Close()
@@ -85,7 +85,7 @@ func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 	return s.net.Load().Reconnect(conn, early)
 }
 
-// Info describes the session.
+// Info returns a snapshot of the session.
 func (s *Session) Info() (i session.Info) {
 	if p := s.onLoop(); p == nil || !p.Do(func(core *session.Session, _ session.Time) { i = core.Info() }) {
 		return s.net.Load().Info()
@@ -93,8 +93,8 @@ func (s *Session) Info() (i session.Info) {
 	return i
 }
 
-// Client is the connection of the attached client, nil where there is none, or
-// where a loop has it.
+// Client returns the attached client's connection. It returns nil if no client is
+// attached or a loop owns the connection.
 func (s *Session) Client() net.Conn {
 	if n := s.net.Load(); n != nil {
 		return n.Client()
@@ -102,7 +102,7 @@ func (s *Session) Client() net.Conn {
 	return nil
 }
 
-// Wait waits until nothing runs any more of a session that is Closed.
+// Wait waits until no goroutine of a session that is Closed is left.
 func (s *Session) Wait() {
 	if n := s.net.Load(); n != nil {
 		n.Wait()

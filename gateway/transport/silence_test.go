@@ -11,12 +11,12 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Protocol section 5, answer_ms, over real sockets. The heartbeat is a minute, so
-// that nothing else detaches anybody in these tests.
+// Protocol section 5, answer_ms, over real sockets. The heartbeat is a minute, so that
+// nothing else detaches a client in these tests.
 
 const answerTime = 300 * time.Millisecond
 
-// answering is a session with a short answer_ms and a known round trip.
+// answering returns a session with a short answer_ms and a known round trip time.
 func answering(t *testing.T, kind transport.Kind) *player {
 	t.Helper()
 	p := newPlayer(t, newDriver(t, kind), func(c *session.Config) { c.Answer = answerTime })
@@ -36,7 +36,7 @@ func (p *player) write(t *testing.T, b []byte) {
 	}
 }
 
-// tick has the game server say something every 10 ms, until it is told to stop.
+// tick makes the game server send a message every 10 ms until stop is called.
 func (p *player) tick() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -53,9 +53,9 @@ func (p *player) tick() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// What it is sent is acknowledged by TCP all the while, as by a proxy in front of a
-// client that is gone.
-func TestClientThatOnlyItsTCPAnswersForIsDetached(t *testing.T) {
+// TCP acknowledges everything meanwhile, as a proxy in front of a disconnected client
+// does.
+func TestClientThatAnswersOnlyByTCPIsDetached(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"reseat/gateway/transport"
 )
 
-// departures are what may end a session of a storm, with the reason that it is to
-// end by: what its own ends did, and nothing else.
+// departures are the ways to end a session of the storm, with the expected end reason:
+// what its own peers did, and nothing else.
 var departures = []struct {
 	leave  func(r *rig)
 	reason string
@@ -26,7 +26,7 @@ var departures = []struct {
 	{func(r *rig) { reset(r.game.(*net.TCPConn)) }, "upstream_lost"},
 }
 
-// echo sends message i up and has the game send it back.
+// echo sends message i up and makes the game server send it back.
 func (r *rig) echo(i int) error {
 	pass := func(from, to net.Conn, masked bool) error {
 		b := numbered(nil, i, 64, masked)
@@ -51,8 +51,8 @@ func (r *rig) echo(i int) error {
 	return nil
 }
 
-// goodbye has the client close and the game agree, and both close as soon as they
-// may.
+// goodbye runs the closing handshake from the client's side, and closes both
+// connections as soon as possible.
 func (r *rig) goodbye() {
 	r.client.Write(frame.AppendMasked(nil, frame.Close, [4]byte{}, frame.ClosePayload(1000, "")))
 	io.ReadFull(r.game, make([]byte, 8))
@@ -62,12 +62,11 @@ func (r *rig) goodbye() {
 	r.client.Close()
 }
 
-// Sessions come, have a message answered and go, many at once, so that each
-// descriptor is soon another's: what the kernel said of the one before is not for
-// the next.
-func TestAStormOfSessionsThatGoHarmsNoOther(t *testing.T) { drivers(t, stormHarmsNoOther) }
+// Many sessions start, echo a message and end at once, so that descriptors are reused
+// quickly: an event for a descriptor's previous socket must not reach the next.
+func TestSessionsThatEndAtOnceHarmNoOther(t *testing.T) { drivers(t, sessionsThatEndHarmNoOther) }
 
-func stormHarmsNoOther(t *testing.T, d *transport.Driver) {
+func sessionsThatEndHarmNoOther(t *testing.T, d *transport.Driver) {
 	const atOnce, each = 32, 40
 	var storm sync.WaitGroup
 	for k := range atOnce {

@@ -11,8 +11,8 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A client whose socket is full when another takes its session over is told so once it
-// reads on: behind what was on its way, it gets 4409.
+// A superseded client whose socket is full gets 4409 once it reads on, behind what was
+// in flight.
 func TestSupersededClientWithAFullSocketIsNotified(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, func(c *session.Config) { c.BufferBytes, c.BufferMessages = 64<<20, 1<<20 })

@@ -1,9 +1,9 @@
-// Package transport moves bytes between sockets and session cores. It knows no
-// frame: it reads, hands over, and writes what the core hands out.
+// Package transport moves bytes between sockets and session cores. It knows no frames:
+// it reads, passes bytes to the core, and writes what the core returns.
 //
-// There are two drivers. The net driver (package netio) has two goroutines a session and
-// takes any net.Conn; the poll driver (package epoll) has event loops and takes plain
-// TCP connections, on Linux. What a session does is the same with both.
+// There are two drivers. The net driver (package netio) uses two goroutines per session
+// and serves any net.Conn. The poll driver (package epoll) uses event loops and serves
+// plain TCP connections on Linux. Sessions behave the same with both.
 package transport
 
 import (
@@ -19,26 +19,26 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A Clock turns time into session.Time.
+// A Clock supplies session.Time.
 type Clock struct{ start time.Time }
 
-// NewClock makes a Clock that begins now.
+// NewClock returns a Clock that starts now.
 func NewClock() *Clock { return &Clock{time.Now()} }
 
-// Now is the present moment; it is never zero and never goes back.
+// Now returns the current time; it is never zero and never goes back.
 func (c *Clock) Now() session.Time { return session.Time(time.Since(c.start)) + 1 }
 
-// Wall is when t was, by the wall clock.
+// Wall converts t to wall clock time.
 func (c *Clock) Wall(t session.Time) time.Time { return c.start.Add(time.Duration(t)) }
 
-// A Kind says which driver to use.
+// A Kind selects a driver.
 type Kind uint8
 
 // The values of --driver.
 const (
-	Auto Kind = iota // what costs least: Poll
+	Auto Kind = iota // the cheapest: Poll
 	Net              // goroutines
-	Poll             // event loops; Net for what they cannot serve
+	Poll             // event loops; Net for connections that they cannot serve
 )
 
 // A Driver makes Sessions.
@@ -47,22 +47,22 @@ type Driver struct {
 	clock *Clock
 
 	begin sync.Once
-	loops []*epoll.Loop // none before the first session that one can serve
+	loops []*epoll.Loop // empty before the first session that a loop can serve
 
 	net *netio.Driver
 }
 
-// NewDriver makes a Driver. It starts nothing before it is needed.
+// NewDriver returns a Driver. It starts goroutines only once they are needed.
 func NewDriver(kind Kind, clock *Clock) *Driver {
 	return &Driver{kind: kind, clock: clock, net: netio.NewDriver(clock.Now)}
 }
 
-// Clock is what the Driver tells the sessions' time by.
+// Clock returns the clock that the sessions use.
 func (d *Driver) Clock() *Clock { return d.clock }
 
-// New drives core over its upstream's connection. It begins to read at once.
-// client is the connection that will be attached first, nil where that is not
-// known yet; it is still to be attached.
+// New drives core over its upstream's connection and starts reading at once. client is
+// the connection that the caller will attach first, nil if not known yet: it only helps
+// to choose the driver.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
 	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) {
@@ -74,14 +74,14 @@ func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch ses
 	return s
 }
 
-// poll has a loop drive core, if one can; else it is nil and upstream still the
-// caller's.
+// poll starts core on a loop. It returns nil if no loop can serve it; the caller then
+// still owns upstream.
 func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Observer) *epoll.Session {
 	fd, err := rawconn.Take(upstream)
 	if err != nil {
 		return nil
 	}
-	l := d.idlest()
+	l := d.leastLoaded()
 	if l == nil {
 		rawconn.Release(fd)
 		return nil
@@ -90,8 +90,8 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 	return l.New(core, fd, watch)
 }
 
-// idlest is the loop with the fewest sessions, nil where there is none.
-func (d *Driver) idlest() (l *epoll.Loop) {
+// leastLoaded returns the loop with the fewest sessions, nil if there is none.
+func (d *Driver) leastLoaded() (l *epoll.Loop) {
 	d.begin.Do(d.start)
 	for _, other := range d.loops {
 		if l == nil || other.Load() < l.Load() {
@@ -101,7 +101,7 @@ func (d *Driver) idlest() (l *epoll.Loop) {
 	return l
 }
 
-// start starts as many loops as wanted, or as possible.
+// start starts the wanted number of loops, or as many as possible.
 func (d *Driver) start() {
 	n := epoll.Loops(runtime.GOMAXPROCS(0))
 	epoll.LeaveRoom(n)
@@ -114,8 +114,8 @@ func (d *Driver) start() {
 	}
 }
 
-// Close ends what runs for all sessions together, once the last of them is over.
-// It does not wait.
+// Close stops what the sessions share, once the last of them has ended. It does not
+// wait.
 func (d *Driver) Close() {
 	d.begin.Do(func() {})
 	for _, l := range d.loops {
@@ -124,7 +124,7 @@ func (d *Driver) Close() {
 	d.net.Close()
 }
 
-// Wait waits for what Close ends.
+// Wait waits for what Close stops.
 func (d *Driver) Wait() {
 	for _, l := range d.loops {
 		l.Wait()
@@ -132,9 +132,9 @@ func (d *Driver) Wait() {
 	d.net.Wait()
 }
 
-// take is a descriptor of conn for a loop. It reports false where conn is not
-// for loops; negative is a conn that they could not be given.
-func take(conn net.Conn) (fd int, plain bool) {
+// descriptorOf returns a duplicate of conn's descriptor for a loop. supported is false
+// if a loop can't serve conn; fd is negative if no descriptor could be had.
+func descriptorOf(conn net.Conn) (fd int, supported bool) {
 	fd, err := rawconn.Take(conn)
 	if err != nil {
 		return -1, !errors.Is(err, rawconn.ErrUnsupported)
@@ -142,6 +142,6 @@ func take(conn net.Conn) (fd int, plain bool) {
 	return fd, true
 }
 
-// Farewell sends b to a connection that belongs to no session, waits a second at most
-// for its end, and closes it.
+// Farewell sends b on a connection that belongs to no session, waits at most a second
+// for the peer to close, and closes it.
 func Farewell(conn net.Conn, b []byte) { netio.Farewell(conn, b) }

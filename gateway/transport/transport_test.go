@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// events collects what a session's Observer is told.
+// events records what a session's Observer is called with.
 type events struct {
 	mu     sync.Mutex
 	kinds  []session.Kind
@@ -31,32 +31,32 @@ type events struct {
 	panics int
 	over   chan struct{}
 	closed chan struct{}
-	told   chan session.Kind // the same kinds, for await
+	stream chan session.Kind // the same kinds, for await
 
 	onDropped func() // called by Events
 }
 
 func newEvents() *events {
-	return &events{over: make(chan struct{}), closed: make(chan struct{}), told: make(chan session.Kind, 100)}
+	return &events{over: make(chan struct{}), closed: make(chan struct{}), stream: make(chan session.Kind, 100)}
 }
 
-// whenDropped has f called, by the driver, when the client is lost.
+// whenDropped makes the driver call f when the client is disconnected.
 func (e *events) whenDropped(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.onDropped = f
 }
 
-// await waits until an event of that kind is told.
+// await waits for an event of kind k.
 func (e *events) await(k session.Kind) {
-	for got := range e.told {
+	for got := range e.stream {
 		if got == k {
 			return
 		}
 	}
 }
 
-// want checks which events have been told, but for those of pings.
+// want checks which events have occurred, except for pings.
 func (e *events) want(t *testing.T, kinds ...session.Kind) {
 	t.Helper()
 	e.mu.Lock()
@@ -83,7 +83,7 @@ func (e *events) event(ev session.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kinds = append(e.kinds, ev.Kind)
-	e.told <- ev.Kind
+	e.stream <- ev.Kind
 	if ev.Kind == session.Over {
 		e.reason = ev.Reason
 		close(e.over)
@@ -115,7 +115,7 @@ func drivers(t *testing.T, test func(t *testing.T, d *transport.Driver)) {
 
 func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
 	d := transport.NewDriver(kind, transport.NewClock())
-	t.Cleanup(func() { // after those of the sessions
+	t.Cleanup(func() { // after the sessions' own cleanups
 		d.Close()
 		d.Wait()
 	})
@@ -124,8 +124,8 @@ func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
 
 var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll}
 
-// newRig connects everything. Plain clients are the simplest: bytes in, bytes
-// out, one kind of frame.
+// newRig connects everything. Plain clients are the simplest: bytes in, bytes out, one
+// kind of frame.
 func newRig(t testing.TB, d *transport.Driver, key func() [4]byte) *rig {
 	t.Helper()
 	r := &rig{store: replay.NewStore(1<<30, nil), events: newEvents()}
@@ -141,7 +141,7 @@ func newRig(t testing.TB, d *transport.Driver, key func() [4]byte) *rig {
 	t.Cleanup(func() {
 		client.Close()
 		game.Close()
-		<-r.events.closed // both legs, and then nothing runs any more
+		<-r.events.closed // both legs, and all goroutines
 		r.drive.Wait()
 		if n := r.store.Used(); n != 0 {
 			t.Errorf("%d bytes of buffer memory are still lent out", n)
@@ -155,7 +155,7 @@ func tcpPair(t testing.TB) (ours, theirs net.Conn) {
 	return pairOf(t, nil)
 }
 
-// pairOf is a connection whose sockets control sees before they are used.
+// pairOf returns a connection whose sockets control may configure before they connect.
 func pairOf(t testing.TB, control func(network, address string, c syscall.RawConn) error) (ours, theirs net.Conn) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{Control: control}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -167,7 +167,7 @@ func pairOf(t testing.TB, control func(network, address string, c syscall.RawCon
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { theirs.Close() }) // or the collector closes it, while another test counts descriptors
+	t.Cleanup(func() { theirs.Close() }) // otherwise the collector may close it while another test counts descriptors
 	ours, err = ln.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -175,9 +175,9 @@ func pairOf(t testing.TB, control func(network, address string, c syscall.RawCon
 	return ours, theirs
 }
 
-func zeroKey() [4]byte { return [4]byte{} } // so that what goes up can be read
+func zeroKey() [4]byte { return [4]byte{} } // so that the game server reads unmasked bytes
 
-// numbered is message i: a binary frame whose payload begins with i.
+// numbered returns message i: a binary frame whose payload begins with i.
 func numbered(dst []byte, i, size int, masked bool) []byte {
 	payload := bytes.Repeat([]byte{byte(i)}, size)
 	binary.BigEndian.PutUint32(payload, uint32(i))
@@ -187,11 +187,11 @@ func numbered(dst []byte, i, size int, masked bool) []byte {
 	return frame.Append(dst, frame.Binary, payload)
 }
 
-// TestFullSocketsLoseNothing fills both directions far beyond what sockets
-// hold before anybody reads, so that every write is cut short many times.
-func TestFullSocketsLoseNothing(t *testing.T) { drivers(t, fullSocketsLoseNothing) }
+// This fills both directions far beyond what sockets hold before either end reads, so
+// that writes are cut short many times.
+func TestFullSocketsLoseNoMessage(t *testing.T) { drivers(t, fullSocketsLoseNoMessage) }
 
-func fullSocketsLoseNothing(t *testing.T, d *transport.Driver) {
+func fullSocketsLoseNoMessage(t *testing.T, d *transport.Driver) {
 	r := newRig(t, d, zeroKey)
 	const messages, size = 3000, 9000
 	send := func(c net.Conn, masked bool) {
@@ -222,9 +222,9 @@ func fullSocketsLoseNothing(t *testing.T, d *transport.Driver) {
 	all.Wait()
 }
 
-func TestFaultInOneSessionEndsItAlone(t *testing.T) { drivers(t, faultInOneSessionEndsItAlone) }
+func TestPanicEndsOnlyItsSession(t *testing.T) { drivers(t, panicEndsOnlyItsSession) }
 
-func faultInOneSessionEndsItAlone(t *testing.T, d *transport.Driver) {
+func panicEndsOnlyItsSession(t *testing.T, d *transport.Driver) {
 	var armed atomic.Bool
 	bad := newRig(t, d, func() [4]byte {
 		if armed.Swap(false) {
@@ -237,7 +237,7 @@ func faultInOneSessionEndsItAlone(t *testing.T, d *transport.Driver) {
 	bad.client.Write(numbered(nil, 1, 10, true))
 	<-bad.events.over
 	if bad.events.panics != 1 || bad.events.reason != "internal_error" {
-		t.Fatalf("%d faults reported, ended for %q; want 1, internal_error", bad.events.panics, bad.events.reason)
+		t.Fatalf("%d panics reported, ended for %q; want 1, internal_error", bad.events.panics, bad.events.reason)
 	}
 	wantClose(t, bad.client, 1011)
 	wantClose(t, bad.game, 1011)
@@ -245,7 +245,7 @@ func faultInOneSessionEndsItAlone(t *testing.T, d *transport.Driver) {
 	good.client.Write(msg)
 	got := make([]byte, len(msg))
 	if _, err := io.ReadFull(good.game, got); err != nil || !bytes.Equal(got, msg) {
-		t.Fatalf("the other session is harmed: %v", err)
+		t.Fatalf("the other session is affected: %v", err)
 	}
 }
 
@@ -269,7 +269,7 @@ func wantClose(t *testing.T, c net.Conn, code int) {
 
 func acceptKey(r *http.Request) string { return frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")) }
 
-// readHead reads an HTTP head, byte by byte so that nothing behind it is taken.
+// readHead reads an HTTP header, byte by byte so that it consumes nothing behind it.
 func readHead(t testing.TB, c net.Conn) {
 	t.Helper()
 	var head []byte

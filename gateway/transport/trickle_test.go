@@ -15,8 +15,8 @@ import (
 	"reseat/gateway/transport"
 )
 
-// narrowPair is a connection whose far end has room for little, in small segments:
-// each few bytes that are read there make room for as many.
+// narrowPair returns a connection whose peer has a small receive buffer and small
+// segments, so that each read there makes room for a few bytes.
 func narrowPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	return pairOf(t, func(_, _ string, c syscall.RawConn) error {
@@ -27,9 +27,9 @@ func narrowPair(t *testing.T) (ours, theirs net.Conn) {
 	})
 }
 
-// protocol section 5: bytes that the peer's socket goes on accepting while a send
-// buffer is full count as heard. The socket does not become writable all the while.
-func TestAClientThatTakesALittleAtATimeIsNotSilent(t *testing.T) {
+// protocol section 5: while a send buffer is full, bytes that the peer's socket still
+// accepts count as activity. The socket does not become writable meanwhile.
+func TestSlowReaderIsNotSilent(t *testing.T) {
 	const attempts = 5
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -39,14 +39,13 @@ func TestAClientThatTakesALittleAtATimeIsNotSilent(t *testing.T) {
 					return
 				}
 			}
-			t.Error("it was dropped each time")
+			t.Error("the client was detached each time")
 		})
 	}
 }
 
-// trickled has a client take a little at a time, and say nothing, for several times
-// as long as a silent one is waited for. It reports whether the client is still
-// attached.
+// trickled makes a client read a little at a time, and send nothing, for several times
+// the silence timeout. It reports whether the client is still attached.
 func trickled(t *testing.T, d *transport.Driver) bool {
 	const heartbeat = 300 * time.Millisecond
 	p := newPlayer(t, d, func(c *session.Config) { c.Heartbeat = heartbeat })

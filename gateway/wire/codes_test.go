@@ -8,8 +8,8 @@ import (
 	"reseat/gateway/frame"
 )
 
-// section6 is the table of protocol section 6: name, what the upstream gets
-// when the code ends a live session, what a plain client gets.
+// section6 is the table of protocol section 6: the name, what the upstream gets when
+// the code ends a live session, and what a plain client gets.
 var section6 = map[int]struct {
 	name            string
 	upstream, plain int
@@ -30,7 +30,7 @@ var section6 = map[int]struct {
 	4503: {"draining", 1001, 1012},
 }
 
-func TestCodesAreThoseOfTheProtocol(t *testing.T) {
+func TestCodesMatchTheProtocol(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(codes)), slices.Sorted(maps.Keys(section6)); !slices.Equal(got, want) {
 		t.Errorf("codes %v, want %v", got, want)
 	}
@@ -46,7 +46,7 @@ func TestCodesAreThoseOfTheProtocol(t *testing.T) {
 	}
 }
 
-func TestNamesAreInTheOrderOfTheirCodes(t *testing.T) {
+func TestNamesAreOrderedByCode(t *testing.T) {
 	var want []string
 	for _, code := range slices.Sorted(maps.Keys(section6)) {
 		want = append(want, section6[code].name)
@@ -56,8 +56,8 @@ func TestNamesAreInTheOrderOfTheirCodes(t *testing.T) {
 	}
 }
 
-// The names are metric labels: no two codes may fall together.
-func TestNamesOfCodesDiffer(t *testing.T) {
+// The names are metric labels, so no two codes may share one.
+func TestNamesOfCodesAreUnique(t *testing.T) {
 	seen := map[string]int{}
 	for code := range 6000 {
 		name := Name(code)
@@ -71,7 +71,7 @@ func TestNamesOfCodesDiffer(t *testing.T) {
 	}
 }
 
-func TestConstantsAreTheirCodes(t *testing.T) {
+func TestConstantsMatchTheirCodes(t *testing.T) {
 	for got, want := range map[int]int{
 		CodeNormal: 1000, CodeGoingAway: 1001, CodeProtocolError: 1002, CodeInvalidUTF8: 1007, CodePolicyViolation: 1008,
 		CodeMessageTooBig: 1009, CodeInternalError: 1011, CodeServiceRestart: 1012, CodeTryAgainLater: 1013,

@@ -12,8 +12,8 @@ import (
 	"reseat/gateway/frame"
 )
 
-// FuzzParseClient: no panic, an error of a known kind, and what is taken is
-// what protocol section 5 allows, and reads the same once written anew.
+// FuzzParseClient: no panic, only the documented errors; an accepted message conforms
+// to protocol section 5, and reads the same when written again.
 func FuzzParseClient(f *testing.F) {
 	f.Add([]byte("ack 17"))
 	f.Add([]byte(`bye {"code":4000,"reason":"done"}`))
@@ -34,25 +34,25 @@ func FuzzParseClient(f *testing.F) {
 				t.Fatalf("%q is unknown, and says %+v", b, m)
 			}
 		case VerbAck:
-			checkAgain(t, b, m, AppendAck(nil, m.Ack))
+			checkRoundTrip(t, b, m, AppendAck(nil, m.Ack))
 		case VerbPing, VerbPong:
 			if utf8.RuneCountInString(m.Arg) > 32 || strings.ContainsFunc(m.Arg, unicode.IsControl) {
 				t.Fatalf("%q reads %+v", b, m)
 			}
-			checkAgain(t, b, m, Append(nil, m.Verb, m.Arg))
+			checkRoundTrip(t, b, m, Append(nil, m.Verb, m.Arg))
 		case VerbBye:
 			if !ByeCode(m.Bye.Code) || len(m.Bye.Reason) > 123 || !utf8.ValidString(m.Bye.Reason) {
 				t.Fatalf("%q reads %+v", b, m)
 			}
-			checkAgain(t, b, m, AppendJSON(nil, VerbBye, Ending(m.Bye)))
+			checkRoundTrip(t, b, m, AppendJSON(nil, VerbBye, Ending(m.Bye)))
 		default:
 			t.Fatalf("%q reads %+v", b, m)
 		}
 	})
 }
 
-// checkAgain reads a frame that was made from m.
-func checkAgain(t *testing.T, b []byte, m Message, f []byte) {
+// checkRoundTrip reads a frame made from m.
+func checkRoundTrip(t *testing.T, b []byte, m Message, f []byte) {
 	t.Helper()
 	h, err := frame.Parse(f)
 	if err != nil || f[h.Size] != DLE {
@@ -60,15 +60,15 @@ func checkAgain(t *testing.T, b []byte, m Message, f []byte) {
 	}
 	again, err := ParseClient(f[h.Size+1:])
 	if m.Verb != VerbPing && m.Verb != VerbPong {
-		again.Arg, m.Arg = "", "" // in another spelling
+		again.Arg, m.Arg = "", "" // spelled differently
 	}
 	if again != m || err != nil {
 		t.Fatalf("%q reads %+v, and once written anew %+v, %v", b, m, again, err)
 	}
 }
 
-// FuzzParseOffer: no panic, nothing of ours in the application's list, and
-// nothing in it that was not offered.
+// FuzzParseOffer: no panic; the application's list contains no entry of ours, and
+// nothing that was not offered.
 func FuzzParseOffer(f *testing.F) {
 	f.Add("chat.v2, reseat.v1", "reseat.token.a, reseat.received.17", "", "")
 	f.Add("reseat.v1", "", "a", "17")

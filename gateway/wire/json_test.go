@@ -13,8 +13,8 @@ import (
 	"reseat/gateway/frame"
 )
 
-// frames takes b apart into the payloads of its frames, which must be whole,
-// unmasked and of these opcodes.
+// frames splits b into the payloads of its frames, which must be complete, unmasked and
+// of these opcodes.
 func frames(t *testing.T, b []byte, opcodes ...byte) []string {
 	t.Helper()
 	var list []string
@@ -32,7 +32,7 @@ func frames(t *testing.T, b []byte, opcodes ...byte) []string {
 	return list
 }
 
-// argument is the JSON of a control message.
+// argument returns the JSON of a control message.
 func argument(t *testing.T, payload, verb string) map[string]any {
 	t.Helper()
 	text, ok := strings.CutPrefix(payload, "\x10"+verb+" ")
@@ -63,7 +63,7 @@ func TestControlMessageIsOneTextFrame(t *testing.T) {
 	}
 }
 
-func TestAckIsReadBackAsItWasWritten(t *testing.T) {
+func TestAckRoundTrips(t *testing.T) {
 	for _, n := range []uint64{0, 1, 9, 10, 99, 100, 12345, 1 << 32, 1<<53 - 1, 9999999999999999} {
 		payload := frames(t, AppendAck(nil, n), frame.Text)[0]
 		m, err := ParseClient([]byte(payload[1:]))
@@ -79,7 +79,7 @@ func TestAckIsReadBackAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestPingAndPongAreReadBackAsTheyWereWritten(t *testing.T) {
+func TestPingAndPongRoundTrip(t *testing.T) {
 	for _, verb := range []string{VerbPing, VerbPong} {
 		for _, arg := range []string{"", "1", "a b", strings.Repeat("\u20ac", 32)} {
 			payload := frames(t, Append(nil, verb, arg), frame.Text)[0]
@@ -95,7 +95,7 @@ const page = `{"session": "<id>", "token": "<TOKEN>", "resumed": true, "received
  "grace_ms": 30000, "heartbeat_ms": 15000, "answer_ms": 5000, "protocol": "chat.v2",
  "limits": {"message_bytes": 1048576, "unacked_messages": 1024, "unacked_bytes": 1048576}}`
 
-func TestHelloIsThatOfTheProtocol(t *testing.T) {
+func TestHelloMatchesTheProtocol(t *testing.T) {
 	h := Hello{
 		Session: "<id>", Token: "<TOKEN>", Resumed: true, Received: 17, Lost: 0, Replay: 12,
 		Grace: 30000, Heartbeat: 15000, Answer: 5000, Protocol: "chat.v2",
@@ -111,7 +111,7 @@ func TestHelloIsThatOfTheProtocol(t *testing.T) {
 	}
 }
 
-// A client may rely on each of them: nothing that is zero is left out.
+// A client may rely on each member: zero values are not omitted.
 func TestHelloHasAllItsMembersWhenEmpty(t *testing.T) {
 	got := argument(t, frames(t, AppendJSON(nil, VerbHello, Hello{}), frame.Text)[0], VerbHello)
 	want := map[string]any{
@@ -132,7 +132,7 @@ func TestEndHasCodeAndReason(t *testing.T) {
 	}
 }
 
-func TestCloseIsFollowedByACloseFrameOfItsCode(t *testing.T) {
+func TestCloseMessageIsFollowedByItsCloseFrame(t *testing.T) {
 	for _, c := range []Closing{
 		{Code: 4409, Reason: "superseded"},
 		{Code: 4429, Reason: "too_fast", Retry: true, RetryAfter: 2500},
@@ -174,7 +174,7 @@ func TestAckIsWrittenWithoutAllocation(t *testing.T) {
 	}
 }
 
-// What a client may not send is what the gateway alone does, and the other way.
+// A verb is sent either by the client or by the gateway, unless it is for both.
 func TestEveryVerbHasItsDirection(t *testing.T) {
 	sides := map[string]bool{ // whether a client may send it
 		VerbHello: false, VerbAck: true, VerbToken: false, VerbGrace: false, VerbPing: true, VerbPong: true,

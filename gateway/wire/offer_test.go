@@ -44,7 +44,7 @@ func TestOfferIsReadFromAnyPosition(t *testing.T) {
 	}
 }
 
-// What is ours is never offered to the upstream, whether it is known or not.
+// Our entries never reach the upstream, known or not.
 func TestOwnEntriesNeverReachTheApplicationsList(t *testing.T) {
 	for _, own := range []string{"reseat.", "reseat.v1", "reseat.v2", "reseat.v10", "reseat.token.x", "reseat.token.", "reseat.received.5", "reseat.received.x", "reseat.received", "reseat.what"} {
 		for _, line := range []string{own, own + ", chat", "chat, " + own} {
@@ -57,7 +57,7 @@ func TestOwnEntriesNeverReachTheApplicationsList(t *testing.T) {
 	}
 }
 
-func TestOnlyTheVerySubprotocolIsResumable(t *testing.T) {
+func TestOnlyTheExactSubprotocolIsResumable(t *testing.T) {
 	for _, p := range []string{"reseat.v2", "reseat.v10", "reseat.v", "Reseat.v1", "RESEAT.V1", "reseat", "xreseat.v1", "reseat.v1x", "reseat.v1.", "reseat v1", "\"reseat.v1\""} {
 		if got := ParseOffer(offer("chat, "+p, "reseat.token.x, reseat.received.0")); got.Resumable || got.Resume || got.Token != "" {
 			t.Errorf("%q: %+v", p, got)
@@ -65,7 +65,7 @@ func TestOnlyTheVerySubprotocolIsResumable(t *testing.T) {
 	}
 }
 
-func TestNamesThatOnlyLookLikeOursPass(t *testing.T) {
+func TestEntriesThatResembleOursPass(t *testing.T) {
 	want := []string{"Reseat.v1", "reseat", "reseatx.v1", "x.reseat.v1", "reseat-v1"}
 	got := ParseOffer(offer("Reseat.v1, reseat, reseatx.v1", "x.reseat.v1, reseat-v1, reseat.v1"))
 	if !reflect.DeepEqual(got, Offer{Protocols: want, Resumable: true}) {
@@ -73,8 +73,9 @@ func TestNamesThatOnlyLookLikeOursPass(t *testing.T) {
 	}
 }
 
-// protocol section 2: only a first handshake that speaks the protocol is refused visibly.
-func TestRefusalsAreForFirstHandshakes(t *testing.T) {
+// protocol section 2: only a first handshake that offers reseat.refusals gets its
+// refusal in a close message.
+func TestRefusalsAreOnlyForFirstHandshakes(t *testing.T) {
 	for lines, want := range map[string]bool{
 		"reseat.v1, reseat.refusals": true, "reseat.refusals, chat, reseat.v1": true, "reseat.v1": false, "reseat.refusals": false,
 		"reseat.v1, reseat.refusals2": false, "reseat.v1, Reseat.refusals": false,
@@ -86,8 +87,8 @@ func TestRefusalsAreForFirstHandshakes(t *testing.T) {
 	}
 }
 
-// protocol section 2: two different tokens are 4401, so neither may be used.
-func TestTwoTokensAreNone(t *testing.T) {
+// protocol section 2: two different tokens mean 4401, so neither may be used.
+func TestDifferentTokensAreIgnored(t *testing.T) {
 	for _, tt := range []struct {
 		lines  string
 		header []string
@@ -116,9 +117,8 @@ func TestTwoTokensAreNone(t *testing.T) {
 	}
 }
 
-// protocol section 2: missing, written otherwise or twice with two values:
-// 4400.
-func TestReceivedIsOneNumber(t *testing.T) {
+// protocol section 2: a missing, malformed or ambiguous number means 4400.
+func TestReceivedMustBeOneNumber(t *testing.T) {
 	for _, tt := range []struct {
 		lines  string
 		header []string
@@ -165,8 +165,8 @@ func TestReceivedIsOneNumber(t *testing.T) {
 	}
 }
 
-// A client that states one of the two means to resume: to give it a new
-// session instead would lose its old one in silence.
+// A client that sends either entry wants to resume. A new session would silently lose
+// its old one.
 func TestEitherEntryMakesItAResume(t *testing.T) {
 	for _, h := range []http.Header{
 		offer("reseat.v1, reseat.token.a"),

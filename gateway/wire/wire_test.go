@@ -10,7 +10,7 @@ import (
 // unknown is what an unknown verb reads as: nothing, to be ignored.
 var unknown = Message{}
 
-func TestGoodControlMessagesAreRead(t *testing.T) {
+func TestValidControlMessagesAreRead(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		want Message
@@ -36,8 +36,8 @@ func TestGoodControlMessagesAreRead(t *testing.T) {
 	}
 }
 
-// protocol section 3: so that the protocol can grow.
-func TestUnknownVerbIsIgnoredWhateverItsArgument(t *testing.T) {
+// protocol section 3: this lets the protocol grow.
+func TestUnknownVerbIsIgnoredWithAnyArgument(t *testing.T) {
 	for _, text := range []string{
 		"x", "resync", "abcdefghijklmnop", "acknowledge 5", "acks 5", "pingx", "byebye",
 		"x ", "x  ", "x  y ", "x \x00\x1f", "x " + strings.Repeat("long ", 1000), `x {"code":`, "hellos {}", "z\u0020\u00e9",
@@ -48,8 +48,8 @@ func TestUnknownVerbIsIgnoredWhateverItsArgument(t *testing.T) {
 	}
 }
 
-// protocol sections 3 and 5: each of these is 4400.
-func TestBadControlMessagesAreRefused(t *testing.T) {
+// protocol sections 3 and 5: each of these means 4400.
+func TestInvalidControlMessagesAreRefused(t *testing.T) {
 	for want, texts := range map[error][]string{
 		ErrVerb: {
 			"", " ", "  ", " ack 5", "Ack 5", "ACK 5", "aCk 5", "ack5", "ack5 5", "ack-5", "ack_x 5", "ack\t5", "ack\n5", "ack\x005",
@@ -93,9 +93,9 @@ func TestByeArgumentIsReadAsJSON(t *testing.T) {
 		{`{"reason":"only"}`, Bye{1000, "only"}},
 		{`{"reason":"` + full + `"}`, Bye{1000, full}},
 		{`{"reason":"gr\u00fc\u00dfe \ud83d\udc4b"}`, Bye{1000, "gr\u00fc\u00dfe \U0001F44B"}},
-		{`{"reason":"` + strings.Repeat(`\u0041`, 123) + `"}`, Bye{1000, strings.Repeat("A", 123)}}, // counted as it is, not as it is written
+		{`{"reason":"` + strings.Repeat(`\u0041`, 123) + `"}`, Bye{1000, strings.Repeat("A", 123)}}, // the limit is on the decoded reason
 		{`{"code":1001,"more":{"deep":[1,null,"x"]},"":0}`, Bye{Code: 1001}},
-		{`{"Code":1,"CODE":"x","Reason":7,"\u0063ode":3001}`, Bye{Code: 3001}}, // names in this case alone
+		{`{"Code":1,"CODE":"x","Reason":7,"\u0063ode":3001}`, Bye{Code: 3001}}, // member names are compared exactly
 	} {
 		m, err := ParseClient([]byte("bye " + tt.arg))
 		if m.Bye != tt.want || m.Verb != VerbBye || err != nil {
@@ -104,7 +104,7 @@ func TestByeArgumentIsReadAsJSON(t *testing.T) {
 	}
 }
 
-func TestBadByeIsRefused(t *testing.T) {
+func TestInvalidByeIsRefused(t *testing.T) {
 	for _, arg := range []string{
 		`null`, `true`, `1000`, `"bye"`, `[]`, `[1000]`, `{`, `}`, `{]`, `{}}`, `{}{}`, `{"code":1000}{"code":1000}`, ` {}`, `{} `, "{}\n", "\t{}",
 		`{"code"}`, `{"code":}`, `{code:1000}`, `{'code':1000}`, `{"code":1000,}`, `{"code":1000 "reason":""}`, `{"code":1000}//`, `{"code":1000,"code":1000}`, `{"reason":"","\u0072eason":""}`, "{\"reason\":\"a\nb\"}",
@@ -150,7 +150,7 @@ func TestNumberHasAtMostSixteenDigits(t *testing.T) {
 	}
 }
 
-// A client's message stays in its read buffer, where others will come to lie.
+// A client's message is parsed in its read buffer, which later reads overwrite.
 func TestMessageDoesNotPointIntoTheBuffer(t *testing.T) {
 	b := []byte(`ping before`)
 	m, err := ParseClient(b)

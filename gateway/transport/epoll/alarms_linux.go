@@ -7,11 +7,11 @@ import (
 	"reseat/gateway/session"
 )
 
-// alarms are the sessions that want to be called at a moment, the first one
-// first. A session knows its own place, so that it can be moved.
+// alarms is a heap of the sessions that have a deadline, earliest first. A session
+// knows its index, so that its deadline can be moved.
 type alarms []*Session
 
-// set makes s be called at the moment at, or somewhat later.
+// set schedules a call of s at the given time or somewhat later.
 func (a *alarms) set(s *Session, now, at session.Time) {
 	s.due, s.alarm = at, roundUp(now, at)
 	if s.place < 0 {
@@ -21,25 +21,25 @@ func (a *alarms) set(s *Session, now, at session.Time) {
 	}
 }
 
-// pop takes the first one out.
+// pop removes and returns the first session.
 func (a *alarms) pop() *Session { return heap.Pop(a).(*Session) }
 
-// drop takes s out, if it is there.
+// drop removes s, if it is present.
 func (a *alarms) drop(s *Session) {
 	if s.place >= 0 {
 		heap.Remove(a, s.place)
 	}
 }
 
-// roundUp moves at later by a thirtieth of the time to it, or less, or by a
-// millisecond: alarms of many sessions then ring together, and the loop is not
-// woken for each.
+// roundUp moves at later by up to a thirtieth of the time until then, at least a
+// millisecond: alarms of many sessions then fire together, and the loop wakes once for
+// all of them.
 func roundUp(now, at session.Time) session.Time {
 	grain := session.Time(1) << max(bits.Len64(uint64(max(at-now, 0)))-6, 20)
 	return (at + grain - 1) &^ (grain - 1)
 }
 
-// What container/heap wants.
+// The methods of container/heap.
 
 func (a alarms) Len() int           { return len(a) }
 func (a alarms) Less(i, j int) bool { return a[i].alarm < a[j].alarm }

@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/session"
 )
 
-func TestAlarmsRingInOrder(t *testing.T) {
+func TestAlarmsFireInOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		var due alarms
@@ -37,34 +37,34 @@ func TestAlarmsRingInOrder(t *testing.T) {
 			s := due.pop()
 			got = append(got, s.alarm)
 			if s.place >= 0 {
-				t.Fatal("a session that has rung still has a place")
+				t.Fatal("a session without an alarm still has an index")
 			}
 		}
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Fatalf("rang at %v, want %v", got, want)
+			t.Fatalf("fired at %v, want %v", got, want)
 		}
 	}
 }
 
-func TestAlarmIsNeverEarlyAndHardlyLate(t *testing.T) {
+func TestAlarmIsNeverEarlyAndBarelyLate(t *testing.T) {
 	const now = session.Time(time.Hour)
 	for wait := time.Duration(-5); wait < 24*time.Hour; wait = wait*21/20 + 7 {
 		at := now.Add(wait)
 		late := roundUp(now, at).Sub(at)
 		if late < 0 || late > max(wait/32, 1050*time.Microsecond) {
-			t.Errorf("an alarm in %v rings %v late", wait, late)
+			t.Errorf("an alarm in %v fires %v late", wait, late)
 		}
 	}
 }
 
-func TestAlarmsOfManySessionsRingTogether(t *testing.T) {
+func TestAlarmsOfManySessionsFireTogether(t *testing.T) {
 	const now = session.Time(time.Hour)
 	moments := map[session.Time]bool{}
 	for i := range 1000 {
 		moments[roundUp(now, now.Add(900*time.Millisecond+time.Duration(i)*100*time.Microsecond))] = true
 	}
 	if len(moments) > 10 {
-		t.Errorf("a thousand alarms within a tenth of a second ring at %d moments", len(moments))
+		t.Errorf("a thousand alarms within a tenth of a second fire at %d times", len(moments))
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// A session that leaves takes its sockets along: the loop knows their descriptors no
-// more, which may stand for other sockets soon, and epoll reports nothing of them,
-// though they stay open.
-func TestLoopForgetsTheSocketsOfASessionThatLeaves(t *testing.T) {
+// A session that leaves takes its sockets along. The loop must forget their
+// descriptors, which may be reused soon, and epoll must report nothing about them
+// although they stay open.
+func TestLoopForgetsSocketsOfALeavingSession(t *testing.T) {
 	r := newRig(t, true)
 	older := r.client
 	ours, theirs := socketPair(t)
@@ -55,8 +55,8 @@ func TestLoopForgetsTheSocketsOfASessionThatLeaves(t *testing.T) {
 	}
 }
 
-// The loop takes the time at each turn and before each delivery of mail: neither goes
-// back where the clock seems to.
+// The loop reads the clock each turn and before each delivery of mail. Neither goes
+// back when the clock does.
 func TestLoopTimeNeverGoesBack(t *testing.T) {
 	r := newRig(t, true)
 	var before, after session.Time

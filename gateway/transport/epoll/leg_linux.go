@@ -10,42 +10,42 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A leg is one socket of a session. Its socket is told of by edges: what an edge
-// has said is remembered until a call has found that it holds no more.
+// A leg is one socket of a session. epoll reports edges, so an edge is remembered until
+// a system call finds that it no longer holds.
 type leg struct {
 	s   *Session
-	leg session.Leg // what the core knows it by
+	leg session.Leg // what the core calls it
 	fd  int         // negative: closed
 
 	readable bool // there may be something to read
-	ending   bool // and behind it the end
-	queued   bool // the loop reads it again of its own accord
-	full     bool // it did not take all it was given
+	ending   bool // the end follows what is still to be read
+	queued   bool // the loop reads it again without another event
+	full     bool // the last write was short
 
-	lingering bool         // all is written, the end is waited for
-	deadline  session.Time // when it is closed whatever comes; zero: never
+	lingering bool         // all output is written, waiting for the peer to close
+	deadline  session.Time // when it is closed in any case; zero: never
 }
 
-// Why a connection has ended, where that is not for the network to say.
+// Errors for connections that the gateway itself closes.
 var (
 	errNone = errors.New("no descriptor for the connection")
 	errLate = errors.New("not closed in time")
 )
 
-// begin has the loop watch g, which may close it.
+// begin starts watching g. It may close g.
 func (s *Session) begin(g *leg) {
 	if g.fd < 0 {
-		s.gone(g, errNone)
+		s.disconnected(g, errNone)
 		return
 	}
 	s.open++
 	if err := s.loop.adopt(g); err != nil {
-		s.gone(g, err)
+		s.disconnected(g, err)
 	}
 }
 
-// heard notes what the loop heard of g.
-func (g *leg) heard(events uint32) {
+// noteEvents records the events of g's socket.
+func (g *leg) noteEvents(events uint32) {
 	g.readable = g.readable || events&mayRead != 0
 	g.ending = g.ending || events&hasEnded != 0
 	g.full = g.full && events&mayWrite == 0
@@ -57,20 +57,20 @@ func (g *leg) wanted() bool {
 	case g.fd < 0:
 		return false
 	case g.leg.CloseMode() != session.Open:
-		return true // to its end
-	case g.s.untold.Load() > maxUntold:
+		return true // discard what is left
+	case g.s.pending.Load() > maxPending:
 		return false
 	default:
 		return g.s.core.Wants(g.leg)
 	}
 }
 
-// follow has g read in the loop's next round where there is something that is
-// wanted now.
+// follow queues g for a read in the loop's next turn if it may have data that is wanted
+// now.
 func (s *Session) follow(g *leg) {
 	if g.readable && !g.queued && g.wanted() {
 		g.queued = true
-		s.loop.again = append(s.loop.again, g)
+		s.loop.unread = append(s.loop.unread, g)
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *Session) follow(g *leg) {
 func (s *Session) read(g *leg) {
 	if g.leg.CloseMode() != session.Open {
 		if _, err := g.receive(s.loop.buf); err != nil {
-			s.gone(g, err)
+			s.disconnected(g, err)
 		}
 		s.follow(g)
 		return
@@ -88,17 +88,17 @@ func (s *Session) read(g *leg) {
 	}
 	room := s.core.Room(g.leg, s.loop.lend)
 	if room == nil {
-		return // the core wants to be called when there may be some
+		return // the core will ask once it has room
 	}
 	n, err := g.receive(room)
-	s.took(g, room[:n])
+	s.received(g, room[:n])
 	if err != nil {
-		s.gone(g, err)
+		s.disconnected(g, err)
 	}
 }
 
-// receive reads once. It keeps account of whether there may be more: a read that
-// found less than it had room for has emptied the socket.
+// receive reads once. A read that returned less than it had room for has emptied the
+// socket, so g is not readable until the next edge.
 func (g *leg) receive(b []byte) (int, error) {
 	n, err := rawconn.Receive(g.fd, b)
 	switch {
@@ -110,32 +110,31 @@ func (g *leg) receive(b []byte) (int, error) {
 	return n, err
 }
 
-// took passes to the core what was read. p is free again when it returns.
-func (s *Session) took(g *leg, p []byte) {
+// received passes the bytes read to the core. The caller may reuse p afterwards.
+func (s *Session) received(g *leg, p []byte) {
 	s.core.Read(s.loop.now, g.leg, p)
-	if g != s.up { // a client's message goes on from p, without a copy
+	if g != s.up { // a client's message is forwarded from p without a copy
 		s.write(s.up)
 		s.core.Retain()
 	}
 }
 
-// gone: g's connection has ended.
-func (s *Session) gone(g *leg, err error) {
+// disconnected closes g after its connection has ended.
+func (s *Session) disconnected(g *leg, err error) {
 	s.core.Gone(s.loop.now, g.leg, err.Error())
 	s.flush(g)
 	g.close(session.Shut)
 }
 
-// flush writes what the core has for g, as far as the socket takes it, and then
-// closes g if the core says so.
+// flush writes the core's output for g until the socket is full, and then closes g if
+// the core asks for it.
 func (s *Session) flush(g *leg) {
 	for s.write(g) {
 	}
 }
 
-// write writes once, or, where there is nothing to be written or no room for it,
-// closes g if the core says so. It reports whether it wrote: then there may be
-// more, for either leg.
+// write writes once. If there is no output, or the socket is full, it closes g when the
+// core asks for it. It reports whether it wrote: then either leg may have more output.
 func (s *Session) write(g *leg) bool {
 	l := s.loop
 	if g.full || g.fd < 0 || !s.core.HasOutput(l.now, g.leg) {
@@ -151,7 +150,7 @@ func (s *Session) write(g *leg) bool {
 	clear(l.out)
 	g.full = full
 	if s.core.Wrote(l.now, g.leg, n, full) {
-		s.look(g)
+		s.reportSocketState(g)
 	}
 	if err != nil {
 		s.core.WriteFailed(l.now, g.leg, err.Error())
@@ -159,14 +158,14 @@ func (s *Session) write(g *leg) bool {
 	return true
 }
 
-// look tells the core the state of g's socket.
-func (s *Session) look(g *leg) {
+// reportSocketState gives the core the state of g's socket.
+func (s *Session) reportSocketState(g *leg) {
 	if st, err := rawconn.StateOf(g.fd); err == nil {
 		s.core.Socket(s.loop.now, g.leg, session.SocketState(st))
 	}
 }
 
-// finish closes g as the core says, once all is written.
+// finish closes g as the core asks, once all output is written.
 func (s *Session) finish(g *leg) {
 	mode := g.leg.CloseMode()
 	switch {
@@ -188,14 +187,14 @@ func (s *Session) finish(g *leg) {
 	s.follow(g)
 }
 
-// expire closes g if it has had its time.
+// expire closes g if its deadline has passed.
 func (s *Session) expire(g *leg) {
 	if g.deadline > 0 && s.loop.now >= g.deadline {
-		s.gone(g, errLate)
+		s.disconnected(g, errLate)
 	}
 }
 
-// close closes the socket. It may be called twice.
+// close closes the socket. It is idempotent.
 func (g *leg) close(f session.CloseMode) {
 	if g.fd < 0 {
 		return
@@ -205,7 +204,7 @@ func (g *leg) close(f session.CloseMode) {
 	}
 	s := g.s
 	s.loop.legs[g.fd] = nil
-	unix.Close(g.fd) // which the epoll set notices by itself
+	unix.Close(g.fd) // this also removes it from the epoll set
 	g.fd, g.readable, g.deadline = -1, false, 0
 	s.open--
 	if g == s.down {

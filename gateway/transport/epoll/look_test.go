@@ -13,8 +13,8 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// tcpPair is a TCP connection: the loop's end, which holds much, and the test's, which
-// takes little.
+// tcpPair returns a TCP connection: the loop's end with a large send buffer, the test's
+// with a small receive buffer.
 func tcpPair(t *testing.T) (ours int, theirs net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func tcpPair(t *testing.T) (ours int, theirs net.Conn) {
 	return ours, theirs
 }
 
-// socket is the state of the client's socket.
+// socket returns the state of the client's socket.
 func (r *rig) socket(t *testing.T) (st rawconn.State) {
 	t.Helper()
 	var err error
@@ -59,9 +59,9 @@ func (r *rig) state() (state session.State) {
 	return state
 }
 
-// A client takes bytes only right behind a ping: that they lay before it is known where
-// the core was told at once where it ends.
-func TestSocketIsLookedAtWhenAPingHasBeenWritten(t *testing.T) {
+// The client accepts bytes only right after a ping. The core can tell that those bytes
+// preceded the ping only if it got the socket's state when the ping was written.
+func TestSocketStateIsReadWhenPingIsWritten(t *testing.T) {
 	ours, client := tcpPair(t)
 	r := newRigOf(t, ours, client, func(c *session.Config) { c.Answer = 5 * time.Second })
 	msg := frame.Append(nil, frame.Binary, make([]byte, 20<<10))
@@ -70,7 +70,7 @@ func TestSocketIsLookedAtWhenAPingHasBeenWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.pass(2600 * time.Millisecond) // to the ping, half of the time after the first message
+	r.pass(2600 * time.Millisecond) // until the ping, halfway to the timeout after the first message
 	before := r.socket(t)
 	b := make([]byte, 4<<10)
 	for r.socket(t).Acked == before.Acked {
@@ -87,6 +87,6 @@ func TestSocketIsLookedAtWhenAPingHasBeenWritten(t *testing.T) {
 		t.Errorf("%v, though the client took bytes right behind the ping", got)
 	}
 	client.Close()
-	for r.state() == session.Attached { // before the rig lets its last hour pass
+	for r.state() == session.Attached { // before the cleanup advances the clock by an hour
 	}
 }

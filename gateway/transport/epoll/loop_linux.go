@@ -16,74 +16,74 @@ import (
 )
 
 const (
-	readSize = 256 << 10 // of a client read
-	maxRings = 32        // alarms of one turn, or more where there are very many
+	readSize = 256 << 10 // for a read from a client
+	maxRings = 32        // alarms per turn, unless there are very many
 
-	// yieldEvery is how long the loop keeps its processor at most before it asks
-	// the scheduler for it anew. From one that has been kept for ten milliseconds
-	// the runtime's monitor takes it away whenever the loop waits, and looks for
-	// that fifty times a millisecond: it costs a tenth of a processor.
+	// yieldEvery is how long the loop keeps its processor at most before it yields to the
+	// scheduler. When a processor has been held for ten milliseconds, the runtime's
+	// monitor retakes it in every blocking call, and checks fifty times a millisecond:
+	// that costs a tenth of a processor.
 	yieldEvery = 8 * time.Millisecond
 
-	// A loop that turns more often than this waits without telling the scheduler,
-	// for no longer than this: telling it costs half as much as waiting does.
-	// The scheduler can still interrupt it, by a signal.
-	briefly = 2 * time.Millisecond
+	// A loop whose turns are shorter than briefWait waits with a raw system call, for no
+	// longer than briefWait: announcing the call to the scheduler costs half as much as
+	// the wait. A signal of the scheduler's still interrupts it.
+	briefWait = 2 * time.Millisecond
 )
 
 // A Loop is one goroutine that serves the sockets and timers of its sessions.
 //
-// All but the mailbox is its goroutine's own. Sessions are its to call, one at
-// a time; nothing in it waits for anything but epoll_wait.
+// The goroutine owns everything but the mailbox. It calls the sessions one at a time,
+// and blocks only in epoll_wait.
 type Loop struct {
-	clock  Clock
-	ep     int // the epoll descriptor
-	bell   int // an eventfd: there is mail
-	events [maxEvents]unix.EpollEvent
-	now    session.Time // of this turn; it never goes back
-	before session.Time // of the turn before
-	ran    session.Time // since when the processor has been kept
+	clock     Clock
+	ep        int // the epoll descriptor
+	wakeFD    int // an eventfd, written when there is mail
+	events    [maxEvents]unix.EpollEvent
+	now       session.Time // time of this turn; it never goes back
+	lastTurn  session.Time // time of the previous turn
+	lastYield session.Time // when the loop last yielded its processor
 
 	legs     []*leg // by descriptor
-	again    []*leg // that may have more to be read
-	spare    []*leg // again's memory of the turn before
+	unread   []*leg // legs that may have more to read
+	spare    []*leg // the previous turn's slice of unread, for reuse
 	due      alarms
-	sessions int // that are not over
+	sessions int // that have not ended
 	closing  bool
 
-	// Lent to the session that is being served.
+	// Lent to the session being served.
 	buf    []byte
 	lend   func() []byte // returns buf
 	out    [][]byte
 	sender rawconn.Sender
 
-	fresh    []news // of this turn, for the notifier
+	notices  []notice // of this turn
 	notifier *notifier
 	load     atomic.Int64
 	running  sync.WaitGroup
 
-	mu   sync.Mutex
-	mail []func()
-	gone bool // the goroutine has ended; then mu guards all of the above
+	mu      sync.Mutex
+	mail    []func()
+	stopped bool // the goroutine has returned; now mu guards all of the above
 }
 
-// Start starts a Loop; Close ends it.
+// Start starts a Loop; Close stops it.
 func Start(clock Clock) (*Loop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	wakeFD, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		unix.Close(ep)
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	l := &Loop{clock: clock, ep: ep, bell: bell, buf: make([]byte, readSize), notifier: newNotifier()}
+	l := &Loop{clock: clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), notifier: newNotifier()}
 	l.lend = func() []byte { return l.buf }
-	// Each ring is an edge of its own, so the bell is never read.
-	if err := l.watch(bell, unix.EPOLLIN|unix.EPOLLET); err != nil {
+	// Each write is an edge of its own, so the eventfd is never read.
+	if err := l.watch(wakeFD, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)
-		unix.Close(bell)
+		unix.Close(wakeFD)
 		return nil, err
 	}
 	l.running.Go(l.notifier.run)
@@ -91,13 +91,13 @@ func Start(clock Clock) (*Loop, error) {
 	return l, nil
 }
 
-// Load is how many sessions the loop has.
+// Load returns the number of the loop's sessions.
 func (l *Loop) Load() int64 { return l.load.Load() }
 
-// Close ends the loop once its last session is over. It does not wait.
+// Close stops the loop once its last session has ended. It does not wait.
 func (l *Loop) Close() { l.post(func() { l.closing = true }) }
 
-// Wait waits until the loop has ended and all is told.
+// Wait waits until the loop has stopped and all Observers have been notified.
 func (l *Loop) Wait() { l.running.Wait() }
 
 func (l *Loop) watch(fd int, events uint32) error {
@@ -108,7 +108,7 @@ func (l *Loop) watch(fd int, events uint32) error {
 	return nil
 }
 
-// adopt has g told what the loop hears of its socket.
+// adopt routes the events of g's socket to g.
 func (l *Loop) adopt(g *leg) error {
 	for g.fd >= len(l.legs) {
 		l.legs = append(l.legs, make([]*leg, max(64, len(l.legs)))...)
@@ -117,7 +117,7 @@ func (l *Loop) adopt(g *leg) error {
 	return l.watch(g.fd, interest)
 }
 
-// forget undoes adopt for a socket that is not closed.
+// forget undoes adopt for a socket that stays open.
 func (l *Loop) forget(fd int) {
 	l.legs[fd] = nil
 	unix.EpollCtl(l.ep, unix.EPOLL_CTL_DEL, fd, nil)
@@ -129,7 +129,7 @@ func (l *Loop) run() {
 		l.tick()
 		rung := false
 		for _, e := range l.events[:n] {
-			if int(e.Fd) == l.bell {
+			if int(e.Fd) == l.wakeFD {
 				rung = true
 			} else if g := l.legs[e.Fd]; g != nil {
 				g.s.ready(g, e.Events)
@@ -138,20 +138,20 @@ func (l *Loop) run() {
 		if rung {
 			l.deliver()
 		}
-		l.ring()
-		l.goOn()
-		l.tell()
+		l.fireAlarms()
+		l.readPending()
+		l.notify()
 		if l.closing && l.sessions == 0 && l.end() {
 			return
 		}
 	}
 }
 
-// tick takes the time, once for a whole turn.
+// tick reads the clock, once per turn.
 func (l *Loop) tick() {
-	l.before, l.now = l.now, max(l.now, l.clock.Now())
-	if l.now.Sub(l.ran) >= yieldEvery {
-		l.ran = l.now
+	l.lastTurn, l.now = l.now, max(l.now, l.clock.Now())
+	if l.now.Sub(l.lastYield) >= yieldEvery {
+		l.lastYield = l.now
 		runtime.Gosched()
 	}
 }
@@ -160,27 +160,27 @@ func (l *Loop) tick() {
 func (l *Loop) wait() int {
 	limit := time.Duration(-1)
 	switch {
-	case len(l.again) > 0:
+	case len(l.unread) > 0:
 		limit = 0
 	case len(l.due) > 0:
 		limit = max(l.due[0].alarm.Sub(l.now), 0)
 	}
-	brief := limit >= 0 && limit <= briefly
+	brief := limit >= 0 && limit <= briefWait
 	switch {
 	case brief:
 		return epollWait(unix.RawSyscall6, l.ep, &l.events, limit)
-	case l.now.Sub(l.before) < briefly:
-		if n := epollWait(unix.RawSyscall6, l.ep, &l.events, briefly); n > 0 {
+	case l.now.Sub(l.lastTurn) < briefWait:
+		if n := epollWait(unix.RawSyscall6, l.ep, &l.events, briefWait); n > 0 {
 			return n
 		}
 	}
 	return epollWait(unix.Syscall6, l.ep, &l.events, limit)
 }
 
-// goOn reads once from each socket that had more than one read takes.
-func (l *Loop) goOn() {
-	list := l.again
-	l.again = l.spare[:0]
+// readPending reads once from each socket that had more data than one read takes.
+func (l *Loop) readPending() {
+	list := l.unread
+	l.unread = l.spare[:0]
 	for i, g := range list {
 		list[i] = nil
 		g.queued = false
@@ -189,33 +189,33 @@ func (l *Loop) goOn() {
 	l.spare = list[:0]
 }
 
-// ring calls sessions whose alarms are due; the rest of many in the next turn,
-// so that no message waits for all their heartbeats.
-func (l *Loop) ring() {
+// fireAlarms calls sessions whose alarms are due, a limited number per turn, so that no
+// message waits for the heartbeats of all sessions.
+func (l *Loop) fireAlarms() {
 	for range max(maxRings, len(l.due)/64) {
 		if len(l.due) == 0 || l.due[0].alarm > l.now {
 			return
 		}
-		l.due.pop().rung()
+		l.due.pop().onAlarm()
 	}
 }
 
-// news has n told at the end of this turn.
-func (l *Loop) news(n news) { l.fresh = append(l.fresh, n) }
+// queue has n delivered at the end of this turn.
+func (l *Loop) queue(n notice) { l.notices = append(l.notices, n) }
 
-// tell passes on what has happened in this turn.
-func (l *Loop) tell() {
-	if len(l.fresh) > 0 {
-		l.notifier.put(l.fresh)
-		clear(l.fresh)
-		l.fresh = l.fresh[:0]
+// notify hands this turn's notices to the notifier.
+func (l *Loop) notify() {
+	if len(l.notices) > 0 {
+		l.notifier.put(l.notices)
+		clear(l.notices)
+		l.notices = l.notices[:0]
 	}
 }
 
-// post puts f into the mailbox. Where the loop has ended f is called at once.
+// post puts f into the mailbox. If the loop has stopped, it calls f at once.
 func (l *Loop) post(f func()) {
 	l.mu.Lock()
-	if l.gone {
+	if l.stopped {
 		defer l.mu.Unlock()
 		f()
 		return
@@ -224,19 +224,19 @@ func (l *Loop) post(f func()) {
 	first := len(l.mail) == 1
 	l.mu.Unlock()
 	if first {
-		l.wake()
+		l.signal()
 	}
 }
 
-func (l *Loop) wake() {
+func (l *Loop) signal() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
-	if _, err := unix.Write(l.bell, one[:]); err != nil && !errors.Is(err, unix.EAGAIN) {
-		panic(fmt.Errorf("eventfd: %w", err)) // it has no other errors
+	if _, err := unix.Write(l.wakeFD, one[:]); err != nil && !errors.Is(err, unix.EAGAIN) {
+		panic(fmt.Errorf("eventfd: %w", err)) // no other error is possible
 	}
 }
 
-// call has f called by the loop and waits until it was.
+// call runs f on the loop and waits for it.
 func (l *Loop) call(f func()) {
 	done := make(chan struct{})
 	l.post(func() {
@@ -246,28 +246,28 @@ func (l *Loop) call(f func()) {
 	<-done
 }
 
-// deliver does what is in the mailbox.
+// deliver runs the functions in the mailbox.
 func (l *Loop) deliver() {
 	l.mu.Lock()
 	mail := l.mail
 	l.mail = nil
 	l.mu.Unlock()
-	l.now = max(l.now, l.clock.Now()) // what is asked shall not be answered before it was
+	l.now = max(l.now, l.clock.Now()) // no call may see a time before it was posted
 	for _, f := range mail {
 		f()
 	}
 }
 
-// end ends the loop, unless there is mail again.
+// end stops the loop, unless more mail has arrived.
 func (l *Loop) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.mail) > 0 {
 		return false
 	}
-	l.gone = true
+	l.stopped = true
 	unix.Close(l.ep)
-	unix.Close(l.bell)
+	unix.Close(l.wakeFD)
 	l.notifier.close()
 	return true
 }

@@ -20,18 +20,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A handClock stands until it is moved.
+// A handClock advances only when moved.
 type handClock struct{ now atomic.Int64 }
 
 func (c *handClock) Now() session.Time { return session.Time(c.now.Load()) }
 
-// A rig is one session on a loop whose time the test makes.
+// A rig is one session on a loop whose clock the test moves.
 type rig struct {
 	*Session
 	clock        *handClock
 	closed       chan struct{}
 	client, game net.Conn
-	onEvents     atomic.Value // func([]session.Event) called by Events; none: nothing is
+	onEvents     atomic.Value // func([]session.Event), called by Events if set
 }
 
 func (r *rig) Events(list []session.Event) {
@@ -48,7 +48,7 @@ func newRig(t *testing.T, resumable bool) *rig {
 	return newRigOf(t, clientEnd, client, func(c *session.Config) { c.Resumable = resumable })
 }
 
-// newRigOf makes one with a client's connection of the test's.
+// newRigOf makes one with the test's own client connection.
 func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
 	r := &rig{clock: new(handClock), closed: make(chan struct{})}
 	r.clock.now.Store(int64(time.Hour))
@@ -74,34 +74,34 @@ func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.C
 		client.Close()
 		game.Close()
 		loop.Close()
-		r.after(time.Hour) // whatever is left has had its time
+		r.after(time.Hour) // past every deadline
 		loop.Wait()
 	})
 	return r
 }
 
-// after moves the clock, and has the loop notice.
+// after moves the clock, and makes the loop notice.
 func (r *rig) after(d time.Duration) {
 	r.clock.now.Add(int64(d))
-	for range 2 { // what the first turn leaves for the second
+	for range 2 { // the second turn does what the first one queued
 		r.Do(func(*session.Session, session.Time) {})
 	}
 }
 
-// pass has time pass in steps so small that the process has not stood still.
+// pass advances the clock in steps small enough not to look like a suspended process.
 func (r *rig) pass(d time.Duration) {
 	for step := 100 * time.Millisecond; d > 0; d -= step {
 		r.after(min(d, step))
 	}
 }
 
-// sockets is how many legs are not closed.
+// sockets counts the legs that are not closed.
 func (r *rig) sockets() (n int) {
 	r.Do(func(*session.Session, session.Time) { n = r.open })
 	return n
 }
 
-// socketPair is a connection: the loop's end, and the test's.
+// socketPair returns a connection: the loop's end, and the test's.
 func socketPair(t *testing.T) (ours int, theirs net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
@@ -116,7 +116,7 @@ func socketPair(t *testing.T) (ours int, theirs net.Conn) {
 	return fds[0], theirs
 }
 
-func TestLeaveTakingHasItsTime(t *testing.T) {
+func TestClosingHandshakeTimesOut(t *testing.T) {
 	r := newRig(t, true)
 	r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "over") })
 	if r.after(session.LingerTime - 10*time.Millisecond); r.sockets() != 2 {
@@ -126,7 +126,7 @@ func TestLeaveTakingHasItsTime(t *testing.T) {
 	<-r.closed
 }
 
-func TestEndThatTakesNothingHasItsTime(t *testing.T) {
+func TestClientThatReadsNothingIsClosedAfterTheFlushTime(t *testing.T) {
 	r := newRig(t, false)
 	r.fill(t)
 	r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "over") })
@@ -137,7 +137,7 @@ func TestEndThatTakesNothingHasItsTime(t *testing.T) {
 	<-r.closed
 }
 
-// fill has the game send more than the client's socket takes.
+// fill makes the game server send until the client's socket is full.
 func (r *rig) fill(t *testing.T) {
 	t.Helper()
 	msg := frame.Append(nil, frame.Binary, make([]byte, 1<<16))
@@ -150,10 +150,10 @@ func (r *rig) fill(t *testing.T) {
 	}
 }
 
-func TestSilentClientIsAskedAndLost(t *testing.T) {
+func TestSilentClientIsPingedAndClosed(t *testing.T) {
 	r := newRig(t, true)
 	b := make([]byte, 4096)
-	r.client.Read(b) // hello
+	r.client.Read(b) // the hello
 	r.pass(15*time.Second + 100*time.Millisecond)
 	if n, err := r.client.Read(b); err != nil || string(b[:n]) != "\x81\x07\x10ping 1" {
 		t.Fatalf("got %q, %v; want a ping", b[:n], err)
@@ -165,7 +165,7 @@ func TestSilentClientIsAskedAndLost(t *testing.T) {
 	}
 }
 
-// A loop that waits is woken by its own clock, too.
+// A waiting loop also wakes by its own clock.
 func TestAlarmWakesTheLoop(t *testing.T) {
 	clock := &running{time.Now()}
 	loop, err := Start(clock)

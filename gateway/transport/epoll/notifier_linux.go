@@ -6,23 +6,23 @@ import (
 	"reseat/gateway/session"
 )
 
-// A notifier calls Observers with what has happened, in its order, so that the loop
-// never waits for one. A session whose Observer is behind by maxUntold events is not
-// read meanwhile, so what waits is bounded.
+// A notifier calls Observers, in order, so that the loop never waits for one. A session
+// whose Observer is more than maxPending events behind is not read, so the queue is
+// bounded.
 type notifier struct {
 	mu     sync.Mutex
-	queue  []news
+	queue  []notice
 	closed bool
 	wake   chan struct{} // one slot
 }
 
-// A news is one call of an Observer.
-type news struct {
+// A notice is one call of an Observer.
+type notice struct {
 	of     *Session
 	events []session.Event
 	fault  *fault
 	over   bool
-	then   func() // instead of all that
+	then   func() // called instead, if set
 }
 
 // A fault is a panic in a session's code.
@@ -33,15 +33,15 @@ type fault struct {
 
 func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
-// put has all of list told. It never blocks.
-func (t *notifier) put(list []news) {
+// put queues notices. It never blocks.
+func (t *notifier) put(list []notice) {
 	t.mu.Lock()
 	t.queue = append(t.queue, list...)
 	t.mu.Unlock()
 	t.ring()
 }
 
-// close ends run once all is told.
+// close makes run return once the queue is empty.
 func (t *notifier) close() {
 	t.mu.Lock()
 	t.closed = true
@@ -60,7 +60,7 @@ func (t *notifier) run() {
 	for range t.wake {
 		list, closed := t.take()
 		for _, n := range list {
-			n.tell()
+			n.deliver()
 		}
 		if closed {
 			return
@@ -68,14 +68,14 @@ func (t *notifier) run() {
 	}
 }
 
-func (t *notifier) take() (list []news, closed bool) {
+func (t *notifier) take() (list []notice, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list, t.queue = t.queue, nil
 	return list, t.closed
 }
 
-func (n news) tell() {
+func (n notice) deliver() {
 	switch {
 	case n.then != nil:
 		n.then()

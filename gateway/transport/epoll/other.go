@@ -7,16 +7,16 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// Elsewhere than on Linux there are no loops: Start says so, and nothing of what
-// follows is ever called.
+// Outside Linux there are no loops: Start returns an error, and nothing below is ever
+// called.
 
-// A Loop is there on Linux alone.
+// A Loop works only on Linux.
 type Loop struct{}
 
-// A Session is there on Linux alone.
+// A Session works only on Linux.
 type Session struct{}
 
-// Start reports rawconn.ErrUnsupported.
+// Start returns rawconn.ErrUnsupported.
 func Start(Clock) (*Loop, error) { return nil, rawconn.ErrUnsupported }
 
 func (*Loop) Load() int64                                                        { return 0 }

@@ -9,37 +9,37 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A Session drives one session core from a Loop. Its methods may be called by
-// anyone but the loop itself.
+// A Session drives one session core from a Loop. Its methods are safe for concurrent
+// use, but must not be called by the loop itself.
 //
-// Those that report whether the session is here do nothing where it is not: it
-// has left the loop by Leave.
+// Methods that return here return false, and do nothing, once the session has left the
+// loop (Leave).
 type Session struct {
 	loop  *Loop
 	core  *session.Session
 	watch session.Observer
 
-	// The loop's from here on.
-	up    *leg   // of the present upstream, or the last
-	down  *leg   // of the present attachment, or the last while it is open
-	older []*leg // than these, until they are closed
+	// Owned by the loop:
+	up    *leg   // the current upstream's, or the last one's
+	down  *leg   // the current attachment's, or the last one's while it is open
+	older []*leg // superseded legs that are not closed yet
 	open  int    // legs that are not closed
 
-	due   session.Time // when the core wants to be called, while there is an alarm
-	alarm session.Time // when it will be
-	place int          // among the loop's alarms; negative: there is none
+	due   session.Time // the core's next deadline, while an alarm is set
+	alarm session.Time // when the alarm fires
+	place int          // index in the loop's alarms; negative: none is set
 
-	over bool // all is closed
+	over bool // all sockets are closed
 	left bool
 
-	untold atomic.Int64 // events that the Observer has not returned from
+	pending atomic.Int64 // events that the Observer has not processed
 }
 
-// maxUntold is how many events may wait for the Observer while more is read.
-const maxUntold = 64
+// maxPending is how many events may wait for the Observer before reading stops.
+const maxPending = 64
 
-// New drives core over its upstream's descriptor, which is the loop's from here
-// on. It begins to read at once.
+// New drives core over its upstream's descriptor, which the loop owns from here on. It
+// starts reading at once.
 func (l *Loop) New(core *session.Session, upstream int, watch session.Observer) *Session {
 	s := &Session{loop: l, core: core, watch: watch, place: -1}
 	l.load.Add(1)
@@ -50,14 +50,14 @@ func (l *Loop) New(core *session.Session, upstream int, watch session.Observer) 
 	return s
 }
 
-// Do calls f as the core's owner. f must not block.
+// Do calls f with exclusive access to the core. f must not block.
 func (s *Session) Do(f func(core *session.Session, now session.Time)) (here bool) {
 	return s.call(func() { f(s.core, s.loop.now) })
 }
 
-// Attach gives the session a client. Where that is refused, or the session is
-// not here, the descriptor is closed. A negative one stands for a client whose
-// connection could not be had: it is attached and gone.
+// Attach attaches a client. It closes the descriptor if the client is refused or the
+// session is not here. A negative descriptor stands for a client whose connection is
+// unusable: the client is attached and detached again.
 func (s *Session) Attach(fd int, early []byte, f session.AttachFunc) (refusal *session.Refusal, here bool) {
 	var a *session.Attachment
 	here = s.call(func() {
@@ -77,17 +77,17 @@ func (s *Session) attach(fd int, early []byte, a *session.Attachment) {
 	s.begin(g)
 	if old != nil && old.fd >= 0 {
 		s.older = append(s.older, old)
-		s.hurry()
+		s.limitLingering()
 		s.flush(old)
 	}
 	if len(early) > 0 {
-		s.took(g, early)
+		s.received(g, early)
 	}
 }
 
-// hurry closes the oldest of the client connections that are being closed, where
-// they are too many.
-func (s *Session) hurry() {
+// limitLingering closes the oldest of the superseded client connections if there are
+// too many.
+func (s *Session) limitLingering() {
 	isUpstream := func(g *leg) bool { _, ok := g.leg.(*session.Upstream); return ok }
 	clients := slices.DeleteFunc(slices.Clone(s.older), isUpstream)
 	if len(clients) > session.MaxLingering {
@@ -95,10 +95,10 @@ func (s *Session) hurry() {
 	}
 }
 
-// Reconnect gives a session that needs one its next upstream; early is what that
-// sent behind its answer. Where the session needs none, or is not here, the
-// descriptor is closed. A negative one stands for an upstream whose connection
-// could not be had: it is lost.
+// Reconnect gives a session that needs an upstream its next one; early holds the bytes
+// that the upstream sent right after its handshake response. It closes the descriptor
+// if the session needs none or is not here. A negative descriptor stands for an
+// upstream whose connection is unusable: it counts as disconnected.
 func (s *Session) Reconnect(fd int, early []byte) (taken, here bool) {
 	here = s.call(func() {
 		if taken = s.core.NeedsUpstream(); taken {
@@ -125,12 +125,11 @@ func (s *Session) connect(fd int, u *session.Upstream) {
 	s.begin(s.up)
 }
 
-// Loop is the loop that the session was made by.
+// Loop returns the loop that made the session.
 func (s *Session) Loop() *Loop { return s.loop }
 
-// Infos describes sessions of the loop's: f is called with each one's place in
-// the list, and absent are the places of those that are not here. It lets
-// messages pass in between.
+// Infos calls f with a snapshot of each session and its index in the list. It returns
+// the indexes of sessions that have left the loop. Messages are relayed in between.
 func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) (absent []int) {
 	const atOnce = 64
 	for first := 0; first < len(list); first += atOnce {
@@ -147,9 +146,9 @@ func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) (absent 
 	return absent
 }
 
-// Leave gives the session to another driver for good. take gets the core, its sockets,
-// and whether the Observer knows already that all is closed. then, which take returns,
-// is called once the Observer knows all that happened before.
+// Leave moves the session to another driver for good. take receives the core, its
+// sockets, and whether the Observer's Closed has been called. The notifier calls then,
+// which take returns, after everything that happened before.
 func (s *Session) Leave(take func(core *session.Session, sockets Sockets, over bool) (then func())) {
 	s.loop.call(func() {
 		if s.left {
@@ -159,11 +158,11 @@ func (s *Session) Leave(take func(core *session.Session, sockets Sockets, over b
 		if !s.over {
 			s.release()
 		}
-		s.loop.news(news{then: take(s.core, s.surrender(), s.over)})
+		s.loop.queue(notice{then: take(s.core, s.surrender(), s.over)})
 	})
 }
 
-// surrender takes the sockets off the loop.
+// surrender removes the sockets from the loop.
 func (s *Session) surrender() Sockets {
 	all := Sockets{Up: s.up.surrender()}
 	if s.down != nil {
@@ -185,7 +184,7 @@ func (g *leg) surrender() Socket {
 	return k
 }
 
-// call has f done by the loop, and what the core then wants, and waits for it.
+// call runs f and settle on the loop, and waits for both.
 func (s *Session) call(f func()) (here bool) {
 	s.loop.call(func() {
 		if here = !s.left; here {
@@ -195,20 +194,20 @@ func (s *Session) call(f func()) (here bool) {
 	return here
 }
 
-// serve does f, and then what the core wants.
+// serve runs f, and then what the core wants done.
 func (s *Session) serve(f func()) {
 	defer s.rescue()
 	f()
 	s.settle()
 }
 
-// ready handles what the loop heard of a leg.
+// ready handles events of a leg's socket.
 func (s *Session) ready(g *leg, events uint32) {
 	if g.fd < 0 {
 		return
 	}
 	defer s.rescue()
-	g.heard(events)
+	g.noteEvents(events)
 	if g.readable {
 		s.read(g)
 	}
@@ -218,8 +217,8 @@ func (s *Session) ready(g *leg, events uint32) {
 	s.settle()
 }
 
-// rung handles the session's alarm.
-func (s *Session) rung() {
+// onAlarm handles the session's alarm.
+func (s *Session) onAlarm() {
 	defer s.rescue()
 	now := s.loop.now
 	for _, g := range slices.Clone(s.older) {
@@ -230,14 +229,14 @@ func (s *Session) rung() {
 		s.expire(s.down)
 	}
 	if g := s.down; g != nil && g.fd >= 0 && s.core.WatchesSocket(g.leg) {
-		s.look(g)
+		s.reportSocketState(g)
 	}
 	s.core.Tick(now)
 	s.settle()
 }
 
-// settle does what the core wants done after a call to it: writes, closes, reads
-// on where it had paused, sets the alarm and has the Observer told.
+// settle does what the core wants done after a call: writes, closes, resumes paused
+// reads, sets the alarm and notifies the Observer.
 func (s *Session) settle() {
 	for s.write(s.up) || s.down != nil && s.write(s.down) {
 	}
@@ -246,12 +245,11 @@ func (s *Session) settle() {
 		s.follow(s.down)
 	}
 	s.arm()
-	s.tell()
+	s.notify()
 }
 
-// arm makes the loop call when the core wants to be called, or a leg has had its
-// time. An alarm for an earlier moment is left alone: a call too early is
-// harmless.
+// arm schedules an alarm for the earliest deadline of the core and the legs. It does
+// not postpone an alarm that is set earlier: a call too early is harmless.
 func (s *Session) arm() {
 	next := s.core.Next()
 	if s.open > 0 {
@@ -280,23 +278,23 @@ func earlier(a, b session.Time) session.Time {
 	return a
 }
 
-// tell has the Observer told what has happened.
-func (s *Session) tell() {
+// notify queues what has happened for the Observer.
+func (s *Session) notify() {
 	if events := s.core.Events(); events != nil {
-		s.untold.Add(int64(len(events)))
-		s.loop.news(news{of: s, events: events})
+		s.pending.Add(int64(len(events)))
+		s.loop.queue(notice{of: s, events: events})
 	}
 	if s.open == 0 && !s.over && s.core.State() == session.Ended {
 		s.over = true
 		s.release()
-		s.loop.news(news{of: s, over: true})
+		s.loop.queue(notice{of: s, over: true})
 	}
 }
 
-// caughtUp notes that the Observer has returned from n events. The session is read
-// again where it had too many. For the notifier.
+// caughtUp records that the Observer has processed n events, and resumes reading if
+// reading was paused. Called by the notifier.
 func (s *Session) caughtUp(n int) {
-	if left := s.untold.Add(-int64(n)); left <= maxUntold && left+int64(n) > maxUntold {
+	if left := s.pending.Add(-int64(n)); left <= maxPending && left+int64(n) > maxPending {
 		s.loop.post(func() {
 			if !s.left {
 				s.serve(func() {})
@@ -305,7 +303,7 @@ func (s *Session) caughtUp(n int) {
 	}
 }
 
-// release takes the session off the loop's accounts.
+// release removes the session from the loop's counts.
 func (s *Session) release() {
 	l := s.loop
 	l.due.drop(s)
@@ -313,16 +311,16 @@ func (s *Session) release() {
 	l.load.Add(-1)
 }
 
-// rescue, deferred around every call of the core, ends this session alone when
-// its code panics.
+// rescue, deferred around every call of the core, confines a panic to this session: it
+// ends the session.
 func (s *Session) rescue() {
 	v := recover()
 	if v == nil {
 		return
 	}
-	s.loop.news(news{of: s, fault: &fault{v, debug.Stack()}})
+	s.loop.queue(notice{of: s, fault: &fault{v, debug.Stack()}})
 	defer func() {
-		if recover() != nil { // not even that: both sockets are closed
+		if recover() != nil { // the core can't even fail: close both sockets
 			s.up.close(session.Shut)
 			if s.down != nil {
 				s.down.close(session.Shut)

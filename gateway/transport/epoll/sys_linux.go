@@ -11,8 +11,8 @@ import (
 const (
 	maxEvents = 256
 
-	// Edges of all kinds at once, so that a socket's interest never changes:
-	// what is not wanted now is remembered.
+	// All edges are enabled from the start, so that a socket's interest never changes: an
+	// edge that can't be used yet is remembered.
 	interest = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
 	hasEnded = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
@@ -22,9 +22,9 @@ const (
 
 type syscall6 func(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err unix.Errno)
 
-// epollWait waits for at most limit, rounded up to milliseconds; negative is for
-// ever. The runtime's signals end it early, and then it must return to where the
-// runtime can stop it.
+// epollWait waits at most limit, rounded up to milliseconds; negative means forever. It
+// also returns on a signal of the runtime's, so that the goroutine reaches a point
+// where the runtime can stop it.
 func epollWait(call syscall6, ep int, events *[maxEvents]unix.EpollEvent, limit time.Duration) int {
 	ms := int((limit + time.Millisecond - 1) / time.Millisecond)
 	if limit < 0 {
@@ -37,5 +37,5 @@ func epollWait(call syscall6, ep int, events *[maxEvents]unix.EpollEvent, limit 
 	case unix.EINTR:
 		return 0
 	}
-	panic(fmt.Errorf("epoll_wait: %w", errno)) // it has no other errors
+	panic(fmt.Errorf("epoll_wait: %w", errno)) // no other error is possible
 }

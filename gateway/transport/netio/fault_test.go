@@ -9,9 +9,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// A fault in the core that an attach brings about leaves no connection open that
-// belongs to nobody.
-func TestConnectionOfAnAttachThatFailsIsClosed(t *testing.T) {
+// If the core panics in an attach, nothing else owns the new connection.
+func TestPanicInAttachClosesTheConnection(t *testing.T) {
 	s, _ := superseded(t, 0)
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

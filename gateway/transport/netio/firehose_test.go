@@ -6,66 +6,27 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
-	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
 )
 
-// silent is a Observer of a test that wants to know only of the end.
-type silent struct{ closed chan struct{} }
-
-func (silent) Events([]session.Event) {}
-func (silent) Panicked(any, []byte)   {}
-func (w silent) Closed()              { close(w.closed) }
-
-// plainNet is a plain client's session between two TCP connections, and the far
-// ends of these.
-func plainNet(t *testing.T) (s *Session, game, client net.Conn) {
+// plainNet returns a plain client's session between two TCP connections, and the
+// client's end.
+func plainNet(t *testing.T) (s *Session, client net.Conn) {
 	t.Helper()
-	pair := func() (a, b net.Conn) {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		if b, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-			t.Fatal(err)
-		}
-		if a, err = ln.Accept(); err != nil {
-			t.Fatal(err)
-		}
-		return a, b
-	}
-	cfg := session.Config{
-		ID: "s", Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
-		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
-	}
-	up, game := pair()
-	down, client := pair()
-	d, watch := NewDriver(clock()), silent{make(chan struct{})}
-	s = d.New(session.New(cfg, d.now(), nil), up, watch)
-	s.Attach(down, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-		return core.AttachFirst(now, session.Pass{}), nil
-	})
-	t.Cleanup(func() {
-		s.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
-		game.Close()
-		client.Close()
-		<-watch.closed
-		s.running.Wait()
-		d.Close()
-		d.Wait()
-	})
-	return s, game, client
+	up, game := tcpPair(t)
+	down, client := tcpPair(t)
+	s = newSession(t, up, &[]net.Conn{game, client})
+	s.attachFirst(down)
+	return s, client
 }
 
-// Whoever writes for another, while that one goes on, has a socket of its own to
-// read: a client's reader that wrote a firehose to the end would hear nothing of
-// its client, which is then taken for silent.
-func TestWhoWritesForAFirehoseIsSoonRelieved(t *testing.T) {
-	s, _, client := plainNet(t)
+// A goroutine that writes another's output must soon return to its own socket. A
+// client's reader that wrote all of a fast upstream's messages would read nothing
+// from its client, which would then count as silent.
+func TestReaderWritesForAnotherLegOnlyBriefly(t *testing.T) {
+	s, client := plainNet(t)
 	go io.Copy(io.Discard, client)
 	frame := []byte{0x82, 1, 'x'}
 	more := func() {
@@ -81,10 +42,10 @@ func TestWhoWritesForAFirehoseIsSoonRelieved(t *testing.T) {
 	s.down.attempt = func(fd uintptr) bool {
 		writes++
 		if s.mu.Lock(); writes < 1000 {
-			more() // the upstream's reader was here meanwhile
+			more() // as the upstream's reader does meanwhile
 		}
 		s.mu.Unlock()
-		s.down.took, s.down.short, s.down.writeErr = new(rawconn.Sender).Send(int(fd), s.down.bufs)
+		s.down.written, s.down.full, s.down.writeErr = new(rawconn.Sender).Send(int(fd), s.down.bufs)
 		return true
 	}
 	more()
@@ -95,42 +56,42 @@ func TestWhoWritesForAFirehoseIsSoonRelieved(t *testing.T) {
 	}
 }
 
-// Where a line is written for each message, the log is slower than a game server.
-func TestNobodyIsReadWhileTooMuchIsToBeTold(t *testing.T) {
-	s, _, _ := plainNet(t)
+// If a line is logged for each message, the log is slower than a game server.
+func TestReadingPausesWhileObserverIsBehind(t *testing.T) {
+	s, _ := plainNet(t)
 	s.enter()
-	for s.telling {
+	for s.notifying {
 		s.mu.Unlock()
 		s.enter()
 	}
-	s.telling = true // somebody is, and has not come back yet
-	s.events = make([]session.Event, maxUntold)
+	s.notifying = true // a goroutine is, and has not returned yet
+	s.events = make([]session.Event, maxPending)
 	if !s.reads(s.up) {
-		t.Error("it is not read, and little is to be told")
+		t.Error("reading is paused with few events pending")
 	}
-	s.events = make([]session.Event, maxUntold+1)
+	s.events = make([]session.Event, maxPending+1)
 	if s.reads(s.up) || s.reads(s.down) {
-		t.Error("it is read on, and much is to be told")
+		t.Error("reading goes on with too many events pending")
 	}
 	s.up.parked = true
 	s.mu.Unlock()
-	for s.tellNext() {
+	for s.notifyNext() {
 	}
 	select {
 	case <-s.up.wake:
 	default:
-		t.Error("all is told, and nobody reads on")
+		t.Error("no event is pending, and reading is not resumed")
 	}
 }
 
-// A socket that nobody watches is read once more after each message, in vain.
-func TestPlainConnectionsAreWatchedForTheirEnd(t *testing.T) {
-	s, _, _ := plainNet(t)
+// An unwatched socket costs an empty read after each message.
+func TestPlainTCPConnectionsAreWatched(t *testing.T) {
+	s, _ := plainNet(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, l := range map[string]*leg{"upstream": s.up, "client": s.down} {
 		if l.raw != nil && !l.watched {
-			t.Errorf("the %s's end would be found out by a read for each message", name)
+			t.Errorf("the %s's connection is not watched", name)
 		}
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway/replay"
 	"reseat/gateway/session"
 )
 
-// A stuck is a connection whose client takes nothing. It remembers until when it
-// would have been waited for.
+// A stuck is a connection whose client reads nothing. It records its deadline.
 type stuck struct {
 	net.Conn
 	until time.Time
@@ -27,92 +25,58 @@ func (c *stuck) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-type quiet struct{ closed chan struct{} }
-
-func (quiet) Events([]session.Event) {}
-func (quiet) Panicked(any, []byte)   {}
-func (q quiet) Closed()              { close(q.closed) }
-
-// superseded is a session whose client has been taken over so many times by others
-// that take nothing either, and the connections, oldest first.
+// superseded returns a session whose client has been superseded the given number of
+// times, always by clients that read nothing, and the session's ends of their
+// connections, oldest first.
 func superseded(t *testing.T, times int, with ...func(*session.Config)) (s *Session, old []*stuck) {
 	t.Helper()
 	gameEnd, game := net.Pipe()
-	d := NewDriver(clock())
-	cfg := session.Config{
-		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
-		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
-	}
-	for _, change := range with {
-		change(&cfg)
-	}
-	core := session.New(cfg, d.now(), nil)
-	watch := quiet{make(chan struct{})}
-	s = d.New(core, gameEnd, watch)
-	pass := session.Pass{Gen: 1, Expires: d.now().Add(time.Hour), Renew: time.Hour}
-	var theirs []net.Conn
+	peers := []net.Conn{game}
+	resumable := func(c *session.Config) { c.Resumable = true }
+	s = newSession(t, gameEnd, &peers, append(with, resumable)...)
 	for i := range times + 1 {
-		ours, other := net.Pipe()
-		theirs = append(theirs, other)
+		ours, theirs := net.Pipe()
+		peers = append(peers, theirs)
 		c := &stuck{Conn: ours}
 		old = append(old, c)
-		refusal := s.Attach(c, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-			if i == 0 {
-				return core.AttachFirst(now, pass), nil
-			}
-			pass.Gen = core.NextGen()
-			return core.Attach(now, session.Resume{Gen: pass.Gen - 1}, pass)
-		})
-		if refusal != nil {
-			t.Fatal(refusal)
+		if i == 0 {
+			s.attachFirst(c)
+		} else {
+			s.supersede(t, c)
 		}
 	}
-	t.Cleanup(func() {
-		s.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
-		for _, c := range append(theirs, game) {
-			c.Close()
-		}
-		<-watch.closed
-		s.running.Wait()
-	})
 	return s, old
 }
 
-// Of the connections that were taken over the newest have the usual time to take
-// their Close, and those before them little.
-func TestTheOldestOfManyConnectionsThatWereTakenOverHasLittleTime(t *testing.T) {
+// The newest of the superseded connections have the usual time to read their Close,
+// older ones much less.
+func TestOldestSupersededConnectionsGetAShortDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, old := superseded(t, session.MaxLingering+2)
 		for i, c := range old[:session.MaxLingering+2] {
 			want := clientFlush
 			if i < 2 {
-				want = hurryTime
+				want = shortFlushTime
 			}
 			if left := time.Until(c.until); left != want {
-				t.Errorf("number %d has %v, want %v", i, left, want)
+				t.Errorf("number %d has %v left, want %v", i, left, want)
 			}
 		}
 	})
 }
 
-// Its time stays little where what it was told to do begins later: somebody else
-// was writing.
-func TestAConnectionThatIsHurriedBeforeItBeginsToPartStaysHurried(t *testing.T) {
+// The deadline stays short even if finish starts later, because another goroutine was
+// writing.
+func TestDeadlineShortenedBeforeClosingStaysShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, old := superseded(t, 0)
 		s.enter()
 		l := s.down
 		l.hurry()
 		s.mu.Unlock()
-		refusal := s.Attach(&stuck{Conn: closedPipe()}, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-			gen := core.NextGen()
-			return core.Attach(now, session.Resume{Gen: gen - 1}, session.Pass{Gen: gen, Expires: now.Add(time.Hour), Renew: time.Hour})
-		})
-		if refusal != nil {
-			t.Fatal(refusal)
-		}
-		if left := time.Until(old[0].until); left != hurryTime {
-			t.Errorf("it has %v, want %v", left, hurryTime)
+		s.supersede(t, &stuck{Conn: closedPipe()})
+		if left := time.Until(old[0].until); left != shortFlushTime {
+			t.Errorf("it has %v, want %v", left, shortFlushTime)
 		}
 	})
 }
@@ -123,8 +87,8 @@ func closedPipe() net.Conn {
 	return c
 }
 
-// A session holds nothing of a connection that is closed.
-func TestNothingIsKeptOfConnectionsThatWereTakenOver(t *testing.T) {
+// A session holds no memory for a closed connection.
+func TestClosedSupersededConnectionsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := superseded(t, 3*session.MaxLingering)
 		s.mu.Lock()
@@ -137,7 +101,7 @@ func TestNothingIsKeptOfConnectionsThatWereTakenOver(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if n := len(s.lingering); n != 0 {
-			t.Errorf("%d are kept once their time is over", n)
+			t.Errorf("%d are kept after their deadline", n)
 		}
 	})
 }

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	smallRead = 8 << 10   // of a client,
-	bigRead   = 256 << 10 // and where the last one brought so much
-	slowRead  = 4 << 10   // where the buffer is held while waiting
+	smallRead = 8 << 10   // buffer of a client read
+	bigRead   = 256 << 10 // used after a read that filled a small one
+	slowRead  = 4 << 10   // where the buffer is held while the read waits
 
-	flushRounds = 8  // writes that one has to do for others besides its own
-	maxUntold   = 64 // events that may wait for the Observer while more is read
+	flushRounds = 8  // max rounds of writing other goroutines' output after one's own
+	maxPending  = 64 // events that may wait for the Observer before reading stops
 
-	writePiece = 16 << 10
-	fullAfter  = 20 * time.Millisecond  // a write that takes longer found the socket full
-	hurryTime  = 250 * time.Millisecond // for a write that is about to be made all the same
+	writePiece     = 16 << 10
+	fullAfter      = 20 * time.Millisecond  // a write that takes longer has found the socket full
+	shortFlushTime = 250 * time.Millisecond // deadline of superseded connections beyond session.MaxLingering
 )
 
-// small and big are for client reads: taken when a socket is readable, given back
-// when what was read has been handed on. Many may be out at once where their
-// goroutines wait for a processor, so the big ones are for those that have had
-// much to say. senders are for writes.
+// small and big are buffers for client reads, taken when a socket is readable and
+// returned when the core has processed the bytes. Many may be in use at once while
+// their goroutines wait for a processor, so a big one is used only after a large read.
+// senders are for writes.
 var (
 	small   = sync.Pool{New: func() any { b := make([]byte, smallRead); return &b }}
 	big     = sync.Pool{New: func() any { b := make([]byte, bigRead); return &b }}
@@ -37,50 +37,50 @@ var (
 // A leg is one socket of a session.
 type leg struct {
 	s       *Session
-	leg     session.Leg // what the core knows it by
+	leg     session.Leg // what the core calls it
 	conn    net.Conn
 	raw     syscall.RawConn // nil where conn is not a plain TCP connection
 	watched bool            // HungUp will be called
-	fd      int             // raw's, where it will be
-	hungUp  atomic.Bool     // it was: what is left to be read ends
+	fd      int             // the descriptor of raw, if watched
+	hungUp  atomic.Bool     // the peer has sent all it will send
 
-	// Anyone who has set writing has these.
+	// Owned by the goroutine that set writing.
 	bufs     [][]byte
 	attempt  func(fd uintptr) bool // writes bufs once, for RawConn.Write
-	took     int                   // the outcome
-	short    bool
+	written  int                   // tryWrite's results
+	full     bool
 	writeErr error
 
 	// Guarded by the session's lock.
-	writing   bool // somebody is writing, or waiting to
-	closing   bool // its CloseMode is not Open any more, deadlines are set
-	lingering bool // all is written, its reader waits for the end
-	hurried   bool // it has no more than hurryTime for both
+	writing   bool // a goroutine is writing, or waiting to write
+	closing   bool // its CloseMode is no longer Open, deadlines are set
+	lingering bool // all output is written, the reader waits for the end
+	hurried   bool // its deadline is shortFlushTime from now, in both phases
 	closed    bool
-	parked    bool // the reader waits to be woken
+	parked    bool // the reader waits for wake
 
-	wake chan struct{} // one slot: waking never blocks
+	wake chan struct{} // one slot: sending never blocks
 
-	// The reader's own.
-	lend func() []byte // borrow, for the core
-	held []byte        // the read buffer where it cannot be pooled
-	lent *[]byte       // the one that was borrowed,
-	pool *sync.Pool    // and where it belongs; nil: nowhere
-	much bool          // the last read brought smallRead or more
-	err  error         // there is nothing more to read
+	// Owned by the reader.
+	lend        func() []byte // borrow, for the core
+	held        []byte        // the read buffer of a connection that can't use the pools
+	lent        *[]byte       // the buffer in use
+	pool        *sync.Pool    // the pool that lent belongs to
+	lastReadBig bool          // the last read returned smallRead or more
+	err         error         // set when there is nothing more to read
 }
 
 func newLeg(s *Session, conn net.Conn, known session.Leg) *leg {
 	raw, err := rawconn.Raw(conn)
 	if err != nil {
-		raw = nil // it is read and written by waiting
+		raw = nil // read and write block instead
 	}
 	l := &leg{s: s, leg: known, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
 	l.lend = l.borrow
 	return l
 }
 
-// watch has HungUp called, if that can be.
+// watch registers l for HungUp, if possible.
 func (l *leg) watch() {
 	if l.raw == nil {
 		return
@@ -93,18 +93,18 @@ func (l *leg) watch() {
 	}
 }
 
-// HungUp has the reader see that nothing comes any more behind what there is. For
-// rawconn.Hangups.
+// HungUp makes the reader see the end of the stream after the remaining data. It
+// implements rawconn.Peer.
 func (l *leg) HungUp() {
 	l.hungUp.Store(true)
 	l.raw.Control(func(fd uintptr) { rawconn.WakeReader(int(fd)) })
 }
 
-// out is what must be written now. Called with mu held.
+// out returns what must be written now. Called with mu held.
 func (l *leg) out() [][]byte {
 	defer l.s.rescue()
 	if l.raw == nil {
-		l.s.core.Retain() // the writer outlives the reader's buffer
+		l.s.core.Retain() // the writer may still use the bytes after the next read
 	}
 	l.bufs = l.s.core.Out(l.s.now, l.leg, l.bufs[:0])
 	if l.raw == nil && len(l.bufs) > 0 {
@@ -113,33 +113,33 @@ func (l *leg) out() [][]byte {
 	return l.bufs
 }
 
-// wrote reports to the core how much was written, and whether the socket was
-// found full. Called with mu held.
+// wrote reports to the core how much was written and whether the socket was full.
+// Called with mu held.
 func (l *leg) wrote(n int, full bool) {
 	defer l.s.rescue()
 	clear(l.bufs)
 	if l.s.core.Wrote(l.s.now, l.leg, n, full) {
-		l.look()
+		l.reportSocketState()
 	}
 }
 
-// look tells the core the state of l's socket. Called with mu held.
-func (l *leg) look() {
+// reportSocketState gives the core the state of l's socket. Called with mu held.
+func (l *leg) reportSocketState() {
 	if st, err := rawconn.StateOfConn(l.conn); err == nil {
 		l.s.core.Socket(l.s.now, l.leg, session.SocketState(st))
 	}
 }
 
-// failed: the socket takes nothing more. Called with mu held.
-func (l *leg) failed(err error) {
+// writeFailed tells the core that l's socket accepts nothing more. Called with mu held.
+func (l *leg) writeFailed(err error) {
 	defer l.s.rescue()
 	l.s.core.WriteFailed(l.s.now, l.leg, err.Error())
 }
 
-// flush writes what the core has for l, as far as the socket takes it without
-// waiting, and then closes l if the core says so. Called with mu held, which
-// is released while writing. What comes meanwhile is written as well, but the
-// caller has more to do: where it does not end, a goroutine goes on with it.
+// flush writes the core's output for l until the socket is full, and then closes l if
+// the core asks for it. Called with mu held, which is released while writing. Output
+// that other goroutines add meanwhile is written too, but only for flushRounds: then a
+// new goroutine takes over, because the caller has its own socket to serve.
 func (s *Session) flush(l *leg) {
 	for round := 1; !l.writing && !l.closed; round++ {
 		out := l.out()
@@ -158,7 +158,7 @@ func (s *Session) flush(l *leg) {
 		l.wrote(n, full)
 		switch {
 		case err != nil:
-			l.failed(err)
+			l.writeFailed(err)
 		case full || round == flushRounds:
 			l.writing = true
 			s.running.Go(func() { s.writeWaiting(l) })
@@ -167,13 +167,13 @@ func (s *Session) flush(l *leg) {
 	s.finish(l)
 }
 
-// tryWrite writes what the socket takes of bufs at once, and reports whether that
-// was less than all.
+// tryWrite writes as much of bufs as the socket accepts without blocking, and reports
+// whether that was less than all.
 func (l *leg) tryWrite() (n int, full bool, err error) {
 	if l.attempt == nil {
 		l.attempt = func(fd uintptr) bool {
 			sender := senders.Get().(*rawconn.Sender)
-			l.took, l.short, l.writeErr = sender.Send(int(fd), l.bufs)
+			l.written, l.full, l.writeErr = sender.Send(int(fd), l.bufs)
 			senders.Put(sender)
 			return true
 		}
@@ -181,47 +181,47 @@ func (l *leg) tryWrite() (n int, full bool, err error) {
 	if err := l.raw.Write(l.attempt); err != nil {
 		return 0, false, err
 	}
-	return l.took, l.short, l.writeErr
+	return l.written, l.full, l.writeErr
 }
 
-// writeBlocking writes to a socket that can only be written to by waiting.
+// writeBlocking writes to a connection that only has blocking writes.
 func (s *Session) writeBlocking(l *leg, out [][]byte) {
 	for len(out) > 0 {
 		n, full, err := writeSome(l.conn, out)
 		s.enter()
 		l.wrote(n, full)
 		if err != nil {
-			l.failed(err)
+			l.writeFailed(err)
 		}
-		s.onward()
+		s.flushLegs()
 		out = nil
 		if !l.closed {
 			out = l.out()
 		}
 		if len(out) > 0 {
-			s.arm() // this write may wait, and must be looked after
+			s.arm() // this write may block: the core must be able to time it out
 			s.mu.Unlock()
 		}
 	}
 	l.writing = false
-	s.flush(l) // it may belong to no attachment any more, so that settle passes it over
+	s.flush(l) // l may be superseded, and then settle does not flush it
 	s.settle()
 }
 
-// writeWaiting goes on writing to a socket that did not take all it was given.
+// writeWaiting continues a short write once the socket accepts more.
 func (s *Session) writeWaiting(l *leg) {
 	err := l.raw.Write(func(fd uintptr) bool { return s.writeReady(l, fd) })
 	s.enter()
 	l.writing = false
 	if err != nil && !l.closed {
-		l.failed(err)
+		l.writeFailed(err)
 	}
 	s.flush(l)
 	s.settle()
 }
 
-// writeReady writes until the socket takes no more, and reports whether there
-// is nothing left to wait for.
+// writeReady writes until the socket is full, and reports whether there is nothing left
+// to wait for.
 func (s *Session) writeReady(l *leg, fd uintptr) bool {
 	sender := senders.Get().(*rawconn.Sender)
 	defer senders.Put(sender)
@@ -237,29 +237,29 @@ func (s *Session) writeReady(l *leg, fd uintptr) bool {
 		s.enter()
 		l.wrote(n, full)
 		if err != nil {
-			l.failed(err)
+			l.writeFailed(err)
 			return true
 		}
-		s.onward()
+		s.flushLegs()
 		if n == 0 {
-			return s.untold()
+			return s.hasWork()
 		}
 	}
 	return true
 }
 
-// untold collects what has happened, and reports whether settle is to do chores or
-// to tell of it. Called with mu held.
-func (s *Session) untold() bool {
+// hasWork collects the core's events, and reports whether settle has chores or events
+// to deal with. Called with mu held.
+func (s *Session) hasWork() bool {
 	s.events = append(s.events, s.core.Events()...)
-	return len(s.chores) > 0 || !s.telling && s.news()
+	return len(s.chores) > 0 || !s.notifying && s.hasNews()
 }
 
-// onward passes on what a read or write has brought about, such as an ack that is owed
-// now, while the caller goes on with its socket. Sockets are closed later: this runs
-// where a close would wait for its own caller. Called with mu held, which is released
-// while writing.
-func (s *Session) onward() {
+// flushLegs passes on what a read or write has caused, such as an ack, while the caller
+// keeps its socket. It does not close sockets: a close waits for the read or write
+// under way, which may be the caller's. Called with mu held, which is released while
+// writing.
+func (s *Session) flushLegs() {
 	s.flush(s.up)
 	if s.down != nil {
 		s.flush(s.down)
@@ -268,7 +268,7 @@ func (s *Session) onward() {
 	s.arm()
 }
 
-// finish closes l as the core says, once all is written. Called with mu held.
+// finish closes l as the core asks, once all output is written. Called with mu held.
 func (s *Session) finish(l *leg) {
 	mode := l.leg.CloseMode()
 	if mode == session.Open || l.closed {
@@ -296,15 +296,15 @@ func (s *Session) finish(l *leg) {
 	}
 }
 
-// hurry leaves a leg that is being closed little time for all that is left, whether
-// finish has begun with it or not. Called with mu held.
+// hurry shortens l's deadline for good, whether or not finish has set one already.
+// Called with mu held.
 func (l *leg) hurry() {
 	l.hurried = true
-	l.conn.SetDeadline(time.Now().Add(hurryTime))
+	l.conn.SetDeadline(time.Now().Add(shortFlushTime))
 }
 
-// close has the socket closed once the lock is released: closing waits for a
-// read or write under way, which may want the lock. Called with mu held.
+// close has the socket closed after the lock is released: closing waits for a read or
+// write under way, which may need the lock. Called with mu held.
 func (l *leg) close(f session.CloseMode) {
 	if l.closed {
 		return
@@ -319,7 +319,7 @@ func (l *leg) close(f session.CloseMode) {
 	l.unpark()
 }
 
-// unpark wakes the reader, if only to look again. It never blocks.
+// unpark wakes the reader. It never blocks.
 func (l *leg) unpark() {
 	l.parked = false
 	select {
@@ -328,8 +328,8 @@ func (l *leg) unpark() {
 	}
 }
 
-// writeSome writes the first piece of bufs to a connection without a descriptor
-// of its own. Full says that it had to wait.
+// writeSome writes the first piece of bufs to a connection with blocking writes. full
+// reports that the write blocked.
 func writeSome(conn net.Conn, bufs [][]byte) (n int, full bool, err error) {
 	b := bufs[0]
 	began := time.Now()

@@ -1,6 +1,6 @@
-// Package netio drives session cores with goroutines, over any net.Conn: one goroutine
-// reads the upstream, one the attached client, and one more exists for each socket that
-// does not take what it is given, for as long as it does not.
+// Package netio drives session cores with goroutines, over any net.Conn. One goroutine
+// reads the upstream and one the attached client. While a socket is full, one more
+// waits to write to it.
 package netio
 
 import (
@@ -12,25 +12,25 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A Driver makes Sessions. It starts nothing before it is needed.
+// A Driver makes Sessions. It starts goroutines only once they are needed.
 type Driver struct {
 	now func() session.Time
 
 	watch sync.Once
-	ends  *rawconn.Hangups // nil before hangups
+	ends  *rawconn.Hangups // nil until hangups is called
 }
 
-// NewDriver makes a Driver whose sessions take the time from now.
+// NewDriver returns a Driver whose sessions read the time from now.
 func NewDriver(now func() session.Time) *Driver { return &Driver{now: now} }
 
-// New drives core over its upstream's connection. It begins to read at once.
+// New drives core over its upstream's connection and starts reading at once.
 func (d *Driver) New(core *session.Session, upstream net.Conn, watch session.Observer) *Session {
 	s := d.idle(core, watch)
 	s.connect(upstream, core.Upstream())
 	return s
 }
 
-// idle is a session without legs.
+// idle returns a session without legs.
 func (d *Driver) idle(core *session.Session, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch, core: core}
 	s.timer = time.AfterFunc(time.Hour, s.tick)
@@ -38,7 +38,7 @@ func (d *Driver) idle(core *session.Session, watch session.Observer) *Session {
 	return s
 }
 
-// hangups notifies the sockets' readers of their ends; nil where nobody can.
+// hangups returns what notifies readers of hangups; nil if the system can't.
 func (d *Driver) hangups() *rawconn.Hangups {
 	d.watch.Do(func() {
 		if h, err := rawconn.WatchHangups(); err == nil {
@@ -48,8 +48,8 @@ func (d *Driver) hangups() *rawconn.Hangups {
 	return d.ends
 }
 
-// Close ends what runs for all sessions together, once the last of them is over. It
-// does not wait.
+// Close stops what the sessions share, once the last of them has ended. It does not
+// wait.
 func (d *Driver) Close() {
 	d.watch.Do(func() {})
 	if d.ends != nil {
@@ -57,33 +57,33 @@ func (d *Driver) Close() {
 	}
 }
 
-// Wait waits for what Close ends.
+// Wait waits for what Close stops.
 func (d *Driver) Wait() {
 	if d.ends != nil {
 		d.ends.Wait()
 	}
 }
 
-// Sockets are the connections of a session that another driver has driven so far.
+// Sockets are the connections of a session that moves here from another driver.
 type Sockets struct {
 	Up    Socket
-	Down  *Socket  // of the last client; nil: there is none
-	Older []Socket // that are still being closed
+	Down  *Socket  // of the last client; nil: none
+	Older []Socket // still being closed
 }
 
-// A Socket is one of them.
+// A Socket is the connection of a leg.
 type Socket struct {
 	Conn net.Conn // nil: closed
 	Leg  session.Leg
 }
 
-// Adopt drives a core that another driver has driven so far; over says whether its
-// Observer knows already that all is closed. The Observer is called by TellRest alone,
-// until that has returned.
+// Adopt takes over a core from another driver. over is whether the Observer's Closed
+// has been called already. Until NotifyRest has returned, only NotifyRest calls the
+// Observer.
 func (d *Driver) Adopt(core *session.Session, sockets Sockets, over bool, watch session.Observer) *Session {
 	s := d.idle(core, watch)
 	s.enter()
-	s.over, s.telling = over, true
+	s.over, s.notifying = over, true
 	all := []*leg{s.adopt(sockets.Up)}
 	s.up = all[0]
 	if sockets.Down != nil {
@@ -111,14 +111,14 @@ func (s *Session) adopt(k Socket) *leg {
 	return newLeg(s, k.Conn, k.Leg)
 }
 
-// TellRest calls the Observer with what has happened since Adopt.
-func (s *Session) TellRest() {
-	for s.tellNext() {
+// NotifyRest passes what has happened since Adopt to the Observer.
+func (s *Session) NotifyRest() {
+	for s.notifyNext() {
 	}
 }
 
-// Farewell sends b to a connection that belongs to no session, waits a second at most
-// for its end, and closes it.
+// Farewell sends b on a connection that belongs to no session, waits at most a second
+// for the peer to close, and closes it.
 func Farewell(conn net.Conn, b []byte) {
 	conn.SetDeadline(time.Now().Add(farewellTime))
 	if _, err := conn.Write(b); err == nil {
@@ -129,5 +129,5 @@ func Farewell(conn net.Conn, b []byte) {
 	conn.Close()
 }
 
-// farewellTime is how long a client may take to read its Farewell.
+// farewellTime bounds how long a client may take to read a Farewell.
 const farewellTime = 5 * time.Second

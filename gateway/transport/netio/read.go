@@ -7,31 +7,31 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// readAll reads l as long as its leg is open, and then what still comes until its
-// connection ends. early is what its peer has sent already.
+// readAll reads l while its leg is open, and then discards what arrives until its
+// connection ends. early holds the bytes that its peer has already sent.
 func (s *Session) readAll(l *leg, early []byte) {
 	if len(early) > 0 {
-		s.took(l, early)
+		s.received(l, early)
 		s.enter()
 		s.settle()
 	}
-	s.readOn(l)
+	s.readLoop(l)
 	if l.err != nil {
 		s.Do(func(core *session.Session, now session.Time) { core.Gone(now, l.leg, l.err.Error()) })
 	}
 	s.discard(l)
 }
 
-// readOnce reads once, into the memory that the core names. See readOn.
-func (s *Session) readOnce(l *leg, fd int) (more, calm bool) {
+// readOnce reads once, into memory chosen by the core. See readLoop.
+func (s *Session) readOnce(l *leg, fd int) (more, settled bool) {
 	defer l.giveBack()
 	room := s.room(l)
 	if room == nil {
-		return false, false // the core wants to be called when there may be some
+		return false, false // the core will wake the reader once it has room
 	}
 	n, more := l.receive(fd, room)
-	l.much = n >= smallRead
-	return more, s.took(l, room[:n])
+	l.lastReadBig = n >= smallRead
+	return more, s.received(l, room[:n])
 }
 
 func (s *Session) room(l *leg) (b []byte) {
@@ -41,31 +41,31 @@ func (s *Session) room(l *leg) (b []byte) {
 	return b
 }
 
-// took passes to the core what was read. p is free again when it returns.
-func (s *Session) took(l *leg, p []byte) (calm bool) {
+// received passes the bytes read to the core. The caller may reuse p afterwards.
+func (s *Session) received(l *leg, p []byte) (settled bool) {
 	s.enter()
 	s.call(func(core *session.Session, now session.Time) { core.Read(now, l.leg, p) })
 	if len(p) == 0 {
 		s.mu.Unlock()
 		return true
 	}
-	if l != s.up { // a client's message goes on from p, without a copy
+	if l != s.up { // a client's message is forwarded from p without a copy
 		s.flush(s.up)
 		s.call(func(core *session.Session, _ session.Time) { core.Retain() })
 	}
-	return s.goOn(l)
+	return s.continueReading(l)
 }
 
-// readOn reads while l may be read. A read says whether there may be more to read at
-// once, and whether it was calm: nothing is left for settle to do.
+// readLoop reads while l may be read. A read reports whether there may be more data
+// right now, and whether it is settled: settle has nothing left to do.
 //
-// A descriptor is not let go of between two reads: a reader that lets go of it must
-// have it made ready for waiting anew.
-func (s *Session) readOn(l *leg) {
+// The descriptor is kept between two reads of this kind, because releasing it would
+// mean preparing the runtime's poller anew.
+func (s *Session) readLoop(l *leg) {
 	ready := func(fd uintptr) (enough bool) {
 		for {
-			more, calm := s.readOnce(l, int(fd))
-			if !calm || l.err != nil {
+			more, settled := s.readOnce(l, int(fd))
+			if !settled || l.err != nil {
 				return true
 			}
 			if !more {
@@ -74,22 +74,22 @@ func (s *Session) readOn(l *leg) {
 		}
 	}
 	for l.err == nil && s.waitToRead(l) {
-		calm := false
+		settled := false
 		if l.raw == nil {
-			_, calm = s.readOnce(l, -1)
+			_, settled = s.readOnce(l, -1)
 		} else if err := l.raw.Read(ready); err != nil {
 			l.err = err
 		}
-		if !calm {
+		if !settled {
 			s.enter()
 			s.settle()
 		}
 	}
 }
 
-// receive reads once. From a descriptor it does not wait, and returns 0 where there
-// is nothing now. A read that did not fill b has taken all there was; whether the
-// end came behind it is told by HungUp, and else by a read that finds nothing.
+// receive reads once. From a descriptor it does not block, and returns 0 if there is
+// nothing to read now. A read that did not fill b has emptied the socket. HungUp
+// reports whether the end follows; for an unwatched socket only another read can.
 func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	if l.raw == nil {
 		n, l.err = l.conn.Read(b)
@@ -99,11 +99,11 @@ func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	return n, n == len(b) || n > 0 && (!l.watched || l.hungUp.Load())
 }
 
-// borrow is memory for one read of a client, until giveBack. Where the read waits the
+// borrow returns memory for one read of a client, until giveBack. If reads block, the
 // memory is the leg's own, and small.
 func (l *leg) borrow() []byte {
 	switch {
-	case l.raw != nil && l.much:
+	case l.raw != nil && l.lastReadBig:
 		l.pool = &big
 	case l.raw != nil:
 		l.pool = &small
@@ -124,32 +124,32 @@ func (l *leg) giveBack() {
 	}
 }
 
-// goOn does what of settle can be done while l's reader has its socket, and
-// reports whether that was all, and l may be read on. It is called with mu
-// held, and releases it.
-func (s *Session) goOn(l *leg) (calm bool) {
-	s.onward()
-	calm = !s.untold() && s.reads(l)
+// continueReading does those parts of settle that are possible while l's reader holds
+// its socket. It reports whether that was all, and l may be read on. Called with mu
+// held, which it releases.
+func (s *Session) continueReading(l *leg) (settled bool) {
+	s.flushLegs()
+	settled = !s.hasWork() && s.reads(l)
 	s.mu.Unlock()
-	return calm
+	return settled
 }
 
-// reads reports whether l may be read now. Who makes more happen than the
-// Observer can be told of waits for it, as where each message is told of. Called
-// with mu held.
+// reads reports whether l may be read now. A session that produces events faster than
+// its Observer processes them is not read, for example with message events. Called with
+// mu held.
 func (s *Session) reads(l *leg) bool {
 	switch {
 	case l.closed || l.leg.CloseMode() != session.Open:
 		return false
-	case s.telling && len(s.events) > maxUntold:
+	case s.notifying && len(s.events) > maxPending:
 		return false
 	default:
 		return s.core.Wants(l.leg)
 	}
 }
 
-// waitToRead waits until the core wants l to be read; false when l is not to
-// be read any more.
+// waitToRead waits until the core wants l to be read. It returns false if l must not be
+// read any more.
 func (s *Session) waitToRead(l *leg) bool {
 	for {
 		s.mu.Lock()
@@ -164,8 +164,8 @@ func (s *Session) waitToRead(l *leg) bool {
 	}
 }
 
-// discard reads to the connection's end, or the deadline that finish has set,
-// and closes it.
+// discard reads until the connection ends, or the deadline that finish has set, and
+// closes it.
 func (s *Session) discard(l *leg) {
 	s.enter()
 	lingers := l.leg.CloseMode() == session.Linger && !l.closed

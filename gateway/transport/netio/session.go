@@ -11,37 +11,37 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A Session drives one session core. Its methods may be called by anyone, an Observer
-// too, but not by what Do calls.
+// A Session drives one session core. Its methods are safe for concurrent use, by an
+// Observer too, but must not be called from within Do.
 //
-// Anyone who has called the core writes what it hands out, unless somebody else
-// already writes to that socket, who then goes on with it. The lock is never
-// held over a read, a write or an Observer.
+// A goroutine that has called the core writes the resulting output, unless another is
+// already writing to that socket: then that one continues with it. The lock is never
+// held over a read, a write or a call of the Observer.
 type Session struct {
 	driver *Driver
 	watch  session.Observer
 
 	mu   sync.Mutex
-	now  session.Time // when it was taken by enter; it never goes back
+	now  session.Time // set by enter; it never goes back
 	core *session.Session
-	up   *leg // of the present upstream, or the last
-	down *leg // of the present attachment
+	up   *leg // the current upstream's, or the last one's
+	down *leg // the current attachment's
 
-	lingering []*leg // of those before it that are neither closed nor hurried, oldest first
+	lingering []*leg // superseded client legs that are neither closed nor hurried, oldest first
 
-	open    int // legs that are not closed
-	timer   *time.Timer
-	armed   session.Time // when the timer fires; zero: it does not
-	events  []session.Event
-	telling bool // somebody is calling the Observer
-	panics  []panicked
-	chores  []chore // for after the lock is released
-	over    bool    // the Observer has been called, or is being called, with Closed
+	open      int // legs that are not closed
+	timer     *time.Timer
+	armed     session.Time // when the timer fires; zero: never
+	events    []session.Event
+	notifying bool // a goroutine is calling the Observer
+	panics    []panicked
+	chores    []chore // to be done after the lock is released
+	over      bool    // the Observer's Closed has been called, or is being called
 
 	running sync.WaitGroup
 }
 
-// A chore is what is done to a socket without the lock, since it may wait.
+// A chore is a socket operation that may block, and is done without the lock.
 type chore struct {
 	conn net.Conn
 	mode session.CloseMode // Linger: half-close; Shut, Reset: close
@@ -67,29 +67,30 @@ type panicked struct {
 	stack []byte
 }
 
-// connect makes conn the present upstream's.
+// connect makes conn the current upstream's connection.
 func (s *Session) connect(conn net.Conn, u *session.Upstream) {
 	s.up = newLeg(s, conn, u)
 	s.read(s.up, nil)
 }
 
-// read starts the reader of a leg. early is what its client has sent already.
+// read starts the reader of a leg. early holds the bytes that its peer has already
+// sent.
 func (s *Session) read(l *leg, early []byte) {
 	l.watch()
 	s.open++
 	s.running.Go(func() { s.readAll(l, early) })
 }
 
-// enter takes the lock, and the time for all that is done until it is released.
+// enter locks mu and reads the clock for everything done under the lock.
 func (s *Session) enter() {
 	now := s.driver.now()
 	s.mu.Lock()
 	s.now = max(s.now, now)
 }
 
-// Reconnect gives a session that needs one its next upstream; early is what that sent
-// behind its answer. It reports false, and conn is still the caller's, where the session
-// needs none.
+// Reconnect gives a session that needs an upstream its next one; early holds the bytes
+// that the upstream sent right after its handshake response. It returns false if the
+// session needs none; the caller then still owns conn.
 func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 	s.enter()
 	old := s.up
@@ -105,7 +106,7 @@ func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 	return taken
 }
 
-// Do calls f as the core's owner. f must not block.
+// Do calls f with exclusive access to the core. f must not block.
 func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 	s.enter()
 	s.call(f)
@@ -117,8 +118,8 @@ func (s *Session) call(f func(*session.Session, session.Time)) {
 	f(s.core, s.now)
 }
 
-// Attach gives the session a client by f. early is what the client has sent behind its
-// handshake. Where f refuses, conn is still the caller's.
+// Attach attaches a client with f. early holds the bytes that the client sent right
+// after its handshake. If f refuses, the caller still owns conn.
 func (s *Session) Attach(conn net.Conn, early []byte, f session.AttachFunc) (refusal *session.Refusal) {
 	s.enter()
 	var a *session.Attachment
@@ -128,20 +129,20 @@ func (s *Session) Attach(conn net.Conn, early []byte, f session.AttachFunc) (ref
 		s.down = l
 		s.read(l, early)
 		if old != nil {
-			s.hurry(old)
+			s.limitLingering(old)
 			s.flush(old)
 		}
 	}
 	s.settle()
-	if a == nil && refusal == nil { // a fault in the core, which has ended the session
+	if a == nil && refusal == nil { // the core panicked, which has ended the session
 		conn.Close()
 	}
 	return refusal
 }
 
-// hurry leaves the oldest of the client connections that are being closed little
-// time, where old makes them too many. Called with mu held.
-func (s *Session) hurry(old *leg) {
+// limitLingering adds old to the superseded client legs, and hurries the oldest if
+// there are too many. Called with mu held.
+func (s *Session) limitLingering(old *leg) {
 	if old.closed {
 		return
 	}
@@ -152,19 +153,19 @@ func (s *Session) hurry(old *leg) {
 	}
 }
 
-// forget takes l off the list of those that are being closed. Called with mu held.
+// forget removes l from lingering. Called with mu held.
 func (s *Session) forget(l *leg) {
 	s.lingering = slices.DeleteFunc(s.lingering, func(other *leg) bool { return other == l })
 }
 
-// Info describes the session.
+// Info returns a snapshot of the session.
 func (s *Session) Info() session.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.Info()
 }
 
-// Client is the connection of the attached client, nil where there is none.
+// Client returns the attached client's connection, nil if none is attached.
 func (s *Session) Client() net.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,16 +180,15 @@ func (s *Session) tick() {
 	s.armed = 0
 	s.call(func(core *session.Session, now session.Time) {
 		if l := s.down; l != nil && !l.closed && core.WatchesSocket(l.leg) {
-			l.look()
+			l.reportSocketState()
 		}
 		core.Tick(now)
 	})
 	s.settle()
 }
 
-// settle does what the core wants done after a call to it: writes, closes,
-// wakes readers, sets the timer and tells the Observer. It is called with mu
-// held, and releases it.
+// settle does what the core wants done after a call: writes, closes, wakes readers,
+// sets the timer and notifies the Observer. Called with mu held, which it releases.
 func (s *Session) settle() {
 	s.flush(s.up)
 	if l := s.down; l != nil {
@@ -199,10 +199,10 @@ func (s *Session) settle() {
 	}
 	s.wakeReaders()
 	s.arm()
-	s.tell()
+	s.notify()
 }
 
-// wakeReaders wakes readers that waited for the core to want them again.
+// wakeReaders wakes parked readers that the core wants again.
 func (s *Session) wakeReaders() {
 	if s.up.parked && s.reads(s.up) {
 		s.up.unpark()
@@ -212,8 +212,8 @@ func (s *Session) wakeReaders() {
 	}
 }
 
-// arm makes the timer fire when the core wants to be called. A timer that is
-// set for an earlier moment is left alone: a call too early is harmless.
+// arm sets the timer for the core's next deadline. It does not postpone a timer that is
+// set earlier: a call too early is harmless.
 func (s *Session) arm() {
 	next := s.core.Next()
 	if next == 0 {
@@ -225,37 +225,38 @@ func (s *Session) arm() {
 	}
 }
 
-// tell does the chores and hands events to the Observer, in their order. It is
-// called with mu held, and releases it.
-func (s *Session) tell() {
+// notify does the chores and passes events to the Observer, in order. Called with mu
+// held, which it releases.
+func (s *Session) notify() {
 	chores := s.chores
 	s.chores = nil
 	s.events = append(s.events, s.core.Events()...)
-	first := !s.telling && s.news()
-	s.telling = s.telling || first
+	first := !s.notifying && s.hasNews()
+	s.notifying = s.notifying || first
 	s.mu.Unlock()
 	for _, c := range chores {
 		c.do()
 	}
-	for first && s.tellNext() {
+	for first && s.notifyNext() {
 	}
 }
 
-// news reports whether there is anything to tell.
-func (s *Session) news() bool {
+// hasNews reports whether the Observer must be called.
+func (s *Session) hasNews() bool {
 	return len(s.events)+len(s.panics) > 0 || s.finished()
 }
 
-// finished reports whether it must be told that all is closed.
+// finished reports whether the Observer's Closed must be called.
 func (s *Session) finished() bool {
 	return !s.over && s.core.State() == session.Ended && s.open == 0
 }
 
-// tellNext tells what has gathered, and reports whether there was anything.
-func (s *Session) tellNext() bool {
+// notifyNext passes the collected events to the Observer, and reports whether there
+// were any.
+func (s *Session) notifyNext() bool {
 	s.mu.Lock()
 	events, panics, finished := s.events, s.panics, s.finished()
-	s.telling = s.news()
+	s.notifying = s.hasNews()
 	s.events, s.panics = nil, nil
 	s.over = s.over || finished
 	s.wakeReaders()
@@ -275,8 +276,8 @@ func (s *Session) tellNext() bool {
 	return len(events)+len(panics) > 0 || finished
 }
 
-// rescue, deferred around every call of the core, ends this session alone when
-// its code panics.
+// rescue, deferred around every call of the core, confines a panic to this session: it
+// ends the session.
 func (s *Session) rescue() {
 	v := recover()
 	if v == nil {
@@ -284,7 +285,7 @@ func (s *Session) rescue() {
 	}
 	s.panics = append(s.panics, panicked{v, debug.Stack()})
 	defer func() {
-		if recover() != nil { // not even that: both sockets are closed
+		if recover() != nil { // the core can't even fail: close both sockets
 			s.up.close(session.Shut)
 			if s.down != nil {
 				s.down.close(session.Shut)
@@ -294,5 +295,5 @@ func (s *Session) rescue() {
 	s.core.Fail(s.now)
 }
 
-// Wait waits until nothing runs any more of a session that is Closed.
+// Wait waits until no goroutine of a session that is Closed is left.
 func (s *Session) Wait() { s.running.Wait() }

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// A Conn is a TCP connection that reads and writes by the calls of this package,
-// for layers between a socket and a driver: TLS, compression. Every
-// read and write of a net.TCPConn wakes the scheduler's monitor from its sleep.
-// It may be used as a net.TCPConn may.
+// A Conn is a TCP connection that reads and writes with this package's system calls,
+// for the layers between a socket and a driver: TLS and compression. Each read or write
+// of a net.TCPConn wakes the scheduler's monitor thread; those of a Conn don't. It may
+// be used wherever a net.TCPConn may.
 type Conn struct {
 	*net.TCPConn
 	raw syscall.RawConn
@@ -17,17 +17,18 @@ type Conn struct {
 	out call
 }
 
-// A call is what one direction is at. The functions are made once, since a
-// closure of each call's own would be memory for each.
+// A call is the state of one direction. attempt is made once per Conn, because a
+// closure for each call would be an allocation for each.
 type call struct {
-	mu      sync.Mutex // held while waiting: another call of the direction waits too
+	mu      sync.Mutex // held while waiting, so that calls of one direction queue up
 	p       []byte
 	n       int
 	err     error
 	attempt func(fd uintptr) (done bool)
 }
 
-// Quiet is c as a Conn, or c itself where it is no plain TCP connection on Linux.
+// Quiet wraps c in a Conn. It returns c itself unless c is a plain TCP connection on
+// Linux.
 func Quiet(c net.Conn) net.Conn {
 	raw, err := Raw(c)
 	if err != nil {
@@ -38,7 +39,7 @@ func Quiet(c net.Conn) net.Conn {
 	return q
 }
 
-// NetConn is the connection below.
+// NetConn returns the underlying connection.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
 func (c *call) receive(fd uintptr) bool {
@@ -52,7 +53,7 @@ func (c *call) send(fd uintptr) bool {
 	return err != nil || !full
 }
 
-// do waits by way of wait, a RawConn's, until p is done.
+// do runs attempt under wait, a method of the RawConn, until p is done.
 func (c *call) do(wait func(func(uintptr) bool) error, p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +66,7 @@ func (c *call) do(wait func(func(uintptr) bool) error, p []byte) (int, error) {
 	return c.n, err
 }
 
-// Read is that of net.Conn.
+// Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -73,5 +74,5 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.in.do(c.raw.Read, p)
 }
 
-// Write is that of net.Conn.
+// Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) { return c.out.do(c.raw.Write, p) }

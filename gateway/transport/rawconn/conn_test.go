@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// pair is both ends of a TCP connection, the first of them quiet.
+// pair returns both ends of a TCP connection, the first as a Conn.
 func pair(t *testing.T) (quiet, other net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func TestQuietConnCarriesMoreThanASocketHolds(t *testing.T) {
 	}
 }
 
-func TestQuietConnKeepsToItsDeadlines(t *testing.T) {
+func TestQuietConnObservesDeadlines(t *testing.T) {
 	quiet, other := pair(t)
 	past := time.Now().Add(-time.Second)
 	quiet.SetDeadline(past)
@@ -73,7 +73,7 @@ func TestQuietConnKeepsToItsDeadlines(t *testing.T) {
 	}
 }
 
-func TestQuietConnThatIsClosedSaysSo(t *testing.T) {
+func TestClosedQuietConnReturnsErrClosed(t *testing.T) {
 	quiet, _ := pair(t)
 	ended := make(chan error)
 	go func() { _, err := quiet.Read(make([]byte, 1)); ended <- err }()
@@ -99,7 +99,7 @@ func TestQuietConnAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTCPConnectionIsLeftAlone(t *testing.T) {
+func TestQuietReturnsAPipeUnchanged(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()

@@ -10,46 +10,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hangups tells of sockets whose peer has ended its side or broken the
-// connection. Who reads until less comes than there was room for, and then waits,
-// may have taken the last bytes without having seen that nothing comes after
-// them, and the runtime's poller tells of both but once. Finding out by a read
-// that finds nothing costs a tenth of a message; being told costs nothing until
-// it happens.
+// Hangups notifies readers when the peer of their socket closes its side or resets the
+// connection. The runtime's poller reports data and end with one edge. A reader whose
+// last read did not fill its buffer therefore waits without having seen the end.
+// Detecting the end by a further, empty read costs a tenth of a message; a notification
+// costs nothing until it happens.
 //
-// Its methods may be called by anyone.
+// Its methods are safe for concurrent use.
 type Hangups struct {
 	epoll   *os.File
 	raw     syscall.RawConn
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	peers   []told // by descriptor
-	added   int32  // ever, if it has not gone round
+	peers   []registration // by descriptor
+	added   int32          // how many Add calls there have been, modulo 1<<32
 	count   int
 	closing bool
 }
 
-// told is who is told of a descriptor, and the number that the kernel says with it:
-// what it has said of the descriptor before that was another's is not for this one.
-type told struct {
+// A registration is the Peer of a descriptor, with a number that the kernel returns in
+// each event. An event with another number was meant for an earlier connection that had
+// the same descriptor.
+type registration struct {
 	Peer
 	number int32
 }
 
-// A Peer is who wants to know.
+// A Peer is notified of a hangup.
 type Peer interface {
 	// HungUp is called once, and must not block.
 	HungUp()
 }
 
-// WatchHangups starts to watch; Close ends it.
+// WatchHangups starts watching; Close stops it.
 func WatchHangups() (*Hangups, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	if err := unix.SetNonblock(ep, true); err != nil { // so that the runtime waits for it
+	if err := unix.SetNonblock(ep, true); err != nil { // so that the runtime's poller waits for it
 		unix.Close(ep)
 		return nil, err
 	}
@@ -62,12 +62,13 @@ func WatchHangups() (*Hangups, error) {
 	return h, nil
 }
 
-// Add has p told of the socket, once. Remove comes before it is closed.
+// Add makes h notify p of a hangup of the socket, once. The caller must call Remove
+// before closing the socket.
 func (h *Hangups) Add(fd int, p Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for fd >= len(h.peers) {
-		h.peers = append(h.peers, make([]told, max(64, len(h.peers)/4))...)
+		h.peers = append(h.peers, make([]registration, max(64, len(h.peers)/4))...)
 	}
 	h.added++
 	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(fd), Pad: h.added}
@@ -78,7 +79,7 @@ func (h *Hangups) Add(fd int, p Peer) error {
 	if errno != nil {
 		return fmt.Errorf("epoll_ctl: %w", errno)
 	}
-	h.peers[fd] = told{p, h.added}
+	h.peers[fd] = registration{p, h.added}
 	h.count++
 	return nil
 }
@@ -87,12 +88,12 @@ func (h *Hangups) Add(fd int, p Peer) error {
 func (h *Hangups) Remove(fd int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.peers[fd] = told{}
+	h.peers[fd] = registration{}
 	h.count--
 	h.endIfDone()
 }
 
-// Close ends it once nobody is left to be told. It does not wait.
+// Close stops watching once every socket has been removed. It does not wait.
 func (h *Hangups) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,11 +101,11 @@ func (h *Hangups) Close() {
 	h.endIfDone()
 }
 
-// Wait waits until nothing runs any more.
+// Wait waits until the goroutine has returned.
 func (h *Hangups) Wait() { h.running.Wait() }
 
-// endIfDone has run end. Closing the descriptor here would wait for run, which may
-// wait for a holder of our lock, or a caller's.
+// endIfDone makes run return. Closing the descriptor here would wait for run, and run
+// may be waiting for our lock, or for a lock of our caller's.
 func (h *Hangups) endIfDone() {
 	if h.closing && h.count == 0 {
 		h.epoll.SetReadDeadline(time.Unix(1, 0))
@@ -129,7 +130,8 @@ func (h *Hangups) run() {
 	})
 }
 
-// peer is whom e is for, nil where that one is gone.
+// peer returns the Peer that e is meant for, or nil if that registration has been
+// removed.
 func (h *Hangups) peer(e unix.EpollEvent) Peer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +141,7 @@ func (h *Hangups) peer(e unix.EpollEvent) Peer {
 	return nil
 }
 
-// WakeReader wakes a reader that waits on a socket whose peer has hung up, so that
-// what is left of it is read and its end is seen. It changes nothing else: nothing
-// more can come.
+// WakeReader wakes a reader that waits on a socket whose peer has hung up, so that it
+// reads the remaining bytes and sees the end. It has no other effect, since nothing
+// more can arrive.
 func WakeReader(fd int) { unix.Shutdown(fd, unix.SHUT_RD) }

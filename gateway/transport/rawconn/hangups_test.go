@@ -12,26 +12,26 @@ import (
 
 type hungUp chan struct{}
 
-func (h hungUp) HungUp() { close(h) } // twice panics
+func (h hungUp) HungUp() { close(h) } // a second call panics
 
-// watched is a connection whose peer is to be told of its end.
-func watched(t *testing.T, h *Hangups) (raw syscall.RawConn, fd int, other net.Conn, told hungUp) {
+// watchedPair returns a connection registered with h, and its peer.
+func watchedPair(t *testing.T, h *Hangups) (raw syscall.RawConn, fd int, other net.Conn, notified hungUp) {
 	t.Helper()
 	quiet, other := pair(t)
 	raw = quiet.(*Conn).raw
-	told = make(hungUp)
+	notified = make(hungUp)
 	var err error
 	raw.Control(func(d uintptr) {
 		fd = int(d)
-		err = h.Add(fd, told)
+		err = h.Add(fd, notified)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw, fd, other, told
+	return raw, fd, other, notified
 }
 
-func watching(t *testing.T) *Hangups {
+func watchHangups(t *testing.T) *Hangups {
 	t.Helper()
 	h, err := WatchHangups()
 	if err != nil {
@@ -41,22 +41,22 @@ func watching(t *testing.T) *Hangups {
 	return h
 }
 
-func TestHangupIsToldOnce(t *testing.T) {
+func TestHangupIsReportedOnce(t *testing.T) {
 	for name, end := range map[string]func(*net.TCPConn){
 		"end of stream": func(c *net.TCPConn) { c.CloseWrite() },
 		"reset":         func(c *net.TCPConn) { c.SetLinger(0); c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := watching(t)
-			_, fd, other, told := watched(t, h)
+			h := watchHangups(t)
+			_, fd, other, notified := watchedPair(t, h)
 			other.Write([]byte("x"))
 			end(other.(*net.TCPConn))
-			<-told
-			WakeReader(fd) // is an end of its own, to epoll
+			<-notified
+			WakeReader(fd) // epoll reports this as a hangup too
 			other.Close()
-			_, next, later, toldToo := watched(t, h)
+			_, next, later, nextNotified := watchedPair(t, h)
 			later.Close()
-			<-toldToo
+			<-nextNotified
 			h.Remove(fd)
 			h.Remove(next)
 		})
@@ -64,12 +64,12 @@ func TestHangupIsToldOnce(t *testing.T) {
 }
 
 func TestWokenReaderFindsTheEnd(t *testing.T) {
-	h := watching(t)
-	raw, fd, other, told := watched(t, h)
+	h := watchHangups(t)
+	raw, fd, other, notified := watchedPair(t, h)
 	defer h.Remove(fd)
 	other.Write([]byte("x"))
 	other.(*net.TCPConn).CloseWrite()
-	<-told
+	<-notified
 	waits, ended := make(chan struct{}), make(chan error)
 	go func() {
 		reads := 0
@@ -78,7 +78,7 @@ func TestWokenReaderFindsTheEnd(t *testing.T) {
 			n, err := Receive(int(fd), make([]byte, 10))
 			if reads == 1 {
 				close(waits)
-				return n != 1 // it has seen no end
+				return n != 1 // it has not seen the end
 			}
 			ended <- err
 			return true
@@ -91,33 +91,33 @@ func TestWokenReaderFindsTheEnd(t *testing.T) {
 	}
 }
 
-type slow struct{ told, goOn chan struct{} }
+type slow struct{ notified, proceed chan struct{} }
 
 func (p slow) HungUp() {
-	close(p.told)
-	<-p.goOn
+	close(p.notified)
+	<-p.proceed
 }
 
-// Whoever is told may be in want of a lock that the one who removes another holds.
-func TestTheLastOneLeavesWhileAnotherIsTold(t *testing.T) {
-	h := watching(t)
+// A notified peer may need a lock that the goroutine calling Remove holds.
+func TestRemoveDuringHangUpDoesNotDeadlock(t *testing.T) {
+	h := watchHangups(t)
 	quiet, other := pair(t)
 	p := slow{make(chan struct{}), make(chan struct{})}
 	quiet.(*Conn).raw.Control(func(fd uintptr) {
 		h.Add(int(fd), p)
 		other.Close()
-		<-p.told
+		<-p.notified
 		h.Close()
 		h.Remove(int(fd))
 	})
-	close(p.goOn)
+	close(p.proceed)
 	h.Wait()
 }
 
-// One look at what has hung up brings many. Until the last of them is told its
-// descriptor may be another connection's, whose reader would take it for ended.
-func TestADescriptorsNextConnectionIsNotToldOfTheLastOnesEnd(t *testing.T) {
-	h := watching(t)
+// One epoll_wait returns many hangups. Before the last of them is notified, its
+// descriptor may belong to another connection, whose reader would take it for closed.
+func TestReusedDescriptorGetsNoEarlierHangup(t *testing.T) {
+	h := watchHangups(t)
 	halves := func() (ours, theirs int) {
 		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -137,11 +137,11 @@ func TestADescriptorsNextConnectionIsNotToldOfTheLastOnesEnd(t *testing.T) {
 	third, thirdEnd := halves()
 	h.Add(third, make(hungUp))
 	unix.Close(firstEnd)
-	<-first.told // both of the next are found by one look, after this
+	<-first.notified // the next epoll_wait finds both of the following
 	unix.Close(secondEnd)
 	unix.Close(thirdEnd)
-	close(first.goOn)
-	<-second.told
+	close(first.proceed)
+	<-second.notified
 	h.Remove(third)
 	next, nextEnd := halves()
 	defer unix.Close(nextEnd)
@@ -150,14 +150,14 @@ func TestADescriptorsNextConnectionIsNotToldOfTheLastOnesEnd(t *testing.T) {
 	}
 	wrong := make(hungUp)
 	h.Add(third, wrong)
-	close(second.goOn)
+	close(second.proceed)
 	last, d, lastEnd := slowOne()
-	close(last.goOn)
+	close(last.proceed)
 	unix.Close(lastEnd)
-	<-last.told // by another look
+	<-last.notified // by a later epoll_wait
 	select {
 	case <-wrong:
-		t.Error("a connection that goes on is told that it has ended")
+		t.Error("an open connection gets the hangup of another")
 	default:
 	}
 	for _, fd := range []int{a, b, third, d} {

@@ -1,9 +1,9 @@
-// Package rawconn reads and writes the non-blocking descriptors of TCP connections,
-// on Linux.
+// Package rawconn reads and writes the non-blocking descriptors of TCP connections, on
+// Linux.
 //
-// Its calls never wait, and so they do not tell the scheduler that they are
-// calls: telling it costs as much as relaying a small message, and its monitor
-// takes the processor away from a goroutine that is often found in a call.
+// Its calls never block, so they don't announce themselves to the scheduler as system
+// calls. Announcing one costs as much as relaying a small message, and the scheduler's
+// monitor preempts goroutines that it often finds in system calls.
 package rawconn
 
 import (
@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// ErrUnsupported says that connections cannot be had as descriptors: this one is
-// no plain TCP connection, or this system is not Linux.
+// ErrUnsupported means that the connection has no descriptor that this package can use:
+// it is not a plain TCP connection, or the system is not Linux.
 var ErrUnsupported = errors.New("not a plain TCP connection on Linux")
 
-// Raw is conn's own descriptor, which its methods lend.
+// Raw returns conn's own descriptor as a RawConn.
 func Raw(conn net.Conn) (syscall.RawConn, error) {
 	c, ok := conn.(*net.TCPConn)
 	if !ok || !supported {
@@ -25,15 +25,15 @@ func Raw(conn net.Conn) (syscall.RawConn, error) {
 	return c.SyscallConn()
 }
 
-// A State is what the operating system knows of a connection.
+// A State is what the operating system reports about a connection.
 type State struct {
-	Acked  uint64 // bytes that the peer has acknowledged, since the connection began
-	Queued int    // bytes that the socket holds and the peer has not acknowledged
-	Unread bool   // bytes have arrived and wait to be read
+	Acked  uint64 // bytes that the peer has acknowledged since the connection was opened
+	Queued int    // bytes in the send buffer that the peer has not acknowledged
+	Unread bool   // the receive buffer is not empty
 }
 
-// Lowest is the connection that conn stands on (NetConn), as TLS and compression do; of
-// any other it is conn itself.
+// Lowest unwraps conn (TLS, compression) by its NetConn methods and returns the
+// connection at the bottom, or conn itself.
 func Lowest(conn net.Conn) net.Conn {
 	for {
 		above, ok := conn.(interface{ NetConn() net.Conn })
@@ -44,9 +44,8 @@ func Lowest(conn net.Conn) net.Conn {
 	}
 }
 
-// StateOfConn is the state of the TCP connection conn, or of the one that it stands
-// on (NetConn), as TLS and compression do. A conn that is neither may know its own,
-// by a method SocketState.
+// StateOfConn returns the state of the TCP connection at the bottom of conn. A
+// connection of another kind may report its own with a method SocketState.
 func StateOfConn(conn net.Conn) (st State, err error) {
 	conn = Lowest(conn)
 	if c, ok := conn.(interface{ SocketState() (State, error) }); ok {

@@ -11,13 +11,12 @@ import (
 const (
 	supported = true
 
-	maxPieces = 64 // of one write
+	maxPieces = 64 // per write
 	sendFlags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 )
 
-// Take makes a second descriptor of conn. Close conn once the descriptor is in
-// use: the runtime does not wait for it any more then, and the connection lives
-// on.
+// Take duplicates conn's descriptor. Close conn once the duplicate is in use: then the
+// runtime no longer polls the connection, which stays open.
 func Take(conn net.Conn) (fd int, err error) {
 	raw, err := Raw(conn)
 	if err != nil {
@@ -29,16 +28,15 @@ func Take(conn net.Conn) (fd int, err error) {
 	return fd, err
 }
 
-// Release closes a descriptor that Take made, and does nothing for a negative
-// one.
+// Release closes a descriptor that Take returned. It ignores a negative one.
 func Release(fd int) {
 	if fd >= 0 {
 		unix.Close(fd)
 	}
 }
 
-// Receive reads once into b. It returns 0 and no error where there is nothing to
-// read now, and io.EOF at the end.
+// Receive reads once into b. It returns 0 and no error if there is nothing to read now,
+// and io.EOF at the end of the stream.
 func Receive(fd int, b []byte) (int, error) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
@@ -56,8 +54,8 @@ func Receive(fd int, b []byte) (int, error) {
 	}
 }
 
-// Send writes what the socket takes of b at once, and reports whether that was
-// less than all.
+// Send writes as much of b as the socket accepts without blocking, and reports whether
+// that was less than all.
 func Send(fd int, b []byte) (n int, full bool, err error) {
 	for {
 		switch n, errno := send(fd, b); errno {
@@ -72,18 +70,18 @@ func Send(fd int, b []byte) (n int, full bool, err error) {
 	}
 }
 
-// send is one system call.
+// send makes one system call.
 func send(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), sendFlags, 0, 0)
 	return int(n), errno
 }
 
-// A Sender writes several pieces at once. It is kept so that writing allocates
-// nothing; between two calls it holds none of them.
+// A Sender writes several buffers with one system call. Callers keep one so that a
+// write allocates nothing; it holds no buffer between calls.
 type Sender struct{ list [maxPieces]unix.Iovec }
 
-// Send writes what the socket takes of bufs at once, and reports whether that
-// was less than all.
+// Send writes as much of bufs as the socket accepts without blocking, and reports
+// whether that was less than all.
 func (s *Sender) Send(fd int, bufs [][]byte) (n int, full bool, err error) {
 	for len(bufs) > 0 {
 		batch := bufs[:min(len(bufs), maxPieces)]
@@ -108,7 +106,7 @@ func (s *Sender) Send(fd int, bufs [][]byte) (n int, full bool, err error) {
 	return n, false, nil
 }
 
-// send is one system call for at most maxPieces.
+// send makes one system call for up to maxPieces buffers.
 func (s *Sender) send(fd int, bufs [][]byte) (int, unix.Errno) {
 	if len(bufs) == 1 {
 		return send(fd, bufs[0])
@@ -125,7 +123,7 @@ func (s *Sender) send(fd int, bufs [][]byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// StateOf is the state of a socket: tcp(7), TCP_INFO, SIOCOUTQ and SIOCINQ.
+// StateOf returns the state of a socket: tcp(7), TCP_INFO, SIOCOUTQ and SIOCINQ.
 func StateOf(fd int) (State, error) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -4,42 +4,42 @@ package rawconn
 
 import "net"
 
-// Elsewhere than on Linux there are no descriptors to be had: Raw says so, and
-// nothing of what follows is ever called.
+// Outside Linux no descriptors are available: Raw returns ErrUnsupported, and nothing
+// below is ever called.
 
 const supported = false
 
-// Take reports ErrUnsupported.
+// Take returns ErrUnsupported.
 func Take(net.Conn) (int, error) { return -1, ErrUnsupported }
 
 // Release does nothing.
 func Release(int) {}
 
-// Receive reports ErrUnsupported.
+// Receive returns ErrUnsupported.
 func Receive(int, []byte) (int, error) { return 0, ErrUnsupported }
 
-// Send reports ErrUnsupported.
+// Send returns ErrUnsupported.
 func Send(int, []byte) (n int, full bool, err error) { return 0, false, ErrUnsupported }
 
-// A Sender is of use on Linux alone.
+// A Sender works only on Linux.
 type Sender struct{}
 
-// Send reports ErrUnsupported.
+// Send returns ErrUnsupported.
 func (*Sender) Send(int, [][]byte) (n int, full bool, err error) { return 0, false, ErrUnsupported }
 
-// StateOf reports ErrUnsupported.
+// StateOf returns ErrUnsupported.
 func StateOf(int) (State, error) { return State{}, ErrUnsupported }
 
-// Hangups is of use on Linux alone.
+// Hangups works only on Linux.
 type Hangups struct{}
 
-// A Peer is who wants to know of a hangup.
+// A Peer is notified of a hangup.
 type Peer interface{ HungUp() }
 
-// WatchHangups reports ErrUnsupported.
+// WatchHangups returns ErrUnsupported.
 func WatchHangups() (*Hangups, error) { return nil, ErrUnsupported }
 
-// Add reports ErrUnsupported.
+// Add returns ErrUnsupported.
 func (*Hangups) Add(int, Peer) error { return ErrUnsupported }
 
 // Remove does nothing.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketPair is two connected Unix sockets: what one takes, the other holds.
+// socketPair returns two connected Unix sockets.
 func socketPair(t *testing.T, kind int) (a, b int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -20,7 +20,7 @@ func socketPair(t *testing.T, kind int) (a, b int) {
 	return fds[0], fds[1]
 }
 
-// pieces is n pieces of size bytes each, no two alike.
+// pieces returns n pieces of size bytes each, no two alike.
 func pieces(n, size int) (list [][]byte, all []byte) {
 	for i := range n {
 		p := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2)
@@ -29,7 +29,7 @@ func pieces(n, size int) (list [][]byte, all []byte) {
 	return list, all
 }
 
-// received is all that the socket holds.
+// received reads everything that the socket holds.
 func received(t *testing.T, fd int) (all []byte) {
 	t.Helper()
 	b := make([]byte, 1<<20)
@@ -45,10 +45,10 @@ func received(t *testing.T, fd int) (all []byte) {
 	}
 }
 
-// Send returns what the socket took over all its system calls: a count of the last one
-// alone would have everything before it sent a second time.
+// Send returns how much the socket accepted over all its system calls. A count of only
+// the last call would send everything before it twice.
 func TestSenderCountsWhatEarlierBatchesSent(t *testing.T) {
-	cut := 0 // times that a batch behind the first was taken in part
+	cut := 0 // short writes after the first batch
 	for size := 1000; size <= 2200; size += 400 {
 		fd, far := socketPair(t, unix.SOCK_STREAM)
 		list, all := pieces(20*maxPieces, size)
@@ -68,9 +68,9 @@ func TestSenderCountsWhatEarlierBatchesSent(t *testing.T) {
 	}
 }
 
-// The same where a later batch finds no room at all. A socket of packets takes a batch
+// The same when a later batch finds the socket full. A packet socket accepts a batch
 // whole or not at all.
-func TestSenderCountsEarlierBatchesWhereALaterOneFindsNoRoom(t *testing.T) {
+func TestSenderCountsEarlierBatchesIfALaterOneBlocks(t *testing.T) {
 	fd, far := socketPair(t, unix.SOCK_SEQPACKET)
 	const size = 1000
 	list, all := pieces(20*maxPieces, size)
@@ -83,7 +83,7 @@ func TestSenderCountsEarlierBatchesWhereALaterOneFindsNoRoom(t *testing.T) {
 	}
 }
 
-// What fits is one write after another, and nothing is left over.
+// What fits is written in several calls, and nothing is left over.
 func TestSenderSendsMorePiecesThanOneWriteTakes(t *testing.T) {
 	for _, n := range []int{maxPieces - 1, maxPieces, maxPieces + 1, 2*maxPieces + 1} {
 		fd, far := socketPair(t, unix.SOCK_STREAM)

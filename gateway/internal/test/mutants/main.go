@@ -1,6 +1,6 @@
-// Command mutants plants bugs, one at a time, and sees whether the tests notice:
-// `make mutants`. A bug that nobody notices is a test that is missing. The sources
-// stay as they are: the go command reads the mutant's files in their place.
+// Command mutants plants bugs, one at a time, and checks that a test fails: `make
+// mutants`. A bug that no test detects shows a missing test. The sources stay
+// unchanged: the go command overlays the mutant's files.
 package main
 
 import (
@@ -25,16 +25,16 @@ import (
 func main() {
 	only := flag.String("only", "", "regular expression of names")
 	jobs := flag.Int("jobs", 2, "mutants at a time")
-	patience := flag.Duration("timeout", 3*time.Minute, "of one mutant's tests: one that hangs is noticed, too")
+	timeout := flag.Duration("timeout", 3*time.Minute, "of one mutant's tests: one that hangs is noticed, too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(command(ctx, *only, *jobs, *patience))
+	os.Exit(command(ctx, *only, *jobs, *timeout))
 }
 
-// command returns the exit status: 1 where a mutant was not noticed, 2 where one
-// could not be tried.
-func command(ctx context.Context, only string, jobs int, patience time.Duration) int {
+// command returns the exit status: 1 if a mutant was not detected, 2 if one could not
+// be tried.
+func command(ctx context.Context, only string, jobs int, timeout time.Duration) int {
 	root, err := filepath.Abs(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -45,7 +45,7 @@ func command(ctx context.Context, only string, jobs int, patience time.Duration)
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		return 2
 	}
-	return tell(tryAll(ctx, root, list, jobs, patience))
+	return printTable(tryAll(ctx, root, list, jobs, timeout))
 }
 
 func choose(root, only string) ([]mutant.Mutant, error) {
@@ -69,29 +69,29 @@ func choose(root, only string) ([]mutant.Mutant, error) {
 	return list, nil
 }
 
-// A result is what came of one mutant.
+// A result is the outcome of one mutant.
 type result struct {
 	mutant.Mutant
-	noticed string // by which test; "": by none
-	err     error  // it could not be tried
-	took    time.Duration
+	detected string // the test that failed; "": none
+	err      error  // it could not be tried
+	took     time.Duration
 }
 
-// tryAll tries them, some at a time, and returns the results in their order. Where a
-// package's tests fail without any mutant, nothing is planted: their failure would
-// count as noticing it.
-func tryAll(ctx context.Context, root string, list []mutant.Mutant, jobs int, patience time.Duration) []result {
-	broken := baseline(ctx, root, list, jobs, patience)
+// tryAll tries the mutants, some at a time, and returns the results in order. If a
+// package's tests fail without any mutant, its mutants are not tried: the failure would
+// count as detection.
+func tryAll(ctx context.Context, root string, list []mutant.Mutant, jobs int, timeout time.Duration) []result {
+	broken := baseline(ctx, root, list, jobs, timeout)
 	results := make([]result, len(list))
 	each(len(list), jobs, func(i int) {
 		m := list[i]
-		results[i] = try(ctx, root, m, broken, patience)
-		fmt.Fprintf(os.Stderr, "%-36s %s %v\n", m.Name, results[i].noticed, results[i].err)
+		results[i] = try(ctx, root, m, broken, timeout)
+		fmt.Fprintf(os.Stderr, "%-36s %s %v\n", m.Name, results[i].detected, results[i].err)
 	})
 	return results
 }
 
-// each calls do for 0 to n-1, so many at a time, and waits for all.
+// each calls do for 0 to n-1, jobs at a time, and waits for all.
 func each(n, jobs int, do func(int)) {
 	slots := make(chan struct{}, jobs)
 	var all sync.WaitGroup
@@ -105,9 +105,9 @@ func each(n, jobs int, do func(int)) {
 	all.Wait()
 }
 
-// baseline runs, once each and without a mutant, the tests that the list names. It
-// returns those that do not pass, and why.
-func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, patience time.Duration) map[string]error {
+// baseline runs the tests that the list names once, without a mutant. It returns those
+// that fail, and why.
+func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, timeout time.Duration) map[string]error {
 	var named []string
 	for _, m := range list {
 		named = append(named, m.Tests...)
@@ -116,7 +116,7 @@ func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, 
 	named = slices.Compact(named)
 	errs := make([]error, len(named))
 	each(len(named), jobs, func(i int) {
-		by, err := test(ctx, root, named[i:i+1], nil, patience)
+		by, err := test(ctx, root, named[i:i+1], nil, timeout)
 		if err == nil && by != "" {
 			err = fmt.Errorf("fails at %s", by)
 		}
@@ -132,7 +132,7 @@ func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, 
 	return broken
 }
 
-func try(ctx context.Context, root string, m mutant.Mutant, broken map[string]error, patience time.Duration) (r result) {
+func try(ctx context.Context, root string, m mutant.Mutant, broken map[string]error, timeout time.Duration) (r result) {
 	began := time.Now()
 	r.Mutant = m
 	defer func() { r.took = time.Since(began) }()
@@ -147,36 +147,36 @@ func try(ctx context.Context, root string, m mutant.Mutant, broken map[string]er
 		r.err = err
 		return r
 	}
-	r.noticed, r.err = test(ctx, root, m.Tests, files, patience)
+	r.detected, r.err = test(ctx, root, m.Tests, files, timeout)
 	return r
 }
 
-// test runs tests over the sources with files in place of theirs. It returns the test
-// that failed, if any, and an error where they could not be run to an end.
-func test(ctx context.Context, root string, tests []string, files map[string]string, patience time.Duration) (noticed string, err error) {
+// test runs tests with files replacing the sources. It returns the test that failed, if
+// any, and an error if the tests could not finish.
+func test(ctx context.Context, root string, tests []string, files map[string]string, timeout time.Duration) (detected string, err error) {
 	dir, err := os.MkdirTemp("", "reseat-mutant-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
 	if tests[0] == "web" {
-		noticed, err = testClient(ctx, root, dir, files, patience)
+		detected, err = testClient(ctx, root, dir, files, timeout)
 	} else {
-		noticed, err = testGo(ctx, root, dir, tests, files, patience)
+		detected, err = testGo(ctx, root, dir, tests, files, timeout)
 	}
-	if ctx.Err() != nil { // they were broken off
+	if ctx.Err() != nil { // the tests were interrupted
 		return "", ctx.Err()
 	}
-	return noticed, err
+	return detected, err
 }
 
-// testGo runs the packages' tests one after the other, until one fails.
-func testGo(ctx context.Context, root, dir string, packages []string, files map[string]string, patience time.Duration) (string, error) {
+// testGo runs the packages' tests one after another until one fails.
+func testGo(ctx context.Context, root, dir string, packages []string, files map[string]string, timeout time.Duration) (string, error) {
 	overlay, err := mutant.Overlay(root, dir, files)
 	if err != nil {
 		return "", err
 	}
-	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-p=1", "-timeout", patience.String()}
+	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-p=1", "-timeout", timeout.String()}
 	out, err := run(ctx, root, "go", append(args, packages...)...)
 	switch {
 	case err == nil:
@@ -184,11 +184,11 @@ func testGo(ctx context.Context, root, dir string, packages []string, files map[
 	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 		return "", fmt.Errorf("does not compile: %s", tail(out))
 	}
-	return noticedBy(out), nil
+	return detectedBy(out), nil
 }
 
 // testClient runs the browser client's tests in a copy of web.
-func testClient(ctx context.Context, root, dir string, files map[string]string, patience time.Duration) (string, error) {
+func testClient(ctx context.Context, root, dir string, files map[string]string, timeout time.Duration) (string, error) {
 	for _, name := range []string{"web", "testdata"} {
 		if err := os.CopyFS(filepath.Join(dir, name), bare{os.DirFS(filepath.Join(root, name))}); err != nil {
 			return "", err
@@ -199,21 +199,21 @@ func testClient(ctx context.Context, root, dir string, files map[string]string, 
 			return "", err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tests, err := filepath.Glob(filepath.Join(dir, "web/test/*.test.js"))
 	if err != nil {
 		return "", err
 	}
-	out, err := run(ctx, filepath.Join(dir, "web"), "node", append([]string{"--test", "--test-reporter=tap"}, ofClient(tests)...)...)
+	out, err := run(ctx, filepath.Join(dir, "web"), "node", append([]string{"--test", "--test-reporter=tap"}, clientTests(tests)...)...)
 	if err == nil {
 		return "", nil
 	}
-	return noticedBy(out), nil
+	return detectedBy(out), nil
 }
 
-// ofClient leaves out the tests that want what npm installs.
-func ofClient(tests []string) (list []string) {
+// clientTests omits the tests that need what npm installs.
+func clientTests(tests []string) (list []string) {
 	for _, t := range tests {
 		switch filepath.Base(t) {
 		case "types.test.js", "package.test.js", "ws.test.js":
@@ -235,10 +235,10 @@ func run(ctx context.Context, dir, name string, args ...string) (string, error) 
 	return string(out), err
 }
 
-// failed finds the name of the test that failed first, the innermost of it.
+// failed matches the name of the innermost test that failed first.
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^\s*not ok \d+ - (.+)$|^\s+(Test\S+) \(\d`)
 
-func noticedBy(out string) string {
+func detectedBy(out string) string {
 	all := failed.FindAllStringSubmatch(out, -1)
 	switch {
 	case len(all) > 0:
@@ -254,24 +254,24 @@ func tail(s string) string {
 	return strings.ReplaceAll(s[max(0, len(s)-300):], "\n", " | ")
 }
 
-// tell prints the table and returns the exit status.
-func tell(results []result) (status int) {
+// printTable prints the table and returns the exit status.
+func printTable(results []result) (status int) {
 	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "mutant\tnoticed by\tseconds\twhat is wrong with it")
-	noticed := 0
+	detected := 0
 	for _, r := range results {
-		by := r.noticed
+		by := r.detected
 		switch {
 		case r.err != nil:
 			by, status = "ERROR: "+r.err.Error(), 2
 		case by == "":
 			by, status = "NOBODY", max(status, 1)
 		default:
-			noticed++
+			detected++
 		}
 		fmt.Fprintf(t, "%s\t%s\t%.0f\t%s\n", r.Name, by, r.took.Seconds(), r.Why)
 	}
 	t.Flush()
-	fmt.Printf("\n%d of %d noticed\n", noticed, len(results))
+	fmt.Printf("\n%d of %d noticed\n", detected, len(results))
 	return status
 }

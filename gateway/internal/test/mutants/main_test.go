@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/internal/test/mutants/mutant"
 )
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func root(t *testing.T) string {
 	t.Helper()
@@ -25,39 +25,40 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// The short form of make mutants: those whose packages are small.
-func TestPlantedBugsAreNoticed(t *testing.T) {
+// The short form of make mutants: only small packages.
+func TestPlantedBugsAreDetected(t *testing.T) {
 	list, err := choose(root(t), "^bytes/(top-bit|mask-tail|trim-off-by-one|seventeen-digits)$|^tokens/spent-")
 	if err != nil || len(list) != 6 {
 		t.Fatalf("%d mutants, %v", len(list), err)
 	}
-	for _, r := range tryAll(t.Context(), root(t), list, 2, patience) {
-		if r.err != nil || !strings.HasPrefix(r.noticed, "Test") {
-			t.Errorf("%s: noticed by %q, %v", r.Name, r.noticed, r.err)
+	for _, r := range tryAll(t.Context(), root(t), list, 2, timeout) {
+		if r.err != nil || !strings.HasPrefix(r.detected, "Test") {
+			t.Errorf("%s: noticed by %q, %v", r.Name, r.detected, r.err)
 		}
 	}
 }
 
-// What is no bug is noticed by nobody, and what does not compile is no bug either.
-func TestWhatIsNoBugIsNotNoticed(t *testing.T) {
+// A change that is no bug is not detected, and a change that does not compile is no bug
+// either.
+func TestHarmlessChangeIsNotDetected(t *testing.T) {
 	harmless := mutant.Mutant{Name: "x", Why: "a comment", Tests: []string{"./tokens/generation"}, Edits: []mutant.Edit{
 		{File: "tokens/generation/generation.go", Old: "// Issued returns the newest", New: "// Issued gives the newest"},
 	}}
-	if r := try(t.Context(), root(t), harmless, nil, patience); r.noticed != "" || r.err != nil {
-		t.Errorf("noticed by %q, %v", r.noticed, r.err)
+	if r := try(t.Context(), root(t), harmless, nil, timeout); r.detected != "" || r.err != nil {
+		t.Errorf("noticed by %q, %v", r.detected, r.err)
 	}
 	senseless := harmless
 	senseless.Edits = []mutant.Edit{{File: "tokens/generation/generation.go", Old: "return l.issued + 1", New: "return l.nothing"}}
-	if r := try(t.Context(), root(t), senseless, nil, patience); r.noticed != "" || r.err == nil || !strings.Contains(r.err.Error(), "does not compile") {
-		t.Errorf("noticed by %q, %v", r.noticed, r.err)
+	if r := try(t.Context(), root(t), senseless, nil, timeout); r.detected != "" || r.err == nil || !strings.Contains(r.err.Error(), "does not compile") {
+		t.Errorf("noticed by %q, %v", r.detected, r.err)
 	}
-	if status := tell([]result{{Mutant: harmless}}); status != 1 {
+	if status := printTable([]result{{Mutant: harmless}}); status != 1 {
 		t.Errorf("status %d for a bug that nobody noticed", status)
 	}
 }
 
-// Tests that fail without a mutant notice nothing, also where others of them would.
-func TestTestsThatFailAnywayNoticeNothing(t *testing.T) {
+// Tests that fail without a mutant detect nothing, even if others in the package would.
+func TestFailingBaselineDetectsNothing(t *testing.T) {
 	dir := module(t, map[string]string{
 		"good/a.go":        "package good\n\nconst One = 1\n",
 		"good/a_test.go":   "package good\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One != 1 {\n\t\tt.Fail()\n\t}\n}\n",
@@ -67,23 +68,23 @@ func TestTestsThatFailAnywayNoticeNothing(t *testing.T) {
 	planted := func(tests ...string) mutant.Mutant {
 		return mutant.Mutant{Name: "x", Why: "not one", Tests: tests, Edits: []mutant.Edit{{File: "good/a.go", Old: "= 1", New: "= 2"}}}
 	}
-	results := tryAll(t.Context(), dir, []mutant.Mutant{planted("./good"), planted("./good", "./broken"), planted("./torn")}, 2, patience)
+	results := tryAll(t.Context(), dir, []mutant.Mutant{planted("./good"), planted("./good", "./broken"), planted("./torn")}, 2, timeout)
 	for i, want := range []string{"", "./broken without any mutant: fails at TestAnyway", "./torn without any mutant: does not compile"} {
 		r := results[i]
-		if want == "" && (r.err != nil || r.noticed != "TestOne") {
-			t.Errorf("where the tests pass: noticed by %q, %v", r.noticed, r.err)
+		if want == "" && (r.err != nil || r.detected != "TestOne") {
+			t.Errorf("where the tests pass: noticed by %q, %v", r.detected, r.err)
 		}
-		if want != "" && (r.err == nil || !strings.HasPrefix(r.err.Error(), want) || r.noticed != "") {
-			t.Errorf("noticed by %q, %v, want %s", r.noticed, r.err, want)
+		if want != "" && (r.err == nil || !strings.HasPrefix(r.err.Error(), want) || r.detected != "") {
+			t.Errorf("noticed by %q, %v, want %s", r.detected, r.err, want)
 		}
 	}
-	if status := tell(results); status != 2 {
+	if status := printTable(results); status != 2 {
 		t.Errorf("status %d", status)
 	}
 }
 
-// Tests that are interrupted notice nothing either.
-func TestInterruptIsNotNoticing(t *testing.T) {
+// Interrupted tests detect nothing either.
+func TestInterruptDetectsNothing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -113,13 +114,13 @@ func TestWaits(t *testing.T) {
 			c.Close()
 		}
 	}()
-	by, err := test(ctx, dir, []string{"."}, nil, patience)
+	by, err := test(ctx, dir, []string{"."}, nil, timeout)
 	if by != "" || !errors.Is(err, context.Canceled) {
 		t.Errorf("noticed by %q, %v", by, err)
 	}
 }
 
-// module writes a module of these files, and returns its directory.
+// module writes a module with these files, and returns its directory.
 func module(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -136,8 +137,8 @@ func module(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// The proof page says how many are planted where.
-func TestTheProofPageCountsEveryMutant(t *testing.T) {
+// docs/proof.md says how many mutants there are of each kind.
+func TestProofPageCountsEveryMutant(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root(t), "docs/proof.md"))
 	if err != nil {
 		t.Fatal(err)

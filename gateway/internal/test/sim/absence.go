@@ -6,19 +6,19 @@ import (
 	"reseat/gateway/session"
 )
 
-// How long a session waits for its client, and what is said meanwhile.
+// How long a detached session is kept, and what the upstream is sent meanwhile.
 
-// An absence is the time since the client was lost, or since the session was
-// made ahead of it.
+// An absence is the time since the client was disconnected, or since the session was
+// pre-created.
 type absence struct {
-	since    session.Time // zero: the client is there
-	waits    session.Time // since when one waits for the upstream, hard; zero: none does
+	since    session.Time // zero: a client is attached
+	waits    session.Time // since when a client waits for the upstream (hard); zero: none waits
 	rested   time.Duration
-	reserved bool // made ahead of its client
+	reserved bool // pre-created
 	beats    []session.Time
 }
 
-// keep is how long a detached session is kept, as its client is told.
+// keep returns how long a detached session is kept, as its client was told.
 func (g *game) keep() time.Duration { return keeps(g.terms, g.started) }
 
 func keeps(t session.Terms, started bool) time.Duration {
@@ -28,8 +28,8 @@ func keeps(t session.Terms, started bool) time.Duration {
 	return t.GraceBeforeStart
 }
 
-// kept is how long the session is kept by t: protocol section 6, a session
-// whose hello was not confirmed.
+// kept returns how long the session is kept under terms t. Protocol section 6 has a
+// special case: a session whose hello was not confirmed.
 func (g *game) kept(t session.Terms) time.Duration {
 	d := keeps(t, g.started)
 	if i := g.core.Info(); i.Tokens.Confirmed() == 0 && !g.away.reserved {
@@ -38,13 +38,13 @@ func (g *game) kept(t session.Terms) time.Duration {
 	return d
 }
 
-// graceEnd is when the detached session has to end.
+// graceEnd returns when the detached session must end.
 func (g *game) graceEnd() session.Time {
 	return g.away.since.Add(g.away.rested + g.kept(g.terms))
 }
 
-// leaves: no client is attached any more.
-func (g *game) leaves(parted bool) {
+// clientDetached records that no client is attached any more.
+func (g *game) clientDetached(parted bool) {
 	g.away.since, g.away.rested, g.away.waits = g.w.now, 0, 0
 	g.away.beats = g.away.beats[:0]
 	if !parted {
@@ -52,8 +52,8 @@ func (g *game) leaves(parted bool) {
 	}
 }
 
-// comes: a client is attached.
-func (g *game) comes() { g.away.since, g.away.waits, g.away.beats = 0, 0, nil }
+// clientAttached records that a client is attached.
+func (g *game) clientAttached() { g.away.since, g.away.waits, g.away.beats = 0, 0, nil }
 
 func (g *game) startBeats() {
 	for _, b := range g.cfg.Beats {
@@ -61,8 +61,8 @@ func (g *game) startBeats() {
 	}
 }
 
-// tickBeats: what is due by now is said to an upstream that is there, unless it
-// has not taken what it was sent before; busy is whether that is so.
+// tickBeats requires the detached texts that are due to be sent to a connected
+// upstream, unless it has not yet accepted earlier output (busy).
 func (g *game) tickBeats(busy bool) {
 	n := 0
 	for i, at := range g.away.beats {
@@ -84,7 +84,7 @@ func (g *game) tickBeats(busy bool) {
 	}
 }
 
-// nextBeat is when the next is due; zero: none is.
+// nextBeat returns when the next detached text is due; zero: never.
 func (g *game) nextBeat() (t session.Time) {
 	if g.seen.upOpen {
 		for _, at := range g.away.beats {
@@ -94,7 +94,7 @@ func (g *game) nextBeat() (t session.Time) {
 	return t
 }
 
-// checkAway: the detached session ends when it has to, and what is due comes.
+// checkAway checks that the detached session ends in time, and that due texts are sent.
 func (g *game) checkAway(i session.Info) {
 	next := g.core.Next()
 	switch {
@@ -115,7 +115,7 @@ func (g *game) checkAway(i session.Info) {
 	}
 }
 
-// reserve has the session wait for a client that it was made ahead of.
+// reserve makes the session wait for a client, as a pre-created session does.
 func (g *game) reserve() bool {
 	if !g.ahead {
 		return false
@@ -129,7 +129,7 @@ func (g *game) reserve() bool {
 	}
 	p := g.pass(1, 0)
 	g.away.reserved = true
-	g.leaves(false)
+	g.clientDetached(false)
 	g.seen.attach = session.Event{Kind: session.Created}
 	g.seen.unblocked = true
 	g.core.Reserve(g.w.now, p)

@@ -6,8 +6,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// An action is one thing that can happen to a session; do reports whether it
-// could. Faults are drawn anew for each world: most worlds lack most of them.
+// An action is one thing that can happen to a session; do reports whether it was
+// possible. Each world draws its own faults, and most worlds lack most of them.
 type action struct {
 	name   string
 	weight int
@@ -19,7 +19,7 @@ var actions []action
 
 func init() { actions = append(courses(), troubles()...) }
 
-// courses are what happens in every session.
+// courses returns the actions that happen in every session.
 func courses() []action {
 	return []action{
 		{"client queues", 300, false, func(g *game) bool { return g.cli.queue() }},
@@ -49,7 +49,7 @@ func courses() []action {
 	}
 }
 
-// troubles are what need not happen.
+// troubles returns the actions that are faults.
 func troubles() []action {
 	return []action{
 		{"burst", 10, true, (*game).burst},
@@ -128,14 +128,13 @@ func (g *game) clientPings() bool {
 	return true
 }
 
-// clientResumes: a client without a connection looks for one.
+// clientResumes starts an attempt if the client has no connection.
 func (g *game) clientResumes() bool { return g.cli.live == nil && g.cli.resume() }
 
-// clientMoves: a client that has a connection opens another, since it doubts
-// the one it has.
+// clientMoves starts an attempt although the client has a connection.
 func (g *game) clientMoves() bool { return g.cli.live != nil && g.cli.resume() }
 
-// burst is the application sending many messages at once.
+// burst makes the application send many messages at once.
 func (g *game) burst() bool {
 	if g.w.chance(500) {
 		c := g.cli
@@ -157,7 +156,7 @@ func (g *game) burst() bool {
 	return true
 }
 
-// anyLink is one of the client's connections.
+// anyLink returns one of the client's connections.
 func (g *game) anyLink() *link {
 	c := g.cli
 	switch {
@@ -203,8 +202,8 @@ func (g *game) clientHangsUp() bool {
 	return true
 }
 
-// closeInBetween: a Close frame that no bye went before. A plain client that is
-// kept sends it as its page is left.
+// closeInBetween sends a Close frame without a bye. A plain client with a cookie does
+// so when its page is left.
 func (g *game) closeInBetween() bool {
 	l := g.cli.live
 	if l == nil || l.closed || l.byeing || !g.keeps() {
@@ -220,7 +219,7 @@ func (g *game) closeInBetween() bool {
 	return true
 }
 
-// clientQuits: it goes and never comes back.
+// clientQuits makes the client disconnect for good.
 func (g *game) clientQuits() bool {
 	if g.cli.done {
 		return false
@@ -238,7 +237,7 @@ func (g *game) upstreamLeaves() bool {
 	return g.ups.leave(pick(g.w, 1000, 1005, 1001, 3456, 1012), pick(g.w, "", "game over"))
 }
 
-// someUpstream is the present one, or one before it.
+// someUpstream returns the current upstream, or an earlier one.
 func (g *game) someUpstream() *upstream {
 	if len(g.uplegs) > 1 && g.w.chance(300) {
 		return g.uplegs[g.w.rng.IntN(len(g.uplegs))].ups
@@ -246,7 +245,7 @@ func (g *game) someUpstream() *upstream {
 	return g.ups
 }
 
-// eachUpstream has f done by all, and reports whether one could.
+// eachUpstream calls f for every upstream, and reports whether one call returned true.
 func (g *game) eachUpstream(f func(*upstream) bool) (did bool) {
 	for _, l := range g.uplegs {
 		did = f(l.ups) || did
@@ -254,8 +253,8 @@ func (g *game) eachUpstream(f func(*upstream) bool) (did bool) {
 	return did
 }
 
-// awayAndBack: the client is lost and comes back at once, while what it has
-// caused is still under way.
+// awayAndBack disconnects the client and resumes at once, while the effects of the
+// disconnect are still in flight.
 func (g *game) awayAndBack() bool {
 	if !g.keeps() || g.core.State() != session.Attached {
 		return false
@@ -275,14 +274,13 @@ func (g *game) awayAndBack() bool {
 		g.cli.quit()
 		g.cli.resume()
 		for range g.w.rng.IntN(50) {
-			g.hurry()
+			g.advanceResume()
 		}
 	}
 	return true
 }
 
-// writeOn: the client's messages get as far as a write to the upstream that is
-// under way, and perhaps no further.
+// writeOn advances the write to the upstream that is in flight, perhaps not to its end.
 func (g *game) writeOn() {
 	g.ups.stalled = g.ups.stalled || g.w.chance(500)
 	for range g.w.rng.IntN(10) {
@@ -295,7 +293,7 @@ func (g *game) writeOn() {
 		}
 	}
 	if l := g.up; l.accept(g.w.chance(300)) && l.flying.up && g.w.chance(500) {
-		l.report() // and the rest of it is begun at once
+		l.report() // the rest of it starts at once
 		for range 100 {
 			l.retry()
 		}
@@ -306,7 +304,7 @@ func (g *game) writeOn() {
 	}
 }
 
-// halfHeartbeat: a part of a heartbeat of the game's own has come.
+// halfHeartbeat delivers a part of an application heartbeat.
 func (g *game) halfHeartbeat() {
 	u := g.ups
 	if len(g.cfg.Replies) == 0 || u.parted || u.over || len(u.out) > 0 || u.conn.in.readable() > 0 || g.up.room != nil {
@@ -326,8 +324,8 @@ func (g *game) halfHeartbeat() {
 	}
 }
 
-// hurry goes on with what a resume needs, or with what is in its way.
-func (g *game) hurry() {
+// advanceResume advances what a resume needs, or what delays it.
+func (g *game) advanceResume() {
 	switch g.w.rng.IntN(12) {
 	case 0, 1, 2, 3, 4:
 		g.serve()
@@ -348,7 +346,7 @@ func (g *game) hurry() {
 	}
 }
 
-// trouble while a client is on its way back.
+// trouble injects a fault while a resume is in flight.
 func (g *game) trouble() {
 	switch g.w.rng.IntN(6) {
 	case 0:
@@ -368,7 +366,7 @@ func (g *game) trouble() {
 	}
 }
 
-// someLeg is one of the driver's.
+// someLeg returns one of the driver's legs.
 func (g *game) someLeg() *leg {
 	n := g.w.rng.IntN(len(g.legs) + 3)
 	switch {
@@ -391,8 +389,8 @@ func (g *game) handsOver() bool { return g.someLeg().handOver() }
 
 func (g *game) accepts() bool { return g.someLeg().accept(g.w.chance(300)) }
 
-// reports: a write ends when all is taken, when the socket takes no more, or
-// at any moment.
+// reports ends a write: when everything was accepted, when the socket is full, or at a
+// random moment.
 func (g *game) reports() bool {
 	l := g.someLeg()
 	if l.retry() {
@@ -415,7 +413,7 @@ func (g *game) deadlines() bool {
 	return did || g.peersLeave()
 }
 
-// peersLeave: whoever was told goodbye closes its socket.
+// peersLeave closes the sockets of peers that have received a Close.
 func (g *game) peersLeave() bool {
 	if g.eachUpstream((*upstream).leaves) {
 		return true
@@ -427,8 +425,8 @@ func (g *game) peersLeave() bool {
 	return false
 }
 
-// lastMoment moves the clock to the moment at which a detached session ends,
-// and lets a resume and the end race.
+// lastMoment moves the clock to the moment at which a detached session ends, so that a
+// resume races with the end.
 func (g *game) lastMoment() bool {
 	if g.core.State() != session.Detached {
 		return false
@@ -444,7 +442,7 @@ func (g *game) lastMoment() bool {
 	return true
 }
 
-// troubleInReplay: something happens before all that was missed is written.
+// troubleInReplay injects a fault before the whole replay is written.
 func (g *game) troubleInReplay() bool {
 	l := g.seen.seat
 	if l == nil || l.stale() || !l.tap.replaying() {
@@ -462,7 +460,7 @@ func (g *game) troubleInReplay() bool {
 	}
 }
 
-// rush brings to the core what the upstream has sent.
+// rush passes to the core everything that the upstream has sent.
 func (g *game) rush() bool {
 	for range 10 {
 		g.ups.write()
@@ -472,12 +470,12 @@ func (g *game) rush() bool {
 	return true
 }
 
-// bothLeave: bye and the upstream's Close meet.
+// bothLeave makes bye and the upstream's Close cross.
 func (g *game) bothLeave() bool {
 	return g.cli.live != nil && g.clientCloses() && g.upstreamLeaves()
 }
 
-// sleep: everybody is suspended for a while.
+// sleep suspends all clients, upstreams and the gateway for a while.
 func (g *game) sleep() bool {
 	g.log("sleep", 0, 0)
 	g.w.now = g.w.now.Add(time.Duration(g.w.rng.IntN(60)) * time.Second)

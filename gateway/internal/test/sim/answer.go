@@ -7,26 +7,26 @@ import (
 	"reseat/gateway/session"
 )
 
-// The model client's half of answer_ms, from protocol section 5: when the gateway is
-// dead to it, and when it sends a ping.
+// The model client's side of answer_ms, from protocol section 5: when it considers the
+// gateway dead, and when it sends a ping.
 
-// A watch is what a client keeps of a connection's life.
+// A watch is what a client records about a connection's activity.
 type watch struct {
 	began   session.Time // the hello came
 	unacked []unacked    // of its messages
-	pings   []ownPing    // not answered, oldest first
-	pinged  session.Time // the newest was sent
-	probed  session.Time // the first since anything was heard
-	excused session.Time // when it had stood still
-	waited  bool         // something waited to be sent at the last look,
-	put     uint64       // when so much had been
+	pings   []ownPing    // unanswered, oldest first
+	pinged  session.Time // when the newest was sent
+	probed  session.Time // the first since any activity
+	excused session.Time // until when the client itself was suspended
+	waited  bool         // whether output was queued at the last check,
+	put     uint64       // and how much had been put then
 }
 
 // An ownPing is a ping of the client's.
 type ownPing struct {
 	n     uint64
 	at    session.Time
-	begin uint64 // where it begins in what is sent
+	begin uint64 // its offset in what is sent
 }
 
 func (w *watch) acks(n uint64) {
@@ -35,7 +35,7 @@ func (w *watch) acks(n uint64) {
 	}
 }
 
-// hear notes a sign of life.
+// hear records activity.
 func (l *link) hear() {
 	now := l.c.g.w.now
 	if d := now.Sub(l.heard); d > 0 {
@@ -47,7 +47,7 @@ func (l *link) hear() {
 	l.heard = now
 }
 
-// ping asks the gateway for a sign of life.
+// ping sends the gateway a ping.
 func (l *link) ping() {
 	now := l.c.g.w.now
 	l.pings++
@@ -60,7 +60,7 @@ func (l *link) ping() {
 	l.mark(markPing, l.pings)
 }
 
-// ponged: the gateway answers ping n, and with it those before.
+// ponged records that the gateway answered ping n, and with it all earlier ones.
 func (l *link) ponged(n uint64) {
 	w := &l.watch
 	for len(w.pings) > 0 && w.pings[0].n <= n {
@@ -74,8 +74,8 @@ func (l *link) ponged(n uint64) {
 	}
 }
 
-// answerDue is when the client is to send a ping, and when the connection is dead; zero:
-// never. Where nothing may follow what it has said, only the heartbeat counts.
+// answerDue returns when the client must send a ping, and when the connection is dead;
+// zero: never. If the client may send nothing more, only the heartbeat counts.
 func (l *link) answerDue() (ping, dead session.Time) {
 	w, c := &l.watch, l.c
 	if c.answer == 0 || l.hello == 0 || l.closed || l.byeing || l.rogueEnd > 0 {
@@ -103,7 +103,7 @@ func (l *link) answerDue() (ping, dead session.Time) {
 	return max(since, w.pinged).Add(c.answer / 2), dead
 }
 
-// tickAnswer does what is due by now.
+// tickAnswer does what is due.
 func (l *link) tickAnswer(now session.Time) {
 	l.lookAtBuffer(now)
 	ping, dead := l.answerDue()
@@ -118,8 +118,8 @@ func (l *link) tickAnswer(now session.Time) {
 	}
 }
 
-// lookAtBuffer: that what waits to be sent gets less is a sign of life, as far as it
-// waited before the newest ping.
+// lookAtBuffer counts it as activity if less output is queued than before, as far as
+// that output was queued before the newest ping.
 func (l *link) lookAtBuffer(now session.Time) {
 	w := &l.watch
 	before := len(w.pings) == 0 || l.in.put <= w.pings[len(w.pings)-1].begin

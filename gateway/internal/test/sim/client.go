@@ -7,12 +7,12 @@ import (
 	"reseat/gateway/session"
 )
 
-// The model client is written from the protocol document alone: it counts,
-// acks, resends what a hello says is missing, keeps to the unacked limits, and
-// tries again until it is told not to. With rogue set it has broken the
-// protocol once, and expects to be ended for it.
+// The model client is written from the protocol document alone: it counts, acks,
+// resends what a hello reports missing, keeps to the unacked limits, and retries until
+// the gateway refuses. With rogue set it has violated the protocol once, and expects
+// the session to end for that.
 
-// The limits of every hello.
+// The limits in every hello.
 const (
 	windowMessages = 1024
 	windowBytes    = 1 << 20
@@ -23,78 +23,78 @@ type client struct {
 	says flow
 
 	token  token
-	grace  int64  // ms, as it was told last
-	count  uint64 // N: messages taken in, or told to be lost
-	lost   uint64 // of these
+	grace  int64  // in ms, the newest value received
+	count  uint64 // N: messages received, or reported lost
+	lost   uint64 // of these, reported lost
 	hellos int
 
-	queued uint64  // messages that the application has given to it
-	sent   uint64  // of these, ever put on a connection
-	acked  uint64  // by the gateway
+	queued uint64  // messages that the application has queued
+	sent   uint64  // of these, ever sent on a connection
+	acked  uint64  // acked by the gateway
 	sums   []int64 // sums[n] is the payload of messages 1 to n
 
-	live      *link // the newest that has had its hello, while it lasts
-	trying    *link // the attempt under way
-	abandoned int   // hellos seen when an attempt was abandoned last; -1: none
+	live      *link // the newest connection with a hello, while it lasts
+	trying    *link // the attempt in flight
+	abandoned int   // hellos when an attempt was last abandoned; -1: none
 	retryAt   session.Time
 
-	goneAt      session.Time  // when the newest connection was lost; zero: it is there
-	answer      time.Duration // answer_ms of hello
-	rtt         time.Duration // as its own pings have measured it
-	suspectAt   session.Time  // when it may suspect its connection again
-	falseAlarms int           // in a row
+	disconnectedAt session.Time  // when the newest connection was lost; zero: it is alive
+	answer         time.Duration // answer_ms of hello
+	rtt            time.Duration // measured with its own pings
+	suspectAt      session.Time  // earliest time of the next suspicion
+	falseAlarms    int           // in a row
 
-	deadly   uint64 // the message that kills it each time; 0: none
-	lazy     int    // how it acks: of 1000 messages so many at once
+	deadly   uint64 // a message whose arrival breaks the connection each time; 0: none
+	lazy     int    // how it acks: every so many of 1000 messages
 	closing  bool
 	bye      int // the code of its bye
 	byeText  string
 	done     bool
 	outcome  string
-	rogue    int  // which rule it has broken
-	heedless bool // of the window
+	rogue    int  // which rule it has violated
+	heedless bool // ignores the window
 }
 
-// A link is one connection, seen from the client.
+// A link is one connection, as the client sees it.
 type link struct {
 	c *client
 	*conn
 	dec     decoder
-	pending []byte // not yet in the network
-	marks   []mark // what it holds, as far as it was not read
+	pending []byte // not in the network yet
+	marks   []mark // what pending contains, as far as it was not read
 
-	stated uint64 // N of its resume
-	lost   uint64 // of its hello
-	came   uint64 // data messages, repeats included
-	hello  int    // which hello of the client's it had; 0: none yet
-	next   uint64 // the next of the client's messages to send
-	byeing bool   // bye is sent: nothing follows
-	closes bool   // the other side's Close has come, and its own is still to be sent
+	stated uint64 // the N of its resume
+	lost   uint64 // from its hello
+	came   uint64 // data messages, including repeats
+	hello  int    // which of the client's hellos it received; 0: none yet
+	next   uint64 // the next client message to send
+	byeing bool   // bye was sent: nothing may follow
+	closes bool   // it has received a Close, and must still send its own
 
-	told    uint64 // acked here
+	told    uint64 // acked on this connection
 	pings   uint64
 	watch   watch
 	owed    int // messages not acked
-	owedB   int // and their bytes
+	owedB   int // their bytes
 	owedFor session.Time
 
 	opened, heard session.Time
-	gap           time.Duration // between two times that it was heard, as a rule
-	shaken        bool          // its 101 has come
-	suspicion     bool          // it was begun beside a live connection that had fallen silent
-	speaks        bool          // what came last was a sign of life
-	closed        bool          // a Close was sent
-	lostAt        bool          // it is dead to the client
-	last          bool          // by end, or close 4502: its answer to the Close ends the session
-	rogueEnd      uint64        // where the bytes that break the protocol end
+	gap           time.Duration // the usual gap between activity
+	shaken        bool          // its 101 has arrived
+	suspicion     bool          // started because a live connection was suspected
+	speaks        bool          // the newest input counts as activity
+	closed        bool          // it has sent a Close
+	lostAt        bool          // the client considers it dead
+	last          bool          // after end or close 4502: the answer to its Close ends the session
+	rogueEnd      uint64        // offset of the end of the bytes that violate the protocol
 }
 
-// A mark is where something that the core must react to ends in what a link
-// sends.
+// A mark is the offset, in what a link sends, of the end of something that the core
+// must react to.
 type mark struct {
 	kind markKind
 	end  uint64
-	n    uint64 // of an ack, or what a pong says
+	n    uint64 // the number of an ack, or of a pong
 }
 
 type markKind uint8
@@ -102,18 +102,18 @@ type markKind uint8
 const (
 	markData markKind = iota
 	markAck
-	markPing   // the protocol's
-	markWSPing // RFC 6455's
-	markAnswer // to a Close that ends the session
-	markPong   // the protocol's, or RFC 6455's
-	markClose  // a plain client's that is passed on
+	markPing   // of the protocol
+	markWSPing // of RFC 6455
+	markAnswer // the answer to a Close that ends the session
+	markPong   // of the protocol, or of RFC 6455
+	markClose  // a plain client's, which is forwarded
 )
 
 func (l *link) mark(kind markKind, n uint64) {
 	l.marks = append(l.marks, mark{kind, l.in.put + uint64(len(l.pending)), n})
 }
 
-// A token is what the gateway signs, here in the clear.
+// A token is what the gateway signs, here in plain form.
 type token struct {
 	gen     uint64
 	expires session.Time
@@ -140,7 +140,7 @@ func (c *client) newLink() *link {
 	return l
 }
 
-// resume begins an attempt to come back.
+// resume starts an attempt to resume.
 func (c *client) resume() bool {
 	w := c.g.w
 	if c.done || c.trying != nil || c.token.gen == 0 || w.now < c.retryAt || len(c.g.tries) > 4 {
@@ -154,7 +154,7 @@ func (c *client) resume() bool {
 	return true
 }
 
-// abandon gives up the attempt under way; the gateway may still serve it.
+// abandon gives up the attempt in flight; the gateway may still serve it.
 func (c *client) abandon() bool {
 	l := c.trying
 	if l == nil || c.token.gen == 0 {
@@ -165,7 +165,7 @@ func (c *client) abandon() bool {
 	return true
 }
 
-// queue is the application sending a message.
+// queue makes the application send a message.
 func (c *client) queue() bool {
 	if c.done || c.closing || c.queued-c.sent > 64 {
 		return false
@@ -180,8 +180,8 @@ func (c *client) queueOne() {
 	c.sums = append(c.sums, c.sums[c.queued-1]+int64(m.size))
 }
 
-// fits reports whether message n may be sent: protocol section 5, limits.
-// What was sent and not acked counts, whatever a hello said.
+// fits reports whether message n may be sent: protocol section 5, limits. Messages that
+// were sent and not acked count, whatever a hello said.
 func (c *client) fits(n uint64) bool {
 	if !c.g.cfg.Resumable || c.heedless || n <= c.sent || c.sent == c.acked {
 		return true
@@ -212,7 +212,7 @@ func (c *client) send(l *link) bool {
 	return true
 }
 
-// frames encodes a message in one frame or many, each with a key of its own.
+// frames encodes a message in one or more frames, each with its own key.
 func (l *link) frames(op byte, p []byte) {
 	w := l.c.g.w
 	if w.chance(150) {
@@ -246,7 +246,7 @@ func (l *link) sayAck(n uint64) {
 	l.mark(markAck, n)
 }
 
-// write puts what l has to send on the wire.
+// write moves the output of l into the network.
 func (l *link) write() bool {
 	n := min(l.in.room(), len(l.pending))
 	if n == 0 || l.lostAt {
@@ -258,8 +258,8 @@ func (l *link) write() bool {
 	return true
 }
 
-// ackable is the newest message that l may ack: not beyond what has come on
-// it, and on an older connection not beyond the N that a resume has stated.
+// ackable returns the newest message that l may ack: one received on it and, on an
+// older connection, not beyond the N that a resume has stated.
 func (l *link) ackable() uint64 {
 	n := min(l.c.count, l.stated+l.lost+l.came)
 	if t := l.c.trying; t != nil && t != l {
@@ -268,7 +268,7 @@ func (l *link) ackable() uint64 {
 	return n
 }
 
-// ack tells the gateway what has been taken in.
+// ack acks the messages received.
 func (l *link) ack() bool {
 	n := l.ackable()
 	if l.closed || l.lostAt || !l.c.g.cfg.Resumable || n < l.told || n == l.told && l.owed == 0 {
@@ -283,7 +283,7 @@ func (l *link) ack() bool {
 	return true
 }
 
-// sayBye closes the session for the application, once all before it is sent.
+// sayBye closes the session for the application once everything before it is sent.
 func (c *client) sayBye() bool {
 	l := c.live
 	if c.done || !c.closing || l == nil || l.byeing || l.closed || l.next <= c.queued {
@@ -315,7 +315,7 @@ func (c *client) sayBye() bool {
 	return true
 }
 
-// close begins to close the session.
+// close starts to close the session.
 func (c *client) close(code int, text string) bool {
 	if c.done || c.closing || c.g.cfg.Resumable && c.token.gen == 0 {
 		return false
@@ -324,7 +324,7 @@ func (c *client) close(code int, text string) bool {
 	return true
 }
 
-// drop is the client closing its socket: what it has written may arrive.
+// drop closes the client's socket: what it has written may still arrive.
 func (l *link) drop() {
 	if l.lostAt {
 		return
@@ -337,11 +337,11 @@ func (l *link) drop() {
 		l.deaf = true
 	}
 	if l.c.live == l {
-		l.c.live, l.c.goneAt = nil, l.c.g.w.now
+		l.c.live, l.c.disconnectedAt = nil, l.c.g.w.now
 	}
 	if l.c.trying == l {
 		l.c.trying = nil
-		l.c.abandoned = l.c.hellos // lost before its hello: the gateway may yet serve it
+		l.c.abandoned = l.c.hellos // lost before its hello: the gateway may still serve it
 	}
 }
 
@@ -354,7 +354,7 @@ func (c *client) finish(outcome string) {
 	c.g.log("cl done", int64(c.count), int64(c.sent), outcome)
 }
 
-// quit leaves every connection behind, as a closed page does.
+// quit abandons every connection, as a closed page does.
 func (c *client) quit() {
 	for _, l := range []*link{c.live, c.trying} {
 		if l != nil {
@@ -363,7 +363,7 @@ func (c *client) quit() {
 	}
 }
 
-// due is when the client's clock wants it to act; zero: not at all.
+// due returns when the client's clock wants it to act; zero: never.
 func (c *client) due() session.Time {
 	if c.done {
 		return 0
@@ -388,7 +388,7 @@ func (c *client) due() session.Time {
 	return t
 }
 
-// patience is how long l may be silent: twice the heartbeat, and 15 s for the
+// patience returns how long l may be silent: twice the heartbeat, or 15 s until the
 // hello of a resume.
 func (l *link) patience() time.Duration {
 	hb := 2 * l.c.g.cfg.Heartbeat
@@ -404,9 +404,9 @@ func (l *link) patience() time.Duration {
 	return hb + time.Second // its own clock is slower than the gateway's
 }
 
-// tick does what is due by now.
+// tick does what is due.
 func (c *client) tick(now session.Time) {
-	if due := c.due(); due > 0 && now.Sub(due) > standstill { // it stood still, and has yet to read what waits
+	if due := c.due(); due > 0 && now.Sub(due) > standstill { // it was suspended, and must first read its input
 		for _, l := range []*link{c.live, c.trying} {
 			if l != nil {
 				l.watch.excused = now
@@ -415,7 +415,7 @@ func (c *client) tick(now session.Time) {
 	}
 	if l := c.live; l != nil && l.owedFor > 0 && now >= l.owedFor.Add(time.Second) {
 		if !l.ack() {
-			l.owedFor = 0 // it may not, until its resume is decided
+			l.owedFor = 0 // it must not ack until its resume is decided
 		}
 	}
 	if l := c.live; l != nil {
@@ -426,7 +426,7 @@ func (c *client) tick(now session.Time) {
 		l.drop()
 	}
 	if l := c.trying; l != nil && now >= max(l.heard, l.watch.excused).Add(l.patience()) {
-		if !c.abandon() { // a first connection: nothing to come back to
+		if !c.abandon() { // a first connection: there is nothing to resume
 			l.drop()
 			c.finish("no hello")
 		}

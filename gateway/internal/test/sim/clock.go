@@ -6,18 +6,17 @@ import (
 	"reseat/gateway/session"
 )
 
-// The clock moves only when an action moves it, from one due moment to the
-// next, so that nobody's deadline is missed but by the lateness that a timer
-// may have.
+// Only actions move the clock, from one due time to the next, so that no deadline is
+// missed by more than the lateness that a timer may have.
 
-// tardy is how late a timer fires at most.
-const tardy = 300 * time.Millisecond
+// maxLateness is the max lateness of a timer.
+const maxLateness = 300 * time.Millisecond
 
-// standstill is how late a call has to be to show that the process stood still: what
-// clients said meanwhile is not read yet.
+// standstill is the lateness of a call that shows that the process was suspended: the
+// clients' input has not been read yet.
 const standstill = 500 * time.Millisecond
 
-// advance moves the clock a little, or to what is due next.
+// advance moves the clock a little, or to the next due time.
 func (w *world) advance() {
 	var d time.Duration
 	switch {
@@ -33,8 +32,8 @@ func (w *world) advance() {
 	w.advanceTo(w.now.Add(d), nil)
 }
 
-// advanceTo moves the clock to t, on the way doing what is due. A game to be
-// spared is not ticked at t itself.
+// advanceTo moves the clock to t, and does everything due on the way. spared, if set,
+// is not ticked at t itself.
 func (w *world) advanceTo(t session.Time, spared *game) {
 	for {
 		next := w.due()
@@ -62,7 +61,7 @@ func (w *world) advanceTo(t session.Time, spared *game) {
 // wake ticks a core that is due, or lets its timer be late.
 func (g *game) wake() {
 	if g.seen.late == 0 && !g.w.calm && g.w.chance(150) {
-		g.seen.late = g.w.now.Add(time.Duration(1 + g.w.rng.Int64N(int64(tardy))))
+		g.seen.late = g.w.now.Add(time.Duration(1 + g.w.rng.Int64N(int64(maxLateness))))
 		return
 	}
 	g.seen.late = 0
@@ -73,7 +72,7 @@ func (g *game) wake() {
 	g.tick()
 }
 
-// due is when g's core is to be ticked; zero: not at all.
+// due returns when g's core must be ticked; zero: never.
 func (g *game) due() session.Time {
 	next := g.core.Next()
 	if next == 0 {
@@ -82,7 +81,7 @@ func (g *game) due() session.Time {
 	return max(next, g.seen.late)
 }
 
-// due is when the next core or client is to be called; zero: never.
+// due returns when the next core or client must be called; zero: never.
 func (w *world) due() session.Time {
 	var t session.Time
 	for _, g := range w.games {

@@ -6,13 +6,13 @@ import (
 	"reseat/gateway/session"
 )
 
-// The closing handshake of plain clients, protocol section 1: a Close is passed on, and
-// what the other side still sends is relayed until its own Close, for closeWait at most.
+// The closing handshake of plain clients, protocol section 1: a Close is forwarded, and
+// data of the other side is relayed until its own Close, for at most closeWait.
 
 const closeWait = 10 * time.Second
 
-// saysMore: a plain client that has got a Close has something left to say before its
-// own, which may carry another code.
+// saysMore makes a plain client that has received a Close send something before its
+// own, which may have another code.
 func (c *client) saysMore(l *link) bool {
 	w := c.g.w
 	if c.g.cfg.Resumable || w.calm || !w.chance(500) {
@@ -28,8 +28,9 @@ func (c *client) saysMore(l *link) bool {
 	return l.closes
 }
 
-// checkClosed: a plain client that has closed its session gets the upstream's own Close,
-// behind everything that came before, or its own code once the time is over.
+// checkClosed checks what a plain client that has closed its session receives:
+// everything sent before, and then the upstream's own Close, or the client's own code
+// after a timeout.
 func (g *game) checkClosed(t *tap, code int) {
 	u := g.ups
 	inTime := code == u.code && u.over && t.n == g.nums.last() && len(u.items) == 0
@@ -39,7 +40,8 @@ func (g *game) checkClosed(t *tap, code int) {
 	}
 }
 
-// checkClosing: neither side waits for the other's Close for longer than closeWait.
+// checkClosing checks that neither side waits longer than closeWait for the other's
+// Close.
 func (g *game) checkClosing() {
 	now := g.w.now
 	if g.closesAt > 0 && g.core.State() == session.Attached && now >= g.closesAt.Add(closeWait) {
@@ -50,7 +52,7 @@ func (g *game) checkClosing() {
 	}
 }
 
-// noteClosing counts how a session has ended that a plain client or its upstream closed.
+// noteClosing counts the ways in which sessions of plain clients are closed.
 func (g *game) noteClosing(reason string) {
 	switch c := &g.w.cov; {
 	case g.cfg.Resumable:

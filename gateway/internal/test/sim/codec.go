@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 )
 
-// The simulation's own RFC 6455 frames: it shares no parsing with the gateway,
-// so that a fault there shows.
+// The simulation's own RFC 6455 frames: they share no parsing with the gateway, so that
+// its faults show.
 
 const (
 	opMore   = 0x0
@@ -26,8 +26,8 @@ type head struct {
 	size   int // of the payload
 }
 
-// parseHead reads a header; ok is false while it is not whole, bad says what
-// is wrong with it.
+// parseHead parses a header; ok is false while it is incomplete, bad says what is wrong
+// with it.
 func parseHead(b []byte) (h head, ok bool, bad string) {
 	if len(b) < 2 {
 		return h, false, ""
@@ -70,7 +70,7 @@ func (h head) fault(first byte, extra int) string {
 	return ""
 }
 
-// appendFrame appends a frame, masked where there is a key.
+// appendFrame appends a frame, masked if there is a key.
 func appendFrame(dst []byte, first byte, key *[4]byte, p []byte) []byte {
 	mask := byte(0)
 	if key != nil {
@@ -107,7 +107,7 @@ func unmask(p []byte, key [4]byte) {
 	}
 }
 
-// closeFrame is the payload of a Close frame.
+// closeFrame returns the payload of a Close frame.
 func closeFrame(code int, reason string) []byte {
 	if code == 1005 {
 		return nil
@@ -115,10 +115,10 @@ func closeFrame(code int, reason string) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...)
 }
 
-// A decoder puts messages together from a stream of frames.
+// A decoder assembles messages from a stream of frames.
 type decoder struct {
-	masked bool               // what every frame must be
-	key    func([4]byte) bool // whether a frame's key is right; nil: not asked
+	masked bool               // required of every frame
+	key    func([4]byte) bool // whether a frame's key is valid; nil: any is
 	buf    []byte
 	at     int
 	msg    []byte
@@ -126,8 +126,8 @@ type decoder struct {
 	open   bool
 }
 
-// An arrival is a whole message or control frame. Its payload is good until
-// the next call.
+// An arrival is a complete message or control frame. Its payload is valid until the
+// next call.
 type arrival struct {
 	op byte
 	p  []byte
@@ -142,10 +142,10 @@ func (d *decoder) feed(p []byte) {
 	d.buf = append(d.buf, p...)
 }
 
-// torn reports whether the stream stands in the midst of a frame or message.
+// torn reports whether the stream ends within a frame or message.
 func (d *decoder) torn() bool { return d.open || d.at < len(d.buf) }
 
-// next is the next arrival; bad says what is wrong with the stream.
+// next returns the next arrival; bad says what is wrong with the stream.
 func (d *decoder) next() (a arrival, ok bool, bad string) {
 	for {
 		h, whole, bad := parseHead(d.buf[d.at:])

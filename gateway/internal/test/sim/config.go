@@ -8,11 +8,11 @@ import (
 	"reseat/gateway/session"
 )
 
-// Every seed draws a world of its own: how large the buffers are, how patient
-// everybody is, and which faults happen how often. Most of them are off in most
-// worlds, so that each is also seen alone.
+// Every seed draws its own world: the sizes of buffers, the timeouts, and how often
+// each fault happens. Most faults are off in most worlds, so that each also occurs
+// alone.
 
-// pick chooses one of list.
+// pick chooses an element of list.
 func pick[T any](w *world, list ...T) T { return list[w.rng.IntN(len(list))] }
 
 func (g *game) configure() {
@@ -43,7 +43,7 @@ func (g *game) configure() {
 		g.silent = w.chance(200)
 	}
 	g.cfg.Hard = w.chance(w.hard)
-	if w.chance(300) && !w.scarce { // what waits for its turn holds memory
+	if w.chance(300) && !w.scarce { // waiting output holds memory
 		g.cfg.Rate = session.Rate{Messages: pick(w, 0, 5.5, 5.5, 20), Bytes: pick(w, 0, 4e6), End: w.chance(300)}
 	}
 	if w.chance(100) {
@@ -62,7 +62,7 @@ func (g *game) configure() {
 	}
 }
 
-// configureWords draws what is said in the operator's and the game's own words.
+// configureWords draws the texts that the operator and the game server configure.
 func (g *game) configureWords() {
 	w := g.w
 	if w.chance(400) {
@@ -87,7 +87,7 @@ func (g *game) configureWords() {
 	}
 }
 
-// voices gives both sides something to say.
+// voices makes both sides send messages.
 func (g *game) voices() {
 	w := g.w
 	g.cli.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
@@ -97,7 +97,7 @@ func (g *game) voices() {
 	}
 }
 
-// draw makes the world of a seed.
+// draw draws the world of a seed.
 func (w *world) draw() {
 	w.pipes = pick(w, 20, 300, 300, 2000, 2000, 20<<10, 300<<10)
 	w.beat = pick(w, 300*time.Millisecond, 2*time.Second, 15*time.Second)
@@ -107,7 +107,7 @@ func (w *world) draw() {
 	w.sizes = pick(w, sizes{}, sizes{medium: 200}, sizes{medium: 200, seam: 200}, sizes{medium: 100, seam: 20, large: 20}, sizes{large: 30, huge: 10})
 	w.hard = pick(w, 0, 0, 300, 1000)
 	w.maxMessage = pick(w, int64(30), 3000, 1<<20, 1<<20)
-	if w.chance(60) { // more than one write takes
+	if w.chance(60) { // more than one write accepts
 		w.sizes, w.maxMessage, w.pipes = sizes{large: 200, huge: 200}, 1<<20, 300<<10
 	}
 	need := int64(160 << 10)
@@ -124,12 +124,12 @@ func (w *world) draw() {
 		}
 		w.total += w.weights[i]
 	}
-	if w.chance(150) { // somebody does next to nothing
+	if w.chance(150) { // one side sends next to nothing
 		i := w.rng.IntN(len(w.weights))
 		w.total -= w.weights[i] - min(w.weights[i], 2)
 		w.weights[i] = min(w.weights[i], 2)
 	}
 }
 
-// capacity is how much a new connection holds under way.
+// capacity returns how many bytes a new connection holds in flight.
 func (w *world) capacity() int { return 1 + w.pipes/2 + w.rng.IntN(w.pipes) }

@@ -4,26 +4,25 @@ import (
 	"encoding/binary"
 )
 
-// A flow is what one side of a session says over its whole life: message n is a
-// function of the flow and of n alone, so that any message can be checked
-// wherever it turns up, and none has to be kept.
+// A flow is everything that one side of a session sends. Message n depends on the flow
+// and on n alone, so that any message can be checked wherever it appears, and none must
+// be kept.
 type flow struct {
 	seed  uint64
-	texts uint64 // so many of 16 are text
+	texts uint64 // this many of 16 are text
 	sizes sizes
 	limit int // --max-message
 }
 
-// sizes are shares, of 1000 messages, of those that are larger than a few
-// bytes.
+// sizes are the shares, of 1000 messages, of those larger than a few bytes.
 type sizes struct{ medium, seam, large, huge uint64 }
 
 const dle = 0x10
 
-// leads are how some texts begin: what looks like the protocol's own.
+// leads are how some texts begin, with what looks like the protocol's own.
 var leads = [...]string{"\x10", "\x10\x10", "\x10ack 3", "\x10hello {}", "\x10bye", "\x10\x10\x10ping", "\x10end {\"code\":1000}"}
 
-// A message is one of a flow.
+// A message is a message of a flow.
 type message struct {
 	op   byte
 	size int
@@ -62,7 +61,7 @@ func (f *flow) size(h uint64) int {
 	return r % 60
 }
 
-// escaped reports whether m needs a DLE in front.
+// escaped reports whether m needs a leading DLE.
 func (m message) escaped() bool { return m.op == opText && m.size > 0 && m.byteAt(0) == dle }
 
 func (m message) byteAt(i int) byte {
@@ -72,7 +71,7 @@ func (m message) byteAt(i int) byte {
 	return byte(mix(m.seed, uint64(i>>3)) >> (i & 7 * 8))
 }
 
-// append appends m's payload, not escaped.
+// append appends m's payload, unescaped.
 func (m message) append(dst []byte) []byte {
 	at := len(dst)
 	for i := 0; i < m.size; i += 8 {

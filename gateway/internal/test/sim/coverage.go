@@ -5,136 +5,135 @@ import (
 	"strings"
 )
 
-// An Interleaving is one of the orders of events that a resume protocol gets
-// wrong most easily. The simulation has to come across each of them.
+// An Interleaving is an order of events that a resume protocol easily gets wrong. The
+// simulation must encounter each of them.
 type Interleaving int
 
-// The interleavings. Where one has several outcomes or moments, each is
-// counted by itself.
+// The interleavings. Several outcomes or moments of one are counted separately.
 const (
 	R1          Interleaving = iota // two resumes of one generation at once
-	R2Resume                        // a resume in the instant in which the grace period ends: the resume is first,
+	R2Resume                        // a resume races with the end of the grace period: the resume is first,
 	R2Expiry                        // or the end is
-	R3                              // the old connection's read error comes late
-	R4                              // the old connection's message is read after the new hello named a count
+	R3                              // the old connection's read error arrives late
+	R4                              // the old connection's message is read after the new hello stated a count
 	R5                              // the old connection's ack is read after the new hello
-	R6                              // an upstream message comes during the replay
-	R7                              // cut in the midst of the replay, twice in a row
+	R6                              // an upstream message arrives during the replay
+	R7                              // disconnected during the replay, twice in a row
 	R8                              // a write succeeded, and its bytes never arrive
-	R9                              // cut in the midst of a frame
-	R10Grace                        // the upstream closes while detached,
+	R9                              // disconnected within a frame
+	R10Grace                        // the upstream closes while the session is detached,
 	R10Accepted                     // after a resume and before the first replayed byte,
-	R10Replay                       // in the midst of the replay
-	R11                             // an operator ends the session while a resume is under way
+	R10Replay                       // or during the replay
+	R11                             // an operator ends the session while a resume is in flight
 	R12                             // the hello is lost after its generation was issued
 	R13Ack                          // an ack ends an overflow
 	R13Resume                       // a resume ends an overflow
-	R14                             // an ack comes before the write that it answers was reported
-	R15                             // taken over twice while the first connection's write is in flight
-	R16                             // a client does not take its replay, and meanwhile another session's resume is served,
-	R16Own                          // or one of its own session
-	R17                             // the upstream speaks before the client's 101
-	R18                             // a token is renewed while its session lives
-	R20                             // the gateway drains between reading a client's message and handing it over
+	R14                             // an ack arrives before the write that it answers was reported
+	R15                             // superseded twice while the first connection's write is in flight
+	R16                             // a client does not read its replay, and meanwhile a resume of another session is served,
+	R16Own                          // or one of the same session
+	R17                             // the upstream sends before the client's 101
+	R18                             // a token is renewed during its session
+	R20                             // the gateway drains between reading a client's message and forwarding it
 	R22                             // bye crosses the upstream's Close
-	R19                             // a heartbeat that the gateway has answered reaches the client, too,
+	R19                             // a heartbeat that the gateway has answered also reaches the client,
 	R19Again                        // or is answered by the gateway in a second absence
-	R23                             // a client suspects its connection, which then speaks: the resume is dropped,
-	R23After                        // or has its 101 and goes on
-	R24                             // it suspects while another of its connections takes over,
-	R25                             // or while the upstream is dialled, hard
-	R26                             // an answer is overdue, and the socket still drains
-	R21Longer                       // made longer in the instant in which it ends,
-	R21Shorter                      // made shorter, so that it is over,
+	R23                             // a client suspects its connection, which then shows activity: the resume is abandoned,
+	R23After                        // or has its 101 and continues
+	R24                             // it suspects one connection while another takes over,
+	R25                             // or while the upstream is dialed, hard
+	R26                             // an answer is overdue, and the socket is still draining
+	R21Longer                       // the grace period is extended at the moment when it ends,
+	R21Shorter                      // shortened, so that it is over,
 	R21Late                         // or changed just after the end
-	Spent                           // the memory for all replay buffers was spent: not one of the list, but no less tricky
+	Exhausted                       // the memory for all replay buffers was exhausted
 	Refused4400                     // a resume was refused with 4400,
 	Refused4401
 	Refused4404
 	Refused4408
 	Refused4410
 	Refused4429
-	Overtaken // or had to be signed again
+	Overtaken // or had to sign again
 
 	// The edges of the state table in session/transitions.go.
 	EdgeFirst        // connecting, first attach
-	EdgeAhead        // connecting, made ahead of its client
+	EdgeAhead        // connecting, pre-created
 	EdgeDrop         // attached, drop
 	EdgeDropHard     // the same, hard
 	EdgeDropEnds     // the same, with a grace period of zero
-	EdgeTakeover     // attached, good resume
+	EdgeTakeover     // attached, valid resume
 	EdgeTakeoverHard // the same, hard: no dial
-	EdgeResume       // detached, good resume
-	EdgeResumeAhead  // the same, by the client that it was made ahead of
-	EdgeAwait        // detached, good resume, hard
-	EdgeUpstream     // connecting, upstream there again
+	EdgeResume       // detached, valid resume
+	EdgeResumeAhead  // the same, by the first client of a pre-created session
+	EdgeAwait        // detached, valid resume, hard
+	EdgeUpstream     // connecting, upstream connected again
 	EdgeResumeHard   // and its client is attached
-	EdgeForgoFailed  // connecting, upstream not there
-	EdgeForgoLeft    // or nobody waits for it any more
-	EdgeForgoAfter   // or nobody does when it has come
+	EdgeForgoFailed  // connecting, dial failed
+	EdgeForgoLeft    // or no client waits any more
+	EdgeForgoAfter   // or none waits when it succeeds
 	EdgeGrace        // detached, grace over
 	EdgeGraceHard    // the same, without an upstream
-	EdgeGraceAhead   // the same, and the client has never come
-	EdgeGraceRested  // the same, after a dial in which the timer has rested
-	EdgeOverFirst    // connecting for the first time, upstream closed or lost
-	EdgeOverDialled  // connecting, the next upstream closed or lost
+	EdgeGraceAhead   // the same, and no client has ever attached
+	EdgeGraceRested  // the same, after a dial during which the timer was stopped
+	EdgeOverFirst    // connecting for the first time, upstream closed or disconnected
+	EdgeOverDialled  // connecting, the next upstream closed or disconnected
 	EdgeEndFirst     // connecting for the first time, end
 	EdgeEndDial      // connecting, end during the dial
-	EdgeEndDialled   // connecting, end when the next upstream is there
+	EdgeEndDialled   // connecting, end when the next upstream is connected
 	EdgeEndDetached  // detached, end
 	EdgeEndAttached  // attached, end
 	EdgeIdleAttached // attached, idle
 	EdgeIdleDetached // detached, idle
 	EdgeIdleDial     // connecting, idle during the dial
-	EdgeNoUpstream   // detached, good resume whose upstream was parted from while it was signed
-	OldRead          // of an old upstream: a read,
-	OldWrite         // the report of a write of what is the session's,
-	OldLast          // of the last words,
-	OldGone          // the end,
+	EdgeNoUpstream   // detached, valid resume whose upstream was replaced while the token was signed
+	OldRead          // of a replaced upstream: a read,
+	OldWrite         // the report of a write of session data,
+	OldLast          // of the final frames,
+	OldGone          // the disconnect,
 	OldDeaf          // a write error
-	PartedWriting    // parted from while its write is under way,
+	PartedWriting    // replaced while its write is in flight,
 	PartedBehind     // while an older one's write is,
-	ReconnectWriting // and the next one comes
-	Torn             // in the midst of a message, which goes to the next one whole,
-	TornAgain        // and that is torn again
-	Forgotten        // a message that the old upstream had not finished
-	DialTaken        // a resume during the dial takes the waiting one's place,
-	DialKept         // is turned away where it came earlier after all,
+	ReconnectWriting // and the next one is connected
+	Torn             // within a message, which goes to the next one in full,
+	TornAgain        // and that is disconnected within it again
+	Forgotten        // a message that the old upstream had not completed
+	DialTaken        // a resume during the dial replaces the waiting one,
+	DialKept         // is refused because it turns out to be older,
 	DialQueued       // or waits until that is attached, or not
 	DialUnneeded     // the dial ends, and the session has an upstream
-	TermsAway        // terms changed while away,
+	TermsAway        // terms changed while detached,
 	TermsDial        // during the dial,
 	TermsTold        // while attached, by grace
-	TermsRefused     // or not changed, since the token expires before
+	TermsRefused     // or not changed, since the token expires earlier
 	TermsOverflow    // a changed policy ends an overflow
 	Marked           // marked as started
-	BeatSent         // something said while away,
+	BeatSent         // a text sent while detached,
 	BeatsTogether    // two at once,
 	BeatHeld         // or held back
 	ReplyAway        // a heartbeat answered and not numbered,
-	ReplySplit       // after a part of it had come,
-	ReplyCut         // or the client was lost in its midst,
-	ReplyPieces      // or it came in several frames
-	ReplyKept        // or had been numbered, and not acked
-	Paced            // a client held to its rate
-	Asked            // the client was asked for a sign of life
-	KeptMissed       // a plain client is back by its cookie: something was missed,
-	KeptTwice        // something that it has comes again, since no Pong has covered it,
-	KeptNothing      // nothing does,
-	KeptTakeover     // or its connection was there, and did not answer
-	SecondTab        // it did answer, and the newcomer gets a session of its own
-	PongLate         // a Pong is read of a connection that is not attached any more
-	PongOlder        // or is the answer to a Ping that was not the newest
-	Drained          // a client that says nothing for longer than the heartbeat takes bytes, which counts as heard
-	Unanswered       // a client is detached since it owes an answer,
-	UnansweredProxy  // though something in between acknowledges bytes for it
-	Silenced         // a client finds its connection dead, since it is owed an answer
-	Returned         // what was under way on a silent line arrives after all
-	SuspectTakesOver // a resume that a client began on suspicion takes its connection over
-	CloseUnanswered  // a plain client's Close is passed on and not answered in time,
+	ReplySplit       // after a part of it had arrived,
+	ReplyCut         // or the client was disconnected within it,
+	ReplyPieces      // or it arrived in several frames
+	ReplyKept        // or was numbered, and not acked
+	Paced            // a client was rate limited
+	Asked            // the client was pinged
+	KeptMissed       // a plain client resumes by its cookie: it missed something,
+	KeptTwice        // it receives something again, because no Pong has covered it,
+	KeptNothing      // it receives nothing again,
+	KeptTakeover     // or its old connection was open, and did not answer
+	SecondTab        // the old connection did answer, and the new client gets its own session
+	PongLate         // a Pong arrives on a connection that is no longer attached
+	PongOlder        // or answers a Ping that was not the newest
+	Drained          // a client that sends nothing for longer than the heartbeat accepts bytes, which counts as activity
+	Unanswered       // a client is detached because it owes an answer,
+	UnansweredProxy  // although a proxy acknowledges bytes for it
+	Silenced         // a client considers its connection dead, because it is owed an answer
+	Returned         // what was in flight on a silent line arrives after all
+	SuspectTakesOver // a resume that a client started on suspicion takes over its connection
+	CloseUnanswered  // a plain client's Close is forwarded and not answered in time,
 	CloseAnswered    // or answered with a code of the upstream's own
-	CloseAnsweredUp  // the upstream's is answered by a plain client with a code of its own
-	FutileDraining   // a connection does not count for `no progress`, since it was still draining
+	CloseAnsweredUp  // the upstream's is answered by a plain client with another code
+	FutileDraining   // a connection does not count for `no progress`, because it was still draining
 	interleavings
 )
 
@@ -174,7 +173,7 @@ var interleavingNames = [interleavings]string{
 	R21Longer:        "R21 longer",
 	R21Shorter:       "R21 shorter",
 	R21Late:          "R21 late",
-	Spent:            "store spent",
+	Exhausted:        "store spent",
 	Refused4400:      "refused 4400",
 	Refused4401:      "refused 4401",
 	Refused4404:      "refused 4404",
@@ -264,10 +263,10 @@ var interleavingNames = [interleavings]string{
 
 func (r Interleaving) String() string { return interleavingNames[r] }
 
-// enoughSeeds have to meet everything.
+// enoughSeeds must encounter all of them.
 const enoughSeeds = 600
 
-// Coverage counts how often each interleaving was met, and how sessions ended.
+// Coverage counts how often each interleaving was encountered, and how sessions ended.
 type Coverage struct {
 	Hits [interleavings]int
 	Ends [len(reasons)]int
@@ -307,7 +306,7 @@ func (c *Coverage) ended(reason string) bool {
 	return false
 }
 
-// Add adds what another run has met.
+// Add adds the coverage of another run.
 func (c *Coverage) Add(o Coverage) {
 	for i, n := range o.Hits {
 		c.Hits[i] += n
@@ -317,7 +316,7 @@ func (c *Coverage) Add(o Coverage) {
 	}
 }
 
-// Missing lists what was never met.
+// Missing lists what was never encountered.
 func (c *Coverage) Missing() []string {
 	var list []string
 	for i, n := range c.Hits {

@@ -6,21 +6,21 @@ import (
 	"reseat/gateway/session"
 )
 
-// What the gateway does for a session that has no upstream, --disconnect hard:
-// it dials one for a client that waits. One dial is under way at a time; a later
-// resume takes the waiting one's place.
+// What the gateway does for a session without an upstream, --disconnect hard: it dials
+// one for a waiting client. One dial is in flight at a time; a later resume replaces
+// the waiting one.
 
-// A dial is the next upstream's.
+// A dial is the dial of the next upstream.
 type dial struct {
-	waiter *attempt // nil: nobody waits any more
-	taken  bool     // its outcome is the waiter's
-	over   bool     // and that has been attached, or not
+	waiter *attempt // nil: no client waits any more
+	taken  bool     // its outcome belongs to the waiter
+	over   bool     // the waiter has been attached, or refused
 }
 
-// retryDial is when a client is to come back whose upstream was not there.
+// retryDial is the retry delay for a client whose upstream could not be reached.
 const retryDial = time.Second
 
-// join has t wait for a dial.
+// join makes t wait for a dial.
 func (g *game) join(t *attempt) {
 	d := g.dial
 	switch {
@@ -38,7 +38,7 @@ func (g *game) join(t *attempt) {
 	}
 }
 
-// replaceWaiter: of two that wait the one that came later has the dial.
+// replaceWaiter gives the dial to the later of two waiting clients.
 func (g *game) replaceWaiter(d *dial, t *attempt) {
 	old := d.waiter
 	if old.conn.id > t.conn.id {
@@ -52,7 +52,7 @@ func (g *game) replaceWaiter(d *dial, t *attempt) {
 	g.turnAway(old, session.Refuse(4409, ""))
 }
 
-// await: a client waits, and the grace timer rests.
+// await records that a client waits, which stops the grace timer.
 func (g *game) await() {
 	was := g.core.State()
 	if was == session.Detached {
@@ -71,24 +71,24 @@ func (g *game) await() {
 	g.settle()
 }
 
-// watch: t waits, and its client may leave.
+// watch lets t wait; its client may disconnect.
 func (g *game) watch(t *attempt) bool {
 	if !t.conn.in.ended() && !t.conn.in.rst || !g.w.calm && g.w.chance(500) {
-		return g.dialEnds() // it is there, or it is not noticed in time that it has gone
+		return g.dialEnds() // it is connected, or its disconnect goes unnoticed for now
 	}
 	g.dial.waiter = nil
 	g.left(t)
 	return true
 }
 
-// left: the client of t has gone.
+// left records that the client of t has disconnected.
 func (g *game) left(t *attempt) {
 	g.drop(t)
 	g.log("waiter left", int64(t.conn.id), 0)
 	t.conn.closeGateway(false)
 }
 
-// dialEnds: the upstream is there, or is not, or nobody wants it.
+// dialEnds ends the dial: it succeeded or failed, or no client needs it.
 func (g *game) dialEnds() bool {
 	d := g.dial
 	switch {
@@ -115,8 +115,8 @@ func (g *game) dialEnds() bool {
 	} else {
 		g.w.cov.hit(DialUnneeded)
 	}
-	d.waiter.stage = looking
-	if !g.w.calm && g.w.chance(100) { // it is found to be gone just now
+	d.waiter.stage = checking
+	if !g.w.calm && g.w.chance(100) { // its disconnect is noticed only now
 		g.drop(d.waiter)
 		d.waiter.conn.cut(g.w)
 		d.waiter.conn.closeGateway(false)
@@ -125,8 +125,7 @@ func (g *game) dialEnds() bool {
 	return true
 }
 
-// dialFails: the waiting client is told to come again, unless there is nothing
-// to come back to.
+// dialFails makes the waiting client retry, unless the session has ended.
 func (g *game) dialFails(d *dial) {
 	g.finishDial()
 	if ref := g.core.Check(g.w.now, d.waiter.resume()); ref != nil {
@@ -137,7 +136,7 @@ func (g *game) dialFails(d *dial) {
 	g.turnAway(d.waiter, &session.Refusal{Code: 4502, Text: "upstream_lost", Retry: retryDial})
 }
 
-// hangUpDial: what t had been dialled for is lost again.
+// hangUpDial disconnects the upstream that was dialed for t.
 func (g *game) hangUpDial(t *attempt) {
 	if t.dial != nil && g.dial == t.dial {
 		g.finishDial()
@@ -145,7 +144,7 @@ func (g *game) hangUpDial(t *attempt) {
 	t.dial = nil
 }
 
-// finishDial: no client waits for the upstream any more.
+// finishDial records that no client waits for the upstream any more.
 func (g *game) finishDial() {
 	g.dial = nil
 	had, before, waited := !g.ups.parted, g.core.State(), g.away.waits > 0
@@ -176,7 +175,7 @@ func (g *game) reconnect() {
 	early := u.early()
 	u.first = g.cfg.Words.Resume
 	if g.away.since > 0 && g.away.waits == 0 {
-		g.away.waits = g.w.now // it came to be away since it has waited
+		g.away.waits = g.w.now // it has been detached while it waited
 	}
 	g.log("reconnect", int64(u.no), int64(len(early)))
 	g.connect(u, g.core.Reconnect(g.w.now, early))
@@ -187,15 +186,15 @@ func (g *game) reconnect() {
 	g.settle()
 }
 
-// brokenOff: the next upstream is there, so that what is under way to the old one
-// is broken off; until then nobody else is given the session's queue.
+// brokenOff aborts writes to the old upstream once the next one is connected; until
+// then no other write gets the session's queue.
 func (g *game) brokenOff(old *leg) {
 	if !old.flying.up || old.flying.final {
 		return
 	}
 	old.ups.replace = true
 	g.w.cov.hit(ReconnectWriting)
-	if old.ups.ten.CloseMode() == session.Open { // else it was not lent the queue, only a control frame
+	if old.ups.ten.CloseMode() == session.Open { // otherwise only a control frame was lent, not the queue
 		g.fail("hard", "upstream %d is there, and the write to %s goes on", g.ups.no, old.name())
 	}
 }

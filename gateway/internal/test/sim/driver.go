@@ -8,17 +8,17 @@ import (
 	"reseat/gateway/session"
 )
 
-// The model driver calls the core in the ways that a driver may, and in no
-// other. In the styles raw and blocking, writes and reads are under way while
-// other calls are made; in the style poll each is done in one go. What the core
-// lent it is checked to be as it was lent, and read buffers are overwritten
-// with garbage as soon as the core has no claim on them any more.
+// The model driver calls the core only in ways that a driver may. In the styles raw and
+// blocking, writes and reads are in flight while other calls are made; in the style
+// poll each completes at once. The driver checks that what the core lent stays
+// unchanged, and overwrites read buffers with garbage as soon as the core must not use
+// them.
 
 type style uint8
 
 const (
-	raw      style = iota // write what fits, report, wait for room
-	blocking              // one long write at a time, from memory of the core's own
+	raw      style = iota // write what fits, report, wait until writable
+	blocking              // one long write at a time, from the core's own memory
 	poll                  // nothing overlaps
 )
 
@@ -26,36 +26,36 @@ const (
 type leg struct {
 	g    *game
 	conn *conn
-	att  *session.Attachment // of a client's
-	ups  *upstream           // of an upstream's: one of the two is there
+	att  *session.Attachment // of a client
+	ups  *upstream           // of an upstream; exactly one of the two is set
 	gen  uint64              // the generation of its hello
 	tap  *tap                // checks what is written to a client
 
 	// Writing.
-	writing  bool // somebody writes, or waits to
+	writing  bool // a write is in flight, or waits
 	waiting  bool // the socket was full
-	failing  bool // it takes nothing more
+	failing  bool // every further write fails
 	flying   flight
-	owner    *leg // the client reader in whose call an upstream write is under way
+	owner    *leg // the client reader during whose call an upstream write is in flight
 	lastOut  session.Time
-	reported uint64 // the newest message that was reported as written
+	reported uint64 // the newest message reported as written
 
 	// Reading.
 	buf     []byte // a client reader's buffer
-	hand    []byte // read, and not handed to the core yet
+	hand    []byte // read, and not passed to the core yet
 	room    []byte // of the replay buffer, lent to the upstream's reader
 	roomN   int    // what was read into it; -1: nothing yet
 	roomSum uint64
-	owes    bool // Retain is owed for what is in buf
+	owes    bool // Retain must be called for what is in buf
 	over    bool // the reader found the end, or stopped
-	found   bool // the end was found and not told yet
+	found   bool // the end was found and not reported yet
 	lastIn  session.Time
 
 	parting, lingering, closed, overdue bool
 	deadline                            session.Time
 }
 
-// A flight is what the core handed out to be written.
+// A flight is output that the core handed out.
 type flight struct {
 	up    bool
 	bufs  [][]byte
@@ -63,7 +63,7 @@ type flight struct {
 	taken int // accepted by the network
 	sum   uint64
 	shut  bool // the socket failed
-	final bool // to an upstream, and nothing of the session's queue
+	final bool // for an upstream, and nothing from the session's queue
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -81,7 +81,7 @@ func (l *leg) fate() session.CloseMode {
 	return l.leg().CloseMode()
 }
 
-// leg is what the core knows l by.
+// leg returns the core's name for l.
 func (l *leg) leg() session.Leg {
 	if l.ups != nil {
 		return l.ups.ten
@@ -89,7 +89,7 @@ func (l *leg) leg() session.Leg {
 	return l.att
 }
 
-// begin asks the core for something to write.
+// begin asks the core for output.
 func (l *leg) begin() bool {
 	g, f := l.g, &l.flying
 	if g.style == blocking {
@@ -125,7 +125,7 @@ func (l *leg) begin() bool {
 	return f.up
 }
 
-// accept has the network take some of what is in flight.
+// accept lets the network accept some of the output in flight.
 func (l *leg) accept(all bool) bool {
 	f := &l.flying
 	if !f.up || f.shut {
@@ -153,7 +153,7 @@ func (l *leg) accept(all bool) bool {
 	return true
 }
 
-// sabotage does what a broken driver would.
+// sabotage breaks the driver's contract.
 func (l *leg) sabotage() {
 	switch f := &l.flying; {
 	case l.g.w.fault == Overreport && f.taken < f.total:
@@ -165,7 +165,7 @@ func (l *leg) sabotage() {
 	}
 }
 
-// each calls do with the bytes of the flight from one offset to another.
+// each calls do with the bytes of the flight between two offsets.
 func (l *leg) each(from, to int, do func([]byte)) {
 	at := 0
 	for _, b := range l.flying.bufs {
@@ -192,7 +192,7 @@ func (l *leg) put(b []byte) {
 	}
 }
 
-// verify: what the core handed out is its reader's until the report.
+// verify checks that the output stays unchanged until the report.
 func (l *leg) verify() {
 	if sumOf(l.flying.bufs) != l.flying.sum {
 		l.g.fail("I14", "bytes in flight to %s changed", l.name())
@@ -206,7 +206,7 @@ func (l *leg) name() string {
 	return "a client"
 }
 
-// report ends a write: the core is told, and what is to be done next is done.
+// report ends a write, tells the core, and then settles.
 func (l *leg) report() {
 	g, f := l.g, &l.flying
 	l.verify()
@@ -236,7 +236,7 @@ func (l *leg) report() {
 	l.landed()
 }
 
-// landed lets go of the reader whose write this was, unless it goes on.
+// landed releases the reader whose write this was, unless it continues.
 func (l *leg) landed() {
 	if o := l.owner; o != nil && (!l.flying.up || l.waiting) {
 		l.owner = nil
@@ -248,7 +248,7 @@ func (l *leg) landed() {
 	l.g.settle()
 }
 
-// failed: the socket takes nothing more.
+// failed tells the core that the socket accepts nothing more.
 func (l *leg) failed() {
 	l.g.log("write failed "+l.name(), 0, 0)
 	if l.ups != nil {
@@ -280,7 +280,7 @@ func (l *leg) retry() bool {
 	return true
 }
 
-// flush begins to write what the core has for l.
+// flush starts to write the core's output for l.
 func (g *game) flush(l *leg) {
 	for !l.writing && !l.closed {
 		if !l.begin() {
@@ -296,7 +296,7 @@ func (g *game) flush(l *leg) {
 	g.part(l)
 }
 
-// reportPoll is report without what comes after it.
+// reportPoll is report without settle.
 func (g *game) reportPoll(l *leg) {
 	f := &l.flying
 	l.verify()
@@ -316,7 +316,7 @@ func (g *game) reportPoll(l *leg) {
 	}
 }
 
-// settle is what a driver does after every call of the core.
+// settle does what a driver does after every call of the core.
 func (g *game) settle() {
 	g.flush(g.up)
 	if l := g.down; l != nil {
@@ -327,7 +327,7 @@ func (g *game) settle() {
 	}
 }
 
-// part does to l what the core says is its fate.
+// part closes l as the core asks.
 func (g *game) part(l *leg) {
 	fate := l.fate()
 	if fate == session.Open || l.closed {
@@ -361,12 +361,12 @@ func (l *leg) close(f session.CloseMode) {
 	l.closed = true
 	l.g.log("closed "+l.name(), int64(f), 0)
 	if l.ups != nil {
-		l.g.upstreamDeaf(l) // or the core would keep what it has queued
+		l.g.upstreamDeaf(l) // or the core would keep its queue
 	}
 	l.conn.closeGateway(f == session.Reset)
 }
 
-// late: a deadline of l's has passed.
+// late handles a deadline of l that has passed.
 func (l *leg) late() bool {
 	if l.closed || !l.parting || l.g.w.now < l.deadline {
 		return false

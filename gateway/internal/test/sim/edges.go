@@ -4,9 +4,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// Which edge of the state table in session/transitions.go it was.
+// Which edge of the state table in session/transitions.go was taken.
 
-// noteEdge: t was attached to a session that was as b says.
+// noteEdge records that t was attached to a session in the state b.
 func (g *game) noteEdge(t *attempt, b session.Info) {
 	c := &g.w.cov
 	switch {
@@ -23,7 +23,7 @@ func (g *game) noteEdge(t *attempt, b session.Info) {
 	}
 }
 
-// noteGraceOver: the session has ended with its grace period.
+// noteGraceOver records an end by the grace period.
 func (g *game) noteGraceOver() {
 	c := &g.w.cov
 	switch {
@@ -39,7 +39,7 @@ func (g *game) noteGraceOver() {
 	}
 }
 
-// noteIdle: the session has ended since nothing was said.
+// noteIdle records an end by the idle timeout.
 func (g *game) noteIdle() {
 	c := &g.w.cov
 	switch {
@@ -52,7 +52,7 @@ func (g *game) noteIdle() {
 	}
 }
 
-// noteEnd: somebody is about to end the session.
+// noteEnd records an end by the API or the gateway.
 func (g *game) noteEnd() {
 	c := &g.w.cov
 	switch state := g.core.State(); {
@@ -69,8 +69,7 @@ func (g *game) noteEnd() {
 	}
 }
 
-// noteUpstreamOver: the core has just come to know that nothing more comes from
-// the upstream.
+// noteUpstreamOver records that the core has learned of the upstream's end.
 func (g *game) noteUpstreamOver(state session.State) {
 	c, l := &g.w.cov, g.seen.seat
 	switch {
@@ -87,9 +86,9 @@ func (g *game) noteUpstreamOver(state session.State) {
 	}
 }
 
-// noteSlow: a resume is served while the client of another, or of the one before,
-// does not take its replay. The core has no lock that such a client could hold;
-// that nobody else has one is shown where the locks are.
+// noteSlow records that a resume is served while another client, or the previous one,
+// does not read its replay. The core has no lock that such a client could hold; tests
+// of the code with locks show the rest.
 func (g *game) noteSlow() {
 	for _, other := range g.w.games {
 		if l := other.seen.seat; l == nil || !l.waiting || !l.tap.replaying() {

@@ -6,9 +6,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// A futility counts the resumes in a row that came to nothing, protocol section 6, 4410
-// `no progress`: the client was heard after its hello and is gone again, with nothing
-// new acked although something was sent.
+// A futility counts the consecutive resumes without progress, protocol section 6, 4410
+// `no progress`: the client was active after its hello and disconnected again, without
+// acking anything new although something was sent.
 type futility struct {
 	n     int
 	since session.Time
@@ -20,8 +20,8 @@ const (
 	futileSpan = 10 * time.Second
 )
 
-// ended takes in that p's connection is gone, with acked messages acked by then. One
-// that was still draining says nothing.
+// ended records that p's connection has ended with acked messages acked. One that was
+// still draining does not count.
 func (f *futility) ended(p *pulse, acked uint64) {
 	now, d := p.g.w.now, p.socket.drained
 	futile := p.resumed && p.spoke && acked == p.ackedAt && p.dataFrom > 0 && p.sight.at >= p.dataFrom

@@ -7,9 +7,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// A game is one session and everything around it: its core, the models of both
-// its peers, the driver's legs, the handshakes that are under way, and what the
-// invariants remember.
+// A game is one session with its whole environment: its core, the models of both peers,
+// the driver's legs, the handshakes in flight, and the state of the invariants.
 type game struct {
 	w   *world
 	id  int
@@ -17,65 +16,65 @@ type game struct {
 
 	core *session.Session
 	cli  *client
-	ups  *upstream // the present one, or the last
+	ups  *upstream // the current one, or the last
 
-	// What has come and what is owed, upward and downward.
+	// What has been received and is owed, in both directions.
 	owed debts
 	nums numbers
 
 	// The driver.
 	style    style
 	readSize int
-	blind    bool // it cannot look into the client's socket
+	blind    bool // the driver can't read the client's socket state
 	up, down *leg
-	legs     []*leg // every client leg that is not closed
-	uplegs   []*leg // and every upstream's
+	legs     []*leg // client legs that are not closed
+	uplegs   []*leg // upstream legs that are not closed
 	first    *link  // not attached yet
-	ahead    bool   // it is made ahead of its client, and not reserved yet
+	ahead    bool   // pre-created, and not reserved yet
 
 	// The gateway.
 	tries      []*attempt
-	ponged     uint64 // the newest message that a Pong has covered, or that was dropped before a return
-	dial       *dial  // --disconnect hard: the next upstream's
+	ponged     uint64 // the newest message that a Pong has covered, or that was dropped before a resume
+	dial       *dial  // --disconnect hard: the dial of the next upstream
 	ttl        time.Duration
 	wantsToken bool
 	renewing   uint64
 	early      bool
-	stillborn  bool // there was no memory for what its upstream said first
+	stillborn  bool // memory was exhausted for the upstream's first bytes
 	silent     bool // the upstream answers no Ping
-	beating    int  // of 1000 messages so many are heartbeats of the game's own
+	beating    int  // this many of 1000 messages are application heartbeats
 
-	// What the session is kept for.
+	// How long the session is kept.
 	terms      session.Terms
 	started    bool
 	away       absence
 	expires    session.Time // of the newest token
-	told       session.Time // or of the one before, where the client may not have been told
-	lengthened bool         // the grace period: a token that is held may not outlive it
+	told       session.Time // or of the one before, if the client may not have received it
+	lengthened bool         // the grace period was extended: it may outlive the client's token
 
 	// A plain client's closing handshake.
-	closesAt session.Time // the core has read its Close; zero: it has not
-	between  bool         // something in between has sent a Close, too
+	closesAt session.Time // when the core read its Close; zero: it has not
+	between  bool         // a proxy has sent a Close, too
 
 	// Faults.
-	stolen bool // somebody else has used the client's token
+	stolen bool // another client has used the client's token
 	slept  bool // the process was suspended
-	upLate bool // the upstream took its leave for too long
+	upLate bool // the upstream's closing handshake timed out
 	cause  cause
 
-	// Liveness.
+	// of the newest client connection; nil: there was none
 	life     *pulse // of the newest client's connection; nil: there was none
 	trip     trip
 	futile   futility
 	silenced bool // a line was silent for a while
-	lineDown bool // the client's network: nothing passes on its connections, whichever
+	lineDown bool // the client's network is down: all its connections, old and new, pass nothing
 
-	keys map[[4]byte]struct{} // handed out and not seen yet
+	keys map[[4]byte]struct{} // handed out and not used yet
 
 	seen memory
 }
 
-// A cause is why a session is expected to end, and what its upstream is told.
+// A cause is the expected reason for a session's end, and the Close for its upstream.
 type cause struct {
 	reason string
 	code   int
@@ -89,7 +88,7 @@ func (g *game) log(what string, a, b int64, note ...string) {
 	g.w.trace.add(l)
 }
 
-// fail ends the run: rule is what was broken.
+// fail ends the run: rule was violated.
 func (g *game) fail(rule, format string, args ...any) {
 	panic(broken{fmt.Sprintf("%s, session %d: ", rule, g.id) + fmt.Sprintf(format, args...)})
 }
@@ -100,34 +99,34 @@ func (g *game) must(err error) {
 	}
 }
 
-// honest reports whether the client has kept to the protocol, and has its
-// token for itself.
+// honest reports whether the client follows the protocol, and nobody else has its
+// token.
 func (g *game) honest() bool { return !g.stolen && g.cli.rogue == 0 }
 
-// newKey is the core's source of masking keys.
+// newKey supplies the core's masking keys.
 func (g *game) newKey() [4]byte {
 	for {
 		k := g.w.key()
-		if _, twice := g.keys[k]; !twice { // four bytes chosen at random do meet
+		if _, twice := g.keys[k]; !twice { // four random bytes may repeat
 			g.keys[k] = struct{}{}
 			return k
 		}
 	}
 }
 
-// freshKey: a frame to the upstream must have a key that was made for it alone.
+// freshKey checks that a frame to the upstream has a masking key of its own.
 func (g *game) freshKey(k [4]byte) bool {
 	_, ok := g.keys[k]
 	delete(g.keys, k)
 	return ok
 }
 
-// maxEarly is how much can lie behind an upstream's answer, in the buffer that
-// the answer was read through.
+// maxEarly bounds what follows an upstream's handshake response in the same read
+// buffer.
 const maxEarly = 4 << 10
 
-// newGame makes a session whose upstream has just been reached, and which a
-// client is about to be attached to, or is to come for some time later.
+// newGame makes a session with a connected upstream. A client attaches at once, or
+// later.
 func newGame(w *world, id int) *game {
 	g := &game{w: w, id: id, keys: map[[4]byte]struct{}{}, nums: newNumbers()}
 	w.sessions++
@@ -149,7 +148,7 @@ func newGame(w *world, id int) *game {
 	return g
 }
 
-// connect makes u the present upstream.
+// connect makes u the current upstream.
 func (g *game) connect(u *upstream, ten *session.Upstream) {
 	u.ten = ten
 	g.ups, g.up = u, u.leg
@@ -158,7 +157,7 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.Wants(ten), g.w.now
 }
 
-// describe is the configuration, for whoever reads a failure.
+// describe returns the configuration, for a failure's report.
 func (g *game) describe() string {
 	c := g.cfg
 	s := fmt.Sprintf("resumable=%v kept=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
@@ -166,7 +165,7 @@ func (g *game) describe() string {
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 
-// over reports whether nothing is left to happen to the session.
+// over reports whether nothing more can happen to the session.
 func (g *game) over() bool {
 	if g.core.State() != session.Ended || len(g.tries) > 0 || g.dial != nil {
 		return false
@@ -179,17 +178,17 @@ func (g *game) over() bool {
 	return true
 }
 
-// allLegs are the upstreams' and the clients'.
+// allLegs returns the legs of upstreams and clients.
 func (g *game) allLegs() []*leg {
 	return append(append(make([]*leg, 0, 8), g.uplegs...), g.legs...)
 }
 
-// idle: the leg is closed and nobody has anything of the core's.
+// idle reports whether the leg is closed and nothing lent by the core is in use.
 func (l *leg) idle() bool {
 	return l.closed && !l.flying.up && l.room == nil && l.hand == nil && !l.owes
 }
 
-// reap forgets legs that are done with.
+// reap removes idle legs.
 func (g *game) reap() {
 	g.legs = reaped(g.legs, g.down)
 	g.uplegs = reaped(g.uplegs, g.up)
@@ -201,7 +200,7 @@ func reaped(legs []*leg, present *leg) []*leg {
 		if !l.idle() || l == present {
 			kept = append(kept, l)
 		} else if l.ups != nil {
-			l.ups.bury()
+			l.ups.checkEnded()
 		}
 	}
 	clear(legs[len(kept):])

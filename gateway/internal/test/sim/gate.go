@@ -9,34 +9,34 @@ import (
 	"reseat/gateway/session"
 )
 
-// What the gateway does around a core: handshakes and tokens. Signing a token
-// takes time, in which anything may happen.
+// What the gateway does around a core: handshakes and tokens. Signing a token takes
+// time, in which anything may happen.
 
-// An attempt is a handshake that the gateway is serving.
+// An attempt is a handshake that the gateway serves.
 type attempt struct {
-	link     *link // nil: somebody else's
+	link     *link // nil: another client's
 	conn     *conn
 	token    token
 	received uint64
 	badN     bool
 	stage    stage
 	gen      uint64 // the generation that is being signed
-	dial     *dial  // whose outcome it has had, and that it is to end
+	dial     *dial  // the dial whose outcome it uses and must finish
 	came     session.Time
 	inquiry  inquiry
 }
 
-// A stage is how far an attempt has come.
+// A stage is the progress of an attempt.
 type stage uint8
 
 const (
-	knocking stage = iota // its handshake is on its way
-	looking               // it is answered with 101 and is to be checked
-	asking                // its cookie is good, and the attached client is asked whether it is there
-	joining               // the session has no upstream: one is to be dialled
-	waiting               // for that
-	queuing               // for another to be attached, or not
-	signing               // its token is being made
+	handshaking stage = iota // its handshake is in flight
+	checking                 // it was answered with 101 and must be checked
+	asking                   // its cookie is valid, and the attached client was pinged
+	joining                  // the session has no upstream: one must be dialed
+	waiting                  // waits for that dial
+	queuing                  // waits until another attempt is attached, or not
+	signing                  // its token is being signed
 )
 
 func (t token) String() string { return fmt.Sprintf("%d.%d", t.gen, t.expires) }
@@ -50,8 +50,8 @@ func parseToken(s string) (t token) {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// pass signs a token: protocol section 7 says how long it lives and when it is
-// to be renewed.
+// pass signs a token: protocol section 7 says how long it is valid and when to renew
+// it.
 func (g *game) pass(gen uint64, came session.Time) session.Pass {
 	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)
 	life := max(g.ttl, 2*grace)
@@ -66,10 +66,10 @@ func (g *game) pass(gen uint64, came session.Time) session.Pass {
 	return session.Pass{Gen: gen, Token: t.String(), Expires: t.expires, Renew: max(renew, time.Millisecond), Arrived: came}
 }
 
-// issued: the core has taken p.
+// issued records that the core has accepted p.
 func (g *game) issued(p session.Pass) { g.expires, g.told = p.Expires, p.Expires }
 
-// attachFirst gives the session its first client.
+// attachFirst attaches the session's first client.
 func (g *game) attachFirst() bool {
 	if g.first == nil || g.first.in.hole {
 		return false
@@ -97,7 +97,7 @@ func (g *game) attachFirst() bool {
 	return true
 }
 
-// seat makes the leg of a connection that has been attached.
+// seat makes the leg of an attached connection.
 func (g *game) seat(t *attempt, a *session.Attachment) {
 	old := g.down
 	l := &leg{g: g, conn: t.conn, att: a, buf: make([]byte, 1+g.w.rng.IntN(g.readSize)), lastIn: g.w.now, lastOut: g.w.now}
@@ -111,23 +111,23 @@ func (g *game) seat(t *attempt, a *session.Attachment) {
 	g.settle()
 }
 
-// serve goes on with one of the handshakes.
+// serve advances one of the handshakes.
 func (g *game) serve() bool {
 	if len(g.tries) == 0 {
 		return false
 	}
 	t := g.tries[len(g.tries)-1]
-	if g.w.calm || g.w.chance(500) { // else the newest goes first
+	if g.w.calm || g.w.chance(500) { // otherwise the newest first
 		t = g.tries[g.w.rng.IntN(len(g.tries))]
 	}
 	switch t.stage {
-	case knocking:
+	case handshaking:
 		return g.shake(t)
-	case looking:
+	case checking:
 		g.examine(t)
 	case joining:
 		if !g.w.calm && g.w.chance(500) {
-			return false // another may come first
+			return false // another may arrive first
 		}
 		g.join(t)
 	case waiting:
@@ -136,7 +136,7 @@ func (g *game) serve() bool {
 		if g.dial != nil {
 			return g.dialEnds()
 		}
-		t.stage = looking
+		t.stage = checking
 	case asking:
 		return g.learn(t)
 	case signing:
@@ -145,27 +145,27 @@ func (g *game) serve() bool {
 	return true
 }
 
-// shake answers a handshake once it has arrived: with 101 before anything is looked
-// at, since a browser is told of nothing else.
+// shake answers a handshake that has arrived: always with 101, because a browser learns
+// nothing from other statuses.
 func (g *game) shake(t *attempt) bool {
 	switch {
 	case !t.conn.in.hole:
-		t.conn.upgraded, t.stage = true, looking
+		t.conn.upgraded, t.stage = true, checking
 		return true
-	case t.conn.deaf: // given up, and it will never arrive
+	case t.conn.deaf: // abandoned, so it will never arrive
 		g.drop(t)
 		return true
 	}
 	return false
 }
 
-// resume is what an attempt states. A cookie states no count.
+// resume returns what an attempt states. A cookie states no count.
 func (t *attempt) resume() session.Resume {
 	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN}
 }
 
-// examine looks at an attempt and reserves the generation that it would issue,
-// if the session has an upstream.
+// examine checks an attempt, and reserves the generation that it would issue if the
+// session has an upstream.
 func (g *game) examine(t *attempt) {
 	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !t.conn.silenced && !g.slept && !g.outlasts() && !g.missed(t) && t.token.gen == g.core.Generation() {
 		g.fail("I4", "the token of generation %d has expired while its session lives", t.token.gen)
@@ -182,7 +182,7 @@ func (g *game) examine(t *attempt) {
 	case g.inquire(t):
 		return
 	case needs:
-		g.hangUpDial(t) // it was parted from again
+		g.hangUpDial(t) // it was disconnected again
 		t.stage = joining
 		return
 	}
@@ -194,18 +194,18 @@ func (g *game) examine(t *attempt) {
 	}
 }
 
-// outlasts: the session may be kept for longer than the client's token lives,
-// since its grace period was made longer or has rested.
+// outlasts reports whether the session may outlive the client's token, because its
+// grace period was extended or the timer was stopped.
 func (g *game) outlasts() bool { return g.away.rested > 0 || g.away.waits > 0 || g.lengthened }
 
-// missed: the client has not got the newest token, since its line was silent, or has
-// been away for longer than a token must last.
+// missed reports whether the client may lack the newest token, because its line was
+// silent, or because it was detached for longer than a token is valid.
 func (g *game) missed(t *attempt) bool {
-	away := g.cli.goneAt > 0 && t.came.Sub(g.cli.goneAt) > 2*g.cfg.Heartbeat+g.keep()
+	away := g.cli.disconnectedAt > 0 && t.came.Sub(g.cli.disconnectedAt) > 2*g.cfg.Heartbeat+g.keep()
 	return away || g.silenced && t.token.expires < g.expires
 }
 
-// attach is what follows when the token is signed.
+// attach continues once the token is signed.
 func (g *game) attach(t *attempt) {
 	before := g.snapshot()
 	g.noteInstant()
@@ -231,14 +231,14 @@ func (g *game) attach(t *attempt) {
 		g.issued(p)
 	}
 	g.sync(false)
-	g.comes()
+	g.clientAttached()
 	if t.dial != nil {
 		t.dial.over = true
 	}
 	g.seat(t, a)
 }
 
-// unattached: it was refused at the last moment, or has to begin again.
+// unattached continues after a late refusal, or starts again.
 func (g *game) unattached(t *attempt, ref *session.Refusal, needs bool) {
 	if ref.Code != 0 {
 		g.refuse(t, ref)
@@ -250,10 +250,10 @@ func (g *game) unattached(t *attempt, ref *session.Refusal, needs bool) {
 	} else {
 		g.w.cov.hit(Overtaken)
 	}
-	t.stage = looking
+	t.stage = checking
 }
 
-// drop: t is served.
+// drop removes t, which has been served.
 func (g *game) drop(t *attempt) {
 	if i := slices.Index(g.tries, t); i >= 0 {
 		g.tries = slices.Delete(g.tries, i, i+1)
@@ -276,7 +276,7 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 func (g *game) turnAway(t *attempt, ref *session.Refusal) {
 	g.drop(t)
 	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
-	if !g.cfg.Kept { // whom nothing is told, and a new session is made
+	if !g.cfg.Kept { // it gets a new session without an error
 		t.tell(ref)
 	}
 	t.conn.closeGateway(false)
@@ -285,7 +285,7 @@ func (g *game) turnAway(t *attempt, ref *session.Refusal) {
 	}
 }
 
-// tell has a client know why it was refused.
+// tell makes a client know why it was refused.
 func (t *attempt) tell(ref *session.Refusal) {
 	retry := ref.Retry > 0
 	arg, err := json.Marshal(closeArg{Code: ref.Code, Reason: ref.Text, Retry: &retry, After: ref.Retry.Milliseconds()})
@@ -299,16 +299,16 @@ func (t *attempt) tell(ref *session.Refusal) {
 	}
 }
 
-// steal is somebody else's resume with the client's token.
+// steal makes another client resume with the client's token.
 func (g *game) steal() bool {
 	c := g.cli
 	if c.token.gen == 0 || len(g.tries) > 3 || !g.keeps() {
 		return false
 	}
-	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes nothing, unless it is attached
+	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes over only if it is attached
 	n := g.connection()
 	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, came: g.w.now})
-	if g.cfg.Resumable && g.w.chance(500) { // it speaks, and confirms the generation
+	if g.cfg.Resumable && g.w.chance(500) { // it sends something, which confirms the generation
 		key := g.w.key()
 		n.in.write(appendFrame(nil, 0x80|opText, &key, []byte("\x10ping")))
 	}
@@ -316,7 +316,7 @@ func (g *game) steal() bool {
 	return true
 }
 
-// storm is more takeovers than are allowed in a while.
+// storm makes more takeovers than allowed in a while.
 func (g *game) storm() bool {
 	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.Kept {
 		return false
@@ -332,7 +332,7 @@ func (g *game) storm() bool {
 	return true
 }
 
-// lie is a resume that states what cannot be.
+// lie makes a resume that states something impossible.
 func (g *game) lie() bool {
 	c := g.cli
 	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable {
@@ -379,12 +379,12 @@ func (g *game) renew() bool {
 	return true
 }
 
-// renewed: p was sent, if there still is somebody to have it.
+// renewed records that p was sent, if a client is still attached.
 func (g *game) renewed(p session.Pass) {
 	if l := g.down; l == nil || l.stale() || l.gen != p.Gen {
 		return
 	}
-	if g.told = g.expires; !g.upOver() { // else nothing may follow the end that is told
+	if g.told = g.expires; !g.upOver() { // otherwise nothing may follow the announced end
 		g.told = p.Expires
 	}
 	g.expires = p.Expires

@@ -6,53 +6,53 @@ import (
 	"reseat/gateway/session"
 )
 
-// The invariants I1 to I14 that can be seen at the core. What is written and
-// read is checked where it passes (tap.go, upstream.go, receive.go); here is
-// what can be said of the session as a whole, after each step.
+// The invariants I1 to I14 that can be checked at the core. What is written and read is
+// checked where it passes (tap.go, upstream.go, receive.go); this file checks the
+// session as a whole, after each step.
 
-// memory is what the invariants remember of a session.
+// memory is the state of a session's invariants.
 type memory struct {
 	info      session.Info
-	sent      uint64        // numbered, before the attach under way
+	sent      uint64        // numbered before the attach in progress
 	seat      *leg          // of the newest attach
 	older     *leg          // and of the one before
 	overs     int           // Over events
-	attach    session.Event // how the newest attach is to be told
+	attach    session.Event // the expected event of the newest attach
 	replayed  uint64        // sum of all replays announced
-	cuts      int           // attaches in a row that were cut in mid-replay
-	gone      int           // attaches in a row that ended
-	upHeard   session.Time  // or not wanted to be heard
+	cuts      int           // consecutive attaches that ended within the replay
+	gone      int           // consecutive attaches that ended
+	upHeard   session.Time  // or when reading it was last paused
 	upWanted  bool
-	unread    session.Time // when the client was last not to be read
+	unread    session.Time // when reading the client was last paused
 	read      bool
-	excused   session.Time // when a call came so late that the process had stood still
+	excused   session.Time // when a call was so late that the process was suspended
 	upOver    bool         // the core knows that the upstream is over,
 	upOverAt  session.Time // since when,
 	wasSilent bool         // since it was silent
 	paused    bool         // an overflow has paused the upstream
-	full      bool         // at the last look the upstream was not read for want of room
+	full      bool         // reading the upstream was paused for lack of room at the last check
 	ackOwed   session.Time // since when message ackOwedN is written and not acked
 	ackOwedN  uint64
 	ackSeat   *leg
-	late      session.Time // Tick is kept back until then
+	late      session.Time // Tick is delayed until then
 	pongs     int          // Pong events
-	askOwed   session.Time // since when a plain client that is kept is to be asked how far it has come
+	askOwed   session.Time // since when a plain client with a cookie must be pinged
 	present   bool         // a client is attached, as the events say
-	parted    span         // when any client was heard last whose connection is over; zero: there was none
+	parted    span         // last activity of any client whose connection is closed; zero: none
 
-	data      session.Time // when the last data message passed
-	upOpen    bool         // something can be said to the upstream
-	base      uint64       // newest message that was forgotten
+	data      session.Time // time of the last data message
+	upOpen    bool         // texts can be sent to the upstream
+	base      uint64       // newest message that was released
 	held      int          // messages
 	heldBytes int64
-	blocked   bool   // what was read and not taken in waits for room
-	unblocked bool   // the core looks at it anew in this call
-	dropping  bool   // --overflow drop-oldest has held
+	blocked   bool   // input that was read and not processed waits for room
+	unblocked bool   // the core processes it in this call
+	dropping  bool   // --overflow drop-oldest is in effect
 	starts    bool   // it is being marked as started
-	tornAt    uint64 // the message that was torn last
+	tornAt    uint64 // the message that was last disconnected within
 }
 
-// snapshot is what a call that has no effect must leave as it is.
+// A snapshot is what a call without effect must not change.
 type snapshot struct {
 	info session.Info
 	next session.Time
@@ -81,7 +81,7 @@ func (g *game) unchanged(s snapshot, what string) {
 	}
 }
 
-// check holds after every step.
+// check runs after every step.
 func (g *game) check() {
 	g.sync(false)
 	i, p := g.core.Info(), g.seen.info
@@ -95,7 +95,7 @@ func (g *game) check() {
 	g.seen.full = g.full()
 }
 
-// noteUnread notes until when the client was not read: its silence was ours.
+// noteUnread records that the client is not read: its silence is the gateway's doing.
 func (g *game) noteUnread() {
 	l := g.down
 	if l == nil || l.stale() {
@@ -108,7 +108,7 @@ func (g *game) noteUnread() {
 	g.seen.read = reads
 }
 
-// noteWanted notes until when the upstream was not read: its silence was ours.
+// noteWanted records that the upstream is not read: its silence is the gateway's doing.
 func (g *game) noteWanted() {
 	if g.upOver() {
 		return
@@ -120,7 +120,7 @@ func (g *game) noteWanted() {
 	g.seen.upWanted = wanted
 }
 
-// checkCounts: I5, and the statistics, I13.
+// checkCounts checks I5, and the statistics, I13.
 func (g *game) checkCounts(i, p session.Info) {
 	switch {
 	case i.Acked < p.Acked || i.Acked > i.Sent:
@@ -147,8 +147,8 @@ func (g *game) checkCounts(i, p session.Info) {
 	}
 }
 
-// checkHeld: only what was acked or dropped is forgotten, I5 and I13, and what
-// is held is within its limits, I8.
+// checkHeld checks that only acked or dropped messages are released, I5 and I13, and
+// that the buffer is within its limits, I8.
 func (g *game) checkHeld(i, p session.Info) {
 	if i.State == session.Ended {
 		if i.BufferBytes != 0 || i.BufferMessages != 0 {
@@ -168,7 +168,7 @@ func (g *game) checkHeld(i, p session.Info) {
 		g.fail("I13", "%d bytes held, want %d", i.BufferBytes, g.nums.sums[i.Sent]-g.nums.sums[base])
 	case i.BufferMessages > max(g.cfg.BufferMessages, 1):
 		g.fail("I8", "%d messages held, the limit is %d", i.BufferMessages, g.cfg.BufferMessages)
-	case i.BufferMessages > 1 && i.BufferBytes > g.cfg.BufferBytes+1: // a DLE is not counted beforehand
+	case i.BufferMessages > 1 && i.BufferBytes > g.cfg.BufferBytes+1: // a DLE is not counted in advance
 		g.fail("I8", "%d bytes held, the limit is %d", i.BufferBytes, g.cfg.BufferBytes)
 	}
 	if dropped > 0 && i.State == session.Detached && i.Acked == p.Acked {
@@ -179,8 +179,8 @@ func (g *game) checkHeld(i, p session.Info) {
 	}
 }
 
-// checkDropped: as few messages were dropped as had to be, the newest of them
-// message last. While another is not whole, what it takes is not known here.
+// checkDropped checks that no more messages than necessary were dropped, the newest of
+// them message last. The size of an incomplete message is unknown here.
 func (g *game) checkDropped(i session.Info, last uint64) {
 	u := g.ups
 	if s := g.nums.sums; u.between() && i.BufferMessages < g.cfg.BufferMessages && s[i.Sent]-s[last-1] <= g.cfg.BufferBytes {
@@ -188,13 +188,13 @@ func (g *game) checkDropped(i session.Info, last uint64) {
 	}
 }
 
-// slack is what sessions may hold beyond the store's limit: what the limit does
-// not ask before, the client's unacked messages and the rest of a message.
+// slack is what sessions may hold beyond the store's limit: memory that is not checked
+// against the limit first, the client's unacked messages and the rest of a message.
 func (w *world) slack() int64 {
 	return int64(len(w.games)) * 2 * (windowBytes + w.maxMessage + 64<<10)
 }
 
-// checkState: I3 and I10.
+// checkState checks I3 and I10.
 func (g *game) checkState(i session.Info) {
 	open := 0
 	for _, l := range g.legs {
@@ -224,8 +224,8 @@ func (g *game) checkState(i session.Info) {
 	g.checkAway(i)
 }
 
-// tick calls Tick as a driver does that was woken when Next said. After it Next
-// must lie ahead: a driver whose timer fires at once for ever spins.
+// tick calls Tick as a driver does at the time of Next. Afterwards Next must be in the
+// future: otherwise a driver's timer would fire forever.
 func (g *game) tick() {
 	g.settle()
 	for i := 0; ; i++ {
@@ -243,7 +243,7 @@ func (g *game) tick() {
 			g.tickBeats(busy)
 		}
 		g.settle()
-		g.settle() // of what a failing write has brought about
+		g.settle() // caused by a failing write
 		g.check()
 		g.settled()
 		next := g.core.Next()
@@ -257,7 +257,7 @@ func (g *game) tick() {
 	g.afterTick()
 }
 
-// afterTick: what the time makes due has been done.
+// afterTick checks that everything due has been done.
 func (g *game) afterTick() {
 	now := g.w.now
 	state := g.core.State()
@@ -281,7 +281,7 @@ func (g *game) afterTick() {
 	}
 }
 
-// afterTickIdle: nothing is in the way of l, and what it is owed is written.
+// afterTickIdle checks that everything owed to l is written, if nothing blocks it.
 func (g *game) afterTickIdle(l *leg) {
 	now := g.w.now
 	if now >= l.lastOut.Add(g.cfg.Heartbeat) {
@@ -294,7 +294,7 @@ func (g *game) afterTickIdle(l *leg) {
 	if len(l.tap.graces) > 0 {
 		g.fail("terms", "the client was not told of %d ms", l.tap.graces[0])
 	}
-	if since := g.seen.ackOwed; since > 0 && now > since.Add(time.Second+tardy) {
+	if since := g.seen.ackOwed; since > 0 && now > since.Add(time.Second+maxLateness) {
 		g.fail("section 5", "written messages not acked since %d", since)
 	}
 	if t := l.tap; t.pongDue > 0 || t.wsPongDue {
@@ -307,7 +307,7 @@ func (g *game) afterTickIdle(l *leg) {
 	}
 }
 
-// noteOwed notes since when the client is owed an ack.
+// noteOwed records since when the client is owed an ack.
 func (g *game) noteOwed(i session.Info) {
 	l := g.down
 	switch m := &g.seen; {
@@ -318,13 +318,13 @@ func (g *game) noteOwed(i session.Info) {
 	}
 }
 
-// bury checks a session that is over.
-func (g *game) bury() {
+// checkEnded checks a session that has ended.
+func (g *game) checkEnded() {
 	i := g.core.Info()
 	g.log("over", int64(g.seen.overs), 0, i.Ending.Reason)
 	u := g.ups
 	if u.parted {
-		u.bury()
+		u.checkEnded()
 	} else if u.closed {
 		g.checkUpstreamClose(i.Ending.Reason)
 	} else if c := u.conn; !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.stillborn && g.cfg.UpstreamHeartbeat == 0 {
@@ -337,30 +337,30 @@ func (g *game) bury() {
 	}
 }
 
-// bury checks an upstream that the session has parted from.
-func (u *upstream) bury() {
+// checkEnded checks an upstream that the session has replaced.
+func (u *upstream) checkEnded() {
 	l, c := u.leg, u.conn
 	if u.parted && !u.closed && !u.torn && !u.replace && !u.over && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
 		u.g.fail("I10", "upstream %d got no Close when the session parted from it", u.no)
 	}
 }
 
-// checkUpstreamClose: the upstream is told why.
+// checkUpstreamClose checks that the upstream got the right Close.
 func (g *game) checkUpstreamClose(reason string) {
 	u, want := g.ups, g.upstreamCode(reason)
 	if u.over && u.wrong == "" && u.gotCode == u.code && u.code != 0 {
-		return // its own, given back
+		return // its own code, echoed
 	}
 	if g.closesAt > 0 && u.gotCode == g.cli.bye {
-		return // the client's, which was passed on before
+		return // the client's, which was forwarded
 	}
 	if want != 0 && u.gotCode != want && !g.lostUpstream(u.gotCode) {
 		g.fail("section 6", "the upstream got Close %d %q when the session ended with %s, want %d", u.gotCode, u.gotText, reason, want)
 	}
 }
 
-// lostUpstream: the upstream was given up, and told so, before the session's
-// end.
+// lostUpstream reports whether the gateway closed the upstream with code before the
+// session's end.
 func (g *game) lostUpstream(code int) bool {
 	return code == 1002 || code == 1009 || code == 1001
 }
@@ -369,7 +369,7 @@ func (g *game) upstreamCode(reason string) int {
 	switch reason {
 	case "bye":
 		return g.cli.bye
-	case "upstream_closed": // by a plain client, which may answer the upstream's with a code of its own
+	case "upstream_closed": // a plain client may answer the upstream's with another code
 		if !g.cfg.Resumable && g.ups.code != 0 {
 			return g.cli.bye
 		}

@@ -8,34 +8,34 @@ import (
 	"reseat/gateway/session"
 )
 
-// Plain clients that come back by a cookie, protocol section 9. Such a client
-// counts nothing, acks nothing and sends nothing again: it answers Pings, as
-// RFC 6455 has everybody do, and opens a new connection with its cookie. What it
-// has is what it was sent on all connections together. The Pings carry the
-// count; from the Pongs that the core has read the model knows from which message
-// on the next connection has to begin: not a message later, for it may not have
-// come, and not one earlier, for up to there it is exactly once.
+// Plain clients that resume by a cookie, protocol section 9. Such a client neither
+// counts nor acks nor resends: it answers Pings, as RFC 6455 requires, and opens a new
+// connection with its cookie. It has received what it was sent on all its connections
+// together. The Pings carry the count. From the Pongs that the core has read the model
+// knows with which message the next connection must start: not later, because a message
+// may not have arrived, and not earlier, because everything up to there is delivered
+// exactly once.
 
-// answerTime is how long an attached client has to answer a Ping before somebody
-// with its cookie may take its place.
+// answerTime is how long an attached client may take to answer a Ping before another
+// with its cookie may replace it.
 const answerTime = 2 * time.Second
 
-// cookieLife is that of a cookie's token.
+// cookieLife is how long a cookie's token is valid.
 const cookieLife = 10 * 365 * 24 * time.Hour
 
-// keeps reports whether the session outlives a drop.
+// keeps reports whether the session outlives a disconnect.
 func (g *game) keeps() bool { return g.cfg.Resumable || g.cfg.Kept }
 
-// An inquiry is what an attempt with a cookie wants to know first: whether the
-// attached client answers.
+// An inquiry is what an attempt with a cookie must find out first: whether the attached
+// client answers.
 type inquiry struct {
 	made  bool
-	since session.Time // zero: no answer is waited for
-	pongs int          // that had come before
+	since session.Time // zero: not waiting for an answer
+	pongs int          // that had been read before
 }
 
-// inquire asks the attached client for a sign of life. It reports whether its
-// answer is to be waited for.
+// inquire pings the attached client. It reports whether the attempt must wait for the
+// answer.
 func (g *game) inquire(t *attempt) bool {
 	if !g.cfg.Kept || t.inquiry.made {
 		return false
@@ -48,7 +48,7 @@ func (g *game) inquire(t *attempt) bool {
 	return asked
 }
 
-// learn looks whether the answer has come, or has not in time.
+// learn checks whether the answer has arrived, or is overdue.
 func (g *game) learn(t *attempt) bool {
 	switch {
 	case g.seen.pongs > t.inquiry.pongs:
@@ -57,17 +57,16 @@ func (g *game) learn(t *attempt) bool {
 		g.turnAway(t, &session.Refusal{Text: "a session of its own"})
 		g.unchanged(before, "a second tab")
 	case g.w.now >= t.answerBy():
-		t.stage = looking
+		t.stage = checking
 	case !g.w.calm && g.w.chance(50):
-		g.w.advanceTo(t.answerBy(), nil) // it may be on its way
+		g.w.advanceTo(t.answerBy(), nil) // it may be in flight
 	default:
 		return false
 	}
 	return true
 }
 
-// answerBy is until when the attached client may answer; zero: nobody waits for
-// that.
+// answerBy returns until when the attached client may answer; zero: nobody waits.
 func (t *attempt) answerBy() session.Time {
 	if t.stage != asking {
 		return 0
@@ -75,8 +74,8 @@ func (t *attempt) answerBy() session.Time {
 	return t.inquiry.since.Add(answerTime)
 }
 
-// issues is how many generations a resume issues: a cookie is good for all of
-// its session's life.
+// issues returns how many generations a resume issues: a cookie is valid for its
+// session's whole life.
 func (g *game) issues() uint64 {
 	if g.cfg.Kept {
 		return 0
@@ -84,9 +83,8 @@ func (g *game) issues() uint64 {
 	return 1
 }
 
-// returns is the client's connection on which it is back; start is the message
-// that it goes on behind, and lost how many before were dropped since the last
-// Pong.
+// returns records the client's new connection. It continues after message start, and
+// lost messages before that were dropped since the last Pong.
 func (g *game) returns(t *attempt, start, lost uint64) {
 	l, c := t.link, g.cli
 	if start > c.count {
@@ -97,7 +95,7 @@ func (g *game) returns(t *attempt, start, lost uint64) {
 		return
 	}
 	l.stated, l.lost = start-lost, lost
-	l.next = g.core.Info().Received + 1 // what never arrived is not sent again: these are others
+	l.next = g.core.Info().Received + 1 // what never arrived is not resent: these are new messages
 	if !t.live() {
 		return // it is closed, or another was opened since
 	}
@@ -111,7 +109,7 @@ func (g *game) returns(t *attempt, start, lost uint64) {
 	}
 }
 
-// noteReturn counts how a client has come back to a session that was as b says.
+// noteReturn counts how a client has resumed a session in the state b.
 func (g *game) noteReturn(b session.Info, replay uint64) {
 	c := &g.w.cov
 	switch {
@@ -126,15 +124,15 @@ func (g *game) noteReturn(b session.Info, replay uint64) {
 	}
 }
 
-// cookie is the token that the answer to the first handshake carries.
+// cookie is the token in the response to the first handshake.
 func (g *game) cookie(p session.Pass) {
 	if g.cfg.Kept && g.cli.token.gen == 0 {
 		g.cli.token = parseToken(p.Token)
 	}
 }
 
-// count is a Ping of the core's: it carries how many messages were written whole
-// before it.
+// count checks a Ping of the core's, which carries how many messages were written
+// completely before it.
 func (t *tap) count(p []byte) {
 	g := t.l.g
 	if !g.cfg.Kept {
@@ -156,7 +154,7 @@ func (l *link) pong(p []byte) {
 	}
 }
 
-// checkPongs: what a Pong that was read covers is acked, and nothing else is.
+// checkPongs checks that the messages covered by a Pong are acked, and no others.
 func (g *game) checkPongs(l *leg, c catch) {
 	if !g.cfg.Kept || g.closesAt > 0 {
 		return
@@ -169,8 +167,8 @@ func (g *game) checkPongs(l *leg, c catch) {
 	}
 }
 
-// noteAsk notes since when the client has been written what no Pong covers, and
-// no Ping asks for.
+// noteAsk records since when messages are written that neither a Pong covers nor a Ping
+// asks about.
 func (g *game) noteAsk(i session.Info) {
 	m, l := &g.seen, g.down
 	switch {
@@ -181,15 +179,14 @@ func (g *game) noteAsk(i session.Info) {
 	}
 }
 
-// checkAsked: within a second the client is asked how far it has come.
+// checkAsked checks that the client is pinged within a second.
 func (g *game) checkAsked() {
-	if since := g.seen.askOwed; since > 0 && g.w.now > since.Add(time.Second+tardy) {
+	if since := g.seen.askOwed; since > 0 && g.w.now > since.Add(time.Second+maxLateness) {
 		g.fail("section 9", "no Ping since %d, and message %d of %d is acked", since, g.core.Info().Acked, g.down.tap.n)
 	}
 }
 
-// afterClose: a client that was told Close may come back, if there is anything
-// to come back to.
+// afterClose lets a client that received a Close resume, if its session still exists.
 func (c *client) afterClose(code int) {
 	if c.g.cfg.Kept && c.g.core.State() != session.Ended && c.token.gen > 0 && !c.closing && !c.g.w.calm && c.g.w.chance(500) {
 		return
@@ -197,9 +194,9 @@ func (c *client) afterClose(code int) {
 	c.finish("close " + strconv.Itoa(code))
 }
 
-// checkTold: a session that ends since its upstream has ends when its client has
-// all that came before, or has closed it on purpose. A Close 1001 of a page that
-// is left cannot be told from the answer to the upstream's own.
+// checkTold checks that a session whose upstream has ended ends when its client has
+// received everything before that, or has closed deliberately. A Close 1001 from a page
+// that is left looks like the answer to the upstream's own.
 func (g *game) checkTold() {
 	if !g.cfg.Kept || !g.honest() || g.cli.closing || g.ups.code == 1001 {
 		return

@@ -1,27 +1,27 @@
 package sim
 
-// The network between the gateway and its peers: for each connection two byte
-// streams with a bounded number of bytes under way. Whoever reads takes any
-// number of them, which is segmentation and delay at once; a stream can end,
-// break at any byte, or fall silent: for good, or until what is under way
-// arrives after all. silence.go has the forms of silence.
+// The network between the gateway and its peers: for each connection two byte streams
+// with a bounded number of bytes in flight. A reader takes any number of them, which
+// models segmentation and delay at once. A stream can end, break at any byte, or fall
+// silent: for good, or until what is in flight arrives after all. silence.go has the
+// forms of silence.
 
 // A pipe is one direction of a connection.
 type pipe struct {
 	buf    []byte
 	cap    int
-	kernel int    // bytes that the receiver's TCP holds beside those that were read
+	kernel int    // bytes in the receiver's TCP besides those that were read
 	put    uint64 // bytes ever accepted
 	got    uint64 // bytes ever read
-	acked  uint64 // bytes that the receiver's TCP, or the proxy, has acknowledged
+	acked  uint64 // bytes acknowledged by the receiver's TCP, or by the proxy
 	hole   bool   // silent: nothing arrives
-	proxy  bool   // and something in between acknowledges all the same
+	proxy  bool   // and a proxy acknowledges them anyway
 	fin    bool   // nothing follows
 	rst    bool   // both ends fail
 }
 
-// acknowledge advances what the sender's TCP knows to be acknowledged, by n bytes at
-// most: acknowledgements take their time, too.
+// acknowledge advances what the sender's TCP knows to be acknowledged by at most n
+// bytes: acknowledgements take time, too.
 func (p *pipe) acknowledge(n uint64) {
 	if p.hole && !p.proxy {
 		return
@@ -31,7 +31,7 @@ func (p *pipe) acknowledge(n uint64) {
 	}
 }
 
-// room is how many bytes the pipe accepts now.
+// room returns how many bytes the pipe accepts now.
 func (p *pipe) room() int {
 	if p.rst || p.fin {
 		return 0
@@ -51,7 +51,7 @@ func (p *pipe) readable() int {
 	return len(p.buf)
 }
 
-// read takes the first n bytes, which are good until the next write.
+// read removes the first n bytes, which are valid until the next write.
 func (p *pipe) read(n int) []byte {
 	b := p.buf[:n]
 	p.buf = p.buf[n:]
@@ -59,17 +59,17 @@ func (p *pipe) read(n int) []byte {
 	return b
 }
 
-// ended reports whether a reader finds the end, or an error, next.
+// ended reports whether a reader would find the end, or an error, next.
 func (p *pipe) ended() bool { return !p.hole && len(p.buf) == 0 && (p.fin || p.rst) }
 
-// A conn is one connection, seen from the gateway.
+// A conn is one connection, as the gateway sees it.
 type conn struct {
 	id       int
-	in, out  pipe // toward the gateway, and from it
-	deaf     bool // the peer reads no more
+	in, out  pipe // to the gateway, and from it
+	deaf     bool // the peer no longer reads
 	gateway  bool // the gateway has closed it
-	silenced bool // it was silent once, one way at least
-	inHole   bool // bytes were swallowed, R8
+	silenced bool // it was silent at some time, at least one way
+	inHole   bool // bytes were lost, R8
 	upgraded bool // the gateway has answered the handshake with 101
 }
 
@@ -86,7 +86,7 @@ func (g *game) connection() *conn {
 	return c
 }
 
-// cut breaks c for both sides: of what is under way some arrives.
+// cut breaks c for both sides: some of what is in flight arrives.
 func (c *conn) cut(w *world) {
 	for _, p := range []*pipe{&c.in, &c.out} {
 		if p.hole {
@@ -99,19 +99,19 @@ func (c *conn) cut(w *world) {
 	}
 }
 
-// mute has what is sent toward the gateway, or from it, not arrive any more.
+// mute loses what is sent to the gateway, or from it, from now on.
 func (c *conn) mute(in, out bool) {
 	c.in.hole, c.out.hole = c.in.hole || in, c.out.hole || out
 	c.silenced = c.silenced || in || out
 }
 
-// hangUp is the peer closing its socket: what it has written arrives.
+// hangUp closes the peer's socket: what it has written arrives.
 func (c *conn) hangUp() {
 	c.in.fin = true
 	c.deaf = true
 }
 
-// closeGateway is the gateway closing its socket, with a reset or in order.
+// closeGateway closes the gateway's socket, with a reset or cleanly.
 func (c *conn) closeGateway(reset bool) {
 	c.gateway = true
 	c.in.buf, c.in.rst = nil, true

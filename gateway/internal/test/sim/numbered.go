@@ -4,30 +4,29 @@ import (
 	"reseat/gateway/session"
 )
 
-// What the upstreams have sent, as the core takes it in: a message is numbered,
-// or is a heartbeat of the game's own and answered for a client that is away.
-// The model says which, from where in the stream the core stands and whether a
-// client is attached.
+// The upstreams' messages as the core processes them: a message is numbered, or it is
+// an application heartbeat and answered for a detached client. The model decides which,
+// from the core's position in the stream and whether a client is attached.
 
-// An item is a message in what an upstream sends.
+// An item is a message in an upstream's stream.
 type item struct {
 	m          message
 	reply      int    // which of the Replies it asks for; -1: none
-	begin, end uint64 // where in the stream it lies
+	begin, end uint64 // its position in the stream
 	single     bool   // in one frame
-	begun      bool   // the core has taken its beginning for the client
+	begun      bool   // the core has treated its first bytes as the client's
 }
 
-// A record is a message that was numbered.
+// A record is a numbered message.
 type record struct {
 	m        message
 	reply    int
 	answered int // how often the gateway has answered it
 }
 
-// numbers are the messages of all upstreams, as they were numbered: list[n] is
-// message n, sums[n] the payload of the messages up to n as the replay buffer
-// holds them, an escaping DLE included, and plain[n] without it.
+// numbers are the messages of all upstreams, as numbered: list[n] is message n, sums[n]
+// the payload of the messages up to n as the replay buffer holds them, including an
+// escaping DLE, and plain[n] without it.
 type numbers struct {
 	list        []record
 	sums, plain []int64
@@ -37,7 +36,7 @@ func newNumbers() numbers {
 	return numbers{list: make([]record, 1), sums: make([]int64, 1), plain: make([]int64, 1)}
 }
 
-// last is the newest number.
+// last returns the newest number.
 func (l *numbers) last() uint64 { return uint64(len(l.list) - 1) }
 
 func (l *numbers) message(n uint64) message { return l.list[n].m }
@@ -54,8 +53,8 @@ func (l *numbers) add(it item, escapes bool) *record {
 	return &l.list[n+1]
 }
 
-// number takes note of what the core has taken in. It may have looked at what it
-// was given in this very call, or at what had to wait for room.
+// number records what the core has processed: either the input of this very call, or
+// input that had waited for room.
 func (g *game) number(i session.Info, read bool) {
 	u := g.ups
 	more := i.Sent - g.nums.last()
@@ -85,8 +84,8 @@ func (g *game) number(i session.Info, read bool) {
 	g.begins(i, looked)
 }
 
-// looked reports whether the core has looked at what it was given and had not
-// taken in: in a read, or since it goes on after its buffer was full.
+// looked reports whether the core has examined unprocessed input: in a read, or because
+// its buffer has room again.
 func (g *game) looked(read bool) bool {
 	m := &g.seen
 	was, wanted := m.blocked, g.core.Wants(g.ups.ten)
@@ -98,7 +97,7 @@ func (g *game) looked(read bool) bool {
 	return read || was && wanted || again
 }
 
-// numbered: the core has numbered it.
+// numbered records that the core has numbered it.
 func (g *game) numbered(it item, away bool) {
 	r := g.nums.add(it, g.cfg.Resumable)
 	g.seen.data = g.w.now
@@ -112,7 +111,7 @@ func (g *game) numbered(it item, away bool) {
 	}
 }
 
-// answer: the gateway answers a heartbeat that stays a message for the client.
+// answer records that the gateway answers a heartbeat that is also kept for the client.
 func (g *game) answer(r *record) {
 	g.say(g.cfg.Replies[r.reply].Out)
 	r.answered++
@@ -121,9 +120,9 @@ func (g *game) answer(r *record) {
 	}
 }
 
-// begins: the core takes the first frame's header of a heartbeat for the client,
-// and for a resumable one its first byte, which may have to be escaped; or it waits for all
-// of it while the client is away.
+// begins records that the core treats the first frame header of a heartbeat as the
+// client's, and for a resumable client its first byte, which may need escaping; while
+// the client is detached the core waits for the whole message.
 func (g *game) begins(i session.Info, looked bool) {
 	u := g.ups
 	if !looked || len(u.items) == 0 || u.items[0].reply < 0 || u.handed <= u.items[0].begin {
@@ -145,7 +144,7 @@ func (g *game) begins(i session.Info, looked bool) {
 	}
 }
 
-// awaitsHeartbeat: a heartbeat lies with the core and was not taken in yet.
+// awaitsHeartbeat reports whether the core holds an unprocessed heartbeat.
 func (g *game) awaitsHeartbeat() bool {
 	for _, it := range g.ups.items {
 		if it.begin >= g.ups.handed {
@@ -158,8 +157,8 @@ func (g *game) awaitsHeartbeat() bool {
 	return false
 }
 
-// answerKept: the client is away, and the heartbeats are answered that it has
-// not acked.
+// answerKept records that the client is detached, and that the gateway answers the
+// heartbeats that it has not acked.
 func (g *game) answerKept(acked uint64) {
 	if !g.seen.upOpen {
 		return
@@ -172,7 +171,7 @@ func (g *game) answerKept(acked uint64) {
 	}
 }
 
-// heartbeat is now and then one of the game's own, or nearly one.
+// heartbeat returns an application heartbeat now and then, or something similar.
 func (g *game) heartbeat() (m message, ok bool) {
 	if len(g.cfg.Replies) == 0 || !g.w.chance(g.beating) {
 		return m, false
@@ -191,7 +190,7 @@ func (g *game) heartbeat() (m message, ok bool) {
 	return message{op: op, lead: text, size: len(text)}, len(text) <= int(g.cfg.MaxMessage)
 }
 
-// replyTo is which of the Replies m asks for; -1: none.
+// replyTo returns which of the Replies m asks for; -1: none.
 func (g *game) replyTo(m message) int {
 	for i, r := range g.cfg.Replies {
 		if m.op == opText && m.size == len(r.In) && m.equal([]byte(r.In)) {

@@ -4,10 +4,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// The calls of the core that tell something about a session as they are made:
-// what they must and must not change, and which interleaving they are.
+// Calls of the core that reveal something about a session: what they may change, and
+// which interleaving they are.
 
-// events takes the core's events and holds them against what was seen.
+// events compares the core's events with what the model has seen.
 func (g *game) events() {
 	list := g.core.Events()
 	for n, e := range list {
@@ -19,7 +19,7 @@ func (g *game) events() {
 	}
 }
 
-// event is one of them; after are those of the same call that follow.
+// event checks one event; after are the following events of the same call.
 func (g *game) event(e session.Event, after []session.Event) {
 	m := &g.seen
 	switch e.Kind {
@@ -34,8 +34,8 @@ func (g *game) event(e session.Event, after []session.Event) {
 		if e.Reason == "silent" {
 			g.checkSilent()
 		}
-		g.parts(e)
-		g.noteGone()
+		g.detachedEvent(e)
+		g.noteDetached()
 		g.dropped(after)
 	case session.Overflowed:
 		m.paused = m.paused || g.terms.Overflow == session.Pause
@@ -53,7 +53,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
 		if e.Kind != session.Created || !g.away.reserved {
-			g.arrives(e)
+			g.attachedEvent(e)
 		}
 		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is told as %+v, want %+v", e, m.attach)
@@ -69,7 +69,8 @@ func (g *game) event(e session.Event, after []session.Event) {
 	}
 }
 
-// dropped: the client is away. The upstream is told, and answered in its place.
+// dropped checks that the client is detached, and that the upstream is notified and
+// answered in its place.
 func (g *game) dropped(after []session.Event) {
 	reason := ""
 	for _, e := range after {
@@ -81,7 +82,7 @@ func (g *game) dropped(after []session.Event) {
 		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
 	}
 	parted := g.core.NeedsUpstream()
-	g.leaves(parted)
+	g.clientDetached(parted)
 	if reason == "no_progress" || parted {
 		if parted {
 			g.w.cov.hit(EdgeDropHard)
@@ -98,7 +99,7 @@ func (g *game) dropped(after []session.Event) {
 	g.seen.unblocked = true
 }
 
-// checkReason: a session ends for a reason that somebody has given.
+// checkReason checks that a session ends for a reason that occurred.
 func (g *game) checkReason(reason string) {
 	c, u := g.cli, g.ups
 	ok := g.w.cov.ended(reason)
@@ -132,21 +133,22 @@ func (g *game) checkReason(reason string) {
 	case "ended", "draining", "internal_error", "superseded":
 		ok = g.cause.reason == reason
 	case "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8":
-		ok = sins[c.rogue].reason == reason ||
-			reason == "protocol_violation" && !g.cfg.Resumable // it may rest in mid-message
+		ok = violations[c.rogue].reason == reason ||
+			reason == "protocol_violation" && !g.cfg.Resumable // the session may pause within a message
 	}
 	if !ok {
 		g.fail("I10", "the session ended with %q, for which there was no reason; sin %d", reason, c.rogue)
 	}
 }
 
-// silence: the upstream was silent for twice its heartbeat, though it was read.
+// silence reports whether the upstream was silent for twice its heartbeat, although it
+// was read.
 func (g *game) silence() bool {
 	hb := g.cfg.UpstreamHeartbeat
 	return hb > 0 && g.w.now >= max(g.seen.upHeard, g.up.lastIn, g.seen.excused).Add(2*hb)
 }
 
-// A catch is what ends in the bytes that a reader hands over.
+// A catch is what ends in the bytes that a reader passes to the core.
 type catch struct {
 	messages int
 	acks     int
@@ -154,11 +156,11 @@ type catch struct {
 	ping     uint64 // the newest
 	wsPing   bool
 	answer   bool
-	pongs    []uint64 // what they say
+	pongs    []uint64 // their arguments
 	closed   bool     // a plain client's Close
 }
 
-// catch tells what ends in what was read.
+// catch finds what ends in the bytes read.
 func (l *leg) catch() (c catch) {
 	link := l.tap.link
 	if link == nil {
@@ -187,7 +189,7 @@ func (l *leg) catch() (c catch) {
 	return c
 }
 
-// clientRead hands over what l's reader has.
+// clientRead passes to the core what l's reader has.
 func (g *game) clientRead(l *leg) {
 	c := l.catch()
 	if l.stale() {
@@ -224,7 +226,7 @@ func (g *game) clientRead(l *leg) {
 	}
 	g.feed(l)
 	g.heard(l)
-	g.punished(l)
+	g.checkViolation(l)
 	if c.answer && g.core.State() != session.Ended {
 		g.fail("section 6", "the client has answered the Close, and the session is %v", g.core.State())
 	}
@@ -237,9 +239,9 @@ func (g *game) clientRead(l *leg) {
 	}
 }
 
-// feed gives the core what l's reader has. While a heartbeat of the game's own
-// lies there and waits for room it goes byte by byte: an ack makes room, and a
-// Close behind it in the same call would hide from whom the heartbeat was taken.
+// feed passes to the core what l's reader has. While an application heartbeat waits
+// there for room, it goes byte by byte: an ack makes room, and a Close after it in the
+// same call would hide which client the heartbeat was taken from.
 func (g *game) feed(l *leg) {
 	size := len(l.hand)
 	if g.awaitsHeartbeat() {
@@ -252,7 +254,7 @@ func (g *game) feed(l *leg) {
 	}
 }
 
-// checkCatch: what l's reader has handed over was taken in.
+// checkCatch checks that the core has processed what l's reader passed to it.
 func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	after := g.core.Info()
 	switch {
@@ -277,12 +279,12 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	l.tap.wsPongDue = l.tap.wsPongDue || c.wsPing
 }
 
-// full: the upstream is not read since its messages have no room.
+// full reports whether the upstream is not read because its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.Wants(g.ups.ten) && !g.w.spent
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.parted && !g.core.Wants(g.ups.ten) && !g.w.exhausted
 }
 
-// upOver: the core knows that nothing more comes from the upstream.
+// upOver records that the core knows of the upstream's end.
 func (g *game) upOver() bool {
 	return !g.ups.parted && (g.ups.ten.CloseMode() != session.Open || g.ups.ten.Over())
 }
@@ -327,7 +329,7 @@ func (g *game) clientEnds(l *leg, f func()) {
 	before := g.snapshot()
 	f()
 	if g.down == l {
-		before.fate = l.fate() // its own connection is closed at once
+		before.fate = l.fate() // its own connection closes at once
 	}
 	g.unchanged(before, "the end of an old connection")
 	if g.seen.seat != l {
@@ -335,7 +337,7 @@ func (g *game) clientEnds(l *leg, f func()) {
 	}
 }
 
-// tenure is whose a call of the core is said to be.
+// tenure returns the upstream that a call of the core names.
 func (g *game) tenure(u *upstream) *session.Upstream {
 	if g.w.fault == Misdirect {
 		return g.ups.ten
@@ -343,7 +345,7 @@ func (g *game) tenure(u *upstream) *session.Upstream {
 	return u.ten
 }
 
-// old: what comes of u, which the session has parted from, changes nothing.
+// old checks that events of u, which the session has replaced, change nothing.
 func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 	before := g.snapshot()
 	f()
@@ -390,8 +392,8 @@ func (g *game) upstreamWrote(l *leg, n int) {
 	}
 }
 
-// checkTorn: a connection that has taken half of a message is cut in its midst,
-// any other is told why.
+// checkTorn checks that a connection that has accepted half of a message is reset, and
+// that any other gets a Close.
 func (g *game) checkTorn(u *upstream) {
 	switch f := u.ten.CloseMode(); {
 	case u.torn && f < session.Shut:
@@ -401,7 +403,7 @@ func (g *game) checkTorn(u *upstream) {
 	}
 }
 
-// upstreamRead hands over what l's reader has.
+// upstreamRead passes to the core what l's reader has.
 func (g *game) upstreamRead(l *leg, p []byte) {
 	u, n := l.ups, len(p)
 	f := func() { g.core.Read(g.w.now, g.tenure(u), p) }
@@ -420,8 +422,8 @@ func (g *game) upstreamRead(l *leg, p []byte) {
 	g.afterUpstreamRead(before)
 }
 
-// afterUpstreamRead: every whole message is numbered, or answered, unless it has
-// to wait.
+// afterUpstreamRead checks that every complete message is numbered, or answered, unless
+// it has to wait.
 func (g *game) afterUpstreamRead(before session.Info) {
 	after, u := g.core.Info(), g.ups
 	if after.State == session.Ended {
@@ -435,20 +437,20 @@ func (g *game) afterUpstreamRead(before session.Info) {
 	}
 }
 
-// attached: a resume has succeeded; before is how the session was.
+// attached checks a successful resume; before is the session's state before it.
 func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	b, i := before.info, g.core.Info()
 	if g.cfg.Kept {
-		t.received = g.ponged // it cannot say
+		t.received = g.ponged // it can't state a count
 	}
 	if b.State == session.Attached {
 		g.futile.ended(g.life, b.Acked)
-		g.futile.over = false // only a drop asks
+		g.futile.over = false // only a disconnect checks it
 	}
 	if t.received > b.Acked {
 		g.futile = futility{}
 	}
-	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // of which nothing tells it but the end
+	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // only the end announces it
 	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || !stays {
 		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
 	}
@@ -483,15 +485,15 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 		g.w.cov.hit(R2Resume)
 	}
 	if b.State == session.Attached {
-		g.noteGone()
+		g.noteDetached()
 	}
 }
 
-// seated: l is the leg of the newest attach.
+// seated checks that l is the leg of the newest attach.
 func (g *game) seated(t *attempt, old *leg) {
 	l := g.down
 	l.tap.link = t.link
-	if g.life != nil && g.life.leg == nil { // else the session has ended before
+	if g.life != nil && g.life.leg == nil { // otherwise the session has ended before
 		g.life.leg = l
 	}
 	if p := g.seen.seat; p != nil {
@@ -506,8 +508,8 @@ func (g *game) seated(t *attempt, old *leg) {
 	g.seen.older, g.seen.seat = g.seen.seat, l
 }
 
-// noteGone: the newest attach is over.
-func (g *game) noteGone() {
+// noteDetached records the end of the newest attach.
+func (g *game) noteDetached() {
 	l := g.seen.seat
 	g.seen.gone++
 	if l == nil || !l.tap.replaying() {
@@ -520,15 +522,15 @@ func (g *game) noteGone() {
 	}
 }
 
-// noteInstant: an attempt meets a session that has ended in this very moment.
+// noteInstant records an attempt that meets a session that has just ended.
 func (g *game) noteInstant() {
 	if i := g.core.Info(); i.State == session.Ended && i.Ending.At == g.w.now && i.Ending.Reason == "grace_over" {
 		g.w.cov.hit(R2Expiry)
 	}
 }
 
-// checkRefusal: a client that keeps to the protocol, and has its token for
-// itself, is refused only where its session has ended, or for a while.
+// checkRefusal checks that a client that follows the protocol, and whose token nobody
+// else has, is refused only if its session has ended, or temporarily.
 func (g *game) checkRefusal(t *attempt, ref *session.Refusal) {
 	i := g.core.Info()
 	if i.State == session.Ended && i.Tokens.Good(t.token.gen) {
@@ -540,7 +542,7 @@ func (g *game) checkRefusal(t *attempt, ref *session.Refusal) {
 	if ref.Retry > 0 != (ref.Code == 4429) {
 		g.fail("section 6", "refused with %d, retry %v", ref.Code, ref.Retry)
 	}
-	if g.closesAt > 0 && ref.Code == 4404 { // it has said goodbye
+	if g.closesAt > 0 && ref.Code == 4404 { // it has sent a bye
 		return
 	}
 	if g.honest() && t.live() && ref.Code != 4429 {

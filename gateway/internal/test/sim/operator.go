@@ -6,10 +6,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// What operators, and the gateway for want of memory, do to a session, and how
-// it is expected to end for it.
+// What operators, and the gateway when memory is exhausted, do to a session, and how it
+// is expected to end.
 
-// end ends the session by f, for a reason and with a Close for its upstream.
+// end ends the session with f, with an expected reason and Close for its upstream.
 func (g *game) end(what string, want cause, f func()) bool {
 	if g.core.State() == session.Ended {
 		before := g.snapshot()
@@ -68,8 +68,7 @@ func (g *game) closeClient() bool {
 	return g.detach("close client", func(now session.Time) bool { return g.core.CloseClient(now, 1001, "somebody in between") })
 }
 
-// detach takes the client's connection away by f, which tells whether there
-// was one.
+// detach disconnects the client with f, which reports whether there was one.
 func (g *game) detach(what string, f func(session.Time) bool) bool {
 	attached := g.core.State() == session.Attached
 	if f(g.w.now) != attached || g.core.State() == session.Attached {
@@ -83,15 +82,15 @@ func (g *game) detach(what string, f func(session.Time) bool) bool {
 	return attached
 }
 
-// relieve ends the largest detached session when the store is spent, as the
-// gateway does.
+// relieve ends the largest detached session when the store is exhausted, as the gateway
+// does.
 func (g *game) relieve() bool {
 	w := g.w
-	if !w.spent {
+	if !w.exhausted {
 		return false
 	}
-	w.spent = false
-	w.cov.hit(Spent)
+	w.exhausted = false
+	w.cov.hit(Exhausted)
 	var largest *game
 	for _, other := range w.games {
 		if other.core.State() == session.Detached && (largest == nil || other.core.Info().BufferBytes > largest.core.Info().BufferBytes) {

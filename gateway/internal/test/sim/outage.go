@@ -2,10 +2,9 @@ package sim
 
 import "reseat/gateway/session"
 
-// How long a client was silent, and was away: what the events say of it.
+// How long a client was silent and detached, according to the events.
 
-// heard follows a read of the attached client's, and holds against each other what the
-// pulse and the core have made of it.
+// heard follows a read from the attached client, and compares the pulse with the core.
 func (g *game) heard(l *leg) {
 	if l.stale() {
 		g.life.expect = nil
@@ -19,20 +18,20 @@ func (g *game) heard(l *leg) {
 	g.trip.check(g)
 }
 
-// arrives: a client is attached.
-func (g *game) arrives(e session.Event) {
+// attachedEvent records that a client is attached.
+func (g *game) attachedEvent(e session.Event) {
 	g.checkAbsence(e)
 	g.life, g.seen.present = g.newPulse(e.Epoch > 1), true
 }
 
-// parts: the attached client is detached.
-func (g *game) parts(e session.Event) {
+// detachedEvent records that the attached client is detached.
+func (g *game) detachedEvent(e session.Event) {
 	g.checkSilence(e)
 	g.futile.ended(g.life, g.core.Info().Acked)
 	g.leaveBehind()
 }
 
-// leaveBehind: the newest connection is over.
+// leaveBehind records the end of the newest connection.
 func (g *game) leaveBehind() {
 	g.seen.present = false
 	for b, t := range g.life.heard {
@@ -40,14 +39,14 @@ func (g *game) leaveBehind() {
 	}
 }
 
-// checkSilence: an event says how long the client has been silent.
+// checkSilence checks the client's silence in an event.
 func (g *game) checkSilence(e session.Event) {
 	if heard := g.w.now.Add(-e.Silent); heard < g.life.heard[early] || heard > g.life.heard[late] {
 		g.fail("I13", "silent for %v is said of a client that was heard at %d", e.Silent, g.life.heard)
 	}
 }
 
-// checkOver: the same where the session ends with a client attached.
+// checkOver checks the same if the session ends with a client attached.
 func (g *game) checkOver(e session.Event) {
 	switch {
 	case g.seen.present:
@@ -58,7 +57,7 @@ func (g *game) checkOver(e session.Event) {
 	}
 }
 
-// checkAbsence: an attach says since when its client was not heard.
+// checkAbsence checks the absence in the event of an attach.
 func (g *game) checkAbsence(e session.Event) {
 	now, want := g.w.now, g.seen.parted
 	switch {
@@ -67,7 +66,7 @@ func (g *game) checkAbsence(e session.Event) {
 	case e.Kind == session.Superseded:
 		want = g.life.heard
 		g.leaveBehind()
-	case g.life == nil: // made ahead of its client
+	case g.life == nil: // pre-created
 		want = exactly(now.Add(-e.Took))
 	}
 	if heard := now.Add(-e.Away); heard < want[early] || heard > want[late] {

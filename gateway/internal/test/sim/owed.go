@@ -4,28 +4,28 @@ import (
 	"reseat/gateway/session"
 )
 
-// What the game servers are owed, in the order in which they are to get it: the
-// client's messages that the core has admitted, and between them what the
-// gateway says of its own. It is the session's and not one connection's, so
-// that what all of them together took whole is each message once.
+// What the game servers are owed, in order: the client's messages that the core has
+// accepted, and the gateway's own texts between them. The list belongs to the session
+// and not to one connection: all of them together receive each message completely,
+// once.
 
 // A due is one of these.
 type due struct {
-	n    uint64    // the client's message; 0: a text of the gateway's own
+	n    uint64    // the client's message; 0: a text of the gateway's
 	text string    //
-	to   *upstream // whom that is for: nobody else is ever told
+	to   *upstream // its only possible recipient
 }
 
-// debts are all that is owed.
+// debts are everything owed.
 type debts struct {
 	list     []due
-	admitted uint64 // of the client's messages, all in all
-	got      uint64 // and taken whole
+	admitted uint64 // number of the client's messages accepted
+	got      uint64 // and received completely
 }
 
 func (d *debts) owe(x due) { d.list = append(d.list, x) }
 
-// front is what u is to be given next.
+// front returns what u must receive next.
 func (d *debts) front(u *upstream) (x due, ok bool) {
 	for len(d.list) > 0 {
 		x = d.list[0]
@@ -44,14 +44,14 @@ func (d *debts) pop() {
 	}
 }
 
-// say: the core is to tell the present upstream something of the gateway's own.
+// say adds a text of the gateway's for the current upstream.
 func (g *game) say(text string) {
 	if text != "" && g.seen.upOpen {
 		g.owed.owe(due{text: text, to: g.ups})
 	}
 }
 
-// noteAdmitted: what the core has admitted is owed to the game server.
+// noteAdmitted adds what the core has accepted.
 func (g *game) noteAdmitted(i session.Info) {
 	for g.owed.admitted < i.Received {
 		g.owed.admitted++
@@ -60,7 +60,7 @@ func (g *game) noteAdmitted(i session.Info) {
 	}
 }
 
-// data is a message that an upstream got.
+// data checks a message that an upstream received.
 func (u *upstream) data(a arrival) {
 	g := u.g
 	switch {
@@ -85,7 +85,7 @@ func (u *upstream) data(a arrival) {
 	g.owed.pop()
 }
 
-// wordLeft is what u has not got yet of the frame of its first word.
+// wordLeft returns how much of the frame of its first text u has not received yet.
 func (u *upstream) wordLeft() int {
 	if u.first == "" {
 		return 0
@@ -93,14 +93,14 @@ func (u *upstream) wordLeft() int {
 	return 6 + len(u.first) - (len(u.tap.buf) - u.tap.at)
 }
 
-// word checks a text of the gateway's own.
+// word checks a text of the gateway's.
 func (u *upstream) word(a arrival, want string) {
 	if a.op != opText || string(a.p) != want || want == "" {
 		u.g.fail("words", "upstream %d got opcode %d, %.40q, want the text %.40q", u.no, a.op, a.p, want)
 	}
 }
 
-// message checks one of the client's.
+// message checks a client message.
 func (u *upstream) message(a arrival, n uint64) {
 	g := u.g
 	if m := g.cli.says.message(n); m.op != a.op || !m.equal(a.p) {
@@ -112,7 +112,7 @@ func (u *upstream) message(a arrival, n uint64) {
 	u.ends = append(u.ends, u.conn.out.put-uint64(len(u.tap.buf)-u.tap.at))
 }
 
-// gotClose: nothing is owed any more but to a next one.
+// gotClose records that only a next upstream is owed anything.
 func (u *upstream) gotClose() {
 	g := u.g
 	if u.parted {
@@ -126,7 +126,7 @@ func (u *upstream) gotClose() {
 	}
 }
 
-// noteParted sees whether the session has parted from its upstream.
+// noteParted checks whether the session has replaced its upstream.
 func (g *game) noteParted() {
 	u := g.ups
 	if u.parted || !g.core.NeedsUpstream() {
@@ -150,8 +150,8 @@ func (g *game) noteParted() {
 	}
 }
 
-// tear: u is given nothing more of the queue. In the midst of a message its
-// connection is of no more use, and the key of that frame is spent.
+// tear records that u gets nothing more from the queue. If it is within a message, its
+// connection is useless, and the key of that frame is used up.
 func (u *upstream) tear() {
 	if u.torn = u.tap.torn() && !u.ownFrame(); u.torn {
 		u.g.w.cov.hit(Torn)
@@ -167,14 +167,14 @@ func (u *upstream) tear() {
 	u.g.checkTorn(u)
 }
 
-// ownFrame: the frame that is cut is the gateway's own, and may be gone on with:
-// its first word, or a control frame that was not queued.
+// ownFrame reports whether the incomplete frame is the gateway's own and may be
+// continued: its first text, or a control frame outside the queue.
 func (u *upstream) ownFrame() bool {
 	rest := u.tap.buf[u.tap.at:]
 	return u.first != "" || len(rest) > 0 && rest[0]&15 >= opClose && u.ten.CloseMode() < session.Shut
 }
 
-// finished: everything that u was to get is written.
+// finished checks that everything for u is written.
 func (u *upstream) finished() {
 	switch {
 	case u.tap.torn():
@@ -184,8 +184,8 @@ func (u *upstream) finished() {
 	}
 }
 
-// settled: whoever writes to the present upstream has nothing left to write, so
-// all that is owed to it has gone out.
+// settled reports whether no writer has anything left for the current upstream, so that
+// everything owed has been sent.
 func (g *game) settled() {
 	u, l := g.ups, g.up
 	if u.parted || l.writing || l.closed || l.failing || l.fate() != session.Open || g.borrowing() {
@@ -201,9 +201,9 @@ func (g *game) settled() {
 	}
 }
 
-// checkPace: no more goes to the game servers than the client may send, a second's
-// worth at once, and after each resume what it may have to send again. At the
-// end all may go.
+// checkPace checks that the game servers receive no more than the client's rate allows:
+// a second's worth at once and, after each resume, what may have to be resent. At the
+// end everything may be sent.
 func (g *game) checkPace(u *upstream) {
 	r := g.cfg.Rate
 	if r.Messages == 0 || u.ten.CloseMode() != session.Open {
@@ -216,7 +216,7 @@ func (g *game) checkPace(u *upstream) {
 	}
 }
 
-// borrowing: an older upstream's write of the queue is still under way.
+// borrowing reports whether an older upstream's write of the queue is still in flight.
 func (g *game) borrowing() bool {
 	for _, l := range g.uplegs {
 		if l.ups.parted && l.flying.up && !l.flying.final {
@@ -226,7 +226,7 @@ func (g *game) borrowing() bool {
 	return false
 }
 
-// sync takes note of what the core has just done. It follows every call.
+// sync records what the core has just done. It follows every call.
 func (g *game) sync(read bool) {
 	i := g.core.Info()
 	g.noteUnread()

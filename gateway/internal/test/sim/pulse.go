@@ -11,22 +11,22 @@ import (
 	"reseat/gateway/session"
 )
 
-// When a silent client is dead, protocol section 5, told from what passed between the
-// core and its driver and from nothing else. A core that detaches too early is found
-// here, one that detaches too late, and one that sends a ping too few or too many.
+// When a silent client is dead, protocol section 5, derived only from what passed
+// between the core and its driver. The model detects a core that detaches too early or
+// too late, or that sends a ping too few or too many.
 //
 // Most of it is known exactly. Where it is not (the core may have composed a ping while
-// a write was under way, say), there are two answers, the early and the late one, and
-// the core has to lie between them.
+// a write was in flight, for example), there are two answers, the early and the late
+// one, and the core must lie between them.
 
 const (
-	pingEvery = 30 * time.Second // at least, so that the round trip is known
-	pingFirst = 15 * time.Second // the same before one was answered
-	leastWait = 5 * time.Second  // for an answer, while no round trip is known
-	manyPings = 8                // unanswered ones that the core remembers
+	pingEvery = 30 * time.Second // max interval, so that the round trip is known
+	pingFirst = 15 * time.Second // the same before the first pong
+	leastWait = 5 * time.Second  // for an answer, while the round trip is unknown
+	manyPings = 8                // unanswered pings that the core remembers
 )
 
-// A span is when something happened: at the earliest, and at the latest.
+// A span is the earliest and the latest time of an event.
 type span [2]session.Time
 
 const (
@@ -38,14 +38,15 @@ func exactly(t session.Time) span { return span{t, t} }
 
 func (s span) exact() bool { return s[early] == s[late] }
 
-// A ping is one that the core has sent to a client.
+// A ping is a ping that the core has sent to a client.
 type ping struct {
 	sent span
 	arg  string // "": it has not been seen yet
-	end  uint64 // where it ends in what is written
+	end  uint64 // offset of its end in what is written
 }
 
-// A pulse is what is known of one client connection's life, from its attach on.
+// A pulse is what is known about the activity of one client connection, from its attach
+// on.
 type pulse struct {
 	g       *game
 	leg     *leg // nil until the driver has it
@@ -53,56 +54,56 @@ type pulse struct {
 	resumed bool
 	ackedAt uint64 // acked by the client before the attach
 
-	// Toward the client.
+	// Sent to the client.
 	sight    walker       // over what was reported as written
-	dataFrom uint64       // a message was begun once so much was written; zero: never
-	asked    session.Time // when the core was last asked what is to be written
-	sent     session.Time // when bytes were last accepted, or the heartbeat had to be
+	dataFrom uint64       // offset at which the first message starts; zero: none yet
+	asked    session.Time // when the core was last asked for output
+	sent     session.Time // when bytes were last accepted, or the heartbeat was due
 	unacked  []unacked
 	reported uint64 // the newest message that was reported as written
 
 	// Pings.
-	open    []*ping // not answered, oldest first
+	open    []*ping // unanswered, oldest first
 	unseen  []*ping // due, and not handed out yet
-	known   uint64  // where the newest ends that was handed out
-	through uint64  // where the write ended that the newest ping went out with
-	probes  []span  // when each was sent since anything was heard
+	known   uint64  // offset of the end of the newest that was handed out
+	through uint64  // offset of the end of the write that contained the newest ping
+	probes  []span  // when each was sent since the last activity
 	pinged  span    // when the newest was sent
-	last    string  // what the newest pong said,
+	last    string  // the argument of the newest pong,
 	lastAt  session.Time
-	expect  []span // when those were sent whose pongs were read, and whose events are to come
-	crowded bool   // which of them are open is not known: there were more than the core remembers, say
+	expect  []span // send times of pings whose pongs were read, and whose events are still to come
+	crowded bool   // it is unknown which are open, for example because there were more than the core remembers
 	may     bool   // the core may have composed one since it was last asked
 
-	// From the client.
+	// Received from the client.
 	heard  span
-	spoken session.Time // when bytes of its own last came
+	spoken session.Time // when its own bytes last arrived
 	words  walker
-	began  session.Time // when a part of a message came first; zero: there is none
-	spoke  bool         // a whole message has come, or a Close frame
-	greets bool         // the first ack has
+	began  session.Time // when the first part of a message arrived; zero: none
+	spoke  bool         // a whole message has arrived, or a Close frame
+	greets bool         // the first ack has arrived
 
 	socket socketPulse
 }
 
-// An unacked is a message that was written and is not acked.
+// An unacked is a message that was written and not acked.
 type unacked struct {
 	n  uint64
 	at session.Time
 }
 
-// A socketPulse is what the driver has told of the socket.
+// A socketPulse is what the driver has reported about the socket.
 type socketPulse struct {
 	known   bool // acked is
 	acked   uint64
-	full    bool         // it did not take all at the last write
-	waits   bool         // the write under way waits for it
+	full    bool         // the last write was short
+	waits   bool         // the write in flight waits for it
 	waiting session.Time // since when
-	refuses bool         // and a look has shown that it does not take all
-	drained session.Time // when it was last seen to take bytes, with more to come
+	refuses bool         // and its state shows that it is full
+	drained session.Time // when it last accepted bytes, with more queued
 }
 
-// newPulse is that of the client that is attached just now.
+// newPulse returns the pulse of the client that is being attached.
 func (g *game) newPulse(resumed bool) *pulse {
 	now := g.w.now
 	return &pulse{g: g, since: now, resumed: resumed, ackedAt: g.core.Info().Acked, sent: now, asked: now, heard: exactly(now), spoken: now}
@@ -113,7 +114,7 @@ func (p *pulse) lives() bool {
 	return p != nil && p.leg != nil && !p.leg.stale() && p.g.closesAt == 0
 }
 
-// hear notes a sign of life; unless sure, it may count and may not.
+// hear records activity; unless sure, it may or may not count.
 func (p *pulse) hear(sure bool) {
 	p.heard[late] = p.g.w.now
 	if !sure {
@@ -123,7 +124,7 @@ func (p *pulse) hear(sure bool) {
 	p.probes = p.probes[:0]
 }
 
-// lively is since when the client's silence counts.
+// lively returns the start of the client's silence.
 func (p *pulse) lively(b int) session.Time {
 	t := max(p.heard[b], p.g.seen.excused)
 	if !p.g.cfg.Resumable {
@@ -132,12 +133,12 @@ func (p *pulse) lively(b int) session.Time {
 	return t
 }
 
-// unsettled reports whether the core may have composed what it was not asked for yet: a
-// write is under way, or a reader is busy with what it has read.
+// unsettled reports whether the core may have composed output that was not requested
+// yet: a write is in flight, or a reader is processing its input.
 func (p *pulse) unsettled() bool { return p.leg != nil && (p.leg.writing || p.g.up.owner == p.leg) }
 
-// hidden is the earliest moment at which a ping may have been composed that was not
-// handed out yet; zero: there can be none.
+// hidden returns the earliest time at which a ping may have been composed that was not
+// handed out yet; zero: none can have been.
 func (p *pulse) hidden() session.Time {
 	if p.may && p.unsettled() {
 		return p.asked
@@ -145,7 +146,7 @@ func (p *pulse) hidden() session.Time {
 	return 0
 }
 
-// hiding is how many pings may have been composed at most that were not handed out yet.
+// hiding returns the max number of pings composed and not handed out yet.
 func (p *pulse) hiding() int {
 	from, every := p.hidden(), p.g.cfg.Heartbeat
 	if from == 0 {
@@ -157,7 +158,7 @@ func (p *pulse) hiding() int {
 	return 2 + int(p.g.w.now.Sub(from)/every) // the first for the ack of a full window
 }
 
-// oldest is when the oldest thing was sent that the client owes an answer to.
+// oldest returns when the oldest unanswered thing was sent.
 func (p *pulse) oldest(b int) (t session.Time) {
 	if len(p.unacked) > 0 {
 		t = p.unacked[0].at
@@ -171,7 +172,7 @@ func (p *pulse) oldest(b int) (t session.Time) {
 	return t
 }
 
-// clock is since when the client owes an answer and is silent; zero: it owes none.
+// clock returns since when the client owes an answer and is silent; zero: it owes none.
 func (p *pulse) clock(b int) session.Time {
 	t := p.oldest(b)
 	if t == 0 {
@@ -180,8 +181,8 @@ func (p *pulse) clock(b int) session.Time {
 	return max(t, p.lively(b))
 }
 
-// probe is when the first ping was sent since the client was heard; zero: none was. One
-// in the same instant was not.
+// probe returns when the first ping since the last activity was sent; zero: none was.
+// One at the same instant does not count.
 func (p *pulse) probe(b int) (t session.Time) {
 	lively := p.lively(b)
 	for _, s := range p.probes {
@@ -198,13 +199,13 @@ func (p *pulse) probe(b int) (t session.Time) {
 	return t
 }
 
-// dead is when the client is dead.
+// dead returns when the client is dead.
 func (p *pulse) dead(b int) session.Time {
 	return earlier(p.unanswered(b), p.lively(b).Add(2*p.g.cfg.Heartbeat))
 }
 
-// unanswered is when it is dead since it owes an answer; zero: never. Once the upstream
-// is over it may have been sent the last that it is to have.
+// unanswered returns when it is dead because it owes an answer; zero: never. Once the
+// upstream has ended it may have been sent its last message.
 func (p *pulse) unanswered(b int) session.Time {
 	g, since, probe := p.g, p.clock(b), p.probe(b)
 	if g.cfg.Answer == 0 || since == 0 || probe == 0 || b == late && (g.upOver() || p.crowded) {
@@ -217,7 +218,7 @@ func (p *pulse) unanswered(b int) session.Time {
 	return max(since.Add(limit), probe.Add(4*rtt))
 }
 
-// exact reports whether both answers are the same.
+// exact reports whether both answers agree.
 func (p *pulse) exact() bool {
 	ok := p.heard.exact() && p.pinged.exact() && p.hidden() == 0 && !p.crowded
 	for _, q := range p.open {
@@ -226,7 +227,7 @@ func (p *pulse) exact() bool {
 	return ok
 }
 
-// pingDue is when the next ping is to be sent, where that is known exactly.
+// pingDue returns when the next ping must be sent, if that is known exactly.
 func (p *pulse) pingDue() session.Time {
 	g, pinged := p.g, p.pinged[late]
 	half := g.cfg.Answer / 2
@@ -250,7 +251,7 @@ func (p *pulse) pingDue() session.Time {
 	return earlier(t, max(p.since, pinged).Add(every))
 }
 
-// compose notes that the core has composed a ping.
+// compose records that the core has composed a ping.
 func (p *pulse) compose(sent span) {
 	q := &ping{sent: sent}
 	p.open, p.unseen, p.probes = append(p.open, q), append(p.unseen, q), append(p.probes, sent)
@@ -258,12 +259,12 @@ func (p *pulse) compose(sent span) {
 	p.crowded = p.crowded || len(p.open) > manyPings
 }
 
-// ticks is asked before a Tick, and what it returns called after it.
+// ticks runs before a Tick, and the function that it returns after it.
 func (p *pulse) ticks() (after func()) {
 	if !p.lives() {
 		return func() {}
 	}
-	over := p.g.upOver() // whether the last frame is composed is not known then
+	over := p.g.upOver() // in that case it is unknown whether the last frame is composed
 	sure := p.exact() && !over
 	due := sure && p.g.w.now >= p.pingDue()
 	return func() {
@@ -276,12 +277,12 @@ func (p *pulse) ticks() (after func()) {
 			p.may = true
 		}
 		if !over && p.g.w.now >= p.sent.Add(p.g.cfg.Heartbeat) {
-			p.sent = p.g.w.now // once for each interval, whether it is taken or not
+			p.sent = p.g.w.now // once per interval, accepted or not
 		}
 	}
 }
 
-// asks is the core's Ask: a ping, unless one is under way.
+// asks checks the core's Ask: a ping, unless one is in flight.
 func (g *game) asks() bool {
 	asked := g.core.Ask(g.w.now)
 	if p := g.life; asked && p.lives() {
@@ -296,7 +297,8 @@ func (g *game) asks() bool {
 	return asked
 }
 
-// handed sees what the core has just handed out: every frame of its own that is due.
+// handed examines what the core has just handed out: every frame of its own that is
+// due.
 func (p *pulse) handed(bufs [][]byte) {
 	var fresh []ping
 	resumable := p.g.cfg.Resumable
@@ -328,7 +330,7 @@ func (f walked) isPing(resumable bool) (arg string, ok bool) {
 	return strings.TrimPrefix(string(rest), " "), ok && f.op == opText
 }
 
-// match holds the pings that were handed out against those that were due.
+// match compares the pings handed out with those that were due.
 func (p *pulse) match(fresh []ping) {
 	if len(fresh) < len(p.unseen) {
 		p.g.fail("section 5", "no ping is sent to the client, which was due at %d", p.unseen[len(fresh)].sent[late])
@@ -336,7 +338,7 @@ func (p *pulse) match(fresh []ping) {
 	if more := len(fresh) - len(p.unseen); more > 0 {
 		p.checkUnforeseen(more)
 		when := span{p.asked, p.g.w.now}
-		if len(p.unseen) > 0 { // which of them is which is not known
+		if len(p.unseen) > 0 { // it is unknown which of them is which
 			for _, q := range p.unseen {
 				q.sent = when
 			}
@@ -350,15 +352,15 @@ func (p *pulse) match(fresh []ping) {
 	}
 	for i, q := range p.unseen {
 		q.arg, q.end = fresh[i].arg, fresh[i].end
-		if q.arg == p.last && q.sent[early] <= p.lastAt { // pings with the same count cannot be told apart
+		if q.arg == p.last && q.sent[early] <= p.lastAt { // pings with the same count look alike
 			p.crowded = true
 		}
 	}
 	p.unseen = p.unseen[:0]
 }
 
-// checkUnforeseen: a ping that is not due by time asks for the ack of a full window, or
-// a plain client how far it has come.
+// checkUnforeseen checks that a ping that is not due by time asks for the ack of a full
+// window, or for a plain client's count.
 func (p *pulse) checkUnforeseen(n int) {
 	g := p.g
 	if !p.may && !g.cfg.Kept && !g.seen.full && g.core.Wants(g.ups.ten) {
@@ -366,27 +368,28 @@ func (p *pulse) checkUnforeseen(n int) {
 	}
 }
 
-// composes notes whether the core may now compose a ping that nobody can foresee.
+// composes records whether the core may now compose a ping that the model can't
+// foresee.
 func (p *pulse) composes() {
 	if g := p.g; g.cfg.Kept || g.seen.full || !g.core.Wants(g.ups.ten) {
 		p.may = true
 	}
 }
 
-// waits: the write that begins waits for the socket.
+// waits records that the new write waits for the socket.
 func (p *pulse) waits() { p.socket.waits, p.socket.waiting = true, p.g.w.now }
 
-// waitsLong reports whether the write under way has waited for so long that the socket
-// must be refusing the rest of it.
+// waitsLong reports whether the write in flight has waited so long that the socket must
+// be full.
 func (p *pulse) waitsLong() bool {
 	every := p.g.cfg.Heartbeat
 	if p.g.cfg.Answer > 0 {
 		every = min(every, p.g.cfg.Answer)
 	}
-	return p.socket.waits && p.g.w.now.Sub(max(p.socket.waiting, p.pinged[late])) > every/4+2*tardy
+	return p.socket.waits && p.g.w.now.Sub(max(p.socket.waiting, p.pinged[late])) > every/4+2*maxLateness
 }
 
-// writes takes in what is about to be reported as written.
+// writes processes what is about to be reported as written.
 func (p *pulse) writes(n int, full bool) {
 	now, k := p.g.w.now, &p.socket
 	if n > 0 {
@@ -406,12 +409,12 @@ func (p *pulse) writes(n int, full bool) {
 	}
 }
 
-// marks: the driver looks at the socket since a ping has just been written. What was
-// acknowledged before the ping says nothing of what became of it, unless the socket
-// refused bytes.
+// marks records that the driver reads the socket's state because a ping was just
+// written. What was acknowledged before the ping says nothing about the ping, unless
+// the socket was full.
 func (p *pulse) marks() { p.through, p.socket.known = p.sight.at, p.socket.full }
 
-// looks takes in the state of the socket that the core is about to be told.
+// looks processes the socket's state before the core gets it.
 func (p *pulse) looks(st session.SocketState) {
 	k, g := &p.socket, p.g
 	takes := k.known && st.Acked > k.acked
@@ -434,7 +437,7 @@ func (p *pulse) looks(st session.SocketState) {
 	}
 }
 
-// newest is the newest ping that was written and is not answered; nil: there is none.
+// newest returns the newest ping that was written and is unanswered; nil: none.
 func (p *pulse) newest() *ping {
 	for i := len(p.open) - 1; i >= 0; i-- {
 		if q := p.open[i]; q.end > 0 && q.end <= p.through {
@@ -444,7 +447,7 @@ func (p *pulse) newest() *ping {
 	return nil
 }
 
-// noteDrained: a client that says nothing takes bytes.
+// noteDrained records that a client that sends nothing accepts bytes.
 func (p *pulse) noteDrained(sure bool) {
 	g := p.g
 	if sure && g.w.now >= p.spoken.Add(g.cfg.Heartbeat) {
@@ -455,7 +458,7 @@ func (p *pulse) noteDrained(sure bool) {
 	}
 }
 
-// reads takes in what the client says, before the core does.
+// reads processes the client's input, before the core does.
 func (p *pulse) reads(b []byte) {
 	p.hear(true)
 	p.spoken = p.g.w.now
@@ -472,8 +475,8 @@ func (p *pulse) reads(b []byte) {
 	}
 }
 
-// answered takes in a pong: it answers the newest ping that said the same, and those
-// before it.
+// answered processes a pong: it answers the newest ping with the same argument, and
+// those before it.
 func (p *pulse) answered(n uint64) {
 	p.crowded = p.crowded || len(p.open)+p.hiding() > manyPings
 	arg := strconv.FormatUint(n, 10)
@@ -490,7 +493,7 @@ func (p *pulse) answered(n uint64) {
 	p.open, p.last, p.lastAt = p.open[last+1:], arg, p.g.w.now
 }
 
-// measured is the core's event for a pong that was read.
+// measured checks the core's event for a pong that was read.
 func (p *pulse) measured(took time.Duration) {
 	at := p.g.w.now.Add(-took)
 	for len(p.expect) > 0 {
@@ -500,21 +503,21 @@ func (p *pulse) measured(took time.Duration) {
 		case at >= sent[early] && at <= sent[late]:
 			p.g.trip.sample(took, true)
 			return
-		case !p.crowded: // else that one was forgotten
+		case !p.crowded: // otherwise that one was forgotten
 			p.g.fail("section 5", "a round trip of %v is reported, and the ping was sent at %d", took, sent)
 		}
 	}
 	p.g.fail("section 5", "a round trip of %v is reported, and no pong was read", took)
 }
 
-// acks takes in that the client has acked up to n.
+// acks records that the client has acked up to n.
 func (p *pulse) acks(n uint64) {
 	for len(p.unacked) > 0 && p.unacked[0].n <= n {
 		p.unacked = p.unacked[1:]
 	}
 }
 
-// greeted takes in the first ack, the answer to hello.
+// greeted records the first ack, the answer to hello.
 func (p *pulse) greeted() {
 	if !p.greets && p.g.cfg.Resumable {
 		p.greets = true
@@ -522,10 +525,10 @@ func (p *pulse) greeted() {
 	}
 }
 
-// checkSilent: a client that is dropped as silent is dead.
+// checkSilent checks that a client detached as silent is dead.
 func (g *game) checkSilent() {
 	p := g.life
-	dropped := !g.cfg.Resumable && g.upOver() // what was queued for the upstream: since when the client is read again is not known
+	dropped := !g.cfg.Resumable && g.upOver() // output was queued for the upstream: it is unknown since when the client is read again
 	switch {
 	case g.w.now < p.dead(early) && !dropped:
 		g.fail("section 5", "a client was dropped as silent that is not dead before %d: %s", p.dead(early), p)
@@ -540,7 +543,7 @@ func (g *game) checkSilent() {
 	}
 }
 
-// checkAlive: a client that is attached after a Tick is not dead.
+// checkAlive checks that a client attached after a Tick is not dead.
 func (g *game) checkAlive() {
 	p := g.life
 	if p.lives() && g.core.Wants(p.leg.att) && g.w.now >= p.dead(late) {
@@ -548,8 +551,8 @@ func (g *game) checkAlive() {
 	}
 }
 
-// checkWoken: the core wants to be called when something is due to the client, or the
-// client is dead.
+// checkWoken checks that the core wants to be called when something is due to the
+// client, or the client is dead.
 func (g *game) checkWoken(i session.Info) {
 	p := g.life
 	if !p.lives() {
@@ -561,7 +564,7 @@ func (g *game) checkWoken(i session.Info) {
 	if i.Heard < p.heard[early] || i.Heard > p.heard[late] {
 		g.fail("I13", "heard at %d is said of a client that was heard at %d", i.Heard, p.heard)
 	}
-	if p.unsettled() { // a ping of the call just made postpones the next one
+	if p.unsettled() { // a ping composed in this call postpones the next one
 		p.composes()
 	}
 	var want session.Time
@@ -576,20 +579,20 @@ func (g *game) checkWoken(i session.Info) {
 	}
 }
 
-// String is what is known, for a failure.
+// String describes the pulse, for a failure's report.
 func (p *pulse) String() string {
 	return fmt.Sprintf("attached at %d, heard at %d, sent to at %d, pinged at %d, since then at %d, %d open, owes since [%d %d], a part of a message since %d, ping due %d, dead [%d %d], round trip %v, answer %v, exact %v",
 		p.since, p.heard, p.sent, p.pinged, p.probes, len(p.open), p.clock(early), p.clock(late), p.began, p.pingDue(), p.dead(early), p.dead(late), p.g.core.Info().RTT, p.g.cfg.Answer, p.exact())
 }
 
-// A trip is what the round trip to a client can be: smoothed, over all of a session's
-// connections. How fast it follows is the core's to choose, within reason.
+// A trip bounds the smoothed round trip to a client, over all connections of a session.
+// The core may choose how fast it follows, within bounds.
 type trip struct {
 	low, high time.Duration
 	pinged    bool // a ping has measured it
 }
 
-// sample takes in one measurement. The first ping replaces what was guessed from hello.
+// sample adds a measurement. The first ping replaces the estimate from hello.
 func (t *trip) sample(d time.Duration, byPing bool) {
 	d = max(d, 1)
 	if t.high == 0 || byPing && !t.pinged {
@@ -604,7 +607,7 @@ func (t *trip) sample(d time.Duration, byPing bool) {
 	t.pinged = t.pinged || byPing
 }
 
-// check holds what the core says against it.
+// check compares it with the core's value.
 func (t *trip) check(g *game) {
 	const rounding = 16
 	rtt := g.core.Info().RTT

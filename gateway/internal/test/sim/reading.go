@@ -4,10 +4,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// The reading half of the model driver: for each socket a reader that first
-// reads, and some time later hands over what it has.
+// The reading side of the model driver: a reader for each socket that reads, and passes
+// on what it has some time later.
 
-// read has l's reader read once.
+// read makes l's reader read once.
 func (l *leg) read() bool {
 	switch {
 	case l.room != nil:
@@ -38,7 +38,7 @@ func (l *leg) read() bool {
 	return false
 }
 
-// stop: the reader reads no more for the core. It waits for the peer's end.
+// stop ends reading for the core. The reader waits for the peer's end.
 func (l *leg) stop() {
 	if l.over {
 		return
@@ -48,7 +48,7 @@ func (l *leg) stop() {
 	l.g.settle()
 }
 
-// drain throws away what a parted peer still sends, until its end.
+// drain discards what a closed leg's peer still sends, until its end.
 func (l *leg) drain() bool {
 	if !l.over || l.closed {
 		return false
@@ -104,7 +104,7 @@ func (l *leg) fill() bool {
 	return true
 }
 
-// handOver gives the core what was read last.
+// handOver passes to the core what was last read.
 func (l *leg) handOver() bool {
 	switch {
 	case l.found:
@@ -146,8 +146,8 @@ func (l *leg) handUpstream() {
 	g.settle()
 }
 
-// handClient: the upstream is flushed from the reader's buffer, and what it
-// does not take is retained.
+// handClient flushes the upstream from the reader's buffer, and retains what it does
+// not accept.
 func (l *leg) handClient() {
 	g := l.g
 	g.log("client read", int64(len(l.hand)), int64(l.conn.id))
@@ -163,7 +163,7 @@ func (l *leg) handClient() {
 	g.settle()
 }
 
-// finishRead gives the reader's buffer back.
+// finishRead returns the reader's buffer.
 func (g *game) finishRead(l *leg) {
 	if g.w.fault != NoRetain {
 		g.core.Retain()

@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// What the model client does with what it receives.
+// How the model client handles what it receives.
 
 type helloArg struct {
 	Session  string `json:"session"`
@@ -73,7 +73,7 @@ func (l *link) receive() bool {
 	return true
 }
 
-// broken: l ended without a word.
+// broken handles a disconnect without a Close.
 func (c *client) broken(l *link) {
 	c.g.log("cl lost", int64(l.id), int64(l.came))
 	if l.dec.torn() {
@@ -106,7 +106,7 @@ func (l *link) take(a arrival) {
 	}
 }
 
-// data counts a message, and hands it to the application unless it has it.
+// data counts a message, and passes it to the application unless it is a repeat.
 func (l *link) data(a arrival) {
 	c := l.c
 	l.came++
@@ -192,7 +192,7 @@ func (l *link) control(text string) {
 	}
 }
 
-// gotHello: from here on this is the client's connection.
+// gotHello makes this the client's connection.
 func (l *link) gotHello(arg string) {
 	c := l.c
 	var h helloArg
@@ -210,7 +210,7 @@ func (l *link) gotHello(arg string) {
 	old := c.live
 	c.hellos++
 	l.hello = c.hellos
-	c.live, c.trying, c.goneAt = l, nil, 0
+	c.live, c.trying, c.disconnectedAt = l, nil, 0
 	c.token, c.grace, c.answer = parseToken(h.Token), h.Grace, millis(h.Answer)
 	l.lost = h.Lost
 	if n := l.stated + l.lost; n > c.count {
@@ -231,7 +231,7 @@ func (l *link) gotHello(arg string) {
 	}
 }
 
-// verdict is an end or a close: what decides is the verb.
+// verdict handles an end or a close: the verb decides.
 func (l *link) verdict(verb string, v closeArg) {
 	c := l.c
 	c.g.log("cl verdict", int64(v.Code), int64(l.hello), verb)
@@ -243,7 +243,7 @@ func (l *link) verdict(verb string, v closeArg) {
 		l.drop()
 	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= c.before()):
 		l.speaks = false
-		l.drop() // an attempt of its own: it goes on with that, or once more
+		l.drop() // an attempt of its own: it continues with that, or retries
 	default:
 		l.last = verb == "end" || v.Code == 4502
 		c.checkVerdict(l, verb, v)
@@ -251,11 +251,11 @@ func (l *link) verdict(verb string, v closeArg) {
 	}
 }
 
-// before is how many hellos there had been before the newest.
+// before returns how many hellos preceded the newest.
 func (c *client) before() int { return max(c.hellos-1, 0) }
 
-// checkVerdict: a client that keeps to the protocol is never told that it did
-// not.
+// checkVerdict checks that a client that follows the protocol is never accused of
+// violating it.
 func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 	if !c.g.honest() {
 		return
@@ -286,7 +286,7 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 	c.g.fail("I4", "an honest client was told %d %s; ended: %v", v.Code, v.Reason, ended)
 }
 
-// gotClose: the connection is over, and whether the session is a verb has said.
+// gotClose handles the end of the connection; a verb has said whether the session ends.
 func (l *link) gotClose(p []byte) {
 	c := l.c
 	code, text := 1005, ""
@@ -313,16 +313,16 @@ func (l *link) gotClose(p []byte) {
 	l.leaving()
 }
 
-// leaving: l's last bytes are written, then it is closed.
+// leaving writes l's last bytes and then closes it.
 func (l *link) leaving() {
 	if len(l.pending) > 0 && !l.in.rst {
-		l.in.write(l.pending) // the socket's buffer takes a Close
+		l.in.write(l.pending) // a Close fits into the socket's buffer
 		l.pending = nil
 	}
 	l.lostAt = true
 	l.hangUp()
 	if l.c.live == l {
-		l.c.live, l.c.goneAt = nil, l.c.g.w.now
+		l.c.live, l.c.disconnectedAt = nil, l.c.g.w.now
 	}
 	if l.c.trying == l {
 		l.c.trying = nil

@@ -4,29 +4,29 @@ import (
 	"reseat/gateway/session"
 )
 
-// What peers do that break the rules, and what they get for it.
+// How peers violate the protocol, and how their sessions end.
 
-// A sin is one way for a client to break the protocol.
-type sin struct {
-	reason string // with which the session ends
+// A sin is one way for a client to violate the protocol.
+type violation struct {
+	reason string // the end reason
 	plain  bool   // a plain client can do it too
 	commit func(l *link)
 }
 
 func (l *link) rawFrame(b ...byte) { l.pending = append(l.pending, b...) }
 
-// sins[0] is none.
-var sins = []sin{
+// sins[0] is no violation.
+var violations = []violation{
 	{},
 	{"protocol_error", true, func(l *link) { l.rawFrame(0x82, 0x02, 'h', 'i') }},              // not masked
 	{"protocol_error", true, func(l *link) { l.rawFrame(0xC2, 0x80, 0, 0, 0, 0) }},            // a reserved bit
 	{"protocol_error", true, func(l *link) { l.rawFrame(0x83, 0x80, 0, 0, 0, 0) }},            // opcode 3
 	{"protocol_error", true, func(l *link) { l.rawFrame(0x89, 0xFE, 0, 126, 0, 0, 0, 0) }},    // a long Ping
-	{"protocol_error", true, func(l *link) { l.rawFrame(0x09, 0x80, 0, 0, 0, 0) }},            // a Ping in pieces
-	{"protocol_error", true, func(l *link) { l.frame(0x80|opMore, nil) }},                     // a continuation of nothing
+	{"protocol_error", true, func(l *link) { l.rawFrame(0x09, 0x80, 0, 0, 0, 0) }},            // a fragmented Ping
+	{"protocol_error", true, func(l *link) { l.frame(0x80|opMore, nil) }},                     // a continuation without a start
 	{"protocol_error", true, func(l *link) { l.frame(opText, nil); l.frame(opText, nil) }},    // a message in a message
 	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, []byte{3}) }},              // half a code
-	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, closeFrame(1006, "")) }},   // a code that must not travel
+	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, closeFrame(1006, "")) }},   // a code that must not be sent
 	{"protocol_error", true, func(l *link) { l.rawFrame(0x82, 0xFE, 0, 125, 0, 0, 0, 0) }},    // not the shortest length
 	{"message_too_big", true, func(l *link) { l.oversized() }},                                //
 	{"protocol_violation", true, func(l *link) { l.shreds() }},                                //
@@ -39,12 +39,12 @@ var sins = []sin{
 	{"protocol_violation", false, func(l *link) { l.say(`bye {"code":1006}`) }},               // no code for it
 	{"protocol_violation", false, func(l *link) { l.say("ping \x01") }},                       // a control character
 	{"invalid_utf8", false, func(l *link) { l.frame(0x80|opText, []byte("\x10ping \xff")) }},  //
-	{"protocol_violation", false, func(l *link) { l.sayAck(max(l.c.g.core.Info().Sent, 1)) }}, // what is not sent yet, if it is not
+	{"protocol_violation", false, func(l *link) { l.sayAck(max(l.c.g.core.Info().Sent, 1)) }}, // what is not sent yet, if anything
 	{"protocol_violation", false, func(l *link) { l.flood() }},                                // the window, if it is full
 }
 
-// oversized announces a message over the limit; the last byte decides whether
-// it is a control message, so one is sent.
+// oversized announces a message over the limit. It sends one byte of payload, which
+// shows whether it is a control message.
 func (l *link) oversized() {
 	n := max(l.c.g.cfg.MaxMessage+2, 5000)
 	key := [4]byte{1, 2, 3, 4}
@@ -52,7 +52,7 @@ func (l *link) oversized() {
 	l.pending = append(l.pending, b[:15]...)
 }
 
-// shreds is a message of more frames than are allowed.
+// shreds sends a message of more frames than allowed.
 func (l *link) shreds() {
 	l.frame(opBinary, nil)
 	for range 1024 {
@@ -60,7 +60,7 @@ func (l *link) shreds() {
 	}
 }
 
-// flood sends more than may be unacked.
+// flood exceeds the unacked limits.
 func (l *link) flood() {
 	c := l.c
 	c.heedless = true
@@ -77,22 +77,22 @@ func (g *game) clientMisbehaves() bool {
 	if l == nil || c.done || c.rogue > 0 || l.closed || l.byeing || c.trying != nil || l.in.hole {
 		return false
 	}
-	n := 1 + g.w.rng.IntN(len(sins)-1)
-	if !g.cfg.Resumable && !sins[n].plain {
+	n := 1 + g.w.rng.IntN(len(violations)-1)
+	if !g.cfg.Resumable && !violations[n].plain {
 		return false
 	}
 	c.rogue = n
-	g.log("client sins", int64(n), int64(l.id), sins[n].reason)
-	sins[n].commit(l)
-	if n < len(sins)-2 { // the last two may come too late to be one
+	g.log("client sins", int64(n), int64(l.id), violations[n].reason)
+	violations[n].commit(l)
+	if n < len(violations)-2 { // the last two may be no violation any more when they arrive
 		l.rogueEnd = l.in.put + uint64(len(l.pending))
 		l.closed = true
 	}
 	return true
 }
 
-// punished: what was read on a live connection holds the client's sin.
-func (g *game) punished(l *leg) {
+// checkViolation records that a live connection's input contains the violation.
+func (g *game) checkViolation(l *leg) {
 	link := l.tap.link
 	if link == nil || link.rogueEnd == 0 || l.conn.in.got < link.rogueEnd {
 		return
@@ -103,10 +103,10 @@ func (g *game) punished(l *leg) {
 	link.rogueEnd = 0
 }
 
-// wrongs are what an upstream may send that is not allowed.
-var wrongs = []struct {
+// upstreamViolations are the ways for an upstream to violate RFC 6455.
+var upstreamViolations = []struct {
 	name string
-	code int // of the Close that it gets
+	code int // of the Close that it receives
 	make func(u *upstream)
 }{
 	{"masked", 1002, func(u *upstream) { u.out = appendFrame(u.out, 0x82, &[4]byte{1, 2, 3, 4}, []byte("hi")) }},
@@ -127,14 +127,14 @@ var wrongs = []struct {
 	}},
 }
 
-// misbehave breaks a rule of RFC 6455, after which nothing counts any more.
+// misbehave violates RFC 6455, after which nothing counts any more.
 func (u *upstream) misbehave() bool {
 	if u.over {
 		return false
 	}
-	n := u.g.w.rng.IntN(len(wrongs))
-	u.over, u.wrong, u.code = true, wrongs[n].name, 0
+	n := u.g.w.rng.IntN(len(upstreamViolations))
+	u.over, u.wrong, u.code = true, upstreamViolations[n].name, 0
 	u.g.log("up sins", int64(n), int64(u.made), u.wrong)
-	wrongs[n].make(u)
+	upstreamViolations[n].make(u)
 	return true
 }

@@ -2,7 +2,7 @@
 
 package sim
 
-// standardSeeds is how many seeds a plain test plays: some 15 s on one core.
+// standardSeeds is how many seeds a plain test runs: some 15 s on one core.
 const standardSeeds = 600
 
 // movedSeeds is how many of them are played a second time with moves.

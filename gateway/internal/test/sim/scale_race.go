@@ -2,8 +2,8 @@
 
 package sim
 
-// standardSeeds is fewer under the race detector, which is ten times slower and
-// has nothing to find: the core has no goroutines.
+// standardSeeds is smaller under the race detector, which is ten times slower and has
+// nothing to find: the core has no goroutines.
 const standardSeeds = 40
 
 // movedSeeds is how many of them are played a second time with moves.

@@ -7,13 +7,12 @@ import (
 	"reseat/gateway/session"
 )
 
-// The end of every run: the faults stop, everybody does what is to be done as
-// soon as it can be, and everything has to come out even. First each session
-// that lives must bring its client back and all messages across; then it is
-// ended, one way or another, and must give back all it held.
+// The end of every run: the faults stop, everything possible is done at once, and all
+// counts must match. First each live session must be resumed and all messages
+// delivered; then it is ended in some way, and must release everything it held.
 
 const (
-	unfinished = 30 * time.Second // an upstream may rest so long in mid-message
+	unfinished = 30 * time.Second // an upstream may pause this long within a message
 	flushUp    = 10 * time.Second
 	flushDown  = 5 * time.Second
 	lingerFor  = time.Second
@@ -41,7 +40,7 @@ func (w *world) settle() {
 	}
 	w.until("all sessions are over", (*game).over)
 	for _, g := range w.games {
-		g.bury()
+		g.checkEnded()
 	}
 	if n := w.store.Used(); n != 0 {
 		w.games[0].fail("I9", "all sessions are over, and the store has lent %d bytes", n)
@@ -52,12 +51,12 @@ func (w *world) log0(what string) {
 	w.trace.add(line{step: w.steps, now: w.now, what: what})
 }
 
-// heal ends the faults that would go on for ever.
+// heal ends the permanent faults.
 func (g *game) heal() {
 	g.silent, g.cli.deadly = false, 0
 	if keep := 30 * time.Second; g.keep() > keep {
 		t := session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow}
-		if !g.setTerms(t) { // the token of a client that is away expires before
+		if !g.setTerms(t) { // the token of a detached client expires earlier
 			t.Grace, t.GraceBeforeStart = 0, 0
 			g.setTerms(t)
 		}
@@ -80,7 +79,7 @@ func (g *game) heal() {
 	g.w.pipes = max(g.w.pipes, 8192)
 }
 
-// until plays calmly until every game is done.
+// until runs without faults until every game is done.
 func (w *world) until(what string, done func(*game) bool) {
 	limit := w.now.Add(calmTime)
 	for range calmRounds {
@@ -106,8 +105,8 @@ func (w *world) until(what string, done func(*game) bool) {
 	w.games[0].fail("liveness", "%s: not after %d rounds; %s", what, calmRounds, w.games[0].stuck())
 }
 
-// round does everything of a game that can be done now, once, and reports
-// whether there was anything.
+// round does everything possible for a game once, and reports whether there was
+// anything.
 func (g *game) round() bool {
 	g.w.steps++
 	did := g.attachFirst() || g.reserve()
@@ -152,11 +151,11 @@ func (g *game) roundLeg(l *leg) bool {
 	return did
 }
 
-// waits reports whether a handshake can be gone on with.
+// waits reports whether a handshake can advance.
 func (g *game) waits() bool {
 	for _, t := range g.tries {
 		switch {
-		case t.stage == knocking && t.conn.in.hole && !t.conn.deaf: // on its way
+		case t.stage == handshaking && t.conn.in.hole && !t.conn.deaf: // in flight
 		case t.stage != asking, g.seen.pongs > t.inquiry.pongs, g.w.now >= t.answerBy():
 			return true
 		}
@@ -164,7 +163,7 @@ func (g *game) waits() bool {
 	return false
 }
 
-// jump moves the clock to the next moment at which something is due.
+// jump moves the clock to the next due time.
 func (w *world) jump() bool {
 	t := w.due()
 	for _, g := range w.games {
@@ -184,7 +183,7 @@ func (w *world) jump() bool {
 	return true
 }
 
-// even: everything that was said has been heard, or nobody is there to hear it.
+// even reports whether everything sent has been received, or has no receiver.
 func (g *game) even() bool {
 	i, c, u := g.core.Info(), g.cli, g.ups
 	if i.State == session.Ended {
@@ -199,7 +198,7 @@ func (g *game) even() bool {
 		(!g.cfg.Resumable || c.acked == c.queued && i.Acked == i.Sent && i.BufferMessages == 0 && c.grace == g.keep().Milliseconds())
 }
 
-// finale ends a session that lives.
+// finale ends a live session.
 func (g *game) finale() {
 	if g.core.State() == session.Ended {
 		if !g.cli.done {
@@ -224,7 +223,7 @@ func (g *game) finale() {
 	}
 }
 
-// stuck says how far a session has come.
+// stuck describes a session's progress.
 func (g *game) stuck() string {
 	c, u := g.cli, g.ups
 	s := fmt.Sprintf("client done=%v count=%d queued=%d sent=%d acked=%d live=%v trying=%v\n", c.done, c.count, c.queued, c.sent, c.acked, c.live != nil, c.trying != nil)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Shrink looks for a shorter story of a failure: it leaves out one kind of action
-// after the other, for as long as something still fails, and then tries the seeds
-// behind with what is left. What it returns fails, in no more steps than before.
+// Shrink looks for a shorter run of a failure: it removes one kind of action after
+// another while something still fails, and then tries the following seeds with the
+// rest. The result fails, in at most as many steps.
 func Shrink(o Options) (Options, Result) {
 	o.Trace = nil
 	best := Run(o)
@@ -34,7 +34,7 @@ func Shrink(o Options) (Options, Result) {
 
 const shrinkSeeds = 50
 
-// otherSeeds tries whether another seed fails sooner.
+// otherSeeds tries whether another seed fails earlier.
 func (o Options) otherSeeds(best Result) (Options, Result) {
 	for range shrinkSeeds {
 		try := o
@@ -59,7 +59,7 @@ func (o Options) without(i int) bool {
 	return false
 }
 
-// leaveOut takes actions out of a world that has been drawn.
+// leaveOut removes actions from a drawn world.
 func (w *world) leaveOut(list []int) {
 	for _, i := range list {
 		w.total -= w.weights[i]
@@ -67,7 +67,7 @@ func (w *world) leaveOut(list []int) {
 	}
 }
 
-// describeShrunk says what is left, and how to play it again.
+// describeShrunk says what is left, and how to run it again.
 func describeShrunk(o Options, r Result) string {
 	var names []string
 	for i, a := range actions {

@@ -1,11 +1,11 @@
 package sim
 
-// A line that falls silent: nothing arrives, and nobody is told. It may be the whole
-// line, one way of it, or all connections that there are while new ones pass; something
-// in between may acknowledge bytes for it; and it may be good again later, when what was
-// under way arrives after all.
+// Silent lines: nothing arrives, and neither end gets an error. It may affect the whole
+// line, one direction, or all existing connections while new ones work. A proxy may
+// acknowledge bytes meanwhile. The line may recover later, and what was in flight
+// arrives after all.
 
-// fallSilent has lines of the client's fall silent.
+// fallSilent silences lines of the client.
 func (g *game) fallSilent() bool {
 	l := g.anyLink()
 	if l == nil || !g.keeps() {
@@ -24,9 +24,9 @@ func (g *game) fallSilent() bool {
 	case 3:
 		l.mute(true, true)
 		l.out.proxy = true
-	case 4: // those that there are
+	case 4: // existing connections
 		g.muteAll()
-	case 5: // and those to come
+	case 5: // and new ones
 		g.muteAll()
 		g.lineDown = true
 	case 6:
@@ -45,8 +45,8 @@ func (g *game) muteAll() {
 	}
 }
 
-// ownConns are the connections between the client and the gateway, as far as either
-// knows of them.
+// ownConns returns the connections between the client and the gateway that either still
+// uses.
 func (g *game) ownConns() (list []*conn) {
 	for _, l := range g.legs {
 		if l.tap.link != nil {
@@ -66,7 +66,7 @@ func (g *game) ownConns() (list []*conn) {
 	return list
 }
 
-// silentOnes are those that are silent.
+// silentOnes returns the silent ones.
 func (g *game) silentOnes() (list []*conn) {
 	for _, c := range g.ownConns() {
 		if c.in.hole || c.out.hole {
@@ -76,7 +76,7 @@ func (g *game) silentOnes() (list []*conn) {
 	return list
 }
 
-// silenceEnds has one line, or all, be good again.
+// silenceEnds restores one line, or all.
 func (g *game) silenceEnds() bool {
 	list := g.silentOnes()
 	if len(list) == 0 && !g.lineDown {
@@ -97,8 +97,8 @@ func (g *game) silenceEnds() bool {
 	return true
 }
 
-// waitOut has time pass until the gateway or the client has noticed. Meanwhile the game
-// server may have something to say, and whoever else there is goes on as usual.
+// waitOut lets time pass until the gateway or the client has noticed. Meanwhile the
+// game server may send something, and everything else continues.
 func (g *game) waitOut() {
 	busy, live := g.w.chance(500), g.cli.live
 	for range 40 {

@@ -28,8 +28,8 @@ var (
 	stopFirst = flag.Bool("sim.stop", false, "stop at the first seed that fails")
 )
 
-// seedsABlock is how many seeds make a subtest, whose name a test that hangs
-// leaves behind.
+// seedsABlock is how many seeds form a subtest, whose name identifies a test that
+// hangs.
 const seedsABlock = 100
 
 func TestSimulation(t *testing.T) {
@@ -71,7 +71,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// actionNumbers reads a list of numbers.
+// actionNumbers parses a list of numbers.
 func actionNumbers(t *testing.T, list string) (all []int) {
 	t.Helper()
 	for word := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
@@ -84,7 +84,7 @@ func actionNumbers(t *testing.T, list string) (all []int) {
 	return all
 }
 
-func TestOneSeedIsOneTrace(t *testing.T) {
+func TestSeedDeterminesTheTrace(t *testing.T) {
 	sums := map[uint64]uint64{}
 	for seed := uint64(1); seed <= 20; seed++ {
 		first := Run(Options{Seed: seed, Steps: 2000})
@@ -123,9 +123,9 @@ func TestMovedSessionsDoTheSameToTheByte(t *testing.T) {
 	}
 }
 
-// A driver that breaks its contract with the core shows within a few seeds:
-// what finds it would find the same mistake in the core.
-func TestBrokenDriverIsFound(t *testing.T) {
+// A driver that violates its contract with the core is detected within a few seeds: the
+// same checks would detect that mistake in the core.
+func TestBrokenDriverIsDetected(t *testing.T) {
 	for fault, name := range map[Fault]string{
 		NoRetain: "Retain is never called", Overreport: "one byte too many is reported as written",
 		Underreport: "one byte too few is reported as written", Corrupt: "a byte changes on its way",
@@ -145,8 +145,8 @@ func TestBrokenDriverIsFound(t *testing.T) {
 	}
 }
 
-// A failure gets shorter, and stays one: fewer steps, fewer kinds of things that
-// happen, and the same when it is played again.
+// Shrinking keeps a failure a failure: with fewer steps and fewer kinds of actions, and
+// repeatable.
 func TestFailureIsShrunk(t *testing.T) {
 	for seed := uint64(1); seed <= 30; seed++ {
 		o := Options{Seed: seed, Steps: 4000, Fault: Overreport}
@@ -167,8 +167,8 @@ func TestFailureIsShrunk(t *testing.T) {
 	t.Error("no seed fails, or all at once")
 }
 
-// The simulation's frames are its own; these are RFC 6455's, section 5.7.
-func TestFramesAreThoseOfTheRFC(t *testing.T) {
+// The simulation's frames are its own; these are the examples of RFC 6455, section 5.7.
+func TestFramesMatchTheRFC(t *testing.T) {
 	key := [4]byte{0x37, 0xfa, 0x21, 0x3d}
 	if got, want := appendFrame(nil, 0x81, &key, []byte("Hello")), "\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"; string(got) != want {
 		t.Errorf("masked: % x, want % x", got, want)
@@ -185,8 +185,8 @@ func TestFramesAreThoseOfTheRFC(t *testing.T) {
 	}
 }
 
-// A stream that is cut anywhere gives the same messages.
-func TestDecoderDoesNotCareHowItIsFed(t *testing.T) {
+// A stream that is split anywhere gives the same messages.
+func TestDecoderAcceptsAnySplit(t *testing.T) {
 	key := [4]byte{1, 2, 3, 4}
 	var stream []byte
 	stream = appendFrame(stream, opText, &key, []byte("one "))
@@ -212,8 +212,8 @@ func TestDecoderDoesNotCareHowItIsFed(t *testing.T) {
 	}
 }
 
-// A message can be checked wherever it turns up, and any change of it shows.
-func TestEveryChangeOfAMessageShows(t *testing.T) {
+// A message can be checked wherever it appears, and any change is detected.
+func TestEveryChangeOfAMessageIsDetected(t *testing.T) {
 	f := flow{seed: 7, texts: 16, sizes: sizes{medium: 300}, limit: 300}
 	for n := uint64(1); n < 200; n++ {
 		m := f.message(n)

@@ -2,16 +2,16 @@ package sim
 
 import "reseat/gateway/session"
 
-// lookBefore tells the core, before a Tick, the state of the client's socket where that
-// says something, as a driver does that can look into it.
+// lookBefore gives the core, before a Tick, the state of the client's socket if that is
+// useful and available, as a driver does.
 func (g *game) lookBefore() {
 	if l := g.down; l != nil && !l.closed && !l.stale() && g.core.WatchesSocket(l.att) {
 		g.look(l)
 	}
 }
 
-// look tells the core the state of a client's socket. Into some connections nobody can
-// look.
+// look gives the core the state of a client's socket. For some connections no state is
+// available.
 func (g *game) look(l *leg) {
 	if g.blind {
 		return

@@ -6,15 +6,15 @@ import (
 	"reseat/gateway/session"
 )
 
-// Suspicion, protocol section 5: a client that doubts its connection begins a resume
-// beside it, and goes on with whichever speaks first.
+// Suspicion, protocol section 5: a client that suspects its connection starts a resume
+// beside it, and continues with the one that shows activity first.
 
 const (
-	suspectEvery = 4 * time.Second // at most one attempt, and for its 101
-	usualGaps    = 3               // so many times as long as usual a connection is silent before it is suspected
+	suspectEvery = 4 * time.Second // min interval between attempts, and max time for a 101
+	usualGaps    = 3               // a connection is suspected after this many usual gaps
 )
 
-// suspects begins a resume beside the live connection, if the client has reason to.
+// suspects starts a resume beside the live connection, if the client has reason to.
 func (c *client) suspects() bool {
 	l, w := c.live, c.g.w
 	if l == nil || !c.g.cfg.Resumable || l.byeing || l.gap == 0 || w.now < c.suspectAt || w.now < l.heard.Add(usualGaps*l.gap) || !c.resume() {
@@ -27,14 +27,14 @@ func (c *client) suspects() bool {
 	return true
 }
 
-// noteSuspicion: what else was going on.
+// noteSuspicion records what else was in progress.
 func (c *client) noteSuspicion(l *link) {
 	g := c.g
 	if d := g.down; g.core.State() == session.Attached && d.tap.link != l {
-		g.w.cov.hit(R24) // another of its attempts has taken over, and it does not know
+		g.w.cov.hit(R24) // another of its attempts has taken over, without its knowledge
 	}
 	for _, t := range g.tries {
-		if t.stage > knocking && t.link != c.trying && g.core.State() == session.Attached {
+		if t.stage > handshaking && t.link != c.trying && g.core.State() == session.Attached {
 			g.w.cov.hit(R24)
 		}
 	}
@@ -43,8 +43,8 @@ func (c *client) noteSuspicion(l *link) {
 	}
 }
 
-// relax: something came on l. Where the client suspects it, and the new connection has
-// not been answered with 101, it may drop that.
+// relax handles activity on l. A client that suspected it may abandon the new attempt
+// while that has no 101.
 func (c *client) relax(l *link) {
 	t := c.trying
 	if t == nil || !t.suspicion || l != c.live || !l.speaks {
@@ -61,8 +61,8 @@ func (c *client) relax(l *link) {
 	}
 }
 
-// clientSuspects has some time pass in which the client hears nothing, if that is what
-// is missing.
+// clientSuspects lets time pass in which the client receives nothing, if that is what
+// suspicion needs.
 func (g *game) clientSuspects() bool {
 	c := g.cli
 	l := c.live

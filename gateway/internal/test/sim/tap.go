@@ -9,20 +9,20 @@ import (
 	"reseat/gateway/session"
 )
 
-// A tap reads everything that is written to one client connection, whether or
-// not it ever arrives, and checks that it is what that connection is owed:
-// hello first, the messages from the right one on, whole, in order, and at the
-// end a word and a Close.
+// A tap reads everything that is written to one client connection, whether or not it
+// arrives, and checks that it is what that connection is owed: hello first, then the
+// messages from the right one on, complete and in order, and at the end a control
+// message and a Close.
 type tap struct {
 	l    *leg
-	link *link // nil: not the client's own connection
+	link *link // nil: another client's connection
 	dec  decoder
 
-	stated   uint64 // by the resume
-	received uint64 // by the core, at the attach
-	sent     uint64 // numbered, at the attach
+	stated   uint64 // in the resume
+	received uint64 // by the core, before the attach
+	sent     uint64 // numbered before the attach
 	first    bool
-	late     bool // the session has ended before
+	late     bool // the session had already ended
 
 	hello  bool
 	lost   uint64
@@ -30,18 +30,18 @@ type tap struct {
 	n      uint64 // number of the newest message written
 	acked  uint64 // newest ack written
 	older  uint64 // what was written upstream before the attach
-	told   bool   // that the replay is done
+	told   bool   // the end of the replay was announced
 	code   int    // of close or end; 0: none
 	verb   string
 	closed bool
 
-	pongDue   uint64 // the client's newest ping that was not answered
-	pongAfter uint64 // what has to be acked before
+	pongDue   uint64 // the client's newest unanswered ping
+	pongAfter uint64 // what must be acked first
 	wsPongDue bool
 
-	graceNow int64   // that hello has to tell
-	graces   []int64 // that are to be told since, in this order
-	counted  uint64  // what the newest Ping carried
+	graceNow int64   // the grace period that hello must contain
+	graces   []int64 // changes since then, in order
+	counted  uint64  // the count in the newest Ping
 }
 
 func newTap(l *leg, stated uint64) *tap {
@@ -49,7 +49,7 @@ func newTap(l *leg, stated uint64) *tap {
 	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
 	t.graceNow = l.g.keep().Milliseconds()
 	t.late = i.State == session.Ended
-	if l.g.cfg.Kept { // no hello tells it
+	if l.g.cfg.Kept { // there is no hello to announce it
 		t.lost, t.replay = l.g.seen.attach.Lost, l.g.seen.attach.Replay
 		t.n += t.lost
 	}
@@ -57,7 +57,7 @@ func newTap(l *leg, stated uint64) *tap {
 	return t
 }
 
-// accept reads what the network has just taken.
+// accept reads what the network has just accepted.
 func (t *tap) accept(b []byte) {
 	t.dec.feed(b)
 	for {
@@ -142,11 +142,11 @@ func (t *tap) control(text string) {
 	}
 }
 
-// grace tells the client how long its session is kept from now on.
+// grace checks the announcement of a changed grace period.
 func (t *tap) grace(arg string) {
 	g := t.l.g
 	for g.seen.upOver && len(t.graces) > 1 && fmt.Sprint(t.graces[0]) != arg {
-		t.graces = t.graces[1:] // nothing follows the end that is told
+		t.graces = t.graces[1:] // nothing follows the announced end
 	}
 	if n, err := strconv.ParseInt(arg, 10, 64); err != nil || len(t.graces) == 0 || t.graces[0] != n {
 		g.fail("terms", "grace %q is written, want %v", arg, t.graces)
@@ -155,7 +155,7 @@ func (t *tap) grace(arg string) {
 	g.w.cov.hit(TermsTold)
 }
 
-// pong answers a ping, after the ack that is owed.
+// pong checks the answer to a ping, which must follow the owed ack.
 func (t *tap) pong(arg string) {
 	n, err := strconv.ParseUint(arg, 10, 64)
 	switch {
@@ -192,13 +192,13 @@ func (t *tap) seeHello(arg string) {
 	t.n = t.stated + t.lost
 }
 
-// closeCode is what the client of a session is told that ends with a reason.
+// closeCode is the code that the client gets for an end reason.
 var closeCode = map[string]int{
 	"ended": 4410, "idle_timeout": 4410, "no_progress": 4410, "draining": 4503, "superseded": 4409, "too_fast": 4429,
 	"internal_error": 1011, "protocol_error": 1002, "invalid_utf8": 1007, "message_too_big": 1009, "protocol_violation": 4400,
 }
 
-// checkVerb: the upstream's end comes behind every message of its.
+// checkVerb checks that the upstream's end follows all its messages.
 func (t *tap) checkVerb() {
 	g := t.l.g
 	switch {
@@ -223,7 +223,7 @@ func (t *tap) checkVerb() {
 	}
 }
 
-// checkClose: a Close has the code of the word before it.
+// checkClose checks that a Close has the code of the control message before it.
 func (t *tap) checkClose(p []byte) {
 	g := t.l.g
 	code := 1005
@@ -242,7 +242,7 @@ func (t *tap) checkClose(p []byte) {
 	}
 }
 
-// finished: everything that this connection was to get is written.
+// finished checks that everything for this connection is written.
 func (t *tap) finished() {
 	g := t.l.g
 	switch {
@@ -253,7 +253,7 @@ func (t *tap) finished() {
 	}
 }
 
-// replaying reports whether the client has not been written its replay yet.
+// replaying reports whether part of the replay is not written yet.
 func (t *tap) replaying() bool {
 	return t.replay > 0 && t.n < t.stated+t.lost+t.replay
 }

@@ -6,9 +6,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// What operators and the game server change of a session while it lives.
+// What operators and the game server change during a session.
 
-// changeTerms changes the grace periods, the policy, or all.
+// changeTerms changes the grace periods, the policy, or both.
 func (g *game) changeTerms() bool {
 	t := g.terms
 	if g.w.chance(800) {
@@ -25,8 +25,8 @@ func (g *game) changeTerms() bool {
 	return true
 }
 
-// someGrace is a grace period, now and then one that outlasts every token, or
-// that ends just when the client's does.
+// someGrace returns a grace period, now and then one that outlasts every token, or that
+// ends together with the client's token.
 func (g *game) someGrace() time.Duration {
 	w := g.w
 	if a := g.away; a.since > 0 && w.chance(200) {
@@ -65,8 +65,8 @@ func (g *game) setTerms(t session.Terms) bool {
 	return true
 }
 
-// mayChange reports whether the terms may be changed, and whether they must
-// be: not where the client is away with a token that expires before.
+// mayChange reports whether the terms may be changed, and whether they must be: not
+// while the client is detached with a token that expires earlier.
 func (g *game) mayChange(t session.Terms) (may, must bool) {
 	state := g.core.State()
 	if g.away.since == 0 || state == session.Ended || keeps(t, g.started) == g.keep() {
@@ -76,7 +76,7 @@ func (g *game) mayChange(t session.Terms) (may, must bool) {
 	return end <= max(g.expires, g.told), end <= min(g.expires, g.told)
 }
 
-// resting is for how long the timer rests by now.
+// resting returns how long the timer has been stopped.
 func (g *game) resting() time.Duration {
 	if g.away.waits == 0 {
 		return 0
@@ -84,7 +84,8 @@ func (g *game) resting() time.Duration {
 	return g.w.now.Sub(g.away.waits)
 }
 
-// retold: a changed grace period holds at once, and the client is told.
+// retold checks that a changed grace period applies at once, and that the client is
+// notified.
 func (g *game) retold(kept time.Duration, before snapshot) {
 	if g.keep() > kept {
 		g.lengthened = true
@@ -112,7 +113,7 @@ func (g *game) retold(kept time.Duration, before snapshot) {
 	}
 }
 
-// checkRenewal: the client gets a token that outlives the new grace period.
+// checkRenewal checks that the client gets a token that outlives the new grace period.
 func (g *game) checkRenewal() {
 	if soon := g.w.now.Add(2*g.cfg.Heartbeat + g.keep()); g.cfg.Resumable && !g.upOver() && g.expires < soon && !g.wantsToken && g.renewing == 0 {
 		g.fail("terms", "the token expires at %d, and no other is asked for", g.expires)
@@ -140,7 +141,7 @@ func (g *game) setStarted() bool {
 	return true
 }
 
-// ask asks the client for a sign of life.
+// ask pings the client.
 func (g *game) ask() bool {
 	state, over := g.core.State(), g.upOver() || g.closesAt > 0
 	asked := g.asks()
@@ -154,13 +155,13 @@ func (g *game) ask() bool {
 	return true
 }
 
-// supersede: the session's player has begun another one.
+// supersede starts another session of the same player.
 func (g *game) supersede() bool {
 	return g.end("supersede", cause{"superseded", 1001}, func() { g.core.Supersede(g.w.now) })
 }
 
 // lastChange moves the clock to the moment at which a detached session ends, and
-// changes then how long it is kept.
+// changes the grace period then.
 func (g *game) lastChange() bool {
 	if g.core.State() != session.Detached {
 		return false

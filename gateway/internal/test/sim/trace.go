@@ -8,9 +8,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// The trace is what a run did, one line for each event. Only the last lines are
-// kept, unformatted, and all of them go into a sum, so that two runs can be
-// compared; with an out they are printed as they come.
+// The trace is what a run did, one line for each event. Only the last lines are kept,
+// unformatted. All of them are hashed, so that two runs can be compared. With an out
+// they are printed at once.
 type trace struct {
 	out  io.Writer
 	ring [60]line
@@ -50,7 +50,7 @@ func (t *trace) add(l line) {
 	}
 }
 
-// last is the end of the trace, oldest line first.
+// last returns the end of the trace, oldest line first.
 func (t *trace) last() string {
 	var b strings.Builder
 	for i := max(0, t.n-len(t.ring)); i < t.n; i++ {

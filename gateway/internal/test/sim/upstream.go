@@ -6,59 +6,59 @@ import (
 	"reseat/gateway/session"
 )
 
-// The model upstream is one connection of an ordinary WebSocket server: it
-// sends messages in fragments of any size, with Pings in between, reads slowly
-// or not at all, and leaves with a Close, without one, or by breaking RFC 6455.
-// Everything that is written to its connection is checked as it is accepted. A
-// session has one, or under --disconnect hard one after the other.
+// The model upstream is one connection of an ordinary WebSocket server: it sends
+// messages in fragments of any size, with Pings between them, reads slowly or not at
+// all, and disconnects with a Close, without one, or by violating RFC 6455. Everything
+// written to its connection is checked when it is accepted. A session has one, or under
+// --disconnect hard one after another.
 
 type upstream struct {
 	g    *game
 	conn *conn
 	leg  *leg
-	ten  *session.Upstream // its tenure with the core
+	ten  *session.Upstream // the core's name for it
 	no   int               // which of the session's upstreams it is, from 1
 	says flow
 
 	// What it sends.
 	out    []byte
 	made   uint64 // messages
-	items  []item // sent, and not yet taken in by the core
-	handed uint64 // bytes of its stream that the core has been given
-	doneTo uint64 // where the last message ended that the core has taken in
+	items  []item // sent, and not yet processed by the core
+	handed uint64 // bytes of its stream passed to the core
+	doneTo uint64 // offset of the end of the last message that the core has processed
 	doneAt session.Time
 	pings  int
 
-	echo    bool // it answers each message with one, and does not read while it cannot write
+	echo    bool // it answers each message with one, and does not read while it can't write
 	stalled bool // it reads nothing
 
-	// How it left.
+	// How it disconnected.
 	over   bool
-	code   int    // of its Close; 0: it just broke
+	code   int    // of its Close; 0: it disconnected without one
 	reason string //
-	wrong  string // the rule that it broke
+	wrong  string // the rule that it violated
 	gone   bool   // the driver found its end
 
-	// --disconnect hard: the session has parted from it.
+	// --disconnect hard: the session has replaced it.
 	parted  bool
-	torn    bool // in the midst of a message, which goes to the next one whole
-	replace bool // while its write was under way the next one came
+	torn    bool // within a message, which goes to the next one in full
+	replace bool // the next one was connected while its write was in flight
 
 	// What was written to it.
 	tap     decoder
-	first   string // a word that is owed before anything else; "": none
-	last    string // and, once parted, the one before the Close
+	first   string // a text that must be received first; "": none
+	last    string // and, once replaced, the one before the Close
 	took    uint64 // the client's messages
 	ends    []uint64
-	read    uint64 // of these, what its application has read
+	read    uint64 // of these, read by its application
 	ponged  int
-	closed  bool // a Close came
+	closed  bool // a Close was received
 	gotCode int
 	gotText string
 }
 
-// maxOut is what a peer's socket and application hold back before they stop
-// making more.
+// maxOut is how much a peer's socket and application queue before the peer stops
+// sending.
 const maxOut = 64 << 10
 
 func newUpstream(g *game) *upstream {
@@ -71,7 +71,7 @@ func newUpstream(g *game) *upstream {
 	return u
 }
 
-// early is what it sends right behind its answer.
+// early returns what it sends right after its handshake response.
 func (u *upstream) early() []byte {
 	w := u.g.w
 	if !w.chance(200) {
@@ -104,7 +104,7 @@ func (u *upstream) send() bool {
 	return true
 }
 
-// frames encodes m, and reports whether in one frame.
+// frames encodes m, and reports whether it used one frame.
 func (u *upstream) frames(m message) (single bool) {
 	w := u.g.w
 	p := m.append(w.scratch[:0])
@@ -138,7 +138,7 @@ func (u *upstream) ping() {
 	u.out = appendFrame(u.out, 0x80|opPing, nil, p)
 }
 
-// write puts what it has to send on the wire.
+// write moves its output into the network.
 func (u *upstream) write() bool {
 	n := min(u.conn.in.room(), len(u.out))
 	if n == 0 {
@@ -150,7 +150,7 @@ func (u *upstream) write() bool {
 	return true
 }
 
-// leave sends Close, perhaps in the midst of a message, and says no more.
+// leave sends Close, perhaps within a message, and then nothing more.
 func (u *upstream) leave(code int, reason string) bool {
 	if u.over {
 		return false
@@ -164,8 +164,7 @@ func (u *upstream) leave(code int, reason string) bool {
 	return true
 }
 
-// crash breaks the connection without a Close: everything that was sent still
-// arrives, or it does not.
+// crash breaks the connection without a Close: what was sent arrives, or not.
 func (u *upstream) crash() bool {
 	if u.over {
 		return false
@@ -204,8 +203,8 @@ func (u *upstream) consume() bool {
 	return true
 }
 
-// answerClose answers the Close that came, with a code of its own perhaps, and perhaps
-// after what it had still to say.
+// answerClose answers a received Close, perhaps with another code, and perhaps after
+// its remaining output.
 func (u *upstream) answerClose() bool {
 	w := u.g.w
 	if !u.over && !w.calm && w.chance(600) {
@@ -215,7 +214,7 @@ func (u *upstream) answerClose() bool {
 	if w.chance(300) {
 		code = 4321
 	}
-	if len(u.out) > 0 && !u.conn.gateway { // on its way
+	if len(u.out) > 0 && !u.conn.gateway { // in flight
 		return u.write()
 	}
 	if u.leave(code, "") {
@@ -226,7 +225,7 @@ func (u *upstream) answerClose() bool {
 	return true
 }
 
-// leaves: whoever was told goodbye closes its socket.
+// leaves closes the socket after a Close was received.
 func (u *upstream) leaves() bool {
 	if !u.conn.gateway || u.conn.deaf {
 		return false
@@ -236,8 +235,8 @@ func (u *upstream) leaves() bool {
 	return true
 }
 
-// accept takes in what was written to the upstream's connection, checks it and
-// puts it on the wire.
+// accept checks what was written to the upstream's connection, and moves it into the
+// network.
 func (u *upstream) accept(b []byte) {
 	if u.torn {
 		u.g.fail("I2", "upstream %d has half of a message, and %d bytes follow", u.no, len(b))
@@ -284,7 +283,7 @@ func (u *upstream) arrived(a arrival) {
 	}
 }
 
-// between reports whether what the core was given ends with a message.
+// between reports whether the input of the core ends with a complete message.
 func (u *upstream) between() bool { return u.doneTo > 0 && u.handed == u.doneTo }
 
 func firstWord(p []byte) string {

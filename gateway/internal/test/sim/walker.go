@@ -1,38 +1,38 @@
 package sim
 
-// A walker follows a stream of frames without keeping it: it knows where each frame
-// begins and ends, and how its payload begins. Its copy goes on by itself.
+// A walker follows a stream of frames without storing it: it knows where each frame
+// begins and ends, and how its payload begins. A copy continues independently.
 type walker struct {
 	at    uint64 // bytes walked over
 	begin uint64 // of the present frame
 	head  [14]byte
 	n     int // bytes of head
-	rem   int // of the payload, to come
+	rem   int // remaining bytes of the payload
 	whole bool
-	lead  [40]byte // how the payload begins, as it was sent
+	lead  [40]byte // first bytes of the payload, as sent
 	leadN int
 	open  bool // a message has begun and not ended
 }
 
-// A walked is a frame that a walker has come to the end of.
+// A walked is a frame whose end a walker has reached.
 type walked struct {
 	op         byte
 	fin        bool
 	begin, end uint64
-	lead       []byte // good until the next byte is walked over
+	lead       []byte // valid until the next byte is walked over
 }
 
-// data reports whether it is a part of a message that is no control message of the
-// protocol's.
+// data reports whether it belongs to a data message, not to a control message of the
+// protocol.
 func (f walked) data(resumable bool) bool {
 	control := resumable && f.op == opText && len(f.lead) > 0 && f.lead[0] == dle && (len(f.lead) == 1 || f.lead[1] != dle)
 	return f.op < opClose && !control
 }
 
-// between reports whether a frame has just ended, and no message is open.
+// between reports whether a frame has just ended and no message is incomplete.
 func (w *walker) between() bool { return w.n == 0 && !w.open }
 
-// present is the frame that the walker is in, as far as it is known; false: its
+// present returns the frame that the walker is in, as far as known; false if its
 // payload has not begun.
 func (w *walker) present() (f walked, ok bool) {
 	if !w.whole {
@@ -41,7 +41,7 @@ func (w *walker) present() (f walked, ok bool) {
 	return walked{op: w.head[0] & 15, fin: w.head[0] >= 0x80, begin: w.begin, lead: w.lead[:w.leadN]}, true
 }
 
-// walk goes on by b, and calls each at the end of every frame.
+// walk continues over b, and calls each at the end of every frame.
 func (w *walker) walk(b []byte, each func(walked)) {
 	for len(b) > 0 {
 		if !w.whole {
@@ -59,7 +59,7 @@ func (w *walker) walk(b []byte, each func(walked)) {
 	}
 }
 
-// header takes a byte of the header.
+// header processes a byte of the header.
 func (w *walker) header(b []byte) []byte {
 	if w.n == 0 {
 		w.begin = w.at
@@ -70,7 +70,7 @@ func (w *walker) header(b []byte) []byte {
 	if h, ok, _ := parseHead(w.head[:w.n]); ok {
 		w.whole, w.rem = true, max(h.size, 0)
 	} else if w.n == len(w.head) {
-		w.n = 0 // no frame at all
+		w.n = 0 // invalid frame
 	}
 	return b[1:]
 }

@@ -1,13 +1,11 @@
-// Package sim is a seeded simulation of the session core: clients, network,
-// upstreams and drivers are models, the core is the real one, and the clock is
-// a number. A seed decides everything that happens: which bytes arrive when,
-// which connections break where, who resumes, whether there is an upstream to
-// resume to, and what operators and game servers do meanwhile. After each step
-// the invariants of the resume protocol are checked; a failing seed fails again
-// in the same way.
+// Package sim is a seeded simulation of the session core: clients, network, upstreams
+// and drivers are models, the core is the real one, and the clock is a number. A seed
+// decides everything that happens: which bytes arrive when, which connections break
+// where, who resumes, whether there is an upstream to resume to, and what operators and
+// game servers do meanwhile. After each step the invariants of the resume protocol are
+// checked. A failing seed fails again in the same way.
 //
-// The models share no parsing with the gateway, so that its own mistakes do
-// not cancel out.
+// The models share no parsing with the gateway, so that its mistakes do not cancel out.
 package sim
 
 import (
@@ -22,19 +20,19 @@ import (
 	"reseat/gateway/session"
 )
 
-// Options say what to run.
+// Options configure a run.
 type Options struct {
 	Seed  uint64
 	Steps int
 	Trace io.Writer // nil: only the end of a failure's trace is kept
-	Fault Fault     // of the model driver, to see that it is found
+	Fault Fault     // of the model driver, to test that it is detected
 
-	Moves int // of 1000 steps so many freeze a session and restore it
+	Moves int // of 1000 steps, this many freeze a session and restore it
 
-	Without []int // actions that never happen, by their number
+	Without []int // numbers of actions that never happen
 }
 
-// A Fault is a way for the driver to break its contract.
+// A Fault is a violation of the contract by the driver.
 type Fault uint8
 
 // The faults.
@@ -50,50 +48,50 @@ const (
 	Misdirect
 )
 
-// A Result is what came of it.
+// A Result is the outcome of a run.
 type Result struct {
 	Failure  string // empty: every invariant held
-	Sum      uint64 // of the trace, and of every byte that was written: two runs of one seed have the same
+	Sum      uint64 // hash of the trace, and of every byte that was written: two runs of one seed have the same
 	Moves    int    // sessions that were frozen and restored
-	Scarce   bool   // memory was so little that who got it depended on how it lay
+	Scarce   bool   // the store was so small that its layout decided who got memory
 	Steps    int
 	Sessions int
 	Coverage Coverage
 }
 
-// A world is everything of one seed.
+// A world is the whole state of one seed.
 type world struct {
 	rng   *rand.Rand
 	now   session.Time
 	games []*game
 	trace trace
 	bytes uint32 // a checksum of all that was written
+	cov   Coverage
+	steps int
+	fault Fault
+	calm  bool // no more faults: everything must finish
 
 	moveRNG *rand.Rand
 	perMove int // of 1000 steps
 	moves   int
-	cov     Coverage
-	steps   int
-	fault   Fault
-	calm    bool // no more faults: everything has to come to its end
 
-	store    *replay.Store
-	spent    bool // a room was refused
-	used     int64
-	sessions int
-	conns    int
+	store     *replay.Store
+	exhausted bool // a room was refused
+	used      int64
+	sessions  int
+	conns     int
 
 	// Drawn once.
 	pipes      int
 	beat       time.Duration // heartbeat of most sessions
 	answer     time.Duration // answer_ms of every session
 	pace       time.Duration
-	jumps      int // of 1000 moves of the clock so many go to what is due next
+	jumps      int // of 1000 clock moves, this many go to the next due time
 	sizes      sizes
 	maxMessage int64
-	hard       int // of 1000 sessions so many are under --disconnect hard
+	hard       int // of 1000 sessions, this many are under --disconnect hard
 	limit      int64
-	scarce     bool // the store is small: upstreams pause, so that one that reads only while it can write may wait for ever
+	scarce     bool // the store is small: upstreams pause, so that one that reads only while it can write may wait forever
 	weights    []int
 	total      int
 
@@ -101,10 +99,10 @@ type world struct {
 	block   []byte // garbage
 }
 
-// A broken invariant is a panic with one of these.
+// broken is the panic value of a violated invariant.
 type broken struct{ why string }
 
-// Run plays one seed to its end.
+// Run runs one seed to its end.
 func Run(o Options) (r Result) {
 	w := newWorld(o)
 	defer func() {
@@ -137,7 +135,7 @@ func newWorld(o Options) *world {
 	}
 	w.draw()
 	w.leaveOut(o.Without)
-	w.store = replay.NewStore(w.limit, func() { w.spent = true })
+	w.store = replay.NewStore(w.limit, func() { w.exhausted = true })
 	most := 3
 	if w.scarce {
 		most = 2 // an idle reader may hold 64 KiB
@@ -148,7 +146,7 @@ func newWorld(o Options) *world {
 	return w
 }
 
-// failure is what is printed of a failed run.
+// failure returns the report of a failed run.
 func (w *world) failure(o Options, why string) string {
 	s := fmt.Sprintf("seed %d, step %d: %s\n\nstore limit %d, pace %v, pipes %d\n", o.Seed, w.steps, why, w.limit, w.pace, w.pipes)
 	for _, g := range w.games {
@@ -159,10 +157,10 @@ func (w *world) failure(o Options, why string) string {
 	return strings.ToValidUTF8(s, "?") + "\n" + w.trace.last() + fmt.Sprintf("\nto replay: go test ./gateway/internal/test/sim -run TestSimulation -sim.seed %d -sim.steps %d -v\n", o.Seed, o.Steps)
 }
 
-// chance is true in n of 1000 cases.
+// chance returns true in n of 1000 cases.
 func (w *world) chance(n int) bool { return n > 0 && w.rng.IntN(1000) < n }
 
-// piece is how much of n bytes goes at once.
+// piece returns how many of n bytes are moved at once.
 func (w *world) piece(n int) int {
 	switch w.rng.IntN(8) {
 	case 0:
@@ -180,15 +178,14 @@ func (w *world) key() [4]byte {
 	return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
 }
 
-// garbage overwrites memory that the core may not look at any more, or that it
-// has given away.
+// garbage overwrites memory that the core must no longer read, or has returned.
 func (w *world) garbage(b []byte) {
 	for len(b) > 0 {
 		b = b[copy(b, w.block):]
 	}
 }
 
-// step does one thing that can happen now.
+// step does one thing that is possible now.
 func (w *world) step() {
 	w.steps++
 	for range 20 {
@@ -212,21 +209,21 @@ func (w *world) choose() *action {
 	return &actions[0]
 }
 
-// look checks what can be checked after a step, and makes a new session of one
-// that is over.
+// look checks the invariants after a step, and replaces a finished session by a new
+// one.
 func (w *world) look(g *game) {
 	g.check()
 	w.recycle()
 	if g.over() && (g.cli.done || w.chance(100)) {
-		g.bury()
+		g.checkEnded()
 		if !w.calm {
 			w.games[g.id] = newGame(w, g.id)
 		}
 	}
 }
 
-// recycle writes into memory that was given back to the store, so that whoever
-// still uses it shows.
+// recycle overwrites memory that was returned to the store, so that a further use
+// shows.
 func (w *world) recycle() {
 	used := w.store.Used()
 	freed := w.used - used
@@ -250,5 +247,5 @@ func (w *world) recycle() {
 	for _, b := range bufs {
 		b.Release()
 	}
-	w.spent = false
+	w.exhausted = false
 }

@@ -23,13 +23,13 @@ type Pair struct {
 	Leaf      *x509.Certificate
 }
 
-// New makes one for names and addresses, good from an hour ago for a day.
+// New returns a certificate for names and addresses, valid for a day from an hour ago.
 func New(t testing.TB, names ...string) *Pair {
 	t.Helper()
 	return Between(t, time.Now().Add(-time.Hour), time.Now().Add(23*time.Hour), names...)
 }
 
-// Between makes one that is good between two times.
+// Between returns a certificate that is valid between two times.
 func Between(t testing.TB, from, to time.Time, names ...string) *Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -70,7 +70,7 @@ func Between(t testing.TB, from, to time.Time, names ...string) *Pair {
 	}
 }
 
-// Write writes cert.pem and key.pem into a directory and gives their names.
+// Write writes cert.pem and key.pem to a directory, and returns their names.
 func (p *Pair) Write(dir string) (cert, key string) {
 	p.t.Helper()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -82,15 +82,15 @@ func (p *Pair) Write(dir string) (cert, key string) {
 	return cert, key
 }
 
-// Pool trusts the certificate.
+// Pool returns a pool that trusts the certificate.
 func (p *Pair) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(p.Leaf)
 	return pool
 }
 
-// Client is a client's side of TLS that trusts the certificate and asks for its
-// first name.
+// Client returns a client's TLS configuration that trusts the certificate and asks for
+// its first name.
 func (p *Pair) Client(protocols ...string) *tls.Config {
 	c := &tls.Config{RootCAs: p.Pool(), NextProtos: protocols}
 	if len(p.Leaf.DNSNames) > 0 {

@@ -6,8 +6,7 @@ import (
 	"io"
 )
 
-// A codec says what of permessage-deflate a peer does, RFC 7692. No context is
-// taken over.
+// A codec is a peer's permessage-deflate, RFC 7692, without context takeover.
 type codec struct{ on bool }
 
 // deflate compresses the payload of a message.
@@ -19,7 +18,7 @@ func deflate(s string) string {
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\x00\x00\xff\xff")))
 }
 
-// inflate is its opposite.
+// inflate is the inverse of deflate.
 func inflate(p []byte) ([]byte, error) {
 	whole := append(bytes.Clone(p), "\x00\x00\xff\xff\x01\x00\x00\xff\xff"...)
 	return io.ReadAll(flate.NewReader(bytes.NewReader(whole)))

@@ -15,11 +15,11 @@ import (
 	"reseat/gateway/wire"
 )
 
-// patience is how long a test waits for what must come. Under synctest it
-// passes at once when nothing can come any more.
+// patience is how long a test waits for an expected event. Under synctest it passes at
+// once when nothing else can happen.
 const patience = 5 * time.Minute
 
-// A Message is what one side reads: data (Op Text or Binary), a control message
+// A Message is one thing that a peer reads: data (Op Text or Binary), a control message
 // (Verb), a Close frame (Op Close), a Ping or Pong, or the end (Err).
 type Message struct {
 	Op     byte
@@ -44,15 +44,15 @@ func (m Message) String() string {
 	return fmt.Sprintf("opcode %d %.80q", m.Op, m.Data)
 }
 
-// A Peer is a WebSocket endpoint in the hands of a test. What it reads is
-// queued; heartbeats are answered by themselves unless Mute is set.
+// A Peer is a WebSocket endpoint played by a test. What it reads is queued; it answers
+// heartbeats unless Mute is set.
 type Peer struct {
 	t      testing.TB
 	Conn   *Conn
-	Answer *http.Response // of a client's handshake
-	Req    *http.Request  // a server's
+	Answer *http.Response // to a client's handshake
+	Req    *http.Request  // a client's handshake
 	client bool           // masks what it sends
-	speaks bool           // reseat.v1
+	speaks bool           // speaks reseat.v1
 	codec  codec          // of permessage-deflate
 	Mute   atomic.Bool    // answers neither ping nor Ping
 
@@ -111,7 +111,7 @@ func (p *Peer) read(r *bufio.Reader) {
 	}
 }
 
-// readFrame reads a frame; rsv1 says that it begins a compressed message.
+// readFrame reads a frame; rsv1 means that it begins a compressed message.
 func (c codec) readFrame(r *bufio.Reader) (h frame.Header, rsv1 bool, body []byte, err error) {
 	var head []byte
 	for h.Size == 0 {
@@ -136,7 +136,7 @@ func (c codec) readFrame(r *bufio.Reader) (h frame.Header, rsv1 bool, body []byt
 	return h, rsv1, body, err
 }
 
-// message queues a whole message, taking a control message apart.
+// message queues a complete message, and parses a control message.
 func (p *Peer) message(op byte, s string) {
 	if !p.speaks || op != frame.Text || s == "" || s[0] != wire.DLE {
 		p.inbox <- Message{Op: op, Data: s, Raw: s}
@@ -153,8 +153,7 @@ func (p *Peer) message(op byte, s string) {
 	p.inbox <- Message{Op: op, Verb: verb, Data: arg, Raw: s}
 }
 
-// Frame sends one frame. A message of one frame is compressed where that was
-// agreed on.
+// Frame sends one frame. A message of one frame is compressed if that was negotiated.
 func (p *Peer) Frame(op byte, fin bool, payload string) {
 	var b []byte
 	compressed := p.codec.on && fin && (op == frame.Text || op == frame.Binary)
@@ -175,14 +174,14 @@ func (p *Peer) Frame(op byte, fin bool, payload string) {
 	p.Raw(b)
 }
 
-// Raw sends bytes as they are.
+// Raw sends bytes unchanged.
 func (p *Peer) Raw(b []byte) {
-	p.write <- struct{}{} // no mutex: waiting for one would hold up a fake clock
+	p.write <- struct{}{} // no mutex: a goroutine waiting for one would stop a fake clock
 	defer func() { <-p.write }()
 	p.Conn.Write(b)
 }
 
-// Text sends a text message, escaped where the peer speaks reseat.v1.
+// Text sends a text message, escaped if the peer speaks reseat.v1.
 func (p *Peer) Text(s string) {
 	if p.speaks && strings.HasPrefix(s, "\x10") {
 		s = "\x10" + s
@@ -201,7 +200,7 @@ func (p *Peer) Close(code int, reason string) {
 	p.Frame(frame.Close, true, string(frame.ClosePayload(code, reason)))
 }
 
-// Next is the next message of any kind, or nothing within patience.
+// Next returns the next message of any kind, or false after patience.
 func (p *Peer) Next() (Message, bool) {
 	select {
 	case m := <-p.inbox:
@@ -211,7 +210,7 @@ func (p *Peer) Next() (Message, bool) {
 	}
 }
 
-// Come is the next message of those that have come already. It never waits.
+// Come returns the next message that has already arrived. It never waits.
 func (p *Peer) Come() (Message, bool) {
 	select {
 	case m := <-p.inbox:
@@ -221,10 +220,10 @@ func (p *Peer) Come() (Message, bool) {
 	}
 }
 
-// next skips heartbeats and acks but those that keep asks for.
+// next skips heartbeats and acks, except for those in keep.
 func (p *Peer) next(keep ...string) Message {
 	p.t.Helper()
-	late := time.After(30 * patience) // heartbeats go on for ever
+	late := time.After(30 * patience) // heartbeats go on forever
 	for {
 		var m Message
 		select {
@@ -245,7 +244,7 @@ func (p *Peer) next(keep ...string) Message {
 	}
 }
 
-// Want reads data messages and fails unless they are these, in this order.
+// Want reads data messages, and fails unless they are these, in this order.
 func (p *Peer) Want(texts ...string) {
 	p.t.Helper()
 	for _, want := range texts {
@@ -255,7 +254,7 @@ func (p *Peer) Want(texts ...string) {
 	}
 }
 
-// WantControl reads a control message with that verb.
+// WantControl reads a control message with this verb.
 func (p *Peer) WantControl(verb string) Message {
 	p.t.Helper()
 	m := p.next(verb)
@@ -265,7 +264,7 @@ func (p *Peer) WantControl(verb string) Message {
 	return m
 }
 
-// WantClosing reads close with that code, and the Close frame behind it.
+// WantClosing reads close with this code, and the Close frame after it.
 func (p *Peer) WantClosing(code int) wire.Closing {
 	p.t.Helper()
 	m := p.WantControl(wire.VerbClose)
@@ -277,7 +276,7 @@ func (p *Peer) WantClosing(code int) wire.Closing {
 	return c
 }
 
-// WantClose reads a Close frame with that code, and gives its reason.
+// WantClose reads a Close frame with this code, and returns its reason.
 func (p *Peer) WantClose(code int) string {
 	p.t.Helper()
 	m := p.next()
@@ -295,7 +294,7 @@ func (p *Peer) WantEnd() {
 	}
 }
 
-// WantNothing fails when anything but heartbeats comes within d.
+// WantNothing fails if anything but heartbeats arrives within d.
 func (p *Peer) WantNothing(d time.Duration) {
 	p.t.Helper()
 	timer := time.After(d)
@@ -311,17 +310,17 @@ func (p *Peer) WantNothing(d time.Duration) {
 	}
 }
 
-// Hold stops reading: what the other side writes waits in the connection's
-// buffer, and so does its end, until Hold(false).
+// Hold stops reading: what the other side writes, and its end, wait in the connection's
+// buffer until Hold(false).
 func (p *Peer) Hold(on bool) { p.Conn.in.set(func() { p.Conn.in.held = on }) }
 
 // Drop resets the connection.
 func (p *Peer) Drop() { p.Conn.Reset() }
 
-// Accept makes a game server's Peer of a connection whose handshake is done.
+// Accept makes a game server's Peer from a connection after its handshake.
 func Accept(t testing.TB, c *Conn) *Peer {
 	return newPeer(t, c, bufio.NewReader(c), false, false, codec{})
 }
 
-// PingFrame sends a WebSocket Ping, which a message may have in its midst.
+// PingFrame sends a WebSocket Ping, which is allowed within a message.
 func (p *Peer) PingFrame() { p.Frame(frame.Ping, true, "") }

@@ -1,6 +1,6 @@
-// Package wstest holds in-memory peers for tests: connections that can be cut,
-// stalled and filled, a game server, and a client that speaks reseat.v1. With
-// them a test needs no port and, under testing/synctest, no time.
+// Package wstest provides in-memory peers for tests: connections that can be reset,
+// stalled and filled, a game server, and a client that speaks reseat.v1. A test with
+// them needs no port and, under testing/synctest, no time.
 package wstest
 
 import (
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// A Conn is one end of an in-memory connection with a buffer each way, as a
-// socket has one: a write waits only while the buffer is full.
+// A Conn is one end of an in-memory connection with a buffer for each direction, as a
+// socket has: a write blocks only while the buffer is full.
 type Conn struct {
 	in, out *stream
 	name    string
 }
 
-// Pipe makes a connection whose buffers hold size bytes each way.
+// Pipe makes a connection whose buffers hold size bytes in each direction.
 func Pipe(size int) (client, server *Conn) {
 	a, b := newStream(size), newStream(size)
 	return &Conn{in: a, out: b, name: "client"}, &Conn{in: b, out: a, name: "server"}
@@ -31,10 +31,10 @@ type stream struct {
 	change *sync.Cond
 	buf    []byte
 	size   int
-	err    error // what a reader gets once buf is empty
-	gone   bool  // nobody reads any more
+	err    error // returned once buf is empty
+	gone   bool  // the reader has closed
 	hole   bool  // what is written is lost
-	held   bool  // nothing arrives, not even the end
+	held   bool  // nothing is delivered, not even the end
 
 	readBy, writeBy deadline
 }
@@ -97,7 +97,7 @@ func (s *stream) write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// set changes the stream and wakes whoever waits on it.
+// set changes the stream and wakes its waiters.
 func (s *stream) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,16 +122,16 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 	})
 }
 
-// Read reads what has arrived.
+// Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) { return c.in.read(b) }
 
-// Write writes all of b, waiting while the buffer is full.
+// Write writes all of b, and blocks while the buffer is full.
 func (c *Conn) Write(b []byte) (int, error) { return c.out.write(b) }
 
 // Close closes both directions: the peer reads what was written, then io.EOF.
 func (c *Conn) Close() error { return c.end(io.EOF) }
 
-// CloseWrite ends the outward direction alone.
+// CloseWrite closes only the outgoing direction.
 func (c *Conn) CloseWrite() error {
 	c.out.set(func() { c.out.err = io.EOF })
 	return nil
@@ -159,15 +159,15 @@ func (c *Conn) setDeadlines(t time.Time) {
 	c.out.setDeadline(&c.out.writeBy, t)
 }
 
-// Silence makes the connection half-open: what either side writes is accepted
-// and lost, and neither hears of the other's end.
+// Silence makes the connection half-open: what either side writes is accepted and lost,
+// and neither sees the other close.
 func (c *Conn) Silence() {
 	for _, s := range []*stream{c.in, c.out} {
 		s.set(func() { s.hole, s.held = true, true })
 	}
 }
 
-// Unread is how many bytes wait to be read at this end.
+// Unread returns how many bytes wait to be read at this end.
 func (c *Conn) Unread() int {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -189,10 +189,10 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// LocalAddr is an address on loopback.
+// LocalAddr returns a loopback address.
 func (c *Conn) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
 
-// RemoteAddr is an address on loopback.
+// RemoteAddr returns a loopback address.
 func (c *Conn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50000} }
 
 // A Listener accepts the connections that Dial makes.
@@ -203,7 +203,7 @@ type Listener struct {
 	once  sync.Once
 }
 
-// NewListener makes a Listener whose connections hold size bytes each way.
+// NewListener returns a Listener whose connections hold size bytes in each direction.
 func NewListener(size int) *Listener {
 	return &Listener{size: size, conns: make(chan net.Conn), done: make(chan struct{})}
 }
@@ -235,5 +235,5 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr is an address on loopback.
+// Addr returns a loopback address.
 func (l *Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }

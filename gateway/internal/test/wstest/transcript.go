@@ -16,13 +16,13 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A Step is one step of a golden transcript. What each means, and who does it,
-// stands in testdata/transcripts/README.md.
+// A Step is one step of a golden transcript. testdata/transcripts/README.md explains
+// what each means, and who does it.
 type Step struct {
 	At    string // "file:line"
-	Text  string // the step as it stands in the file
+	Text  string // the step as in the file
 	Actor byte   // 'C', 'G', 'U' or 'A'; 0 for settings, network and clock
-	Told  bool   // the actor is told this: "<"
+	Told  bool   // the actor receives this: "<"
 	Conn  int    // #K, 0 for the newest connection
 	Body  any    // a Setting, Network, Clock, Handshake, Data, Control, Closing or Application
 }
@@ -30,27 +30,27 @@ type Step struct {
 // A Setting is a flag of the gateway.
 type Setting struct{ Name, Value string }
 
-// A Network is something that happens to the client's newest connection.
+// A Network is a fault of the client's newest connection.
 type Network string
 
-// What can happen to a connection.
+// The faults of a connection.
 const (
 	Drop     Network = "drop"
 	HalfOpen Network = "half-open"
 )
 
-// A Clock is a time that passes.
+// A Clock is a step of time.
 type Clock time.Duration
 
 // A Handshake is the client's GET.
 type Handshake struct {
 	Path     string
-	Offer    []string // as the file has it
+	Offer    []string // as in the file
 	Resume   bool     // received=N is in it
-	Received uint64   // that N
+	Received uint64   // the N of that
 }
 
-// Protocols is the list of subprotocols that h offers, with the newest token.
+// Protocols returns the subprotocols that h offers, with the newest token.
 func (h Handshake) Protocols(token string) []string {
 	var list []string
 	for _, p := range h.Offer {
@@ -63,15 +63,15 @@ func (h Handshake) Protocols(token string) []string {
 	return list
 }
 
-// Own is what of the offer is the application's.
+// Own returns the application's part of the offer.
 func (h Handshake) Own() []string {
 	return slices.DeleteFunc(slices.Clone(h.Offer), func(p string) bool {
 		return p == wire.Subprotocol || strings.HasPrefix(p, "received=")
 	})
 }
 
-// Data is a data message: of the client and the gateway as on the wire, of the
-// upstream and the application as a program has it.
+// Data is a data message: for the client and the gateway as on the wire, for the
+// upstream and the application as a program sees it.
 type Data struct {
 	Op      byte // frame.Text or frame.Binary
 	Payload string
@@ -80,7 +80,7 @@ type Data struct {
 // Control is a control message.
 type Control struct {
 	Verb    string
-	Arg     string         // as it stands in the file
+	Arg     string         // as in the file
 	Members map[string]any // of a JSON argument
 }
 
@@ -88,7 +88,7 @@ type Control struct {
 type Closing struct {
 	Code   int
 	Reason string
-	Any    bool // no reason is written, so that none is compared
+	Any    bool // the file has no reason, so none is compared
 }
 
 // Application is a step that only the client's application takes part in.
@@ -105,8 +105,8 @@ var (
 	eventForm   = regexp.MustCompile(`^(open|detach|resume|replayed|error|close)(?: (\{.*\}))?$`)
 )
 
-// ParseTranscript reads a golden transcript. name stands for the file in
-// Step.At and in errors, which begin with "name:line: ".
+// ParseTranscript parses a golden transcript. name stands for the file in Step.At and
+// in errors, which begin with "name:line: ".
 func ParseTranscript(name, text string) ([]Step, error) {
 	var p transcript
 	for i, line := range strings.Split(text, "\n") {
@@ -136,7 +136,7 @@ func ParseTranscript(name, text string) ([]Step, error) {
 	return p.steps, nil
 }
 
-// cutSteps cuts a line where two or more blanks lie outside a JSON string.
+// cutSteps splits a line at two or more blanks outside a JSON string.
 func cutSteps(line string) []string {
 	var steps []string
 	from, quoted := 0, false
@@ -148,7 +148,7 @@ func cutSteps(line string) []string {
 			quoted = !quoted
 		case !quoted && strings.HasPrefix(line[i:], "  "):
 			steps = append(steps, line[from:i])
-			for line[i+1] == ' ' { // a line does not end with a blank
+			for line[i+1] == ' ' { // no line ends with a blank
 				i++
 			}
 			from = i + 1
@@ -157,13 +157,13 @@ func cutSteps(line string) []string {
 	return append(steps, line[from:])
 }
 
-// A transcript is what has been read of a file.
+// A transcript is the state of parsing a file.
 type transcript struct {
 	steps []Step
 	conns int
 }
 
-// check says what is wrong with a step in its place.
+// check returns an error if a step is not allowed at its position.
 func (p *transcript) check(s Step) error {
 	switch s.Body.(type) {
 	case Setting:
@@ -186,7 +186,7 @@ func (p *transcript) check(s Step) error {
 
 func isSetting(s Step) bool { _, ok := s.Body.(Setting); return ok }
 
-// parseStep reads one step by itself.
+// parseStep parses one step by itself.
 func parseStep(text string) (s Step, err error) {
 	word, rest, _ := strings.Cut(text, " ")
 	switch word {
@@ -226,7 +226,7 @@ func parseClock(text string) (Clock, error) {
 	return Clock(d), err
 }
 
-// parseMessage reads what a party says or is told.
+// parseMessage parses what a party sends or receives.
 func parseMessage(text string) (Step, error) {
 	m := stepForm.FindStringSubmatch(text)
 	if m == nil {
@@ -239,7 +239,7 @@ func parseMessage(text string) (Step, error) {
 	return s, err
 }
 
-// parse reads what stands behind > or <.
+// parse parses the text after > or <.
 func (s Step) parse(text string) (any, error) {
 	switch {
 	case s.Told && (s.Actor == 'C' || s.Actor == 'G'):
@@ -254,7 +254,7 @@ func (s Step) parse(text string) (any, error) {
 	return parseBody(s, text)
 }
 
-// parseBody reads what client, gateway or upstream say.
+// parseBody parses what client, gateway or upstream send.
 func parseBody(s Step, text string) (any, error) {
 	switch {
 	case text[0] == '"', strings.HasPrefix(text, `x"`):
@@ -343,7 +343,7 @@ func parseGET(text string) (Handshake, error) {
 	return h, nil
 }
 
-// parseApplication reads what the application does.
+// parseApplication parses what the application does.
 func parseApplication(text string) (Application, error) {
 	switch {
 	case text == "online":
@@ -358,7 +358,7 @@ func parseApplication(text string) (Application, error) {
 	return Application{}, errors.New("want a message, close CODE or online")
 }
 
-// parseEvent reads what the application is told.
+// parseEvent parses what the application is notified of.
 func parseEvent(text string) (Application, error) {
 	m := eventForm.FindStringSubmatch(text)
 	if m == nil || m[2] != "" && !json.Valid([]byte(m[2])) {

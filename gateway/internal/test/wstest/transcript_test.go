@@ -54,7 +54,7 @@ func TestStepsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestALineHoldsStepsThatAreTwoBlanksApart(t *testing.T) {
+func TestStepsOnALineAreTwoBlanksApart(t *testing.T) {
 	text := "# story\n\n" + start + "   U> \"a  b\"  U> \"\\\"  c\"     G> \"a  b\"  \nC> ^ack 2  +++ 1s\n"
 	steps, err := ParseTranscript("x.txt", text)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestALineHoldsStepsThatAreTwoBlanksApart(t *testing.T) {
 	}
 }
 
-func TestBadStepsAreNamedByFileAndLine(t *testing.T) {
+func TestInvalidStepIsReportedWithFileAndLine(t *testing.T) {
 	for _, bad := range []string{
 		"G>", "G>\"x\"", "X> \"x\"", "C \"x\"", "hello", "G> hello", "G> \"x", "G> 'x'", `G> "x" ` + "\t", `G> "a" "b"`, `G> x"0"`, `G> x"0g"`, `G> x"0a`, `G> x"0a" "b"`, "G> 7",
 		"C< \"x\"", "G< \"x\"", "U#1> \"x\"", "A#1> \"x\"", "G#0> \"x\"", "G#2> \"x\"", "C#x> \"x\"",
@@ -91,8 +91,8 @@ func TestBadStepsAreNamedByFileAndLine(t *testing.T) {
 	}
 }
 
-// No line of the golden transcripts is passed over but blank ones and comments.
-func TestEveryWordOfTheTranscriptsIsRead(t *testing.T) {
+// The parser skips only blank lines and comments of the golden transcripts.
+func TestParserReadsEveryLineOfTheTranscripts(t *testing.T) {
 	files, _ := filepath.Glob("../../../../testdata/transcripts/*.txt")
 	if len(files) == 0 {
 		t.Fatal("no transcripts")

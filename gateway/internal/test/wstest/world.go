@@ -14,23 +14,22 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A Game is a game server in the hands of a test.
+// A Game is a game server played by a test.
 type Game struct {
 	t    testing.TB
 	ln   *Listener
 	join chan *Peer
-	// Refuse, where it is set, answers a handshake in place of 101 when it
-	// reports true.
+	// Refuse, if set, answers a handshake instead of 101 when it returns true.
 	Refuse func(c net.Conn, r *http.Request) bool
-	// Choose is the subprotocol to answer with; empty is none.
+	// Choose is the subprotocol to select; empty means none.
 	Choose string
-	// Header lines for the answer, each ending in CRLF.
+	// Header contains header lines for the response, each ending in CRLF.
 	Header string
-	// Early is sent right behind the answer.
+	// Early is sent right after the response.
 	Early []byte
 }
 
-// NewGame starts a game server whose connections hold size bytes each way.
+// NewGame starts a game server whose connections hold size bytes in each direction.
 func NewGame(t testing.TB, size int) *Game {
 	g := &Game{t: t, ln: NewListener(size), join: make(chan *Peer, 1024)}
 	go g.serve()
@@ -38,7 +37,7 @@ func NewGame(t testing.TB, size int) *Game {
 	return g
 }
 
-// Dial is a dialler that reaches the game whatever the address.
+// Dial is a dialer that reaches the game server at any address.
 func (g *Game) Dial(context.Context, string, string) (net.Conn, error) {
 	c, err := g.ln.Dial()
 	if err != nil {
@@ -77,13 +76,13 @@ func (g *Game) accept(c *Conn) {
 	g.join <- p
 }
 
-// Next is the next player's connection.
+// Next returns the next player's connection.
 func (g *Game) Next() *Peer {
 	g.t.Helper()
 	return <-g.join
 }
 
-// Joined is how many connections wait to be taken by Next.
+// Joined returns how many connections wait for Next.
 func (g *Game) Joined() int { return len(g.join) }
 
 // A Door is a gateway's client address, in memory.
@@ -91,9 +90,8 @@ type Door struct {
 	t      testing.TB
 	ln     *Listener
 	server *http.Server
-	// Offer is what its clients offer in Sec-WebSocket-Extensions; empty is
-	// nothing. A client whose offer of permessage-deflate is accepted compresses
-	// all its messages.
+	// Offer is what its clients offer in Sec-WebSocket-Extensions; empty means nothing. A
+	// client whose offer of permessage-deflate is accepted compresses all its messages.
 	Offer string
 }
 
@@ -105,11 +103,11 @@ func Open(t testing.TB, h http.Handler, size int) *Door {
 	return d
 }
 
-// Knock is the client's side of whatever accepts from ln.
+// Knock returns the client's side of a listener.
 func Knock(t testing.TB, ln *Listener) *Door { return &Door{t: t, ln: ln} }
 
-// Handshake sends a WebSocket handshake with these subprotocols and header
-// lines (each ending in CRLF) and reads the answer.
+// Handshake sends a WebSocket handshake with these subprotocols and header lines (each
+// ending in CRLF) and reads the response.
 func (d *Door) Handshake(path string, protocols []string, header string) (*Conn, *bufio.Reader, *http.Response, error) {
 	c, err := d.ln.Dial()
 	if err != nil {
@@ -130,7 +128,7 @@ func (d *Door) Handshake(path string, protocols []string, header string) (*Conn,
 	return c, br, resp, err
 }
 
-// Request sends a request as it stands, on a connection of its own.
+// Request sends a request unchanged, on a connection of its own.
 func (d *Door) Request(raw string) (*Conn, *bufio.Reader) {
 	d.t.Helper()
 	c, err := d.ln.Dial()
@@ -142,8 +140,8 @@ func (d *Door) Request(raw string) (*Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// PlayerRefused connects a client that offers reseat.refusals, with header lines of its
-// own, to where it gets a 101 and no session.
+// PlayerRefused connects a client that offers reseat.refusals, with its own header
+// lines. It expects a 101 without a session.
 func (d *Door) PlayerRefused(path, header string) *Peer {
 	d.t.Helper()
 	p, err := d.dial(path, []string{wire.Subprotocol, "reseat.refusals"}, header, true)
@@ -159,7 +157,7 @@ func (d *Door) Plain(path string, protocols ...string) *Peer {
 	return d.connect(path, protocols, false)
 }
 
-// PlayerWith begins a session with header lines of its own, each ending in CRLF.
+// PlayerWith begins a session with additional header lines, each ending in CRLF.
 func (d *Door) PlayerWith(path, header string) *Player {
 	d.t.Helper()
 	p := &Player{door: d, path: path}
@@ -172,8 +170,8 @@ func (d *Door) PlayerWith(path, header string) *Player {
 	return p
 }
 
-// PlainWith connects a client that does not speak reseat.v1, with header lines of
-// its own, each ending in CRLF.
+// PlainWith connects a client that does not speak reseat.v1, with additional header
+// lines, each ending in CRLF.
 func (d *Door) PlainWith(path, header string) *Peer {
 	d.t.Helper()
 	p, err := d.dial(path, nil, header, false)
@@ -192,8 +190,8 @@ func (d *Door) connect(path string, protocols []string, speaks bool) *Peer {
 	return p
 }
 
-// Dial connects a client that speaks reseat.v1 with exactly these subprotocols.
-// Its error is an answer that is not 101, or that there was none.
+// Dial connects a client that speaks reseat.v1 with exactly these subprotocols. It
+// returns an error unless the response is a 101.
 func (d *Door) Dial(path string, protocols []string) (*Peer, error) {
 	return d.dial(path, protocols, "", true)
 }
@@ -212,8 +210,8 @@ func (d *Door) dial(path string, protocols []string, header string, speaks bool)
 	return p, nil
 }
 
-// A Player is a client that speaks reseat.v1, over all its connections. It acks
-// when it is told to.
+// A Player is a client that speaks reseat.v1, over all its connections. It acks only
+// when the test says so.
 type Player struct {
 	*Peer
 	door     *Door
@@ -231,8 +229,7 @@ func (d *Door) Player(path string, protocols ...string) *Player {
 	return p
 }
 
-// Claim resumes a session that was made ahead of its client, and reads its
-// hello.
+// Claim resumes a pre-created session, and reads its hello.
 func (d *Door) Claim(token string) *Player {
 	d.t.Helper()
 	p := &Player{door: d}
@@ -252,8 +249,7 @@ func (p *Player) readHello() {
 	}
 }
 
-// TryResume resumes with a token and a received and leaves the outcome to the
-// caller.
+// TryResume resumes with a token and a received count. The caller checks the outcome.
 func (p *Player) TryResume(token, received string) *Peer {
 	p.t.Helper()
 	return p.tryResume(p.door, token, received)
@@ -264,8 +260,8 @@ func (p *Player) tryResume(d *Door, token, received string) *Peer {
 	return d.connect("/resume", list, true)
 }
 
-// Resume resumes on a new connection, having taken in the messages up to
-// received, and reads the hello.
+// Resume resumes on a new connection, with the messages up to received, and reads the
+// hello.
 func (p *Player) Resume(received uint64) *Player {
 	p.t.Helper()
 	q := &Player{door: p.door, path: p.path, protocol: p.protocol}
@@ -280,7 +276,7 @@ func (p *Player) Resume(received uint64) *Player {
 // Ack acks the messages up to n.
 func (p *Player) Ack(n uint64) { p.Control(fmt.Sprint("ack ", n)) }
 
-// Sync waits until the gateway has taken in all that was sent so far.
+// Sync waits until the gateway has processed everything sent so far.
 func (p *Player) Sync() {
 	p.t.Helper()
 	p.Control("ping sync")

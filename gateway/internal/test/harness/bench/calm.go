@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	calmCores  = 0.15 // what others may use of the machine
+	calmCores  = 0.15 // how much others may use of the machine
 	calmWindow = 250 * time.Millisecond
 	attempts   = 3
 )
 
-// A calm keeps a busy machine out of the figures: before a measurement it waits
-// until others let the machine be, and a measurement that they disturbed all the
-// same is made again. What came out plays no part in either. All of it together
-// takes no more time than there is.
+// A calm keeps the load of other processes out of the figures: before a measurement it
+// waits until the machine is idle, and it repeats a measurement that was disturbed. The
+// measured values play no part in either. The total extra time is limited.
 type calm struct{ left time.Duration }
 
 // await waits until the machine is idle.
@@ -34,7 +33,8 @@ func (c *calm) await(ctx context.Context) {
 	}
 }
 
-// measure measures until nobody disturbs it, and says how often that was.
+// measure repeats a measurement until it is undisturbed, and returns how often that
+// was.
 func (c *calm) measure(ctx context.Context, once func() (figures, error)) (figures, error) {
 	for try := 1; ; try++ {
 		c.await(ctx)

@@ -16,16 +16,16 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// A leg is what a workload's connections with the clients have besides
-// WebSocket. Its clients are those of load.Library, and the same ones without TLS
-// and compression, so that the difference is the proxy's alone.
+// A leg is what the client connections of a workload use besides WebSocket. Its clients
+// are those of load.Library. A run without TLS and compression uses them, too, so that
+// the difference is the proxy's alone.
 type leg struct {
 	tls     bool
-	state   bool // 512 bytes of a game's state in place of W1's 128 bytes
+	state   bool // 512 bytes of game state instead of W1's 128 bytes
 	deflate bool
 }
 
-// withLeg is a workload like W1, of fewer sessions and for a shorter time.
+// withLeg returns a workload like W1, with fewer sessions and for a shorter time.
 func withLeg(name string, l leg) workload {
 	w := workload{
 		name: name, sessions: 200, every: 200 * time.Millisecond, up: binary(message.Up, 48),
@@ -40,8 +40,8 @@ func withLeg(name string, l leg) workload {
 	return w
 }
 
-// takes reports whether a subject can do what l asks for. With TLS and
-// compression the poll driver hands connections to the other one.
+// takes reports whether a subject supports l. With TLS and compression the poll driver
+// hands connections over to the other driver.
 func (l *leg) takes(s proxy.Subject) bool {
 	if s.Name == proxy.Direct {
 		return !l.tls
@@ -49,7 +49,7 @@ func (l *leg) takes(s proxy.Subject) bool {
 	return !(l.tls || l.deflate) || !strings.HasSuffix(s.Name, "@poll")
 }
 
-// proxies is what l means for the proxy, whose files are in dir.
+// proxies converts l for the proxy, whose files are in dir.
 func (l *leg) proxies(dir string) (proxy.Leg, error) {
 	switch {
 	case l == nil:
@@ -60,7 +60,7 @@ func (l *leg) proxies(dir string) (proxy.Leg, error) {
 	return proxy.Leg{Deflate: l.deflate}, nil
 }
 
-// onLeg measures a steady stream by clients that can TLS and compression.
+// onLeg measures a steady stream with clients that support TLS and compression.
 func (w workload) onLeg(g *game.Handle, p *proxy.Proxy, at proxy.Leg) (figures, error) {
 	c := &load.Library{Deflate: w.leg.deflate, Setup: load.Setup{
 		Target: p.Addr, Game: g, Sessions: w.sessions, Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain,
@@ -76,9 +76,8 @@ func (w workload) onLeg(g *game.Handle, p *proxy.Proxy, at proxy.Leg) (figures, 
 	return fig, nil
 }
 
-// equalTerms refuses a proxy that chose the longer key, for that costs more. The
-// clients ask for AES-128 first, or for ChaCha20 where a processor has no
-// instructions for AES.
+// equalTerms refuses a proxy that chose the longer key, because that costs more. The
+// clients prefer AES-128, or ChaCha20 if the processor has no AES instructions.
 func equalTerms(c tls.ConnectionState) error {
 	if c.CipherSuite == tls.TLS_AES_256_GCM_SHA384 {
 		return errors.New("the proxy chose AES-256, others have AES-128")

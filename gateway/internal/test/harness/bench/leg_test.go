@@ -27,8 +27,8 @@ func find(t *testing.T, name string) workload {
 	return list[i]
 }
 
-// With TLS and compression there is one driver; the game server has no TLS.
-func TestWhoHasTLSAndCompression(t *testing.T) {
+// With TLS and compression there is only one driver; the game server has no TLS.
+func TestSubjectsWithTLSAndCompression(t *testing.T) {
 	for name, want := range map[string]string{
 		"noTLS": "direct nginx plain@net plain@poll", "TLS": "nginx plain@net",
 		"nodeflate": "direct nginx plain@net plain@poll", "deflate": "direct nginx plain@net",
@@ -45,7 +45,7 @@ func TestWhoHasTLSAndCompression(t *testing.T) {
 	}
 }
 
-// All of it is to take three minutes at most.
+// All of it may take at most three minutes.
 func TestLegsTakeLittleTime(t *testing.T) {
 	var sum time.Duration
 	for _, name := range []string{"noTLS", "TLS", "nodeflate", "deflate"} {
@@ -61,8 +61,8 @@ func TestLegsTakeLittleTime(t *testing.T) {
 	}
 }
 
-// A proxy for TLS, of a few lines, stands for those that must be installed.
-func TestTLSIsMeasuredThroughWhoeverHasIt(t *testing.T) {
+// A minimal TLS proxy replaces those that must be installed.
+func TestTLSIsMeasuredThroughASubjectWithTLS(t *testing.T) {
 	w := find(t, "TLS")
 	w.sessions, w.warm, w.measure = 8, 10*time.Millisecond, time.Second
 	w.game.Sessions, w.game.Up = w.sessions, w.up
@@ -79,8 +79,8 @@ func TestTLSIsMeasuredThroughWhoeverHasIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of a message of 128 bytes: 4 of the frame, 5 and 17 of a TLS record, 154 in all;
-	// messages and bytes are read one after the other.
+	// For a message of 128 bytes: 4 for the frame, 5 and 17 for a TLS record, 154 in
+	// total. The counts of messages and of bytes are read one after the other.
 	if b := fig["wire_bytes"]; b < 140 || b > 170 {
 		t.Errorf("%v bytes a message on the wire", b)
 	}
@@ -93,7 +93,7 @@ func TestTLSIsMeasuredThroughWhoeverHasIt(t *testing.T) {
 	}
 }
 
-func TestLongerKeyIsNotComparedWithShorter(t *testing.T) {
+func TestDifferentKeyLengthsAreNotCompared(t *testing.T) {
 	for suite, good := range map[uint16]bool{
 		tls.TLS_AES_128_GCM_SHA256: true, tls.TLS_CHACHA20_POLY1305_SHA256: true, tls.TLS_AES_256_GCM_SHA384: false,
 	} {
@@ -103,7 +103,7 @@ func TestLongerKeyIsNotComparedWithShorter(t *testing.T) {
 	}
 }
 
-// unwrap listens for TLS and passes on what is in it.
+// unwrap accepts TLS and forwards the plain bytes.
 func unwrap(t *testing.T, at proxy.Leg, to netip.AddrPort) netip.AddrPort {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(at.Cert, at.Key)

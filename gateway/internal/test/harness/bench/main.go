@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command bench measures the gateway beside other proxies, on this machine.
+// Command bench compares the gateway with other proxies, on this machine.
 //
-// For each figure it starts a fresh proxy, a fresh game server behind it and
-// fresh clients, which check every byte of every message; a single fault fails
-// the run. The subjects take turns, round by round, and what is told is the
-// median of the rounds with the lowest and the highest.
+// For each figure it starts a new proxy, a new game server behind it and new clients,
+// which check every byte of every message; a single fault fails the run. The subjects
+// take turns, round by round. A result is the median of the rounds with the min and the
+// max.
 package main
 
 import (
@@ -28,14 +28,14 @@ import (
 	"reseat/gateway/internal/test/harness/bench/report"
 )
 
-// The first argument of a process that this one starts from its own binary.
+// The first argument of a process started from this binary.
 const (
 	asGame    = "serve-game"
 	asLibrary = "serve-library"
 )
 
 func main() {
-	runtime.LockOSThread() // the clients' loop; and children die with this thread
+	runtime.LockOSThread() // for the clients' loop; and children die with this thread
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -79,7 +79,7 @@ func serveGame() error {
 	return game.Serve(spec)
 }
 
-// render makes the documents anew from the raw results of an earlier run.
+// render regenerates the documents from the raw results of an earlier run.
 func render(raw, dir string) error {
 	results, err := report.Read(raw)
 	if err != nil {
@@ -91,7 +91,7 @@ func render(raw, dir string) error {
 	return report.Write(results, dir)
 }
 
-// flags are what the command line says.
+// flags are the command line's flags.
 type flags struct {
 	only, subjects []string
 	rounds         int
@@ -132,7 +132,7 @@ func parse(args []string) (f flags, err error) {
 	return f, nil
 }
 
-// define says which flags there are.
+// define defines the flags.
 func (f *flags) define(set *flag.FlagSet) {
 	list := func(p *[]string) func(string) error {
 		return func(s string) error { *p = strings.Split(s, ","); return nil }

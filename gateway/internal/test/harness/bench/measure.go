@@ -16,11 +16,10 @@ import (
 	"reseat/gateway/internal/test/harness/bench/report"
 )
 
-// figures are what one measurement brings, by name: see package report.
+// figures are the results of one measurement, by name: see package report.
 type figures map[string]float64
 
-// measure does all that f asks for. Results go with an error as far as there
-// are any.
+// measure does everything that f asks for. It returns the results so far with an error.
 func measure(ctx context.Context, f flags) (*report.Results, error) {
 	files, err := raiseFiles()
 	if err != nil {
@@ -55,15 +54,15 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 	return results, nil
 }
 
-// raiseFiles lets this process, and those it starts, open as many files as it
-// may allow itself.
+// raiseFiles raises the descriptor limit of this process, and of those it starts, as
+// far as permitted.
 func raiseFiles() (int, error) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return 0, fmt.Errorf("limit of open files: %w", err)
 	}
 	want := syscall.Rlimit{Cur: max(r.Max, 20000), Max: max(r.Max, 20000)}
-	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want) != nil { // more than the hard limit takes privilege
+	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want) != nil { // exceeding the hard limit needs privileges
 		want = syscall.Rlimit{Cur: r.Max, Max: r.Max}
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want); err != nil {
 			return 0, fmt.Errorf("raise the limit of open files: %w", err)
@@ -72,7 +71,7 @@ func raiseFiles() (int, error) {
 	return int(min(want.Cur, 100000)), nil
 }
 
-// A runner measures.
+// A runner runs measurements.
 type runner struct {
 	flags   flags
 	files   int
@@ -80,8 +79,8 @@ type runner struct {
 	calm    calm
 }
 
-// turns lets every subject have its turn at w. Another begins in each round, so
-// that none always comes after the same other.
+// turns measures every subject with w. Each round starts with another, so that none
+// always follows the same one.
 func (r *runner) turns(ctx context.Context, round int, w workload, subjects []proxy.Subject) error {
 	if w.rounds > 0 && round >= w.rounds {
 		return nil
@@ -104,7 +103,7 @@ func (r *runner) turns(ctx context.Context, round int, w workload, subjects []pr
 	return nil
 }
 
-// one measures one subject once, with nothing left over from before.
+// one measures one subject once, with everything started anew.
 func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {

@@ -32,7 +32,8 @@ func traffic(s *stage) (figures, error) {
 	return fig, err
 }
 
-// growth measures a steady stream, and the memory of the sessions that share it.
+// growth measures a steady stream, and the memory of the sessions that it is spread
+// over.
 func growth(s *stage) (figures, error) {
 	var empty, used proxy.Memory
 	var a, b reading
@@ -43,8 +44,7 @@ func growth(s *stage) (figures, error) {
 	return fig, err
 }
 
-// idle measures sessions that only exist, and the same once each has relayed a
-// message both ways.
+// idle measures idle sessions, before and after each has relayed a message both ways.
 func idle(s *stage) (figures, error) {
 	var empty, opened, used proxy.Memory
 	var a, b reading
@@ -58,7 +58,7 @@ func idle(s *stage) (figures, error) {
 	return fig, err
 }
 
-// detached measures what is kept for clients that are away, and that they get it.
+// detached measures what is buffered for detached clients, and that they receive it.
 func detached(s *stage) (figures, error) {
 	var before, after proxy.Memory
 	var a, b reading
@@ -79,8 +79,7 @@ func detached(s *stage) (figures, error) {
 	return fig, err
 }
 
-// cutAll measures how all sessions come back after all connections were reset
-// at once.
+// cutAll measures how all sessions resume after all connections were reset at once.
 func cutAll(s *stage) (figures, error) {
 	var before, a, b reading
 	err := steps(s.connect, s.start, s.wait(2*s.w.warm),
@@ -104,7 +103,7 @@ func (s *stage) cut() error {
 	return nil
 }
 
-// back resumes all sessions and waits until each has had what it missed.
+// back resumes all sessions and waits until each has received what it missed.
 func (s *stage) back() error {
 	c := s.clients
 	if err := c.Connect(patience); err != nil {
@@ -114,7 +113,7 @@ func (s *stage) back() error {
 	return c.Until(what, patience, func() bool { return c.CaughtUp == c.Sessions })
 }
 
-// storm measures connections that come, say one thing and go.
+// storm measures connections that connect, send one message and disconnect.
 func storm(s *stage) (figures, error) {
 	var a, b reading
 	all := func() error { return s.clients.All(patience) }

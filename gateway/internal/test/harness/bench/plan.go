@@ -12,24 +12,24 @@ import (
 	"reseat/gateway/internal/test/harness/bench/proxy"
 )
 
-// tickGrain makes about three messages go out together at W1, as they do from a
-// server that looks at its clock now and then. W1even does without.
+// tickGrain makes about three messages go out together in W1, as from a server that
+// checks its clock now and then. W1even does without.
 const tickGrain = 250 * time.Microsecond
 
-// A workload is one kind of traffic, or of trouble.
+// A workload is one kind of traffic, or of fault.
 type workload struct {
 	name     string
 	sessions int
 	game     game.Spec
-	every    time.Duration // between a client's messages
+	every    time.Duration // interval of a client's messages
 	up       message.Kind
 	echo     bool
 	warm     time.Duration
-	measure  time.Duration // for idle: how long it is watched
-	rounds   int           // at most
+	measure  time.Duration // for idle: how long it is measured
+	rounds   int           // max
 	measured func(*stage) (figures, error)
 	only     []string // subjects, if not all
-	leg      *leg     // what connections have besides, by clients of another kind; nil: nothing
+	leg      *leg     // other properties of the connections, with clients of another kind; nil: none
 	short    bool     // part of the short form
 }
 
@@ -39,7 +39,7 @@ func letters(way message.Way, size int) message.Kind {
 	return message.Kind{Way: way, Size: size, Text: true}
 }
 
-// workloads are all there are, in their order.
+// workloads returns all workloads, in order.
 func workloads() []workload {
 	tick := func(name string, n int, every, upEvery time.Duration, kind func(message.Way, int) message.Kind) workload {
 		return workload{
@@ -61,7 +61,7 @@ func workloads() []workload {
 		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, measured: traffic,
 	}
 	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0, binary), echo("W8", 10000, 64)
-	w6.measure, w6.measured, w6.rounds = 15*time.Second, idle, 1 // memory repeats to a per cent or two
+	w6.measure, w6.measured, w6.rounds = 15*time.Second, idle, 1 // memory is reproducible to a percent or two
 	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 3
 	det.only = []string{proxy.Reseat}
 	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
@@ -81,26 +81,26 @@ func workloads() []workload {
 		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}),
 		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}),
 	}
-	for _, n := range []int{100, 1000, mostSessions} {
+	for _, n := range []int{100, 1000, maxSessions} {
 		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
 	}
 	return list
 }
 
 const (
-	mostSessions = 100_000                // of growth: as many as the machine allows
-	growthTick   = 100 * time.Microsecond // between two of the server's messages, of whatever session
+	maxSessions = 100_000                // of growth: as many as the machine allows
+	growthTick  = 100 * time.Microsecond // interval of the server's messages over all sessions
 )
 
 func grownName(sessions int) string {
-	if sessions == mostSessions {
+	if sessions == maxSessions {
 		return "Gmax"
 	}
 	return fmt.Sprintf("G%d", sessions)
 }
 
-// grown is one of those workloads that differ in nothing but how many sessions
-// share the same messages.
+// grown returns one of the workloads that only differ in how many sessions share the
+// same traffic.
 func grown(w workload) workload {
 	w.measured, w.rounds = growth, 3
 	w.only = []string{proxy.NGINX, proxy.Reseat, "plain"}
@@ -112,8 +112,8 @@ func (w workload) inShort() workload {
 	return w
 }
 
-// plan is what is to be done: the workloads and the subjects that f asks for,
-// as far as this machine's descriptors allow.
+// plan returns the workloads and the subjects that f asks for, as far as this machine's
+// descriptor limit allows.
 func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []string, error) {
 	var notes []string
 	subjects := append(proxy.Subjects(help), f.others...)
@@ -132,9 +132,9 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 		if f.short {
 			w.shorten()
 		}
-		if most := (files - 200) / 2; w.open() > most { // a proxy has two for each session
-			if w.sessions == mostSessions {
-				most = most / 10 * 9 // nobody is to be at its very limit
+		if most := (files - 200) / 2; w.open() > most { // a proxy has two per session
+			if w.sessions == maxSessions {
+				most = most / 10 * 9 // leave some headroom
 			} else {
 				notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.sessions, files))
 			}
@@ -145,16 +145,15 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 	return list, subjects, notes, nil
 }
 
-// limit leaves w with n sessions; where they share their messages with fewer,
-// each has more of them.
+// limit reduces w to n sessions; if sessions share the traffic, each gets more of it.
 func (w *workload) limit(n int) {
-	if w.sessions == mostSessions {
+	if w.sessions == maxSessions {
 		w.game.Every, w.every = time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick
 	}
 	w.sessions = n
 }
 
-// open is how many sessions there are at once.
+// open returns how many sessions are open at once.
 func (w workload) open() int {
 	if w.name == "W8" {
 		return stormInFlight
@@ -169,7 +168,7 @@ func (w *workload) shorten() {
 	}
 }
 
-// known refuses a name that means nothing.
+// known returns an error for an unknown name.
 func known(f flags, list []workload, subjects []proxy.Subject) error {
 	for _, name := range f.only {
 		if !slices.ContainsFunc(list, func(w workload) bool { return w.name == name }) {

@@ -41,7 +41,7 @@ func mustParse(t *testing.T, args ...string) flags {
 	return f
 }
 
-func TestPlanIsEverythingUnlessTold(t *testing.T) {
+func TestPlanIsEverythingByDefault(t *testing.T) {
 	list, subjects, notes, err := plan(mustParse(t), "", 20000)
 	if err != nil || len(list) != len(workloads()) || len(subjects) != 8 || notes != nil {
 		t.Errorf("%v, %d subjects, %q, %v", names(list), len(subjects), notes, err)
@@ -71,7 +71,7 @@ func TestShortPlanIsShort(t *testing.T) {
 	}
 }
 
-func TestNameThatMeansNothingIsRefused(t *testing.T) {
+func TestUnknownNameIsRefused(t *testing.T) {
 	for _, args := range [][]string{{"--only", "W9"}, {"--subjects", "apache"}} {
 		if _, _, _, err := plan(mustParse(t, args...), "", 20000); err == nil || !strings.Contains(err.Error(), args[1]) {
 			t.Errorf("%v: %v", args, err)
@@ -99,8 +99,8 @@ func TestFewDescriptorsMakeFewerSessions(t *testing.T) {
 	}
 }
 
-// Only one that keeps sessions can be cut; W7 compares its keys too.
-func TestWhoTakesPart(t *testing.T) {
+// Only subjects with sessions can be disconnected; W7 also compares their keys.
+func TestWorkloadsOfEachSubject(t *testing.T) {
 	var cut []string
 	for _, w := range workloads() {
 		for _, s := range proxy.Subjects("--driver net|poll") {
@@ -114,11 +114,11 @@ func TestWhoTakesPart(t *testing.T) {
 	}
 }
 
-func TestDisturbedMeasurementIsRepeatedAndNoMore(t *testing.T) {
+func TestOnlyDisturbedMeasurementsAreRepeated(t *testing.T) {
 	cancelled, cancel := context.WithCancel(context.Background())
-	cancel() // so that it does not wait for this machine to be idle
+	cancel() // so that it does not wait for an idle machine
 	for name, tt := range map[string]struct {
-		others []float64 // that each try finds
+		others []float64 // measured by each try
 		left   time.Duration
 		tries  int
 	}{
@@ -142,8 +142,8 @@ func TestDisturbedMeasurementIsRepeatedAndNoMore(t *testing.T) {
 	}
 }
 
-// The whole of it, on the two subjects that need nothing installed, for moments.
-func TestWholeRunOfWhatNeedsNoInstallation(t *testing.T) {
+// A whole run, briefly, with the two subjects that need no installation.
+func TestWholeRunWithoutInstallations(t *testing.T) {
 	gateway := filepath.Join(t.TempDir(), "reseat")
 	if err := os.WriteFile(gateway, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)

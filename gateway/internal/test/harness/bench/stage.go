@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	patience = 60 * time.Second // for anything that is only a matter of time
-	settle   = 3 * time.Second  // before memory is looked at
+	patience = 60 * time.Second // for anything that takes a while
+	settle   = 3 * time.Second  // before memory is measured
 )
 
-// A stage is where one measurement takes place: a game server, a proxy before
-// it, and clients that are not connected yet.
+// A stage is the setup of one measurement: a game server, a proxy in front of it, and
+// clients that are not connected yet.
 type stage struct {
 	w       workload
 	game    *game.Handle
 	proxy   *proxy.Proxy
 	clients *load.Client
-	count   func() (received, written uint64, bytes int64) // nil: clients, which count no bytes
-	end     game.Report                                    // once all is over
+	count   func() (received, written uint64, bytes int64) // nil: clients that count no bytes
+	end     game.Report                                    // set at the end
 }
 
 // A step is a part of a measurement.
 type step func() error
 
-// steps does one after the other, up to the first error.
+// steps runs steps in order, up to the first error.
 func steps(list ...step) error {
 	for _, do := range list {
 		if err := do(); err != nil {
@@ -45,18 +45,18 @@ func (s *stage) connect() error { return s.clients.Connect(patience) }
 
 func (s *stage) start() error { return s.clients.Start() }
 
-// stop ends all traffic, and finds out whether anything was lost or damaged.
+// stop stops all traffic, and checks whether anything was lost or damaged.
 func (s *stage) stop() (err error) {
 	s.end, err = s.clients.Stop(patience)
 	return err
 }
 
-// wait serves the clients for a time.
+// wait serves the clients for a while.
 func (s *stage) wait(d time.Duration) step {
 	return func() error { return s.clients.Run(d) }
 }
 
-// note notes what was used up to now.
+// note records the usage so far.
 func (s *stage) note(r *reading) step {
 	return func() (err error) {
 		*r, err = s.read()
@@ -64,7 +64,7 @@ func (s *stage) note(r *reading) step {
 	}
 }
 
-// weigh notes how much memory the proxy holds now.
+// weigh records the proxy's current memory.
 func (s *stage) weigh(m *proxy.Memory) step {
 	return func() (err error) {
 		*m, err = proxy.MemoryOf(s.proxy.PIDs)
@@ -84,14 +84,14 @@ func (s *stage) latencies(on bool) step {
 	}
 }
 
-// A reading is what has been used up to a moment.
+// A reading is the usage up to a point in time.
 type reading struct {
 	at                int64
 	proxy, load, game time.Duration
 	machine           proxy.Machine
 	waits             int64
 	received, written uint64
-	bytes             int64 // of the received, on the wire
+	bytes             int64 // of the received messages, on the wire
 }
 
 func (s *stage) read() (r reading, err error) {
@@ -111,7 +111,7 @@ func (s *stage) read() (r reading, err error) {
 	return r, err
 }
 
-// between is what was used from a to b.
+// between returns the usage from a to b.
 func (s *stage) between(a, b reading) figures {
 	sec := float64(b.at-a.at) / 1e9
 	messages := float64(b.received - a.received + b.written - a.written)
@@ -133,7 +133,7 @@ func (s *stage) between(a, b reading) figures {
 	return fig
 }
 
-// per is what each session has added, in KiB.
+// per returns what each session has added, in KiB.
 func (s *stage) per(before, after int64) float64 {
 	return float64(after-before) / 1024 / float64(s.w.sessions)
 }

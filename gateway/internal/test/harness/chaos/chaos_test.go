@@ -19,7 +19,7 @@ import (
 	"reseat/gateway/internal/test/mutants/mutant"
 )
 
-// build makes the gateway's program, with the race detector in it.
+// build builds the gateway's program with the race detector.
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
 	bin, err := program(t.Context(), "", t.TempDir(), append([]string{"-race"}, flags...)...)
@@ -32,7 +32,7 @@ func build(t *testing.T, flags ...string) string {
 func chaos(t *testing.T, cfg Config) (*Report, string) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
-	cfg.Late = 8 * time.Second // tests run on any machine, beside others
+	cfg.Late = 8 * time.Second // tests run on any machine, next to others
 	rep, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func chaos(t *testing.T, cfg Config) (*Report, string) {
 	return rep, b.String()
 }
 
-// The short form of what make chaos does, on both drivers.
-func TestNothingIsLostInChaos(t *testing.T) {
+// The short form of make chaos, with both drivers.
+func TestChaosLosesNoMessage(t *testing.T) {
 	bin := build(t)
 	for i, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNothingIsLostInChaos(t *testing.T) {
 			cfg := short()
 			cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
 			cfg.Seed, cfg.Driver, cfg.Bin = uint64(i+1), driver, bin
-			cfg.TLS = driver == "net" // which poll leaves to net
+			cfg.TLS = driver == "net" // which poll hands over to net
 			rep, text := chaos(t, cfg)
 			if rep.Bad() {
 				t.Error(text)
@@ -69,8 +69,8 @@ func TestNothingIsLostInChaos(t *testing.T) {
 	}
 }
 
-// A gateway with a bug in it is caught, and the report names the message.
-func TestChaosCatchesABrokenGateway(t *testing.T) {
+// A gateway with a bug is detected, and the report names the message.
+func TestChaosDetectsABrokenGateway(t *testing.T) {
 	list, err := mutant.Load("../../../../../testdata/mutants")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestChaosCatchesABrokenGateway(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, says string
-		only       string // the ending of the sessions that are to notice it
+		only       string // the ending of the sessions that must detect it
 	}{
 		{"session/replay-after-takeover", "hello.lost is", ""},
 		{"session/cut-message-counts", "were lost", ""},
@@ -107,8 +107,8 @@ func TestChaosCatchesABrokenGateway(t *testing.T) {
 	}
 }
 
-// A gateway that notices none of many silent lines fails the run.
-func TestSilenceThatNobodyNoticesFailsTheRun(t *testing.T) {
+// A gateway that doesn't notice most silent lines fails the run.
+func TestUnnoticedSilenceFailsTheRun(t *testing.T) {
 	r := new(run)
 	for n, want := range map[int64]int{19: 0, 40: 1} {
 		r.faults = nil
@@ -138,19 +138,19 @@ func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
 	if cfg.Only = only; only != "" {
 		cfg.Rivalries = 0
 	}
-	cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never come to an end
-	cfg.Heartbeat = 15 * time.Second               // answer_ms alone notices a silent line
+	cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never finish
+	cfg.Heartbeat = 15 * time.Second               // only answer_ms notices a silent line
 	rep, text := chaos(t, cfg)
 	if !slices.ContainsFunc(rep.Failures, func(f failure) bool { return strings.Contains(f.what, says) }) {
 		t.Errorf("%s: want a report that says %q, got\n%s", m.Why, says, text)
 	}
 }
 
-// A run that is given up at the first wrong message leaves every session with a
-// failure, and only some are told.
-func TestWrongMessagesAreToldFirst(t *testing.T) {
+// A run that stops at the first wrong message leaves every session with a failure, and
+// only some are reported.
+func TestWrongMessagesAreReportedFirst(t *testing.T) {
 	var rep Report
-	for i := range 2 * mostFailures {
+	for i := range 2 * maxFailures {
 		rep.Failures = append(rep.Failures, failure{what: fmt.Sprintf("session %d: not ended", i)})
 	}
 	rep.Failures = append(rep.Failures, failure{what: "session 20: messages 2 to 3 were lost", first: true})
@@ -162,8 +162,8 @@ func TestWrongMessagesAreToldFirst(t *testing.T) {
 	}
 }
 
-// Lines that were noticed too late, or never, fail the run, and only then.
-func TestLateNoticeOfASilenceFailsTheRun(t *testing.T) {
+// Silent lines that were noticed too late, or never, fail the run; others don't.
+func TestSilenceNoticedTooLateFailsTheRun(t *testing.T) {
 	const answer = 5 * time.Second
 	inTime := delay{whole: 5 * time.Second, owed: 5 * time.Second, limit: answer, traffic: true}
 	tooLate := delay{whole: 10 * time.Second, owed: 10 * time.Second, limit: answer, traffic: true}
@@ -188,7 +188,7 @@ func TestLateNoticeOfASilenceFailsTheRun(t *testing.T) {
 	}
 }
 
-// What counts shares no code with what is counted.
+// The counting code shares nothing with the gateway.
 func TestCheckerSharesNothingWithTheGateway(t *testing.T) {
 	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {

@@ -4,24 +4,24 @@ package main
 
 import "fmt"
 
-// An ending is how a session is to end, and for the last ones also what is special
-// about it before that.
+// An ending is how a session ends, and for the last ones also what else is special
+// about it.
 type ending int
 
 // The endings.
 const (
-	byeAtRest   ending = iota // bye, when all has arrived
-	byeAtOnce                 // bye right behind the last messages
-	gameClose                 // the game server closes right behind its last message
-	gameKill                  // the game server's connection is reset in the midst of it
-	legCut                    // the line to the game server is cut at a byte
-	expiry                    // the client stays away for longer than the grace period
+	byeAtRest   ending = iota // bye, after everything has arrived
+	byeAtOnce                 // bye right after the last messages
+	gameClose                 // the game server closes right after its last message
+	gameKill                  // the game server's connection is reset
+	legCut                    // the line to the game server breaks at a byte
+	expiry                    // the client stays detached for longer than the grace period
 	drained                   // SIGTERM
-	plain                     // no reseat.v1, no cuts, a Close when all has arrived
-	cookie                    // no reseat.v1 but --plain-resume cookie, and cuts; then as plain
+	plain                     // no reseat.v1, no disconnects, a Close after everything has arrived
+	cookie                    // no reseat.v1 but --plain-resume cookie, and disconnects; then as plain
 	hard                      // --disconnect hard; then as byeAtRest
-	dropOldest                // --overflow drop-oldest, away for too long; then as byeAtRest
-	overflowEnd               // --overflow end, away for too long
+	dropOldest                // --overflow drop-oldest, detached for too long; then as byeAtRest
+	overflowEnd               // --overflow end, detached for too long
 	endings
 )
 
@@ -31,36 +31,36 @@ var endingNames = [endings]string{"bye, at rest", "bye, at once", "closed by the
 
 func (e ending) String() string { return endingNames[e] }
 
-// completeDown: every message the game server sent has to arrive, or to be said to
-// be lost.
+// completeDown reports whether every message that the game server sent must arrive, or
+// be reported lost.
 func (e ending) completeDown() bool {
 	return e != gameKill && e != legCut && e != drained && e != byeAtOnce && e != overflowEnd
 }
 
-// completeUp: the same for the client's.
+// completeUp reports the same for the client's.
 func (e ending) completeUp() bool {
 	return e == byeAtRest || e == byeAtOnce || e == expiry || e == plain || e == cookie || e == dropOldest
 }
 
-// reads: the game server takes in what is written to it until the end. One that is
-// killed does not, and one that has sent its Close reads no more messages; what
-// those of hard have read is judged by itself.
+// reads reports whether the game server reads everything to the end. A killed one
+// doesn't, and one that has sent its Close reads no more messages; hard sessions are
+// checked separately.
 func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose && e != hard }
 
-// isPlain: the client does not speak reseat.v1.
+// isPlain reports whether the client does not speak reseat.v1.
 func (e ending) isPlain() bool { return e == plain || e == cookie }
 
-// small is how many messages a session of too small a buffer keeps.
+// small is how many messages a session with too small a buffer keeps.
 const small = 30
 
-// A special is an ending whose sessions have a route of their own.
+// A special is an ending whose sessions have their own route.
 type special struct {
 	letter byte // the first part of their path
 	route  string
 }
 
-// Plain clients have a long heartbeat: on a busy machine they would not outlive
-// their own tardiness.
+// Plain clients have a long heartbeat: on a busy machine their late answers would end
+// their sessions.
 var specials = map[ending]special{
 	plain:       {'p', "heartbeat=1m;answer-timeout=30s"},
 	cookie:      {'c', "plain-resume=cookie"},
@@ -69,7 +69,7 @@ var specials = map[ending]special{
 	overflowEnd: {'e', fmt.Sprint("overflow=end;buffer-messages=", small)},
 }
 
-// letter is the first part of the session's path.
+// letter returns the first part of the session's path.
 func (e ending) letter() byte {
 	if s, ok := specials[e]; ok {
 		return s.letter
@@ -77,11 +77,11 @@ func (e ending) letter() byte {
 	return 's'
 }
 
-// An end is how the protocol says that an ending shows.
+// An end is how an ending appears according to the protocol.
 type end struct {
-	codes  []int // to the client: of bye's Close, of end, of close
-	after  []int // instead, in answer to a resume that came too late for it
-	game   []int // to the game server
+	codes  []int // for the client: of bye's Close, of end, of close
+	after  []int // alternatively, in answer to a resume that arrived too late for it
+	game   []int // for the game server
 	reason string
 }
 

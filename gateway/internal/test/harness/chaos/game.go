@@ -19,15 +19,15 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/message"
 )
 
-// A game is the game servers behind the gateway: one connection a session, which
-// sends the stream of its path and checks what comes.
+// A game is the game servers behind the gateway: one connection per session, which
+// sends the stream of its path and checks what it receives.
 type game struct {
 	cfg  Config
 	http *http.Server
 
 	mu      sync.Mutex
 	seats   map[seatKey][]*gameSeat
-	extra   []string // what should not have connected
+	extra   []string // unexpected connections
 	redials int      // of hard resumes
 	refused int      // of them
 }
@@ -45,8 +45,8 @@ func serveGame(cfg Config, ln net.Listener) *game {
 	return g
 }
 
-// A gameSeat is one session as the game server sees it, or, with hard disconnects,
-// one connection of a session.
+// A gameSeat is one session as the game server sees it or, with hard disconnects, one
+// connection of a session.
 type gameSeat struct {
 	id, try int
 	kind    byte
@@ -55,22 +55,21 @@ type gameSeat struct {
 	tcp     *net.TCPConn
 	ctx     context.Context
 
-	quiet atomic.Bool   // send nothing more
+	quiet atomic.Bool   // stop sending
 	sent  atomic.Uint64 // messages
-	still chan struct{} // closed when nothing more is sent
+	still chan struct{} // closed when sending has stopped
 
 	mu     sync.Mutex
 	check  message.Check
-	bursts []int64 // when it has sent something
+	bursts []int64 // when it sent something
 
 	over   chan struct{} // closed when the connection has ended
 	code   int           // of the Close that ended it; -1: none
 	reason string
-	at     int64 // on the clock of histories
+	at     int64 // by the history's clock
 }
 
-// parsePath takes /s/7/0 apart: session 7, first try. /r/7/0 is a session in which
-// nothing is sent.
+// parsePath parses /s/7/0: session 7, first try. In /r/7/0 nothing is sent.
 func parsePath(path string) (kind byte, id, try int, err error) {
 	_, err = fmt.Sscanf(path, "/%c/%d/%d", &kind, &id, &try)
 	return kind, id, try, err
@@ -99,7 +98,7 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case 'r':
 		s.quiet.Store(true)
 	case 'c':
-		s.check.Staged = true // what a plain client's connection took with it is not sent again
+		s.check.Staged = true // messages accepted by a plain client's older connection are not resent
 	}
 	if g.sit(s, r.Header.Get("Reseat-Resumed")) {
 		go s.write(g.cfg)
@@ -107,12 +106,12 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stage is the try of a stream's messages: of the session's try, and for streams
-// that go on over several connections which one of them it is.
+// stage returns the try number in a stream's messages: it combines the session's try
+// and, for streams over several connections, the connection's number.
 func stage(try, n int) int { return try*1000 + n }
 
-// refuses reports whether the game server is not there for a hard resume, as is the
-// case for every sixth.
+// refuses reports whether the game server is unreachable for a hard resume, as for
+// every sixth.
 func (g *game) refuses(id int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,8 +124,8 @@ func (g *game) refuses(id int) bool {
 	return true
 }
 
-// sit notes the seat: the game server is to see one connection a session, or one
-// for each hard resume.
+// sit records the seat: the game server must see one connection per session, or one per
+// hard resume.
 func (g *game) sit(s *gameSeat, resumed string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +146,7 @@ func (g *game) sit(s *gameSeat, resumed string) bool {
 	return true
 }
 
-// find is the session's newest seat.
+// find returns the session's newest seat.
 func (g *game) find(id, try int) *gameSeat {
 	list := g.of(id, try)
 	if len(list) == 0 {
@@ -156,14 +155,14 @@ func (g *game) find(id, try int) *gameSeat {
 	return list[len(list)-1]
 }
 
-// of are all seats of a session, in the order of their dials.
+// of returns all seats of a session, in the order of their dials.
 func (g *game) of(id, try int) []*gameSeat {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.seats[seatKey{id, try}])
 }
 
-// all are the seats there ever were.
+// all returns all seats.
 func (g *game) all() (list []*gameSeat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,8 +172,8 @@ func (g *game) all() (list []*gameSeat) {
 	return list
 }
 
-// read takes in what comes until the connection ends. Now and then the game
-// server is busy with something else for a while.
+// read checks what arrives until the connection ends. Now and then the game server
+// pauses reading.
 func (s *gameSeat) read(cfg Config) {
 	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<40))
 	for {
@@ -201,15 +200,14 @@ func (s *gameSeat) end(err error) {
 	close(s.over)
 }
 
-// taken is how many of the client's messages have come, in order.
+// taken returns how many of the client's messages have arrived in order.
 func (s *gameSeat) taken() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.check.Taken
 }
 
-// write sends messages until it is told to be quiet: bursts, and every fifth
-// session a flood.
+// write sends messages until quiet is set: bursts, and in every fifth session a flood.
 func (s *gameSeat) write(cfg Config) {
 	defer close(s.still)
 	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<41))
@@ -217,7 +215,7 @@ func (s *gameSeat) write(cfg Config) {
 	p := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
 	switch {
 	case s.kind == 'o' || s.kind == 'e':
-		p.quota *= 3 // faster than a small buffer bears
+		p.quota *= 3 // faster than a small buffer can bear
 	case s.id%5 == 0:
 		p.flood()
 	}
@@ -246,34 +244,34 @@ func kindOf(text bool) websocket.MessageType {
 	return websocket.MessageBinary
 }
 
-// hush makes the game server send nothing more, and waits until it does not.
-func (s *gameSeat) hush() {
+// stopSending makes the game server stop sending, and waits until it has.
+func (s *gameSeat) stopSending() {
 	s.quiet.Store(true)
 	<-s.still
 }
 
-// close ends the session with a Close frame behind its last message.
+// close ends the session with a Close frame after its last message.
 func (s *gameSeat) close(code int, reason string) {
-	s.hush()
+	s.stopSending()
 	s.ws.Close(websocket.StatusCode(code), reason)
 }
 
-// kill ends the connection as a game server that dies does.
+// kill ends the connection as a crashing game server does.
 func (s *gameSeat) kill() {
 	s.tcp.SetLinger(0)
 	s.tcp.Close()
 }
 
-// A pace says how many messages are sent when: the quota over the spread of time,
-// in bursts, and few afterwards.
+// A pace says how many messages are sent when: the quota over the spread, in bursts,
+// and few afterwards.
 type pace struct {
 	quota  int
 	spread time.Duration
 	r      *rand.Rand
-	most   int // messages a burst
+	most   int // messages per burst
 }
 
-// flood makes it as fast as it goes, a few thousand at a time.
+// flood sends as fast as possible, a few thousand at a time.
 func (p *pace) flood() { p.most = 800 }
 
 func (p *pace) burst(sent uint64) int {

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// A keyring is the files of the signing keys: the newest signs, the others verify.
+// A keyring is the signing keys' files: the newest signs, the others verify.
 type keyring struct {
 	dir     string
 	turns   int
 	content []string
 }
 
-// keyFiles is how many keys there are at a time. A cookie is renewed by nobody: its
-// key has to be there for as long as a plain client is cut.
+// keyFiles is how many keys there are at a time. A cookie is never renewed, so its key
+// must exist as long as a plain client gets disconnected.
 const keyFiles = 12
 
 func newKeyring(dir string) (*keyring, error) {
@@ -43,7 +43,7 @@ func (k *keyring) write() error {
 	return nil
 }
 
-// turn makes a new key the one that signs; the oldest is forgotten.
+// turn makes a new signing key; the oldest is removed.
 func (k *keyring) turn() error {
 	k.content = append([]string{k.fresh()}, k.content[:keyFiles-1]...)
 	return k.write()

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// A linkFault is a way for the link between clients and the gateway to fail, for all
-// connections at once and below TCP: nobody is told.
+// A linkFault is a failure of the link between clients and the gateway that affects all
+// connections at once, below TCP: neither end gets an error.
 type linkFault int
 
 const (
-	linkDown linkFault = iota // nothing passes, nor to the game servers
-	linkFrom                  // nothing of the gateway's reaches a client
+	linkDown linkFault = iota // nothing passes, not to the game servers either
+	linkFrom                  // nothing from the gateway reaches a client
 	linkTo                    // nothing reaches the gateway
-	linkOld                   // as linkFrom, for the connections that there are; new ones pass
+	linkOld                   // as linkFrom, for existing connections; new ones work
 	linkFaults
 )
 
 var linkFaultNames = [linkFaults]string{"down", "silent from the gateway", "silent towards it", "silent from it for old connections"}
 
-// flap breaks the link to the gateway now and then, one way after the other.
+// flap breaks the link to the gateway now and then, in all ways in turn.
 func (r *run) flap(ctx context.Context) {
 	if r.links == nil {
 		return
@@ -44,7 +44,7 @@ func (r *run) flap(ctx context.Context) {
 	}
 }
 
-// strikeAll notes that all connections fall silent.
+// strikeAll records that all connections fall silent.
 func (r *run) strikeAll(fault linkFault) {
 	for _, p := range r.players {
 		p.mu.Lock()
@@ -59,16 +59,16 @@ func (r *run) strikeAll(fault linkFault) {
 type namespace struct {
 	name, link, inside, outside string
 	block                       string
-	epoch                       atomic.Int64 // of the addresses that clients come from
+	epoch                       atomic.Int64 // which of the client addresses are in use
 	err                         error
 }
 
 const (
-	firstLocal = 3 // of the addresses in the block that clients come from
+	firstLocal = 3 // client addresses within the block start here
 	locals     = 10
 )
 
-// newNamespace makes one; that takes root and ip(8).
+// newNamespace makes one; this requires root and ip(8).
 func newNamespace() (*namespace, error) {
 	pid := os.Getpid()
 	n := &namespace{name: fmt.Sprintf("reseat-chaos-%d", pid), link: fmt.Sprintf("rc%d", pid%1000000), block: fmt.Sprintf("10.213.%d.", pid%256)}
@@ -94,28 +94,28 @@ func newNamespace() (*namespace, error) {
 	return n, nil
 }
 
-// ip calls ip(8), and keeps its first error.
+// ip runs ip(8), and keeps its first error.
 func (n *namespace) ip(args ...string) {
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil && n.err == nil {
 		n.err = fmt.Errorf("ip %v: %w: %s", args, err, out)
 	}
 }
 
-// from is one of the addresses that clients come from.
+// from returns one of the client addresses.
 func (n *namespace) from(i int) string { return fmt.Sprint(n.block, firstLocal+i%locals) }
 
-// local is the one that a new connection comes from.
+// local returns the address for a new connection.
 func (n *namespace) local() net.Addr {
 	return &net.TCPAddr{IP: net.ParseIP(n.from(int(n.epoch.Load())))}
 }
 
 func (n *namespace) prefix() []string { return []string{"ip", "netns", "exec", n.name} }
 
-// nowhere is nobody's hardware address: what is sent to it is dropped by whoever gets it,
-// and no error comes back.
+// nowhere is an unused hardware address: packets sent to it are dropped without an
+// error.
 const nowhere = "02:00:00:00:00:01"
 
-// fail breaks the link; undo mends it.
+// fail breaks the link; undo repairs it.
 func (n *namespace) fail(f linkFault) (undo func()) {
 	gateway, clients := n.link+"i", n.link+"o"
 	switch f {

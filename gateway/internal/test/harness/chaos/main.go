@@ -1,11 +1,10 @@
 //go:build linux
 
-// Command chaos cuts the connections of a real gateway and counts its messages:
-// `make chaos`. Clients, game servers and everything that counts are its own; they
-// share no code with the gateway. The sessions have the endings of ending.go, some
-// of which come with a route of their own: hard disconnects, plain clients with a
-// cookie, buffers that overflow. Compression is offered by every third connection;
-// TLS is a run of its own.
+// Command chaos breaks the connections of a real gateway and counts its messages: `make
+// chaos`. Clients, game servers and all counting code share nothing with the gateway.
+// The sessions have the endings of ending.go, some of which have their own route: hard
+// disconnects, plain clients with a cookie, buffers that overflow. Every third
+// connection offers compression; TLS is a run of its own.
 package main
 
 import (
@@ -25,8 +24,8 @@ func main() {
 	os.Exit(command(os.Args[1:]))
 }
 
-// full is what the promise is held against, with the product's own heartbeat and answer
-// time; short fits into the tests.
+// full is what the promise is tested against, with the product's default heartbeat and
+// answer timeout; short is for the tests.
 func full() Config {
 	return Config{Sessions: 500, Cuts: 13, Messages: 1200, Spread: 100 * time.Second, Rivalries: 40, Grace: 25 * time.Second,
 		Heartbeat: 15 * time.Second, Answer: 5 * time.Second, Late: time.Second, Hold: 12 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Limit: 15 * time.Minute}
@@ -37,7 +36,7 @@ func short() Config {
 		Heartbeat: 3 * time.Second, Answer: time.Second, Late: time.Second, Hold: 5 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Limit: 110 * time.Second}
 }
 
-// command returns the exit status: 1 for a failed run, 2 for one that could not be.
+// command returns the exit status: 1 for a failed run, 2 for one that could not run.
 func command(args []string) int {
 	fs := flag.NewFlagSet("chaos", flag.ExitOnError)
 	isShort := fs.Bool("short", false, "a run of less than a minute")
@@ -97,8 +96,8 @@ func perform(ctx context.Context, cfg Config, out string) int {
 	return 0
 }
 
-// program is the gateway's program, made where none is given. flags go to the
-// compiler.
+// program returns the gateway's program, and builds it if none is given. flags go to
+// the compiler.
 func program(ctx context.Context, bin, dir string, flags ...string) (string, error) {
 	if bin != "" {
 		return filepath.Abs(bin)

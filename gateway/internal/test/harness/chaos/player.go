@@ -16,16 +16,16 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/seat"
 )
 
-// A player is one client. Its tenures come one after the other.
+// A player is one client. Its tenures follow one another.
 type player struct {
 	run    *run
 	id     int
 	end    ending
-	budget int // cuts
+	budget int // remaining disconnects
 	hist   history.History
 	cuts   atomic.Int64
-	late   atomic.Bool  // all messages that were planned are made
-	pinged atomic.Int64 // when the newest Ping came, to a plain client with a cookie
+	late   atomic.Bool  // all planned messages are made
+	pinged atomic.Int64 // when the newest Ping arrived, for a plain client with a cookie
 	script *rand.Rand
 	temper temper
 
@@ -36,39 +36,39 @@ type player struct {
 	token    string
 	session  string
 	hellos   int
-	current  int    // the generation of the newest hello: what an older connection brings is nobody's
-	stating  bool   // a resume is under way,
-	stated   uint64 // which says so much has been received
-	dialled  int64  // when the connection was begun that brought the first
-	received uint64 // the gateway's messages, and what it said is lost
-	resumed  uint64 // the received of the newest resume that was answered by hello
-	before   uint64 // messages up on older connections, which are not sent again
+	current  int    // the generation of the newest hello: messages from older connections are ignored
+	stating  bool   // a resume is in flight,
+	stated   uint64 // which states this received count
+	dialled  int64  // when the connection with the first hello was started
+	received uint64 // messages received from the gateway, and reported lost
+	resumed  uint64 // the received count of the newest resume that was answered by hello
+	before   uint64 // messages sent on older connections, which are not resent
 	limits   struct{ messages, bytes uint64 }
 	down     message.Check
 	up       message.Stream
-	made     uint64   // messages up
+	made     uint64   // messages sent up
 	cursor   uint64   // the newest sent on this connection
-	acked    uint64   // by the gateway
-	sizes    []uint64 // of messages 1 to made, summed up
-	mayMake  bool     // the script lets new messages be made
+	acked    uint64   // acked by the gateway
+	sizes    []uint64 // cumulative sizes of messages 1 to made
+	mayMake  bool     // the script allows new messages
 	sayBye   bool
-	leave    bool   // stay away
-	drop     func() // ends the present connection
+	leave    bool   // stay disconnected
+	drop     func() // closes the current connection
 	rtt      time.Duration
-	alarms   int            // false ones in a row
-	doubted  int64          // when it began a resume on suspicion last
-	struck   map[int]silent // by the number of their connection
-	lastUp   silent         // the newest of which the gateway hears nothing
-	attached int64          // when the gateway attached the newest connection, as its log says
+	alarms   int            // consecutive false alarms
+	doubted  int64          // when it last started a resume on suspicion
+	struck   map[int]silent // by connection number
+	lastUp   silent         // the newest that the gateway receives nothing on
+	attached int64          // when the gateway attached the newest connection, according to its log
 	done     bool
-	verdict  string // how it ended, as the gateway said
+	verdict  string // how the gateway said that it ended
 	code     int
 	faults   []string
 	story    []string
 
 	unheard bool // see neverHeard
 
-	endAsked func(o history.Outcome, got, code int) // of the end in the history
+	endAsked func(o history.Outcome, got, code int) // records the end's answer in the history
 	endAt    int64
 }
 
@@ -87,22 +87,22 @@ func (p *player) streams() {
 	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end == hard}
 }
 
-// secureBytes is about how long a handshake of TLS is. Were each cut as likely to
-// fall into it as behind it, a client might not come back in time.
+// secureBytes is about the length of a TLS handshake. If disconnects were as likely
+// within it as after it, a client might not resume in time.
 const secureBytes = 2500
 
-// plan is what befalls the player's connection number attempt.
+// plan returns the fault of the player's connection number attempt.
 func (p *player) plan(attempt int) fault.Plan {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)<<20|uint64(attempt)|1<<43))
 	if int(p.cuts.Load()) >= p.budget {
 		return fault.Calm(r)
 	}
 	plan := fault.Cutting(r, p.run.cfg.Hold)
-	if p.end == cookie && attempt == 1 { // a plain client does not know whether it was heard: it is to be
+	if p.end == cookie && attempt == 1 { // a plain client can't know whether its messages arrived: they must
 		plan.Kind, plan.After = fault.Reset, plan.After+20000
 	}
 	if p.late.Load() {
-		plan.After = plan.After%4096 + 1 // little passes any more
+		plan.After = plan.After%4096 + 1 // almost nothing gets through any more
 	}
 	if p.run.cfg.TLS && plan.Kind != fault.EarlyReset && plan.Kind != fault.EarlyDeaf {
 		plan.After += secureBytes
@@ -110,11 +110,11 @@ func (p *player) plan(attempt int) fault.Plan {
 	return plan
 }
 
-// legPlan is what befalls the line to the game server.
+// legPlan returns the fault of the line to the game server.
 func (p *player) legPlan() fault.Plan {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<44))
 	plan := fault.Calm(r)
-	plan.Rate = 0 // bye gives the game server 10 s to take what came before it
+	plan.Rate = 0 // bye gives the game server only 10 s to read what preceded it
 	if p.end == legCut {
 		plan.Kind, plan.Up = []fault.Kind{fault.Reset, fault.FinToNear}[r.IntN(2)], r.IntN(3) == 0
 		plan.After, plan.Hold = 2000+r.IntN(60*p.run.cfg.Messages), p.run.cfg.Hold
@@ -124,7 +124,7 @@ func (p *player) legPlan() fault.Plan {
 
 const mostStory = 40
 
-// note adds to the story that a failure is told with.
+// note adds a line to the story of a failure.
 func (p *player) note(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *player) fault(format string, args ...any) {
 	p.faultLocked(format, args...)
 }
 
-// play plays until the session is over.
+// play runs until the session is over.
 func (p *player) play(ctx context.Context) {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)|1<<45))
 	scripted := make(chan struct{})
@@ -180,18 +180,17 @@ func (p *player) play(ctx context.Context) {
 	<-scripted
 }
 
-// An arrival is a connection that the player has: one that has had its hello, or a plain
-// client's.
+// An arrival is an established connection: one that has its hello, or a plain client's.
 type arrival struct {
 	c       *seat.Conn
 	h       *seat.Hello // nil: a plain client's
 	attempt int         // its number
-	base    uint64      // the number of the message before the first that comes on it
+	base    uint64      // the number of the message before its first
 	watch   *watch
 }
 
-// away is how long the player stays away beyond what it needs to: at times, where
-// the buffer is small, for about as long as that takes to overflow.
+// away returns how much longer than necessary the player stays detached: sometimes, if
+// the buffer is small, for about as long as it takes to overflow.
 func (p *player) away(r *rand.Rand) time.Duration {
 	if p.end != dropOldest && p.end != overflowEnd || r.IntN(4) == 0 {
 		return 0
@@ -206,7 +205,7 @@ func (p *player) isDone() bool {
 	return p.done
 }
 
-// finish: the session is over, and the gateway said so.
+// finishLocked records that the gateway has ended the session.
 func (p *player) finishLocked(verdict string, code int) {
 	if !p.done {
 		p.noteLocked("over: %s %d", verdict, code)
@@ -216,8 +215,9 @@ func (p *player) finishLocked(verdict string, code int) {
 
 const helloPatience = 20 * time.Second
 
-// attempt makes one connection, or says how long to wait before the next try. One that
-// is made on suspicion, beside a tenure, is given up when that speaks before the 101.
+// attempt makes one connection, or returns how long to wait before the next. An attempt
+// on suspicion, beside a tenure, is abandoned if that tenure shows activity before the
+// 101.
 func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*arrival, time.Duration) {
 	a := &arrival{watch: newWatch(now)}
 	offer, url, ok := p.offer(r, a)
@@ -264,7 +264,7 @@ func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*ar
 	return a, 0
 }
 
-// dial connects. A resume on suspicion may be dropped as long as it has no 101.
+// dial connects. A resume on suspicion may be abandoned as long as it has no 101.
 func (p *player) dial(ctx context.Context, url string, offer seat.Offer, beside *tenure) (*seat.Conn, int, error) {
 	if beside == nil {
 		return seat.Dial(ctx, p.run.client, url, offer)
@@ -297,7 +297,7 @@ func (p *player) roundTrip() time.Duration {
 	return p.rtt
 }
 
-// decided: the resume under way has had its hello, or has ended.
+// decided records that the resume in flight has its hello, or has failed.
 func (p *player) decided() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,7 +306,7 @@ func (p *player) decided() {
 
 func backoff(r *rand.Rand) time.Duration { return time.Duration(10+r.IntN(150)) * time.Millisecond }
 
-// offer is the next handshake; false: the script wants none now.
+// offer returns the next handshake; false: the script wants none now.
 func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,8 +327,8 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", p.run.front, p.end.letter(), p.id, p.try, p.attempts), true
 }
 
-// enter begins a plain client's connection. What an older one took with it is not
-// sent again, and what that brought may come again.
+// enter starts a plain client's connection. What the older one accepted is not resent,
+// and messages received on it may arrive again.
 func (p *player) enter(c *seat.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -348,8 +348,8 @@ func (p *player) enter(c *seat.Conn) {
 	}
 }
 
-// lost: an attempt brought no answer. A first one may have made a session of which
-// nobody knows; the next is another.
+// lost handles an attempt without an answer. A first one may have created a session
+// that nobody knows; the next creates another.
 func (p *player) lost(kind history.Kind, answer func(history.Outcome, int, int), format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,8 +362,8 @@ func (p *player) lost(kind history.Kind, answer func(history.Outcome, int, int),
 	answer(history.Unknown, 0, 0)
 }
 
-// refused: the gateway answered a resume by close. Beside a connection that is no
-// verdict: it speaks of this token and this count alone.
+// refused handles a resume answered by close. Beside a live connection that is not
+// final: it only concerns this token and this count.
 func (p *player) refused(k *seat.Closing, beside *tenure) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -374,8 +374,8 @@ func (p *player) refused(k *seat.Closing, beside *tenure) time.Duration {
 	return time.Duration(k.RetryAfterMS)*time.Millisecond + 10*time.Millisecond
 }
 
-// greet takes hello in, and holds it against what the client knows. From here on nothing
-// more is taken from an older connection.
+// greet processes hello, and compares it with what the client knows. Messages from
+// older connections are ignored from now on.
 func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -410,8 +410,8 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.cursor = min(h.Received, p.made)
 }
 
-// next is the next message to send on the connection of generation gen, and whether
-// there is one now; bye: all is sent, and bye is to be.
+// next returns the next message to send on the connection of generation gen, if there
+// is one now; bye means that everything is sent and bye is next.
 func (p *player) next(gen int, mayMake bool) (n uint64, text bool, b []byte, isNew, bye bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

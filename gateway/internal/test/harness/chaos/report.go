@@ -16,7 +16,7 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/message"
 )
 
-// A Report is what came out of a run.
+// A Report is the result of a run.
 type Report struct {
 	Config
 	Took           time.Duration
@@ -25,7 +25,7 @@ type Report struct {
 	MessagesDown   uint64
 	Bytes          uint64
 	Again          uint64 // to plain clients with a cookie
-	Told           uint64 // said to be lost, and lost
+	Told           uint64 // reported lost, and lost
 	Redials        int
 	Compressed     int64
 	Cookies        int64
@@ -41,14 +41,14 @@ type Report struct {
 	UndecidedLimit int
 }
 
-// A failure is a session in which something was wrong, with its story.
+// A failure is a session in which something went wrong, with its story.
 type failure struct {
 	what  string
 	lines []string
-	first bool // to be told before the others: a message is wrong, or a history is impossible
+	first bool // report before the others: a message is wrong, or a history is impossible
 }
 
-// Bad reports whether anything was wrong.
+// Bad reports whether anything went wrong.
 func (r *Report) Bad() bool { return len(r.Failures) > 0 }
 
 func (r *run) report() *Report {
@@ -87,8 +87,7 @@ func (r *run) report() *Report {
 	return rep
 }
 
-// order puts first what the others may only follow from: a run that is given up
-// leaves every session without its end.
+// order puts causes first: a run that stops early leaves every session without its end.
 func (rep *Report) order() {
 	slices.SortStableFunc(rep.Failures, func(a, b failure) int {
 		switch {
@@ -101,7 +100,7 @@ func (rep *Report) order() {
 	})
 }
 
-// add adds a session's figures, and its failure if there is one.
+// add adds a session's figures, and its failure if any.
 func (rep *Report) add(r *run, p *player) {
 	seats := p.seats()
 	p.mu.Lock()
@@ -127,7 +126,7 @@ func (rep *Report) add(r *run, p *player) {
 	}
 }
 
-// judgeRun judges what belongs to no one session.
+// judgeRun checks what belongs to no single session.
 func (r *run) judgeRun() {
 	for _, line := range r.gateway.Faults() {
 		r.faults = append(r.faults, "the gateway's log: "+line)
@@ -145,8 +144,8 @@ func (r *run) judgeRun() {
 	}
 }
 
-// judgeGhost judges a session whose first hello was lost: nobody has ever spoken
-// in it, and it has ended.
+// judgeGhost checks a session whose first hello was lost: no client has ever sent
+// anything in it, and it has ended.
 func (r *run) judgeGhost(g *gameSeat) {
 	r.count.ghosts.Add(1)
 	if n := g.taken(); n > 0 {
@@ -157,9 +156,9 @@ func (r *run) judgeGhost(g *gameSeat) {
 	}
 }
 
-const patience = 20 * time.Second // with one history
+const patience = 20 * time.Second // for one history
 
-// checkHistories has porcupine judge every session's history.
+// checkHistories has porcupine check every session's history.
 func (rep *Report) checkHistories(r *run) {
 	list := map[string]*history.History{}
 	for _, p := range r.players {
@@ -267,7 +266,7 @@ func (rep *Report) tellEnds(r *run, row func(name, format string, args ...any)) 
 	}
 }
 
-const mostFailures = 10 // told with their stories
+const maxFailures = 10 // reported with their stories
 
 // Print writes the table, and the story of each failure.
 func (rep *Report) Print(w io.Writer) {
@@ -277,7 +276,7 @@ func (rep *Report) Print(w io.Writer) {
 	}
 	t.Flush()
 	for i, f := range rep.Failures {
-		if i == mostFailures {
+		if i == maxFailures {
 			fmt.Fprintf(w, "\nand %d more\n", len(rep.Failures)-i)
 			return
 		}

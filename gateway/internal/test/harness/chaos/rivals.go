@@ -17,13 +17,13 @@ import (
 
 const (
 	rivals     = 4
-	tenures    = 7 // of each rival; takeovers are limited to 20 in 10 s
+	tenures    = 7 // per rival; takeovers are limited to 20 in 10 s
 	shownAgain = 4 // how many of the newest tokens a rival chooses from
 )
 
-// A rivalry is one session whose tokens four clients share. They take it over
-// from each other, with old tokens and new ones, through faults, until one ends it
-// or all stay away. Only the history is checked.
+// A rivalry is one session whose tokens four clients share. They supersede each other,
+// with old and new tokens, through faults, until one ends it or all stay away. Only the
+// history is checked.
 type rivalry struct {
 	run  *run
 	id   int
@@ -35,7 +35,7 @@ type rivalry struct {
 	faults   []string
 }
 
-// plan is what befalls the connection number attempt.
+// plan returns the fault of the connection number attempt.
 func (v *rivalry) plan(attempt int) fault.Plan {
 	r := rand.New(rand.NewPCG(v.run.cfg.Seed, uint64(v.id)<<20|uint64(attempt)|1<<46))
 	if attempt > 1 && r.IntN(2) == 0 {
@@ -57,7 +57,7 @@ func (v *rivalry) play(ctx context.Context) {
 		v.fault("rivals: never had a hello")
 		return
 	}
-	// A refused attempt keeps no session alive, and one may take long.
+	// A refused attempt does not extend the session, and one attempt may take long.
 	enough := time.Now().Add(v.run.cfg.Grace / 2)
 	var all sync.WaitGroup
 	for i := range rivals {
@@ -85,7 +85,8 @@ func (v *rivalry) begin(ctx context.Context) bool {
 			gen := seat.Gen(h.Token)
 			answer(history.Done, gen, 0)
 			v.tokens = append(v.tokens, h.Token)
-			// Until it is heard, a session is kept for twice the heartbeat alone.
+			// Until the gateway has received something, it keeps a session only for twice the
+			// heartbeat.
 			alive := v.hist.Begin(0, history.Live, gen)
 			c.Say(ctx, "ping", "?")
 			pong, _ := v.hear(ctx, c)
@@ -111,8 +112,8 @@ func (v *rivalry) token(r *rand.Rand, newest bool) (token string, attempt int) {
 	return v.tokens[max(0, n-1-r.IntN(shownAgain))], v.attempts + 1
 }
 
-// attempt resumes once, pings, stays a little and leaves. It returns the code
-// that it was refused with, 0 where it was not.
+// attempt resumes once, pings, stays a little and disconnects. It returns the code of a
+// refusal, else 0.
 func (v *rivalry) attempt(ctx context.Context, client int, r *rand.Rand, newest bool) (attached bool, code int) {
 	token, attempt := v.token(r, newest)
 	ctx, cancel := context.WithTimeout(ctx, min(5*time.Second, v.run.cfg.Grace/4))
@@ -146,7 +147,7 @@ func (v *rivalry) hold(token string) {
 	v.tokens = append(v.tokens, token)
 }
 
-// stay pings on a connection and waits for what comes: a pong, or a 4409.
+// stay pings on a connection and waits for a pong, or a 4409.
 func (v *rivalry) stay(ctx context.Context, c *seat.Conn, client, gen int, r *rand.Rand, bye bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(50+r.IntN(900))*time.Millisecond)
 	defer cancel()
@@ -186,8 +187,8 @@ func (v *rivalry) hear(ctx context.Context, c *seat.Conn) (pong, superseded bool
 	}
 }
 
-// finish ends the session by bye, or by staying away: for longer than the grace
-// period, or for so long that it ends at about the same moment.
+// finish ends the session by bye, or by staying detached: for longer than the grace
+// period, or until about its end.
 func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 	attached, code := v.attempt(ctx, 0, r, true)
 	if !attached {
@@ -199,7 +200,7 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 	switch v.id % 2 {
 	case 0:
 		v.bye(ctx, r)
-	case 1: // at the same instant
+	case 1: // at the same time
 		sleep(ctx, grace-40*time.Millisecond+time.Duration(r.IntN(80))*time.Millisecond)
 		v.hist.Add(0, history.Expire, 0, left+int64(grace), history.Never, history.Unknown, 0, 0)
 		v.attempt(ctx, 0, r, true)
@@ -210,7 +211,7 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// bye resumes and says bye.
+// bye resumes and sends bye.
 func (v *rivalry) bye(ctx context.Context, r *rand.Rand) {
 	token, attempt := v.token(r, true)
 	resumed := v.hist.Begin(2, history.Resume, seat.Gen(token))

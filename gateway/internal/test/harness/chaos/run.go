@@ -23,27 +23,27 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/seat"
 )
 
-// A Config says what a run does. What is random comes from Seed alone; when what
-// happens is the machine's.
+// A Config configures a run. Random choices come from Seed alone; timing depends on the
+// machine.
 type Config struct {
 	Seed       uint64
-	Sessions   int           // of which the endings have their shares
-	Cuts       int           // of each session
-	Messages   int           // at least, each way, of each session
+	Sessions   int           // shared among the endings
+	Cuts       int           // per session
+	Messages   int           // min, in each direction, per session
 	Spread     time.Duration // over which they are sent, if nothing is slow
-	Only       string        // the one ending of all sessions, "" for all of them
+	Only       string        // the single ending of all sessions, "" for all endings
 	Rivalries  int
 	Grace      time.Duration
 	Heartbeat  time.Duration
 	Answer     time.Duration // --answer-timeout
-	Late       time.Duration // what a busy machine may add to it: timers and logs are late
-	Hold       time.Duration // how long what is half-open stays so
-	Stall      time.Duration // the longest that a game server reads nothing,
-	StallEvery int           // once in about so many messages
+	Late       time.Duration // what a busy machine may add: timers and logs are late
+	Hold       time.Duration // how long half-open connections stay open
+	Stall      time.Duration // max time in which a game server reads nothing,
+	StallEvery int           // once in about this many messages
 	Rotate     time.Duration // between two signing keys
 	TLS        bool          // on the client address
-	Links      bool          // in a network namespace of its own, whose link goes down now and then
-	Limit      time.Duration // for all of it
+	Links      bool          // in a separate network namespace, whose link fails now and then
+	Limit      time.Duration // for the whole run
 	FailFast   bool          // the first fault ends the run
 	Bin        string        // the gateway's program
 	Driver     string
@@ -61,7 +61,7 @@ type counters struct {
 	told, gone, again             atomic.Uint64
 }
 
-// A run is a gateway in the midst of clients, game servers and faults.
+// A run is a gateway with clients, game servers and faults.
 type run struct {
 	cfg     Config
 	client  *http.Client
@@ -85,7 +85,7 @@ type run struct {
 	bySuspicion          delays   // or replaced
 }
 
-// Run does all of it and returns what came out; its error says why it could not.
+// Run runs everything and returns the result; its error says why it could not run.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r := &run{cfg: cfg, began: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Limit)
@@ -103,7 +103,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return r.report(), nil
 }
 
-// lookOut ends the run at the first message that is wrong.
+// lookOut ends the run at the first wrong message.
 func (r *run) lookOut(ctx context.Context, cancel context.CancelFunc) {
 	for sleep(ctx, 200*time.Millisecond) {
 		for _, p := range r.players {
@@ -115,7 +115,7 @@ func (r *run) lookOut(ctx context.Context, cancel context.CancelFunc) {
 	}
 }
 
-// isWrong reports whether anything was wrong in the session so far.
+// isWrong reports whether anything has gone wrong in the session so far.
 func (p *player) isWrong() bool {
 	g := p.seat()
 	p.mu.Lock()
@@ -178,7 +178,7 @@ func (r *run) openFront() error {
 	return nil
 }
 
-// origin is the Origin of a page that came from where players connect.
+// origin returns the Origin of a page served from where players connect.
 func (r *run) origin() string { return strings.Replace(r.front, "ws", "http", 1) }
 
 func (r *run) flags(game string) []string {
@@ -215,10 +215,10 @@ func (r *run) close() {
 	}
 }
 
-// cast gives each session the end that it is to have.
+// cast assigns each session its ending.
 func (r *run) cast() {
 	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce}
-	if r.links != nil { // a plain client does not outlive its line
+	if r.links != nil { // a plain client does not survive its line
 		shares = slices.DeleteFunc(shares, func(e ending) bool { return e == plain })
 	}
 	if r.cfg.Only != "" {
@@ -232,7 +232,7 @@ func (r *run) cast() {
 	}
 }
 
-// plan is asked by the proxy in front of the gateway.
+// plan is called by the proxy in front of the gateway.
 func (r *run) plan(path string) fault.Plan {
 	id, attempt := number(path)
 	switch {
@@ -245,7 +245,7 @@ func (r *run) plan(path string) fault.Plan {
 	return fault.Plan{}
 }
 
-// number is whose connection a path is for, and which of theirs; -1: nobody's.
+// number returns the player and the connection number of a path; -1: none.
 func number(path string) (id, attempt int) {
 	_, id, _, err := parsePath(path)
 	u, _ := url.Parse(path)
@@ -283,8 +283,8 @@ func (r *run) struckLeg(_ string, p fault.Plan) {
 	}
 }
 
-// play lets everybody play: first those who end by themselves, then a drain ends
-// the others.
+// play runs all players: first those that end by themselves, then a drain ends the
+// others.
 func (r *run) play(ctx context.Context) {
 	quiet, stop := context.WithCancel(ctx)
 	var nature, first, rest sync.WaitGroup
@@ -312,7 +312,7 @@ func (r *run) play(ctx context.Context) {
 	r.drain(ctx)
 	rest.Wait()
 	r.exit = r.gateway.Wait(20 * time.Second)
-	for _, g := range r.game.all() { // which may be slow to read what it has
+	for _, g := range r.game.all() { // they may be slow to read their input
 		select {
 		case <-g.over:
 		case <-time.After(r.cfg.Stall + 10*time.Second):
@@ -320,8 +320,8 @@ func (r *run) play(ctx context.Context) {
 	}
 }
 
-// drain ends the gateway. New sessions are refused from then on; that resumes are
-// not is shown by the players that go on.
+// drain shuts the gateway down. It refuses new sessions from then on; the remaining
+// players show that it does not refuse resumes.
 func (r *run) drain(ctx context.Context) {
 	for _, p := range r.players {
 		if p.end == drained {
@@ -330,7 +330,7 @@ func (r *run) drain(ctx context.Context) {
 	}
 	r.gateway.Signal(syscall.SIGTERM)
 	if !slices.ContainsFunc(r.players, func(p *player) bool { return p.end == drained && !p.isDone() }) {
-		return // nobody is left, so that it ends at once
+		return // no session is left, so it exits at once
 	}
 	sleep(ctx, 300*time.Millisecond)
 	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", r.origin()+"/s/999999/0", nil)
@@ -348,7 +348,7 @@ func (r *run) drain(ctx context.Context) {
 	}
 }
 
-// rotate signs with another key now and then.
+// rotate changes the signing key now and then.
 func (r *run) rotate(ctx context.Context) {
 	for sleep(ctx, r.cfg.Rotate) {
 		if err := r.keys.turn(); err != nil {

@@ -11,7 +11,7 @@ import (
 
 func now() int64 { return history.Now() }
 
-// sleep sleeps; false: the context has ended.
+// sleep sleeps; it returns false if the context has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -23,7 +23,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// await looks again and again until cond holds or the session is over.
+// await polls until cond holds or the session is over.
 func (p *player) await(ctx context.Context, cond func() bool) bool {
 	for !cond() {
 		if p.isDone() || !sleep(ctx, 20*time.Millisecond) {
@@ -33,7 +33,7 @@ func (p *player) await(ctx context.Context, cond func() bool) bool {
 	return true
 }
 
-// seat is the session as the game server sees it, nil before the first hello.
+// seat returns the session as the game server sees it, nil before the first hello.
 func (p *player) seat() *gameSeat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,13 +43,13 @@ func (p *player) seat() *gameSeat {
 	return p.run.game.find(p.id, p.try)
 }
 
-// direct brings the session to the end that it is to have.
+// direct brings the session to its planned end.
 func (p *player) direct(ctx context.Context) {
 	if !p.await(ctx, func() bool { return p.seat() != nil }) {
 		return
 	}
 	if p.end == legCut || p.end == overflowEnd {
-		p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0) // at a byte or a message, whenever that is
+		p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0) // at a byte or a message, at an unknown time
 	}
 	early := uint64(p.script.IntN(p.run.cfg.Messages))
 	p.await(ctx, func() bool { return p.enough() || p.end == gameKill && p.madeNow() >= early })
@@ -63,7 +63,7 @@ func (p *player) direct(ctx context.Context) {
 	p.await(ctx, p.isDone)
 }
 
-// enough: all messages and all cuts that were planned have been.
+// enough reports whether all planned messages and disconnects have happened.
 func (p *player) enough() bool {
 	quota, sent := uint64(p.run.cfg.Messages), uint64(0)
 	for _, g := range p.seats() {
@@ -72,7 +72,8 @@ func (p *player) enough() bool {
 	return p.madeNow() >= quota && sent >= quota && int(p.cuts.Load()) >= p.budget
 }
 
-// seats are all of the session's, of which there are several with hard disconnects.
+// seats returns all game server connections of the session; with hard disconnects there
+// are several.
 func (p *player) seats() []*gameSeat {
 	p.mu.Lock()
 	try := p.try
@@ -80,7 +81,7 @@ func (p *player) seats() []*gameSeat {
 	return p.run.game.of(p.id, try)
 }
 
-// askEnd notes in the history that the session's end is asked for now.
+// askEnd records in the history that the session's end is requested now.
 func (p *player) askEnd() {
 	answer := p.hist.Begin(p.id, history.End, 0)
 	p.mu.Lock()
@@ -120,9 +121,9 @@ func (p *player) bye() {
 	p.poke()
 }
 
-// settle makes both sides fall silent and waits until everything has arrived.
+// settle makes both sides stop sending and waits until everything has arrived.
 func (p *player) settle(ctx context.Context) {
-	if p.end == cookie { // what the newest connection takes up is to be judged, too
+	if p.end == cookie { // what the newest connection sends is checked, too
 		p.await(ctx, func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -147,14 +148,14 @@ func (p *player) settle(ctx context.Context) {
 	p.note("settled")
 }
 
-// hasAllOf reports whether all has come that the game server sent on its newest
-// connection; p.mu is held.
+// hasAllOf reports whether everything that the game server sent on its newest
+// connection has arrived; p.mu is held.
 func (p *player) hasAllOf(g *gameSeat) bool {
 	sent := g.sent.Load()
 	return sent == 0 || p.down.Taken >= sent && p.down.Try == stage(g.try, g.dial)
 }
 
-// hasAllOf reports whether all has come that the client sent, on its newest
+// hasAllOf reports whether everything that the client sent has arrived, on its newest
 // connection if it is a plain one; p.mu is held.
 func (s *gameSeat) hasAllOf(p *player) bool {
 	s.mu.Lock()
@@ -162,7 +163,7 @@ func (s *gameSeat) hasAllOf(p *player) bool {
 	return p.made == 0 || s.check.Taken >= p.made && s.check.Try == p.up.Try || p.end == hard && s.check.Came == 0 && p.acked == p.made
 }
 
-// stayAway stays away until the buffer has overflown, and then asks in vain.
+// stayAway stays detached until the buffer has overflowed, and then tries to resume.
 func (p *player) stayAway(ctx context.Context, g *gameSeat) {
 	p.mu.Lock()
 	p.leave = true
@@ -176,7 +177,7 @@ func (p *player) stayAway(ctx context.Context, g *gameSeat) {
 	p.leave = false
 }
 
-// expire stays away until the game server is told, and then asks in vain.
+// expire stays detached until the game server is notified, and then tries to resume.
 func (p *player) expire(ctx context.Context, g *gameSeat) {
 	p.mu.Lock()
 	p.leave = true
@@ -199,7 +200,7 @@ func (p *player) expire(ctx context.Context, g *gameSeat) {
 		p.faultLocked("the session ended %s before its grace period did", time.Duration(earliest-g.at))
 	}
 	p.hist.Add(p.id, history.Expire, 0, earliest, max(g.at, earliest), history.Done, 0, 0)
-	p.leave = false // one more resume, which is to be refused
+	p.leave = false // one more resume, which must be refused
 }
 
 func isOver(g *gameSeat) bool {
@@ -211,14 +212,14 @@ func isOver(g *gameSeat) bool {
 	}
 }
 
-// judge holds what the client and the game server have against each other, once
-// the session is over.
+// judge compares what the client and the game server have received, once the session is
+// over.
 func (p *player) judge() {
 	g := p.seat()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.endAsked != nil {
-		p.endAsked(history.Unknown, 0, 0) // asked for; when it was, nobody but the gateway knows
+		p.endAsked(history.Unknown, 0, 0) // requested; only the gateway knows when it happened
 	}
 	switch {
 	case g == nil:
@@ -238,16 +239,16 @@ func (p *player) judge() {
 	p.judgeMessages(g)
 }
 
-// neverHeard: the client had its first hello, and nothing that it said to that
-// arrived before the line was cut. The gateway keeps such a session for twice the
-// heartbeat, or its grace period (protocol section 6), and a client that was not told of
-// the cut may notice it too late. It was told 4404.
+// neverHeard reports whether the client received its first hello, and nothing that it
+// sent afterwards arrived before the line broke. The gateway keeps such a session for
+// twice the heartbeat, or its grace period (protocol section 6), and a client that gets
+// no error may notice too late. It gets 4404.
 func (p *player) neverHeard(g *gameSeat) bool {
 	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&
 		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= int64(p.run.cfg.unheard()) || p.end == hard)
 }
 
-// unheard is how long a session is kept whose client was never heard.
+// unheard is how long a session is kept whose client never sent anything.
 func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Grace) }
 
 func (p *player) judgeEnd(g *gameSeat) {
@@ -260,7 +261,7 @@ func (p *player) judgeEnd(g *gameSeat) {
 		p.faultLocked("%s: the client got %s %d, want %v", p.end, p.verdict, p.code, codes)
 	}
 	if p.end == gameClose {
-		return // what the game server reads is the answer to its own Close
+		return // the game server reads the answer to its own Close
 	}
 	if !contains(want.game, g.code) || g.code >= 0 && g.reason != want.reason {
 		p.faultLocked("%s: the game server got Close %d %q, want %v %q", p.end, g.code, g.reason, want.game, want.reason)
@@ -306,9 +307,9 @@ func (p *player) judgeMessages(g *gameSeat) {
 	}
 }
 
-// judgeHard holds the connections of a session with hard disconnects against each
-// other: each goes on where the one before ended. Where the game server did not
-// get to the gateway's Close, it may not have all that was written to its socket.
+// judgeHard compares the connections of a session with hard disconnects: each continues
+// where the previous one ended. A game server that did not read the gateway's Close may
+// not have read everything written to its socket.
 func (p *player) judgeHard() {
 	next, whole := uint64(1), true
 	for _, g := range p.seats() {

@@ -12,23 +12,23 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/process"
 )
 
-// How long it takes either side to notice that a line has fallen silent.
+// How long either side takes to notice that a line has fallen silent.
 
-// A silent is when a connection fell silent, and for whom.
+// A silent records when a connection fell silent, and for whom.
 type silent struct {
 	at        int64
-	far, near bool // the gateway hears nothing more, the client does
+	far, near bool // the gateway receives nothing, the client receives nothing
 }
 
-// A delay is how long it took to notice one: from its beginning, and from when an answer
-// was owed as well, if that came later.
+// A delay is how long it took to notice one: from its start, or from the time when an
+// answer was owed, if that was later.
 type delay struct {
 	whole, owed time.Duration
-	limit       time.Duration // of answer_ms, for the round trip that was known
-	traffic     bool          // something was owed soon after the beginning
+	limit       time.Duration // by answer_ms, for the round trip known then
+	traffic     bool          // an answer was owed soon after the start
 }
 
-// delays are those of one side.
+// delays are the delays of one side.
 type delays struct {
 	mu    sync.Mutex
 	list  []delay
@@ -47,10 +47,10 @@ func (d *delays) alarm() {
 	d.false++
 }
 
-// soon is when what is sent after the beginning of a silence is traffic.
+// soon is how long after the start of a silence something sent counts as traffic.
 const soon = 3 * time.Second
 
-// strike notes that the player's connection number attempt falls silent.
+// strike records that the player's connection number attempt falls silent.
 func (p *player) strike(attempt int, far, near bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +61,8 @@ func (p *player) strike(attempt int, far, near bool) {
 	}
 }
 
-// noticed: the player takes its connection number attempt for dead. owed is since when
-// it has waited for an answer.
+// noticed records that the player considers its connection number attempt dead. owed is
+// since when it has waited for an answer.
 func (p *player) noticed(attempt int, owed int64) {
 	p.mu.Lock()
 	s, ok := p.struck[attempt]
@@ -74,8 +74,8 @@ func (p *player) noticed(attempt int, owed int64) {
 	p.run.byClients.add(p.since(s, owed))
 }
 
-// unnoticed: the player's connection number attempt has ended in another way, which is
-// the same for the player.
+// unnoticed records that the player's connection number attempt has ended otherwise,
+// which has the same effect for the player.
 func (p *player) unnoticed(attempt int, owed int64) {
 	p.mu.Lock()
 	s, ok := p.struck[attempt]
@@ -85,7 +85,8 @@ func (p *player) unnoticed(attempt int, owed int64) {
 	}
 }
 
-// replaced: a resume on suspicion has taken over the player's connection number attempt.
+// replaced records that a resume on suspicion has superseded the player's connection
+// number attempt.
 func (p *player) replaced(attempt int) {
 	p.mu.Lock()
 	s, ok := p.struck[attempt]
@@ -106,8 +107,8 @@ func (p *player) since(s silent, owed int64) delay {
 	return d
 }
 
-// answerLimit is how long a silence under traffic may last, protocol section 5.4: a ping
-// goes after half of answer_ms, and is given four round trips.
+// answerLimit is how long a silence under traffic may last, protocol section 5.4: a
+// ping is sent after half of answer_ms, and is given four round trips.
 func (p *player) answerLimit() time.Duration {
 	answer, rtt := p.run.cfg.Answer, p.roundTrip()
 	if rtt == 0 {
@@ -116,12 +117,12 @@ func (p *player) answerLimit() time.Duration {
 	return max(answer, answer/2+4*rtt)
 }
 
-// logged looks at a line of the gateway's log: it may have attached a client, or taken one
-// for dead.
+// logged examines a line of the gateway's log: it may have attached a client, or
+// considered one dead.
 func (r *run) logged(l process.Line) {
 	v, ok := r.bySession.Load(l.Session)
 	if !ok {
-		return // nobody knows its session yet: the first hello has not come
+		return // its session is not known yet: the first hello has not arrived
 	}
 	p := v.(*player)
 	switch {
@@ -137,8 +138,8 @@ func (r *run) logged(l process.Line) {
 	}
 }
 
-// foundOtherwise: the gateway's connection has ended in another way. Where it had been
-// silent for long, that should have been noticed.
+// foundOtherwise records that the gateway's connection has ended otherwise. If it had
+// long been silent, the gateway should have noticed.
 func (p *player) foundOtherwise() {
 	p.mu.Lock()
 	s, attached := p.lastUp, p.attached
@@ -148,7 +149,7 @@ func (p *player) foundOtherwise() {
 	}
 }
 
-// foundSilent: the gateway has taken the player's connection for dead.
+// foundSilent records that the gateway considers the player's connection dead.
 func (p *player) foundSilent() {
 	p.mu.Lock()
 	s, attached := p.lastUp, p.attached
@@ -156,14 +157,14 @@ func (p *player) foundSilent() {
 	switch {
 	case s.at >= attached && s.at > 0:
 		p.run.byGateway.add(p.since(s, p.gameSaid(s.at)))
-	case time.Duration(attached-s.at) < soon, p.run.links != nil: // silent from its beginning
+	case time.Duration(attached-s.at) < soon, p.run.links != nil: // silent from its start
 		p.run.byGateway.add(p.since(silent{at: attached}, 0))
 	default:
 		p.run.byGateway.alarm()
 	}
 }
 
-// gameSaid is when the game server said something after t; zero: it did not.
+// gameSaid returns when the game server sent something after t; zero: never.
 func (p *player) gameSaid(t int64) int64 {
 	g := p.seat()
 	if g == nil {
@@ -178,7 +179,7 @@ func (p *player) gameSaid(t int64) int64 {
 	return g.bursts[i]
 }
 
-// judgeDelays holds what was measured against answer_ms.
+// judgeDelays compares what was measured with answer_ms.
 func (r *run) judgeDelays(who string, d *delays) {
 	over, traffic := 0, 0
 	for _, x := range d.list {
@@ -200,7 +201,7 @@ func (r *run) judgeDelays(who string, d *delays) {
 	}
 }
 
-// String says how they are spread.
+// String describes the distribution.
 func (d *delays) String() string {
 	spread := func(of func(delay) (time.Duration, bool)) string {
 		var list []time.Duration
@@ -224,7 +225,7 @@ func (d *delays) String() string {
 	return fmt.Sprintf("%s; false alarms: %d", whole, d.false)
 }
 
-// silentCuts are the cuts of which somebody was told nothing.
+// silentCuts returns the number of disconnects without an error on at least one side.
 func (r *run) silentCuts() (n int64) {
 	for k := range fault.Kinds {
 		if far, near := k.Silent(); far || near {

@@ -24,26 +24,26 @@ type tenure struct {
 	stop   context.CancelFunc
 	gen    int // 0: a plain client's
 	since  int64
-	speaks chan struct{} // one slot: something has come that is a sign of life
-	first  string        // what the first ping says,
+	speaks chan struct{} // one slot: activity has arrived
+	first  string        // the argument of the first ping,
 	pinged func(o history.Outcome, got, code int)
-	next   *arrival // what a resume on suspicion has brought
+	next   *arrival // the connection of a resume on suspicion
 
 	answer, heartbeat time.Duration
 
 	side  sync.WaitGroup
-	dead  bool // the player has found it so; known once side is over
+	dead  bool // the player has given it up; known once side is over
 	mu    sync.Mutex
-	came  uint64 // data messages, repeats included
-	owed  int    // of them not acked
+	came  uint64 // data messages, including repeats
+	owed  int    // of these, not acked
 	ended string
 	code  int
 }
 
 var errAbandoned = errors.New("abandoned, and left open")
 
-// tenure plays on a connection until it ends, and returns the next one where a resume on
-// suspicion has brought one.
+// tenure uses a connection until it ends. It returns the next one if a resume on
+// suspicion has established one.
 func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival {
 	c, h := a.c, a.h
 	t := &tenure{arrival: a, p: p, since: now(), speaks: make(chan struct{}, 1), heartbeat: p.run.cfg.Heartbeat}
@@ -69,7 +69,7 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 	}
 	patience := -1
 	if h != nil && h.Resumed && r.IntN(12) == 0 {
-		patience = r.IntN(60) // messages until the player turns to a new connection
+		patience = r.IntN(60) // messages until the player starts a new connection
 	}
 	err := t.read(patience)
 	t.stop()
@@ -87,8 +87,8 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 	return t.next
 }
 
-// ackable is what may be acked here: what has come here, and while a resume is under way
-// no more than it says.
+// ackable returns what may be acked here: what arrived here, and while a resume is in
+// flight no more than it states.
 func (t *tenure) ackable() uint64 {
 	t.mu.Lock()
 	n := t.base + t.came
@@ -103,11 +103,11 @@ func (t *tenure) ackable() uint64 {
 	return max(n, t.base)
 }
 
-// read takes in what comes. After as many messages as it has patience for, if that
-// is not negative, it leaves the connection behind as it is.
+// read processes what arrives. After that many messages, unless patience is negative,
+// it abandons the connection without closing it.
 func (t *tenure) read(patience int) error {
-	// The library closes a connection whose Read is cancelled, and one that is
-	// left behind is to stay open: it is read with a context of its own.
+	// The library closes a connection whose Read is cancelled, and an abandoned one must
+	// stay open: it is read with its own context.
 	ctx, cancel := context.WithCancel(context.Background())
 	leave := context.AfterFunc(t.ctx, cancel)
 	for {
@@ -139,9 +139,9 @@ func (t *tenure) read(patience int) error {
 	}
 }
 
-// leaveBehind leaves an abandoned connection open and unread until the next hello
-// has come, since the library would answer a Close frame, and then reads it to its
-// end: it must end by 4409, or be lost, and what it still brings is nobody's.
+// leaveBehind keeps an abandoned connection open and unread until the next hello has
+// arrived, because the library would answer a Close frame. Then it reads it to its end:
+// the connection must end with 4409, or break, and messages on it are ignored.
 func (t *tenure) leaveBehind(ctx context.Context, cancel context.CancelFunc) {
 	defer cancel()
 	time.AfterFunc(t.p.run.cfg.Hold, cancel)
@@ -163,7 +163,7 @@ func (t *tenure) leaveBehind(ctx context.Context, cancel context.CancelFunc) {
 	}
 }
 
-// newest is the generation of the newest hello.
+// newest returns the generation of the newest hello.
 func (p *player) newest() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,8 +181,8 @@ func (t *tenure) wrong(format string, args ...any) {
 	t.p.faultLocked(format, args...)
 }
 
-// take takes a data message in, unless the player has it: an older connection may have
-// brought it while this one's resume was under way.
+// take processes a data message, unless it is a repeat: an older connection may have
+// delivered it while this one's resume was in flight.
 func (t *tenure) take(m seat.Message) {
 	p := t.p
 	t.mu.Lock()
@@ -192,7 +192,7 @@ func (t *tenure) take(m seat.Message) {
 	p.mu.Lock()
 	before := p.down.Verdicts
 	switch {
-	case t.gen != p.current: // a newer connection has had its hello
+	case t.gen != p.current: // a newer connection has its hello
 	case t.gen > 0 && n <= p.received:
 		p.run.count.again.Add(1)
 	default:
@@ -212,7 +212,7 @@ func (t *tenure) take(m seat.Message) {
 	}
 }
 
-// ack acks all that was taken in.
+// ack acks everything received.
 func (t *tenure) ack() {
 	if t.p.end.isPlain() {
 		return
@@ -225,29 +225,29 @@ func (t *tenure) ack() {
 
 const ackWithin = 500 * time.Millisecond
 
-// beat acks what is owed for long, pings, and ends a connection that is dead.
+// beat sends overdue acks and pings, and closes a dead connection.
 func (t *tenure) beat() {
 	step := max(t.answer/16, 20*time.Millisecond)
 	acked := now()
 	for last := now(); sleep(t.ctx, step); last = now() {
 		if time.Duration(now()-last) > step+stoodStill {
-			t.watch.standStill() // what waits to be read is read first
+			t.watch.standStill() // unread input must be read first
 		}
 		t.mu.Lock()
 		owed := t.owed > 0
 		t.mu.Unlock()
 		if owed && time.Duration(now()-acked) > ackWithin {
-			t.side.Go(t.ack) // a socket that is full holds up nobody here
+			t.side.Go(t.ack) // a full socket must not block this goroutine
 			acked = now()
 		}
 		t.judge()
 	}
 }
 
-// judge pings where that is due, and ends the connection where it is dead.
+// judge sends a ping when it is due, and closes a dead connection.
 func (t *tenure) judge() {
 	p := t.p
-	if t.gen == 0 { // which has no way to ask
+	if t.gen == 0 { // a plain client can't ping
 		if silent := time.Duration(now() - max(t.watch.heardAt(), p.pinged.Load())); p.end == cookie && silent > 2*t.heartbeat {
 			p.note("nothing heard for twice the heartbeat")
 			t.stop()
@@ -266,13 +266,13 @@ func (t *tenure) judge() {
 	}
 }
 
-// doubt begins a resume beside the connection when that has been silent for longer than
-// is usual, protocol section 5. One that is under way goes on when the connection ends.
+// doubt starts a resume beside the connection after an unusual silence, protocol
+// section 5. A resume in flight continues when the connection ends.
 func (t *tenure) doubt(ctx context.Context, r *rand.Rand) {
 	p := t.p
 	gaps, least := p.temper.suspects()
 	for sleep(t.ctx, 20*time.Millisecond) {
-		if !t.watch.doubtful(gaps, least) || !p.mayDoubt() {
+		if !t.watch.suspicious(gaps, least) || !p.maySuspect() {
 			continue
 		}
 		select {
@@ -290,9 +290,9 @@ func (t *tenure) doubt(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// mayDoubt reports whether the player may begin a resume on suspicion, and the script has
-// nothing against it. After each false alarm in a row that is half as often.
-func (p *player) mayDoubt() bool {
+// maySuspect reports whether the player may start a resume on suspicion, and the script
+// allows it. The interval doubles after each consecutive false alarm.
+func (p *player) maySuspect() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	often := p.doubted == 0 || time.Duration(now()-p.doubted) >= suspectEvery<<min(p.alarms, 6)
@@ -303,7 +303,7 @@ func (p *player) mayDoubt() bool {
 	return true
 }
 
-// write sends what there is to send, and makes new messages at the player's pace.
+// write sends what can be sent, and makes new messages at the player's pace.
 func (t *tenure) write(r *rand.Rand) {
 	cfg := t.p.run.cfg
 	pc := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
@@ -325,7 +325,7 @@ func (p *player) madeNow() uint64 {
 	return p.before + p.made
 }
 
-// send sends one message; of new ones as many as are left.
+// send sends one message; at most left new ones.
 func (t *tenure) send(left *int) bool {
 	n, text, b, isNew, bye := t.p.next(t.gen, *left > 0)
 	if bye {
@@ -342,12 +342,12 @@ func (t *tenure) send(left *int) bool {
 	began := now()
 	err := t.c.Send(t.ctx, text, b)
 	if time.Duration(now()-began) > 100*time.Millisecond && err == nil {
-		t.watch.hear() // bytes were taken by a socket that was full
+		t.watch.hear() // a full socket accepted bytes
 	}
 	return err == nil
 }
 
-// bye ends the session on purpose; it is said once on each connection.
+// bye ends the session deliberately; it is sent once per connection.
 func (t *tenure) bye() {
 	if t.p.end.isPlain() {
 		go t.c.Close(1000, "played enough")
@@ -357,7 +357,7 @@ func (t *tenure) bye() {
 	<-t.ctx.Done()
 }
 
-// control handles a control message of the gateway's.
+// control handles a control message from the gateway.
 func (t *tenure) control(verb, arg string) {
 	p := t.p
 	switch verb {
@@ -387,13 +387,13 @@ func (t *tenure) control(verb, arg string) {
 	}
 }
 
-// over judges what the gateway says the end is.
+// over checks what the gateway says about the end.
 func (t *tenure) over(verb string, k seat.Closing) {
 	p := t.p
 	if verb == "close" && k.Code == 4409 {
 		p.run.count.takenOver.Add(1)
 		p.hist.Add(p.id, history.Superseded, t.gen, t.since, now(), history.Done, 0, 0)
-		return // an attempt of the player's own: it goes on
+		return // an attempt of the player's own: it continues
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -402,7 +402,7 @@ func (t *tenure) over(verb string, k seat.Closing) {
 	}
 }
 
-// measured takes in a round trip.
+// measured records a round trip.
 func (p *player) measured(rtt time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -434,7 +434,7 @@ func (p *player) hold(arg string, gen int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if gen != p.current {
-		return // a newer connection has had its hello
+		return // a newer connection has its hello
 	}
 	if err != nil || seat.Gen(a.Token) != seat.Gen(p.token) {
 		p.faultLocked("token %q is not of the generation that the client holds", arg)
@@ -444,15 +444,15 @@ func (p *player) hold(arg string, gen int) {
 	p.run.count.tokens.Add(1)
 }
 
-// closed is why reading ended. The session is over where the Close frame
-// answers bye or follows end.
+// closed handles the end of reading. The session is over if the Close frame answers bye
+// or follows end.
 func (t *tenure) closed(err error) error {
 	p := t.p
 	code := seat.CloseOf(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case code < 0, t.gen != p.current: // a newer connection has had its hello
+	case code < 0, t.gen != p.current: // a newer connection has its hello
 	case t.ended == "end" && code == t.code:
 		p.finishLocked("end", code)
 	case t.ended == "close" && code == t.code:
@@ -467,7 +467,7 @@ func (t *tenure) closed(err error) error {
 	switch {
 	case p.end == plain && code < 0:
 		p.finishLocked("dropped", code)
-	case p.end == cookie && p.sayBye: // there is no way back; what the game server was told is judged
+	case p.end == cookie && p.sayBye: // no resume is possible; the game server's Close is checked
 		p.finishLocked("Close", 1000)
 	}
 	return fmt.Errorf("closed with %d: %w", code, err)

@@ -24,7 +24,8 @@ const (
 	keyFile  = "cert-key.pem"
 )
 
-// newTrust makes a certificate for loopback, and what its clients are to believe.
+// newTrust makes a certificate for loopback, and the configuration of clients that
+// trust it.
 func newTrust(dir string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

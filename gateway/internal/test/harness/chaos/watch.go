@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// The client's half of answer_ms, protocol section 5: when a connection is dead to it,
-// when it sends a ping, and when it begins to doubt.
+// The client's side of answer_ms, protocol section 5: when it considers a connection
+// dead, when it sends a ping, and when it suspects the connection.
 
 const (
-	leastWait    = 5 * time.Second // for an answer, while no round trip is known
-	suspectEvery = 4 * time.Second // at most one resume on suspicion
+	leastWait    = 5 * time.Second // for an answer, while the round trip is unknown
+	suspectEvery = 4 * time.Second // min interval between resumes on suspicion
 	stoodStill   = 500 * time.Millisecond
 )
 
@@ -28,8 +28,7 @@ const (
 	tempers
 )
 
-// suspects is after how many usual gaps it does, and how long a silence has to be at
-// least.
+// suspects returns after how many usual gaps it suspects, and the min silence.
 func (t temper) suspects() (gaps int, least time.Duration) {
 	if t == nervous {
 		return 2, 50 * time.Millisecond
@@ -37,16 +36,16 @@ func (t temper) suspects() (gaps int, least time.Duration) {
 	return 6, 300 * time.Millisecond
 }
 
-// A watch is what is known of one connection's life.
+// A watch is what is known about the activity of one connection.
 type watch struct {
-	now     func() int64 // nanoseconds, after zero
+	now     func() int64 // nanoseconds, above zero
 	mu      sync.Mutex
-	heard   int64         // bytes came
-	spoken  int64         // a message came that is a sign of life
-	gap     time.Duration // between two of them, as a rule
-	excused int64         // the client itself stood still until then
+	heard   int64         // when bytes arrived
+	spoken  int64         // when a message arrived that counts as activity
+	gap     time.Duration // the usual gap between two of them
+	excused int64         // until when the client itself was suspended
 	pinged  int64         // the newest ping was sent
-	probed  int64         // and the first since anything was heard
+	probed  int64         // and the first since any activity
 	pingID  uint64
 	pings   []sentAt // not answered, oldest first
 	sends   []sentAt // messages that are not acked, oldest first
@@ -63,14 +62,14 @@ func newWatch(clock func() int64) *watch {
 	return &watch{now: clock, heard: t, spoken: t, excused: t}
 }
 
-// hear notes bytes.
+// hear records bytes.
 func (w *watch) hear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = w.now()
 }
 
-// speaks notes a message that is a sign of life.
+// speaks records a message that counts as activity.
 func (w *watch) speaks() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,21 +81,21 @@ func (w *watch) speaks() {
 	w.spoken = w.now()
 }
 
-// sent notes a message of the client's.
+// sent records a message of the client's.
 func (w *watch) sent(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sends = append(w.sends, sentAt{n, w.now()})
 }
 
-// acked notes that the gateway has acked up to n.
+// acked records an ack up to n.
 func (w *watch) acked(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sends = slices.DeleteFunc(w.sends, func(s sentAt) bool { return s.n <= n })
 }
 
-// ping is the argument of a ping that is sent now.
+// ping returns the argument of a ping that is sent now.
 func (w *watch) ping() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +108,7 @@ func (w *watch) ping() string {
 	return strconv.FormatUint(w.pingID, 10)
 }
 
-// pong takes in the answer to a ping; rtt is the round trip, zero where it answers none.
+// pong processes the answer to a ping; rtt is the round trip, zero if it answers none.
 func (w *watch) pong(arg string) (rtt time.Duration) {
 	n, err := strconv.ParseUint(arg, 10, 64)
 	if err != nil {
@@ -124,7 +123,7 @@ func (w *watch) pong(arg string) (rtt time.Duration) {
 	return rtt
 }
 
-// standStill: the client itself stood still until now.
+// standStill records that the client itself was suspended until now.
 func (w *watch) standStill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +132,7 @@ func (w *watch) standStill() {
 
 func (w *watch) lively() int64 { return max(w.heard, w.excused) }
 
-// since is since when an answer is owed and nothing is heard; zero: none is owed.
+// since returns since when an answer is owed and nothing arrives; zero: none is owed.
 func (w *watch) since() int64 {
 	first := int64(0)
 	for _, list := range [][]sentAt{w.sends, w.pings} {
@@ -147,7 +146,7 @@ func (w *watch) since() int64 {
 	return max(first, w.lively())
 }
 
-// judge says whether a ping is to be sent now, and whether the connection is dead.
+// judge returns whether a ping must be sent now, and whether the connection is dead.
 func (w *watch) judge(answer, heartbeat, rtt time.Duration) (ping, dead bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +169,8 @@ func (w *watch) judge(answer, heartbeat, rtt time.Duration) (ping, dead bool) {
 	return t-max(since, w.pinged) > int64(answer/2), dead
 }
 
-// owedSince is since when an answer is owed and nothing is heard; zero: none is owed.
+// owedSince returns since when an answer is owed and nothing arrives; zero: none is
+// owed.
 func (w *watch) owedSince() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,9 +183,9 @@ func (w *watch) heardAt() int64 {
 	return w.heard
 }
 
-// doubtful reports whether the connection has been silent for several times its usual
-// gap, and for least at any rate.
-func (w *watch) doubtful(gaps int, least time.Duration) bool {
+// suspicious reports whether the connection has been silent for several usual gaps, and
+// at least for least.
+func (w *watch) suspicious(gaps int, least time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	silent := time.Duration(w.now() - max(w.spoken, w.excused))

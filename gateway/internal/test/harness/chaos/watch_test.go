@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// bubbleClock is a clock of the bubble that it is made in.
+// bubbleClock returns a clock of the synctest bubble that it is made in.
 func bubbleClock() func() int64 {
 	began := time.Now().Add(-time.Hour)
 	return func() int64 { return int64(time.Since(began)) }
 }
 
-// watched has a connection that is silent, of whose messages one is not acked, judged
-// every 10 ms, and says when the first ping goes and when it is dead.
+// watched simulates a silent connection with one unacked message, checked every 10 ms,
+// and returns when the first ping is due and when it is dead.
 func watched(t *testing.T, answer, rtt time.Duration) (ping, dead time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestConnectionIsDeadOnceAnAnswerIsOverdue(t *testing.T) {
 	}
 }
 
-func TestAnswerBeginsAnotherSilence(t *testing.T) {
+func TestAnswerRestartsTheSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatch(bubbleClock())
 		w.sent(1)
@@ -77,7 +77,7 @@ func TestAnswerBeginsAnotherSilence(t *testing.T) {
 	})
 }
 
-func TestConnectionIsDoubtedAfterSeveralUsualGaps(t *testing.T) {
+func TestConnectionIsSuspectedAfterSeveralUsualGaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatch(bubbleClock())
 		for range 50 {
@@ -85,11 +85,11 @@ func TestConnectionIsDoubtedAfterSeveralUsualGaps(t *testing.T) {
 			w.speaks()
 		}
 		time.Sleep(350 * time.Millisecond)
-		if w.doubtful(4, 0) {
+		if w.suspicious(4, 0) {
 			t.Error("doubted after 3.5 gaps")
 		}
 		time.Sleep(100 * time.Millisecond)
-		if !w.doubtful(4, 0) || w.doubtful(4, time.Second) {
+		if !w.suspicious(4, 0) || w.suspicious(4, time.Second) {
 			t.Error("after 4.5 gaps: want it doubted, unless it has a second")
 		}
 	})

@@ -9,15 +9,15 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// A gorillaEndpoint is a connection of gorilla/websocket, which knows no contexts
-// and whose pings do not wait for their pongs.
+// A gorillaEndpoint is a connection of gorilla/websocket, which has no contexts and
+// whose pings don't wait for their pongs.
 type gorillaEndpoint struct {
 	conn   *gorilla.Conn
 	writes *sync.Mutex
 	pongs  chan struct{}
 }
 
-// dialGorilla makes a client that offers to compress or does not.
+// dialGorilla returns a client with or without an offer of compression.
 func dialGorilla(compress bool) dialFunc {
 	return func(a *arena) (endpoint, error) {
 		d := gorilla.Dialer{Subprotocols: a.offer, EnableCompression: compress, WriteBufferSize: 2000, NetDialContext: a.connect}
@@ -38,7 +38,7 @@ func dialGorilla(compress bool) dialFunc {
 
 func (p gorillaEndpoint) Read() (byte, []byte, error) {
 	op, b, err := p.conn.ReadMessage()
-	if gorilla.IsCloseError(err, gorilla.CloseAbnormalClosure) { // its own word for a drop
+	if gorilla.IsCloseError(err, gorilla.CloseAbnormalClosure) { // its code for a disconnect
 		err = net.ErrClosed
 	}
 	return byte(op), b, err
@@ -46,7 +46,7 @@ func (p gorillaEndpoint) Read() (byte, []byte, error) {
 
 func (p gorillaEndpoint) Write(op byte, b []byte) error { return p.WriteParts(op, b) }
 
-// WriteParts writes what its buffer holds as a frame each time that is full.
+// WriteParts writes a frame each time its buffer is full.
 func (p gorillaEndpoint) WriteParts(op byte, parts ...[]byte) error {
 	p.writes.Lock()
 	defer p.writes.Unlock()

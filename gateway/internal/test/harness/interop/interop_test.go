@@ -33,20 +33,20 @@ import (
 // Two WebSocket libraries as plain clients and one of them as the game server,
 // over real connections on loopback.
 
-// An endpoint is what both libraries' connections can do, in one set of types.
-// Message types are opcodes.
+// An endpoint is the common interface of the libraries' connections. Message types are
+// opcodes.
 type endpoint interface {
 	Read() (op byte, p []byte, err error)
 	Write(op byte, p []byte) error
-	WriteParts(op byte, parts ...[]byte) error // each in frames of its own
+	WriteParts(op byte, parts ...[]byte) error // each in its own frames
 	Ping() error
 	Close(code int, reason string) error
 	CloseNow() error
 	Subprotocol() string
 }
 
-// A libraryConn is the connection of a WebSocket library; its message types and
-// codes are types of its own.
+// A libraryConn is the connection of a WebSocket library, with its own message types
+// and codes.
 type libraryConn[M, S ~int] interface {
 	Read(context.Context) (M, []byte, error)
 	Write(context.Context, M, []byte) error
@@ -58,7 +58,7 @@ type libraryConn[M, S ~int] interface {
 	Subprotocol() string
 }
 
-// A libraryEndpoint is a library's connection as an endpoint. It gives up with ctx.
+// A libraryEndpoint is a library's connection as an endpoint, bounded by ctx.
 type libraryEndpoint[M, S ~int] struct {
 	libraryConn[M, S]
 	ctx context.Context
@@ -97,8 +97,8 @@ func (p libraryEndpoint[M, S]) Close(code int, reason string) error {
 	return p.libraryConn.Close(S(code), reason)
 }
 
-// closeOf is the code and reason of the Close that ended a connection; 1006
-// where it ended without.
+// closeOf returns the code and reason of the Close that ended a connection; 1006
+// without one.
 func closeOf(err error) string {
 	var c coder.CloseError
 	var n nhooyr.CloseError
@@ -116,17 +116,17 @@ func closeOf(err error) string {
 	return "still open"
 }
 
-// An arena is a gateway and a game server on loopback. The game hands each of
+// An arena is a gateway and a game server on loopback. The game server passes each of
 // its connections to the test.
 type arena struct {
 	t      *testing.T
-	ctx    context.Context // the test's patience
+	ctx    context.Context // bounds the test
 	url    string
-	offer  []string // subprotocols that a client offers
+	offer  []string // subprotocols offered by clients
 	dialer http.Client
 	joined chan endpoint
 
-	// connect is how a client's library comes by its TCP connection.
+	// connect makes the TCP connection of a client's library.
 	connect func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
@@ -152,7 +152,7 @@ func newArena(t *testing.T, change ...func(*policy.Policy)) *arena {
 	return a
 }
 
-// newLoopbackGateway is a gateway in front of the game at an address.
+// newLoopbackGateway returns a gateway in front of the game server at an address.
 func newLoopbackGateway(t *testing.T, game string, pol policy.Policy) *gateway.Gateway {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
@@ -170,7 +170,8 @@ func newLoopbackGateway(t *testing.T, game string, pol policy.Policy) *gateway.G
 	return gw
 }
 
-// serveLoopback serves h on loopback until the test is over, and gives its address.
+// serveLoopback serves h on loopback until the end of the test, and returns its
+// address.
 func serveLoopback(t *testing.T, h http.Handler) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -187,7 +188,7 @@ func serveLoopback(t *testing.T, h http.Handler) string {
 	return ln.Addr().String()
 }
 
-// serveGame accepts a connection and gives it to the test, whose ctx ends it.
+// serveGame accepts a connection and passes it to the test, whose ctx ends it.
 func (a *arena) serveGame(w http.ResponseWriter, r *http.Request) {
 	c, err := coder.Accept(w, r, &coder.AcceptOptions{Subprotocols: []string{"chat.v2"}})
 	if err != nil {
@@ -201,11 +202,11 @@ func (a *arena) serveGame(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A dialFunc connects a library's client, which offers what the arena says.
+// A dialFunc connects a library's client, with the arena's offers.
 type dialFunc func(a *arena) (endpoint, error)
 
-// dialCoder makes a client that offers to compress as mode has it. The mode is
-// never that it got: the gateway takes no context over.
+// dialCoder returns a client that offers compression with mode. The negotiated mode
+// differs: the gateway has no context takeover.
 func dialCoder(mode coder.CompressionMode) dialFunc {
 	return func(a *arena) (endpoint, error) {
 		c, answer, err := coder.Dial(a.ctx, a.url+"/match/7", &coder.DialOptions{HTTPClient: &a.dialer, Subprotocols: a.offer, CompressionMode: mode})
@@ -226,7 +227,7 @@ func dialNhooyr(mode nhooyr.CompressionMode) dialFunc {
 	}
 }
 
-// wantAgreed wants compression to have been agreed on where it was offered.
+// wantAgreed checks that compression was negotiated if it was offered.
 func wantAgreed(answer *http.Response, offered bool) error {
 	want := ""
 	if offered {
@@ -250,7 +251,7 @@ func withEachLibrary(t *testing.T, run func(t *testing.T, dial dialFunc)) {
 	}
 }
 
-// join connects a client and gives both its ends.
+// join connects a client and returns both its ends.
 func (a *arena) join(dial dialFunc) (client, game endpoint) {
 	a.t.Helper()
 	client, err := dial(a)
@@ -267,7 +268,7 @@ func (a *arena) join(dial dialFunc) (client, game endpoint) {
 	return client, game
 }
 
-// patternOf is n bytes that differ with n and with their place.
+// patternOf returns n bytes that depend on n and on their position.
 func patternOf(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -276,8 +277,8 @@ func patternOf(n int) []byte {
 	return b
 }
 
-// passMessage sends a message from one end, whole or in three parts, and wants it
-// whole at the other.
+// passMessage sends a message from one end, in one or three parts, and checks that it
+// arrives unchanged at the other.
 func passMessage(from, to endpoint, op byte, msg []byte, inParts bool) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -321,7 +322,7 @@ func TestSubprotocolOfTheGameReachesTheLibrary(t *testing.T) {
 	})
 }
 
-// interopCloses are the endings that one side may choose: 1006 stands for a drop.
+// interopCloses are the ways to close; 1006 stands for a disconnect.
 var interopCloses = []struct {
 	code   int
 	reason string
@@ -330,8 +331,8 @@ var interopCloses = []struct {
 	{3000, "registered"}, {4000, ""}, {4999, string(patternOf(123))}, {1005, ""}, {1006, ""},
 }
 
-// wantCloseAt closes one side and wants the other to see just that, behind a last
-// message.
+// wantCloseAt closes one side, and checks that the other receives a last message and
+// exactly that Close.
 func wantCloseAt(t *testing.T, from, to endpoint, code int, reason string) {
 	t.Helper()
 	if err := from.Write(frame.Text, []byte("last")); err != nil {
@@ -371,7 +372,7 @@ func TestCloseReachesTheOtherSideOfLibraries(t *testing.T) {
 	})
 }
 
-// A ping in these libraries returns with its pong, which comes while somebody reads.
+// A ping in these libraries returns with its pong, which arrives only during a read.
 func TestPingsOfLibrariesAreAnswered(t *testing.T) {
 	withEachLibrary(t, func(t *testing.T, dial dialFunc) {
 		client, game := newArena(t).join(dial)
@@ -393,8 +394,7 @@ func TestPingsOfLibrariesAreAnswered(t *testing.T) {
 	})
 }
 
-// The traffic of a crowd: each message is its number, and a filling that goes with
-// the number.
+// The crowd's traffic: each message is its number, with a filler that depends on it.
 const (
 	crowdSize     = 16
 	crowdMessages = 400
@@ -424,7 +424,7 @@ func readNumbers(p endpoint) error {
 	return nil
 }
 
-func TestACrowdOfLibrariesTalksAtOnce(t *testing.T) {
+func TestManyLibraryClientsExchangeMessagesAtOnce(t *testing.T) {
 	withEachLibrary(t, func(t *testing.T, dial dialFunc) {
 		a := newArena(t)
 		var talking sync.WaitGroup
@@ -445,7 +445,7 @@ func reportError(t *testing.T, err error) {
 	}
 }
 
-// testPolicy is what the tests start from.
+// testPolicy is the tests' default policy.
 func testPolicy() policy.Policy {
 	return policy.Policy{
 		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
@@ -459,7 +459,7 @@ func compressing() policy.Policy {
 	return p
 }
 
-// noise is n bytes that do not compress, the same each time.
+// noise returns n incompressible bytes, always the same.
 func noise(n int) string {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(b)

@@ -14,26 +14,26 @@ import (
 	"reseat/gateway/policy"
 )
 
-// Each library's client speaks reseat.v1 and is cut again and again. What speaks is
-// one returner, written from the protocol's page; of a library it needs to have a
-// message read and one written.
+// Each library's client speaks reseat.v1 and is disconnected repeatedly. The protocol
+// is implemented once, in returner, from docs/protocol.md; a library only reads and
+// writes messages.
 
 const (
 	lastUp   = "that is enough"
 	lastDown = "that was all"
-	ahead    = 64 // messages that a returner sends without an ack
-	ackEvery = 16 // messages that it takes in
+	ahead    = 64 // max unacked messages of a returner
+	ackEvery = 16 // received messages per ack
 )
 
-// A returner is a client that comes back. It outlives its connections.
+// A returner is a client that resumes. It outlives its connections.
 type returner struct {
 	token    string
-	received uint64 // the game server's messages, taken in
-	made     uint64 // its own
-	acked    uint64 // of those
-	cursor   uint64 // the newest sent on this connection
-	last     uint64 // the number of lastUp, 0 before it is made
-	over     bool   // lastDown has come
+	received uint64 // the game server's messages received
+	made     uint64 // its own messages
+	acked    uint64 // of those, acked
+	cursor   uint64 // the newest sent on the current connection
+	last     uint64 // the number of lastUp, 0 until it is made
+	over     bool   // lastDown has arrived
 
 	hellos          int
 	replayed        uint64
@@ -50,8 +50,8 @@ func (p *returner) offer() []string {
 	return []string{"chat.v1", "chat.v2", "reseat.v1", "reseat.token." + p.token, fmt.Sprint("reseat.received.", p.received)}
 }
 
-// messageOf is message n of a direction: text and binary of many sizes, some empty,
-// some that begin like a control message.
+// messageOf returns message n of a direction: text and binary of many sizes, some
+// empty, some that begin like a control message.
 func messageOf(up bool, n uint64) (op byte, p []byte) {
 	if n%41 == 0 {
 		return byte(frame.Text + n%2), nil
@@ -65,8 +65,8 @@ func messageOf(up bool, n uint64) (op byte, p []byte) {
 	return byte(frame.Text + n%3/2), append(p, hiss[n%100:][:size]...)
 }
 
-// hiss hardly compresses, so that places in bytes are as far off with compression
-// as without.
+// hiss is barely compressible, so that byte positions are about the same with
+// compression.
 var hiss = func() []byte {
 	b := []byte(noise(70100))
 	for i := range b {
@@ -75,7 +75,7 @@ var hiss = func() []byte {
 	return b
 }()
 
-// wantMessage holds message n of a direction against what came.
+// wantMessage compares a received message with message n of a direction.
 func wantMessage(up bool, n uint64, op byte, p []byte) error {
 	if wantOp, want := messageOf(up, n); op != wantOp || !bytes.Equal(p, want) {
 		return fmt.Errorf("message %d is %d bytes %.30q with opcode %d, want %d bytes %.30q with %d", n, len(p), p, op, len(want), want, wantOp)
@@ -83,7 +83,7 @@ func wantMessage(up bool, n uint64, op byte, p []byte) error {
 	return nil
 }
 
-// take takes a message in and says what is to be answered.
+// take processes a message and returns the answers.
 func (p *returner) take(op byte, b []byte) (answers []string, err error) {
 	if op == frame.Text && len(b) > 0 && b[0] == 0x10 {
 		if len(b) == 1 || b[1] != 0x10 {
@@ -148,7 +148,7 @@ func (p *returner) hello(arg string) ([]string, error) {
 	return []string{fmt.Sprint("ack ", p.received)}, nil
 }
 
-// step reads one message, answers it, and sends a few of its own.
+// step reads one message, answers it, and sends a few more.
 func (p *returner) step(c endpoint) error {
 	op, b, err := c.Read()
 	if err != nil {
@@ -171,10 +171,10 @@ func (p *returner) step(c endpoint) error {
 	return nil
 }
 
-// A connError is the end of a connection; any other error is one of the gateway's.
+// A connError is the end of a connection; any other error is a fault of the gateway.
 type connError struct{ error }
 
-// sendOne sends the next message of its own, if it may.
+// sendOne sends the next message, if allowed.
 func (p *returner) sendOne(c endpoint) error {
 	n := p.cursor + 1
 	if p.hellos == 0 || n > p.acked+ahead || p.last > 0 && n > p.last {
@@ -194,10 +194,10 @@ func (p *returner) sendOne(c endpoint) error {
 	return c.Write(op, b)
 }
 
-// A ledger is the game server's account of one returner.
+// A ledger is the game server's record of one returner.
 type ledger struct {
-	enough chan struct{} // closed when lastUp has come
-	came   chan struct{} // one slot: something has come
+	enough chan struct{} // closed when lastUp has arrived
+	came   chan struct{} // one slot: something has arrived
 	took   atomic.Uint64
 	sent   uint64
 	closed string
@@ -207,8 +207,8 @@ func newLedger() *ledger {
 	return &ledger{enough: make(chan struct{}), came: make(chan struct{}, 1)}
 }
 
-// goOn waits until another message may be sent: three for each that came, and some
-// that nothing has asked for. It reports false when it is enough.
+// goOn waits until another message may be sent: three for each received, and some
+// without a request. It returns false when enough were sent.
 func (l *ledger) goOn() bool {
 	for {
 		select {
@@ -226,7 +226,7 @@ func (l *ledger) goOn() bool {
 	}
 }
 
-// send sends messages until it is enough.
+// send sends messages until enough were sent.
 func (l *ledger) send(game endpoint) error {
 	for l.goOn() {
 		l.sent++
@@ -238,7 +238,7 @@ func (l *ledger) send(game endpoint) error {
 	return game.Write(frame.Text, []byte(lastDown))
 }
 
-// read takes in what comes, up to the Close.
+// read checks what arrives, up to the Close.
 func (l *ledger) read(game endpoint) error {
 	for over := false; ; {
 		op, b, err := game.Read()
@@ -264,7 +264,7 @@ func (l *ledger) read(game endpoint) error {
 	}
 }
 
-// visit is one connection of a returner, up to the snip that ends it.
+// visit runs one connection of a returner, up to the snip that ends it.
 func (a *arena) visit(p *returner, dial dialFunc, s snip, old endpoint) (left endpoint, err error) {
 	a.offer = p.offer()
 	conn := a.snipNext(s)
@@ -290,8 +290,8 @@ func (a *arena) visit(p *returner, dial dialFunc, s snip, old endpoint) (left en
 			old = nil
 		}
 		switch taken := int(p.received - from); {
-		case s.kind == snipClose && taken >= s.after && p.received%ackEvery == 1: // one message behind its ack
-			c.Close(1001, "") // the answer may be a long way behind: what comes of it is nothing to the client
+		case s.kind == snipClose && taken >= s.after && p.received%ackEvery == 1: // one message after its ack
+			c.Close(1001, "") // the answer may follow much other data, which the client ignores
 			return nil, nil
 		case s.kind == snipLeftOpen && taken == s.after:
 			return c, nil
@@ -299,8 +299,8 @@ func (a *arena) visit(p *returner, dial dialFunc, s snip, old endpoint) (left en
 	}
 }
 
-// readOld reads a connection that was left open: it is told 4409, and what else it
-// still brings is nobody's.
+// readOld reads a connection that was left open: it gets 4409, and other messages on it
+// are ignored.
 func (p *returner) readOld(c endpoint) error {
 	nobody := &returner{token: p.token, received: p.received, made: p.made}
 	for {
@@ -317,7 +317,8 @@ func (p *returner) readOld(c endpoint) error {
 	}
 }
 
-// finish plays on a connection that is not cut, and says bye when all is there.
+// finish uses a connection that is not broken, and sends bye when everything has
+// arrived.
 func (a *arena) finish(p *returner, dial dialFunc) error {
 	a.offer = p.offer()
 	a.snipNext(snip{kind: snipClose})
@@ -345,11 +346,11 @@ func (a *arena) finish(p *returner, dial dialFunc) error {
 	}
 }
 
-// Each library's client is cut at every place of the list and comes back, and both
-// sides have every message once and in order.
-func TestLibrariesResumeThroughCuts(t *testing.T) {
+// Each library's client is disconnected at every place in the list and resumes, and
+// both sides receive every message once and in order.
+func TestLibrariesResumeAfterDisconnects(t *testing.T) {
 	withEachLibrary(t, func(t *testing.T, dial dialFunc) {
-		a := newArena(t, func(p *policy.Policy) { p.BufferMessages = 300 }) // not more than that is replayed at a time
+		a := newArena(t, func(p *policy.Policy) { p.BufferMessages = 300 }) // at most this many are replayed at a time
 		p, book := new(returner), newLedger()
 		ended := make(chan error, 2)
 		go func() {
@@ -374,7 +375,7 @@ func TestLibrariesResumeThroughCuts(t *testing.T) {
 	})
 }
 
-// wantKept wants both accounts to agree, and enough to have happened.
+// wantKept checks that both records agree, and that enough has happened.
 func (a *arena) wantKept(p *returner, book *ledger) {
 	a.t.Helper()
 	if p.received != book.sent || book.took.Load() != p.made || book.closed != "4001 enough" {

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// A snip is the end of a client's connection.
+// A snip is how a client's connection ends.
 type snip struct {
 	where string
 	kind  snipKind
-	up    bool // the bytes that the client sends are counted, or those that it gets
-	head  bool // from the first of the handshake, or from the first behind it
-	after int  // so many pass; for the last two kinds, messages
+	up    bool // count the bytes that the client sends, otherwise those that it receives
+	head  bool // start with the handshake, otherwise right after it
+	after int  // how many bytes pass; for the last two kinds, messages
 }
 
 type snipKind int
 
 const (
-	snipReset    snipKind = iota // a RST
+	snipReset    snipKind = iota // an RST
 	snipEnd                      // an end of stream
-	snipSilent                   // the gateway hears nothing of it: the resume takes over
+	snipSilent                   // the gateway does not notice: the resume takes over
 	snipClose                    // a Close frame without a bye
-	snipLeftOpen                 // the client turns to a new connection, and reads the old one afterwards
+	snipLeftOpen                 // the client opens a new connection, and reads the old one afterwards
 )
 
-// snips are the places at which each library's client is cut, in this order. At the
-// first connection it is cut late, so that its token is known.
+// snips are the places at which each library's client is disconnected, in this order.
+// The first connection ends late, so that its token is known.
 var snips = []snip{
 	{"in the midst of a message to the client", snipReset, false, false, 9001},
 	{"in the midst of a message to the gateway", snipReset, true, false, 7003},
@@ -50,7 +50,7 @@ var snips = []snip{
 
 var errSnipped = errors.New("snipped")
 
-// A snipped connection ends as its snip says.
+// A snipped connection ends according to its snip.
 type snipped struct {
 	net.Conn
 	snip snip
@@ -61,14 +61,14 @@ type snipped struct {
 	over bool
 }
 
-// A passing is one direction's bytes so far.
+// A passing counts one direction's bytes.
 type passing struct {
-	line  int // how much of the end of the handshake's head was seen last
+	line  int // how much of the end of the handshake's header was seen last
 	past  bool
 	bytes int
 }
 
-// pass is how many of b pass until after bytes have.
+// pass returns how many of b may pass, with a limit of after bytes.
 func (p *passing) pass(b []byte, head bool, after int) int {
 	for i, c := range b {
 		if p.past || head {
@@ -91,7 +91,7 @@ func (p *passing) pass(b []byte, head bool, after int) int {
 	return len(b)
 }
 
-// allowed is how many of b pass, and ends the connection where that is not all.
+// allowed returns how many of b may pass, and ends the connection if that is not all.
 func (c *snipped) allowed(up bool, b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *snipped) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// strike ends the connection itself.
+// strike ends the connection.
 func (c *snipped) strike() {
 	switch c.snip.kind {
 	case snipReset:
@@ -142,19 +142,19 @@ func (c *snipped) strike() {
 	case snipEnd:
 		c.Conn.Close()
 	case snipSilent:
-		c.Conn.SetReadDeadline(time.Unix(1, 0)) // whoever reads is to notice
+		c.Conn.SetReadDeadline(time.Unix(1, 0)) // wake the reader
 	}
 }
 
-// struck reports whether the snip has been.
+// struck reports whether the snip has happened.
 func (c *snipped) struck() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.over
 }
 
-// Close is the library's. What the gateway is not to hear of stays open until the
-// test is over.
+// Close is called by the library. A connection whose end the gateway must not notice
+// stays open until the end of the test.
 func (c *snipped) Close() error {
 	if c.snip.kind == snipSilent && c.struck() {
 		return nil

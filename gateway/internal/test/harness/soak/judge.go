@@ -7,17 +7,17 @@ import (
 	"math"
 )
 
-// What may grow over the later part of a run. Memory is that of a gateway that
-// still remembers how the sessions of the last half minute ended.
+// How much may grow over the second half of a run. Memory is that of a gateway that
+// still keeps the tombstones of the last half minute.
 const (
-	heapRoom     = 6 << 20 // bytes, whatever the number of sessions
+	heapRoom     = 6 << 20 // bytes, for any number of sessions
 	residentRoom = 48 << 20
-	countRoom    = 12 // goroutines, descriptors
+	countRoom    = 12 // for goroutines and descriptors
 )
 
-// judge says what grew: a line is fitted to the later half of the samples, and
-// what it rises over that half is held against what may be. At the very end,
-// when nothing is remembered any more, the heap has to be near the first sample.
+// judge returns what grew: it fits a line to the second half of the samples, and
+// compares its rise over that half with the limits. At the very end, when all
+// tombstones have expired, the heap must be near the first sample.
 func judge(samples []sample) (faults []string) {
 	later := samples[len(samples)/2:]
 	for _, c := range []struct {
@@ -46,8 +46,8 @@ func span(samples []sample) float64 {
 	return float64(samples[len(samples)-1].sessions - samples[0].sessions)
 }
 
-// fit is the slope of the line with the least squares, for each session. NaN,
-// where there is none, compares as nothing.
+// fit returns the slope, per session, of the least squares line. NaN, if there is none,
+// is never above a limit.
 func fit(samples []sample, of func(sample) float64) float64 {
 	n := float64(len(samples))
 	var x, y, xx, xy float64

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command soak has many sessions come and go through a real gateway, with cuts,
-// resumes and ends of every kind, and looks whether it gives everything back:
-// `make soak`. It fails by itself where memory, goroutines or descriptors grow.
+// Command soak runs many sessions through a real gateway, with disconnects, resumes and
+// ends of every kind, and checks that it releases everything: `make soak`. It fails if
+// memory, goroutines or descriptors grow.
 package main
 
 import (
@@ -21,18 +21,18 @@ func main() {
 	os.Exit(command(os.Args[1:]))
 }
 
-// A Config says how much is done.
+// A Config says how much to run.
 type Config struct {
 	Sessions int
 	AtOnce   int
-	Rounds   int // measurements, each when all is quiet
+	Rounds   int // measurements, each when all is idle
 	Driver   string
 	Bin      string
 	Dir      string
 	Seed     uint64
 }
 
-// command returns the exit status: 1 where something grew, 2 where it could not run.
+// command returns the exit status: 1 if something grew, 2 if it could not run.
 func command(args []string) int {
 	fs := flag.NewFlagSet("soak", flag.ExitOnError)
 	cfg := Config{Rounds: 20}
@@ -76,7 +76,7 @@ type Report struct {
 	Faults  []string
 }
 
-// Print writes a table, one line a measurement.
+// Print writes a table, one line per measurement.
 func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%d sessions, %d resumes, driver %s, %s\n\n", r.Sessions, r.Resumes, r.Driver, r.Took.Round(time.Second))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)

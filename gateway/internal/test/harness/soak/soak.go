@@ -24,11 +24,11 @@ import (
 
 const (
 	grace    = 2 * time.Second
-	remember = 30 * time.Second // at least, protocol section 6
-	patience = 30 * time.Second // with one session
+	remember = 30 * time.Second // min tombstone lifetime, protocol section 6
+	patience = 30 * time.Second // for one session
 )
 
-// A run is a gateway and what goes through it.
+// A run is a gateway and its load.
 type run struct {
 	cfg     Config
 	gateway *process.Process
@@ -39,7 +39,7 @@ type run struct {
 	report *Report
 }
 
-// Run lets the sessions come and go.
+// Run runs the sessions.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	began := time.Now()
 	r := &run{cfg: cfg, report: &Report{Config: cfg, Ends: map[string]int{}}}
@@ -84,7 +84,7 @@ func (r *run) rounds(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// share has n sessions come and go, some at a time.
+// share runs n sessions, some at a time.
 func (r *run) share(ctx context.Context, first, n int) {
 	next := make(chan int)
 	var all sync.WaitGroup
@@ -102,7 +102,7 @@ func (r *run) share(ctx context.Context, first, n int) {
 	all.Wait()
 }
 
-// serve is the game server: an echo. What a message asks for it does.
+// serve is the game server: an echo that also obeys commands in messages.
 func serve(w http.ResponseWriter, req *http.Request) {
 	ws, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
@@ -159,7 +159,7 @@ var kinds = []kind{
 	{"plain client", nil},
 }
 
-// closedWith reads until the connection is closed, which has to be with code.
+// closedWith reads until the connection is closed, which must be with code.
 func closedWith(ctx context.Context, c *seat.Conn, code int, err error) error {
 	for err == nil {
 		_, err = c.Read(ctx)
@@ -170,8 +170,8 @@ func closedWith(ctx context.Context, c *seat.Conn, code int, err error) error {
 	return nil
 }
 
-// takeOver resumes while the older connection lives, has the older token refused,
-// and says bye.
+// takeOver resumes while the older connection is open, checks that the older token is
+// refused, and sends bye.
 func (r *run) takeOver(ctx context.Context, c *seat.Conn, h *seat.Hello) error {
 	defer c.Drop()
 	newer, now, err := r.resume(ctx, h.Token, 1)
@@ -207,7 +207,7 @@ func (r *run) ask(ctx context.Context, method, path string) error {
 	return nil
 }
 
-// session is one session's whole life.
+// session runs one session.
 func (r *run) session(ctx context.Context, i int) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -234,7 +234,7 @@ func (r *run) live(ctx context.Context, k kind, rnd *rand.Rand) error {
 		c.Ack(ctx, 0)
 		err = echo(ctx, c, "hello")
 	}
-	if err == nil && rnd.IntN(2) == 0 { // cut, with a message that nobody has read
+	if err == nil && rnd.IntN(2) == 0 { // disconnected, with an unread message
 		c.Send(ctx, false, make([]byte, rnd.IntN(20_000)))
 		c.Drop()
 		r.mu.Lock()
@@ -250,7 +250,7 @@ func (r *run) live(ctx context.Context, k kind, rnd *rand.Rand) error {
 	return k.end(ctx, r, c, h)
 }
 
-// echo sends a text and waits until it is back.
+// echo sends a text and waits for the echo.
 func echo(ctx context.Context, c *seat.Conn, text string) error {
 	err := c.Send(ctx, true, []byte(text))
 	for err == nil {
@@ -270,7 +270,7 @@ func (r *run) plain(ctx context.Context, c *seat.Conn) error {
 	return c.Close(1000, "")
 }
 
-// resume resumes with a count of messages taken in.
+// resume resumes with a received count.
 func (r *run) resume(ctx context.Context, token string, received uint64) (*seat.Conn, *seat.Hello, error) {
 	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Token: token, Received: received})
 	if err != nil {
@@ -286,14 +286,14 @@ func (r *run) resume(ctx context.Context, token string, received uint64) (*seat.
 	return c, h, c.Ack(ctx, received)
 }
 
-// A sample is what the gateway holds at one moment.
+// A sample is what the gateway holds at one time.
 type sample struct {
-	sessions                                         int // that have come and gone
+	sessions                                         int // finished so far
 	heap, resident, goroutines, descriptors, buffers float64
 }
 
-// measure waits until the gateway has no session any more, and then looks. Before
-// the first and behind the last session it waits until ended ones are forgotten.
+// measure waits until the gateway has no sessions, and then measures. Before the first
+// and after the last session it waits until the tombstones have expired.
 func (r *run) measure(ctx context.Context, done int) (s sample, err error) {
 	s.sessions = done
 	for range 200 {
@@ -309,7 +309,7 @@ func (r *run) measure(ctx context.Context, done int) (s sample, err error) {
 	if done == r.cfg.Sessions {
 		time.Sleep(remember + 5*time.Second)
 	}
-	for range 2 { // each collects; what lies in pools outlives the first
+	for range 2 { // each collects; pooled memory survives the first
 		if err := r.ask(ctx, "GET", "/debug/pprof/heap?gc=1"); err != nil {
 			return s, err
 		}
@@ -346,7 +346,7 @@ func (r *run) metrics(ctx context.Context) (map[string]float64, error) {
 	return m, err
 }
 
-// ofProcess reads what the operating system knows of a process.
+// ofProcess reads the operating system's figures for a process.
 func ofProcess(pid int) (descriptors, resident float64, err error) {
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

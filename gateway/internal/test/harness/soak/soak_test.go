@@ -11,7 +11,7 @@ import (
 )
 
 // The short form of make soak.
-func TestNothingGrows(t *testing.T) {
+func TestSoakFindsNoGrowth(t *testing.T) {
 	bin, err := process.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +35,8 @@ func TestNothingGrows(t *testing.T) {
 	}
 }
 
-// What grows is seen, in whichever figure, and what goes up and down is not.
-func TestGrowthIsSeen(t *testing.T) {
+// Growth of any figure is detected, and fluctuation is not.
+func TestGrowthIsDetected(t *testing.T) {
 	flat := func(i int) sample {
 		wave := float64(i % 3)
 		return sample{sessions: 1000 * i, heap: 5e6 + 4e5*wave, resident: 6e7 + 3e6*wave, goroutines: 20 + 2*wave, descriptors: 12 + wave}

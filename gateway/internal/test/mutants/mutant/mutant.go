@@ -1,5 +1,5 @@
-// Package mutant reads planted bugs and puts them into a copy of a file. The
-// sources themselves are never touched.
+// Package mutant parses planted bugs and applies them to copies of files. The sources
+// themselves are never changed.
 package mutant
 
 import (
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// A Mutant is a bug: lines of the sources and what stands in their place.
+// A Mutant is a bug: lines of the sources and their replacement.
 type Mutant struct {
-	Name  string // file of its own kind, and name: session/no-fence
-	Why   string // what is wrong with it
+	Name  string // its file and name: session/no-fence
+	Why   string // what the bug is
 	Tests []string
 	Edits []Edit
 }
@@ -21,7 +21,7 @@ type Mutant struct {
 // An Edit replaces one place of a file.
 type Edit struct{ File, Old, New string }
 
-// Load reads the mutants of a directory, in the order of its files.
+// Load reads the mutants of a directory, in file order.
 func Load(dir string) (list []Mutant, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -41,7 +41,7 @@ func Load(dir string) (list []Mutant, err error) {
 	return list, nil
 }
 
-// parse reads the mutants of one file; kind goes before their names.
+// parse parses the mutants of one file; kind prefixes their names.
 func parse(kind, text string) (list []Mutant, err error) {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -76,8 +76,8 @@ func parse(kind, text string) (list []Mutant, err error) {
 	return list, nil
 }
 
-// parse reads what stands between <<<<, ==== and >>>>, from line i on, and
-// returns the last line's number.
+// parse parses the text between <<<<, ==== and >>>>, from line i on, and returns the
+// number of the last line.
 func (e *Edit) parse(lines []string, i int) (int, error) {
 	var part [2][]string
 	at := -1
@@ -100,9 +100,8 @@ func (e *Edit) parse(lines []string, i int) (int, error) {
 	return i, fmt.Errorf("a place in %s has no >>>>", e.File)
 }
 
-// Apply returns the files of the tree at root as the mutant has them. Text that is
-// not found, or found more than once, is an error: a bug that is no longer planted
-// proves nothing.
+// Apply returns the mutant's files of the tree at root. Text that is not found, or
+// found more than once, is an error: a mutant that does not apply proves nothing.
 func (m Mutant) Apply(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, e := range m.Edits {
@@ -126,7 +125,7 @@ func (m Mutant) Apply(root string) (map[string]string, error) {
 }
 
 // Overlay writes files, as Apply returns them, to dir, and returns the name of the file
-// that the go command's -overlay takes.
+// for the go command's -overlay.
 func Overlay(root, dir string, files map[string]string) (string, error) {
 	replace := map[string]string{}
 	for name, text := range files {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start joins Go's clock, which is read without a system call, to the machine's.
+// start relates Go's clock, which is read without a system call, to the machine's.
 var start, startAt = join()
 
-// join reads both clocks at one moment: of several tries the one that took the
-// least time, since anything may happen between two readings.
+// join reads both clocks at the same time. It uses the fastest of several tries,
+// because anything may happen between two readings.
 func join() (at time.Time, mono int64) {
 	best := time.Duration(1 << 62)
 	for range 20 {
@@ -34,6 +34,6 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// Now is the present moment on the machine's monotonic clock in nanoseconds. It
-// is the same in every process, so that a message may carry it from one to another.
+// Now returns the time of the machine's monotonic clock in nanoseconds. It is the same
+// in every process, so that a message may carry it between them.
 func Now() int64 { return startAt + int64(time.Since(start)) }

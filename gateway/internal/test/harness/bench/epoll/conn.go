@@ -17,18 +17,18 @@ type Conn struct {
 	open    bool // connected
 	closed  bool
 	hungry  bool
-	watched uint32 // what the loop waits for
-	pending []byte // what the socket did not take yet
+	watched uint32 // the events that the loop waits for
+	pending []byte // output that the socket did not accept yet
 }
 
-// register begins to watch a socket that was accepted or dialled.
+// register starts watching a socket that was accepted or dialed.
 func (c *Conn) register() error {
 	unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	c.watched = c.wanted()
 	return c.loop.add(c.fd, c.watched, c.ready)
 }
 
-// wanted is what the loop is to wait for.
+// wanted returns the events to wait for.
 func (c *Conn) wanted() uint32 {
 	events := uint32(unix.EPOLLIN)
 	if !c.open || c.hungry || len(c.pending) > 0 {
@@ -75,7 +75,7 @@ func (c *Conn) connected() {
 	}
 }
 
-// read reads once. If there is more, the loop comes back.
+// read reads once. If there is more, the loop calls it again.
 func (c *Conn) read() {
 	n, err := read(c.fd, c.loop.buf)
 	switch end := errOf(n, err); {
@@ -86,7 +86,7 @@ func (c *Conn) read() {
 	}
 }
 
-// Write sends b. What the socket does not take at once is kept and sent later.
+// Write sends b. What the socket does not accept at once is queued.
 func (c *Conn) Write(b []byte) {
 	if c.closed {
 		return
@@ -100,8 +100,8 @@ func (c *Conn) Write(b []byte) {
 	}
 }
 
-// Offer sends as much of b as the socket takes at once, keeps nothing, and
-// returns how much that was. There must be nothing pending.
+// Offer sends as much of b as the socket accepts at once, queues nothing, and returns
+// how much that was. Nothing may be pending.
 func (c *Conn) Offer(b []byte) int {
 	if c.closed {
 		return 0
@@ -128,13 +128,13 @@ func (c *Conn) flush() {
 	c.rewatch()
 }
 
-// Hungry sets whether the owner is called whenever the socket takes more.
+// Hungry sets whether the owner is called whenever the socket accepts more.
 func (c *Conn) Hungry(on bool) {
 	c.hungry = on
 	c.rewatch()
 }
 
-// Close closes the connection; the owner hears nothing more.
+// Close closes the connection; the owner is not called any more.
 func (c *Conn) Close() {
 	if !c.closed {
 		c.closed = true
@@ -142,7 +142,7 @@ func (c *Conn) Close() {
 	}
 }
 
-// Reset closes the connection at once, with a reset and without a farewell.
+// Reset closes the connection with a reset.
 func (c *Conn) Reset() {
 	if !c.closed {
 		unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})

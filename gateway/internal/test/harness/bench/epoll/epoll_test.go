@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A side collects what happens to one end of a connection.
+// A side records what happens to one end of a connection.
 type side struct {
 	conn      *Conn
 	connected bool
@@ -71,8 +71,8 @@ func until(t *testing.T, l *Loop, done func() bool) {
 	t.Fatal("it does not come about")
 }
 
-// More than any socket buffer holds: the rest is kept and sent when there is room.
-func TestWhatTheSocketDoesNotTakeIsSentLater(t *testing.T) {
+// More than any socket buffer holds: the rest is queued and sent later.
+func TestOutputBeyondTheSocketBufferIsSentLater(t *testing.T) {
 	l, client, server := pair(t)
 	want := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	client.conn.Write(want)
@@ -86,7 +86,7 @@ func TestWhatTheSocketDoesNotTakeIsSentLater(t *testing.T) {
 	}
 }
 
-func TestHungryConnHasRoomAgainAndAgain(t *testing.T) {
+func TestRoomIsCalledRepeatedlyForAHungryConn(t *testing.T) {
 	l, client, server := pair(t)
 	server.conn.Hungry(true)
 	until(t, l, func() bool { return server.rooms > 10 })
@@ -99,7 +99,7 @@ func TestHungryConnHasRoomAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestEndAndResetAreToldApart(t *testing.T) {
+func TestEndAndResetAreDistinguished(t *testing.T) {
 	l, client, server := pair(t)
 	client.conn.Close()
 	until(t, l, func() bool { return server.gone != nil })
@@ -130,9 +130,8 @@ func TestRefusedDialIsGone(t *testing.T) {
 	}
 }
 
-// An event for a descriptor that was closed and given to another since must not
-// reach the other.
-func TestClosedConnHearsNothing(t *testing.T) {
+// An event for a closed descriptor must not reach its next owner.
+func TestClosedConnGetsNoEvents(t *testing.T) {
 	l, client, server := pair(t)
 	client.conn.Write([]byte("late"))
 	server.conn.Close()
@@ -168,9 +167,9 @@ func TestPaceSpreadsItsSenders(t *testing.T) {
 	}
 }
 
-func TestPaceSendsThoseOfAGrainTogether(t *testing.T) {
+func TestPaceSendsAGrainTogether(t *testing.T) {
 	p := NewPace(1000, 100, 50, 4, 0)
-	if who, _ := turns(p, 1049); len(who) != 1 { // the first alone is due at the beginning
+	if who, _ := turns(p, 1049); len(who) != 1 { // only the first is due at the start
 		t.Errorf("%v before the grain is over", who)
 	}
 	if who, due := turns(p, 1050); len(who) != 2 || due[0] != 1050 || due[1] != 1050 {

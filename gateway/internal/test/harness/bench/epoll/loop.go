@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package epoll serves any number of plain TCP sockets from one thread, with as
-// few system calls as there can be: one read for what has come, one write for
-// what goes out. Nothing in it is safe for a second goroutine.
+// Package epoll serves any number of plain TCP sockets on one thread with as few system
+// calls as possible: one read per input, one write per output. Nothing in it is safe
+// for concurrent use.
 package epoll
 
 import (
@@ -22,18 +22,17 @@ const (
 	sysPwait2 = 441 // epoll_pwait2, the same number on every architecture
 )
 
-// An Owner is told what happens to its Conn.
+// An Owner is notified about its Conn.
 type Owner interface {
-	// Connected says that a dialled connection stands.
+	// Connected is called when a dialed connection is established.
 	Connected()
-	// Data hands over what has come. b may be overwritten, and is the loop's
-	// again afterwards.
+	// Data passes received bytes. The owner may overwrite b, and must not keep it.
 	Data(b []byte)
-	// Room says that the socket has taken all there was to write. It is called
-	// for a Conn that is Hungry.
+	// Room is called when the socket has accepted all pending output, if the Conn is
+	// Hungry.
 	Room()
-	// Gone is the last call, and says why: io.EOF after an orderly end. The
-	// socket is closed. It does not follow upon the owner's own Close or Reset.
+	// Gone is the last call, with the reason: io.EOF after a clean end. The socket is
+	// closed. It is not called after the owner's own Close or Reset.
 	Gone(err error)
 }
 
@@ -45,8 +44,8 @@ type Loop struct {
 	buf    []byte
 }
 
-// A slot is whatever has a descriptor now. An event of an earlier bearer of the
-// descriptor carries an earlier generation.
+// A slot is the current owner of a descriptor. An event for an earlier owner carries an
+// earlier generation.
 type slot struct {
 	gen   int32
 	ready func(events uint32)
@@ -61,11 +60,10 @@ func New() (*Loop, error) {
 	return &Loop{ep: ep, events: make([]unix.EpollEvent, maxEvents), buf: make([]byte, readSize)}, nil
 }
 
-// Close closes the loop itself; its sockets are their owners'.
+// Close closes the loop itself; the owners close their sockets.
 func (l *Loop) Close() { unix.Close(l.ep) }
 
-// Wait handles what has happened, and waits for the first thing to happen, but
-// not beyond the moment until (of Now).
+// Wait waits for events, at most until the given time (of Now), and handles them.
 func (l *Loop) Wait(until int64) error {
 	n, err := l.wait(max(until-Now(), 0))
 	if errors.Is(err, unix.EINTR) {
@@ -82,12 +80,12 @@ func (l *Loop) Wait(until int64) error {
 	return nil
 }
 
-// The three system calls of the path are made without telling Go's scheduler:
-// the loop's thread has its processor to itself, and telling it costs as much
-// as a small message. The runtime interrupts a wait when it wants to.
+// The three frequent system calls are made without informing Go's scheduler: the loop's
+// thread has its own processor, and informing the scheduler costs as much as a small
+// message. The runtime interrupts a wait when it needs to.
 //
-// wait uses epoll_pwait2, whose time is in nanoseconds, or where the kernel is
-// older than 5.11 epoll_wait, whose time is in milliseconds.
+// wait uses epoll_pwait2, with a timeout in nanoseconds, or on kernels before 5.11
+// epoll_wait, with a timeout in milliseconds.
 func (l *Loop) wait(d int64) (int, error) {
 	ts := unix.NsecToTimespec(d)
 	n, _, errno := unix.RawSyscall6(sysPwait2, uintptr(l.ep), uintptr(unsafe.Pointer(&l.events[0])), maxEvents, uintptr(unsafe.Pointer(&ts)), 0, 0)
@@ -100,8 +98,8 @@ func (l *Loop) wait(d int64) (int, error) {
 	return 0, errno
 }
 
-// Watch calls ready whenever the descriptor fd, a pipe for instance, can be
-// read or has ended.
+// Watch calls ready whenever the descriptor fd, for example of a pipe, is readable or
+// has ended.
 func (l *Loop) Watch(fd int, ready func()) error {
 	return l.add(fd, unix.EPOLLIN, func(uint32) { ready() })
 }
@@ -128,15 +126,15 @@ func (l *Loop) control(op, fd int, events uint32) error {
 	return nil
 }
 
-// forget closes fd; what was waiting for it is dropped.
+// forget closes fd and discards its pending events.
 func (l *Loop) forget(fd int) {
 	l.files[fd].gen++
 	l.files[fd].ready = nil
 	unix.Close(fd)
 }
 
-// Listen accepts connections at addr, whose port may be 0. For each it calls
-// accept, which says who owns it. It returns the address that came of it.
+// Listen accepts connections at addr, whose port may be 0. For each it calls accept,
+// which returns the owner. It returns the actual address.
 func (l *Loop) Listen(addr netip.AddrPort, accept func(*Conn) Owner) (netip.AddrPort, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -172,7 +170,7 @@ func (l *Loop) acceptAll(fd int, accept func(*Conn) Owner) {
 	}
 }
 
-// Dial begins a connection. The owner is told when it stands, or is Gone.
+// Dial starts a connection. The loop calls the owner's Connected, or Gone.
 func (l *Loop) Dial(addr netip.AddrPort, owner Owner) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -206,7 +204,8 @@ func write(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// errOf is what a read of n bytes and err means: nil while the socket lives.
+// errOf returns the meaning of a read of n bytes with err: nil while the socket is
+// open.
 func errOf(n int, err error) error {
 	switch {
 	case err == nil && n == 0:

@@ -4,17 +4,16 @@ package epoll
 
 import "time"
 
-// A Pace says when each of a number of senders is to send: all of them once an
-// interval, one after the other at even distances, but those of one grain of
-// time together, at its end.
+// A Pace schedules a number of senders: each sends once per interval, evenly
+// distributed, except that those within the same grain send together at its end.
 type Pace struct {
 	begin, interval, grain int64
 	senders                int64
-	done, limit            int64 // how often anybody has sent; limit zero: for ever
+	done, limit            int64 // sends so far; limit zero: unlimited
 }
 
-// NewPace begins a Pace at a moment of Now. A grain of zero or one parts all
-// senders; no turns means as many as there is time for.
+// NewPace starts a Pace at a time of Now. A grain of zero or one separates all senders;
+// zero turns means unlimited.
 func NewPace(begin int64, interval, grain time.Duration, senders, turns int) *Pace {
 	return &Pace{
 		begin: begin, interval: int64(interval), grain: max(int64(grain), 1),
@@ -22,7 +21,7 @@ func NewPace(begin int64, interval, grain time.Duration, senders, turns int) *Pa
 	}
 }
 
-// Next is when somebody is to send next; false: never.
+// Next returns when the next send is due; false: never.
 func (p *Pace) Next() (int64, bool) {
 	if p == nil || p.limit > 0 && p.done >= p.limit {
 		return 0, false
@@ -32,7 +31,7 @@ func (p *Pace) Next() (int64, bool) {
 	return p.begin + (at+p.grain-1)/p.grain*p.grain, true
 }
 
-// Run calls send for each that is due at now, with the moment it was due at.
+// Run calls send for each sender that is due at now, with its due time.
 func (p *Pace) Run(now int64, send func(i int, due int64)) {
 	for {
 		due, ok := p.Next()

@@ -1,6 +1,6 @@
-// Package frames reads and writes RFC 6455 frames for the load generator and
-// its game server. It shares nothing with the gateway's own: a fault in one
-// would otherwise be repeated, and thereby hidden, by the other.
+// Package frames reads and writes RFC 6455 frames for the load generator and its game
+// server. It shares no code with the gateway: otherwise the same fault in both could go
+// unnoticed.
 package frames
 
 import (
@@ -18,16 +18,16 @@ const (
 	Pong         = 0xA
 )
 
-// RSV1 stands with the opcode of a compressed message, RFC 7692 section 6.
+// RSV1 is set with the opcode of a compressed message, RFC 7692 section 6.
 const RSV1 = 0x40
 
 const maxHeader = 14
 
-// Begin appends the header of a whole, unmasked message of n bytes.
+// Begin appends the header of an unmasked message of n bytes in one frame.
 func Begin(dst []byte, op byte, n int) []byte { return begin(dst, op, n, 0) }
 
-// BeginMasked appends the header of a whole masked message of n bytes. Once its
-// payload follows in the clear, XOR it with key.
+// BeginMasked appends the header of a masked message of n bytes in one frame. The
+// caller appends the plain payload and XORs it with key.
 func BeginMasked(dst []byte, op byte, n int, key [4]byte) []byte {
 	return append(begin(dst, op, n, 0x80), key[:]...)
 }
@@ -42,7 +42,7 @@ func begin(dst []byte, op byte, n int, mask byte) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0x80|op, mask|127), uint64(n))
 }
 
-// Append appends a whole frame; masked, where a client sends it.
+// Append appends a complete frame, masked if key is set.
 func Append(dst []byte, op byte, payload []byte, key *[4]byte) []byte {
 	if key == nil {
 		return append(Begin(dst, op, len(payload)), payload...)
@@ -52,7 +52,7 @@ func Append(dst []byte, op byte, payload []byte, key *[4]byte) []byte {
 	return dst
 }
 
-// XOR masks or unmasks p, which begins at byte pos of its frame's payload.
+// XOR masks or unmasks p, which starts at byte pos of its frame's payload.
 func XOR(p []byte, key [4]byte, pos int) {
 	var turned [4]byte
 	for i := range turned {
@@ -72,7 +72,7 @@ func XOR(p []byte, key [4]byte, pos int) {
 	}
 }
 
-// xorLong masks whole kilobytes by vector instructions and returns the rest.
+// xorLong masks whole kilobytes with vector instructions and returns the rest.
 func xorLong(p []byte, key [4]byte) []byte {
 	var pattern [1024]byte
 	k := uint64(binary.LittleEndian.Uint32(key[:]))

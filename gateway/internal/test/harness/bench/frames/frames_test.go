@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A note writes down what a Reader finds.
+// A note records what a Reader finds.
 type note struct{ seen []string }
 
 func (n *note) Begin(op byte) { n.seen = append(n.seen, fmt.Sprintf("%x:", op)) }
@@ -39,8 +39,8 @@ func TestEveryLengthIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// A stream may be cut anywhere, in headers, keys and control frames too.
-func TestCutsInTheStreamChangeNothing(t *testing.T) {
+// A stream may be split anywhere, within headers, keys and control frames too.
+func TestStreamMayBeSplitAnywhere(t *testing.T) {
 	key := [4]byte{9, 8, 7, 6}
 	var stream []byte
 	stream = Append(stream, Text, []byte("first"), &key)
@@ -66,7 +66,7 @@ func TestCutsInTheStreamChangeNothing(t *testing.T) {
 	}
 }
 
-func TestWhatRFC6455ForbidsIsRefused(t *testing.T) {
+func TestFramesForbiddenByRFC6455AreRefused(t *testing.T) {
 	long := append(begin(nil, Binary, 1<<16, 0)[:2], 0, 0, 0, 0, 0, 0, 0, 200)
 	for name, tt := range map[string]struct {
 		frame []byte

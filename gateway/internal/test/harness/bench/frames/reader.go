@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// What a Reader refuses.
+// Errors of a Reader.
 var (
 	ErrMask    = errors.New("frame masked by a server, or not masked by a client")
 	ErrBits    = errors.New("reserved bits or opcode set")
@@ -14,26 +14,25 @@ var (
 	ErrLength  = errors.New("frame length not in its shortest form")
 )
 
-// A Sink takes in what a Reader finds. Payload comes in pieces, as it arrives.
+// A Sink receives what a Reader finds. Payload arrives in pieces.
 type Sink interface {
-	Begin(op byte) // a data message: Text or Binary, with RSV1 where it is compressed
+	Begin(op byte) // a data message: Text or Binary, with RSV1 if it is compressed
 	Payload(b []byte)
 	End()
 	Control(op byte, payload []byte)
 }
 
-// A Reader takes a stream of frames apart, whatever pieces it comes in. It
-// keeps a header and a control frame at most, so that a message of any size
-// passes without a copy.
+// A Reader parses a stream of frames in pieces of any size. It stores at most a header
+// and a control frame, so that a message of any size passes without a copy.
 type Reader struct {
 	Sink    Sink
-	Masked  bool // what is read comes from a client
-	Deflate bool // permessage-deflate was agreed on
+	Masked  bool // the input comes from a client
+	Deflate bool // permessage-deflate was negotiated
 
 	head  [maxHeader]byte
 	have  int // bytes of the header
-	rem   int // payload of the present frame still to come
-	pos   int // payload of it that came
+	rem   int // remaining payload of the current frame
+	pos   int // payload of it received so far
 	op    byte
 	fin   bool
 	key   [4]byte
@@ -41,7 +40,7 @@ type Reader struct {
 	small []byte // a control frame's payload
 }
 
-// Feed takes in the next bytes of the stream, and unmasks them in place.
+// Feed parses the next bytes of the stream, and unmasks them in place.
 func (r *Reader) Feed(b []byte) error {
 	for len(b) > 0 {
 		if r.rem == 0 {
@@ -66,7 +65,7 @@ func (r *Reader) Feed(b []byte) error {
 	return nil
 }
 
-// header gathers the next header; n is what it took of b.
+// header collects the next header; n is how much of b it consumed.
 func (r *Reader) header(b []byte) (n int, whole bool, err error) {
 	for n < len(b) {
 		want := r.want()
@@ -83,7 +82,7 @@ func (r *Reader) header(b []byte) (n int, whole bool, err error) {
 	return n, true, r.parse()
 }
 
-// want is how long the header is, as far as can be told.
+// want returns how long the header is, as far as known.
 func (r *Reader) want() int {
 	if r.have < 2 {
 		return 2
@@ -130,7 +129,7 @@ func (r *Reader) check(first byte, masked bool, short int) error {
 		return ErrBits
 	case masked != r.Masked:
 		return ErrMask
-	case r.rem <= short: // a negative length is one that RFC 6455 forbids
+	case r.rem <= short: // RFC 6455 forbids a negative length
 		return ErrLength
 	case r.op >= Close && (!r.fin || r.rem > 125):
 		return ErrControl

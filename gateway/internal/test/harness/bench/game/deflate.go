@@ -13,15 +13,15 @@ import (
 	"reseat/gateway/internal/test/harness/bench/message"
 )
 
-// deflate is permessage-deflate with one session, for a client that offers it
-// and whose proxy passes the offer on. No context is taken over either way.
+// deflate is permessage-deflate for one session, if the client offers it and the proxy
+// forwards the offer. There is no context takeover in either direction.
 type deflate struct {
 	agreed     bool
-	compressed bool   // the present message is,
-	gathered   []byte // and this is what has come of it
+	compressed bool   // the current message is compressed,
+	gathered   []byte // and this is its payload so far
 }
 
-// agree accepts what a client offers, and is the answer's header line for that.
+// agree accepts a client's offer, and returns the response header line for it.
 func (d *deflate) agree(h textproto.MIMEHeader) string {
 	if !strings.Contains(h.Get("Sec-WebSocket-Extensions"), "permessage-deflate") {
 		return ""
@@ -34,7 +34,7 @@ func (d *deflate) begin(op byte) {
 	d.compressed, d.gathered = op&frames.RSV1 != 0, d.gathered[:0]
 }
 
-// gather keeps b until its message is whole, if that is compressed.
+// gather collects b until its message is complete, if that is compressed.
 func (d *deflate) gather(b []byte) bool {
 	if d.compressed {
 		d.gathered = append(d.gathered, b...)
@@ -42,8 +42,8 @@ func (d *deflate) gather(b []byte) bool {
 	return d.compressed
 }
 
-// A squeezer compresses and inflates whole messages, at the fastest level, as
-// the gateway does. What it returns holds until the next call.
+// A squeezer compresses and inflates whole messages, at the fastest level, as the
+// gateway does. Its results are valid until the next call.
 type squeezer struct {
 	out   bytes.Buffer
 	z     *flate.Writer
@@ -52,13 +52,13 @@ type squeezer struct {
 }
 
 func newSqueezer() (s squeezer) {
-	s.z, _ = flate.NewWriter(nil, flate.BestSpeed) // it fails for bad levels
+	s.z, _ = flate.NewWriter(nil, flate.BestSpeed) // only a bad level is an error
 	s.plain = flate.NewReader(&bytes.Reader{})
 	return s
 }
 
-// tail ends a flushed stream and is left away on the wire, RFC 7692 section
-// 7.2.1; last is an empty block that is marked as the last.
+// tail ends a flushed stream and is omitted on the wire, RFC 7692 section 7.2.1; last
+// is an empty final block.
 const (
 	tail = "\x00\x00\xff\xff"
 	last = "\x01\x00\x00\xff\xff"
@@ -67,13 +67,13 @@ const (
 func (s *squeezer) compress(p []byte) []byte {
 	s.out.Reset()
 	s.z.Reset(&s.out)
-	s.z.Write(p) // a bytes.Buffer takes all
+	s.z.Write(p) // writing to a bytes.Buffer never fails
 	s.z.Flush()
 	return bytes.TrimSuffix(s.out.Bytes(), []byte(tail))
 }
 
-// inflate gives what p holds, as far as that is any good: the rest is for the
-// check of the message to find missing.
+// inflate returns the plain bytes of p, up to the first error: the message check finds
+// the rest missing.
 func (s *squeezer) inflate(p []byte) []byte {
 	s.in.Reset(append(p, tail+last...))
 	s.plain.(flate.Resetter).Reset(&s.in, nil) // its error is always nil

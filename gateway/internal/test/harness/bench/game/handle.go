@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// A Handle is the parent's hold on a server.
+// A Handle is the parent's handle of a server.
 type Handle struct {
 	Addr netip.AddrPort
 	PID  int
@@ -23,8 +23,8 @@ type Handle struct {
 	out *bufio.Reader
 }
 
-// Start starts a server as a process: argv is what makes Serve run in it, and
-// it gets its Spec on the standard input.
+// Start starts a server as a process: argv makes the process call Serve, which gets its
+// Spec on standard input.
 func Start(argv []string, spec Spec) (*Handle, error) {
 	h := &Handle{cmd: exec.Command(argv[0], argv[1:]...)}
 	h.cmd.Stderr = os.Stderr
@@ -79,16 +79,16 @@ func (h *Handle) order(c command) (r Report, err error) {
 	return r, nil
 }
 
-// Begin lets the server send.
+// Begin makes the server start sending.
 func (h *Handle) Begin() (Report, error) { return h.order(cmdStart) }
 
-// End lets it send no more, but finish what it has begun.
+// End makes it stop sending, after finishing what it has started.
 func (h *Handle) End() (Report, error) { return h.order(cmdStop) }
 
-// Reset forgets the latencies so far.
+// Reset discards the latencies so far.
 func (h *Handle) Reset() (Report, error) { return h.order(cmdReset) }
 
-// Report says where the server stands.
+// Report returns the server's state.
 func (h *Handle) Report() (Report, error) { return h.order(cmdReport) }
 
 // Stop ends the process.

@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// idle is how long the loop waits when nothing is planned.
+// idle is how long the loop waits when nothing is scheduled.
 const idle = int64(time.Second)
 
 // A server is the whole process.
@@ -28,11 +28,11 @@ type server struct {
 	sessions []*session
 	out      *json.Encoder
 	input    []byte
-	ended    bool // the standard input
+	ended    bool // end of standard input
 
 	firing bool
 	pace   *epoll.Pace
-	frame  []byte // a message being made
+	frame  []byte // the message being built
 
 	squeezer squeezer
 
@@ -41,8 +41,8 @@ type server struct {
 	faults      message.Faults
 }
 
-// Serve is the process: it listens, says where, and does what its standard
-// input says until that ends.
+// Serve runs the process: it listens, prints its address, and obeys its standard input
+// until that ends.
 func Serve(spec Spec) error {
 	loop, err := epoll.New()
 	if err != nil {
@@ -67,7 +67,7 @@ func Serve(spec Spec) error {
 	return nil
 }
 
-// work sends what is due and returns when there is more.
+// work sends what is due and returns when more is due.
 func (s *server) work() int64 {
 	now := epoll.Now()
 	s.pace.Run(now, func(i int, due int64) {
@@ -85,7 +85,7 @@ func (s *server) accept(c *epoll.Conn) epoll.Owner {
 	return newVisitor(s, c)
 }
 
-// command reads the standard input and does each line of it.
+// command reads the standard input and executes each line.
 func (s *server) command() {
 	var buf [256]byte
 	n, err := unix.Read(0, buf[:])
@@ -146,8 +146,8 @@ func (s *server) report() {
 	})
 }
 
-// ReadSpec reads a Spec from the standard input's first line. It reads no byte
-// more than that line.
+// ReadSpec reads a Spec from the first line of standard input. It consumes no byte more
+// than that line.
 func ReadSpec() (spec Spec, err error) {
 	line, err := readLine(os.Stdin)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	fireWrite = 32 << 10 // bytes of messages in a write
-	fireTurn  = 4        // writes before other sessions have their turn
-	maxHead   = 16 << 10 // bytes of a handshake
+	fireWrite = 32 << 10 // bytes of messages per write
+	fireTurn  = 4        // writes before other sessions get their turn
+	maxHead   = 16 << 10 // max bytes of a handshake
 )
 
 // A session is one player's connection, from its handshake on.
@@ -30,13 +30,13 @@ type session struct {
 	reader frames.Reader
 	check  message.Check
 	deflate
-	head []byte // of the handshake, while it is not whole
+	head []byte // of the handshake, while incomplete
 	id   int
 	open bool
 
 	sent  uint64
 	block []byte // Fire: what is being written,
-	rest  []byte // and what of it is not yet
+	rest  []byte // and the rest of it
 }
 
 func newVisitor(s *server, c *epoll.Conn) *session {
@@ -48,7 +48,7 @@ func newVisitor(s *server, c *epoll.Conn) *session {
 // Connected is never called: the server only accepts.
 func (c *session) Connected() {}
 
-// Data takes in what the client, or a proxy for it, has sent.
+// Data processes what the client, or a proxy for it, has sent.
 func (c *session) Data(b []byte) {
 	if !c.open {
 		c.head = append(c.head, b...)
@@ -92,7 +92,7 @@ func (c *session) handshake(head []byte) error {
 	return nil
 }
 
-// Room writes on: Fire has always something.
+// Room continues writing: Fire always has more.
 func (c *session) Room() {
 	for range fireTurn {
 		if len(c.rest) == 0 {
@@ -138,7 +138,7 @@ func opcode(k message.Kind) byte {
 	return frames.Binary
 }
 
-// send sends one message and reports whether there was anybody to send it to.
+// send sends one message and reports whether the session was connected.
 func (c *session) send(clock int64) bool {
 	if !c.open {
 		return false
@@ -148,23 +148,23 @@ func (c *session) send(clock int64) bool {
 	return true
 }
 
-// Gone forgets the connection. Whether that was in order is the client's to say.
+// Gone discards the connection. The client checks whether that was correct.
 func (c *session) Gone(error) { c.open = false }
 
-// Begin is a frames.Sink's.
+// Begin implements frames.Sink.
 func (c *session) Begin(op byte) {
 	c.begin(op)
 	c.check.Begin(op&^frames.RSV1 == frames.Text)
 }
 
-// Payload is a frames.Sink's.
+// Payload implements frames.Sink.
 func (c *session) Payload(b []byte) {
 	if !c.gather(b) {
 		c.check.Payload(b)
 	}
 }
 
-// End is a frames.Sink's: a message is whole.
+// End implements frames.Sink: a message is complete.
 func (c *session) End() {
 	if c.compressed {
 		c.check.Payload(c.server.squeezer.inflate(c.gathered))
@@ -178,7 +178,7 @@ func (c *session) End() {
 	c.server.up.Record(epoll.Now() - c.check.Clock)
 }
 
-// Control is a frames.Sink's.
+// Control implements frames.Sink.
 func (c *session) Control(op byte, payload []byte) {
 	switch op {
 	case frames.Ping:

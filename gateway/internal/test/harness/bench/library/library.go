@@ -1,6 +1,6 @@
-// Package library is the obvious way to write such a gateway, as a yardstick: a
-// connection of a WebSocket library on either side, and whole messages carried
-// from one to the other. It keeps nothing and resumes nothing.
+// Package library is the obvious implementation of such a gateway, for comparison: a
+// WebSocket library's connection on either side, and whole messages copied from one to
+// the other. It buffers nothing and resumes nothing.
 package library
 
 import (
@@ -16,7 +16,7 @@ import (
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// Serve relays every WebSocket that comes to listen to the server at upstream,
+// Serve relays every WebSocket connection accepted at listen to the server at upstream,
 // both HOST:PORT.
 func Serve(listen, upstream string) error {
 	l, err := net.Listen("tcp", listen)
@@ -45,7 +45,7 @@ func handler(upstream string) http.Handler {
 	})
 }
 
-// pump carries messages until one side ends, and closes the other likewise.
+// pump copies messages until one side ends, and then closes the other in the same way.
 func pump(from, to *websocket.Conn) {
 	for {
 		if err := relay(from, to); err != nil {
@@ -58,7 +58,7 @@ func pump(from, to *websocket.Conn) {
 	}
 }
 
-// relay carries one message, whole, in a buffer that is used again.
+// relay copies one complete message through a reused buffer.
 func relay(from, to *websocket.Conn) error {
 	kind, r, err := from.Reader(context.Background())
 	if err != nil {

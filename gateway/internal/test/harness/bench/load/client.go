@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package load is the benchmark's clients: any number of sessions on one
-// thread, plain ones or such as speak reseat.v1. It sends what its Setup says
-// and checks every message that arrives.
+// Package load implements the benchmark's clients: any number of sessions on one
+// thread, plain ones or with reseat.v1. It sends what its Setup says and checks every
+// message that arrives.
 package load
 
 import (
@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// A Setup says what the clients are.
+// A Setup configures the clients.
 type Setup struct {
 	Target    netip.AddrPort
 	Game      *game.Handle // at the other end
@@ -26,49 +26,48 @@ type Setup struct {
 	Sessions  int
 	InFlight  int // handshakes at once
 	Down, Up  message.Kind
-	Every     time.Duration // between a session's messages; zero: none but what Echo sends
-	Grain     time.Duration // messages that fall into one are sent together
-	Echo      bool          // a message at the start, and one for each that comes
+	Every     time.Duration // interval of a session's messages; zero: none but what Echo sends
+	Grain     time.Duration // messages within the same grain are sent together
+	Echo      bool          // a message at the start, and one in answer to each
 	Once      bool          // Echo: only the one at the start
 	Storm     bool          // after one echo each session is closed
 }
 
-// A Client is all of them.
+// A Client is all clients together.
 type Client struct {
 	Setup
 
-	// Latency is how long messages took, downward or for the echo, while
-	// Measuring.
+	// Latency is how long messages took, downward or for the echo, while Measuring.
 	Latency   stat.Hist
 	Measuring bool
-	Late      stat.Hist // how much later than planned they were sent, likewise
+	Late      stat.Hist // how much later than planned they were sent, also while Measuring
 	Faults    message.Faults
 
-	Received uint64 // data messages, ever
-	Written  uint64 // likewise, repeated ones included
-	made     uint64 // likewise, without
+	Received uint64 // data messages, in total
+	Written  uint64 // likewise, including resent ones
+	made     uint64 // likewise, without resent ones
 
 	Open     int       // sessions
 	Finished int       // Storm: sessions
-	CaughtUp int       // sessions that have had all that was to be replayed
-	Resumes  stat.Hist // how long that took each, from the connect on
+	CaughtUp int       // sessions that have received their whole replay
+	Resumes  stat.Hist // how long that took each, including the connect
 	todo     int       // the next session to connect
-	flight   int       // handshakes under way
+	flight   int       // handshakes in flight
 	sessions []session
 
 	loop    *epoll.Loop
 	pace    *epoll.Pace
 	running bool
-	now     int64  // when the present bytes were read
-	out     []byte // what the present session is about to write
+	now     int64  // when the current bytes were read
+	out     []byte // what the current session is about to write
 	random  *rand.PCG
 	owing   owing
 }
 
-// ErrFaults is why a run was broken off: see Faults.
+// ErrFaults is the reason for stopping a run: see Faults.
 var ErrFaults = errors.New("messages or connections were lost or damaged")
 
-// New makes the clients. They are not connected yet.
+// New makes the clients, without connecting them.
 func New(s Setup) (*Client, error) {
 	loop, err := epoll.New()
 	if err != nil {
@@ -83,7 +82,7 @@ func New(s Setup) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections at once.
+// Close closes all connections.
 func (c *Client) Close() {
 	for i := range c.sessions {
 		if conn := c.sessions[i].conn; conn != nil {
@@ -93,21 +92,21 @@ func (c *Client) Close() {
 	c.loop.Close()
 }
 
-// Connect connects all sessions, or resumes those that were cut.
+// Connect connects all sessions, or resumes the disconnected ones.
 func (c *Client) Connect(limit time.Duration) error {
 	c.todo = 0
 	what := func() string { return fmt.Sprintf("%d of %d sessions connected", c.Open, c.Sessions) }
 	return c.Until(what, limit, func() bool { return c.Open == c.Sessions })
 }
 
-// All connects every session once, and waits until each has gone again: Storm.
+// All connects every session once, and waits until each has disconnected: Storm.
 func (c *Client) All(limit time.Duration) error {
 	c.todo = 0
 	what := func() string { return fmt.Sprintf("%d of %d connections served", c.Finished, c.Sessions) }
 	return c.Until(what, limit, func() bool { return c.Finished == c.Sessions })
 }
 
-// Start begins to send, here and at the game server.
+// Start starts sending, here and at the game server.
 func (c *Client) Start() error {
 	c.running = true
 	if c.Every > 0 {
@@ -122,8 +121,8 @@ func (c *Client) Start() error {
 	return err
 }
 
-// Stop ends sending at both ends, and waits until every message has arrived.
-// What has not by then is missing.
+// Stop stops sending at both ends, and waits until every message has arrived. Messages
+// that have not arrived by then count as missing.
 func (c *Client) Stop(limit time.Duration) (game.Report, error) {
 	c.running, c.pace = false, nil
 	r, err := c.Game.End()
@@ -157,7 +156,8 @@ func (c *Client) Run(d time.Duration) error {
 	return nil
 }
 
-// Until serves the clients until done. After limit it is an error: what says how far it came.
+// Until serves the clients until done returns true. After limit it returns an error:
+// what describes the progress.
 func (c *Client) Until(what func() string, limit time.Duration, done func() bool) error {
 	for end := epoll.Now() + int64(limit); !done(); {
 		if err := c.turn(end); err != nil {
@@ -170,7 +170,7 @@ func (c *Client) Until(what func() string, limit time.Duration, done func() bool
 	return nil
 }
 
-// turn does what is due, and waits for one thing to happen, but not beyond end.
+// turn does what is due, and waits for one event, at most until end.
 func (c *Client) turn(end int64) error {
 	c.dialMore()
 	now := epoll.Now()
@@ -214,8 +214,8 @@ func (c *Client) Cut() {
 	c.Open, c.CaughtUp = 0, 0
 }
 
-// key is a fresh masking key. That nobody can foresee it matters to a browser,
-// not to a benchmark.
+// key returns a new masking key. It must be unpredictable in a browser, not in a
+// benchmark.
 func (c *Client) key() [4]byte {
 	n := uint32(c.random.Uint64())
 	return [4]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}

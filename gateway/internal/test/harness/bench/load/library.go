@@ -22,22 +22,22 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// A Library is clients as a Client is, plain ones that send every so often, on a
-// WebSocket library and goroutines. They can what a Client cannot: TLS and
-// compression. They take far more time of the machine for it, which is not the
-// proxy's: for their own rates they are of no use.
+// A Library is like a Client, with plain clients that send periodically, but runs on a
+// WebSocket library and goroutines. It supports TLS and compression, which a Client
+// doesn't. It uses far more CPU time for that, so its own rates say nothing about the
+// proxy.
 type Library struct {
 	Setup
 	TLS     *tls.Config // nil: none
-	Deflate bool        // permessage-deflate is offered, and must be agreed on
+	Deflate bool        // permessage-deflate is offered, and must be negotiated
 
 	conns   []*websocket.Conn
 	readers sync.WaitGroup
-	ctx     context.Context // of all reading and writing
+	ctx     context.Context // for all reads and writes
 	end     context.CancelFunc
 	sending sender
 
-	bytes atomic.Int64 // that came, as they were on the wire
+	bytes atomic.Int64 // received, as on the wire
 
 	mu       sync.Mutex
 	faults   message.Faults
@@ -45,7 +45,7 @@ type Library struct {
 	latency  stat.Hist
 }
 
-// A sender is the goroutine that sends, while there is one.
+// A sender is the goroutine that sends, while it runs.
 type sender struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
@@ -103,14 +103,14 @@ type counted struct {
 	bytes *atomic.Int64
 }
 
-// Read is the connection's.
+// Read implements net.Conn.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.bytes.Add(int64(n))
 	return n, err
 }
 
-// read takes in all messages of a session.
+// read reads all messages of a session.
 func (l *Library) read(id int, conn *websocket.Conn) {
 	check := message.Check{Kind: l.Down, Session: uint32(id), Faults: &l.faults}
 	buf := make([]byte, 4<<10)
@@ -122,7 +122,7 @@ func (l *Library) read(id int, conn *websocket.Conn) {
 	}
 }
 
-// message takes in one. Faults are counted at its end alone.
+// message reads one message. Faults are counted only at its end.
 func (l *Library) message(conn *websocket.Conn, check *message.Check, buf []byte) error {
 	kind, r, err := conn.Reader(l.ctx)
 	if err != nil {
@@ -145,7 +145,7 @@ func (l *Library) message(conn *websocket.Conn, check *message.Check, buf []byte
 	return nil
 }
 
-// lost notes a connection that ended before its time.
+// lost records a connection that ended too early.
 func (l *Library) lost(id int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *Library) lost(id int, err error) {
 	}
 }
 
-// Start begins to send, here and at the game server.
+// Start starts sending, here and at the game server.
 func (l *Library) Start() error {
 	ctx, stop := context.WithCancel(l.ctx)
 	l.sending.stop, l.sending.ended = stop, make(chan struct{})
@@ -167,7 +167,7 @@ func (l *Library) Start() error {
 	return err
 }
 
-// send sends each session's messages as they fall due.
+// send sends each session's messages when they are due.
 func (l *Library) send(ctx context.Context, pace *epoll.Pace) {
 	kind, numbers := websocket.MessageBinary, make([]uint64, len(l.conns))
 	if l.Up.Text {
@@ -177,7 +177,7 @@ func (l *Library) send(ctx context.Context, pace *epoll.Pace) {
 		pace.Run(epoll.Now(), func(i int, _ int64) {
 			numbers[i]++
 			b := l.Up.Append(nil, epoll.Now(), uint32(i), numbers[i])
-			if l.conns[i].Write(l.ctx, kind, b) == nil { // or else its reader says so
+			if l.conns[i].Write(l.ctx, kind, b) == nil { // otherwise its reader reports it
 				l.sending.written.Add(1)
 			}
 		})
@@ -186,37 +186,37 @@ func (l *Library) send(ctx context.Context, pace *epoll.Pace) {
 	}
 }
 
-// Counts are the data messages that came and went, and the bytes that came on
-// the wire, so far.
+// Counts returns the data messages received and written, and the bytes received on the
+// wire, so far.
 func (l *Library) Counts() (received, written uint64, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.received, l.sending.written.Load(), l.bytes.Load()
 }
 
-// Reset forgets the latencies so far.
+// Reset discards the latencies so far.
 func (l *Library) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.latency.Reset()
 }
 
-// Latency is how long messages downward took since the last Reset.
+// Latency returns how long downward messages took since the last Reset.
 func (l *Library) Latency() stat.Quantiles {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.latency.Quantiles()
 }
 
-// Faults are what has gone wrong so far, here.
+// Faults returns what has gone wrong here so far.
 func (l *Library) Faults() message.Faults {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.faults
 }
 
-// Stop ends sending at both ends, and waits until every message has arrived.
-// What has not by then is missing.
+// Stop stops sending at both ends, and waits until every message has arrived. Messages
+// that have not arrived by then count as missing.
 func (l *Library) Stop(limit time.Duration) (game.Report, error) {
 	l.sending.stop()
 	<-l.sending.ended
@@ -245,7 +245,7 @@ func (l *Library) settled(r game.Report) bool {
 	return r.Taken == written && r.Sent == received || r.Faults.Any() || l.Faults().Any()
 }
 
-// Close ends all connections at once, and everything that uses them.
+// Close closes all connections, and ends everything that uses them.
 func (l *Library) Close() {
 	if l.end == nil {
 		return

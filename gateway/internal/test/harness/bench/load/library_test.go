@@ -16,10 +16,10 @@ import (
 	"reseat/gateway/internal/test/harness/bench/message"
 )
 
-// visitors are clients of a library whose connections go by a man in the middle.
+// visitors are clients of a library whose connections pass through an interceptor.
 type visitors struct {
 	*Library
-	moved chan struct{} // one slot: something has passed him
+	moved chan struct{} // one slot: something has passed
 }
 
 // visiting makes visitors. upward and downward may change what passes; nil changes
@@ -41,7 +41,7 @@ func visiting(t *testing.T, down, up message.Kind, upward, downward func([]byte)
 	return v
 }
 
-// watch is change, and tells that something has passed.
+// watch wraps change, and signals when something has passed.
 func (v *visitors) watch(change func([]byte) []byte) func([]byte) []byte {
 	return func(b []byte) []byte {
 		select {
@@ -55,7 +55,7 @@ func (v *visitors) watch(change func([]byte) []byte) func([]byte) []byte {
 	}
 }
 
-// passOn listens, and carries bytes both ways.
+// passOn listens, and forwards both directions.
 func passOn(t *testing.T, to netip.AddrPort, upward, downward func([]byte) []byte) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +81,7 @@ func passOn(t *testing.T, to netip.AddrPort, upward, downward func([]byte) []byt
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// carry ends both connections with either, and where nothing is left to pass on.
+// carry ends both connections when either ends and nothing is left to forward.
 func carry(to, from net.Conn, change func([]byte) []byte) {
 	defer to.Close()
 	defer from.Close()
@@ -98,7 +98,7 @@ func carry(to, from net.Conn, change func([]byte) []byte) {
 	}
 }
 
-// visit connects, sends until each side has had enough, and stops.
+// visit connects, sends until each side has received enough, and stops.
 func visit(t *testing.T, l *visitors, enough uint64) error {
 	t.Helper()
 	if err := l.Connect(limit); err != nil {
@@ -123,7 +123,7 @@ func visit(t *testing.T, l *visitors, enough uint64) error {
 
 var gameState = message.Kind{Way: message.Down, Size: 512, Text: true, State: true}
 
-func TestLibraryTakesInEveryMessage(t *testing.T) {
+func TestLibraryReceivesEveryMessage(t *testing.T) {
 	l := visiting(t, down, up, nil, nil)
 	if err := visit(t, l, 200); err != nil {
 		t.Fatalf("%v: %v", err, l.Faults())
@@ -160,7 +160,7 @@ func TestLibraryCompressesBothWays(t *testing.T) {
 	}
 }
 
-func TestLibraryNoticesWhatIsDamagedOrCut(t *testing.T) {
+func TestLibraryDetectsDamagedAndMissingMessages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		up, down func([]byte) []byte
 		want     string
@@ -176,7 +176,7 @@ func TestLibraryNoticesWhatIsDamagedOrCut(t *testing.T) {
 	}
 }
 
-// once changes one message behind the handshakes.
+// once changes one message after the handshakes.
 func once(change func([]byte) []byte) func([]byte) []byte {
 	var done atomic.Bool
 	return func(b []byte) []byte {
@@ -187,7 +187,7 @@ func once(change func([]byte) []byte) func([]byte) []byte {
 	}
 }
 
-func TestLibraryRefusesToGoWithoutCompression(t *testing.T) {
+func TestLibraryRequiresTheOfferedCompression(t *testing.T) {
 	l := visiting(t, gameState, up, func(b []byte) []byte {
 		return bytes.Replace(b, []byte("permessage-deflate"), []byte("permessage-inflate"), 1)
 	}, nil)

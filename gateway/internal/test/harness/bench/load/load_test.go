@@ -16,7 +16,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/message"
 )
 
-// The test's own binary is the game server, where it is called like this.
+// With this argument the test's own binary is the game server.
 const asGame = "serve-game"
 
 func TestMain(m *testing.M) {
@@ -40,8 +40,8 @@ var (
 	up   = message.Kind{Way: message.Up, Size: 64}
 )
 
-// between puts a man in the middle in front of a game server: change may do to
-// what goes down to the clients whatever it likes.
+// between puts an interceptor in front of a game server: change may change what goes
+// down to the clients.
 func between(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte) *Client {
 	t.Helper()
 	g, err := game.Start([]string{os.Args[0], asGame}, spec)
@@ -87,7 +87,7 @@ type end struct {
 	other  *end
 	open   bool
 	early  []byte
-	past   bool // the handshake has gone by
+	past   bool // the handshake has passed
 	change func([]byte) []byte
 }
 
@@ -183,7 +183,7 @@ func TestStormServesEachConnectionOnce(t *testing.T) {
 	}
 }
 
-// A proxy that damages, loses or doubles one message of thousands fails the run.
+// A proxy that damages, loses or duplicates one message of thousands fails the run.
 func TestOneFaultFailsTheRun(t *testing.T) {
 	size := len(frames.Begin(nil, frames.Binary, down.Size)) + down.Size
 	for name, tt := range map[string]struct {
@@ -223,7 +223,7 @@ func TestOneFaultFailsTheRun(t *testing.T) {
 	}
 }
 
-// What never arrives shows at the end, when both ends are compared.
+// A message that never arrives is detected at the end, when both ends are compared.
 func TestLastMessageLostIsMissing(t *testing.T) {
 	spec, set := echo(1)
 	c := between(t, spec, set, func([]byte) []byte { return nil })
@@ -257,13 +257,13 @@ func TestDroppedConnectionFailsTheRun(t *testing.T) {
 func TestRefusedHandshakeFailsTheRun(t *testing.T) {
 	spec, set := echo(2)
 	c := between(t, spec, set, nil)
-	c.sessions[1].id = 77 // for which there is no place
+	c.sessions[1].id = 77 // which does not exist
 	if err := c.Connect(limit); !errors.Is(err, ErrFaults) || c.Faults.Refused == 0 {
 		t.Errorf("%v, %v", err, c.Faults)
 	}
 }
 
-func TestWaitingInVainSaysHowFarItCame(t *testing.T) {
+func TestTimeoutReportsTheProgress(t *testing.T) {
 	spec, set := echo(2)
 	c := between(t, spec, set, nil)
 	err := c.Until(func() string { return "3 of 4" }, 10*time.Millisecond, func() bool { return false })

@@ -15,12 +15,12 @@ import (
 const (
 	ackMessages = 32
 	ackBytes    = 64 << 10
-	ackAfter    = 950e6 // ns after the oldest message; a second is the latest
+	ackAfter    = 950e6 // ns after the oldest message; the limit is a second
 )
 
 const dle = 0x10
 
-// A resumable is what a session that speaks reseat.v1 has besides.
+// A resumable is the additional state of a session that speaks reseat.v1.
 type resumable struct {
 	id, token string
 
@@ -28,16 +28,16 @@ type resumable struct {
 	windowMessages uint64
 	windowBytes    uint64
 
-	// What came and was not acked yet.
+	// What arrived and was not acked yet.
 	owed, owedBytes int
-	since           int64 // when the oldest of it came; zero: there is none
+	since           int64 // when the oldest of it arrived; zero: nothing is owed
 
-	// What is still to be replayed, once hello has said so.
+	// How much remains to be replayed, once hello has said so.
 	replaying bool
 	replay    uint64
 
 	// The message being read.
-	first   bool // it is text whose first byte has not come
+	first   bool // it is text whose first byte has not arrived
 	control bool
 	text    []byte
 }
@@ -55,8 +55,7 @@ type hello struct {
 	}
 }
 
-// offer appends the header that offers reseat.v1, and resumes where there is
-// something to resume.
+// offer appends the header that offers reseat.v1, and resumes if there is a session.
 func (v *resumable) offer(b []byte, received uint64) []byte {
 	b = append(b, "Sec-WebSocket-Protocol: reseat.v1"...)
 	if v.token != "" {
@@ -68,7 +67,7 @@ func (v *resumable) offer(b []byte, received uint64) []byte {
 	return append(b, "\r\n"...)
 }
 
-// fits reports whether one more message may be sent while so many are unacked.
+// fits reports whether one more message may be sent with that many unacked.
 func (v *resumable) fits(unacked uint64, size int) bool {
 	return unacked == 0 || v.windowMessages == 0 ||
 		unacked < v.windowMessages && (unacked+1)*uint64(size) <= v.windowBytes
@@ -82,7 +81,7 @@ func (v *resumable) begin(text bool) {
 	v.first, v.control, v.text = text, false, v.text[:0]
 }
 
-// payload takes b in if it belongs to a control message.
+// payload keeps b if it belongs to a control message.
 func (v *resumable) payload(b []byte) bool {
 	if v.first && len(b) > 0 {
 		v.first, v.control = false, b[0] == dle
@@ -93,7 +92,7 @@ func (v *resumable) payload(b []byte) bool {
 	return v.control
 }
 
-// controlMessage does what a message of the gateway's own asks for.
+// controlMessage handles a control message from the gateway.
 func (s *session) controlMessage() {
 	verb, arg, _ := bytes.Cut(s.v1.text[1:], []byte(" "))
 	switch string(verb) {
@@ -127,7 +126,7 @@ func (s *session) hold(arg []byte) {
 	s.v1.token = t.Token
 }
 
-// violated: the gateway has said what is not allowed here.
+// violated records that the gateway has violated the protocol.
 func (s *session) violated(what []byte) {
 	s.c.Faults.Dropped++
 	s.c.Faults.Say("session %d: the gateway said %q", s.id, what)
@@ -151,7 +150,7 @@ func (s *session) hello(arg []byte) {
 	s.opened()
 }
 
-// caughtUp notes when a resume has brought all that it was to bring.
+// caughtUp records the end of a replay.
 func (s *session) caughtUp() {
 	if s.v1.replaying && s.v1.replay == 0 {
 		s.v1.replaying = false
@@ -177,15 +176,15 @@ func (s *session) tookIn() {
 	}
 }
 
-// ack puts an ack of everything into out.
+// ack adds an ack of everything to out.
 func (s *session) ack() {
 	var b [32]byte
 	s.frame(frames.Text, strconv.AppendUint(append(b[:0], "\x10ack "...), s.check.Taken, 10))
 	s.v1.owed, s.v1.owedBytes, s.v1.since = 0, 0, 0
 }
 
-// An owing is the sessions that owe an ack, the one that is due first in front.
-// A session that has acked meanwhile, for another reason, is passed over.
+// An owing is the queue of sessions that owe an ack, the earliest first. A session that
+// has acked meanwhile is skipped.
 type owing struct {
 	list []debt
 	head int
@@ -204,7 +203,7 @@ func (o *owing) add(s *session, since int64) {
 	o.list = append(o.list, debt{s, since})
 }
 
-// next is when the first is due; false: none is owed.
+// next returns when the first is due; false if none is owed.
 func (o *owing) next() (int64, bool) {
 	for ; o.head < len(o.list); o.head++ {
 		if d := o.list[o.head]; d.s.v1.since == d.since {

@@ -14,8 +14,8 @@ import (
 	"reseat/gateway/internal/test/harness/bench/message"
 )
 
-// A gateway is the other end of one client that speaks reseat.v1, and does what
-// the test says.
+// A gateway is the other end of one client that speaks reseat.v1, controlled by the
+// test.
 type gateway struct {
 	t      *testing.T
 	c      *Client
@@ -28,7 +28,7 @@ type gateway struct {
 	buf    []byte
 }
 
-// speaking makes a client that speaks reseat.v1, and its gateway.
+// speaking returns a client that speaks reseat.v1, and its gateway.
 func speaking(t *testing.T, set Setup) *gateway {
 	t.Helper()
 	set.Resumable, set.Sessions, set.InFlight = true, 1, 1
@@ -99,7 +99,7 @@ func (g *gateway) until(what string, done func() bool) {
 	}
 }
 
-// open connects the client and greets it.
+// open connects the client and sends hello.
 func (g *gateway) open() {
 	g.t.Helper()
 	heads := len(g.heads)
@@ -111,7 +111,7 @@ func (g *gateway) said(texts ...string) func() bool {
 	return func() bool { return strings.Join(g.texts, "|") == strings.Join(texts, "|") }
 }
 
-func TestFirstAckComesAtOnceAndThenEach32(t *testing.T) {
+func TestFirstAckIsImmediateAndThenEvery32Messages(t *testing.T) {
 	g := speaking(t, Setup{Down: down, Up: up})
 	g.open()
 	if !strings.Contains(g.heads[0], "Sec-WebSocket-Protocol: reseat.v1\r\n") {
@@ -125,7 +125,7 @@ func TestFirstAckComesAtOnceAndThenEach32(t *testing.T) {
 	g.until("ack and pong", g.said("ack 0", "ack 32", "ack 64", "ack 70", "pong x1"))
 }
 
-func TestAckComesEach64KiB(t *testing.T) {
+func TestAckIsSentEvery64KiB(t *testing.T) {
 	big := message.Kind{Way: message.Down, Size: 32 << 10}
 	g := speaking(t, Setup{Down: big, Up: up})
 	g.open()
@@ -136,7 +136,7 @@ func TestAckComesEach64KiB(t *testing.T) {
 	g.until("acks", g.said("ack 0", "ack 2", "ack 4"))
 }
 
-// The time of an ack is not waited for: the queue is asked.
+// The test does not wait for the ack: it checks the queue.
 func TestAckIsDueWithinASecond(t *testing.T) {
 	g := speaking(t, Setup{Down: down, Up: up})
 	g.open()
@@ -156,7 +156,7 @@ func TestAckIsDueWithinASecond(t *testing.T) {
 	}
 }
 
-func TestNoMoreIsSentThanTheWindowAllows(t *testing.T) {
+func TestWindowIsNotExceeded(t *testing.T) {
 	g := speaking(t, Setup{Down: down, Up: up})
 	g.open()
 	g.hello(false, 0, 0)
@@ -173,7 +173,7 @@ func TestNoMoreIsSentThanTheWindowAllows(t *testing.T) {
 	g.until("the rest", func() bool { return g.data == 10 })
 }
 
-func TestResumeGoesOnWhereTheGatewayStands(t *testing.T) {
+func TestResumeContinuesAtTheGatewaysCount(t *testing.T) {
 	g := speaking(t, Setup{Down: down, Up: up})
 	g.open()
 	g.hello(false, 0, 0)
@@ -184,13 +184,13 @@ func TestResumeGoesOnWhereTheGatewayStands(t *testing.T) {
 	}
 	g.until("three", func() bool { return g.data == 3 })
 	g.c.Cut()
-	g.c.sessions[0].make() // while away
+	g.c.sessions[0].make() // while disconnected
 	g.open()
 	if want := "reseat.v1, reseat.token.t1, reseat.received.5\r\n"; !strings.Contains(g.heads[1], want) {
 		t.Fatalf("%q", g.heads[1])
 	}
 	g.texts = nil
-	g.hello(true, 1, 2) // of the three one was admitted
+	g.hello(true, 1, 2) // one of the three was received
 	g.until("the others", func() bool { return g.data == 3+3 })
 	if g.c.CaughtUp != 0 {
 		t.Error("it has caught up before anything was replayed")
@@ -202,7 +202,7 @@ func TestResumeGoesOnWhereTheGatewayStands(t *testing.T) {
 	}
 }
 
-// What a gateway must not do is a fault of its, and not taken as it comes.
+// A gateway that violates the protocol fails the run.
 func TestGatewayThatBreaksTheProtocolFailsTheRun(t *testing.T) {
 	for name, do := range map[string]func(*gateway){
 		"data before hello":     func(g *gateway) { g.send(1, 1) },
@@ -233,7 +233,7 @@ func TestUnknownVerbIsIgnored(t *testing.T) {
 	g.until("the ack", g.said("ack 0", "ack 32"))
 }
 
-// A control message is told from text data by its first byte, however it is cut.
+// The first byte distinguishes a control message from text data, wherever it is split.
 func TestTextDataIsNoControlMessage(t *testing.T) {
 	text := message.Kind{Way: message.Down, Size: 128, Text: true}
 	g := speaking(t, Setup{Down: text, Up: up})

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// The key of every handshake, and what RFC 6455 section 4.2.2 makes of it.
+	// The key of every handshake, and its Sec-WebSocket-Accept, RFC 6455 section 4.2.2.
 	handshakeKey    = "cmVzZWF0IGJlbmNobWFyaw=="
 	handshakeAccept = "lqGQyi77QWnBkVRZk+chjycQVqk="
 	maxHead         = 16 << 10
 )
 
-// A state is how far a session's connection is.
+// A state is the progress of a session's connection.
 type state uint8
 
 const (
-	away      state = iota // there is none
+	away      state = iota // not connected
 	dialling               // TCP
 	upgrading              // waits for the 101
 	greeting               // waits for hello
 	open
-	leaving // has said goodbye
+	leaving // has sent bye or Close
 	done
 )
 
@@ -41,7 +41,7 @@ type session struct {
 	dialed int64
 	reader frames.Reader
 	check  message.Check
-	head   []byte // of the answer, while it is not whole
+	head   []byte // of the response, while incomplete
 
 	// Upward: acked <= sent <= made.
 	made, sent, acked uint64
@@ -81,7 +81,7 @@ func (s *session) Connected() {
 	s.flush()
 }
 
-// Data takes in what has come.
+// Data processes received bytes.
 func (s *session) Data(b []byte) {
 	s.c.now = epoll.Now()
 	if s.state == upgrading {
@@ -97,7 +97,7 @@ func (s *session) Data(b []byte) {
 	s.flush()
 }
 
-// upgrade takes in the answer to the handshake, and returns what stands behind it.
+// upgrade parses the handshake response, and returns the bytes after it.
 func (s *session) upgrade(b []byte) (rest []byte, whole bool) {
 	s.head = append(s.head, b...)
 	end := bytes.Index(s.head, []byte("\r\n\r\n"))
@@ -119,7 +119,7 @@ func (s *session) upgrade(b []byte) (rest []byte, whole bool) {
 	return b, true
 }
 
-// opened: messages may be sent.
+// opened records that messages may be sent.
 func (s *session) opened() {
 	s.state = open
 	s.c.Open++
@@ -131,7 +131,7 @@ func (s *session) opened() {
 	s.make()
 }
 
-// make makes the session's next message and sends it if it can.
+// make makes the session's next message and sends it if possible.
 func (s *session) make() {
 	s.made++
 	s.c.made++
@@ -141,7 +141,7 @@ func (s *session) make() {
 	}
 }
 
-// pump puts what is made and not sent into out, as far as the window allows.
+// pump moves unsent messages into out, as far as the window allows.
 func (s *session) pump() {
 	kind := s.c.Up
 	for s.sent < s.made && s.v1.fits(s.sent-s.acked, kind.Size) {
@@ -159,7 +159,7 @@ func (s *session) pump() {
 	}
 }
 
-// frame puts a frame of the client's own into out.
+// frame adds a frame to out.
 func (s *session) frame(op byte, payload []byte) {
 	key := s.c.key()
 	s.c.out = frames.Append(s.c.out, op, payload, &key)
@@ -173,20 +173,20 @@ func (s *session) flush() {
 	}
 }
 
-// Begin is a frames.Sink's.
+// Begin implements frames.Sink.
 func (s *session) Begin(op byte) {
 	s.v1.begin(s.c.Resumable && op == frames.Text)
 	s.check.Begin(op == frames.Text)
 }
 
-// Payload is a frames.Sink's.
+// Payload implements frames.Sink.
 func (s *session) Payload(b []byte) {
 	if !s.v1.payload(b) {
 		s.check.Payload(b)
 	}
 }
 
-// End is a frames.Sink's: a message is whole.
+// End implements frames.Sink: a message is complete.
 func (s *session) End() {
 	if s.v1.control {
 		s.controlMessage()
@@ -214,7 +214,7 @@ func (s *session) End() {
 	}
 }
 
-// Control is a frames.Sink's.
+// Control implements frames.Sink.
 func (s *session) Control(op byte, payload []byte) {
 	switch {
 	case op == frames.Ping:
@@ -228,7 +228,7 @@ func (s *session) Control(op byte, payload []byte) {
 	}
 }
 
-// leave says goodbye.
+// leave sends bye or Close.
 func (s *session) leave() {
 	s.state = leaving
 	if s.c.Resumable {
@@ -246,7 +246,7 @@ func (s *session) finished() {
 // Room is never called: no client writes as fast as it can.
 func (s *session) Room() {}
 
-// Gone says that the connection has ended, or never was.
+// Gone records that the connection has ended, or could not be made.
 func (s *session) Gone(err error) {
 	was := s.state
 	s.state = away
@@ -262,7 +262,7 @@ func (s *session) Gone(err error) {
 	}
 }
 
-// cut resets the connection. What was on its way is lost with it.
+// cut resets the connection. What was in flight is lost.
 func (s *session) cut() {
 	s.conn.Reset()
 	s.state = away

@@ -7,24 +7,24 @@ import (
 	"fmt"
 )
 
-// maxNumber is beyond what any run comes to.
+// maxNumber is larger than any run reaches.
 const maxNumber = 1 << 40
 
-// Faults are what must not happen. Any of them fails a run.
+// Faults are errors that must not occur. Any of them fails a run.
 type Faults struct {
-	Wrong   int `json:"wrong,omitempty"`   // messages with other bytes, another size or another type than was sent
-	Gap     int `json:"gap,omitempty"`     // messages that never came
-	Double  int `json:"double,omitempty"`  // messages that came again, or behind a later one
-	Refused int `json:"refused,omitempty"` // connections that were not made
-	Dropped int `json:"dropped,omitempty"` // connections that ended of themselves
+	Wrong   int `json:"wrong,omitempty"`   // messages with different bytes, size or type
+	Gap     int `json:"gap,omitempty"`     // messages that never arrived
+	Double  int `json:"double,omitempty"`  // messages that arrived twice, or after a later one
+	Refused int `json:"refused,omitempty"` // connections that could not be made
+	Dropped int `json:"dropped,omitempty"` // connections that ended unexpectedly
 
-	First string `json:"first,omitempty"` // a word about the first of them
+	First string `json:"first,omitempty"` // a description of the first
 }
 
 // Any reports whether there was any fault.
 func (f Faults) Any() bool { return f.Wrong+f.Gap+f.Double+f.Refused+f.Dropped > 0 }
 
-// Add adds the faults of another place.
+// Add adds another place's faults.
 func (f *Faults) Add(g Faults) {
 	f.Wrong += g.Wrong
 	f.Gap += g.Gap
@@ -34,37 +34,37 @@ func (f *Faults) Add(g Faults) {
 	f.Say("%s", g.First)
 }
 
-// Say keeps a word about a fault, if it is the first.
+// Say stores a description of the first fault.
 func (f *Faults) Say(format string, args ...any) {
 	if f.First == "" {
 		f.First = fmt.Sprintf(format, args...)
 	}
 }
 
-// String is one line.
+// String formats the faults in one line.
 func (f Faults) String() string {
 	return fmt.Sprintf("%d wrong, %d missing, %d doubled, %d refused, %d dropped: %s", f.Wrong, f.Gap, f.Double, f.Refused, f.Dropped, f.First)
 }
 
-// A Check looks at each message of one session and way as it comes.
+// A Check checks the messages of one session and direction, in order.
 type Check struct {
 	Kind    Kind
 	Session uint32
 	Faults  *Faults
 
-	// Taken is how many messages have come, and thereby the number of the newest.
+	// Taken is how many messages have arrived, which is the number of the newest.
 	Taken uint64
 	// Clock is when the newest message was sent.
 	Clock int64
 
 	head    [2 * headSize]byte
-	at      int // bytes of the present message so far
+	at      int // bytes of the current message so far
 	number  uint64
 	pattern []byte
 	bad     string
 }
 
-// Begin begins a message.
+// Begin starts a message.
 func (c *Check) Begin(text bool) {
 	c.at, c.bad, c.pattern = 0, "", nil
 	if text != c.Kind.Text {
@@ -72,7 +72,7 @@ func (c *Check) Begin(text bool) {
 	}
 }
 
-// Payload takes in the next bytes of the message.
+// Payload checks the next bytes of the message.
 func (c *Check) Payload(b []byte) {
 	size := c.Kind.MinSize()
 	if c.at < size {
@@ -124,7 +124,7 @@ func (c *Check) readHead() {
 	c.pattern = c.Kind.pattern(c.Session, c.number)
 }
 
-// End ends the message and reports whether it is the one that was due.
+// End ends the message and reports whether it is the expected one.
 func (c *Check) End() bool {
 	if c.at != c.Kind.Size {
 		c.spoil("its size")

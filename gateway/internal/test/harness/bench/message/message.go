@@ -1,7 +1,7 @@
-// Package message is what the benchmark's messages say: when they were sent, in
-// which session, which way, as which number of it, and behind that bytes that
-// follow from all of this. So both ends can check each message by itself, byte
-// for byte, and none can be lost, doubled, moved or changed without being noticed.
+// Package message defines the contents of the benchmark's messages: the send time, the
+// session, the direction and the number, and then bytes that depend on all of these.
+// Both ends can therefore check each message by itself, byte for byte, and detect any
+// that is lost, duplicated, reordered or changed.
 package message
 
 import (
@@ -17,7 +17,7 @@ const (
 
 	// MaxSize is the largest message.
 	MaxSize = 64 << 10
-	starts  = 1 << 12 // places where a message's pattern may begin
+	starts  = 1 << 12 // number of starts of a pattern
 )
 
 // A Way is the direction of a message.
@@ -29,15 +29,15 @@ const (
 	Up   Way = 2
 )
 
-// A Kind is what messages of one stream have in common.
+// A Kind is the common properties of one stream's messages.
 type Kind struct {
 	Way   Way
-	Text  bool // in letters, or else in any bytes
-	State bool // Text: in words that compress as a game's state does, or else not at all
+	Text  bool // letters, otherwise any bytes
+	State bool // Text: words that compress like game state, otherwise incompressible
 	Size  int  // bytes, at least MinSize
 }
 
-// MinSize is the smallest size of a message of this kind.
+// MinSize returns the min size of a message of this kind.
 func (k Kind) MinSize() int {
 	if k.Text {
 		return 2 * headSize
@@ -45,7 +45,7 @@ func (k Kind) MinSize() int {
 	return headSize
 }
 
-// tables hold the bytes behind the heads; each message takes a piece of one.
+// tables hold the bytes after the heads; each message contains a piece of one.
 var binaryTable, textTable = tables()
 
 func tables() (anyBytes, letters []byte) {
@@ -61,7 +61,7 @@ func tables() (anyBytes, letters []byte) {
 
 var stateTable = stateText()
 
-// stateText is what servers say that send JSON: who is where, and what they do.
+// stateText is the JSON that game servers send: positions and actions.
 func stateText() []byte {
 	r := rand.New(rand.NewPCG(7692, 1))
 	doing := [...]string{"idle", "run", "jump", "shoot"}
@@ -73,10 +73,10 @@ func stateText() []byte {
 	return b.Bytes()[:MaxSize+starts]
 }
 
-// pattern is what stands behind the head of a message.
+// pattern returns the bytes after the head of a message.
 func (k Kind) pattern(session uint32, n uint64) []byte {
 	x := (uint64(session)<<2|uint64(k.Way))*0x9E3779B97F4A7C15 ^ n*0xD6E8FEB86659FD93
-	start := x >> 52 // as many bits as starts has
+	start := x >> 52 // as many bits as needed for starts
 	table := binaryTable
 	switch {
 	case k.State:

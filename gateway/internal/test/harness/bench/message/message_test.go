@@ -15,7 +15,7 @@ var kinds = map[string]Kind{
 
 func newCheck(k Kind) *Check { return &Check{Kind: k, Session: 7, Faults: new(Faults)} }
 
-// give gives a message to c in pieces of a size.
+// give passes a message to c in pieces of a size.
 func give(c *Check, b []byte, text bool, piece int) bool {
 	c.Begin(text)
 	for len(b) > 0 {
@@ -26,7 +26,7 @@ func give(c *Check, b []byte, text bool, piece int) bool {
 	return c.End()
 }
 
-func TestWhatWasSentIsFoundRight(t *testing.T) {
+func TestIntactMessagesPass(t *testing.T) {
 	for name, k := range kinds {
 		for _, piece := range []int{1, 13, 64, 1 << 20} {
 			c := newCheck(k)
@@ -42,8 +42,8 @@ func TestWhatWasSentIsFoundRight(t *testing.T) {
 	}
 }
 
-// The clock alone may be anything: it is what is measured.
-func TestEveryCorruptedByteIsNoticed(t *testing.T) {
+// Only the clock may have any value: it is what is measured.
+func TestEveryCorruptedByteIsDetected(t *testing.T) {
 	for _, name := range []string{"small", "text", "state", "tick", "least"} {
 		k := kinds[name]
 		clock := k.MinSize() * 8 / headSize
@@ -59,7 +59,7 @@ func TestEveryCorruptedByteIsNoticed(t *testing.T) {
 	}
 }
 
-func TestGapIsNoticedAndCountedByMessages(t *testing.T) {
+func TestGapIsCountedInMessages(t *testing.T) {
 	k := kinds["tick"]
 	c := newCheck(k)
 	give(c, k.Append(nil, 1, 7, 1), false, 64)
@@ -72,7 +72,7 @@ func TestGapIsNoticedAndCountedByMessages(t *testing.T) {
 	}
 }
 
-func TestDoubleIsNoticedAndNotTaken(t *testing.T) {
+func TestDuplicateIsCountedAndIgnored(t *testing.T) {
 	k := kinds["tick"]
 	c := newCheck(k)
 	for _, n := range []uint64{1, 2, 2, 1} {
@@ -105,14 +105,14 @@ func TestStrayMessageIsWrong(t *testing.T) {
 	}
 }
 
-// Two messages of a stream are told apart by their patterns, not by their heads alone.
+// Two messages of a stream differ in their patterns, not only in their heads.
 func TestMessagesDiffer(t *testing.T) {
 	k := kinds["small"]
 	seen := map[string]bool{}
 	for n := range uint64(2000) {
 		seen[string(k.pattern(7, n))] = true
 	}
-	if len(seen) < 1500 { // of 4,096 places where a pattern may begin
+	if len(seen) < 1500 { // of 4,096 starts of a pattern
 		t.Errorf("%d patterns in 2000 messages", len(seen))
 	}
 }
@@ -124,8 +124,8 @@ func TestTextIsText(t *testing.T) {
 	}
 }
 
-// A server's JSON comes to about half of its size, message by message; letters at
-// random do not get below the six bits that each of them has.
+// A server's JSON compresses to about half its size, message by message; random letters
+// don't get below the six bits that each of them has.
 func TestStateCompresses(t *testing.T) {
 	for name, want := range map[string][2]int{"state": {200, 330}, "letters": {400, 600}} {
 		k, sum := Kind{Way: Down, Size: 512, Text: true, State: name == "state"}, 0

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// A Leg is what the clients' connections have besides WebSocket. The zero value
-// is nothing.
+// A Leg is what the client connections use besides WebSocket. The zero value means
+// nothing.
 type Leg struct {
 	Cert, Key string         // files, for TLS; empty: none
-	Roots     *x509.CertPool // what clients believe
-	Deflate   bool           // the gateway compresses with its clients
+	Roots     *x509.CertPool // what clients trust
+	Deflate   bool           // compression between gateway and clients
 }
 
-// flags are the gateway's.
+// flags returns the gateway's flags.
 func (l Leg) flags() (args []string) {
 	if l.Cert != "" {
 		args = append(args, "--tls-cert", l.Cert, "--tls-key", l.Key)
@@ -34,7 +34,7 @@ func (l Leg) flags() (args []string) {
 	return args
 }
 
-// nginx is how its listen directive goes on. It only passes compression on.
+// nginx returns the rest of its listen directive. nginx only forwards compression.
 func (l Leg) nginx() string {
 	if l.Cert == "" {
 		return ""

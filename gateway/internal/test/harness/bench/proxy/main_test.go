@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMain is also a program that listens, for a test that starts one.
+// TestMain also runs a program that listens, for a test that starts one.
 func TestMain(m *testing.M) {
 	if addr := os.Getenv("LISTEN"); addr != "" && len(os.Args) == 1 {
 		signal.Ignore(syscall.SIGTERM)

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package proxy starts what is measured, each from a configuration of its own
-// in a temporary directory, and reads what it uses of the machine.
+// Package proxy starts the subjects, each with a configuration in a temporary
+// directory, and reads their resource usage.
 package proxy
 
 import (
@@ -24,7 +24,7 @@ const (
 	stopLimit  = 3 * time.Second
 )
 
-// A Proxy is one that runs.
+// A Proxy is a running proxy.
 type Proxy struct {
 	Addr netip.AddrPort
 	PIDs []int // of all its processes
@@ -33,17 +33,17 @@ type Proxy struct {
 	log string
 }
 
-// A Place is where a proxy is to run.
+// A Place is where a proxy runs.
 type Place struct {
 	Dir     string         // for its files
 	Game    netip.AddrPort // the game server behind it
-	Library []string       // what starts the library proxy
+	Library []string       // the command that starts the library proxy
 	Reseat  string         // the gateway's binary
-	Files   int            // descriptors that it may open
+	Files   int            // max descriptors
 	Leg     Leg            // its clients' connections
 }
 
-// start runs a program, which is to listen at addr and to consist of so many processes.
+// start runs a program that must listen at addr and have that many processes.
 func start(p Place, addr netip.AddrPort, processes int, env []string, argv ...string) (*Proxy, error) {
 	log, err := os.Create(filepath.Join(p.Dir, "log"))
 	if err != nil {
@@ -65,8 +65,8 @@ func start(p Place, addr netip.AddrPort, processes int, env []string, argv ...st
 	return x, nil
 }
 
-// await waits until somebody listens and all processes are there, and notes
-// which they are. A master may listen before it has its workers.
+// await waits until the port is open and all processes are running, and records them. A
+// master may listen before it has its workers.
 func (x *Proxy) await(processes int) error {
 	for end := time.Now().Add(startLimit); ; time.Sleep(5 * time.Millisecond) {
 		c, err := net.Dial("tcp", x.Addr.String())
@@ -82,14 +82,14 @@ func (x *Proxy) await(processes int) error {
 	}
 }
 
-// ended reports whether a child of ours has ended and waits to be waited for.
+// ended reports whether a child has ended and must be waited for.
 func ended(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return err != nil || strings.HasPrefix(rest, "Z")
 }
 
-// family is a process and its children.
+// family returns a process and its children.
 func family(pid int) []int {
 	list := []int{pid}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -107,7 +107,7 @@ func family(pid int) []int {
 	return list
 }
 
-// Log is the end of what the program has written, and how it ended if it has.
+// Log returns the end of the program's output, and its exit status if it has ended.
 func (x *Proxy) Log() string {
 	end := ""
 	if x.cmd != nil && endsSoon(x.cmd.Process.Pid) {
@@ -118,8 +118,8 @@ func (x *Proxy) Log() string {
 	return strings.TrimSpace(string(b[max(0, len(b)-2000):])) + end
 }
 
-// endsSoon reports whether a child of ours has ended, or does so in half a
-// second: one that dies closes its connections first.
+// endsSoon reports whether a child ends within half a second: a dying process closes
+// its connections first.
 func endsSoon(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -130,20 +130,20 @@ func endsSoon(pid int) bool {
 	return n == 1
 }
 
-// Stop ends the program and all its processes.
+// Stop stops the program and all its processes.
 func (x *Proxy) Stop() {
 	if x.cmd == nil {
-		return // the game server is not ours
+		return // the game server is not our child
 	}
 	group := -x.cmd.Process.Pid
 	syscall.Kill(group, syscall.SIGTERM)
 	timer := time.AfterFunc(stopLimit, func() { syscall.Kill(group, syscall.SIGKILL) })
 	x.cmd.Wait()
 	timer.Stop()
-	syscall.Kill(group, syscall.SIGKILL) // what its master left behind
+	syscall.Kill(group, syscall.SIGKILL) // processes left by its master
 }
 
-// freeAddr is a loopback address that nobody listens at.
+// freeAddr returns an unused loopback address.
 func freeAddr() (netip.AddrPort, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

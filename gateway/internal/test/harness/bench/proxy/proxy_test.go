@@ -43,7 +43,7 @@ func TestEachDriverIsASubject(t *testing.T) {
 	}
 }
 
-// child starts a shell that does something and waits for its standard input.
+// child starts a shell that runs script and waits for its standard input.
 func child(t *testing.T, script string) int {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script+"; echo done; read x")
@@ -65,8 +65,8 @@ func child(t *testing.T, script string) int {
 	return cmd.Process.Pid
 }
 
-// The processor time of a process counts children's only once they are asked for.
-func TestProcessorTimeIsThatOfTheProcess(t *testing.T) {
+// A process's CPU time does not include its children's.
+func TestCPUTimeExcludesChildren(t *testing.T) {
 	busy := child(t, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
 	idle := child(t, ":")
 	a, err := CPU([]int{busy})
@@ -96,7 +96,7 @@ func TestMemoryIsThatOfTheProcesses(t *testing.T) {
 	if err != nil || a.RSS < 4096 || a.PSS <= 0 || a.PSS > a.RSS || both.RSS <= a.RSS {
 		t.Errorf("%+v, %+v, %v", a, both, err)
 	}
-	for Waits([]int{one}) == 0 { // until it has got as far as to read from its pipe
+	for Waits([]int{one}) == 0 { // until it reads from its pipe
 		runtime.Gosched()
 	}
 }
@@ -108,7 +108,7 @@ func TestMachineIsNeverBusierThanItsCores(t *testing.T) {
 	}
 }
 
-func TestStopEndsTheWholeFamily(t *testing.T) {
+func TestStopEndsAllProcesses(t *testing.T) {
 	dir := t.TempDir()
 	addr, err := freeAddr()
 	if err != nil {
@@ -120,7 +120,7 @@ func TestStopEndsTheWholeFamily(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var alive []unix.PollFd // which becomes readable when its process ends
+	var alive []unix.PollFd // readable when its process ends
 	for _, pid := range p.PIDs {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
@@ -137,7 +137,7 @@ func TestStopEndsTheWholeFamily(t *testing.T) {
 	}
 }
 
-func TestProxyThatDoesNotStartSaysWhy(t *testing.T) {
+func TestProxyThatFailsToStartReportsItsLog(t *testing.T) {
 	_, err := start(Place{Dir: t.TempDir()}, netip.MustParseAddrPort("127.0.0.1:1"), 1, nil, "sh", "-c", "echo the config is wrong; exit 1")
 	if err == nil || !strings.Contains(err.Error(), "the config is wrong (it has ended: exit status 1)") {
 		t.Error(err)

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// A Subject is something to be measured.
+// A Subject is a proxy to be measured.
 type Subject struct {
 	Name      string   // for --subjects and in the raw results
 	Title     string   // in tables
 	Resumable bool     // its clients speak reseat.v1
-	Only      []string // workloads that it takes part in; none: all
+	Only      []string // its workloads; none: all
 	Other     bool     // it is another build of the gateway
 	start     func(Place, netip.AddrPort) (*Proxy, error)
 }
@@ -26,7 +26,7 @@ func (s Subject) Does(workload string) bool {
 	return len(s.Only) == 0 || slices.Contains(s.Only, workload)
 }
 
-// Base is its name without the driver.
+// Base returns its name without the driver.
 func (s Subject) Base() string {
 	name, _, _ := strings.Cut(s.Name, "@")
 	return name
@@ -41,7 +41,7 @@ func (s Subject) Start(p Place) (*Proxy, error) {
 	return s.start(p, addr)
 }
 
-// The names that others are compared with.
+// The subjects that others are compared with.
 const (
 	Direct  = "direct"
 	NGINX   = "nginx"
@@ -50,7 +50,7 @@ const (
 	Reseat  = "reseat"
 )
 
-// Subjects are all there are, given what the gateway's --help says.
+// Subjects returns all subjects, given the gateway's --help.
 func Subjects(help string) []Subject {
 	list := []Subject{
 		{Name: Direct, Title: "no proxy: the game server itself", start: direct},
@@ -64,7 +64,7 @@ func Subjects(help string) []Subject {
 	return list
 }
 
-// gateways are the gateway with one driver; "" is the only one it has.
+// gateways returns the gateway with one driver; "" is the only one.
 func gateways(driver string) []Subject {
 	suffix, title, args := "", "", []string(nil)
 	if driver != "" {
@@ -79,14 +79,14 @@ func gateways(driver string) []Subject {
 		{Name: "hs256" + suffix, Title: "**Reseat**, HS256 tokens" + title, Resumable: true,
 			Only: []string{"W7", "W8"}, start: withSecret(with)},
 	}
-	if driver == "poll" { // its loops want a processor each
+	if driver == "poll" { // each loop needs a processor
 		return list
 	}
 	return append(list, Subject{Name: "single" + suffix, Title: "**Reseat**, GOMAXPROCS=1" + title, Resumable: true,
 		Only: []string{"W1", "W2", "W3", "W5"}, start: with([]string{"GOMAXPROCS=1"})})
 }
 
-// withSecret gives the gateway a symmetric key for its tokens.
+// withSecret gives the gateway a symmetric token key.
 func withSecret(with func([]string, ...string) func(Place, netip.AddrPort) (*Proxy, error)) func(Place, netip.AddrPort) (*Proxy, error) {
 	return func(p Place, a netip.AddrPort) (*Proxy, error) {
 		file := filepath.Join(p.Dir, "secret")
@@ -97,7 +97,7 @@ func withSecret(with func([]string, ...string) func(Place, netip.AddrPort) (*Pro
 	}
 }
 
-// Other is another build of the gateway, to be compared with this one.
+// Other returns another build of the gateway, for comparison.
 func Other(name, binary string) Subject {
 	return Subject{Name: name, Title: "**Reseat**, build " + name, Resumable: true, Other: true, start: func(p Place, a netip.AddrPort) (*Proxy, error) {
 		p.Reseat = binary
@@ -105,8 +105,8 @@ func Other(name, binary string) Subject {
 	}}
 }
 
-// drivers are the choices that the gateway's --help gives for --driver, but
-// for the one that chooses for itself.
+// drivers returns the values of --driver in the gateway's --help, except for the
+// automatic choice.
 func drivers(help string) []string {
 	_, rest, ok := strings.Cut(help, "--driver ")
 	if !ok {

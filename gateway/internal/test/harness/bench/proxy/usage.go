@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU is the processor time that processes have used, in user and kernel, by
-// all their threads, ended ones too. The kernel counts it in nanoseconds.
+// CPU returns the processor time of processes, user and kernel, of all their threads,
+// including ended ones. The kernel counts it in nanoseconds.
 func CPU(pids []int) (time.Duration, error) {
 	var sum time.Duration
 	for _, pid := range pids {
@@ -31,13 +31,13 @@ func CPU(pids []int) (time.Duration, error) {
 	return sum, nil
 }
 
-// A Memory is what processes hold, in bytes.
+// A Memory is the memory of processes, in bytes.
 type Memory struct {
 	RSS int64 // resident
-	PSS int64 // resident, with what is shared divided among those that share it
+	PSS int64 // resident, with shared memory divided among its users
 }
 
-// MemoryOf adds up what the processes hold.
+// MemoryOf adds up the processes' memory.
 func MemoryOf(pids []int) (m Memory, err error) {
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -50,7 +50,7 @@ func MemoryOf(pids []int) (m Memory, err error) {
 	return m, nil
 }
 
-// field is the number behind a name in a file such as /proc/PID/status.
+// field returns the number after a name in a file such as /proc/PID/status.
 func field(file []byte, name string) int64 {
 	s := bufio.NewScanner(bytes.NewReader(file))
 	for s.Scan() {
@@ -63,8 +63,7 @@ func field(file []byte, name string) int64 {
 	return 0
 }
 
-// Waits is how often threads of the processes have gone to sleep and been
-// woken again.
+// Waits returns how often threads of the processes have slept and been woken.
 func Waits(pids []int) (sum int64) {
 	for _, pid := range pids {
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -77,13 +76,13 @@ func Waits(pids []int) (sum int64) {
 	return sum
 }
 
-// A Machine is what all processors together have done since the machine started.
+// A Machine is the total usage of all processors since the machine started.
 type Machine struct {
-	Busy   time.Duration // in any process, or for an interrupt
+	Busy   time.Duration // by processes and interrupts
 	Stolen time.Duration // by other machines on the same hardware
 }
 
-const hertz = 100 // of /proc/stat, on every architecture of ours
+const hertz = 100 // of /proc/stat, on all our architectures
 
 // MachineNow reads /proc/stat. It counts in hundredths of a second.
 func MachineNow() (m Machine, err error) {

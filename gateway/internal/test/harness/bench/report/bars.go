@@ -7,7 +7,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// A bar is what a figure of the gateway's must come to.
+// A bar is the target of one of the gateway's figures.
 type bar struct {
 	what, workload, subject, figure string
 
@@ -15,12 +15,12 @@ type bar struct {
 	pace   pace   // how the bar moves with the machine's speed
 	least  bool   // the figure must not be below the bar, rather than not above
 	net    float64
-	poll   float64 // of the poll driver; zero: there is none
+	poll   float64 // for the poll driver; zero: the same
 }
 
-// A pace is a figure of nginx's that was paced, µs, on the machine that the bars
-// come from. Bars in time move with it: a machine on which nginx takes three times
-// as long has three times as long.
+// A pace is a figure of nginx's, in µs, on the machine that the bars come from. Bars in
+// time scale with it: if nginx takes three times as long on a machine, so may the
+// gateway.
 type pace struct {
 	workload, figure string
 	there            float64
@@ -31,7 +31,7 @@ var (
 	asConnections = pace{"W8", "connection_us", 42}
 )
 
-// factor is by how much the bar moves on r's machine; 1 where nobody knows.
+// factor returns the scale of the bar on r's machine; 1 if unknown.
 func (p pace) factor(r *Results) float64 {
 	if s := r.spread(p.workload, "nginx", p.figure); p.there > 0 && s.N > 0 {
 		return s.Median / p.there
@@ -39,8 +39,8 @@ func (p pace) factor(r *Results) float64 {
 	return 1
 }
 
-// bars are the ones that the gateway is held to. Each leaves a little more than
-// the spread of the prototypes that showed it possible.
+// bars are the gateway's targets. Each has a margin slightly above the spread of the
+// prototypes that reached it.
 var bars = []bar{
 	{what: "W1, CPU per message, × nginx", workload: "W1", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.60, poll: 1.25},
 	{what: "W2, the same", workload: "W2", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.45, poll: 1.08},
@@ -65,7 +65,7 @@ var bars = []bar{
 	{what: "W8, CPU µs a connection, HS256", workload: "W8", subject: "hs256", figure: "connection_us", pace: asConnections, net: 150, poll: 130},
 }
 
-// limit is the bar for a driver, "" being the only one there is; false: none.
+// limit returns the bar for a driver, "" being the only driver; false: none.
 func (b bar) limit(driver string) (float64, bool) {
 	if driver == "poll" {
 		return b.poll, b.poll > 0
@@ -73,7 +73,7 @@ func (b bar) limit(driver string) (float64, bool) {
 	return b.net, b.net > 0
 }
 
-// against is how the figure came out with a driver.
+// against returns the measured figure with a driver.
 func (b bar) against(r *Results, driver string) stat.Spread {
 	suffix := ""
 	if driver != "" {
@@ -96,7 +96,7 @@ func (b bar) met(v, limit float64) bool {
 	return v <= limit
 }
 
-// barTable compares the gateway with its bars, driver by driver.
+// barTable compares the gateway with its bars, for each driver.
 func (r *Results) barTable() table {
 	t := table{head: []string{"", "driver", "target", "measured", ""}}
 	for _, b := range bars {
@@ -128,7 +128,7 @@ func (r *Results) barTable() table {
 	return t
 }
 
-// drivers are the ones that the subjects' names speak of.
+// drivers returns the drivers in the subjects' names.
 func (r *Results) drivers() (list []string) {
 	for _, s := range r.Subjects {
 		if name, driver, _ := strings.Cut(s.Name, "@"); name == "reseat" {

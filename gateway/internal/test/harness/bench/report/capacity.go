@@ -5,21 +5,21 @@ import (
 	"math"
 )
 
-// The million players of the worked plan: what each does, and what the plan
-// leaves free.
+// The million players of the worked example: what each does, and how much headroom it
+// leaves.
 const (
 	players      = 1_000_000
-	ratePlayer   = 12.5 // messages a second, both ways, as at W2
-	awayShare    = 0.02 // of the players, at any moment
-	awaySeconds  = 30   // the grace period: nobody is away for longer
+	ratePlayer   = 12.5 // messages per second, both ways, as in W2
+	awayShare    = 0.02 // of the players, at any time
+	awaySeconds  = 30   // the grace period: no client is detached for longer
 	payload      = 128  // bytes of a message to a client
-	downPlayer   = 10   // of them a second
-	coreLoad     = 0.5  // of a core that relaying may take
-	coresProcess = 4    // of a gateway
+	downPlayer   = 10   // of them per second
+	coreLoad     = 0.5  // max share of a core for relaying
+	coresProcess = 4    // per gateway
 	filesSession = 2    // descriptors
 )
 
-// capacityTable is what fits on a machine like this one, driver by driver.
+// capacityTable shows what fits on a machine like this one, for each driver.
 func (r *Results) capacityTable() table {
 	t := table{head: []string{"", "sessions a GiB, idle", "detached ones with 32 KiB each", "messages/s a core, W1", "messages/s a core, W2", "messages/s a core, as fast as they are taken (W4)", "resumes/s a core"}}
 	for _, d := range r.drivers() {
@@ -40,7 +40,7 @@ func (r *Results) capacityTable() table {
 	return t
 }
 
-// A plan is what a million players take.
+// A plan is what a million players need.
 type plan struct {
 	Driver                              string
 	Messages, Cores, Processes, Each    string
@@ -48,7 +48,7 @@ type plan struct {
 	Files, CutCPU, Share                string
 }
 
-// million is the plan with one driver.
+// million returns the plan with one driver.
 func (r *Results) million(driver string) plan {
 	cpu := r.spread("W2", named("reseat", driver), "cpu_us").Median
 	used := r.spread("W6", named("reseat", driver), "used_kib").Median
@@ -71,7 +71,7 @@ func named(subject, driver string) string {
 	return subject + "@" + driver
 }
 
-// thousands shows a large number to two digits, in groups of three.
+// thousands formats a large number with two digits, in groups of three.
 func thousands(v float64) string {
 	if v >= 100 {
 		p := math.Pow(10, math.Floor(math.Log10(v))-1)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMillionPlayersAreReckonedFromTheFigures(t *testing.T) {
+func TestMillionPlayersAreComputedFromTheFigures(t *testing.T) {
 	r := New("", "", nil)
 	r.Subjects = []Subject{{Name: "reseat@poll"}}
 	r.Add("W2", "reseat@poll", 0, map[string]float64{"cpu_us": 10})
@@ -31,7 +31,7 @@ func TestLargeNumbersAreShownToTwoDigits(t *testing.T) {
 }
 
 // On a machine on which nginx takes twice as long, so may the gateway.
-func TestBarsInTimeMoveWithTheMachine(t *testing.T) {
+func TestBarsInTimeScaleWithTheMachine(t *testing.T) {
 	r := New("", "", nil)
 	r.Subjects = []Subject{{Name: "nginx"}, {Name: "hs256@poll"}, {Name: "reseat@poll"}}
 	r.Add("W8", "nginx", 0, map[string]float64{"connection_us": 84})

@@ -10,7 +10,7 @@ import (
 //go:embed performance.md.tmpl
 var page string
 
-// tables are what is told of a run, by the names that the page uses.
+// tables returns a run's tables, by their names in the page.
 func tables(r *Results) map[string]string {
 	return map[string]string{
 		"cpu": r.build(versus("W1"), versus("W1even"), versus("W1text"), versus("W2"), versus("W3"), versus("W4"), versus("W5")).String(),
@@ -80,7 +80,7 @@ func busy(w string) column {
 	return column{title: w, workload: w, figures: []string{"load_cores", "game_cores", "cores"}}
 }
 
-// strangers says how much of the machine others used meanwhile.
+// strangers describes how much of the machine others used meanwhile.
 func (r *Results) strangers() string {
 	most, sum, n := 0.0, 0.0, 0.0
 	for _, s := range r.Samples {
@@ -93,7 +93,7 @@ func (r *Results) strangers() string {
 	return fmt.Sprintf("Other processes, the kernel's own and other machines on the same hardware used %s cores on average, and %s at most in any one measurement.", number(sum/n), number(most))
 }
 
-// Text is the tables alone, for a terminal.
+// Text returns only the tables, for a terminal.
 func Text(r *Results) string {
 	t := tables(r)
 	var b strings.Builder
@@ -117,14 +117,14 @@ func Text(r *Results) string {
 	return b.String()
 }
 
-// document is the whole page.
+// document returns the whole page.
 func document(r *Results) string {
 	var b strings.Builder
 	funcs := template.FuncMap{"table": func(name string) string { return tables(r)[name] }, "base": func(w string) string {
 		return number(r.spread(w, "nginx", "cpu_us").Median)
 	}, "has": r.has, "million": r.million, "tookPart": func(w, subject string) bool { return r.spread(w, subject, "cpu_us").N > 0 }}
 	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
-		panic(err) // a fault in the page itself
+		panic(err) // a fault in the page's template
 	}
 	text := b.String()
 	for strings.Contains(text, "\n\n\n") { // where a part was left out
@@ -133,7 +133,7 @@ func document(r *Results) string {
 	return text
 }
 
-// charts are the pictures that the page shows, by file name.
+// charts returns the page's charts, by file name.
 func charts(r *Results) map[string]chart {
 	cpu := chart{title: "CPU time per message beside nginx (1.0, the dashed line); less is better", mark: 1, ratio: true}
 	for _, w := range []struct{ name, title string }{
@@ -153,7 +153,7 @@ func charts(r *Results) map[string]chart {
 	return list
 }
 
-// add adds a group with a bar for each proxy that has a value in it.
+// add adds a group with a bar for each proxy with a value.
 func (c *chart) add(r *Results, title string, of func(subject string) stroke) {
 	g := group{title: title}
 	for _, s := range r.Subjects {

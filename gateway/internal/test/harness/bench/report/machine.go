@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Machine is what was measured on, and with which versions.
+// A Machine describes the machine and the versions that were measured.
 type Machine struct {
 	CPU      string   `json:"cpu"`
 	Cores    int      `json:"cores"`
@@ -27,7 +27,7 @@ func thisMachine(binary string) Machine {
 		m.Memory = fmt.Sprintf("%.0f GiB", kib/(1<<20))
 	}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		version, _, _ := strings.Cut(strings.TrimSpace(string(b)), "-") // what follows is the builder's
+		version, _, _ := strings.Cut(strings.TrimSpace(string(b)), "-") // the rest is the builder's
 		m.Kernel = "Linux " + version + ", " + runtime.GOARCH
 	}
 	m.Versions = []string{
@@ -38,7 +38,7 @@ func thisMachine(binary string) Machine {
 	return m
 }
 
-// fileField is the value behind a name in a file such as /proc/cpuinfo.
+// fileField returns the value after a name in a file such as /proc/cpuinfo.
 func fileField(file, name string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -52,7 +52,7 @@ func fileField(file, name string) string {
 	return "unknown"
 }
 
-// said is what matches pattern in what a program says about itself.
+// said returns what matches pattern in a program's version output.
 func said(pattern, program string, arg string) string {
 	b, err := exec.Command(program, arg).CombinedOutput()
 	m := regexp.MustCompile(pattern).FindStringSubmatch(string(b))
@@ -75,7 +75,7 @@ func module(path string) string {
 	return "unknown"
 }
 
-// String is a sentence.
+// String describes the machine in a sentence.
 func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores, %s, %s; %s", m.CPU, m.Cores, m.Memory, m.Kernel, strings.Join(m.Versions, ", "))
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sample is a run of two rounds with plain numbers.
+// sample returns a run of two rounds with round numbers.
 func sample() *Results {
 	r := &Results{Date: "2026-01-02", Command: "make bench", Sessions: map[string]int{"W1": 500, "W6": 9000, "W7": 5000},
 		Notes:    []string{"A machine that nobody has."},
@@ -27,7 +27,7 @@ func sample() *Results {
 	return r
 }
 
-func TestRatiosAreMadeWithinEachRound(t *testing.T) {
+func TestRatiosAreTakenWithinEachRound(t *testing.T) {
 	r := sample()
 	if s := r.ratio("W1", "reseat@net", "cpu_us", "nginx"); s.Median != 2 || s.Low != 2 || s.High != 2 {
 		t.Errorf("%+v: the machine was half as fast in the second round, and so were both", s)
@@ -56,7 +56,7 @@ func TestTableShowsMedianAndSpreadOfWhatWasMeasured(t *testing.T) {
 	}
 }
 
-func TestMissedBarIsSaid(t *testing.T) {
+func TestMissedBarIsReported(t *testing.T) {
 	got := sample().barTable().String()
 	for _, want := range []string{
 		"| W1, CPU per message, × nginx | net | ≤ 1.60 | 2.00 [2.00–2.00] | **missed** |",
@@ -88,7 +88,7 @@ func TestNumberHasThreeDigits(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsReadAgain(t *testing.T) {
+func TestResultsRoundTrip(t *testing.T) {
 	dir, r := t.TempDir(), sample()
 	if err := Write(r, dir); err != nil {
 		t.Fatal(err)
@@ -127,14 +127,14 @@ func TestRawResultsOfNothingAreJSON(t *testing.T) {
 	}
 }
 
-func TestStrangersAreAddedUp(t *testing.T) {
+func TestOtherLoadIsAddedUp(t *testing.T) {
 	got := sample().strangers()
 	if !strings.Contains(got, "0.200 at most") {
 		t.Error(got)
 	}
 }
 
-func TestChartIsWellFormedAndReadableInTheDark(t *testing.T) {
+func TestChartIsWellFormedAndHasADarkScheme(t *testing.T) {
 	for name, c := range charts(sample()) {
 		svg := c.SVG()
 		d := xml.NewDecoder(strings.NewReader(svg))
@@ -161,8 +161,8 @@ func TestChartScalesToItsHighest(t *testing.T) {
 	}
 }
 
-// nginx cannot compress, but what it costs with the game server's is comparable.
-func TestWhatTLSAndCompressionCostIsToldWhereItWasMeasured(t *testing.T) {
+// nginx can't compress, but the cost of compression by the game server is comparable.
+func TestCostOfTLSAndCompressionIsReportedIfMeasured(t *testing.T) {
 	if page := document(sample()); strings.Contains(page, "## TLS and compression") {
 		t.Error("it speaks of what was not measured")
 	}
@@ -195,7 +195,7 @@ func TestChartLeavesRoomForItsLongestLabel(t *testing.T) {
 	}
 }
 
-// The committed page is what the template makes of the committed results, so that
+// The committed page is the result of the template and the committed results, so that
 // neither is edited alone.
 func TestCommittedPageIsGeneratedFromItsResults(t *testing.T) {
 	const docs = "../../../../../../docs/"

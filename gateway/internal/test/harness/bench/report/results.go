@@ -1,4 +1,4 @@
-// Package report keeps what was measured, sums it up and writes it down.
+// Package report stores, summarizes and writes the results of measurements.
 package report
 
 import (
@@ -22,7 +22,7 @@ type Results struct {
 	Command  string         `json:"command"`
 	Machine  Machine        `json:"machine"`
 	Notes    []string       `json:"notes,omitempty"`
-	Sessions map[string]int `json:"sessions"` // of each workload
+	Sessions map[string]int `json:"sessions"` // per workload
 	Subjects []Subject      `json:"subjects"`
 	Samples  []Sample       `json:"samples"`
 }
@@ -41,7 +41,7 @@ type Sample struct {
 	Figures  map[string]float64 `json:"f"`
 }
 
-// New makes the Results of a run that begins now.
+// New returns the Results of a run that starts now.
 func New(binary, command string, notes []string) *Results {
 	return &Results{
 		Date: time.Now().UTC().Format(time.DateOnly), Command: command, Machine: thisMachine(binary),
@@ -54,7 +54,7 @@ func (r *Results) Add(workload, subject string, round int, f map[string]float64)
 	r.Samples = append(r.Samples, Sample{workload, subject, round, maps.Clone(f)})
 }
 
-// rounds are the values of a figure, round by round.
+// rounds returns the values of a figure, by round.
 func (r *Results) rounds(workload, subject, figure string) map[int]float64 {
 	m := map[int]float64{}
 	for _, s := range r.Samples {
@@ -65,12 +65,12 @@ func (r *Results) rounds(workload, subject, figure string) map[int]float64 {
 	return m
 }
 
-// spread sums a figure up.
+// spread summarizes a figure.
 func (r *Results) spread(workload, subject, figure string) stat.Spread {
 	return stat.Of(slices.Collect(maps.Values(r.rounds(workload, subject, figure))))
 }
 
-// ratio sums up how a figure compares with another subject's, round by round.
+// ratio summarizes the ratio of a figure to another subject's, round by round.
 func (r *Results) ratio(workload, subject, figure, other string) stat.Spread {
 	return stat.Of(stat.Ratios(r.rounds(workload, subject, figure), r.rounds(workload, other, figure)))
 }
@@ -93,7 +93,7 @@ func Read(file string) (*Results, error) {
 	return r, nil
 }
 
-// raw is r as JSON, a sample a line, each figure to four digits.
+// raw returns r as JSON, a sample per line, each figure with four digits.
 func (r *Results) raw() ([]byte, error) {
 	short := *r
 	short.Samples = nil
@@ -138,7 +138,7 @@ func Write(r *Results, dir string) error {
 	return nil
 }
 
-// Line is one measurement in a line, for whoever watches the run.
+// Line formats one measurement in a line, to show progress.
 func Line(f map[string]float64) string {
 	var b strings.Builder
 	for _, name := range []string{"cpu_us", "connection_us", "resume_us", "back_ms", "rate", "p50_us", "p99_us", "opened_kib", "used_kib", "detached_kib", "cores", "load_cores", "game_cores", "other_cores", "waits"} {

@@ -10,10 +10,10 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// A chart is groups of horizontal bars, each with its lowest and highest.
+// A chart is groups of horizontal bars, each with its min and max.
 type chart struct {
 	title  string
-	ratio  bool // values are ratios, told to two digits behind the point
+	ratio  bool // values are ratios, shown with two decimals
 	groups []group
 	mark   float64 // a line at this value; zero: none
 }
@@ -39,7 +39,8 @@ const (
 	groupGap   = 26
 )
 
-// The colours stand out on white and on black; text follows the reader's choice.
+// The colors have enough contrast on white and on black; text follows the reader's
+// color scheme.
 const chartStyle = `<style>
 text{font:12px system-ui,sans-serif;fill:#24292f}
 .title{font-size:14px;font-weight:600}
@@ -90,7 +91,7 @@ func (s stroke) draw(b *strings.Builder, left int, y, scale float64, label strin
 	fmt.Fprintf(b, `<text x="%.1f" y="%.0f">%s</text>`+"\n", x(math.Max(s.value.Median, s.value.High))+6, y+barHeight-3, html.EscapeString(label))
 }
 
-// labelWidth is what the longest label takes.
+// labelWidth returns the width of the longest label.
 func (c chart) labelWidth() int {
 	most := 0
 	for _, g := range c.groups {

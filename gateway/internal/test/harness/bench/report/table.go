@@ -9,7 +9,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
-// A table has a row for each subject that has anything to tell in it.
+// A table has a row for each subject with a value in it.
 type table struct {
 	head []string
 	rows [][]string
@@ -19,13 +19,13 @@ type table struct {
 type column struct {
 	title    string
 	workload string
-	figures  []string // one, or several parted by a slash
+	figures  []string // one, or several separated by a slash
 	versus   string   // a subject to divide by; empty: none
 	scale    float64  // to multiply by; zero: 1
-	spread   bool     // with lowest and highest
+	spread   bool     // with min and max
 }
 
-// build fills a table. Columns of workloads that were not measured are left out.
+// build fills a table. It omits columns of workloads that were not measured.
 func (r *Results) build(columns ...column) table {
 	t := table{head: []string{""}}
 	var present []column
@@ -79,7 +79,7 @@ func show(s stat.Spread, c column) string {
 	return fmt.Sprintf("%s [%s–%s]", text(s.Median*k), text(s.Low*k), text(s.High*k))
 }
 
-// number shows a value to three digits, or all of them before the point.
+// number formats a value with three digits, or all before the decimal point.
 func number(v float64) string {
 	if v == 0 {
 		return "0"
@@ -88,7 +88,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', min(max(digits, 0), 3), 64)
 }
 
-// String is the table in Markdown; nothing if it has no rows.
+// String returns the table in Markdown; "" if it has no rows.
 func (t table) String() string {
 	if len(t.rows) == 0 || len(t.head) == 1 {
 		return ""

@@ -1,4 +1,4 @@
-// Package stat counts and sums up: latencies, medians, spreads.
+// Package stat summarizes latencies, medians and spreads.
 package stat
 
 import (
@@ -11,7 +11,7 @@ const (
 	buckets = (64 - fine) << fine
 )
 
-// A Hist counts durations, each to within 1.6 per cent. Recording takes no memory.
+// A Hist counts durations, each to within 1.6 percent. Recording allocates nothing.
 type Hist struct {
 	counts [buckets]uint32
 	n      uint64
@@ -31,7 +31,7 @@ func bucket(d int64) int {
 	return shift<<fine + int(d>>shift)
 }
 
-// middle is the value that stands for a bucket.
+// middle returns the value that represents a bucket.
 func middle(i int) int64 {
 	if i < 2<<fine {
 		return int64(i)
@@ -41,14 +41,14 @@ func middle(i int) int64 {
 	return low + int64(1)<<shift/2
 }
 
-// Reset forgets everything.
+// Reset discards everything.
 func (h *Hist) Reset() { *h = Hist{} }
 
-// N is how many were recorded.
+// N returns how many were recorded.
 func (h *Hist) N() uint64 { return h.n }
 
-// Quantile is the value that a part p of the values lies at or below; 0 where
-// there is none.
+// Quantile returns the value at or below which a share p of the values lies; 0 if there
+// are none.
 func (h *Hist) Quantile(p float64) time.Duration {
 	want, seen := p*float64(h.n), uint64(0)
 	for i, c := range h.counts {
@@ -60,10 +60,10 @@ func (h *Hist) Quantile(p float64) time.Duration {
 	return time.Duration(h.max)
 }
 
-// Max is the largest value, exactly.
+// Max returns the largest value, exactly.
 func (h *Hist) Max() time.Duration { return time.Duration(h.max) }
 
-// Quantiles are what is told of a Hist, in microseconds.
+// Quantiles summarize a Hist, in microseconds.
 type Quantiles struct {
 	N    uint64  `json:"n"`
 	P50  float64 `json:"p50"`
@@ -72,7 +72,7 @@ type Quantiles struct {
 	Max  float64 `json:"max"`
 }
 
-// Quantiles sums h up.
+// Quantiles summarizes h.
 func (h *Hist) Quantiles() Quantiles {
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 	return Quantiles{h.n, us(h.Quantile(.5)), us(h.Quantile(.99)), us(h.Quantile(.999)), us(h.Max())}

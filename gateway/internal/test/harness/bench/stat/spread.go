@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A Spread is what several rounds of one figure came to.
+// A Spread summarizes several rounds of one figure.
 type Spread struct {
 	Median, Low, High float64
 	N                 int
 }
 
-// Of sums up values. Of an even number the median is the mean of the middle
-// two; of none everything is zero.
+// Of summarizes values. For an even number the median is the mean of the middle two;
+// for none everything is zero.
 func Of(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -23,7 +23,7 @@ func Of(values []float64) Spread {
 	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Low: v[0], High: v[n-1], N: n}
 }
 
-// Ratios divides a by b, round by round, and leaves out rounds that lack either.
+// Ratios divides a by b, round by round, and omits rounds that lack either.
 func Ratios(a, b map[int]float64) []float64 {
 	var list []float64
 	for round, x := range a {

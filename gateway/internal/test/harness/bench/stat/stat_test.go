@@ -54,7 +54,7 @@ func TestEmptyAndNegativeAreZero(t *testing.T) {
 	}
 }
 
-func TestOneSlowMessageShowsInTheTail(t *testing.T) {
+func TestSlowMessageShowsInTheTail(t *testing.T) {
 	var h Hist
 	for range 999 {
 		h.Record(1000)
@@ -89,8 +89,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Each round is compared with its own, since the machine changes between them.
-func TestRatiosGoRoundByRound(t *testing.T) {
+// Ratios are taken within a round, because the machine changes between rounds.
+func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	a := map[int]float64{1: 10, 2: 30, 3: 8}
 	b := map[int]float64{1: 5, 2: 10, 4: 1, 3: 0}
 	got := Ratios(a, b)

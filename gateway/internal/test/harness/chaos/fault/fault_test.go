@@ -13,7 +13,7 @@ import (
 
 const request = "GET /s/1/0 HTTP/1.1\r\n"
 
-// connect makes a connection through a proxy with one plan, both ends of it.
+// connect returns both ends of a connection through a proxy with one plan.
 func connect(t *testing.T, plan Plan) (near, far net.Conn) {
 	t.Helper()
 	return begin(t, plan, false, request)
@@ -50,7 +50,7 @@ func begin(t *testing.T, plan Plan, told bool, first string) (near, far net.Conn
 	return near, far
 }
 
-// how reads a connection to its end and says what came and what ended it.
+// how reads a connection to its end, and returns what arrived and how it ended.
 func how(c net.Conn) (string, string) {
 	b, err := io.ReadAll(c)
 	switch {
@@ -62,8 +62,8 @@ func how(c net.Conn) (string, string) {
 	return string(b), err.Error()
 }
 
-// Each fault shows at both ends as its name says, at the byte of its plan.
-func TestFaultsAreWhatTheySay(t *testing.T) {
+// Each fault has the effect of its name at both ends, at the byte of its plan.
+func TestFaultsHaveTheEffectOfTheirNames(t *testing.T) {
 	for _, c := range []struct {
 		kind      Kind
 		near, far string
@@ -90,12 +90,12 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 	}
 }
 
-// What is silent swallows, or holds back until it ends.
-func TestSilenceIsOneWayOrEnds(t *testing.T) {
+// A silent line swallows data, or delays it until the silence ends.
+func TestSilenceMayBeOneWayOrTemporary(t *testing.T) {
 	for _, c := range []struct {
 		kind  Kind
-		first string // what arrives of 123456789 before the answer is given,
-		up    string // and in the end
+		first string // what arrives of 123456789 before the answer is sent,
+		up    string // and in total
 		down  string // and of the answer
 	}{
 		{SilentToFar, "123", "123", "answer"},
@@ -121,7 +121,8 @@ func TestSilenceIsOneWayOrEnds(t *testing.T) {
 	}
 }
 
-// A line without a cut changes nothing, however slow it is and however small the pieces.
+// A line without a disconnect changes nothing, however slow it is and however small its
+// pieces.
 func TestLineIsTransparent(t *testing.T) {
 	for _, plan := range []Plan{{}, {Chop: 3}, {Rate: 4 << 20}, {Kind: Stall, After: 100, Hold: 10 * time.Millisecond}} {
 		near, far := connect(t, plan)
@@ -136,7 +137,7 @@ func TestLineIsTransparent(t *testing.T) {
 	}
 }
 
-func TestTheLineForTheProxyGoesNoFurther(t *testing.T) {
+func TestProxyConsumesItsOwnLine(t *testing.T) {
 	near, far := begin(t, Plan{}, true, "FAULTS /s/1/0 -\r\n\x16\x03")
 	near.Close()
 	if got, end := how(far); got != "\x16\x03" || end != "end" {
@@ -144,7 +145,7 @@ func TestTheLineForTheProxyGoesNoFurther(t *testing.T) {
 	}
 }
 
-func TestPlansComeFromTheSeed(t *testing.T) {
+func TestPlansDependOnTheSeedOnly(t *testing.T) {
 	draw := func(seed uint64) (list []Plan) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		for range 100 {

@@ -1,6 +1,6 @@
-// Package fault is a TCP proxy that breaks connections as a plan says: at a byte
-// of either direction, in the ways in which networks break them. It knows nothing
-// of WebSocket but the request line, by which it tells connections apart.
+// Package fault is a TCP proxy that breaks connections according to a plan: at a byte
+// of either direction, in the ways in which networks fail. Of WebSocket it knows only
+// the request line, by which it tells connections apart.
 package fault
 
 import (
@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// A Kind is what befalls a connection.
+// A Kind is a kind of fault.
 type Kind int
 
 // The kinds. Near is the side that dialled the proxy, far the one it dials.
 const (
 	None         Kind = iota
-	Reset             // both sides get a RST
-	FinToFar          // the far side gets an end of stream; the other way goes on for a while
-	FinToNear         // the same for the near side
-	DeafFar           // the near side gets a RST, the far side hears nothing more for a while
-	DeafNear          // the far side gets a RST, the near side hears nothing more for a while
-	Silence           // neither hears anything more for a while, and what they write is swallowed
-	SilentToFar       // only the far side hears nothing more
-	SilentToNear      // only the near side hears nothing more
-	SilenceEnds       // nothing passes for a while, and then all of it arrives; some time later both sides get a RST
-	Stall             // nothing passes for a while, and then goes on: no cut
-	EarlyReset        // Reset within the handshake
-	EarlyDeaf         // DeafFar within the handshake
+	Reset             // both sides get an RST
+	FinToFar          // the far side gets an end of stream; the other direction works for a while
+	FinToNear         // the same with the sides swapped
+	DeafFar           // the near side gets an RST, the far side receives nothing for a while
+	DeafNear          // the far side gets an RST, the near side receives nothing for a while
+	Silence           // neither receives anything for a while, and what they write is swallowed
+	SilentToFar       // only the far side receives nothing
+	SilentToNear      // only the near side receives nothing
+	SilenceEnds       // nothing passes for a while, and then everything arrives; some time later both sides get an RST
+	Stall             // nothing passes for a while, and then everything does: no disconnect
+	EarlyReset        // Reset during the handshake
+	EarlyDeaf         // DeafFar during the handshake
 	Kinds
 )
 
@@ -35,11 +35,11 @@ var names = [Kinds]string{"none", "reset", "half-close to the far side", "half-c
 
 func (k Kind) String() string { return names[k] }
 
-// Cut reports whether the connection is over after it.
+// Cut reports whether the fault ends the connection.
 func (k Kind) Cut() bool { return k != None && k != Stall }
 
-// Silent reports whether the far side hears nothing more after it, and the near side:
-// no byte, no end and no error.
+// Silent reports whether the far side receives nothing more after it, and the near
+// side: no byte, no end and no error.
 func (k Kind) Silent() (far, near bool) {
 	switch k {
 	case Silence, SilenceEnds:
@@ -52,18 +52,18 @@ func (k Kind) Silent() (far, near bool) {
 	return false, false
 }
 
-// A Plan is what befalls one connection, and how good its line is before that.
+// A Plan is the fault of one connection, and the quality of its line before that.
 type Plan struct {
 	Kind  Kind
-	Up    bool          // the bytes towards the far side are counted, or those towards the near side
+	Up    bool          // count the bytes to the far side, else those to the near side
 	After int           // how many of them pass first
-	Hold  time.Duration // for what lasts a while
-	Rate  int           // bytes a second each way; 0: as fast as they come
-	Chop  int           // most bytes written at once; 0: any number
-	Late  time.Duration // that the first bytes each way take
+	Hold  time.Duration // duration of temporary effects
+	Rate  int           // bytes per second in each direction; 0: unlimited
+	Chop  int           // max bytes per write; 0: unlimited
+	Late  time.Duration // delay of the first bytes in each direction
 }
 
-// Short says it in a few words, for the story of a failure.
+// Short describes the plan briefly, for the story of a failure.
 func (p Plan) Short() string {
 	if p.Kind == None {
 		return "no fault"
@@ -75,11 +75,10 @@ func (p Plan) Short() string {
 	return fmt.Sprintf("%s after %d bytes %s", p.Kind, p.After, way)
 }
 
-// handshakeBytes is about how long an opening handshake is.
+// handshakeBytes is about the length of an opening handshake.
 const handshakeBytes = 1200
 
-// Cutting is a plan that cuts a connection, drawn from r. The longer ways to be
-// cut are the rarer ones.
+// Cutting draws a plan with a disconnect from r. Slow kinds of disconnects are rarer.
 func Cutting(r *rand.Rand, hold time.Duration) Plan {
 	kinds := []Kind{Reset, Reset, Reset, Reset, FinToFar, FinToNear, DeafFar, DeafFar, DeafNear, Silence, Silence, SilentToFar, SilentToNear, SilenceEnds, EarlyReset, EarlyDeaf}
 	p := line(r)
@@ -93,7 +92,8 @@ func Cutting(r *rand.Rand, hold time.Duration) Plan {
 	return p
 }
 
-// Calm is a plan under which the connection lives: it may be slow, and stall once.
+// Calm draws a plan under which the connection survives: it may be slow, and stall
+// once.
 func Calm(r *rand.Rand) Plan {
 	p := line(r)
 	if r.IntN(3) == 0 {

@@ -17,17 +17,17 @@ const (
 	lineWait = 10 * time.Second
 )
 
-// A Proxy passes connections on to a target, as their plans say.
+// A Proxy forwards connections to a target, following their plans.
 type Proxy struct {
 	Target string
-	// Plan is asked for the plan of a connection by the path of its request.
+	// Plan returns the plan of a connection for the path of its request.
 	Plan func(path string) Plan
-	// Told: a connection's first line is not its request's, but one for the proxy
-	// alone, which names the path: of what is encrypted it could not read it.
+	// Told means that each connection starts with a line for the proxy alone, which
+	// contains the path: the proxy can't read an encrypted request.
 	Told bool
-	// Struck is told when a connection has met its fault.
+	// Struck is called when a connection has met its fault.
 	Struck func(path string, p Plan)
-	// Local is asked for the address that the target is dialled from; nil: any.
+	// Local returns the address to dial the target from; nil: any.
 	Local func() net.Addr
 
 	ln   net.Listener
@@ -37,7 +37,7 @@ type Proxy struct {
 	Open atomic.Int64
 }
 
-// Serve begins to serve at ln, and returns.
+// Serve starts to serve at ln, and returns.
 func (p *Proxy) Serve(ln net.Listener) {
 	p.ln = ln
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve passes one connection on.
+// serve forwards one connection.
 func (p *Proxy) serve(near *net.TCPConn) {
 	p.Open.Add(1)
 	defer p.Open.Add(-1)
@@ -91,7 +91,7 @@ func (p *Proxy) serve(near *net.TCPConn) {
 	l.run(head)
 }
 
-// requestLine reads a connection's first bytes, up to the end of a line at least.
+// requestLine reads a connection's first bytes, at least up to the end of a line.
 func requestLine(c net.Conn) (head []byte, path string) {
 	c.SetReadDeadline(time.Now().Add(lineWait))
 	defer c.SetReadDeadline(time.Time{})
@@ -118,17 +118,17 @@ func reset(c *net.TCPConn) {
 	c.Close()
 }
 
-// A link is a connection that is passed on.
+// A link is a forwarded connection.
 type link struct {
 	plan      Plan
 	near, far *net.TCPConn
 	struck    func()
 
 	once   sync.Once
-	mute   [2]atomic.Bool // swallow what comes: towards near, towards far
-	stall  sync.RWMutex   // held while nothing may pass
-	passed [2]int         // each its direction's own
-	late   [2]bool        // as well: the first bytes have taken their time
+	mute   [2]atomic.Bool // swallow data: to near, to far
+	stall  sync.RWMutex   // write-locked during a stall
+	passed [2]int         // each owned by its direction
+	late   [2]bool        // likewise: the initial delay is over
 }
 
 const (
@@ -158,7 +158,7 @@ func (l *link) pass(way int, from io.Reader, to *net.TCPConn) {
 	}
 }
 
-// ended passes on how one side has ended, unless a fault has parted them.
+// ended forwards the end of one side, unless a fault has separated them.
 func (l *link) ended(way int, err error, to *net.TCPConn) {
 	switch {
 	case l.mute[way].Load():
@@ -169,7 +169,7 @@ func (l *link) ended(way int, err error, to *net.TCPConn) {
 	}
 }
 
-// forward writes what came, up to the byte at which the fault strikes.
+// forward writes data up to the byte of the fault.
 func (l *link) forward(way int, b []byte, to *net.TCPConn) (goOn bool) {
 	counted := l.plan.Kind != None && l.plan.Up == (way == toFar)
 	if left := l.plan.After - l.passed[way]; counted && left >= 0 && left < len(b) {
@@ -185,7 +185,7 @@ func (l *link) forward(way int, b []byte, to *net.TCPConn) (goOn bool) {
 	return l.write(way, b, to)
 }
 
-// write writes as the line allows.
+// write writes at the line's rate.
 func (l *link) write(way int, b []byte, to *net.TCPConn) bool {
 	if l.plan.Late > 0 && !l.late[way] {
 		l.late[way] = true
@@ -195,7 +195,7 @@ func (l *link) write(way int, b []byte, to *net.TCPConn) bool {
 		l.stall.RLock()
 		l.stall.RUnlock() //lint:ignore SA2001 only waits until a stall is over
 		if l.mute[way].Load() {
-			return true // swallowed: the sender is to believe that it was sent
+			return true // swallowed, as if it had been sent
 		}
 		n := len(b)
 		if l.plan.Chop > 0 && l.passed[way] < chopped {
@@ -215,8 +215,8 @@ func (l *link) write(way int, b []byte, to *net.TCPConn) bool {
 	return true
 }
 
-// strike does what the plan says. What is left of the connection afterwards ends
-// after the plan's Hold.
+// strike applies the plan's fault. What is left of the connection ends after the plan's
+// Hold.
 func (l *link) strike() {
 	l.struck()
 	switch l.plan.Kind {

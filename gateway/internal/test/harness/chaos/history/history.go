@@ -1,6 +1,6 @@
-// Package history records what clients saw of one session's attaches, takeovers,
-// ends and expiry, each with the time before it was asked and the time after it was
-// answered, and has porcupine look for an order of them that the protocol allows.
+// Package history records what clients saw of one session's attaches, takeovers, ends
+// and expiry, each with the times before the request and after the answer. porcupine
+// then looks for an order of them that the protocol allows.
 package history
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A Kind is what a client did or saw.
+// A Kind is what a client did or observed.
 type Kind int
 
 // The kinds.
@@ -21,16 +21,16 @@ const (
 	Resume                 // with the token of generation Gen
 	Live                   // a ping on the connection whose hello carried Gen, and its pong
 	Superseded             // close 4409 on the connection whose hello carried Gen
-	End                    // the session was asked to end, by bye or by the game server
+	End                    // an end was requested, by bye or by the game server
 	Expire                 // the grace period was over
 )
 
-// An Outcome is how it was answered.
+// An Outcome is the answer.
 type Outcome int
 
 // The outcomes.
 const (
-	Unknown Outcome = iota // no answer came: it may have happened, or may yet, or not
+	Unknown Outcome = iota // no answer arrived: it may have happened, may still happen, or not
 	Done                   // hello, pong, Close
 	Refused                // by close with Code
 )
@@ -46,16 +46,16 @@ type output struct {
 	code    int // of close
 }
 
-// state is what the protocol knows of a session.
+// state is the session's state according to the protocol.
 type state struct {
 	issued    int // the newest generation
-	confirmed int // the last confirmed one: older ones are spent
+	confirmed int // the last confirmed one: older ones are superseded
 	current   int // that of the newest attach
 	over      bool
 }
 
-// step is every state that the session may be in after an operation; none: the
-// protocol does not allow it here.
+// step returns every state that the session may be in after an operation; none: the
+// protocol does not allow the operation.
 func step(s state, in input, out output) []state {
 	switch in.kind {
 	case New:
@@ -103,9 +103,10 @@ func (s state) resume(gen int, out output) []state {
 	return nil
 }
 
-// mayRefuse: 4401 for a spent generation, 4404 and 4410 for a session that is over,
-// 4408 for one that overflowed, 4409 for an attach that another took over before its
-// hello came, 4429, 4502 (a hard resume whose dial failed) and 4503 at any time.
+// mayRefuse reports whether a refusal is allowed: 4401 for a superseded generation,
+// 4404 and 4410 for a session that has ended, 4408 for one that overflowed, 4409 for an
+// attach that another superseded before its hello arrived, 4429, 4502 (a hard resume
+// whose dial failed) and 4503 at any time.
 func (s state) mayRefuse(gen, code int) bool {
 	switch code {
 	case 4401:
@@ -118,7 +119,8 @@ func (s state) mayRefuse(gen, code int) bool {
 	return false
 }
 
-// live: only the newest attach is answered, and what it says confirms its generation.
+// live is the step of a ping: only the newest attach is answered, and its ping confirms
+// its generation.
 func (s state) live(gen int, out output) []state {
 	heard := s
 	heard.confirmed = max(s.confirmed, gen)
@@ -134,7 +136,7 @@ func (s state) live(gen int, out output) []state {
 	return nil
 }
 
-// A History is what is known of one session. All clients of it may add to it.
+// A History is what is known about one session. All its clients may add to it.
 type History struct {
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -145,11 +147,11 @@ var began = time.Now()
 // Now is the clock of histories.
 func Now() int64 { return int64(time.Since(began)) }
 
-// Never is when something returns that was never answered.
+// Never is the return time of an operation that was never answered.
 const Never = math.MaxInt64
 
-// Begin notes that something is asked now; the function that it returns, called
-// once, notes the answer.
+// Begin records the start of an operation; the function that it returns, called once,
+// records the answer.
 func (h *History) Begin(client int, kind Kind, gen int) func(o Outcome, got, code int) {
 	call := Now()
 	return func(o Outcome, got, code int) {
@@ -168,7 +170,7 @@ func (h *History) Add(client int, kind Kind, gen int, call, end int64, o Outcome
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: end, Input: input{kind, gen}, Output: output{o, got, code}})
 }
 
-// Len is how many operations there are.
+// Len returns the number of operations.
 func (h *History) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,18 +206,18 @@ func describe(in, out any) string {
 	return what + " -> done"
 }
 
-// A Verdict is what porcupine says of a history.
+// A Verdict is porcupine's result for a history.
 type Verdict int
 
 // The verdicts.
 const (
 	Linearizable Verdict = iota
 	Impossible
-	Undecided // porcupine did not find out in time
+	Undecided // porcupine ran out of time
 )
 
-// Check has porcupine judge the history, and where it is impossible says what the
-// clients saw, in order of the answers.
+// Check has porcupine check the history. If it is impossible, Check also returns what
+// the clients saw, in order of the answers.
 func (h *History) Check(patience time.Duration) (Verdict, []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ type op struct {
 	got, code int
 }
 
-// Of each history it is known whether the protocol allows it.
-func TestHistoriesAreToldApart(t *testing.T) {
+// For each history it is known whether the protocol allows it.
+func TestHistoriesAreJudgedByTheProtocol(t *testing.T) {
 	first := op{New, 0, 0, 1, Done, 1, 0}
 	for _, c := range []struct {
 		name string

@@ -1,5 +1,5 @@
-// Package message makes messages that can be checked without being kept: message
-// n of a stream is always the same bytes. It shares nothing with the gateway.
+// Package message makes messages that can be checked without being stored: message n of
+// a stream is always the same bytes. It shares no code with the gateway.
 package message
 
 import (
@@ -14,11 +14,11 @@ import (
 type Stream struct {
 	Seed    uint64
 	Up      bool // from the client to the game server
-	Session int  // of the run; a second try at a first connection is another
+	Session int  // of the run; a second try of a first connection is another session
 	Try     int
 }
 
-// filler is what messages are filled up with; binary ones take it as it is.
+// filler pads messages; binary ones contain it unchanged.
 var filler = func() []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := make([]byte, 256<<10)
@@ -38,10 +38,10 @@ var text = func() []byte {
 	return b
 }()
 
-// dle begins the protocol's control messages: data may begin with it as well.
+// dle begins the protocol's control messages: data may begin with it, too.
 const dle = 0x10
 
-// Message is message n, from 1.
+// Message returns message n, from 1.
 func (s Stream) Message(n uint64) (isText bool, p []byte) {
 	r := rand.New(rand.NewPCG(s.Seed, n<<1^uint64(s.Session)<<32^uint64(s.Try)<<56^s.direction()))
 	isText = r.IntN(4) > 0
@@ -63,7 +63,7 @@ func (s Stream) direction() uint64 {
 	return 0
 }
 
-// size is mostly that of a game's message, and now and then that of a snapshot.
+// size is mostly that of a game's update, and now and then that of a snapshot.
 func (Stream) size(r *rand.Rand) int {
 	switch v := r.IntN(1000); {
 	case v < 900:
@@ -76,7 +76,7 @@ func (Stream) size(r *rand.Rand) int {
 	return r.IntN(80 << 10)
 }
 
-// head says whose and which message it is, for a person and for number.
+// head says which message of which stream it is, for people and for number.
 func (s Stream) head(p []byte, n uint64) []byte {
 	return fmt.Appendf(p, "%s|%d.%d|%d|", s.name(), s.Session, s.Try, n)
 }
@@ -88,15 +88,14 @@ func (s Stream) name() string {
 	return "down"
 }
 
-// number is the number that a message of the stream says it has; false: it is
-// none of the stream's.
+// number returns the number in a message of the stream; false if it belongs to another.
 func (s Stream) number(p []byte) (uint64, bool) {
 	try, n, ok := s.place(p)
 	return n, ok && try == s.Try
 }
 
-// place is the try and the number that a message says it has, if it is of the
-// stream's session and direction.
+// place returns the try and the number in a message, if it belongs to the stream's
+// session and direction.
 func (s Stream) place(p []byte) (try int, n uint64, ok bool) {
 	f := bytes.SplitN(bytes.TrimLeft(p, "\x10"), []byte("|"), 4)
 	if len(f) < 4 || string(f[0]) != s.name() {
@@ -108,10 +107,10 @@ func (s Stream) place(p []byte) (try int, n uint64, ok bool) {
 	return try, n, err == nil && bad == nil && n > 0 && session == strconv.Itoa(s.Session)
 }
 
-// Verdicts counts what is wrong with the messages that have come.
+// Verdicts counts the errors in the messages received.
 type Verdicts struct{ Lost, Twice, Disorder, Wrong uint64 }
 
-// Bad reports whether anything is.
+// Bad reports whether there are any.
 func (v Verdicts) Bad() bool { return v != Verdicts{} }
 
 // Add adds those of another.
@@ -122,38 +121,38 @@ func (v *Verdicts) Add(o Verdicts) {
 	v.Wrong += o.Wrong
 }
 
-const mostFaults = 20 // sentences a stream; the rest is only counted
+const maxFaults = 20 // descriptions per stream; further ones are only counted
 
-// A Check takes messages in and says of each what is wrong with it. Its zero value
-// but for the Stream waits for message 1.
+// A Check checks messages in the order received. Its zero value with a Stream expects
+// message 1.
 type Check struct {
 	Stream
-	Taken    uint64 // the newest in order
+	Taken    uint64 // the newest one in order
 	Bytes    uint64
 	Verdicts Verdicts
 	Faults   []string
 	missing  map[uint64]bool
 
-	// Staged: the stream may go on to a later try, whose message 1 comes next.
+	// Staged allows the stream to continue with a later try, whose message 1 comes next.
 	Staged bool
-	Came   uint64 // messages that were right, of all tries
-	First  uint64 // with Midway, the number at which it began
-	Again  uint64 // messages that came once more where that was allowed
+	Came   uint64 // correct messages, of all tries
+	First  uint64 // with Midway, the first number
+	Again  uint64 // allowed repeats
 
 	midway, rewound bool
 }
 
-// Midway lets the next message be any one: the check goes on from there.
+// Midway allows the next message to be any one: the check continues from there.
 func (c *Check) Midway() { c.midway = true }
 
-// Rewind lets the next message be one that has come before: those behind it come
-// again, and are counted.
+// Rewind allows the next message to be an earlier one: the ones after it repeat, and
+// are counted.
 func (c *Check) Rewind() { c.rewound = true }
 
-// Skip leaves n messages out, which the other side has said are lost.
+// Skip skips n messages, which the other side has reported lost.
 func (c *Check) Skip(n uint64) { c.Taken += n }
 
-// turn goes where the next message is allowed to be.
+// turn follows an allowed change of position.
 func (c *Check) turn(p []byte) {
 	try, n, ok := c.place(p)
 	if !ok {
@@ -173,7 +172,7 @@ func (c *Check) turn(p []byte) {
 	c.midway, c.rewound = false, false
 }
 
-// Take judges the next message.
+// Take checks the next message.
 func (c *Check) Take(isText bool, p []byte) {
 	c.Bytes += uint64(len(p))
 	c.turn(p)
@@ -217,7 +216,7 @@ func (c *Check) gap(n uint64) {
 	c.Taken = n
 }
 
-// Complete judges a stream that is over: all up to sent had to come.
+// Complete checks a finished stream: all messages up to sent must have arrived.
 func (c *Check) Complete(sent uint64) {
 	if c.Taken < sent {
 		c.Verdicts.Lost += sent - c.Taken
@@ -230,7 +229,7 @@ func (c *Check) Complete(sent uint64) {
 }
 
 func (c *Check) fault(format string, args ...any) {
-	if len(c.Faults) < mostFaults {
+	if len(c.Faults) < maxFaults {
 		c.Faults = append(c.Faults, c.name()+": "+fmt.Sprintf(format, args...))
 	}
 }

@@ -11,7 +11,8 @@ func take(c *Check, numbers ...uint64) {
 	}
 }
 
-// stages takes message 1 of one try, and then 1 and 2 of another from a number on.
+// stages passes message 1 of one try to c, and then 1 and 2 of another, starting at a
+// number.
 func stages(c *Check, one, other int, from uint64) {
 	c.Staged = true
 	first, then := c.Stream, c.Stream
@@ -22,8 +23,8 @@ func stages(c *Check, one, other int, from uint64) {
 	}
 }
 
-// Every way to be wrong is told from the others, and the sentence names the message.
-func TestCheckSaysWhatIsWrong(t *testing.T) {
+// Each kind of error is distinguished, and its description names the message.
+func TestCheckDescribesEachError(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		feed func(*Check)

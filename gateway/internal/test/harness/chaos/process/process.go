@@ -22,7 +22,7 @@ import (
 // A Process is the gateway's program.
 type Process struct {
 	Addr  string // where clients connect
-	Admin string // the admin address, "" where it is off
+	Admin string // the admin address, "" if disabled
 	PID   int
 
 	cmd     *exec.Cmd
@@ -31,17 +31,17 @@ type Process struct {
 
 	mu    sync.Mutex
 	log   *os.File
-	bad   []string // lines that must not be there
+	bad   []string // lines that must not occur
 	ended chan error
 }
 
-// A Line is what is looked at of a line in the log.
+// A Line is the part of a log line that is examined.
 type Line struct{ Level, Msg, Addr, Session, Reason string }
 
 const startPatience = 30 * time.Second
 
-// Start starts the program and waits until it listens. prefix, if any, is the
-// command that runs it elsewhere. The flags have to ask for a log in JSON.
+// Start starts the program and waits until it listens. prefix, if any, is a command
+// that runs it elsewhere. The flags must request a JSON log.
 func Start(logName string, prefix []string, bin string, args ...string) (*Process, error) {
 	return StartTold(nil, logName, prefix, bin, args...)
 }
@@ -75,7 +75,7 @@ func StartTold(told func(Line), logName string, prefix []string, bin string, arg
 	return nil, fmt.Errorf("the gateway does not listen (%v); its log: %s", err, p.tail())
 }
 
-// read keeps the log, and what in it is wrong.
+// read stores the log, and the errors in it.
 func (p *Process) read(out io.Reader, ready chan<- string) {
 	s := bufio.NewScanner(out)
 	s.Buffer(nil, 1<<20)
@@ -86,7 +86,7 @@ func (p *Process) read(out io.Reader, ready chan<- string) {
 		if p.told != nil {
 			p.told(line)
 		}
-		switch line.Msg { // the admin address is said after that for clients
+		switch line.Msg { // the admin address is logged after the client address
 		case "listen.clients":
 			addr = line.Addr
 		case "listen.admin":
@@ -118,7 +118,7 @@ func (p *Process) tail() string {
 	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
 }
 
-// Faults are the lines of the log that speak of a fault in the gateway.
+// Faults returns the log lines that report a fault in the gateway.
 func (p *Process) Faults() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *Process) Faults() []string {
 // Signal sends a signal.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Wait waits for the end; after patience it is enforced.
+// Wait waits for the process to exit, and kills it after patience.
 func (p *Process) Wait(patience time.Duration) error {
 	select {
 	case err := <-p.ended:
@@ -140,15 +140,15 @@ func (p *Process) Wait(patience time.Duration) error {
 	}
 }
 
-// Kill ends it at once, if it still runs.
+// Kill kills it, if it is still running.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill()
 	p.Wait(time.Second)
 	p.log.Close()
 }
 
-// Build makes the gateway's program in dir; flags go to the compiler. It is built as its
-// own module, with its own versions of what it needs.
+// Build builds the gateway's program in dir; flags go to the compiler. It is built as
+// its own module, with its own dependency versions.
 func Build(ctx context.Context, dir string, flags ...string) (bin string, err error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "reseat").Output()
 	if err != nil {

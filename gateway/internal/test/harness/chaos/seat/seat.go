@@ -1,6 +1,6 @@
 // Package seat is one connection of a client that speaks reseat.v1, written from
-// the protocol's page over coder/websocket. It shares nothing with the gateway, nor
-// with the browser client.
+// docs/protocol.md on top of coder/websocket. It shares no code with the gateway or the
+// clients.
 package seat
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// errEnded is an end of stream. The library takes one right behind a frame's header
-// for an empty message, and one in the midst of a compressed message for its end,
-// io.ErrUnexpectedEOF included.
+// errEnded replaces the errors for an end of stream, io.ErrUnexpectedEOF included. The
+// library treats an end right after a frame's header as an empty message, and one
+// within a compressed message as its end.
 var errEnded = errors.New("the connection has ended")
 
-// A wholeConn is a connection whose end of stream is never a clean one.
+// A wholeConn is a connection whose end of stream is always an error.
 type wholeConn struct {
 	net.Conn
-	heard func() // called when bytes have come; nil: nobody wants to know
+	heard func() // called when bytes have arrived; may be nil
 }
 
 func (c wholeConn) Read(b []byte) (int, error) {
@@ -48,14 +48,14 @@ type (
 	heardKey struct{}
 )
 
-// WithPath is for requests of Client's: their connections tell the proxy of faults
-// beforehand, in a line of its own, what path they will ask for, since under TLS it
-// could not read that.
+// WithPath is for requests of Client: their connections announce to the fault proxy, on
+// a line of its own, the path that they will request, because the proxy could not read
+// it under TLS.
 func WithPath(ctx context.Context, path string) context.Context {
 	return context.WithValue(ctx, pathKey{}, path)
 }
 
-// Client is an http.Client for Dial through a proxy of faults that is told.
+// Client returns an http.Client for Dial through a fault proxy with Told.
 func Client(config *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialTold,
 		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -72,7 +72,7 @@ func Client(config *tls.Config) *http.Client {
 		}}}
 }
 
-// DialTCP connects for an http.Client that Dial is given.
+// DialTCP dials for an http.Client that is passed to Dial.
 func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 5 * time.Second}
 	c, err := d.DialContext(ctx, network, addr)
@@ -83,7 +83,7 @@ func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
 	return wholeConn{c, heard}, nil
 }
 
-// dialTold connects to a proxy of faults.
+// dialTold connects to a fault proxy with Told.
 func dialTold(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := DialTCP(ctx, network, addr)
 	if err != nil {
@@ -97,17 +97,17 @@ func dialTold(ctx context.Context, network, addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// An Offer is what a client shows at a handshake.
+// An Offer is what a client presents in a handshake.
 type Offer struct {
 	Token    string // "": a new session
 	Received uint64
-	Headers  bool // in headers of its own, in place of subprotocol entries
-	Plain    bool // reseat.v1 is not offered
+	Headers  bool // in request headers instead of subprotocol entries
+	Plain    bool // don't offer reseat.v1
 	Compress bool
-	Cookie   string // of a plain client's session
+	Cookie   string // a plain client's session cookie
 	Origin   string
 	Pinged   func() // called at each Ping
-	Heard    func() // called whenever bytes have come
+	Heard    func() // called whenever bytes have arrived
 }
 
 func (o Offer) options(client *http.Client) *websocket.DialOptions {
@@ -144,14 +144,14 @@ func (o Offer) options(client *http.Client) *websocket.DialOptions {
 
 // A Conn is a connection. One goroutine may read; any may write.
 type Conn struct {
-	Cookie     string // that the answer set, as it is to be sent back
+	Cookie     string // set by the response, as it must be sent back
 	Compressed bool
 
 	ws    *websocket.Conn
 	plain bool
 }
 
-// Dial connects. Where the answer is another than 101, status is that.
+// Dial connects. status is the response's if it is not 101.
 func Dial(ctx context.Context, client *http.Client, address string, o Offer) (c *Conn, status int, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -177,7 +177,7 @@ func Dial(ctx context.Context, client *http.Client, address string, o Offer) (c 
 	return c, 101, nil
 }
 
-// A Message is what came: data, or a control message with its verb.
+// A Message is what was received: data, or a control message with its verb.
 type Message struct {
 	Verb string // "": data
 	Arg  string
@@ -224,20 +224,20 @@ func (c *Conn) Say(ctx context.Context, verb, arg string) error {
 	return c.ws.Write(ctx, websocket.MessageText, []byte("\x10"+verb))
 }
 
-// Ack says that the messages up to n were taken in.
+// Ack acks the messages up to n.
 func (c *Conn) Ack(ctx context.Context, n uint64) error {
 	return c.Say(ctx, "ack", strconv.FormatUint(n, 10))
 }
 
-// Close ends the connection with a Close frame, and waits for the answer.
+// Close closes the connection with a Close frame, and waits for the answer.
 func (c *Conn) Close(code int, reason string) error {
 	return c.ws.Close(websocket.StatusCode(code), reason)
 }
 
-// Drop ends the connection without one.
+// Drop closes the connection without one.
 func (c *Conn) Drop() { c.ws.CloseNow() }
 
-// CloseOf is the code of the Close frame that ended a connection, -1 where none did.
+// CloseOf returns the code of the Close frame that ended a connection, or -1.
 func CloseOf(err error) int { return int(websocket.CloseStatus(err)) }
 
 // A Hello is the argument of hello.
@@ -282,7 +282,7 @@ func (c *Conn) Hello(ctx context.Context) (*Hello, *Closing, error) {
 	return nil, nil, fmt.Errorf("the first message is neither hello nor close: %q %q", m.Verb, m.Arg)
 }
 
-// Gen is the generation that a token names.
+// Gen returns the generation in a token.
 func Gen(token string) int {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -9,7 +9,7 @@ import (
 	"reseat/gateway/transport"
 )
 
-// descriptors counts those of the process.
+// descriptors counts the open descriptors of the process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -19,10 +19,10 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// Clients that do not go when they are taken over hold few descriptors, long
-// before their time is over. The goroutines of the other driver give theirs back
-// when they have noticed: TestLingeringConnectionsOfTakeoversAreBounded.
-func TestALoopKeepsFewConnectionsThatWereTakenOver(t *testing.T) {
+// Superseded clients that don't close hold few descriptors, long before their
+// deadlines. Goroutines of the other driver release theirs when they notice; see
+// TestLingeringConnectionsOfTakeoversAreBounded.
+func TestLoopClosesTheOldestSupersededConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are no loops here")
 	}
@@ -33,14 +33,14 @@ func TestALoopKeepsFewConnectionsThatWereTakenOver(t *testing.T) {
 		ours, theirs := tcpPair(t)
 		p.resume(ours, theirs, 0)
 	}
-	if n := descriptors(t) - before - takeovers; n > session.MaxLingering { // one of each is the test's
-		t.Errorf("%d descriptors of clients that were taken over, want %d at most", n, session.MaxLingering)
+	if n := descriptors(t) - before - takeovers; n > session.MaxLingering { // one end of each belongs to the test
+		t.Errorf("%d descriptors of superseded clients, want at most %d", n, session.MaxLingering)
 	}
 }
 
-// A loop takes connections under descriptors of its own, and closes those that they came
-// with; what it is not to have it gives back at once.
-func TestLoopHoldsOneDescriptorForEachConnection(t *testing.T) {
+// A loop duplicates the descriptors of connections and closes the originals. It
+// releases at once what it can't use.
+func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are no loops here")
 	}
@@ -48,15 +48,15 @@ func TestLoopHoldsOneDescriptorForEachConnection(t *testing.T) {
 	newPlayer(t, d, nil) // the loops themselves
 	before := descriptors(t)
 	p := newPlayer(t, d, func(c *session.Config) { c.Hard = true })
-	p.wantUp(1)                               // the loop has begun
-	if n := descriptors(t) - before; n != 4 { // two of each connection: ours and the test's
+	p.wantUp(1)                               // the loop has started
+	if n := descriptors(t) - before; n != 4 { // two per connection: ours and the test's
 		t.Errorf("%d descriptors for two connections, want 4", n)
 	}
 	before = descriptors(t)
 	for range 5 {
 		ours, theirs := tcpPair(t)
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 99}, session.Pass{Gen: 100}); ref == nil {
-			t.Fatal("a generation that was never issued is taken")
+			t.Fatal("a generation that was never issued is accepted")
 		}
 		if p.drive.Reconnect(ours, nil) {
 			t.Fatal("a session with an upstream takes another")
@@ -65,12 +65,12 @@ func TestLoopHoldsOneDescriptorForEachConnection(t *testing.T) {
 		theirs.Close()
 	}
 	if n := descriptors(t) - before; n != 0 {
-		t.Errorf("%d descriptors of what was refused", n)
+		t.Errorf("%d descriptors of refused connections", n)
 	}
 	p.client.Close()
 	p.events.await(session.Dropped)
 	older := p.game
-	defer older.Close() // not before: its end would give a descriptor back
+	defer older.Close() // not earlier: closing it would free a descriptor
 	ours, theirs := tcpPair(t)
 	before = descriptors(t)
 	if !p.drive.Reconnect(ours, nil) {
@@ -78,6 +78,6 @@ func TestLoopHoldsOneDescriptorForEachConnection(t *testing.T) {
 	}
 	p.game = theirs
 	if n := descriptors(t) - before; n > 0 {
-		t.Errorf("%d more descriptors for an upstream that was taken", n)
+		t.Errorf("%d more descriptors for an accepted upstream", n)
 	}
 }

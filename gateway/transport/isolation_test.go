@@ -14,8 +14,8 @@ import (
 	"reseat/gateway/transport/epoll"
 )
 
-// roundTrip sends message i up, and has the game answer it: the bytes must be
-// the session's own, each way.
+// roundTrip sends message i up and has the game server answer it. Both ends must read
+// the session's own bytes.
 func (r *rig) roundTrip(t *testing.T, i int) {
 	t.Helper()
 	pass := func(from, to net.Conn, sent, want []byte) {
@@ -33,7 +33,7 @@ func (r *rig) roundTrip(t *testing.T, i int) {
 	pass(r.game, r.client, down, down)
 }
 
-// stalls are what a session can be stuck in for as long as its ends like.
+// stalls are the ways in which a peer can stall a session indefinitely.
 var stalls = map[string]func(r *rig){
 	"a client that reads nothing":        func(r *rig) { fill(r.game, false) },
 	"a game server that reads nothing":   func(r *rig) { fill(r.client, true) },
@@ -44,7 +44,7 @@ var stalls = map[string]func(r *rig){
 
 const big = 64 << 10
 
-// fill writes one big message after the other, as they are taken, to c's end.
+// fill writes big messages until c is closed.
 func fill(c net.Conn, masked bool) {
 	message := numbered(nil, 1, big, masked)
 	go func() {
@@ -56,15 +56,15 @@ func fill(c net.Conn, masked bool) {
 	}()
 }
 
-// I14: a session that stands still makes no other wait. No clock is asked: the one
-// stands still until the other has had all its round trips, which it would not
-// have if it waited for the first at any point.
-func TestASessionThatStandsStillMakesNoOtherWait(t *testing.T) {
+// I14: a stalled session delays no other. The test reads no clock: the first session
+// stays stalled until the other has finished its round trips, which would block if it
+// ever waited for the first.
+func TestStalledSessionDelaysNoOther(t *testing.T) {
 	for name, stall := range stalls {
 		t.Run(name, func(t *testing.T) {
 			drivers(t, func(t *testing.T, d *transport.Driver) {
 				var stuck []*rig
-				for range 2 * runtime.GOMAXPROCS(0) { // some beside the other in each loop
+				for range 2 * runtime.GOMAXPROCS(0) { // several next to each other on each loop
 					r := newRig(t, d, zeroKey)
 					stall(r)
 					stuck = append(stuck, r)
@@ -76,7 +76,7 @@ func TestASessionThatStandsStillMakesNoOtherWait(t *testing.T) {
 				for _, r := range stuck {
 					select {
 					case <-r.events.over:
-						t.Errorf("one did not stand still to the end: %s", r.events.reason)
+						t.Errorf("a stalled session ended: %s", r.events.reason)
 					default:
 					}
 				}
@@ -85,20 +85,20 @@ func TestASessionThatStandsStillMakesNoOtherWait(t *testing.T) {
 	}
 }
 
-// I14: in a loop a session that floods goes before another's message with no more
-// than what a few reads bring. What it passes on meanwhile is counted, and no time:
-// so many frames are what the other waits for, however fast or slow the machine is.
-func TestAFloodGoesBeforeAnothersMessageWithAFewReadsAtMost(t *testing.T) {
+// I14: on a loop, only a few reads of a flooding session are served before another
+// session's message. The test counts the frames that pass meanwhile, not time, so the
+// machine's speed doesn't matter.
+func TestFloodDelaysAnotherSessionByAFewReadsAtMost(t *testing.T) {
 	const floods, read = 4, 256 << 10
-	// Of each flood: what is left of this turn of the loop, and its read in the
-	// next one; either may follow upon one of an event.
-	const most = floods * 4 * (read/big + 1)
+	// Per flood: the rest of this turn of the loop, and its read in the next turn; each
+	// may follow a read caused by an event.
+	const maxFrames = floods * 4 * (read/big + 1)
 	if runtime.GOOS != "linux" {
 		t.Skip("there are loops on Linux alone")
 	}
-	procs := runtime.GOMAXPROCS(1) // one loop for all
+	procs := runtime.GOMAXPROCS(1) // a single loop for all sessions
 	d := newDriver(t, transport.Poll)
-	var passed, seen atomic.Int64 // frames of the floods; how many when the other's came
+	var passed, seen atomic.Int64 // frames of the floods: relayed so far, and when the other session's message arrived
 	all := make([]*rig, floods)
 	for i := range all {
 		all[i] = newRig(t, d, func() [4]byte { passed.Add(1); return [4]byte{} })
@@ -116,9 +116,9 @@ func TestAFloodGoesBeforeAnothersMessageWithAFewReadsAtMost(t *testing.T) {
 		running.Go(func() { io.Copy(io.Discard, r.game) })
 	}
 	worst := int64(0)
-	for i := 0; i < 100 || passed.Load() < 10*most; i++ { // else it was no flood
+	for i := 0; i < 100 || passed.Load() < 10*maxFrames; i++ { // otherwise this was no flood
 		if i == 1e5 {
-			t.Fatalf("%d frames were passed on: that is no flood", passed.Load())
+			t.Fatalf("%d frames were relayed, too few for a flood", passed.Load())
 		}
 		up := numbered(nil, i, 16, true)
 		other.client.Write(up)
@@ -130,7 +130,7 @@ func TestAFloodGoesBeforeAnothersMessageWithAFewReadsAtMost(t *testing.T) {
 		worst = max(worst, seen.Load()-sent)
 	}
 	t.Logf("%d frames were passed on, at most %d before one of another session", passed.Load(), worst)
-	if worst > most {
-		t.Errorf("%d frames went before one of another session, want %d at most", worst, most)
+	if worst > maxFrames {
+		t.Errorf("%d frames preceded the other session's message, want at most %d", worst, maxFrames)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"reseat/gateway/transport/netio"
 )
 
-// leave takes the session off its loop, for good.
-func (s *Session) leave(p *epoll.Session) {
+// leaveLoop moves the session from its loop to goroutines, for good.
+func (s *Session) leaveLoop(p *epoll.Session) {
 	p.Leave(func(core *session.Session, sockets epoll.Sockets, over bool) (then func()) {
 		n := s.driver.net.Adopt(core, connsOf(sockets), over, s.watch)
 		s.net.Store(n)
-		return n.TellRest
+		return n.NotifyRest
 	})
 }
 
@@ -30,7 +30,7 @@ func connsOf(sockets epoll.Sockets) netio.Sockets {
 	return n
 }
 
-// connOf makes a connection of a descriptor, which is closed in any case.
+// connOf turns a descriptor into a connection, and closes the descriptor in any case.
 func connOf(k epoll.Socket) netio.Socket {
 	if k.FD < 0 {
 		return netio.Socket{Leg: k.Leg}
@@ -38,7 +38,7 @@ func connOf(k epoll.Socket) netio.Socket {
 	f := os.NewFile(uintptr(k.FD), "")
 	defer f.Close()
 	conn, err := net.FileConn(f)
-	if err != nil { // no descriptor left for a moment: as if the network had cut it
+	if err != nil { // out of descriptors: treat the connection as broken
 		conn, _ = net.Pipe()
 		conn.Close()
 	}

@@ -12,10 +12,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// A slow Observer stops the game server from being read, and lets it be read again, or
-// the memory of the process would be what --log-messages is behind by.
+// A slow Observer pauses reading from the game server, and resumes it when it catches
+// up. Otherwise --log-messages could use unbounded memory.
 func TestSessionIsNotReadWhileItsObserverIsBehind(t *testing.T) {
-	const messages = 200 // so many small ones a socket holds
+	const messages = 200 // a socket holds this many small messages
 	ours, client := socketPair(t)
 	r := newRigOf(t, ours, client, func(c *session.Config) { c.Resumable, c.Tell.On = false, true })
 	stuck := make(chan struct{})
@@ -23,7 +23,7 @@ func TestSessionIsNotReadWhileItsObserverIsBehind(t *testing.T) {
 	t.Cleanup(free)
 	r.onEvents.Store(func([]session.Event) { <-stuck })
 	msg := frame.Append(nil, frame.Binary, []byte{1})
-	sent := func() (n uint64) {
+	sentCount := func() (n uint64) {
 		r.Do(func(core *session.Session, _ session.Time) { n = core.Info().Sent })
 		return n
 	}
@@ -31,11 +31,11 @@ func TestSessionIsNotReadWhileItsObserverIsBehind(t *testing.T) {
 		if _, err := r.game.Write(msg); err != nil {
 			t.Fatal(err)
 		}
-		sent() // each is read by itself, or it waits in the socket
+		sentCount() // so that each is read by itself, or stays in the socket
 	}
-	n := int(sent())
-	if n <= maxUntold/2 || n > maxUntold+2 {
-		t.Errorf("%d messages were read while the Observer was behind, want about %d", n, maxUntold)
+	n := int(sentCount())
+	if n <= maxPending/2 || n > maxPending+2 {
+		t.Errorf("%d messages were read while the Observer was behind, want about %d", n, maxPending)
 	}
 	read := func(messages int) {
 		client.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -44,6 +44,6 @@ func TestSessionIsNotReadWhileItsObserverIsBehind(t *testing.T) {
 		}
 	}
 	read(n)
-	free() // nothing else wakes the loop now
+	free() // nothing else wakes the loop from here on
 	read(messages - n)
 }

@@ -1,0 +1,100 @@
+package epoll
+
+import (
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway/session"
+)
+
+// This file moves sessions to another process, or to another loop, with their
+// connections, for an upgrade: the loop pauses, sessions are frozen, those that another
+// has taken over are dropped, and the loop goes on with the rest.
+
+// Pause stops the loop between two turns until resume is called. In between, the caller
+// owns the loop's sessions: it may call Freeze and Drop. Whoever else asks a session
+// something waits. Calls of Observers go on.
+func (l *Loop) Pause() (resume func()) {
+	paused, over := make(chan struct{}), make(chan struct{})
+	l.post(func() {
+		close(paused)
+		<-over
+	})
+	<-paused
+	return func() { close(over) }
+}
+
+// A Frozen is a session that stands still. The descriptors are still the session's: a
+// receiver must have duplicates.
+type Frozen struct {
+	State    []byte
+	Content  [][]byte // of the replay buffer, not copied
+	Up, Down int      // the descriptors of its upstream and its client; negative: none
+}
+
+// Freeze describes a session of a loop that is paused. It fails with session.ErrBusy
+// where the session cannot move now, and never will if it has ended.
+func (s *Session) Freeze(format int) (f Frozen, err error) {
+	if s.left {
+		return f, session.ErrBusy
+	}
+	f.Up, f.Down = s.up.fd, -1
+	if s.down != nil && s.down.leg == session.Leg(s.core.Attachment()) {
+		f.Down = s.down.fd
+	}
+	f.State, f.Content, err = s.core.Freeze(format, nil)
+	return f, err
+}
+
+// Drop forgets a session that another has taken over, of a loop that is paused. Its
+// Observer is not called again. Nothing is done to its connections that their peers could
+// notice; older ones that were being closed are closed.
+func (s *Session) Drop() {
+	if s.left {
+		return
+	}
+	s.left = true
+	s.release()
+	moved := s.core.Attachment()
+	for _, g := range s.legs() {
+		switch {
+		case g.fd < 0:
+		case g == s.up || moved != nil && g.leg == session.Leg(moved):
+			s.loop.forget(g.fd) // before the close: epoll watches the open file, which lives on
+			unix.Close(g.fd)
+			g.fd = -1
+			s.open--
+		default:
+			g.close(session.Shut)
+		}
+	}
+	s.core.Discard()
+}
+
+// legs are all of the session's.
+func (s *Session) legs() []*leg {
+	all := append([]*leg{s.up}, s.older...)
+	if s.down != nil {
+		all = append(all, s.down)
+	}
+	return all
+}
+
+// Adopt drives a core that session.Restore has made, over the descriptors of its upstream
+// and its attached client, which are the loop's from here on; down is not looked at where
+// none is attached.
+func (l *Loop) Adopt(core *session.Session, up, down int, watch session.Observer) *Session {
+	s := &Session{loop: l, core: core, watch: watch, place: -1}
+	l.load.Add(1)
+	l.post(func() {
+		l.sessions++
+		s.serve(func() {
+			s.up = &leg{s: s, leg: core.Upstream(), fd: up}
+			if a := core.Attachment(); a != nil {
+				s.down = &leg{s: s, leg: a, fd: down}
+				s.begin(s.down)
+			}
+			s.begin(s.up)
+		})
+	})
+	return s
+}
