@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"gateway/listen":            {"gateway/transport/rawconn"},
 	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
 	"gateway/deflate":           {"gateway/frame"},
-	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session"},
+	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session", "gateway/wire"},
 	"gateway/transport/netio":   {"gateway/transport/rawconn", "gateway/session"},
 	"gateway/transport/epoll":   {"gateway/transport/rawconn", "gateway/session"},
 	"gateway/transport/rawconn": {},

@@ -7,6 +7,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
+	"reseat/gateway/wire"
 )
 
 // A Session is a session core run by a driver. Its methods are safe for concurrent use,
@@ -31,8 +32,11 @@ func (s *Session) onLoop() *epoll.Session {
 
 // Do calls f with exclusive access to the core. f must not block.
 func (s *Session) Do(f func(core *session.Session, now session.Time)) {
-	if p := s.onLoop(); p == nil || !p.Do(f) {
-		s.net.Load().Do(f)
+	if p := s.onLoop(); p != nil && p.Do(f) {
+		return
+	}
+	if n := s.net.Load(); n != nil { // else another has taken it over: see Drop
+		n.Do(f)
 	}
 }
 
@@ -64,7 +68,11 @@ func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *ses
 			return refusal
 		}
 	}
-	return s.net.Load().Attach(conn, early, f)
+	n := s.net.Load()
+	if n == nil { // another has taken it over: see Drop
+		return session.Refuse(wire.CodeInternalError, "")
+	}
+	return n.Attach(conn, early, f)
 }
 
 // Reconnect gives a session that needs an upstream its next one. early holds the bytes
@@ -82,13 +90,17 @@ func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 			return taken
 		}
 	}
-	return s.net.Load().Reconnect(conn, early)
+	n := s.net.Load()
+	return n != nil && n.Reconnect(conn, early)
 }
 
 // Info returns a snapshot of the session.
 func (s *Session) Info() (i session.Info) {
-	if p := s.onLoop(); p == nil || !p.Do(func(core *session.Session, _ session.Time) { i = core.Info() }) {
-		return s.net.Load().Info()
+	if p := s.onLoop(); p != nil && p.Do(func(core *session.Session, _ session.Time) { i = core.Info() }) {
+		return i
+	}
+	if n := s.net.Load(); n != nil {
+		return n.Info()
 	}
 	return i
 }

@@ -23,14 +23,6 @@ func (l *Loop) Pause() (resume func()) {
 	return func() { close(over) }
 }
 
-// A Frozen is a session that stands still. The descriptors are still the session's: a
-// receiver must have duplicates.
-type Frozen struct {
-	State    []byte
-	Content  [][]byte // of the replay buffer, not copied
-	Up, Down int      // the descriptors of its upstream and its client; negative: none
-}
-
 // Freeze describes a session of a loop that is paused. It fails with session.ErrBusy
 // where the session cannot move now, and never will if it has ended.
 func (s *Session) Freeze(format int) (f Frozen, err error) {

@@ -24,6 +24,10 @@ func (*Loop) Close()                                                            
 func (*Loop) Wait()                                                              {}
 func (*Loop) New(*session.Session, int, session.Observer) *Session               { return nil }
 func (*Loop) Infos([]*Session, func(int, session.Info)) []int                    { return nil }
+func (*Loop) Pause() (resume func())                                             { return nil }
+func (*Loop) Adopt(*session.Session, int, int, session.Observer) *Session        { return nil }
+func (*Session) Freeze(int) (Frozen, error)                                      { return Frozen{}, session.ErrBusy }
+func (*Session) Drop()                                                           {}
 func (*Session) Loop() *Loop                                                     { return nil }
 func (*Session) Do(func(*session.Session, session.Time)) bool                    { return false }
 func (*Session) Attach(int, []byte, session.AttachFunc) (*session.Refusal, bool) { return nil, false }

@@ -58,6 +58,7 @@ type leg struct {
 	hurried   bool // its deadline is shortFlushTime from now, in both phases
 	closed    bool
 	parked    bool // the reader waits for wake
+	reading   bool // bytes may be between the socket and the core
 
 	wake chan struct{} // one slot: sending never blocks
 

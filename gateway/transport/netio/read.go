@@ -37,6 +37,7 @@ func (s *Session) readOnce(l *leg, fd int) (more, settled bool) {
 func (s *Session) room(l *leg) (b []byte) {
 	s.mu.Lock()
 	s.call(func(core *session.Session, _ session.Time) { b = core.Room(l.leg, l.lend) })
+	l.reading = b != nil
 	s.mu.Unlock()
 	return b
 }
@@ -45,6 +46,7 @@ func (s *Session) room(l *leg) (b []byte) {
 func (s *Session) received(l *leg, p []byte) (settled bool) {
 	s.enter()
 	s.call(func(core *session.Session, now session.Time) { core.Read(now, l.leg, p) })
+	l.reading = false
 	if len(p) == 0 {
 		s.mu.Unlock()
 		return true

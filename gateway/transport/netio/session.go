@@ -37,6 +37,7 @@ type Session struct {
 	panics    []panicked
 	chores    []chore // to be done after the lock is released
 	over      bool    // the Observer's Closed has been called, or is being called
+	moved     bool    // another has taken the session over: see Drop
 
 	running sync.WaitGroup
 }
@@ -78,6 +79,7 @@ func (s *Session) connect(conn net.Conn, u *session.Upstream) {
 func (s *Session) read(l *leg, early []byte) {
 	l.watch()
 	s.open++
+	l.reading = len(early) > 0
 	s.running.Go(func() { s.readAll(l, early) })
 }
 
@@ -114,6 +116,9 @@ func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 }
 
 func (s *Session) call(f func(*session.Session, session.Time)) {
+	if s.moved {
+		return
+	}
 	defer s.rescue()
 	f(s.core, s.now)
 }
@@ -216,7 +221,7 @@ func (s *Session) wakeReaders() {
 // set earlier: a call too early is harmless.
 func (s *Session) arm() {
 	next := s.core.Next()
-	if next == 0 {
+	if next == 0 || s.moved {
 		return
 	}
 	if s.armed == 0 || next < s.armed {

@@ -1,0 +1,111 @@
+package transport
+
+import (
+	"net"
+
+	"reseat/gateway/session"
+	"reseat/gateway/transport/epoll"
+	"reseat/gateway/transport/netio"
+	"reseat/gateway/transport/rawconn"
+)
+
+// This file moves sessions to another process, or to another Driver, with their
+// connections, for an upgrade.
+
+// A Frozen is a session that stands still. The descriptors are still the session's: a
+// receiver must have duplicates.
+type Frozen struct {
+	State    []byte
+	Content  [][]byte // of the replay buffer, not copied
+	Up, Down int      // the descriptors of its upstream and its client; negative: none
+}
+
+// Pause stops all event loops until resume is called. Freeze needs that.
+func (d *Driver) Pause() (resume func()) {
+	if d.kind != Net {
+		d.begin.Do(d.start) // or one could begin meanwhile
+	}
+	var each []func()
+	for _, l := range d.loops {
+		each = append(each, l.Pause())
+	}
+	return func() {
+		for _, f := range each {
+			f()
+		}
+	}
+}
+
+// Freeze stops a session of a paused Driver until thaw or Drop, of which one must
+// follow; thaw before the Driver resumes. It fails, and stops nothing, with
+// session.ErrBusy: while a read or write is under way, for good where the session has
+// ended, and always where a connection is no plain TCP.
+func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
+	if p := s.onLoop(); p != nil {
+		e, err := p.Freeze(format)
+		return Frozen(e), func() {}, err
+	}
+	n := s.net.Load()
+	e, err := n.Freeze(format)
+	return Frozen(e), n.Thaw, err
+}
+
+// Drop forgets a frozen session that another has taken over. Its Observer is not called
+// again, and what is asked of it has no effect. Nothing is done to its connections that
+// their peers could notice; older ones that were being closed are closed.
+func (s *Session) Drop() {
+	if p := s.onLoop(); p != nil {
+		p.Drop()
+		return
+	}
+	s.net.Load().Drop()
+}
+
+// Adopt drives a core that session.Restore has made over the connections of its upstream
+// and its attached client, which are the Session's from here on. up is nil where the
+// upstream's is closed, and down where no client is attached.
+func (d *Driver) Adopt(core *session.Session, up, down net.Conn, watch session.Observer) *Session {
+	s := &Session{driver: d, watch: watch}
+	if d.kind != Net {
+		if s.poll = d.adoptOnLoop(core, up, down, watch); s.poll != nil {
+			return s
+		}
+	}
+	sockets := netio.Sockets{Up: netio.Socket{Conn: up, Leg: core.Upstream()}}
+	if a := core.Attachment(); a != nil {
+		sockets.Down = &netio.Socket{Conn: down, Leg: a}
+	}
+	n := d.net.Adopt(core, sockets, false, watch)
+	s.net.Store(n)
+	n.NotifyRest()
+	return s
+}
+
+// adoptOnLoop is nil, and the connections are still the caller's, where an event loop
+// cannot serve them.
+func (d *Driver) adoptOnLoop(core *session.Session, up, down net.Conn, watch session.Observer) *epoll.Session {
+	l := d.leastLoaded()
+	if l == nil {
+		return nil
+	}
+	fds := [2]int{-1, -1}
+	for i, conn := range []net.Conn{up, down} {
+		if conn == nil {
+			continue
+		}
+		fd, err := rawconn.Take(conn)
+		if err != nil {
+			if i == 1 && fds[0] >= 0 {
+				rawconn.Release(fds[0])
+			}
+			return nil
+		}
+		fds[i] = fd
+	}
+	for _, conn := range []net.Conn{up, down} {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	return l.Adopt(core, fds[0], fds[1], watch)
+}

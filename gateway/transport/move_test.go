@@ -1,0 +1,142 @@
+//go:build linux
+
+package transport_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+)
+
+// receiveNumbered reads n messages of the function numbered, each of size bytes, and
+// fails unless they are all there in order.
+func receiveNumbered(t *testing.T, c net.Conn, n, size int, masked bool) {
+	want := numbered(nil, 0, size, masked)
+	head := len(want) - size
+	b := make([]byte, len(want))
+	for i := range n {
+		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Errorf("message %d: %v", i, err)
+			return
+		}
+		payload := b[head:]
+		if masked {
+			frame.XOR(payload, [4]byte(b[head-4:head]))
+		}
+		if got := binary.BigEndian.Uint32(payload); got != uint32(i) {
+			t.Errorf("message %d came in the place of %d", got, i)
+			return
+		}
+	}
+}
+
+// connOf makes a connection of a duplicate of fd, as a process that receives it does; nil
+// for a negative one.
+func connOf(t *testing.T, fd int) net.Conn {
+	t.Helper()
+	if fd < 0 {
+		return nil
+	}
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// move moves the rig's session from one Driver to the other, unless it is busy.
+func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
+	t.Helper()
+	resume := from.Pause()
+	defer resume()
+	f, _, err := r.drive.Freeze(session.Formats[0])
+	if errors.Is(err, session.ErrBusy) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, err := session.Restore(session.Formats[0], f.State, slices.Concat(f.Content...), r.store, zeroKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, down := connOf(t, f.Up), connOf(t, f.Down)
+	r.drive.Drop()
+	r.drive = to.Adopt(core, up, down, r.events)
+	return true
+}
+
+// An upgrade in small: both sides send and read all the time, while the session moves to
+// and fro between two Drivers of each kind.
+func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
+	for name, kinds := range map[string][2]transport.Kind{
+		"net": {transport.Net, transport.Net}, "poll": {transport.Poll, transport.Poll},
+		"net and poll": {transport.Net, transport.Poll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const messages, size, wanted = 20_000, 300, 40
+			clock := transport.NewClock()
+			var drivers [2]*transport.Driver
+			for i, kind := range kinds {
+				d := transport.NewDriver(kind, clock)
+				t.Cleanup(func() { d.Close(); d.Wait() })
+				drivers[i] = d
+			}
+			r := newRig(t, drivers[0], zeroKey)
+			first := r.drive
+			send := func(c net.Conn, masked bool) {
+				var b []byte
+				for i := range messages {
+					b = numbered(b[:0], i, size, masked)
+					if _, err := c.Write(b); err != nil {
+						t.Errorf("message %d: %v", i, err)
+						return
+					}
+				}
+			}
+			var sides sync.WaitGroup
+			sides.Go(func() { send(r.game, false) })
+			sides.Go(func() { send(r.client, true) })
+			sides.Go(func() { receiveNumbered(t, r.client, messages, size, false) })
+			sides.Go(func() { receiveNumbered(t, r.game, messages, size, true) })
+			over := make(chan struct{})
+			go func() { sides.Wait(); close(over) }()
+			moves := 0
+			for traffic := true; traffic && moves < wanted; {
+				select {
+				case <-over:
+					traffic = false
+				case <-time.After(time.Millisecond):
+				}
+				if r.move(t, drivers[moves%2], drivers[(moves+1)%2]) {
+					moves++
+				}
+			}
+			<-over
+			first.Do(func(*session.Session, session.Time) { t.Error("a session that has moved is asked something") })
+			if moves < 5 {
+				t.Errorf("it moved %d times under traffic, which proves little", moves)
+			}
+			t.Logf("%d moves", moves)
+		})
+	}
+}
