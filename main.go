@@ -1,5 +1,5 @@
-// Command reseat is a WebSocket gateway that puts a player whose connection
-// dropped back into the same session, in front of any game server.
+// Command reseat is a WebSocket gateway, in front of any game server, that puts a player
+// back into the same session after a disconnect.
 package main
 
 import (

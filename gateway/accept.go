@@ -22,16 +22,14 @@ import (
 	"reseat/upstream"
 )
 
-const (
-	// refusedBody is how long the body of a refused request is waited for.
-	refusedBody = time.Second
-)
+// refusedBody is how long the gateway waits for the rest of a refused request's body.
+const refusedBody = time.Second
 
-// A route is a Route made ready to serve.
+// A route is a policy.Route that is ready to serve.
 type route struct {
 	policy.Route
-	terms *registry.Terms // that its sessions begin with
-	proxy *upstream.Proxy // nil where ordinary requests are off
+	terms *registry.Terms // of new sessions
+	proxy *upstream.Proxy // nil if ordinary requests are off
 }
 
 func (g *Gateway) addRoute(r policy.Route) error {
@@ -49,10 +47,9 @@ func (g *Gateway) addRoute(r policy.Route) error {
 	return g.table.add(rt)
 }
 
-// serve decides what a request is: an ordinary one, a resume, or a new session.
-// rt is the route that its path matches, nil for none; unsafe says why a path
-// matches none that could be read as another. What is wrong with a handshake itself
-// is answered here, before anything is dialled.
+// serve handles a request as an ordinary one, a resume or a new session. rt is the
+// route that its path matches, nil if none does; unsafe says why the path is ambiguous.
+// A faulty handshake is refused here, before the gateway dials anything.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
 	if !handshake.Requested(r) {
 		g.serveHTTP(w, r, rt, unsafe)
@@ -79,8 +76,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		return
 	}
 	offer := wire.ParseOffer(r.Header)
-	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt, offer) {
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a cookie counts for pages alone, and a page says its Origin")
+	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r, rt, offer) {
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin")
 		return
 	}
 	if !offer.Resumable && rt != nil {
@@ -96,28 +93,29 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 	case rt == nil:
 		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
 	case g.draining.Load():
-		g.refuseBusy(w, r, "draining", "this gateway is going away")
-	case g.crowded():
+		g.refuseBusy(w, r, "draining", "this gateway is shutting down")
+	case g.memoryLow():
 		g.refuseBusy(w, r, "buffer_total", "no memory for new sessions")
 	default:
 		g.begin(w, r, rt, offer)
 	}
 }
 
-// crowded reports whether the replay buffers leave no memory for new sessions.
-func (g *Gateway) crowded() bool { return g.store.Used() >= g.store.Limit()/10*9 }
+// memoryLow reports whether the replay buffers use so much memory that new sessions are
+// refused.
+func (g *Gateway) memoryLow() bool { return g.store.Used() >= g.store.Limit()/10*9 }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
 	from := registry.BlockOf(g.clientAddr(r))
 	switch {
 	case unsafe != nil:
-		letGo(w)
+		limitRefused(w)
 		http.Error(w, unsafePath(unsafe), http.StatusBadRequest)
 	case rt == nil:
-		letGo(w)
+		limitRefused(w)
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)
 	case rt.proxy == nil:
-		letGo(w)
+		limitRefused(w)
 		if r.ProtoMajor == 1 { // HTTP/2 has no such field, RFC 9113 section 8.2.2
 			w.Header().Set("Upgrade", "websocket")
 		}
@@ -125,7 +123,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 	case !g.reg.Pass(from):
 		g.logExhausted()
 		g.metrics.requestsRefused.Inc()
-		letGo(w)
+		limitRefused(w)
 		w.Header().Set("Retry-After", retryAfter)
 		w.Header().Set("Connection", "close")
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
@@ -136,9 +134,10 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 	}
 }
 
-// byCookie reports whether a cookie says whose handshake this is. It never says
-// whose a resume is, and the gateway's own is a plain client's alone.
-func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
+// authenticatedByCookie reports whether a cookie authenticates this handshake. If so, it
+// needs an Origin, since a browser sends cookies for any page. A resume is never
+// authenticated by cookie, and only plain clients have the gateway's own cookie.
+func (g *Gateway) authenticatedByCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	switch {
 	case rt == nil || offer.Resume:
 		return false
@@ -148,13 +147,13 @@ func (g *Gateway) byCookie(r *http.Request, rt *route, offer wire.Offer) bool {
 	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
-// target is the host that r is for.
+// target is the host that the client asked for.
 func (g *Gateway) target(r *http.Request) handshake.Target {
 	return handshake.Target{Host: cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), Secure: g.secure(r)}
 }
 
-// forwarded is what a trusted proxy says in a header that each proxy on the way may
-// have added to, the one next to the client first; "" where none does.
+// forwarded returns the first value of a header that proxies append to (the proxy next
+// to the client comes first), "" unless a trusted proxy sent it.
 func (g *Gateway) forwarded(r *http.Request, header string) string {
 	if !upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
 		return ""
@@ -163,15 +162,16 @@ func (g *Gateway) forwarded(r *http.Request, header string) string {
 	return strings.TrimSpace(first)
 }
 
-// refuseHTTP answers a handshake by HTTP, or where the client reads refusals by a
-// close (protocol section 2), counts it, and has the connection closed, so that nothing behind it is taken for another request. The line in the
-// log has more behind it.
+// refuseHTTP refuses a handshake: by an HTTP answer, or by a close if the client reads
+// refusals that way (protocol section 2). It counts and logs the refusal, with more
+// added to the log line, and has the connection closed after an HTTP answer, so that
+// nothing that follows is taken for another request.
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
 	g.noteRefused(r, status, label, more...)
-	if c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After")); ok && c.Reason != "" && g.sayRefusal(w, r, c) {
+	if c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After")); ok && c.Reason != "" && g.refuseByClose(w, r, c) {
 		return
 	}
-	letGo(w)
+	limitRefused(w)
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, status)
 }
@@ -183,26 +183,26 @@ func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ..
 	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
-// letGo has a refused request's body waited for no longer than refusedBody:
-// net/http reads it before it closes the connection, and one that never comes
-// would keep it for ever.
-func letGo(w http.ResponseWriter) {
+// limitRefused sets deadlines for a refused request. net/http reads the rest of the body
+// before it closes the connection; without a deadline, a body that never arrives would
+// hold the connection forever.
+func limitRefused(w http.ResponseWriter) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
 	answerWithin(w, upstream.WriteTimeout)
 }
 
-// answerWithin gives a client so long to take an answer that comes at once. Each
-// answer has a deadline of its own: net/http leaves that of the one before.
+// answerWithin sets the client's deadline for taking an immediate answer. Every answer
+// needs one of its own: net/http keeps the deadline of the answer before.
 func answerWithin(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// logExhausted says what an operator can do about refusals because descriptors ran out.
+// logExhausted logs that descriptors ran out, and what an operator can do about it.
 func (g *Gateway) logExhausted() {
-	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files")
+	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files (ulimit -n)")
 }
 
-// retryAfter is what is said to anyone who is refused because there is no room, in seconds.
+// retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
 const retryAfter = "5"
 
 func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
@@ -216,8 +216,8 @@ func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
 	g.refuseBusy(w, r, "descriptors", "no more sessions now")
 }
 
-// begin makes a new session: the upstream is dialled before the client is
-// answered.
+// begin creates a session for a client. It dials the upstream before it answers the
+// client, so that the client gets the upstream's refusal as its own.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
 	player, only, err := authenticate(rt.Policy.Login, r)
@@ -228,16 +228,16 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		if offer.Refusals {
 			g.noteRefused(r, http.StatusUnauthorized, "unauthorized", "login", reason)
 			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
-			g.sayRefusal(w, r, c)
+			g.refuseByClose(w, r, c)
 			return
 		}
-		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error(), "login", reason)
+		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game requires a login: "+err.Error(), "login", reason)
 		return
 	}
 	r = only
 	e := g.newRecord(rt, player, offer.Resumable, g.clientAddr(r))
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
-	defer cancel() // a refusal's body is read to its end before
+	defer cancel() // after a refusal's body has been read
 	e.SetFirst(g.upstreamRequest(e, r, offer.Protocols, nil), cancel)
 	switch g.admit(ctx, e) {
 	case registry.Admitted:
@@ -264,7 +264,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	g.accept(w, r, e, up, arrived)
 }
 
-// admit gives e its place before its upstream is dialled, or says why not.
+// admit reserves a place for e before its upstream is dialled, or says why it cannot.
 func (g *Gateway) admit(ctx context.Context, e *registry.Record) registry.Admission {
 	for {
 		a, holder := g.reg.Add(e)
@@ -279,8 +279,8 @@ func (g *Gateway) admit(ctx context.Context, e *registry.Record) registry.Admiss
 	}
 }
 
-// commit makes e the player's session, once its upstream has accepted it, and
-// ends those that it takes over. It reports false where a newer one came first.
+// commit makes e the player's session once its upstream has accepted it, and ends the
+// sessions that it supersedes. It reports false if a newer session came first.
 func (g *Gateway) commit(e *registry.Record) bool {
 	older, ok := g.reg.Commit(e)
 	for _, o := range older {
@@ -291,22 +291,22 @@ func (g *Gateway) commit(e *registry.Record) bool {
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
 	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
-	if listen.NoDescriptor(err) { // that is no fault of the upstream's
+	if listen.NoDescriptor(err) { // not the upstream's fault
 		g.refuseExhausted(w, r)
 		return
 	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
-	if g.sayRefusal(w, r, closingUpstream(err)) {
+	if g.refuseByClose(w, r, closingUpstream(err)) {
 		upstream.Discard(err)
 		return
 	}
 	w.Header().Set("Connection", "close")
-	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // its body may still be coming
+	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // the body may still be arriving
 	upstream.WriteError(w, err)
 }
 
-// newRecord makes the record of a session of rt's. peer is the client's address, zero for
-// a session that is made ahead of its client.
+// newRecord makes the record of a session on rt. peer is the client's address, zero for
+// a pre-created session.
 func (g *Gateway) newRecord(rt *route, player string, resumable bool, peer netip.Addr) *registry.Record {
 	s := registry.Spec{ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
 	if rt.Policy.Login != nil {
@@ -315,8 +315,8 @@ func (g *Gateway) newRecord(rt *route, player string, resumable bool, peer netip
 	return registry.NewRecord(g.clock, s)
 }
 
-// beginSession makes e's session, once its upstream has answered. client is the
-// connection that it is made for, nil where that is still to come.
+// beginSession starts e's session once its upstream has answered. client is its first
+// connection, nil for a pre-created session.
 func (g *Gateway) beginSession(e *registry.Record, up *upstream.Conn, client net.Conn) *transport.Session {
 	return e.Begin(g.driver, g.store, observer{g, e}, up, client)
 }
@@ -338,7 +338,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	if err != nil {
 		giveUp()
 		g.log.Error("token.sign_failed", "session", e.ID, "err", err)
-		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "no token could be signed")
+		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "the gateway could not sign a token")
 		return
 	}
 	if e.Kept() {
@@ -346,7 +346,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	}
 	defer e.Welcome()()
 	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
-	if err != nil { // the client has gone: an orphan is of no use to anybody
+	if err != nil { // nobody could ever resume this session
 		giveUp()
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
@@ -356,8 +356,8 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	e.Settle()
 }
 
-// upstreamRequest is what e's upstream is asked for a handshake of the client's. more
-// are headers of ours.
+// upstreamRequest builds the request that opens e's upstream for the client's handshake
+// r. The gateway's own headers in more are added.
 func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request {
 	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: g.via(r)}
 	if e.Player != "" {
@@ -375,8 +375,8 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols
 	return ask
 }
 
-// direct takes over what the upstream asked for in its answer, docs/sessions.md.
-// What cannot be read is said in the log and left aside.
+// direct applies the directives in the upstream's answer, docs/sessions.md. It logs and
+// ignores values that it cannot read.
 func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 	if d == (upstream.Directives{}) {
 		return
@@ -400,10 +400,10 @@ func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 	e.SetTerms(&t)
 }
 
-// clientAddr is the client's address as believed.
+// clientAddr is the client's address, taken from a trusted proxy's header if there is one.
 func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
 	return upstream.ClientAddr(upstream.NewPeer(r, g.cfg.TrustedProxies), r.Header, g.cfg.TrustedProxies)
 }
 
-// clip bounds what a stranger can put into a log line.
+// clip bounds how much of a client's text goes into a log line.
 func clip(s string) string { return frame.Clip(s, 200) }

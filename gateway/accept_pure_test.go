@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestDurationIsWrittenAsFlagsTakeIt(t *testing.T) {
+func TestDurationIsFormattedAsFlagsParseIt(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0:                             "0s",
 		time.Millisecond:              "1ms",
@@ -39,7 +39,7 @@ func TestDurationIsWrittenAsFlagsTakeIt(t *testing.T) {
 	}
 }
 
-func TestDurationIsReadBackAsItWas(t *testing.T) {
+func TestDurationSurvivesFormattingAndParsing(t *testing.T) {
 	for _, step := range []time.Duration{time.Nanosecond, 7 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 37 * time.Minute, time.Hour} {
 		for i := range 400 {
 			d := time.Duration(i) * step
@@ -50,7 +50,7 @@ func TestDurationIsReadBackAsItWas(t *testing.T) {
 	}
 }
 
-// T43: a stranger cannot fill the log.
+// T43: a client cannot fill the log.
 func TestLogValuesAreBounded(t *testing.T) {
 	for _, s := range []string{"", "short", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("\u20ac", 100), strings.Repeat("x", 1<<20)} {
 		got := clip(s)
@@ -60,7 +60,7 @@ func TestLogValuesAreBounded(t *testing.T) {
 	}
 }
 
-func TestForwardedHostIsATrustedProxysAlone(t *testing.T) {
+func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
 	for _, tt := range []struct{ peer, forwarded, want string }{
 		{"10.1.2.3:5000", "play.example", "play.example"},
 		{"10.1.2.3:5000", "play.example, inner.example", "play.example"},
@@ -109,7 +109,7 @@ func TestEachRefusedStatusHasItsCode(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOfAGameServerIsReadInBothForms(t *testing.T) {
+func TestUpstreamsRetryAfterIsParsedInBothForms(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"": 0, "0": 0, "7": 7 * time.Second, "-7": 0, "1.5": 0, "soon": 0, "4294967295": 24 * time.Hour, "99999999999": 0,
@@ -127,8 +127,8 @@ type tally int
 
 func (n *tally) Inc() { *n++ }
 
-// How many lines were left out is said once.
-func TestLinesLeftOutAreCountedOnce(t *testing.T) {
+// The number of omitted lines is logged once.
+func TestOmittedLinesAreCountedOnce(t *testing.T) {
 	var said bytes.Buffer
 	var total tally
 	l := &limitedLog{log: slog.New(slog.NewTextHandler(&said, nil)), limit: rate.NewLimiter(0, 1), total: &total}

@@ -18,11 +18,10 @@ var (
 	citingSuffixes = []string{".go", ".js", ".mjs", ".ts", ".pml", ".md", ".txt", ".yaml", ".conf"}
 )
 
-// faultsOfCitations are the citations in a text that lead nowhere: sections of the
-// protocol that its page has not, pages that are not there, and documents that are
-// not in the repository.
+// faultsOfCitations returns the citations in a text that do not resolve: missing sections of
+// the protocol page, missing pages, and documents outside of the repository.
 func faultsOfCitations(text string, sections []string, page func(name string) bool) (faults []string) {
-	words := strings.Join(strings.Fields(strings.NewReplacer("//", " ", " * ", " ").Replace(text)), " ") // over the ends of lines
+	words := strings.Join(strings.Fields(strings.NewReplacer("//", " ", " * ", " ").Replace(text)), " ") // across line ends
 	for _, m := range sectionsCited.FindAllStringSubmatch(words, -1) {
 		for _, n := range m[1:] {
 			if n != "" && !slices.Contains(sections, n) {
@@ -51,7 +50,7 @@ func protocolSections(t *testing.T) (list []string) {
 	return list
 }
 
-func TestCitationsLeadSomewhere(t *testing.T) {
+func TestCitationsResolve(t *testing.T) {
 	sections := protocolSections(t)
 	if len(sections) < 12 {
 		t.Fatalf("%s has the sections %v", protocolPage, sections)
@@ -65,7 +64,7 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 		switch base := filepath.Base(name); {
 		case err != nil:
 			return err
-		case name == "../testdata/compat/reseat-v0.mjs": // kept as it was, with the citations of its time
+		case name == "../testdata/compat/reseat-v0.mjs": // kept unchanged, with old citations
 			return nil
 		case d.IsDir() && (base == "node_modules" || base == "out" || base == "bin" || base == "dist" || len(base) > 2 && base[0] == '.'):
 			return filepath.SkipDir
@@ -84,7 +83,7 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestCitationsThatLeadNowhereAreFound(t *testing.T) {
+func TestUnresolvedCitationsAreFound(t *testing.T) {
 	sections := []string{"5", "5.4"}
 	page := func(name string) bool { return name == "docs/faq.md" }
 	for text, want := range map[string]int{

@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// answer is the 101 for a client of e's, whose upstream chose protocol and sent header.
+// answer is the 101 for a client of e, whose upstream chose protocol and sent header.
 func (g *Gateway) answer(e *registry.Record, protocol string, header http.Header) *handshake.Answer {
 	if e.Resumable {
 		protocol = wire.Subprotocol
@@ -19,7 +19,7 @@ func (g *Gateway) answer(e *registry.Record, protocol string, header http.Header
 	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(&e.Terms().Policy)}
 }
 
-// deflate is how connections under a policy are compressed; nil: they are not.
+// deflate returns the compression options of connections under p, nil if compression is off.
 func (g *Gateway) deflate(p *policy.Policy) *deflate.Options {
 	if p == nil || !p.Compression {
 		return nil
@@ -27,10 +27,10 @@ func (g *Gateway) deflate(p *policy.Policy) *deflate.Options {
 	return &deflate.Options{Limit: p.MaxMessage, Charge: g.store.Charge}
 }
 
-// named is the policy of the session that a resume names, for its 101 alone: nil
-// where it does not matter or there is none. Whether the resume is good is found
-// out behind the 101, in the order of protocol section 2.
-func (g *Gateway) named(h http.Header, offer wire.Offer) *policy.Policy {
+// resumePolicy returns the policy of the session that a resume names. It is used only for the
+// 101, and nil if compression does not matter or there is no such session. The resume
+// itself is verified after the 101, in the order of protocol section 2.
+func (g *Gateway) resumePolicy(h http.Header, offer wire.Offer) *policy.Policy {
 	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression }) {
 		return nil
 	}

@@ -18,14 +18,14 @@ import (
 	"reseat/gateway/wire"
 )
 
-// compression has every client of every test offer permessage-deflate, and get
-// it: what holds for clients has to hold for those that compress.
+// compression makes the clients of all tests offer and use permessage-deflate: all
+// guarantees must hold for compressing clients too.
 var compression = goflag.Bool("compression", false, "all clients of the tests compress")
 
 const browserOffer = "permessage-deflate; client_max_window_bits"
 
-// compressAll turns compression on for all routes where the tests' flag says
-// so, and gives what the clients are to offer then.
+// compressAll turns compression on for all routes if the tests' flag is set, and returns
+// the offer of the clients.
 func compressAll(c *gateway.Config) (offer string) {
 	if !*compression {
 		return ""
@@ -37,7 +37,7 @@ func compressAll(c *gateway.Config) (offer string) {
 	return browserOffer
 }
 
-// noise is n bytes that do not compress, the same each time.
+// noise returns n bytes that do not compress, the same each time.
 func noise(n int) string {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(b)
@@ -50,8 +50,7 @@ func compressing() policy.Policy {
 	return p
 }
 
-// newCompressingWorld is a world of one route with compression, whose clients
-// offer it.
+// newCompressingWorld is a world with one route with compression, whose clients offer it.
 func newCompressingWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *world {
 	t.Helper()
 	p.Compression = true
@@ -60,10 +59,10 @@ func newCompressingWorld(t *testing.T, p policy.Policy, change ...func(*gateway.
 	return w
 }
 
-// prose is n bytes that compress.
+// prose returns n bytes that compress.
 func prose(n int) string { return strings.Repeat("one word follows the other, ", n/28+1)[:n] }
 
-func TestTranscriptsOfClientsThatCompress(t *testing.T) {
+func TestTranscriptsOfCompressingClients(t *testing.T) {
 	was := *compression
 	*compression = true
 	defer func() { *compression = was }()
@@ -76,18 +75,18 @@ func extensions(p *wstest.Peer) string {
 	return strings.Join(p.Answer.Header.Values("Sec-WebSocket-Extensions"), " and ")
 }
 
-func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.T) {
+func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy      policy.Policy
 		offer, want string
 	}{
-		"both":                  {compressing(), browserOffer, answered},
-		"a smaller window":      {compressing(), "permessage-deflate; server_max_window_bits=10", answered + "; server_max_window_bits=10"},
-		"off":                   {testPolicy(), browserOffer, ""},
-		"not offered":           {compressing(), "", ""},
-		"something else":        {compressing(), "x-webkit-deflate-frame", ""},
-		"with a bad parameter":  {compressing(), "permessage-deflate; mux", ""},
-		"a header that is none": {compressing(), "permessage-deflate;;", ""},
+		"both":                 {compressing(), browserOffer, answered},
+		"smaller window":       {compressing(), "permessage-deflate; server_max_window_bits=10", answered + "; server_max_window_bits=10"},
+		"off":                  {testPolicy(), browserOffer, ""},
+		"not offered":          {compressing(), "", ""},
+		"something else":       {compressing(), "x-webkit-deflate-frame", ""},
+		"with a bad parameter": {compressing(), "permessage-deflate; mux", ""},
+		"malformed header":     {compressing(), "permessage-deflate;;", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if *compression {
@@ -117,8 +116,8 @@ func TestCompressionIsAgreedOnWhereTheRouteHasItAndTheClientOffersIt(t *testing.
 	}
 }
 
-// The path of a resume means nothing: its session's own route decides.
-func TestCompressionOfAResumeIsByItsSessionsRoute(t *testing.T) {
+// The path of a resume is ignored: its session's own route decides.
+func TestResumeUsesCompressionOfItsSessionsRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			on := c.Routes[0]
@@ -133,7 +132,7 @@ func TestCompressionOfAResumeIsByItsSessionsRoute(t *testing.T) {
 				t.Errorf("%s: answered %q, want %q", path, got, want)
 			}
 			p.Drop()
-			p = p.Resume(0) // at /resume, which is the route without
+			p = p.Resume(0) // at /resume, the route without compression
 			if got := extensions(p.Peer); got != want {
 				t.Errorf("%s: a resume is answered %q, want %q", path, got, want)
 			}
@@ -153,9 +152,9 @@ func extensionsOf(on bool) string {
 	return ""
 }
 
-// Compression is a connection's own: a session goes on over connections with it
-// and without.
-func TestEachConnectionCompressesOrNot(t *testing.T) {
+// Compression is negotiated per connection: a session continues over connections with and
+// without it.
+func TestConnectionsOfOneSessionCompressIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
@@ -187,13 +186,13 @@ func TestEachConnectionCompressesOrNot(t *testing.T) {
 	})
 }
 
-// halfOf is the first half of a compressed message.
+// halfOf returns the first half of a compressed message.
 func halfOf(s string) []byte {
 	b := packed(frame.Text, s)
 	return b[:len(b)/2]
 }
 
-// packed is a compressed message of a client's.
+// packed returns a client's compressed message.
 func packed(op byte, s string) []byte {
 	var z bytes.Buffer
 	w, _ := flate.NewWriter(&z, flate.BestSpeed)
@@ -207,7 +206,7 @@ func rsv1(b []byte) []byte {
 	return b
 }
 
-func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
+func TestCompressingPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
@@ -226,9 +225,9 @@ func TestPlainClientThatCompressesIsAsOnADirectConnection(t *testing.T) {
 	})
 }
 
-// Ping and Pong go hop by hop: the gateway's own reach a client, whose Pong comes
-// back with the same payload, and its Ping is answered once.
-func TestPingsPassBesideCompression(t *testing.T) {
+// Ping and Pong are hop by hop: a client gets the gateway's Pings and answers them, and each
+// of its own Pings is answered once.
+func TestPingsPassUncompressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
@@ -255,7 +254,7 @@ func TestPingsPassBesideCompression(t *testing.T) {
 	})
 }
 
-func TestClosesPassBesideCompression(t *testing.T) {
+func TestClosesPassUncompressed(t *testing.T) {
 	for _, code := range []int{1000, 1001, 3000, 4999, frame.NoStatus} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newCompressingWorld(t, testPolicy())
@@ -282,8 +281,8 @@ func TestClosesPassBesideCompression(t *testing.T) {
 	}
 }
 
-// The gateway judges what a message inflates to.
-func TestViolationsOfClientsThatCompress(t *testing.T) {
+// The gateway checks the size of the inflated message.
+func TestViolationsOfCompressingClientsAreRefused(t *testing.T) {
 	const most = 10000
 	frames := func(n int) []byte {
 		b := rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{}, nil))
@@ -298,16 +297,16 @@ func TestViolationsOfClientsThatCompress(t *testing.T) {
 		plain  int
 		upCode int
 	}{
-		"does not inflate":      {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte("what is this?"))), 1002, 1002, 1008},
-		"cut off":               {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte{0xf2, 0x48, 0xcd})), 1002, 1002, 1008},
-		"a compressed Ping":     {rsv1(frame.AppendMasked(nil, frame.Ping, [4]byte{1}, nil)), 1002, 1002, 1008},
-		"not masked":            {rsv1(frame.Append(nil, frame.Text, []byte{0})), 1002, 1002, 1008},
-		"one byte too many":     {packed(frame.Binary, prose(most+1)), 1009, 1009, 1009},
-		"the same, not packed":  {frame.AppendMasked(nil, frame.Binary, [4]byte{1}, []byte(prose(most+1))), 1009, 1009, 1009},
-		"much too many":         {packed(frame.Binary, prose(1<<20)), 1009, 1009, 1009},
-		"a DLE and too many":    {packed(frame.Text, "\x10\x10"+prose(most)), 1009, 1009, 1009},
-		"announced oversize":    {[]byte{0xc2, 0xff, 0, 0, 0, 1, 2, 3, 4, 5, 1, 2, 3, 4}, 1009, 1009, 1009},
-		"more than 1024 frames": {frames(1025), 4400, 1008, 1008},
+		"does not inflate":                {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte("not deflate"))), 1002, 1002, 1008},
+		"cut off":                         {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte{0xf2, 0x48, 0xcd})), 1002, 1002, 1008},
+		"compressed Ping":                 {rsv1(frame.AppendMasked(nil, frame.Ping, [4]byte{1}, nil)), 1002, 1002, 1008},
+		"not masked":                      {rsv1(frame.Append(nil, frame.Text, []byte{0})), 1002, 1002, 1008},
+		"one byte too many":               {packed(frame.Binary, prose(most+1)), 1009, 1009, 1009},
+		"one byte too many, uncompressed": {frame.AppendMasked(nil, frame.Binary, [4]byte{1}, []byte(prose(most+1))), 1009, 1009, 1009},
+		"much too many":                   {packed(frame.Binary, prose(1<<20)), 1009, 1009, 1009},
+		"a DLE and too many":              {packed(frame.Text, "\x10\x10"+prose(most)), 1009, 1009, 1009},
+		"announced oversize":              {[]byte{0xc2, 0xff, 0, 0, 0, 1, 2, 3, 4, 5, 1, 2, 3, 4}, 1009, 1009, 1009},
+		"more than 1024 frames":           {frames(1025), 4400, 1008, 1008},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -329,7 +328,7 @@ func TestViolationsOfClientsThatCompress(t *testing.T) {
 	}
 }
 
-// The largest message passes, and an escaping DLE is not counted.
+// The largest message passes; an escaping DLE is not counted.
 func TestLargestMessagePassesCompressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := testPolicy()
@@ -345,13 +344,13 @@ func TestLargestMessagePassesCompressed(t *testing.T) {
 	})
 }
 
-// A client in the midst of a frame cannot answer a heartbeat: what comes of the
-// frame is its sign of life, and shows that the message goes on.
-func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
+// A client in the middle of a frame cannot answer a heartbeat: bytes of the frame count as a
+// sign of life, and as progress of the message.
+func TestSlowCompressedMessageArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		p, game := w.play()
-		p.Mute.Store(true) // it is in the midst of a frame
+		p.Mute.Store(true) // it is in the middle of a frame
 		b := packed(frame.Text, noise(1000))
 		for len(b) > 900 {
 			p.Raw(b[:1])
@@ -365,15 +364,15 @@ func TestCompressedMessageThatCrawlsArrives(t *testing.T) {
 	})
 }
 
-// A message that was begun and for 30 s did not go on: a resumable client is cut
-// and detached, a plain one closed.
-func TestCompressedMessageThatStallsIsCut(t *testing.T) {
+// A message that makes no progress for 30 s disconnects its client: a resumable one is
+// detached, a plain one closed.
+func TestStalledCompressedMessageDisconnectsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Heartbeat = time.Hour
 		w := newCompressingWorld(t, pol)
 		p, _ := w.play()
-		p.Mute.Store(true) // it is in the midst of a frame
+		p.Mute.Store(true) // it is in the middle of a frame
 		p.Raw(packed(frame.Text, noise(1000))[:500])
 		time.Sleep(29 * time.Second)
 		w.wantState(p, session.Attached)
@@ -391,8 +390,8 @@ func TestCompressedMessageThatStallsIsCut(t *testing.T) {
 	})
 }
 
-// What is gathered of compressed messages counts in --buffer-total.
-func TestUnfinishedCompressedMessagesCountInTheTotal(t *testing.T) {
+// The buffers of unfinished compressed messages count towards --buffer-total.
+func TestUnfinishedCompressedMessagesCountTowardsBufferTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = 16 << 20 })
 		part := packed(frame.Binary, noise(1000<<10))[:896<<10]
@@ -416,12 +415,12 @@ func TestUnfinishedCompressedMessagesCountInTheTotal(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second) // stalled: all are closed
 		if _, _, resp, err := w.Handshake("/hoard", nil, ""); err != nil || resp.StatusCode != 101 {
-			t.Errorf("the memory is not given back: %v, %v", resp, err)
+			t.Errorf("the memory is not released: %v, %v", resp, err)
 		}
 	})
 }
 
-// A bomb costs its sender the connection, and the gateway no more than the limit.
+// A bomb closes its sender's connection, and costs the gateway no more than the limit.
 func TestBombsEndTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
@@ -435,7 +434,7 @@ func TestBombsEndTheirSession(t *testing.T) {
 	})
 }
 
-// bomb is a compressed message of n zeros.
+// bomb returns a compressed message of n zeros.
 func bomb(n int) []byte {
 	var z bytes.Buffer
 	w, _ := flate.NewWriter(&z, flate.BestCompression)
@@ -446,8 +445,8 @@ func bomb(n int) []byte {
 	return rsv1(frame.AppendMasked(nil, frame.Binary, [4]byte{1, 2, 3, 4}, all[:len(all)-4]))
 }
 
-// What a client sends before its hello waits, and a read that was broken for it
-// goes on.
+// Messages that arrive before the hello of a hard resume are kept, also if the read was
+// interrupted.
 func TestCompressedMessagesWaitForAHardResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := hard()

@@ -24,28 +24,28 @@ import (
 	"reseat/gateway/session"
 )
 
-// Of 256 descriptors sessions, requests and clients that wait may have so many.
+// enough is the number of descriptors, of 256, for sessions, requests and idle clients.
 const enough = 256 - 32
 
-// A porch is where connections arrive. It fails for want of descriptors as often
-// as it is told to.
-type porch struct {
+// A fakeListener is a listener in memory. It fails for lack of descriptors as often as the test
+// says.
+type fakeListener struct {
 	*wstest.Listener
 	fails   atomic.Int64
-	arrived chan *arrival
+	arrived chan *acceptedConn
 }
 
-// An arrival is the gateway's end of a connection.
-type arrival struct {
+// An acceptedConn is the gateway's end of a connection.
+type acceptedConn struct {
 	*wstest.Conn
 	closed atomic.Bool
 }
 
-func newPorch() *porch {
-	return &porch{Listener: wstest.NewListener(64 << 10), arrived: make(chan *arrival, 1)}
+func newFakeListener() *fakeListener {
+	return &fakeListener{Listener: wstest.NewListener(64 << 10), arrived: make(chan *acceptedConn, 1)}
 }
 
-func (p *porch) Accept() (net.Conn, error) {
+func (p *fakeListener) Accept() (net.Conn, error) {
 	if p.fails.Load() > 0 {
 		p.fails.Add(-1)
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
@@ -54,7 +54,7 @@ func (p *porch) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &arrival{Conn: c.(*wstest.Conn)}
+	a := &acceptedConn{Conn: c.(*wstest.Conn)}
 	select {
 	case <-p.arrived:
 	default:
@@ -63,18 +63,18 @@ func (p *porch) Accept() (net.Conn, error) {
 	return a, nil
 }
 
-func (a *arrival) Close() error {
+func (a *acceptedConn) Close() error {
 	a.closed.Store(true)
 	return a.Conn.Close()
 }
 
-// A stranger is a connection that is there to be there.
-type stranger struct {
+// An idleConn is an idle connection.
+type idleConn struct {
 	*wstest.Conn
-	*arrival
+	*acceptedConn
 }
 
-func (p *porch) stranger(t *testing.T, text string) stranger {
+func (p *fakeListener) connect(t *testing.T, text string) idleConn {
 	t.Helper()
 	c, err := p.Dial()
 	if err != nil {
@@ -83,21 +83,21 @@ func (p *porch) stranger(t *testing.T, text string) stranger {
 	t.Cleanup(func() { c.Close() })
 	io.WriteString(c, text)
 	synctest.Wait()
-	return stranger{c, <-p.arrived}
+	return idleConn{c, <-p.arrived}
 }
 
-// A trackedWorld is a world whose clients come as in the program.
+// A trackedWorld is a world whose connections are tracked as in the program.
 type trackedWorld struct {
 	*world
-	*porch
+	*fakeListener
 	open atomic.Int64 // connections to the game
-	full atomic.Int64 // dials that find no descriptor
+	full atomic.Int64 // dials that fail for lack of a descriptor
 }
 
-// newTrackedWorld has 256 descriptors. above, where it is not nil, stands on the
-// listener of its ConnTracker.
+// newTrackedWorld has 256 descriptors. above, if not nil, wraps the listener of its
+// ConnTracker.
 func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
-	w := &trackedWorld{porch: newPorch()}
+	w := &trackedWorld{fakeListener: newFakeListener()}
 	w.world = newWorld(t, testPolicy(), func(c *gateway.Config) {
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
@@ -111,18 +111,18 @@ func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *track
 		}
 	})
 	w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page") }))
-	ln := w.gw.Conns().Listen(w.porch)
+	ln := w.gw.Conns().Listen(w.fakeListener)
 	if above != nil {
 		ln = above(ln)
 	}
 	serveFrom(t, ln, w.gw, w.gw.Conns())
 	offer := w.Offer
-	w.Door = wstest.Knock(t, w.porch.Listener)
+	w.Door = wstest.Knock(t, w.fakeListener.Listener)
 	w.Offer = offer
 	return w
 }
 
-// A secureTrackedWorld is one behind TLS.
+// A secureTrackedWorld is a trackedWorld with TLS.
 type secureTrackedWorld struct {
 	*trackedWorld
 	pair *testcert.Pair
@@ -138,10 +138,10 @@ func newSecureTrackedWorld(t *testing.T) *secureTrackedWorld {
 	return &secureTrackedWorld{newTrackedWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
 }
 
-// visitor is a connection whose handshake is still to be done, for one protocol.
-func (w *secureTrackedWorld) visitor(protocol string) *tls.Conn {
+// tlsConn returns a connection before its TLS handshake, for one protocol.
+func (w *secureTrackedWorld) tlsConn(protocol string) *tls.Conn {
 	w.world.t.Helper()
-	c, err := w.porch.Dial()
+	c, err := w.fakeListener.Dial()
 	if err != nil {
 		w.world.t.Fatal(err)
 	}
@@ -155,27 +155,27 @@ func serveFrom(t *testing.T, ln net.Listener, h http.Handler, conns *listen.Conn
 	t.Cleanup(func() { server.Close() })
 }
 
-// strangers come one after the other, n of them.
-func (p *porch) strangers(t *testing.T, n int, text string) (all []stranger) {
+// connectMany opens n idle connections, one after the other.
+func (p *fakeListener) connectMany(t *testing.T, n int, text string) (all []idleConn) {
 	t.Helper()
 	for range n {
-		all = append(all, p.stranger(t, text))
+		all = append(all, p.connect(t, text))
 	}
 	return all
 }
 
-// wantClosed: of all strangers the first n were closed, and no other.
-func wantClosed(t *testing.T, all []stranger, n int) {
+// wantClosed checks that exactly the first n of all were closed.
+func wantClosed(t *testing.T, all []idleConn, n int) {
 	t.Helper()
 	synctest.Wait()
 	for i, s := range all {
 		if s.closed.Load() != (i < n) {
-			t.Fatalf("stranger %d of %d: closed is %v; want the first %d closed", i, len(all), s.closed.Load(), n)
+			t.Fatalf("idleConn %d of %d: closed is %v; want the first %d closed", i, len(all), s.closed.Load(), n)
 		}
 	}
 }
 
-// resume is one that gets in at once.
+// resume resumes p, which must succeed at once.
 func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	w.t.Helper()
 	began := time.Now()
@@ -187,30 +187,30 @@ func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	return p
 }
 
-// waits are the ways in which a connection can wait.
-var waits = map[string]string{
-	"says nothing":            "",
-	"half a head":             "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-	"between two requests":    "GET /page HTTP/1.1\r\nHost: x\r\n\r\n",
-	"refused, its body to go": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 9\r\n\r\n",
-	"a refused resume":        refusedResume,
+// idleStates are the states in which a connection is idle.
+var idleStates = map[string]string{
+	"says nothing":              "",
+	"half a head":               "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+	"between two requests":      "GET /page HTTP/1.1\r\nHost: x\r\n\r\n",
+	"refused, body outstanding": "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 9\r\n\r\n",
+	"a refused resume":          refusedResume,
 }
 
 const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: reseat.v1, reseat.token.x, reseat.received.0\r\n\r\n"
 
-// T29: those that wait make room, whoever has waited the longest first.
-func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
-	for name, text := range waits {
+// T29: idle connections are closed to make room, the longest idle first.
+func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
+	for name, text := range idleStates {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newTrackedWorld(t, nil)
 				p, _ := w.play()
-				all := w.strangers(t, enough-2, text)
+				all := w.connectMany(t, enough-2, text)
 				wantClosed(t, all, 0)
-				p = w.resume(p) // the client that it replaces is gone, its place is kept
+				p = w.resume(p) // the replaced client disconnects, its place remains
 				wantClosed(t, all, 1)
-				all = append(all, w.strangers(t, 300, text)...)
+				all = append(all, w.connectMany(t, 300, text)...)
 				w.resume(p).Sync()
 				wantClosed(t, all, 301)
 				if n := w.metrics()["reseat_waiting_closed_total"]; n != 301 {
@@ -221,12 +221,12 @@ func TestWhoWaitsTheLongestMakesRoomForAResume(t *testing.T) {
 	}
 }
 
-// A byte a second is no more than nothing.
-func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
+// A byte a second is no progress.
+func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
-		all := w.strangers(t, enough-2, "")
+		all := w.connectMany(t, enough-2, "")
 		for range 4 {
 			for _, s := range all[:10] {
 				io.WriteString(s.Conn, "G")
@@ -238,21 +238,21 @@ func TestASlowHeadKeepsItsPlaceInTheLine(t *testing.T) {
 	})
 }
 
-func TestTLSHandshakesWaitToo(t *testing.T) {
+func TestTLSHandshakesCountAsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
-		first := w.visitor("http/1.1") // it has waited the longest, and is served
+		first := w.tlsConn("http/1.1") // it has been idle the longest, and is served
 		fmt.Fprintf(first, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		synctest.Wait()
-		failed := w.strangers(t, 50, "SSH-2.0-OpenSSH\r\n")
+		failed := w.connectMany(t, 50, "SSH-2.0-OpenSSH\r\n")
 		wantClosed(t, failed, 50)
-		all := w.strangers(t, enough-1, "\x16\x03\x01\x02\x00\x01")
+		all := w.connectMany(t, enough-1, "\x16\x03\x01\x02\x00\x01")
 		wantClosed(t, all, 0)
 		if resp, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("the first: %v, %v", resp, err)
 		}
 		began := time.Now()
-		c := w.visitor("http/1.1")
+		c := w.tlsConn("http/1.1")
 		fmt.Fprintf(c, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("one more: %v, %v", resp, err)
@@ -260,14 +260,14 @@ func TestTLSHandshakesWaitToo(t *testing.T) {
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("it waited for %v", waited)
 		}
-		if n := w.metrics()["reseat_waiting_closed_total"]; n != 1 { // those that failed are forgotten
+		if n := w.metrics()["reseat_waiting_closed_total"]; n != 1 { // failed handshakes are not tracked
 			t.Errorf("%v are counted, want 1", n)
 		}
 	})
 }
 
-// Of HTTP/2 many requests share a connection: it waits when the last is served.
-func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
+// An HTTP/2 connection is idle when its last request has been served.
+func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
 		release := make(chan struct{})
@@ -275,7 +275,7 @@ func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
 		dials := 0
 		client := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
 			dials++
-			c := w.visitor("h2")
+			c := w.tlsConn("h2")
 			return c, c.Handshake()
 		}}
 		defer client.CloseIdleConnections()
@@ -296,23 +296,23 @@ func TestAnHTTP2ConnectionWaitsBetweenItsRequests(t *testing.T) {
 		if proto, err := get("/page"); proto != "HTTP/2.0" || err != nil {
 			t.Errorf("%s, %v", proto, err)
 		}
-		all := w.strangers(t, enough+50, "")
+		all := w.connectMany(t, enough+50, "")
 		wantClosed(t, all, 50)
 		close(release)
 		if err := <-polled; err != nil || dials != 1 {
 			t.Errorf("the long poll: %v, after %d dials", err, dials)
 		}
 		synctest.Wait()
-		all = append(all, w.strangers(t, enough, "")...)
-		wantClosed(t, all, enough+50) // and the one of HTTP/2, which came to wait among them
+		all = append(all, w.connectMany(t, enough, "")...)
+		wantClosed(t, all, enough+50) // and the HTTP/2 one, which became idle among them
 		if _, err := get("/page"); err != nil || dials != 2 {
 			t.Errorf("after that: %v, %d dials", err, dials)
 		}
 	})
 }
 
-// Who is served is in nobody's way, however long that lasts.
-func TestWhoIsServedIsNotClosed(t *testing.T) {
+// A connection in use is not closed, however long its request takes.
+func TestConnectionInUseIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		release := make(chan struct{})
@@ -327,7 +327,7 @@ func TestWhoIsServedIsNotClosed(t *testing.T) {
 		}
 		_, polling := w.Request("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		p, game := w.play()
-		all := w.strangers(t, 1000, "")
+		all := w.connectMany(t, 1000, "")
 		wantClosed(t, all, 1000-(enough-4))
 		p.Text("still there")
 		game.Want("still there")
@@ -338,10 +338,10 @@ func TestWhoIsServedIsNotClosed(t *testing.T) {
 	})
 }
 
-// What becomes whole all at once wants a connection to the game server each.
-func TestWhatIsDialledForMakesRoom(t *testing.T) {
+// Requests that become complete at the same time each need a connection to the game server.
+func TestDialsFreeDescriptors(t *testing.T) {
 	for name, c := range map[string]struct {
-		at   int // so many become whole at once
+		at   int // number of requests that become complete at once
 		text string
 	}{
 		"sessions": {60, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"},
@@ -356,7 +356,7 @@ func TestWhatIsDialledForMakesRoom(t *testing.T) {
 					<-release
 					return false
 				}
-				all := w.strangers(t, enough, c.text)
+				all := w.connectMany(t, enough, c.text)
 				for _, s := range all[enough-c.at:] {
 					io.WriteString(s.Conn, "\r\n")
 				}
@@ -369,8 +369,8 @@ func TestWhatIsDialledForMakesRoom(t *testing.T) {
 	}
 }
 
-// Nobody needs a connection to the game server between two ordinary requests.
-func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
+// Connections to the game server between two ordinary requests are not needed.
+func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		var closed atomic.Bool
@@ -380,44 +380,45 @@ func TestIdleConnectionsToTheGameServerMakeRoom(t *testing.T) {
 			closed.Store(true)
 			return true
 		}
-		w.stranger(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		w.strangers(t, enough-1, "")
+		w.connect(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		w.connectMany(t, enough-1, "")
 		if closed.Load() {
-			t.Error("closed before it was needed")
+			t.Error("closed too early")
 		}
-		w.stranger(t, "")
+		w.connect(t, "")
 		if !closed.Load() {
-			t.Error("still there where descriptors are short")
+			t.Error("still open while descriptors are short")
 		}
 	})
 }
 
-// Whatever has taken the descriptors: where there is none left, whoever waits goes.
-func TestAcceptMakesRoomWhereNoDescriptorIsLeft(t *testing.T) {
+// If accept fails for lack of a descriptor, the longest idle connection is closed, whatever
+// has used them up.
+func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
-		all := w.strangers(t, 20, "")
+		all := w.connectMany(t, 20, "")
 		w.fails.Store(5)
-		all = append(all, w.stranger(t, "")) // its Accept was under way; the next ones fail
+		all = append(all, w.connect(t, "")) // its Accept was in progress; the next ones fail
 		time.Sleep(time.Second)
 		wantClosed(t, all, 5)
-		w.strangers(t, 1, "")
+		w.connectMany(t, 1, "")
 
-		nobody := newPorch()
+		nobody := newFakeListener()
 		nobody.fails.Store(1)
 		if c, err := w.gw.AdminConns().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
-			t.Errorf("with nobody to go: %v, %v", c, err)
+			t.Errorf("without idle connections: %v, %v", c, err)
 		}
 	})
 }
 
-// A dial that has no descriptor says nothing of the game server.
-func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
+// A dial that fails for lack of a descriptor is not the game server's failure.
+func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
-		all := w.strangers(t, 5, "")
+		all := w.connectMany(t, 5, "")
 		w.full.Store(1)
-		w.Player("/").Sync() // with the descriptor of whoever waited the longest, at the second try
+		w.Player("/").Sync() // with the descriptor of the longest idle connection, at the second try
 		wantClosed(t, all, 1)
 		w.full.Store(100)
 		before := w.metrics()
@@ -428,54 +429,54 @@ func TestADialWithoutADescriptorIsNoFaultOfTheGameServer(t *testing.T) {
 		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"descriptors": 1})
 		w.full.Store(100)
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
-			t.Errorf("made ahead: %v, want ErrBusy", err)
+			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 	})
 }
 
-// Nobody at the client address takes a place at the admin address.
-func TestTheAdminAddressHasItsOwnPlaces(t *testing.T) {
+// Clients of the client address cannot use up the descriptors of the admin address.
+func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
-		admin := newPorch()
+		admin := newFakeListener()
 		serveFrom(t, w.gw.AdminConns().Listen(admin), http.NotFoundHandler(), w.gw.AdminConns())
-		scrapers := admin.strangers(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-		all := w.strangers(t, 1000, "")
+		scrapers := admin.connectMany(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		all := w.connectMany(t, 1000, "")
 		wantClosed(t, all, 1000-enough)
 		wantClosed(t, scrapers, 0)
-		scrapers = append(scrapers, admin.strangers(t, 100, "")...)
+		scrapers = append(scrapers, admin.connectMany(t, 100, "")...)
 		wantClosed(t, scrapers, 100)
 		wantClosed(t, all, 1000-enough)
 	})
 }
 
-// T29: each takeover leaves a connection behind that is still to be closed, which
-// takes its time where its client does not go.
-func TestTakeoversLeaveFewConnectionsBehind(t *testing.T) {
+// T29: each takeover leaves a connection to close, which takes a while if its client does
+// not close it.
+func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		p, _ := w.play()
-		var old []stranger
+		var old []idleConn
 		for range 15 {
-			old = append(old, stranger{p.Conn, <-w.arrived})
-			p.Hold(true) // the network gives it nothing any more, not even the end
+			old = append(old, idleConn{p.Conn, <-w.arrived})
+			p.Hold(true) // the network delivers nothing any more, not even the close
 			p = p.Resume(0)
 		}
 		time.Sleep(session.LingerTime / 2)
 		for i, s := range old[:15-session.MaxLingering] {
 			if !s.closed.Load() {
-				t.Errorf("the connection of takeover %d is still there", i)
+				t.Errorf("the connection of takeover %d is still open", i)
 			}
 		}
 		for i, s := range old[15-session.MaxLingering:] {
 			if s.closed.Load() {
-				t.Errorf("one of the last %d, %d, has not had its time", session.MaxLingering, i)
+				t.Errorf("one of the last %d, %d, was closed too early", session.MaxLingering, i)
 			}
 		}
 		time.Sleep(new(session.Attachment).FlushTime() + session.LingerTime)
 		for i, s := range old {
 			if !s.closed.Load() {
-				t.Errorf("the connection of takeover %d is there for ever", i)
+				t.Errorf("the connection of takeover %d is never closed", i)
 			}
 		}
 		p.Sync()

@@ -16,13 +16,13 @@ import (
 	"reseat/upstream"
 )
 
-// Plain clients that are kept, --plain-resume cookie: protocol section 9.
+// Resuming plain clients by cookie, --plain-resume cookie: protocol section 9.
 
-// cookieLife is the life of a cookie's token: that of its session.
+// cookieLife is the lifetime of a cookie's token. The session's end is its real limit.
 const cookieLife = 10 * 365 * 24 * time.Hour
 
-// cookieName is the name of a route's cookie. Under TLS it has the prefix that
-// lets no other host, and no page without TLS, set it.
+// cookieName is the name of a route's cookie. Over TLS it has the __Host- prefix:
+// neither another host nor a page without TLS can set it.
 func cookieName(pattern string, secure bool) string {
 	sum := sha256.Sum256([]byte(pattern))
 	name := upstream.OwnCookie + hex.EncodeToString(sum[:4])
@@ -32,7 +32,7 @@ func cookieName(pattern string, secure bool) string {
 	return name
 }
 
-// secure reports whether the client speaks TLS, with us or with a trusted proxy.
+// secure reports whether the client speaks TLS, to the gateway or to a trusted proxy.
 func (g *Gateway) secure(r *http.Request) bool {
 	if proto := g.forwarded(r, "X-Forwarded-Proto"); proto != "" {
 		return strings.EqualFold(proto, "https")
@@ -40,8 +40,8 @@ func (g *Gateway) secure(r *http.Request) bool {
 	return r.TLS != nil
 }
 
-// cookieToken is the token that a plain handshake brings, "" for none. Of
-// several cookies of the name none is believed.
+// cookieToken is the token in a plain client's handshake, "" if there is none. If
+// several cookies have the name, none is used.
 func (g *Gateway) cookieToken(r *http.Request, rt *route) string {
 	if !rt.Policy.PlainResume {
 		return ""
@@ -53,7 +53,7 @@ func (g *Gateway) cookieToken(r *http.Request, rt *route) string {
 	return found[0].Value
 }
 
-// setCookie puts a session's cookie among the headers of its 101.
+// setCookie adds a session's cookie to the header of its 101.
 func (g *Gateway) setCookie(r *http.Request, e *registry.Record, h http.Header, token string) {
 	c := http.Cookie{
 		Name: cookieName(e.Route, g.secure(r)), Value: token, Path: "/",
@@ -62,9 +62,9 @@ func (g *Gateway) setCookie(r *http.Request, e *registry.Record, h http.Header, 
 	h.Add("Set-Cookie", c.String())
 }
 
-// resumeByCookie gives a plain client the session that its cookie names. It reports
-// false where that is over, is another's, or has a client that is there: then this one
-// gets a session of its own.
+// resumeByCookie attaches a plain client to the session that its cookie names. It reports
+// false, and the client gets a new session, if that session has ended, belongs to another
+// player, or has a client that still answers.
 func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
 	claims, err := g.keys.VerifyKnown(token, g.reg.Memo)
@@ -96,13 +96,13 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return true
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	a.conn.Close() // a plain client comes again, and gets a session of its own where this one is over
+	a.conn.Close() // a plain client reconnects, and gets a new session if this one has ended
 	return true
 }
 
-// freshCookie is a cookie for the 101 of a client that comes back with one by a
-// key that does not sign any more: that key may be taken away while the session
-// lives. Nobody can renew a plain client's token but here.
+// freshCookie returns a header with a new cookie if the client's was signed by a key that
+// no longer signs: an operator may remove that key while the session lives. A plain
+// client's token can be renewed only in a 101.
 func (g *Gateway) freshCookie(r *http.Request, e *registry.Record, claims tokens.Claims, arrived session.Time) http.Header {
 	if claims.KeyID == g.keys.SigningKeyID() {
 		return nil
@@ -117,8 +117,8 @@ func (g *Gateway) freshCookie(r *http.Request, e *registry.Record, claims tokens
 	return h
 }
 
-// busy reports whether e's session has a client that answers a Ping, or will
-// not have this one.
+// busy reports whether e's session refuses want, or has a client that still answers a
+// Ping.
 func (g *Gateway) busy(ctx context.Context, e *registry.Record, d *transport.Session, want session.Resume) bool {
 	var refusal *session.Refusal
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })

@@ -26,7 +26,7 @@ func keptPlain() policy.Policy {
 	return p
 }
 
-// visit is a plain client with a cookie jar.
+// visit connects a plain client with a cookie jar.
 func (w *world) visit(cookie string) (*wstest.Peer, string) {
 	w.t.Helper()
 	header := ownOrigin
@@ -55,7 +55,7 @@ func (w *world) onlySession() registry.Snapshot {
 	return list[0]
 }
 
-func TestAPlainClientComesBackByItsCookie(t *testing.T) {
+func TestPlainClientResumesByCookie(t *testing.T) {
 	for name, leave := range map[string]func(p *wstest.Peer){
 		"drop":       func(p *wstest.Peer) { p.Drop() },
 		"Close 1001": func(p *wstest.Peer) { p.Close(1001, "") },
@@ -70,7 +70,7 @@ func TestAPlainClientComesBackByItsCookie(t *testing.T) {
 				p.Want("one")
 				p.Text("up")
 				game.Want("up")
-				time.Sleep(2 * time.Second) // a Ping has told that it came
+				time.Sleep(2 * time.Second) // a Ping has covered it
 				leave(p)
 				game.Text("two")
 				game.Text("three")
@@ -93,9 +93,8 @@ func TestAPlainClientComesBackByItsCookie(t *testing.T) {
 	}
 }
 
-// A key is rotated by signing with the next one first, and taking the old one
-// away later.
-func TestACookieIsRenewedWhenItsKeyIsRotated(t *testing.T) {
+// A rotation first signs with the new key, and later removes the old one.
+func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old")
@@ -106,7 +105,7 @@ func TestACookieIsRenewedWhenItsKeyIsRotated(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		rotate(files[0], "old") // both hold it at first
+		rotate(files[0], "old") // both have it at first
 		p, old := w.visit("")
 		game := w.game.Next()
 		back := func(cookie string) (again string) {
@@ -115,24 +114,24 @@ func TestACookieIsRenewedWhenItsKeyIsRotated(t *testing.T) {
 			p, again = w.visit(cookie)
 			game.Text("still here")
 			p.Want("still here")
-			time.Sleep(2 * time.Second) // a Ping has told that it came
+			time.Sleep(2 * time.Second) // a Ping has covered it
 			return again
 		}
 		rotate(files[0], "new")
 		renewed := back(old)
 		if renewed == old {
-			t.Fatal("the cookie is by the old key still")
+			t.Fatal("the cookie is still signed by the old key")
 		}
 		rotate(files[1], "another")
 		if again := back(renewed); again != renewed {
-			t.Error("a cookie by the key that signs was replaced")
+			t.Error("a cookie signed by the present key was replaced")
 		}
 		w.onlySession()
 	})
 }
 
-// What no Pong has covered comes again: at least once.
-func TestAPlainClientGetsAgainWhatNoPongHasCovered(t *testing.T) {
+// Messages that no Pong has covered are replayed: at least once.
+func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -165,7 +164,7 @@ func TestAPlainClientGetsAgainWhatNoPongHasCovered(t *testing.T) {
 	})
 }
 
-func TestASecondTabGetsASessionOfItsOwn(t *testing.T) {
+func TestSecondTabGetsItsOwnSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -182,7 +181,7 @@ func TestASecondTabGetsASessionOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAPlainClientThatSaysGoodbyeIsNotKept(t *testing.T) {
+func TestPlainClientThatClosesIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -198,8 +197,8 @@ func TestAPlainClientThatSaysGoodbyeIsNotKept(t *testing.T) {
 	})
 }
 
-// The cookie is for pages of ours alone, for one route, and for plain clients.
-func TestTheCookieProvesNothingElsewhere(t *testing.T) {
+// The cookie is valid only for pages of an allowed origin, for one route, and for plain clients.
+func TestCookieIsUselessElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		p, cookie := w.visit("")
@@ -228,15 +227,15 @@ func TestTheCookieProvesNothingElsewhere(t *testing.T) {
 		}
 		_, other := w.visit("reseat-00000000=" + token)
 		if other == cookie {
-			t.Error("a cookie of another name was taken")
+			t.Error("a cookie of another name was accepted")
 		}
 		w.game.Next()
 	})
 }
 
-// A program that keeps cookies has no Origin to show. It needs one only where a
-// cookie says whose the handshake is.
-func TestACookieThatProvesNothingAsksForNoOrigin(t *testing.T) {
+// A program that keeps cookies sends no Origin. It needs one only if a cookie authenticates
+// the handshake.
+func TestUnrelatedCookieNeedsNoOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		_, cookie := w.visit("")
@@ -249,7 +248,7 @@ func TestACookieThatProvesNothingAsksForNoOrigin(t *testing.T) {
 	})
 }
 
-func TestAResumeNeedsNoOriginForTheLoginInItsCookie(t *testing.T) {
+func TestResumeWithLoginCookieNeedsNoOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newLoginWorld(t, "cookie:sid", false)
 		login := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
@@ -266,7 +265,7 @@ func TestAResumeNeedsNoOriginForTheLoginInItsCookie(t *testing.T) {
 	})
 }
 
-// ours is the gateway's cookie of an answer, as it is sent back.
+// ours returns the gateway's cookie from an answer, as a client sends it back.
 func ours(t *testing.T, p *wstest.Peer) string {
 	t.Helper()
 	for _, c := range p.Answer.Cookies() {
@@ -278,9 +277,9 @@ func ours(t *testing.T, p *wstest.Peer) string {
 	return ""
 }
 
-// A session is of the route that it was begun at, whatever name a cookie with its
-// token is given.
-func TestACookieIsGoodForItsOwnRouteAlone(t *testing.T) {
+// A session belongs to the route of its first handshake, whatever the name of the cookie
+// with its token.
+func TestCookieIsValidForItsRouteOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain(), func(c *gateway.Config) {
 			other := c.Routes[0]
@@ -300,13 +299,13 @@ func TestACookieIsGoodForItsOwnRouteAlone(t *testing.T) {
 		}
 		w.PlainWith("/other/", ownOrigin+"Cookie: "+name+"="+token+"\r\n")
 		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
-			t.Errorf("%d sessions, want 3: it gets one of its own", len(list))
+			t.Errorf("%d sessions, want 3: it gets its own", len(list))
 		}
 	})
 }
 
-// A client that does not offer what its session speaks could not go on with it.
-func TestACookieIsNoUseWithoutTheSessionsSubprotocol(t *testing.T) {
+// A client that does not offer its session's subprotocol cannot continue it.
+func TestCookieNeedsSessionsSubprotocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		w.game.Choose = "chat.v1"
@@ -319,14 +318,14 @@ func TestACookieIsNoUseWithoutTheSessionsSubprotocol(t *testing.T) {
 		w.game.Choose = ""
 		stranger := w.PlainWith("/", ownOrigin+cookie)
 		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 2 {
-			t.Errorf("%d sessions, want 2: it gets one of its own", len(list))
+			t.Errorf("%d sessions, want 2: it gets its own", len(list))
 		}
 		if got := stranger.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "" {
 			t.Errorf("it is answered %q, which it did not offer", got)
 		}
 		again := w.PlainWith("/", offer+cookie)
 		if got := again.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "chat.v1" {
-			t.Errorf("the one that comes back is answered %q", got)
+			t.Errorf("the resuming client is answered %q", got)
 		}
 		game.Text("still here")
 		again.Want("still here")

@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// endings end a session each, for the reason that is its key.
+// endings are ways to end a session, by the reason that is counted.
 var endings = map[string]struct {
 	policy func() policy.Policy
 	end    func(*testing.T, *world)
@@ -128,7 +128,7 @@ var endings = map[string]struct {
 	}},
 }
 
-func TestEachEndIsCountedOnceUnderItsReason(t *testing.T) {
+func TestEachEndIsCountedOnceByReason(t *testing.T) {
 	for reason, c := range endings {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,13 +145,13 @@ func TestEachEndIsCountedOnceUnderItsReason(t *testing.T) {
 		})
 	}
 	for _, reason := range reasons {
-		if _, ok := endings[reason]; !ok && reason != "bad_token" && reason != "no_session" && reason != "refused" { // those end a connection alone
+		if _, ok := endings[reason]; !ok && reason != "bad_token" && reason != "no_session" && reason != "refused" { // those only end a connection
 			t.Errorf("nothing here ends a session for %s", reason)
 		}
 	}
 }
 
-// refusedResumes are resumes, each with the result that is its key.
+// refusedResumes are resumes, by the result that is counted.
 var refusedResumes = map[string]struct {
 	policy func() policy.Policy
 	resume func(*testing.T, *world, *wstest.Player)
@@ -185,7 +185,7 @@ var refusedResumes = map[string]struct {
 	}},
 }
 
-func TestEachResumeIsCountedUnderItsResult(t *testing.T) {
+func TestEachResumeIsCountedByResult(t *testing.T) {
 	for result, c := range refusedResumes {
 		t.Run(result, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestEachResumeIsCountedUnderItsResult(t *testing.T) {
 	}
 }
 
-func TestResumesThatPassEachOtherAreCountedEach(t *testing.T) {
+func TestConcurrentResumesAreEachCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, _ := w.play()

@@ -37,7 +37,7 @@ func TestAckAfter64KiB(t *testing.T) {
 	})
 }
 
-// wantAckAtOnce wants an ack of n before any time has passed.
+// wantAckAtOnce checks that an ack of n arrives before any time has passed.
 func wantAckAtOnce(t *testing.T, p *wstest.Player, n string) {
 	t.Helper()
 	began := time.Now()
@@ -68,7 +68,7 @@ func TestAckComesBeforeThePong(t *testing.T) {
 		p, game := w.play()
 		p.Text("x")
 		game.Want("x")
-		synctest.Wait() // the gateway knows that it has been written
+		synctest.Wait() // the gateway has written it
 		p.Control("ping now")
 		if m := p.WantControl(wire.VerbAck); m.Data != "1" {
 			t.Fatalf("ack %s, want 1", m.Data)
@@ -79,13 +79,13 @@ func TestAckComesBeforeThePong(t *testing.T) {
 	})
 }
 
-func TestResumeIsAckedAnewWithinASecond(t *testing.T) {
+func TestResumeIsAckedWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Text("x")
 		game.Want("x")
-		p.Sync() // the older connection has been told
+		p.Sync() // the older connection has been closed
 		p.Drop()
 		p = p.Resume(0)
 		began := time.Now()
@@ -95,7 +95,7 @@ func TestResumeIsAckedAnewWithinASecond(t *testing.T) {
 	})
 }
 
-func TestNothingIsAckedBeforeTheUpstreamTookIt(t *testing.T) {
+func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		game, p := stalledGame(t, w)
@@ -106,7 +106,7 @@ func TestNothingIsAckedBeforeTheUpstreamTookIt(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if i, _ := w.gw.Session(p.Hello.Session); i.Received != 10 || i.Written != 3 {
-			t.Fatalf("received %d, written %d; want 10, and the 3 that fit whole into the stalled game's buffer", i.Received, i.Written)
+			t.Fatalf("received %d, written %d; want 10, and the 3 whole messages that fit into the stalled game's buffer", i.Received, i.Written)
 		}
 		p.Control("ping")
 		m := wstest.Message{}
@@ -136,7 +136,7 @@ func TestClientIsReadWhileTheUpstreamStalls(t *testing.T) {
 		if m := p.WantControl(wire.VerbPong); m.Data != "through" {
 			t.Fatalf("pong %s", m.Data)
 		}
-		time.Sleep(10 * time.Minute) // and it is no dead client
+		time.Sleep(10 * time.Minute) // and it is not treated as dead
 		w.wantState(p, session.Attached)
 	})
 }
@@ -146,7 +146,7 @@ func TestUnackedLimitIsKeptExactly(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		_, p := stalledGame(t, w)
 		big := strings.Repeat("x", 64<<10)
-		p.Text(big) // fills the buffer to the game: nothing is written whole
+		p.Text(big) // fills the buffer to the game: no message is written completely
 		limit := int(p.Hello.Limits.UnackedMessages)
 		for range limit - 1 {
 			p.Text("y")
@@ -159,7 +159,7 @@ func TestUnackedLimitIsKeptExactly(t *testing.T) {
 	})
 }
 
-func TestOneMessageAloneAlwaysFits(t *testing.T) {
+func TestSingleMessageAlwaysFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.MaxMessage, pol.BufferBytes = 4<<20, 1<<10
@@ -186,7 +186,7 @@ func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 	}
 }
 
-func TestAckThatGoesBackIsIgnored(t *testing.T) {
+func TestDecreasingAckIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -204,7 +204,7 @@ func TestAckThatGoesBackIsIgnored(t *testing.T) {
 	})
 }
 
-func TestResumeStatesWhatTheClientMayAndNothingElse(t *testing.T) {
+func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -216,7 +216,7 @@ func TestResumeStatesWhatTheClientMayAndNothingElse(t *testing.T) {
 		p.Sync()
 		p.Drop()
 		w.wantState(p, session.Detached)
-		game.Text("4") // never sent to anybody
+		game.Text("4") // never sent to a client
 		synctest.Wait()
 		before, _ := w.gw.Session(p.Hello.Session)
 		for received, code := range map[string]int{
@@ -260,7 +260,7 @@ func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 	})
 }
 
-func TestAMessageInManyPiecesStaysWhole(t *testing.T) {
+func TestMessageInManyFragmentsStaysWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -339,7 +339,7 @@ func TestEscapingByteIsNotCounted(t *testing.T) {
 	})
 }
 
-func TestAThousandAndTwentyFourFramesAndNotOneMore(t *testing.T) {
+func TestMessageOf1024FramesIsTheLimit(t *testing.T) {
 	fragments := func(p *wstest.Peer, n int) {
 		p.Frame(frame.Binary, false, "x")
 		for range n - 2 {
@@ -364,12 +364,12 @@ func TestAThousandAndTwentyFourFramesAndNotOneMore(t *testing.T) {
 	})
 }
 
-func TestUnfinishedMessageIsCutAfterThirtySeconds(t *testing.T) {
+func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
-		p.Mute.Store(true) // it is in the midst of a message
+		p.Mute.Store(true) // it is in the middle of a message
 		p.Frame(frame.Text, false, "half")
 		for range 29 { // pings are no progress
 			time.Sleep(time.Second)
@@ -394,7 +394,7 @@ func TestEchoServerThatBlocksWhileTheClientDoes(t *testing.T) {
 		pol.BufferBytes = 128 << 10
 		w := newWorld(t, pol)
 		p, game := w.play()
-		go func() { // an echo server that writes before it reads on
+		go func() { // an echo server that writes before it reads again
 			for {
 				m, ok := game.Next()
 				if !ok || m.Err != nil || m.Op == frame.Close {

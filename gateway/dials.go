@@ -9,63 +9,62 @@ import (
 	"reseat/upstream"
 )
 
-// dialsAtOnce is how many dials to one upstream are under way at once: when all
-// come at the same moment, the others wait for their turn.
+// dialsAtOnce is the maximum number of concurrent dials to one upstream. Others wait.
 const dialsAtOnce = 64
 
-// dials are the dials in flight, by the upstream's address.
+// dials are the dials in flight, by upstream address.
 type dials struct {
-	conns *listen.ConnTracker // that may free a descriptor
+	conns *listen.ConnTracker // can free a descriptor
 
-	mu    sync.Mutex
-	lines map[string]*line
+	mu     sync.Mutex
+	queues map[string]*dialQueue
 }
 
-// A line is where the dials to one upstream wait for their turn.
-type line struct {
-	turns chan struct{}
-	users int // that dial or wait; guarded by the dials' mu
+// A dialQueue limits the dials to one upstream.
+type dialQueue struct {
+	slots chan struct{}
+	users int // dialling or waiting; guarded by dials.mu
 }
 
-// enter gives the line of an upstream, and what leaves it again.
-func (d *dials) enter(addr string) (turns chan struct{}, leave func()) {
+// join returns the queue of an upstream. The caller calls done when it is done.
+func (d *dials) join(addr string) (slots chan struct{}, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.lines == nil {
-		d.lines = make(map[string]*line)
+	if d.queues == nil {
+		d.queues = make(map[string]*dialQueue)
 	}
-	l := d.lines[addr]
+	l := d.queues[addr]
 	if l == nil {
-		l = &line{turns: make(chan struct{}, dialsAtOnce)}
-		d.lines[addr] = l
+		l = &dialQueue{slots: make(chan struct{}, dialsAtOnce)}
+		d.queues[addr] = l
 	}
 	l.users++
-	return l.turns, func() {
+	return l.slots, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if l.users--; l.users == 0 {
-			delete(d.lines, addr)
+			delete(d.queues, addr)
 		}
 	}
 }
 
-// dialFirst is dial for the first handshake.
+// dialFirst dials for a session's first handshake.
 func (ds *dials) dialFirst(ctx context.Context, e *registry.Record) (*upstream.Conn, error) {
 	first := e.First()
 	return ds.dial(ctx, &e.Target, func() upstream.Request { return first })
 }
 
-// dial reaches the session's game server, when it is its turn, and asks it what
-// ask then gives. Waiting counts in the time that ctx leaves.
+// dial waits for a free slot, dials the upstream and sends the request that ask returns
+// then. ctx limits the wait too.
 func (ds *dials) dial(ctx context.Context, target *upstream.Target, ask func() upstream.Request) (*upstream.Conn, error) {
-	turns, leave := ds.enter(target.Address())
-	defer leave()
+	slots, done := ds.join(target.Address())
+	defer done()
 	select {
-	case turns <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, target.Late(ctx)
 	}
-	defer func() { <-turns }()
+	defer func() { <-slots }()
 	up, err := target.Dial(ctx, ask())
 	if listen.NoDescriptor(err) && ds.conns.FreeOne() {
 		return target.Dial(ctx, ask())

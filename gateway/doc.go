@@ -1,14 +1,14 @@
-// Package gateway is the client address: it answers handshakes, makes sessions, finds
-// them again for a resume, and passes ordinary requests on.
+// Package gateway serves the client address: it answers handshakes, creates sessions,
+// finds them again for a resume, and proxies ordinary requests.
 //
 // # Sessions and connections
 //
-// A session belongs to one client. It has the connection to the game server (the
+// A session belongs to one client. It owns the connection to the game server (the
 // upstream), the counts of both directions, the replay buffer and the grace period. A
-// connection is one WebSocket of the client; it is attached to one session or to none.
+// connection is one WebSocket of the client; it is attached to at most one session.
 // A session outlives its connections. Each attachment of a connection has an epoch, and
-// nothing that an older epoch brings has any effect. With --disconnect hard a session
-// outlives its upstream connections in the same way.
+// input from an older epoch has no effect. With --disconnect hard a session outlives its
+// upstream connections in the same way.
 //
 // # The path of a message
 //
@@ -22,32 +22,31 @@
 //	      out, admits data under the epoch (hello.received), gives each frame a fresh
 //	      masking key; transport writes to the upstream; what has been written is acked.
 //
-// A plain client uses the same two paths, without control messages, acks and a second
-// attachment.
+// A plain client uses the same two paths, without control messages and acks.
 //
 // # The path of a handshake
 //
-//	ServeHTTP (gateway.go)  Host, methods, the gateway's own pages, the route (place.go)
+//	ServeHTTP (gateway.go)  Host, methods, the gateway's own pages, the route (route.go)
 //	serve (accept.go)       RFC 6455, Origin, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
 //	  resume                by token (resume.go): 101 first, then token, session, login,
 //	                        Origin, received; then attach
 //	  resumeByCookie        a plain client (cookie.go); then the same attach
-//	Create (ahead.go)       a new session by the control API, without a client
+//	Create (create.go)      a new session by the control API, without a client
 //
-// attach (resume.go) may have the upstream dialled again first: redial.go.
+// attach (resume.go) dials the upstream again if the session has none: redial.go.
 //
 // # Who owns what
 //
-//	gateway        decisions about requests: accept.go, resume.go, cookie.go, ahead.go,
+//	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go,
 //	               redial.go. What an event means outside: observe.go. Changes by the
 //	               control API: steer.go. Shutdown: drain.go. Memory pressure: relieve in
 //	               drain.go
 //	policy         what can be set for each route
-//	registry       which sessions there are, and were: records, tombstones, histories;
-//	               the limits on them; which session of a player stays; lists
+//	registry       the living and the remembered sessions: records, tombstones, histories;
+//	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
-//	listen         accepted connections that wait, under descriptor pressure
+//	listen         accepted connections that are idle, under descriptor pressure
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two
@@ -59,21 +58,21 @@
 //	admin          the admin address: API, dashboard, metrics, health
 //	config         flags, config file, environment; server is what the command does
 //	client         the Go client, which shares wire with the gateway
-//	upstream       where a request goes, which headers pass, the dial
+//	upstream       targets, header filtering, the dial, the proxy
 //	tokens         resume tokens; tokens/generation: which are superseded;
 //	               tokens/login: the players' own JWTs
 //
-// A session's record does not know the Gateway; what acts on it, such as observer,
-// redialer and dials, has what it needs in its fields.
+// A session's record does not know the Gateway. The types that act on it, such as
+// observer, redialer and dials, have what they need in their fields.
 //
-// Lock order: redialer, registry, then a transport.Session. An Observer is called with no
-// lock held, so it may take any.
+// Lock order: redialer, registry, then a transport.Session. An Observer is called with
+// no lock held, so it may take any.
 //
-// # What is exactly once, and where that ends
+// # Exactly-once delivery, and its limits
 //
 // Between the client's library and the upstream's socket every data message of a
 // resumable session arrives once and in order, both ways, across any number of
-// connections within the grace period, while this process lives. It ends where the
-// process ends, where --overflow drops (and says how much), and behind the upstream's
-// socket: what a game server has read is its own.
+// connections within the grace period, while this process lives. The guarantee ends with
+// the process, where --overflow drops messages (and reports how many), and at the
+// upstream's socket: the game server is responsible for what it has read.
 package gateway

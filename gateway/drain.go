@@ -14,25 +14,24 @@ import (
 	"reseat/gateway/transport"
 )
 
-// closeWait is how long closed sessions have to take leave of both their ends.
+// closeWait is how long the legs of closed sessions get to finish their closing handshakes.
 const closeWait = 3 * time.Second
 
-// A drain is the time in which no new sessions are taken. There are two kinds:
-// one that an operator has begun, which can be called off, and the last one of
-// this process, which takes its place.
+// A drain is a period in which the gateway refuses new sessions. An operator's drain can
+// be cancelled. The final drain, before the process ends, replaces it and cannot.
 type drain struct {
-	mu    sync.Mutex
-	last  bool
-	over  bool        // and its sessions have had their time
-	timer *time.Timer // while an operator's runs; nil afterwards
-	until time.Time   // when it fires
+	mu       sync.Mutex
+	last     bool        // the final drain
+	timedOut bool        // closeWait has passed, with sessions left
+	timer    *time.Timer // of an operator's drain; nil when it has fired
+	until    time.Time   // when it fires
 }
 
 // DrainInfo is a drain as the control API shows it.
 type DrainInfo struct {
 	Draining bool `json:"draining"`
-	// Until is when the sessions that are left then will be closed. Nil: they have
-	// been, or no drain was begun, or the process is about to end.
+	// Until is when the remaining sessions will be closed. Nil if they have been closed,
+	// if there is no drain, or if the process is shutting down.
 	Until    *time.Time `json:"until"`
 	Sessions int        `json:"sessions"`
 }
@@ -52,10 +51,9 @@ func (g *Gateway) DrainInfo() DrainInfo {
 	return i
 }
 
-// BeginDrain refuses new sessions and goes on serving the others, resumes
-// included. After the time of Config.Drain it closes those that remain with
-// 4503; new ones are refused until CallOffDrain. Where a drain has begun already
-// it does nothing.
+// BeginDrain refuses new sessions and keeps serving the others, resumes included. After
+// Config.Drain it closes the remaining sessions with 4503; new ones are refused until
+// CallOffDrain. It does nothing if a drain is under way.
 func (g *Gateway) BeginDrain() {
 	d := &g.drain
 	d.mu.Lock()
@@ -74,14 +72,14 @@ func (g *Gateway) BeginDrain() {
 		}
 		d.mu.Unlock()
 		if mine {
-			g.closeRest()
+			g.closeRemaining()
 		}
 	})
 	d.timer = own
 }
 
-// CallOffDrain takes new sessions again. It reports false where the process is
-// about to end, which nothing calls off.
+// CallOffDrain accepts new sessions again. It reports false if the process is shutting
+// down, which cannot be cancelled.
 func (g *Gateway) CallOffDrain() bool {
 	d := &g.drain
 	d.mu.Lock()
@@ -96,8 +94,8 @@ func (g *Gateway) CallOffDrain() bool {
 	return true
 }
 
-// endDrain begins this process's last drain. One that an operator has begun is
-// over with it, and closes nothing.
+// endDrain begins the final drain. It stops the timer of an operator's drain, which then
+// closes nothing.
 func (g *Gateway) endDrain() {
 	g.drain.mu.Lock()
 	defer g.drain.mu.Unlock()
@@ -113,11 +111,10 @@ func (d *drain) stopLocked() {
 	}
 }
 
-// Drain is the last thing before Close. It refuses new sessions and goes on
-// serving the others, resumes included, until none is left or takes leave, the
-// time of Config.Drain is over, or ctx is done. Then it closes those that remain
-// with 4503, all at once, and waits for a moment until both their ends have
-// taken it in. Where some do not, it logs how many.
+// Drain runs the final drain, before Close. It refuses new sessions and keeps serving the
+// others, resumes included, until all sessions have ended, Config.Drain has passed or ctx
+// is done. Then it closes the remaining sessions with 4503, all at once, and waits up to
+// three seconds for both legs of each to close. It logs how many did not.
 func (g *Gateway) Drain(ctx context.Context) {
 	g.endDrain()
 	limit := time.NewTimer(g.cfg.Drain)
@@ -128,19 +125,19 @@ func (g *Gateway) Drain(ctx context.Context) {
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	g.closeRest()
-	if !g.takenLeave() {
+	g.closeRemaining()
+	if !g.awaitClosed() {
 		g.log.Warn("drain.connections_aborted", "sessions", g.reg.Staying(), "time", closeWait)
 	}
 }
 
-// takenLeave waits for a moment until no session lives or takes leave, and reports
-// whether it came to that. Once it did not, it does not wait again.
-func (g *Gateway) takenLeave() bool {
+// awaitClosed waits up to closeWait until both legs of all sessions are closed, and reports
+// whether they are. Once it has timed out, later calls return at once.
+func (g *Gateway) awaitClosed() bool {
 	g.drain.mu.Lock()
-	over := g.drain.over
+	timedOut := g.drain.timedOut
 	g.drain.mu.Unlock()
-	if over {
+	if timedOut {
 		return false
 	}
 	select {
@@ -149,14 +146,14 @@ func (g *Gateway) takenLeave() bool {
 	case <-time.After(closeWait):
 	}
 	g.drain.mu.Lock()
-	g.drain.over = true
+	g.drain.timedOut = true
 	g.drain.mu.Unlock()
 	return false
 }
 
-// closeRest closes the sessions that a drain has left, one that is just being
-// made as soon as it is.
-func (g *Gateway) closeRest() {
+// closeRemaining closes the sessions that remain after a drain. A session that is still being
+// created is closed as soon as it begins.
+func (g *Gateway) closeRemaining() {
 	left := g.reg.All()
 	g.log.Info("drain.over", "sessions", len(left))
 	var all sync.WaitGroup
@@ -171,11 +168,11 @@ func (g *Gateway) closeRest() {
 	all.Wait()
 }
 
-// spread is a random moment of some seconds, so that those who are sent away
-// together do not come back together.
+// spread is a random delay of some seconds, so that clients that are disconnected
+// together do not reconnect together.
 func spread() time.Duration { return time.Second + rand.N(4*time.Second) }
 
-// noteExhausted is called when memory was refused for a replay buffer.
+// noteExhausted is called when the store refuses memory to a replay buffer.
 func (g *Gateway) noteExhausted() {
 	select {
 	case g.exhausted <- struct{}{}:
@@ -183,8 +180,8 @@ func (g *Gateway) noteExhausted() {
 	}
 }
 
-// relieve ends the largest detached sessions when --buffer-total is exhausted,
-// until a twentieth of it is free again.
+// relieve ends the largest detached sessions while --buffer-total is exhausted, until
+// 5% of it is free again.
 func (g *Gateway) relieve(ctx context.Context) {
 	for {
 		select {
@@ -192,7 +189,7 @@ func (g *Gateway) relieve(ctx context.Context) {
 			return
 		case <-g.exhausted:
 		}
-		g.exhaustedLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(), "text", "upstreams pause, the largest detached sessions end; see --buffer-total")
+		g.exhaustedLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(), "text", "reading from game servers pauses and the largest detached sessions end; raise --buffer-total")
 		for _, e := range g.largestDetached() {
 			if g.store.Used() <= g.store.Limit()/20*19 {
 				break
@@ -201,7 +198,7 @@ func (g *Gateway) relieve(ctx context.Context) {
 				d.Do(func(core *session.Session, now session.Time) { core.Evict(now) })
 			}
 		}
-		select { // sessions that wait look again after a quarter of a second
+		select { // paused sessions retry after 250 ms
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
 		}

@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
+func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -27,7 +27,7 @@ func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
 		go func() { w.gw.Drain(context.Background()); close(done) }()
 		synctest.Wait()
 		if !w.gw.Draining() {
-			t.Fatal("not draining from the first moment")
+			t.Fatal("not draining at once")
 		}
 		_, _, resp, err := w.Handshake("/new", nil, "")
 		if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
@@ -38,7 +38,7 @@ func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
 		game.Text("s1")
 		p.Want("s1")
 		if c := p.WantClosing(wire.CodeDraining); c.Retry {
-			t.Fatal("4503 says retry, and there is no successor")
+			t.Fatal("4503 must not say retry: this gateway is its only server")
 		}
 		if d := time.Since(began); d != 10*time.Second {
 			t.Fatalf("closed after %v, want 10 s", d)
@@ -52,7 +52,7 @@ func TestDrainServesResumesRefusesTheNewAndClosesTheRest(t *testing.T) {
 	})
 }
 
-func TestDrainIsOverWhenNoSessionIsLeft(t *testing.T) {
+func TestDrainEndsWithTheLastSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -65,7 +65,7 @@ func TestDrainIsOverWhenNoSessionIsLeft(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
+func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		stall, p := stalledGame(t, w)
@@ -86,8 +86,8 @@ func TestWhatWasReadIsHandedOverBeforeTheDrainCloses(t *testing.T) {
 	})
 }
 
-// What a client or a game server did not take is not given up in silence.
-func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
+// The log must say what clients or game servers did not receive.
+func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(syncBuffer)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
@@ -99,7 +99,7 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 		}
 		w.game.Refuse = nil
 		p, game := w.play()
-		synctest.Wait() // the gateway has more for the two games than their connections hold
+		synctest.Wait() // the gateway has more queued for the two games than their connections accept
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
@@ -113,13 +113,13 @@ func TestADrainSaysHowManyDidNotTakeItsEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		if !strings.Contains(said.String(), "msg=drain.connections_aborted sessions=2") {
-			t.Errorf("the log does not say that 2 were cut: %s", said.String())
+			t.Errorf("the log does not say that 2 were aborted: %s", said.String())
 		}
 	})
 }
 
-// Its client has not been answered yet when the gateway closes.
-func TestSessionThatIsBeingMadeAtTheCloseIsEndedToo(t *testing.T) {
+// The gateway closes before it has answered the client.
+func TestCloseEndsSessionsBeingCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		release := gateway.HoldSigning(w.gw)
@@ -135,7 +135,7 @@ func TestSessionThatIsBeingMadeAtTheCloseIsEndedToo(t *testing.T) {
 	})
 }
 
-// wantNew begins a session, or is told that none are taken.
+// wantNew checks whether new sessions are accepted.
 func (w *world) wantNew(taken bool) {
 	w.t.Helper()
 	c, _, resp, err := w.Handshake("/new", nil, "")
@@ -144,14 +144,14 @@ func (w *world) wantNew(taken bool) {
 	}
 	defer c.Close()
 	if (resp.StatusCode == 101) != taken || (resp.StatusCode == 503) == taken {
-		w.t.Fatalf("a new session is answered %d, taken %t", resp.StatusCode, taken)
+		w.t.Fatalf("a new session is answered %d, want accepted %t", resp.StatusCode, taken)
 	}
 	if taken {
 		w.game.Next()
 	}
 }
 
-func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
+func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -166,7 +166,7 @@ func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
 		}
 		w.wantNew(false)
 		time.Sleep(9 * time.Second)
-		w.gw.BeginDrain() // a second one changes nothing
+		w.gw.BeginDrain() // a second call changes nothing
 		p.Drop()
 		p = p.Resume(0)
 		time.Sleep(999 * time.Millisecond)
@@ -180,25 +180,25 @@ func TestOperatorsDrainClosesTheRestAndStays(t *testing.T) {
 		}
 		w.wantNew(false)
 		if !w.gw.CallOffDrain() {
-			t.Error("not called off")
+			t.Error("not cancelled")
 		}
 		w.wantNew(true)
 	})
 }
 
-func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
+func TestCancelledDrainClosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		if !w.gw.CallOffDrain() {
-			t.Error("none to call off is a fault")
+			t.Error("cancelling without a drain fails")
 		}
 		w.gw.BeginDrain()
 		time.Sleep(5 * time.Second)
 		w.gw.CallOffDrain()
 		w.wantNew(true)
 		w.gw.BeginDrain()
-		time.Sleep(6 * time.Second) // the first one's time is over
+		time.Sleep(6 * time.Second) // the first one's time has passed
 		w.wantState(p, session.Attached)
 		w.gw.CallOffDrain()
 		time.Sleep(time.Hour)
@@ -207,9 +207,9 @@ func TestDrainThatIsCalledOffClosesNothing(t *testing.T) {
 	})
 }
 
-// SIGTERM in an operator's drain: the last one has its whole time, and nothing
-// calls it off.
-func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
+// SIGTERM during an operator's drain: the final drain has its full time, and cannot be
+// cancelled.
+func TestFinalDrainReplacesOperatorsDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -220,7 +220,7 @@ func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
 		go func() { w.gw.Drain(context.Background()); close(done) }()
 		synctest.Wait()
 		if w.gw.CallOffDrain() {
-			t.Error("the process's last drain was called off")
+			t.Error("the final drain was cancelled")
 		}
 		w.gw.BeginDrain()
 		time.Sleep(9 * time.Second)
@@ -233,8 +233,8 @@ func TestLastDrainTakesTheOperatorsPlace(t *testing.T) {
 	})
 }
 
-// A session whose upstream takes its time is closed as soon as it is made.
-func TestSessionThatIsBeingMadeAtTheDrainsEndIsClosedToo(t *testing.T) {
+// A session with a slow upstream is closed as soon as it begins.
+func TestDrainClosesSessionsBeingCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan bool)
 		w := newWorld(t, testPolicy())

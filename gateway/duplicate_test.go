@@ -21,25 +21,25 @@ import (
 	"reseat/upstream"
 )
 
-// A namesake takes the query parameter player for a login: "-NAME" is one that
-// has expired, "~NAME" one for another service, "!" one that is forged.
-type namesake struct{}
+// A fakeLogin is a login by the query parameter player: "-NAME" is expired, "~NAME" is for
+// another service, "!" is forged.
+type fakeLogin struct{}
 
-func (*namesake) Find(r *http.Request) (string, error) {
+func (*fakeLogin) Find(r *http.Request) (string, error) {
 	if name := r.URL.Query().Get("player"); name != "" {
 		return name, nil
 	}
 	return "", login.ErrMissing
 }
 
-func (n *namesake) Verify(ctx context.Context, token string) (string, error) {
+func (n *fakeLogin) Verify(ctx context.Context, token string) (string, error) {
 	if strings.HasPrefix(token, "-") {
 		return "", login.ErrExpired
 	}
 	return n.VerifyExpired(ctx, token)
 }
 
-func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) {
+func (*fakeLogin) VerifyExpired(_ context.Context, token string) (string, error) {
 	switch {
 	case token == "!":
 		return "", login.ErrForged
@@ -49,19 +49,19 @@ func (*namesake) VerifyExpired(_ context.Context, token string) (string, error) 
 	return strings.TrimPrefix(token, "-"), nil
 }
 
-func (*namesake) Conceal(*upstream.Request)                    {}
-func (*namesake) InCookie(*http.Request) bool                  { return false }
-func (*namesake) Only(r *http.Request, _ string) *http.Request { return r }
+func (*fakeLogin) Conceal(*upstream.Request)                    {}
+func (*fakeLogin) InCookie(*http.Request) bool                  { return false }
+func (*fakeLogin) Only(r *http.Request, _ string) *http.Request { return r }
 
-func (n *namesake) Realm() any { return n }
+func (n *fakeLogin) Realm() any { return n }
 
 func loggedIn(d policy.Duplicate) policy.Policy {
 	p := testPolicy()
-	p.Login, p.Duplicate = &namesake{}, d
+	p.Login, p.Duplicate = &fakeLogin{}, d
 	return p
 }
 
-// refused is the status of a handshake that is answered without 101.
+// refused returns the status of a handshake that is refused by HTTP.
 func (w *world) refused(path string) int {
 	w.t.Helper()
 	_, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, "")
@@ -71,7 +71,7 @@ func (w *world) refused(path string) int {
 	return resp.StatusCode
 }
 
-func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
+func TestHandshakeWithInvalidLoginIsRefusedBeforeAnyDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		for _, path := range []string{"/", "/?player=!", "/?player=-ann"} {
@@ -86,7 +86,7 @@ func TestAHandshakeWithoutGoodLoginIsRefusedBeforeAnyDial(t *testing.T) {
 	})
 }
 
-func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
+func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
@@ -94,13 +94,13 @@ func TestThePlayerIsTheUpstreamsToTrust(t *testing.T) {
 			t.Errorf("Reseat-Player %q", got)
 		}
 		if i, _ := w.gw.Session(p.Hello.Session); i.Player != "ann" {
-			t.Errorf("the session is %q's", i.Player)
+			t.Errorf("the session's player is %q", i.Player)
 		}
 	})
 }
 
-// A login that comes with a resume must be the same player's, expired or not.
-func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
+// The login of a resume must name the same player; it may have expired.
+func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
@@ -114,9 +114,9 @@ func TestALoginThatComesWithAResumeMustNameTheSamePlayer(t *testing.T) {
 	})
 }
 
-// The token stands for the login. A page goes on sending the one that it began
-// with, whose key the issuer may have replaced since.
-func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
+// The token stands for the login. A page keeps sending its first login, whose key the issuer
+// may have replaced since.
+func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		p := w.Player("/?player=ann")
@@ -129,9 +129,9 @@ func TestALoginWithoutAGoodSignatureIsNoReasonToRefuseAResume(t *testing.T) {
 	})
 }
 
-// A matchmaker that does not say whose a session is gives it to whoever has its
-// token, logged in or not.
-func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
+// A session that was created without a player is resumed by anyone with its token, logged in
+// or not.
+func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
@@ -146,7 +146,7 @@ func TestASessionMadeAheadForNobodyIsTakenWithAnyLogin(t *testing.T) {
 	})
 }
 
-// resumeAt resumes p by a handshake for path.
+// resumeAt resumes p with a handshake for path.
 func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 	w.t.Helper()
 	c, err := w.Dial(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
@@ -156,7 +156,7 @@ func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 	return c
 }
 
-func TestTheNewestLoginTakesOver(t *testing.T) {
+func TestNewestLoginTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		plain := w.Plain("/?player=ann")
@@ -178,7 +178,7 @@ func TestTheNewestLoginTakesOver(t *testing.T) {
 	})
 }
 
-func TestALoginThatTheUpstreamRefusesLeavesTheFirstOneUntouched(t *testing.T) {
+func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 	for _, d := range []policy.Duplicate{policy.Takeover, policy.Reject} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, loggedIn(d))
@@ -197,7 +197,7 @@ func TestALoginThatTheUpstreamRefusesLeavesTheFirstOneUntouched(t *testing.T) {
 	}
 }
 
-func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
+func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 	for name, speaks := range map[string]bool{"resumable": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -222,9 +222,9 @@ func TestASecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 	}
 }
 
-// A client that has its 101 and is not attached yet is about to be: it is asked then, and
-// not taken for one that is gone.
-func TestASecondLoginWaitsWhileTheFirstIsBeingAnswered(t *testing.T) {
+// A client with a 101 that is not attached yet is about to be: the second login waits for
+// its answer, and does not treat it as disconnected.
+func TestSecondLoginWaitsWhileFirstIsBeingAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Reject))
 		p := w.Player("/?player=ann")
@@ -249,7 +249,7 @@ func TestASecondLoginWaitsWhileTheFirstIsBeingAnswered(t *testing.T) {
 	})
 }
 
-func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
+func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {
 	for name, leave := range map[string]func(p *wstest.Player){
 		"detached":      func(p *wstest.Player) { p.Drop() },
 		"half-open":     func(p *wstest.Player) { p.Conn.Silence() },
@@ -276,9 +276,9 @@ func TestAPlayerWhoseTabIsGoneIsNotLockedOut(t *testing.T) {
 	}
 }
 
-// Hundreds of logins of one player at once leave one session, whatever the
-// order in which their upstreams answer.
-func TestOfManyLoginsAtOnceOneStays(t *testing.T) {
+// Of hundreds of concurrent logins of one player one session remains, whatever the order in
+// which the upstreams answer.
+func TestOneOfManyConcurrentLoginsStays(t *testing.T) {
 	const many = 200
 	for name, d := range map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func stillThere(c *wstest.Peer) bool {
 	return false
 }
 
-func TestAllowLetsAPlayerHaveManySessions(t *testing.T) {
+func TestDuplicateAllowPermitsManySessionsPerPlayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Allow))
 		for i := range 5 {

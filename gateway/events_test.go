@@ -15,19 +15,18 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A listener reads what a gateway tells of its sessions.
+// A listener reads a gateway's events.
 type listener struct {
 	t *testing.T
 	*events.Reader
 }
 
 func (w *world) listen() listener {
-	synctest.Wait() // what has happened is told before
+	synctest.Wait() // earlier events are published first
 	return listener{w.t, w.gw.Events().Live()}
 }
 
-// want reads what has been told since the last call: "type reason" of the
-// session's events.
+// want checks the events of a session since the last call, each as "type reason".
 func (l listener) want(id string, want ...string) {
 	l.t.Helper()
 	synctest.Wait()
@@ -39,7 +38,7 @@ func (l listener) want(id string, want ...string) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		l.t.Errorf("told %q, want %q", got, want)
+		l.t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -70,7 +69,7 @@ func TestEachTransitionIsOneEvent(t *testing.T) {
 	})
 }
 
-func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
+func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 	for reason, end := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
 		session.ReasonGraceOver: func(_ *world, p *wstest.Player, _ *wstest.Peer) {
 			p.Drop()
@@ -93,7 +92,7 @@ func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
 				p.Sync()
 				l := w.listen()
 				end(w, p, game)
-				time.Sleep(5 * time.Second) // for the client to take its leave
+				time.Sleep(5 * time.Second) // for the client to close
 				list, _ := l.Next(make([]events.Event, 0, 8))
 				if last := list[len(list)-1]; last.Type != events.Ended || last.Reason != reason {
 					t.Errorf("the last event is %+v", last)
@@ -103,8 +102,8 @@ func TestReasonsOfTheEndAreToldAsInTheMetrics(t *testing.T) {
 	}
 }
 
-// A second login ends the older session; it is no takeover of a session.
-func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
+// A second login ends the older session; it does not take it over.
+func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Duplicate = policy.Takeover
@@ -128,18 +127,18 @@ func TestSecondLoginIsToldAsTheEndOfTheFirst(t *testing.T) {
 		slices.Sort(got)
 		want := []string{"session.created newer ann blue ", "session.created older ann red ", "session.ended older ann red superseded"}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
 
-func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
+func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		a, _ := w.play()
 		b := a.Resume(0)
 		b.Resume(0)
-		synctest.Wait() // what that meant has been told
+		synctest.Wait() // its events have been published
 		l := w.listen()
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		l.want(a.Hello.Session, events.Replayed)
@@ -154,8 +153,8 @@ func TestSpentTokenIsToldWithItsSessionAndNotWithoutEnd(t *testing.T) {
 	})
 }
 
-// Whoever holds a copy of a token may try it after the player has left.
-func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
+// A thief may try a copy of a token after the session has ended.
+func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		a, _ := w.play()
@@ -175,7 +174,7 @@ func TestSpentTokenIsToldAfterTheEndOfItsSession(t *testing.T) {
 	})
 }
 
-func TestOverflowIsToldOnce(t *testing.T) {
+func TestOverflowIsPublishedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.BufferMessages = 2
@@ -190,7 +189,7 @@ func TestOverflowIsToldOnce(t *testing.T) {
 		synctest.Wait()
 		list, _ := l.Next(make([]events.Event, 0, 8))
 		if len(list) != 2 || list[0].Type != events.Detached || list[1].Type != events.Overflowed || list[1].Reason == "" {
-			t.Errorf("told %+v", list)
+			t.Errorf("got %+v", list)
 		}
 	})
 }

@@ -21,18 +21,17 @@ func HoldSigning(g *Gateway) (release func()) {
 	}
 }
 
-// KeptOfFirst is what is kept of a living session's first handshake.
+// KeptOfFirst returns what is kept of a living session's first handshake.
 func KeptOfFirst(g *Gateway, id string) upstream.Request {
 	return g.reg.Find(id).First()
 }
 
-// Fail makes a fault in the code of a living session.
+// Fail panics in the code of a living session.
 func Fail(g *Gateway, id string) {
 	g.reg.Find(id).Do(func(*session.Session, session.Time) { panic("a fault") })
 }
 
-// HoldSession keeps a living session from being asked or told anything until release
-// is called.
+// HoldSession locks a living session until release is called.
 func HoldSession(g *Gateway, id string) (release func()) {
 	held, over := make(chan struct{}), make(chan struct{})
 	go g.reg.Find(id).Driver().Do(func(*session.Session, session.Time) {
@@ -43,18 +42,18 @@ func HoldSession(g *Gateway, id string) (release func()) {
 	return func() { close(over) }
 }
 
-// Signed is the newest token of a living session, nil for none.
+// Signed returns the Memo of a living session's newest token, nil if there is none.
 func Signed(g *Gateway, id string) *tokens.Memo { return g.reg.Find(id).Memo() }
 
-// DrainTimer is the timer of an operator's drain, nil where none runs.
+// DrainTimer returns the timer of an operator's drain, nil if none is running.
 func DrainTimer(g *Gateway) *time.Timer {
 	g.drain.mu.Lock()
 	defer g.drain.mu.Unlock()
 	return g.drain.timer
 }
 
-// Leftovers is what the Gateway still holds for sessions, dials and connections, by
-// what it is.
+// Leftovers counts what the Gateway still holds for sessions, dials and connections, by
+// kind.
 func Leftovers(g *Gateway) map[string]int {
 	left := map[string]int{}
 	count := func(what string, n int) {
@@ -70,7 +69,7 @@ func Leftovers(g *Gateway) map[string]int {
 	count("redials", len(g.redials.of))
 	g.dials.mu.Lock()
 	defer g.dials.mu.Unlock()
-	count("dial lines", len(g.dials.lines))
+	count("dial queues", len(g.dials.queues))
 	for what, t := range map[string]*listen.ConnTracker{"": g.conns, "admin ": g.adminConns} {
 		conns, waiting := t.Counts()
 		count(what+"connections that wait", waiting)
@@ -81,5 +80,6 @@ func Leftovers(g *Gateway) map[string]int {
 	return left
 }
 
-// Answering has a session as while its first client is being answered, until done.
+// Answering puts a session into the state in which its first client is being answered, until
+// done is called.
 func (g *Gateway) Answering(id string) (done func()) { return g.reg.Find(id).Welcome() }

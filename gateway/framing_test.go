@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
 )
 
-// T15: a request whose end something in front may have found elsewhere is the last of
-// its connection, wherever it is answered and whatever the game server says meanwhile.
-func TestNothingIsServedBehindARequestOfUncertainLength(t *testing.T) {
+// T15: a request whose end a proxy may have found elsewhere is the last one on its
+// connection, wherever it is answered and whatever the game server's interim answers.
+func TestNothingIsServedAfterRequestOfAmbiguousLength(t *testing.T) {
 	const (
 		both    = "Content-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 		old     = "Connection: keep-alive\r\nContent-Length: 0\r\n\r\n"
@@ -24,7 +25,7 @@ func TestNothingIsServedBehindARequestOfUncertainLength(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		line, rest string
-		interim    string // of the game server's
+		interim    string // from the game server
 		status     int
 	}{
 		"a page":                   {"POST /page HTTP/1.1", both, "", 200},
@@ -63,15 +64,15 @@ func TestNothingIsServedBehindARequestOfUncertainLength(t *testing.T) {
 				}
 				rest, _ := io.ReadAll(io.MultiReader(resp.Body, br))
 				if strings.Contains(string(rest), "HTTP/1.1") || w.game.Joined() > 0 {
-					t.Errorf("behind it came %q", rest)
+					t.Errorf("after it came %q", rest)
 				}
 			})
 		})
 	}
 }
 
-// finalAnswer reads the answer behind any interim ones, which say nothing to the
-// gateway that is not for the client.
+// finalAnswer reads the answer after any interim ones, which must not contain headers for
+// the gateway.
 func finalAnswer(t *testing.T, br *bufio.Reader) *http.Response {
 	t.Helper()
 	for {
@@ -87,5 +88,50 @@ func finalAnswer(t *testing.T, br *bufio.Reader) *http.Response {
 				t.Errorf("%s of an interim answer reached the client", name)
 			}
 		}
+	}
+}
+
+// T15: a folded header line is joined by a space, as RFC 9112 section 5.2 allows: the game
+// server gets one line, and no header of its own for the folded part.
+func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTrackedWorld(t, nil)
+		var got http.Header
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			got = r.Header
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+			return true
+		}
+		_, br := w.Request("GET / HTTP/1.1\r\nHost: x\r\nX-A: 1\r\n\tX-B: 2\r\n\r\n")
+		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != http.StatusNoContent {
+			t.Fatalf("%v, %v; want 204", resp, err)
+		}
+		if got.Get("X-A") != "1 X-B: 2" || got.Get("X-B") != "" {
+			t.Errorf("the game server got X-A %q and X-B %q", got.Get("X-A"), got.Get("X-B"))
+		}
+	})
+}
+
+// T15: the connection is closed after a refusal, even if the announced body never arrives.
+func TestRefusedHandshakeDoesNotWaitForItsBody(t *testing.T) {
+	for name, header := range map[string]string{
+		"a length":              "Content-Length: 600\r\n",
+		"in chunks":             "Transfer-Encoding: chunked\r\n",
+		"a foreign Origin, too": "Origin: http://elsewhere.example\r\nContent-Length: 600\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, testPolicy())
+				conn, br, resp, err := w.Handshake("/match/7", nil, header)
+				if err != nil || resp.StatusCode != http.StatusBadRequest {
+					t.Fatalf("%v %v, want 400", resp, err)
+				}
+				began := time.Now()
+				conn.SetDeadline(began.Add(time.Minute))
+				if _, err := io.Copy(io.Discard, br); err != nil || time.Since(began) > 2*time.Second {
+					t.Errorf("the connection ended with %v after %v, want it closed within 2s", err, time.Since(began))
+				}
+			})
+		})
 	}
 }

@@ -26,9 +26,8 @@ import (
 	"reseat/upstream"
 )
 
-// A Gateway is the http.Handler of the client address. It owns the sessions:
-// it makes them, finds them for a resume, and remembers for a while how they
-// ended.
+// A Gateway is the http.Handler of the client address. It owns the sessions: it creates
+// them, finds them for a resume, and remembers for a while how they ended.
 type Gateway struct {
 	cfg     Config
 	id      string // of this process: see ViaHeader
@@ -41,33 +40,32 @@ type Gateway struct {
 	events  *events.Hub
 	reg     *registry.Registry
 
-	conns, adminConns *listen.ConnTracker // that wait
+	conns, adminConns *listen.ConnTracker // idle connections
 
 	refusals     *limitedLog
-	exhaustedLog *limitedLog   // --buffer-total
-	shedLog      *limitedLog   // of connections that wait
-	replays      *rate.Limiter // of token.replayed
+	exhaustedLog *limitedLog   // memory and descriptors
+	shedLog      *limitedLog   // idle connections that were closed
+	replays      *rate.Limiter // token.replayed events
 
 	table   *table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
-	signing chan struct{} // as many as may sign a token at once
+	signing chan struct{} // semaphore: tokens signed at once
 
 	draining  atomic.Bool // new sessions are refused; drain.go sets it
 	drain     drain
 	dials     dials
 	redials   redialer
-	tags      atomic.Uint64   // of the sessions' data: never one twice
-	exhausted chan struct{}   // one slot: the store has refused somebody
+	tags      atomic.Uint64   // of the sessions' data; each is used once
+	exhausted chan struct{}   // one slot: the store refused memory
 	ctx       context.Context // until Close
 	stop      context.CancelFunc
 	began     time.Time
 	running   sync.WaitGroup
 }
 
-// New makes a Gateway and starts what it needs in the background; Close stops it. Its
-// error names the route that has no upstream, or a pattern that cannot be matched or is
-// another's, or the Config's field that is missing.
+// New makes a Gateway and starts its background work, which Close stops. The error names
+// a route without upstream, an invalid or repeated pattern, or a missing field of cfg.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Keys == nil {
 		return nil, errors.New("Config.Keys is missing")
@@ -121,13 +119,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Page has path served by h at the client address, before all routes. It must
-// be called before the first request.
+// Page serves path at the client address by h, before all routes. It must be called
+// before the first request.
 func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
 
 // ServeHTTP serves the client address.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !endIsCertain(r) {
+	if !framingCertain(r) {
 		w.Header().Set("Connection", "close")
 	}
 	if g.loops(r) {
@@ -140,10 +138,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodConnect {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
-		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "no tunnels here")
+		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
 		return
 	}
-	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // in no other spelling
+	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // exact spelling only
 		answerWithin(w, upstream.WriteTimeout)
 		page.ServeHTTP(w, r)
 		return
@@ -152,19 +150,19 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serve(w, r, rt, unsafe)
 }
 
-// endIsCertain reports whether everybody on the way must have found the end of r in
-// the same place. A chunked request may have had a Content-Length, too, which net/http
-// does not show, and what stands in front may have gone by that (RFC 9112 section 6.1);
-// of HTTP/1.0 net/http does not even show that it was chunked. What follows on such a
-// connection is not taken for another request.
-func endIsCertain(r *http.Request) bool {
+// framingCertain reports whether every program on the way must agree where r ends. A chunked
+// request may also have had a Content-Length, which net/http does not show, and a proxy in
+// front may have used that (RFC 9112 section 6.1); for HTTP/1.0 net/http does not even show
+// chunking. Such a connection is closed after the answer, so that smuggled bytes are not
+// taken for another request.
+func framingCertain(r *http.Request) bool {
 	return r.ProtoMajor > 1 || r.ProtoAtLeast(1, 1) && len(r.TransferEncoding) == 0
 }
 
-// Reload reads the key files again and gives attached clients tokens by the
-// new key. The token keys are one set, and so are those of each login: where one is no
-// good its old keys stay in force, and the others are read all the same. The errors, one
-// for each set, name their flags.
+// Reload reads the key files again and sends attached clients tokens signed by the new
+// key. The token keys are one set, and each login's keys are another. A set with a fault
+// keeps its old keys; the other sets are replaced all the same. Each error names the flag
+// of its set.
 func (g *Gateway) Reload() (errs []error) {
 	before := g.keys.SigningKeyID()
 	if err := g.keys.Reload(); err != nil {
@@ -187,9 +185,9 @@ func (g *Gateway) Reload() (errs []error) {
 	return errs
 }
 
-// Close drops every session without ceremony, one that is just being made as soon
-// as it is, and stops what runs in the background. Drain comes first where it is to
-// be done in order. The last events are those of the sessions that it has ended.
+// Close ends every session at once, also those still being created, and stops the
+// background work. Call Drain first for an orderly shutdown. The events of the sessions
+// that Close ends are published before it returns.
 func (g *Gateway) Close() {
 	g.endDrain()
 	for _, e := range g.reg.All() {
@@ -204,7 +202,7 @@ func (g *Gateway) Close() {
 		v.Close()
 	}
 	g.running.Wait()
-	g.takenLeave()
+	g.awaitClosed()
 	g.events.Close()
 }
 

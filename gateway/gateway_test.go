@@ -17,7 +17,7 @@ import (
 	"reseat/upstream"
 )
 
-// A world is a gateway between a game and its players, all in memory.
+// A world is a gateway, a game server and players, connected in memory.
 type world struct {
 	*wstest.Door
 	game *wstest.Game
@@ -25,7 +25,7 @@ type world struct {
 	t    *testing.T
 }
 
-// testPolicy is what the tests start from.
+// testPolicy is the default policy of the tests.
 func testPolicy() policy.Policy {
 	return policy.Policy{
 		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
@@ -57,19 +57,19 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 	w.Offer = offer
 	t.Cleanup(func() {
 		gw.Close()
-		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+		time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
 	})
 	return w
 }
 
-// play begins a session and gives both its ends.
+// play begins a session and returns its client and its upstream.
 func (w *world) play() (*wstest.Player, *wstest.Peer) {
 	w.t.Helper()
 	p := w.Player("/match/7")
 	return p, w.game.Next()
 }
 
-// state is a session's state, "" for one that is not known.
+// state returns a session's state, "" if it is unknown.
 func (w *world) state(p *wstest.Player) string {
 	synctest.Wait()
 	i, _ := w.gw.Session(p.Hello.Session)
@@ -83,7 +83,7 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 	}
 }
 
-func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
+func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -109,11 +109,11 @@ func TestWhatWasMissedIsReplayedOnResume(t *testing.T) {
 	})
 }
 
-func TestSessionEndsWhenGraceIsOver(t *testing.T) {
+func TestSessionEndsAfterGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
-		p.Ack(0) // confirms the token, so that the whole grace period holds
+		p.Ack(0) // confirms the token, so that the full grace period applies
 		p.Sync()
 		p.Drop()
 		w.wantState(p, session.Detached)

@@ -21,8 +21,8 @@ func hard() policy.Policy {
 	return p
 }
 
-// away is a session whose upstream connection has been closed with its client's.
-func (w *world) away() *wstest.Player {
+// detachedHard returns a session whose client and upstream have both disconnected.
+func (w *world) detachedHard() *wstest.Player {
 	w.t.Helper()
 	p, game := w.play()
 	p.Sync()
@@ -31,13 +31,13 @@ func (w *world) away() *wstest.Player {
 	return p
 }
 
-// afterEightSeconds is for Game.Refuse: each dial is answered, but late.
+// afterEightSeconds is for Game.Refuse: each dial is answered after 8 s.
 func afterEightSeconds(net.Conn, *http.Request) bool {
 	time.Sleep(8 * time.Second)
 	return false
 }
 
-func TestHardDisconnectClosesTheUpstreamAndDialsAgainAtTheResume(t *testing.T) {
+func TestHardDisconnectClosesUpstreamAndResumeDialsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -78,12 +78,12 @@ func TestHardDisconnectClosesTheUpstreamAndDialsAgainAtTheResume(t *testing.T) {
 	})
 }
 
-func TestHardDisconnectForgetsAMessageThatTheOldUpstreamHadNotFinished(t *testing.T) {
+func TestHardDisconnectDiscardsUnfinishedMessageOfOldUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
 		game.Text("whole")
-		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // a first fragment
+		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // the first fragment
 		p.Want("whole")
 		p.Sync()
 		p.Drop()
@@ -97,18 +97,18 @@ func TestHardDisconnectForgetsAMessageThatTheOldUpstreamHadNotFinished(t *testin
 	})
 }
 
-func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
+func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
 		game.Hold(true)
 		big := strings.Repeat("x", 50<<10)
-		for range 4 { // two fit into what the connection holds, and a part of the third
+		for range 4 { // two, and a part of the third, fit into the connection's buffer
 			p.Text(big)
 		}
 		p.Text("last")
 		p.Sync()
-		synctest.Wait() // the connection has taken what it holds
+		synctest.Wait() // the connection's buffer is full
 		p.Drop()
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
@@ -134,10 +134,10 @@ func TestHardResumeGivesTheNextUpstreamWhatTheOldOneDidNotTake(t *testing.T) {
 	})
 }
 
-func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
+func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		time.Sleep(10 * time.Second)
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			time.Sleep(15 * time.Second) // longer than --dial-timeout
@@ -153,7 +153,7 @@ func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
 		}
 		w.wantState(p, session.Detached)
 		w.game.Refuse = nil
-		time.Sleep(20*time.Second - time.Millisecond) // of the 30 s, 10 had gone; the dial's do not count
+		time.Sleep(20*time.Second - time.Millisecond) // 10 of the 30 s had passed; the dial's time does not count
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
 		again := w.game.Next()
@@ -162,10 +162,10 @@ func TestHardResumeIsToldWhenTheUpstreamIsNotThere(t *testing.T) {
 	})
 }
 
-func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
+func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		dials := 0
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
 			dials++
@@ -185,12 +185,12 @@ func TestHardResumeTakesOverTheWaitingOneAndItsDial(t *testing.T) {
 	})
 }
 
-// The dial of the first of two resumes waits for its turn when the second takes it
-// over: the game server is shown what the newest handshake brought.
-func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
+// The dial of the first of two resumes is queued when the second inherits it: the game
+// server gets the headers of the newest handshake.
+func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Reseat-Resumed") == "" {
 				time.Sleep(5 * time.Second)
@@ -199,7 +199,7 @@ func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
 			}
 			return false
 		}
-		for range 64 { // as many as may dial at once
+		for range 64 { // the maximum number of concurrent dials
 			go w.Dial("/", []string{wire.Subprotocol})
 		}
 		synctest.Wait()
@@ -211,14 +211,14 @@ func TestHardResumeAsksByTheNewestHandshake(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if got := w.game.Next().Req.Header.Get("Cookie"); got != "sid=new" {
-			t.Errorf("the upstream was shown %q", got)
+			t.Errorf("the upstream got %q", got)
 		}
 	})
 }
 
-// Path, query and subprotocols are those of the first handshake, whatever the
-// newest one says.
-func TestHardResumeAsksForWhatTheFirstHandshakeAskedFor(t *testing.T) {
+// Path, query and subprotocols are those of the first handshake, whatever the newest one
+// has.
+func TestHardResumeSendsPathOfFirstHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		w.game.Choose = "chat.v1"
@@ -243,9 +243,9 @@ func TestHardResumeAsksForWhatTheFirstHandshakeAskedFor(t *testing.T) {
 	})
 }
 
-// The client was told of one subprotocol, once: a game server that chooses another
-// one at the next dial cannot be understood.
-func TestHardResumeTakesNoOtherSubprotocol(t *testing.T) {
+// The client has learned the subprotocol once: if the game server chooses another one at the
+// next dial, the client cannot understand it.
+func TestHardResumeRefusesOtherSubprotocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		w.game.Choose = "chat.v1"
@@ -262,10 +262,10 @@ func TestHardResumeTakesNoOtherSubprotocol(t *testing.T) {
 	})
 }
 
-func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
+func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
@@ -279,7 +279,7 @@ func TestHardResumeBreaksTheDialOffWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestHardTakeoverOfAnAttachedSessionDoesNotDial(t *testing.T) {
+func TestHardTakeoverOfAttachedSessionDoesNotDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -294,10 +294,10 @@ func TestHardTakeoverOfAnAttachedSessionDoesNotDial(t *testing.T) {
 	})
 }
 
-func TestHardSessionEndedWhileItsUpstreamIsDialledSaysSo(t *testing.T) {
+func TestHardSessionEndedDuringDialIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
@@ -310,7 +310,7 @@ func TestHardSessionEndedWhileItsUpstreamIsDialledSaysSo(t *testing.T) {
 	})
 }
 
-func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
+func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -330,9 +330,9 @@ func TestHardSessionWhoseUpstreamClosedIsToldSoAtTheResume(t *testing.T) {
 	})
 }
 
-// The attached client is lost while the token of the resume that would have
-// taken it over is being signed: the upstream that was there is gone.
-func TestHardResumeDialsThoughTheUpstreamWasThereWhenItCame(t *testing.T) {
+// The attached client disconnects while the token of a resume that would take it over is
+// being signed. That closes its upstream too.
+func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -353,10 +353,10 @@ func TestHardResumeDialsThoughTheUpstreamWasThereWhenItCame(t *testing.T) {
 	})
 }
 
-// A resume that came while the session was attached, and has to begin anew since
-// it is not any more, is older than one that waits for the dial: it takes nobody's
-// place, or it would be the client's own next attempt that is told of a takeover.
-func TestHardResumeThatBeginsAnewTakesNoLaterOnesPlace(t *testing.T) {
+// A resume that arrived while the session was attached, and starts again because the client
+// has disconnected since, is older than one that waits for the dial: it must not replace it,
+// or the client's own later attempt would get the close of a takeover.
+func TestRestartedHardResumeDoesNotReplaceLaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
 		p, game := w.play()
@@ -382,9 +382,9 @@ func TestHardResumeThatBeginsAnewTakesNoLaterOnesPlace(t *testing.T) {
 	})
 }
 
-// What a session keeps for its next dials is counted, and it keeps no headers: those
-// are the newest handshake's.
-func TestWhatHardSessionsKeepCountsInTheTotal(t *testing.T) {
+// What a session keeps for later dials is counted. It has no headers: a hard resume sends
+// those of the newest handshake.
+func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 	for _, isHard := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			pol := hard()
@@ -404,7 +404,7 @@ func TestWhatHardSessionsKeepCountsInTheTotal(t *testing.T) {
 			w.gw.End(p.Hello.Session, 1000, "")
 			synctest.Wait()
 			p.Drop()
-			time.Sleep(10 * time.Second) // both legs have taken leave
+			time.Sleep(10 * time.Second) // both legs are closed
 			if got := w.gw.BufferBytes(); got != before {
 				t.Errorf("hard %t: %d bytes are counted after the end, %d before the session", isHard, got, before)
 			}

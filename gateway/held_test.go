@@ -10,13 +10,13 @@ import (
 	"reseat/gateway/session"
 )
 
-// A client that waits for its game server's dial may send 64 KiB before its hello, and
-// then is held no longer.
-func TestAClientThatWaitsForADialMaySendALittle(t *testing.T) {
+// A client that waits for the dial of its game server may send 64 KiB before its hello, and
+// then is disconnected.
+func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 	for size, stays := range map[int]bool{32 << 10: true, 80 << 10: false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, hard())
-			p := w.away()
+			p := w.detachedHard()
 			w.game.Refuse = afterEightSeconds
 			c := p.TryResume(p.Hello.Token, "0")
 			synctest.Wait()
@@ -35,8 +35,8 @@ func TestAClientThatWaitsForADialMaySendALittle(t *testing.T) {
 	}
 }
 
-// Signing is bounded, and whoever waits for it holds up nobody who plays.
-func TestWhoWaitsForASignatureHoldsUpNobodyElse(t *testing.T) {
+// Signing is limited, and waiting for it must not delay other players.
+func TestWaitingForSignatureDelaysNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()

@@ -8,13 +8,13 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A client may ack only what it can have read. What lies ready for its socket,
-// which has not taken it, is beyond that: protocol section 5.
-func TestAckOfWhatItsSocketHasNotTakenIsAViolation(t *testing.T) {
+// A client may ack only what it can have read. Data that is queued for its socket, and not
+// yet written, is beyond that: protocol section 5.
+func TestAckOfUnwrittenMessageIsAViolation(t *testing.T) {
 	for _, acked := range []string{"14", "13"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, testPolicy())
-			c, br, _, err := w.Handshake("/match/7", []string{wire.Subprotocol}, "") // reads nothing by itself
+			c, br, _, err := w.Handshake("/match/7", []string{wire.Subprotocol}, "") // does not read by itself
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -23,7 +23,7 @@ func TestAckOfWhatItsSocketHasNotTakenIsAViolation(t *testing.T) {
 				game.Text(noise(16 << 10))
 			}
 			synctest.Wait()
-			br.Discard(40 << 10) // so that all the rest is on its way, and stuck
+			br.Discard(40 << 10) // so that the rest is stuck on its way
 			synctest.Wait()
 			c.Write(frame.AppendMasked(nil, frame.Text, [4]byte{1, 2, 3, 4}, []byte("\x10ack "+acked)))
 			synctest.Wait()

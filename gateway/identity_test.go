@@ -16,7 +16,7 @@ import (
 	"reseat/tokens"
 )
 
-// newKeyedWorld is a world whose keys sign whatever the test likes.
+// newKeyedWorld is a world whose keys the test can sign with.
 func newKeyedWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) (*world, *tokens.Keys) {
 	t.Helper()
 	var keys *tokens.Keys
@@ -24,7 +24,7 @@ func newKeyedWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config
 	return w, keys
 }
 
-// forged is a well-signed token of p's session and generation for another subject.
+// forged returns a validly signed token of p's session and generation for another subject.
 func forged(t *testing.T, keys *tokens.Keys, id, subject string, gen uint64) string {
 	t.Helper()
 	token, _, err := keys.Issue(tokens.Claims{Session: id, Subject: subject, Gen: gen, Expires: time.Now().Add(time.Hour)})
@@ -34,8 +34,8 @@ func forged(t *testing.T, keys *tokens.Keys, id, subject string, gen uint64) str
 	return token
 }
 
-// The signature is not all: sub is the session's player, or the session itself where
-// it has none. A key that signs for several gateways signs such tokens.
+// A valid signature is not enough: sub must be the session's player, or without one the
+// session itself. A key that signs for several gateways signs such tokens.
 func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 	for name, path := range map[string]string{"a player's": "/?player=ann", "nobody's": "/"} {
 		t.Run(name, func(t *testing.T) {
@@ -48,29 +48,29 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 				living, ended := w.Player(path), w.Player(path)
 				living.Sync()
 				ended.Sync()
-				w.gw.End(ended.Hello.Session, 1000, "the secret words")
+				w.gw.End(ended.Hello.Session, 1000, "the secret reason")
 				synctest.Wait()
 				before := w.metrics()
 				for _, subject := range []string{"bob", ended.Hello.Session[:8], "x"} {
 					for _, q := range []string{living.Hello.Session, ended.Hello.Session} {
 						c := living.TryResume(forged(t, keys, q, subject, 1), "0").WantClosing(wire.CodeBadToken)
 						if strings.Contains(c.Reason, "words") {
-							t.Errorf("%q is told how the session ended: %q", subject, c.Reason)
+							t.Errorf("%q learns how the session ended: %q", subject, c.Reason)
 						}
 					}
 				}
 				if n := w.metrics()["reseat_tokens_replayed_total"] - before["reseat_tokens_replayed_total"]; n != 0 {
-					t.Errorf("%v tokens count as replayed: it was nobody's", n)
+					t.Errorf("%v tokens count as replayed: want none", n)
 				}
 				w.wantState(living, session.Attached)
-				living.Sync() // and not taken over
+				living.Sync() // it was not taken over
 			})
 		})
 	}
 }
 
-// The Origin check of the session's own route holds, whatever the path of the resume.
-func TestResumeByARouteWithALaxerOriginIsRefused(t *testing.T) {
+// The Origin check is that of the session's own route, whatever the path of the resume.
+func TestResumeViaRouteWithLaxerOriginIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			lax := c.Routes[0]
@@ -97,7 +97,7 @@ func TestResumeByARouteWithALaxerOriginIsRefused(t *testing.T) {
 	})
 }
 
-// detachedByCookie is a plain client's session whose client is gone, and its cookie.
+// detachedByCookie returns a plain client's detached session, and its cookie.
 func (w *world) detachedByCookie() (id, cookie string) {
 	w.t.Helper()
 	p, cookie := w.visit("")
@@ -106,8 +106,8 @@ func (w *world) detachedByCookie() (id, cookie string) {
 	return w.onlySession().ID, cookie
 }
 
-// A cookie of one name that comes twice was set by two, and one of them is not ours.
-func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
+// If two cookies have one name, somebody else set one of them.
+func TestTwoCookiesOfOneNameAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		id, cookie := w.detachedByCookie()
@@ -115,7 +115,7 @@ func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
 		for _, twice := range []string{cookie + "; " + cookie, cookie + "; " + name + "=x", name + "=x; " + cookie} {
 			p := w.PlainWith("/", ownOrigin+"Cookie: "+twice+"\r\n")
 			if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == id {
-				t.Errorf("%s is believed", twice)
+				t.Errorf("%s is accepted", twice)
 			}
 			p.Drop()
 		}
@@ -130,9 +130,9 @@ func TestTwoCookiesOfOneNameAreNotBelieved(t *testing.T) {
 	})
 }
 
-// A resumable session's token is shown to pages. As a cookie it brings nobody back:
-// such a client could not ack.
-func TestTokenOfAResumableSessionIsNoCookie(t *testing.T) {
+// Pages can read the token of a resumable session. As a cookie it must resume nothing: such
+// a client could not ack.
+func TestTokenOfResumableSessionIsRefusedAsCookie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, keptPlain())
 		_, cookie := w.detachedByCookie()
@@ -144,29 +144,29 @@ func TestTokenOfAResumableSessionIsNoCookie(t *testing.T) {
 		w.wantState(p, session.Detached)
 		plain := w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+p.Hello.Token+"\r\n")
 		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == p.Hello.Session {
-			t.Errorf("it is given session %q, want one of its own", got)
+			t.Errorf("it is given session %q, want a new one", got)
 		}
 		w.wantState(p, session.Detached)
 		plain.WantNothing(time.Second)
 	})
 }
 
-// The subject of a cookie's token is checked as that of any other.
-func TestCookieForAnotherSubjectIsNotBelieved(t *testing.T) {
+// The subject of a cookie's token is checked like that of any other token.
+func TestCookieForAnotherSubjectIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, keys := newKeyedWorld(t, keptPlain())
 		id, cookie := w.detachedByCookie()
 		name, _, _ := strings.Cut(cookie, "=")
 		w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+forged(t, keys, id, "bob", 1)+"\r\n")
 		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == id {
-			t.Errorf("it is given session %q, want one of its own", got)
+			t.Errorf("it is given session %q, want a new one", got)
 		}
 	})
 }
 
-// A token that was signed just before the key was rotated, and reaches its client just
-// after, is replaced at once: the sweep of Reload has passed that session already.
-func TestTokenSignedBeforeARotationIsRenewedAfterTheAttach(t *testing.T) {
+// A token that was signed just before a rotation, and reaches its client just after it, is
+// replaced at once: Reload has already renewed the other sessions.
+func TestTokenSignedBeforeRotationIsRenewedAfterAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
 		writeKey(t, files[0], "old")
@@ -201,7 +201,7 @@ func TestTokenSignedBeforeARotationIsRenewedAfterTheAttach(t *testing.T) {
 			t.Errorf("renewed after %v, want at once", wait)
 		}
 		if old, now := kid(t, hello.Token), kid(t, renewed.Token); old == now || now != keys.SigningKeyID() {
-			t.Errorf("hello's token is by key %s, the renewed one by %s; want the old and the new key", old, now)
+			t.Errorf("hello's token is signed by key %s, the renewed one by %s; want the old and the new key", old, now)
 		}
 	})
 }

@@ -14,10 +14,9 @@ import (
 	"testing"
 )
 
-// mayImport is the order of the house: what each package may use of the others.
-// The arrows point one way, config, admin, demo -> gateway -> transport ->
-// session -> replay, wire, frame. A package that is not here may use what it
-// likes, but none of these may use it.
+// mayImport is the order of the packages: which others each may import. The arrows point one
+// way: config, admin, demo -> gateway -> transport -> session -> replay, wire, frame. A
+// package that is not listed may import any, but none of these may import it.
 var mayImport = map[string][]string{
 	"gateway/config":            {"gateway", "gateway/policy", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
 	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
@@ -52,24 +51,24 @@ var mayImport = map[string][]string{
 	"web":                       {},
 }
 
-// pure are the packages that know no socket, clock, lock or goroutine, and what
-// of the standard library each may use nevertheless.
+// pure are the packages without sockets, clocks, locks and goroutines, and the exceptions
+// from impure that each may import.
 var pure = map[string][]string{
-	"gateway/session":   {"time"},     // its units
-	"gateway/replay":    {"sync"},     // the Store lends to many sessions
+	"gateway/session":   {"time"},     // for durations
+	"gateway/replay":    {"sync"},     // the Store is shared by many sessions
 	"gateway/wire":      {"net/http"}, // http.Header
 	"gateway/frame":     {},
 	"tokens/generation": {},
 	"tokens/strict":     {},
 }
 
-// impure is what the pure packages may not use.
+// impure are the imports that pure packages may not use.
 var impure = []string{"bufio", "context", "crypto/rand", "crypto/tls", "io", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "runtime", "sync", "syscall", "time", "unsafe"}
 
-// clocks are the functions of package time that read or wait for one.
+// clocks are the functions of package time that read the clock or wait.
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// sources calls f for every file of the module that is no test.
+// sources calls f for every file of the module that is not a test.
 func sources(t *testing.T, f func(pkg string, file *ast.File, set *token.FileSet)) {
 	t.Helper()
 	root := ".."
@@ -97,7 +96,7 @@ func sources(t *testing.T, f func(pkg string, file *ast.File, set *token.FileSet
 	}
 }
 
-// imports are the paths that a file imports.
+// imports returns the paths that a file imports.
 func imports(file *ast.File) (list []string) {
 	for _, i := range file.Imports {
 		p, _ := strconv.Unquote(i.Path.Value)
@@ -106,7 +105,7 @@ func imports(file *ast.File) (list []string) {
 	return list
 }
 
-func TestArrowsPointOneWay(t *testing.T) {
+func TestImportsPointOneWay(t *testing.T) {
 	seen := map[string]bool{}
 	sources(t, func(pkg string, file *ast.File, _ *token.FileSet) {
 		allowed, known := mayImport[pkg]
@@ -125,9 +124,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 	}
 }
 
-// The table itself has no way back: whoever adds to it cannot bend it.
-func TestOrderHasNoCircle(t *testing.T) {
-	below := map[string]int{} // how many steps lie below a package
+// The table itself must have no cycle.
+func TestImportTableHasNoCycle(t *testing.T) {
+	below := map[string]int{} // the depth below a package
 	var depth func(pkg string, above []string) int
 	depth = func(pkg string, above []string) int {
 		if slices.Contains(above, pkg) {
@@ -149,7 +148,7 @@ func TestOrderHasNoCircle(t *testing.T) {
 	}
 }
 
-func TestPurePackagesKnowNoSocketClockOrLock(t *testing.T) {
+func TestPurePackagesUseNoSocketClockOrLock(t *testing.T) {
 	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
 		allowed, ok := pure[pkg]
 		if !ok {
@@ -190,13 +189,13 @@ func effect(n ast.Node) string {
 	return ""
 }
 
-// A dot or a name of its own would hide a package from the test above.
-func TestPackagesGoByTheirOwnNames(t *testing.T) {
+// A dot import or another name would hide a package from the tests above.
+func TestImportsAreNotRenamed(t *testing.T) {
 	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
 		for _, i := range file.Imports {
 			p, _ := strconv.Unquote(i.Path.Value)
 			if _, ok := pure[pkg]; ok && i.Name != nil && i.Name.Name != path.Base(p) {
-				t.Errorf("%s: %s goes by %s", set.Position(i.Pos()), p, i.Name.Name)
+				t.Errorf("%s: %s is imported as %s", set.Position(i.Pos()), p, i.Name.Name)
 			}
 		}
 	})

@@ -7,12 +7,12 @@ import (
 	"reseat/gateway/session"
 )
 
-// Sessions lists sessions in the order in which they were made, and the cursor
-// of the next page, zero where this is the last. Ended ones are listed only
-// where State asks for them.
-//
-// Only those that their group, player and place in the list leave over are
-// asked for their state, and no more of them than the page needs.
+// Sessions lists sessions in the order of their creation, and returns the cursor of the
+// next page, zero after the last one. Ended sessions are listed only if f.State asks for
+// them.
+
+// It asks only as many sessions for their state as the page needs, and only those that
+// match f's group, player and cursor.
 func (g *Gateway) Sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
 	if f.State == session.Ended.String() {
 		return f.Page(g.reg.Remembers(f))
@@ -40,8 +40,7 @@ func (g *Gateway) Session(id string) (registry.Snapshot, bool) {
 	return g.reg.Remembered(id)
 }
 
-// End ends a session: code and reason go to the upstream, 4410 and reason to
-// the client.
+// End ends a session: the upstream gets code and reason, the client 4410 and reason.
 func (g *Gateway) End(id string, code int, reason string) Outcome {
 	if e := g.reg.Find(id); e != nil && e.Driver() == nil {
 		e.BreakFirst() // still connecting: the client gets the dial's failure
@@ -57,7 +56,7 @@ func (g *Gateway) End(id string, code int, reason string) Outcome {
 	})
 }
 
-// Disconnect cuts the client's connection without a Close.
+// Disconnect drops the client's connection without a Close frame.
 func (g *Gateway) Disconnect(id string) Outcome {
 	if e := g.reg.Find(id); e != nil {
 		e.AwaitFirst()
@@ -65,14 +64,14 @@ func (g *Gateway) Disconnect(id string) Outcome {
 	return g.change(id, func(core *session.Session, now session.Time) bool { return core.Disconnect(now) })
 }
 
-// CloseClient closes the client's connection with a Close frame of code, as
-// something between client and gateway would.
+// CloseClient closes the client's connection with code, as a proxy on the way would. The
+// session stays and can be resumed.
 func (g *Gateway) CloseClient(id string, code int, reason string) Outcome {
 	return g.change(id, func(core *session.Session, now session.Time) bool { return core.CloseClient(now, code, reason) })
 }
 
-// ClientConn is the network connection of the attached client, nil where there
-// is none: for cutting it in a demo.
+// ClientConn is the network connection of the attached client, nil if there is none. The
+// demo drops it.
 func (g *Gateway) ClientConn(id string) net.Conn {
 	if e := g.reg.Find(id); e != nil && e.Driver() != nil {
 		return e.Driver().Client()
@@ -80,11 +79,11 @@ func (g *Gateway) ClientConn(id string) net.Conn {
 	return nil
 }
 
-// change calls f as the owner of a live session; f reports whether it could.
+// change calls f with a living session; f reports whether the change was possible.
 func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool) Outcome {
 	e := g.reg.Find(id)
 	if e == nil {
-		return g.gone(id)
+		return g.missing(id)
 	}
 	d := e.Driver()
 	if d == nil {
@@ -98,7 +97,7 @@ func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool)
 	return Done
 }
 
-// History lists what has happened to a session, living or remembered: see
+// History lists the events of a session, living or remembered: see
 // registry.Registry.
 func (g *Gateway) History(id string) (list []registry.Moment, left int, ok bool) {
 	return g.reg.History(id)

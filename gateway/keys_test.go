@@ -64,10 +64,10 @@ func kid(t *testing.T, token string) string {
 	return h.Kid
 }
 
-func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
+func TestSessionsSurviveKeyRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "new", "old")
-		writeKey(t, files[0], "old") // both hold the old key at first
+		writeKey(t, files[0], "old") // both have the old key at first
 		w := newWorld(t, testPolicy(), with)
 		if err := w.gw.Reload(); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestSessionsLiveOnWhenTheKeyIsRotated(t *testing.T) {
 	})
 }
 
-func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
+func TestTokenOfRemovedKeyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
 		w := newWorld(t, testPolicy(), with)
@@ -116,7 +116,7 @@ func TestTokenOfARemovedKeyIsRefused(t *testing.T) {
 	})
 }
 
-func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
+func TestUnreadableKeyFileKeepsTheOldKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
 		w := newWorld(t, testPolicy(), with)
@@ -129,9 +129,9 @@ func TestKeyFileThatCannotBeReadLeavesTheOldKeys(t *testing.T) {
 	})
 }
 
-// Token keys and login keys stand for themselves: one that is no good keeps the other
-// from nothing, and what is in force is what the log says.
-func TestABadKeyFileSpoilsNoOther(t *testing.T) {
+// Token keys and login keys are independent: an invalid file does not affect the others, and
+// the log says which keys are in force.
+func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 	const otherSecret = "fedcba9876543210fedcba9876543210"
 	for _, c := range []struct {
 		bad              string
@@ -194,7 +194,7 @@ func TestABadKeyFileSpoilsNoOther(t *testing.T) {
 	}
 }
 
-func TestTokenIsRenewedAtHalfItsLife(t *testing.T) {
+func TestTokenIsRenewedAtHalfItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
 		p, _ := w.play()
@@ -222,7 +222,7 @@ func TestTokenOutlivesTwiceTheGracePeriod(t *testing.T) {
 	})
 }
 
-// When it is issued, whichever of the two grace periods is the longer.
+// The longer of the two grace periods counts at the issue.
 func TestTokenLivesTwiceTheLongerGracePeriod(t *testing.T) {
 	for _, c := range []struct{ grace, before time.Duration }{
 		{time.Minute, time.Second}, {time.Second, time.Minute},
@@ -233,13 +233,13 @@ func TestTokenLivesTwiceTheLongerGracePeriod(t *testing.T) {
 			w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
 			p, _ := w.play()
 			if life := time.Until(expiry(t, p.Hello.Token)); life < 2*time.Minute {
-				t.Errorf("grace %v, before the start %v: the token lives %v, want 2m", c.grace, c.before, life)
+				t.Errorf("grace %v, before the start %v: the token's lifetime is %v, want 2m", c.grace, c.before, life)
 			}
 		})
 	}
 }
 
-// expiry is a token's exp.
+// expiry returns a token's exp.
 func expiry(t *testing.T, token string) time.Time {
 	t.Helper()
 	var claims jwt.RegisteredClaims
@@ -259,7 +259,7 @@ func TestExpiredTokenIsRefused(t *testing.T) {
 	})
 }
 
-// syncBuffer is a log that may be read while it is written.
+// syncBuffer is a log that can be read while it is written.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -293,7 +293,7 @@ func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
 		first := p.Hello.Token
 		p = p.Resume(0)
 		p.Sync()
-		p.TryResume(first, "0").WantClosing(wire.CodeBadToken) // spent
+		p.TryResume(first, "0").WantClosing(wire.CodeBadToken) // superseded
 		w.Player("/x?login=" + canary)
 		families, err := w.gw.Metrics().Gather()
 		if err != nil {
@@ -306,19 +306,19 @@ func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
 		head := game.Req.Header
 		for _, secret := range []string{canary, first, p.Hello.Token, strings.Split(first, ".")[2]} {
 			if strings.Contains(log.String(), secret) {
-				t.Errorf("the log holds %.20s", secret)
+				t.Errorf("the log contains %.20s", secret)
 			}
 			if strings.Contains(out.String(), secret) {
-				t.Errorf("the metrics hold %.20s", secret)
+				t.Errorf("the metrics contain %.20s", secret)
 			}
 			for k, v := range head {
 				if strings.Contains(strings.Join(v, " "), secret) {
-					t.Errorf("the upstream's header %s holds %.20s", k, secret)
+					t.Errorf("the upstream's header %s contains %.20s", k, secret)
 				}
 			}
 		}
 		if !strings.Contains(log.String(), "token.replayed") {
-			t.Error("a spent token was not reported")
+			t.Error("a superseded token was not reported")
 		}
 	})
 }

@@ -26,36 +26,36 @@ func wantNothingLeft(t *testing.T, w *world) {
 	}
 }
 
-// A deafAnswer takes connections over whose client is gone: nothing can be written.
-type deafAnswer struct{ http.ResponseWriter }
+// A failingAnswer hijacks connections whose client has disconnected: writes fail.
+type failingAnswer struct{ http.ResponseWriter }
 
-func (w deafAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w failingAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	return deafConn{conn}, rw, err
+	return failingConn{conn}, rw, err
 }
 
-type deafConn struct{ net.Conn }
+type failingConn struct{ net.Conn }
 
-func (deafConn) Write([]byte) (int, error) { return 0, errors.New("gone") }
+func (failingConn) Write([]byte) (int, error) { return 0, errors.New("disconnected") }
 
-// The client is gone when its game server has accepted: nobody knows of that session,
-// and it ends at once, with its upstream.
-func TestNothingIsHeldForAClientThatLeavesBeforeItsAnswer(t *testing.T) {
+// The client has disconnected when its game server accepts. Nobody could resume that
+// session, so it ends at once, with its upstream.
+func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.gw.ServeHTTP(deafAnswer{rw}, r)
+			w.gw.ServeHTTP(failingAnswer{rw}, r)
 		}), 64<<10)
 		if _, err := door.Dial("/?player=ann", []string{wire.Subprotocol}); err == nil {
-			t.Fatal("it is answered")
+			t.Fatal("it was answered")
 		}
 		w.game.Next().WantEnd()
 		wantNothingLeft(t, w)
 	})
 }
 
-// Nothing is held for players, either.
-func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
+// The same for sessions of players.
+func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		for _, player := range []string{"ann", "bob", "ann"} {
@@ -65,9 +65,9 @@ func TestNothingIsHeldForPlayersWhoseSessionsAreOver(t *testing.T) {
 	})
 }
 
-// A session that is made ahead of its client, and accepted after a newer one of its
-// player, leaves no connection behind.
-func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
+// A pre-created session that is accepted after a newer one of its player leaves no
+// connection behind.
+func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		w.delayFirstDial()
@@ -87,9 +87,9 @@ func TestSessionMadeAheadThatIsAcceptedTooLateIsClosed(t *testing.T) {
 	})
 }
 
-// A login that is still being dialled takes nothing from the one that the game server
-// has accepted: it may yet be refused.
-func TestLoginThatIsAcceptedFirstStaysIfTheNewerOneIsRefused(t *testing.T) {
+// A login that is still being dialled does not end the one that the game server has
+// accepted: it may yet be refused.
+func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		var dials atomic.Int64
@@ -115,12 +115,12 @@ func TestLoginThatIsAcceptedFirstStaysIfTheNewerOneIsRefused(t *testing.T) {
 	})
 }
 
-// The session ends just as its new upstream has answered: that connection is closed,
-// and the client told of the end.
-func TestUpstreamThatComesForAnEndedSessionIsClosed(t *testing.T) {
+// The session ends just as its new upstream has answered: that connection is closed, and the
+// client learns of the end.
+func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)
@@ -138,9 +138,8 @@ func TestUpstreamThatComesForAnEndedSessionIsClosed(t *testing.T) {
 	})
 }
 
-// The end of a session, and Close, break its first dial off: they wait for no game
-// server.
-func TestFirstDialIsBrokenOff(t *testing.T) {
+// Ending a session, and Close, cancel its first dial: they do not wait for a game server.
+func TestEndCancelsFirstDial(t *testing.T) {
 	for name, begin := range map[string]func(w *world){
 		"handshake": func(w *world) { w.refused("/") },
 		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), gateway.CreateRequest{Path: "/"}) },
@@ -168,8 +167,8 @@ func TestFirstDialIsBrokenOff(t *testing.T) {
 	}
 }
 
-// A cookie with a good token brings nobody back who is logged in as somebody else.
-func TestCookieIsNoUseToAnotherPlayer(t *testing.T) {
+// A cookie with a valid token resumes nothing for another player's login.
+func TestCookieOfAnotherPlayerIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := loggedIn(policy.Allow)
 		pol.PlainResume = true

@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// drops are the ways in which a client's connection ends without a bye.
+// drops are the ways in which a client disconnects without a bye.
 var drops = map[string]func(p *wstest.Player){
 	"reset":          func(p *wstest.Player) { p.Drop() },
 	"end of stream":  func(p *wstest.Player) { p.Conn.Close() },
@@ -32,7 +32,7 @@ var drops = map[string]func(p *wstest.Player){
 	},
 }
 
-func TestEveryDropDetachesAndNothingIsLost(t *testing.T) {
+func TestEveryDisconnectDetachesWithoutLoss(t *testing.T) {
 	for name, drop := range drops {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,13 +61,13 @@ func TestEveryDropDetachesAndNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestGraceOfAnUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
+func TestGraceAfterUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Grace, pol.Heartbeat = time.Hour, time.Second
 		w := newWorld(t, pol)
 		p, game := w.play()
-		p.Drop() // nothing was said: perhaps nobody holds the token
+		p.Drop() // no ack: perhaps the token never arrived
 		time.Sleep(2*time.Second - time.Millisecond)
 		w.wantState(p, session.Detached)
 		time.Sleep(time.Millisecond)
@@ -76,7 +76,7 @@ func TestGraceOfAnUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
 	})
 }
 
-func TestGraceOfZeroEndsAtTheDrop(t *testing.T) {
+func TestZeroGraceEndsAtDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Grace = 0
@@ -89,7 +89,7 @@ func TestGraceOfZeroEndsAtTheDrop(t *testing.T) {
 	})
 }
 
-func TestGraceBeginsAnewWithEachDrop(t *testing.T) {
+func TestGraceRestartsWithEachDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -104,7 +104,7 @@ func TestGraceBeginsAnewWithEachDrop(t *testing.T) {
 	})
 }
 
-func TestByeEndsTheSessionAfterTheDataBeforeIt(t *testing.T) {
+func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 	for arg, want := range map[string]struct {
 		code   int
 		reason string
@@ -132,7 +132,7 @@ func TestByeEndsTheSessionAfterTheDataBeforeIt(t *testing.T) {
 	}
 }
 
-func TestByeHoldsThoughTheConnectionBreaksBehindIt(t *testing.T) {
+func TestByeHoldsIfConnectionBreaksAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -179,12 +179,12 @@ func TestUpstreamCloseReachesTheClientAfterAllMessages(t *testing.T) {
 			game.Close(c.code, c.reason)
 			p.Want("s1", "s2")
 			wantEnd(t, p.Peer, c.code, c.reason)
-			w.wantState(p, session.Attached) // until the client has answered
+			w.wantState(p, session.Attached) // until the client answers
 			p.Close(c.code, "")
 			w.wantState(p, session.Ended)
 			r := p.TryResume(p.Hello.Token, "2").WantClosing(wire.CodeEnded)
 			if r.Reason != c.reason {
-				t.Fatalf("a later resume is told %q, want %q", r.Reason, c.reason)
+				t.Fatalf("a later resume gets %q, want %q", r.Reason, c.reason)
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func wantEnd(t *testing.T, p *wstest.Peer, code int, reason string) {
 	p.WantClose(code)
 }
 
-func TestUpstreamCloseIsKeptForAClientThatIsAway(t *testing.T) {
+func TestUpstreamCloseIsKeptForDetachedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -222,7 +222,7 @@ func TestUpstreamCloseIsKeptForAClientThatIsAway(t *testing.T) {
 	})
 }
 
-func TestCloseThatIsNotAnsweredDetachesAfterASecond(t *testing.T) {
+func TestUnansweredCloseDetachesAfterASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -234,7 +234,7 @@ func TestCloseThatIsNotAnsweredDetachesAfterASecond(t *testing.T) {
 	})
 }
 
-func TestUpstreamLostIs4502AndThen4404(t *testing.T) {
+func TestUpstreamDisconnectIs4502AndThen4404(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -251,7 +251,7 @@ func TestUpstreamLostIs4502AndThen4404(t *testing.T) {
 	})
 }
 
-func TestByeCrossingTheUpstreamsClose(t *testing.T) {
+func TestByeMayCrossUpstreamClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -263,7 +263,7 @@ func TestByeCrossingTheUpstreamsClose(t *testing.T) {
 	})
 }
 
-func TestSilentClientIsCutWithoutAClose(t *testing.T) {
+func TestSilentClientIsDisconnectedWithoutClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -289,7 +289,7 @@ func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
 	})
 }
 
-func TestUpstreamPingIsAnsweredWhileTheClientIsAway(t *testing.T) {
+func TestUpstreamPingIsAnsweredWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -304,7 +304,7 @@ func TestUpstreamPingIsAnsweredWhileTheClientIsAway(t *testing.T) {
 	})
 }
 
-func TestUpstreamHeartbeatLosesASilentUpstream(t *testing.T) {
+func TestUpstreamHeartbeatDisconnectsSilentUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.UpstreamHeartbeat = 5 * time.Second
@@ -318,7 +318,7 @@ func TestUpstreamHeartbeatLosesASilentUpstream(t *testing.T) {
 	})
 }
 
-func TestStalledUpstreamIsLeftAloneByDefault(t *testing.T) {
+func TestStalledUpstreamStaysConnectedByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -328,7 +328,7 @@ func TestStalledUpstreamIsLeftAloneByDefault(t *testing.T) {
 	})
 }
 
-func TestHowASessionEndedIsRemembered(t *testing.T) {
+func TestReasonOfEndIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Grace = time.Minute
@@ -349,7 +349,7 @@ func TestHowASessionEndedIsRemembered(t *testing.T) {
 	})
 }
 
-func TestAnEndIsRememberedForHalfAMinuteHoweverShortTheGracePeriod(t *testing.T) {
+func TestEndIsRememberedForAtLeastHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Grace = time.Second
@@ -365,8 +365,8 @@ func TestAnEndIsRememberedForHalfAMinuteHoweverShortTheGracePeriod(t *testing.T)
 	})
 }
 
-// A client that reads nothing has five seconds to take what it is told at the end.
-func TestACloseThatIsNotTakenInTimeIsGivenUp(t *testing.T) {
+// A client that reads nothing has five seconds to read the end.
+func TestUnreadCloseTimesOut(t *testing.T) {
 	for wait, told := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
 		t.Run(wait.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestACloseThatIsNotTakenInTimeIsGivenUp(t *testing.T) {
 				p, game := w.play()
 				p.Sync()
 				p.Hold(true)
-				for range 40 { // more than its connection holds
+				for range 40 { // more than its connection accepts
 					game.Text(strings.Repeat("x", 4<<10))
 				}
 				synctest.Wait()
@@ -386,7 +386,7 @@ func TestACloseThatIsNotTakenInTimeIsGivenUp(t *testing.T) {
 					last = m
 				}
 				if (last.Op == frame.Close) != told {
-					t.Errorf("the last that came is %v, want it told: %t", last, told)
+					t.Errorf("the last message is %v, want the close: %t", last, told)
 				}
 				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 			})

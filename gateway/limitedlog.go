@@ -8,14 +8,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What refused strangers may write into the log.
+// Limits of the log lines that refused clients cause.
 const (
 	refusalsPerSecond = 20
 	refusalsAtOnce    = 50
 )
 
-// A limitedLog logs what a stranger can bring about as often as he likes, and
-// leaves out what comes too fast; the next line says how much that was.
+// A limitedLog limits the lines that clients can cause at will. The next line that is
+// written says how many were left out.
 type limitedLog struct {
 	log   *slog.Logger
 	limit *rate.Limiter

@@ -20,7 +20,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestNoMoreSessionsThanAllowed(t *testing.T) {
+func TestMaxSessionsIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 2 })
 		p, game := w.play()
@@ -31,12 +31,12 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
-			t.Errorf("made ahead: %v, want ErrBusy", err)
+			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 		p.Sync()
 		p.Drop()
 		w.wantState(p, session.Detached)
-		p = p.Resume(0) // a resume is no new session
+		p = p.Resume(0) // a resume is not a new session
 		p.Control("bye")
 		game.WantClose(1000)
 		synctest.Wait()
@@ -44,7 +44,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 	})
 }
 
-func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
+func TestMaxSessionsPerIPIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.MaxSessionsPerIP = 1
@@ -72,8 +72,8 @@ func TestNoMoreSessionsFromOneAddressThanAllowed(t *testing.T) {
 	})
 }
 
-// From nine tenths of --buffer-total on, there is no memory for new sessions.
-func TestNoNewSessionsWhereMemoryIsScarce(t *testing.T) {
+// From 90 % of --buffer-total on, new sessions are refused.
+func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total = 1 << 20
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
@@ -90,18 +90,17 @@ func TestNoNewSessionsWhereMemoryIsScarce(t *testing.T) {
 			synctest.Wait()
 		}
 		if w.gw.BufferBytes() == total {
-			t.Fatal("all of it is spent at once")
+			t.Fatal("all of it is used at once")
 		}
 		_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "")
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
-		p.Resume(0) // which is no new session
+		p.Resume(0) // not a new session
 	})
 }
 
-// However many come at once, no more than 64 dial one game server at a time, and
-// all of them get there.
+// At most 64 dials to one game server are in flight, and all queued ones succeed.
 func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
@@ -129,7 +128,7 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 	})
 }
 
-func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
+func TestQueuedDialTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
@@ -153,7 +152,7 @@ func TestADialThatNeverGetsItsTurnIsLate(t *testing.T) {
 	})
 }
 
-func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
+func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Descriptors = 256 })
 		for range 96 { // 64 in reserve, two each
@@ -165,10 +164,9 @@ func TestSessionsLeaveAReserveOfDescriptors(t *testing.T) {
 	})
 }
 
-// Requests that are passed on have two descriptors as sessions have. Those that never
-// end take half of what there is at most, and those of one address an eighth of that:
-// new players, and those who resume, still come in.
-func TestRequestsThatNeverEndLeaveRoomForPlayers(t *testing.T) {
+// Proxied requests have two descriptors, like sessions. Endless ones may use at most half of
+// them, and those of one address an eighth of that: new sessions and resumes still succeed.
+func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.Descriptors = 256 // 96 for sessions and requests
@@ -214,9 +212,9 @@ func TestRequestsThatNeverEndLeaveRoomForPlayers(t *testing.T) {
 		p.Drop()
 		p.Resume(0).Sync()
 		for range under {
-			// One by one: net/http/httputil begins each answer with a timer that fires
-			// at once, and two of those at the same moment of a bubble bring the race
-			// detector of Go 1.26 down with SIGSEGV (runtime, timer.unlockAndRun).
+			// One by one: net/http/httputil begins each answer with a timer that fires at
+			// once, and two of those at the same moment of a bubble crash the race detector
+			// of Go 1.26 with SIGSEGV (runtime, timer.unlockAndRun).
 			release <- struct{}{}
 			synctest.Wait()
 		}

@@ -14,11 +14,11 @@ import (
 	"reseat/upstream"
 )
 
-// many sessions: as many as a list must be good for.
+// many is the number of sessions that a list must support.
 const many = 10_000
 
-// newCrowd makes a gateway with n sessions, of ten players in ten groups, for
-// which no game server has answered yet.
+// newCrowd makes a gateway with n sessions, of ten players in ten groups, whose game servers
+// have not answered yet.
 func newCrowd(t testing.TB, n int) *Gateway {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})
@@ -31,7 +31,7 @@ func newCrowd(t testing.TB, n int) *Gateway {
 	}
 	t.Cleanup(func() {
 		for _, e := range g.reg.All() {
-			if e.Driver() == nil { // it never came about, and nobody is to wait for its end
+			if e.Driver() == nil { // it never began: nobody must wait for its end
 				g.reg.Remove(e)
 			}
 		}
@@ -44,9 +44,8 @@ func newCrowd(t testing.TB, n int) *Gateway {
 	return g
 }
 
-// TestListAsksNoSessionThatItDoesNotShow holds every other session as its owner
-// would, for as long as the list is made.
-func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
+// TestListQueriesOnlySessionsItShows locks every other session while the list is made.
+func TestListQueriesOnlySessionsItShows(t *testing.T) {
 	g := newCrowd(t, 3)
 	list := g.reg.All()
 	release := make(chan bool)
@@ -75,8 +74,8 @@ func TestListAsksNoSessionThatItDoesNotShow(t *testing.T) {
 	}
 }
 
-// Whoever has found a session just before it ended looks at it afterwards.
-func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
+// A list may look at a session that ended after it was found.
+func TestJustEndedSessionIsNotListedAsConnecting(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.All()[0]
 	if i, living := g.reg.Look(e); !living || i.State != session.Connecting {
@@ -89,8 +88,8 @@ func TestSessionThatHasJustEndedIsNotTakenForOneThatConnects(t *testing.T) {
 	g.reg.Left()
 }
 
-// A page costs what it shows, and a pointer for each session that it might.
-func TestPageAllocatesForWhatItShows(t *testing.T) {
+// A page allocates for its rows, and a pointer for each candidate.
+func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	g := newCrowd(t, many)
 	allocs := func(f registry.Filter, want int) float64 {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 	"reseat/upstream"
 )
 
-// A provider is a Login by a Verifier.
+// A provider implements policy.Login with a Verifier.
 type provider struct {
 	*login.Verifier
 	from    login.Sources
@@ -34,8 +34,8 @@ func (p *provider) Conceal(ask *upstream.Request) {
 	}
 }
 
-// OpenLogins gives each route of cfg whose policy asks for logins what verifies
-// them, until ctx ends. Its error names the flag.
+// OpenLogins gives each route of cfg that requires a login its verifier, which works
+// until ctx ends. The error names the flag.
 func OpenLogins(ctx context.Context, cfg *Config) error {
 	type source struct{ jwks, keyFile, issuer, audience string }
 	open := make(map[source]*login.Verifier)
@@ -59,12 +59,12 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// PlayerFault says what is wrong with the name of a player, "" for nothing: one rule for
-// logins and for names that a backend gives.
+// PlayerFault says what is wrong with a player's name, "" if nothing is. The same rule
+// holds for logins and for names in a CreateRequest.
 func PlayerFault(name string) string { return login.PlayerFault(name) }
 
-// authenticate says whose session a handshake begins, "" where nobody is asked, and
-// returns the handshake with no other login than the one that was verified.
+// authenticate returns the player of a first handshake, "" if the route requires no login,
+// and the handshake without any login but the verified one.
 func authenticate(l policy.Login, r *http.Request) (player string, only *http.Request, err error) {
 	if l == nil {
 		return "", r, nil
@@ -77,14 +77,13 @@ func authenticate(l policy.Login, r *http.Request) (player string, only *http.Re
 	return player, l.Only(r, token), err
 }
 
-// sameLogin reports whether a login that comes with a resume, if one does, is
-// the session's player's, if it has one. It may have expired meanwhile. One whose signature is
-// not good says nothing of anybody: the resume's own token stands for the login,
-// and the issuer may have done away with the key since the session began. A session
-// made ahead without a player is for anyone who has its token.
+// sameLogin reports whether a resume may go on: it brings no login, or the session
+// player's, which may have expired meanwhile. A login with an invalid signature is
+// ignored: the resume token stands for the login, and the issuer may have withdrawn the
+// key since the session began. A session that was created without a player is for anyone
+// with its token.
 //
-// It returns the handshake with no other login than a verified one: a hard resume
-// passes it on.
+// It returns the handshake without any login but a verified one: a hard resume passes it on.
 func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) (only *http.Request, ok bool) {
 	l := e.Terms().Login
 	if l == nil {
@@ -101,8 +100,8 @@ func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) (only *
 	return l.Only(r, token), e.Player == "" || player == e.Player
 }
 
-// unsigned reports whether a login was refused because its signature is not good,
-// whatever else may be wrong with it.
+// unsigned reports whether a login was refused for an invalid signature, whatever else may
+// be wrong with it.
 func unsigned(err error) bool {
 	return slices.ContainsFunc([]error{login.ErrForged, login.ErrNoKeys, login.ErrMalformed, login.ErrTooLong}, func(kind error) bool {
 		return errors.Is(err, kind)

@@ -22,7 +22,7 @@ import (
 	"reseat/tokens/login"
 )
 
-// secret is the key that the tests' logins are signed with.
+// secret signs the tests' logins.
 const secret = "0123456789abcdef0123456789abcdef"
 
 func signed(t *testing.T, claims jwt.MapClaims) string {
@@ -44,7 +44,7 @@ func loginKey(t *testing.T) string {
 	return file
 }
 
-// newLoginWorld is a world whose players log in, and what it writes to its log.
+// newLoginWorld is a world with logins, and its log.
 func newLoginWorld(t *testing.T, from string, conceal bool, change ...func(*policy.Policy)) (*world, *bytes.Buffer) {
 	t.Helper()
 	sources, err := login.ParseSources(from)
@@ -66,13 +66,13 @@ func newLoginWorld(t *testing.T, from string, conceal bool, change ...func(*poli
 	return w, said
 }
 
-// A login is found where it may stand, and the game server sees as much of it as
-// it is to see. None of it reaches the log.
-func TestALoginIsFoundAndHidden(t *testing.T) {
+// A login is found in every place, and the game server sees only as much of it as configured.
+// None of it is logged.
+func TestLoginIsFoundAndConcealed(t *testing.T) {
 	for name, c := range map[string]struct {
-		from, path, header string // $ stands for the JWT
+		from, path, header string // $ is the JWT
 		offer              []string
-		concealed          string // path and query as the upstream sees them, concealed
+		concealed          string // path and query that the upstream gets with --auth-forward off
 	}{
 		"header":   {"header", "/m?x=1", "Authorization: Bearer $\r\n", nil, "/m?x=1"},
 		"query":    {"query:token", "/m?x=1&token=$&y=2", "", nil, "/m?x=1&y=2"},
@@ -122,10 +122,10 @@ func TestALoginIsFoundAndHidden(t *testing.T) {
 	}
 }
 
-// A game server that looks at another place first than the gateway does must not find a
-// login there that nobody has verified, T3.
-func TestNoOtherLoginThanTheVerifiedOneReachesTheUpstream(t *testing.T) {
-	for name, request := range map[string]struct{ path, header string }{ // $ stands for the JWT, ! for the forged one
+// A game server may look for a login in another place first than the gateway: it must not
+// find an unverified one there, T3.
+func TestOnlyVerifiedLoginReachesUpstream(t *testing.T) {
+	for name, request := range map[string]struct{ path, header string }{ // $ is the JWT, ! a forged one
 		"query":        {"/m?x=1&token=!&y=2", "Authorization: Bearer $\r\n"},
 		"query, twice": {"/m?token=$&x=1&token=!&y=2", "Authorization: Bearer $\r\n"},
 		"cookie":       {"/m?x=1&y=2", "Authorization: Bearer $\r\nCookie: sid=!\r\n"},
@@ -155,9 +155,9 @@ func TestNoOtherLoginThanTheVerifiedOneReachesTheUpstream(t *testing.T) {
 	}
 }
 
-// A hard resume passes on the headers of the newest handshake, whose login is not asked
-// for and may be any.
-func TestAHardResumePassesNoUnverifiedLoginOn(t *testing.T) {
+// A hard resume passes on the headers of the newest handshake, whose login is optional and
+// may be invalid.
+func TestHardResumeForwardsNoUnverifiedLogin(t *testing.T) {
 	for name, c := range map[string]struct {
 		sub, tail string
 		life      time.Duration
@@ -189,7 +189,7 @@ func TestAHardResumePassesNoUnverifiedLoginOn(t *testing.T) {
 	}
 }
 
-func TestLoginsForOthersAreRefused(t *testing.T) {
+func TestLoginsForOtherServicesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newLoginWorld(t, "header", false)
 		hour := time.Now().Add(time.Hour).Unix()
@@ -216,9 +216,9 @@ func TestLoginsForOthersAreRefused(t *testing.T) {
 	})
 }
 
-// --auth-forward off holds for ordinary requests, too: the page, its scripts and the
-// matchmaking travel with the same cookie, header or query.
-func TestALoginIsHiddenInOrdinaryRequestsToo(t *testing.T) {
+// --auth-forward off also holds for ordinary requests: pages, scripts and matchmaking carry
+// the same cookie, header or query.
+func TestLoginIsConcealedInOrdinaryRequests(t *testing.T) {
 	for name, c := range map[string]struct{ from, path, header, want string }{
 		"header": {"header", "/m?x=1", "Authorization: Bearer $\r\n", "/m?x=1"},
 		"query":  {"query:token", "/m?x=1&token=$&y=2", "", "/m?x=1&y=2"},
@@ -251,7 +251,7 @@ func TestALoginIsHiddenInOrdinaryRequestsToo(t *testing.T) {
 	}
 }
 
-// begun begins a session with a login in the header, and gives its hello.
+// begun begins a session with a login in the header, and returns its hello.
 func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 	t.Helper()
 	p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, claims)+"\r\n")
@@ -259,7 +259,7 @@ func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 	return p.Hello
 }
 
-func TestAKeyFileThatCannotBeUsedIsNamed(t *testing.T) {
+func TestUnusableKeyFileIsNamed(t *testing.T) {
 	cfg := gateway.Config{Routes: []policy.Route{{Policy: policy.Policy{Auth: &policy.Auth{KeyFile: "/no/such/file"}}}}}
 	if err := gateway.OpenLogins(t.Context(), &cfg); err == nil || !strings.HasPrefix(err.Error(), "--auth-key-file: ") {
 		t.Errorf("%v, want an error that names --auth-key-file", err)

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// ViaHeader carries the ids of the gateways that a request has come through to its game
-// server, each made at its start. A gateway that finds its own there is its own game
-// server, by way of others perhaps, and would otherwise ask itself until no descriptor is
-// left. It is the one header of ours that is taken over from a client: anyone who forges
-// an id has only their own request refused.
+// ViaHeader carries the ids of the gateways that a request has passed; each gateway makes
+// its id at its start. A gateway that finds its own id is its own game server, perhaps via
+// others, and would dial itself until it had no descriptors left. It is the only header of
+// the gateway's that it takes from a client: a forged id only has the forger's own request
+// refused.
 const ViaHeader = "X-Reseat-Via"
 
-// maxHops is how many gateways may stand one behind the other.
+// maxHops is how many gateways a request may pass.
 const maxHops = 8
 
 var instanceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// hops are the gateways that a request has come through, the first one first. What is
-// not all ids is none.
+// hops are the gateways that a request has passed, the first one first. It is empty if
+// the header contains anything but ids.
 func hops(h http.Header) (ids []string) {
 	for id := range strings.SplitSeq(strings.Join(h[ViaHeader], ","), ",") {
 		id = strings.TrimSpace(id)
@@ -31,7 +31,7 @@ func hops(h http.Header) (ids []string) {
 	return ids
 }
 
-// loops reports whether r has been here before, or through too many gateways.
+// loops reports whether r has passed this gateway before, or too many gateways.
 func (g *Gateway) loops(r *http.Request) bool {
 	ids := hops(r.Header)
 	if len(ids) >= maxHops {
@@ -45,13 +45,13 @@ func (g *Gateway) loops(r *http.Request) bool {
 	return false
 }
 
-// via is the ViaHeader of what r becomes at the game server.
+// via is the ViaHeader of r towards the game server.
 func (g *Gateway) via(r *http.Request) []string {
 	return []string{strings.Join(append(hops(r.Header), g.id), ", ")}
 }
 
-// refuseLoop answers a request that has come back.
+// refuseLoop refuses a request that has passed this gateway before.
 func (g *Gateway) refuseLoop(w http.ResponseWriter, r *http.Request) {
-	g.refusals.warn("upstream.loop", "path", clip(r.URL.Path), "text", "a game server of this gateway is the gateway itself: see --upstream, --route and --listen")
+	g.refusals.warn("upstream.loop", "path", clip(r.URL.Path), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
 	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

@@ -20,9 +20,9 @@ import (
 	"reseat/upstream"
 )
 
-// circle makes n gateways, each of which is the game server of the one before it, and
-// gives the door of the first and how many requests all of them have had.
-func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
+// gatewayRing makes n gateways, each of which is the upstream of the one before it. It
+// returns the first one's door, and a count of the requests to all of them.
+func gatewayRing(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	t.Helper()
 	requests := new(atomic.Int32)
 	lines := make([]*wstest.Listener, n)
@@ -52,16 +52,16 @@ func circle(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 		t.Cleanup(func() {
 			server.Close()
 			gw.Close()
-			time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+			time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
 		})
 	}
 	return wstest.Knock(t, lines[0]), requests
 }
 
-func TestAGatewayThatIsItsOwnGameServerAnswers508(t *testing.T) {
+func TestGatewayThatIsItsOwnUpstreamAnswers508(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			door, requests := circle(t, n)
+			door, requests := gatewayRing(t, n)
 			_, _, resp, err := door.Handshake("/match/7", []string{"reseat.v1"}, "")
 			if err != nil || resp.StatusCode != http.StatusLoopDetected {
 				t.Errorf("%d gateways, handshake: %v, %v, want 508", n, resp, err)
@@ -80,8 +80,8 @@ func TestAGatewayThatIsItsOwnGameServerAnswers508(t *testing.T) {
 	}
 }
 
-// What a client writes there goes on only where it is ids, and at most eight of them.
-func TestAForgedViaHarmsNobodyElse(t *testing.T) {
+// A client's Via passes only if it consists of at most eight ids.
+func TestForgedViaAffectsOnlyItsSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		id := strings.Repeat("0123456789abcdef", 2)

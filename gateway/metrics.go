@@ -8,9 +8,9 @@ import (
 	"reseat/tokens/login"
 )
 
-// metrics are those of docs/operating.md, and a few more like them. No label
-// ever holds a session, a player or an address, and each series is there from
-// the start, so that a rate over it sees the first count too.
+// metrics are those of docs/operating.md. No label ever holds a session, a player or an
+// address. Each series exists from the start, so that a rate over it includes the first
+// count.
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -30,19 +30,19 @@ var refusalReasons = []string{
 
 func newMetrics(g *Gateway) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
-	m.created = m.counter("reseat_sessions_created_total", "Sessions begun: a client's whose game server has accepted it, or one made by the control API.")
-	m.drops = m.counter("reseat_sessions_detached_total", "How often a session's client was lost.")
-	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused since the token's generation was superseded: a bug or a theft.")
-	m.panics = m.counter("reseat_session_panics_total", "Faults in a session's code, each of which ended that session.")
-	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines that were left out since strangers brought too many about.")
-	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused for want of descriptors.")
-	m.shed = m.counter("reseat_waiting_closed_total", "Connections closed for want of descriptors while they waited for a request or for their end.")
+	m.created = m.counter("reseat_sessions_created_total", "Sessions created, by clients or by the control API, once the game server has accepted them.")
+	m.drops = m.counter("reseat_sessions_detached_total", "How often a session's client was disconnected.")
+	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused because the token's generation was superseded: a bug or a stolen token.")
+	m.panics = m.counter("reseat_session_panics_total", "Panics in a session's code, each of which ended that session.")
+	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines left out by the rate limit on lines that clients can cause.")
+	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused because descriptors ran out.")
+	m.shed = m.counter("reseat_waiting_closed_total", "Idle connections closed because descriptors ran out.")
 	m.ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
 	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)
 	m.logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
 	m.detached = m.histogram("reseat_detached_seconds", "How long sessions were detached, up to their resume or end.", 0.01, 2.5, 13)
-	m.outage = m.histogram("reseat_outage_seconds", "How long players were cut off: from the client's last sign of life to its resume.", 0.01, 2.5, 13)
+	m.outage = m.histogram("reseat_outage_seconds", "How long clients were disconnected: from the last sign of life to the resume.", 0.01, 2.5, 13)
 	m.resume = m.histogram("reseat_resume_seconds", "From a resume's arrival to the last replayed message written.", 0.0005, 2, 16)
 	m.rtt = m.histogram("reseat_client_rtt_seconds", "Round trip of the gateway's pings to clients.", 0.0005, 2, 16)
 	m.registry.MustRegister(&census{g: g})
@@ -70,8 +70,8 @@ func (m *metrics) histogram(name, help string, from, factor float64, n int) prom
 	return h
 }
 
-// A census collects what the sessions themselves count, at the moment when it
-// is asked for, so that counting costs the messages nothing.
+// A census collects what the sessions count themselves. It asks them when it is scraped,
+// so that messages need not update any metric.
 type census struct{ g *Gateway }
 
 var (
@@ -81,9 +81,9 @@ var (
 	descReplayed = prometheus.NewDesc("reseat_replayed_messages_total", "Messages that resumes had to replay.", nil, nil)
 	descDropped  = prometheus.NewDesc("reseat_dropped_messages_total", "Messages dropped by --overflow drop-oldest.", nil, nil)
 	descBuffer   = prometheus.NewDesc("reseat_buffer_bytes", "Memory held by all replay buffers.", nil, nil)
-	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "The most memory that all replay buffers may hold, --buffer-total.", nil, nil)
-	descDraining = prometheus.NewDesc("reseat_draining", "1 while new sessions are refused since the gateway drains, else 0.", nil, nil)
-	descMissed   = prometheus.NewDesc("reseat_events_missed_total", "Events that a reader of the event stream was too slow for; it was told of a gap.", nil, nil)
+	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "Maximum memory of all replay buffers, --buffer-total.", nil, nil)
+	descDraining = prometheus.NewDesc("reseat_draining", "1 while the gateway drains and refuses new sessions, else 0.", nil, nil)
+	descMissed   = prometheus.NewDesc("reseat_events_missed_total", "Events that readers of the event stream were too slow for; each reader is notified of the gap.", nil, nil)
 )
 
 func (c *census) Describe(ch chan<- *prometheus.Desc) {
@@ -126,6 +126,5 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 // BufferBytes is the memory that all replay buffers hold, in bytes.
 func (g *Gateway) BufferBytes() int64 { return g.store.Used() }
 
-// Metrics is what /metrics serves of the gateway; what the process has beside
-// is its owner's.
+// Metrics returns the gateway's metrics. Metrics of the process are not among them.
 func (g *Gateway) Metrics() prometheus.Gatherer { return g.metrics.registry }

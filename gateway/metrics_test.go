@@ -21,8 +21,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Interface section 5, written out: these names and values stand in other
-// people's dashboards.
+// docs/operating.md, written out: dashboards rely on these names and values.
 var (
 	results = []string{
 		"ok", "protocol_error", "invalid_utf8", "message_too_big", "internal_error", "protocol_violation", "bad_token", "refused",
@@ -61,8 +60,8 @@ func (w *world) gather() []*dto.MetricFamily {
 	return families
 }
 
-// metrics are all series by name and label, `name` or `name{label}`; of a
-// histogram the sum of what it was given.
+// metrics returns all series by name and label, `name` or `name{label}`; of a histogram the
+// sum.
 func (w *world) metrics() map[string]float64 {
 	w.t.Helper()
 	all := make(map[string]float64)
@@ -78,7 +77,7 @@ func (w *world) metrics() map[string]float64 {
 	return all
 }
 
-// wantSince asks for exactly these changes of a family's series since before.
+// wantSince checks that a family's series changed by exactly these values since before.
 func (w *world) wantSince(before map[string]float64, family string, want map[string]float64) {
 	w.t.Helper()
 	got := make(map[string]float64)
@@ -123,7 +122,7 @@ func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
 	})
 }
 
-func TestMetricsKeepToTheConventions(t *testing.T) {
+func TestMetricsFollowTheConventions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		problems, err := promlint.NewWithMetricFamilies(newWorld(t, testPolicy()).gather()).Lint()
 		if err != nil || len(problems) > 0 {
@@ -132,9 +131,9 @@ func TestMetricsKeepToTheConventions(t *testing.T) {
 	})
 }
 
-// Each data message counts once, of either kind of client; what is replayed, the
-// gateway's own and the operator's do not.
-func TestMessagesAreCountedOnceInTheirDirection(t *testing.T) {
+// Each data message counts once, for both kinds of client. Replays, the gateway's own
+// messages and configured texts do not count.
+func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Words = session.Words{Detach: "away", Resume: "back"}
@@ -167,7 +166,7 @@ func TestMessagesAreCountedOnceInTheirDirection(t *testing.T) {
 		w.wantSince(before, "reseat_message_bytes_total", map[string]float64{"to_upstream": 4 + 2 + 2, "to_client": 17 + 6 + 5})
 		w.wantSince(before, "reseat_replayed_messages_total", map[string]float64{"": 2})
 		w.wantSince(before, "reseat_sessions", map[string]float64{"attached": 2})
-		plain.Drop() // what an ended session has counted stays
+		plain.Drop() // an ended session still counts
 		w.wantSince(before, "reseat_messages_total", map[string]float64{"to_upstream": 3, "to_client": 3})
 	})
 }
@@ -190,7 +189,7 @@ func TestDroppedMessagesAreCounted(t *testing.T) {
 	})
 }
 
-func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
+func TestDetachedSecondsRunFromDisconnectToResumeOrEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		before := w.metrics()
@@ -201,7 +200,7 @@ func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		p = p.Resume(0)
 		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
-		p = p.Resume(0) // a takeover: nobody was away
+		p = p.Resume(0) // a takeover: never detached
 		p.Sync()
 		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
 		p.Drop()
@@ -214,9 +213,9 @@ func TestDetachedSecondsLastFromTheDropToTheResumeOrTheEnd(t *testing.T) {
 	})
 }
 
-// The way of a resume ends with the last byte of what had to be replayed: here
-// the client reads nothing for five seconds in its midst.
-func TestResumeSecondsLastToTheLastReplayedMessage(t *testing.T) {
+// A resume lasts until the last byte of the replay is written: here the client stops reading
+// for five seconds in the middle of it.
+func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -225,7 +224,7 @@ func TestResumeSecondsLastToTheLastReplayedMessage(t *testing.T) {
 		w.wantState(p, session.Detached)
 		before := w.metrics()
 		for range 10 {
-			game.Text(strings.Repeat("r", 32<<10)) // more than the way to the client holds
+			game.Text(strings.Repeat("r", 32<<10)) // more than the connection accepts
 		}
 		synctest.Wait()
 		c, unread, _, err := w.Handshake("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
@@ -262,24 +261,24 @@ func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
 	}
 }
 
-func TestTheDrainShowsInTheMetrics(t *testing.T) {
+func TestDrainIsReportedInMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.gw.BeginDrain()
 		before := w.metrics()
 		if before["reseat_draining"] != 1 {
-			t.Error("the drain does not show")
+			t.Error("the drain is not in the metrics")
 		}
 		w.refused("/")
 		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 1})
 		w.gw.CallOffDrain()
 		if w.metrics()["reseat_draining"] != 0 {
-			t.Error("the drain was called off and shows")
+			t.Error("a cancelled drain is in the metrics")
 		}
 	})
 }
 
-func TestLogLinesThatAreLeftOutAreCounted(t *testing.T) {
+func TestLimitedLogLinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.gw.BeginDrain()
@@ -294,8 +293,8 @@ func TestLogLinesThatAreLeftOutAreCounted(t *testing.T) {
 
 var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |refused\.WithLabelValues\()"(\w+)"`)
 
-// Each reason that a handshake may be refused for is a series from the start.
-func TestRefusalsAreCountedUnderReasonsThatAreThereFromTheStart(t *testing.T) {
+// Each reason for a refused handshake is a series from the start.
+func TestRefusalReasonsExistFromTheStart(t *testing.T) {
 	used := make(map[string]bool)
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"reseat/upstream"
 )
 
-func TestNewRefusesAConfigThatCannotServe(t *testing.T) {
+func TestNewRefusesInvalidConfig(t *testing.T) {
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// An observer observes one session: it logs, counts, and does what the gateway owes
-// to a session that has ended or wants a new token. It implements session.Observer.
+// An observer observes one session: it logs, counts and publishes its events, renews its
+// token and removes it when it has ended. It implements session.Observer.
 type observer struct {
 	g *Gateway
 	e *registry.Record
@@ -65,7 +65,7 @@ func (o observer) event(ev session.Event) {
 	}
 }
 
-// logMessage writes the line of one message, --log-messages.
+// logMessage logs one message, --log-messages.
 func (o observer) logMessage(ev session.Event) {
 	e := o.e
 	args := []any{"session", e.ID, "direction", "to_upstream", "kind", "binary", "size", ev.Size}
@@ -92,13 +92,13 @@ func (o observer) over(ev session.Event) {
 	g.reg.Bury(e, info)
 	e.GiveBack(g.store)
 	e.Answered()
-	g.redials.breakOff(e)
+	g.redials.cancel(e)
 	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
 	g.log.Info("session.ended", "session", e.ID, "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }
 
-// publish puts an event into the history of its session and into the event stream.
+// publish adds an event to the session's history and to the event stream.
 func (o observer) publish(kind string, ev session.Event) {
 	o.e.Note(kind, ev)
 	out := events.Event{Type: kind}
@@ -113,24 +113,24 @@ func (o observer) publish(kind string, ev session.Event) {
 	o.g.publish(o.e, out)
 }
 
-// publish puts an event of e's into the event stream.
+// publish adds an event of e to the event stream.
 func (g *Gateway) publish(e *registry.Record, ev events.Event) {
 	ev.Session, ev.Player, ev.Group = e.ID, e.Player, e.Terms().Group
 	g.events.Publish(ev)
 }
 
-// Events is where the events of docs/control-api.md are read.
+// Events returns the hub with the events of docs/control-api.md.
 func (g *Gateway) Events() *events.Hub { return g.events }
 
-// What a thief, or a client's fault, may put into the event stream; all of it is
-// counted.
+// Limits of token.replayed in the event stream, which a thief or a faulty client can cause
+// at will. The metric counts all.
 const (
 	replaysPerSecond = 10
 	replaysAtOnce    = 50
 )
 
-// noteReplayed tells that a resume brought a token whose generation was spent, a
-// bug or a theft, of a session that lives or is remembered.
+// noteReplayed reports that a resume brought a token of a superseded generation, a bug or
+// a theft. The session may have ended.
 func (g *Gateway) noteReplayed(of registry.Snapshot) {
 	g.metrics.replayed.Inc()
 	if !g.replays.Allow() {
@@ -147,7 +147,7 @@ func (g *Gateway) noteReplayed(of registry.Snapshot) {
 // Closed is called once both legs of an ended session are closed.
 func (o observer) Closed() { o.g.reg.Left() }
 
-// Panicked reports a fault in one session's code, which has ended it.
+// Panicked reports a panic in one session's code, which has ended that session.
 func (o observer) Panicked(value any, stack []byte) {
 	o.g.metrics.panics.Inc()
 	o.g.log.Error("session.panicked", "session", o.e.ID, "fault", value, "stack", string(stack))

@@ -16,9 +16,9 @@ import (
 	"reseat/upstream"
 )
 
-// A session that was removed while its upstream was dialled does not begin, and takes
-// nobody else's place.
-func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
+// A session that was removed while its upstream was dialled does not begin, and supersedes
+// no other.
+func TestSessionRemovedDuringDialIsNotCommitted(t *testing.T) {
 	g := newCrowd(t, 0)
 	begin := func() *registry.Record {
 		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "ann", true, netip.Addr{})
@@ -27,35 +27,34 @@ func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 	}
 	older, removed := begin(), begin()
 	if _, ok := g.reg.Commit(older); !ok {
-		t.Fatal("a session that lives is not committed")
+		t.Fatal("a living session is not committed")
 	}
 	g.reg.Remove(removed)
 	if others, ok := g.reg.Commit(removed); ok || len(others) > 0 {
 		t.Errorf("it is committed (%v), and ends %d others", ok, len(others))
 	}
-	g.reg.Remove(removed) // a second time: it is counted once
+	g.reg.Remove(removed) // removed twice, counted once
 	if n := g.reg.Count(); n != 1 {
 		t.Errorf("%d sessions live, want 1", n)
 	}
 }
 
-// A session whose first dial fails while a second login of its player asks for it is
-// no answer: that login begins.
-func TestSessionThatWasRemovedDoesNotAnswer(t *testing.T) {
+// A session whose first dial fails while a second login of its player waits for its answer
+// does not answer: that login begins.
+func TestRemovedSessionDoesNotAnswer(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.All()[0]
 	if !g.reg.Answers(t.Context(), e) {
-		t.Error("a session that is about to begin does not answer")
+		t.Error("a session that is about to begin must answer")
 	}
 	g.reg.Remove(e)
 	if g.reg.Answers(t.Context(), e) {
-		t.Error("a session that never came about answers")
+		t.Error("a session that never began must not answer")
 	}
 }
 
-// The client leaves just as its dial succeeds: nobody will have that connection, and it
-// is closed.
-func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
+// The client disconnects just as its dial succeeds: that connection is closed.
+func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newCrowd(t, 1)
 		e := g.reg.All()[0]
@@ -69,16 +68,16 @@ func TestUpstreamThatNobodyWaitsForIsClosed(t *testing.T) {
 			return false
 		}
 		e.Target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.taken {
-			t.Errorf("outcome %v, again %v, taken %v; want none for anybody", out, again, d.taken)
+		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.decided {
+			t.Errorf("outcome %v, again %v, decided %v; want none for anybody", out, again, d.decided)
 		}
 		game.Next().WantEnd()
 	})
 }
 
-// Of many writes of a session's data that each ask for the same state, one wins: asking
+// Of many conditional writes of a session's data with the same tag, one succeeds: checking
 // and writing are one step.
-func TestConditionalWriteOfDataIsOneStep(t *testing.T) {
+func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	g := newCrowd(t, 1)
 	id := g.reg.All()[0].ID
 	first, _ := g.SetData(id, []byte("first"), nil)
@@ -89,7 +88,7 @@ func TestConditionalWriteOfDataIsOneStep(t *testing.T) {
 			_, o := g.SetData(id, []byte("theirs"), want)
 			other <- o
 		}()
-		for range 10_000 { // it has all the time that it could want
+		for range 10_000 { // long enough
 			runtime.Gosched()
 		}
 		return want(tag)

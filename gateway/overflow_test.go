@@ -34,7 +34,7 @@ func small(o session.Overflow) policy.Policy {
 	return p
 }
 
-func TestPauseKeepsWhatFitsAndReadsTheRestAfterTheResume(t *testing.T) {
+func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.Pause))
 		p, game := w.play()
@@ -56,7 +56,7 @@ func TestPauseKeepsWhatFitsAndReadsTheRestAfterTheResume(t *testing.T) {
 	})
 }
 
-func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
+func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.DropOldest))
 		p, game := w.play()
@@ -68,7 +68,7 @@ func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
 		w.wantState(p, session.Detached)
 		sendAll(game, numbered(2, 25))
 		synctest.Wait()
-		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor told as lost
+		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor reported as lost
 			p.TryResume(p.Hello.Token, received).WantClosing(wire.CodeProtocolViolation)
 		}
 		p = p.Resume(1)
@@ -76,7 +76,7 @@ func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
 			t.Fatalf("lost %d, replay %d; want 14 and 10", p.Hello.Lost, p.Hello.Replay)
 		}
 		p.Want(numbered(16, 25)...)
-		p.Ack(25) // numbers count what was lost
+		p.Ack(25) // numbers include lost messages
 		p.Sync()
 		game.Text("s26")
 		p.Want("s26")
@@ -86,7 +86,7 @@ func TestDropOldestLosesAsFewAsItMust(t *testing.T) {
 	})
 }
 
-func TestLostIsToldAgainWhenItsHelloWasLost(t *testing.T) {
+func TestLostIsRepeatedIfItsHelloDidNotArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.DropOldest))
 		p, game := w.play()
@@ -100,7 +100,7 @@ func TestLostIsToldAgainWhenItsHelloWasLost(t *testing.T) {
 		if first.Hello.Lost != 5 {
 			t.Fatalf("lost %d, want 5", first.Hello.Lost)
 		}
-		first.Drop() // say that its hello never arrived
+		first.Drop() // as if its hello had never arrived
 		w.wantState(p, session.Detached)
 		p.Hello.Token = token
 		again := p.Resume(0)
@@ -145,21 +145,21 @@ func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
 	}
 }
 
-func TestFullWindowAsksForAnAck(t *testing.T) {
+func TestFullWindowRequestsAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.Pause))
 		p, game := w.play()
 		sendAll(game, numbered(1, 11))
 		p.Want(numbered(1, 10)...)
 		began := time.Now()
-		p.WantControl(wire.VerbPing) // behind all that it asks an ack for
+		p.WantControl(wire.VerbPing) // after all messages that it requests an ack of
 		if d := time.Since(began); d > time.Second {
 			t.Fatalf("the ping came after %v", d)
 		}
 	})
 }
 
-func TestMessageNotAckedForAMinuteAfterAPongIsAViolation(t *testing.T) {
+func TestMessageUnackedForAMinuteAfterPongIsAViolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, small(session.Pause))
 		p, game := w.play()

@@ -12,14 +12,14 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Totals are what a gateway has counted, at one moment. What is not said to be
-// of the moment is since the process began.
+// Totals are the counts of a gateway since the process began, except those marked as
+// current.
 type Totals struct {
 	Time     time.Time   `json:"time"`
-	Sessions StateCounts `json:"sessions"` // of the moment
+	Sessions StateCounts `json:"sessions"` // current
 
 	Created  uint64 `json:"created"`
-	Detached uint64 `json:"detached"` // how often a client was lost
+	Detached uint64 `json:"detached"` // how often a client was disconnected
 	Resumed  uint64 `json:"resumed"`
 	Refused  uint64 `json:"refused"` // resumes
 	Ended    uint64 `json:"ended"`
@@ -31,8 +31,8 @@ type Totals struct {
 	Replayed        uint64 `json:"replayed"`
 	Dropped         uint64 `json:"dropped"`
 
-	BufferBytes int64   `json:"buffer_bytes"`  // of the moment: memory of all replay buffers
-	RTTMedian   float64 `json:"rtt_median_ms"` // of the clients that are attached; 0 where none was measured
+	BufferBytes int64   `json:"buffer_bytes"`  // current: memory of all replay buffers
+	RTTMedian   float64 `json:"rtt_median_ms"` // of the attached clients; 0 if none was measured
 	RTTHigh     float64 `json:"rtt_p95_ms"`
 }
 
@@ -43,13 +43,13 @@ type StateCounts struct {
 	Detached   int `json:"detached"`
 }
 
-// An Overview is a gateway at one moment: its totals, and of its sessions those
-// that a registry.View shows.
+// An Overview is a gateway at one moment: its totals, and the sessions that a
+// registry.View selects.
 type Overview struct {
 	Time            time.Time `json:"time"`
 	Since           time.Time `json:"since"` // when the process began
 	Draining        bool      `json:"draining"`
-	MaxSessions     int       `json:"max_sessions"` // 0: no bound
+	MaxSessions     int       `json:"max_sessions"` // 0: no limit
 	BufferMostBytes int64     `json:"buffer_most_bytes"`
 
 	Totals    Totals            `json:"totals"`
@@ -61,14 +61,14 @@ type Overview struct {
 	Sessions []registry.Snapshot `json:"sessions"`
 }
 
-// Totals counts.
+// Totals returns the current totals.
 func (g *Gateway) Totals() Totals {
 	all := g.reg.Survey()
 	return g.totals(&all)
 }
 
-// Overview shows the totals and what v asks for. It asks every living session
-// once, as a reader of the metrics does.
+// Overview returns the totals and the sessions that v selects. It asks every living
+// session once, as a scrape of the metrics does.
 func (g *Gateway) Overview(v registry.View) Overview {
 	all := g.reg.Survey()
 	o := Overview{
@@ -100,7 +100,7 @@ func (g *Gateway) totals(all *registry.Survey) Totals {
 		t.Ended += n
 	}
 	for result, n := range m.resumesBy() {
-		if result == resumedWell {
+		if result == resumeOK {
 			t.Resumed = n
 		} else {
 			t.Refused += n
@@ -110,7 +110,7 @@ func (g *Gateway) totals(all *registry.Survey) Totals {
 	return t
 }
 
-// roundTrips are the median and the 95th percentile, in milliseconds.
+// roundTrips returns the median and the 95th percentile, in milliseconds.
 func roundTrips(infos []session.Info) (median, high float64) {
 	var list []time.Duration
 	for i := range infos {
@@ -127,13 +127,13 @@ func roundTrips(infos []session.Info) (median, high float64) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// resumedWell is the label of a resume that was not refused.
-const resumedWell = "ok"
+// resumeOK is the label of a resume that was not refused.
+const resumeOK = "ok"
 
 func (m *metrics) endedBy() map[string]uint64 { return values(m.ended, session.Reasons()) }
 
 func (m *metrics) resumesBy() map[string]uint64 {
-	return values(m.resumes, append(wire.Names(), resumedWell))
+	return values(m.resumes, append(wire.Names(), resumeOK))
 }
 
 // values reads a metric for each of its labels.
@@ -148,6 +148,6 @@ func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
 // value reads a counter.
 func value(c prometheus.Counter) uint64 {
 	var m dto.Metric
-	c.Write(&m) // fails for no counter
+	c.Write(&m) // never fails for a counter
 	return uint64(m.GetCounter().GetValue())
 }

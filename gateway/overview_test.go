@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/session"
 )
 
-func TestRoundTripsLeaveOutWhatWasNotMeasured(t *testing.T) {
+func TestRoundTripsOmitUnmeasuredClients(t *testing.T) {
 	var infos []session.Info
 	if median, high := roundTrips(infos); median != 0 || high != 0 {
 		t.Errorf("of none: %v, %v", median, high)
@@ -24,7 +24,7 @@ func TestRoundTripsLeaveOutWhatWasNotMeasured(t *testing.T) {
 }
 
 // An answer is as large as its window, however many sessions there are.
-func TestOverviewShowsNoMoreThanItsWindow(t *testing.T) {
+func TestOverviewShowsOnlyItsWindow(t *testing.T) {
 	g := newCrowd(t, many)
 	o := g.Overview(registry.View{Filter: registry.Filter{Limit: 60}, Offset: 5000})
 	if o.Matching != many || len(o.Sessions) != 60 || o.Sessions[0].Seq() != 5001 || o.Totals.Sessions.Connecting != many {

@@ -17,7 +17,7 @@ func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
 	return c, w.game.Next()
 }
 
-func TestPlainClientIsAsOnADirectConnection(t *testing.T) {
+func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()
@@ -40,7 +40,7 @@ func TestPlainClientIsAsOnADirectConnection(t *testing.T) {
 	})
 }
 
-func TestPlainDropIsADropForTheUpstream(t *testing.T) {
+func TestPlainDisconnectDisconnectsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()
@@ -67,7 +67,7 @@ func TestUpstreamCloseReachesAPlainClient(t *testing.T) {
 	})
 }
 
-func TestUpstreamLossIsADropForAPlainClient(t *testing.T) {
+func TestUpstreamDisconnectDisconnectsPlainClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()
@@ -79,7 +79,7 @@ func TestUpstreamLossIsADropForAPlainClient(t *testing.T) {
 	})
 }
 
-func TestBrokenFramesOfAPlainClient(t *testing.T) {
+func TestBrokenFramesOfPlainClientCloseIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		raw    []byte
 		code   int
@@ -112,7 +112,7 @@ func TestBrokenFramesOfAPlainClient(t *testing.T) {
 	}
 }
 
-func TestBrokenFramesOfTheUpstream(t *testing.T) {
+func TestBrokenFramesOfUpstreamCloseIt(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"masked":             {0x81, 0x81, 0, 0, 0, 0, 'x'},
 		"reserved bit":       {0xc1, 0},
@@ -147,7 +147,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 			}
 			wrote <- n
 		}()
-		time.Sleep(10 * time.Minute) // its silence is ours: it is not cut for it
+		time.Sleep(10 * time.Minute) // the gateway does not read: its silence must not disconnect it
 		select {
 		case <-wrote:
 			t.Fatal("the gateway took a megabyte that the upstream does not take")
@@ -159,7 +159,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 	})
 }
 
-func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
+func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		conn, _, _, err := w.Handshake("/slow", nil, "")
@@ -178,17 +178,17 @@ func TestPlainClientThatReadsNothingHoldsTheUpstreamBack(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		select {
 		case <-done:
-			t.Fatal("16 MB were taken for a client that reads nothing")
+			t.Fatal("16 MB were read for a client that reads nothing")
 		default:
 		}
 		list, _ := w.gw.Sessions(gatewayAll)
 		if n := list[0].BufferBytes; n > 1<<20 {
-			t.Fatalf("%d bytes are held for it", n)
+			t.Fatalf("%d bytes are buffered for it", n)
 		}
 	})
 }
 
-func TestSilentPlainClientIsCut(t *testing.T) {
+func TestSilentPlainClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		c, game := w.plain()

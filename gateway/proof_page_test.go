@@ -15,10 +15,9 @@ import (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Each row of the proof page's list of interleavings names what the simulation
-// must meet, or a test, and there is no counter of an interleaving that the list
-// leaves out.
-func TestProofPageNamesWhatMeetsEachInterleaving(t *testing.T) {
+// Each row of the proof page's list of interleavings must name a counter of the simulation,
+// or a test; and each counter of an interleaving must be in the list.
+func TestProofPageNamesATestForEachInterleaving(t *testing.T) {
 	page, err := os.ReadFile("../docs/proof.md")
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +59,7 @@ func TestProofPageNamesWhatMeetsEachInterleaving(t *testing.T) {
 	}
 }
 
-// The proof page says how many fuzz targets there are.
+// The proof page has the number of fuzz targets.
 func TestProofPageCountsTheFuzzTargets(t *testing.T) {
 	page, err := os.ReadFile("../docs/proof.md")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// delayFirstDial has the game server answer its first connection 5 s late.
+// delayFirstDial makes the game server answer its first connection after 5 s.
 func (w *world) delayFirstDial() {
 	var dials atomic.Int64
 	w.game.Refuse = func(net.Conn, *http.Request) bool {
@@ -29,9 +29,9 @@ func (w *world) delayFirstDial() {
 	}
 }
 
-// Under takeover the newest login stays, though the game server accepts it before an
-// older one.
-func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
+// With takeover the newest login stays, even if the game server accepts it before an older
+// one.
+func TestNewestLoginStaysIfOlderOneIsAcceptedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Takeover))
 		w.delayFirstDial()
@@ -46,11 +46,12 @@ func TestNewestLoginStaysThoughAnOlderOneIsAcceptedLast(t *testing.T) {
 		w.wantState(newest, session.Attached)
 		game.Text("still here")
 		newest.Want("still here")
-		w.game.Next().WantEnd() // the connection that was dialled for the older one
+		w.game.Next().WantEnd() // the connection of the older login
 	})
 }
 
-// A second login asks whether the first is there. It waits no longer than that lives.
+// A second login waits for an answer of the first one's client, but no longer than that
+// session lives.
 func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Reject))
@@ -71,12 +72,12 @@ func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 	})
 }
 
-// A session that ends while its upstream is dialled anew breaks the dial off: neither
-// the client nor the game server waits for what nobody wants.
-func TestEndOfASessionBreaksItsDialOff(t *testing.T) {
+// The end of a session cancels the dial of its new upstream: neither the client nor the game
+// server waits for it.
+func TestSessionEndCancelsItsDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		var broken time.Time
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			c.Read(make([]byte, 1)) // until the gateway closes it
@@ -90,24 +91,24 @@ func TestEndOfASessionBreaksItsDialOff(t *testing.T) {
 		c.WantClosing(wire.CodeEnded)
 		synctest.Wait()
 		if waited := time.Since(began); waited != 0 {
-			t.Errorf("the client was told after %v", waited)
+			t.Errorf("the client was closed after %v", waited)
 		}
 		if broken != began {
-			t.Errorf("the dial was broken off at %v, want %v", broken, began)
+			t.Errorf("the dial was cancelled at %v, want %v", broken, began)
 		}
 	})
 }
 
-// What a client sends while it waits for its upstream is bounded to the byte.
+// What a client may send while it waits for its upstream is limited to the byte.
 func TestWaitingClientMaySend64KiBAndNoMore(t *testing.T) {
 	for over := range 2 {
 		t.Run(fmt.Sprint(over, " bytes over"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, hard())
-				p := w.away()
+				p := w.detachedHard()
 				w.game.Refuse = afterEightSeconds
 				c := p.TryResume(p.Hello.Token, "0")
-				const head = 2 + 2 + 4 // a frame's, with a length of two bytes and the mask
+				const head = 2 + 2 + 4 // a frame with a length of two bytes and the mask
 				said := strings.Repeat("x", 64<<10-head+over)
 				if len(said) > 0xffff {
 					t.Fatal("the frame's head is longer")
@@ -128,8 +129,8 @@ func TestWaitingClientMaySend64KiBAndNoMore(t *testing.T) {
 	}
 }
 
-// A gated door lets connections be taken over whose read deadline in the past, by
-// which a waiting client's reader is stopped, waits for the gate.
+// A gatedAnswer hijacks connections that block when a read deadline in the past is set, by
+// which the gateway stops a waiting client's reader, until the gate opens.
 type gatedAnswer struct {
 	http.ResponseWriter
 	gate chan struct{}
@@ -152,12 +153,12 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// The dial is done, and the client that waited for it is about to be attached: a resume
-// that comes just then waits for that, and then takes over.
-func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
+// The dial is done, and the client that waited for it is about to be attached: a resume that
+// arrives then waits for that, and takes over.
+func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hard())
-		p := w.away()
+		p := w.detachedHard()
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)
@@ -168,7 +169,7 @@ func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		game := w.game.Next()
-		synctest.Wait() // the outcome is the first one's
+		synctest.Wait() // the outcome belongs to the first one
 		second := p.TryResume(p.Hello.Token, "0")
 		synctest.Wait()
 		close(gate)
@@ -183,9 +184,9 @@ func TestResumeThatComesAsTheDialFinishesTakesOver(t *testing.T) {
 	})
 }
 
-// An operator's drain is called off, and begun again, just as its time is over: the
-// first one's timer, which fires all the same, closes nothing.
-func TestTimerOfADrainThatWasCalledOffClosesNothing(t *testing.T) {
+// An operator's drain is cancelled, and begun again, just as its time has passed: the timer
+// of the first one, which still fires, closes nothing.
+func TestTimerOfCancelledDrainClosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -198,16 +199,16 @@ func TestTimerOfADrainThatWasCalledOffClosesNothing(t *testing.T) {
 		time.Sleep(10*time.Second - time.Millisecond)
 		w.wantState(p, session.Attached)
 		if i := w.gw.DrainInfo(); i.Until == nil {
-			t.Error("the second drain has lost its end")
+			t.Error("the second drain has no end")
 		}
 		time.Sleep(time.Millisecond)
 		p.WantClosing(wire.CodeDraining)
 	})
 }
 
-// The game server chooses no subprotocol at the next dial, where it had chosen one: the
-// client could not understand it, and its connection is closed.
-func TestHardResumeTakesNoAnswerWithoutTheSubprotocol(t *testing.T) {
+// The game server chooses no subprotocol at the next dial, unlike before: the client could
+// not understand it, so the connection is closed.
+func TestHardResumeRefusesAnswerWithoutSubprotocol(t *testing.T) {
 	for _, c := range []struct{ before, now string }{{"chat.v1", ""}, {"", "chat.v1"}} {
 		t.Run(c.before+" then "+c.now, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,8 +231,8 @@ func TestHardResumeTakesNoAnswerWithoutTheSubprotocol(t *testing.T) {
 	}
 }
 
-// Once all sessions are over, however they ended, nothing is held for them: no place of
-// an address, no line of dials, no connection that waits.
+// Once all sessions have ended, in any way, nothing is held for them: no count of an
+// address, no queue of dials, no idle connection.
 func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
@@ -255,11 +256,11 @@ func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
 		game.Close(1000, "")
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
 		if _, err := w.Door.Dial("/", []string{wire.Subprotocol}); err == nil {
-			t.Error("a refused dial makes a session")
+			t.Error("a refused dial created a session")
 		}
 		_, polled := w.Request("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		if resp, err := http.ReadResponse(polled, nil); err != nil || resp.StatusCode < 500 {
-			t.Errorf("a request to a game that is gone: %v, %v", resp, err)
+			t.Errorf("a request to a closed game server: %v, %v", resp, err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -19,9 +19,9 @@ func rated(r session.Rate) policy.Policy {
 	return p
 }
 
-// A client that sends too fast is paced: all of it arrives, in order, no faster
-// than it may, and is acked as it is passed on.
-func TestAFastClientIsPaced(t *testing.T) {
+// A client that sends too fast is paced: all messages arrive, in order, at the limited rate,
+// and are acked as they are passed on.
+func TestFastClientIsPaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate session.Rate
 		size int
@@ -68,7 +68,7 @@ func pad(i, size int) string {
 	return s + strings.Repeat("x", max(size-len(s), 0))
 }
 
-func TestAPacedClientDoesNotDelayTheUpstreamsPings(t *testing.T) {
+func TestPacedClientDoesNotDelayUpstreamPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rated(session.Rate{Messages: 1}))
 		p, game := w.play()
@@ -89,7 +89,7 @@ func TestAPacedClientDoesNotDelayTheUpstreamsPings(t *testing.T) {
 	})
 }
 
-func TestByeOfAPacedClientComesAfterAllThatItSent(t *testing.T) {
+func TestByeOfPacedClientComesAfterItsMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rated(session.Rate{Messages: 1}))
 		p, game := w.play()
@@ -104,7 +104,7 @@ func TestByeOfAPacedClientComesAfterAllThatItSent(t *testing.T) {
 	})
 }
 
-func TestAFloodEndsTheSessionWhereItIsToldTo(t *testing.T) {
+func TestFloodEndsSessionIfConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rated(session.Rate{Messages: 5, End: true}))
 		p, game := w.play()
@@ -123,8 +123,8 @@ func TestAFloodEndsTheSessionWhereItIsToldTo(t *testing.T) {
 	})
 }
 
-// What a client has to send again at a resume does not count against it.
-func TestAResumeMaySendAllThatWasUnackedAtOnce(t *testing.T) {
+// Messages that a client resends at a resume do not count against its rate.
+func TestResumeMayResendAllUnackedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate session.Rate
 		size int

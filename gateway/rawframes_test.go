@@ -14,9 +14,9 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Frames byte by byte, from the text of RFC 6455, on both legs. A plain client, a
-// resumable one and a game server each send every case; none of them goes through
-// the code that writes frames in the gateway.
+// Frames byte by byte, from the text of RFC 6455, on both legs. A plain client, a resumable
+// one and a game server each send every case. The frames are not written by the gateway's
+// own code.
 
 // A raw is one frame as its sender writes it.
 type raw struct {
@@ -24,7 +24,7 @@ type raw struct {
 	payload  string
 	form     int    // bytes of extended length: 0 the shortest, 2 or 8
 	announce uint64 // a length that no payload follows; zero: that of payload
-	flip     bool   // masked where it must not be, or the other way round
+	flip     bool   // masked if it must not be, or the reverse
 }
 
 func (f raw) append(b []byte, masks bool) []byte {
@@ -54,7 +54,7 @@ func (f raw) append(b []byte, masks bool) []byte {
 	if mask == 0 {
 		return append(b, f.payload...)
 	}
-	key := "\x37\xfa\x21\x3d" // the example's of section 5.7
+	key := "\x37\xfa\x21\x3d" // the example in section 5.7
 	b = append(b, key...)
 	for i := range len(f.payload) {
 		b = append(b, f.payload[i]^key[i%4])
@@ -62,12 +62,12 @@ func (f raw) append(b []byte, masks bool) []byte {
 	return b
 }
 
-// What comes of a case: message, pong, broken or closed.
+// The result of a case: message, pong, broken or closed.
 type outcome struct {
 	message *string  // the other side gets this
 	pong    *string  // the sender gets a Pong with this, and the other side nothing
-	broken  int      // the connection is ended with this code, RFC 6455 section 7.4.1
-	closed  int      // a good Close with this code: 1005 for none
+	broken  int      // the connection is closed with this code, RFC 6455 section 7.4.1
+	closed  int      // a valid Close with this code: 1005 for none
 	before  []string // what the other side gets first
 }
 
@@ -195,7 +195,7 @@ func closeCases(add addCase, bad outcome) {
 	}
 }
 
-func TestFramesAreJudgedByTheLetterOfRFC6455(t *testing.T) {
+func TestFramesFollowRFC6455(t *testing.T) {
 	cases := rawCases()
 	if len(cases) < 80 {
 		t.Errorf("only %d cases", len(cases))
@@ -224,7 +224,7 @@ func TestFramesAreJudgedByTheLetterOfRFC6455(t *testing.T) {
 	}
 }
 
-// wantPong is the sender's answer; acks and heartbeats may be in between.
+// wantPong checks the sender's answer; acks and heartbeats may precede it.
 func wantPong(w *world, p *wstest.Peer, want string) {
 	w.t.Helper()
 	for {
@@ -240,7 +240,7 @@ func wantPong(w *world, p *wstest.Peer, want string) {
 	}
 }
 
-// upstreamCode is what the game server gets where a client broke the protocol.
+// upstreamCode is the code for the game server if a client breaks the protocol.
 func upstreamCode(code int) int {
 	if code == 1009 {
 		return 1009
@@ -248,8 +248,8 @@ func upstreamCode(code int) int {
 	return 1008
 }
 
-// passes plays the cases that are good: what from sends comes to to whole, or is
-// answered, and both go on. taken is done once to has it. It is false for the others.
+// passes plays valid cases: what from sends arrives at to, or is answered, and both continue.
+// It calls taken once to has the message. It reports false for other cases.
 func passes(w *world, c rawCase, from, to *wstest.Peer, taken func()) bool {
 	switch {
 	case c.want.message != nil:
@@ -316,7 +316,7 @@ func toPlain(w *world, c rawCase, b []byte) {
 func toResumable(w *world, c rawCase, b []byte) {
 	p, game := w.play()
 	game.Raw(b)
-	ack := func() { p.Ack(1) } // a large one fills the window
+	ack := func() { p.Ack(1) } // a large message fills the window
 	switch want := c.want; {
 	case passes(w, c, game, p.Peer, ack):
 	case want.broken > 0:

@@ -16,42 +16,42 @@ import (
 	"reseat/upstream"
 )
 
-// A redialer dials upstreams anew for sessions that have none, --disconnect hard.
+// A redialer dials new upstreams for sessions that have lost theirs, --disconnect hard.
 type redialer struct {
 	ctx     context.Context // until Gateway.Close
 	running *sync.WaitGroup // of the dials
 	dials   *dials
-	// request is what an upstream is asked for a handshake.
+	// request builds the request of a handshake with an upstream.
 	request func(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request
 
 	mu sync.Mutex // never held over a call of the driver
 	of map[*registry.Record]*redial
 }
 
-// An arrival is a client that comes back, by token or by cookie, and has its 101.
+// An arrival is a returning client, by token or by cookie, that has its 101.
 type arrival struct {
 	r     *http.Request
 	conn  net.Conn
-	early []byte       // what it has sent behind its handshake
+	early []byte       // what it sent after its handshake
 	at    session.Time // of its handshake
 	want  session.Resume
-	peer  string // its address, as believed
+	peer  string // its address
 }
 
-// A redial is the dial of an upstream for a session that has none, --disconnect
-// hard, and the client that waits for it. One is under way for a session at a
-// time: a later resume takes the waiting client's place, and its dial.
+// A redial is the dial of a new upstream for a session, and the client that waits for it.
+// A session has one at a time: a later resume replaces the waiting client and inherits
+// its dial.
 //
-// All but done is guarded by the redialer's mu.
+// All fields but done are guarded by redialer.mu.
 type redial struct {
-	ask    upstream.Request // by the handshake of the client that waits
-	waiter *waiter          // nil: nobody waits any more
-	taken  bool             // the outcome is the waiter's: nobody takes its place now
-	cancel context.CancelFunc
-	done   chan struct{} // closed when the waiter has been attached, or not
+	ask     upstream.Request // from the handshake of the waiting client
+	waiter  *waiter          // nil if none is left
+	decided bool             // the outcome is delivered: the waiter can no longer be replaced
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the waiter has been attached or refused
 }
 
-// An outcome is what a redial came to.
+// An outcome is the result of a redial.
 type outcome struct {
 	up  *upstream.Conn
 	err error
@@ -60,32 +60,32 @@ type outcome struct {
 // A waiter is a client that waits for its session's upstream.
 type waiter struct {
 	*arrival
-	outcome  chan outcome
-	replaced chan struct{} // closed when another resume has taken its place
-	gone     chan struct{} // closed when its connection has ended
-	stopped  chan struct{} // closed when nobody reads it any more
+	outcome      chan outcome
+	replaced     chan struct{} // closed when another resume replaces it
+	disconnected chan struct{} // closed when its client disconnects
+	stopped      chan struct{} // closed when watch returns
 }
 
 const (
 	// maxEarly is what a client may send before its hello.
 	maxEarly = 64 << 10
-	// retryRedial is when to come back at the earliest where the upstream could not
-	// be reached, and twice as long at the latest.
+	// retryRedial is the minimum delay of a client's retry after a failed redial, and half
+	// of the maximum.
 	retryRedial = time.Second
 )
 
 var (
-	errReplaced = errors.New("another resume took its place")
-	errLeft     = errors.New("client gone while its upstream was dialled")
+	errReplaced     = errors.New("another resume replaced this one")
+	errDisconnected = errors.New("the client disconnected while its upstream was dialled")
 )
 
-// reconnect gives a session that has no upstream a new one, for a client that waits
-// meanwhile; what that sends is added to a.early. Where err is nil, finish must be
-// called once the client is attached, or not.
+// reconnect dials a new upstream for e while the client a waits, and adds what the client
+// sends meanwhile to a.early. If err is nil, the caller must call finish once the client
+// is attached or refused.
 func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), err error) {
 	w := &waiter{
 		arrival: a, outcome: make(chan outcome, 1),
-		replaced: make(chan struct{}), gone: make(chan struct{}), stopped: make(chan struct{}),
+		replaced: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	d := rd.join(e, w)
 	if d == nil {
@@ -108,26 +108,26 @@ func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), er
 	return func() { rd.finish(e, d) }, nil
 }
 
-// reconnected hands a new upstream over. It reports false where the session
-// needs none any more.
+// reconnected gives e its new upstream. It reports false if the session needs none any
+// more.
 func reconnected(e *registry.Record, up *upstream.Conn) bool {
 	d := e.Driver()
 	return d != nil && d.Reconnect(up.Conn, up.Early)
 }
 
-// await waits for the outcome of d, unless w loses its place.
+// await waits for the outcome of d, unless w is replaced or disconnects.
 func (rd *redialer) await(d *redial, w *waiter) (outcome, error) {
 	select {
 	case out := <-w.outcome:
 		return out, nil
 	case <-w.replaced:
 		return outcome{}, errReplaced
-	case <-w.gone:
+	case <-w.disconnected:
 	}
 	if rd.leave(d, w) {
-		return outcome{}, errLeft
+		return outcome{}, errDisconnected
 	}
-	select { // it was too late to leave
+	select { // the outcome is already on its way
 	case out := <-w.outcome:
 		return out, nil
 	case <-w.replaced:
@@ -135,9 +135,9 @@ func (rd *redialer) await(d *redial, w *waiter) (outcome, error) {
 	}
 }
 
-// join puts w in place of the client that waits for the session's upstream, unless
-// that came later, and has it dialled where nobody does. It is nil where somebody
-// else was just being attached: it has been waited for.
+// join makes w the client that waits for e's upstream, unless the present one arrived
+// later, and starts the dial if none is under way. It returns nil if another client was
+// being attached; join has waited for that.
 func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 	rd.mu.Lock()
 	d := rd.of[e]
@@ -149,7 +149,7 @@ func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 		e.Do(func(core *session.Session, now session.Time) { core.Await(now) })
 		rd.running.Go(func() { rd.redialFor(e, d) })
 		return d
-	case d.taken:
+	case d.decided:
 		rd.mu.Unlock()
 		<-d.done
 		return nil
@@ -167,12 +167,12 @@ func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 	return d
 }
 
-// leave gives up w's place, and breaks the dial off. It reports false where the
-// place is not w's any more, or the dial is over.
+// leave removes w and cancels the dial. It reports false if w has been replaced, or the
+// dial is over.
 func (rd *redialer) leave(d *redial, w *waiter) bool {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
-	if d.taken || d.waiter != w {
+	if d.decided || d.waiter != w {
 		return false
 	}
 	d.waiter = nil
@@ -182,7 +182,7 @@ func (rd *redialer) leave(d *redial, w *waiter) bool {
 	return true
 }
 
-// finish ends d, whatever came of it.
+// finish ends d, whatever its outcome.
 func (rd *redialer) finish(e *registry.Record, d *redial) {
 	e.Do(func(core *session.Session, now session.Time) { core.Forgo(now) })
 	rd.mu.Lock()
@@ -191,8 +191,8 @@ func (rd *redialer) finish(e *registry.Record, d *redial) {
 	close(d.done)
 }
 
-// requestAgain is what the upstream is asked at a hard resume: path, query and
-// subprotocols of the first handshake, the newest one's header.
+// requestAgain is the request of a hard resume: path, query and subprotocols of the first
+// handshake, headers of the latest one.
 func (rd *redialer) requestAgain(e *registry.Record, r *http.Request) upstream.Request {
 	first := e.First()
 	ask := rd.request(e, r, first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
@@ -200,7 +200,7 @@ func (rd *redialer) requestAgain(e *registry.Record, r *http.Request) upstream.R
 	return ask
 }
 
-// redialFor dials for d, until it is known the outcome or nobody waits.
+// redialFor dials for d until it has an outcome or no client waits.
 func (rd *redialer) redialFor(e *registry.Record, d *redial) {
 	for {
 		out, again := rd.dialOnce(e, d)
@@ -216,8 +216,8 @@ func (rd *redialer) redialFor(e *registry.Record, d *redial) {
 	}
 }
 
-// dialOnce dials. The outcome is nil where nobody waits for it, and again true
-// where somebody has come since it was broken off.
+// dialOnce dials once. out is nil if no client waits for it. again is true if the dial was
+// cancelled and a client has joined since.
 func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again bool) {
 	ctx, cancel := context.WithTimeout(rd.ctx, e.Terms().DialTimeout)
 	defer cancel()
@@ -243,17 +243,17 @@ func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again
 		if err == nil {
 			up.Close()
 		}
-		d.taken = true
+		d.decided = true
 		return nil, false
 	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.Driver() != nil && rd.ctx.Err() == nil:
 		return nil, true
 	}
-	d.taken = true
+	d.decided = true
 	return &outcome{up, err}, false
 }
 
-// breakOff ends the dial for e, whose session has ended.
-func (rd *redialer) breakOff(e *registry.Record) {
+// cancel cancels the dial for e, whose session has ended.
+func (rd *redialer) cancel(e *registry.Record) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	if d := rd.of[e]; d != nil && d.cancel != nil {
@@ -261,7 +261,7 @@ func (rd *redialer) breakOff(e *registry.Record) {
 	}
 }
 
-// watch reads what the client sends while it waits, and notices that it goes.
+// watch reads what the client sends while it waits, and notices that it disconnects.
 func (w *waiter) watch() {
 	defer close(w.stopped)
 	buf := make([]byte, 512)
@@ -272,7 +272,7 @@ func (w *waiter) watch() {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		case err != nil, len(w.early) > maxEarly:
-			close(w.gone)
+			close(w.disconnected)
 			return
 		}
 	}
@@ -285,12 +285,12 @@ func (w *waiter) stop() {
 	w.conn.SetReadDeadline(time.Time{})
 }
 
-// unreached is what a client is told whose upstream could not be had.
-func unreached(err error) *session.Refusal {
+// redialRefusal is the refusal for a client whose upstream could not be reached.
+func redialRefusal(err error) *session.Refusal {
 	if errors.Is(err, errReplaced) {
 		return session.Refuse(wire.CodeSuperseded, "")
 	}
 	ref := session.Refuse(wire.CodeUpstreamLost, "")
-	ref.Retry = retryRedial + rand.N(retryRedial) // all of its sessions lost it at once
+	ref.Retry = retryRedial + rand.N(retryRedial) // jitter: all sessions of an upstream lose it at once
 	return ref
 }

@@ -13,8 +13,8 @@ import (
 	"reseat/upstream"
 )
 
-// A refusedStatus is an HTTP status that refuses a first handshake, and the close
-// that says the same to a client that offers reseat.refusals (protocol section 2).
+// A refusedStatus is how an HTTP status that refuses a first handshake is written as a
+// close, for a client that offers reseat.refusals (protocol section 2).
 type refusedStatus struct {
 	code  int
 	retry bool // a new handshake may succeed later
@@ -33,28 +33,28 @@ var refusedStatuses = map[int]refusedStatus{
 	http.StatusLoopDetected:        {wire.CodeRefused, false},
 }
 
-// upstreamRetry are the statuses of a game server's own refusal that say "later".
+// upstreamRetry are the statuses of a game server's refusal that allow a retry.
 var upstreamRetry = map[int]bool{
 	http.StatusTooManyRequests: true, http.StatusBadGateway: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
 }
 
-// shownReasons are the reasons of a close, by the label that counts the refusal. A
-// label that is not here is answered by HTTP.
+// shownReasons are the close reasons, by the label that counts the refusal. A refusal
+// whose label is missing here is answered by HTTP.
 var shownReasons = map[string]string{
 	"duplicate": "duplicate", "no_route": "no route", "unsafe_path": "unsafe path", "draining": "draining",
 	"max_sessions": "full", "max_sessions_per_ip": "too many sessions from this address", "buffer_total": "full", "descriptors": "full",
 	"internal_error": "internal error",
 }
 
-// closing is the close that refuses a handshake with an HTTP status; false where
-// that status must be answered by HTTP. after is the value of Retry-After.
+// closing returns the close for an HTTP status; false if that status must be answered by
+// HTTP. after is the value of Retry-After.
 func closing(status int, reason, after string) (wire.Closing, bool) {
 	s, ok := refusedStatuses[status]
 	seconds, _ := strconv.Atoi(after)
 	return wire.Closing{Code: s.code, Reason: reason, Status: status, Retry: s.retry, RetryAfter: int64(seconds) * 1000}, ok
 }
 
-// closingUpstream is the close for an error of the upstream's.
+// closingUpstream returns the close for an error of the upstream.
 func closingUpstream(err error) wire.Closing {
 	var refusal *upstream.Refusal
 	if errors.As(err, &refusal) {
@@ -70,23 +70,23 @@ func closingUpstream(err error) wire.Closing {
 	return c
 }
 
-// retryAfterOf reads Retry-After (RFC 9110 section 10.2.3): seconds or a date. What
-// cannot be read, or lies in the past, is 0.
+// retryAfterOf parses Retry-After (RFC 9110 section 10.2.3): seconds or a date. It
+// returns 0 for a value that is malformed or in the past.
 func retryAfterOf(value string, now time.Time) time.Duration {
-	const most = 24 * time.Hour
+	const maxDelay = 24 * time.Hour
 	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
-		return min(time.Duration(n)*time.Second, most)
+		return min(time.Duration(n)*time.Second, maxDelay)
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), most)
+	return min(max(at.Sub(now), 0), maxDelay)
 }
 
-// sayRefusal answers a refused first handshake with 101 and c, if its client offers
-// to read that. It says whether it did, and otherwise leaves w as it was.
-func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Closing) bool {
+// refuseByClose answers a refused first handshake with 101 and the close c, if the client
+// offers to read refusals. Otherwise it reports false and has not written to w.
+func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.Closing) bool {
 	if !wire.ParseOffer(r.Header).Refusals {
 		return false
 	}
@@ -95,6 +95,6 @@ func (g *Gateway) sayRefusal(w http.ResponseWriter, r *http.Request, c wire.Clos
 		g.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
-	g.farewell(conn, c)
+	g.sendClose(conn, c)
 	return true
 }

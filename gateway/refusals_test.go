@@ -22,8 +22,8 @@ import (
 
 var showing = []string{wire.Subprotocol, "reseat.refusals"}
 
-// wantShown begins a session with the offer of reseat.refusals, and wants the refusal
-// c; and without that offer its HTTP status.
+// wantShown begins a session that offers reseat.refusals, and wants the refusal c; without
+// the offer it wants the HTTP status.
 func (w *world) wantShown(path, header string, c wire.Closing) {
 	w.t.Helper()
 	p := w.PlayerRefused(path, header)
@@ -40,7 +40,7 @@ func (w *world) wantShown(path, header string, c wire.Closing) {
 	}
 }
 
-func TestRefusedLoginIsShown(t *testing.T) {
+func TestRefusedLoginIsReportedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, said := newLoginWorld(t, "header", false)
 		old := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(-time.Hour).Unix()}) + "\r\n"
@@ -53,7 +53,7 @@ func TestRefusedLoginIsShown(t *testing.T) {
 	})
 }
 
-func TestFullGatewayIsShown(t *testing.T) {
+func TestFullGatewayIsReportedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 1 })
 		w.play()
@@ -66,14 +66,14 @@ func TestFullGatewayIsShown(t *testing.T) {
 	})
 }
 
-func TestPathWithoutRouteIsShown(t *testing.T) {
+func TestPathWithoutRouteIsReportedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
 		w.wantShown("/other", "", wire.Closing{Code: 4403, Status: 404, Reason: "no route"})
 	})
 }
 
-func TestGameServerThatIsDownIsShown(t *testing.T) {
+func TestUnreachableUpstreamIsReportedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		dials := 0
@@ -94,7 +94,7 @@ func TestGameServerThatIsDownIsShown(t *testing.T) {
 	})
 }
 
-func TestGameServersOwnRefusalIsShown(t *testing.T) {
+func TestUpstreamsRefusalIsReportedByClose(t *testing.T) {
 	for answer, want := range map[string]wire.Closing{
 		"403 Forbidden\r\n":                            {Code: 4403, Status: 403, Reason: "upstream: 403"},
 		"503 Busy\r\nRetry-After: 7\r\n":               {Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 7000},
@@ -109,7 +109,7 @@ func TestGameServersOwnRefusalIsShown(t *testing.T) {
 	}
 }
 
-// answering is a game server that answers every handshake so.
+// answering is a game server that answers every handshake with status.
 func answering(status string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -124,8 +124,8 @@ func answering(status string) func(context.Context, string, string) (net.Conn, e
 	}
 }
 
-// A page of another site learns nothing, and a request that is no handshake gets no 101.
-func TestWhatIsNoHandshakeOfThisSiteIsAnsweredByHTTP(t *testing.T) {
+// A page of another site learns nothing, and a request that is not a handshake gets no 101.
+func TestOtherRefusalsAreAnsweredByHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
 		for header, want := range map[string]int{"Origin: http://elsewhere.example\r\n": 403, "Sec-WebSocket-Key: AAAA\r\n": 400} {
@@ -139,7 +139,7 @@ func TestWhatIsNoHandshakeOfThisSiteIsAnsweredByHTTP(t *testing.T) {
 }
 
 // protocol section 5: close() without a code is a Close without a body to both.
-func TestByeWithoutACodeIsACloseWithoutOne(t *testing.T) {
+func TestByeWithoutCodeIsCloseWithoutCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A token is replaced at half its life, or earlier where it would else not outlive
-// twice the heartbeat and the grace period: protocol section 7.
+// A token is replaced after half of its lifetime, or earlier if it would not outlive twice
+// the heartbeat plus the grace period: protocol section 7.
 func TestRenewalTime(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	for _, c := range []struct {

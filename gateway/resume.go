@@ -14,15 +14,15 @@ import (
 	"reseat/tokens"
 )
 
-// renewAtMost bounds how often a token is renewed.
+// renewAtMost is the minimum interval between two renewals of a token.
 const renewAtMost = 500 * time.Millisecond
 
-// resume answers 101 first: a browser hides HTTP errors from the page, so a refusal
-// travels as close, protocol section 2.
+// resume answers 101 before it verifies: a browser hides HTTP errors from the page, so a
+// refusal is sent as a close (protocol section 2).
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
 	var err error
-	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(g.named(r.Header, offer))}).Switch(w, r)
+	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(g.resumePolicy(r.Header, offer))}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return
@@ -34,24 +34,24 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.logRefusal(r, of, refusal)
-	g.farewell(a.conn, wire.Closing{
+	g.sendClose(a.conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
 	})
 }
 
-// farewell sends close to a client that is attached to no session, and waits a while for
-// its Close frame. The connection is tracked meanwhile: it only waits.
-func (g *Gateway) farewell(conn net.Conn, c wire.Closing) {
+// sendClose sends the close c to a client that is attached to no session, and waits a while
+// for its Close frame. It tracks the connection meanwhile, as an idle one.
+func (g *Gateway) sendClose(conn net.Conn, c wire.Closing) {
 	below := rawconn.Lowest(conn)
 	g.conns.Track(below)
 	defer g.conns.Forget(below)
 	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
-// resumeByToken verifies in the order of protocol section 2, token, session, received,
-// and attaches. It returns the session that the resume was for, as far as known, for the
-// log line of a refusal.
+// resumeByToken verifies token, session and received, in the order of protocol section 2,
+// and attaches the client. It returns the session as far as known, for the log line of a
+// refusal.
 func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot, *session.Refusal) {
 	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)
 	if err != nil {
@@ -66,7 +66,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 		return e.Name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
 	}
 	d := e.Driver()
-	if d == nil { // it has ended just now; or its first attach is in flight, and nobody can hold a token
+	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
 		return g.reg.Refusal(claims)
 	}
 	a.r = only
@@ -74,9 +74,9 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	return e.Name(), g.attach(e, d, a)
 }
 
-// attach attaches a client that may have e, by its token or its cookie, once the session
-// has an upstream. The token that it gets is signed outside the session; where another
-// attach overtakes that, or the upstream is lost meanwhile, the session is asked again.
+// attach attaches a returning client to e once the session has an upstream. It signs the
+// new token outside the session's lock. If another attach overtakes it, or the upstream
+// disconnects meanwhile, it starts again.
 func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *session.Refusal {
 	finish := func() {}
 	defer func() { finish() }()
@@ -91,7 +91,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 		case refusal != nil:
 			return refusal
 		case needs:
-			finish() // what was dialled before is lost again
+			finish() // the upstream dialled before has disconnected
 			if finish, refusal = g.redial(e, d, a); refusal != nil {
 				return refusal
 			}
@@ -118,8 +118,8 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 	}
 }
 
-// redial has the session's upstream dialled again for a client that waits, or says why
-// there is none. finish is never nil.
+// redial dials a new upstream for a waiting client, or returns why it could not.
+// finish is never nil.
 func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *arrival) (finish func(), refusal *session.Refusal) {
 	finish, err := g.redials.reconnect(e, a)
 	if err == nil {
@@ -128,14 +128,14 @@ func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *arrival) (
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, a.want) })
 	if refusal == nil {
 		g.refusals.info("upstream.redial_failed", "session", e.ID, "err", err)
-		refusal = unreached(err)
+		refusal = redialRefusal(err)
 	}
 	return func() {}, refusal
 }
 
-// pass makes what an attach gives to the client: a token of generation gen. No
-// more are signed at once than there are processors, so that relaying goes on
-// beside a storm of resumes.
+// pass makes the credentials of an attach: a token of generation gen. It limits the tokens
+// signed at once to the number of processors, so that a storm of resumes does not delay
+// messages.
 func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p session.Pass, kid string, err error) {
 	g.signing <- struct{}{}
 	defer func() { <-g.signing }()
@@ -155,10 +155,9 @@ func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p 
 	}, kid, err
 }
 
-// renewal is when a token of so long a life must be replaced: at half of it,
-// or earlier, so that the old one still outlives twice the heartbeat of silence
-// and the grace period; protocol section 7. A life too short for that is
-// halved all the same.
+// renewal is when a token with this lifetime must be replaced: after half of it, or
+// earlier if the old token would not outlive twice the heartbeat plus the grace period
+// (protocol section 7). If the lifetime is too short for that, it is half of it.
 func renewal(life, heartbeat, grace time.Duration) time.Duration {
 	spare := life - 2*heartbeat - grace
 	if spare <= 0 {
@@ -167,8 +166,8 @@ func renewal(life, heartbeat, grace time.Duration) time.Duration {
 	return min(life/2, max(spare*3/4, renewAtMost))
 }
 
-// renew gives an attached client a token of its generation that lives longer,
-// or is by the key that signs now.
+// renew sends an attached client a token of its present generation with a later expiry,
+// signed by the present key.
 func (g *Gateway) renew(e *registry.Record) {
 	d := e.Driver()
 	if d == nil || !e.Resumable || d.Info().State != session.Attached {
@@ -184,7 +183,7 @@ func (g *Gateway) renew(e *registry.Record) {
 	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
 }
 
-// logRefusal says why a resume was refused, and of which session, if that is known.
+// logRefusal logs why a resume was refused, and the session if it is known.
 func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *session.Refusal) {
 	args := []any{"code", refusal.Code, "why", refusal.Text, "peer", g.clientAddr(r)}
 	if of.ID != "" {

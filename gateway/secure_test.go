@@ -22,8 +22,8 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A secureWorld is a world whose client address has TLS. Its players speak
-// through tunnels that add it.
+// A secureWorld is a world with TLS at the client address. Its players connect through
+// tunnels that add TLS.
 type secureWorld struct {
 	*world
 	inner *wstest.Listener
@@ -50,7 +50,7 @@ func newSecureWorld(t *testing.T, p policy.Policy) *secureWorld {
 	return w
 }
 
-// dial makes a connection and agrees on one of the protocols.
+// dial opens a connection and negotiates one of the protocols.
 func (w *secureWorld) dial(protocols ...string) (*tls.Conn, *wstest.Conn) {
 	raw, err := w.inner.Dial()
 	if err != nil {
@@ -60,8 +60,7 @@ func (w *secureWorld) dial(protocols ...string) (*tls.Conn, *wstest.Conn) {
 	return tls.Client(raw, w.pair.Client(protocols...)), raw
 }
 
-// tunnel carries each connection over one of its own with TLS, ends and cuts
-// included.
+// tunnel carries each connection over a TLS connection, including closes and resets.
 func (w *secureWorld) tunnel(ln *wstest.Listener) {
 	for {
 		plain, err := ln.Accept()
@@ -83,7 +82,7 @@ func (w *secureWorld) tunnel(ln *wstest.Listener) {
 	}
 }
 
-func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
+func TestSessionsWorkOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		p, game := w.play()
@@ -108,7 +107,7 @@ func TestSessionsLiveOverTLSAsWithoutIt(t *testing.T) {
 	})
 }
 
-func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
+func TestOperatorsDisconnectReachesClientOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		p, _ := w.play()
@@ -120,7 +119,7 @@ func TestACutByTheOperatorReachesAClientOverTLS(t *testing.T) {
 	})
 }
 
-func TestAPlainClientOverTLSSeesTheCloseHandshake(t *testing.T) {
+func TestPlainClientOverTLSSeesClosingHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		c, game := w.plain()
@@ -135,7 +134,7 @@ func TestAPlainClientOverTLSSeesTheCloseHandshake(t *testing.T) {
 	})
 }
 
-// http2 is a client that speaks HTTP/2 alone.
+// http2 returns a client that uses only HTTP/2.
 func (w *secureWorld) http2() *http.Client {
 	tr := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		c, _ := w.dial("h2")
@@ -167,7 +166,7 @@ func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
 	})
 }
 
-func TestHTTPOffOverHTTP2SaysNothingThatOnlyHTTP1CanSay(t *testing.T) {
+func TestHTTPOffOverHTTP2OmitsConnectionFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := testPolicy()
 		p.HTTPOff = true
@@ -183,8 +182,8 @@ func TestHTTPOffOverHTTP2SaysNothingThatOnlyHTTP1CanSay(t *testing.T) {
 	})
 }
 
-// A server that announced SETTINGS_ENABLE_CONNECT_PROTOCOL (8, RFC 8441 section 3)
-// would have browsers open their WebSockets within HTTP/2.
+// If the server announced SETTINGS_ENABLE_CONNECT_PROTOCOL (8, RFC 8441 section 3), browsers
+// would open their WebSockets over HTTP/2.
 func TestExtendedConnectIsNotAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())

@@ -16,7 +16,7 @@ var (
 	definedTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 )
 
-// Each row of the security page names tests that exist, or says that it is open.
+// Each row of the security page must name tests that exist, or say that it is open.
 func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	defined := definedTests(t)
 	page, err := os.ReadFile("../docs/security.md")
@@ -52,7 +52,7 @@ func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-// Each resource that a stranger can have the process hold has its bounds, who pays, and a
+// Each resource that a client can make the process hold must have limits, a payer, and a
 // test that tries to exceed them.
 func TestEachResourceOnTheSecurityPageHasItsBoundsAndATest(t *testing.T) {
 	defined := definedTests(t)

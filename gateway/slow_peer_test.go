@@ -12,10 +12,10 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A peer that takes nothing, at whatever point of a resume, holds up nobody: not
-// other sessions, not the list of them, and not the next resume of its own. None
-// of it takes any time, of which the peer would take for ever.
-func TestASlowPeerInTheMidstOfAResumeHoldsUpNobody(t *testing.T) {
+// A peer that stops reading, at any point of a resume, delays nobody: no other session, not
+// the list of sessions, and not the next resume of its own session. None of that takes any
+// time on the fake clock; waiting for the peer would take forever.
+func TestSlowPeerDuringResumeDelaysNobody(t *testing.T) {
 	for name, slow := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
 		"before its 101":   (*world).resumeUnread,
 		"before its hello": func(w *world, p *wstest.Player, _ *wstest.Peer) { w.resumeRead(p, 150) },
@@ -45,15 +45,15 @@ func TestASlowPeerInTheMidstOfAResumeHoldsUpNobody(t *testing.T) {
 					q.Want(fmt.Sprint("early ", i, strings.Repeat("x", 2000)))
 				}
 				if d := time.Since(began); d > 0 {
-					t.Errorf("others were held up for %v", d)
+					t.Errorf("others were delayed by %v", d)
 				}
 			})
 		})
 	}
 }
 
-// wantOthersAtEase has another session resume and talk, a new one begin, and all
-// be listed.
+// wantOthersAtEase checks that another session resumes and exchanges messages, that a new
+// one begins, and that all are listed.
 func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
 	w.t.Helper()
 	other.Drop()
@@ -69,14 +69,14 @@ func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
 	w.gw.Session(other.Hello.Session)
 }
 
-// resumeUnread sends a resume of p's on a connection that takes 16 bytes, and
-// nobody reads its answer.
+// resumeUnread sends a resume of p on a connection that accepts 16 bytes of an answer that is
+// never read.
 func (w *world) resumeUnread(p *wstest.Player, _ *wstest.Peer) {
 	w.resumeRead(p, 0)
 }
 
-// resumeRead sends a resume of p's on a connection that takes 16 bytes more than
-// the first n of its answer, which are read.
+// resumeRead sends a resume of p on a connection that accepts 16 bytes more than the first n
+// of its answer, which are read.
 func (w *world) resumeRead(p *wstest.Player, n int) {
 	door := wstest.Open(w.t, w.gw, 16)
 	offer := strings.Join([]string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, ", ")

@@ -10,8 +10,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 )
 
-// A stalled game server has answered the handshake and reads nothing until it
-// is told to.
+// A stalled game server has answered the handshake and does not read until the test says so.
 type stalled struct{ conn *wstest.Conn }
 
 // closed reports whether the gateway has closed the connection.
@@ -20,7 +19,7 @@ func (s *stalled) closed() bool {
 	return err != nil
 }
 
-// resume makes a reading peer of it.
+// read starts reading.
 func (s *stalled) read(t *testing.T) *wstest.Peer { return wstest.Accept(t, s.conn) }
 
 func stalledGame(t *testing.T, w *world) (*stalled, *wstest.Player) {

@@ -8,18 +8,18 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An Outcome is the outcome of a request to change a session.
+// An Outcome is the result of a request to change a session.
 type Outcome int
 
-// The outcomes of what is asked of one session.
+// The outcomes.
 const (
 	Done     Outcome = iota
 	Unknown          // no such session
-	Conflict         // it has ended, or is not in the state for it
-	Stale            // it was changed by somebody else meanwhile
+	Conflict         // it has ended, or its state does not allow it
+	Stale            // another request changed it meanwhile
 )
 
-// A Change is what to change of a session; nil members stay.
+// A Change is a change of a session; nil fields stay as they are.
 type Change struct {
 	Grace    *time.Duration
 	Overflow *session.Overflow
@@ -27,13 +27,13 @@ type Change struct {
 	Started  *bool
 }
 
-// Patch changes a living session, a running grace timer too, and describes it
-// as it is then: it may have ended by that. It is a Conflict where a grace
-// period would outlast the token of a client that is away.
+// Patch changes a living session, including a running grace timer, and describes the
+// result: the session may have ended by it. It returns Conflict if the grace period would
+// outlast the token of a detached client.
 func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
 	e := g.reg.Find(id)
 	if e == nil {
-		return registry.Snapshot{}, g.gone(id)
+		return registry.Snapshot{}, g.missing(id)
 	}
 	made, ok := change(e, c)
 	info, known := g.Session(id)
@@ -46,16 +46,16 @@ func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
 	return info, Done
 }
 
-// gone tells a session that has ended from one that never was.
-func (g *Gateway) gone(id string) Outcome {
+// missing returns Conflict for a session that has ended, Unknown for one that never existed.
+func (g *Gateway) missing(id string) Outcome {
 	if _, ok := g.reg.Remembered(id); ok {
 		return Conflict
 	}
 	return Unknown
 }
 
-// change makes the change at once where the session is live, or else, and made
-// is false, as soon as it is. It reports whether the change can be.
+// change applies c at once if the session is live (made is true), or else as soon as it
+// is. ok reports whether the change is possible.
 func change(e *registry.Record, c Change) (made, ok bool) {
 	outcome := make(chan bool, 1)
 	e.Do(func(core *session.Session, now session.Time) {
@@ -83,8 +83,8 @@ func change(e *registry.Record, c Change) (made, ok bool) {
 	}
 }
 
-// apply takes over what is nearest: a grace period that is set for this very
-// session holds before it has started, too.
+// apply sets the terms that c changes. A grace period set for one session also holds
+// before that session has started.
 func apply(t *registry.Terms, c Change) {
 	if c.Grace != nil {
 		t.Grace, t.GraceBeforeStart = *c.Grace, nil
@@ -97,19 +97,17 @@ func apply(t *registry.Terms, c Change) {
 	}
 }
 
-// StartGroup marks the living sessions of a group as started, and tells how
-// many they are.
+// StartGroup marks the living sessions of a group as started, and returns their number.
 func (g *Gateway) StartGroup(group string) int {
-	return g.eachOf(group, func(e *registry.Record) {
+	return g.eachInGroup(group, func(e *registry.Record) {
 		e.Do(func(core *session.Session, now session.Time) { core.SetStarted(now, true) })
 	})
 }
 
-// EndGroup ends those sessions of a group whose client is away; the data of the
-// others is cleared, and they count as not started. It tells how many there
-// were.
+// EndGroup ends the detached sessions of a group. It clears the data of the others and
+// marks them as not started. It returns the number of sessions in the group.
 func (g *Gateway) EndGroup(group string) int {
-	return g.eachOf(group, func(e *registry.Record) {
+	return g.eachInGroup(group, func(e *registry.Record) {
 		e.SetData(nil, 0, nil)
 		e.Do(func(core *session.Session, now session.Time) {
 			if core.State() == session.Detached {
@@ -121,8 +119,8 @@ func (g *Gateway) EndGroup(group string) int {
 	})
 }
 
-// eachOf calls f for the living sessions of a group.
-func (g *Gateway) eachOf(group string, f func(*registry.Record)) (n int) {
+// eachInGroup calls f for the living sessions of a group, and returns their number.
+func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) (n int) {
 	for _, e := range g.reg.All() {
 		if e.Terms().Group == group && e.Alive() {
 			f(e)
@@ -132,23 +130,23 @@ func (g *Gateway) eachOf(group string, f func(*registry.Record)) (n int) {
 	return n
 }
 
-// Data is what the game server keeps with a session, and the tag of this state
-// of it; nil where nothing is kept.
+// Data returns the data that the game server keeps with a session, and its tag; nil if
+// there is none.
 func (g *Gateway) Data(id string) (data []byte, tag uint64, o Outcome) {
 	e := g.reg.Find(id)
 	if e == nil {
-		return nil, 0, g.gone(id)
+		return nil, 0, g.missing(id)
 	}
 	data, tag = e.Data()
 	return data, tag, Done
 }
 
-// SetData keeps data with a living session, for its life. With want it is Stale
-// unless that reports true of the present state: its tag, zero for none.
+// SetData keeps data with a session until the session ends. If want is not nil, and
+// reports false for the tag of the present data (zero for none), SetData returns Stale.
 func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (tag uint64, o Outcome) {
 	e := g.reg.Find(id)
 	if e == nil {
-		return 0, g.gone(id)
+		return 0, g.missing(id)
 	}
 	if tag = g.tags.Add(1); !e.SetData(data, tag, want) {
 		return 0, Stale

@@ -29,7 +29,7 @@ func (w *world) patch(id string, c gateway.Change) registry.Snapshot {
 	return i
 }
 
-func TestAChangedGracePeriodIsToldAndHoldsAtOnce(t *testing.T) {
+func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -58,7 +58,7 @@ func TestAChangedGracePeriodIsToldAndHoldsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAShorterGraceThatIsOverAlreadyEndsTheSession(t *testing.T) {
+func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -71,9 +71,9 @@ func TestAShorterGraceThatIsOverAlreadyEndsTheSession(t *testing.T) {
 	})
 }
 
-// The client's token must outlive the grace period: attached it gets another,
-// away it cannot.
-func TestAGracePeriodBeyondTheTokensLife(t *testing.T) {
+// The client's token must outlive the grace period: an attached client gets another token, a
+// detached one cannot.
+func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -102,7 +102,7 @@ func TestAGracePeriodBeyondTheTokensLife(t *testing.T) {
 	})
 }
 
-func TestGraceBeforeStartHoldsUntilTheSessionIsStarted(t *testing.T) {
+func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
 	for name, start := range map[string]func(w *world, id string){
 		"by PATCH": func(w *world, id string) { w.patch(id, gateway.Change{Started: flag(true)}) },
 		"by group": func(w *world, id string) {
@@ -144,7 +144,7 @@ func TestGraceBeforeStartHoldsUntilTheSessionIsStarted(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAGroupClearsWhoIsAwayAndResetsTheOthers(t *testing.T) {
+func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		here, hereGame := w.play()
@@ -179,7 +179,7 @@ func TestTheEndOfAGroupClearsWhoIsAwayAndResetsTheOthers(t *testing.T) {
 	})
 }
 
-func TestTheUpstreamsAnswerSetsTheTerms(t *testing.T) {
+func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		w.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
@@ -195,7 +195,7 @@ func TestTheUpstreamsAnswerSetsTheTerms(t *testing.T) {
 	})
 }
 
-// A grace period beyond what a flag may say would overflow, and outlive its tokens.
+// A grace period above the flag's maximum would overflow, and outlive its tokens.
 func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 	for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 	})
 }
 
-func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
+func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Words.Resume = "back"
@@ -253,7 +253,7 @@ func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 		if i.State != "detached" || i.Group != "match-9" || i.Player != "ann" || i.Grace != "1m" || i.DetachedSince == nil || i.Sent != 1 {
 			t.Errorf("%+v", i)
 		}
-		time.Sleep(time.Minute - time.Second) // all of it, though nobody ever confirmed the token
+		time.Sleep(time.Minute - time.Second) // the full grace period, though the token was never confirmed
 		p := w.Claim(token)
 		if h := p.Hello; h.Resumed || h.Session != id || h.Replay != 1 || h.Received != 0 {
 			t.Errorf("hello %+v, want a first attach with one message", h)
@@ -268,7 +268,7 @@ func TestASessionMadeAheadWaitsForItsClient(t *testing.T) {
 	})
 }
 
-func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
+func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"})
@@ -286,7 +286,7 @@ func TestASessionMadeAheadEndsWhenNobodyComes(t *testing.T) {
 	})
 }
 
-func TestWishesThatCannotBe(t *testing.T) {
+func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, loggedIn(policy.Reject), func(c *gateway.Config) {
 			c.Routes[0].Pattern = "/match/*"

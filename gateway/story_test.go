@@ -20,31 +20,31 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A story is one transcript that is being played: the runner is the client and
-// the upstream of a real gateway, by the table in testdata/transcripts/README.md.
+// A story plays one transcript: the runner is the client and the upstream of a real gateway,
+// by the table in testdata/transcripts/README.md.
 //
-// One connection is one order: what the file says of a connection must come on
-// it in that order, data, control messages and Close frames among each other.
+// The order of one connection is strict: data, control messages and Close frames must come
+// in the order of the file.
 type story struct {
 	*world
-	client   []*link  // the client's connections, #1 first
-	upstream []*link  // the game server's, the newest last
-	token    string   // the newest
-	said     []string // the client's data messages from number 1, as on the wire
-	told     uint64   // data messages that the upstream was told
+	client     []*link  // the client's connections, #1 first
+	upstream   []*link  // the game server's, the newest last
+	token      string   // the latest
+	said       []string // the client's data messages from number 1, as on the wire
+	atUpstream uint64   // data messages that the upstream has received
 }
 
-// A link is one connection that the runner holds an end of.
+// A link is the runner's end of one connection.
 type link struct {
 	*wstest.Peer
-	come     []wstest.Message // and not yet checked: no acks, heartbeats and tokens
+	come     []wstest.Message // received and not yet checked, without acks, heartbeats and tokens
 	checked  int
-	heard    bool   // anything has come
-	halfOpen bool   // nothing is written to it any more
+	heard    bool   // anything was received
+	halfOpen bool   // the gateway can no longer write to it
 	dropped  bool   // it is closed
-	stated   uint64 // by its handshake
-	number   uint64 // of the client's newest message on it
-	acked    uint64 // the newest ack that came on it, or none
+	stated   uint64 // received=N of its handshake
+	number   uint64 // of the client's last message on it
+	acked    uint64 // the last ack on it, or none
 }
 
 const none = math.MaxUint64
@@ -58,20 +58,20 @@ func play(t *testing.T, steps []wstest.Step) error {
 	}
 	s := &story{world: newWorld(t, testPolicy(), configure)}
 	for _, step := range steps {
-		if err = s.take(step); err == nil {
-			err = s.settle()
+		if err = s.perform(step); err == nil {
+			err = s.collect()
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", step.At, step.Text, err)
 		}
 	}
-	if err := s.leftOver(); err != nil {
+	if err := s.unexpected(); err != nil {
 		return fmt.Errorf("%s: at the end: %w", steps[len(steps)-1].At, err)
 	}
 	return nil
 }
 
-// flags turns a transcript's settings into the gateway's, by its real flags.
+// flags turns a transcript's settings into the gateway's, using its real flags.
 func flags(steps []wstest.Step) (func(*gateway.Config), error) {
 	args := []string{"--upstream", "ws://game.example:9000"}
 	for _, step := range steps {
@@ -93,8 +93,8 @@ func flags(steps []wstest.Step) (func(*gateway.Config), error) {
 	}, nil
 }
 
-// take does or checks one step.
-func (s *story) take(step wstest.Step) error {
+// perform carries out or checks one step.
+func (s *story) perform(step wstest.Step) error {
 	switch body := step.Body.(type) {
 	case wstest.Clock:
 		time.Sleep(time.Duration(body))
@@ -116,17 +116,17 @@ func (s *story) take(step wstest.Step) error {
 	return nil
 }
 
-// settle waits until nothing moves any more, and takes in what has come.
-func (s *story) settle() error {
+// collect waits until all goroutines are idle, and collects what was received.
+func (s *story) collect() error {
 	synctest.Wait()
 	for _, l := range s.upstream {
 		for m, ok := l.Come(); ok; m, ok = l.Come() {
-			s.tellUpstream(l, m)
+			s.upstreamReceived(l, m)
 		}
 	}
 	for _, l := range s.client {
 		for m, ok := l.Come(); ok; m, ok = l.Come() {
-			if err := s.tellClient(l, m); err != nil {
+			if err := s.clientReceived(l, m); err != nil {
 				return err
 			}
 		}
@@ -134,19 +134,19 @@ func (s *story) settle() error {
 	return nil
 }
 
-func (s *story) tellUpstream(l *link, m wstest.Message) {
+func (s *story) upstreamReceived(l *link, m wstest.Message) {
 	switch {
 	case m.Err != nil || m.Op == frame.Ping || m.Op == frame.Pong:
 		return
 	case m.Op != frame.Close:
-		s.told++
+		s.atUpstream++
 	}
 	l.come = append(l.come, m)
 }
 
-// tellClient takes in what came on a client's connection. Acks and tokens may
-// come at any time but before the hello.
-func (s *story) tellClient(l *link, m wstest.Message) error {
+// clientReceived records a message on a client's connection. Acks and tokens may come at any
+// time after the hello.
+func (s *story) clientReceived(l *link, m wstest.Message) error {
 	if m.Err != nil {
 		return nil
 	}
@@ -161,24 +161,24 @@ func (s *story) tellClient(l *link, m wstest.Message) error {
 	case first:
 		return fmt.Errorf("%v came before hello", m)
 	case m.Verb == wire.VerbAck:
-		return l.ack(m.Data, s.told)
+		return l.ack(m.Data, s.atUpstream)
 	case m.Verb == wire.VerbToken && l == s.newest():
 		return s.renew(m.Data)
 	}
 	return nil
 }
 
-// ack takes in an ack of the gateway's; told is what the upstream has been told.
-func (l *link) ack(arg string, told uint64) error {
+// ack checks an ack of the gateway; atUpstream is the number of messages at the upstream.
+func (l *link) ack(arg string, atUpstream uint64) error {
 	n, ok := wire.ParseNumber(arg)
-	if !ok || n > told {
-		return fmt.Errorf("the gateway acks %q, and the upstream was told %d messages", arg, told)
+	if !ok || n > atUpstream {
+		return fmt.Errorf("the gateway acks %q, but the upstream has received %d messages", arg, atUpstream)
 	}
 	l.acked = n
 	return nil
 }
 
-// renew takes in the token that hello and token carry.
+// renew records the token in a hello or token message.
 func (s *story) renew(arg string) error {
 	var body struct{ Token string }
 	if err := json.Unmarshal([]byte(arg), &body); err != nil || body.Token == "" {
@@ -190,7 +190,7 @@ func (s *story) renew(arg string) error {
 
 func (s *story) newest() *link { return s.client[len(s.client)-1] }
 
-// at is the connection that a step names.
+// at returns the connection that a step names.
 func (s *story) at(step wstest.Step) *link {
 	if step.Conn > 0 {
 		return s.client[step.Conn-1]
@@ -198,12 +198,12 @@ func (s *story) at(step wstest.Step) *link {
 	return s.newest()
 }
 
-// cut breaks the client's newest connection.
+// cut drops the client's newest connection.
 func (s *story) cut(how wstest.Network) error {
 	l := s.newest()
 	switch {
 	case l.dropped:
-		return errors.New("the connection was dropped before")
+		return errors.New("the connection is already dropped")
 	case how == wstest.Drop:
 		l.dropped = true
 		l.Drop()
@@ -215,7 +215,7 @@ func (s *story) cut(how wstest.Network) error {
 	return nil
 }
 
-// handshake dials. The game server takes the first subprotocol that it is offered.
+// handshake dials. The game server chooses the first offered subprotocol.
 func (s *story) handshake(h wstest.Handshake) error {
 	s.game.Choose = ""
 	if own := h.Own(); len(own) > 0 {
@@ -229,12 +229,11 @@ func (s *story) handshake(h wstest.Handshake) error {
 		return fmt.Errorf("answered with the subprotocol %q, want %s", got, wire.Subprotocol)
 	}
 	s.client = append(s.client, &link{Peer: peer, stated: h.Received, acked: none})
-	return s.join(h)
+	return s.acceptUpstream(h)
 }
 
-// join takes the connection that a new session makes to the upstream; a resume
-// makes none.
-func (s *story) join(h wstest.Handshake) error {
+// acceptUpstream accepts the upstream connection of a new session; a resume must not open one.
+func (s *story) acceptUpstream(h wstest.Handshake) error {
 	synctest.Wait()
 	if h.Resume {
 		if s.game.Joined() > 0 {
@@ -254,7 +253,7 @@ func (s *story) join(h wstest.Handshake) error {
 	return nil
 }
 
-// clientSays does what the client says. On a half-open connection it is lost.
+// clientSays sends what the client says. On a half-open connection it is lost.
 func (s *story) clientSays(step wstest.Step) error {
 	l := s.at(step)
 	if data, ok := step.Body.(wstest.Data); ok {
@@ -264,30 +263,30 @@ func (s *story) clientSays(step wstest.Step) error {
 	}
 	switch {
 	case l.dropped:
-		return errors.New("nothing can be said on a connection that was dropped")
+		return errors.New("cannot send on a dropped connection")
 	case !l.halfOpen:
 		l.say(step.Body)
 	}
 	return nil
 }
 
-// count numbers the client's data messages: after a hello with received R comes
-// number R + 1, whether it was sent before or not.
+// count numbers the client's data messages: the first one after a hello with received R is
+// number R + 1, whether it is new or sent again.
 func (s *story) count(l *link, d wstest.Data) error {
 	l.number++
 	m := fmt.Sprintf("opcode %d %q", d.Op, d.Payload)
 	switch said := uint64(len(s.said)); {
 	case l.number > said+1:
-		return fmt.Errorf("this is message %d, and the client has said %d", l.number, said)
+		return fmt.Errorf("this is message %d, but the client has sent %d", l.number, said)
 	case l.number == said+1:
 		s.said = append(s.said, m)
 	case s.said[l.number-1] != m:
-		return fmt.Errorf("message %d was %s before", l.number, s.said[l.number-1])
+		return fmt.Errorf("message %d was %s at first", l.number, s.said[l.number-1])
 	}
 	return nil
 }
 
-// say writes a message as the file has it.
+// say sends a message as written in the file.
 func (l *link) say(body any) {
 	switch body := body.(type) {
 	case wstest.Data:
@@ -299,13 +298,12 @@ func (l *link) say(body any) {
 	}
 }
 
-// gatewaySays checks what the gateway says, and gives the answers that are not
-// written.
+// gatewaySays checks what the gateway sends, and sends the answers that the file omits.
 func (s *story) gatewaySays(step wstest.Step) error {
 	l := s.at(step)
 	if l.halfOpen {
 		if step.Conn == 0 {
-			return errors.New("a half-open connection is read only where #K names it")
+			return errors.New("a half-open connection is read only if #K names it")
 		}
 		if err := s.readHalfOpen(l); err != nil {
 			return err
@@ -328,16 +326,16 @@ func (s *story) gatewaySays(step wstest.Step) error {
 func (s *story) readHalfOpen(l *link) error {
 	l.Hold(false)
 	defer l.Hold(true)
-	return s.settle()
+	return s.collect()
 }
 
-// wantAck waits for up to a second until the newest ack is n.
+// wantAck waits up to a second until the last ack is n.
 func (s *story) wantAck(l *link, n string) error {
 	want, _ := wire.ParseNumber(n)
 	const pause = 50 * time.Millisecond
 	for waited := time.Duration(0); l.acked != want && waited < time.Second; waited += pause {
 		time.Sleep(pause)
-		if err := s.settle(); err != nil {
+		if err := s.collect(); err != nil {
 			return err
 		}
 	}
@@ -347,10 +345,10 @@ func (s *story) wantAck(l *link, n string) error {
 	case none:
 		return errors.New("no ack came")
 	}
-	return fmt.Errorf("the newest ack is %d", l.acked)
+	return fmt.Errorf("the last ack is %d", l.acked)
 }
 
-// wantHello checks the hello, takes over what it says, and gives the first ack.
+// wantHello checks the hello, records its values, and sends the first ack.
 func (s *story) wantHello(l *link, want wstest.Control) error {
 	if l.checked > 0 {
 		return errors.New("hello is the first message of a connection")
@@ -364,7 +362,7 @@ func (s *story) wantHello(l *link, want wstest.Control) error {
 		return fmt.Errorf("hello %s: %w", m.Data, err)
 	}
 	if n := uint64(len(s.said)); hello.Received > n {
-		return fmt.Errorf("received %d, and the client has said %d messages", hello.Received, n)
+		return fmt.Errorf("received %d, but the client has sent %d messages", hello.Received, n)
 	}
 	l.number = hello.Received
 	if !l.halfOpen && !l.dropped {
@@ -380,7 +378,7 @@ func (l *link) first() (wstest.Message, error) {
 	return l.come[0], nil
 }
 
-// want checks the next message that came.
+// want checks the next received message.
 func (l *link) want(body any) error {
 	m, err := l.first()
 	if err != nil {
@@ -409,7 +407,7 @@ func matches(m wstest.Message, body any) bool {
 	return false
 }
 
-// hasMembers reports whether a JSON object has all these members.
+// hasMembers reports whether a JSON object contains these members.
 func hasMembers(object string, want map[string]any) bool {
 	var got map[string]any
 	if json.Unmarshal([]byte(object), &got) != nil {
@@ -423,20 +421,20 @@ func hasMembers(object string, want map[string]any) bool {
 	return true
 }
 
-// leftOver looks for what was sent and is not in the file: data on any
-// connection, and on the newest, while it is whole, anything.
-func (s *story) leftOver() error {
+// unexpected checks for messages that are not in the file: data on any connection, and any
+// message on the newest one while it is open.
+func (s *story) unexpected() error {
 	for _, l := range s.client {
 		l.Hold(false)
 	}
-	if err := s.settle(); err != nil {
+	if err := s.collect(); err != nil {
 		return err
 	}
 	for _, l := range slices.Concat(s.client, s.upstream) {
 		strict := l == s.newest() && !l.halfOpen && !l.dropped
 		for _, m := range l.come {
 			if strict || m.Op != frame.Close && m.Verb == "" {
-				return fmt.Errorf("there came %v, which is not in the file", m)
+				return fmt.Errorf("got %v, which is not in the file", m)
 			}
 		}
 	}

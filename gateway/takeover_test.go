@@ -29,7 +29,7 @@ func TestResumeTakesOverAnAttachedSession(t *testing.T) {
 	})
 }
 
-func TestTakeoverOfAHalfOpenConnectionIsAtOnce(t *testing.T) {
+func TestTakeoverOfHalfOpenConnectionIsImmediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		old, game := w.play()
@@ -48,9 +48,9 @@ func TestTakeoverOfAHalfOpenConnectionIsAtOnce(t *testing.T) {
 	})
 }
 
-// TestStaleEventsOfAReplacedConnectionChangeNothing lets each late event of an
-// older connection come after the new hello.
-func TestStaleEventsOfAReplacedConnectionChangeNothing(t *testing.T) {
+// TestStaleEventsOfReplacedConnectionAreIgnored sends each late event of an older connection
+// after the new hello.
+func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 	for name, late := range map[string]func(old *wstest.Player){
 		"message":     func(old *wstest.Player) { old.Text("late") },
 		"ack":         func(old *wstest.Player) { old.Ack(2) },
@@ -83,14 +83,14 @@ func TestStaleEventsOfAReplacedConnectionChangeNothing(t *testing.T) {
 	}
 }
 
-func TestOldGenerationsAreGoodUntilANewerOneIsConfirmed(t *testing.T) {
+func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
 		p.Sync()
 		p.Drop()
 		first := p.Hello.Token
-		for range 10 { // hellos that nobody read
+		for range 10 { // unread hellos
 			q := p.TryResume(first, "0")
 			synctest.Wait()
 			q.Drop()
@@ -111,13 +111,13 @@ func TestResumeConfirmsItsGeneration(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		a, _ := w.play()
 		b := a.Resume(0) // with generation 1
-		c := b.Resume(0) // with generation 2, which spends 1
+		c := b.Resume(0) // with generation 2, which supersedes 1
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		w.wantState(c, session.Attached)
 	})
 }
 
-func TestOfManyResumesAtOnceExactlyOneEndsAttached(t *testing.T) {
+func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 	for round := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, testPolicy())
@@ -146,8 +146,8 @@ func TestOfManyResumesAtOnceExactlyOneEndsAttached(t *testing.T) {
 	}
 }
 
-// stillOpen reads what has come and reports 1 where it did not end with a
-// Close, which must be one of those that a race may end with.
+// stillOpen reads what has arrived and returns 1 unless it ended with a Close, which must be
+// one of those that a race may cause.
 func stillOpen(t *testing.T, p *wstest.Peer) int {
 	for {
 		m, ok := tryNext(p)
@@ -156,7 +156,7 @@ func stillOpen(t *testing.T, p *wstest.Peer) int {
 			return 1
 		case m.Op == frame.Close:
 			if m.Code != wire.CodeSuperseded && m.Code != wire.CodeBadToken {
-				t.Fatalf("a loser of the race got %v", m)
+				t.Fatalf("the loser of a race got %v", m)
 			}
 			return 0
 		}
@@ -179,7 +179,7 @@ func tryNext(p *wstest.Peer) (wstest.Message, bool) {
 	}
 }
 
-func TestMoreThanTwentyTakeoversInTenSecondsArePutOff(t *testing.T) {
+func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -197,7 +197,7 @@ func TestMoreThanTwentyTakeoversInTenSecondsArePutOff(t *testing.T) {
 	})
 }
 
-func TestDetachedSessionsMayBeResumedAsOftenAsNeeded(t *testing.T) {
+func TestResumesOfDetachedSessionsAreNotLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, _ := w.play()
@@ -210,7 +210,7 @@ func TestDetachedSessionsMayBeResumedAsOftenAsNeeded(t *testing.T) {
 	})
 }
 
-func TestMessageThatKillsItsClientEachTimeEndsTheSession(t *testing.T) {
+func TestMessageThatAlwaysKillsItsClientEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -253,7 +253,7 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 		}
 		p = p.Resume(0)
 		p.Want("poison")
-		p.Ack(1) // progress: the count begins anew
+		p.Ack(1) // progress: the count restarts
 		p.Sync()
 		for range 4 {
 			p.Drop()
@@ -265,9 +265,9 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 	})
 }
 
-// A client that never lives to ack, but takes one message further each time,
-// gets somewhere: its received says so.
-func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
+// A client that never acks, but receives one message more each time, makes progress: its
+// received says so.
+func TestResumesThatMakeProgressAreNotFutile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -288,16 +288,16 @@ func TestResumesThatGetFurtherEachTimeAreNotFutile(t *testing.T) {
 	})
 }
 
-func TestMessageFinishedOnAReplacedConnectionCountsAsSent(t *testing.T) {
+func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
 		p.Sync()
-		big := strings.Repeat("x", 200<<10) // more than the connection holds
+		big := strings.Repeat("x", 200<<10) // more than the connection accepts
 		p.Hold(true)
 		game.Text(big)
 		synctest.Wait()
-		q := p.TryResume(p.Hello.Token, "0") // takes over, and dies before its hello is read
+		q := p.TryResume(p.Hello.Token, "0") // takes over, and disconnects before it reads its hello
 		synctest.Wait()
 		q.Drop()
 		p.Hold(false)
@@ -310,7 +310,7 @@ func TestMessageFinishedOnAReplacedConnectionCountsAsSent(t *testing.T) {
 	})
 }
 
-func TestUpstreamThatTakesLittleIsAckedMeanwhile(t *testing.T) {
+func TestMessagesWrittenToSlowUpstreamAreAcked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		stall, p := stalledGame(t, w)

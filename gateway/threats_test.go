@@ -14,8 +14,8 @@ import (
 	"reseat/gateway/wire"
 )
 
-// T25: messages without a byte of payload fill a replay buffer as others do, by
-// their number, and the frames that are kept of them are counted as memory.
+// T25: empty messages fill a replay buffer too, by their number, and the frames kept of them
+// are counted as memory.
 func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := testPolicy()
@@ -32,7 +32,7 @@ func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 		synctest.Wait()
 		held := w.metrics()["reseat_buffer_bytes"]
 		if least := float64(2 * p.BufferMessages); held < least || held > 1<<20 {
-			t.Errorf("%v bytes are counted for %d empty messages, want %v at least and no megabyte", held, p.BufferMessages, least)
+			t.Errorf("%v bytes are counted for %d empty messages, want at least %v and below 1 MiB", held, p.BufferMessages, least)
 		}
 		player = player.Resume(0)
 		if h := player.Hello; h.Replay != uint64(p.BufferMessages) || h.Lost != sent-h.Replay {
@@ -41,8 +41,8 @@ func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 	})
 }
 
-// T28: those who are sent away together are told different times to come back.
-func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
+// T28: clients that are closed together get different retry times.
+func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		var players []*wstest.Player
@@ -57,21 +57,21 @@ func TestThoseWhoAreSentAwayComeBackAtTimesOfTheirOwn(t *testing.T) {
 		for _, p := range players {
 			again := p.WantClosing(wire.CodeDraining).RetryAfter
 			if again < 1000 || again >= 5000 {
-				t.Errorf("told to come back after %d ms, want 1 to 5 s", again)
+				t.Errorf("must retry after %d ms, want 1 to 5 s", again)
 			}
 			seconds[again/1000]++
 		}
 		for s := range int64(4) {
 			if n := seconds[s+1]; n > 75 {
-				t.Errorf("%d of 100 come back in second %d", n, s+1)
+				t.Errorf("%d of 100 retry in second %d", n, s+1)
 			}
 		}
 	})
 }
 
-// T41: a fault is logged once, with its stack, and counted; its session ends with
-// 1011 and the others go on.
-func TestAFaultIsLoggedOnceWithItsStackAndCounted(t *testing.T) {
+// T41: a panic is logged once, with its stack, and counted; its session ends with 1011 and
+// the others continue.
+func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(syncBuffer)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })

@@ -22,7 +22,7 @@ const (
 	protocolPage = "../docs/protocol.md"
 )
 
-// readTranscripts reads every golden transcript, by the file's name.
+// readTranscripts reads all golden transcripts, by file name.
 func readTranscripts(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(transcripts + "*.txt")
@@ -49,7 +49,7 @@ func parseTranscript(t *testing.T, name, text string) []wstest.Step {
 	return steps
 }
 
-// played is what play says of a transcript.
+// played returns the error of play for a transcript.
 func played(t *testing.T, steps []wstest.Step) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { err = play(t, steps) })
@@ -66,25 +66,25 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// deviations are changes of a transcript, and what the failure has to name.
+// deviations are changes of a transcript, and what the failure must name.
 var deviations = []struct{ file, from, to, blame string }{
 	// counts
 	{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":1,"lost":0,"replay":2`, `"replay":2}: got`},
 	{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":2,"lost":0,"replay":1`, `"received":2`},
 	{"drop-and-resume", "v1, received=1", "v1, received=0", "G> ^hello"},
 	{"drop-and-resume", "v1, received=1", "v1, received=2", "G> ^hello"},
-	{"drop-and-resume", "G> ^ack 2", "G> ^ack 3", "G> ^ack 3: the newest ack is 2"},
+	{"drop-and-resume", "G> ^ack 2", "G> ^ack 3", "G> ^ack 3: the last ack is 2"},
 	{"drop-and-resume", "C> ^ack 3", "C> ^ack 4", "G> ^ack 2: no ack came"},
 	{"overflow-drop-oldest", "C> ^ack 6", "C> ^ack 7", "at the end"},
 	{"overflow-drop-oldest", "received=5", "received=4", "G> ^hello"},
-	// what is said
+	// contents
 	{"drop-and-resume", `"protocol":"chat.v2"`, `"protocol":""`, `"protocol":""}: got`},
 	{"dle-escape", `G> "\u0010\u0010"` + "\n", `G> "\u0010"` + "\n", `G> "\u0010": got`},
 	{"dle-escape", `G> x"1010"`, `G> "\u0010\u0010"`, `G> "\u0010\u0010": got`},
 	{"dle-escape", `C> "\u0010\u0010ack 9"`, `C> "\u0010ack 9"`, "U<"},
 	{"grace-over", `"grace period over"`, `"grace is over"`, "U< Close 1001"},
 	{"grace-over", `"retry":false`, `"retry":true`, "G> ^close"},
-	// what is missing
+	// omissions
 	{"drop-and-resume", "G> \"tick 2\"\n", "", `G> "tick 3"`},
 	{"drop-and-resume", `                 G> "tick 3"`, "", "at the end"},
 	{"drop-and-resume", `                U< "go east"`, "", "at the end"},
@@ -116,9 +116,8 @@ var deviations = []struct{ file, from, to, blame string }{
 	{"drop-and-resume", "v1, received=1", "v1", `G> ^hello {"resumed":true`},
 }
 
-// Each row is a deviation planted in a copy of a file: what is put in the place
-// of what, and which step must be blamed for it.
-func TestTranscriptThatDeviatesFails(t *testing.T) {
+// Each row is a change of one file, and the step that the failure must name.
+func TestDeviatingTranscriptFails(t *testing.T) {
 	texts := readTranscripts(t)
 	for _, c := range deviations {
 		t.Run(c.file, func(t *testing.T) {
@@ -129,27 +128,27 @@ func TestTranscriptThatDeviatesFails(t *testing.T) {
 			}
 			err := played(t, parseTranscript(t, name, text))
 			if err == nil || !strings.HasPrefix(err.Error(), name+":") || !strings.Contains(err.Error(), c.blame) {
-				t.Errorf("%q in the place of %q: %v, want it to fail with %q", c.to, c.from, err, c.blame)
+				t.Errorf("%q instead of %q: %v, want it to fail with %q", c.to, c.from, err, c.blame)
 			}
 		})
 	}
 }
 
-// Whatever single check of whatever file is spoilt, the runner sees it.
-func TestTranscriptWithOneCheckSpoiltFails(t *testing.T) {
+// Corrupting any single check of any file must be detected.
+func TestTranscriptWithOneCorruptedCheckFails(t *testing.T) {
 	for name, text := range readTranscripts(t) {
 		steps := parseTranscript(t, name, text)
 		for i, step := range steps {
 			if step.Actor != 'G' && !(step.Actor == 'U' && step.Told) {
 				continue
 			}
-			for how, body := range spoilt(step.Body) {
+			for how, body := range corrupt(step.Body) {
 				copied := slices.Clone(steps)
 				copied[i].Body = body
 				wantFailure(t, how, step, copied)
 			}
 			if c, ok := step.Body.(wstest.Control); ok && c.Verb == wire.VerbAck {
-				continue // acks need not be written, and may come again
+				continue // acks are optional, and may be repeated
 			}
 			wantFailure(t, "twice", step, slices.Insert(slices.Clone(steps), i, step))
 			if _, ok := step.Body.(wstest.Data); ok {
@@ -162,12 +161,12 @@ func TestTranscriptWithOneCheckSpoiltFails(t *testing.T) {
 func wantFailure(t *testing.T, how string, step wstest.Step, steps []wstest.Step) {
 	t.Helper()
 	if err := played(t, steps); err == nil {
-		t.Errorf("%s: %s: %s, and nothing was noticed", step.At, step.Text, how)
+		t.Errorf("%s: %s: %s, and no failure", step.At, step.Text, how)
 	}
 }
 
-// spoilt are the ways in which what a step checks can be another.
-func spoilt(body any) map[string]any {
+// corrupt returns corrupted forms of a step's contents.
+func corrupt(body any) map[string]any {
 	switch b := body.(type) {
 	case wstest.Data:
 		return map[string]any{
@@ -181,12 +180,12 @@ func spoilt(body any) map[string]any {
 			"other reason": wstest.Closing{Code: b.Code, Reason: b.Reason + "x"},
 		}
 	case wstest.Control:
-		return spoiltControl(b)
+		return corruptControl(b)
 	}
 	return nil
 }
 
-func spoiltControl(c wstest.Control) map[string]any {
+func corruptControl(c wstest.Control) map[string]any {
 	if n, ok := wire.ParseNumber(c.Arg); ok {
 		return map[string]any{"other number": wstest.Control{Verb: c.Verb, Arg: fmt.Sprint(n + 1)}}
 	}
@@ -206,7 +205,7 @@ func spoiltControl(c wstest.Control) map[string]any {
 	return all
 }
 
-// section is the text of the protocol page under a heading, its number left out.
+// section returns the text of the protocol page under a heading, given without its number.
 func section(t *testing.T, heading string) string {
 	t.Helper()
 	b, err := os.ReadFile(protocolPage)
@@ -221,7 +220,7 @@ func section(t *testing.T, heading string) string {
 	return text
 }
 
-// The page prints a transcript and explains each of its steps, in their order.
+// The page must print a transcript and explain each of its steps, in order.
 func TestProtocolPagePrintsAndExplainsTheTranscript(t *testing.T) {
 	const name = "drop-and-resume.txt"
 	text := section(t, "Worked example")
@@ -230,11 +229,11 @@ func TestProtocolPagePrintsAndExplainsTheTranscript(t *testing.T) {
 	if file := readTranscripts(t)[name]; !ok || block != file {
 		t.Fatalf("%s prints\n%s\nand %s is\n%s", protocolPage, block, name, file)
 	}
-	list = strings.Join(strings.Fields(list), " ") // a step may be broken over two lines
+	list = strings.Join(strings.Fields(list), " ") // a step may be wrapped
 	for _, step := range parseTranscript(t, name, block) {
 		var found bool
 		if _, list, found = strings.Cut(list, "`"+step.Text+"`"); !found {
-			t.Fatalf("%s: no explanation of `%s` behind those of the steps before it", step.At, step.Text)
+			t.Fatalf("%s: no explanation of `%s` after those of the previous steps", step.At, step.Text)
 		}
 	}
 }

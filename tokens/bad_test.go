@@ -12,7 +12,7 @@ import (
 func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 	f := newForge(t)
 	if _, err := f.keys.Verify(f.good()); err != nil {
-		t.Fatalf("the token that the bad ones are made from is refused: %v", err)
+		t.Fatalf("the valid token that the bad ones are derived from is refused: %v", err)
 	}
 	for _, bad := range f.all() {
 		t.Run(bad.name, func(t *testing.T) {
@@ -27,8 +27,8 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 	}
 }
 
-// The claims of a forged token are an attacker's text: none of it may be in an
-// error, which is logged.
+// An attacker controls the claims of a forged token: no error may contain any of it, since
+// errors are logged.
 func TestErrorsContainNothingOfTheToken(t *testing.T) {
 	f := newForge(t)
 	for _, bad := range f.all() {
@@ -80,7 +80,7 @@ func TestReasonsAreAFixedSet(t *testing.T) {
 	}
 }
 
-// A token above MaxLen, or of the wrong shape, costs nothing.
+// A token that is longer than MaxLen, or malformed, allocates nothing.
 func TestTooLongTokenAllocatesNothing(t *testing.T) {
 	keys := load(t, Options{}, newSecret())
 	for name, token := range map[string]string{
@@ -96,8 +96,8 @@ func TestTooLongTokenAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What is short enough to be read is bounded too: the dearest headers and claims
-// cannot make Verify hold much more than they are long.
+// Shorter tokens are bounded too: even the most expensive headers and claims allocate at
+// most a small multiple of their length.
 func TestWorstTokenAllocatesLittle(t *testing.T) {
 	f := newForge(t)
 	kid := f.kid()
@@ -111,7 +111,7 @@ func TestWorstTokenAllocatesLittle(t *testing.T) {
 		"escapes in the subject": f.claimed(`sub:"` + strings.Repeat(`\u0001`, 400) + `"`),
 	} {
 		if len(token) > MaxLen {
-			t.Errorf("%s: the token has %d bytes and is refused unread", name, len(token))
+			t.Errorf("%s: the token has %d bytes and is refused without being parsed", name, len(token))
 			continue
 		}
 		if got := allocated(func() { f.keys.Verify(token) }); got > 128<<10 {

@@ -35,7 +35,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// BenchmarkRefuse: what an attacker without a key can make the gateway spend.
+// BenchmarkRefuse measures what an attacker without a key costs the gateway.
 func BenchmarkRefuse(b *testing.B) {
 	k := load(b, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
 	good := issue(b, k, claims())

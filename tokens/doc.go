@@ -4,19 +4,17 @@
 // A token is a compact JWS (RFC 7515) with the header members alg, kid and typ,
 // and no other, and the claims iss, aud, sub, sid, gen, iat, nbf, exp and jti.
 //
-// What Verify promises: it accepts only what a loaded key has signed with that
-// key's one algorithm, for this issuer and audience, while nbf <= now < exp on
-// the wall clock with no leeway, and in one spelling: strict unpadded base64url
-// and JSON without repeated members. It refuses anything longer than MaxLen
-// before it reads it. It fetches nothing, opens no file, and uses nothing of
-// a token as a name but kid, which only selects among the loaded keys. Its errors
-// are fixed text, so a token cannot reach a log through
-// them.
+// Verify accepts only what a loaded key has signed with that key's one algorithm, for this
+// issuer and audience, while nbf <= now < exp on the wall clock without leeway, and in one
+// spelling: strict unpadded base64url and JSON without repeated members. It refuses
+// anything longer than MaxLen before it parses it. It fetches nothing and opens no file.
+// The only name in a token that it uses is kid, which selects among the loaded keys. Its
+// errors are fixed text, so no part of a token can reach a log through them.
 //
-// What it does not promise: that a token is presented only once. Whether a generation
-// is superseded is decided by package generation, for each session. Nor may anything
-// depend on a token's bytes being unique for its claims: with an ECDSA key
-// the holder of a token can compute a second signature for the same claims.
+// Verify does not check that a token is presented only once: package generation decides,
+// for each session, whether a generation is superseded. Do not rely on a token's bytes
+// being unique for its claims: with an ECDSA key the holder of a token can compute a
+// second signature for the same claims.
 //
 // # Key files
 //
@@ -28,9 +26,9 @@
 //	anything else    32 bytes to 64 KiB, random         HS256
 //
 // The first file signs and must hold a private key or a secret. The others verify,
-// and may hold a public key (PKIX, or PKCS #1) instead. Files may hold the same
-// key: it counts once. Rotation passes through that state when the old key is
-// copied to the second file before the new one is written to the first.
+// and may hold a public key (PKIX, or PKCS #1) instead. Files may hold the same key: it
+// counts once. A rotation relies on that: the old key is copied to the second file before
+// the new one replaces it in the first.
 //
 // A secret in a file of printable ASCII (hexadecimal, base64) is used as written,
 // not decoded, and line breaks at its end do not belong to it, so that a secret

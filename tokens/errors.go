@@ -56,7 +56,7 @@ func Reason(err error) string {
 	return "other"
 }
 
-// A refusal is the error of Verify: one kind and what was found, both fixed text.
+// A refusal is an error of Verify: a kind and a detail, both fixed text.
 type refusal struct {
 	kind   error
 	detail string

@@ -40,12 +40,12 @@ func (f *forge) secretKid() string { return secretID(f.secret) }
 
 func (f *forge) kidOf(public any) string { return must(thumbprint(public)) }
 
-// header returns a good header; more is put in front of its end.
+// header returns a valid header, with more inserted before its end.
 func header(alg, kid, more string) string {
 	return fmt.Sprintf(`{"alg":%s,"kid":%s,"typ":"reseat+jwt"%s}`, must(json.Marshal(alg)), must(json.Marshal(kid)), more)
 }
 
-// body returns good claims at the epoch with some replaced: each change is
+// body returns valid claims at the epoch with some replaced: each change is
 // "name:json", or "name:" to leave the claim out.
 func body(changes ...string) string {
 	values := map[string]string{
@@ -65,13 +65,13 @@ func body(changes ...string) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// by signs with the gateway's own first key, so that only what is signed is bad.
+// by signs with the gateway's own first key, so that only the contents are bad.
 func (f *forge) by(header, claims string) string {
 	f.t.Helper()
 	return sign(f.t, header, claims, jwt.SigningMethodEdDSA, ed25519Key())
 }
 
-// claimed is a token whose signature and header are good.
+// claimed returns a token with valid signature and header.
 func (f *forge) claimed(changes ...string) string {
 	f.t.Helper()
 	return f.by(header("EdDSA", f.kid(), ""), body(changes...))
@@ -85,7 +85,7 @@ type badToken struct {
 	want  error
 }
 
-// algorithms: another algorithm than the key's one, or none.
+// algorithms: another algorithm than the key's, or none.
 func (f *forge) algorithms() []badToken {
 	return append(f.confusions(ed25519Key().Public().(ed25519.PublicKey)), []badToken{
 		{"alg none without signature", strings.TrimSuffix(f.none("none"), "."), ErrMalformed},
@@ -105,7 +105,7 @@ func (f *forge) none(alg string) string {
 	return base64url.EncodeToString([]byte(header(alg, f.kid(), ""))) + "." + base64url.EncodeToString([]byte(body())) + "."
 }
 
-// confusions: good keys used with another algorithm.
+// confusions: valid keys used with another algorithm.
 func (f *forge) confusions(edPublic []byte) []badToken {
 	rsaID, ecID := f.kidOf(&rsaKey().PublicKey), f.kidOf(&p256Key().PublicKey)
 	hs := func(alg, kid string, secret []byte) string {
@@ -139,7 +139,7 @@ func (f *forge) confusions(edPublic []byte) []badToken {
 	}
 }
 
-// headers: a kid unknown, odd or twice, and members that point at keys.
+// headers: an unknown, odd or repeated kid, and members that name keys.
 func (f *forge) headers() []badToken {
 	var out []badToken
 	for _, kid := range []string{
@@ -242,7 +242,7 @@ func (f *forge) contents() []badToken {
 	}...)
 }
 
-// spellings: good tokens, written otherwise.
+// spellings: valid tokens in another encoding.
 func (f *forge) spellings() []badToken {
 	good := f.good()
 	parts := strings.Split(good, ".")
@@ -280,7 +280,7 @@ func (f *forge) spellings() []badToken {
 		{"not base64", "!.!.!", ErrMalformed},
 		{"bytes that are no JSON", "____.____.____", ErrMalformed},
 	}
-	for i := range 3 { // the last character's unused bits set, where there are some
+	for i := range 3 { // the last character's unused bits set, if there are any
 		if other, ok := respelled(parts[i]); ok {
 			p := append([]string(nil), parts...)
 			p[i] = other
@@ -306,7 +306,7 @@ func respelled(part string) (string, bool) {
 	return "", false
 }
 
-// sizes: what is long or deep.
+// sizes: long or deeply nested tokens.
 func (f *forge) sizes() []badToken {
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	return []badToken{

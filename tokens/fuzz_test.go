@@ -12,7 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The keys of the fuzz targets are fixed, so that tokens in the corpus stay good.
+// The keys of the fuzz targets are fixed, so that tokens in the corpus stay valid.
 var (
 	fuzzSecret  = []byte("0123456789abcdefghijklmnopqrstuvwxyz")
 	fuzzEd25519 = ed25519.NewKeyFromSeed(fuzzSecret[:ed25519.SeedSize])
@@ -22,8 +22,8 @@ func fuzzKeys(t testing.TB) *Keys {
 	return load(t, Options{Now: new(clock).now}, fuzzSecret, pkcs8(fuzzEd25519))
 }
 
-// FuzzVerify: whatever is sent, no panic, an error of a known kind, and what is
-// accepted is, byte for byte, what the key's holder would have made of it.
+// FuzzVerify: no input may panic, every error must be of a known kind, and an accepted
+// token must equal, byte for byte, what the key's holder would have made.
 func FuzzVerify(f *testing.F) {
 	k := fuzzKeys(f)
 	good := issue(f, k, claims())
@@ -62,8 +62,8 @@ func reencoded(part string) string {
 	return base64url.EncodeToString(must(base64url.DecodeString(part)))
 }
 
-// FuzzSignedContents signs any header and claims with a good key: exactly those
-// pass that a second, slower reading finds good.
+// FuzzSignedContents signs any header and claims with a valid key. Exactly those may pass
+// that a second, slower implementation accepts.
 func FuzzSignedContents(f *testing.F) {
 	k := fuzzKeys(f)
 	kid := k.SigningKeyID()
@@ -92,7 +92,7 @@ func goodHeader(data []byte, kid string) bool {
 	return ok && len(o) == 3 && stringOf(o, "alg") == "HS256" && stringOf(o, "kid") == kid && stringOf(o, "typ") == "reseat+jwt"
 }
 
-// goodClaims judges claims at the epoch, 1800000000.4.
+// goodClaims checks claims at the epoch, 1800000000.4.
 func goodClaims(data []byte) bool {
 	o, ok := membersOf(data)
 	if !ok || stringOf(o, "iss") != "reseat" || !namesReseat(o) {
@@ -107,8 +107,8 @@ func goodClaims(data []byte) bool {
 		within(o, "exp", 1800000001, 253402300799)
 }
 
-// membersOf reads a JSON object by the standard library's stream of JSON tokens. It
-// returns false for what must be refused.
+// membersOf reads a JSON object with the standard library's stream of JSON tokens. It
+// returns false for an object that must be refused.
 func membersOf(data []byte) (map[string]json.RawMessage, bool) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(data) || !json.Valid(data) {
@@ -129,7 +129,7 @@ func membersOf(data []byte) (map[string]json.RawMessage, bool) {
 	return o, len(o) <= maxMembers
 }
 
-// stringOf returns a member that is a string, else "".
+// stringOf returns a member that is a string, "" if it is not.
 func stringOf(o map[string]json.RawMessage, name string) string {
 	raw := o[name]
 	var v any

@@ -19,7 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// epoch is where test clocks begin: in the middle of a second, so that rounding
+// epoch is the start of test clocks: in the middle of a second, so that rounding
 // shows.
 var epoch = time.Unix(1_800_000_000, 400_000_000)
 
@@ -29,12 +29,12 @@ type clock struct{ since atomic.Int64 }
 func (c *clock) now() time.Time      { return epoch.Add(time.Duration(c.since.Load())) }
 func (c *clock) set(d time.Duration) { c.since.Store(int64(d)) }
 
-// claims are good claims for an hour.
+// claims are valid for an hour.
 func claims() Claims {
 	return Claims{Session: "s-1", Subject: "player-1", Gen: 7, Expires: epoch.Add(time.Hour)}
 }
 
-// Private keys take long to make, so each is made once. Tests do not change them.
+// Private keys are slow to make, so each is made once. Tests must not change them.
 var (
 	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	otherRSA   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
@@ -94,7 +94,7 @@ func keyKinds() []struct {
 	}
 }
 
-// write puts data into a file of the test's own and returns its path.
+// write writes data to a new file and returns its path.
 func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -138,8 +138,8 @@ func issue(t testing.TB, k *Keys, c Claims) string {
 	return token
 }
 
-// sign makes a token of any header and claims, given as JSON text, by the method
-// and key. It is what a forger has, and what a gateway with a fault would send.
+// sign makes a token of any header and claims, given as JSON text, with the method and key:
+// what a forger, or a faulty gateway, would send.
 func sign(t testing.TB, header, claims string, method jwt.SigningMethod, private any) string {
 	t.Helper()
 	text := base64url.EncodeToString([]byte(header)) + "." + base64url.EncodeToString([]byte(claims))

@@ -32,9 +32,9 @@ type Claims struct {
 // iat is the clock rounded down, and nbf lies a minute before it, since another
 // gateway's clock may be behind. Every token has a unique jti.
 //
-// It fails when a claim is empty or out of range, when c.Expires is not in the
-// future, and with ErrTooLong when the token would exceed MaxLen: a subject of
-// 1,024 bytes that JSON needs not escape fits with every kind of key.
+// It fails if a claim is empty or out of range, if c.Expires is not in the future, and with
+// ErrTooLong if the token would exceed MaxLen. A subject of 1,024 bytes without JSON escapes
+// fits with every kind of key.
 func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 	p, err := k.payload(c, k.opts.Now())
 	if err != nil {
@@ -58,7 +58,7 @@ func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 // section 7.
 const clockSkew = 60
 
-// payload fills in the claims that c does not set, and checks those it does.
+// payload adds the claims that c does not set, and checks those that it does.
 func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 	p := &payload{
 		Issuer:   k.opts.Issuer,
@@ -84,7 +84,7 @@ func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 	return p, nil
 }
 
-// isName reports whether s is UTF-8, which alone is read back as the same string.
+// isName reports whether s is UTF-8: no other string survives JSON unchanged.
 func isName(s string) bool { return s != "" && utf8.ValidString(s) }
 
 // ceilSecond returns t in seconds since 1970, rounded up.

@@ -43,7 +43,7 @@ func sameClaims(a, b Claims) bool {
 	return times && a == b
 }
 
-// Other programs read the token too: protocol section 7 lists what is in it.
+// Other programs parse the token too: protocol section 7 lists its members.
 func TestIssuedTokenHasExactlyTheMembersOfTheProtocol(t *testing.T) {
 	for _, kind := range keyKinds() {
 		k := load(t, Options{Audience: "eu-west", Issuer: "gate-1", Now: new(clock).now}, kind.file)
@@ -80,7 +80,7 @@ func decoded(t *testing.T, token string) (header, claims map[string]any) {
 	return header, claims
 }
 
-// Two tokens of one generation, as a renewal makes them, are told apart.
+// Two tokens of one generation, as after a renewal, must differ.
 func TestEveryTokenIsUnique(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, newSecret())
 	seen := map[string]bool{}
@@ -130,7 +130,7 @@ func TestLimitsOfClaimsAreIssuedAndVerified(t *testing.T) {
 	}
 }
 
-// A player's sub comes from another issuer and may be long.
+// A player's sub is set by another issuer and may be long.
 func TestLongSubjectFitsOrIsRefusedAtIssue(t *testing.T) {
 	for _, kind := range keyKinds() {
 		k := load(t, Options{Now: new(clock).now}, kind.file)
@@ -146,7 +146,7 @@ func TestLongSubjectFitsOrIsRefusedAtIssue(t *testing.T) {
 	}
 }
 
-// What is issued is never too long to be verified: the bound is the same byte.
+// An issued token is never too long to be verified: both use the same limit.
 func TestIssueAndVerifyAgreeOnTheLength(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, newSecret())
 	longest, refused := 0, 0
@@ -168,18 +168,18 @@ func TestIssueAndVerifyAgreeOnTheLength(t *testing.T) {
 	}
 }
 
-// The clock is walked over each bound in steps of a second and of a nanosecond.
-func TestTokenIsGoodFromItsIssueToItsExpiry(t *testing.T) {
+// The clock steps over each limit by seconds and by nanoseconds.
+func TestTokenIsValidFromIssueToExpiry(t *testing.T) {
 	c := new(clock)
 	k := load(t, Options{Now: c.now}, newSecret())
 	token := issue(t, k, Claims{Session: "s", Subject: "p", Gen: 1, Expires: epoch.Add(10 * time.Second)})
 	const (
-		begins = -time.Minute - 400*time.Millisecond   // nbf: epoch rounded down, for a clock that is a minute behind
+		begins = -time.Minute - 400*time.Millisecond   // nbf: epoch rounded down, minus a minute of skew
 		ends   = 10*time.Second + 600*time.Millisecond // exp: rounded up
 	)
 	for now, want := range map[time.Duration]error{
 		begins - time.Hour: ErrNotYet, begins - time.Second: ErrNotYet, begins - 1: ErrNotYet,
-		begins: nil, 0: nil, time.Second: nil, 10 * time.Second: nil, // as promised
+		begins: nil, 0: nil, time.Second: nil, 10 * time.Second: nil, // valid
 		ends - time.Second: nil, ends - 1: nil,
 		ends: ErrExpired, ends + 1: ErrExpired, ends + time.Second: ErrExpired, ends + time.Hour: ErrExpired,
 	} {
@@ -190,7 +190,7 @@ func TestTokenIsGoodFromItsIssueToItsExpiry(t *testing.T) {
 	}
 }
 
-// nbf and iat are judged each for itself, at 1 s around the bound.
+// nbf and iat are checked individually, 1 s around the limit.
 func TestNotYetValidIsJudgedByBothDates(t *testing.T) {
 	f := newForge(t)
 	for name, skew := range map[string]int{"nbf": 0, "iat": 60} {
@@ -222,13 +222,13 @@ func TestTokenNeverLivesShorterThanPromised(t *testing.T) {
 			}
 			c.set(at + life + time.Second)
 			if _, err := k.Verify(token); !errors.Is(err, ErrExpired) {
-				t.Errorf("issued at %v for %v, a second over: %v, want %v", at, life, err, ErrExpired)
+				t.Errorf("issued at %v for %v, a second too late: %v, want %v", at, life, err, ErrExpired)
 			}
 		}
 	}
 }
 
-// Where the wall clock jumps, the dates of a token follow it and nothing else.
+// If the wall clock jumps, a token's dates follow it.
 func TestClockThatJumpsADayIsFollowed(t *testing.T) {
 	c := new(clock)
 	k := load(t, Options{Now: c.now}, newSecret())
@@ -241,9 +241,8 @@ func TestClockThatJumpsADayIsFollowed(t *testing.T) {
 	}
 }
 
-// An audience may stand in a list with others; claims we do not know are ignored
-// (RFC 7519 sections 4 and 4.1.3).
-func TestOtherAudiencesAndClaimsAreNoReasonToRefuse(t *testing.T) {
+// aud may be a list; unknown claims are ignored (RFC 7519 sections 4 and 4.1.3).
+func TestOtherAudiencesAndClaimsAreAccepted(t *testing.T) {
 	f := newForge(t)
 	for _, token := range []string{
 		f.claimed(`aud:["other","reseat"]`), f.claimed(`aud:["reseat"]`), f.claimed(`aud:"res\u0065at"`),
@@ -252,14 +251,14 @@ func TestOtherAudiencesAndClaimsAreNoReasonToRefuse(t *testing.T) {
 		f.by(`{ "typ" : "reseat+jwt" , "kid":"`+f.kid()+`", "\u0061lg":"EdDSA" }`, body()),
 	} {
 		if _, err := f.keys.Verify(token); err != nil {
-			t.Errorf("a good token is refused: %v", err)
+			t.Errorf("a valid token is refused: %v", err)
 		}
 	}
 }
 
-// An environment is an issuer, an audience and keys. Its tokens, and a player's
-// JWT by the same keys, pass nowhere else.
-func TestOnlyTheDiagonalPasses(t *testing.T) {
+// An environment is an issuer, an audience and keys. Its tokens, and a player's JWT signed
+// by the same keys, are valid nowhere else.
+func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 	one, two := newSecret(), newSecret()
 	var envs []*Keys
 	var tokens []string
@@ -285,7 +284,7 @@ func TestOnlyTheDiagonalPasses(t *testing.T) {
 	}
 }
 
-func TestPlayersLoginIsNoResumeToken(t *testing.T) {
+func TestLoginIsNotAcceptedAsResumeToken(t *testing.T) {
 	f := newForge(t)
 	for _, typ := range []any{"JWT", "at+jwt", "application/at+jwt", nil} {
 		login := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
@@ -303,8 +302,8 @@ func TestPlayersLoginIsNoResumeToken(t *testing.T) {
 	}
 }
 
-// The gateway's own library reads our tokens when told what to expect, so another
-// program of the operator's can too.
+// The JWT library, told what to expect, verifies our tokens, so an operator's other programs
+// can too.
 func TestTokenIsAnOrdinaryJWT(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(p256Key()))
 	parsed, err := jwt.Parse(issue(t, k, claims()), func(*jwt.Token) (any, error) { return &p256Key().PublicKey, nil },

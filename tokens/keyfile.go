@@ -39,7 +39,7 @@ func parseKey(data []byte) (key, error) {
 	}
 }
 
-// asymmetricKey chooses the one algorithm of a key by its type and size.
+// asymmetricKey returns the only algorithm for a key of this type and size.
 func asymmetricKey(private, public any) (key, error) {
 	k := key{private: private, public: public}
 	switch p := public.(type) {

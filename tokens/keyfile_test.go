@@ -24,7 +24,7 @@ func TestEveryEncodingOfAKeyIsRead(t *testing.T) {
 		name string
 		data []byte
 		alg  string
-		same []byte // another file with the same key
+		same []byte // another encoding of the same key
 	}{
 		{"PKCS #1", pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey())), "PS256", pkcs8(rsaKey())},
 		{"SEC 1, P-256", pemOf("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(p256Key()))), "ES256", pkcs8(p256Key())},
@@ -72,11 +72,11 @@ func TestUnusableKeyFilesAreRefusedWithTheReason(t *testing.T) {
 			Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}}), "is encrypted"},
 		{"damaged DER in PEM", pemOf("PRIVATE KEY", der[:20]), "PRIVATE KEY: "},
 		{"wrong label", pemOf("EC PRIVATE KEY", der), "EC PRIVATE KEY: "},
-		{"cut off", pkcs8(rsaKey())[:400], "cut off or damaged"},
-		{"damaged base64", bytes.Replace(pkcs8(rsaKey()), []byte("\nM"), []byte("\n!"), 1), "cut off or damaged"},
-		{"key and a cut off one", append(pkcs8(ed25519Key()), pkcs8(rsaKey())[:400]...), "cut off or damaged"},
+		{"cut off", pkcs8(rsaKey())[:400], "truncated or damaged"},
+		{"damaged base64", bytes.Replace(pkcs8(rsaKey()), []byte("\nM"), []byte("\n!"), 1), "truncated or damaged"},
+		{"key and a cut off one", append(pkcs8(ed25519Key()), pkcs8(rsaKey())[:400]...), "truncated or damaged"},
 		{"two keys", append(pkcs8(ed25519Key()), pkcs8(p256Key())...), "more than one"},
-		{"parameters alone", pemOf("EC PARAMETERS", []byte{1}), "cut off or damaged"},
+		{"parameters alone", pemOf("EC PARAMETERS", []byte{1}), "truncated or damaged"},
 		{"private key in DER", der, "in DER"},
 		{"public key in DER", must(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)), "in DER"},
 		{"public key in PKCS #1 DER", x509.MarshalPKCS1PublicKey(&rsaKey().PublicKey), "in DER"},
@@ -91,13 +91,13 @@ func TestUnusableKeyFilesAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// pkcs8Lax makes an RSA key smaller than crypto/rsa makes by default.
+// pkcs8Lax encodes RSA keys that are smaller than crypto/rsa allows by default.
 func pkcs8Lax(t *testing.T, bits int) []byte {
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	return pkcs8(must(rsa.GenerateKey(rand.Reader, bits)))
 }
 
-// hugeRSA is a public key whose modulus no one has factors for.
+// hugeRSA is a public key with a modulus of unknown factors.
 func hugeRSA(t *testing.T) []byte {
 	t.Helper()
 	k := rsaKey().PublicKey
@@ -111,14 +111,14 @@ func TestMissingFileIsNamedOnce(t *testing.T) {
 	_, err := Load([]string{write(t, "key", newSecret()), path}, Options{})
 	wantError(t, err, "token key file "+path+": open: ")
 	if err != nil && bytes.Count([]byte(err.Error()), []byte(path)) != 1 {
-		t.Errorf("the path is not there once: %v", err)
+		t.Errorf("the error does not contain the path exactly once: %v", err)
 	}
 	_, err = Load([]string{t.TempDir()}, Options{})
 	wantError(t, err, "is a directory")
 }
 
-// A secret is often written by a shell, with or without a line break; random
-// bytes may end in the byte that looks like one.
+// Shells write secrets with or without a line break; random bytes may end in the byte of
+// one.
 func TestLineBreakBelongsToABinarySecretOnly(t *testing.T) {
 	text := []byte(hex.EncodeToString(newSecret()))
 	id := must(parseKey(text)).id

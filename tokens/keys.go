@@ -17,8 +17,8 @@ import (
 
 // Options configure the claims of all tokens. The zero value is usable.
 type Options struct {
-	// Audience is the aud of tokens (--token-audience); it keeps apart the
-	// environments that share keys. Empty means "reseat".
+	// Audience is the aud of tokens (--token-audience). It separates environments that
+	// share keys. Empty means "reseat".
 	Audience string
 	// Issuer is the iss of tokens. Empty means "reseat".
 	Issuer string
@@ -26,10 +26,10 @@ type Options struct {
 	Now func() time.Time
 }
 
-// maxName bounds Audience and Issuer, in bytes: both are in every token.
+// maxName is the maximum length of Audience and Issuer in bytes: every token contains both.
 const maxName = 255
 
-// withDefaults fills in what is zero and checks the rest.
+// withDefaults sets zero fields and checks the others.
 func (o Options) withDefaults() (Options, error) {
 	if o.Audience == "" {
 		o.Audience = "reseat"
@@ -48,9 +48,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Keys are the loaded keys. All methods may be called at any time from any
-// goroutine. The keys are replaced as a whole: a call of Issue or Verify works
-// either with the keys from before a Reload or with those after it.
+// Keys are the loaded keys. All methods are safe for concurrent use. Reload replaces the
+// keys as a whole: a call of Issue or Verify uses either the old keys or the new ones.
 type Keys struct {
 	// Static after Load.
 	files []string
@@ -63,22 +62,22 @@ type Keys struct {
 // A keySet is immutable.
 type keySet struct {
 	signing *key
-	byID    map[string]*key // holds signing too
+	byID    map[string]*key // includes signing
 }
 
-// A key is one key with the one algorithm it is used for.
+// A key is one key with its only algorithm.
 type key struct {
 	id      string
 	method  jwt.SigningMethod
-	private any // what method.Sign takes; nil for a key that only verifies
-	public  any // what method.Verify takes
+	private any // for method.Sign; nil for a key that only verifies
+	public  any // for method.Verify
 	parser  *jwt.Parser
 }
 
-// Load reads the files; the first signs, all verify. With no files it makes a
-// random HS256 key that is lost with the process; HS256 because it costs a tenth
-// of Ed25519 to verify when every client resumes at once. The error names the
-// file and says what is wrong with it.
+// Load reads the files. The first signs, all verify. Without files it makes a random HS256
+// key that exists only in this process; HS256, since verifying it costs a tenth of Ed25519
+// when every client resumes at once. An error names the file and says what is wrong with
+// it.
 func Load(files []string, o Options) (*Keys, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -95,8 +94,8 @@ func Load(files []string, o Options) (*Keys, error) {
 	return k, nil
 }
 
-// Reload reads the files again, as on SIGHUP. If any of them is invalid the
-// keys loaded before stay in use. A key made by Load stays in any case.
+// Reload reads the files again, as on SIGHUP. If any of them is invalid, all old keys stay
+// in use. A key made by Load always stays.
 func (k *Keys) Reload() error {
 	k.reload.Lock()
 	defer k.reload.Unlock()
@@ -111,8 +110,8 @@ func (k *Keys) Reload() error {
 	return nil
 }
 
-// Ephemeral reports whether the key was made by Load, so that no token outlives
-// the process.
+// Ephemeral reports whether the key was made by Load, so that tokens do not survive a
+// restart.
 func (k *Keys) Ephemeral() bool { return len(k.files) == 0 }
 
 // SigningKeyID returns the kid of the tokens issued now.
@@ -146,7 +145,7 @@ func ephemeralSet(o Options) *keySet {
 	return newSet([]key{secretKey(secret)}, o)
 }
 
-// newSet keeps the first of several keys with the same kid: they are the same key.
+// newSet uses the first of several keys with the same kid: they are the same key.
 func newSet(keys []key, o Options) *keySet {
 	s := &keySet{signing: &keys[0], byID: make(map[string]*key, len(keys))}
 	for i := range keys {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestKeyMadeAtStartIsASecretOfItsOwn(t *testing.T) {
+func TestGeneratedKeyIsUnique(t *testing.T) {
 	first, second := load(t, Options{Now: new(clock).now}), load(t, Options{Now: new(clock).now})
 	if !first.Ephemeral() || first.SigningKeyID() == second.SigningKeyID() {
 		t.Errorf("ephemeral %v, kids %q and %q, want two different ephemeral keys", first.Ephemeral(), first.SigningKeyID(), second.SigningKeyID())
@@ -20,7 +20,7 @@ func TestKeyMadeAtStartIsASecretOfItsOwn(t *testing.T) {
 		t.Errorf("alg %v, want HS256", header["alg"])
 	}
 	if _, err := second.Verify(token); !errors.Is(err, ErrUnknownKey) {
-		t.Errorf("a token of before the restart: %v, want %v", err, ErrUnknownKey)
+		t.Errorf("a token from before the restart: %v, want %v", err, ErrUnknownKey)
 	}
 	if err := first.Reload(); err != nil {
 		t.Errorf("reload without files: %v", err)
@@ -43,8 +43,8 @@ func TestProcessesWithTheSameFilesAgree(t *testing.T) {
 	}
 }
 
-// Rotation as an operator does it: the old key moves to the second file, a new
-// one takes the first, and later the old one goes.
+// A rotation: the old key moves to the second file, a new one replaces the first, and
+// later the old one is removed.
 func TestOldKeyVerifiesUntilItIsRemoved(t *testing.T) {
 	oldKey, newKey := pkcs8(ed25519Key()), pkcs8(p256Key())
 	signing, previous := write(t, "signing", oldKey), write(t, "previous", oldKey)
@@ -63,7 +63,7 @@ func TestOldKeyVerifiesUntilItIsRemoved(t *testing.T) {
 	newToken := issue(t, k, claims())
 	for name, token := range map[string]string{"old": oldToken, "new": newToken} {
 		if _, err := k.Verify(token); err != nil {
-			t.Errorf("%s token in mid-rotation: %v", name, err)
+			t.Errorf("%s token during the rotation: %v", name, err)
 		}
 	}
 
@@ -128,7 +128,7 @@ func TestFailedReloadKeepsTheKeys(t *testing.T) {
 				t.Error("the keys have changed")
 			}
 			if _, err := k.Verify(token); err != nil {
-				t.Errorf("a token of before the reload: %v", err)
+				t.Errorf("a token from before the reload: %v", err)
 			}
 			replaceAny(t, first, pkcs8(ed25519Key()))
 			wantReload(t, k)
@@ -136,7 +136,7 @@ func TestFailedReloadKeepsTheKeys(t *testing.T) {
 	}
 }
 
-// replaceAny is replace where a directory may be in the way.
+// replaceAny is replace for a path that may be a directory.
 func replaceAny(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
@@ -155,7 +155,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// A later mistake of the caller's must not change which files are read.
+// Changing the caller's slice later must not change which files are read.
 func TestLoadKeepsItsOwnListOfFiles(t *testing.T) {
 	files := []string{write(t, "key", newSecret())}
 	k, err := Load(files, Options{})
@@ -166,7 +166,7 @@ func TestLoadKeepsItsOwnListOfFiles(t *testing.T) {
 	wantReload(t, k)
 }
 
-func TestNamesThatCannotBeWrittenAreRefused(t *testing.T) {
+func TestUnwritableNamesAreRefused(t *testing.T) {
 	for _, o := range []Options{{Audience: "a\xff"}, {Issuer: "a\xff"}, {Audience: strings.Repeat("a", 256)}, {Issuer: strings.Repeat("a", 256)}} {
 		if _, err := Load(nil, o); err == nil {
 			t.Errorf("audience of %d bytes, issuer of %d: no error", len(o.Audience), len(o.Issuer))
@@ -178,8 +178,8 @@ func TestNamesThatCannotBeWrittenAreRefused(t *testing.T) {
 	}
 }
 
-// Every token issued while keys rotate is verified, whichever set it meets: the
-// previous key is always loaded.
+// Tokens issued during a rotation verify before and after any reload: the previous key is
+// always loaded.
 func TestRotationUnderLoadLosesNoToken(t *testing.T) {
 	keys := [][]byte{newSecret(), pkcs8(ed25519Key()), newSecret()}
 	signing := write(t, "signing", keys[0])
@@ -215,8 +215,8 @@ func TestRotationUnderLoadLosesNoToken(t *testing.T) {
 	wg.Wait()
 }
 
-// reloadWhile rotates the first file while another goroutine reloads too. Every
-// reload must succeed.
+// reloadWhile rotates the first file while another goroutine reloads too. Every reload must
+// succeed.
 func reloadWhile(t *testing.T, k *Keys, signing string, keys [][]byte) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -24,8 +24,8 @@ func thumbprint(public any) (string, error) {
 	return base64url.EncodeToString(sum[:]), nil
 }
 
-// requiredMembers returns the key as the JSON text that RFC 7638 section 3.2
-// hashes: the required members alone, sorted, without white space.
+// requiredMembers returns the key as the JSON text that RFC 7638 section 3.2 hashes: only
+// the required members, sorted, without white space.
 func requiredMembers(public any) (string, error) {
 	switch p := public.(type) {
 	case ed25519.PublicKey:
@@ -47,13 +47,13 @@ func requiredMembers(public any) (string, error) {
 	}
 }
 
-// secretIDLabel holds no ".", as every signed text does, so that a kid is never
-// the signature of anything.
+// secretIDLabel has no ".", unlike every signed text, so that a kid is never a valid
+// signature.
 const secretIDLabel = "reseat resume token key id"
 
-// secretID returns the kid of a secret: half of an HMAC under the secret, which
-// shows nothing of it. The thumbprint would be a plain hash of the secret
-// (RFC 7638 section 7).
+// secretID returns the kid of a secret: half of an HMAC with the secret as key, which
+// reveals nothing of it. The thumbprint would be a plain hash of the secret (RFC 7638
+// section 7).
 func secretID(secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(secretIDLabel))

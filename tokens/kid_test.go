@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The examples of RFC 7638 section 3.1 and RFC 8037 appendix A.3.
+// Examples of RFC 7638 section 3.1 and RFC 8037 appendix A.3.
 func TestKidIsTheThumbprintOfTheRFCs(t *testing.T) {
 	n := "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn6" +
 		"4tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbIS" +
@@ -28,8 +28,8 @@ func TestKidIsTheThumbprintOfTheRFCs(t *testing.T) {
 	}
 }
 
-// RFC 7518 section 6.2.1.2: coordinates have the length of the field, also where
-// they begin with zeros. The thumbprint is computed here in another way.
+// RFC 7518 section 6.2.1.2: coordinates have the length of the field, even if they begin
+// with zeros. The test computes the thumbprint in another way.
 func TestKidOfAnECDSAKeyPadsItsCoordinates(t *testing.T) {
 	for curve, size := range map[elliptic.Curve]int{elliptic.P256(): 32, elliptic.P384(): 48, elliptic.P521(): 66} {
 		k := withLeadingZero(curve, size)
@@ -43,7 +43,7 @@ func TestKidOfAnECDSAKeyPadsItsCoordinates(t *testing.T) {
 	}
 }
 
-// withLeadingZero makes keys until a coordinate begins with a zero byte.
+// withLeadingZero makes keys until one has a coordinate that begins with a zero byte.
 func withLeadingZero(curve elliptic.Curve, size int) *ecdsa.PrivateKey {
 	for {
 		k := newECDSA(curve)
@@ -59,8 +59,8 @@ func TestThumbprintOfAnotherKindOfKeyIsAnError(t *testing.T) {
 	}
 }
 
-// A kid is public. That of a secret must not be what a table of hashes inverts,
-// nor a signature that could be put under a token.
+// A kid is public. That of a secret must neither be found in a table of hashes, nor be a
+// valid signature of a token.
 func TestKidOfSecretRevealsNothing(t *testing.T) {
 	secret := newSecret()
 	kid := secretID(secret)
@@ -79,7 +79,7 @@ func TestKidOfSecretRevealsNothing(t *testing.T) {
 	}
 }
 
-// Processes of two versions share key files while a gateway is being replaced.
+// Processes of two versions share key files during a rolling upgrade.
 func TestKidOfASecretStaysTheSameOverVersions(t *testing.T) {
 	if got, want := secretID([]byte("0123456789abcdefghijklmnopqrstuvwxyz")), "QXx__PSnmjgDrrC5VavECg"; got != want {
 		t.Errorf("kid %q, want %q", got, want)

@@ -8,9 +8,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A bad token is caught by the check of the header, by the reading of the claims
-// and by the library. Here each of them stands alone, so that none comes to lean
-// on another that is later taken away.
+// A bad token is caught by the header check, by the claims parser and by the library. Each
+// of them is tested alone here, so that none depends on another that is later removed.
 
 func TestLibraryRefusesByItself(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
@@ -41,8 +40,8 @@ func TestLibraryRefusesByItself(t *testing.T) {
 	}
 }
 
-// The key function here gives every algorithm what it wants.
-func TestLibraryTakesNoOtherAlgorithm(t *testing.T) {
+// The key function here returns the type of key that each algorithm expects.
+func TestLibraryRefusesOtherAlgorithms(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
 	for _, other := range []struct {
 		method          jwt.SigningMethod
@@ -64,7 +63,7 @@ func TestLibraryTakesNoOtherAlgorithm(t *testing.T) {
 	}
 }
 
-// mapToken signs claims with one changed, or left out where value is nil.
+// mapToken signs claims with one changed, or omitted if value is nil.
 func mapToken(t *testing.T, claims jwt.MapClaims, name string, value any) string {
 	t.Helper()
 	changed := jwt.MapClaims{}
@@ -77,13 +76,13 @@ func mapToken(t *testing.T, claims jwt.MapClaims, name string, value any) string
 	return must(jwt.NewWithClaims(jwt.SigningMethodEdDSA, changed).SignedString(ed25519Key()))
 }
 
-// laxSignature spells the signature otherwise: 64 bytes leave 4 bits over.
+// laxSignature changes unused bits of the signature's encoding: 64 bytes leave 4.
 func laxSignature(t *testing.T, token string) string {
 	t.Helper()
 	i := strings.LastIndexByte(token, '.') + 1
 	other, ok := respelled(token[i:])
 	if !ok {
-		t.Fatal("the signature has one spelling only")
+		t.Fatal("the signature has only one encoding")
 	}
 	return token[:i] + other
 }
@@ -91,7 +90,7 @@ func laxSignature(t *testing.T, token string) string {
 func TestHeaderCheckRefusesByItself(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, newSecret())
 	set, kid := k.set.Load(), k.SigningKeyID()
-	wide := func(h string) string { // blanks until the last character has bits over
+	wide := func(h string) string { // blanks until the last character has unused bits
 		for len(h)%3 == 0 {
 			h += " "
 		}

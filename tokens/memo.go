@@ -37,13 +37,13 @@ func (k *Keys) VerifyKnown(token string, recall func(session string) *Memo) (Cla
 	return m.claims, nil
 }
 
-// is reports whether m is of token, in constant time.
+// is reports whether m belongs to token, in constant time.
 func (m *Memo) is(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], m.sum[:]) == 1
 }
 
-// peek returns the session that a token names, "" for none. It is unverified, and only
+// peek returns the session that a token names, "" if there is none. It is unverified, and only
 // selects the Memo to compare the token with.
 func peek(token string) string {
 	if len(token) > MaxLen {

@@ -39,8 +39,8 @@ func TestMemoSkipsTheSignatureCheck(t *testing.T) {
 	}
 }
 
-// What is remembered is one token: any other goes through Verify.
-func TestMemoIsOfOneTokenAlone(t *testing.T) {
+// A Memo covers one token: any other one goes through Verify.
+func TestMemoCoversOneTokenOnly(t *testing.T) {
 	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
 	c := claims()
 	token, kid, _ := k.Issue(c)
@@ -70,7 +70,7 @@ func TestMemoExpiresWithItsToken(t *testing.T) {
 	}
 	now.set(c.Expires.Sub(epoch) + 600*time.Millisecond) // exp was rounded up
 	if _, err := k.VerifyKnown(token, recall); !errors.Is(err, ErrExpired) {
-		t.Errorf("at its end: %v, want ErrExpired", err)
+		t.Errorf("at its expiry: %v, want ErrExpired", err)
 	}
 }
 

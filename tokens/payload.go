@@ -11,8 +11,8 @@ import (
 const (
 	// maxMembers bounds a header or claims set; the protocol has 3 and 9.
 	maxMembers = 32
-	// maxGen is the largest integer up to which JSON numbers are exact for
-	// everybody (RFC 8259 section 6).
+	// maxGen is the largest integer that JSON numbers represent exactly in all
+	// implementations (RFC 8259 section 6).
 	maxGen = 1 << 53
 	// maxDate is the last second of the year 9999, beyond which RFC 3339 does
 	// not go.
@@ -23,7 +23,7 @@ const (
 // seconds since 1970; the library's own date type would go through a float.
 type payload struct {
 	Issuer   string `json:"iss"`
-	Audience string `json:"aud"` // only written; what was read is in audiences
+	Audience string `json:"aud"` // for writing; parsed values are in audiences
 	Subject  string `json:"sub"`
 	Session  string `json:"sid"`
 	Gen      uint64 `json:"gen"`
@@ -36,10 +36,9 @@ type payload struct {
 	read      bool // UnmarshalJSON has filled it; JSON null never calls that
 }
 
-// UnmarshalJSON reads a claims set in which every claim of the protocol is there
-// once and of its type. Names are compared exactly, not as encoding/json compares
-// them: "EXP" is not exp. Claims of other names are ignored (RFC 7519 section 4).
-// Errors wrap ErrMalformed.
+// UnmarshalJSON parses a claims set, in which every claim of the protocol must be present,
+// once, and of its type. Names are compared exactly, unlike in encoding/json: "EXP" is not
+// exp. Claims of other names are ignored (RFC 7519 section 4). Errors wrap ErrMalformed.
 func (p *payload) UnmarshalJSON(data []byte) error {
 	o, err := strict.ParseObject(data, maxMembers)
 	if err != nil {
@@ -63,7 +62,7 @@ func (p *payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// claims returns what a caller of Verify gets.
+// claims returns the result of Verify.
 func (p *payload) claims(kid string) Claims {
 	return Claims{
 		Session:  p.Session,

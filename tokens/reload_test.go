@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Two Reloads at once: the one that began later read the newer file, and its keys stay.
-// So the other reads none before the first has put its keys in force.
-func TestReloadsFollowOneAnother(t *testing.T) {
+// Of two concurrent Reloads, the one that began later has read the newer file, and its keys
+// must stay. So it must not read before the first one has stored its keys.
+func TestReloadsAreSerialized(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	write := func(secret string) {
 		t.Helper()
@@ -28,7 +28,7 @@ func TestReloadsFollowOneAnother(t *testing.T) {
 	write("the new!")
 	done := make(chan error)
 	go func() { done <- k.Reload() }()
-	for range 10_000 { // it has all the time that it could want
+	for range 10_000 { // long enough
 		runtime.Gosched()
 		if k.SigningKeyID() != older {
 			t.Fatal("a Reload does not wait for the one before it, whose older keys would then replace the newer")

@@ -101,8 +101,8 @@ func newParser(alg string, o Options) *jwt.Parser {
 	)
 }
 
-// refusals maps the library's errors, most significant first: a token that is not for
-// us is foreign whatever its dates.
+// refusals maps the library's errors, most significant first: a token for another gateway
+// is foreign whatever its dates.
 var refusals = []struct {
 	found  error
 	reason refusal
@@ -118,9 +118,9 @@ var refusals = []struct {
 	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
 }
 
-// refusalOf turns an error of the library, which may quote the token, into one
-// that does not. read says whether there were claims to judge: the library takes
-// JSON null for claims that are all zero.
+// refusalOf converts an error of the library, which may quote the token, to one that does
+// not. read reports whether there were claims to check: the library accepts JSON null as
+// claims with zero values.
 func refusalOf(err error, read bool) error {
 	if own, ok := errors.AsType[*refusal](err); ok {
 		return own

@@ -23,7 +23,7 @@ const (
 
 // Errors about a bad response. They never contain bytes of the upstream.
 var (
-	errNoAnswer   = errors.New("connection closed before the answer was whole")
+	errNoAnswer   = errors.New("connection closed before the answer was complete")
 	errMalformed  = errors.New("answer is not HTTP/1")
 	errHeadLength = fmt.Errorf("head of the answer is longer than %d bytes", maxHead)
 	errInterim    = fmt.Errorf("more than %d interim answers", maxInterim)
@@ -36,9 +36,9 @@ var (
 	errProtocol   = errors.New("answer 101 names a subprotocol that was not offered")
 )
 
-// readAnswer reads the upstream's answer from src. Exactly one of the results is
-// set: a Conn without its net.Conn, a Refusal whose Body reads on from src and
-// cannot be closed, or an error that is either src's own or one of the above.
+// readAnswer reads the upstream's answer from src. It returns exactly one of: a Conn
+// without its net.Conn, a Refusal whose Body continues to read src and cannot be closed, or
+// an error, which is either src's own or one of the above.
 func readAnswer(src io.Reader, key string, offered []string) (*Conn, *Refusal, error) {
 	r := headReaders.Get().(*headReader)
 	r.reset(src)
@@ -90,15 +90,15 @@ func checkSwitch(resp *http.Response, key string, offered []string) (string, err
 	return chosen[0], nil
 }
 
-// acceptFor is the Sec-WebSocket-Accept that belongs to key: RFC 6455 section 4.2.2.
+// acceptFor returns the Sec-WebSocket-Accept for a key: RFC 6455 section 4.2.2.
 func acceptFor(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// A headReader reads the head of one answer through a pooled buffer. It remembers
-// how its source ended, since a parser's error does not tell a broken connection
-// from nonsense, and may quote what the upstream sent.
+// A headReader reads the head of one answer through a pooled buffer. It records the error
+// of its source: a parser's error does not distinguish a broken connection from a malformed
+// answer, and may quote the upstream.
 type headReader struct {
 	src  io.Reader
 	left int64 // bytes that may still be read
@@ -137,7 +137,7 @@ func (r *headReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// final reads heads until one is no interim answer: RFC 9110 section 15.2.
+// final reads heads until one is not an interim answer: RFC 9110 section 15.2.
 func (r *headReader) final() (*http.Response, error) {
 	for range maxInterim + 1 {
 		resp, err := http.ReadResponse(r.buf, nil)
@@ -155,8 +155,8 @@ func (r *headReader) final() (*http.Response, error) {
 	return nil, errInterim
 }
 
-// namesAreTokens reports whether every name in h is one: RFC 9112 section 5.1
-// forbids blanks in and behind it, net/http lets them pass.
+// namesAreTokens reports whether every name in h is a token. RFC 9112 section 5.1 forbids
+// blanks in it and after it; net/http accepts them.
 func namesAreTokens(h http.Header) bool {
 	for name := range h {
 		if !isToken(name) {
@@ -166,7 +166,7 @@ func namesAreTokens(h http.Header) bool {
 	return true
 }
 
-// reason is why there is no head.
+// reason returns why there is no head.
 func (r *headReader) reason() error {
 	switch {
 	case r.err == nil:

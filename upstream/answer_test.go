@@ -24,14 +24,14 @@ const (
 	headLimit = 64 << 10
 )
 
-func TestAcceptForIsThatOfTheRFC(t *testing.T) {
+func TestAcceptForMatchesTheRFC(t *testing.T) {
 	if got := acceptFor(testKey); got != testGood {
 		t.Errorf("acceptFor = %q, want %q", got, testGood)
 	}
 }
 
-// T16: what is no valid answer never becomes a tunnel. The canary stands where
-// an error text might quote it.
+// T16: an invalid answer never becomes a tunnel. The canary is where an error might quote
+// it.
 var badAnswers = []struct {
 	name, raw string
 	want      error
@@ -85,14 +85,14 @@ var badAnswers = []struct {
 	{"refusal of unknown coding", "HTTP/1.1 403 canary\r\nTransfer-Encoding: canary\r\n\r\n", errMalformed},
 }
 
-func TestBadAnswerIsNoTunnel(t *testing.T) {
+func TestBadAnswerOpensNoTunnel(t *testing.T) {
 	for _, c := range badAnswers {
 		t.Run(c.name, func(t *testing.T) {
 			conn, refusal, err := readAnswer(strings.NewReader(c.raw), testKey, []string{"chat"})
 			if conn != nil || refusal != nil || !errors.Is(err, c.want) {
 				t.Errorf("%v, %v, %v; want %v", conn, refusal, err, c.want)
 			}
-			// The same byte for byte must come to the same.
+			// Read byte by byte, it must have the same result.
 			_, _, err = readAnswer(iotest.OneByteReader(strings.NewReader(c.raw)), testKey, []string{"chat"})
 			if !errors.Is(err, c.want) {
 				t.Errorf("one byte at a time: %v, want %v", err, c.want)
@@ -206,7 +206,7 @@ func TestEarlyBytesAreKept(t *testing.T) {
 	}
 }
 
-func TestEarlyBytesOutliveTheBufferTheyCameIn(t *testing.T) {
+func TestEarlyBytesAreCopied(t *testing.T) {
 	first, _, err := readAnswer(strings.NewReader(good+"\r\nfirst"), testKey, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -252,12 +252,12 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// checkFuzzedConn: a tunnel has the right Accept, and no byte behind it is lost.
+// checkFuzzedConn: a tunnel has the right Accept, and no byte after the head is lost.
 func checkFuzzedConn(t *testing.T, raw []byte, src io.Reader, conn *Conn) {
 	rest, _ := io.ReadAll(src)
 	tail := append(conn.Early, rest...)
 	if !bytes.HasSuffix(raw, tail) {
-		t.Errorf("the bytes behind the head are not the end of the input: %q", tail)
+		t.Errorf("the bytes after the head are not the rest of the input: %q", tail)
 	}
 	if head := raw[:len(raw)-len(tail)]; !bytes.Contains(head, []byte(testGood)) || !bytes.HasSuffix(head, []byte("\n")) {
 		t.Errorf("accepted the head %q", head)
@@ -269,7 +269,7 @@ func checkFuzzedConn(t *testing.T, raw []byte, src io.Reader, conn *Conn) {
 	checkPassed(t, pass)
 }
 
-// checkFuzzedRefusal: any refusal can be written to a client, or is broken off.
+// checkFuzzedRefusal: any refusal can be written to a client, or is truncated with a panic.
 func checkFuzzedRefusal(t *testing.T, refusal *Refusal) {
 	if refusal.Status < 200 || refusal.Status > 999 {
 		t.Errorf("a refusal with status %d", refusal.Status)
@@ -284,7 +284,7 @@ func checkFuzzedRefusal(t *testing.T, refusal *Refusal) {
 	WriteRefusal(w, refusal)
 }
 
-// checkPassed: what reaches a client can be written as headers, and is the client's.
+// checkPassed: headers that reach a client are valid, and meant for it.
 func checkPassed(t *testing.T, h http.Header) {
 	for name, values := range h {
 		if isReseat(fold(name)) || hopByHop[fold(name)] || !isToken(name) {
@@ -296,7 +296,7 @@ func checkPassed(t *testing.T, h http.Header) {
 	}
 }
 
-// A recorder is a ResponseWriter that takes anything, and recovers from nothing.
+// A recorder is a ResponseWriter that accepts anything, and does not recover from panics.
 type recorder struct {
 	header, passed http.Header
 	status         int

@@ -32,12 +32,12 @@ type Request struct {
 type Conn struct {
 	// Conn is the *net.TCPConn or *tls.Conn itself, without a deadline.
 	net.Conn
-	// Protocol is the subprotocol that the upstream chose, "" for none.
+	// Protocol is the subprotocol that the upstream chose, "" if there is none.
 	Protocol string
 	// Header is the upstream's answer; see AnswerHeader.
 	Header http.Header
-	// Early are the bytes that were read together with the response. They come
-	// before those that Conn returns.
+	// Early are the bytes that were read together with the response, before those that
+	// Conn returns.
 	Early []byte
 }
 

@@ -49,8 +49,8 @@ func TestDialSendsTheHandshakeAndNothingElse(t *testing.T) {
 	}
 }
 
-// The headers come from elsewhere; a mistake there must not split the head.
-func TestDialCannotBeMadeToSendASecondHead(t *testing.T) {
+// Headers are built elsewhere; a mistake there must not split the request.
+func TestDialCannotBeMadeToSendASecondRequest(t *testing.T) {
 	g := newGame(t, "ws://game", accepting())
 	conn, err := g.Dial(t.Context(), Request{
 		Path: "/\r\n\r\nGET /evil", RawQuery: " HTTP/1.1\r\nA: b", Host: "h\r\nEvil: 1",
@@ -72,7 +72,7 @@ func TestDialCannotBeMadeToSendASecondHead(t *testing.T) {
 	}
 }
 
-func TestDialHandsOverTheAnswer(t *testing.T) {
+func TestDialReturnsTheAnswer(t *testing.T) {
 	g := newGame(t, "ws://game", func(conn net.Conn, r *http.Request) {
 		io.WriteString(conn, switching(r, "Sec-WebSocket-Protocol: chat", "Set-Cookie: a=1", "Reseat-Grace: 2m")+"early")
 		io.WriteString(conn, "later")
@@ -91,7 +91,7 @@ func TestDialHandsOverTheAnswer(t *testing.T) {
 	}
 }
 
-func TestContextHasNoHoldOnAConnectionThatStands(t *testing.T) {
+func TestContextDoesNotAffectEstablishedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGame(t, "ws://game", func(conn net.Conn, r *http.Request) {
 			io.WriteString(conn, switching(r))
@@ -111,7 +111,7 @@ func TestContextHasNoHoldOnAConnectionThatStands(t *testing.T) {
 	})
 }
 
-// slowGames are upstreams that take their time somewhere.
+// slowGames are upstreams that stall at some point.
 var slowGames = map[string]func(conn net.Conn, r *http.Request){
 	"never answers": func(conn net.Conn, _ *http.Request) { io.Copy(io.Discard, conn) },
 	"sends its head a byte a second": func(conn net.Conn, r *http.Request) {
@@ -132,7 +132,7 @@ var slowGames = map[string]func(conn net.Conn, r *http.Request){
 	},
 }
 
-func TestSlowUpstreamIs504WhenTheTimeIsOver(t *testing.T) {
+func TestSlowUpstreamIs504AfterTimeout(t *testing.T) {
 	for name, serve := range slowGames {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestSlowUpstreamIs504WhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestSlowToConnectIs504(t *testing.T) {
+func TestSlowConnectIs504(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, dial := range map[string]func(context.Context) (net.Conn, error){
 			"no answer to SYN": func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() },
@@ -180,7 +180,7 @@ func TestSlowToConnectIs504(t *testing.T) {
 }
 
 func TestClientDisconnectCancelsTheDial(t *testing.T) {
-	gone := errors.New("client went away")
+	gone := errors.New("client disconnected")
 	for name, serve := range slowGames {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -201,10 +201,10 @@ func TestClientDisconnectCancelsTheDial(t *testing.T) {
 	}
 }
 
-func TestContextThatIsOverDialsToNoConnection(t *testing.T) {
+func TestDoneContextDialsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 50 { // the end of the context races with the answer
+	for range 50 { // the context's end races with the answer
 		g := newGame(t, "ws://game", accepting())
 		if conn, err := g.Dial(ctx, Request{Path: "/"}); conn != nil || kindOf(err) != Canceled {
 			t.Fatalf("%v, %v; want canceled", conn, err)
@@ -275,7 +275,7 @@ func echoUpgrade(t *testing.T) http.Handler {
 	})
 }
 
-func TestDialHandsOverTheSocketItself(t *testing.T) {
+func TestDialReturnsTheSocketItself(t *testing.T) {
 	srv := httptest.NewServer(echoUpgrade(t))
 	defer srv.Close()
 	target := &Target{URL: mustParse(t, srv.URL)}

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// ownHeader is what the gateway sets for a session.
+// ownHeader is the header that the gateway sets for a session.
 var ownHeader = http.Header{"Reseat-Session": {"s1"}, "Reseat-Player": {"ann"}}
 
-// wantOwn is what the upstream sees of a client that sent nothing.
+// wantOwn is the upstream's view of a client that sent nothing.
 var wantOwn = http.Header{
 	"Reseat-Session": {"s1"}, "Reseat-Player": {"ann"},
 	"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"game.example:8443"},
@@ -77,8 +77,8 @@ func TestClientCannotForgeOrRemoveGatewayHeaders(t *testing.T) {
 	}
 }
 
-// The same by way of the whole head, as a server would read it.
-func TestForgedHeadersDoNotComeOverTheWire(t *testing.T) {
+// The same for the whole request, as a server would parse it.
+func TestForgedHeadersAreRemovedOnTheWire(t *testing.T) {
 	for _, client := range forged {
 		g := newGame(t, "ws://game", accepting())
 		conn, err := g.Dial(t.Context(), Request{Path: "/", Header: RequestHeader(client, localPeer, nil, ownHeader)})
@@ -116,7 +116,7 @@ func TestHopByHopHeadersDoNotPassUpward(t *testing.T) {
 	}
 }
 
-func TestAllElseOfTheClientPassesUpward(t *testing.T) {
+func TestOtherClientHeadersPassUpward(t *testing.T) {
 	client := http.Header{
 		"Cookie": {"sid=abc; theme=dark"}, "Origin": {"https://game.example"}, "User-Agent": {"probe/1"}, "Authorization": {"Bearer x"},
 		"X-Custom": {"one", "two"}, "Accept-Language": {"de"}, "X-Empty": {""}, "Xreseat-Session": {"x"}, "X-Reseat": {"x"}, "Reseat": {"x"},
@@ -137,7 +137,7 @@ func TestAllElseOfTheClientPassesUpward(t *testing.T) {
 	}
 }
 
-func TestOwnHeadersReplaceTheClients(t *testing.T) {
+func TestGatewayHeadersReplaceTheClients(t *testing.T) {
 	client := http.Header{"X-Game": {"evil"}, "Connection": {"X-Game, X-Forwarded-For"}}
 	got := RequestHeader(client, localPeer, nil, http.Header{"X-Forwarded-For": {"own"}, "x-game": {"1", "2"}})
 	if !slices.Equal(got["X-Forwarded-For"], []string{"own"}) || !slices.Equal(got["X-Game"], []string{"1", "2"}) {
@@ -145,7 +145,7 @@ func TestOwnHeadersReplaceTheClients(t *testing.T) {
 	}
 }
 
-func TestOfATrustedProxyThreeHeadersAreKeptAndCompleted(t *testing.T) {
+func TestForwardedHeadersOfTrustedProxyAreExtended(t *testing.T) {
 	peer := localPeer
 	peer.Trusted = true
 	seen := func(chain, proto, host string) http.Header {
@@ -175,8 +175,8 @@ func TestOfATrustedProxyThreeHeadersAreKeptAndCompleted(t *testing.T) {
 	}
 }
 
-// A game server that believes one of these believes whoever sent it: a proxy such as
-// nginx passes on what it does not set itself.
+// A game server that trusts one of these trusts any client: a proxy such as nginx passes
+// on headers that it does not set itself.
 func TestForwardedHeadersOfClientsAreNotTrusted(t *testing.T) {
 	for _, name := range []string{
 		"Proxy", "Forwarded", "X-Real-IP", "X-Forwarded-User", "X-Forwarded-Client-Cert", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Client-IP",
@@ -197,7 +197,7 @@ func TestForwardedHeadersOfClientsAreNotTrusted(t *testing.T) {
 	}
 }
 
-func TestForwardedForNamesThePeerInOneSpelling(t *testing.T) {
+func TestForwardedForHasCanonicalPeerAddress(t *testing.T) {
 	for addr, want := range map[string][]string{
 		"192.0.2.7": {"192.0.2.7"}, "::ffff:192.0.2.7": {"192.0.2.7"}, "2001:db8::1": {"2001:db8::1"}, "fe80::1%eth0": {"fe80::1"},
 	} {
@@ -212,7 +212,7 @@ func TestForwardedForNamesThePeerInOneSpelling(t *testing.T) {
 	}
 }
 
-func TestAnswerHeaderHidesWhatIsNotTheClients(t *testing.T) {
+func TestAnswerHeaderHidesHeadersForTheGateway(t *testing.T) {
 	pass, d := AnswerHeader(http.Header{
 		"Set-Cookie": {"a=1; Path=/", "b=2"}, "X-Game": {"hi"}, "Server": {"game/1"}, "Date": {"today"},
 		"Reseat-Group": {"g1", "g2"}, "Reseat-Grace": {"20s"}, "Reseat-Overflow": {"end"}, "Reseat-Other": {"x"}, "Reseat_Group": {"x"},
@@ -228,7 +228,7 @@ func TestAnswerHeaderHidesWhatIsNotTheClients(t *testing.T) {
 		t.Errorf("directives %+v, want %+v", d, want)
 	}
 	if _, d := AnswerHeader(http.Header{"Connection": {"Reseat-Grace"}, "Reseat-Grace": {"5s"}}); d.Grace != "5s" {
-		t.Errorf("a grace that Connection names was lost: %+v", d)
+		t.Errorf("a grace that Connection names is missing: %+v", d)
 	}
 	answer := http.Header{"X-Game": {"hi"}}
 	shared, _ := AnswerHeader(answer)
@@ -241,7 +241,7 @@ func TestAnswerHeaderHidesWhatIsNotTheClients(t *testing.T) {
 	}
 }
 
-func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
+func TestDropCookiesRemovesOnlyNamedCookies(t *testing.T) {
 	for _, c := range []struct{ sent, want []string }{
 		{nil, nil},
 		{[]string{"a=1"}, []string{"a=1"}},
@@ -255,10 +255,10 @@ func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
 		before := slices.Clone(c.sent)
 		DropCookies(h, func(name string) bool { return name == "ours" })
 		if !slices.Equal(h["Cookie"], c.want) || h.Get("X") != "y" {
-			t.Errorf("%q: left %q, want %q", c.sent, h["Cookie"], c.want)
+			t.Errorf("%q: got %q, want %q", c.sent, h["Cookie"], c.want)
 		}
 		if !slices.Equal(c.sent, before) {
-			t.Errorf("%q: the slice that was handed in is changed", before)
+			t.Errorf("%q: the caller's slice is changed", before)
 		}
 		if _, ok := h["Cookie"]; ok && c.want == nil {
 			t.Errorf("%q: an empty Cookie header is left", c.sent)
@@ -266,7 +266,7 @@ func TestDropCookiesTakesOutOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-func TestCookieOfTheGamesPassesThoughItBeginsLikeOurs(t *testing.T) {
+func TestGameCookieWithSimilarNamePasses(t *testing.T) {
 	h := http.Header{"Cookie": {"a=1; reseat-0123abcd=t; reseat-theme=dark; __Host-reseat-ffffffff=t; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"}}
 	DropOwnCookies(h)
 	if got, want := h.Get("Cookie"), "a=1; reseat-theme=dark; __Host-reseat-0123abcde=x; reseat-0123ABCD=y"; got != want {

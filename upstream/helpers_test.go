@@ -30,15 +30,14 @@ func mustParse(t testing.TB, raw string) *url.URL {
 
 var localPeer = Peer{Addr: netip.MustParseAddr("192.0.2.7"), Host: "game.example:8443"}
 
-// A game is an in-memory game server: each dial gets a pipe, whose other end is
-// handed to serve with the request that came over it, and closed when serve
-// returns.
+// A game is an in-memory game server: each dial gets a pipe, whose other end serve gets
+// together with the request. It is closed when serve returns.
 type game struct {
 	*Target
 	serve func(conn net.Conn, r *http.Request)
 
 	mu    sync.Mutex
-	heads []string // the requests as they came, byte for byte
+	heads []string // the requests, byte for byte
 	open  int      // client ends not yet closed
 	wg    sync.WaitGroup
 }
@@ -75,14 +74,14 @@ func (g *game) handle(conn net.Conn) {
 	}
 }
 
-// head is the newest request head.
+// head is the latest request head.
 func (g *game) head() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.heads[len(g.heads)-1]
 }
 
-// wantClosed fails unless every connection that was dialled has been closed.
+// wantClosed fails unless every dialled connection has been closed.
 func (g *game) wantClosed(t testing.TB) {
 	t.Helper()
 	g.mu.Lock()
@@ -102,7 +101,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// switching is a good 101 answer to r with extra lines before its end.
+// switching is a valid 101 answer to r, with extra lines before its end.
 func switching(r *http.Request, lines ...string) string {
 	return fmt.Sprintf("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n%s\r\n",
 		acceptFor(r.Header.Get("Sec-WebSocket-Key")), joinLines(lines))
@@ -116,12 +115,12 @@ func joinLines(lines []string) string {
 	return b.String()
 }
 
-// accepting serves a good 101 and nothing else.
+// accepting sends a valid 101 and nothing else.
 func accepting(lines ...string) func(net.Conn, *http.Request) {
 	return func(conn net.Conn, r *http.Request) { io.WriteString(conn, switching(r, lines...)) }
 }
 
-// answering serves raw.
+// answering sends raw.
 func answering(raw string) func(net.Conn, *http.Request) {
 	return func(conn net.Conn, _ *http.Request) { io.WriteString(conn, raw) }
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A PathError is why a path has no safe normal form: different programs would resolve
-// it to different resources.
+// A PathError says why a path has no safe normal form: programs would resolve it to
+// different resources.
 type PathError struct{ reason string }
 
 func (e *PathError) Error() string { return e.reason }
 
-// What makes a path unsafe.
+// The reasons that make a path unsafe.
 var (
 	errSlash     = &PathError{"an encoded slash (%2F)"}
 	errBackslash = &PathError{"a backslash"}
@@ -32,7 +32,7 @@ type Path struct {
 	// unreserved characters are decoded, the others are in upper case, dot segments
 	// are removed.
 	Escaped string
-	// Decoded is what Escaped stands for, as a game server reads it.
+	// Decoded is Escaped without escapes, as a game server reads it.
 	Decoded string
 }
 
@@ -96,8 +96,8 @@ func (p Path) WithoutParams() (string, bool) {
 // A segment is the text between two slashes.
 type segment struct{ escaped, decoded string }
 
-// empty reports whether nothing is left of the segment at a server that strips
-// parameters: "/;/a" is "//a" there, and some merge the slashes.
+// empty reports whether the segment is empty for a server that strips parameters: it reads
+// "/;/a" as "//a", and may merge the slashes.
 func (s segment) empty() bool { return s.decoded == "" || s.decoded[0] == ';' }
 
 // normalSegment returns the normal form of one segment.
@@ -119,7 +119,7 @@ func normalSegment(part string, lax bool) (segment, error) {
 			return segment{}, err
 		}
 		switch {
-		case c == '/', c == '\\': // lax: it stays what it was, for routes too
+		case c == '/', c == '\\': // lax: it stays unchanged, for routes too
 			escaped = fmt.Appendf(escaped, "%%%02X", c)
 			decoded = fmt.Appendf(decoded, "%%%02X", c)
 			continue
@@ -188,7 +188,7 @@ func unsafe(c byte) error {
 	return nil
 }
 
-// plain reports whether a segment is its own normal form, as most are.
+// plain reports whether a segment is its own normal form, the common case.
 func plain(part string) bool {
 	for _, c := range []byte(part) {
 		if !unreserved(c) {
@@ -204,11 +204,11 @@ func unreserved(c byte) bool {
 }
 
 // isPathChar reports whether c is one of the characters of RFC 3986 section 3.3 (pchar)
-// that mean nothing but themselves in a path.
+// without a special meaning in a path.
 func isPathChar(c byte) bool { return strings.IndexByte("!$&'()*+:@", c) >= 0 }
 
-// isDelimiter reports whether c parts a segment's parameters, where a server has any:
-// there it makes a difference whether it is escaped.
+// isDelimiter reports whether c separates a segment's parameters, on servers that have
+// them: there it matters whether c is escaped.
 func isDelimiter(c byte) bool { return c == ';' || c == '=' || c == ',' }
 
 func isHex(c byte) bool {

@@ -83,7 +83,7 @@ func TestPathsWithoutASafeNormalFormAreRefused(t *testing.T) {
 	}
 }
 
-func TestLaxLetsThemThroughButForControlCharactersAndBadEscapes(t *testing.T) {
+func TestLaxAllowsAllButControlCharactersAndBadEscapes(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{"/ranked%2f7", "/ranked%2F7"}, {"/a\\b", "/a%5Cb"}, {"//a", "//a"}, {"/a//b", "/a//b"}, {"/%2541", "/%2541"}, {"/..;/x", "/..;/x"},
 	} {
@@ -98,7 +98,7 @@ func TestLaxLetsThemThroughButForControlCharactersAndBadEscapes(t *testing.T) {
 	}
 }
 
-func TestParametersOfSegmentsAreSeen(t *testing.T) {
+func TestPathParametersAreDetected(t *testing.T) {
 	for _, c := range []struct {
 		raw, want string
 		other     bool
@@ -112,7 +112,7 @@ func TestParametersOfSegmentsAreSeen(t *testing.T) {
 	}
 }
 
-// What matches is what goes on, and neither changes when it is looked at again.
+// The upstream gets the path that was matched, and normalising it again changes nothing.
 func FuzzNormalPath(f *testing.F) {
 	for _, s := range []string{"/a/../b", "/%25%34%31", "/a;b/..", "/%2e", "//", "/%c0%ae", "/a%3d", "/\xff%FF", "/.%2e/x"} {
 		f.Add(s, false)
@@ -131,11 +131,11 @@ func FuzzNormalPath(f *testing.F) {
 			t.Fatalf("%q is %+v, and that is %+v, %v", raw, p, again, err)
 		}
 		if strings.ContainsAny(p.Escaped, " \r\n?#\\") || p.Escaped[0] != '/' {
-			t.Fatalf("%q is %q, which cannot stand in a request line", raw, p.Escaped)
+			t.Fatalf("%q is %q, which is invalid in a request line", raw, p.Escaped)
 		}
 		for _, s := range strings.Split(p.Escaped, "/") {
 			if d, _ := url.PathUnescape(s); d == "." || d == ".." {
-				t.Fatalf("%q is %q, in which a dot segment is left", raw, p.Escaped)
+				t.Fatalf("%q is %q, which has a dot segment", raw, p.Escaped)
 			}
 		}
 		if d, err := url.PathUnescape(p.Escaped); !lax && (err != nil || d != p.Decoded) {

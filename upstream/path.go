@@ -8,8 +8,9 @@ import (
 
 // ClientTarget returns the path and the query of a client's request as the client
 // wrote them, still escaped. For a request line in absolute form the path and
-// query of that URL are returned; its host is ignored. One that is neither (RFC 9112
-// section 3.2), such as "http:x", is returned whole: NormalPath refuses it.
+// query of that URL are returned; its host is ignored. A target in
+// another form (RFC 9112 section 3.2), such as "http:x", is returned whole: NormalPath refuses
+// it.
 func ClientTarget(r *http.Request) (path, rawQuery string) {
 	switch {
 	case strings.HasPrefix(r.RequestURI, "/"):
@@ -39,8 +40,8 @@ func (t *Target) requestTarget(path, rawQuery string) string {
 	return target
 }
 
-// requestURL is the same for the reverse proxy: a URL that net/http turns
-// into the bytes of requestTarget.
+// requestURL is requestTarget for the reverse proxy: a URL that net/http writes as the
+// bytes of requestTarget.
 func (t *Target) requestURL(path, rawQuery string) *url.URL {
 	u := &url.URL{Scheme: "http", Host: t.URL.Host}
 	if t.secure() {
@@ -52,8 +53,8 @@ func (t *Target) requestURL(path, rawQuery string) *url.URL {
 		u.Opaque = path // written as it is
 		return u
 	}
-	// url.URL reads an Opaque with two slashes as host and path. The other way
-	// in, RawPath, is used only when net/url would have written it so itself.
+	// url.URL reads an Opaque with two slashes as host and path. The alternative, RawPath,
+	// is used only if net/url would have escaped the path in the same way.
 	u.RawPath = escapeBytes(path, "\"<>[\\]^`{|}"+nonASCII)
 	if decoded, err := url.PathUnescape(u.RawPath); err == nil {
 		u.Path = decoded

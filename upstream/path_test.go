@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What a client writes into its request line ends up behind the target's own
-// path, on the target's own host (T17).
+// Anything in a client's request line is appended to the target's own path, on the
+// target's own host (T17).
 var targetTests = []struct{ base, path, query, want string }{
 	{"ws://game", "/", "", "/"},
 	{"ws://game", "", "", "/"},
@@ -75,7 +75,7 @@ func TestRequestTargetKeepsPathAndQuery(t *testing.T) {
 			t.Errorf("%s + %q ? %q: request line %q, want %q", c.base, c.path, c.query, line, want)
 		}
 		if !strings.HasPrefix(rest, "Host: game.example\r\n") || strings.Count(rest, "\nHost:") > 0 {
-			t.Errorf("%s + %q: the head goes on with %q", c.base, c.path, rest)
+			t.Errorf("%s + %q: the request continues with %q", c.base, c.path, rest)
 		}
 		if len(dialled) != 1 || dialled[0] != "game:80" {
 			t.Errorf("%s + %q: dialled %q, want game:80", c.base, c.path, dialled)
@@ -83,8 +83,7 @@ func TestRequestTargetKeepsPathAndQuery(t *testing.T) {
 	}
 }
 
-// The reverse proxy goes through net/http, which would rather write its own
-// spelling of a path.
+// The reverse proxy uses net/http, which by itself would change a path's escaping.
 func TestRequestURLIsWrittenAsTheRequestTarget(t *testing.T) {
 	for _, c := range targetTests {
 		target := &Target{URL: mustParse(t, c.base)}
@@ -105,8 +104,8 @@ func TestRequestURLIsWrittenAsTheRequestTarget(t *testing.T) {
 	}
 }
 
-// Behind two slashes only what RFC 3986 allows can be kept as it is.
-func TestRequestURLBehindTwoSlashesKeepsItsMeaning(t *testing.T) {
+// After two slashes, only what RFC 3986 allows can be kept unchanged.
+func TestRequestURLWithTwoSlashesKeepsItsMeaning(t *testing.T) {
 	target := &Target{URL: mustParse(t, "https://game")}
 	for path, want := range map[string]string{
 		"//a|b%2Fc": "//a%7Cb%2Fc",
@@ -141,7 +140,7 @@ func TestClientTargetIsWhatTheClientWrote(t *testing.T) {
 	}
 }
 
-func TestClientTargetOfAMadeRequestIsItsURL(t *testing.T) {
+func TestClientTargetOfConstructedRequestIsItsURL(t *testing.T) {
 	r := &http.Request{URL: &url.URL{Path: "/a/b", RawPath: "/a%2Fb", RawQuery: "x"}}
 	if path, query := ClientTarget(r); path != "/a%2Fb" || query != "x" {
 		t.Errorf("path %q query %q, want /a%%2Fb and x", path, query)

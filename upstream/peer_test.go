@@ -16,10 +16,10 @@ func TestClientAddrIsTheRightmostUntrustedAddress(t *testing.T) {
 		want string
 	}{
 		{"192.0.2.7", nil, "192.0.2.7"},
-		{"192.0.2.7", []string{"6.6.6.6"}, "192.0.2.7"}, // no trusted peer: not believed
+		{"192.0.2.7", []string{"6.6.6.6"}, "192.0.2.7"}, // the peer is not trusted
 		{"10.0.0.1", nil, "10.0.0.1"},
 		{"10.0.0.1", []string{"203.0.113.9"}, "203.0.113.9"},
-		{"10.0.0.1", []string{"6.6.6.6, 203.0.113.9"}, "203.0.113.9"}, // the left one is the client's word
+		{"10.0.0.1", []string{"6.6.6.6, 203.0.113.9"}, "203.0.113.9"}, // the client set the left one
 		{"10.0.0.1", []string{"203.0.113.9, 10.0.0.2"}, "203.0.113.9"},
 		{"10.0.0.1", []string{"6.6.6.6", "203.0.113.9,10.0.0.2"}, "203.0.113.9"},
 		{"10.0.0.1", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},

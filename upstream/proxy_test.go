@@ -37,7 +37,7 @@ func TestProxyAppliesTheHeaderPolicyUpward(t *testing.T) {
 				conn, br := r.raw(t, "GET /x HTTP/1.1\r\nHost: game.example:8443\r\nCookie: ours=t; a=1\r\nOrigin: https://game.example\r\nX-Custom: one\r\nX-Custom: two\r\n"+evil+"\r\n")
 				resp, err := http.ReadResponse(br, nil)
 				if strings.Contains(evil, "\x01") {
-					if err != nil || resp.StatusCode != 400 { // net/http's own judgement
+					if err != nil || resp.StatusCode != 400 { // net/http's own check
 						t.Errorf("a control character in a header: %v, %v", resp, err)
 					}
 				} else {
@@ -49,7 +49,7 @@ func TestProxyAppliesTheHeaderPolicyUpward(t *testing.T) {
 	}
 }
 
-func TestProxyBelievesATrustedProxy(t *testing.T) {
+func TestProxyUsesHeadersOfTrustedProxy(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("X-Forwarded-For") + " " + r.Header.Get("X-Forwarded-Proto"); got != "203.0.113.9, 192.0.2.7 https" {
 			t.Errorf("the upstream sees %q", got)
@@ -188,7 +188,7 @@ func TestProxyStreamsUploads(t *testing.T) {
 		resp, err := r.Post("http://h/up", "", strings.NewReader("begin"+big))
 		r.wantAnswer(t, resp, err, 200, "")
 
-		// Chunked: the beginning is there before the rest has been sent.
+		// Chunked: the first bytes arrive before the rest is sent.
 		pr, pw := io.Pipe()
 		go func() {
 			io.WriteString(pw, "begin")
@@ -203,7 +203,7 @@ func TestProxyStreamsUploads(t *testing.T) {
 	})
 }
 
-func TestProxyAsksForABodyOnlyWhenTheUpstreamDoes(t *testing.T) {
+func TestProxyRequestsBodyOnlyWhenUpstreamDoes(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/base/no" {
 			w.WriteHeader(http.StatusExpectationFailed)
@@ -246,17 +246,17 @@ func TestProxySendsABodyToAnUpstreamThatIgnoresExpect(t *testing.T) {
 	})
 }
 
-func TestProxyNamesNoContentTypeOfItsOwn(t *testing.T) {
+func TestProxyAddsNoContentType(t *testing.T) {
 	proxiedTo(t, pipeTo(answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")), func(t *testing.T, r *rig) {
 		resp, err := r.Get("http://h/")
 		r.wantAnswer(t, resp, err, 200, "<html>")
 		if got, ok := resp.Header["Content-Type"]; ok {
-			t.Errorf("Content-Type %q was made up", got)
+			t.Errorf("Content-Type %q was added", got)
 		}
 	})
 }
 
-func TestProxyLeavesTheRequestItWasGivenAlone(t *testing.T) {
+func TestProxyDoesNotModifyItsRequest(t *testing.T) {
 	proxied(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, r *rig) {
 		req := httptest.NewRequestWithContext(t.Context(), "GET", "/x", nil)
 		req.Header = http.Header{"Cookie": {"ours=t; a=1"}, "Reseat-Session": {"x"}}
@@ -268,7 +268,7 @@ func TestProxyLeavesTheRequestItWasGivenAlone(t *testing.T) {
 	})
 }
 
-func TestProxyLeavesTheClientsTrailersBehind(t *testing.T) {
+func TestProxyDropsClientTrailers(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if len(r.Trailer) != 0 {
@@ -329,14 +329,14 @@ func TestProxyFailuresAreReturnedAndLoggedOnce(t *testing.T) {
 				r.wantAnswer(t, resp, err, c.status, c.body)
 				r.wantLog(t, append(c.log, "path=/match/7 ", "method=GET", "upstream=game:9000")...)
 				if d := time.Since(begun); c.status == 504 && d != 10*time.Second {
-					t.Errorf("it took %v, want the 10s of the dial time-out", d)
+					t.Errorf("it took %v, want the 10s of the dial timeout", d)
 				}
 			})
 		})
 	}
 }
 
-func TestProxyBreaksOffAnAnswerThatBreaksOff(t *testing.T) {
+func TestProxyAbortsTruncatedAnswer(t *testing.T) {
 	proxiedTo(t, pipeTo(answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")), func(t *testing.T, r *rig) {
 		resp, err := r.Get("http://h/x?" + canary)
 		if err != nil {
@@ -346,7 +346,7 @@ func TestProxyBreaksOffAnAnswerThatBreaksOff(t *testing.T) {
 		if got, err := io.ReadAll(resp.Body); string(got) != "short" || err == nil {
 			t.Errorf("the client got %q, %v; want an error after short", got, err)
 		}
-		r.wantLog(t, "path=/x ", "kind=bad_answer", `reason="connection closed before the answer was whole"`)
+		r.wantLog(t, "path=/x ", "kind=bad_answer", `reason="connection closed before the answer was complete"`)
 	})
 }
 
@@ -360,7 +360,7 @@ func TestClientDisconnectIsNotLoggedAsError(t *testing.T) {
 		"in its upload":  {upload, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }},
 		"in the download": {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).Flush()
-			time.Sleep(time.Second) // ReverseProxy's first flush is over: it would wait for a lock, which Wait never takes for idle
+			time.Sleep(time.Second) // let ReverseProxy's first flush finish: it may wait for a lock, and then Wait never returns
 			io.Copy(w, endless{r.Context()})
 		}},
 	} {
@@ -378,7 +378,7 @@ func TestClientDisconnectIsNotLoggedAsError(t *testing.T) {
 	}
 }
 
-func TestBrokenUploadOfAClientIsItsOwnFault(t *testing.T) {
+func TestBrokenUploadIsTheClientsFault(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }, func(t *testing.T, r *rig) {
 		_, br := r.raw(t, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
 		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 400 {
@@ -388,7 +388,7 @@ func TestBrokenUploadOfAClientIsItsOwnFault(t *testing.T) {
 	})
 }
 
-// endless is a body without an end.
+// endless is a body that never ends.
 type endless struct{ ctx context.Context }
 
 func (e endless) Read(p []byte) (int, error) {

@@ -25,9 +25,9 @@ type Refusal struct {
 func (r *Refusal) Error() string { return fmt.Sprintf("upstream refused with status %d", r.Status) }
 
 // WriteRefusal passes a refusal to the client: status, end-to-end headers except
-// Reseat-*, and the whole body. It closes the body, and the client's connection
-// afterwards. If the body is truncated it panics with http.ErrAbortHandler after what
-// there was, so that the client detects it.
+// Reseat-*, and the whole body. It closes the body, and then the client's connection. If
+// the body is truncated, it writes what there is and panics with http.ErrAbortHandler, so
+// that the client detects it.
 func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 	defer r.Body.Close()
 	h := w.Header()
@@ -61,7 +61,7 @@ func bodyAllowed(status int) bool {
 type refusalBody struct {
 	io.Reader
 	conn net.Conn
-	stop func() bool // takes the context's hand off conn
+	stop func() bool // detaches conn from the context
 }
 
 // Close closes the connection. The rest of the body is not read.

@@ -89,7 +89,7 @@ func TestRefusalPassesWithItsWholeBody(t *testing.T) {
 	}
 }
 
-// The same through a real server, which has rules of its own for headers.
+// The same through a real server, which has its own rules for headers.
 func TestRefusalReachesAClientOfNetHTTP(t *testing.T) {
 	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestTruncatedRefusalIsNotTreatedAsComplete(t *testing.T) {
 	}
 }
 
-// What there was of it reaches the client all the same, the status above all.
+// A truncated refusal reaches the client, above all its status.
 func TestTruncatedRefusalKeepsItsStatus(t *testing.T) {
 	g := newGame(t, "ws://game", answering("HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nshort"))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +158,7 @@ func TestTruncatedRefusalKeepsItsStatus(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 403 || string(body) != "short" || err != io.ErrUnexpectedEOF {
-		t.Errorf("%d %q, %v; want 403, what there was of the body, and that it is not whole", resp.StatusCode, body, err)
+		t.Errorf("%d %q, %v; want 403, the truncated body, and an error", resp.StatusCode, body, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestClosingARefusalUnreadDoesNotWaitForItsBody(t *testing.T) {
 	})
 }
 
-func TestWriteErrorTellsTheClientStatusAndOneLine(t *testing.T) {
+func TestWriteErrorSendsStatusAndOneLine(t *testing.T) {
 	for kind, want := range map[Kind]struct {
 		status int
 		text   string

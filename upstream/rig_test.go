@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A rig is client, gateway and game server in one bubble, joined by pipes.
+// A rig is a client, a gateway and a game server in one bubble, connected by pipes.
 type rig struct {
 	*http.Client
 	front *pipeListener
@@ -42,8 +42,8 @@ func (l *lockedBuffer) String() string {
 
 type dialFunc func(ctx context.Context) (net.Conn, error)
 
-// proxied runs test against a proxy for a game server that serves with back. The
-// bubble fails the test when a goroutine is left over.
+// proxied runs test with a proxy for a game server that runs back. The bubble fails the
+// test if it leaks a goroutine.
 func proxied(t *testing.T, back http.HandlerFunc, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func proxied(t *testing.T, back http.HandlerFunc, test func(t *testing.T, r *rig
 	})
 }
 
-// proxiedTo is the same for a game server that dial makes.
+// proxiedTo is proxied with a game server that dial connects to.
 func proxiedTo(t *testing.T, dial dialFunc, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, dial)) })
@@ -86,7 +86,7 @@ func newRig(t *testing.T, dial dialFunc) *rig {
 	return r
 }
 
-// raw sends head on a connection of its own and returns that connection.
+// raw sends head on a new connection, and returns the connection.
 func (r *rig) raw(t *testing.T, head string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := r.front.dial(t.Context())
@@ -112,7 +112,7 @@ func (r *rig) wantAnswer(t *testing.T, resp *http.Response, err error, status in
 	}
 }
 
-// wantLog checks that there is one line that holds all of want, or none at all.
+// wantLog checks that the log has one line that contains all of want, or is empty.
 func (r *rig) wantLog(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -130,7 +130,7 @@ func (r *rig) wantLog(t *testing.T, want ...string) {
 	}
 }
 
-// pipeTo is a dial whose server end is handed to serve.
+// pipeTo returns a dial function that hands the server's end to serve.
 func pipeTo(serve func(conn net.Conn, req *http.Request)) dialFunc {
 	return func(context.Context) (net.Conn, error) {
 		client, server := net.Pipe()

@@ -1,7 +1,6 @@
-// Package upstream is HTTP towards the game server: where a request goes, how the
-// WebSocket connection is dialled, which headers pass and which are removed, how a
-// refusal is passed on, and the reverse proxy for ordinary requests. It has no notion
-// of sessions, frames or tokens.
+// Package upstream is the gateway's HTTP client for game servers: targets, the WebSocket
+// dial, which headers pass in both directions, how refusals are passed on, and the reverse
+// proxy for ordinary requests. It does not know sessions, frames or tokens.
 //
 // Scheme, host and port of every connection come from a [Target], and so from
 // the configuration alone; a request contributes its path, its query, and under
@@ -35,8 +34,8 @@ const (
 	HostUpstream
 )
 
-// A Target is one game server. It must not be changed after its first use, and may
-// then be used by any number of goroutines.
+// A Target is one game server. It must not change after its first use, and is then safe for
+// concurrent use.
 type Target struct {
 	// URL has one of the schemes ws, wss, http and https. Its path is the
 	// prefix that the client's path is joined to. [ParseTarget] makes one.
@@ -51,18 +50,18 @@ type Target struct {
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// hostAndPort matches what is a URL but for its scheme, and has no password.
+// hostAndPort matches a URL without scheme and password.
 var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(/[A-Za-z0-9._~/-]*)?$`)
 
-// ParseTarget parses and checks the URL of a game server. An error is one line
-// that says what is wanted; it never contains a password.
+// ParseTarget parses and checks the URL of a game server. An error is one line that says
+// what is accepted; it never contains a password.
 func ParseTarget(raw string) (*url.URL, error) {
 	if hostAndPort.MatchString(raw) {
 		return nil, fmt.Errorf("want a ws://, wss://, http:// or https:// URL, got %q: is ws://%s meant?", raw, raw)
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The text of a *url.Error holds the whole URL; only the reason is wanted.
+		// The text of a *url.Error holds the whole URL; only the reason may be shown.
 		var perr *url.Error
 		if errors.As(err, &perr) {
 			err = perr.Err
@@ -136,14 +135,14 @@ func (t *Target) Probe(ctx context.Context) error {
 
 func (t *Target) secure() bool { return t.URL.Scheme == "wss" || t.URL.Scheme == "https" }
 
-// host returns the value of the Host header for a client that sent clientHost. A
-// value that is not allowed in a header counts as none.
+// host returns the value of the Host header for a client that sent clientHost. A value
+// that is invalid in a header counts as absent.
 func (t *Target) host(clientHost string) string {
 	if t.HostPolicy == HostClient && clientHost != "" && printable(clientHost) {
 		return clientHost
 	}
 	host := t.URL.Host
-	// A zone identifier means something on this machine alone: RFC 6874 section 4.
+	// A zone identifier is meaningful only on this machine: RFC 6874 section 4.
 	if before, zone, ok := strings.Cut(host, "%"); ok {
 		_, port, _ := strings.Cut(zone, "]")
 		return before + "]" + port
@@ -173,8 +172,8 @@ func (t *Target) connect(ctx context.Context) (net.Conn, error) {
 	return secured, nil
 }
 
-// tlsConfig allows HTTP/1.1 only, because neither RFC 6455 nor the proxy speaks
-// anything else to an upstream.
+// tlsConfig allows only HTTP/1.1: RFC 6455 requires it, and the proxy supports nothing
+// else.
 func (t *Target) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -184,8 +183,8 @@ func (t *Target) tlsConfig() *tls.Config {
 	}
 }
 
-// isHostName reports whether s is made of letters, digits, dots, hyphens and
-// underscores: what RFC 1123 section 2.1 allows, and what is found in practice.
+// isHostName reports whether s consists of letters, digits, dots, hyphens (RFC 1123 section
+// 2.1) and underscores, which are found in practice.
 func isHostName(s string) bool {
 	for _, c := range []byte(strings.ToLower(s)) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && strings.IndexByte("-._", c) < 0 {
@@ -195,7 +194,7 @@ func isHostName(s string) bool {
 	return true
 }
 
-// printable reports whether s is made of visible ASCII characters alone.
+// printable reports whether s consists of visible ASCII characters.
 func printable(s string) bool {
 	for _, c := range []byte(s) {
 		if c <= ' ' || c >= 0x7f {

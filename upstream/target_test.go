@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestParseTargetTakesGameServerURLs(t *testing.T) {
+func TestParseTargetAcceptsGameServerURLs(t *testing.T) {
 	for raw, address := range map[string]string{
 		"ws://game":                     "game:80",
 		"wss://game":                    "game:443",
@@ -29,7 +29,7 @@ func TestParseTargetTakesGameServerURLs(t *testing.T) {
 	}
 }
 
-func TestParseTargetRefusesWhatIsNoGameServer(t *testing.T) {
+func TestParseTargetRefusesOtherURLs(t *testing.T) {
 	for _, raw := range []string{
 		"", "game:9000", "/path", "//game", "ftp://game", "ws:game", "ws://", "ws:///x", "ws://:9000",
 		"ws://game:", "ws://game:0", "ws://game:65536", "ws://game:x", "ws://user@game", "ws://user:hunter2@game",
@@ -85,9 +85,8 @@ func TestProbeReportsWhetherTheTargetIsReachable(t *testing.T) {
 	}
 }
 
-// The proxy environment is for outgoing requests of ordinary programs; a gateway
-// that heeded it could be sent anywhere. RFC 6455 connections do not read it by
-// construction, the transport might.
+// The proxy environment is for outgoing requests of ordinary programs; a gateway that used
+// it could be redirected anywhere. The WebSocket dial does not read it; the transport might.
 func TestNoProxyEnvironmentIsRead(t *testing.T) {
 	contacted := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the proxy of the environment was contacted")

@@ -29,10 +29,10 @@ type clientBody struct {
 	control *http.ResponseController
 
 	mu     sync.Mutex
-	began  time.Time // when it was first read
+	began  time.Time // time of the first read
 	size   int64     // bytes read
 	over   bool      // read to its end
-	left   bool      // the handler has returned: the connection is another request's
+	left   bool      // the handler has returned: the connection serves another request
 	broken error
 }
 

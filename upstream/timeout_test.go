@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// A body that comes slowly passes; one that does not go on is given up, and with
-// it the upstream's connection.
+// A slow body passes; a stalled one times out, and its upstream connection is closed.
 func TestStalledRequestBodyTimesOutAfterThirtySeconds(t *testing.T) {
 	ended := make(chan error, 1)
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +39,7 @@ func TestStalledRequestBodyTimesOutAfterThirtySeconds(t *testing.T) {
 		resp, err = http.ReadResponse(br, nil)
 		r.wantAnswer(t, resp, err, http.StatusRequestTimeout, "the request body could not be read\n")
 		if d := time.Since(began); d != bodyTimeout {
-			t.Errorf("given up after %v", d)
+			t.Errorf("timed out after %v", d)
 		}
 		if err := <-ended; err == nil {
 			t.Error("the upstream was given a whole body")
@@ -53,9 +52,9 @@ func TestStalledRequestBodyTimesOutAfterThirtySeconds(t *testing.T) {
 	})
 }
 
-// An upstream may answer without having taken the body: net/http reads what is
-// left of it before it answers, and would wait for ever.
-func TestDrainingABodyIsBounded(t *testing.T) {
+// An upstream may answer without reading the body: net/http reads the rest of it before it
+// answers, and would wait forever.
+func TestDiscardedBodyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipeListener()
 		srv := &http.Server{ErrorLog: discardLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +77,7 @@ func TestDrainingABodyIsBounded(t *testing.T) {
 	})
 }
 
-// What is waited for is the client, not the upstream: long polling lasts.
+// Only the client is timed, not the upstream: long polling may take hours.
 func TestSlowUpstreamResponseIsAllowed(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -90,7 +89,7 @@ func TestSlowUpstreamResponseIsAllowed(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 	}, func(t *testing.T, r *rig) {
 		conn, br := r.raw(t, "")
-		for range 2 { // the second request on one connection has no deadline of the first
+		for range 2 { // the first request's deadline must not affect the second
 			io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
 			resp, err := http.ReadResponse(br, nil)
 			r.wantAnswer(t, resp, err, 200, "tick tick tick ")
@@ -104,7 +103,7 @@ func TestUnreadResponseTimesOutAfterAMinute(t *testing.T) {
 	gone := make(chan time.Time, 1)
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
-		time.Sleep(time.Second) // the head has gone out
+		time.Sleep(time.Second) // the head has been sent
 		for piece := bytes.Repeat([]byte("x"), 32<<10); ; {
 			if _, err := w.Write(piece); err != nil {
 				gone <- time.Now()
@@ -118,7 +117,7 @@ func TestUnreadResponseTimesOutAfterAMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 10 { // slowly is taken
+		for range 10 { // read slowly
 			time.Sleep(50 * time.Second)
 			if _, err := io.ReadFull(resp.Body, make([]byte, 64<<10)); err != nil {
 				t.Fatal(err)
@@ -129,7 +128,7 @@ func TestUnreadResponseTimesOutAfterAMinute(t *testing.T) {
 		select {
 		case at := <-gone:
 			if d := at.Sub(began); d < 500*time.Second || d > 500*time.Second+WriteTimeout {
-				t.Errorf("given up after %v, want a minute after 500s at the latest", d)
+				t.Errorf("timed out after %v, want a minute after 500s at the latest", d)
 			}
 		default:
 			t.Error("never given up")
@@ -142,7 +141,7 @@ func TestUnreadResponseTimesOutAfterAMinute(t *testing.T) {
 	})
 }
 
-// A byte now and then would hold a connection to the game server for ever.
+// A byte now and then would hold a connection to the game server forever.
 func TestTricklingBodyTimesOut(t *testing.T) {
 	ended := make(chan error, 1)
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
@@ -176,9 +175,9 @@ func TestTricklingBodyTimesOut(t *testing.T) {
 	})
 }
 
-// ReverseProxy clears the header after an interim answer, and with it what the gateway has
-// set for the final one. Connection is the gateway's alone.
-func TestInterimAnswerLeavesTheGatewaysHeadersAlone(t *testing.T) {
+// ReverseProxy clears the header after an interim answer, including what the gateway has set
+// for the final one. Connection is set only by the gateway.
+func TestInterimAnswerKeepsTheGatewaysHeaders(t *testing.T) {
 	rec := httptest.NewRecorder()
 	w := &timeoutWriter{rec, http.NewResponseController(rec), http.Header{"Connection": {"close"}, "X-Gateway": {"1"}}}
 	w.Header().Set("Reseat-Group", "g")

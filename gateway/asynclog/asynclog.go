@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A Writer is an io.Writer of whole lines, for any number of goroutines. Write queues
-// the line for the one goroutine that writes, or drops it when the queue is full. The
-// next line that is queued comes after a notice of how many were dropped.
+// A Writer is an io.Writer of whole lines, safe for concurrent use. Write queues the line
+// for one goroutine that writes, or drops it if the queue is full. Before the next queued
+// line comes a notice of how many were dropped.
 type Writer struct {
 	w      io.Writer
 	max    int // bytes in the queue, the line being written included
 	notice func(lines int) []byte
 
-	mu      sync.Mutex // protects what follows; never held while writing to w
+	mu      sync.Mutex // guards the fields below; never held while writing to w
 	queue   [][]byte
 	size    int
 	pending int // lines dropped since the last one that was queued

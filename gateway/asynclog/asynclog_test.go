@@ -30,7 +30,7 @@ func TestLinesAreWrittenWholeAndInOrder(t *testing.T) {
 	})
 }
 
-// A stuck writer costs lines, whose number is logged once it takes lines again.
+// A stuck writer loses lines. Their number is logged once it accepts lines again.
 func TestStuckWriterBlocksNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()

@@ -19,8 +19,8 @@ func listenAddr(s string) (string, error) {
 	return s, nil
 }
 
-// adminAddr accepts HOST:PORT, or off, which it returns as "". Whether others may
-// reach it is checked by checkAdmin.
+// adminAddr accepts HOST:PORT, or off, which it returns as "". checkAdmin checks whether
+// others may reach it.
 func adminAddr(s string) (string, error) {
 	switch {
 	case s == "off":
@@ -46,7 +46,7 @@ func isAddr(s string) bool {
 	return err == nil && isPort(port) && (host == "" || isHost(host))
 }
 
-// portRange says which ports there are, if the port is a number that is none.
+// portRange returns the valid ports, if the port is a number outside of them.
 func portRange(addr string) string {
 	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" && strings.Trim(port, "0123456789") == "" && !isPort(port) {
 		return ", with a port from 0 to 65535"
@@ -59,7 +59,7 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// isLoopback reports whether only this machine reaches a HOST:PORT: an address of
+// isLoopback reports whether only this machine can reach a HOST:PORT: an address of
 // 127.0.0.0/8, ::1, or the name localhost.
 func isLoopback(hostPort string) bool {
 	host, _, _ := net.SplitHostPort(hostPort)

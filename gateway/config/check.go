@@ -8,8 +8,8 @@ import (
 	"reseat/gateway/policy"
 )
 
-// check looks at the settings as a whole, each of them good by itself, and
-// completes the gateway's configuration with the routes.
+// check checks the settings against each other, and completes the gateway's
+// configuration with the routes.
 func (d *draft) check() error {
 	for _, rule := range []func(*draft) error{
 		(*draft).checkGame,
@@ -86,19 +86,19 @@ func (d *draft) checkWebhook() error {
 	return nil
 }
 
-// aboutLogins are the settings that have no effect without logins.
+// aboutLogins are the settings that have no effect without login keys.
 var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-forward"}
 
-// errNoLogin refuses one of them: anyone who says whose logins are good believes
-// that players are asked for one.
+// errNoLogin refuses one of them: an operator who sets it believes that players need a
+// login.
 var errNoLogin = errors.New("requires --auth-jwks or --auth-key-file")
 
-// checkAuth asks for keys where something else is said of logins. The demo's
-// page has no login to show, so keys for it would be in force nowhere.
+// checkAuth requires keys if other login settings are present. The demo's page has no
+// login, so keys would have no effect on it.
 func (d *draft) checkAuth() error {
 	for _, flag := range []string{"auth-jwks", "auth-key-file"} {
 		if d.given[flag] && d.Demo {
-			return d.fault(flag, "requires --upstream, or set it for a single route; the players of --demo have no login")
+			return d.fault(flag, "requires --upstream, or set it for a single route; --demo has no logins")
 		}
 	}
 	if slices.ContainsFunc(d.Gateway.Routes, func(r policy.Route) bool { return r.Policy.Auth != nil }) {
@@ -112,8 +112,8 @@ func (d *draft) checkAuth() error {
 	return nil
 }
 
-// checkUpstreams keeps clients from the admin address: where no token is asked for there,
-// a route that led to it would give it to all of them.
+// checkUpstreams keeps clients from an admin address without tokens: a route to it would
+// give all of them access.
 func (d *draft) checkUpstreams() error {
 	for i := range d.Gateway.Routes {
 		r := &d.Gateway.Routes[i]
@@ -124,7 +124,7 @@ func (d *draft) checkUpstreams() error {
 	return nil
 }
 
-// buildRoutes makes the gateway's routes, --upstream first.
+// buildRoutes builds the gateway's routes, --upstream first.
 func (d *draft) buildRoutes() error {
 	if d.given["auth-jwks"] && d.given["auth-key-file"] {
 		return d.fault("auth-jwks", "want it or --auth-key-file, got both")
@@ -153,7 +153,7 @@ func (d *draft) buildRoutes() error {
 	return nil
 }
 
-// requestedRoutes are those of --route, or of the config file.
+// requestedRoutes returns the routes of --route, or of the config file.
 func (d *draft) requestedRoutes() ([]route, error) {
 	if d.tables != nil {
 		return d.tables, nil
@@ -174,8 +174,8 @@ func (d *draft) requestedRoutes() ([]route, error) {
 	return list, nil
 }
 
-// ownPaths are those that the gateway itself serves at the client address
-// (docs/control-api.md). They go before any route.
+// ownPaths returns the paths that the gateway itself serves at the client address
+// (docs/control-api.md). They take precedence over all routes.
 func (d *draft) ownPaths() (*patterns, error) {
 	paths := newPatterns()
 	own := map[string]string{}
@@ -193,7 +193,7 @@ func (d *draft) ownPaths() (*patterns, error) {
 	return paths, nil
 }
 
-// addRoute completes a route and takes its paths.
+// addRoute completes a route and claims its paths.
 func (d *draft) addRoute(paths *patterns, r route) error {
 	label := r.label("pattern")
 	if err := paths.add(r.pattern, label); err != nil {

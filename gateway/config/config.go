@@ -1,12 +1,11 @@
-// Package config turns the command line, the environment and the config file
-// into what the gateway is started with (docs/flags.md). Every flag is one row of one
-// table; a route's own settings are read by the rows' own parsers. All is
-// checked as a whole: Parse opens no port and dials nobody, it reads no file
-// but those of --config and --upstream-ca.
+// Package config turns the command line, the environment and the config file into the
+// settings of the process (docs/flags.md). Every flag is one row of one table; a route's
+// own settings use the same rows. Parse checks the settings as a whole. It opens no port
+// and dials nobody, and reads no files but those of --config and --upstream-ca.
 //
-// A flag beats the environment, which beats the file, which beats the default. A
-// flag that takes one value is refused when it is given twice; a repeatable one collects
-// its values, and replaces what the environment or the file says.
+// A flag beats the environment, which beats the file, which beats the default. A flag
+// with one value is refused if it is given twice; a repeatable one collects its values,
+// which replace those of the environment or the file.
 package config
 
 import (
@@ -18,19 +17,19 @@ import (
 	"reseat/gateway/secure"
 )
 
-// Settings is what the process is started with, all of it checked.
+// Settings are the checked settings of the process.
 type Settings struct {
-	// Listen and Admin are HOST:PORT; Admin is "" for none.
+	// Listen and Admin are HOST:PORT; Admin is "" if it is off.
 	Listen, Admin string
-	// AdminTokenFile and ViewerTokenFile are not opened here; "" for none.
+	// AdminTokenFile and ViewerTokenFile are not opened here; "" if not set.
 	AdminTokenFile, ViewerTokenFile string
-	// Config is the file that some of this was read from, "" for none.
+	// Config is the file that was read, "" if there was none.
 	Config string
-	// TLS is that of the client address. Its files are not opened here.
+	// TLS is for the client address. Its files are not opened here.
 	TLS secure.Config
-	// Demo asks for the built-in game, which then has the paths / and /*.
+	// Demo serves the built-in game at / and /*.
 	Demo bool
-	// Webhook takes the events, nil for none. WebhookSecretFile is not opened here.
+	// Webhook receives the events; nil if not set. WebhookSecretFile is not opened here.
 	Webhook           *url.URL
 	WebhookSecretFile string
 	// Gateway lacks its Keys and its Log.
@@ -39,16 +38,16 @@ type Settings struct {
 	TokenKeyFiles []string
 	TokenAudience string
 	LogLevel      slog.Level
-	// LogFormat is "text", "json", or "" for text on a terminal and else JSON.
+	// LogFormat is "text", "json", or "" for text on a terminal and JSON otherwise.
 	LogFormat string
 }
 
-// A UsageError is a setting that cannot hold. Its text is one line that names
-// the setting and what it takes; it calls for exit status 2.
+// A UsageError is an invalid setting. Its text is one line that names the setting and what
+// it accepts. The exit status is 2.
 type UsageError struct {
 	// Setting is the flag as it was given: "--grace", "RESEAT_GRACE (--grace)",
-	// "reseat.toml:3: grace", or `--route "/chess/*"`, whose own setting Err then
-	// begins with.
+	// "reseat.toml:3: grace", or `--route "/chess/*"`, in which case Err begins with the
+	// route's setting.
 	Setting string
 	Err     error
 }
@@ -56,31 +55,31 @@ type UsageError struct {
 func (e *UsageError) Error() string { return e.Setting + ": " + e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// ErrHelp and ErrVersion are what Parse returns for --help and --version: no
-// faults, their text belongs on standard output, and the exit status is 0.
+// Parse returns ErrHelp and ErrVersion for --help and --version. They are no failures:
+// their text belongs on standard output, and the exit status is 0.
 var (
 	ErrHelp    error = &output{helpText}
 	ErrVersion error = &output{versionText}
 )
 
-// An output is an error whose text is made when it is asked for.
+// An output is an error whose text is made on demand.
 type output struct{ text func() string }
 
 func (o *output) Error() string { return o.text() }
 
-// A draft is what the flags say, each checked by itself.
+// A draft holds the flags' values, each of them checked individually.
 type draft struct {
 	Settings
-	// upstream is nil where there is none; routes are still raw text.
+	// upstream may be nil; routes are still unparsed.
 	upstream *url.URL
 	routes   []string
-	// tables are the routes of the config file, where they hold.
+	// tables are the routes of the config file, if they are not overridden.
 	tables []route
-	// defaults are the global values of the flags that a route can set too.
+	// defaults are the global values of the flags that a route can override.
 	defaults local
-	// from says for each flag how to name it: as it was given.
+	// from has the name of each flag as it was given.
 	from map[string]string
-	// given are the flags that any source has.
+	// given are the flags that any source sets.
 	given map[string]bool
 }
 
@@ -109,8 +108,7 @@ func Parse(args, environ []string) (*Settings, error) {
 	return &d.Settings, nil
 }
 
-// fill sets each flag from the first of the sources that has it, or else from
-// its default.
+// fill sets each flag from the first source that has it, or from its default.
 func fill(sources ...source) (*draft, error) {
 	d := &draft{from: map[string]string{}, given: map[string]bool{}}
 	for i := range table {
@@ -130,7 +128,7 @@ func fill(sources ...source) (*draft, error) {
 	return d, nil
 }
 
-// pick gives the values that hold for f, the name to call them by, and whether
+// pick returns the values in force for f, the name to call them by in errors, and whether
 // any source has them.
 func (f *flag) pick(sources []source) (values []string, label string, given bool) {
 	for _, s := range sources {
@@ -144,8 +142,8 @@ func (f *flag) pick(sources []source) (values []string, label string, given bool
 	return values, argName(f.name), false
 }
 
-// apply hands the values to the row's setter. A row without values keeps the
-// zero value; that is so for --help and --version, which have no setter.
+// apply passes the values to the row's setter. A row without values keeps its zero value;
+// --help and --version have no setter.
 func (f *flag) apply(d *draft, values []string) error {
 	switch {
 	case len(values) == 0:

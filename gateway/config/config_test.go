@@ -44,7 +44,7 @@ func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 		{grace(nil), 30 * time.Second, "default"},
 		{grace(env), 2 * time.Minute, "environment"},
 		{grace(env, "--grace", "3m"), 3 * time.Minute, "flag over environment"},
-		{grace([]string{"RESEAT_GRACE=nonsense"}, "--grace", "3m"), 3 * time.Minute, "a beaten value does not count"},
+		{grace([]string{"RESEAT_GRACE=nonsense"}, "--grace", "3m"), 3 * time.Minute, "an overridden value is not parsed"},
 		{grace([]string{"RESEAT_GRACE="}), 30 * time.Second, "an empty variable is none"},
 		{grace([]string{"RESEAT_GRACE=1m", "RESEAT_GRACE=4m"}), 4 * time.Minute, "the last variable of a name"},
 	} {
@@ -54,8 +54,7 @@ func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 	}
 }
 
-// Which of two values was meant nobody can say: a second --upstream would silently take
-// the place of the first.
+// A second --upstream must not silently replace the first.
 func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
 	for _, args := range [][]string{{"--grace", "3m", "--grace=5m"}, {"--grace", "3m", "--grace", "3m"}, {"--upstream", "ws://a:1", "--upstream", "ws://b:1"}, {"--demo", "--demo"}} {
 		flag, _, _ := strings.Cut(args[0], "=")
@@ -65,7 +64,7 @@ func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
 	}
 }
 
-func TestHelpAndVersionAreFoundAsPeopleTypeThem(t *testing.T) {
+func TestHelpAndVersionAreRecognisedInCommonForms(t *testing.T) {
 	for _, args := range [][]string{{"-h"}, {"help"}, {"--help"}, {game, "-h"}} {
 		if _, err := Parse(args, nil); !errors.Is(err, ErrHelp) {
 			t.Errorf("%q: %v", args, err)
@@ -110,11 +109,11 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{"--trusted-proxies", "the nearest is --trusted-proxy", nil, []string{"--trusted-proxies=::1"}},
 		{"--fancy-option", "--help lists them", nil, []string{game, "--fancy-option=on"}},
 		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
-		{`"serve"`, "only flags", nil, []string{game, "serve"}},
+		{`"serve"`, "not a flag", nil, []string{game, "serve"}},
 		{`"check"`, "before the flags", nil, []string{game, "check"}},
-		{`"true"`, "only flags", nil, []string{"--demo", "true"}},
-		{`"--"`, "only flags", nil, []string{game, "--"}},
-		{`""`, "only flags", nil, []string{game, ""}},
+		{`"true"`, "not a flag", nil, []string{"--demo", "true"}},
+		{`"--"`, "not a flag", nil, []string{game, "--"}},
+		{`""`, "not a flag", nil, []string{game, ""}},
 		{"--version", "takes no value", nil, []string{"--version=2"}},
 		{"RESEAT_GRAZE", "the nearest is RESEAT_GRACE", []string{"RESEAT_GRAZE=45s"}, []string{game}},
 		{"RESEAT_grace", "the nearest is RESEAT_GRACE", []string{"RESEAT_grace=45s"}, []string{game}},
@@ -131,7 +130,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesOfOthersInTheEnvironmentAreLeftAlone(t *testing.T) {
+func TestForeignEnvironmentNamesAreIgnored(t *testing.T) {
 	mustParse(t, []string{
 		"PATH=/bin", "RESEATING=1", "reseat_grace=5", "=C:=C:\\", "GRACE=5",
 		// What Kubernetes makes of services named reseat and reseat-admin.
@@ -192,7 +191,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever says whose logins are good believes that players are asked for one.
+// An operator who sets one of these believes that players need a login.
 func TestLoginSettingsWithoutKeysAreRefused(t *testing.T) {
 	const up = "--upstream=ws://game:9000"
 	for _, said := range []string{"auth-issuer=me", "auth-audience=you", "auth-forward=off", "auth-from=query:jwt"} {
@@ -282,7 +281,7 @@ func TestErrorsQuoteLongValuesInPart(t *testing.T) {
 	}
 }
 
-func TestEveryRowOfTheTableIsWhole(t *testing.T) {
+func TestEveryRowOfTheTableIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range table {
 		f := &table[i]
@@ -302,7 +301,7 @@ func TestEveryRowOfTheTableIsWhole(t *testing.T) {
 	}
 }
 
-func TestNearestIsTheNameWithTheFewestSlips(t *testing.T) {
+func TestNearestIsTheNameWithTheFewestTypos(t *testing.T) {
 	names := []string{"grace", "host", "http", "heartbeat"}
 	for word, want := range map[string]string{
 		"grace": "grace", "grac": "grace", "gracee": "grace", "garce": "", "hst": "host", "htp": "http",

@@ -14,11 +14,11 @@ import (
 	"reseat/upstream"
 )
 
-// maxConfig is the largest config file in bytes.
+// maxConfig is the maximum size of the config file in bytes.
 const maxConfig = 1 << 20
 
-// readConfig reads the file that --config names in the nearer of the sources. No
-// such name gives a source without anything.
+// readConfig reads the file that --config names in the first of the sources that has it.
+// Without one it returns an empty source.
 func readConfig(nearer ...source) (source, error) {
 	values, label, _ := lookup("config").pick(nearer)
 	if len(values) == 0 {
@@ -48,23 +48,23 @@ func readWhole(name string) ([]byte, error) {
 	return text, nil
 }
 
-// A config is a TOML document on its way to being a source. Names and values are
-// those of the command line; a [[route]] has pattern, upstream and its settings.
+// A config is a TOML document being read into a source. Names and values are those of the
+// command line.
 type config struct {
 	name   string // of the file
 	parser unstable.Parser
 	source source
 	lines  map[string]int // of the settings' keys
 	tables []*routeTable
-	within *routeTable // the [[route]] that the present lines belong to
+	within *routeTable // the [[route]] of the current lines
 }
 
-// parseConfig parses a document. The library's decoder checks it as a whole first
-// (syntax, repeated keys); its parser then gives keys, values and lines. The decoder
-// alone is not enough: it has positions only of what it refuses itself, and errors
-// about a value, or about a route without a pattern, must name its line too.
+// parseConfig parses a document. The library's decoder checks it as a whole (syntax,
+// repeated keys); then its parser yields keys, values and lines. The decoder is not enough:
+// it has positions only in its own errors, and our errors about a value, or about a route
+// without a pattern, must name the line too.
 func parseConfig(name string, text []byte) (source, error) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors of Windows begin a file with it
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Windows editors write it at the beginning of a file
 	c := &config{name: printable(name), lines: map[string]int{}}
 	c.source = source{values: map[string][]string{}, label: func(key string) string { return c.at(c.lines[key], key) }}
 	if err := toml.Unmarshal(text, &map[string]any{}); err != nil {
@@ -103,13 +103,13 @@ func (c *config) at(line int, key string) string {
 	return fmt.Sprintf("%s:%d: %s", c.name, line, printable(key))
 }
 
-// line is where a key begins.
+// line returns the line on which a key begins.
 func (c *config) line(key unstable.Iterator) int {
 	key.Next()
 	return c.parser.Shape(key.Node().Raw).Start.Line
 }
 
-// expression takes one line at the top: KEY = VALUE, [TABLE] or [[TABLE]].
+// expression reads one top-level expression: KEY = VALUE, [TABLE] or [[TABLE]].
 func (c *config) expression(n *unstable.Node) error {
 	key, line := keyText(n), c.line(n.Key())
 	switch {
@@ -148,7 +148,7 @@ func (c *config) startRoute(line int) {
 	c.tables = append(c.tables, c.within)
 }
 
-// setting finds the flag of a key.
+// setting returns the flag of a key.
 func (c *config) setting(key string, line int) (*flag, error) {
 	f := lookup(key)
 	switch {
@@ -160,7 +160,7 @@ func (c *config) setting(key string, line int) (*flag, error) {
 	return f, nil
 }
 
-// set takes a setting that holds for the whole gateway.
+// set reads a global setting.
 func (c *config) set(key string, line int, value *unstable.Node) error {
 	f, err := c.setting(key, line)
 	if err != nil {
@@ -176,8 +176,8 @@ func (c *config) set(key string, line int, value *unstable.Node) error {
 	return nil
 }
 
-// inlineRoutes takes [{pattern = ..., upstream = ...}, ...], which is the same
-// to TOML as tables that are headed [[route]].
+// inlineRoutes reads [{pattern = ..., upstream = ...}, ...], which TOML treats like
+// [[route]] tables.
 func (c *config) inlineRoutes(line int, list *unstable.Node) error {
 	defer func() { c.within = nil }()
 	for tables := list.Children(); tables.Next(); {
@@ -214,7 +214,7 @@ func (t *routeTable) label(key string) string {
 	return fmt.Sprintf("%s:%d: %s", t.c.name, line, name)
 }
 
-// add takes one KEY = VALUE; what the value says is looked at later.
+// add reads one KEY = VALUE; the value is checked later.
 func (t *routeTable) add(n *unstable.Node) error {
 	key := keyText(n)
 	t.lines[key] = t.c.line(n.Key())
@@ -233,7 +233,7 @@ func (t *routeTable) add(n *unstable.Node) error {
 	return nil
 }
 
-// routeKey is what is known of a key of a route's.
+// routeKey returns the flag of a key in a [[route]].
 func routeKey(key string) (*flag, error) {
 	switch key {
 	case "pattern":
@@ -244,7 +244,7 @@ func routeKey(key string) (*flag, error) {
 	return routeFlag(key)
 }
 
-// route makes the table what --route makes of a text.
+// route converts the table to the same form as --route.
 func (t *routeTable) route() (route, error) {
 	r := route{settings: map[string][]string{}, label: t.label}
 	for _, key := range []string{"pattern", "upstream"} {

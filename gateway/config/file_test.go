@@ -16,8 +16,8 @@ import (
 
 const configName = "reseat.toml"
 
-// withConfig writes a config file and gives the flag that names it. The working
-// directory is the file's from then on, so that errors have a short name.
+// withConfig writes a config file and returns the flag that names it. It makes the file's
+// directory the working directory, so that errors have a short name.
 func withConfig(t *testing.T, text string) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -36,7 +36,7 @@ func document(t *testing.T, content map[string]any) string {
 	return withConfig(t, string(text))
 }
 
-// value is a flag's as a file has it.
+// value is a flag's value as written in a file.
 func value(flag, text string) any {
 	if lookup(flag).repeat {
 		return []string{text}
@@ -64,7 +64,7 @@ func inRouteOfFile(t *testing.T, base, flag, text string) string {
 	return document(t, map[string]any{"route": []any{entries}})
 }
 
-func TestConfigFileSaysWhatTheFlagsSay(t *testing.T) {
+func TestConfigFileAndFlagsAgree(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 # What an operator would write.
 grace = "45s"
@@ -147,7 +147,7 @@ func TestOverriddenFileValueIsIgnored(t *testing.T) {
 	mustParse(t, nil, game, "--grace=1m", withConfig(t, "grace = \"nonsense\"\n"))
 }
 
-func TestEmptyArrayIsNoValueAtAll(t *testing.T) {
+func TestEmptyArrayIsNoValue(t *testing.T) {
 	s := mustParse(t, nil, withConfig(t, `
 origin = ["https://a.example"]
 [[route]]
@@ -173,8 +173,7 @@ func TestRoutesOfAFileCanBeWrittenInAnArray(t *testing.T) {
 	}
 }
 
-// wrongFiles are refused with an error that begins with the first text and has
-// the second in it.
+// wrongFiles are refused with an error that begins with setting and contains says.
 var wrongFiles = []struct{ text, setting, says string }{
 	{"grace = \"45\"", ":1: grace", `want a duration such as 45s, got "45"`},
 	{"\n\n  grace = 45", ":3: grace", `want a duration such as 45s, got "45"`},
@@ -253,8 +252,8 @@ func TestFileNameIsShownOnOneLine(t *testing.T) {
 	wantRefused(t, `a\nb.toml:1: grce`, nil, "--config", name)
 }
 
-// FuzzConfig gives the file any content. Nothing panics; a refusal is a
-// UsageError of one printable line, and what was taken is whole.
+// FuzzConfig parses arbitrary file content. Nothing may panic; a refusal must be a
+// UsageError of one printable line, and accepted settings must be complete.
 func FuzzConfig(f *testing.F) {
 	for _, c := range wrongFiles {
 		if len(c.text) < maxConfig {
@@ -264,7 +263,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("upstream = \"ws://game\"\nhost = [\"a\", 'b']\n[[route]]\npattern = \"/x\"\nupstream = \"ws://b\"\nkeepalive-reply = [\"a=>b\"]")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "upstream-ca") || strings.Contains(text, `\`) {
-			return // would read whatever file the bytes name
+			return // would read a file that the bytes name
 		}
 		file, err := parseConfig("reseat.toml", []byte(text))
 		var d *draft
@@ -285,7 +284,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-func TestConfigCanLieInAnotherDirectory(t *testing.T) {
+func TestConfigMayBeInAnotherDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sub", configName)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// texts turns a value of a file into what the command line would say: one text,
-// or for a repeatable flag one for each member of an array.
+// texts converts a file's value to what the command line would have: one text, or for a
+// repeatable flag one per member of an array.
 func (f *flag) texts(n *unstable.Node) ([]string, error) {
 	if n.Kind != unstable.Array || !f.repeat {
 		text, err := f.text(n)
@@ -25,8 +25,8 @@ func (f *flag) texts(n *unstable.Node) ([]string, error) {
 	return texts, nil
 }
 
-// text takes strings for all flags, and of the other types of TOML what reads
-// naturally: true for one that is on or off, a number for a number.
+// text accepts strings for all flags, and other TOML types where they read naturally: true
+// for an on/off flag, a number for a number.
 func (f *flag) text(n *unstable.Node) (string, error) {
 	switch {
 	case n.Kind == unstable.String,
@@ -38,10 +38,10 @@ func (f *flag) text(n *unstable.Node) (string, error) {
 	return "", fmt.Errorf("want %s, got %s", f.takes(), kindText(n.Kind))
 }
 
-// isNumber says whether a flag's value can be a bare number.
+// isNumber reports whether a flag's value can be a bare number.
 func (f *flag) isNumber() bool { return f.arg == "N" || f.arg == "SIZE" || f.arg == "DUR" }
 
-// takes says which type a flag has in a file.
+// takes names the type that a flag has in a file.
 func (f *flag) takes() string {
 	switch {
 	case f.arg == "":
@@ -72,7 +72,7 @@ func kindText(k unstable.Kind) string {
 	return "a date or time"
 }
 
-// plainName is a flag's name in a file and in a route.
+// plainName returns a flag's name in a file and in a route.
 func plainName(flag string) string { return flag }
 
 func settable(f *flag) bool { return !f.onlyArg() }

@@ -20,7 +20,7 @@ without the dashes. A flag overrides the environment, which overrides the file.
 This page is generated: ` + "`go test ./gateway/config -update`" + ` writes it.
 `
 
-// The page is made of the table: this is its generator.
+// flagsText generates the flags page from the table.
 func flagsText() string {
 	var b strings.Builder
 	b.WriteString(flagsHead)
@@ -51,7 +51,7 @@ func (f *flag) pageRow() string {
 	return "| `" + cell(strings.TrimSpace("--"+f.name+" "+f.arg)) + "` | " + cell(f.shownDefault()) + " | " + env + " | " + cell(escaped(f.help)) + marks + " |\n"
 }
 
-// escaped keeps what the help says from being markup.
+// escaped escapes Markdown in a help text.
 func escaped(help string) string {
 	return strings.NewReplacer("*", `\*`, "<", "&lt;", "_", `\_`).Replace(help)
 }
@@ -68,7 +68,7 @@ func TestFlagsPageIsGeneratedFromTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("%s is not made of the table (go test ./gateway/config -update writes it)", flagsPage)
+		t.Errorf("%s does not match the table (go test ./gateway/config -update writes it)", flagsPage)
 	}
 	for i := range table {
 		if n := strings.Count(want, "| `--"+table[i].name); n < 1 {

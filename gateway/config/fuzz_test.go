@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// FuzzParse gives Parse any route and any size. Nothing panics; a refusal is a
-// UsageError of one printable line; a size that was taken reads back from how
-// it is written, and a route that was taken is whole.
+// FuzzParse parses arbitrary routes and sizes. Nothing may panic; a refusal must be a
+// UsageError of one printable line; an accepted size must survive formatting and parsing,
+// and an accepted route must be complete.
 func FuzzParse(f *testing.F) {
 	for _, c := range goodValues {
 		f.Add("/game/*=ws://game:9000;"+c.flag+"="+c.value, "1MiB")
@@ -27,7 +27,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, route, size string) {
 		if strings.Contains(route, "upstream-ca") {
-			return // would read whatever file the bytes name
+			return // would read a file that the bytes name
 		}
 		s, err := Parse([]string{"--route", route, "--buffer-bytes=" + size}, nil)
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// version and commit are set by the linker (-X reseat/gateway/config.version=v1.2.3);
-// where they are not, the build information has them, if the build could ask git.
+// version and commit are set by the linker (-X reseat/gateway/config.version=v1.2.3). If
+// they are not, the build information has them, provided that the build could run git.
 var version, commit string
 
 // versionText is the answer to --version, one line: version, commit, Go and platform.
@@ -16,7 +16,7 @@ func versionText() string {
 	return fmt.Sprintf("reseat %s (commit %s) %s %s/%s", Version(), Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// Version is that of this build, "devel" where nobody has given it one.
+// Version returns the version of this build, "devel" if it was not set.
 func Version() string {
 	if version != "" {
 		return version
@@ -28,8 +28,8 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Commit is the git commit of this build, with "+dirty" where the work tree had changes
-// that were not committed; "unknown" for a build that could not ask git.
+// Commit returns the git commit of this build, with "+dirty" if the work tree had
+// uncommitted changes; "unknown" if the build could not run git.
 func Commit() string {
 	if commit != "" {
 		return commit
@@ -106,7 +106,7 @@ func helpText() string {
 	return b.String()
 }
 
-// writeHelp writes a flag's line, and its text beside it or below.
+// writeHelp writes a flag's line, with its text beside it or below.
 func (f *flag) writeHelp(b *strings.Builder) {
 	left := strings.TrimRight("  --"+f.name+" "+f.arg, " ")
 	if len(left) > helpColumn-2 {
@@ -119,8 +119,8 @@ func (f *flag) writeHelp(b *strings.Builder) {
 	}
 }
 
-// helpWords are what is said of a flag: its text, its default, its marks. No
-// line ends within one of them.
+// helpWords returns the words of a flag's help: its text, its default, its marks. Lines
+// are not broken within one of them.
 func (f *flag) helpWords() []string {
 	words := strings.Fields(f.help)
 	if shown := f.shownDefault(); shown != "" {
@@ -143,7 +143,7 @@ func (f *flag) shownDefault() string {
 	return f.def
 }
 
-// wrap sets words in lines of at most width characters.
+// wrap breaks words into lines of at most width characters.
 func wrap(words []string, width int) []string {
 	var lines []string
 	line := ""

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-var update = stdflag.Bool("update", false, "write testdata/golden/help.txt anew")
+var update = stdflag.Bool("update", false, "rewrite testdata/golden/help.txt")
 
 const goldenHelp = "../../testdata/golden/help.txt"
 

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// game is a command line that is complete without any other flag, and in
-// nobody's way.
+// game is the shortest complete command line.
 const game = "--route=/game/*=ws://game:9000"
 
 func mustParse(t *testing.T, environ []string, args ...string) *Settings {
@@ -20,8 +19,8 @@ func mustParse(t *testing.T, environ []string, args ...string) *Settings {
 	return s
 }
 
-// wantRefused parses and checks that the error is one printable line that
-// names the setting first. It gives what follows the name.
+// wantRefused parses and checks that the error is one printable line that begins with the
+// setting. It returns the rest of the line.
 func wantRefused(t *testing.T, setting string, environ []string, args ...string) string {
 	t.Helper()
 	s, err := Parse(args, environ)
@@ -40,7 +39,7 @@ func wantRefused(t *testing.T, setting string, environ []string, args ...string)
 	return text
 }
 
-// wantLine checks that text is one line that a terminal can show.
+// wantLine checks that text is one printable line.
 func wantLine(t *testing.T, text string) {
 	t.Helper()
 	odd := func(r rune) bool { return !strconv.IsPrint(r) }

@@ -17,14 +17,14 @@ import (
 	"reseat/upstream"
 )
 
-// What is allowed, and is more often a slip than meant.
+// Limits beyond which a setting is allowed, but more often a mistake than intended.
 const (
-	tinySize      = 1 << 10          // bytes: below it a unit was forgotten
+	tinySize      = 1 << 10          // bytes: below it, the unit was probably forgotten
 	longHeartbeat = 30 * time.Second // half of the time after which proxies cut a silent connection
 )
 
-// publicMistakes are about the address that clients connect to, and what else is seen by
-// the world.
+// publicMistakes warns about the client address and other settings that are exposed to
+// the network.
 func (s *Settings) publicMistakes() (list []Warning) {
 	warn := func(flag, format string, args ...any) {
 		list = append(list, Warning{flag, fmt.Sprintf(format, args...)})
@@ -62,7 +62,7 @@ func (s *Settings) publicMistakes() (list []Warning) {
 	return list
 }
 
-// sizeMistakes are about numbers that do not fit each other.
+// sizeMistakes warns about numbers that contradict each other.
 func (s *Settings) sizeMistakes(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	warn := func(flag, format string, args ...any) {
@@ -92,7 +92,7 @@ func (s *Settings) sizeMistakes(r *policy.Route) (list []Warning) {
 	return list
 }
 
-// routeMistakes are about what a pattern matches, and where it leads.
+// routeMistakes warns about what a pattern matches, and about its upstream.
 func (s *Settings) routeMistakes(r *policy.Route) (list []Warning) {
 	warn := func(flag, format string, args ...any) {
 		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
@@ -124,19 +124,19 @@ func (s *Settings) routeMistakes(r *policy.Route) (list []Warning) {
 	return list
 }
 
-// laxer reports whether a asks for no login, or for no Origin, where b does.
+// laxer reports whether a has no login, or no Origin check, where b has one.
 func laxer(a, b *policy.Policy) bool {
 	return b.Auth != nil && a.Auth == nil || len(b.Origins) > 0 && !slices.Equal(a.Origins, b.Origins)
 }
 
-// routeOf is the route of a path, nil for none.
+// routeOf returns the route of a path, nil if there is none.
 func (s *Settings) routeOf(path string) *policy.Route {
 	r, _, _ := gateway.Locate(&s.Gateway, path)
 	return r
 }
 
-// reaches reports whether a target leads to a listener of this machine, as far as the
-// two texts tell.
+// reaches reports whether a target leads to a listener on this machine, as far as the two
+// texts tell.
 func reaches(listen string, t *upstream.Target) bool {
 	host, port, err := net.SplitHostPort(listen)
 	there, thatPort, _ := net.SplitHostPort(t.Address())
@@ -147,7 +147,7 @@ func reaches(listen string, t *upstream.Target) bool {
 	return strings.EqualFold(host, there) || isEvery(host) && local || isLoopback(listen) && local
 }
 
-// pageMistakes: anyone who names origins replaces the default, the page's own host.
+// pageMistakes warns about origins: naming any replaces the default, the page's own host.
 func (s *Settings) pageMistakes(r *policy.Route) (list []Warning) {
 	names := append(slices.Clone(s.Gateway.Hosts), s.TLS.Domains...)
 	if len(r.Policy.Origins) == 0 {
@@ -184,10 +184,10 @@ func originHasHost(pattern, host string) bool {
 	return err == nil && ok
 }
 
-// placeholder is what looks like {session} and {player}.
+// placeholder matches what looks like {session} and {player}.
 var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 
-// textMistakes are about what is sent to the game server, and what is logged.
+// textMistakes warns about texts sent to the game server, and about logged messages.
 func textMistakes(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	for _, text := range []struct{ flag, text string }{{"on-detach", p.Words.Detach}, {"on-resume", p.Words.Resume}, {"on-expire", p.Words.Expire}} {

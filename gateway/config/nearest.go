@@ -2,8 +2,8 @@ package config
 
 import "fmt"
 
-// unknown returns the error for a word that is not a flag's name, among those that keep
-// holds for. Kind says what was looked for, spell how a flag's name is written there.
+// unknown returns the error for a word that is not the name of a flag that keep accepts.
+// kind names what was looked for; spell returns a flag's name in that place.
 func unknown(word, kind string, spell func(string) string, keep func(*flag) bool) error {
 	near := nearest(word, flagNames(keep))
 	if near == "" {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A parser reads and checks one value. Its error says what is wanted and what it got;
+// A parser parses and checks one value. Its error says what it accepts, and what it got;
 // the caller names the setting.
 type parser[T any] func(string) (T, error)
 
@@ -29,39 +29,39 @@ func quote(s string) string { return strconv.Quote(shorten(s)) }
 func printable(s string) string { return strings.Trim(quote(s), `"`) }
 
 func shorten(s string) string {
-	const most = 100
-	if len(s) <= most {
+	const high = 100
+	if len(s) <= high {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+	return strings.ToValidUTF8(s[:high], "") + "..."
 }
 
 const day = 24 * time.Hour
 
-// duration takes Go's syntax, with a unit, from least to most. The 0 that
-// needs no unit is in range only where least is 0; what is above it and below
-// a millisecond is not, since the protocol counts in milliseconds.
-func duration(least, most time.Duration) parser[time.Duration] {
+// duration accepts Go's syntax with a unit, from low to high. 0 needs no unit and is
+// accepted only if low is 0. Anything between 0 and a millisecond is refused, since the
+// protocol counts in milliseconds.
+func duration(low, high time.Duration) parser[time.Duration] {
 	return func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)
 		switch {
 		case err != nil:
 			return 0, want("a duration such as 45s", s)
-		case d == 0 && least == 0:
+		case d == 0 && low == 0:
 			return 0, nil
-		case d < max(least, time.Millisecond) || d > most:
-			return 0, want(spanText(least, most), s)
+		case d < max(low, time.Millisecond) || d > high:
+			return 0, want(spanText(low, high), s)
 		}
 		return d, nil
 	}
 }
 
-func spanText(least, most time.Duration) string {
+func spanText(low, high time.Duration) string {
 	zero := ""
-	if least == 0 {
-		zero, least = "0 or ", time.Millisecond
+	if low == 0 {
+		zero, low = "0 or ", time.Millisecond
 	}
-	return fmt.Sprintf("%sa duration from %s to %s", zero, shortDuration(least), shortDuration(most))
+	return fmt.Sprintf("%sa duration from %s to %s", zero, shortDuration(low), shortDuration(high))
 }
 
 // shortDuration writes a duration without its zero parts: 24h, not 24h0m0s.
@@ -82,7 +82,7 @@ const (
 	gib = 1 << 30
 )
 
-// units are the sizes that a number of bytes can be written in, largest first.
+// units are the units of a size, largest first.
 var units = []struct {
 	name  string
 	bytes int64
@@ -90,9 +90,9 @@ var units = []struct {
 
 var sizeSyntax = regexp.MustCompile(`^([0-9]{1,20}(?:\.[0-9]{1,20})?)(|KiB|MiB|GiB)$`)
 
-// size takes a number of bytes from least to most: whole, or in KiB, MiB or
-// GiB, then also with a fraction that comes to whole bytes.
-func size(least, most int64) parser[int64] {
+// size accepts a number of bytes from low to high: a whole number, or KiB, MiB or GiB,
+// with a fraction if that gives whole bytes.
+func size(low, high int64) parser[int64] {
 	return func(s string) (int64, error) {
 		m := sizeSyntax.FindStringSubmatch(s)
 		if m == nil {
@@ -107,15 +107,15 @@ func size(least, most int64) parser[int64] {
 		if !n.IsInt() {
 			return 0, want("a whole number of bytes", s)
 		}
-		if v := n.Num(); v.IsInt64() && v.Int64() >= least && v.Int64() <= most {
+		if v := n.Num(); v.IsInt64() && v.Int64() >= low && v.Int64() <= high {
 			return v.Int64(), nil
 		}
-		return 0, want(fmt.Sprintf("a size from %s to %s", formatSize(least), formatSize(most)), s)
+		return 0, want(fmt.Sprintf("a size from %s to %s", formatSize(low), formatSize(high)), s)
 	}
 }
 
-// formatSize formats n bytes in the largest unit that gives a whole number, so
-// that size reads it back.
+// formatSize formats n bytes in the largest unit that gives a whole number, such that
+// size parses it back.
 func formatSize(n int64) string {
 	for _, u := range units {
 		if n >= u.bytes && n%u.bytes == 0 {
@@ -127,12 +127,12 @@ func formatSize(n int64) string {
 
 var countSyntax = regexp.MustCompile(`^[0-9]{1,10}$`)
 
-// count takes a whole number from least to most.
-func count(least, most int) parser[int] {
+// count accepts a whole number from low to high.
+func count(low, high int) parser[int] {
 	return func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
-		if !countSyntax.MatchString(s) || err != nil || n < least || n > most {
-			return 0, want(fmt.Sprintf("a whole number from %d to %d", least, most), s)
+		if !countSyntax.MatchString(s) || err != nil || n < low || n > high {
+			return 0, want(fmt.Sprintf("a whole number from %d to %d", low, high), s)
 		}
 		return n, nil
 	}
@@ -165,7 +165,7 @@ func choice[T any](options ...option[T]) parser[T] {
 var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false}, option[bool]{"on", true}, option[bool]{"off", false},
 	option[bool]{"1", true}, option[bool]{"0", false})
 
-// identifier takes any text of 1 to 255 printable characters without blanks.
+// identifier accepts 1 to 255 printable characters without blanks.
 func identifier(s string) (string, error) {
 	odd := func(r rune) bool { return r <= ' ' || !strconv.IsPrint(r) }
 	if s == "" || len(s) > 255 || strings.ContainsFunc(s, odd) {

@@ -26,9 +26,9 @@ type route struct {
 // anyPath is the pattern of --upstream.
 const anyPath = "/*"
 
-// parseRoute takes PATTERN=URL[;NAME=VALUE]... A = within the braces of a
-// pattern's parameter is the parameter's. An error comes with as much of the
-// route as was understood, so that it can be named.
+// parseRoute parses PATTERN=URL[;NAME=VALUE]... A = inside the braces of a pattern's
+// parameter belongs to the parameter. With an error it returns as much of the route as it
+// understood, so that the error can name it.
 func parseRoute(s string) (route, error) {
 	head, tail, more := strings.Cut(s, ";")
 	i := assignment(head)
@@ -85,7 +85,7 @@ func (r *route) add(name, value string) error {
 
 var errGlobal = errors.New("is a global setting and cannot be set for a route")
 
-// routeFlag finds the flag of a route's setting.
+// routeFlag returns the flag of a route's setting.
 func routeFlag(name string) (*flag, error) {
 	f := lookup(name)
 	switch {
@@ -102,7 +102,7 @@ func (r *route) fault(setting string, err error) error {
 	return &UsageError{r.label(setting), fmt.Errorf("%s: %w", setting, err)}
 }
 
-// build makes the route, with defaults for what it does not set.
+// build makes the route, with defaults for settings that it does not have.
 func (r *route) build(defaults local) (policy.Route, error) {
 	own := defaults
 	for i := range table {
@@ -129,8 +129,8 @@ func (r *route) build(defaults local) (policy.Route, error) {
 	}, nil
 }
 
-// chooseAuth says how the route's logins are verified. What the route says itself is
-// nearer than what holds for all.
+// chooseAuth sets how the route's logins are verified. The route's own settings replace
+// the global ones.
 func (r *route) chooseAuth(own *local) error {
 	jwks, keyFile := r.settings["auth-jwks"] != nil, r.settings["auth-key-file"] != nil
 	switch {
@@ -154,7 +154,7 @@ func (r *route) chooseAuth(own *local) error {
 	return nil
 }
 
-// patterns are the paths that are taken, by chi's own rules, and by whom.
+// patterns are the claimed paths and their owners, by chi's own rules.
 type patterns struct {
 	mux   *chi.Mux
 	owner map[string]string
@@ -162,8 +162,8 @@ type patterns struct {
 
 func newPatterns() *patterns { return &patterns{chi.NewMux(), map[string]string{}} }
 
-// add takes the paths of pattern for owner. It refuses what chi refuses, and
-// what is the same to chi as an earlier pattern: of /room/{id} and /room/{name}
+// add claims the paths of pattern for owner. It refuses patterns that chi refuses, and
+// patterns that mean the same to chi as an earlier one: with /room/{id} and /room/{name}
 // the later would silently replace the earlier.
 func (p *patterns) add(pattern, owner string) (err error) {
 	switch {

@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// A source is one place that settings come from: the command line, the
-// environment, the config file. It holds them as raw text,
-// by the flag's name, and knows only which names there are.
+// A source is one place of settings: the command line, the environment or the config
+// file. It holds them unparsed, by the flag's name.
 type source struct {
 	values map[string][]string
 	// label names a setting of this source in an error.
 	label func(name string) string
-	// routes are the tables of a file, whose values may hold what would end them
-	// in a text. Where there are any, values has an empty list for route.
+	// routes are the tables of a file: their values may contain the separators of --route.
+	// If there are any, values has an empty list for route.
 	routes []route
 }
 
 const envPrefix = "RESEAT_"
 
-// readArgs parses a command line: --name VALUE, --name=VALUE, and --name
-// alone for a boolean. A value that itself begins with -- is given with =.
-// The first of --help and --version is answered immediately, whatever follows.
+// readArgs parses a command line: --name VALUE, --name=VALUE, and --name alone for a
+// boolean. A value that begins with -- must be given with =. The first --help or --version
+// is answered at once, whatever follows.
 func readArgs(args []string) (source, error) {
 	s := source{values: map[string][]string{}, label: argName}
-	if len(args) > 0 { // what people type first
+	if len(args) > 0 { // what users try first
 		switch args[0] {
 		case "help":
 			return s, answer(lookup("help"), false)
@@ -50,14 +49,13 @@ func readArgs(args []string) (source, error) {
 		case len(args) > 0 && !strings.HasPrefix(args[0], "--"):
 			value, args = args[0], args[1:]
 		}
-		// A value that is missing is an empty one: the flag's own parser says
-		// what it wants.
+		// A missing value counts as empty: the flag's own parser says what it accepts.
 		s.values[f.name] = append(s.values[f.name], value)
 	}
 	return s, nil
 }
 
-// argFlag finds the flag that arg names.
+// argFlag returns the flag that arg names.
 func argFlag(arg string) (*flag, error) {
 	if arg == "-h" {
 		arg = "--help"
@@ -74,13 +72,13 @@ func argFlag(arg string) (*flag, error) {
 		if near := nearest(arg, []string{"check", "help", "version"}); near != "" {
 			hint = "the nearest command is " + near
 		}
-		return nil, &UsageError{quote(arg), errors.New("only flags are taken, each beginning with --; " + hint)}
+		return nil, &UsageError{quote(arg), errors.New("not a flag: flags begin with --; " + hint)}
 	}
 	anyFlag := func(*flag) bool { return true }
 	return nil, &UsageError{printable(arg), unknown(strings.TrimLeft(arg, "-"), "flag", argName, anyFlag)}
 }
 
-// answer returns the error for a flag that asks for a text instead of a start.
+// answer returns the error for a flag that prints a text instead of starting.
 func answer(f *flag, inline bool) error {
 	switch {
 	case inline:
@@ -91,18 +89,18 @@ func answer(f *flag, inline bool) error {
 	return ErrHelp
 }
 
-// argName is a flag's name on the command line.
+// argName returns a flag's name on the command line.
 func argName(flag string) string { return "--" + flag }
 
-// envName is the environment's name of a flag: RESEAT_GRACE for grace.
+// envName returns a flag's name in the environment: RESEAT_GRACE for grace.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// readEnviron takes the names that begin with RESEAT_. An empty value is as
-// none: many tools can only blank a variable. Repeatable flags have one value
-// a line, blank lines left out. A name that is no flag's is refused, since a
-// misspelt one would be silent otherwise.
+// readEnviron reads the names that begin with RESEAT_. An empty value counts as unset,
+// since many tools can only blank a variable. Repeatable flags have one value per line;
+// blank lines are skipped. An unknown name is refused, since a typing error would
+// otherwise go unnoticed.
 func readEnviron(environ []string) (source, error) {
 	s := source{values: map[string][]string{}, label: func(name string) string {
 		return envName(name) + " (" + argName(name) + ")"
@@ -131,14 +129,13 @@ func readEnviron(environ []string) (source, error) {
 	return s, nil
 }
 
-// serviceLink matches names that Kubernetes puts into the environment of every
-// container for each service of its namespace; those of a service named reseat,
-// or reseat-admin, begin like ours.
+// serviceLink matches variables that Kubernetes sets in every container for each service
+// of its namespace. Those of a service named reseat, or reseat-admin, begin like ours.
 var serviceLink = regexp.MustCompile(`^RESEAT_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)$`)
 
-// isServiceLink says whether a variable is such a link and none of the
-// operator's. RESEAT_PORT, which an operator might write by mistake, is one
-// only where it holds a URL, as Kubernetes makes it.
+// isServiceLink reports whether a variable is such a link, not the operator's. RESEAT_PORT,
+// which an operator might set by mistake, is one only if it holds a URL, as Kubernetes sets
+// it.
 func isServiceLink(name, value string) bool {
 	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }

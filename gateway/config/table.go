@@ -17,32 +17,30 @@ import (
 	"reseat/upstream"
 )
 
-// A flag is one row of the table: everything about one setting. A new flag
-// is a new row.
+// A flag is one row of the table, with everything about one setting.
 type flag struct {
-	// name is the flag's without --; environment and routes use it too.
+	// name is the flag's name without --, also for the environment and routes.
 	name  string
 	group string
-	// arg stands for the value in the help. A row without one is a boolean.
+	// arg names the value in the help. A row without it is a boolean.
 	arg string
-	// def is the default as one would give it; "" leaves the zero value, and
-	// shows is then what the help says of it.
+	// def is the default as given on the command line. "" leaves the zero value, and the
+	// help prints shows instead.
 	def, shows string
 	help       string
-	// repeat: it may be given several times and has all the values.
+	// repeat: the flag may be given several times, and collects the values.
 	repeat bool
 
-	// Exactly one of the two is there: setLocal where a route can have a value
-	// of its own, marked (R), else set. --help and --version have neither.
+	// A row has one of these: setLocal if a route can have its own value, marked (R), else
+	// set. --help and --version have neither.
 	set      setter[draft]
 	setLocal setter[local]
-	// off switches a global text or timer off for a route whose value is empty
-	// (on-detach=). Nil: a route cannot.
+	// off turns a global text or timer off for a route with an empty value (on-detach=).
+	// Nil if a route cannot.
 	off func(*local)
 }
 
-// A setter parses the values of one flag, one or more, and replaces
-// the field's value.
+// A setter parses the values of one flag, one or more, and replaces the field's value.
 type setter[O any] func(o *O, values []string) error
 
 // perRoute reports whether a route can have its own value: (R).
@@ -51,7 +49,7 @@ func (f *flag) perRoute() bool { return f.setLocal != nil }
 // onlyArg reports whether f is for the command line only: --help and --version.
 func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
 
-// local is what can be set globally and for a single route.
+// local is what can be set globally and per route.
 type local struct {
 	policy.Policy
 	auth policy.Auth
@@ -68,7 +66,7 @@ func lookup(name string) *flag {
 	return &table[i]
 }
 
-// one sets a field to the last of the values; each of them must be valid.
+// one sets a field to the last of the values. All of them must be valid.
 func one[O, T any](field func(*O) *T, parse parser[T]) setter[O] {
 	return func(o *O, values []string) error {
 		for _, raw := range values {
@@ -101,14 +99,14 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 	}
 }
 
-// Bounds that the interface leaves open.
+// Limits that docs/flags.md leaves open.
 const (
-	// minHeartbeat keeps pings from becoming a load.
+	// minHeartbeat bounds the load by pings.
 	minHeartbeat = 10 * time.Millisecond
 	maxGrace     = policy.MaxGrace
-	// maxMessage is held in memory until the message is complete.
+	// maxMessage: a message is held in memory until it is complete.
 	maxMessage = gib
-	// minTotal is one chunk of a replay buffer.
+	// minTotal is the size of one chunk of a replay buffer.
 	minTotal, maxBuffer = 64 * kib, 1024 * gib
 	maxMessages         = 1 << 30
 )
@@ -129,7 +127,7 @@ const (
 	groupRest      = "Config file, log and help"
 )
 
-// table is every flag there is, group by group, in the order of the help.
+// table is all flags, group by group, in the order of the help.
 var table = []flag{
 	{name: "listen", group: groupAddresses, arg: "ADDR", def: ":8080",
 		help: "address for clients; port 0 picks a free port, which the log shows",

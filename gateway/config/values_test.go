@@ -24,7 +24,7 @@ import (
 	"reseat/upstream"
 )
 
-// goodValues are what each flag takes and what becomes of it. For a flag that
+// goodValues are values that each flag accepts, and what becomes of them. For a flag that
 // a route can have, the value is read from the route /game/*.
 var goodValues = []struct {
 	flag, value string
@@ -168,7 +168,7 @@ func ofPolicy(get func(policy.Policy) any) func(*Settings) any {
 	return func(s *Settings) any { return get(s.Gateway.Routes[0].Policy) }
 }
 
-// auth is what a route says of logins.
+// auth reads a route's login settings.
 func auth(get func(policy.Auth) any) func(*Settings) any {
 	return func(s *Settings) any { return get(*s.Gateway.Routes[0].Policy.Auth) }
 }
@@ -278,7 +278,7 @@ func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 	}
 }
 
-// needs are the flags that some others are nothing without.
+// needs are the flags that other flags require.
 var needs = map[string][]string{
 	"tls-cert":       {"--tls-key=key.pem"},
 	"tls-key":        {"--tls-cert=cert.pem"},
@@ -289,8 +289,8 @@ var needs = map[string][]string{
 	"webhook-secret-file": {"--webhook=https://api.example/events"},
 }
 
-// envBase leaves out the base route where RESEAT_ROUTE is what is tested, since
-// a flag beats it.
+// envBase omits the base route if RESEAT_ROUTE is being tested, since the flag would
+// override it.
 func envBase(flag, base string) []string {
 	if flag == "route" {
 		return nil
@@ -304,7 +304,7 @@ func TestEveryFlagRefusesItsBadValues(t *testing.T) {
 			t.Run(fmt.Sprintf("%s=%q", flag, v), func(t *testing.T) {
 				said := wantRefusedValue(t, flag, v)
 				if !strings.Contains(said, "want ") {
-					t.Errorf("%q does not say what is wanted", said)
+					t.Errorf("%q does not say what is accepted", said)
 				}
 				if v == "" && lookup(flag).arg != "" {
 					wantRefused(t, "--"+flag, nil, game, "--"+flag)
@@ -315,8 +315,8 @@ func TestEveryFlagRefusesItsBadValues(t *testing.T) {
 	}
 }
 
-// wantRefusedValue tries a bad value as a flag, from the environment, in a file
-// and in a route of both kinds, and checks that all of them say the same of it.
+// wantRefusedValue tries a bad value as a flag, in the environment, in a file and in a
+// route of both kinds, and checks that all of them have the same error.
 func wantRefusedValue(t *testing.T, flag, v string) string {
 	t.Helper()
 	if flag == "route" {
@@ -339,7 +339,7 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 			t.Errorf("file: %q, flag: %q", file, said)
 		}
 	}
-	if f := lookup(flag); f.perRoute() && (v != "" || f.off == nil) { // an empty one switches it off there
+	if f := lookup(flag); f.perRoute() && (v != "" || f.off == nil) { // an empty value turns it off there
 		local := wantRefused(t, `--route "/game/*": `+flag, nil, game+";"+flag+"="+v)
 		if local != said {
 			t.Errorf("route: %q, flag: %q", local, said)
@@ -348,8 +348,7 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 	return said
 }
 
-// A flag that no test value is written for would be one whose parser nobody
-// has tried.
+// A flag without a test value has an untested parser.
 func TestEveryFlagHasValuesInTheTests(t *testing.T) {
 	good := map[string]bool{"upstream-ca": true, "config": true} // in tests of their own
 	for _, c := range goodValues {
@@ -361,7 +360,7 @@ func TestEveryFlagHasValuesInTheTests(t *testing.T) {
 			continue
 		}
 		if !good[f.name] || len(badValues[f.name]) == 0 {
-			t.Errorf("--%s: no good or no bad value is tested", f.name)
+			t.Errorf("--%s: a good and a bad value must be tested", f.name)
 		}
 	}
 }
@@ -390,7 +389,7 @@ func TestUpstreamCAIsRead(t *testing.T) {
 	wantRefused(t, "--upstream-ca", nil, game, "--upstream-ca", empty)
 }
 
-// certificate writes a self-signed certificate and gives the file's name.
+// certificate writes a self-signed certificate and returns the file's name.
 func certificate(t *testing.T, serial string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -418,7 +417,7 @@ func TestWebhooksPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-func TestRouteSwitchesGlobalTextsAndTimersOff(t *testing.T) {
+func TestRouteTurnsOffGlobalTextsAndTimers(t *testing.T) {
 	global := []string{"--on-detach=d", "--on-resume=r", "--on-expire=e", "--keepalive-reply=engine.io", "--keepalive-send=1s:m",
 		"--idle-timeout=1m", "--upstream-heartbeat=5s", "--answer-timeout=3s", "--grace-before-start=5m"}
 	const empty = ";on-detach=;on-resume=;on-expire=;keepalive-reply=;keepalive-send=;idle-timeout=;upstream-heartbeat=;answer-timeout=;grace-before-start="

@@ -16,21 +16,21 @@ var engineIO = session.Reply{In: "2", Out: "3"}
 
 const (
 	// engineIOTimeout is engine.io's default pingTimeout: its server closes a
-	// connection that does not answer a ping for so long.
+	// connection that does not answer a ping for this long.
 	engineIOTimeout = 20 * time.Second
 	// minSafeAnswer is an --answer-timeout that a page may exceed while it loads a level
 	// or decodes a picture.
 	minSafeAnswer = 5 * time.Second
 )
 
-// A Warning is a setting, or a combination of settings, that is allowed and will
-// probably not do what was meant.
+// A Warning is about a setting, or a combination of settings, that is allowed but probably
+// not what the operator wants.
 type Warning struct {
-	Flag string // that it is about
+	Flag string // the flag to change
 	Text string // what will happen, and what to do
 }
 
-// Warnings lists them: those of the whole gateway, then those of each route in its
+// Warnings returns the warnings about the whole gateway, then those about each route, in
 // order.
 func (s *Settings) Warnings() (list []Warning) {
 	list = append(s.globalWarnings(), s.publicMistakes()...)
@@ -46,7 +46,7 @@ func (s *Settings) Warnings() (list []Warning) {
 	return list
 }
 
-// globalWarnings are about flags that no route has.
+// globalWarnings is about flags that a route cannot have.
 func (s *Settings) globalWarnings() (list []Warning) {
 	warn := func(flag, format string, args ...any) {
 		list = append(list, Warning{flag, fmt.Sprintf(format, args...)})
@@ -82,7 +82,7 @@ func looksLikeNetwork(a netip.Addr) bool {
 	return b[len(b)-1] == 0 && !a.IsUnspecified()
 }
 
-// likelyNetwork is the network that somebody may have meant by an address.
+// likelyNetwork returns the network that was probably meant by an address.
 func likelyNetwork(a netip.Addr) netip.Prefix {
 	b := a.AsSlice()
 	bits := 8 * len(b)
@@ -92,7 +92,7 @@ func likelyNetwork(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, bits)
 }
 
-// originWarnings: a cookie is sent along whatever page asks, so that only --origin
+// originWarnings: a browser sends cookies with requests from any page, so only --origin
 // keeps other sites from acting as the player (RFC 6455 section 10.2).
 func originWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
@@ -118,7 +118,7 @@ func originWarnings(r *policy.Route) (list []Warning) {
 	return list
 }
 
-// idleWarnings are about settings that do nothing as they stand.
+// idleWarnings is about settings without effect.
 func idleWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	warn := func(flag, format string, args ...any) {
@@ -182,7 +182,7 @@ func keepaliveWarnings(r *policy.Route) (list []Warning) {
 	return list
 }
 
-// answerWarnings: a page that stands still for a moment answers nothing either.
+// answerWarnings: a page that freezes for a moment does not answer either.
 func answerWarnings(r *policy.Route) (list []Warning) {
 	p := &r.Policy
 	if p.AnswerTimeout == 0 || p.AnswerTimeout >= minSafeAnswer {

@@ -35,14 +35,14 @@ func TestWarningsNameTheFlagAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWarningsAreOfTheRouteThatTheyAreAbout(t *testing.T) {
+func TestWarningsNameTheirRoute(t *testing.T) {
 	s := mustParse(t, nil, "--route", "/a/*=ws://127.0.0.1:1;keepalive-reply=engine.io;heartbeat=30s", "--route", "/b/*=ws://127.0.0.1:1;heartbeat=30s")
 	if list := s.Warnings(); len(list) != 1 || !strings.HasPrefix(list[0].Text, "route /a/*: ") {
 		t.Errorf("%+v, want one of /a/*", list)
 	}
 }
 
-func TestDangerousAndIdleSettingsAreWarnedOf(t *testing.T) {
+func TestDangerousAndUselessSettingsAreWarnedAbout(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		flag string // "" for no warning

@@ -9,8 +9,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// maxText bounds a configured text in bytes; a game's heartbeat is held back until it is
-// complete.
+// maxText is the maximum size of a configured text in bytes. A heartbeat of the game is
+// held back until it is complete.
 const maxText = 4 << 10
 
 // message accepts a text message: UTF-8, not empty.

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// errCut is why a connection ends that the page has had cut.
+// errCut is the read error of a connection that the demo's page has dropped.
 var errCut = errors.New("cut by the demo")
 
-// A Listener accepts connections that can be cut for a while.
+// A Listener accepts connections that can be silenced for a while.
 type Listener struct{ net.Listener }
 
 // Accept waits for the next connection.
@@ -22,14 +22,14 @@ func (l Listener) Accept() (net.Conn, error) {
 	return &Conn{TCPConn: c.(*net.TCPConn), closed: make(chan struct{})}, nil
 }
 
-// A Conn is a client's connection that can fall silent: then nothing passes
-// either way, not even its end, as behind a link that has gone down. Other
-// connections pass: a client that connects again is on another network.
+// A Conn is a client's connection that can fall silent: then nothing passes in either
+// direction, not even its close, as on a dead link. Other connections are not affected: a
+// client that reconnects is on another network.
 //
-// It deliberately has no NetConn method. The socket below goes on receiving while
-// this connection is silent, and would show bytes that wait to be read, or that
-// the peer's TCP has acknowledged: signs of life that do not exist on a dead link.
-// Without one the gateway knows no socket state, and judges by what it reads alone.
+// It deliberately has no NetConn method. The socket below still receives data while this
+// connection is silent: bytes to read, or acknowledged by the peer's TCP, would be signs
+// of life that a dead link does not have. Without the socket's state the gateway judges
+// only by what it reads.
 type Conn struct {
 	*net.TCPConn
 
@@ -39,7 +39,7 @@ type Conn struct {
 	closed chan struct{}
 }
 
-// Silence stops everything for d.
+// Silence stops both directions for d.
 func (c *Conn) Silence(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +65,8 @@ func (c *Conn) wait() {
 	}
 }
 
-// Read reads, but what comes while the connection is silent only afterwards. Its
-// error is shown as the reason why the client was lost.
+// Read returns data that arrives while the connection is silent only afterwards. Its error
+// is shown as the reason of the disconnect.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	c.wait()
@@ -82,7 +82,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return c.TCPConn.Write(b)
 }
 
-// Close closes the connection at once.
+// Close closes the connection, also while it is silent.
 func (c *Conn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.TCPConn.Close()

@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// pair is both ends of a connection that a Listener has accepted.
+// pair returns both ends of a connection that a Listener has accepted.
 func pair(t *testing.T) (near *Conn, far net.Conn) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func pair(t *testing.T) (near *Conn, far net.Conn) {
 }
 
 // What arrives at the socket of a silent connection must not look like a sign of life.
-func TestSocketStateOfAConnIsNotKnown(t *testing.T) {
+func TestSocketStateOfConnIsUnknown(t *testing.T) {
 	near, far := pair(t)
 	near.Silence(time.Hour)
 	if _, err := far.Write([]byte("x")); err != nil {
@@ -40,7 +40,7 @@ func TestSocketStateOfAConnIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestCloseEndsASilence(t *testing.T) {
+func TestCloseEndsSilence(t *testing.T) {
 	near, _ := pair(t)
 	near.Silence(time.Hour)
 	wrote := make(chan error)
@@ -54,8 +54,8 @@ func TestCloseEndsASilence(t *testing.T) {
 	}
 }
 
-// The dashboard shows it as the reason why the client was lost.
-func TestACutSaysWhoCut(t *testing.T) {
+// The dashboard shows the error as the reason of the disconnect.
+func TestDisconnectIsLabelledWithItsSide(t *testing.T) {
 	near, _ := pair(t)
 	near.Close()
 	if _, err := near.Read(make([]byte, 1)); err == nil || err.Error() != "cut by the demo" {

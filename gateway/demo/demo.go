@@ -1,5 +1,5 @@
-// Package demo is what --demo adds to a gateway: the embedded game server,
-// the page, and real cuts of a player's own network connection.
+// Package demo adds what --demo needs to a gateway: the embedded game server, the page,
+// and real disconnects of a player's own network connection.
 package demo
 
 import (
@@ -31,8 +31,7 @@ type Showcase struct {
 	running sync.WaitGroup
 }
 
-// Start starts the game server on a port of its own on loopback and adds its
-// route to cfg.
+// Start starts the game server on a free loopback port, and adds its route to cfg.
 func Start(cfg *gateway.Config) (*Showcase, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,8 +57,8 @@ func (s *Showcase) Close() {
 	s.running.Wait()
 }
 
-// Serve adds the page, and the cuts that its buttons make, to g. The client
-// address must be served by a Listener.
+// Serve adds the page, and the disconnects that its buttons cause, to g. A Listener must
+// serve the client address.
 func Serve(g *gateway.Gateway) {
 	for p, h := range web.Demo() {
 		g.Page(p, h)
@@ -67,12 +66,12 @@ func Serve(g *gateway.Gateway) {
 	g.Page("/demo/cut", cutter(g))
 }
 
-// A cut is what a page asks for: its session's id, which nobody else knows,
-// and how its connection is cut.
+// A cut is a page's request to disconnect it: its session's id, which nobody else knows,
+// and how.
 type cut struct {
 	Session string `json:"session"`
 	How     string `json:"how"` // close, reset or silence
-	MS      int64  `json:"ms"`  // of silence
+	MS      int64  `json:"ms"`  // duration of silence
 }
 
 func cutter(g *gateway.Gateway) http.HandlerFunc {
@@ -99,7 +98,7 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 	}
 }
 
-// below is the connection under TLS.
+// below returns the connection below TLS.
 func below(c net.Conn) net.Conn {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return t.NetConn()

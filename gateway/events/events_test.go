@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A clock is one that the test sets.
+// A clock is set by the test.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
@@ -26,7 +26,7 @@ func publish(h *Hub, sessions ...string) {
 	}
 }
 
-// read reads all that there is: the sessions, or the types of events without.
+// read reads all pending events: their sessions, or the type of an event without one.
 func read(t *testing.T, r *Reader) (what []string, ids []uint64) {
 	t.Helper()
 	for {
@@ -76,21 +76,21 @@ func TestReaderGetsLaterEvents(t *testing.T) {
 	want(t, r, "c")
 }
 
-func TestReaderBeginsWithTheNewestThatAreHeld(t *testing.T) {
+func TestReaderBeginsWithNewestHeldEvents(t *testing.T) {
 	h, _ := newHub()
 	want(t, h.Newest(5))
 	publish(h, "a", "b", "c")
 	want(t, h.Newest(2), "b", "c")
 	want(t, h.Newest(0))
 	want(t, h.Newest(5), "a", "b", "c")
-	publish(h, numbered(0, Kept)...) // the first three are gone: that is no gap for whoever did not ask for them
+	publish(h, numbered(0, Kept)...) // the first three are evicted: no gap, since the reader did not ask for them
 	want(t, h.Newest(1), fmt.Sprint("s", Kept-1))
 	if ids := want(t, h.Newest(Kept), numbered(0, Kept)...); len(ids) != Kept {
 		t.Errorf("%d events, want %d", len(ids), Kept)
 	}
 }
 
-func TestReaderGoesOnAfterTheEventThatItNames(t *testing.T) {
+func TestReaderContinuesAfterTheNamedEvent(t *testing.T) {
 	h, _ := newHub()
 	first := h.Live()
 	publish(h, "a", "b", "c")
@@ -105,7 +105,7 @@ func TestUnknownEventIDYieldsGap(t *testing.T) {
 	publish(h, "a", "b")
 	for _, id := range []uint64{0, 1, h.last + 1, 1<<64 - 1} {
 		ids := want(t, h.After(id), Gap, "a", "b")
-		want(t, h.After(ids[0]), "a", "b") // the gap's own ID goes on behind it
+		want(t, h.After(ids[0]), "a", "b") // the gap's own ID continues after it
 	}
 }
 
@@ -130,7 +130,7 @@ func TestLateStartIsNotCountedAsMissed(t *testing.T) {
 	publish(h, numbered(0, Kept+3)...)
 	want(t, h.After(1), append([]string{Gap}, numbered(3, Kept+3)...)...)
 	if n := h.Missed(); n != 0 {
-		t.Errorf("%d events missed, want none: it was not late for them", n)
+		t.Errorf("%d events missed, want none: the reader began after them", n)
 	}
 }
 
@@ -179,8 +179,8 @@ func TestIDsAreMicrosecondsAndGrowWhateverTheClockDoes(t *testing.T) {
 	want(t, r, "e")
 }
 
-// The next process knows nothing of this one's events, and its IDs are greater.
-func TestIDsGoOnOverRestarts(t *testing.T) {
+// The next process does not have this one's events, and its IDs are greater.
+func TestIDsGrowAcrossRestarts(t *testing.T) {
 	h, c := newHub()
 	r := h.Live()
 	publish(h, "a")
@@ -254,7 +254,7 @@ func TestCloseEndsTheReadersOnceTheyHaveReadAll(t *testing.T) {
 	}
 }
 
-// Nobody reads, and whoever publishes goes on.
+// Publish does not wait if nobody reads.
 func TestPublishNeverWaits(t *testing.T) {
 	h, _ := newHub()
 	r := h.Live()
@@ -277,7 +277,7 @@ func TestPublishAllocatesNothingOnceTheRingIsFull(t *testing.T) {
 	}
 }
 
-func TestManyPublishAndReadAtOnce(t *testing.T) {
+func TestConcurrentPublishersAndReaders(t *testing.T) {
 	h := New(time.Now)
 	var all sync.WaitGroup
 	for w := range 4 {

@@ -12,20 +12,20 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// writeTimeout is how long a client has to take its 101.
+// writeTimeout is how long a client may take to receive its 101.
 const writeTimeout = 5 * time.Second
 
-// An Answer is what a 101 says beside the key.
+// An Answer is the content of a 101 besides the key.
 type Answer struct {
-	Protocol string      // the subprotocol; "": none
+	Protocol string      // the subprotocol; "" if there is none
 	Header   http.Header // further headers
-	// Deflate agrees on permessage-deflate where the client offers it; nil never does.
-	// RFC 7692.
+	// Deflate negotiates permessage-deflate (RFC 7692) if the client offers it. Nil turns
+	// it off.
 	Deflate *deflate.Options
 }
 
-// Switch answers 101 and takes the connection over. early is what the client has sent
-// behind its handshake, and conn will not return. The request must have passed Check.
+// Switch answers 101 and takes the connection over. early is what the client has already
+// sent after its handshake; conn will not return it. The request must have passed Check.
 func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, early []byte, err error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {

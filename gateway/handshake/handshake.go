@@ -1,6 +1,6 @@
-// Package handshake is the server's side of the WebSocket opening handshake: what a
-// request must have (RFC 6455 section 4.2.1), which Host and Origin may pass, and the
-// 101 that takes the connection over.
+// Package handshake implements the server's side of the WebSocket opening handshake: the
+// checks of a request (RFC 6455 section 4.2.1), of Host and Origin, and the 101 that takes
+// the connection over.
 package handshake
 
 import (
@@ -10,33 +10,33 @@ import (
 	"strings"
 )
 
-// Requested reports whether r asks for a WebSocket, RFC 6455 section 4.1,
-// well or badly.
+// Requested reports whether r asks for a WebSocket, RFC 6455 section 4.1, even if the
+// handshake is faulty.
 func Requested(r *http.Request) bool {
 	return hasToken(r.Header, "Upgrade", "websocket")
 }
 
-// A Fault is what is wrong with a handshake, and the HTTP status that says so.
+// A Fault is the error of a handshake, with its HTTP status.
 type Fault struct {
 	Status int
 	Text   string
 }
 
-// Check verifies what RFC 6455 section 4.2.1 requires of a client; nil for a good
-// handshake.
+// Check checks what RFC 6455 section 4.2.1 requires of a client. It returns nil for a
+// valid handshake.
 func Check(r *http.Request) *Fault {
 	bad := func(status int, text string) *Fault {
 		return &Fault{status, text}
 	}
 	switch {
 	case r.Method != http.MethodGet:
-		return bad(http.StatusMethodNotAllowed, "a WebSocket handshake is a GET")
+		return bad(http.StatusMethodNotAllowed, "a WebSocket handshake must be a GET")
 	case r.ProtoMajor != 1 || r.ProtoMinor < 1:
-		return bad(http.StatusBadRequest, "a WebSocket handshake is HTTP/1.1")
+		return bad(http.StatusBadRequest, "a WebSocket handshake must use HTTP/1.1")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
-		return bad(http.StatusBadRequest, "a WebSocket handshake has no body")
+		return bad(http.StatusBadRequest, "a WebSocket handshake must have no body")
 	case !hasToken(r.Header, "Connection", "upgrade"):
-		return bad(http.StatusBadRequest, "Connection does not say Upgrade")
+		return bad(http.StatusBadRequest, "Connection must contain Upgrade")
 	case len(r.Header.Values("Sec-WebSocket-Version")) != 1 || r.Header.Get("Sec-WebSocket-Version") != "13":
 		return bad(http.StatusUpgradeRequired, "Sec-WebSocket-Version must be 13")
 	case !validKey(r.Header.Values("Sec-WebSocket-Key")):
@@ -53,7 +53,7 @@ func validKey(keys []string) bool {
 	return err == nil && len(b) == 16
 }
 
-// hasToken reports whether a comma-separated header holds a token, in any case.
+// hasToken reports whether a comma-separated header contains a token, ignoring case.
 func hasToken(h http.Header, name, token string) bool {
 	for _, line := range h.Values(name) {
 		for t := range strings.SplitSeq(line, ",") {
@@ -65,8 +65,8 @@ func hasToken(h http.Header, name, token string) bool {
 	return false
 }
 
-// HostAllowed reports whether a Host value is one of those allowed: by name
-// alone, or with the port where the allowed one has a port. None allow any.
+// HostAllowed reports whether a Host value matches one of allowed: by name, and by port if
+// the allowed one has a port. If allowed is empty, any host matches.
 func HostAllowed(allowed []string, host string) bool {
 	if len(allowed) == 0 {
 		return true

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// goodHead is a handshake as RFC 6455 section 1.3 has it, less its last line.
+// goodHead is the handshake of RFC 6455 section 1.3, without its last line.
 const goodHead = "GET /match/7 HTTP/1.1\r\nHost: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 
-// read reads a request as it comes over the wire; nil where that cannot be.
+// read parses a request as sent over the wire; nil if it is invalid.
 func read(head string) *http.Request {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head + "\r\n")))
 	if err != nil {
@@ -22,7 +22,7 @@ func read(head string) *http.Request {
 	return r
 }
 
-// change is goodHead with one thing put in another's place.
+// change replaces one part of goodHead.
 func change(old, new string) string { return strings.Replace(goodHead, old, new, 1) }
 
 func TestGoodHandshakesPass(t *testing.T) {
@@ -44,7 +44,7 @@ func TestGoodHandshakesPass(t *testing.T) {
 	}
 }
 
-// T15: each of these is answered by HTTP, with the status that its fault has.
+// T15: each of these is refused by HTTP, with the status of its fault.
 func TestBadHandshakesAreRefused(t *testing.T) {
 	key := "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 	for status, heads := range map[int][]string{
@@ -68,7 +68,7 @@ func TestBadHandshakesAreRefused(t *testing.T) {
 		for _, head := range heads {
 			r := read(head)
 			if r == nil || !Requested(r) {
-				t.Errorf("never seen as a handshake: %q", head)
+				t.Errorf("not recognised as a handshake: %q", head)
 				continue
 			}
 			if bad := Check(r); bad == nil || bad.Status != status || bad.Text == "" {
@@ -78,9 +78,8 @@ func TestBadHandshakesAreRefused(t *testing.T) {
 	}
 }
 
-// What does not ask for a WebSocket is an ordinary request, and goes to the
-// proxy.
-func TestOrdinaryRequestIsNoHandshake(t *testing.T) {
+// A request that does not ask for a WebSocket is an ordinary one, and goes to the proxy.
+func TestOrdinaryRequestIsNotAHandshake(t *testing.T) {
 	for _, with := range []string{"", "Upgrade: h2c\r\n", "Upgrade: websockets\r\n", "Upgrade: websocket/13\r\n", "Upgrade: \"websocket\"\r\n", "Upgrade: web socket\r\n", "Upgrade: h2c; websocket\r\n", "Upgrade: \r\n", "X-Upgrade: websocket\r\n"} {
 		if r := read(change("Upgrade: websocket\r\n", with)); r == nil || Requested(r) {
 			t.Errorf("a handshake: %q", with)
@@ -100,7 +99,7 @@ func TestKeyIsSixteenBytesInBase64Once(t *testing.T) {
 		{strings.TrimRight(encode(16), "=")}, {"AAAAAAAAAAAAAAAAAAAAAB=="}, {"_-_-_-_-_-_-_-_-_-_-_w=="}, {"AAAAAAAAAAAAAAAAAAAAA==="}, {" " + encode(16)}, {encode(16) + "x"}, {"not base64 at all!!!!!=="},
 	} {
 		if validKey(keys) {
-			t.Errorf("%q is taken", keys)
+			t.Errorf("%q is accepted", keys)
 		}
 	}
 }
@@ -122,7 +121,7 @@ func TestTokenIsFoundInAnyLineAndCase(t *testing.T) {
 }
 
 // T11: --host.
-func TestHostIsOneOfThoseAllowed(t *testing.T) {
+func TestHostMustBeAllowed(t *testing.T) {
 	for _, tt := range []struct {
 		allowed []string
 		host    string
@@ -164,8 +163,8 @@ func TestHostIsOneOfThoseAllowed(t *testing.T) {
 	}
 }
 
-// FuzzHandshakeHead: whatever comes, what passes is what RFC 6455 section 4.2.1
-// asks for, told by other means.
+// FuzzHandshakeHead checks that only what RFC 6455 section 4.2.1 requires passes, decided
+// by other code.
 func FuzzHandshakeHead(f *testing.F) {
 	f.Add(goodHead)
 	f.Add(goodHead + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n")

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A Target is what a client asked for, by its own account or a trusted proxy's.
+// A Target is what a client asked for, as seen by the gateway or by a trusted proxy.
 type Target struct {
 	Host   string
-	Secure bool // by TLS
+	Secure bool // over TLS
 }
 
-// OriginAllowed decides by --origin whether a handshake's Origin may pass, RFC
-// 6455 section 10.2. Without patterns it must be the host that was asked for, and
-// https where TLS was: anyone who is on the way can make up a page of http.
-// A request without an Origin is no browser's and passes; two never do.
+// OriginAllowed reports whether a handshake's Origin may pass --origin, RFC 6455 section
+// 10.2. Without patterns it must be the requested host, and https if the request came over
+// TLS: anyone on the path can forge an http page. A request without an Origin is not from
+// a browser and passes; two Origins never do.
 func OriginAllowed(patterns []string, h http.Header, to Target) bool {
 	origins := h.Values("Origin")
 	switch len(origins) {
@@ -36,20 +36,19 @@ func OriginAllowed(patterns []string, h http.Header, to Target) bool {
 	return false
 }
 
-// sameOrigin compares host and port, the ports 80 and 443 left out on both. Where a
-// proxy ends TLS and nobody says so, the scheme is not known.
+// sameOrigin compares host and port, ignoring the ports 80 and 443 on both sides: behind a
+// proxy that terminates TLS without saying so, the scheme is unknown.
 func sameOrigin(value string, to Target) bool {
 	o, ok := parseOrigin(value)
 	return ok && strings.EqualFold(withoutPort(o.authority), withoutPort(to.Host)) && (!to.Secure || o.scheme == "https" || o.scheme == "wss")
 }
 
-// matchOrigin compares scheme, host and port each by itself, so that no star
-// reaches across one. A pattern without a port means the default one of the
-// origin's scheme.
+// matchOrigin compares scheme, host and port individually, so that no star matches across
+// their bounds. A pattern without a port means the default port of the origin's scheme.
 func matchOrigin(pattern, value string) bool {
 	o, ok := parseOrigin(value)
 	scheme, host, found := strings.Cut(strings.ToLower(pattern), "://")
-	if !ok || !found { // an opaque origin is only itself
+	if !ok || !found { // an opaque origin matches only itself
 		return strings.EqualFold(pattern, value)
 	}
 	port := o.defaultPort()
@@ -59,8 +58,8 @@ func matchOrigin(pattern, value string) bool {
 	return matchStar(scheme, o.scheme, "") && matchStar(host, o.host, ".") && matchStar(port, o.port, "")
 }
 
-// A webOrigin is the serialisation of a tuple origin, RFC 6454 section 6.2, taken
-// apart. An opaque one ("null") has no parts and only * allows it.
+// A webOrigin is a parsed tuple origin, RFC 6454 section 6.2. An opaque one ("null") has
+// no parts, and only * allows it.
 type webOrigin struct{ scheme, authority, host, port string }
 
 var originForm = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://(([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?)$`)
@@ -85,7 +84,7 @@ func (o webOrigin) defaultPort() string {
 	return "80"
 }
 
-// withoutPort is an authority less the port 80 or 443.
+// withoutPort removes the port 80 or 443 from an authority.
 func withoutPort(authority string) string {
 	for _, port := range []string{":80", ":443"} {
 		if rest, ok := strings.CutSuffix(authority, port); ok && !strings.HasSuffix(rest, ":") {
@@ -95,8 +94,8 @@ func withoutPort(authority string) string {
 	return authority
 }
 
-// matchStar matches s against a pattern in which a star stands for any run of
-// characters, but for those in without.
+// matchStar matches s against a pattern in which a star matches any run of characters that
+// are not in without.
 func matchStar(pattern, s, without string) bool {
 	star := strings.IndexByte(pattern, '*')
 	if star < 0 {

@@ -15,8 +15,7 @@ func origin(values ...string) http.Header {
 	return http.Header{"Origin": values}
 }
 
-// sameHosts are the values of Origin and Host, and whether the one may ask for
-// the other by default.
+// sameHosts are values of Origin and Host, and whether the Origin is allowed by default.
 var sameHosts = []struct {
 	origin, host string
 	want         bool
@@ -76,7 +75,7 @@ var sameHosts = []struct {
 	{"1https://game.example", "game.example", false},
 }
 
-// T10: by default a page must come from the host that it asks for.
+// T10: by default a page must come from the host that it connects to.
 func TestOriginIsTheSameHostByDefault(t *testing.T) {
 	for _, tt := range sameHosts {
 		if got := OriginAllowed(nil, origin(tt.origin), Target{Host: tt.host}); got != tt.want {
@@ -85,7 +84,7 @@ func TestOriginIsTheSameHostByDefault(t *testing.T) {
 	}
 }
 
-// Whoever is on the way can make up a page of http://, but not one of https://.
+// An attacker on the path can forge a page of http://, but not one of https://.
 func TestOriginOfAnInsecurePageIsRefusedUnderTLS(t *testing.T) {
 	for value, want := range map[string]bool{"https://game.example": true, "http://game.example": false, "http://game.example:443": false, "ws://game.example": false} {
 		if got := OriginAllowed(nil, origin(value), Target{"game.example", true}); got != want {
@@ -94,7 +93,7 @@ func TestOriginOfAnInsecurePageIsRefusedUnderTLS(t *testing.T) {
 	}
 }
 
-// A library alone lets the second one through.
+// A library alone may accept the second one.
 func TestTwoOriginsNeverPass(t *testing.T) {
 	for _, patterns := range [][]string{nil, {"*"}, {"https://game.example"}} {
 		for _, twice := range [][]string{{"https://game.example", "https://game.example"}, {"https://game.example", "https://evil.example"}, {"", ""}, {"null", "https://game.example"}} {
@@ -105,7 +104,7 @@ func TestTwoOriginsNeverPass(t *testing.T) {
 	}
 }
 
-// Only browsers send one, and they always do.
+// All browsers send an Origin, and only browsers do.
 func TestRequestWithoutOriginPasses(t *testing.T) {
 	for _, patterns := range [][]string{nil, {"*"}, {"https://game.example"}} {
 		if !OriginAllowed(patterns, origin(), Target{Host: "game.example"}) {
@@ -160,14 +159,14 @@ func TestOriginMatchesItsPattern(t *testing.T) {
 	}
 }
 
-// With patterns the same host is not enough: what is listed is meant.
+// With patterns the same host is not enough: only listed origins pass.
 func TestPatternsReplaceTheDefault(t *testing.T) {
 	if OriginAllowed([]string{"https://site.example"}, origin("https://game.example"), Target{Host: "game.example"}) {
-		t.Error("the host's own origin passes though it is not listed")
+		t.Error("the host's own origin passes unlisted")
 	}
 }
 
-// likeStar is the oracle.
+// likeStar is the reference implementation of matchStar.
 func likeStar(pattern, s, without string) bool {
 	run := "(?s:.*)"
 	if without != "" {
@@ -194,7 +193,7 @@ func FuzzStar(f *testing.F) {
 	f.Add("*.game.example", "eu.game.example")
 	f.Fuzz(func(t *testing.T, pattern, s string) {
 		if strings.Count(pattern, "*") > 4 || len(s) > 100 || !utf8.ValidString(pattern) || !utf8.ValidString(s) {
-			return // the pattern is the operator's, and few have stars
+			return // patterns are set by operators: few stars
 		}
 		for _, without := range []string{"", "."} {
 			if got, want := matchStar(pattern, s, without), likeStar(pattern, s, without); got != want {
@@ -204,7 +203,7 @@ func FuzzStar(f *testing.F) {
 	})
 }
 
-func TestOriginIsTakenApartOnlyInItsOneForm(t *testing.T) {
+func TestOriginIsParsedInItsOnlyForm(t *testing.T) {
 	for o, want := range map[string]webOrigin{
 		"http://game.example":    {"http", "game.example", "game.example", "80"},
 		"HTTPS://Game.example":   {"https", "game.example", "game.example", "443"},

@@ -2,5 +2,5 @@
 
 package listen
 
-// Descriptors is how many files the process may have open; zero is no bound.
+// Descriptors returns the process's limit of open files; zero means no limit.
 func Descriptors() int { return 0 }

@@ -4,8 +4,8 @@ package listen
 
 import "syscall"
 
-// Descriptors is how many files the process may have open; zero is no bound. Go
-// has raised the limit as far as it may.
+// Descriptors returns the process's limit of open files; zero means no limit. Go has
+// raised the soft limit to the hard limit.
 func Descriptors() int {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || l.Cur > 1<<31-1 {

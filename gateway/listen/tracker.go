@@ -1,5 +1,5 @@
-// Package listen accepts connections while descriptors are short: it knows which
-// connections only wait, and closes those that have waited the longest.
+// Package listen accepts connections while descriptors are short: it tracks idle
+// connections, and closes those that have been idle for the longest.
 package listen
 
 import (
@@ -15,37 +15,36 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A ConnTracker knows the connections that wait: for their TLS handshake, for a request
-// to be complete, for the next one, or for a refused client to read its Close. Each holds
-// a descriptor, which strangers could take from clients that resume. Where descriptors
-// are short, it closes those that have waited the longest, as any server may: RFC 9112
-// section 9.5.
+// A ConnTracker tracks idle connections: those in a TLS handshake, waiting for a request
+// to be complete or for the next one, or waiting for a refused client to close. Each holds
+// a descriptor, which clients that resume may need. When descriptors are short, it closes
+// the connections that have been idle for the longest, as RFC 9112 section 9.5 allows.
 //
-// Its listeners stand below TLS. An http.Server that serves them has ConnState as its
-// ConnState, Handler around its handler, and this package's ConnContext. All methods may
-// be called from any goroutine.
+// Its listeners belong below TLS. An http.Server on them needs ConnState as its ConnState,
+// Handler around its handler, and this package's ConnContext. All methods are safe for
+// concurrent use.
 type ConnTracker struct {
 	opts Options
 
 	mu    sync.Mutex // never held over a call of Options
-	line  list.List  // of net.Conn, the longest waiting first
+	line  list.List  // of net.Conn, the longest idle first
 	conns map[net.Conn]*tracked
 }
 
-// Options are what a ConnTracker is made from. All functions may be nil.
+// Options configure a ConnTracker. All functions may be nil.
 type Options struct {
-	// Max is how many descriptors may be in use; zero: any number.
+	// Max is the maximum number of descriptors in use; zero means no limit.
 	Max int
-	// InUse is how many are in use apart from the connections that wait.
+	// InUse is the number in use, not counting idle connections.
 	InUse func() int
 	// Short is called before connections are closed.
 	Short func()
-	// Closed is called with how many connections were closed.
+	// Closed is called with the number of closed connections.
 	Closed func(n int)
 }
 
-// A tracked connection has been accepted and not been taken over yet: its place in the
-// line, nil while one of its requests is served.
+// A tracked connection has been accepted and not been taken over. place is its place in
+// the list of idle connections, nil while one of its requests is served.
 type tracked struct{ place *list.Element }
 
 // NewConnTracker makes a ConnTracker.
@@ -53,11 +52,11 @@ func NewConnTracker(o Options) *ConnTracker {
 	return &ConnTracker{opts: o, conns: make(map[net.Conn]*tracked)}
 }
 
-// releaseDelay is how long a closed connection has to release its descriptor before the
-// next attempt to get one.
+// releaseDelay is how long a closed connection may take to release its descriptor before
+// the next attempt to get one.
 const releaseDelay = time.Millisecond
 
-// Listen tracks the connections that inner accepts from the first moment.
+// Listen tracks the connections that inner accepts from the moment they are accepted.
 func (t *ConnTracker) Listen(inner net.Listener) net.Listener { return &listener{inner, t} }
 
 type listener struct {
@@ -80,17 +79,17 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Forget is for callers that close an accepted connection before an http.Server has it.
+// Forget is for callers that close an accepted connection before an http.Server gets it.
 func (l *listener) Forget(c net.Conn) { l.tracker.Forget(c) }
 
-// Track has c wait, until Forget.
+// Track adds c as idle, until Forget.
 func (t *ConnTracker) Track(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns[c] = &tracked{place: t.line.PushBack(c)}
 }
 
-// Forget is called when c is closed, or taken over.
+// Forget must be called when c is closed, or taken over.
 func (t *ConnTracker) Forget(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,8 +99,8 @@ func (t *ConnTracker) Forget(c net.Conn) {
 	}
 }
 
-// MakeRoom is called when one more descriptor is in use, or is about to be. Where they
-// are short it closes connections that wait.
+// MakeRoom must be called when another descriptor is in use, or about to be. If
+// descriptors are short, it closes idle connections.
 func (t *ConnTracker) MakeRoom() {
 	if t.opts.Max == 0 {
 		return
@@ -113,13 +112,13 @@ func (t *ConnTracker) MakeRoom() {
 	t.close(func(waiting int) int { return waiting - room })
 }
 
-// NoDescriptor reports whether err says that there was none left.
+// NoDescriptor reports whether err means that the process ran out of descriptors.
 func NoDescriptor(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// FreeOne closes one connection that waits, after an attempt that found no descriptor,
-// and reports whether there was one: then the attempt may be repeated.
+// FreeOne closes one idle connection, after an attempt that found no descriptor. If it
+// reports true, the attempt may be repeated.
 func (t *ConnTracker) FreeOne() bool {
 	if t.close(func(int) int { return 1 }) == 0 {
 		return false
@@ -128,14 +127,14 @@ func (t *ConnTracker) FreeOne() bool {
 	return true
 }
 
-// Counts returns how many connections are tracked, and how many of them wait.
+// Counts returns the number of tracked connections, and how many of them are idle.
 func (t *ConnTracker) Counts() (conns, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.conns), t.line.Len()
 }
 
-// close closes as many waiting connections as excess says, and returns how many.
+// close closes as many idle connections as excess returns, and returns their number.
 func (t *ConnTracker) close(excess func(waiting int) int) (closed int) {
 	oldest, short := t.remove(excess)
 	if short && t.opts.Short != nil {
@@ -150,8 +149,8 @@ func (t *ConnTracker) close(excess func(waiting int) int) (closed int) {
 	return len(oldest)
 }
 
-// remove takes those out that have waited the longest. short says that there were to be
-// some, even if nobody waits.
+// remove removes the connections that have been idle for the longest. short reports
+// whether excess asked for any, even if none is idle.
 func (t *ConnTracker) remove(excess func(waiting int) int) (oldest []net.Conn, short bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,7 +163,7 @@ func (t *ConnTracker) remove(excess func(waiting int) int) (oldest []net.Conn, s
 	return oldest, n > 0
 }
 
-// leaveLocked takes tc out of the line.
+// leaveLocked removes tc from the idle connections.
 func (t *ConnTracker) leaveLocked(tc *tracked) {
 	if tc.place != nil {
 		t.line.Remove(tc.place)
@@ -172,7 +171,7 @@ func (t *ConnTracker) leaveLocked(tc *tracked) {
 	}
 }
 
-// serve is called when a request of c's is complete.
+// serve marks c as in use: it has a complete request.
 func (t *ConnTracker) serve(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,7 +180,7 @@ func (t *ConnTracker) serve(c net.Conn) {
 	}
 }
 
-// wait is called when a request of c's has been served: it may wait for the next.
+// wait marks c as idle: its request has been served.
 func (t *ConnTracker) wait(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,12 +192,12 @@ func (t *ConnTracker) wait(c net.Conn) {
 
 type connKey struct{}
 
-// ConnContext is for an http.Server: a ConnTracker's Handler finds the connection there.
+// ConnContext is for an http.Server: it passes the connection to a ConnTracker's Handler.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// ConnState is an http.Server's.
+// ConnState is for an http.Server.
 func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
 	switch c = rawconn.Lowest(c); state {
 	case http.StateIdle:
@@ -208,13 +207,13 @@ func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Handler is h; a connection does not wait while h serves a request of its.
+// Handler wraps h, so that a connection is not idle while h serves a request of its.
 func (t *ConnTracker) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 			c = rawconn.Lowest(c)
 			t.serve(c)
-			if r.ProtoMajor == 1 { // of HTTP/2 ConnState says when no request is left
+			if r.ProtoMajor == 1 { // for HTTP/2, ConnState reports the last request
 				defer t.wait(c)
 			}
 		}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A connection that was closed to make room is gone at once: what its http.Server still
-// says of it puts it into no line again.
-func TestWhatWasClosedToMakeRoomIsForgotten(t *testing.T) {
+// A connection that was closed to make room is no longer tracked, whatever its http.Server
+// still reports about it.
+func TestConnectionClosedToMakeRoomIsForgotten(t *testing.T) {
 	tracker := NewConnTracker(Options{})
 	a, _ := net.Pipe()
 	b, _ := net.Pipe()

@@ -8,35 +8,35 @@ import (
 	"reseat/gateway/session"
 )
 
-// answerTime is how long an attached client has to answer the ping that decides
+// answerTime is how long an attached client may take to answer the ping that decides
 // whether a second session of its player is refused.
 const answerTime = 2 * time.Second
 
-// A playerKey tells players apart: two issuers of logins may use one name for
-// two people.
+// A playerKey identifies a player. It includes the login's realm, since two issuers may
+// use one name for two people.
 type playerKey struct {
 	realm any
 	name  string
 }
 
-// An Admission is whether a new session may be begun.
+// An Admission says whether a new session may begin.
 type Admission int
 
 const (
 	Admitted         Admission = iota
-	Duplicate                  // another session of the player holds its place
+	Duplicate                  // the player has another session
 	TooMany                    // --max-sessions
 	TooManyHere                // --max-sessions-per-ip
-	OutOfDescriptors           // the process may open no more
+	OutOfDescriptors           // no descriptors left but the reserve
 )
 
-// Supersede ends the session, since its player began another one.
+// Supersede ends the session because its player has begun another one.
 func (e *Record) Supersede() {
 	e.Do(func(core *session.Session, now session.Time) { core.Supersede(now) })
 }
 
-// Answers reports whether e is about to begin, or its client is attached and
-// answers a ping in time.
+// Answers reports whether e is about to begin, or its client is attached and answers a
+// ping in time. It blocks until that is known or ctx is done.
 func (r *Registry) Answers(ctx context.Context, e *Record) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -47,7 +47,7 @@ func (r *Registry) Answers(ctx context.Context, e *Record) bool {
 	e.AwaitFirst()
 	var pong <-chan struct{}
 	asked := false
-	// While this runs nothing else happens to the session: no pong comes before it is
+	// The session is locked meanwhile: no pong arrives before it is
 	// listened for.
 	d.Do(func(core *session.Session, now session.Time) { pong, asked = e.pongs.next(), core.Ask(now) })
 	if !asked {
@@ -61,8 +61,8 @@ func (r *Registry) Answers(ctx context.Context, e *Record) bool {
 	}
 }
 
-// holderLocked is a living session that keeps e from being begun under Reject,
-// nil for none.
+// holderLocked returns a living session that forbids e under Reject, nil if there is
+// none.
 func (r *Registry) holderLocked(e *Record) *Record {
 	if e.player.name == "" || e.Terms().Duplicate != policy.Reject {
 		return nil
@@ -75,13 +75,13 @@ func (r *Registry) holderLocked(e *Record) *Record {
 	return nil
 }
 
-// alive reports whether e has not ended.
+// Alive reports whether e has not ended.
 func (e *Record) Alive() bool {
 	d := e.Driver()
 	return d == nil || d.Info().State != session.Ended
 }
 
-// Commit marks e as accepted. older are those that it takes over.
+// Commit marks e as accepted by its upstream. older are the sessions that it supersedes.
 func (r *Registry) Commit(e *Record) (older []*Record, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

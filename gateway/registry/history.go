@@ -9,41 +9,39 @@ import (
 	"reseat/gateway/session"
 )
 
-// maxDetail bounds what others may write into a history, in bytes.
+// maxDetail is the maximum size of a peer's text in a history, in bytes.
 const maxDetail = 200
 
-// maxMoments is how many entries a session's history keeps.
+// maxMoments is the maximum number of entries in a session's history.
 const maxMoments = 32
 
-// A Moment is one entry of a session's history. In JSON it is what the control
-// API shows.
+// A Moment is one entry of a session's history. Its JSON is part of the control API.
 type Moment struct {
 	Time   time.Time `json:"time"`
 	Type   string    `json:"type"`   // as in the event stream
-	Peer   string    `json:"peer"`   // the client's address; empty where none has to do with it
+	Peer   string    `json:"peer"`   // the client's address; "" if no client is involved
 	Was    string    `json:"was"`    // of session.superseded: the older connection's address; of grace.changed: the older grace period; else empty
-	Reason string    `json:"reason"` // why; empty where there is nothing to say
-	Detail string    `json:"detail"` // of session.ended: what was said with it; of grace.changed: the new grace period
-	Silent string    `json:"silent"` // of session.detached: how long nothing had been heard of the client, as in flags; else empty
+	Reason string    `json:"reason"` // "" if there is none
+	Detail string    `json:"detail"` // of session.ended: the close reason or error; of grace.changed: the new grace period
+	Silent string    `json:"silent"` // of session.detached: how long the client had been silent, as in flags; else empty
 	Away   string    `json:"away"`   // of session.resumed and session.superseded: since the last sign of life before, as in flags; else empty
 	Replay uint64    `json:"replay"` // messages that a resume replayed
 	Lost   uint64    `json:"lost"`   // messages that were dropped before it
-	Times  int       `json:"times"`  // how often in a row, the newest at Time
+	Times  int       `json:"times"`  // how often in a row, the last one at Time
 }
 
-// GraceChanged is the Type of a Moment that no event stands for: the grace period was
-// changed by Patch.
+// GraceChanged is the Type of a Moment without an event: Patch changed the grace period.
 const GraceChanged = "grace.changed"
 
-// A history is what has happened to one session: its beginning, and the newest
-// of the rest. It costs a session that is never cut one entry.
+// A history is the events of one session: the first one, and the newest of the rest. A
+// session that is never disconnected has one entry.
 type history struct {
 	list []Moment
-	left int // entries between the first and the others that are not kept any more
+	left int // entries dropped after the first one
 }
 
-// note adds m. What comes again in a row, as a thief's tokens might, takes no
-// room of its own.
+// note adds m. It merges repetitions into one entry, so that a thief who sends tokens
+// over and over cannot evict the others.
 func (h *history) note(m Moment) {
 	m.Times = 1
 	if n := len(h.list); n > 0 {
@@ -61,10 +59,10 @@ func (h *history) note(m Moment) {
 	h.list = append(h.list, m)
 }
 
-// repeats reports whether an event can come many times with nothing in between.
+// repeats reports whether an event can repeat without limit.
 func repeats(kind string) bool { return kind == events.Replayed || kind == events.Overflowed }
 
-// NewMoment is what a history keeps of an event, now.
+// NewMoment returns the history entry of an event that happens now.
 func NewMoment(kind string, ev session.Event) Moment {
 	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.Was, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost}
 	switch kind {
@@ -76,11 +74,11 @@ func NewMoment(kind string, ev session.Event) Moment {
 	return m
 }
 
-// Note puts what has happened to e into its history.
+// Note adds an event to e's history.
 func (e *Record) Note(kind string, ev session.Event) {
 	m := NewMoment(kind, ev)
 	if kind == events.Created {
-		m.Time = e.Since.UTC() // as everywhere else
+		m.Time = e.Since.UTC() // the same time as in Snapshot
 	}
 	e.Keep(m)
 }
@@ -99,9 +97,8 @@ func (e *Record) moments() history {
 	return history{slices.Clone(e.past.list), e.past.left}
 }
 
-// History lists what has happened to a session, living or remembered, oldest first: its
-// first entry, and the newest ones of the rest. left is how many in between are not kept
-// any more.
+// History lists the events of a session, living or remembered, oldest first: its first
+// entry, and the newest of the rest. left is how many in between were dropped.
 func (r *Registry) History(id string) (list []Moment, left int, ok bool) {
 	if e := r.Find(id); e != nil {
 		h := e.moments()

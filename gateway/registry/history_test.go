@@ -7,7 +7,7 @@ import (
 	"reseat/gateway/events"
 )
 
-func TestHistoryKeepsItsBeginningAndTheNewest(t *testing.T) {
+func TestHistoryKeepsOldestAndNewestEntries(t *testing.T) {
 	var h history
 	h.note(Moment{Type: events.Created})
 	for i := range 100 {
@@ -21,8 +21,8 @@ func TestHistoryKeepsItsBeginningAndTheNewest(t *testing.T) {
 	}
 }
 
-// T6: whoever sends a spent token over and over cannot wipe out what was before.
-func TestRepeatedReplaysTakeOneEntry(t *testing.T) {
+// T6: sending a superseded token over and over must not evict earlier entries.
+func TestRepeatedReplaysShareOneEntry(t *testing.T) {
 	var h history
 	h.note(Moment{Type: events.Created})
 	for range 1000 {
@@ -35,8 +35,8 @@ func TestRepeatedReplaysTakeOneEntry(t *testing.T) {
 	}
 }
 
-// Two cuts in a row are two entries: only what can repeat without an end is summed up.
-func TestOtherEventsAreNotSummedUp(t *testing.T) {
+// Two disconnects in a row are two entries: only events that repeat without limit are merged.
+func TestOtherEventsAreNotMerged(t *testing.T) {
 	var h history
 	for _, kind := range events.Names() {
 		h.note(Moment{Type: kind})

@@ -20,9 +20,9 @@ import (
 	"reseat/upstream"
 )
 
-// A Record is a session as the gateway knows it: what was fixed when it was made, and
-// its driver once the upstream has answered. It knows no Gateway. Its methods may be
-// called by anyone.
+// A Record is a session as the gateway sees it: what was fixed at its creation, and its
+// driver once the upstream has answered. It does not know the Gateway. All methods are
+// safe for concurrent use.
 type Record struct {
 	seq   uint64 // order of creation
 	clock *transport.Clock
@@ -34,32 +34,32 @@ type Record struct {
 	Since     time.Time
 
 	Target upstream.Target  // its game server
-	first  upstream.Request // the first handshake; once that is over, what a hard resume asks for again
-	player playerKey        // whose session it is, for the registry
-	block  netip.Prefix     // where it was begun, for the registry; zero: by the API
-	won    bool             // the registry's: its upstream has accepted it
+	first  upstream.Request // the first handshake; once that is over, the part that a hard resume sends again
+	player playerKey        // for the registry
+	block  netip.Prefix     // the client's address block, for the registry; zero if pre-created
+	won    bool             // guarded by the registry: the upstream has accepted it
 
 	current atomic.Pointer[Terms]
 	live    atomic.Pointer[transport.Session]
 	peer    atomic.Pointer[string]
 	memo    atomic.Pointer[tokens.Memo] // of the newest token
-	pongs   bell                        // rung when the client answers a ping, and at the end
+	pongs   bell                        // signalled when the client answers a ping, and at the end
 
 	mu       sync.Mutex         // never held over a call of the driver
-	breakOff context.CancelFunc // ends the first dial, while that lasts
-	pending  []CoreFunc         // asked for while connecting
-	welcomed chan struct{}      // closed when the first client has been answered and attached, or never will be
-	protocol string             // that the upstream chose
-	data     []byte             // the game server's; nil is unset
-	tag      uint64             // of this state of it; zero while it is unset
+	breakOff context.CancelFunc // cancels the first dial; nil once that is over
+	pending  []CoreFunc         // queued while connecting
+	welcomed chan struct{}      // closed when the first client is attached, or never will be
+	protocol string             // chosen by the upstream
+	data     []byte             // set by the game server; nil if unset
+	tag      uint64             // of data; zero if unset
 	past     history
 }
 
-// A CoreFunc is something to be done by the owner of a session's core.
+// A CoreFunc acts on a session's core. The driver calls it with the core locked.
 type CoreFunc func(*session.Session, session.Time)
 
-// Do has f done: at once, or while e is connecting as soon as its first client
-// is attached. It is dropped where the session never comes about.
+// Do calls f: at once, or while e is connecting as soon as its first client is attached.
+// f is never called if the session never begins.
 func (e *Record) Do(f CoreFunc) {
 	e.mu.Lock()
 	d := e.Driver()
@@ -72,7 +72,7 @@ func (e *Record) Do(f CoreFunc) {
 	}
 }
 
-// Settle does what was asked for meanwhile.
+// Settle calls the functions that Do has queued.
 func (e *Record) Settle() {
 	e.mu.Lock()
 	pending, d := e.pending, e.Driver()
@@ -85,8 +85,8 @@ func (e *Record) Settle() {
 	}
 }
 
-// Welcome says that the first client is about to be answered. What it returns
-// must be called once that client is attached, or never will be.
+// Welcome notes that the first client is about to be answered. The caller must call done
+// once that client is attached, or never will be.
 func (e *Record) Welcome() (done func()) {
 	c := make(chan struct{})
 	e.mu.Lock()
@@ -95,9 +95,8 @@ func (e *Record) Welcome() (done func()) {
 	return func() { close(c) }
 }
 
-// AwaitFirst waits while the first client is being answered: it may know of its
-// session, and act upon it, before it is attached. That takes handshakeWrite at
-// most.
+// AwaitFirst waits while the first client is being answered: the client knows its session,
+// and may act upon it, before it is attached. It takes at most handshakeWrite.
 func (e *Record) AwaitFirst() {
 	e.mu.Lock()
 	c := e.welcomed
@@ -107,15 +106,15 @@ func (e *Record) AwaitFirst() {
 	}
 }
 
-// Terms are what holds for a session and may be changed while others look: the
-// route's policy, but for what the upstream asked for, and the group. They are
-// replaced, not altered: the sessions of a route begin with the same ones.
+// Terms are a session's settings that may change while it lives: the route's policy with
+// the upstream's directives applied, and the group. Terms are immutable, since the
+// sessions of a route share them: SetTerms replaces them.
 type Terms struct {
 	policy.Policy
 	Group string
 }
 
-// Session is the part that the session's core knows of.
+// Session returns the part that the session's core uses.
 func (t *Terms) Session() session.Terms {
 	before := t.Grace
 	if t.GraceBeforeStart != nil {
@@ -124,18 +123,18 @@ func (t *Terms) Session() session.Terms {
 	return session.Terms{Grace: t.Grace, GraceBeforeStart: before, Overflow: t.Overflow}
 }
 
-// LongestGrace is the longer of the two grace periods.
+// LongestGrace returns the longer of the two grace periods.
 func (t *Terms) LongestGrace() time.Duration {
 	s := t.Session()
 	return max(s.Grace, s.GraceBeforeStart)
 }
 
-// A Spec is what a Record is made from.
+// A Spec describes a new Record.
 type Spec struct {
 	ID, Route, Player string
-	Realm             any // where the player's name comes from; comparable
+	Realm             any // the source of the player's name; comparable
 	Resumable         bool
-	Peer              netip.Addr // the client's; zero: made by the control API
+	Peer              netip.Addr // the client's; zero if pre-created
 	Target            upstream.Target
 	Terms             *Terms
 }
@@ -155,62 +154,63 @@ func NewRecord(clock *transport.Clock, s Spec) *Record {
 	return e
 }
 
-// Terms are those in force.
+// Terms returns the present terms.
 func (e *Record) Terms() *Terms { return e.current.Load() }
 
-// SetTerms puts others in force. They must not be altered afterwards.
+// SetTerms replaces the terms. t must not change afterwards.
 func (e *Record) SetTerms(t *Terms) { e.current.Store(t) }
 
-// Driver drives the session; nil before its upstream has answered, and after its end.
+// Driver returns the session's driver; nil before the upstream has answered, and after the
+// end.
 func (e *Record) Driver() *transport.Session { return e.live.Load() }
 
-// SetPeer notes the address of the newest client.
+// SetPeer records the address of the newest client.
 func (e *Record) SetPeer(addr string) { e.peer.Store(&addr) }
 
-// Peer is the address of the newest client, "" before the first.
+// Peer returns the address of the newest client, "" before the first one.
 func (e *Record) Peer() string { return *e.peer.Load() }
 
-// Memo is that of the newest token, nil before the first.
+// Memo returns that of the newest token, nil before the first one.
 func (e *Record) Memo() *tokens.Memo { return e.memo.Load() }
 
-// SetMemo notes the newest token.
+// SetMemo records the newest token.
 func (e *Record) SetMemo(m *tokens.Memo) { e.memo.Store(m) }
 
-// Answered says that the client has answered a ping, or never will: see Answers.
+// Answered wakes callers of Answers: the client has answered a ping, or never will.
 func (e *Record) Answered() { e.pongs.ring() }
 
-// Protocol is the subprotocol that the upstream chose.
+// Protocol returns the subprotocol that the upstream chose.
 func (e *Record) Protocol() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.protocol
 }
 
-// First is the first handshake with the upstream; once that is over, what a hard resume
-// asks for again.
+// First returns the first handshake with the upstream; once that is over, the part that a
+// hard resume sends again.
 func (e *Record) First() upstream.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.first
 }
 
-// SetFirst notes the first handshake, and what ends it early.
+// SetFirst records the first handshake, and the function that cancels it.
 func (e *Record) SetFirst(ask upstream.Request, breakOff context.CancelFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.first, e.breakOff = ask, breakOff
 }
 
-// Data is what the game server keeps with the session, nil for nothing, and the tag of
-// this state of it.
+// Data returns the data that the game server keeps with the session, nil if there is none,
+// and its tag.
 func (e *Record) Data() (data []byte, tag uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.data, e.tag
 }
 
-// SetData keeps data under a new tag. It reports false, and changes nothing, unless want
-// (nil: anything) is true of the present tag, zero for none.
+// SetData replaces the data and its tag. If want is not nil and reports false for the
+// present tag (zero if there is no data), SetData changes nothing and reports false.
 func (e *Record) SetData(data []byte, tag uint64, want func(tag uint64) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,8 +221,7 @@ func (e *Record) SetData(data []byte, tag uint64, want func(tag uint64) bool) bo
 	return true
 }
 
-// Subject is what a token's sub must be: the player, or without one the
-// session itself.
+// Subject is what a token's sub must be: the player, or the session's id if it has none.
 func (e *Record) Subject() string {
 	if e.Player != "" {
 		return e.Player
@@ -230,7 +229,7 @@ func (e *Record) Subject() string {
 	return e.ID
 }
 
-// config is what the session's core is made with. Called with mu held.
+// config returns the configuration of the session's core. Called with mu held.
 func (e *Record) config(protocol string, store *replay.Store) session.Config {
 	p := e.Terms()
 	fill := e.filler()
@@ -250,18 +249,18 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 	return c
 }
 
-// filler fills {session} and {player} into the operator's words.
+// filler replaces {session} and {player} in an operator's text.
 func (e *Record) filler() func(string) string {
 	return strings.NewReplacer("{session}", inJSON(e.ID), "{player}", inJSON(e.Player)).Replace
 }
 
-// inJSON is s as it stands between the quotes of a JSON string.
+// inJSON escapes s for use between the quotes of a JSON string.
 func inJSON(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b[1 : len(b)-1])
 }
 
-// BreakFirst breaks the first dial off, if it still lasts.
+// BreakFirst cancels the first dial, if it is still under way.
 func (e *Record) BreakFirst() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -270,14 +269,14 @@ func (e *Record) BreakFirst() {
 	}
 }
 
-// Begin makes the session itself, once its upstream has answered. client is the
-// connection that it is made for, nil where that is still to come.
+// Begin creates the session's core once the upstream has answered. client is its first
+// connection, nil for a pre-created session.
 func (e *Record) Begin(d *transport.Driver, store *replay.Store, watch session.Observer, up *upstream.Conn, client net.Conn) *transport.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	core := session.New(e.config(up.Protocol, store), e.clock.Now(), up.Early)
 	e.protocol = up.Protocol
-	e.breakOff = nil // it would hold on to the whole request
+	e.breakOff = nil // it would keep the whole request in memory
 	e.first = e.keptOfFirst()
 	store.Charge(sizeOf(&e.first))
 	s := d.New(core, up.Conn, client, watch)
@@ -285,8 +284,8 @@ func (e *Record) Begin(d *transport.Driver, store *replay.Store, watch session.O
 	return s
 }
 
-// keptOfFirst is what a hard resume asks for again of the first handshake. Its headers
-// are not: those are the newest handshake's. Called with mu held.
+// keptOfFirst is the part of the first handshake that a hard resume sends again. It has no
+// headers: a hard resume sends those of the newest handshake. Called with mu held.
 func (e *Record) keptOfFirst() upstream.Request {
 	if !e.Terms().Hard {
 		return upstream.Request{}
@@ -298,7 +297,7 @@ func (e *Record) keptOfFirst() upstream.Request {
 	return kept
 }
 
-// sizeOf is how much memory what is kept of a first handshake holds, in bytes.
+// sizeOf is the memory of a kept first handshake, in bytes.
 func sizeOf(first *upstream.Request) int {
 	n := len(first.Path) + len(first.RawQuery)
 	for _, p := range first.Protocols {
@@ -307,14 +306,15 @@ func sizeOf(first *upstream.Request) int {
 	return n
 }
 
-// GiveBack is called once the session has ended: what it kept counts no more.
+// GiveBack is called once the session has ended: its data and first handshake no longer
+// count towards --buffer-total.
 func (e *Record) GiveBack(store *replay.Store) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	store.Charge(-sizeOf(&e.first))
 }
 
-// BlockOf is what counts as one address: for IPv6 the /64 that one customer has.
+// BlockOf returns the range that counts as one address: for IPv6 the /64 of one customer.
 func BlockOf(a netip.Addr) netip.Prefix {
 	bits := 32
 	if a = a.Unmap().WithZone(""); a.Is6() {
@@ -324,13 +324,13 @@ func BlockOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// A bell wakes all that wait for its next ring.
+// A bell wakes all goroutines that wait for its next ring.
 type bell struct {
 	mu sync.Mutex
 	c  chan struct{}
 }
 
-// next is closed at the next ring.
+// next returns a channel that is closed at the next ring.
 func (b *bell) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -349,10 +349,10 @@ func (b *bell) ring() {
 	}
 }
 
-// Kept reports whether e is a plain client's session that outlives a drop.
+// Kept reports whether e is a plain client's session that outlives a disconnect.
 func (e *Record) Kept() bool { return !e.Resumable && e.Terms().PlainResume }
 
-// Client says by what e's client can come back.
+// Client says how e's client can resume.
 func (e *Record) Client() string {
 	switch {
 	case e.Resumable:
@@ -363,7 +363,7 @@ func (e *Record) Client() string {
 	return "plain"
 }
 
-// Offered reports whether a client can go on with the subprotocol of e's session.
+// Offered reports whether protocols include the subprotocol of e's session.
 func (e *Record) Offered(protocols []string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 	"reseat/tokens"
 )
 
-// remembered is how long a resume is told how a session ended, protocol
+// remembered is how long a resume can still learn how its session ended, protocol
 // section 6.
 const remembered = 30 * time.Second
 
-// A Registry knows the sessions by id, and for a while those that have ended.
+// A Registry holds the living sessions by id, and for a while those that have ended.
 type Registry struct {
 	Limits
 	clock *transport.Clock
@@ -27,23 +27,23 @@ type Registry struct {
 	seq     uint64
 	live    map[string]*Record
 	players map[playerKey]map[*Record]struct{}
-	blocks  map[netip.Prefix]int // sessions begun from there
+	blocks  map[netip.Prefix]int // living sessions by address
 	ended   *tombstones
-	past    session.Stats        // of the sessions that have ended
-	taking  int                  // leave: ended, and a leg is not closed yet
-	passing int                  // ordinary requests that are being passed on
-	asking  map[netip.Prefix]int // the same by where they came from
-	empty   chan struct{}        // closed while no session lives or takes leave
+	past    session.Stats        // of ended sessions
+	taking  int                  // ended sessions with a leg not yet closed
+	passing int                  // ordinary requests in flight
+	asking  map[netip.Prefix]int // the same by address
+	empty   chan struct{}        // closed while no session lives or is closing
 	sweep   *time.Timer
 }
 
-// Limits bound what a Registry takes. Zero is no limit.
+// Limits of a Registry. Zero means no limit.
 type Limits struct {
-	Sessions, PerAddr int // living sessions: all, and those begun from one address, or one /64 of IPv6
-	Open              int // sessions and ordinary requests that the process has descriptors for
+	Sessions, PerAddr int // living sessions: in total, and per client address (per /64 for IPv6)
+	Open              int // sessions and ordinary requests together, by the process's descriptors
 }
 
-// New makes a Registry; Close ends what it does in the background.
+// New makes a Registry. Close ends its background work.
 func New(clock *transport.Clock, l Limits) *Registry {
 	r := &Registry{
 		clock: clock, Limits: l, live: make(map[string]*Record), players: make(map[playerKey]map[*Record]struct{}),
@@ -55,7 +55,7 @@ func New(clock *transport.Clock, l Limits) *Registry {
 	return r
 }
 
-// Add registers e unless a limit, or holder, another session of the same player,
+// Add registers e unless a limit, or another session of the same player (holder),
 // forbids it.
 func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	r.mu.Lock()
@@ -89,32 +89,32 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	return Admitted, nil
 }
 
-// exhaustedLocked reports whether there are no descriptors for one more session, or
-// one more request.
+// exhaustedLocked reports whether there are no descriptors for another session or
+// request.
 func (r *Registry) exhaustedLocked() bool { return r.Open > 0 && r.openLocked() >= r.Open }
 
-// openLocked counts the sessions and ordinary requests: each has two descriptors,
-// its client's and its upstream's.
+// openLocked counts the sessions and ordinary requests. Each has two descriptors, its
+// client's and its upstream's.
 func (r *Registry) openLocked() int { return len(r.live) + r.taking + r.passing }
 
-// Taken is how many descriptors they have.
+// Taken returns the number of descriptors in use by sessions and ordinary requests.
 func (r *Registry) Taken() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return 2 * r.openLocked()
 }
 
-// Ordinary requests may take half of the descriptors that sessions and they share, and
-// those of one address, or one /64, an eighth of that: strangers whose requests never
-// end leave room for new players.
+// Ordinary requests may use half of the descriptors that they share with sessions, and
+// those of one address (or /64) an eighth of that: clients whose requests never end must
+// leave room for new sessions.
 const (
 	requestShare   = 2
 	requestsOfOne  = 8
 	minOfOneClient = 8
 )
 
-// Pass takes an ordinary request from a block of addresses in (the zero one: from
-// nobody knows where), and reports whether there was room for it; passed is to follow.
+// Pass admits an ordinary request from a block of addresses (zero if unknown), and reports
+// whether there was room for it. If so, the caller must call Passed.
 func (r *Registry) Pass(from netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func (r *Registry) Pass(from netip.Prefix) bool {
 	return true
 }
 
-// Passed says that the request is over.
+// Passed ends an ordinary request.
 func (r *Registry) Passed(from netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *Registry) Passed(from netip.Prefix) {
 	}
 }
 
-// Remove forgets a session that never came about.
+// Remove removes a session that never began.
 func (r *Registry) Remove(e *Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,14 +183,14 @@ func (r *Registry) Left() {
 	r.noteEmptyLocked()
 }
 
-// Staying counts the sessions that live or take leave.
+// Staying counts the sessions that live or are closing.
 func (r *Registry) Staying() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.live) + r.taking
 }
 
-// Bury moves an ended session to those that are remembered.
+// Bury replaces an ended session by its tombstone.
 func (r *Registry) Bury(e *Record, info session.Info) {
 	past := e.moments()
 	r.mu.Lock()
@@ -204,7 +204,7 @@ func (r *Registry) Bury(e *Record, info session.Info) {
 	if len(r.ended.byID) == 0 {
 		r.sweep.Reset(time.Second)
 	}
-	now := time.Now() // with its monotonic part, for forget
+	now := time.Now() // with its monotonic part, for expire
 	last, since := e.Snapshot(info), now.UTC()
 	last.EndedSince = &since
 	r.ended.add(&tombstone{
@@ -213,7 +213,7 @@ func (r *Registry) Bury(e *Record, info session.Info) {
 	})
 }
 
-// forget drops what has been remembered long enough.
+// forget removes expired tombstones.
 func (r *Registry) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *Registry) Find(id string) *Record {
 	return r.live[id]
 }
 
-// Memo is the Memo of a living session's newest token, nil for none.
+// Memo returns the Memo of a living session's newest token, nil if there is none.
 func (r *Registry) Memo(session string) *tokens.Memo {
 	if e := r.Find(session); e != nil {
 		return e.Memo()
@@ -244,8 +244,8 @@ func (r *Registry) Memo(session string) *tokens.Memo {
 	return nil
 }
 
-// Refusal is what a resume of a session that does not live is told, and the
-// session as it was, where it is remembered.
+// Refusal returns the refusal of a resume for a session that does not live, and the
+// session's last state if it is remembered.
 func (r *Registry) Refusal(c tokens.Claims) (Snapshot, *session.Refusal) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -261,7 +261,7 @@ func (r *Registry) Refusal(c tokens.Claims) (Snapshot, *session.Refusal) {
 	return g.info, &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
 }
 
-// NoteLate puts what has happened to a session after its end into its history.
+// NoteLate adds an event to the history of a session that has ended.
 func (r *Registry) NoteLate(id string, m Moment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +270,7 @@ func (r *Registry) NoteLate(id string, m Moment) {
 	}
 }
 
-// All lists the living sessions in the order in which they were made.
+// All lists the living sessions in the order of their creation.
 func (r *Registry) All() []*Record {
 	r.mu.RLock()
 	list := make([]*Record, 0, len(r.live))
@@ -282,22 +282,22 @@ func (r *Registry) All() []*Record {
 	return list
 }
 
-// None is closed while no session lives or takes leave.
+// None returns a channel that is closed while no session lives or is closing.
 func (r *Registry) None() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.empty
 }
 
-// A Survey is all living sessions at one moment, in no order, and what those
-// that have ended before it had counted.
+// A Survey is the state of all living sessions at one moment, in no order, and the counts
+// of the sessions that ended before.
 type Survey struct {
 	List  []*Record
-	Infos []session.Info // of each of them; the zero one of those that are connecting
+	Infos []session.Info // of each one; zero if it is connecting
 	past  session.Stats
 }
 
-// Survey asks every living session.
+// Survey queries every living session.
 func (r *Registry) Survey() (s Survey) {
 	r.mu.RLock()
 	s.past = r.past
@@ -308,8 +308,8 @@ func (r *Registry) Survey() (s Survey) {
 	return s
 }
 
-// Census counts the living sessions by state, and the messages of all that
-// ever lived.
+// Census counts the living sessions by state, and the messages of all sessions, ended ones
+// included.
 func (s *Survey) Census() (states [session.Ended + 1]int, total session.Stats) {
 	total = s.past
 	for i := range s.Infos {
@@ -319,7 +319,7 @@ func (s *Survey) Census() (states [session.Ended + 1]int, total session.Stats) {
 	return states, total
 }
 
-// Drivers are the drivers of sessions, nil for those that are connecting.
+// Drivers returns the sessions' drivers, nil for those that are connecting.
 func Drivers(list []*Record) []*transport.Session {
 	drives := make([]*transport.Session, len(list))
 	for i, e := range list {
@@ -338,8 +338,8 @@ func plus(a, b session.Stats) session.Stats {
 	return a
 }
 
-// Held is how much the registry holds, by what it is: all zero once every session and
-// request is over.
+// Held counts what the registry holds, by kind. All are zero once every session and
+// request has ended.
 func (r *Registry) Held() map[string]int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -19,16 +19,16 @@ type Snapshot struct {
 	Peer          string     `json:"peer"`
 	Route         string     `json:"route"`
 	Client        string     `json:"client"`    // resumable, cookie or plain
-	Resumable     bool       `json:"resumable"` // its client can come back: any but a plain one
+	Resumable     bool       `json:"resumable"` // false for a plain client
 	Since         time.Time  `json:"since"`
 	Grace         string     `json:"grace"`
 	Overflow      string     `json:"overflow"`
 	Started       bool       `json:"started"`
 	DetachedSince *time.Time `json:"detached_since"`
-	Expires       *time.Time `json:"expires"` // when its grace period is over; nil while it is not detached
+	Expires       *time.Time `json:"expires"` // end of the grace period; nil unless detached
 	EndedSince    *time.Time `json:"ended_since"`
 	RTT           *float64   `json:"rtt_ms"`    // smoothed; nil until measured
-	Silent        *int64     `json:"silent_ms"` // since anything was heard of the client; nil where nothing ever was, and for an ended one
+	Silent        *int64     `json:"silent_ms"` // since the last sign of life of the client; nil if there was none, or the session has ended
 
 	Received       uint64 `json:"received"`
 	Written        uint64 `json:"written"`
@@ -36,24 +36,24 @@ type Snapshot struct {
 	Acked          uint64 `json:"acked"`
 	BufferMessages int    `json:"buffer_messages"`
 	BufferBytes    int64  `json:"buffer_bytes"`
-	// What the replay buffer may hold.
+	// The limits of the replay buffer.
 	BufferMostMessages int   `json:"buffer_most_messages"`
 	BufferMostBytes    int64 `json:"buffer_most_bytes"`
 
 	Reason string `json:"reason,omitempty"` // of an ended one
-	Detail string `json:"detail,omitempty"` // and what was said with it: an operator's words, or the game server's
+	Detail string `json:"detail,omitempty"` // the close reason that went with it
 
 	seq uint64
 }
 
-// A Filter chooses sessions; an empty field chooses all.
+// A Filter selects sessions; an empty field matches all.
 type Filter struct {
 	Group, Player, State string
 	After                uint64 // the cursor of the page before, zero for the first
-	Limit                int    // at most so many
+	Limit                int    // max number of results
 }
 
-// Page is the first page of a list, and the cursor of the next, zero for none.
+// Page returns the first page of a list, and the cursor of the next, zero if there is none.
 func (f *Filter) Page(list []Snapshot) (_ []Snapshot, next uint64) {
 	if len(list) <= f.Limit {
 		return list, 0
@@ -61,13 +61,12 @@ func (f *Filter) Page(list []Snapshot) (_ []Snapshot, next uint64) {
 	return list[:f.Limit], list[f.Limit-1].seq
 }
 
-// fits reports what can be said of a session without asking it.
+// fits reports whether a session may match, as far as known without querying it.
 func (f *Filter) fits(seq uint64, player, group string) bool {
 	return seq > f.After && (f.Player == "" || f.Player == player) && (f.Group == "" || f.Group == group)
 }
 
-// Choose lists the living sessions that may fit f, in the order in which they
-// were made.
+// Choose lists the living sessions that may match f, in the order of their creation.
 func (r *Registry) Choose(f Filter) (list []*Record) {
 	r.mu.RLock()
 	for _, e := range r.live {
@@ -80,7 +79,7 @@ func (r *Registry) Choose(f Filter) (list []*Record) {
 	return list
 }
 
-// Remembers lists the remembered sessions that fit f.
+// Remembers lists the remembered sessions that match f.
 func (r *Registry) Remembers(f Filter) (list []Snapshot) {
 	r.mu.RLock()
 	for _, g := range r.ended.byID {
@@ -93,15 +92,15 @@ func (r *Registry) Remembers(f Filter) (list []Snapshot) {
 	return list
 }
 
-// Count is how many sessions live.
+// Count returns the number of living sessions.
 func (r *Registry) Count() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.live)
 }
 
-// Look asks the session itself, once there is one. It reports false where e has
-// been buried, or never came about.
+// Look queries e's session, if it has begun. It reports false if e has ended or never
+// began.
 func (r *Registry) Look(e *Record) (i session.Info, living bool) {
 	if d := e.Driver(); d != nil {
 		return d.Info(), true
@@ -109,7 +108,7 @@ func (r *Registry) Look(e *Record) (i session.Info, living bool) {
 	return session.Info{State: session.Connecting, Grace: e.Terms().Session().GraceBeforeStart}, r.Find(e.ID) == e
 }
 
-// Snapshot describes e, whose session is as i says.
+// Snapshot describes e with its session's state i.
 func (e *Record) Snapshot(i session.Info) Snapshot {
 	s := Snapshot{
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.Terms().Group, Peer: e.Peer(),
@@ -130,12 +129,12 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 	return s
 }
 
-// Name is what tells e from others, without asking its session for anything.
+// Name returns what identifies e, without querying its session.
 func (e *Record) Name() Snapshot {
 	return Snapshot{ID: e.ID, Player: e.Player, Group: e.Terms().Group, Peer: e.Peer()}
 }
 
-// wall is t on the wall clock, nil for no time.
+// wall converts t to the wall clock, nil for the zero time.
 func (e *Record) wall(t session.Time) *time.Time {
 	if t <= 0 {
 		return nil
@@ -144,7 +143,7 @@ func (e *Record) wall(t session.Time) *time.Time {
 	return &w
 }
 
-// FormatDuration writes d as flags take it: "45s", not "45.000s" or "0m45s".
+// FormatDuration formats d as flags accept it: "45s", not "45.000s" or "0m45s".
 func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -166,11 +165,11 @@ func (r *Registry) Remembered(id string) (Snapshot, bool) {
 	return Snapshot{}, false
 }
 
-// WholeMS is d in milliseconds, as events and lists show it.
+// WholeMS returns d in whole milliseconds, as events and lists show it.
 func WholeMS(d time.Duration) *int64 {
 	ms := d.Milliseconds()
 	return &ms
 }
 
-// Seq is the place of the session in the order of creation.
+// Seq returns the session's place in the order of creation.
 func (s *Snapshot) Seq() uint64 { return s.seq }

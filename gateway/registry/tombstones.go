@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// maxTombstones bounds them where --max-sessions does not say how many sessions
-	// there may be.
+	// maxTombstones is the maximum number without --max-sessions.
 	maxTombstones = 100_000
-	// minTombstones are kept however few sessions there may be.
+	// minTombstones is the maximum number with a smaller --max-sessions.
 	minTombstones = 1_000
-	// maxHistories is how many tombstones, the newest, have a history.
+	// maxHistories is how many tombstones, counted from the newest, keep a history.
 	maxHistories = 1_000
 )
 
-// A tombstone is what is kept of a session that has ended, so that a later resume can
-// be told how.
+// A tombstone is what is kept of an ended session, so that a later resume can learn how it
+// ended.
 type tombstone struct {
 	info    Snapshot
 	past    history
@@ -28,22 +27,20 @@ type tombstone struct {
 	expires time.Time // with its monotonic part
 	subject string
 
-	place int // in the heap; negative once it has been removed
+	place int // index in the heap; negative once removed
 }
 
-// tombstones are those of a registry, bounded in number: a stranger who opens and ends
-// sessions, where the grace period is a day, would fill the memory with them. The oldest
-// go first.
+// tombstones are bounded in number, and the oldest are evicted: with a grace period of a
+// day, a client that opens and ends sessions would otherwise fill the memory.
 type tombstones struct {
 	max   int
 	byID  map[string]*tombstone
 	due   dueTombstones
-	queue []*tombstone // oldest first; those that have expired meanwhile are still in it
-	bare  int          // queue[:bare] have no history any more
+	queue []*tombstone // oldest first, including expired ones
+	bare  int          // queue[:bare] no longer have a history
 }
 
-// newTombstones makes room for as many as maxSessions, zero for no limit, can leave
-// behind.
+// newTombstones sets the limit for maxSessions, zero for no limit on sessions.
 func newTombstones(maxSessions int) *tombstones {
 	limit := maxTombstones
 	if maxSessions > 0 {
@@ -52,7 +49,7 @@ func newTombstones(maxSessions int) *tombstones {
 	return &tombstones{max: limit, byID: make(map[string]*tombstone)}
 }
 
-// add keeps t until it expires, or until there are too many after it.
+// add keeps t until it expires, or is evicted.
 func (ts *tombstones) add(t *tombstone) {
 	ts.byID[t.info.ID] = t
 	heap.Push(&ts.due, t)
@@ -80,7 +77,7 @@ func (ts *tombstones) dropOldest() {
 	}
 }
 
-// compact takes those that have expired out of the queue.
+// compact removes expired tombstones from the queue.
 func (ts *tombstones) compact() {
 	kept := make([]*tombstone, 0, len(ts.byID))
 	bare := 0
@@ -96,7 +93,7 @@ func (ts *tombstones) compact() {
 	ts.queue, ts.bare = kept, bare
 }
 
-// expire drops those whose time is over.
+// expire removes the tombstones that have expired by now.
 func (ts *tombstones) expire(now time.Time) {
 	for len(ts.due) > 0 && now.After(ts.due[0].expires) {
 		t := heap.Pop(&ts.due).(*tombstone)
@@ -105,7 +102,7 @@ func (ts *tombstones) expire(now time.Time) {
 	}
 }
 
-// dueTombstones is a heap by the time at which they expire.
+// dueTombstones is a heap by time of expiry.
 type dueTombstones []*tombstone
 
 func (d dueTombstones) Len() int           { return len(d) }

@@ -12,7 +12,7 @@ func (ts *tombstones) of(id string, expires time.Time) *tombstone {
 	return t
 }
 
-func TestTombstonesAreBoundedAndTheOldestGoFirst(t *testing.T) {
+func TestTombstonesAreBoundedAndOldestAreEvicted(t *testing.T) {
 	for maxSessions, want := range map[int]int{0: maxTombstones, 50: 1000, 250: 1000, 1000: 4000} {
 		ts := newTombstones(maxSessions)
 		began := time.Now()
@@ -28,7 +28,7 @@ func TestTombstonesAreBoundedAndTheOldestGoFirst(t *testing.T) {
 	}
 }
 
-func TestOnlyTheNewestTombstonesHaveAHistory(t *testing.T) {
+func TestOnlyNewestTombstonesKeepHistory(t *testing.T) {
 	ts := newTombstones(0)
 	for i := range 3 * maxHistories {
 		ts.of(fmt.Sprint(i), time.Now().Add(time.Hour))
@@ -44,8 +44,8 @@ func TestOnlyTheNewestTombstonesHaveAHistory(t *testing.T) {
 	}
 }
 
-// whole fails unless exactly queue[:bare] has no history, and no more than maxHistories
-// have one.
+// whole fails unless exactly queue[:bare] have no history, and at most maxHistories have
+// one.
 func (ts *tombstones) whole(t *testing.T) {
 	t.Helper()
 	with := 0
@@ -107,7 +107,7 @@ func TestTombstonesExpireByTheirTime(t *testing.T) {
 	}
 }
 
-// Short graces beside long ones: what has expired takes no room in any list.
+// Short grace periods beside long ones: expired tombstones stay in no list.
 func TestExpiredTombstonesLeaveNothingBehind(t *testing.T) {
 	ts := newTombstones(0)
 	began := time.Now()

@@ -8,44 +8,42 @@ import (
 	"reseat/gateway/session"
 )
 
-// A View is a window on the list of sessions, in an order of one's choice. An
-// empty field chooses all.
+// A View is a window on the sorted list of sessions. An empty field matches all.
 type View struct {
-	Filter            // After is not looked at
-	Text       string // in the id, player, group, address or route, in whatever letters
+	Filter            // After is ignored
+	Text       string // substring of the id, player, group, address or route, ignoring case
 	Sort       Sort
 	Descending bool
 	Offset     int
 }
 
-// A Sort is what sessions are put in order by. Those of which it says nothing
-// (the round trip of a client that is away) come last, whichever way the order
-// goes.
+// A Sort is an order of sessions. Sessions without a value (the round trip of a detached
+// client) come last, in either direction.
 type Sort string
 
 // The orders of a View.
 const (
-	BySince  Sort = "since" // when they were made; also the zero Sort
+	BySince  Sort = "since" // by time of creation; also the zero Sort
 	ByPlayer Sort = "player"
 	ByGroup  Sort = "group"
-	ByGrace  Sort = "grace"  // how much of the grace period is left
-	ByBuffer Sort = "buffer" // how full the replay buffer is
+	ByGrace  Sort = "grace"  // by the remaining grace period
+	ByBuffer Sort = "buffer" // by the fill level of the replay buffer
 	ByRTT    Sort = "rtt"
 )
 
 // Sorts lists the orders.
 func Sorts() []Sort { return []Sort{BySince, ByPlayer, ByGroup, ByGrace, ByBuffer, ByRTT} }
 
-// A rank is the place of one session in an order.
+// A rank is a session's position in an order.
 type rank struct {
-	at     int // where the session is found
+	at     int // index of the session
 	seq    uint64
 	name   string
 	number float64
-	silent bool // the order says nothing of it
+	silent bool // has no value in this order
 }
 
-// Living is the window on the sessions of all, where it begins, and how many fit.
+// Living returns the window on the living sessions, its offset, and how many match.
 func (v *View) Living(all *Survey) (list []Snapshot, offset, matching int) {
 	var ranks []rank
 	for i, e := range all.List {
@@ -57,7 +55,7 @@ func (v *View) Living(all *Survey) (list []Snapshot, offset, matching int) {
 	ranks, offset, matching = v.window(ranks)
 	for _, r := range ranks {
 		e, info := all.List[r.at], all.Infos[r.at]
-		if e.Driver() == nil { // connecting, or gone meanwhile
+		if e.Driver() == nil { // connecting, or ended meanwhile
 			info.Grace = e.Terms().Session().GraceBeforeStart
 		}
 		list = append(list, e.Snapshot(info))
@@ -72,7 +70,7 @@ func (v *View) fitsLiving(e *Record, i *session.Info) bool {
 		v.holds(e.ID, e.Player, group, e.Peer(), e.Route)
 }
 
-// holds reports whether the Text that is looked for is in one of these.
+// holds reports whether one of the strings contains Text.
 func (v *View) holds(where ...string) bool {
 	if v.Text == "" {
 		return true
@@ -100,7 +98,8 @@ func (v *View) rank(at int, e *Record, i *session.Info) rank {
 	return r
 }
 
-// fill is the part of a replay buffer that is taken, by what is scarcer.
+// fill is the used fraction of a replay buffer: of its bytes or its messages, whichever
+// is larger.
 func fill(i *session.Info, t *Terms) float64 {
 	part := func(n, most int64) float64 {
 		if most <= 0 {
@@ -111,8 +110,8 @@ func fill(i *session.Info, t *Terms) float64 {
 	return max(part(i.BufferBytes, t.BufferBytes), part(int64(i.BufferMessages), int64(t.BufferMessages)))
 }
 
-// Remembered is the window on the sessions that are remembered: the list is in the
-// order of their making.
+// Remembered returns the window on the remembered sessions. list is in the order of
+// creation.
 func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) {
 	var ranks []rank
 	for i := range list {
@@ -139,8 +138,8 @@ func (v *View) rankTombstone(at int, s *Snapshot) rank {
 	return r
 }
 
-// window sorts, and cuts out what is shown. An offset behind the end is
-// moved to where the last ones are seen.
+// window sorts the ranks and returns those to show. An offset beyond the end moves to the
+// last page.
 func (v *View) window(ranks []rank) (_ []rank, offset, matching int) {
 	slices.SortFunc(ranks, v.compare)
 	matching = len(ranks)

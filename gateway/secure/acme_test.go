@@ -22,9 +22,9 @@ import (
 	"reseat/gateway/internal/test/testcert"
 )
 
-// A whole order against a real CA's software is in testdata/acme.
+// testdata/acme orders a certificate from a real CA's software.
 
-// An oracle is a CA in the place of the network.
+// An oracle is a CA that replaces the network.
 type oracle struct {
 	mu     sync.Mutex
 	asked  []time.Time
@@ -38,7 +38,7 @@ func (o *oracle) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.answer(r)
 }
 
-// calls is when it was asked.
+// calls returns the times of its requests.
 func (o *oracle) calls() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +157,7 @@ func TestCertificateThatIsNotRenewedIsReported(t *testing.T) {
 	})
 }
 
-func TestLateIsWhenRenewalHasBeenTriedForAQuarterOfItsTime(t *testing.T) {
+func TestRenewalIsLateAfterAQuarterOfItsTime(t *testing.T) {
 	const day = 24 * time.Hour
 	from := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ life, left time.Duration }{{90 * day, 22*day + 12*time.Hour}, {365 * day, 22*day + 12*time.Hour}, {6 * day, 36 * time.Hour}, {day, 6 * time.Hour}} {

@@ -79,7 +79,7 @@ func TestBrokenFileKeepsTheOldCertificate(t *testing.T) {
 	})
 }
 
-func TestClientsResumeTheirTLSSessionOverAReload(t *testing.T) {
+func TestTLSSessionsResumeAcrossReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pair, _ := openFor(t, "game.example")
 		config := pair.Client()
@@ -147,7 +147,7 @@ func TestHostIsANameOfTheCertificate(t *testing.T) {
 	}
 }
 
-func TestDescribeNamesWhomACertificateIsFor(t *testing.T) {
+func TestDescribeNamesHostsOfCertificate(t *testing.T) {
 	to := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
 	for want, names := range map[string][]string{
 		"for a.example, 127.0.0.1, until 2031-02-03":  {"127.0.0.1", "a.example"},

@@ -29,7 +29,7 @@ func (b *logbook) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// count is how many lines hold all of the words.
+// count returns the number of lines that contain all of the words.
 func (b *logbook) count(words ...string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +45,7 @@ func (b *logbook) count(words ...string) (n int) {
 	return n
 }
 
-// A door is a Listener in memory. Nobody accepts but by its methods.
+// A door is a Listener in memory. Only its methods accept.
 type door struct {
 	*Listener
 	t     *testing.T
@@ -67,7 +67,7 @@ func open(t *testing.T, c Config) *door {
 	return d
 }
 
-// openFor serves with a certificate for names, whose files lie in the directory.
+// openFor serves with a certificate for names, with its files in dir.
 func openFor(t *testing.T, names ...string) (d *door, pair *testcert.Pair, dir string) {
 	t.Helper()
 	pair, dir = testcert.New(t, names...), t.TempDir()
@@ -85,8 +85,8 @@ func (d *door) dial() *wstest.Conn {
 	return c
 }
 
-// shake makes a connection; err is the client's. The server's end is nil where
-// the client's handshake fails.
+// shake makes a connection; err is the client's. server is nil if the client's handshake
+// fails.
 func (d *door) shake(config *tls.Config) (client *tls.Conn, server net.Conn, err error) {
 	d.t.Helper()
 	client = tls.Client(d.dial(), config)
@@ -97,7 +97,7 @@ func (d *door) shake(config *tls.Config) (client *tls.Conn, server net.Conn, err
 	return client, server, err
 }
 
-// must is shake where all goes well.
+// must is shake for a handshake that succeeds.
 func (d *door) must(config *tls.Config) (client *tls.Conn, server net.Conn) {
 	d.t.Helper()
 	client, server, err := d.shake(config)

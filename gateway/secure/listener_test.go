@@ -134,7 +134,7 @@ func TestPlainHTTPIsAnsweredWith400(t *testing.T) {
 		c = d.dial()
 		io.WriteString(c, "SSH-2.0-OpenSSH\r\n")
 		if answer, _ := io.ReadAll(c); strings.Contains(string(answer), "HTTP") {
-			t.Errorf("who speaks no HTTP is answered %q", answer)
+			t.Errorf("a client without HTTP got %q", answer)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestCloseClosesHandshakesAndUnacceptedConnections(t *testing.T) {
 		if err := waiting.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // the listener's side is done as well, and offers it to Accept
+		synctest.Wait() // the listener's side is done too, and offers the connection to Accept
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -155,10 +155,10 @@ func TestCloseClosesHandshakesAndUnacceptedConnections(t *testing.T) {
 			t.Errorf("Accept after Close: %v", err)
 		}
 		if _, err := slow.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the handshake was not broken off: %v", err)
+			t.Errorf("the handshake was not cancelled: %v", err)
 		}
 		if _, err := waiting.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("what nobody accepted was not closed: %v", err)
+			t.Errorf("the unaccepted connection was not closed: %v", err)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func (l *troubled) Accept() (net.Conn, error) {
 	}
 }
 
-func TestErrorsOfTheListenerReachItsCaller(t *testing.T) {
+func TestListenerErrorsReachTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := testcert.New(t, "game.example")
 		cert, key := pair.Write(t.TempDir())
@@ -207,7 +207,7 @@ func TestPanicInOneHandshakeDoesNotAffectOthers(t *testing.T) {
 		good := d.config.GetCertificate
 		d.config.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if h.ServerName == "evil.example" {
-				panic("a fault of ours")
+				panic("a bug")
 			}
 			return good(h)
 		}
@@ -218,7 +218,7 @@ func TestPanicInOneHandshakeDoesNotAffectOthers(t *testing.T) {
 		}
 		d.must(pair.Client())
 		synctest.Wait()
-		if n := d.log.count("tls.panic", "a fault of ours"); n != 1 {
+		if n := d.log.count("tls.panic", "a bug"); n != 1 {
 			t.Errorf("%d log lines, want 1", n)
 		}
 	})

@@ -1,4 +1,4 @@
-// Package secure is TLS at the client address: the listener that terminates it, and
+// Package secure provides TLS at the client address: the listener that terminates it, and
 // its certificates, from files that can be reloaded (--tls-cert) or from an ACME CA
 // (--acme-domain).
 //
@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// Config says where certificates come from. The zero Config means no TLS.
+// Config selects the source of certificates. The zero Config means no TLS.
 type Config struct {
 	// CertFile and KeyFile hold a certificate with its chain, and its key, in
 	// PEM. Both are set or neither.
 	CertFile, KeyFile string
-	// Domains are the names for which an ACME CA is asked for certificates, as
-	// DNS has them. Not together with CertFile.
+	// Domains are the names to order certificates for from an ACME CA. Not together with
+	// CertFile.
 	Domains []string
 	// Directory is the URL of the CA's directory, RFC 8555 section 7.1.1. Empty
 	// means Let's Encrypt.

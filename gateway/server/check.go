@@ -23,13 +23,13 @@ import (
 	"reseat/upstream"
 )
 
-// directoryTimeout is how long an ACME CA has to answer a check.
+// directoryTimeout limits a check of an ACME CA's directory.
 const directoryTimeout = 10 * time.Second
 
-// check says on stdout, a line each, whether the settings, the keys, the
-// certificates and the upstreams would work. It serves nothing and opens no port.
-// The exit status is 2 for what a start would refuse with 2, 1 for what it would
-// start with but not work with now, else 0.
+// check reports on stdout, one line each, whether the settings, the keys, the certificates
+// and the upstreams would work. It serves nothing and opens no port. The exit status is 2
+// if a start would fail with 2, 1 if the gateway would start but something does not work
+// now, and 0 otherwise.
 func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	paths, args, err := tries(args)
 	if err != nil {
@@ -58,7 +58,7 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	return r.status
 }
 
-// untilSignal makes a context that any signal ends.
+// untilSignal returns a context that any signal cancels.
 func untilSignal(signals <-chan os.Signal) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -71,14 +71,14 @@ func untilSignal(signals <-chan os.Signal) (context.Context, context.CancelFunc)
 	return ctx, stop
 }
 
-// A report is what check has found so far.
+// A report collects the findings of check.
 type report struct {
 	out    io.Writer
 	log    *slog.Logger
 	status int
 }
 
-// say reports one thing: as good, with a note, or as bad, which the status is of.
+// say reports one finding: ok with a note, or FAIL with err, which sets the exit status.
 func (r *report) say(what, note string, status int, err error) {
 	mark := "ok  "
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *report) say(what, note string, status int, err error) {
 	fmt.Fprintf(r.out, "%s  %s: %s\n", mark, what, strings.ReplaceAll(note, "\n", " "))
 }
 
-// warn reports what is allowed and will probably not do what was meant.
+// warn reports a setting that is allowed but probably not what the operator wants.
 func (r *report) warn(what, note string) { fmt.Fprintf(r.out, "WARN  %s: %s\n", what, note) }
 
 func (r *report) settings(set *config.Settings) {
@@ -127,7 +127,7 @@ func (r *report) callers(set *config.Settings) {
 	}
 }
 
-// logins reads each set of keys once, however many routes have it.
+// logins reads each set of keys once, even if several routes use it.
 func (r *report) logins(ctx context.Context, routes []policy.Route) {
 	seen := map[[2]string]bool{}
 	for _, route := range routes {
@@ -142,7 +142,7 @@ func (r *report) logins(ctx context.Context, routes []policy.Route) {
 		}
 		found, err := login.Probe(ctx, login.Config{JWKS: a.JWKS, KeyFile: a.KeyFile, Log: r.log})
 		if found.Remote {
-			status = 1 // a start would go on asking for them
+			status = 1 // a start would keep retrying
 		}
 		r.say(what, found.Source+", "+plural(found.Keys, "key"), status, err)
 	}
@@ -153,7 +153,7 @@ func (r *report) certificates(ctx context.Context, c secure.Config) {
 	case len(c.Domains) > 0:
 		r.authority(ctx, c)
 	case c.CertFile != "":
-		c.Log = slog.New(slog.DiscardHandler) // its warning is the line below
+		c.Log = slog.New(slog.DiscardHandler) // the line below replaces its warning
 		certs, err := secure.Open(c)
 		if err != nil {
 			r.say("certificate", "", 2, err)
@@ -180,15 +180,14 @@ func (r *report) authority(ctx context.Context, c secure.Config) {
 	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory responds; no certificate was ordered", 1, secure.CheckDirectory(ctx, c))
 }
 
-// A probed is a game server, and what is wrong with it.
+// A probed is a game server, and its error.
 type probed struct {
 	url string // without the path
 	err error
 }
 
-// probeAll connects to each game server once, all at the same time, with TLS
-// where it is asked for. No handshake is sent: to a game server that would be a
-// player.
+// probeAll connects to each game server once, concurrently, with TLS if its URL says so.
+// It sends no handshake: to a game server that would be a player.
 func probeAll(ctx context.Context, routes []policy.Route) []probed {
 	type place struct {
 		url string
@@ -212,8 +211,8 @@ func probeAll(ctx context.Context, routes []policy.Route) []probed {
 	return list
 }
 
-// shown is a target's URL without its path. A port that it does not name is said: it was
-// forgotten more often than meant.
+// shown returns a target's URL without its path. It adds an omitted port, which is more often
+// forgotten than intended.
 func shown(t *upstream.Target) string {
 	s := t.URL.Scheme + "://" + t.URL.Host
 	if _, port, err := net.SplitHostPort(t.Address()); err == nil && t.URL.Port() == "" {
@@ -247,7 +246,7 @@ func probe(ctx context.Context, route *policy.Route) error {
 	defer cancel()
 	err := route.Upstream.Probe(ctx)
 	if e := (*upstream.Error)(nil); errors.As(err, &e) {
-		return e.Err // the address is said already
+		return e.Err // the caller prints the address
 	}
 	return err
 }

@@ -23,7 +23,7 @@ import (
 // A gameServer accepts connections and counts the bytes that are sent to it.
 type gameServer struct {
 	net.Listener
-	got chan int // of each connection, once it has ended
+	got chan int // per connection, once it has ended
 }
 
 func startGame(t *testing.T, config *tls.Config) *gameServer {
@@ -64,7 +64,7 @@ func secretFile(t *testing.T) string {
 	return name
 }
 
-// wantLines checks a report: one line for each of want, which it begins with.
+// wantLines checks that a report has exactly the lines that begin with want.
 func wantLines(t *testing.T, report string, want ...string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(report, "\n"), "\n")
@@ -93,7 +93,7 @@ func TestCheckReportsEachWorkingPart(t *testing.T) {
 	}))
 	defer jwks.Close()
 	secret, logins, admin := secretFile(t), secretFile(t), writeFile(t, filepath.Join(dir, "admin"), "0123456789abcdef")
-	status, report, errs := once("check", "--listen", hooks.Addr().String(), // taken, which is none of its business
+	status, report, errs := once("check", "--listen", hooks.Addr().String(), // in use: check opens no port
 		"--upstream", plain.url("ws"), "--route", "/a/*="+plain.url("ws")+"/base", "--route", "/b/*="+secured.url("wss")+";upstream-ca="+cert+";auth-key-file="+logins,
 		"--auth-audience=game",
 		"--auth-jwks", jwks.URL, "--token-key-file", secret, "--admin-token-file", admin, "--tls-cert", cert, "--tls-key", key,
@@ -122,7 +122,7 @@ func TestCheckReportsEachWorkingPart(t *testing.T) {
 func TestCheckReportsEachFailingPart(t *testing.T) {
 	closed := startGame(t, nil)
 	closed.Close()
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // whoever connects waits in its backlog
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its backlog
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestCheckRefusesWhatAStartWouldRefuse(t *testing.T) {
 			t.Errorf("%q: status %d, want 2\nstdout %s\nstderr %s", c.args, status, report, stderr)
 		}
 		if c.report != "" && !strings.Contains(report, "FAIL  upstream") {
-			t.Errorf("%q: what comes behind a fault is not looked at:\n%s", c.args, report)
+			t.Errorf("%q: parts after a failure are not checked:\n%s", c.args, report)
 		}
 		if startStatus, _, _ := once(args[1:]...); startStatus != 2 {
 			t.Errorf("%q: a start ends with %d, want 2", c.args, startStatus)
@@ -203,7 +203,7 @@ func TestCheckEndsAtASignal(t *testing.T) {
 	}
 }
 
-func TestPortThatAURLDoesNotNameIsShown(t *testing.T) {
+func TestOmittedPortOfURLIsShown(t *testing.T) {
 	for raw, want := range map[string]string{
 		"ws://game":           "ws://game (port 80)",
 		"https://game/play":   "https://game (port 443)",

@@ -24,12 +24,12 @@ const (
 	ballastSize = 24 << 20 // bytes that count as heap and are never touched
 )
 
-// Because nothing allocates between bursts, the garbage of one would stay: it is
-// collected once allocation has calmed down.
+// Nothing allocates between bursts, so the garbage of a burst would stay. It is collected
+// once allocation has calmed down.
 const (
 	lookEvery = time.Second
-	burstSize = 1 << 20 // bytes allocated between two looks that mean a burst
-	minGain   = 4 << 20 // bytes that make a collection worth it,
+	burstSize = 1 << 20 // bytes allocated between two looks during a burst
+	minGain   = 4 << 20 // a collection must free this many bytes,
 	gainShare = 8       // and this fraction of the live heap
 )
 
@@ -78,11 +78,11 @@ func tidyUp(ctx context.Context, used func() int64) {
 	}
 }
 
-// A heap is what one look at it finds.
+// A heap is the state of the heap at one look.
 type heap struct {
 	allocs int64 // bytes ever allocated
 	live   int64 // bytes that were alive at the last collection
-	free   int64 // bytes that the system could have back
+	free   int64 // bytes that could be returned to the system
 	used   int64 // bytes that replay buffers hold
 }
 
@@ -90,9 +90,9 @@ type heap struct {
 // own last one, even if the runtime has collected since: that may have happened within a
 // burst, while buffers that are pooled now were in use.
 type tidier struct {
-	tidy  heap // as it was at the first look after our last collection
+	tidy  heap // the first look after our last collection
 	last  heap
-	stale bool // tidy is from before it
+	stale bool // tidy predates the last collection
 }
 
 // look reports whether to collect now.

@@ -4,7 +4,7 @@ import "testing"
 
 const mib = 1 << 20
 
-func TestGarbageOfABurstIsCollectedOnceCalm(t *testing.T) {
+func TestGarbageOfBurstIsCollectedWhenIdle(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks []heap // the first is right after a collection
 		want  []bool
@@ -13,11 +13,11 @@ func TestGarbageOfABurstIsCollectedOnceCalm(t *testing.T) {
 			[]heap{{100 * mib, 80 * mib, 0, 0}, {100 * mib, 80 * mib, 0, 0}},
 			[]bool{false, false},
 		},
-		"handshakes come, and stop": {
+		"handshakes stop": {
 			[]heap{{100 * mib, 80 * mib, 0, 0}, {112 * mib, 80 * mib, 0, 0}, {112*mib + 1, 80 * mib, 0, 0}, {112*mib + 2, 80 * mib, 0, 0}},
 			[]bool{false, false, true, false},
 		},
-		"the runtime collects while buffers are in use that are in a pool later": {
+		"buffers in use during a collection are pooled later": {
 			[]heap{{100 * mib, 80 * mib, 0, 0}, {136 * mib, 116 * mib, 0, 0}, {136 * mib, 116 * mib, 0, 0}, {136 * mib, 80 * mib, 0, 0}},
 			[]bool{false, false, true, false},
 		},
@@ -33,11 +33,11 @@ func TestGarbageOfABurstIsCollectedOnceCalm(t *testing.T) {
 			[]heap{{100 * mib, 4 * mib, 0, 0}, {100*mib + mib*9/10, 4 * mib, 0, 0}, {101*mib + mib*8/10, 4 * mib, 0, 0}, {102*mib + mib*7/10, 4 * mib, 0, 0}, {103*mib + mib*6/10, 4 * mib, 0, 0}, {104*mib + mib*5/10, 4 * mib, 0, 0}},
 			[]bool{false, false, false, false, false, true},
 		},
-		"buffers are emptied, of memory older than the collection": {
+		"old buffers are emptied": {
 			[]heap{{100 * mib, 80 * mib, 0, 30 * mib}, {100 * mib, 80 * mib, 0, 25 * mib}, {100 * mib, 80 * mib, 0, 0}},
 			[]bool{false, false, true},
 		},
-		"what is free is kept from the system": {
+		"free memory is not returned": {
 			[]heap{{100 * mib, 80 * mib, 0, 0}, {100 * mib, 80 * mib, 12 * mib, 0}},
 			[]bool{false, true},
 		},

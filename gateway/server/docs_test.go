@@ -19,26 +19,25 @@ import (
 	"time"
 )
 
-// Every command of the pages is run. A block of sh is run by bash as it stands, in
-// a folder that the blocks of a page share, with the program in its path; a program
-// that serves is stopped once it does, and must then leave in order. A comment
-// before a block says what else is to be done:
+// Every command on the pages is run. A sh block is run by bash as it stands, in a directory
+// that the blocks of a page share, with reseat in PATH. A program that serves is stopped
+// once it does, and must then exit cleanly. A comment before a block says how to run it:
 //
-//	<!-- sh: needs openssl -->         only where that is installed
-//	<!-- sh: with reseat --demo -->    beside a program that serves; localhost:8080
+//	<!-- sh: needs openssl -->         only if that is installed
+//	<!-- sh: with reseat --demo -->    while reseat serves; localhost:8080
 //	                                   and 127.0.0.1:8081 are its addresses
-//	<!-- sh: with a player of the demo -->   the same, and $ID is a session
-//	<!-- sh: as make -n run -->        that is run in its place, in the repository
+//	<!-- sh: with a player of the demo -->   the same, and $ID is a session's id
+//	<!-- sh: as make -n run -->        runs that instead, in the repository
 //	<!-- sh: run by FILE -->           FILE is a test, and names the page
 //
-// "needs" may stand before another, with a semicolon. The last of them may say
-// "every block" for a whole page. Other addresses on
-// localhost are those of a server that accepts connections.
+// "needs" may precede another mark, separated by a semicolon. The last mark may say "every
+// block" for a whole page. Other addresses on localhost are replaced by that of a server
+// that accepts connections.
 
-// root is the repository.
+// root is the root of the repository.
 const root = "../.."
 
-// TestMain is the program itself where a block calls it.
+// TestMain runs reseat itself if a block calls the test binary as reseat.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "reseat" {
 		os.Exit(calledByAPage(os.Args[1:]))
@@ -46,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// calledByAPage runs the program, on ports of its own choice.
+// calledByAPage runs the program on free ports.
 func calledByAPage(args []string) int {
 	signals := make(chan os.Signal, 1)
 	asks := func(arg string) bool { return arg == "check" || arg == "--help" || arg == "--version" }
@@ -58,7 +57,7 @@ func calledByAPage(args []string) int {
 	return Run(args, os.Environ(), os.Stdout, io.MultiWriter(os.Stderr, served), signals)
 }
 
-// A watcher calls seen once what it wants has been written.
+// A watcher calls seen once the output contains want.
 type watcher struct {
 	want, got []byte
 	seen      func()
@@ -73,7 +72,7 @@ func (w *watcher) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A block is one of sh on a page.
+// A block is a sh block of a page.
 type block struct {
 	line int
 	code string
@@ -85,8 +84,8 @@ var (
 	strayForm = regexp.MustCompile(`^(?: {4}|\t)(?:\$ )?(?:[A-Z_]+=\S* )*(?:reseat|bin/reseat|\./\S+|make|curl|go|git|npm|npx|node|docker|kubectl|systemctl|openssl) `)
 )
 
-// blocksOf reads the blocks of a page. A command that stands outside of one is an
-// error, since nobody would run it.
+// blocksOf returns the sh blocks of a page. A command outside of a block is an error, since
+// nothing would run it.
 func blocksOf(page string) (list []block, err error) {
 	var mark, every, fence string
 	var open *block
@@ -109,9 +108,9 @@ func blocksOf(page string) (list []block, err error) {
 		case m != nil:
 			mark = m[2]
 		case strayForm.MatchString(line):
-			return nil, fmt.Errorf("line %d: %q is in no block of sh (how blocks are run is told in gateway/server/docs_test.go)", i+1, strings.TrimSpace(line))
+			return nil, fmt.Errorf("line %d: %q is in no sh block (see gateway/server/docs_test.go)", i+1, strings.TrimSpace(line))
 		case mark != "" && line != "":
-			return nil, fmt.Errorf("line %d: a mark without a block of sh behind it", i)
+			return nil, fmt.Errorf("line %d: a mark without a sh block after it", i)
 		}
 	}
 	if open != nil {
@@ -120,8 +119,8 @@ func blocksOf(page string) (list []block, err error) {
 	return list, nil
 }
 
-// fenceAfter is the fence that is open after a line: that of a block of something
-// else.
+// fenceAfter returns the fence that is open after a line: that of a block in another
+// language.
 func fenceAfter(fence, line string) string {
 	switch {
 	case fence == "":
@@ -132,7 +131,7 @@ func fenceAfter(fence, line string) string {
 	return fence
 }
 
-// A reader does what a page says.
+// A reader runs the commands of a page.
 type reader struct {
 	*testing.T
 	page string // its path in the repository
@@ -156,13 +155,13 @@ func newReader(t *testing.T, page string) *reader {
 	return r
 }
 
-// do runs a block, or what its mark says.
+// do runs a block as its mark says.
 func (r *reader) do(b block) error {
 	if tools, ok := strings.CutPrefix(b.mark, "needs "); ok {
 		tools, b.mark, _ = strings.Cut(tools, "; ")
 		for _, tool := range strings.Fields(tools) {
 			if _, err := exec.LookPath(tool); err != nil {
-				r.Logf("%s:%d: not run for want of %s", r.page, b.line, tool)
+				r.Logf("%s:%d: not run: %s is missing", r.page, b.line, tool)
 				return nil
 			}
 		}
@@ -186,16 +185,16 @@ func (r *reader) do(b block) error {
 	case strings.HasPrefix(b.mark, "run by "):
 		return namesPage(strings.TrimPrefix(b.mark, "run by "), filepath.Base(r.page))
 	}
-	return fmt.Errorf("what does the mark %q mean?", b.mark)
+	return fmt.Errorf("unknown mark %q", b.mark)
 }
 
-// beside runs a script beside a program that serves.
+// beside runs a script while the program serves.
 func (r *reader) beside(p *started, code string) error {
 	host := func(url any) string { return strings.TrimPrefix(url.(string), "http://") }
 	return r.sh(r.dir, code, map[string]string{"localhost:8080": host(p.clients["http"]), "127.0.0.1:8081": host(p.admin)})
 }
 
-// namesPage checks that a test is there, and reads a page.
+// namesPage checks that a test exists, and names the page.
 func namesPage(test, page string) error {
 	source, err := os.ReadFile(filepath.Join(root, test))
 	if err == nil && !bytes.Contains(source, []byte(page)) {
@@ -206,8 +205,8 @@ func namesPage(test, page string) error {
 
 var local = regexp.MustCompile(`(?:localhost|127\.0\.0\.1):[0-9]{2,5}`)
 
-// sh runs a script whose addresses are replaced, those that are not known by the
-// stub's.
+// sh runs a script with its addresses replaced: those in known by the given ones, others by
+// the stub's.
 func (r *reader) sh(dir, code string, known map[string]string) error {
 	code = local.ReplaceAllStringFunc(code, func(found string) string {
 		if host, ok := known[found]; ok {
@@ -283,7 +282,7 @@ func TestCommandWithoutTestIsFound(t *testing.T) {
 		"    $ curl x y\n":                           "curl",
 		"    RESEAT_GRACE=1s reseat --demo\n":        "reseat --demo",
 		"```sh\nls\n":                                "does not end",
-		"<!-- sh: needs x -->\ntext\n```sh\n```\n":   "without a block",
+		"<!-- sh: needs x -->\ntext\n```sh\n```\n":   "without a sh block",
 		"```text\n    make run\n```\n    make run\n": "line 4",
 	} {
 		if _, err := blocksOf(text); err == nil || !strings.Contains(err.Error(), want) {
@@ -324,7 +323,7 @@ var (
 	codeForm    = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
 )
 
-// anchors are those that a page's headings have on GitHub.
+// anchors returns the anchors of a page's headings on GitHub.
 func anchors(page string) map[string]bool {
 	list := map[string]bool{}
 	for _, h := range headingForm.FindAllStringSubmatch(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, ""), -1) {
@@ -335,7 +334,7 @@ func anchors(page string) map[string]bool {
 	return list
 }
 
-// deadLinks are the links of a page to what is not in the repository.
+// deadLinks returns the links of a page to targets that do not exist.
 func deadLinks(page, text string) (dead []string) {
 	for _, m := range linkForm.FindAllStringSubmatch(codeForm.ReplaceAllString(text, ""), -1) {
 		target, anchor, _ := strings.Cut(m[1], "#")
@@ -383,7 +382,7 @@ func TestNoLinkBetweenPagesIsDead(t *testing.T) {
 
 var goForm = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// What a page shows in Go is what a test compiles and runs.
+// Go code on a page must be part of a test that compiles and runs it.
 func TestGoExamplesOfThePagesAreTested(t *testing.T) {
 	var sources []byte
 	err := filepath.WalkDir(filepath.Join(root, "gateway"), func(p string, _ fs.DirEntry, err error) error {
@@ -402,7 +401,7 @@ func TestGoExamplesOfThePagesAreTested(t *testing.T) {
 		for _, m := range goForm.FindAllStringSubmatch(readPage(t, page), -1) {
 			shown++
 			if !bytes.Contains(sources, []byte(m[1])) {
-				t.Errorf("%s: in no test stands\n%s", page, m[1])
+				t.Errorf("%s: no test contains\n%s", page, m[1])
 			}
 		}
 	}
@@ -411,7 +410,7 @@ func TestGoExamplesOfThePagesAreTested(t *testing.T) {
 	}
 }
 
-// Whoever begins at the index finds every page.
+// The index must link to every page.
 func TestIndexNamesEveryPage(t *testing.T) {
 	index := readPage(t, "docs/README.md")
 	linked := map[string]bool{"README.md": true}

@@ -13,20 +13,20 @@ import (
 	"testing"
 )
 
-// A started is the program, running within the test on ports of loopback.
+// A started is the program, running within the test on loopback ports.
 type started struct {
 	t       *testing.T
 	lines   chan []byte // of its log
 	signals chan os.Signal
 	status  chan int
-	over    chan struct{}  // closed when it has ended
-	clients map[string]any // what the log says of the client address
+	over    chan struct{}  // closed when it has exited
+	clients map[string]any // the log line of the client address
 	admin   string         // URL of its admin address
-	demo    string         // that of the demo's page
+	demo    string         // URL of the demo's page
 }
 
-// override is args with others in the place of those of their flags; all are of the form
-// --name=value, or --name for a boolean.
+// override replaces flags in args. All have the form --name=value, or --name for a
+// boolean.
 func override(args []string, others ...string) []string {
 	name := func(arg string) string { n, _, _ := strings.Cut(arg, "="); return n }
 	kept := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
@@ -35,8 +35,8 @@ func override(args []string, others ...string) []string {
 	return append(kept, others...)
 }
 
-// begin runs the program with the demo game, and waits until it serves. Where the
-// test does not end it, its end does.
+// begin runs the program with the demo game, and waits until it serves. It is stopped at
+// the end of the test.
 func begin(t *testing.T, args ...string) *started {
 	t.Helper()
 	p := beginWith(t, override([]string{"--demo"}, args...)...)
@@ -44,7 +44,7 @@ func begin(t *testing.T, args ...string) *started {
 	return p
 }
 
-// beginWith is the same for another game.
+// beginWith is begin with another game.
 func beginWith(t *testing.T, args ...string) *started {
 	t.Helper()
 	out, in := io.Pipe()
@@ -67,7 +67,7 @@ func beginWith(t *testing.T, args ...string) *started {
 	return p
 }
 
-// stop sends signals until the program has ended, which a second one hastens.
+// stop sends signals until the program has exited; the second one makes it exit at once.
 func (p *started) stop() {
 	for {
 		select {
@@ -78,7 +78,7 @@ func (p *started) stop() {
 	}
 }
 
-// wait reads the log up to a line whose message begins so.
+// wait reads the log up to a line with this message.
 func (p *started) wait(msg string) map[string]any {
 	p.t.Helper()
 	for raw := range p.lines {
@@ -94,7 +94,7 @@ func (p *started) wait(msg string) map[string]any {
 	return nil
 }
 
-// ask asks the admin address with a token, "" for none.
+// ask sends a request to the admin address with a token, "" for none.
 func (p *started) ask(method, path, token string) *http.Response {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.admin+path, nil)
@@ -158,11 +158,11 @@ func TestAdminTokensAreReloadedOnSIGHUP(t *testing.T) {
 	}
 }
 
-// Who listens to the events hears of the last one, and then an end in order.
-func TestEventStreamEndsInOrderWithTheProcess(t *testing.T) {
+// A reader of the events must get the last event, and then a clean end of the stream.
+func TestEventStreamEndsCleanlyAtShutdown(t *testing.T) {
 	p := begin(t)
 	stream := p.ask("GET", "/api/v1/events", "")
-	p.ask("POST", "/api/v1/drain", "") // SIGTERM ends the process all the same
+	p.ask("POST", "/api/v1/drain", "") // SIGTERM must end the process all the same
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 0 {
 		t.Errorf("exit status %d", status)

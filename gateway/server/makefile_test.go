@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// `make help` lists every target, and .PHONY names these and no others.
+// `make help` must list every target, and .PHONY must name exactly these.
 func TestMakefileListsItsTargets(t *testing.T) {
 	text, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"reseat/gateway/secure"
 )
 
-// vitals are the metrics of the process around the gateway: its memory,
-// descriptors and processor time, its log, its certificate.
+// vitals are the metrics of the process: memory, descriptors, CPU time, log and
+// certificate.
 type vitals struct {
 	registry *prometheus.Registry
 	reloads  *prometheus.CounterVec
@@ -23,7 +23,7 @@ func newVitals(lines *asynclog.Writer, certs *secure.Certificates) *vitals {
 	v := &vitals{
 		registry: prometheus.NewRegistry(),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_reloads_total", Help: "Files read again on SIGHUP, by result: failed where one of them was no good and the old ones stay.",
+			Name: "reseat_reloads_total", Help: "Reloads by SIGHUP, by result: failed if a file was invalid and its old content stays in use.",
 		}, []string{"result"}),
 	}
 	v.reloads.WithLabelValues("ok")
@@ -37,7 +37,7 @@ func newVitals(lines *asynclog.Writer, certs *secure.Certificates) *vitals {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		build, v.reloads,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "reseat_log_lines_dropped_total", Help: "Log lines that were left out since they were not written fast enough.",
+			Name: "reseat_log_lines_dropped_total", Help: "Log lines dropped because they were not written fast enough.",
 		}, func() float64 { return float64(lines.Dropped()) }),
 	)
 	if certs != nil {
@@ -46,8 +46,8 @@ func newVitals(lines *asynclog.Writer, certs *secure.Certificates) *vitals {
 	return v
 }
 
-// An expiry collects until when the certificate is good that clients are shown;
-// nothing before a CA has given one.
+// An expiry collects the expiry of the certificate in use; nothing before a CA has issued
+// one.
 type expiry struct{ certs *secure.Certificates }
 
 var descExpiry = prometheus.NewDesc("reseat_certificate_not_after_timestamp_seconds", "When the certificate at the client address expires.", nil, nil)

@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/internal/test/testcert"
 )
 
-// metrics are what a scrape shows.
+// metrics are those of a scrape.
 func (p *started) metrics() map[string]*dto.MetricFamily {
 	p.t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -29,8 +29,8 @@ func (p *started) metrics() map[string]*dto.MetricFamily {
 	return families
 }
 
-// reloaded sends SIGHUP twice: the count of the first one is there when the second
-// one's line, which says so, is.
+// reloaded sends SIGHUP twice: when the line of the second reload is logged, the first one
+// has been counted.
 func (p *started) reloaded(result, line string) {
 	p.t.Helper()
 	for range 2 {

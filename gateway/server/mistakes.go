@@ -16,17 +16,17 @@ import (
 	"reseat/gateway/secure"
 )
 
-// warnings are those of the settings, of the files that they name, and of this machine:
-// the same in check and at start.
+// warnings returns the warnings about the settings, their files and this machine: the same
+// for check and for a start.
 func warnings(set *config.Settings) []config.Warning {
 	return slices.Concat(set.Warnings(), secretWarnings(set), keyWarnings(set), machineWarnings(set))
 }
 
-// keyWarnings are about keys that have two uses, and certificates that fit no name.
+// keyWarnings is about keys with two uses, and certificates that are valid for no name.
 func keyWarnings(set *config.Settings) (list []config.Warning) {
 	for _, r := range set.Gateway.Routes {
 		if a := r.Policy.Auth; a != nil && a.KeyFile != "" && slices.ContainsFunc(set.TokenKeyFiles, func(f string) bool { return sameFile(f, a.KeyFile) }) {
-			list = append(list, config.Warning{Flag: "auth-key-file", Text: fmt.Sprintf("route %s: same file as --token-key-file: whoever can sign logins can forge resume tokens; use separate keys", r.Pattern)})
+			list = append(list, config.Warning{Flag: "auth-key-file", Text: fmt.Sprintf("route %s: same file as --token-key-file: anyone who can sign logins can forge resume tokens; use separate keys", r.Pattern)})
 		}
 	}
 	if t := set.TLS; t.KeyFile != "" && slices.ContainsFunc(set.TokenKeyFiles, func(f string) bool { return sameFile(f, t.KeyFile) }) {
@@ -44,14 +44,14 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y) || filepath.Clean(a) == filepath.Clean(b)
 }
 
-// nameWarnings are about a certificate that is for none of the names of --host.
+// nameWarnings is about a certificate that is valid for none of --host.
 func nameWarnings(set *config.Settings) (list []config.Warning) {
 	if set.TLS.CertFile == "" {
 		return nil
 	}
 	pair, err := tls.LoadX509KeyPair(set.TLS.CertFile, set.TLS.KeyFile)
 	if err != nil {
-		return nil // said elsewhere
+		return nil // reported elsewhere
 	}
 	for _, name := range set.Gateway.Hosts {
 		if h, _, err := net.SplitHostPort(name); err == nil {
@@ -64,14 +64,14 @@ func nameWarnings(set *config.Settings) (list []config.Warning) {
 	return list
 }
 
-// machineWarnings are about addresses and limits of this machine.
+// machineWarnings is about addresses and limits of this machine.
 func machineWarnings(set *config.Settings) (list []config.Warning) {
 	if n, most := set.Gateway.MaxSessions, gateway.SessionsWithin(listen.Descriptors()); most > 0 && n > most {
 		list = append(list, config.Warning{Flag: "max-sessions", Text: fmt.Sprintf("%d, but the open files limit allows only %d: raise it (ulimit -n, LimitNOFILE)", n, most)})
 	}
 	host, port, _ := net.SplitHostPort(set.Listen)
 	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
-		return list // the settings have compared the two
+		return list // config has compared the two texts
 	}
 	addrs, _ := net.InterfaceAddrs()
 	for _, r := range set.Gateway.Routes {

@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/internal/test/testcert"
 )
 
-// startedWith starts the program, has it stop at once, and gives its exit status and log.
+// startedWith starts the program, stops it at once, and returns its exit status and log.
 func startedWith(args, environ []string) (status int, said string) {
 	var log bytes.Buffer
 	signals := make(chan os.Signal, 1)
@@ -22,8 +22,8 @@ func startedWith(args, environ []string) (status int, said string) {
 	return status, log.String()
 }
 
-// What an operator does wrong is refused, or warned of, in one line that says what to do:
-// by check, and by the start alike.
+// A mistake is refused, or warned about, in one line that says what to do: by check and by
+// a start alike.
 func TestCheckReportsCommonMistakes(t *testing.T) {
 	dir := t.TempDir()
 	pair, other := testcert.New(t, "game.example"), testcert.New(t, "game.example")
@@ -64,8 +64,8 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		// names
 		{"UP --grce=5s", refused, "--grce: unknown flag; the nearest is --grace"},
 		{"UP -grace=5s", refused, "-grace: unknown flag; the nearest is --grace"},
-		{"UP serve", refused, "only flags are taken"},
-		{"chek UP", refused, "\"chek\": only flags are taken, each beginning with --; the nearest command is check"},
+		{"UP serve", refused, "not a flag: flags begin with --"},
+		{"chek UP", refused, "\"chek\": not a flag: flags begin with --; the nearest command is check"},
 		{"UP --grace=5s check", refused, "want it before the flags: reseat check"},
 		{"--route=/a/*=" + at + ";grce=5s", refused, "grce: unknown setting; the nearest is grace"},
 		{"--route=/a/*=" + at + ";listen=:1", refused, "listen: is a global setting"},
@@ -74,7 +74,7 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"UP --config=" + late, refused, "late.toml:5: route \"/a\": listen: is a global setting and cannot be set for a route: put it above the first [[route]]"},
 		{"UP --config=" + section, refused, "section.toml:1: server: want settings without a section, got [server]"},
 		{"UP --config=" + unquoted, refused, "unquoted.toml:1: want TOML"},
-		{"UP --config=" + marked, warned, "--grace: route /*: 1ms is too short"}, // by an editor of Windows
+		{"UP --config=" + marked, warned, "--grace: route /*: 1ms is too short"}, // with a byte order mark
 		{"UP --grace=5s --grace=6s", refused, "want one value, got 2"},
 		{"UP --upstream=ws://127.0.0.1:1", refused, "--upstream: want one value"},
 		{"--listen=127.0.0.1:0", refused, "want at least one of them"},
@@ -219,7 +219,7 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 	}
 }
 
-// What is usual has no warning, neither by check nor by the start.
+// Common settings have no warning, neither by check nor by a start.
 func TestGoodSettingsHaveNoWarning(t *testing.T) {
 	dir := t.TempDir()
 	key := writeFile(t, filepath.Join(dir, "key"), "q8Zr1xKw0mVb5tYp3nLc7dHs9fJg2aQe")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A named pipe is read once: to open it again would wait for another writer.
+// A named pipe can be read only once: opening it again would wait for another writer.
 func TestConfigFromPipeIsReadOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -7,13 +7,13 @@ import (
 	"reseat/tokens/keyfile"
 )
 
-// A namedSecret is one that the settings name and that holds a secret.
+// A namedSecret is a file with a secret that the settings name.
 type namedSecret struct {
 	flag, name string
-	isKey      bool // one key, as keyfile has it
+	isKey      bool // the file has one key, in keyfile's format
 }
 
-// secretFiles lists them.
+// secretFiles returns all of them.
 func secretFiles(set *config.Settings) (list []namedSecret) {
 	add := func(flag, name string, isKey bool) {
 		if name != "" {
@@ -30,19 +30,19 @@ func secretFiles(set *config.Settings) (list []namedSecret) {
 	return list
 }
 
-// refuseWritable refuses a secret that anybody on the machine may replace by one of
-// their own. Its error names the flag.
+// refuseWritable refuses a secret that anyone on the machine may replace by their own. The
+// error names the flag.
 func refuseWritable(set *config.Settings) error {
 	for _, f := range secretFiles(set) {
 		if _, writable := keyfile.Exposure(f.name); writable {
-			return fmt.Errorf("--%s: want a file that others cannot write, got %.100q: chmod o-w it, and make its secret anew", f.flag, f.name)
+			return fmt.Errorf("--%s: want a file that others cannot write, got %.100q: chmod o-w it, and create a new secret", f.flag, f.name)
 		}
 	}
 	return nil
 }
 
-// secretWarnings are about secrets that others may read, and keys that are weak or
-// slow. Files that cannot be read are not its business.
+// secretWarnings is about secrets that others may read, and keys that are weak or slow. It
+// ignores files that cannot be read.
 func secretWarnings(set *config.Settings) (list []config.Warning) {
 	for _, f := range secretFiles(set) {
 		if readers, _ := keyfile.Exposure(f.name); readers != "" {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// check and the start say the same of a secret that others may read, or that is weak.
-func TestExposedAndWeakSecretsAreWarnedOf(t *testing.T) {
+// check and a start must warn alike of a secret that others may read, or that is weak.
+func TestExposedAndWeakSecretsAreWarnedAbout(t *testing.T) {
 	file := func(text string, mode os.FileMode) string {
 		name := writeFile(t, filepath.Join(t.TempDir(), "secret"), text)
 		if err := os.Chmod(name, mode); err != nil {

@@ -1,5 +1,5 @@
-// Package server is what the command reseat does: it reads the settings, opens
-// keys and listeners, serves, and drains.
+// Package server implements the command reseat: it reads the settings, opens keys and
+// listeners, serves, and drains.
 package server
 
 import (
@@ -34,13 +34,13 @@ const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
-	maxStreams    = 32      // of one HTTP/2 connection at a time: each may hold a connection to the game server
-	maxLog        = 4 << 20 // bytes of log lines that wait to be written
+	maxStreams    = 32      // concurrent, per HTTP/2 connection: each may hold a connection to the game server
+	maxLog        = 4 << 20 // bytes of queued log lines
 	logTimeout    = 2 * time.Second
 )
 
-// Run is the whole program. It returns the exit status: 0 after a drain, 1
-// where it could not start or serve, 2 for settings that cannot hold.
+// Run is the whole program. It returns the exit status: 0 after a drain, 1 if it could not
+// start or serve, 2 for invalid settings.
 func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	if len(args) > 0 && args[0] == "check" {
 		return check(args[1:], environ, stdout, stderr, signals)
@@ -51,7 +51,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	}
 	lines := asynclog.New(stderr, maxLog, func(n int) []byte {
 		var line bytes.Buffer
-		newLogger(set, &line, isTerminal(stderr)).Warn("log.lines_dropped", "lines", n, "text", "they were not written fast enough")
+		newLogger(set, &line, isTerminal(stderr)).Warn("log.lines_dropped", "lines", n, "text", "the log's reader is too slow")
 		return line.Bytes()
 	})
 	defer lines.Close(logTimeout)
@@ -80,8 +80,8 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	return p.serve(signals)
 }
 
-// parse reads the settings. Where it gives none all has been said, and the exit
-// status is the one it gives.
+// parse reads the settings. If it returns none, it has printed what there is to say, and
+// the exit status is the one it returns.
 func parse(args, environ []string, stdout, stderr io.Writer) (*config.Settings, int) {
 	set, err := config.Parse(args, environ)
 	switch {
@@ -94,16 +94,16 @@ func parse(args, environ []string, stdout, stderr io.Writer) (*config.Settings, 
 	return set, 0
 }
 
-// secrets are what is read from files before anything is served.
+// secrets are the contents of files that are read before the gateway serves.
 type secrets struct {
 	keys    *tokens.Keys
-	callers *admin.Credentials   // of the admin address; nil: nobody is asked
+	callers *admin.Credentials   // of the admin address; nil if it requires none
 	certs   *secure.Certificates // nil without TLS
 	hook    *webhook.Secrets     // nil without --webhook
 }
 
-// open reads the files that the settings name, for as long as ctx lives. Its error
-// names the flag.
+// open reads the files that the settings name. What it opens lives as long as ctx. The
+// error names the flag.
 func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 	if err := refuseWritable(set); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 	return own, err
 }
 
-// fail says what is wrong, in one line.
+// fail prints an error in one line.
 func fail(stderr io.Writer, status int, err error) int {
 	fmt.Fprintln(stderr, "reseat: "+strings.ReplaceAll(err.Error(), "\n", " "))
 	return status
@@ -144,7 +144,7 @@ func newLogger(set *config.Settings, w io.Writer, terminal bool) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
-// readable writes durations as flags take them, in JSON too.
+// readable formats durations as flags accept them, in JSON too.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.String(a.Key, a.Value.Duration().String())
@@ -161,23 +161,23 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// A process is what run has started.
+// A process is a started gateway with its servers.
 type process struct {
 	log             *slog.Logger
 	vitals          *vitals
 	gateway         *gateway.Gateway
-	callers         *admin.Credentials   // of the admin address; nil: nobody is asked
-	recorder        *admin.Recorder      // nil where --admin is off
+	callers         *admin.Credentials   // of the admin address; nil if it requires none
+	recorder        *admin.Recorder      // nil if --admin is off
 	certs           *secure.Certificates // nil without TLS
 	show            *demo.Showcase       // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
 	clients, admin  *http.Server
-	listen, adminLn net.Listener // adminLn is nil where --admin is off
+	listen, adminLn net.Listener // adminLn is nil if --admin is off
 	config          *configFile
 	failed          chan error
 }
 
-// start opens the ports, and closes what it has opened where it fails.
+// start opens the ports. If it fails, it closes what it has opened.
 func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger) (p *process, err error) {
 	p = &process{log: log, vitals: vitals, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
 	defer func() {
@@ -223,7 +223,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger)
 		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn)
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
-	host, _ := os.Hostname() // empty where the system does not say
+	host, _ := os.Hostname() // empty if the system does not know it
 	p.admin = server(admin.New(p.gateway, admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
 	}), p.gateway.AdminConns(), log)
@@ -239,7 +239,7 @@ func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.S
 	}
 }
 
-// announce says where to look, and what an operator should know at the start.
+// announce logs the addresses, and what an operator should know at the start.
 func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 	url := address(p.listen, p.certs)
 	p.log.Info("listen.clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
@@ -258,31 +258,31 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
 	}
 	if keys.Ephemeral() {
-		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, nor at another gateway")
+		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, or at another gateway")
 	}
 	if set.Demo {
 		p.log.Info("demo.ready", "url", url+"/", "text", "open it in a browser")
 	}
 }
 
-// probe says which game servers do not answer at the start. It is no reason not to serve:
-// they may come later.
+// probe logs the game servers that are unreachable at the start. That is no reason not to
+// serve: they may start later.
 func (p *process) probe(ctx context.Context, routes []policy.Route) {
 	for _, probed := range probeAll(ctx, routes) {
 		if probed.err != nil && ctx.Err() == nil {
-			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "its players get 502 until it answers")
+			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "clients get 502 until it answers")
 		}
 	}
 }
 
-// warnOfTokens says which tokens of the admin address might be guessed.
+// warnOfTokens logs which tokens of the admin address are easy to guess.
 func (p *process) warnOfTokens() {
 	if p.callers != nil && p.callers.Warning() != "" {
 		p.log.Warn("admin.tokens_weak", "text", "tokens "+p.callers.Warning())
 	}
 }
 
-// address is the URL of a listener, for a browser on this machine.
+// address returns the URL of a listener, for a browser on this machine.
 func address(ln net.Listener, certs *secure.Certificates) string {
 	scheme, standard := "http", "80"
 	host, port, _ := net.SplitHostPort(ln.Addr().String())
@@ -299,7 +299,7 @@ func address(ln net.Listener, certs *secure.Certificates) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// serve serves until a signal ends it, or a listener fails.
+// serve serves until a signal, or until a listener fails.
 func (p *process) serve(signals <-chan os.Signal) int {
 	go p.listenOn(p.clients, p.listen)
 	if p.adminLn != nil {
@@ -328,14 +328,14 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 	}
 }
 
-// reload reads the files again, each for itself: where one is no good what was
-// read before stays.
+// reload reads the files again, each independently: an invalid one leaves its old content
+// in use.
 func (p *process) reload() {
 	p.config.compare(p.log)
 	result := "ok"
 	failed := func(key string, err error) {
 		result = "failed"
-		p.log.Error(key, "err", err, "text", "what was read before stays in use")
+		p.log.Error(key, "err", err, "text", "the old content stays in use")
 	}
 	for _, err := range p.gateway.Reload() {
 		failed("keys.reload_failed", err)
@@ -365,7 +365,7 @@ func (p *process) reload() {
 	p.vitals.reloads.WithLabelValues(result).Inc()
 }
 
-// drain closes in order: sessions first, then what serves them.
+// drain shuts down in order: sessions first, then the servers.
 func (p *process) drain(signals <-chan os.Signal) int {
 	done := make(chan struct{})
 	go func() {
@@ -389,13 +389,13 @@ func (p *process) drain(signals <-chan os.Signal) int {
 }
 
 const (
-	// streamsEnd is how long the event streams have to end in order.
+	// streamsEnd limits the clean end of the event streams.
 	streamsEnd = time.Second
-	// hookEnd is how long the events that wait for the webhook have.
+	// hookEnd limits the delivery of queued webhook events.
 	hookEnd = 5 * time.Second
 )
 
-// closeHook posts what still waits, as far as the receiver takes it.
+// closeHook posts the queued events, as far as the receiver accepts them.
 func (p *process) closeHook() {
 	if p.hook == nil {
 		return
@@ -428,7 +428,7 @@ func (p *process) close() {
 	if p.gateway != nil {
 		p.gateway.Close()
 	}
-	p.closeHook() // where there was no drain
+	p.closeHook() // if there was no drain
 	if p.show != nil {
 		p.show.Close()
 	}

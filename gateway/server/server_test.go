@@ -36,7 +36,7 @@ func (b backlog) dial() net.Conn {
 	return client
 }
 
-// serving answers every request with ok, in memory.
+// serving answers every request with ok, over connections in memory.
 func serving(t *testing.T) backlog {
 	b := make(backlog)
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
@@ -53,7 +53,7 @@ func serving(t *testing.T) backlog {
 	t.Cleanup(func() {
 		s.Close()
 		gw.Close()
-		time.Sleep(time.Second) // fake: net/http lingers over what it refuses
+		time.Sleep(time.Second) // fake: net/http lingers after a refusal
 	})
 	return b
 }
@@ -74,7 +74,7 @@ func TestSlowRequestHeaderTimesOutWithoutDelayingOthers(t *testing.T) {
 		defer honest.Close()
 		io.WriteString(honest, "GET / HTTP/1.1\r\nHost: game.example\r\n\r\n")
 		if resp, err := http.ReadResponse(bufio.NewReader(honest), nil); err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("an honest client: %v, %v", resp, err)
+			t.Fatalf("another client: %v, %v", resp, err)
 		}
 		for _, c := range slow {
 			if _, err := io.Copy(io.Discard, c); err != nil {

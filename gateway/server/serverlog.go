@@ -10,16 +10,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What net/http has to say of its own: a fault in a handler, no descriptor to accept with.
+// Limits of net/http's own log lines: panics in a handler, no descriptor to accept with.
 const (
 	serverLinesPerSecond = 1
 	serverLinesAtOnce    = 10
 	maxServerLine        = 8 << 10 // a stack
 )
 
-// serverLog is an http.Server's ErrorLog: warnings, and errors where a handler panicked.
-// What clients bring about by breaking a protocol stays at debug level. All of it is rate
-// limited, since strangers bring much of it about.
+// serverLog is the ErrorLog of an http.Server: it logs warnings, and errors if a handler
+// panicked. Protocol errors of clients are logged at debug level. All lines are rate
+// limited, since clients can cause most of them.
 func serverLog(to *slog.Logger) *log.Logger {
 	return log.New(&serverLines{log: to, limit: rate.NewLimiter(serverLinesPerSecond, serverLinesAtOnce)}, "", 0)
 }
@@ -30,7 +30,7 @@ type serverLines struct {
 	left  atomic.Int64
 }
 
-// Write implements io.Writer: one line of a log.Logger's, or a stack.
+// Write implements io.Writer: it gets one line of a log.Logger, or a stack.
 func (s *serverLines) Write(line []byte) (int, error) {
 	level := slog.LevelWarn
 	switch {

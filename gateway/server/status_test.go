@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/internal/test/testcert"
 )
 
-// once runs the program where it ends by itself.
+// once runs the program until it exits by itself.
 func once(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = Run(args, nil, &out, &errs, make(chan os.Signal))
@@ -34,7 +34,7 @@ func TestExitStatus(t *testing.T) {
 		what   string
 		args   []string
 		status int
-		says   string // how the one line begins: on stdout for 0, else on stderr
+		says   string // how the only line begins: on stdout for status 0, else on stderr
 	}{
 		{"version", []string{"--version"}, 0, "reseat "},
 		{"help", []string{"--help"}, 0, "reseat keeps"},
@@ -82,14 +82,14 @@ func TestSecondSignalExitsImmediately(t *testing.T) {
 	p := begin(t)
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
 	p.signals <- syscall.SIGTERM
-	p.wait("shutdown.started") // for ten seconds, since a player is there
+	p.wait("shutdown.started") // a player is attached: the drain takes ten seconds
 	p.signals <- syscall.SIGTERM
 	if status := <-p.status; status != 1 {
 		t.Errorf("exit status %d, want 1", status)
 	}
 }
 
-func TestLogNamesAddressesThatABrowserCanOpen(t *testing.T) {
+func TestLogNamesAddressesThatBrowsersCanOpen(t *testing.T) {
 	p := begin(t, "--listen=:0")
 	_, port, err := net.SplitHostPort(p.clients["addr"].(string))
 	if err != nil || p.clients["http"] != "http://localhost:"+port || p.clients["ws"] != "ws://localhost:"+port {

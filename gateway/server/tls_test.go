@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/internal/test/testcert"
 )
 
-// browser trusts a certificate, whatever name it is for.
+// browser trusts a certificate, whatever its names.
 func browser(t *testing.T, pair *testcert.Pair, protocols ...string) *http.Client {
 	tr := &http.Transport{TLSClientConfig: pair.Client(protocols...), ForceAttemptHTTP2: true}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -62,7 +62,7 @@ func TestLogUsesNameOfTheCertificate(t *testing.T) {
 	}
 }
 
-// secured serves the demo with a certificate whose files lie in the directory.
+// secured serves the demo with a certificate from the directory.
 func secured(t *testing.T) (p *started, pair *testcert.Pair, dir, addr string) {
 	t.Helper()
 	pair, dir = testcert.New(t, "localhost", "127.0.0.1"), t.TempDir()
@@ -71,7 +71,7 @@ func secured(t *testing.T) (p *started, pair *testcert.Pair, dir, addr string) {
 	return p, pair, dir, p.clients["addr"].(string)
 }
 
-// serial is the number of the certificate that is shown at an address.
+// serial returns the serial number of the certificate at an address.
 func serial(t *testing.T, addr string, trusted *testcert.Pair) string {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, trusted.Client())
@@ -111,7 +111,7 @@ func TestSIGHUPReloadsCertificateWithoutDisconnecting(t *testing.T) {
 	}
 	p.signals <- syscall.SIGHUP
 	if line := p.wait("cert.reload_failed"); line["level"] != "ERROR" || !strings.Contains(line["err"].(string), "does not match") {
-		t.Errorf("a key that does not belong: %v", line)
+		t.Errorf("a key of another certificate: %v", line)
 	}
 	if got := serial(t, addr, two); got != two.Leaf.SerialNumber.String() {
 		t.Errorf("certificate %s is shown, want %s as before", got, two.Leaf.SerialNumber)
@@ -123,7 +123,7 @@ func TestSIGHUPReloadsCertificateWithoutDisconnecting(t *testing.T) {
 	}
 }
 
-func TestDemoCutsConnectionsUnderTLS(t *testing.T) {
+func TestDemoDropsConnectionsUnderTLS(t *testing.T) {
 	_, pair, _, addr := secured(t)
 	c := join(t, "wss://"+addr+"/demo/play", browser(t, pair, "http/1.1"), "reseat.v1")
 	_, hello, err := c.Read(t.Context())
@@ -143,13 +143,13 @@ func TestDemoCutsConnectionsUnderTLS(t *testing.T) {
 		_, _, err = c.Read(context.Background())
 	}
 	if websocket.CloseStatus(err) != -1 {
-		t.Errorf("the connection ended with %v, want a cut", err)
+		t.Errorf("the connection ended with %v, want a reset", err)
 	}
 }
 
-// Each stream may hold a connection to the game server, so that one client's connection
-// has few of them.
-func TestHTTP2ConnectionHasFewStreams(t *testing.T) {
+// Each stream may hold a connection to the game server, so the number of streams per
+// client connection is limited.
+func TestHTTP2StreamsAreLimited(t *testing.T) {
 	pair := testcert.New(t, "127.0.0.1")
 	cert, key := pair.Write(t.TempDir())
 	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)

@@ -13,7 +13,7 @@ import (
 	"reseat/upstream"
 )
 
-// tries takes --try PATH, which is check's alone, out of its arguments.
+// tries removes --try PATH, a flag of check only, from its arguments.
 func tries(args []string) (paths, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		value, inline := strings.CutPrefix(args[i], "--try=")
@@ -36,8 +36,8 @@ func tries(args []string) (paths, rest []string, err error) {
 	return paths, rest, nil
 }
 
-// try says which route a path falls to and what holds there, and makes one real handshake
-// with its game server, as a player without a login would.
+// try reports the route of a path and its policy, and makes one real handshake with its
+// game server, as a player without a login would.
 func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 	what := fmt.Sprintf("--try %.200q", target)
 	path, query, _ := strings.Cut(target, "?")
@@ -79,11 +79,11 @@ func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 	r.say(what, note, 0, nil)
 }
 
-// policyText is what most matters of a policy, in a few words.
+// policyText summarises a policy in a few words.
 func policyText(p *policy.Policy) string {
 	login, origins := "no login", "Origin of the same host"
 	if p.Auth != nil {
-		login = "login asked for"
+		login = "login required"
 	}
 	if len(p.Origins) > 0 {
 		origins = "Origin " + strings.Join(p.Origins, " ")

@@ -63,7 +63,7 @@ func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 			t.Errorf("%s: the game server was asked for %s as well", c.path, <-asked)
 		}
 	}
-	for _, args := range [][]string{{"check", "--demo", "--try"}, {"check", "--try", "--demo"}} { // no flag is a path
+	for _, args := range [][]string{{"check", "--demo", "--try"}, {"check", "--try", "--demo"}} { // a flag is not a path
 		if status, _, errs := once(args...); status != 2 || !strings.Contains(errs, "--try: want a path such as /match/7, got none") {
 			t.Errorf("%q: status %d, %s", args, status, errs)
 		}
@@ -89,7 +89,7 @@ func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
 	p := begin(t, "--config="+file)
 	p.signals <- syscall.SIGHUP
-	p.wait("keys.reloaded") // and nothing of the settings before it: see below
+	p.wait("keys.reloaded") // no settings.changed before it: see below
 	writeFile(t, file, "grace = \"6s\"\n")
 	p.signals <- syscall.SIGHUP
 	if line := p.wait("settings.changed"); line["text"] != "settings changed; restart to apply" || line["file"] != file {
@@ -101,15 +101,15 @@ func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 		t.Errorf("%v", line)
 	}
 	writeFile(t, file, "grace = \"5s\"\n")
-	os.Chtimes(file, time.Now(), time.Now().Add(time.Hour)) // the content counts
+	os.Chtimes(file, time.Now(), time.Now().Add(time.Hour)) // only the content counts
 	c := watchConfig(file, nil, nil)
 	var log bytes.Buffer
 	if c.compare(slog.New(slog.NewTextHandler(&log, nil))); log.Len() > 0 {
-		t.Errorf("of a file that says the same: %s", log.String())
+		t.Errorf("unchanged content: %s", log.String())
 	}
 }
 
-// net/http's own errors are seen, and strangers cannot fill the log with them.
+// net/http's own errors are logged, but clients cannot fill the log with them.
 func TestErrorsOfNetHTTPAreLoggedAndLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
@@ -130,7 +130,7 @@ func TestErrorsOfNetHTTPAreLoggedAndLimited(t *testing.T) {
 		said.Reset()
 		log.Print("http2: server connection error from 192.0.2.1:1: PROTOCOL_ERROR")
 		if said.Len() > 0 {
-			t.Errorf("what a client broke is logged: %s", said.String())
+			t.Errorf("a client's error is logged: %s", said.String())
 		}
 	})
 }

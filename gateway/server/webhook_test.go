@@ -19,7 +19,7 @@ const (
 	laterSecret   = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD1h0qDyyrJ2k="
 )
 
-// A hookServer takes what the program posts.
+// A hookServer receives the program's posts.
 type hookServer struct {
 	*httptest.Server
 	got chan hookPost
@@ -44,7 +44,7 @@ func newHookServer(t *testing.T) *hookServer {
 	return h
 }
 
-// want is the next post, which must be of that type and signed with the secret.
+// want returns the next post, which must be of this type and signed with the secret.
 func (h *hookServer) want(t *testing.T, kind, secret string) hookPost {
 	t.Helper()
 	p := <-h.got
@@ -72,7 +72,7 @@ func TestEventsArePostedToTheWebhookUntilTheProcessEnds(t *testing.T) {
 	p.signals <- syscall.SIGHUP
 	p.wait("webhook.secrets_reloaded")
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
-	hooks.want(t, "session.created", webhookSecret) // which still signs beside
+	hooks.want(t, "session.created", webhookSecret) // which still signs as well
 	p.signals <- syscall.SIGTERM
 	ended := hooks.want(t, "session.ended", laterSecret)
 	if status := <-p.status; status != 0 || ended.Reason != "draining" {

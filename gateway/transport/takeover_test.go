@@ -21,7 +21,7 @@ func descriptors(t *testing.T) int {
 
 // Superseded clients that don't close hold few descriptors, long before their
 // deadlines. Goroutines of the other driver release theirs when they notice; see
-// TestTakeoversLeaveFewConnectionsBehind.
+// TestLingeringConnectionsOfTakeoversAreBounded.
 func TestLoopClosesTheOldestSupersededConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are no loops here")

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A receiver takes posts in place of a server. One goroutine owns it, so that
-// attempts that come at once are answered in some order.
+// A receiver replaces a server. One goroutine owns it, so that concurrent attempts are
+// answered one after the other.
 type receiver struct {
 	asked   chan *post
 	got     []*post // what was answered, in order
@@ -89,7 +89,7 @@ func (r *receiver) do(f func()) {
 
 func (r *receiver) answers(f func(*post) *http.Response) { r.do(func() { r.answer = f }) }
 
-// posts is what has come so far.
+// posts returns the posts so far.
 func (r *receiver) posts() (list []*post) {
 	synctest.Wait()
 	r.do(func() { list = append(list, r.got...) })
@@ -122,7 +122,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// A desk is a Hook with its Hub and its receiver.
+// A desk is a Hook with its Hub and its receiver, in a synctest bubble.
 type desk struct {
 	*testing.T
 	hub      *events.Hub
@@ -163,7 +163,7 @@ func (d *desk) publish(session, kind string) {
 	d.hub.Publish(events.Event{Type: kind, Session: session, Player: "p", Group: "g", Reason: "r"})
 }
 
-// close ends the Hook, with what is left then.
+// close closes the Hook, which must leave so many events undelivered.
 func (d *desk) close(left int) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -177,7 +177,7 @@ func (d *desk) count(result string) int {
 	return int(testutil.ToFloat64(d.hook.metrics.events.WithLabelValues(result)))
 }
 
-// wantTypes checks what has been taken of a session, in order.
+// wantTypes checks the delivered events of a session, in order.
 func (d *desk) wantTypes(session string, want ...string) {
 	d.Helper()
 	var got []string

@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/events"
 )
 
-// A queueModel is a queue and the plain list that it is held against.
+// A queueModel is a queue and the plain list that it is compared with.
 type queueModel struct {
 	q    *queue
 	most int
@@ -28,7 +28,7 @@ func (m *queueModel) forget(it *item) {
 	m.list = slices.DeleteFunc(m.list, func(o *item) bool { return o == it })
 }
 
-// waits reports whether it is not being posted.
+// waits reports whether an item is queued but not in flight.
 func (m *queueModel) waits(it *item) bool {
 	return !slices.Contains(m.busy, it.line) || it.line.items[0] != it
 }
@@ -54,7 +54,7 @@ func (m *queueModel) take(t *rapid.T) {
 	l, due := m.q.take(m.now)
 	if l == nil {
 		if due.IsZero() && slices.ContainsFunc(m.list, func(o *item) bool { return !slices.Contains(m.busy, o.line) }) {
-			t.Fatal("nothing to take, for ever")
+			t.Fatal("nothing to take, now or later")
 		}
 		return
 	}
@@ -85,8 +85,8 @@ func (m *queueModel) check(t *rapid.T) {
 	}
 }
 
-// The queue against a plain list: whatever comes when, the events of a session
-// are posted in order, one at a time, and what makes room is the oldest.
+// The queue is compared with a plain list: in any order of calls, the events of a session
+// are posted in order, one at a time, and the oldest event makes room.
 func TestQueueKeepsOrderAndDropsTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 6
@@ -108,8 +108,8 @@ func queued(q *queue, id uint64, session string) *item {
 	return it
 }
 
-// How often an event failed says nothing of the next one of its session.
-func TestNextEventOfASessionBeginsWithoutFailures(t *testing.T) {
+// The failures of one event must not count for the next one of its session.
+func TestNextEventBeginsWithoutFailures(t *testing.T) {
 	q := newQueue(10)
 	queued(q, 1, "s")
 	queued(q, 2, "s")
@@ -123,8 +123,7 @@ func TestNextEventOfASessionBeginsWithoutFailures(t *testing.T) {
 	}
 }
 
-// Lines that become due at once are taken by the age of their events, whatever they
-// waited for before.
+// Lines that become due at the same time are taken by the age of their events.
 func TestLinesThatBecomeDueAreTakenOldestFirst(t *testing.T) {
 	q := newQueue(10)
 	now := time.Unix(1000, 0)
@@ -146,7 +145,7 @@ func TestLinesThatBecomeDueAreTakenOldestFirst(t *testing.T) {
 	}
 }
 
-func TestAnswersAreJudged(t *testing.T) {
+func TestAnswersAreClassified(t *testing.T) {
 	for status, want := range map[int]verdict{
 		200: delivered, 204: delivered, 299: delivered,
 		301: failed, 308: failed, 401: failed, 403: failed, 404: failed, 408: failed, 429: failed, 500: failed, 502: failed, 503: failed, 504: failed,
@@ -174,7 +173,7 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndAreSpread(t *testing.T) {
+func TestBackoffGrowsWithJitter(t *testing.T) {
 	for n, whole := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		whole *= time.Second
 		seen := map[time.Duration]bool{}
@@ -190,7 +189,7 @@ func TestPausesGrowAndAreSpread(t *testing.T) {
 		}
 	}
 	if d := backoff(1 << 40); d > maxBackoff || d < maxBackoff/2 {
-		t.Errorf("in the end %v", d)
+		t.Errorf("the last one is %v", d)
 	}
 }
 

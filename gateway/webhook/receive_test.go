@@ -102,7 +102,7 @@ func TestReceiverOfThePageTakesEachEventOnce(t *testing.T) {
 	}
 	lost := false
 	hub, hook := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rec := httptest.NewRecorder(); !lost { // it takes the first event, but its answer is lost
+		if rec := httptest.NewRecorder(); !lost { // it handles the first event, but its answer is lost
 			lost = true
 			receive.ServeHTTP(rec, r)
 			panic(http.ErrAbortHandler)
@@ -120,7 +120,7 @@ func TestReceiverOfThePageTakesEachEventOnce(t *testing.T) {
 	}
 }
 
-func TestReceiverOfThePageRefusesWhatIsNotSigned(t *testing.T) {
+func TestReceiverOfThePageRefusesUnsignedPosts(t *testing.T) {
 	receive, err := Receive(secret, func(e Event) { t.Errorf("took %+v", e) })
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func signers(t *testing.T, s *Secrets, now time.Time) int {
 	return len(strings.Fields(header))
 }
 
-func TestEachRemovedSecretSignsForADayOfItsOwn(t *testing.T) {
+func TestEachRemovedSecretSignsForItsOwnDay(t *testing.T) {
 	file, start := filepath.Join(t.TempDir(), "secret"), time.Unix(1_000_000, 0)
 	write(t, file, newSecret('a'))
 	s, err := LoadSecrets(file)

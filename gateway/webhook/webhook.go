@@ -1,5 +1,5 @@
-// Package webhook posts what happens to sessions to a URL of the operator's,
-// signed after the Standard Webhooks specification (version 1.0.0).
+// Package webhook posts session events to an operator's URL, signed as the Standard
+// Webhooks specification (version 1.0.0) says.
 //
 // The events of one session arrive in order, each at least once,
 // as long as the queue does not overflow and this process lives. Every post has an

@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/events"
 )
 
-func TestEventIsPostedSignedAfterStandardWebhooks(t *testing.T) {
+func TestEventIsSignedByStandardWebhooks(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Created)
 		d.publish("s1", events.Detached)
@@ -57,7 +57,7 @@ func TestChangedPostDoesNotVerify(t *testing.T) {
 	})
 }
 
-func TestEventsOfASessionWaitForTheOneBefore(t *testing.T) {
+func TestEventsOfOneSessionArePostedInOrder(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		tries := 0
 		d.receiver.answers(func(p *post) *http.Response {
@@ -71,7 +71,7 @@ func TestEventsOfASessionWaitForTheOneBefore(t *testing.T) {
 		synctest.Wait()
 		d.wantTypes("s1", events.Created)
 		d.publish("s2", events.Created)
-		d.wantTypes("s2", events.Created) // is not held up
+		d.wantTypes("s2", events.Created) // is not delayed
 		time.Sleep(time.Minute)
 		d.wantTypes("s1", events.Created, events.Created, events.Detached)
 		list := d.receiver.posts()
@@ -84,7 +84,7 @@ func TestEventsOfASessionWaitForTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
+func TestConcurrentPostsAreBounded(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		for i := range 20 {
@@ -104,7 +104,7 @@ func TestManySessionsArePostedAtOnceButNotTooMany(t *testing.T) {
 	})
 }
 
-// down answers nothing; up to the clock it is as if nobody listened.
+// down answers nothing: like a server that is unreachable.
 func down(*post) *http.Response { return &http.Response{} }
 
 func TestDownReceiverGetsOneAttemptAtATimeWithBackoff(t *testing.T) {
@@ -180,8 +180,8 @@ func typesOf(d *desk, session string) (list []string) {
 	return list
 }
 
-// Publishing is what the data path does.
-func TestPublishingNeverWaitsForAReceiverThatHangs(t *testing.T) {
+// The data path publishes events.
+func TestPublishNeverWaitsForHangingReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		began := time.Now()
@@ -253,7 +253,7 @@ func TestEventIsRetriedForADay(t *testing.T) {
 		time.Sleep(maxAge - 2*maxBackoff)
 		d.publish("good", events.Created)
 		if synctest.Wait(); d.count("expired") != 0 {
-			t.Error("given up before a day")
+			t.Error("abandoned before a day")
 		}
 		time.Sleep(4 * maxBackoff)
 		if d.count("expired") != 1 || d.count("delivered") == 0 {
@@ -262,7 +262,7 @@ func TestEventIsRetriedForADay(t *testing.T) {
 	})
 }
 
-func TestA410StopsAllPostsUntilAReload(t *testing.T) {
+func TestStatus410StopsPostsUntilReload(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return answered(http.StatusGone) })
 		d.publish("s1", events.Created)
@@ -284,7 +284,7 @@ func TestA410StopsAllPostsUntilAReload(t *testing.T) {
 	})
 }
 
-func TestA410StopsThoseThatAreUnderWayToo(t *testing.T) {
+func TestStatus410StopsPostsInFlight(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		for i := range 10 {
@@ -333,13 +333,13 @@ func TestPostTimesOutAfter15Seconds(t *testing.T) {
 	})
 }
 
-// endless is a body that goes on for ever.
+// endless is a body that never ends.
 type endless struct{ read, closed int }
 
 func (e *endless) Read(b []byte) (int, error) { e.read += len(b); return len(b), nil }
 func (e *endless) Close() error               { e.closed++; return nil }
 
-func TestOfAnAnswersBodyOnlySoMuchIsRead(t *testing.T) {
+func TestResponseBodyIsReadUpToALimit(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		body := new(endless)
 		d.receiver.answers(func(*post) *http.Response {
@@ -369,13 +369,13 @@ func TestCloseDeliversQueuedEvents(t *testing.T) {
 		if d.count("delivered") != 4 || time.Since(began) != 0 {
 			t.Errorf("%d delivered after %v, want 4 at once", d.count("delivered"), time.Since(began))
 		}
-		d.publish("s3", events.Ended) // into the void
+		d.publish("s3", events.Ended) // after Close
 	})
 }
 
-// A Hub holds its readers until they close: one that nobody reads would be roused by
+// A Hub holds its readers until they close: a reader that nobody reads would be woken by
 // each event for as long as the process lives.
-func TestClosedHookReadsTheHubNoMore(t *testing.T) {
+func TestClosedHookStopsReadingTheHub(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.publish("s1", events.Ended)
 		d.close(0)
@@ -386,13 +386,13 @@ func TestClosedHookReadsTheHubNoMore(t *testing.T) {
 		d.publish("s2", events.Ended)
 		select {
 		case <-d.hook.reader.Wake():
-			t.Error("the Hub still rouses its reader")
+			t.Error("the Hub still wakes its reader")
 		default:
 		}
 	})
 }
 
-func TestCloseDoesNotWaitForAReceiverThatIsDown(t *testing.T) {
+func TestCloseDoesNotWaitForDownReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
 		for i := range 10 {
@@ -407,7 +407,7 @@ func TestCloseDoesNotWaitForAReceiverThatIsDown(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUpOnAReceiverThatHangs(t *testing.T) {
+func TestCloseGivesUpOnHangingReceiver(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(func(*post) *http.Response { return nil })
 		d.publish("s1", events.Ended)
@@ -441,10 +441,10 @@ func TestRemovedSecretKeepsSigningForADay(t *testing.T) {
 		}
 		write(t, d.file, "whsec_short")
 		if d.hook.Reload() == nil {
-			t.Error("a bad file was taken")
+			t.Error("a bad file was accepted")
 		}
 		if p := signed(); !verifies(p, newer) {
-			t.Error("after a file that was refused the secret is another")
+			t.Error("the secret changed after a refused file")
 		}
 		time.Sleep(retiredTime)
 		if p := signed(); !verifies(p, newer) || verifies(p, older) {

@@ -1,11 +1,11 @@
-// Package generation decides which of a session's resume tokens are valid.
-// It is the rule of protocol section 7 alone: no token, clock or lock.
+// Package generation decides which of a session's resume tokens are valid. It implements
+// only the rule of protocol section 7, without tokens, clock or locks.
 package generation
 
-// A Line is the sequence of generations of one session. Every attach issues the
-// next one; a client that resumes with a token confirms its generation. Valid is every
-// issued generation from the last confirmed one on, so that attaches whose
-// hello never arrives do not lose the session (protocol section 7).
+// A Line is the sequence of generations of one session. Every attach issues the next one; a
+// client that resumes with a token confirms its generation. All issued generations from the
+// last confirmed one on are valid, so that a session survives attaches whose hello never
+// arrives (protocol section 7).
 //
 // Generations count from 1. The zero Line has issued none.
 // Invariant: confirmed <= issued, and neither ever decreases.
@@ -59,8 +59,8 @@ func (l *Line) Superseded(gen uint64) bool {
 	return gen >= 1 && gen < l.confirmed
 }
 
-// Restore makes l the Line that had issued and confirmed these. It reports false, and
-// changes nothing, where no Line can have.
+// Restore sets l to the state with these generations. It reports false, and changes nothing,
+// if no Line can have it.
 func (l *Line) Restore(issued, confirmed uint64) bool {
 	if confirmed > issued {
 		return false

@@ -19,8 +19,8 @@ func TestNoGenerationIsValidBeforeTheFirstIssue(t *testing.T) {
 	}
 }
 
-// A client whose hello was lost again and again still holds an old token.
-func TestUnconfirmedAttachesKeepTheLastConfirmedGood(t *testing.T) {
+// A client that never received its latest hellos still holds an old token.
+func TestUnconfirmedAttachesKeepLastConfirmedValid(t *testing.T) {
 	l := issued(t, 5)
 	mustConfirm(t, l, 2)
 	for gen, want := range map[uint64]bool{0: false, 1: false, 2: true, 3: true, 4: true, 5: true, 6: false} {
@@ -30,7 +30,7 @@ func TestUnconfirmedAttachesKeepTheLastConfirmedGood(t *testing.T) {
 	}
 }
 
-func TestConfirmingSpendsEveryOlderGeneration(t *testing.T) {
+func TestConfirmingSupersedesEveryOlderGeneration(t *testing.T) {
 	l := issued(t, 4)
 	mustConfirm(t, l, 3)
 	for gen, want := range map[uint64]bool{0: false, 1: true, 2: true, 3: false, 4: false, 5: false} {
@@ -44,7 +44,7 @@ func TestLateConfirmationOfSupersededGenerationChangesNothing(t *testing.T) {
 	l := issued(t, 3)
 	mustConfirm(t, l, 3)
 	if l.Confirm(1) || l.Confirmed() != 3 || l.Good(1) {
-		t.Errorf("generation 1 came back: confirmed %d, want 3", l.Confirmed())
+		t.Errorf("generation 1 was revived: confirmed %d, want 3", l.Confirmed())
 	}
 }
 
@@ -55,7 +55,7 @@ func TestConfirmationOfAnUnissuedGenerationChangesNothing(t *testing.T) {
 	}
 }
 
-// Two attaches reserve the same generation; only the first may have it.
+// Two attaches reserve the same generation; only the first may issue it.
 func TestOvertakenReservationIsRefused(t *testing.T) {
 	l := issued(t, 1)
 	first, second := l.Next(), l.Next()
@@ -67,7 +67,7 @@ func TestOvertakenReservationIsRefused(t *testing.T) {
 	}
 }
 
-// issued returns a Line that has issued 1 to n.
+// issued returns a Line that has issued generations 1 to n.
 func issued(t *testing.T, n uint64) *Line {
 	t.Helper()
 	l := new(Line)
@@ -86,7 +86,7 @@ func mustConfirm(t *testing.T, l *Line, gen uint64) {
 	}
 }
 
-// A model keeps every generation in a list with what became of it.
+// A model keeps a list of every generation and its state.
 type model struct {
 	superseded []bool // by generation, index 0 unused
 	last       uint64
@@ -143,7 +143,7 @@ func TestLineAgreesWithAListOfGenerations(t *testing.T) {
 	})
 }
 
-// agree compares the line with the model for every generation, and some beyond.
+// agree compares the line with the model for every generation, and some beyond the last.
 func agree(t *rapid.T, l *Line, m *model) {
 	if want := uint64(len(m.superseded) - 1); l.Issued() != want || l.Confirmed() != m.last {
 		t.Fatalf("issued %d, confirmed %d, want %d and %d", l.Issued(), l.Confirmed(), want, m.last)

@@ -1,5 +1,5 @@
 // Package keyfile reads files that hold one key: PEM, or random bytes for HS256.
-// What a file may hold is in the comment of package tokens.
+// The comment of package tokens lists the formats.
 //
 // Its errors say what is wrong with a file, do not name it, and contain nothing of
 // its content.
@@ -31,14 +31,14 @@ type Secret []byte
 
 const pemBegin = "-----BEGIN "
 
-// A form says which PEM blocks are keys for a use, how each is encoded, and what
-// an error asks for instead of another.
+// A form lists the PEM blocks that are keys for a use, how to parse each, and what an error
+// asks for instead of another.
 type form struct {
 	parsers map[string]func([]byte) (any, error)
 	want    string
 }
 
-// signing is for keys that sign, or that have signed before.
+// signing is for keys that sign, or that used to.
 var signing = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PRIVATE KEY":     x509.ParsePKCS8PrivateKey,
@@ -50,7 +50,7 @@ var signing = form{
 	want: "PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY",
 }
 
-// verifying is for keys of others, of which no private key may be here.
+// verifying is for others' keys. Their private keys must not be here.
 var verifying = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PUBLIC KEY":     x509.ParsePKIXPublicKey,
@@ -85,7 +85,7 @@ func Read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// withoutPath removes the path from an error of package os; the caller names it.
+// withoutPath removes the path from an error of package os; the caller adds it.
 func withoutPath(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("%s: %w", pe.Op, pe.Err)
@@ -99,10 +99,9 @@ func withoutPath(err error) error {
 // curve that CheckPublic allows.
 func Parse(data []byte) (any, error) { return parse(data, signing) }
 
-// ParsePublic returns the one key in data that verifies what somebody else has
-// signed: a Secret, or one of the public keys of Parse, also out of a certificate.
-// Of a certificate only its key counts: neither its dates nor who signed
-// it. A private key is refused.
+// ParsePublic returns the one key in data that verifies others' signatures: a Secret, or
+// one of the public keys of Parse, which may also be in a certificate. Only the key of a
+// certificate is used: its dates and its issuer are not checked. A private key is refused.
 func ParsePublic(data []byte) (any, error) { return parse(data, verifying) }
 
 func parse(data []byte, as form) (any, error) {
@@ -135,8 +134,8 @@ func printable(data []byte) bool {
 	return true
 }
 
-// notSecret refuses a key in a form that is not supported: a public key that is taken
-// for a secret would let everyone sign.
+// notSecret refuses keys in unsupported formats: a public key used as a secret would let
+// anyone sign.
 func notSecret(data []byte) error {
 	text := bytes.TrimSpace(data)
 	switch {
@@ -178,12 +177,12 @@ func parsePEM(data []byte, as form) (any, error) {
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("holds more than one PEM block (%s, %s), want one key", found.Type, block.Type)
+			return nil, fmt.Errorf("contains more than one PEM block (%s, %s), want one key", found.Type, block.Type)
 		}
 		found = block
 	}
 	if found == nil || bytes.Contains(rest, []byte(pemBegin)) {
-		return nil, errors.New("holds a PEM block that is cut off or damaged")
+		return nil, errors.New("contains a truncated or damaged PEM block")
 	}
 	return parseBlock(found, as)
 }
@@ -212,7 +211,7 @@ func parseBlock(block *pem.Block, as form) (any, error) {
 	}
 	parse := as.parsers[block.Type]
 	if parse == nil {
-		return nil, fmt.Errorf("holds PEM of type %q: want %s", block.Type, as.want)
+		return nil, fmt.Errorf("contains PEM of type %q: want %s", block.Type, as.want)
 	}
 	parsed, err := parse(block.Bytes)
 	if err != nil {

@@ -40,7 +40,7 @@ func signers() []crypto.Signer {
 	}
 }
 
-// certificate signs itself, and expired in 2001.
+// certificate is self-signed, and expired in 2001.
 func certificate(s crypto.Signer) []byte {
 	c := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1e9, 0)}
 	return pemOf("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, &c, &c, s.Public(), s)))
@@ -70,8 +70,8 @@ func TestPublicKeysAndCertificatesVerify(t *testing.T) {
 	}
 }
 
-// Who verifies what others have signed must not hold what they sign with.
-func TestPrivateKeyIsNoKeyToVerifyWith(t *testing.T) {
+// A program that verifies others' signatures must not have their private key.
+func TestPrivateKeyIsRefusedForVerification(t *testing.T) {
 	for _, s := range signers() {
 		data := pemOf("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(s)))
 		got, err := ParsePublic(data)
@@ -84,7 +84,7 @@ func TestPrivateKeyIsNoKeyToVerifyWith(t *testing.T) {
 	}
 }
 
-func TestCertificatesThatAreNoKeyAreRefused(t *testing.T) {
+func TestCertificatesWithoutUsableKeyAreRefused(t *testing.T) {
 	s := signers()
 	p224 := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
 	for name, tt := range map[string]struct {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// minDistinct is the min number of different bytes among 32 random ones,
-	// except for one secret in 10^20.
+	// minDistinct is the minimum number of different bytes in a random secret of 32. One
+	// in 10^20 has fewer.
 	minDistinct = 16
-	// fastRSABits is the size beyond which signing tokens is slow: 2048 bits take
-	// about 1 ms, 4096 about 6 ms.
+	// fastRSABits is the size beyond which signing is slow: 2048 bits take about 1 ms,
+	// 4096 about 6 ms.
 	fastRSABits = 2048
 )
 
-// Weakness returns why a key that Parse returned should be replaced, "" if it need not.
+// Weakness returns why a key that Parse returned should be replaced, "" if it need not be.
 func Weakness(key any) string {
 	switch k := key.(type) {
 	case Secret:
@@ -43,8 +43,8 @@ func Distinct(b []byte) (n int) {
 	return n
 }
 
-// Exposure returns who besides the owner may read a file, "" for nobody, and whether
-// others than its owner and group may write it. Windows has no such permissions.
+// Exposure returns who besides the owner may read a file, "" if nobody may, and whether
+// anyone besides its owner and group may write it. Windows has no such permissions.
 func Exposure(name string) (readers string, writable bool) {
 	info, err := os.Stat(name)
 	if err != nil || runtime.GOOS == "windows" {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestKeysThatShouldBeReplacedAreKnown(t *testing.T) {
+func TestWeakKeysAreReported(t *testing.T) {
 	random := make([]byte, 32)
 	rand.Read(random)
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)

@@ -33,8 +33,8 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 	}
 }
 
-// The claims of a forged token are an attacker's text: none of it may be in an
-// error, in what is sent back, or in our log.
+// An attacker controls the claims of a forged token: errors, answers and log lines may
+// contain none of it.
 func TestErrorsQuoteNothingOfTheToken(t *testing.T) {
 	f := newForge(t)
 	wantPlayer(t, f.v, f.good())
@@ -76,8 +76,8 @@ func fragments(token string) []string {
 	return out
 }
 
-// A bad token is caught by the check of the header and by the library. Here the
-// library stands alone, so that it does not come to lean on what is later taken away.
+// A bad token is caught by the header check and by the library. The library is tested alone
+// here, so that it does not depend on a check that is later removed.
 func TestLibraryRefusesByItself(t *testing.T) {
 	v := byFile(t, pkix(ed25519Key()))
 	key := func(*jwt.Token) (any, error) { return ed25519Key().Public(), nil }
@@ -103,7 +103,7 @@ func TestLibraryRefusesByItself(t *testing.T) {
 	}
 }
 
-// A token above MaxLen, or of the wrong shape, costs nothing.
+// A token that is longer than MaxLen, or malformed, allocates nothing.
 func TestTooLongTokenAllocatesNothing(t *testing.T) {
 	v := byFile(t, secretKey)
 	for name, token := range map[string]string{
@@ -118,8 +118,8 @@ func TestTooLongTokenAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What is short enough to be read is bounded too: the dearest headers and claims
-// cannot make Verify hold much more than they are long.
+// Shorter tokens are bounded too: even the most expensive headers and claims allocate at
+// most a small multiple of their length.
 func TestWorstTokenAllocatesLittle(t *testing.T) {
 	v := byFile(t, secretKey)
 	by := func(header, claims string) string { return sign(t, header, claims, "HS256", secretKey) }
@@ -133,7 +133,7 @@ func TestWorstTokenAllocatesLittle(t *testing.T) {
 		"escapes in the subject": by(good, body(`sub:"`+strings.Repeat(`\u0001`, 900)+`"`)),
 	} {
 		if len(token) > MaxLen {
-			t.Errorf("%s: the token has %d bytes and is refused unread", name, len(token))
+			t.Errorf("%s: the token has %d bytes and is refused without being parsed", name, len(token))
 			continue
 		}
 		if got := allocated(func() { v.Verify(context.Background(), token) }); got > 256<<10 {

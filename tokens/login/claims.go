@@ -19,13 +19,13 @@ const (
 	maxDate    = 253402300799 // the last second of the year 9999
 )
 
-// claims are the claims (RFC 7519 section 4) that are used.
+// claims are the claims (RFC 7519 section 4) in use.
 type claims struct {
 	issuer         string
 	audiences      []string
-	begins, issued *jwt.NumericDate // nil where there is none
+	begins, issued *jwt.NumericDate // nil if absent
 	expires        time.Time
-	subject        string // "" where noSubject says why
+	subject        string // "" if noSubject is set
 	noSubject      string
 	read           bool // UnmarshalJSON has filled it; JSON null never calls that
 }
@@ -79,9 +79,9 @@ func optionalDate(r *strict.Reader, name string) *jwt.NumericDate {
 	return &jwt.NumericDate{Time: date(r, name)}
 }
 
-// subject returns sub, or why it names no player. It becomes a header's value, where
-// leading and trailing spaces would be lost and two players would become one; so
-// would they if escapes of lone surrogates became U+FFFD.
+// subject returns sub, or why it names no player. The name becomes the value of a header,
+// which loses leading and trailing spaces: two players could become one. The same would
+// happen if escapes of lone surrogates became U+FFFD.
 func subject(o strict.Object) (sub, fault string) {
 	value, ok := o.Get("sub")
 	if !ok {
@@ -96,9 +96,9 @@ func subject(o strict.Object) (sub, fault string) {
 	return sub, ""
 }
 
-// PlayerFault returns what is wrong with a player's name, "" if nothing. The rule is the
-// same for a login's sub and for a name that a backend sets. Invisible characters are
-// refused, because they make different names look equal.
+// PlayerFault returns what is wrong with a player's name, "" if nothing is. The rule is the
+// same for a login's sub and for a name set by a backend. Invisible characters are refused,
+// because they make different names look equal.
 func PlayerFault(name string) string {
 	switch {
 	case name == "":

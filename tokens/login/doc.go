@@ -1,17 +1,15 @@
 // Package login verifies the player's own JWT, which an identity provider issued (the
 // --auth-* flags, docs/flags.md), and finds it in a request.
 //
-// What Verify promises: it returns the sub of a JWT that one of the configured keys
-// has signed, with an algorithm of that very key, for the configured issuer and
-// audience, and that is valid now. It refuses what is longer than MaxLen, what is not
-// in the one spelling of package strict, and a header with crit, jku, jwk or x5u.
-// Nothing in a token makes it fetch a URL or open a file, with one exception: an
-// unknown kid triggers a fetch of the configured JWKS URL, at most once in ten
-// seconds. Its errors are fixed text, so a token cannot reach a log through them.
+// Verify returns the sub of a JWT that one of the configured keys has signed, with an
+// algorithm of that key, for the configured issuer and audience, and that is valid now. It
+// refuses tokens longer than MaxLen, encodings that package strict refuses, and headers with
+// crit, jku, jwk or x5u. No token makes it fetch a URL or open a file, with one exception:
+// an unknown kid triggers a fetch of the configured JWKS URL, at most once in ten seconds.
+// Its errors are fixed text, so no part of a token can reach a log through them.
 //
-// What it does not promise: that a JWT was meant to be a login here, where neither
-// issuer nor audience is configured; that it has not been revoked; that it is
-// presented once.
+// Verify does not check that a JWT was issued for this service if neither issuer nor
+// audience is configured, that it has not been revoked, or that it is presented only once.
 //
 // # Dates
 //

@@ -98,7 +98,7 @@ func Challenge(err error) string {
 	return refused
 }
 
-// A refusal is one kind and what was found, both fixed text.
+// A refusal is a kind and a detail, both fixed text.
 type refusal struct {
 	kind   error
 	detail string

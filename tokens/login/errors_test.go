@@ -31,8 +31,8 @@ func TestReasonsAreAFixedSet(t *testing.T) {
 	}
 }
 
-// RFC 6750 section 3: no error code where no login was there; the characters that
-// error_description may have.
+// RFC 6750 section 3: no error code without a login; the characters allowed in
+// error_description.
 func TestChallenge(t *testing.T) {
 	for err, want := range map[error]string{
 		nil:                      `Bearer realm="reseat"`,

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A pace is how often keys are read.
+// A pace says how often keys are read.
 type pace struct {
 	every    time.Duration // after a successful read; 0 for never
 	retry    time.Duration // after the first failure; doubled with each, up to
@@ -23,8 +23,8 @@ var (
 	filePace = pace{every: 30 * time.Second, retry: 30 * time.Second, retryMax: 30 * time.Second}
 )
 
-// A feed holds the keys of one source and keeps them current. The keys are replaced as
-// a whole, and only by a successful read.
+// A feed holds the keys of one source and keeps them current. A successful read replaces
+// all of them; nothing else does.
 //
 // It is not jwkset's HTTP storage, whose refresh (v0.11.3) discards a whole set over
 // one bad key, takes a document without "keys" for an empty set, reads without a size
@@ -33,13 +33,13 @@ var (
 // them nothing of that storage but the GET would be left.
 type feed struct {
 	// Static once it runs.
-	source string // as it may be logged
+	source string // as logged
 	read   func(context.Context) ([]byte, error)
 	parse  func([]byte) (*keySet, error)
 	pace   pace
 	log    *slog.Logger
 	rounds *rounds
-	done   chan struct{} // closed when run has returned; nil where it does not run
+	done   chan struct{} // closed when run has returned; nil if it does not run
 
 	reading sync.Mutex             // held during a read, so that the latest one wins
 	set     atomic.Pointer[keySet] // nil before the first successful read
@@ -65,8 +65,8 @@ func (f *feed) load(ctx context.Context) error {
 	return nil
 }
 
-// loadFirst is load at start, when a set without keys is a mistake. Later it means
-// that all keys were revoked.
+// loadFirst is load at start, when an empty set is a mistake. Later it means that all keys
+// were revoked.
 func (f *feed) loadFirst(ctx context.Context) error {
 	if err := f.load(ctx); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (f *feed) run(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// attempt is a read after that many failures in a row. It returns the new number.
+// attempt reads the keys after this many failures in a row, and returns the new number.
 func (f *feed) attempt(ctx context.Context, failed int) int {
 	err := f.load(ctx)
 	if err == nil {
@@ -124,8 +124,8 @@ func (p pace) after(failed int) time.Duration {
 	return min(p.retry<<min(failed-1, 16), p.retryMax)
 }
 
-// again requests a read for a token whose key is unknown, and waits for it. It reports
-// whether there may be other keys now.
+// again requests a read because a token's key is unknown, and waits for it. It reports
+// whether the keys may have changed.
 func (f *feed) again(ctx context.Context) bool {
 	if !f.remote() {
 		return false
@@ -144,8 +144,8 @@ func (f *feed) again(ctx context.Context) bool {
 	}
 }
 
-// report logs what changed in a set: the number of keys, if they are other ones, and
-// which were ignored.
+// report logs the changes of a set: the number of keys, if they changed, and the ignored
+// ones.
 func (f *feed) report(before, now *keySet) {
 	if before == nil || !before.sameKeys(now) {
 		f.log.Info("login.keys_loaded", "source", f.source, "keys", now.size())

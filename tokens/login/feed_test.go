@@ -55,9 +55,9 @@ type fed struct {
 	journal *journal
 }
 
-// feedTest runs f with the keys of the site, after the first fetch if that is quick.
+// feedTest runs f with the keys of the site, after the first fetch unless that is slow.
 func feedTest(t *testing.T, s *site, f func(v *fed)) {
-	rsaKey() // made outside of the bubble, since it takes real time
+	rsaKey() // made outside of the bubble: it takes real time
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		c := Config{JWKS: "https://user:hunter2@id.example/keys?apikey=hunter2", Now: atEpoch, Log: j.logger()}
@@ -69,7 +69,7 @@ func feedTest(t *testing.T, s *site, f func(v *fed)) {
 		synctest.Wait()
 		f(&fed{v, t, s, j})
 		if strings.Contains(j.String(), "hunter2") || strings.Contains(j.String(), "apikey") {
-			t.Errorf("the log shows what is secret in the URL:\n%s", j)
+			t.Errorf("the log shows a secret of the URL:\n%s", j)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func (f *fed) wantFetches(n int32) {
 	}
 }
 
-// pass lets time go by, and what is due happen.
+// pass advances the clock by d, and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -106,7 +106,7 @@ func TestUnknownKidTriggersFetch(t *testing.T) {
 	feedTest(t, s, func(v *fed) {
 		v.want(oldToken(t))
 		s.now(answer{set: bothSets()})
-		v.refuse(newToken(t), ErrUnknownKey) // the start was just now
+		v.refuse(newToken(t), ErrUnknownKey) // within the cooldown of the start
 		v.wantFetches(1)
 		pass(10 * time.Second)
 		v.want(newToken(t))
@@ -177,21 +177,21 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 				pass(5*time.Minute + 5*time.Second)
 				v.want(oldToken(t))
 				if v.journal.count("login.keys_failed") == 0 {
-					t.Errorf("no word of the failure in the log:\n%s", v.journal)
+					t.Errorf("the failure is not in the log:\n%s", v.journal)
 				}
 				s.now(answer{set: newSet()})
 				pass(time.Minute)
 				v.refuse(oldToken(t), ErrUnknownKey)
 				v.want(newToken(t))
 				if v.journal.count("login.keys_recovered") != 1 {
-					t.Errorf("no word of the recovery in the log:\n%s", v.journal)
+					t.Errorf("the recovery is not in the log:\n%s", v.journal)
 				}
 			})
 		})
 	}
 }
 
-// After a second, then after twice as long each time, up to a minute.
+// Retried after a second, then with doubled delays up to a minute.
 func TestFailedFetchIsRetriedWithBackoff(t *testing.T) {
 	s := newSite(answer{err: errors.New("no route to host")})
 	feedTest(t, s, func(v *fed) {
@@ -212,7 +212,7 @@ func TestFailedFetchIsRetriedWithBackoff(t *testing.T) {
 		s.now(answer{err: errors.New("no route to host")})
 		pass(5 * time.Minute)
 		v.wantFetches(want + 2)
-		pass(time.Second) // after a success the waiting begins anew
+		pass(time.Second) // a success resets the backoff
 		v.wantFetches(want + 3)
 	})
 }
@@ -228,7 +228,7 @@ func TestUnreachableURLAtStartIsNoError(t *testing.T) {
 	})
 }
 
-// A login that comes while the gateway starts waits for the keys.
+// A login during the start waits for the keys.
 func TestLoginWaitsForTheFirstFetch(t *testing.T) {
 	s := newSite(answer{set: oldSet(), delay: 4 * time.Second})
 	feedTest(t, s, func(v *fed) {
@@ -250,13 +250,13 @@ func TestVerifyReturnsWhenItsContextEnds(t *testing.T) {
 			t.Errorf("error %v, want %v", err, ErrNoKeys)
 		}
 		pass(3 * time.Second)
-		v.want(oldToken(t)) // the fetch itself went on
+		v.want(oldToken(t)) // the fetch itself continued
 		v.wantFetches(1)
 	})
 }
 
-// A fetch that hangs holds up nobody for longer than its own limit, and nobody at all
-// whose key is there.
+// A hanging fetch delays a login at most until its own timeout, and only if the login's key
+// is unknown.
 func TestHangingFetchTimesOut(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
@@ -274,7 +274,7 @@ func TestHangingFetchTimesOut(t *testing.T) {
 			t.Errorf("waited %v within the cooldown", waited)
 		}
 		if v.journal.count("no answer within 5s") != 1 {
-			t.Errorf("no word of it in the log:\n%s", v.journal)
+			t.Errorf("it is not in the log:\n%s", v.journal)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestReloadIgnoresTheCooldown(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
 	feedTest(t, s, func(v *fed) {
 		s.now(answer{set: newSet()})
-		for range 3 { // at once: one fetch
+		for range 3 { // concurrently: one fetch
 			if err := v.Reload(); err != nil {
 				t.Fatal(err)
 			}
@@ -318,7 +318,7 @@ func TestReloadIgnoresTheCooldown(t *testing.T) {
 }
 
 func TestCloseStopsFetching(t *testing.T) {
-	for _, delay := range []time.Duration{0, time.Second} { // the latter: in mid-fetch
+	for _, delay := range []time.Duration{0, time.Second} { // the latter: during the fetch
 		s := newSite(answer{set: oldSet(), delay: delay})
 		feedTest(t, s, func(v *fed) {
 			v.Close()
@@ -337,7 +337,7 @@ func TestCloseStopsFetching(t *testing.T) {
 			}
 			v.wantFetches(1)
 			if v.journal.count("login.keys_failed") > 0 {
-				t.Errorf("the end is logged as a failure:\n%s", v.journal)
+				t.Errorf("the close is logged as a failure:\n%s", v.journal)
 			}
 		})
 	}
@@ -360,7 +360,7 @@ func TestCancelledContextStopsFetching(t *testing.T) {
 	})
 }
 
-// What is wrong with a key is said once, not with every fetch.
+// A key's fault is logged once, not with every fetch.
 func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 	secret := `{"kty":"oct","kid":"shared","k":"` + base64url.EncodeToString(secretKey) + `"}`
 	s := newSite(answer{set: jwks(secret, jwk("old", ed25519Key(), ""))})
@@ -373,7 +373,7 @@ func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 			t.Errorf("%d lines about keys that are the same, want 1:\n%s", n, v.journal)
 		}
 		v.refuse(sign(t, head("HS256", "shared", ""), body(), "HS256", secretKey), ErrUnknownKey)
-		s.now(answer{set: jwks(jwk("old", otherEd(), ""))}) // another key under the old kid
+		s.now(answer{set: jwks(jwk("old", otherEd(), ""))}) // another key with the old kid
 		pass(5 * time.Minute)
 		if n := v.journal.count("login.keys_loaded"); n != 2 {
 			t.Errorf("%d lines, want 2:\n%s", n, v.journal)
@@ -415,13 +415,13 @@ func TestFilesAreReloadedPeriodically(t *testing.T) {
 		v := start(t, Config{JWKS: path})
 		wantPlayer(t, v, oldToken(t))
 		replace(t, path, []byte(newSet()))
-		wantRefused(t, v, newToken(t), ErrUnknownKey) // no file is opened for a token
+		wantRefused(t, v, newToken(t), ErrUnknownKey) // a token opens no file
 		pass(30*time.Second - 1)
 		wantPlayer(t, v, oldToken(t))
 		pass(1)
 		wantPlayer(t, v, newToken(t))
 		wantRefused(t, v, oldToken(t), ErrUnknownKey)
-		replace(t, path, []byte(`{"keys":`)) // half written
+		replace(t, path, []byte(`{"keys":`)) // partially written
 		pass(time.Minute)
 		wantPlayer(t, v, newToken(t))
 		replace(t, path, []byte(oldSet()))

@@ -14,8 +14,8 @@ import (
 
 const fetchTimeout = 5 * time.Second
 
-// A remote fetches a JWKS. Its errors hold neither the URL, which may contain a
-// password, nor anything of an answer.
+// A remote fetches a JWKS. Its errors contain neither the URL, which may have a password,
+// nor any part of an answer.
 type remote struct {
 	url       *url.URL
 	transport http.RoundTripper

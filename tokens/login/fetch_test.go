@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// eager fetches for every unknown kid, and otherwise only at the start.
+// eager fetches for every unknown kid, and at the start.
 var eager = pace{every: time.Hour, retry: time.Hour, retryMax: time.Hour, cooldown: time.Nanosecond}
 
 // fetching is a Verifier for a JWKS URL on loopback.
@@ -29,7 +29,7 @@ func fetching(t *testing.T, url string) (*Verifier, *journal) {
 	return v, j
 }
 
-// A served is a real server, whose answer can be replaced.
+// A served is a real server with a replaceable answer.
 type served struct {
 	*httptest.Server
 	handler atomic.Pointer[http.HandlerFunc]
@@ -49,7 +49,7 @@ func answering(set string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, set) }
 }
 
-// wantPlayerSoon lets the fetch pass that was under way when the answer changed.
+// wantPlayerSoon allows for a fetch that was in flight when the answer changed.
 func wantPlayerSoon(t *testing.T, v *Verifier, token string) {
 	t.Helper()
 	for range 20 {
@@ -60,7 +60,7 @@ func wantPlayerSoon(t *testing.T, v *Verifier, token string) {
 	wantPlayer(t, v, token)
 }
 
-// The life of a key over a real connection: published, used, withdrawn.
+// A key's life over a real connection: published, used, withdrawn.
 func TestRotationOverHTTP(t *testing.T) {
 	s := serve(t, answering(oldSet()))
 	v, j := fetching(t, s.URL)
@@ -69,19 +69,19 @@ func TestRotationOverHTTP(t *testing.T) {
 	wantPlayerSoon(t, v, newToken(t))
 	wantPlayer(t, v, oldToken(t))
 	s.now(answering(newSet()))
-	wantRefused(t, v, edToken(t, "third", ed25519Key()), ErrUnknownKey) // which has the set fetched
+	wantRefused(t, v, edToken(t, "third", ed25519Key()), ErrUnknownKey) // this triggers a fetch
 	wantRefused(t, v, oldToken(t), ErrUnknownKey)
 	wantPlayer(t, v, newToken(t))
 	s.Close()
-	wantRefused(t, v, oldToken(t), ErrUnknownKey) // in vain
+	wantRefused(t, v, oldToken(t), ErrUnknownKey) // without success
 	wantPlayer(t, v, newToken(t))
 	if j.count("connection refused") == 0 {
 		t.Errorf("the log does not say what was wrong:\n%s", j)
 	}
 }
 
-// A redirect could lead anywhere, also into our own network; nothing that it leads to
-// may be contacted, and the log does not repeat what the answer said.
+// A redirect could lead anywhere, also into the operator's network. Nothing must follow it,
+// and the log must not repeat the answer.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 	defer target.Close()
@@ -119,7 +119,7 @@ func TestPasswordOfTheURLIsSentAndNotLogged(t *testing.T) {
 	}
 }
 
-// What a server answers is not repeated in our log, and does not make us hold much.
+// An answer must not appear in the log, and must not use much memory.
 func TestBadAnswersOverHTTP(t *testing.T) {
 	raw := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -47,7 +47,7 @@ func newForge(t *testing.T) *forge {
 	return f
 }
 
-// by signs with the Ed25519 key of the set, so that only what is signed is bad.
+// by signs with the Ed25519 key of the set, so that only the contents are bad.
 func (f *forge) by(header, claims string) string {
 	f.t.Helper()
 	return sign(f.t, header, claims, "EdDSA", ed25519Key())
@@ -114,7 +114,7 @@ func (f *forge) algorithms() []badToken {
 	}
 }
 
-// headers: a kid unknown, odd or twice, and members that point at keys.
+// headers: an unknown, odd or repeated kid, and members that name keys.
 func (f *forge) headers() []badToken {
 	var out []badToken
 	for _, kid := range []string{
@@ -202,7 +202,7 @@ func (f *forge) contents() []badToken {
 	}...)
 }
 
-// spellings: good tokens, written otherwise, and what is long or deep.
+// spellings: valid tokens in another encoding, and long or deeply nested ones.
 func (f *forge) spellings() []badToken {
 	good := f.good()
 	parts := strings.Split(good, ".")
@@ -239,7 +239,7 @@ func (f *forge) spellings() []badToken {
 	return out
 }
 
-// respelled spells the signature otherwise: 64 bytes leave 4 bits over.
+// respelled changes unused bits of the signature's encoding: 64 bytes leave 4.
 func respelled(t *testing.T, token string) string {
 	t.Helper()
 	i := strings.LastIndexByte(token, '.') + 1
@@ -250,7 +250,7 @@ func respelled(t *testing.T, token string) string {
 			return other
 		}
 	}
-	t.Fatal("the signature has one spelling only")
+	t.Fatal("the signature has only one encoding")
 	return ""
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The keys of the fuzz targets are fixed, so that tokens in the corpus stay good.
+// The keys of the fuzz targets are fixed, so that tokens in the corpus stay valid.
 var fuzzEd25519 = ed25519.NewKeyFromSeed(secretKey[:ed25519.SeedSize])
 
-// FuzzVerify: whatever is sent, no panic, an error of a known kind, and what is
-// accepted is, byte for byte, what the key's holder would have made of it.
+// FuzzVerify: no input may panic, every error must be of a known kind, and an accepted
+// token must equal, byte for byte, what the key's holder would have made.
 func FuzzVerify(f *testing.F) {
 	set := bySet(f, jwk("ed", fuzzEd25519, ""))
 	secret := byFile(f, secretKey)
@@ -60,8 +60,8 @@ func reencoded(part string) string {
 	return base64url.EncodeToString(must(base64url.DecodeString(part)))
 }
 
-// FuzzSignedContents signs any header and claims with a good key: exactly those pass
-// that a second, slower reading finds good.
+// FuzzSignedContents signs any header and claims with a valid key. Exactly those may pass
+// that a second, slower implementation accepts.
 func FuzzSignedContents(f *testing.F) {
 	v := byFile(f, secretKey)
 	for _, more := range []string{"", `,"crit":["x"]`, `,"kid":"x"`, `,"\u006bid":"x","kid":"y"`, `,"typ":"Reseat+JWT"`, `,"typ":"application/jwt"`, `,"x5u":0`} {
@@ -81,8 +81,8 @@ func FuzzSignedContents(f *testing.F) {
 	})
 }
 
-// members reads a JSON object by way of the standard library, with the names that
-// occur in it once; false where one occurs twice, or it is none, or has too many.
+// members reads a JSON object with the standard library, with the names that it has once;
+// false if a name is repeated, or if it is no object or has too many members.
 func members(data []byte) (map[string]any, bool) {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	open, err := d.Token()
@@ -129,7 +129,7 @@ func goodHeader(data []byte) bool {
 	return !slices.Contains([]string{"reseat+jwt", "logout+jwt", "secevent+jwt", "dpop+jwt"}, other)
 }
 
-// goodClaims judges claims at the epoch, 1800000000.4.
+// goodClaims checks claims at the epoch, 1800000000.4.
 func goodClaims(data []byte) bool {
 	o, ok := members(data)
 	sub, _ := o["sub"].(string)
@@ -159,7 +159,7 @@ func optional(o map[string]any, name string) bool {
 	return !there || within(o, name, -1, 1800000030.4)
 }
 
-// within reports whether a date lies above low and up to high, and is not negative.
+// within reports whether a date is above low, at most high, and not negative.
 func within(o map[string]any, name string, low, high float64) bool {
 	n, ok := o[name].(float64)
 	return ok && n > low && n <= high && !math.Signbit(n)

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	maxMembers = 128 // of a header or claims set; identity providers come to 30
+	maxMembers = 128 // of a header or claims set; identity providers use up to 30
 	maxKid     = 256 // bytes
 )
 
-// A header has the members of a token's header that are used.
+// A header has the members of a token's header in use.
 type header struct {
 	alg string
-	kid string // "" where there is none
+	kid string // "" if absent
 }
 
 // refusedMembers name a key that the token chose itself, or require an extension that
@@ -69,8 +69,7 @@ func readMembers(object strict.Object) (h header, err error) {
 	return h, nil
 }
 
-// mediaType returns a typ in the form in which types are compared: RFC 7515 section
-// 4.1.9.
+// mediaType returns a typ in the form that is compared: RFC 7515 section 4.1.9.
 func mediaType(typ string) string {
 	return strings.TrimPrefix(strings.ToLower(typ), "application/")
 }

@@ -25,14 +25,14 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// epoch is where test clocks stand, in the middle of a second.
+// epoch is the time of test clocks, in the middle of a second.
 var epoch = time.Unix(1_800_000_000, 400_000_000)
 
 func atEpoch() time.Time { return epoch }
 
 var base64url = base64.RawURLEncoding
 
-// Private keys take long to make, so each is made once. Tests do not change them.
+// Private keys are slow to make, so each is made once. Tests must not change them.
 var (
 	rsaKey     = sync.OnceValue(newRSA)
 	otherRSA   = sync.OnceValue(newRSA)
@@ -64,8 +64,8 @@ func pkix(private crypto.Signer) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(private.Public()))})
 }
 
-// jwk writes the public key of a signer as a JWK; more is put in front of its end,
-// with a comma before it.
+// jwk encodes the public key of a signer as a JWK, with more inserted before its end, after
+// a comma.
 func jwk(kid string, private crypto.Signer, more string) string {
 	enc := base64url.EncodeToString
 	var members string
@@ -89,7 +89,7 @@ func jwks(keys ...string) string { return `{"keys":[` + strings.Join(keys, ",") 
 
 func quote(s string) string { return string(must(json.Marshal(s))) }
 
-// head returns a good header; more is put in front of its end.
+// head returns a valid header, with more inserted before its end.
 func head(alg, kid, more string) string {
 	h := `{"alg":` + quote(alg)
 	if kid != "" {
@@ -98,7 +98,7 @@ func head(alg, kid, more string) string {
 	return h + more + "}"
 }
 
-// body returns good claims at the epoch with some replaced: each change is
+// body returns valid claims at the epoch with some replaced: each change is
 // "name:json", or "name:" to leave the claim out.
 func body(changes ...string) string {
 	values := map[string]string{
@@ -118,8 +118,8 @@ func body(changes ...string) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// sign makes a token of any header and claims, given as JSON text, by the algorithm
-// and key: what a forger has, and what an issuer with a fault would send.
+// sign makes a token of any header and claims, given as JSON text, with the algorithm and
+// key: what a forger, or a faulty issuer, would send.
 func sign(t testing.TB, header, claims, alg string, private any) string {
 	t.Helper()
 	text := base64url.EncodeToString([]byte(header)) + "." + base64url.EncodeToString([]byte(claims))
@@ -130,13 +130,13 @@ func sign(t testing.TB, header, claims, alg string, private any) string {
 	return text + "." + base64url.EncodeToString(signature)
 }
 
-// edToken is a token by an Ed25519 key under a kid, with claims as body makes them.
+// edToken returns a token signed by an Ed25519 key with this kid, with claims made by body.
 func edToken(t testing.TB, kid string, private ed25519.PrivateKey, changes ...string) string {
 	t.Helper()
 	return sign(t, head("EdDSA", kid, ""), body(changes...), "EdDSA", private)
 }
 
-// write puts data into a file of the test's own and returns its path.
+// write writes data to a new file and returns its path.
 func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -179,7 +179,7 @@ func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// start is New at the epoch and with a log of the test's own, unless c says otherwise.
+// start is New at the epoch and with the test's own log, unless c says otherwise.
 func start(t testing.TB, c Config) *Verifier {
 	t.Helper()
 	if c.Now == nil {
@@ -196,13 +196,13 @@ func start(t testing.TB, c Config) *Verifier {
 	return v
 }
 
-// byFile is a Verifier with a key file.
+// byFile returns a Verifier with a key file.
 func byFile(t testing.TB, key []byte) *Verifier {
 	t.Helper()
 	return start(t, Config{KeyFile: write(t, "key", key), Issuer: "https://id.example", Audience: "arena"})
 }
 
-// bySet is a Verifier with a JWKS file.
+// bySet returns a Verifier with a JWKS file.
 func bySet(t testing.TB, keys ...string) *Verifier {
 	t.Helper()
 	return start(t, Config{JWKS: write(t, "jwks.json", []byte(jwks(keys...))), Issuer: "https://id.example", Audience: "arena"})

@@ -11,14 +11,14 @@ import (
 	"reseat/tokens/keyfile"
 )
 
-// maxSet bounds a JWKS, in bytes. Those of identity providers have up to 20 KiB.
+// maxSet is the maximum size of a JWKS in bytes. Identity providers' have up to 20 KiB.
 const maxSet = 256 << 10
 
-// errPassedOver: a key for another use, which is no cause for a warning.
+// errPassedOver: a key for another use, ignored without a warning.
 var errPassedOver = errors.New("is not for signatures")
 
-// parseSet reads a JWKS: RFC 7517 section 5. A key that cannot be used does not keep
-// the others from being used. A set without keys is valid: all keys were revoked.
+// parseSet parses a JWKS: RFC 7517 section 5. An unusable key does not affect the others. A
+// set without keys is valid: all keys were revoked.
 func parseSet(data []byte) (*keySet, error) {
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -43,8 +43,8 @@ func parseSet(data []byte) (*keySet, error) {
 	return newKeySet(keys, notes), nil
 }
 
-// parseJWK reads a public key. With an error the key still has its kid, if that could
-// be read.
+// parseJWK parses a public key. With an error the key still has its kid, if that could be
+// parsed.
 func parseJWK(raw []byte) (key, error) {
 	var m jwkset.JWKMarshal
 	if json.Unmarshal(raw, &m) != nil {
@@ -75,14 +75,14 @@ func checkUse(m jwkset.JWKMarshal) error {
 		m.KEYOPS != nil && !slices.Contains(m.KEYOPS, jwkset.KeyOpsVerify) && !slices.Contains(m.KEYOPS, jwkset.KeyOpsSign):
 		return errPassedOver
 	case m.KTY == jwkset.KtyOct || m.K != "":
-		return errors.New("is symmetric: whoever can read the set could sign")
+		return errors.New("is symmetric: anyone who can read the set could sign")
 	case m.D != "" || m.P != "" || m.Q != "":
-		return errors.New("is a private key: whoever can read the set could sign")
+		return errors.New("is a private key: anyone who can read the set could sign")
 	}
 	return nil
 }
 
-// publicKey decodes the key itself. Certificates beside it are ignored.
+// publicKey decodes the key itself. Its certificates are ignored.
 func publicKey(m jwkset.JWKMarshal) (any, error) {
 	bare := jwkset.JWKMarshal{KTY: m.KTY, CRV: m.CRV, X: m.X, Y: m.Y, N: m.N, E: m.E}
 	k, err := jwkset.NewJWKFromMarshal(bare, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})

@@ -24,7 +24,7 @@ func TestKeysThatCannotBeUsedDoNotHarmTheOthers(t *testing.T) {
 	private := strings.TrimSuffix(jwk("private", otherEd(), ""), "}") + `,"d":"` + base64url.EncodeToString(otherEd().Seed()) + `"}`
 	for name, tt := range map[string]struct {
 		other string
-		note  string // "" where nothing is to be said
+		note  string // "" for no warning
 	}{
 		"for encryption":               {jwk("enc", otherRSA(), `,"use":"enc","alg":"RSA-OAEP"`), ""},
 		"for key agreement":            {jwk("dh", p384Key(), `,"key_ops":["deriveKey"]`), ""},
@@ -87,7 +87,7 @@ func TestKeysAreReadAsTheirIssuersWriteThem(t *testing.T) {
 	}
 }
 
-// Two keys under one kid: the verifier must not depend on which comes first.
+// Two keys with one kid: the result must not depend on their order.
 func TestKeysOfOneKid(t *testing.T) {
 	one, two := jwk("k", ed25519Key(), ""), jwk("k", otherEd(), "")
 	rsa256, rsa512, rsaAny := jwk("k", rsaKey(), `,"alg":"RS256"`), jwk("k", rsaKey(), `,"alg":"PS512"`), jwk("k", otherRSA(), "")
@@ -123,11 +123,11 @@ func TestInvalidSetIsAnError(t *testing.T) {
 		}
 	}
 	if set, err := parseSet([]byte(`{"keys":[]}`)); err != nil || set.size() != 0 {
-		t.Errorf("an empty set, which withdraws all keys: %v", err)
+		t.Errorf("an empty set, which revokes all keys: %v", err)
 	}
 }
 
-// Whatever a set says, each of its keys has algorithms of its own type only.
+// In any set, each key must have only algorithms of its own type.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		jwks(jwk("k", ed25519Key(), "")), jwks(jwk("a", rsaKey(), `,"alg":"RS256"`), jwk("a", p256Key(), "")), `{"keys":[{"kty":"oct","k":"AAAA"}]}`, `{"keys":null}`,
@@ -155,8 +155,8 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// Keys in a key file that a verifier could not take are refused at the start, and the
-// error names the file, once.
+// A key file with an unusable key is refused at the start, and the error names the file,
+// once.
 func TestUnusableFilesAreRefusedAtTheStart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		data []byte

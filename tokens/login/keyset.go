@@ -14,9 +14,9 @@ import (
 
 // A key is one key with the algorithms that it verifies.
 type key struct {
-	kid    string // "" where it has none
+	kid    string // "" if it has none
 	algs   []string
-	public any // what the library takes: a pointer for RSA and ECDSA, []byte for a secret
+	public any // for the library: a pointer for RSA and ECDSA, []byte for a secret
 }
 
 var (
@@ -26,7 +26,7 @@ var (
 	secretAlgorithms = []string{"HS256"}
 )
 
-// algorithms returns those that a key can verify, none for a key of another kind.
+// algorithms returns those that a key can verify, none for an unsupported key.
 func algorithms(public any) []string {
 	switch k := public.(type) {
 	case *rsa.PublicKey:
@@ -41,15 +41,15 @@ func algorithms(public any) []string {
 	return nil
 }
 
-// allAlgorithms are those of all kinds of keys.
+// allAlgorithms are the algorithms of all kinds of keys.
 func allAlgorithms() []string {
 	return slices.Concat(rsaAlgorithms, slices.Concat(slices.Collect(maps.Values(curveAlgorithms))...), edAlgorithms, secretAlgorithms)
 }
 
-// A keySet is the keys of one source at one time. It is immutable.
+// A keySet is the keys of one source, as of one read. It is immutable.
 type keySet struct {
-	byKid  map[string][]*key // no two of a kid share an algorithm
-	only   *key              // the key of a set that has one; nil for others
+	byKid  map[string][]*key // keys with the same kid share no algorithm
+	only   *key              // the key of a set with a single key; else nil
 	anyKid bool              // kid does not select: only verifies everything
 	notes  []note            // which keys were ignored, and why
 }
@@ -103,7 +103,7 @@ func newKeySet(keys []key, notes []note) *keySet {
 	return s
 }
 
-// add reports whether k can be told from those of its kid.
+// add reports whether k is distinguishable from the other keys of its kid.
 func (s *keySet) add(k *key) bool {
 	for _, other := range s.byKid[k.kid] {
 		if samePublic(other.public, k.public) {
@@ -137,7 +137,7 @@ func (s *keySet) all() []*key {
 	return all
 }
 
-// sameKeys reports whether both sets verify the same, as far as their order shows it.
+// sameKeys reports whether both sets have the same keys in the same order.
 func (s *keySet) sameKeys(other *keySet) bool {
 	return slices.EqualFunc(s.all(), other.all(), func(a, b *key) bool {
 		return a.kid == b.kid && slices.Equal(a.algs, b.algs) && samePublic(a.public, b.public)
@@ -153,7 +153,7 @@ func samePublic(a, b any) bool {
 	return ok && public.Equal(b)
 }
 
-// parseKeyFile makes a set of the one key in a key file.
+// parseKeyFile returns a set with the only key of a key file.
 func parseKeyFile(data []byte) (*keySet, error) {
 	public, err := keyfile.ParsePublic(data)
 	if err != nil {

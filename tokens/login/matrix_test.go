@@ -8,9 +8,9 @@ import (
 	"reseat/tokens"
 )
 
-// A resume token is no login and a login is no resume token, not even where an
-// operator has given both the same key, issuer and audience: RFC 8725 section 3.11.
-func TestOnlyTheDiagonalPasses(t *testing.T) {
+// A resume token is not a login, and a login is not a resume token, even if an operator uses
+// the same key, issuer and audience for both: RFC 8725 section 3.11.
+func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 	shared, foreign := secretKey, []byte("zyxwvutsrqponmlkjihgfedcba9876543210")
 	type environment struct {
 		name string
@@ -48,7 +48,7 @@ func TestOnlyTheDiagonalPasses(t *testing.T) {
 	}
 }
 
-// resumeClaims are those of a resume token, so that nothing but typ tells them apart.
+// resumeClaims are those of a resume token, so that only typ differs.
 func resumeClaims(aud string) string {
 	return body(`iss:"reseat"`, "aud:"+quote(aud), `sid:"s-1"`, "gen:1", `jti:"j-1"`)
 }

@@ -12,7 +12,7 @@ type rounds struct {
 	cooldown time.Duration // static
 	wake     chan struct{} // one slot: a round is requested and not begun
 
-	mu    sync.Mutex // protects what follows
+	mu    sync.Mutex // guards the fields below
 	open  bool       // a round is requested or begun
 	last  time.Time  // when the last one was finished; zero before the first
 	ended chan struct{}

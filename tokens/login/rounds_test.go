@@ -19,22 +19,22 @@ func TestRoundIsSharedByAllWhoAsk(t *testing.T) {
 	r := newRounds(time.Second)
 	first := r.ask(false)
 	if first == nil || r.ask(false) != first || r.ask(true) != first || len(r.wake) != 1 {
-		t.Fatal("the first round is not one for all, or not announced once")
+		t.Fatal("the first round is not shared, or not announced once")
 	}
 	r.begin()
 	if r.ask(false) != first || len(r.wake) != 0 || isClosed(first) {
-		t.Fatal("who asks while it is read does not join")
+		t.Fatal("a request during a round does not join it")
 	}
 	r.finish()
 	if !isClosed(first) {
-		t.Error("the end is not told")
+		t.Error("the end is not announced")
 	}
 }
 
 func TestCooldownRunsFromTheEndOfARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRounds(10 * time.Second)
-		r.begin() // by the timer: nobody asked
+		r.begin() // by the timer: without a request
 		time.Sleep(time.Minute)
 		r.finish()
 		time.Sleep(10*time.Second - 1)
@@ -53,7 +53,7 @@ func TestCooldownRunsFromTheEndOfARound(t *testing.T) {
 	})
 }
 
-// The timer and somebody who asks may come at the same time: one round, not two.
+// The timer and a request may come at the same time: one round, not two.
 func TestTimerConsumesThePendingWake(t *testing.T) {
 	r := newRounds(time.Second)
 	asked := r.ask(false)

@@ -18,13 +18,13 @@ const (
 	inProtocol place = "protocol"
 )
 
-// A Source is one place that is searched for a login. The zero Source is none.
+// A Source is one place that is searched for a login. The zero Source is not a source.
 type Source struct {
 	place place
 	name  string // of the query parameter or cookie, or the subprotocol's prefix
 }
 
-// String returns the source as the flag has it.
+// String returns the source as written in the flag.
 func (s Source) String() string {
 	if s.place == inHeader {
 		return string(s.place)
@@ -37,8 +37,8 @@ func (s Source) String() string {
 // whether it is valid or not.
 type Sources []Source
 
-// ParseSources reads a list with commas, as --auth-from takes it. The error says
-// which part is wrong, and what is wanted.
+// ParseSources parses a comma-separated list, as in --auth-from. The error says which part
+// is wrong, and what is accepted.
 func ParseSources(list string) (Sources, error) {
 	var all Sources
 	for part := range strings.SplitSeq(list, ",") {
@@ -47,14 +47,14 @@ func ParseSources(list string) (Sources, error) {
 			return nil, err
 		}
 		if slices.Contains(all, s) {
-			return nil, fmt.Errorf("%q is there twice", s)
+			return nil, fmt.Errorf("%q is listed twice", s)
 		}
 		all = append(all, s)
 	}
 	return all, nil
 }
 
-// ParseSource reads header, query:NAME, cookie:NAME or protocol:PREFIX.
+// ParseSource parses header, query:NAME, cookie:NAME or protocol:PREFIX.
 func ParseSource(text string) (Source, error) {
 	kind, name, named := strings.Cut(text, ":")
 	s := Source{place(kind), name}
@@ -100,10 +100,9 @@ func isToken(s string) bool {
 	})
 }
 
-// Find returns the login of a request, valid or not, from the first source that has
-// one. An empty one counts as none. The error is ErrMissing if there is none, and
-// ErrMalformed if a source has several that differ, because the upstream might choose
-// another one.
+// Find returns the login of a request, valid or not, from the first source that has one. An
+// empty login counts as absent. The error is ErrMissing if there is none, and ErrMalformed
+// if a source has several different ones, because the upstream might use another one.
 func (s Sources) Find(r *http.Request) (token string, err error) {
 	for _, source := range s {
 		for _, found := range source.candidates(r) {

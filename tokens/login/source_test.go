@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSourcesAreReadAsTheFlagHasThem(t *testing.T) {
+func TestSourcesAreParsedAsInTheFlag(t *testing.T) {
 	for list, want := range map[string]string{
 		"header":             "header",
 		"query:access_token": "query:access_token",
@@ -34,7 +34,7 @@ func TestSourcesAreReadAsTheFlagHasThem(t *testing.T) {
 	}
 }
 
-// A message says what is wanted, and what was there instead.
+// An error says what is accepted, and what was there instead.
 func TestBadSourceIsExplained(t *testing.T) {
 	for list, want := range map[string]string{
 		"header,body": `want header, query:NAME, cookie:NAME or protocol:PREFIX, got "body"`,
@@ -42,7 +42,7 @@ func TestBadSourceIsExplained(t *testing.T) {
 		"query:":      `want query:NAME`, "cookie:;": `want cookie:NAME`, "protocol:": `want protocol:PREFIX`,
 		"protocol:reseat.v1": `another PREFIX than those of reseat.*, got "protocol:reseat.v1"`,
 		"header:x":           `want header without a name, got "header:x"`,
-		"query:a,query:a":    `"query:a" is there twice`,
+		"query:a,query:a":    `"query:a" is listed twice`,
 	} {
 		if _, err := ParseSources(list); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", list, err, want)
@@ -59,7 +59,7 @@ func sources(t testing.TB, list string) Sources {
 	return s
 }
 
-// request makes one of lines "Name: value", and of a query.
+// request makes a request from lines "Name: value" and a query.
 func request(query string, lines ...string) *http.Request {
 	r := httptest.NewRequest("GET", "/match/7", nil)
 	r.URL.RawQuery = query
@@ -76,7 +76,7 @@ const (
 	several    = "!several"
 )
 
-// carried are requests, and the login that is found in each.
+// carried are requests, and the login found in each.
 var carried = []struct {
 	list  string
 	query string
@@ -138,7 +138,7 @@ var carried = []struct {
 	{everywhere, "", nil, none},
 }
 
-func TestLoginIsFoundWhereItIsLookedFor(t *testing.T) {
+func TestLoginIsFoundInItsSources(t *testing.T) {
 	for _, tt := range carried {
 		got, err := sources(t, tt.list).Find(request(tt.query, tt.lines...))
 		switch tt.want {
@@ -158,7 +158,7 @@ func TestLoginIsFoundWhereItIsLookedFor(t *testing.T) {
 	}
 }
 
-func TestNoSourcesFindAndHideNothing(t *testing.T) {
+func TestEmptySourcesFindAndStripNothing(t *testing.T) {
 	var s Sources
 	r := request("t=1", "Authorization: Bearer h", "Cookie: c=k")
 	if _, err := s.Find(r); !errors.Is(err, ErrMissing) {

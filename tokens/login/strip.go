@@ -68,7 +68,7 @@ func (s Sources) stripCookies(line string, drop func(token string) bool) string 
 	if len(kept) == len(all) {
 		return line
 	}
-	return strings.TrimLeft(strings.Join(kept, ";"), " \t") // the blank that stood behind a semicolon
+	return strings.TrimLeft(strings.Join(kept, ";"), " \t") // the blank after a semicolon
 }
 
 // StripQuery returns a raw query without the parameters that carry a login
@@ -95,8 +95,8 @@ func (s Sources) carries(pair string, drop func(token string) bool) bool {
 	return slices.ContainsFunc(s, func(source Source) bool { value, ok := source.queryValue(pair); return ok && drop(value) })
 }
 
-// Only returns r without any login but token, "" for none. The others have not been
-// verified, and the upstream may look at another place first. r is not changed.
+// Only returns r without any login but token ("": without any). The others are unverified,
+// and the upstream may look for a login in another place first. It does not change r.
 // Subprotocols stay: StripProtocols removes them.
 func (s Sources) Only(r *http.Request, token string) *http.Request {
 	other := func(found string) bool { return found != "" && found != token }
@@ -119,12 +119,12 @@ func (s Sources) Only(r *http.Request, token string) *http.Request {
 	return only
 }
 
-// A pair is a name with or without a value, as a raw query has it, and the separator
-// before it: "" before the first.
+// A pair is a name with or without a value, as in a raw query, and the separator before it:
+// "" for the first one.
 type pair struct{ separator, text string }
 
-// pairs cuts a query at & and also at ;, at which some servers cut too: what they
-// would find there has to be found and hidden like the rest.
+// pairs splits a query at & and at ;, which some servers use as a separator too: logins
+// that they would find must be found and hidden as well.
 func pairs(raw string) iter.Seq[pair] {
 	return func(yield func(pair) bool) {
 		separator := ""

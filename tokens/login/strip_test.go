@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestEntriesThatCarryALoginLeaveTheOffer(t *testing.T) {
+func TestProtocolsWithLoginAreStripped(t *testing.T) {
 	s := sources(t, "header,protocol:jwt.,protocol:Bearer-")
 	offer := []string{"chat.v2", "jwt.a.b.c", "reseat.v1", "Bearer-x", "jwt.", " jwt.y", "xjwt.z", "JWT.a", "reseat.token.a.b.c"}
 	before := slices.Clone(offer)
@@ -25,7 +25,7 @@ func TestEntriesThatCarryALoginLeaveTheOffer(t *testing.T) {
 	}
 }
 
-func TestHeaderThatCarriesALoginIsRemoved(t *testing.T) {
+func TestHeaderWithLoginIsStripped(t *testing.T) {
 	s := sources(t, "header,cookie:c,cookie:d")
 	for _, tt := range []struct{ name, lines, want string }{
 		{"nothing", "X: 1", "X: 1"},
@@ -102,8 +102,8 @@ func TestQueryKeepsItsOtherBytes(t *testing.T) {
 	}
 }
 
-// FuzzQuery: what is left has nothing under the names, by whichever reading, and what
-// is not under the names is all left.
+// FuzzQuery: the stripped query must have no parameter with the names, however it is
+// parsed, and all others.
 func FuzzQuery(f *testing.F) {
 	s := sources(f, "query:t,query:auth[token]")
 	for _, raw := range []string{"t=a.b.c&x=1", "x;t=1;%74=2&auth%5btoken%5D=3", "%zz&t%=1&&;", "t", "+t=1", "x=t=1&T=2"} {
@@ -114,11 +114,11 @@ func FuzzQuery(f *testing.F) {
 		for _, separated := range []string{stripped, strings.ReplaceAll(stripped, ";", "&")} {
 			values, _ := url.ParseQuery(separated) // keeps what it could read
 			if values.Get("t") != "" || values.Get("auth[token]") != "" {
-				t.Errorf("%q: a login is left in %q", raw, stripped)
+				t.Errorf("%q: %q still has a login", raw, stripped)
 			}
 		}
 		if _, err := s.Find(request(stripped)); Reason(err) != "missing" {
-			t.Errorf("%q: found in what is left, %q: %v", raw, stripped, err)
+			t.Errorf("%q: found in the stripped query, %q: %v", raw, stripped, err)
 		}
 		if s.StripQuery(stripped) != stripped {
 			t.Errorf("%q: not the same when stripped again: %q", raw, stripped)
@@ -129,8 +129,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// others are the parts of a query that are not under the names, as written, less empty
-// ones.
+// others are the parts of a query without the names, as written, without empty ones.
 func others(raw string) (kept []string) {
 	for _, part := range strings.FieldsFunc(raw, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, err := url.PathUnescape(strings.ReplaceAll(part[:max(strings.IndexByte(part+"=", '='), 0)], "+", " "))
@@ -141,8 +140,8 @@ func others(raw string) (kept []string) {
 	return kept
 }
 
-// FuzzCookies: what is left names no login by the standard library's reading, and what
-// that finds of others is all left.
+// FuzzCookies: the standard library must find no login in the stripped line, and all the
+// other cookies.
 func FuzzCookies(f *testing.F) {
 	s := sources(f, "cookie:c")
 	for _, line := range []string{"c=1; a=2", `a="1"; c="2"`, "c;c=;;c =1", " c=1;\tc=2;b=3", "a=c=1"} {
@@ -170,7 +169,7 @@ func FuzzCookies(f *testing.F) {
 			t.Errorf("%q: left is %q, with the logins %q, and others %q, want %q", line, h["Cookie"], logins, after, before)
 		}
 		if _, err := s.Find(&http.Request{Header: h}); Reason(err) != "missing" {
-			t.Errorf("%q: found in what is left, %q", line, h["Cookie"])
+			t.Errorf("%q: found in the stripped line, %q", line, h["Cookie"])
 		}
 	})
 }

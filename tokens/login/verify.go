@@ -32,7 +32,7 @@ type Config struct {
 	// Issuer is what iss must be (--auth-issuer). Empty means any, or none.
 	Issuer string
 	// Audience is what aud must be or contain (--auth-audience). Empty means any, or
-	// none: then a token that the issuer made for any other service is a login here.
+	// none: then a token for any other service of the issuer is accepted as a login.
 	Audience string
 	// Log gets a line when keys were loaded, could not be loaded, or were ignored. Nil means
 	// slog.Default.
@@ -41,8 +41,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Verifier verifies logins. All methods may be called at any time from any
-// goroutine.
+// A Verifier verifies logins. All methods are safe for concurrent use.
 type Verifier struct {
 	now     func() time.Time
 	parsers map[string]*jwt.Parser // by alg
@@ -233,8 +232,8 @@ func newParsers(c Config) map[string]*jwt.Parser {
 	return parsers
 }
 
-// refusals maps the library's errors, most significant first: a token that is not for
-// us is foreign whatever its dates.
+// refusals maps the library's errors, most significant first: a token for another service
+// is foreign whatever its dates.
 var refusals = []struct {
 	found  error
 	reason refusal
@@ -249,8 +248,8 @@ var refusals = []struct {
 	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
 }
 
-// refusalOf turns an error of the library, which may quote the token, into one that
-// does not. read says whether there were claims to judge.
+// refusalOf converts an error of the library, which may quote the token, to one that does
+// not. read reports whether there were claims to check.
 func refusalOf(err error, read bool) error {
 	if own, ok := errors.AsType[*refusal](err); ok {
 		return own

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// keyKinds are one signer for each kind of key with the algorithms that it may use.
+// keyKinds has one signer per kind of key, with the algorithms that it may use.
 func keyKinds() []struct {
 	private crypto.Signer
 	algs    []string
@@ -110,7 +110,7 @@ func TestDatesHoldToTheSecond(t *testing.T) {
 	}
 }
 
-func TestIssuerAndAudienceCountWhereConfigured(t *testing.T) {
+func TestIssuerAndAudienceAreCheckedIfConfigured(t *testing.T) {
 	path := write(t, "key", pkix(ed25519Key()))
 	any := start(t, Config{KeyFile: path})
 	for _, changes := range [][]string{{}, {"iss:"}, {"aud:"}, {`iss:"x"`}, {`aud:["x","y"]`}, {"aud:[]"}} {
@@ -130,8 +130,8 @@ func TestIssuerAndAudienceCountWhereConfigured(t *testing.T) {
 	}
 }
 
-// What a player is called reaches the game server in a header: two players must never
-// become one there.
+// The game server gets a player's name in a header: two players must never become one
+// there.
 func TestSubjectNamesOnePlayer(t *testing.T) {
 	v := byFile(t, pkix(ed25519Key()))
 	for sub, want := range map[string]string{
@@ -153,7 +153,7 @@ func TestSubjectNamesOnePlayer(t *testing.T) {
 	}
 }
 
-func TestExpiredLoginIsGenuineAllTheSame(t *testing.T) {
+func TestVerifyExpiredAcceptsExpiredLogin(t *testing.T) {
 	v := byFile(t, pkix(ed25519Key()))
 	ctx := context.Background()
 	for _, exp := range []string{"exp:1800003600", "exp:1800000000", "exp:1", "exp:0"} {
@@ -178,8 +178,8 @@ func TestExpiredLoginIsGenuineAllTheSame(t *testing.T) {
 	}
 }
 
-// The library takes JSON null for claims that all have their zero value, which without
-// an issuer and an audience to compare nothing else would notice.
+// The library accepts JSON null as claims with zero values; without a configured issuer and
+// audience no other check would notice.
 func TestNullIsNoClaimsSet(t *testing.T) {
 	v := start(t, Config{KeyFile: write(t, "key", pkix(ed25519Key()))})
 	token := sign(t, head("EdDSA", "", ""), "null", "EdDSA", ed25519Key())
@@ -189,8 +189,8 @@ func TestNullIsNoClaimsSet(t *testing.T) {
 	}
 }
 
-// What other issuers write into headers, and that means nothing here.
-func TestHeaderMembersThatMeanNothingAreIgnored(t *testing.T) {
+// Header members that other issuers write, and that mean nothing here.
+func TestUnknownHeaderMembersAreIgnored(t *testing.T) {
 	v := byFile(t, pkix(ed25519Key()))
 	for _, more := range []string{
 		`,"typ":"JWT"`, `,"typ":"at+jwt"`, `,"typ":"application/at+jwt"`, `,"cty":"x"`, `,"x5t":"AAAA"`, `,"x5t#S256":"AAAA"`,

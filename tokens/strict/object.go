@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// An Error says what is wrong with a text, and nothing of what the text says.
+// An Error says what is wrong with a text without quoting it.
 type Error string
 
 func (e Error) Error() string { return string(e) }
@@ -40,7 +40,7 @@ func ParseObject(data []byte, maxMembers int) (Object, error) {
 	if !json.Valid(data) {
 		return nil, Error("not valid JSON")
 	}
-	// From here on the syntax is known to be good, so that every index exists.
+	// From here on the syntax is known to be valid, so that every index exists.
 	i := skipSpace(data, 0)
 	if data[i] != '{' {
 		return nil, Error("not a JSON object")
@@ -72,7 +72,7 @@ func skipSpace(data []byte, i int) int {
 	return i
 }
 
-// valueEnd returns where the value that begins at i ends. data is good JSON.
+// valueEnd returns where the value that begins at i ends. data is valid JSON.
 func valueEnd(data []byte, i int) int {
 	depth := 0
 	for {
@@ -96,7 +96,7 @@ func valueEnd(data []byte, i int) int {
 	}
 }
 
-// stringEnd returns the index behind the string that begins at i.
+// stringEnd returns the index after the string that begins at i.
 func stringEnd(data []byte, i int) int {
 	for i++; data[i] != '"'; i++ {
 		if data[i] == '\\' {
@@ -106,7 +106,7 @@ func stringEnd(data []byte, i int) int {
 	return i + 1
 }
 
-// wordEnd returns the index behind the number, true, false or null at i.
+// wordEnd returns the index after the number, true, false or null at i.
 func wordEnd(data []byte, i int) int {
 	if n := bytes.IndexAny(data[i:], ",]} \t\r\n"); n >= 0 {
 		return i + n
@@ -114,7 +114,7 @@ func wordEnd(data []byte, i int) int {
 	return len(data)
 }
 
-// unquote decodes a JSON string. quoted is good JSON.
+// unquote decodes a JSON string. quoted is valid JSON.
 func unquote(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -122,13 +122,13 @@ func unquote(quoted []byte) string {
 	}
 	var s string
 	if json.Unmarshal(quoted, &s) != nil {
-		return "" // not reached: quoted is good JSON
+		return "" // not reached: quoted is valid JSON
 	}
 	return s
 }
 
-// Get returns a member's value as written. Names are compared exactly, not as
-// encoding/json compares them: "EXP" is not exp.
+// Get returns a member's value as written. Names are compared exactly, unlike in
+// encoding/json: "EXP" is not exp.
 func (o Object) Get(name string) ([]byte, bool) {
 	for _, m := range o {
 		if m.Name == name {
@@ -138,14 +138,14 @@ func (o Object) Get(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// A Reader takes required members out of an object. The first one that is missing
-// or not of its type is its Err, of type Error; after that it reads nothing more.
+// A Reader reads required members of an object. Its Err, of type Error, is the first member
+// that is missing or not of its type; after that it reads nothing more.
 type Reader struct {
 	Object
 	Err error
 }
 
-// Value returns the member name as written, nil when the reader has failed.
+// Value returns the member name as written, nil if the reader has failed.
 func (r *Reader) Value(name string) []byte {
 	if r.Err != nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxMembers is few enough for the fuzzer to find.
+// maxMembers is low enough for the fuzzer to reach.
 const maxMembers = 8
 
 func TestObjectKeepsNamesDecodedAndValuesAsWritten(t *testing.T) {
@@ -39,8 +39,8 @@ func TestRepeatedMemberInAnySpellingIsMalformed(t *testing.T) {
 	}
 }
 
-// referenceObject is ParseObject by the standard library's stream of JSON tokens.
-// It returns false for what must be refused.
+// referenceObject is ParseObject with the standard library's stream of JSON tokens. It
+// returns false for an object that must be refused.
 func referenceObject(data []byte) (Object, bool) {
 	if !utf8.Valid(data) || !json.Valid(data) {
 		return nil, false

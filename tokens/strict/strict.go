@@ -1,21 +1,21 @@
-// Package strict reads text that others have written in the one spelling it can
-// have: JSON objects without repeated members, for tokens, control messages and
-// request bodies alike, and the three parts of unpadded base64url of a JWT (RFC 7515,
-// RFC 7519). Two readers that resolve a second spelling differently would take one
-// token for two, or two for one (RFC 8725 section 2.4).
+// Package strict parses text from others that must have exactly one spelling: JSON objects
+// without repeated members, for tokens, control messages and request bodies, and the three
+// parts of unpadded base64url of a JWT (RFC 7515, RFC 7519). Two parsers that resolve a
+// second spelling differently would take one token for two, or two for one (RFC 8725
+// section 2.4).
 //
-// Its errors are fixed text and the names of members that the caller asked for. They
-// contain nothing of what was read.
+// Its errors are fixed text and the names of members that the caller asked for. They never
+// quote the text.
 package strict
 
 import "encoding/base64"
 
-// Base64 is base64url without padding that refuses bits behind the last byte. It
-// passes over line breaks, which IsCompact refuses.
+// Base64 is base64url without padding that refuses unused bits after the last byte. It
+// ignores line breaks; IsCompact refuses them.
 var Base64 = base64.RawURLEncoding.Strict()
 
-// IsCompact reports whether token is three parts of the base64url alphabet, none
-// empty (RFC 7515 section 7.1). base64 by itself passes over CR and LF.
+// IsCompact reports whether token is three non-empty parts of the base64url alphabet (RFC
+// 7515 section 7.1). base64 by itself ignores CR and LF.
 func IsCompact(token string) bool {
 	dots, part := 0, 0 // part is the length of the part so far
 	for i := range len(token) {

@@ -25,7 +25,7 @@ func TestBase64HasOneSpelling(t *testing.T) {
 	}
 }
 
-func TestObjectOfTooManyMembersIsRefused(t *testing.T) {
+func TestObjectWithTooManyMembersIsRefused(t *testing.T) {
 	const text = `{"a":1,"b":2,"c":3}`
 	if o, err := ParseObject([]byte(text), 3); err != nil || len(o) != 3 {
 		t.Errorf("at the limit: %q, error %v", o, err)
@@ -35,7 +35,7 @@ func TestObjectOfTooManyMembersIsRefused(t *testing.T) {
 	}
 }
 
-// The first fault stays, and nothing is read behind it.
+// The first error stays, and nothing is read after it.
 func TestReaderKeepsItsFirstError(t *testing.T) {
 	o, err := ParseObject([]byte(`{"text":"x","texts":["y","z"],"n":7,"empty":"","null":null}`), 8)
 	if err != nil {

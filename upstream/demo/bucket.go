@@ -2,8 +2,8 @@ package demo
 
 import "time"
 
-// The limit of a client's inputs. The burst takes what a client has kept during
-// two minutes without a connection, sent at once when it is back.
+// The rate limit of a client's inputs. The burst accepts what a client has queued during
+// two minutes without a connection, sent at once when it reconnects.
 const (
 	inputRate  = 50 // a second
 	inputBurst = 2400
@@ -16,12 +16,12 @@ type bucket struct {
 	at          time.Time
 }
 
-// newBucket is a full bucket.
+// newBucket returns a full bucket.
 func newBucket(rate, burst float64, now time.Time) bucket {
 	return bucket{rate: rate, burst: burst, tokens: burst, at: now}
 }
 
-// take takes one token and says whether there was one.
+// take removes one token and reports whether there was one.
 func (b *bucket) take(now time.Time) bool {
 	b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.at).Seconds())
 	b.at = now

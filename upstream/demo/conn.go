@@ -9,22 +9,21 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Path is where the page plays.
+// Path is the WebSocket endpoint that the page uses.
 const Path = "/demo/play"
 
-// Subprotocol is the name of what a Server speaks; package documentation.
+// Subprotocol is the protocol of a Server: see the package documentation.
 const Subprotocol = "arena.v1"
 
-// errStopping says that the server ends.
-var errStopping = errors.New("the server is going away")
+// errStopping refuses players while the server stops.
+var errStopping = errors.New("the server is shutting down")
 
-// ServeHTTP takes a WebSocket connection as a new player, at any path, though the
-// page uses Path; the query parameter name is the player's name. A request that
-// is no WebSocket handshake gets 426 at Path and 404 elsewhere, a bad name 400, and
-// after Run has ended 503. Where no seat is free the handshake succeeds and a Close
-// with 1013 follows, since a browser does not show the status of a handshake that
-// fails. The Origin is not looked at: that is the gateway's part. It returns when the
-// connection has ended.
+// ServeHTTP accepts a WebSocket connection as a new player, at any path; the page uses
+// Path. The query parameter name is the player's name. A request that is not a WebSocket
+// handshake gets 426 at Path and 404 elsewhere, a bad name 400, and after Run has ended
+// 503. If no seat is free, the handshake succeeds and a Close with 1013 follows, since a
+// browser does not show the status of a failed handshake. The Origin is not checked: the
+// gateway does that. ServeHTTP returns when the connection has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") == "" && r.URL.Path != Path {
 		http.NotFound(w, r)
@@ -62,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newClient is a client without a seat.
+// newClient returns a client without a seat.
 func newClient(name, session string) *client {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &client{
@@ -74,8 +73,8 @@ func newClient(name, session string) *client {
 	}
 }
 
-// join asks the loop for a seat. After a nil error the loop must be told of the
-// client's part, once.
+// join asks the loop for a seat. If it returns nil, the caller must report to the loop, once,
+// when the client has left.
 func (s *Server) join(ctx context.Context, c *client) error {
 	result := make(chan error, 1)
 	select {
@@ -88,7 +87,7 @@ func (s *Server) join(ctx context.Context, c *client) error {
 	}
 }
 
-// serve plays one connection until it has ended.
+// serve runs one connection until it has ended.
 func (s *Server) serve(conn *websocket.Conn, c *client) {
 	conn.SetReadLimit(maxInputBytes)
 	written := make(chan struct{})
@@ -101,8 +100,8 @@ func (s *Server) serve(conn *websocket.Conn, c *client) {
 	<-written
 }
 
-// read passes the client's inputs to the loop until the connection ends, and
-// returns how it is to be closed.
+// read passes the client's inputs to the loop until the connection ends, and returns how
+// to close it.
 func (s *Server) read(conn *websocket.Conn, c *client) ending {
 	limit := newBucket(inputRate, inputBurst, time.Now())
 	for {
@@ -123,12 +122,12 @@ func (s *Server) read(conn *websocket.Conn, c *client) ending {
 	}
 }
 
-// write sends what the loop queues until the loop closes the queue, then closes
-// the connection as the loop says. A write that fails closes it at once.
+// write sends what the loop queues until the loop closes the queue, then closes the
+// connection as the loop says. If a write fails, it closes the connection at once.
 func (c *client) write(conn *websocket.Conn) {
 	for msg := range c.queue {
 		if err := conn.Write(c.ctx, websocket.MessageText, msg); err != nil {
-			// The reader meets the same end and has the seat taken away.
+			// The reader gets the same error and gives up the seat.
 			conn.CloseNow()
 			return
 		}

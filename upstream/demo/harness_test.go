@@ -14,8 +14,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A pipeListener accepts the in-memory connections that dial makes, so that a
-// whole server runs inside a synctest bubble.
+// A pipeListener accepts in-memory connections from dial, so that a whole server runs
+// inside a synctest bubble.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -43,13 +43,13 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	}
 }
 
-// A game is a running Server with a way to reach it. All of it lives inside one
-// synctest bubble, which fails the test when a goroutine is left behind.
+// A game is a running Server and its listener, inside one synctest bubble, which fails the
+// test if it leaks a goroutine.
 type game struct {
 	t      *testing.T
 	server *Server
 	client *http.Client
-	stop   func() // ends the server and waits for it; more than once is as once
+	stop   func() // stops the server and waits for it; idempotent
 }
 
 // play runs f against a running server on the fake clock.
@@ -85,14 +85,14 @@ func play(t *testing.T, c Config, f func(t *testing.T, g *game)) {
 	})
 }
 
-// A peer is a client of a game, as a test plays it.
+// A peer is a test's client of a game.
 type peer struct {
 	t    *testing.T
 	conn *websocket.Conn
-	n    uint64 // number of the newest message
+	n    uint64 // number of the latest message
 }
 
-// A heard is any message of the server.
+// A heard is any message of the server, decoded.
 type heard struct {
 	N       uint64            `json:"n"`
 	T       string            `json:"t"`
@@ -110,7 +110,7 @@ type heard struct {
 	Of      int               `json:"of"`
 }
 
-// handshake dials with a query and a session header.
+// handshake dials with a query and a Reseat-Session header.
 func (g *game) handshake(query, session string) (*websocket.Conn, *http.Response, error) {
 	return websocket.Dial(g.t.Context(), "ws://demo"+Path+query, &websocket.DialOptions{
 		HTTPClient:   g.client,
@@ -154,7 +154,7 @@ func (p *peer) next() (heard, error) {
 	return m, nil
 }
 
-// read reads one message, which must come.
+// read reads one message.
 func (p *peer) read() heard {
 	p.t.Helper()
 	m, err := p.next()
@@ -164,7 +164,7 @@ func (p *peer) read() heard {
 	return m
 }
 
-// until reads messages up to the first of a type, which must come.
+// until reads messages up to the first one of a type.
 func (p *peer) until(kind string) heard {
 	p.t.Helper()
 	for {
@@ -174,8 +174,8 @@ func (p *peer) until(kind string) heard {
 	}
 }
 
-// wantClose reads until the connection ends, which must be with a Close frame
-// of this code, or without one where code is -1.
+// wantClose reads until the connection ends, which must be by a Close frame with this code,
+// or without one if code is -1.
 func (p *peer) wantClose(code websocket.StatusCode) {
 	p.t.Helper()
 	for {
@@ -201,14 +201,14 @@ func (p *peer) write(msg string) {
 	}
 }
 
-// steer sends an input with a number of the test's choosing.
+// steer sends an input with a number chosen by the test.
 func (p *peer) steer(s uint64, x, y float64) {
 	p.t.Helper()
 	p.write(fmt.Sprintf(`{"s":%d,"t":"steer","x":%v,"y":%v}`, s, x, y))
 }
 
-// standing is where a seat is in a state, and its score; ok is false where
-// nobody sits there.
+// standing returns a seat's position in a state, and its score; ok is false if the seat is
+// free.
 func (m heard) standing(seat int) (at standing, ok bool) {
 	for _, raw := range m.Players {
 		if json.Unmarshal(raw, &at) == nil && at[0] == seat {

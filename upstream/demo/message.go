@@ -9,25 +9,25 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes of what a client may send.
+// Limits of what a client may send.
 const (
 	maxInputBytes  = 256
 	maxNameRunes   = 20
-	maxSessionSize = 128 // bytes of the header Reseat-Session that are repeated
-	maxLetters     = 500 // less than a client's queue holds
+	maxSessionSize = 128 // bytes of Reseat-Session that are repeated to the client
+	maxLetters     = 500 // fewer than a client's queue holds
 )
 
-// maxInput is the highest number of an input: the highest integer that every
-// JavaScript number holds exactly.
+// maxInput is the highest number of an input: the largest integer that a JavaScript number
+// represents exactly.
 const maxInput = 1<<53 - 1
 
-// A place is a gem as it travels: index, x, y.
+// A place is a gem as sent: index, x, y.
 type place [3]int
 
-// A standing is a player as it travels in a state: seat, x, y, score.
+// A standing is a player in a state, as sent: seat, x, y, score.
 type standing [4]int
 
-// A guest is a player as it travels in a welcome and a sit.
+// A guest is a player in a welcome and a sit, as sent.
 type guest struct {
 	Seat     int    `json:"seat"`
 	Name     string `json:"name"`
@@ -37,13 +37,13 @@ type guest struct {
 	Score    int    `json:"score"`
 }
 
-// head opens every message of the server; package documentation, arena.v1.
+// head begins every message of the server: see arena.v1 in the package documentation.
 type head struct {
 	N uint64 `json:"n"`
 	T string `json:"t"`
 }
 
-// A numbered message takes the number that it has on its connection.
+// A numbered message gets its number when it is sent.
 type numbered interface{ number(n uint64) }
 
 func (h *head) number(n uint64) { h.N = n }
@@ -85,22 +85,22 @@ type stateMessage struct {
 	In      tally      `json:"in"`
 }
 
-// A letterMessage is one of many that a client has asked for.
+// A letterMessage is one of the letters that a client requested.
 type letterMessage struct {
 	head
 	K  int `json:"k"` // from 1
 	Of int `json:"of"`
 }
 
-// What a client sends.
+// The types of client messages.
 const (
 	inSteer   = "steer"
 	inLetters = "letters"
 	inFull    = "full"
 )
 
-// An inputMessage is what a client sends: a direction, or a request for letters or
-// for the full picture.
+// An inputMessage is a client's message: a direction, or a request for letters or for
+// another welcome.
 type inputMessage struct {
 	S     uint64  `json:"s"`
 	T     string  `json:"t"`
@@ -127,8 +127,8 @@ func parseInput(msg []byte) (inputMessage, error) {
 	return m, nil
 }
 
-// encode is the bytes of a message. The messages of this package hold nothing
-// that JSON cannot carry.
+// encode returns the JSON of a message. Encoding cannot fail for the messages of this
+// package.
 func encode(m any) []byte {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -139,7 +139,7 @@ func encode(m any) []byte {
 
 var errName = errors.New("want a name of 1 to 20 letters, digits, blanks, - or _")
 
-// checkName is the name that a player asked for, or Guest where none was.
+// checkName returns the name that a player asked for, or Guest if there is none.
 func checkName(name string) (string, error) {
 	if name == "" {
 		return "Guest", nil
@@ -158,27 +158,27 @@ func checkName(name string) (string, error) {
 	return name, nil
 }
 
-// nameRune says whether a name may hold r.
+// nameRune reports whether a name may contain r.
 func nameRune(r rune) bool {
 	return r == ' ' || r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// whole is a place in whole units, as it travels.
+// whole rounds a position to whole units, as it is sent.
 func (v vec) whole() (x, y int) { return int(math.Round(v.x)), int(math.Round(v.y)) }
 
-// guestOf is a player as a welcome or a sit shows it.
+// guestOf returns a player as sent in a welcome or a sit.
 func guestOf(p *player) guest {
 	x, y := p.pos.whole()
 	return guest{Seat: p.seat, Name: p.name, Wanderer: p.wanderer, X: x, Y: y, Score: p.score}
 }
 
-// placeOf is gem i as it travels.
+// placeOf returns gem i as sent.
 func placeOf(i int, g gem) place {
 	x, y := g.pos.whole()
 	return place{i, x, y}
 }
 
-// guests lists everybody who sits, by seat.
+// guests returns all seated players, by seat.
 func (w *world) guests() []guest {
 	var list []guest
 	for _, p := range w.seats {
@@ -189,7 +189,7 @@ func (w *world) guests() []guest {
 	return list
 }
 
-// places lists all gems.
+// places returns all gems.
 func (w *world) places() []place {
 	list := make([]place, len(w.gems))
 	for i, g := range w.gems {
@@ -198,7 +198,7 @@ func (w *world) places() []place {
 	return list
 }
 
-// standings lists where everybody is, by seat.
+// standings returns the positions of all players, by seat.
 func (w *world) standings() []standing {
 	list := make([]standing, 0, len(w.seats))
 	for _, p := range w.seats {

@@ -11,41 +11,40 @@ import (
 )
 
 const (
-	// queueMessages is how far a client may fall behind: about 36 seconds.
+	// queueMessages is the size of a client's queue: about 36 seconds.
 	queueMessages = 1024
-	// partWait is how long a client that is told to go has to take what it is
-	// still owed.
+	// partWait limits how long a client that is being closed may take to read its queue.
 	partWait = 2 * time.Second
-	// lettersAfter is when letters are sent after they were asked for: late enough
-	// for a client to be gone by then.
+	// lettersAfter is the delay of letters after the request: enough for a client to
+	// disconnect before they are sent.
 	lettersAfter      = time.Second
 	lettersAfterTicks = uint64(lettersAfter / tickEvery)
 )
 
-// A Config says how a Server plays.
+// A Config configures a Server.
 type Config struct {
-	// Seats is how many players there can be, three wanderers of the server's
-	// own included. Zero means 32.
+	// Seats is the maximum number of players, including the server's own three wanderers.
+	// Zero means 32.
 	Seats int
-	// Seed decides where things appear. Zero means another place each time.
+	// Seed determines where things appear. Zero means a random seed.
 	Seed uint64
 }
 
-// A Server is the demo game server. It serves connections while Run runs: a
-// request waits for Run to begin, and is answered 503 after it has ended. Its
-// methods may be called at once.
+// A Server is the demo game server. It serves connections while Run runs: a request waits
+// for Run to begin, and gets 503 after it has ended. Its methods are safe for concurrent
+// use.
 type Server struct {
-	// Static after NewServer. The channels are not buffered: a send is done when
-	// the loop has it.
+	// Static after NewServer. The channels are not buffered: a send completes when the loop
+	// has received.
 	joins    chan join
 	parts    chan part
 	inputs   chan input
-	stopping chan struct{} // closed by the loop: nobody joins any more
+	stopping chan struct{} // closed by the loop: no more joins
 
 	// Owned by the loop in Run.
 	world   *world
-	clients map[*client]struct{} // those that have a seat
-	readers int                  // connections that joined and did not part yet
+	clients map[*client]struct{} // clients with a seat
+	readers int                  // connections that have joined and not left
 }
 
 // A client is the player at the other end of one connection.
@@ -53,8 +52,8 @@ type client struct {
 	// Static after newClient.
 	name    string
 	session string
-	// queue holds messages on their way to the connection. The loop fills and
-	// closes it, the connection's writer empties it.
+	// queue holds messages for the connection. The loop fills and closes it, the
+	// connection's writer empties it.
 	queue chan []byte
 	// ctx bounds the writes to the connection.
 	ctx    context.Context
@@ -66,20 +65,20 @@ type client struct {
 	in   tally
 	slow bool // its queue was full
 
-	letters   int    // that it asked for and has not been sent
+	letters   int    // requested and not yet sent
 	lettersAt uint64 // the tick at which they are due
 
 	// Set by the loop before it closes queue, read by the writer after.
 	end ending
 }
 
-// An ending is how a connection is closed. With code 0 there is no Close frame.
+// An ending says how to close a connection. With code 0 there is no Close frame.
 type ending struct {
 	code   websocket.StatusCode
 	reason string
 }
 
-// What connections tell the loop.
+// Messages from connections to the loop.
 type (
 	join struct {
 		client *client
@@ -95,7 +94,7 @@ type (
 	}
 )
 
-// NewServer makes a Server. It does nothing before Run.
+// NewServer makes a Server, which is started by Run.
 func NewServer(c Config) *Server {
 	if c.Seats == 0 {
 		c.Seats = 32
@@ -113,9 +112,9 @@ func NewServer(c Config) *Server {
 	}
 }
 
-// Run plays the game until ctx is done. It then closes every connection with
-// 1001, waits for their readers and returns nil; that takes partWait and the
-// library's 10 seconds for a Close at the longest. It is called once.
+// Run runs the game until ctx is done. It then closes every connection with 1001, waits for
+// their readers and returns nil. That takes at most partWait plus the library's 10 seconds
+// for a Close. It must be called once.
 func (s *Server) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
@@ -140,15 +139,15 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// stop lets nobody join any more and sends everybody away.
+// stop refuses new players and closes all connections.
 func (s *Server) stop() {
 	close(s.stopping)
 	for _, c := range s.bySeat() {
-		s.unseat(c, ending{websocket.StatusGoingAway, "the server is going away"})
+		s.unseat(c, ending{websocket.StatusGoingAway, "the server is shutting down"})
 	}
 }
 
-// seat gives a client a seat, its welcome, and tells the others.
+// seat gives a client a seat and its welcome, and announces it to the others.
 func (s *Server) seat(c *client) error {
 	p, err := s.world.sit(c.name)
 	if err != nil {
@@ -164,7 +163,7 @@ func (s *Server) seat(c *client) error {
 	return nil
 }
 
-// welcome sends a client the full picture.
+// welcome sends a client the complete state.
 func (s *Server) welcome(c *client) {
 	s.send(c, &welcomeMessage{
 		head: head{T: "welcome"}, Seat: c.seat, Session: c.session,
@@ -174,9 +173,8 @@ func (s *Server) welcome(c *client) {
 	})
 }
 
-// unseat takes a client's seat and score away, closes its connection after what
-// it is still owed, and tells the others. Done to one without a seat it changes
-// nothing.
+// unseat removes a client's seat and score, closes its connection after its queue has been
+// sent, and announces it to the others. It does nothing for a client without a seat.
 func (s *Server) unseat(c *client, end ending) {
 	if _, ok := s.clients[c]; !ok {
 		return
@@ -192,7 +190,7 @@ func (s *Server) unseat(c *client, end ending) {
 	}
 }
 
-// take counts an input and does what it asks for.
+// take counts an input and carries it out.
 func (s *Server) take(in input) {
 	c := in.client
 	if _, ok := s.clients[c]; !ok {
@@ -209,7 +207,7 @@ func (s *Server) take(in input) {
 	}
 }
 
-// post sends a client the letters that are due to it.
+// post sends a client the letters that are due.
 func (s *Server) post(c *client) {
 	if c.letters == 0 || s.world.tick < c.lettersAt {
 		return
@@ -220,7 +218,7 @@ func (s *Server) post(c *client) {
 	c.letters = 0
 }
 
-// play moves the world on by one tick and tells everybody.
+// play advances the world by one tick and sends the state to all.
 func (s *Server) play() {
 	takings := s.world.step()
 	standings := s.world.standings()
@@ -234,8 +232,8 @@ func (s *Server) play() {
 	s.dropSlow()
 }
 
-// send numbers a message and queues it. When the queue is full the client gets
-// nothing more, and loses its seat at the end of the tick.
+// send numbers a message and queues it. If the queue is full, the client gets nothing more
+// and loses its seat at the end of the tick.
 func (s *Server) send(c *client, m numbered) {
 	if c.slow {
 		return
@@ -249,8 +247,7 @@ func (s *Server) send(c *client, m numbered) {
 	}
 }
 
-// dropSlow takes the seats of the clients whose queue was full and cuts their
-// connections.
+// dropSlow removes the clients whose queue was full, and drops their connections.
 func (s *Server) dropSlow() {
 	for _, c := range s.bySeat() {
 		if c.slow {
@@ -259,7 +256,7 @@ func (s *Server) dropSlow() {
 	}
 }
 
-// bySeat lists the clients in the order of their seats.
+// bySeat returns the clients in the order of their seats.
 func (s *Server) bySeat() []*client {
 	return slices.SortedFunc(maps.Keys(s.clients), func(a, b *client) int { return a.seat - b.seat })
 }

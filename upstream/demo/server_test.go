@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestPlayerIsWelcomedWithItsSessionAndTheWholePicture(t *testing.T) {
+func TestWelcomeHasSessionAndWholeState(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, m := g.join("Otter")
 		if p.conn.Subprotocol() != Subprotocol {
@@ -59,7 +59,7 @@ func TestServerCountsMissedRepeatedAndLateInputs(t *testing.T) {
 	})
 }
 
-func TestLettersComeInOrderASecondAfterTheyWereAskedFor(t *testing.T) {
+func TestLettersArriveInOrderAfterASecond(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, _ := g.join("Otter")
 		p.until("state")
@@ -75,7 +75,7 @@ func TestLettersComeInOrderASecondAfterTheyWereAskedFor(t *testing.T) {
 			t.Errorf("they came after %v", took)
 		}
 		if m := p.until("state"); m.In.Got != 2 || m.In.Missed != 0 {
-			t.Errorf("the wish is an input too: %+v", m.In)
+			t.Errorf("the request must count as an input: %+v", m.In)
 		}
 		for range 2 * tickRate {
 			if m := p.read(); m.T == "letter" {
@@ -85,7 +85,7 @@ func TestLettersComeInOrderASecondAfterTheyWereAskedFor(t *testing.T) {
 	})
 }
 
-func TestFullPictureIsSentAgainToThePlayerWhoAsks(t *testing.T) {
+func TestWelcomeIsSentAgainOnRequest(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, first := g.join("Otter")
 		b, _ := g.join("Heron")
@@ -105,7 +105,7 @@ func TestFullPictureIsSentAgainToThePlayerWhoAsks(t *testing.T) {
 	})
 }
 
-func TestNobodyElseGetsLetters(t *testing.T) {
+func TestOnlyRequestersGetLetters(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, _ := g.join("Otter")
 		b, _ := g.join("Heron")
@@ -118,7 +118,7 @@ func TestNobodyElseGetsLetters(t *testing.T) {
 	})
 }
 
-func TestInputsMoveTheirOwnPlayerAlone(t *testing.T) {
+func TestInputsMoveOnlyTheirOwnPlayer(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		a, aw := g.join("Otter")
 		b, bw := g.join("Heron")
@@ -161,7 +161,7 @@ func TestClosedConnectionLosesSeatAndScoreAtOnce(t *testing.T) {
 	})
 }
 
-func TestEveryTakenGemIsToldWithItsNewPlace(t *testing.T) {
+func TestEveryTakenGemIsAnnouncedWithItsNewPlace(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, w := g.join("Otter")
 		gems := w.Gems
@@ -186,7 +186,7 @@ func TestEveryTakenGemIsToldWithItsNewPlace(t *testing.T) {
 		}
 		for i, want := range later.Gems {
 			if gems[i] != want {
-				t.Errorf("gem %d was told to lie at %v and lies at %v", i, gems[i], want)
+				t.Errorf("gem %d was announced at %v and is at %v", i, gems[i], want)
 			}
 		}
 	})
@@ -220,14 +220,14 @@ func TestSlowClientIsDisconnectedWithoutBlockingTheTick(t *testing.T) {
 	})
 }
 
-func TestAfterAFullQueueNothingMoreIsSent(t *testing.T) {
+func TestNothingIsSentAfterAFullQueue(t *testing.T) {
 	s := NewServer(Config{Seed: 1})
 	c := newClient("Slow", "")
 	c.queue = make(chan []byte, 1)
 	s.send(c, &leaveMessage{})
 	s.send(c, &leaveMessage{}) // finds the queue full
 	<-c.queue
-	s.send(c, &leaveMessage{}) // would be heard after a gap
+	s.send(c, &leaveMessage{}) // would arrive after a gap
 	if len(c.queue) != 0 || !c.slow {
 		t.Errorf("%d messages were queued after one that was dropped; slow: %v", len(c.queue), c.slow)
 	}
@@ -263,7 +263,7 @@ func TestBadInputEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestInputsKeptForALongTimeAreAllTaken(t *testing.T) {
+func TestInputsAfterLongOutageAreAllAccepted(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		p, _ := g.join("Otter")
 		const kept = 1800 // two minutes of 15 inputs a second
@@ -314,7 +314,7 @@ func TestRefusalsHaveTheirStatus(t *testing.T) {
 	})
 }
 
-func TestHandshakeThatFailsLeavesNoPlayer(t *testing.T) {
+func TestFailedHandshakeLeavesNoPlayer(t *testing.T) {
 	play(t, Config{Seed: 1, Seats: wandererCount + 1}, func(t *testing.T, g *game) {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://demo"+Path, nil)
 		if err != nil {
@@ -331,7 +331,7 @@ func TestHandshakeThatFailsLeavesNoPlayer(t *testing.T) {
 			t.Fatalf("status %d, want a refusal", resp.StatusCode)
 		}
 		synctest.Wait()
-		g.join("Otter") // the one free seat
+		g.join("Otter") // the only free seat
 	})
 }
 
@@ -362,7 +362,7 @@ func TestStoppingDoesNotWaitForASilentClient(t *testing.T) {
 	})
 }
 
-// at is the standing of a seat, which must be there.
+// at returns the standing of a seat, which must be taken.
 func at(t *testing.T, m heard, seat int) standing {
 	t.Helper()
 	s, ok := m.standing(seat)

@@ -2,27 +2,26 @@ package demo
 
 import "slices"
 
-// A tally checks numbers that should run 1, 2, 3 and so on. Every number that
-// comes is exactly one of: new, late (it was passed over before) or a double.
-// Invariant: got + missed is the highest number seen, and missed is the sum of
-// the gaps.
+// A tally checks numbers that should run 1, 2, 3 and so on. Every number is exactly one
+// of: new, late (skipped before) or repeated. Invariant: got + missed is the highest number
+// seen, and missed is the sum of the gaps.
 type tally struct {
 	Got    uint64 `json:"got"`    // different numbers seen
-	Missed uint64 `json:"missed"` // passed over and not seen since
-	Twice  uint64 `json:"twice"`  // came again
-	Late   uint64 `json:"late"`   // came after a higher one
+	Missed uint64 `json:"missed"` // skipped and not seen since
+	Twice  uint64 `json:"twice"`  // repeated
+	Late   uint64 `json:"late"`   // arrived after a higher one
 
 	gaps []gap // in ascending order, at most maxGaps
 }
 
-// A gap is a run of numbers, first to last, that were passed over.
+// A gap is a run of numbers, first to last, that were skipped.
 type gap struct{ first, last uint64 }
 
-// maxGaps bounds what a client can make a tally hold. Past it the oldest gap
-// stays missed for good, and a number from it counts as a double.
+// maxGaps limits the memory of a tally. Beyond it the oldest gap stays missed for good, and
+// a number from it counts as repeated.
 const maxGaps = 64
 
-// note takes the next number that came. Zero is no number: it counts as a double.
+// note records a number. Zero counts as repeated.
 func (t *tally) note(s uint64) {
 	highest := t.Got + t.Missed
 	switch {
@@ -41,7 +40,7 @@ func (t *tally) note(s uint64) {
 	}
 }
 
-// open remembers a gap above all the others.
+// open adds a gap above all others.
 func (t *tally) open(g gap) {
 	if len(t.gaps) == maxGaps {
 		t.gaps = slices.Delete(t.gaps, 0, 1)
@@ -49,7 +48,7 @@ func (t *tally) open(g gap) {
 	t.gaps = append(t.gaps, g)
 }
 
-// fill takes s out of the gap it lies in and says whether there was one.
+// fill removes s from its gap and reports whether there was one.
 func (t *tally) fill(s uint64) bool {
 	i := slices.IndexFunc(t.gaps, func(g gap) bool { return g.first <= s && s <= g.last })
 	if i < 0 {

@@ -33,7 +33,7 @@ func TestTallyCountsMissedRepeatedAndLate(t *testing.T) {
 	}
 }
 
-// The tally beside a plain set of all the numbers seen.
+// The tally is compared with a plain set of all numbers seen.
 func TestTallyAgreesWithASetOfAllNumbers(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))

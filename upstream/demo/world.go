@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// The rules of the arena. Lengths are world units, speeds world units a second.
+// The rules of the arena. Lengths are world units, speeds are in world units per second.
 const (
 	tickRate  = 25
 	tickEvery = time.Second / tickRate
 
 	arenaWidth  = 1200
 	arenaHeight = 675
-	margin      = 50 // nothing appears nearer to the edge
+	margin      = 50 // minimum distance from the edge of anything new
 
 	playerRadius  = 30
 	gemRadius     = 18
@@ -24,22 +24,22 @@ const (
 	gemCount      = 10
 	wandererCount = 3
 
-	// steerFor is how long a direction holds that is not repeated, so that a
-	// player whose client has gone quiet stands still.
+	// steerFor is how long a direction holds without being repeated, so that the player of
+	// a silent client stops.
 	steerFor      = 600 * time.Millisecond
 	steerForTicks = uint64(steerFor / tickEvery)
 )
 
-// errFull says that every seat is taken.
+// errFull refuses a player because every seat is taken.
 var errFull = errors.New("every seat is taken")
 
-// wandererNames are the names of the players that the server itself moves.
+// wandererNames are the names of the players that the server moves.
 var wandererNames = [wandererCount]string{"Juno", "Milo", "Vega"}
 
-// A vec is a place or a direction in the arena; y grows downward.
+// A vec is a position or a direction in the arena; y grows downward.
 type vec struct{ x, y float64 }
 
-// A player is who sits in a seat.
+// A player occupies a seat.
 type player struct {
 	seat     int // counts from 1
 	name     string
@@ -49,27 +49,27 @@ type player struct {
 	dir   vec // at most 1 long
 	until uint64
 	score int
-	goal  int // a wanderer's: index of the gem that it follows
+	goal  int // for a wanderer: index of the gem that it follows
 }
 
-// A gem lies in the arena until somebody touches it. It then lies elsewhere,
-// under the same index.
+// A gem lies in the arena until a player touches it. It then moves elsewhere, under the
+// same index.
 type gem struct{ pos vec }
 
-// A taking says that a gem was taken; the gem's new place is in the world.
+// A taking says that a gem was taken; the world has its new position.
 type taking struct{ gem, by int }
 
-// A world is the whole state of the game. It does no I/O and reads no clock:
-// its time is the number of steps. It belongs to the loop of one Server.
+// A world is the whole state of the game. It does no I/O and reads no clock: its time is
+// the number of steps. The loop of one Server owns it.
 type world struct {
 	tick  uint64
-	seats []*player // seat n at index n-1, nil where free
+	seats []*player // seat n at index n-1, nil if free
 	next  int       // index at which the search for a free seat begins
 	gems  []gem
 	rng   *rand.Rand
 }
 
-// newWorld makes a world with so many seats, the wanderers on the first of them.
+// newWorld makes a world with so many seats, and seats the wanderers first.
 func newWorld(seats int, rng *rand.Rand) *world {
 	w := &world{seats: make([]*player, max(seats, wandererCount+1)), rng: rng}
 	w.gems = make([]gem, gemCount)
@@ -83,8 +83,8 @@ func newWorld(seats int, rng *rand.Rand) *world {
 	return w
 }
 
-// sit gives a new player the next free seat, score 0 and a place. Seats go
-// round, so that one who comes back at once sits elsewhere.
+// sit gives a new player the next free seat, score 0 and a position. Seats are assigned
+// round-robin, so that a player who reconnects at once gets another one.
 func (w *world) sit(name string) (*player, error) {
 	i := freeSeat(w.seats, w.next)
 	if i < 0 {
@@ -96,18 +96,18 @@ func (w *world) sit(name string) (*player, error) {
 	return p, nil
 }
 
-// stand frees a seat; what the player had is gone.
+// stand frees a seat.
 func (w *world) stand(seat int) { w.seats[seat-1] = nil }
 
-// steer sets where the player of a seat walks to during the next steerFor.
+// steer sets the direction of a seat's player for the next steerFor.
 func (w *world) steer(seat int, dir vec) {
 	p := w.seats[seat-1]
 	p.dir = atMostOne(dir)
 	p.until = w.tick + steerForTicks
 }
 
-// step moves the world on by one tick and returns which gems were taken, at
-// most once each, in the order of the gems.
+// step advances the world by one tick and returns the gems that were taken, each at most
+// once, in the order of the gems.
 func (w *world) step() []taking {
 	w.tick++
 	for _, p := range w.seats {
@@ -125,7 +125,7 @@ func (w *world) step() []taking {
 	return w.collect()
 }
 
-// collect hands every touched gem to the nearest player and puts it elsewhere.
+// collect gives every touched gem to the nearest player and moves it elsewhere.
 func (w *world) collect() []taking {
 	var takings []taking
 	for i := range w.gems {
@@ -140,7 +140,7 @@ func (w *world) collect() []taking {
 	return takings
 }
 
-// somewhere is a random place, margin away from the edges.
+// somewhere returns a random position, margin away from the edges.
 func (w *world) somewhere() vec {
 	return vec{
 		x: margin + w.rng.Float64()*(arenaWidth-2*margin),
@@ -148,7 +148,7 @@ func (w *world) somewhere() vec {
 	}
 }
 
-// freeSeat is the index of the first free seat at or after from, going round,
+// freeSeat returns the index of the first free seat at or after from, wrapping around,
 // or -1.
 func freeSeat(seats []*player, from int) int {
 	for k := range seats {
@@ -159,8 +159,8 @@ func freeSeat(seats []*player, from int) int {
 	return -1
 }
 
-// taker is the player nearest to a gem at pos among those that touch it, or
-// nil. Of two as near, the lower seat takes it.
+// taker returns the nearest of the players that touch a gem at pos, or nil. Of two equally
+// near, the lower seat wins.
 func taker(seats []*player, pos vec) *player {
 	var nearest *player
 	reach := math.Nextafter(playerRadius+gemRadius, math.Inf(1))
@@ -175,7 +175,7 @@ func taker(seats []*player, pos vec) *player {
 	return nearest
 }
 
-// walk is pos after so many units towards dir, kept inside the arena.
+// walk returns pos moved by units towards dir, kept inside the arena.
 func walk(pos, dir vec, units float64) vec {
 	return vec{
 		x: min(max(pos.x+dir.x*units, playerRadius), arenaWidth-playerRadius),
@@ -183,14 +183,14 @@ func walk(pos, dir vec, units float64) vec {
 	}
 }
 
-// heading is the direction from one place to another, 1 long, or shorter than
-// that when the place is less than a unit away.
+// heading returns the direction from one position to another, of length 1, or less if they
+// are less than a unit apart.
 func heading(from, to vec) vec {
 	return atMostOne(vec{to.x - from.x, to.y - from.y})
 }
 
-// atMostOne is v, shortened to length 1 if it is longer. The result is finite
-// for every finite v.
+// atMostOne returns v, shortened to length 1 if it is longer. The result is finite for
+// every finite v.
 func atMostOne(v vec) vec {
 	length := math.Hypot(v.x, v.y)
 	if length <= 1 {
@@ -202,5 +202,5 @@ func atMostOne(v vec) vec {
 	return vec{v.x / length, v.y / length}
 }
 
-// distance is the distance between two places.
+// distance returns the distance between two positions.
 func distance(a, b vec) float64 { return math.Hypot(a.x-b.x, a.y-b.y) }

@@ -8,7 +8,7 @@ import (
 
 func testWorld(seats int) *world { return newWorld(seats, rand.New(rand.NewPCG(1, 2))) }
 
-// bare is a world with the given players and gems and nothing else.
+// bare returns a world with the given players and gems and nothing else.
 func bare(players []*player, gems ...gem) *world {
 	w := testWorld(len(players))
 	w.gems = gems
@@ -133,7 +133,7 @@ func TestPlayerWalksAtItsSpeed(t *testing.T) {
 	}
 }
 
-func TestWhoComesBackSitsElsewhereWithScoreZero(t *testing.T) {
+func TestReturningPlayerSitsElsewhereWithScoreZero(t *testing.T) {
 	w := testWorld(8)
 	first, err := w.sit("Otter")
 	if err != nil {
@@ -150,7 +150,7 @@ func TestWhoComesBackSitsElsewhereWithScoreZero(t *testing.T) {
 	}
 }
 
-func TestSeatsAreGivenToOneEachUntilNoneIsLeft(t *testing.T) {
+func TestEachSeatHasOnePlayerUntilFull(t *testing.T) {
 	w := testWorld(8)
 	taken := map[int]bool{1: true, 2: true, 3: true} // the wanderers
 	for range 8 - wandererCount {
@@ -172,7 +172,7 @@ func TestSeatsAreGivenToOneEachUntilNoneIsLeft(t *testing.T) {
 	}
 }
 
-func TestWanderersGatherGemsAndAllStaysInside(t *testing.T) {
+func TestWanderersCollectGemsAndStayInside(t *testing.T) {
 	w := testWorld(8)
 	for range 60 * tickRate {
 		w.step()
@@ -189,12 +189,12 @@ func TestWanderersGatherGemsAndAllStaysInside(t *testing.T) {
 	}
 	for _, p := range w.seats[:wandererCount] {
 		if p.score == 0 {
-			t.Errorf("%s has gathered nothing in a minute", p.name)
+			t.Errorf("%s has collected nothing in a minute", p.name)
 		}
 	}
 }
 
-func TestOneSeedPlaysOneGame(t *testing.T) {
+func TestSameSeedPlaysSameGame(t *testing.T) {
 	a, b := testWorld(8), testWorld(8)
 	for range 500 {
 		a.step()

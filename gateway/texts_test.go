@@ -10,7 +10,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
+func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 	for name, hard := range map[string]bool{"soft": false, "hard": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,24 +34,24 @@ func TestTheUpstreamIsToldInTheOperatorsWords(t *testing.T) {
 				q := p.Resume(0)
 				p.WantClosing(wire.CodeSuperseded)
 				q.Text("taken over")
-				game.Want("taken over") // a takeover is no return
+				game.Want("taken over") // a takeover is not a return
 				q.Sync()
 				q.Drop()
 				game.Want(`{"away":"` + p.Hello.Session + `"}`)
 				time.Sleep(31 * time.Second)
-				if !hard { // else there is nobody to tell
+				if !hard { // else there is no upstream
 					game.Want("gone")
 				}
 				game.WantClose(wire.CodeGoingAway)
 				if i, _ := w.gw.Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
-					t.Errorf("received %d, written %d: the operator's words are no messages of the client's", i.Received, i.Written)
+					t.Errorf("received %d, written %d: configured texts must not count as the client's messages", i.Received, i.Written)
 				}
 			})
 		})
 	}
 }
 
-func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
+func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Words.Detach = `{"player":"{player}","in":"{session}"}`
@@ -68,7 +68,7 @@ func TestPlayersNamesAreEscapedInTheOperatorsWords(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
+func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Replies = []session.Reply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
@@ -79,7 +79,7 @@ func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
 		p.Text("3")
 		game.Want("3")
 		p.Ack(1)
-		game.Text("2") // numbered, and not acked when the client is lost
+		game.Text("2") // numbered, and not acked when the client disconnects
 		p.Want("2")
 		p.Sync()
 		p.Drop()
@@ -87,7 +87,7 @@ func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
 		game.Text("2")
 		game.Want("3")
 		game.Text("hello")
-		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // cut in every place
+		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // split everywhere
 			game.Raw([]byte(piece))
 			synctest.Wait()
 		}
@@ -100,13 +100,13 @@ func TestHeartbeatsOfTheGamesOwnAreAnsweredWhileTheClientIsAway(t *testing.T) {
 			t.Fatalf("replay %d, want 4", p.Hello.Replay)
 		}
 		p.Want("2", "hello", "pin!", "2")
-		game.Text("ping") // attached, it is the client's to answer
+		game.Text("ping") // while attached, the client answers
 		p.Want("ping")
 		game.WantNothing(time.Second)
 	})
 }
 
-func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
+func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Replies = []session.Reply{{In: "ping", Out: "pong"}}
@@ -123,7 +123,7 @@ func TestAHeartbeatCutByTheResumeReachesTheClient(t *testing.T) {
 	})
 }
 
-func TestBeatsAreSentWhileTheClientIsAway(t *testing.T) {
+func TestBeatsAreSentWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Beats = []session.Beat{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
@@ -143,7 +143,7 @@ func TestBeatsAreSentWhileTheClientIsAway(t *testing.T) {
 	})
 }
 
-func TestIdleTimeoutEndsASessionInWhichNothingIsSaid(t *testing.T) {
+func TestIdleTimeoutEndsSilentSession(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *world){
 		"attached": func(t *testing.T, w *world) {
 			p, game := w.play()

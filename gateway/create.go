@@ -19,18 +19,18 @@ import (
 	"reseat/upstream"
 )
 
-// A CreateRequest is a session to be made ahead of its client.
+// A CreateRequest asks for a session ahead of its client.
 type CreateRequest struct {
-	Path         string   // with the query, as a client would ask for it
-	Upstream     string   // instead of the route's, within Config.UpstreamAllow; empty: the route's
+	Path         string   // with the query, as a client would request it
+	Upstream     string   // instead of the route's, within Config.UpstreamAllow; "": the route's
 	Subprotocols []string // offered to the upstream
-	Player       string   // whose session it is; empty: anyone who has its token
+	Player       string   // who may resume it; "": anyone with its token
 	Group        string
 	Data         []byte         // nil: none
 	Grace        *time.Duration // nil: the route's
 }
 
-// Faults of a CreateRequest. Others are those of the dial.
+// Errors of Create for a faulty or refused CreateRequest. Other errors are those of the dial.
 var (
 	ErrBadRequest = errors.New("bad request")
 	ErrNotAllowed = errors.New("upstream not allowed; see --upstream-allow")
@@ -39,11 +39,11 @@ var (
 	ErrDuplicate  = errors.New("this player has a session already")
 )
 
-// MostData is how much the game server may keep with a session, in bytes.
+// MostData is the maximum size of the data that a game server keeps with a session, in bytes.
 const MostData = 64 << 10
 
-// Create makes a session ahead of its client: its upstream is dialled, and its
-// grace period runs until somebody resumes with the token.
+// Create makes a session ahead of its client: it dials the upstream, and the grace
+// period runs until a client resumes with the token.
 func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string, err error) {
 	ask, rt, err := g.plan(w)
 	if err != nil {
@@ -52,7 +52,7 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	switch {
 	case g.draining.Load():
 		return "", "", fmt.Errorf("%w: draining", ErrBusy)
-	case g.crowded():
+	case g.memoryLow():
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
 	e := g.newRecord(rt, w.Player, true, netip.Addr{})
@@ -86,7 +86,7 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	return g.reserve(e, up, w)
 }
 
-// reserve makes the session that e's upstream has accepted wait for its client.
+// reserve starts e's session, which waits for its client.
 func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
 	giveUp := func() {
 		up.Close()
@@ -95,11 +95,11 @@ func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	t := *e.Terms()
-	apply(&t, Change{Grace: w.Grace, Group: nonEmpty(w.Group)})
+	apply(&t, Change{Grace: w.Grace, Group: groupChange(w.Group)})
 	e.SetTerms(&t)
 	if t.Session().GraceBeforeStart == 0 {
 		giveUp()
-		return "", "", fmt.Errorf("%w: grace: a session without a grace period ends before its client comes", ErrBadRequest)
+		return "", "", fmt.Errorf("%w: grace: without a grace period the session would end before its client connects", ErrBadRequest)
 	}
 	if !g.commit(e) {
 		giveUp()
@@ -117,14 +117,15 @@ func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest
 	return e.ID, p.Token, nil
 }
 
-func nonEmpty(s string) *string {
+// groupChange returns the Change.Group for s, nil if it is empty.
+func groupChange(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-// plan says what a wish asks of which upstream.
+// plan validates w and returns the request for its upstream, and the route.
 func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 	u, err := url.ParseRequestURI(w.Path)
 	switch {
@@ -141,7 +142,7 @@ func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 		return upstream.Request{}, nil, ErrNoRoute
 	}
 	if w.Upstream != "" {
-		if rt, err = g.elsewhere(rt, w.Upstream); err != nil {
+		if rt, err = g.withUpstream(rt, w.Upstream); err != nil {
 			return upstream.Request{}, nil, err
 		}
 	}
@@ -151,8 +152,8 @@ func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 	}, rt, nil
 }
 
-// elsewhere is rt with another upstream, if that is allowed.
-func (g *Gateway) elsewhere(rt *route, raw string) (*route, error) {
+// withUpstream returns rt with another upstream, if --upstream-allow permits it.
+func (g *Gateway) withUpstream(rt *route, raw string) (*route, error) {
 	u, err := upstream.ParseTarget(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: upstream: %w", ErrBadRequest, err)
@@ -180,8 +181,8 @@ func (g *Gateway) allowed(u *url.URL) bool {
 	return false
 }
 
-// hostMatches compares a host with a pattern whose * never goes across a dot,
-// but alone stands for any host.
+// hostMatches reports whether host matches pattern. A * in the pattern does not match
+// dots, except that the pattern * matches any host.
 func hostMatches(pattern, host string) bool {
 	if pattern == "*" {
 		return true

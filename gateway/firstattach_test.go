@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 )
 
-// A slowAnswer takes connections over whose first write waits for the gate.
+// A slowAnswer hijacks connections whose first write waits for the gate.
 type slowAnswer struct {
 	http.ResponseWriter
 	gate chan struct{}
@@ -32,9 +32,9 @@ func (c *slowConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A client knows of its session, by its game, before all of it is attached: it
-// is there all the same.
-func TestDisconnectFindsAClientThatIsBeingAnswered(t *testing.T) {
+// A client can know its session, from its game, before it is attached. An operator's
+// disconnect must find it all the same.
+func TestDisconnectFindsClientBeforeItsAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		gate := make(chan struct{})
@@ -51,7 +51,7 @@ func TestDisconnectFindsAClientThatIsBeingAnswered(t *testing.T) {
 		close(gate)
 		c := <-client
 		if o := <-outcome; o != gateway.Done {
-			t.Errorf("outcome %v, want it cut", o)
+			t.Errorf("outcome %v, want it disconnected", o)
 		}
 		c.WantEnd()
 	})

@@ -12,8 +12,8 @@ import (
 	"reseat/upstream"
 )
 
-// errTwoRoutes refuses a path that means one route to a game server that knows
-// parameters of path segments ("/ranked;v=1/7"), and another to one that does not.
+// errTwoRoutes refuses a path that matches one route for a game server that knows
+// parameters of path segments ("/ranked;v=1/7"), and another route for one that does not.
 var errTwoRoutes = errors.New("parameters (;) that may change which route it matches")
 
 // A table finds the route of a path.
@@ -27,7 +27,8 @@ func newTable(unsafe bool) *table {
 	return &table{mux: chi.NewMux(), byPattern: make(map[string]*route), unsafe: unsafe}
 }
 
-// add adds a route, unless chi cannot match its pattern, or another has the same one.
+// add adds a route. It fails if chi refuses the pattern, or if another route has the same
+// one.
 func (t *table) add(rt *route) (err error) {
 	defer func() {
 		if v := recover(); v != nil { // chi has no other way to refuse a pattern
@@ -37,13 +38,13 @@ func (t *table) add(rt *route) (err error) {
 	if t.byPattern[rt.Pattern] != nil {
 		return fmt.Errorf("route %q: given twice", rt.Pattern)
 	}
-	t.mux.Handle(rt.Pattern, http.NotFoundHandler()) // only its matching is used
+	t.mux.Handle(rt.Pattern, http.NotFoundHandler()) // only matches, serves nothing
 	t.byPattern[rt.Pattern] = rt
 	return nil
 }
 
-// Locate says which route of c a path falls to, nil for none, and what its normal form is.
-// An error says why it could be read as another's; its clients get 400.
+// Locate returns the route of c that a path matches, nil if none does, and the path's
+// normal form. The error says why a path is ambiguous; its clients get 400.
 func Locate(c *Config, path string) (*policy.Route, string, error) {
 	t := newTable(c.UnsafePaths)
 	for _, r := range c.Routes {
@@ -58,10 +59,10 @@ func Locate(c *Config, path string) (*policy.Route, string, error) {
 	return &rt.Route, normal.Escaped, nil
 }
 
-// locate finds the route of a request's path, nil for none, and gives the request
-// the normal form of that path: what routes match is what goes on. A route is policy
-// (who may connect, and with which login), so a path that could be read as another
-// route's has none, and an error says why.
+// locate returns the route of a request, nil if none matches, and the request with the
+// normal form of its path: the upstream gets the path that the route matched. A route is
+// policy (who may connect, with which login), so a path that another program could read
+// as another route's is refused with an error.
 func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
 	raw, query := upstream.ClientTarget(r)
 	rt, path, err := g.table.match(raw)
@@ -78,7 +79,7 @@ func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
 	return normal, rt, nil
 }
 
-// match is the route of a path, nil for none, and the path's normal form.
+// match returns the route of a path, nil if none matches, and the path's normal form.
 func (t *table) match(raw string) (*route, upstream.Path, error) {
 	path, err := upstream.NormalPath(raw, t.unsafe)
 	if err != nil {
@@ -91,7 +92,7 @@ func (t *table) match(raw string) (*route, upstream.Path, error) {
 	return rt, path, nil
 }
 
-// routeOf is the route whose pattern a decoded path matches, nil for none.
+// routeOf returns the route whose pattern a decoded path matches, nil if none does.
 func (t *table) routeOf(path string) *route {
 	ctx := chi.NewRouteContext()
 	if !t.mux.Match(ctx, http.MethodGet, path) {
@@ -100,5 +101,5 @@ func (t *table) routeOf(path string) *route {
 	return t.byPattern[ctx.RoutePattern()]
 }
 
-// unsafePath is what a client is told whose path was refused.
+// unsafePath is the message for a client whose path was refused.
 func unsafePath(err error) string { return "this path is ambiguous: " + err.Error() }

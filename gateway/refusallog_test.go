@@ -17,7 +17,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// wantLine waits for the line of the log that has msg, and for these in it.
+// wantLine waits for the log line with msg, which must contain all parts.
 func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -34,9 +34,8 @@ func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
 	}
 }
 
-// Whoever looks for the reason of a 401 finds it in the log, in the words of the
-// metric, and nothing of the login.
-func TestTheLogSaysWhyALoginWasRefused(t *testing.T) {
+// The log says why a login got 401, in the words of the metric, and nothing of the login.
+func TestRefusedLoginIsLoggedWithReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, said := newLoginWorld(t, "header", false)
 		ask := func(reason, header string) {
@@ -47,14 +46,14 @@ func TestTheLogSaysWhyALoginWasRefused(t *testing.T) {
 		ask("expired", "Authorization: Bearer "+token+"\r\n")
 		ask("missing", "")
 		if strings.Contains(said.String(), token) {
-			t.Errorf("the log holds the login: %s", said)
+			t.Errorf("the log contains the login: %s", said)
 		}
 	})
 }
 
-// The line names the path: a game server that is asked for the wrong one answers
-// 404, and nothing else says so.
-func TestTheLogSaysWhatTheGameServerRefused(t *testing.T) {
+// The line names the path: a game server that gets the wrong path answers 404, and nothing
+// else shows it.
+func TestUpstreamRefusalIsLoggedWithPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(bytes.Buffer)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
@@ -65,7 +64,7 @@ func TestTheLogSaysWhatTheGameServerRefused(t *testing.T) {
 		w.Handshake("/match/7?token=secret", []string{wire.Subprotocol}, "")
 		wantLine(t, said, "upstream.refused", "route=/*", "path=/match/7 ", `err="upstream refused with status 404"`)
 		if strings.Contains(said.String(), "secret") {
-			t.Errorf("the log holds the query: %s", said)
+			t.Errorf("the log contains the query: %s", said)
 		}
 	})
 }

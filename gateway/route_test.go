@@ -18,22 +18,22 @@ import (
 	"reseat/tokens/login"
 )
 
-// spellings of /ranked/7 that a game server reads as that, T45.
+// spellings of /ranked/7 that a game server treats as that path, T45.
 var spellings = []string{
 	"/ranked/7", "/%72anked/7", "/ranke%64/7", "/./ranked/7", "/%2e/ranked/7", "/lobby/../ranked/7", "/lobby/%2e%2e/ranked/7",
 	"/lobby/.%2E/ranked/7", "/../ranked/7", "/ranked/./7", "/ranked/x/../7",
 }
 
-// ambiguous are paths that some game server reads as /ranked/7, and another one not.
+// ambiguous are paths that some game servers read as /ranked/7, and others do not.
 var ambiguous = []string{
 	"/ranked%2f7", "/ranked%2F7", "//ranked/7", "/ranked//7", "/ranked%5c7", "/lobby/..%5cranked/7", "/%2572anked/7", "/%2e%2e%2franked/7",
 	"/lobby/..;/ranked/7", "/lobby/..;v=1/ranked/7", "/ranked;v=1/7", "/ranked%3bv/7", "/%c0%ae%c0%ae/ranked/7", "/ranked%00/7", "/lobby%0a/../ranked/7",
 	"/;/ranked/7", "/;v=1/ranked/7", "/%3b/ranked/7", "/x/%e0%80%ae%e0%80%ae/ranked/7", "/x%f0%80%80%afranked/7", "http:ranked/7", "http:",
 }
 
-// strict is a world in which /ranked/* asks for a login and a certain Origin, and
-// everything else for neither.
-func strict(t *testing.T) *world {
+// newStrictWorld is a world in which /ranked/* requires a login and a certain Origin; all other
+// paths require neither.
+func newStrictWorld(t *testing.T) *world {
 	t.Helper()
 	sources, err := login.ParseSources("header")
 	if err != nil {
@@ -53,7 +53,7 @@ func strict(t *testing.T) *world {
 	})
 }
 
-// status is what a handshake is answered with.
+// status returns the status of the answer to a handshake.
 func (w *world) status(path, header string) int {
 	w.t.Helper()
 	c, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, header)
@@ -64,19 +64,19 @@ func (w *world) status(path, header string) int {
 	return resp.StatusCode
 }
 
-func TestEverySpellingOfAPathMeetsItsRoutesRules(t *testing.T) {
+func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := strict(t)
+		w := newStrictWorld(t)
 		login := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
 		for _, path := range spellings {
 			if got := w.status(path, "Origin: https://play.example\r\n"); got != http.StatusUnauthorized {
 				t.Errorf("%s without a login: %d", path, got)
 			}
 			if got := w.status(path, login+"Origin: https://evil.example\r\n"); got != http.StatusForbidden {
-				t.Errorf("%s of a foreign page: %d", path, got)
+				t.Errorf("%s from a foreign page: %d", path, got)
 			}
 			if got := w.status(path, login+"Origin: https://play.example\r\n"); got != http.StatusSwitchingProtocols {
-				t.Errorf("%s with all that it asks for: %d", path, got)
+				t.Errorf("%s with login and Origin: %d", path, got)
 			} else if game := w.game.Next(); game.Req.RequestURI != "/ranked/7" {
 				t.Errorf("%s: the game server was asked for %s", path, game.Req.RequestURI)
 			}
@@ -89,7 +89,7 @@ func TestEverySpellingOfAPathMeetsItsRoutesRules(t *testing.T) {
 
 func TestAmbiguousPathsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := strict(t)
+		w := newStrictWorld(t)
 		for _, path := range ambiguous {
 			if got := w.status(path, "Origin: https://evil.example\r\n"); got != http.StatusBadRequest {
 				t.Errorf("%s: %d", path, got)
@@ -106,9 +106,9 @@ func TestAmbiguousPathsAreRefused(t *testing.T) {
 	})
 }
 
-func TestParametersThatChangeNoRoutePass(t *testing.T) {
+func TestPathParametersThatChangeNoRoutePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := strict(t)
+		w := newStrictWorld(t)
 		if got := w.status("/lobby;v=1/7", ""); got != http.StatusSwitchingProtocols {
 			t.Fatal(got)
 		}
@@ -118,7 +118,7 @@ func TestParametersThatChangeNoRoutePass(t *testing.T) {
 	})
 }
 
-func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
+func TestUnsafePathsPassIfAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.UnsafePaths = true })
 		for path, want := range map[string]string{"/a%2fb": "/a%2Fb", "//a": "//a", "/a\\b": "/a%5Cb", "/x/..;/y": "/x/..;/y", "/x/../y": "/y"} {
@@ -134,8 +134,8 @@ func TestUnsafePathsPassWhereTheOperatorSaysSo(t *testing.T) {
 	})
 }
 
-// --upstream ws://g/public is a fence, for handshakes and requests.
-func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
+// The base path of --upstream ws://g/public cannot be left, by handshakes or requests.
+func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
 		var asked []string
@@ -157,8 +157,8 @@ func TestNoPathLeavesTheUpstreamsOwn(t *testing.T) {
 	})
 }
 
-// Protocol section 2: path and query of a resume mean nothing.
-func TestPathOfAResumeMeansNothing(t *testing.T) {
+// Protocol section 2: path and query of a resume are ignored.
+func TestPathOfResumeIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
@@ -174,13 +174,13 @@ func TestPathOfAResumeMeansNothing(t *testing.T) {
 	})
 }
 
-// hasHello reports whether hello is the first message that r has.
+// hasHello reports whether hello is the first message in r.
 func hasHello(r *bufio.Reader) bool {
 	b, err := r.Peek(12)
 	return err == nil && strings.Contains(string(b), "\x10hello")
 }
 
-func TestSessionMadeAheadGetsANormalPath(t *testing.T) {
+func TestPreCreatedSessionGetsNormalPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
@@ -195,7 +195,7 @@ func TestSessionMadeAheadGetsANormalPath(t *testing.T) {
 	})
 }
 
-// refusing has a game server refuse everything and note what it was asked for.
+// refusing is a game server that refuses everything and records the paths.
 func refusing(asked *[]string) func(c net.Conn, r *http.Request) bool {
 	return func(c net.Conn, r *http.Request) bool {
 		*asked = append(*asked, r.RequestURI)

@@ -12,9 +12,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// Each data message has its line, with as much of it as was asked for; control
-// messages have none.
-func TestMessagesAreLoggedWhereAskedFor(t *testing.T) {
+// Each data message has its line, with the configured part of it; control messages have none.
+func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell session.Telling
 		want []string
