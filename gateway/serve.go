@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"reseat/gateway/events"
+	"reseat/gateway/handshake"
+	"reseat/gateway/registry"
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/upstream"
+)
+
+// New makes a Gateway and starts its background work, which Close stops. The error names
+// a route without upstream, an invalid or repeated pattern, or a missing field of cfg.
+func New(cfg Config) (*Gateway, error) {
+	if cfg.Keys == nil {
+		return nil, errors.New("Config.Keys is missing")
+	}
+	cfg = cfg.withDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	g := &Gateway{
+		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
+		clock:     transport.NewClock(),
+		events:    events.New(time.Now),
+		table:     newTable(cfg.UnsafePaths),
+		pages:     make(map[string]http.Handler),
+		signing:   make(chan struct{}, runtime.GOMAXPROCS(0)),
+		exhausted: make(chan struct{}, 1),
+		ctx:       ctx, stop: stop, began: time.Now(),
+	}
+	g.driver = transport.NewDriver(cfg.Driver, g.clock)
+	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
+	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
+	g.metrics = newMetrics(g)
+	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
+	g.exhaustedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.trackConns()
+	g.dials.conns = g.conns
+	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
+	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
+	for _, r := range cfg.Routes {
+		if err := g.addRoute(r); err != nil {
+			g.Close()
+			return nil, err
+		}
+	}
+	g.running.Go(func() { g.relieve(ctx) })
+	return g, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.TokenTTL == 0 {
+		c.TokenTTL = time.Hour
+	}
+	if c.BufferTotal == 0 {
+		c.BufferTotal = 1 << 30
+	}
+	if c.Drain == 0 {
+		c.Drain = 10 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Page serves path at the client address by h, before all routes. It must be called
+// before the first request.
+func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
+
+// ServeHTTP serves the client address.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !framingCertain(r) {
+		w.Header().Set("Connection", "close")
+	}
+	if g.loops(r) {
+		g.refuseLoop(w, r)
+		return
+	}
+	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
+		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
+		return
+	}
+	if r.Method == http.MethodConnect {
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
+		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
+		return
+	}
+	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // exact spelling only
+		answerWithin(w, upstream.WriteTimeout)
+		page.ServeHTTP(w, r)
+		return
+	}
+	r, rt, unsafe := g.locate(r)
+	g.serve(w, r, rt, unsafe)
+}
+
+// framingCertain reports whether every program on the way must agree where r ends. A chunked
+// request may also have had a Content-Length, which net/http does not show, and a proxy in
+// front may have used that (RFC 9112 section 6.1); for HTTP/1.0 net/http does not even show
+// chunking. Such a connection is closed after the answer, so that smuggled bytes are not
+// taken for another request.
+func framingCertain(r *http.Request) bool {
+	return r.ProtoMajor > 1 || r.ProtoAtLeast(1, 1) && len(r.TransferEncoding) == 0
+}
+
+// Reload reads the key files again and sends attached clients tokens signed by the new
+// key. The token keys are one set, and each login's keys are another. A set with a fault
+// keeps its old keys; the other sets are replaced all the same. Each error names the flag
+// of its set.
+func (g *Gateway) Reload() (errs []error) {
+	before := g.keys.SigningKeyID()
+	if err := g.keys.Reload(); err != nil {
+		errs = append(errs, fmt.Errorf("--token-key-file: %w", err))
+	} else {
+		g.log.Info("keys.reloaded", "kid", g.keys.SigningKeyID())
+	}
+	for _, v := range g.cfg.logins {
+		if err := v.Reload(); err != nil {
+			errs = append(errs, fmt.Errorf("--auth-key-file or --auth-jwks: %w", err))
+		}
+	}
+	if g.keys.SigningKeyID() != before {
+		g.running.Go(func() {
+			for _, e := range g.reg.All() {
+				g.renew(e)
+			}
+		})
+	}
+	return errs
+}
+
+// Close ends every session at once, also those still being created, and stops the
+// background work. Call Drain first for an orderly shutdown. The events of the sessions
+// that Close ends are published before it returns.
+func (g *Gateway) Close() {
+	g.endDrain()
+	for _, e := range g.reg.All() {
+		e.BreakFirst()
+		e.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
+	}
+	g.driver.Close()
+	g.stop()
+	g.reg.Close()
+	g.closeIdle()
+	for _, v := range g.cfg.logins {
+		v.Close()
+	}
+	g.running.Wait()
+	g.awaitClosed()
+	g.events.Close()
+}
