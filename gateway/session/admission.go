@@ -53,9 +53,9 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", r.Received, s.acked)
 	case !s.wasSent(r.Received):
 		return Refuse(wire.CodeProtocolViolation, "received %d is beyond what was sent", r.Received)
-	case s.att != nil && len(s.takeover) == takeoverLimit && now.Sub(s.takeover[0]) < takeoverSpan:
+	case s.att != nil && len(s.takeovers) == takeoverLimit && now.Sub(s.takeovers[0]) < takeoverSpan:
 		ref := Refuse(wire.CodeTooFast, "more than %d takeovers in %v", takeoverLimit, takeoverSpan)
-		ref.Retry = max(takeoverSpan-now.Sub(s.takeover[0]), time.Millisecond)
+		ref.Retry = max(takeoverSpan-now.Sub(s.takeovers[0]), time.Millisecond)
 		return ref
 	}
 	return nil
@@ -76,10 +76,10 @@ type Pass struct {
 
 // noteTakeover keeps the times of the last takeovers, oldest first.
 func (s *Session) noteTakeover(now Time) {
-	if len(s.takeover) == takeoverLimit {
-		s.takeover = append(s.takeover[:0], s.takeover[1:]...)
+	if len(s.takeovers) == takeoverLimit {
+		s.takeovers = append(s.takeovers[:0], s.takeovers[1:]...)
 	}
-	s.takeover = append(s.takeover, now)
+	s.takeovers = append(s.takeovers, now)
 }
 
 // futility counts the resumes in a row that came to nothing: protocol section

@@ -13,7 +13,7 @@ import (
 // not the session's attachment any more it only says what its connection is
 // still to be sent. What every message needs comes first, as in a Session.
 type Attachment struct {
-	fate      CloseMode
+	mode      CloseMode
 	last      bool // ctl ends with the Close frame that ends the session: nothing follows
 	behind    bool // its socket did not take all at the last write
 	spoke     bool // a message has come after hello
@@ -65,13 +65,13 @@ type Attachment struct {
 	gen     uint64 // the generation that its hello carried
 	peer    string // the client's address, for anyone who watches
 	since   Time
-	came    Time // when its handshake came
+	arrived Time // when its handshake came
 	resumed bool
 }
 
 // A flight is what has been handed out and not been reported as written.
 type flight struct {
-	up        bool
+	active    bool
 	waits     bool // for the socket: see Session.Waits
 	head, ctl int  // bytes of the message cut short, of ctl,
 	body      int  // and of the messages behind
@@ -109,13 +109,13 @@ type probe struct {
 func (s *Session) newAttachment(now Time, p Pass) *Attachment {
 	base := s.ring.Base()
 	return &Attachment{
-		peer: p.Peer, since: now, sent: now, heard: now, came: p.Arrived, ackedAt: s.acked,
+		peer: p.Peer, since: now, sent: now, heard: now, arrived: p.Arrived, ackedAt: s.acked,
 		cur: base.Off, start: base.Off, mark: base,
 	}
 }
 
 // CloseMode implements Leg.
-func (a *Attachment) CloseMode() CloseMode { return a.fate }
+func (a *Attachment) CloseMode() CloseMode { return a.mode }
 
 // FlushTime implements Leg.
 func (*Attachment) FlushTime() time.Duration { return clientFlush }
@@ -128,7 +128,7 @@ func (a *Attachment) Epoch() uint64 { return a.epoch }
 
 func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	switch {
-	case a.flight.up || a.fate >= Shut:
+	case a.flight.active || a.mode >= Shut:
 		return false
 	case len(a.ctl) > 0 || len(a.rest) > 0:
 		return true
@@ -146,7 +146,7 @@ func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 		s.compose(now, a)
 		dst = s.liveOut(a, dst)
 	}
-	a.flight.up = len(dst) > n
+	a.flight.active = len(dst) > n
 	return dst
 }
 
@@ -166,7 +166,7 @@ func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 		dst = append(dst, a.ctl)
 		a.flight.ctl = len(a.ctl)
 	}
-	if to := min(s.ring.Last().Off, from+writeAtOnce); to > from && !a.last {
+	if to := min(s.ring.Last().Off, from+maxWrite); to > from && !a.last {
 		dst = s.ring.Slices(dst, from, to)
 		a.flight.body = int(to - from)
 	}
@@ -213,7 +213,7 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 		s.ring.Unpin()
 		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is gone,
 		s.violation(now, wire.CodeProtocolViolation, "ack %d before it was sent", base.N)
-		a.fate, a.rest, a.ctl = Shut, nil, nil // and with it the rest of a message
+		a.mode, a.rest, a.ctl = Shut, nil, nil // and with it the rest of a message
 		return false
 	}
 	if n > ctl {
@@ -239,7 +239,7 @@ func (a *Attachment) waits(_ *Session, now Time) {
 func (s *Session) afterWrite(now Time, a *Attachment) {
 	if a.replaying && a.cur >= a.catchUp && len(a.ctl) == 0 {
 		a.replaying = false
-		s.emit(Event{Kind: Replayed, Took: now.Sub(a.came)})
+		s.emit(Event{Kind: Replayed, Took: now.Sub(a.arrived)})
 	}
 	switch {
 	case s.cfg.Resumable:
@@ -291,7 +291,7 @@ func (a *Attachment) dropCtl(n int) {
 // the middle of, is sent final, and is closed as f says. What is in flight stays in
 // flight. With flush it is sent all that is numbered, too.
 func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) {
-	a.fate, s.heard = f, max(s.heard, a.heard)
+	a.mode, s.heard = f, max(s.heard, a.heard)
 	s.sentOff = max(s.sentOff, a.handed())
 	if f < Shut {
 		s.finish(a, flush)
@@ -310,7 +310,7 @@ func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) 
 // ctl. First comes what is in flight, in its order.
 func (s *Session) finish(a *Attachment, flush bool) {
 	head, ctl := max(a.cur, a.mid), len(a.ctl)
-	if a.flight.up {
+	if a.flight.active {
 		head, ctl = a.cur+uint64(a.flight.head), a.flight.ctl
 	}
 	end := head + uint64(a.flight.body)
@@ -324,7 +324,7 @@ func (s *Session) finish(a *Attachment, flush bool) {
 	}
 	a.rest = s.ring.Slices(a.rest, head, to)
 	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
-	a.flight = flight{up: a.flight.up, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
+	a.flight = flight{active: a.flight.active, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
 	s.sentOff = max(s.sentOff, to) // the client may take it in and say so
 }
 
@@ -347,7 +347,7 @@ func (s *Session) compose(now Time, a *Attachment) {
 	if a.ackDue(now) {
 		a.ctl = wire.AppendAck(a.ctl, s.written.n)
 		a.acked, a.ackSince, a.ackNow = s.written.n, 0, false
-		s.told = s.written
+		s.ackSent = s.written
 	}
 	if a.pongDue {
 		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)

@@ -120,8 +120,8 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 // upstream first.
 func (s *Session) bye(now Time, b wire.Bye) {
 	s.end(now, ending{
-		Ending: s.goneEnding(ReasonBye), code: b.Code, text: b.Reason,
-		client: frame.Append(nil, frame.Close, frame.ClosePayload(b.Code, b.Reason)), clientFate: Linger,
+		Ending: s.noSessionEnding(ReasonBye), code: b.Code, text: b.Reason,
+		client: frame.Append(nil, frame.Close, frame.ClosePayload(b.Code, b.Reason)), clientMode: Linger,
 	})
 }
 

@@ -12,16 +12,16 @@ const pausedText = "upstream paused"
 // A scanner is where the walk over the upstream's frames stands. It sees
 // headers only; payload stays untouched in the replay buffer.
 type scanner struct {
-	open     bool  // a message has begun and not ended
-	text     bool  // and it is text whose first byte is still to be looked at
-	fin      bool  // the present frame is its last
-	rem      int64 // payload of the present frame that is still to come
-	size     int64 // payload of the open message so far, as announced
-	stored   int64 // and of what the buffer keeps of it: an escaping DLE more
-	frames   int
-	full     bool // a message did not fit: the raw part waits for room
-	told     bool // that the buffer overflowed, in this absence
-	progress Time // when the open message last grew
+	open       bool  // a message has begun and not ended
+	text       bool  // and it is text whose first byte is still to be looked at
+	fin        bool  // the present frame is its last
+	rem        int64 // payload of the present frame that is still to come
+	size       int64 // payload of the open message so far, as announced
+	stored     int64 // and of what the buffer keeps of it: an escaping DLE more
+	frames     int
+	full       bool // a message did not fit: the raw part waits for room
+	overflowed bool // that the buffer overflowed, in this absence
+	progress   Time // when the open message last grew
 }
 
 func (u *Upstream) room(s *Session, _ func() []byte) []byte {
@@ -34,16 +34,16 @@ func (u *Upstream) room(s *Session, _ func() []byte) []byte {
 }
 
 func (u *Upstream) wants(s *Session) bool {
-	return s.hears(u) && !s.scan.full && !s.starved
+	return s.readsFrom(u) && !s.scan.full && !s.starved
 }
 
-// hears reports whether what comes from u still belongs to the session.
-func (s *Session) hears(u *Upstream) bool {
+// readsFrom reports whether what comes from u still belongs to the session.
+func (s *Session) readsFrom(u *Upstream) bool {
 	return u == s.up && !u.released && !u.over && s.state != Ended
 }
 
 func (u *Upstream) read(s *Session, now Time, p []byte) {
-	if !s.hears(u) {
+	if !s.readsFrom(u) {
 		return
 	}
 	s.ring.Fill(len(p))
@@ -138,7 +138,7 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 		return s.upstreamFault(now, wire.CodeProtocolError, "continuation frame out of place")
 	}
 	if !sc.open {
-		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, told: sc.told}
+		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, overflowed: sc.overflowed}
 	}
 	size := sc.size + h.Length
 	was, wait := s.keepalive(h, raw)
@@ -171,7 +171,7 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	return true
 }
 
-func tooManyFrames(most int) string { return fmt.Sprintf("message of more than %d frames", most) }
+func tooManyFrames(limit int) string { return fmt.Sprintf("message of more than %d frames", limit) }
 
 // endFrame ends the present frame where it is whole, and with it perhaps the
 // message, which thereby is numbered.
@@ -181,12 +181,12 @@ func (s *Session) endFrame(now Time) {
 	}
 	from := s.ring.Last().Off
 	s.ring.EndMessage(s.scan.stored)
-	s.tellDown(from, s.scan.size)
+	s.logDown(from, s.scan.size)
 	s.stats.ToClient++
 	s.stats.ToClientBytes += uint64(s.scan.size)
 	s.data = now
 	s.scan.open, s.scan.fin = false, false
-	s.answerLast(from)
+	s.answerNewest(from)
 }
 
 // makeRoom sees to it that an open message of so much payload fits into the
@@ -235,8 +235,8 @@ func (s *Session) dropOldest() {
 }
 
 func (s *Session) noteOverflow(why string) {
-	if !s.scan.told {
-		s.scan.told = true
+	if !s.scan.overflowed {
+		s.scan.overflowed = true
 		s.emit(Event{Kind: Overflowed, Reason: why})
 	}
 }

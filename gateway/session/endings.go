@@ -33,8 +33,8 @@ type Ending struct {
 }
 
 func (s *Session) endGrace(now Time) {
-	s.say(s.cfg.Words.Expire)
-	s.end(now, ending{Ending: s.goneEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
+	s.sendText(s.cfg.Words.Expire)
+	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
 }
 
 // endFutile ends a session whose client comes and goes and gets nowhere:
@@ -50,7 +50,7 @@ func (s *Session) endQuietly(now Time, reason, text string) {
 	s.end(now, ending{
 		Ending: Ending{Reason: reason, Code: wire.CodeEnded, Text: text},
 		code:   wire.CodeGoingAway, text: text,
-		client: s.ended(wire.CodeGoingAway, text), clientFate: Linger,
+		client: s.ended(wire.CodeGoingAway, text), clientMode: Linger,
 	})
 }
 
@@ -63,8 +63,8 @@ func (s *Session) ended(code int, text string) []byte {
 	return frame.Append(nil, frame.Close, frame.ClosePayload(code, text))
 }
 
-// goneEnding is how a session ends because its client is gone.
-func (s *Session) goneEnding(reason string) Ending {
+// noSessionEnding is how a session ends because its client is gone.
+func (s *Session) noSessionEnding(reason string) Ending {
 	return Ending{Reason: reason, Code: wire.CodeNoSession, Text: wire.Name(wire.CodeNoSession)}
 }
 
@@ -75,7 +75,7 @@ type ending struct {
 	code       int       // Close to the upstream; 0: its connection is dropped
 	text       string    // and its reason
 	client     []byte    // frames for the attached client
-	clientFate CloseMode // and what becomes of its connection
+	clientMode CloseMode // and what becomes of its connection
 	flush      bool      // the client gets what was read of the upstream first
 }
 
@@ -86,7 +86,7 @@ func (s *Session) violation(now Time, code int, format string, args ...any) {
 	s.end(now, ending{
 		Ending: Ending{Reason: wire.Name(code), Code: wire.CodeNoSession, Text: wire.Name(wire.CodeNoSession)},
 		code:   wire.UpstreamCode(code), text: ref.Text,
-		client: s.closing(wire.Closing{Code: code, Reason: ref.Text}), clientFate: Linger,
+		client: s.closing(wire.Closing{Code: code, Reason: ref.Text}), clientMode: Linger,
 	})
 }
 
@@ -104,7 +104,7 @@ func (s *Session) closing(c wire.Closing) []byte {
 func (s *Session) Terminate(now Time, code int, text string) {
 	s.end(now, ending{
 		Ending: Ending{Reason: wire.Name(wire.CodeEnded), Code: wire.CodeEnded, Text: text},
-		code:   code, text: text, client: s.ended(code, text), clientFate: Linger,
+		code:   code, text: text, client: s.ended(code, text), clientMode: Linger,
 	})
 }
 
@@ -113,8 +113,8 @@ func (s *Session) Terminate(now Time, code int, text string) {
 func (s *Session) Supersede(now Time) {
 	name := wire.Name(wire.CodeSuperseded)
 	s.end(now, ending{
-		Ending: s.goneEnding(name), code: wire.CodeGoingAway, text: name,
-		client: s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), clientFate: Linger,
+		Ending: s.noSessionEnding(name), code: wire.CodeGoingAway, text: name,
+		client: s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), clientMode: Linger,
 	})
 }
 
@@ -123,9 +123,9 @@ func (s *Session) Supersede(now Time) {
 func (s *Session) Drain(now Time, again time.Duration) {
 	name := wire.Name(wire.CodeDraining)
 	s.end(now, ending{
-		Ending: s.goneEnding(name),
+		Ending: s.noSessionEnding(name),
 		code:   wire.CodeGoingAway, text: name,
-		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, RetryAfter: again.Milliseconds()}), clientFate: Linger, flush: true,
+		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, RetryAfter: again.Milliseconds()}), clientMode: Linger, flush: true,
 	})
 }
 

@@ -101,7 +101,7 @@ type Info struct {
 func (s *Session) Info() Info {
 	i := Info{
 		State: s.state, Started: s.started, Terms: s.cfg.Terms, Grace: s.keep(), Epoch: s.epoch, Ending: s.ending, Created: s.created, Detached: s.detached,
-		Received: s.admitted.n, Written: s.written.n,
+		Received: s.received.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
 		RTT: s.trip.smoothed, Heard: s.heard,

@@ -37,7 +37,7 @@ func (s *Session) grace() time.Duration {
 func (s *Session) SetTerms(now Time, t Terms) bool {
 	before, kept := s.cfg.Terms, s.keep()
 	s.cfg.Terms = t
-	if s.away() && s.keep() != kept && s.detached.Add(s.restedBy(now)+s.grace()) > s.expires {
+	if s.waitsForClient() && s.keep() != kept && s.detached.Add(s.pausedBy(now)+s.grace()) > s.expires {
 		s.cfg.Terms = before
 		return false
 	}
@@ -62,23 +62,23 @@ func (s *Session) SetStarted(now Time, started bool) {
 	s.retime(now, kept)
 }
 
-// away reports whether the session waits for a client.
-func (s *Session) away() bool { return s.state == Detached || s.awaiting > 0 }
+// waitsForClient reports whether the session waits for a client.
+func (s *Session) waitsForClient() bool { return s.state == Detached || s.awaiting > 0 }
 
-// restedBy is for how long the grace timer has rested by now.
-func (s *Session) restedBy(now Time) time.Duration {
+// pausedBy is for how long the grace timer has rested by now.
+func (s *Session) pausedBy(now Time) time.Duration {
 	if s.awaiting == 0 {
-		return s.rested
+		return s.paused
 	}
-	return s.rested + now.Sub(s.awaiting)
+	return s.paused + now.Sub(s.awaiting)
 }
 
 // retime lets a changed grace period take effect; kept is what it was.
 func (s *Session) retime(now Time, kept time.Duration) {
 	switch {
 	case s.keep() == kept:
-	case s.away():
-		s.graceEnd = s.detached.Add(s.rested + s.grace())
+	case s.waitsForClient():
+		s.graceEnd = s.detached.Add(s.paused + s.grace())
 		if s.state == Detached && s.graceEnd <= now {
 			s.endGrace(now)
 		}

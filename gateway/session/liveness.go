@@ -15,10 +15,10 @@ import (
 // acknowledges for a client whose own line is dead would keep it alive.
 
 const (
-	pingEvery   = 30 * time.Second // at least, so that the round trip is known
-	firstPing   = 15 * time.Second // the same before one has been answered
-	guessedTrip = 5 * time.Second  // the least limit before a round trip is known
-	maxPings    = 8                // unanswered ones that are remembered
+	pingEvery = 30 * time.Second // at least, so that the round trip is known
+	firstPing = 15 * time.Second // the same before one has been answered
+	minAnswer = 5 * time.Second  // the least limit before a round trip is known
+	maxPings  = 8                // unanswered ones that are remembered
 
 	// pauseAfter is how late a Tick has to be to show that the process or the
 	// machine stood still. What clients sent meanwhile is not read yet, so their
@@ -78,11 +78,11 @@ const (
 // hear notes a sign of life.
 func (a *Attachment) hear(now Time) { a.heard = now }
 
-// lively is since when the client's silence counts.
-func (a *Attachment) lively() Time { return max(a.heard, a.excused) }
+// silentSince is since when the client's silence counts.
+func (a *Attachment) silentSince() Time { return max(a.heard, a.excused) }
 
 // askedSince reports whether a ping has been sent since the client was last heard.
-func (a *Attachment) askedSince() bool { return a.probed > a.lively() }
+func (a *Attachment) askedSince() bool { return a.probed > a.silentSince() }
 
 // notePing notes that p has been sent.
 func (a *Attachment) notePing(now Time, p probe) {
@@ -117,9 +117,9 @@ func (a *Attachment) answered(id uint64) (p probe, ok bool) {
 	return p, true
 }
 
-// owes is since when a's client owes an answer and has been silent; zero: it owes
+// owedSince is since when a's client owes an answer and has been silent; zero: it owes
 // none, or its silence is ours.
-func (s *Session) owes(a *Attachment) Time {
+func (s *Session) owedSince(a *Attachment) Time {
 	since := a.owed
 	if len(a.pings) > 0 {
 		since = earlier(since, a.pings[0].at)
@@ -127,20 +127,20 @@ func (s *Session) owes(a *Attachment) Time {
 	if since == 0 || s.cfg.Answer == 0 || a.last || a.closing != nil || !a.wants(s) {
 		return 0
 	}
-	return max(since, a.lively())
+	return max(since, a.silentSince())
 }
 
 // answerDue is when a client that owes an answer must be pinged next, and when it
 // is dead; zero: never.
 func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
-	since := s.owes(a)
+	since := s.owedSince(a)
 	if since == 0 {
 		return 0, 0
 	}
 	if a.askedSince() {
 		limit := s.cfg.Answer
 		if s.trip.smoothed == 0 {
-			limit = max(limit, guessedTrip)
+			limit = max(limit, minAnswer)
 		}
 		dead = max(since.Add(limit), a.probed.Add(4*s.trip.smoothed))
 	}
@@ -158,7 +158,7 @@ func (s *Session) pingDue(a *Attachment) Time {
 		return t
 	}
 	if !a.askedSince() {
-		t = earlier(t, a.lively().Add(s.cfg.Heartbeat))
+		t = earlier(t, a.silentSince().Add(s.cfg.Heartbeat))
 	}
 	every := pingEvery
 	if !s.trip.pinged && len(a.pings) == 0 {
@@ -173,7 +173,7 @@ func (s *Session) silentAt(a *Attachment) Time {
 		return 0
 	}
 	_, dead := s.answerDue(a)
-	return earlier(dead, a.lively().Add(2*s.cfg.Heartbeat))
+	return earlier(dead, a.silentSince().Add(2*s.cfg.Heartbeat))
 }
 
 func (a *Attachment) watchesSocket(s *Session) bool {
@@ -218,7 +218,7 @@ func (s *Session) nextLook(a *Attachment) Time {
 // draining reports whether a's client has taken bytes lately and has more to take:
 // a large message on a slow link.
 func (s *Session) draining(now Time, a *Attachment) bool {
-	lately := max(s.cfg.Answer, guessedTrip)
+	lately := max(s.cfg.Answer, minAnswer)
 	return a.socket.drained > 0 && now.Sub(a.socket.drained) < lately
 }
 

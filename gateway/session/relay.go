@@ -16,15 +16,15 @@ const closeWait = 10 * time.Second
 
 // A relayedClose is a plain client's Close that was passed on to the upstream.
 type relayedClose struct {
-	code   int
-	reason string
-	by     Time // when the session ends without the upstream's answer
+	code     int
+	reason   string
+	deadline Time // when the session ends without the upstream's answer
 }
 
 // relayClientClose passes a plain client's Close on. The session ends once the
 // client has been handed everything up to the upstream's own Close.
 func (s *Session) relayClientClose(now Time, a *Attachment, code int, reason string) {
-	a.closing = &relayedClose{code: code, reason: reason, by: now.Add(closeWait)}
+	a.closing = &relayedClose{code: code, reason: reason, deadline: now.Add(closeWait)}
 	a.in, a.pings, a.askSince = inbound{}, nil, 0
 	if s.up.over {
 		s.closeUpstream(code, reason)
@@ -37,7 +37,7 @@ func (s *Session) relayClientClose(now Time, a *Attachment, code int, reason str
 // endClosing ends the session whose client has closed it. final is what the client
 // still gets.
 func (s *Session) endClosing(now Time, c *relayedClose, f CloseMode, final []byte) {
-	s.end(now, ending{Ending: s.goneEnding(ReasonBye), code: c.code, text: c.reason, client: final, clientFate: f})
+	s.end(now, ending{Ending: s.noSessionEnding(ReasonBye), code: c.code, text: c.reason, client: final, clientMode: f})
 }
 
 // expireClosing ends the session whose upstream has not answered the client's Close
@@ -66,5 +66,5 @@ func (s *Session) answerUpstream() {
 
 // answerPending reports whether the upstream's Close still waits for the client's.
 func (s *Session) answerPending() bool {
-	return s.up.answerBy > 0 && s.up.fate == Open && !s.up.released
+	return s.up.answerBy > 0 && s.up.mode == Open && !s.up.released
 }

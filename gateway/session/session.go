@@ -54,7 +54,7 @@ const (
 	overdueAck     = 60 * time.Second
 	stalledMessage = 30 * time.Second
 	deadlockWait   = 30 * time.Second // see deadlockedAt
-	writeAtOnce    = 256 << 10        // bytes of one client write
+	maxWrite       = 256 << 10        // bytes of one client write
 	answerWait     = time.Second      // for the client's answer to our Close
 	starvedRetry   = 250 * time.Millisecond
 	takeoverLimit  = 20
@@ -124,28 +124,28 @@ type Session struct {
 	up       *Upstream // the present one, or the last
 	first    Upstream  // most sessions have no other
 	q        upqueue
-	lender   *Upstream // whose write of q is under way; nil: nobody's
-	admitted tally
+	writer   *Upstream // whose write of q is under way; nil: nobody's
+	received tally
 	written  tally
-	told     tally
+	ackSent  tally
 	charged  int // to the store, for what is held of the client's messages
 	pace     pacer
 	beats    []Time // when each of the Beats is due, while detached
 
 	// The life cycle. Only transitions.go writes this, state and att.
-	epoch    uint64 // counts attaches
-	ending   Ending // once ended
-	farewell []byte // what a first client is told that comes after the end
-	created  Time
-	heard    Time          // the last sign of life on an older connection than att's
-	detached Time          // since when no client is attached; zero while one is
-	awaiting Time          // since when one waits for the upstream, hard; zero: none does
-	rested   time.Duration // of the grace timer, since detached
-	graceEnd Time          // while detached
-	gen      generation.Line
-	expires  Time // the newest token's exp
-	takeover []Time
-	futile   futility
+	epoch       uint64 // counts attaches
+	ending      Ending // once ended
+	closeFrames []byte // what a first client is told that comes after the end
+	created     Time
+	heard       Time          // the last sign of life on an older connection than att's
+	detached    Time          // since when no client is attached; zero while one is
+	awaiting    Time          // since when one waits for the upstream, hard; zero: none does
+	paused      time.Duration // of the grace timer, since detached
+	graceEnd    Time          // while detached
+	gen         generation.Line
+	expires     Time // the newest token's exp
+	takeovers   []Time
+	futile      futility
 }
 
 // kept reports whether the session outlives a drop.
@@ -174,7 +174,7 @@ func New(cfg Config, now Time, early []byte) *Session {
 
 // feed takes in what the upstream sent right behind its answer.
 func (s *Session) feed(now Time, early []byte) {
-	for len(early) > 0 && s.hears(s.up) {
+	for len(early) > 0 && s.readsFrom(s.up) {
 		room := s.ring.Room(false)
 		if room == nil {
 			s.loseUpstream(now, 0, "no memory for replay buffers")

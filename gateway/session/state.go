@@ -28,7 +28,7 @@ func (s *Session) Freeze(format int, content [][]byte) (state []byte, _ [][]byte
 	switch {
 	case format != Formats[0]:
 		return nil, content, fmt.Errorf("no format %d", format)
-	case s.state == Ended, len(s.events) > 0, s.lender != nil, s.up.lent.up, s.att != nil && s.att.flight.up, !s.ring.Idle():
+	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
 		return nil, content, ErrBusy
 	}
 	s.Retain()
@@ -86,7 +86,7 @@ func (s *Session) sound() error {
 	switch {
 	case s.state > Detached, (s.state == Attached) != (a != nil):
 		return errors.New("state")
-	case s.acked > base.N, s.written.n > s.admitted.n:
+	case s.acked > base.N, s.written.n > s.received.n:
 		return errors.New("counts")
 	case queued != held, s.q.held > len(s.q.units), s.q.part > 0 && s.q.part >= queued:
 		return errors.New("queue")
@@ -120,20 +120,20 @@ func (s *Session) walk(c *codec) (ring replay.State) {
 
 	c.sub(16, s.up.walk)
 	c.sub(17, func(c *codec) { s.q.walk(c, s.up) })
-	c.sub(18, s.admitted.walk)
+	c.sub(18, s.received.walk)
 	c.sub(19, s.written.walk)
-	c.sub(20, s.told.walk)
+	c.sub(20, s.ackSent.walk)
 	c.sub(21, s.pace.walk)
 	list(c, 22, &s.beats, func(c *codec, t *Time) { num(c, 1, t) })
 
 	num(c, 23, &s.epoch)
 	c.sub(24, s.ending.walk)
-	c.bytes(25, &s.farewell)
+	c.bytes(25, &s.closeFrames)
 	num(c, 26, &s.created)
 	num(c, 27, &s.heard)
 	num(c, 28, &s.detached)
 	num(c, 29, &s.awaiting)
-	num(c, 30, &s.rested)
+	num(c, 30, &s.paused)
 	num(c, 31, &s.graceEnd)
 	issued, confirmed := s.gen.Issued(), s.gen.Confirmed()
 	num(c, 32, &issued)
@@ -142,7 +142,7 @@ func (s *Session) walk(c *codec) (ring replay.State) {
 		c.err = errors.New("generations")
 	}
 	num(c, 34, &s.expires)
-	list(c, 35, &s.takeover, func(c *codec, t *Time) { num(c, 1, t) })
+	list(c, 35, &s.takeovers, func(c *codec, t *Time) { num(c, 1, t) })
 	num(c, 36, &s.futile.n)
 	num(c, 37, &s.futile.since)
 	pointer(c, 38, &s.att, (*Attachment).walk)
@@ -218,13 +218,13 @@ func (s *scanner) walk(c *codec) {
 	num(c, 6, &s.stored)
 	num(c, 7, &s.frames)
 	c.bool(8, &s.full)
-	c.bool(9, &s.told)
+	c.bool(9, &s.overflowed)
 	num(c, 10, &s.progress)
 }
 
 func (u *Upstream) walk(c *codec) {
-	num(c, 1, &u.fate)
-	c.bool(2, &u.deaf)
+	num(c, 1, &u.mode)
+	c.bool(2, &u.unwritable)
 	c.bool(3, &u.released)
 	c.bool(4, &u.pinged)
 	c.bool(5, &u.pingDue)
@@ -309,7 +309,7 @@ func (w *socketWatch) walk(c *codec) {
 }
 
 func (a *Attachment) walk(c *codec) {
-	num(c, 1, &a.fate)
+	num(c, 1, &a.mode)
 	c.bool(2, &a.last)
 	c.bool(3, &a.behind)
 	c.bool(4, &a.spoke)
@@ -338,7 +338,7 @@ func (a *Attachment) walk(c *codec) {
 	pointer(c, 27, &a.closing, func(r *relayedClose, c *codec) {
 		num(c, 1, &r.code)
 		c.string(2, &r.reason)
-		num(c, 3, &r.by)
+		num(c, 3, &r.deadline)
 	})
 	num(c, 29, &a.catchUp)
 	num(c, 30, &a.start)
@@ -353,6 +353,6 @@ func (a *Attachment) walk(c *codec) {
 	num(c, 39, &a.gen)
 	c.string(40, &a.peer)
 	num(c, 41, &a.since)
-	num(c, 42, &a.came)
+	num(c, 42, &a.arrived)
 	c.bool(43, &a.resumed)
 }

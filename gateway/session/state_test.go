@@ -18,12 +18,12 @@ var notInState = map[string]string{
 	"events":           "Freeze refuses while there are any",
 	"ring":             "replay.State and its content",
 	"up":               "always first afterwards",
-	"lender":           "Freeze refuses while a write is under way",
+	"writer":           "Freeze refuses while a write is under way",
 	"charged":          "Restore counts anew",
 	"gen":              "by Issued and Confirmed",
 	"att.flight":       "Freeze refuses while a write is under way",
 	"att.rest":         "of released connections, which stay with their process",
-	"first.lent":       "Freeze refuses while a write is under way",
+	"first.flight":     "Freeze refuses while a write is under way",
 	"first.final":      "only while a write is under way",
 	"q.pieces":         "joined",
 	"q.borrowed":       "Freeze retains what is borrowed",
@@ -31,7 +31,7 @@ var notInState = map[string]string{
 	"q.units[0].to":    "a pointer: present or not",
 	"q.units[1].to":    "a pointer: present or not",
 	"ending.At":        "", // checked below: every name here must exist
-	"takeover[0]":      "",
+	"takeovers[0]":     "",
 	"beats[0]":         "",
 	"futile.since":     "",
 	"att.closing.code": "",
@@ -73,7 +73,7 @@ func everyField(t *testing.T) *Session {
 	t.Helper()
 	s := &Session{
 		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}},
-		cfg: Config{Replies: make([]Reply, 2), Beats: make([]Beat, 2)}, beats: make([]Time, 2), takeover: make([]Time, 2),
+		cfg: Config{Replies: make([]Reply, 2), Beats: make([]Beat, 2)}, beats: make([]Time, 2), takeovers: make([]Time, 2),
 		q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
 	}
 	s.up = &s.first

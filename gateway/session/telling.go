@@ -11,23 +11,23 @@ type Telling struct {
 	Prefix int // of the payload, in bytes
 }
 
-// tellUp tells of a message of the client's; msg are its frames as they came.
-func (s *Session) tellUp(msg []byte, size int64) {
+// logUp tells of a message of the client's; msg are its frames as they came.
+func (s *Session) logUp(msg []byte, size int64) {
 	if s.cfg.Tell.On {
-		s.tell(false, msg, size)
+		s.logMessage(false, msg, size)
 	}
 }
 
-// tellDown tells of the message of the upstream's that has just been numbered.
-func (s *Session) tellDown(from uint64, size int64) {
+// logDown tells of the message of the upstream's that has just been numbered.
+func (s *Session) logDown(from uint64, size int64) {
 	if !s.cfg.Tell.On {
 		return
 	}
-	most := uint64(s.cfg.Tell.Prefix + 1 + 4*frame.MaxHeader) // of a message in many small frames it may be less
-	s.tell(true, s.ring.Copy(from, min(from+most, s.ring.Last().Off)), size)
+	limit := uint64(s.cfg.Tell.Prefix + 1 + 4*frame.MaxHeader) // of a message in many small frames it may be less
+	s.logMessage(true, s.ring.Copy(from, min(from+limit, s.ring.Last().Off)), size)
 }
 
-func (s *Session) tell(down bool, msg []byte, size int64) {
+func (s *Session) logMessage(down bool, msg []byte, size int64) {
 	h, _ := frame.Parse(msg)
 	head := s.head(msg)
 	if s.cfg.Resumable && h.Op == frame.Text && len(head) > 0 && head[0] == wire.DLE {

@@ -28,7 +28,7 @@ func (s *Session) Next() Time {
 
 func (s *Session) nextAttached(a *Attachment) Time {
 	if a.closing != nil {
-		return a.closing.by
+		return a.closing.deadline
 	}
 	t := s.answerBy(a)
 	if !a.last {
@@ -110,7 +110,7 @@ func (s *Session) Tick(now Time) {
 // tickAttached looks at the client: dead, in violation, or owed something.
 func (s *Session) tickAttached(now Time, a *Attachment) {
 	if a.closing != nil {
-		if now >= a.closing.by {
+		if now >= a.closing.deadline {
 			s.expireClosing(now, a.closing)
 		}
 		return
@@ -149,7 +149,7 @@ func (s *Session) answerBy(a *Attachment) Time {
 	if !s.cfg.Resumable && !s.up.lost {
 		return a.closed.Add(closeWait)
 	}
-	return max(a.closed, a.lively()).Add(answerWait)
+	return max(a.closed, a.silentSince()).Add(answerWait)
 }
 
 // stalled: the client began a message and does not go on with it.

@@ -42,7 +42,7 @@ func (s State) String() string {
 func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 	a := s.newAttachment(now, p)
 	if s.state == Ended {
-		a.fate, a.ctl = Linger, s.farewell
+		a.mode, a.ctl = Linger, s.closeFrames
 		return a
 	}
 	switch {
@@ -66,7 +66,7 @@ func (s *Session) Reserve(now Time, p Pass) {
 	s.expires, s.reserved = p.Expires, true
 	s.emit(Event{Kind: Created, Peer: p.Peer})
 	s.enterDetached(now)
-	s.answerKept()
+	s.answerBuffered()
 	s.startBeats(now)
 	s.unblock(now)
 }
@@ -96,7 +96,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		if s.heard > 0 { // not where it was made ahead of its client
 			ev.Away = now.Sub(s.heard)
 		}
-		s.sayResumed()
+		s.notifyResumed()
 	}
 	s.gen.Confirm(r.Gen)
 	s.grantResend(now)
@@ -120,7 +120,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	a := s.newAttachment(now, p)
 	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
-		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.admitted.n, Lost: ev.Lost, Replay: ev.Replay})
+		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.received.n, Lost: ev.Lost, Replay: ev.Replay})
 	} else {
 		a.gen = r.Gen
 	}
@@ -145,7 +145,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.epoch++
 	a.epoch = s.epoch
 	s.state, s.att = Attached, a
-	s.detached, s.graceEnd, s.awaiting, s.scan.told = 0, 0, 0, false
+	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
 	ev.Peer = a.peer
 	s.emit(ev)
 	s.unblock(now)
@@ -163,7 +163,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.endDelivered(now, f)
 		return
 	case !s.kept():
-		s.end(now, ending{Ending: s.goneEnding(ReasonClientGone), clientFate: f, client: final})
+		s.end(now, ending{Ending: s.noSessionEnding(ReasonClientGone), clientMode: f, client: final})
 		return
 	}
 	s.answerUpstream() // the client will not
@@ -176,21 +176,21 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.endFutile(now)
 		return
 	}
-	s.sayDetached(now)
+	s.notifyDetached(now)
 	switch {
 	case s.graceEnd <= now:
 		s.endGrace(now)
-	case s.cfg.Hard && s.up.fate == Open:
+	case s.cfg.Hard && s.up.mode == Open:
 		s.releaseUpstream()
 	default:
-		s.answerKept()
+		s.answerBuffered()
 		s.startBeats(now)
 		s.unblock(now)
 	}
 }
 
 func (s *Session) enterDetached(now Time) {
-	s.state, s.detached, s.rested = Detached, now, 0
+	s.state, s.detached, s.paused = Detached, now, 0
 	s.graceEnd = now.Add(s.grace())
 }
 
@@ -213,9 +213,9 @@ func (s *Session) Forgo(now Time) {
 		return
 	}
 	s.state = Detached
-	s.rested, s.awaiting = s.restedBy(now), 0
-	s.graceEnd = s.detached.Add(s.rested + s.grace())
-	if s.up.fate == Open && !s.up.released {
+	s.paused, s.awaiting = s.pausedBy(now), 0
+	s.graceEnd = s.detached.Add(s.paused + s.grace())
+	if s.up.mode == Open && !s.up.released {
 		s.releaseUpstream()
 	}
 }
@@ -225,11 +225,11 @@ func (s *Session) Forgo(now Time) {
 // answer.
 func (s *Session) Reconnect(now Time, early []byte) *Upstream {
 	s.Await(now) // where the client has waited since before the drop
-	if s.lender != nil {
-		s.lender.fate = Shut // what it is writing is broken off
+	if s.writer != nil {
+		s.writer.mode = Shut // what it is writing is broken off
 	}
 	s.up = &Upstream{heard: now}
-	s.sayAtReconnect()
+	s.notifyReconnected()
 	s.feed(now, early)
 	return s.up
 }
@@ -240,18 +240,18 @@ func (s *Session) end(now Time, e ending) {
 		return
 	}
 	ev := Event{Kind: Over, Reason: e.Reason, Detail: e.text}
-	if s.away() {
+	if s.waitsForClient() {
 		ev.Took = now.Sub(s.detached)
 	}
 	if a := s.att; a != nil {
 		ev.Silent = now.Sub(a.heard)
-		s.release(a, e.clientFate, e.client, e.flush)
+		s.release(a, e.clientMode, e.client, e.flush)
 		s.att = nil
 	} else {
-		s.farewell = e.client
+		s.closeFrames = e.client
 	}
 	s.closeUpstream(e.code, e.text)
-	if s.up.released && s.lender == nil { // else takeBack has to know what was taken of it
+	if s.up.released && s.writer == nil { // else takeBack has to know what was taken of it
 		s.dropQueue()
 	}
 	e.At, e.Detail = now, e.text
@@ -289,7 +289,7 @@ func (a *Attachment) gone(s *Session, now Time, why string) {
 
 func (a *Attachment) writeFailed(s *Session, now Time, why string) {
 	a.gone(s, now, why)
-	a.fate = max(a.fate, Shut)
+	a.mode = max(a.mode, Shut)
 }
 
 // State is where the session is in its life.

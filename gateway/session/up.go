@@ -72,7 +72,7 @@ func (a *Attachment) read(s *Session, now Time, p []byte) {
 		in.buf = append(in.buf, p...)
 		b = in.buf
 	}
-	r := reader{s: s, a: a, b: b, at: in.whole, whole: in.whole, gathered: gathered, came: len(p)}
+	r := reader{s: s, a: a, b: b, at: in.whole, whole: in.whole, gathered: gathered, added: len(p)}
 	for r.frame(now) {
 	}
 	if a != s.att {
@@ -93,7 +93,7 @@ type reader struct {
 	start, whole, at int
 	gathered         bool // b is the attachment's own memory
 	pushed           bool // and something in it was handed on
-	came             int  // bytes that were read last
+	added            int  // bytes that were read last
 }
 
 // keep saves what is not whole yet for the next read.
@@ -113,7 +113,7 @@ func (r *reader) keep(now Time) {
 		buf := make([]byte, 0, 2*(in.whole+len(rest)))
 		in.buf = append(append(buf, r.b[r.start:r.whole]...), rest...)
 	}
-	if len(in.buf) != had-r.came || in.progress == 0 {
+	if len(in.buf) != had-r.added || in.progress == 0 {
 		in.progress = now
 	}
 	if in.began == 0 {
@@ -161,8 +161,8 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 		r.start, r.whole = r.at, r.at
 		*in = inbound{buf: in.buf, began: in.began, text: h.Op == frame.Text}
 	}
-	if most := frame.MaxFrames(r.s.cfg.MaxMessage); in.frames == most {
-		return r.fail(now, wire.CodeProtocolViolation, tooManyFrames(most))
+	if limit := frame.MaxFrames(r.s.cfg.MaxMessage); in.frames == limit {
+		return r.fail(now, wire.CodeProtocolViolation, tooManyFrames(limit))
 	}
 	first := in.first
 	if in.size == 0 && h.Length > 0 && len(b) > h.Size {
@@ -201,10 +201,10 @@ func (r *reader) message(now Time, h frame.Header) bool {
 	if s.cfg.Resumable && in.text && in.size > 0 && in.first == wire.DLE {
 		return s.escaped(now, a, msg, in.size)
 	}
-	if !s.admit(now, in.size) {
+	if !s.accept(now, in.size) {
 		return a == s.att
 	}
-	s.tellUp(msg, in.size)
+	s.logUp(msg, in.size)
 	if in.frames == 1 {
 		frame.Remask(msg, h, s.cfg.Key())
 	} else {
@@ -239,8 +239,8 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 		s.control(now, a, p[1:])
 	case size-1 > s.cfg.MaxMessage:
 		s.violation(now, wire.CodeMessageTooBig, "")
-	case s.admit(now, size-1):
-		s.tellUp(msg, size-1)
+	case s.accept(now, size-1):
+		s.logUp(msg, size-1)
 		s.q.own(s.masked(frame.Text, p[1:]), size-1)
 		s.q.hold(now, s.pace.until)
 	}
@@ -260,15 +260,15 @@ func flatten(msg []byte, size int64) []byte {
 	return p
 }
 
-// admit counts a data message of the client's. It is false for one that goes
+// accept counts a data message of the client's. It is false for one that goes
 // nowhere: the upstream's Close is answered or it was lost, or the client has broken
 // the unacked limit.
-func (s *Session) admit(now Time, payload int64) bool {
-	if s.up.fate != Open {
+func (s *Session) accept(now Time, payload int64) bool {
+	if s.up.mode != Open {
 		return false
 	}
 	if s.cfg.Resumable {
-		n, bytes := s.admitted.n-s.told.n, s.admitted.bytes-s.told.bytes
+		n, bytes := s.received.n-s.ackSent.n, s.received.bytes-s.ackSent.bytes
 		if n > 0 && (n >= UnackedMessages || bytes+uint64(payload) > UnackedBytes) {
 			s.violation(now, wire.CodeProtocolViolation, "more than %d messages or %d bytes not acked", UnackedMessages, UnackedBytes)
 			return false
@@ -277,7 +277,7 @@ func (s *Session) admit(now Time, payload int64) bool {
 	if !s.inTime(now, payload) {
 		return false
 	}
-	s.admitted.add(payload)
+	s.received.add(payload)
 	s.stats.ToUpstream++
 	s.stats.ToUpstreamBytes += uint64(payload)
 	s.data = now

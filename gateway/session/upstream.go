@@ -12,18 +12,18 @@ import (
 // next one from the resume on. Whatever arrives for one that has been replaced
 // changes nothing.
 type Upstream struct {
-	fate     CloseMode
-	deaf     bool // a write failed: it takes nothing more
-	released bool // the session has no upstream, or another one
-	pinged   bool // since heard
-	pingDue  bool
-	over     bool // nothing more comes from it,
-	lost     bool // since it broke, or sent what is not allowed: no code of its own
-	heard    Time
+	mode       CloseMode
+	unwritable bool // a write failed: it takes nothing more
+	released   bool // the session has no upstream, or another one
+	pinged     bool // since heard
+	pingDue    bool
+	over       bool // nothing more comes from it,
+	lost       bool // since it broke, or sent what is not allowed: no code of its own
+	heard      Time
 
 	// Outward: rest first, then the session's queue; once released, rest alone.
-	rest []byte // frames of the gateway's own
-	lent lent   // what Out returned and Wrote has not reported
+	rest   []byte   // frames of the gateway's own
+	flight upFlight // what Out returned and Wrote has not reported
 
 	// What not every message needs.
 	closed   bool   // a Close is queued: nothing follows it
@@ -35,15 +35,15 @@ type Upstream struct {
 	reason   string
 }
 
-// lent is what an upstream connection has been handed out.
-type lent struct {
-	up    bool
-	rest  int  // bytes of rest
-	queue bool // and the session's queue
+// upFlight is what an upstream connection has been handed out.
+type upFlight struct {
+	active bool
+	rest   int  // bytes of rest
+	queue  bool // and the session's queue
 }
 
 // CloseMode implements Leg.
-func (u *Upstream) CloseMode() CloseMode { return u.fate }
+func (u *Upstream) CloseMode() CloseMode { return u.mode }
 
 // FlushTime implements Leg.
 func (*Upstream) FlushTime() time.Duration { return upstreamFlush }
@@ -61,7 +61,7 @@ func (s *Session) Upstream() *Upstream { return s.up }
 
 func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 	switch {
-	case u.lent.up || u.deaf || u.fate >= Shut:
+	case u.flight.active || u.unwritable || u.mode >= Shut:
 		return false
 	case len(u.rest) > 0 || u.hasQueue(s):
 		return true
@@ -71,20 +71,20 @@ func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 
 // hasQueue reports whether what is queued may go to u now.
 func (u *Upstream) hasQueue(s *Session) bool {
-	return s.lender == nil && s.q.ready() && u == s.up && !u.released
+	return s.writer == nil && s.q.ready() && u == s.up && !u.released
 }
 
 func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	s.composeUp(u)
 	if len(u.rest) > 0 {
 		dst = append(dst, u.rest)
-		u.lent = lent{up: true, rest: len(u.rest)}
+		u.flight = upFlight{active: true, rest: len(u.rest)}
 	}
 	if !u.hasQueue(s) {
 		return dst
 	}
-	s.lender = u
-	u.lent.up, u.lent.queue = true, true
+	s.writer = u
+	u.flight.active, u.flight.queue = true, true
 	return s.q.slices(dst)
 }
 
@@ -97,11 +97,11 @@ const maxPongCharge = 64 << 10
 func (s *Session) composeUp(u *Upstream) {
 	send := s.pushControl
 	switch {
-	case u.fate != Open || u.released || u.closed:
+	case u.mode != Open || u.released || u.closed:
 		u.pongs, u.pingDue = pongs{}, false
 		return
 	case s.q.held == 0:
-	case s.q.part > 0 || s.lender != nil || s.q.ready():
+	case s.q.part > 0 || s.writer != nil || s.q.ready():
 		return // in the middle of a message, or older answers go first
 	default:
 		send = func(op byte, payload []byte) { u.rest = append(u.rest, s.masked(op, payload)...) }
@@ -118,15 +118,15 @@ func (s *Session) composeUp(u *Upstream) {
 }
 
 func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
-	out := u.lent
-	u.lent = lent{}
+	out := u.flight
+	u.flight = upFlight{}
 	if n > 0 {
 		u.took = now
 	}
 	own := min(n, out.rest)
 	u.rest = u.rest[min(own, len(u.rest)):]
 	if out.queue {
-		s.lender = nil
+		s.writer = nil
 		s.queueWrote(now, n-own)
 	}
 	if u.released {
@@ -162,14 +162,14 @@ func (s *Session) queueWrote(now Time, n int) {
 	if a.ackSince == 0 {
 		a.ackSince = now
 	}
-	if s.written.n-a.acked >= ackMessages || s.written.bytes-s.told.bytes >= ackBytes {
+	if s.written.n-a.acked >= ackMessages || s.written.bytes-s.ackSent.bytes >= ackBytes {
 		a.ackNow = true
 	}
 }
 
 func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
-	u.deaf = true
-	if u.fate == Linger {
+	u.unwritable = true
+	if u.mode == Linger {
 		s.shutUpstream(u)
 	}
 }
@@ -219,7 +219,7 @@ func (s *Session) loseUpstream(now Time, code int, why string) {
 // the next upstream would, so there the upstream is lost instead.
 func (s *Session) relieve(now Time) {
 	switch {
-	case !s.up.deaf || s.up.released || s.up.over:
+	case !s.up.unwritable || s.up.released || s.up.over:
 	case s.cfg.Hard:
 		s.loseUpstream(now, 0, "write failed")
 	default:
@@ -231,10 +231,10 @@ func (s *Session) relieve(now Time) {
 // dropped there instead. It is closed once.
 func (s *Session) closeUpstream(code int, reason string) {
 	u := s.up
-	if u.fate != Open || u.released {
+	if u.mode != Open || u.released {
 		return
 	}
-	if u.deaf || code == 0 && s.q.empty() && len(u.rest) == 0 {
+	if u.unwritable || code == 0 && s.q.empty() && len(u.rest) == 0 {
 		s.shutUpstream(u)
 		return
 	}
@@ -242,12 +242,12 @@ func (s *Session) closeUpstream(code int, reason string) {
 		s.queueClose(code, reason)
 	}
 	s.q.held, s.q.heldBytes = 0, 0 // it is the last that may go
-	u.fate = Linger
+	u.mode = Linger
 }
 
 // queueClose queues Close, once. The upstream is read on until closeUpstream.
 func (s *Session) queueClose(code int, reason string) {
-	if s.up.closed || s.up.released || s.up.fate != Open {
+	if s.up.closed || s.up.released || s.up.mode != Open {
 		return
 	}
 	s.pushControl(frame.Close, frame.ClosePayload(code, reason))
@@ -258,7 +258,7 @@ func (s *Session) queueClose(code int, reason string) {
 // shutUpstream: nothing more goes to u, its connection is closed. What was
 // queued for the present one is of no use any more.
 func (s *Session) shutUpstream(u *Upstream) {
-	u.fate, u.rest = Shut, nil
+	u.mode, u.rest = Shut, nil
 	if u == s.up && !u.released {
 		s.dropQueue()
 	}
@@ -267,9 +267,9 @@ func (s *Session) shutUpstream(u *Upstream) {
 // dropQueue: nobody will have what is queued. A write of it that is under way
 // goes on from memory that nobody else uses.
 func (s *Session) dropQueue() {
-	if s.lender != nil {
-		s.lender.lent.queue = false
-		s.lender = nil
+	if s.writer != nil {
+		s.writer.flight.queue = false
+		s.writer = nil
 	}
 	s.q = upqueue{}
 	s.recharge()
@@ -285,7 +285,7 @@ func (s *Session) releaseUpstream() {
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
 	s.ring.Truncate()
-	s.scan, s.starved = scanner{told: s.scan.told}, false
+	s.scan, s.starved = scanner{overflowed: s.scan.overflowed}, false
 	s.takeBack(u)
 }
 
@@ -293,19 +293,19 @@ func (s *Session) releaseUpstream() {
 // of it is under way. A message that it has taken half of belongs whole to the
 // next one, so its own connection is cut in the middle of it.
 func (s *Session) takeBack(u *Upstream) {
-	if s.lender == u || u.final == nil {
+	if s.writer == u || u.final == nil {
 		return
 	}
 	final := u.final
 	u.final = nil
-	older := s.lender != nil // whose write is still under way: u has never had the queue
+	older := s.writer != nil // whose write is still under way: u has never had the queue
 	switch {
-	case u.fate >= Shut:
-	case !older && s.q.part > 0, u.deaf:
-		u.fate = Shut
+	case u.mode >= Shut:
+	case !older && s.q.part > 0, u.unwritable:
+		u.mode = Shut
 	default:
 		u.rest = append(u.rest, final...)
-		u.fate = Linger
+		u.mode = Linger
 	}
 	switch {
 	case older:
@@ -340,20 +340,20 @@ func (s *Session) masked(op byte, payload []byte) []byte {
 // everything that came before.
 func (s *Session) deliverEnd(now Time) {
 	a := s.att
-	if a == nil || !s.up.over || a.flight.up || a.cur < s.ring.Last().Off {
+	if a == nil || !s.up.over || a.flight.active || a.cur < s.ring.Last().Off {
 		return
 	}
 	if !a.last {
-		s.tellEnd(now, a)
+		s.queueEnd(now, a)
 	}
 	if a.last && a.closing != nil && a == s.att {
 		s.endClosing(now, a.closing, Linger, nil)
 	}
 }
 
-// tellEnd queues what tells a of the upstream's end. A plain client that is kept is
+// queueEnd queues what tells a of the upstream's end. A plain client that is kept is
 // first asked whether it has what came before a loss.
-func (s *Session) tellEnd(now Time, a *Attachment) {
+func (s *Session) queueEnd(now Time, a *Attachment) {
 	if s.up.lost && s.cfg.Kept && a.closing == nil && s.acked < s.ring.Last().N {
 		s.askLast(now, a)
 		return
@@ -390,9 +390,9 @@ func (s *Session) endDelivered(now Time, f CloseMode) {
 	s.answerUpstream()
 	e := Ending{Reason: ReasonUpstreamClosed, Code: wire.CodeEnded, Text: s.up.reason}
 	if s.up.lost {
-		e = s.goneEnding(wire.Name(wire.CodeUpstreamLost))
+		e = s.noSessionEnding(wire.Name(wire.CodeUpstreamLost))
 	}
-	s.end(now, ending{Ending: e, text: s.up.reason, clientFate: f})
+	s.end(now, ending{Ending: e, text: s.up.reason, clientMode: f})
 }
 
 // recharge counts in the store what the session holds outside its ring.

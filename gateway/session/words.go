@@ -26,28 +26,28 @@ type Beat struct {
 	Text  string
 }
 
-// say sends the upstream a text message that is no client's.
-func (s *Session) say(text string) {
-	if text != "" && s.up.fate == Open && !s.up.released {
+// sendText sends the upstream a text message that is no client's.
+func (s *Session) sendText(text string) {
+	if text != "" && s.up.mode == Open && !s.up.released {
 		s.pushOwn(s.masked(frame.Text, []byte(text)))
 	}
 }
 
-func (s *Session) sayDetached(now Time) {
+func (s *Session) notifyDetached(now Time) {
 	if !s.cfg.Hard || s.graceEnd <= now { // else it goes before the Close, past what is queued
-		s.say(s.cfg.Words.Detach)
+		s.sendText(s.cfg.Words.Detach)
 	}
 }
 
-// sayResumed is silent where the upstream was told at its connect, and for the
+// notifyResumed is silent where the upstream was told at its connect, and for the
 // first client of a session that was made ahead of it.
-func (s *Session) sayResumed() {
+func (s *Session) notifyResumed() {
 	if !s.cfg.Hard && s.epoch > 0 {
-		s.say(s.cfg.Words.Resume)
+		s.sendText(s.cfg.Words.Resume)
 	}
 }
 
-func (s *Session) sayAtReconnect() {
+func (s *Session) notifyReconnected() {
 	if text := s.cfg.Words.Resume; text != "" {
 		s.up.rest = s.masked(frame.Text, []byte(text))
 	}
@@ -70,7 +70,7 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 		case len(got) < len(r.In):
 			wait = true
 		default:
-			s.say(r.Out)
+			s.sendText(r.Out)
 			s.ring.Skip(h.Size + len(got))
 			return true, false
 		}
@@ -78,30 +78,30 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 	return false, wait
 }
 
-// answerKept answers the heartbeats that the client was lost before it could
+// answerBuffered answers the heartbeats that the client was lost before it could
 // be known to have answered. They stay what they are: messages for the client.
-func (s *Session) answerKept() {
+func (s *Session) answerBuffered() {
 	if len(s.cfg.Replies) == 0 {
 		return
 	}
 	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
 		_, end := s.ring.Around(m, m.Off+1)
-		s.answerHeld(m.Off, end)
+		s.answerHeartbeat(m.Off, end)
 		m.Off = end
 	}
 }
 
-// answerLast answers the newest message, if it is a heartbeat that came in
+// answerNewest answers the newest message, if it is a heartbeat that came in
 // frames, or in whose midst the client was lost.
-func (s *Session) answerLast(from uint64) {
+func (s *Session) answerNewest(from uint64) {
 	if s.state == Detached && len(s.cfg.Replies) > 0 {
-		s.answerHeld(from, s.ring.Last().Off)
+		s.answerHeartbeat(from, s.ring.Last().Off)
 	}
 }
 
-// answerHeld answers the message that the replay buffer holds from one offset to
+// answerHeartbeat answers the message that the replay buffer holds from one offset to
 // another, if it is a heartbeat.
-func (s *Session) answerHeld(from, end uint64) {
+func (s *Session) answerHeartbeat(from, end uint64) {
 	longest := 0
 	for _, r := range s.cfg.Replies {
 		longest = max(longest, len(r.In))
@@ -119,7 +119,7 @@ func (s *Session) answerHeld(from, end uint64) {
 	}
 	for _, r := range s.cfg.Replies {
 		if r.In == text {
-			s.say(r.Out)
+			s.sendText(r.Out)
 			return
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Session) tickBeats(now Time) {
 		if i < len(s.beats) && now >= s.beats[i] {
 			s.beats[i] = now.Add(b.Every)
 			if taken {
-				s.say(b.Text)
+				s.sendText(b.Text)
 			}
 		}
 	}
