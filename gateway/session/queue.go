@@ -164,18 +164,18 @@ func (q *upqueue) retain() {
 // and counts the messages among them in t.
 func (q *upqueue) wrote(n int, t *tally) {
 	q.part += n
-	done, gone := 0, 0
+	done, bytes := 0, 0
 	for done < len(q.units) && q.units[done].size <= q.part {
 		u := q.units[done]
 		q.part -= u.size
-		gone += u.size
+		bytes += u.size
 		if u.payload >= 0 {
 			t.add(u.payload)
 		}
 		done++
 	}
 	q.units = append(q.units[:0], q.units[done:]...)
-	q.advance(gone)
+	q.advance(bytes)
 }
 
 // advance removes n bytes, whole units, from the front.

@@ -13,17 +13,17 @@ import (
 // a test holds that no field is left out without a reason.
 
 // Formats are the formats that Freeze can write and Restore can read, newest first. A
-// release that adds one keeps the one before, so that an upgrade can be undone.
+// release that adds one keeps the previous one, so that an upgrade can be rolled back.
 var Formats = []int{1}
 
-// ErrBusy is returned by Freeze while the session cannot be frozen: a write is under way,
-// events have not been taken, or it has ended.
+// ErrBusy is returned by Freeze while the session cannot be frozen: a write is in flight,
+// events have not been taken, or the session has ended.
 var ErrBusy = errors.New("session busy")
 
-// Freeze returns everything of the session but its sockets and the content of its replay
-// buffer, which it appends to content without copying. The session must not be used until
-// both have been copied or sent; it may then go on, as if nothing had happened, or be
-// dropped. Times stay as they are: they are of the driver's clock.
+// Freeze returns the whole state of the session except its sockets. It appends the content
+// of the replay buffer to content, without copying. The session must not be used until
+// both have been copied or sent; then it may go on as if nothing had happened, or be
+// discarded. Times are those of the driver's clock.
 func (s *Session) Freeze(format int, content [][]byte) (state []byte, _ [][]byte, err error) {
 	switch {
 	case format != Formats[0]:
@@ -37,8 +37,8 @@ func (s *Session) Freeze(format int, content [][]byte) (state []byte, _ [][]byte
 	return c.b, s.ring.Content(content), nil
 }
 
-// Restore makes a session of what Freeze returned. store lends its memory, and key makes
-// its masking keys: see Config.
+// Restore makes a session from what Freeze returned. store and key are those of Config:
+// they cannot be serialised.
 func Restore(format int, state, content []byte, store *replay.Store, key func() [4]byte) (*Session, error) {
 	if format != Formats[0] {
 		return nil, fmt.Errorf("no format %d", format)
@@ -63,15 +63,16 @@ func Restore(format int, state, content []byte, store *replay.Store, key func() 
 	return s, nil
 }
 
-// Discard returns the memory of a session that goes on elsewhere. It must not be used
-// afterwards; its released connections may be, with that other one.
+// Discard returns the memory of a session that continues elsewhere. The session must not
+// be used afterwards, except to flush its released connections.
 func (s *Session) Discard() {
 	s.ring.Release()
 	s.cfg.Store.Charge(-s.charged)
 	s.charged = 0
 }
 
-// sound checks what a walk cannot: numbers that would make later code panic.
+// sound checks the relations between fields that a walk cannot: state from another
+// process must not make later code panic.
 func (s *Session) sound() error {
 	base, last := s.ring.Base(), s.ring.Last()
 	queued := 0
@@ -96,9 +97,10 @@ func (s *Session) sound() error {
 	return nil
 }
 
-// Attachment is the attached client's, nil where none is attached.
+// Attachment returns the attached client's connection, nil if none is attached.
 func (s *Session) Attachment() *Attachment { return s.att }
 
+// walk visits every field of the session. The numbers are the format: see codec.
 func (s *Session) walk(c *codec) (ring replay.State) {
 	ring = s.ring.State()
 	c.sub(1, s.cfg.walk)
@@ -149,6 +151,7 @@ func (s *Session) walk(c *codec) (ring replay.State) {
 	return ring
 }
 
+// walkRing visits the state of the replay buffer, without its content.
 func walkRing(r *replay.State, c *codec) {
 	num(c, 1, &r.Base.Off)
 	num(c, 2, &r.Base.N)
@@ -244,7 +247,7 @@ func (p *pongs) walk(c *codec, id uint64) {
 	list(c, id, &p.due, func(c *codec, b *[]byte) { c.bytes(1, b) })
 }
 
-// walk visits a queue of which nothing is borrowed or lent; up is the present upstream.
+// walk visits a queue with nothing borrowed or in flight; up is the current upstream.
 func (q *upqueue) walk(c *codec, up *Upstream) {
 	all := bytes.Join(q.pieces, nil)
 	c.bytes(1, &all)

@@ -5,28 +5,29 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Telling says how much is told of each data message, --log-messages.
+// Telling says how much of each data message is logged: --log-messages.
 type Telling struct {
 	On     bool
-	Prefix int // of the payload, in bytes
+	Prefix int // bytes of payload; zero: none
 }
 
-// logUp tells of a message of the client's; msg are its frames as they came.
+// logUp emits Message for a client's message; msg holds its frames as received.
 func (s *Session) logUp(msg []byte, size int64) {
 	if s.cfg.Tell.On {
 		s.logMessage(false, msg, size)
 	}
 }
 
-// logDown tells of the message of the upstream's that has just been numbered.
+// logDown emits Message for the upstream's message that was just numbered.
 func (s *Session) logDown(from uint64, size int64) {
 	if !s.cfg.Tell.On {
 		return
 	}
-	limit := uint64(s.cfg.Tell.Prefix + 1 + 4*frame.MaxHeader) // of a message in many small frames it may be less
+	limit := uint64(s.cfg.Tell.Prefix + 1 + 4*frame.MaxHeader) // enough for a few frames; of a message in many tiny ones less is logged
 	s.logMessage(true, s.ring.Copy(from, min(from+limit, s.ring.Last().Off)), size)
 }
 
+// logMessage emits Message for the frames in msg, without an escaping DLE.
 func (s *Session) logMessage(down bool, msg []byte, size int64) {
 	h, _ := frame.Parse(msg)
 	head := s.head(msg)
@@ -36,7 +37,8 @@ func (s *Session) logMessage(down bool, msg []byte, size int64) {
 	s.emit(Event{Kind: Message, Down: down, Text: h.Op == frame.Text, Size: size, Head: string(head[:min(len(head), s.cfg.Tell.Prefix)])})
 }
 
-// head is the beginning of a message's payload, with a byte to spare.
+// head returns the first Prefix+1 bytes of a message's payload: one more for an escaping
+// DLE.
 func (s *Session) head(msg []byte) (head []byte) {
 	for len(msg) > 0 && len(head) <= s.cfg.Tell.Prefix {
 		h, _ := frame.Parse(msg)

@@ -7,39 +7,38 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An Upstream is one upstream connection's tenure with a session. Most sessions
-// have one; a session whose upstream is closed while it is detached has the
-// next one from the resume on. Whatever arrives for one that has been replaced
-// changes nothing.
+// An Upstream is one connection of a session to its game server. Most sessions have only
+// one. With --disconnect hard the upstream of a detached session is closed, and a resume
+// brings the next one. Input of a replaced one changes nothing.
 type Upstream struct {
 	mode       CloseMode
-	unwritable bool // a write failed: it takes nothing more
+	unwritable bool // a write failed: it takes no more bytes
 	released   bool // the session has no upstream, or another one
-	pinged     bool // since heard
+	pinged     bool // after heard
 	pingDue    bool
-	over       bool // nothing more comes from it,
-	lost       bool // since it broke, or sent what is not allowed: no code of its own
+	over       bool // no more input follows: it has closed,
+	lost       bool // or it broke or violated the protocol, without a close code of its own
 	heard      Time
 
-	// Outward: rest first, then the session's queue; once released, rest alone.
-	rest   []byte   // frames of the gateway's own
-	flight upFlight // what Out returned and Wrote has not reported
+	// Output: rest first, then the session's queue. Once released, only rest.
+	rest   []byte   // frames of the gateway
+	flight upFlight // returned by Out, not yet reported by Wrote
 
-	// What not every message needs.
-	closed   bool   // a Close is queued: nothing follows it
-	took     Time   // when it last took bytes
-	answerBy Time   // of a plain client's: when its Close is answered at the latest
-	final    []byte // released during a write: what goes out behind it
-	pongs    pongs  // the answers to its Pings
-	code     int    // of its Close
+	// Fields that not every message needs.
+	closed   bool   // a Close frame is queued: nothing follows it
+	took     Time   // when it last accepted bytes
+	answerBy Time   // when its Close frame is answered without the plain client
+	final    []byte // released during a write: what goes out after it
+	pongs    pongs  // answers to its Pings
+	code     int    // of its Close frame
 	reason   string
 }
 
-// upFlight is what an upstream connection has been handed out.
+// upFlight is output to the upstream that is in flight.
 type upFlight struct {
 	active bool
 	rest   int  // bytes of rest
-	queue  bool // and the session's queue
+	queue  bool // and the session's queue, which only one upstream at a time may write
 }
 
 // CloseMode implements Leg.
@@ -51,12 +50,12 @@ func (*Upstream) FlushTime() time.Duration { return upstreamFlush }
 // HalfClose implements Leg.
 func (*Upstream) HalfClose() bool { return false }
 
-// Over reports whether nothing more comes from u: its Close has been read, or it was
-// lost. A plain client's may be written to until its Close is answered.
+// Over reports whether u sends no more input: its Close frame has been read, or it was
+// lost. A plain client's upstream may still be written to until its Close frame is
+// answered.
 func (u *Upstream) Over() bool { return u.over }
 
-// Upstream is the present upstream connection's tenure, or the last one's where
-// there is none.
+// Upstream returns the current upstream connection, or the last one if there is none.
 func (s *Session) Upstream() *Upstream { return s.up }
 
 func (u *Upstream) hasOutput(s *Session, _ Time) bool {
@@ -69,7 +68,7 @@ func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 	return u.pingDue || len(u.pongs.due) > 0
 }
 
-// hasQueue reports whether what is queued may go to u now.
+// hasQueue reports whether u may write the queue now.
 func (u *Upstream) hasQueue(s *Session) bool {
 	return s.writer == nil && s.q.ready() && u == s.up && !u.released
 }
@@ -88,12 +87,12 @@ func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	return s.q.slices(dst)
 }
 
-// maxPongCharge is how much may be queued for an upstream before its Pings wait for
-// their answers: one that takes nothing must not fill the memory by asking.
+// maxPongCharge is how many bytes may wait for an upstream before answers to its Pings
+// do: an upstream that sends Pings and reads nothing must not use up memory.
 const maxPongCharge = 64 << 10
 
-// composeUp queues the answers to the upstream's Pings, and our own. They
-// do not wait for messages whose turn has not come.
+// composeUp queues the answers to the upstream's Pings, and our own Ping. They overtake
+// messages that the rate limit holds back, which may wait for seconds.
 func (s *Session) composeUp(u *Upstream) {
 	send := s.pushControl
 	switch {
@@ -141,8 +140,8 @@ func (*Upstream) waits(*Session, Time)                    {}
 func (*Upstream) watchesSocket(*Session) bool             { return false }
 func (*Upstream) socketState(*Session, Time, SocketState) {}
 
-// queueWrote takes note of what was written of the queue, and of the ack that
-// is thereby due.
+// queueWrote records that n bytes of the queue were written, and which ack is due for
+// them: protocol section 5.2.
 func (s *Session) queueWrote(now Time, n int) {
 	before, a := s.written.n, s.att
 	read := a != nil && a.wants(s)
@@ -167,6 +166,8 @@ func (s *Session) queueWrote(now Time, n int) {
 	}
 }
 
+// writeFailed keeps reading u: its last messages, and its Close frame with the reason, may
+// still wait in the socket.
 func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
 	u.unwritable = true
 	if u.mode == Linger {
@@ -181,7 +182,8 @@ func (u *Upstream) gone(s *Session, now Time, why string) {
 	s.shutUpstream(u)
 }
 
-// upstreamControl handles a control frame of the upstream.
+// upstreamControl handles a control frame of the upstream. After a Close frame the client
+// first gets all messages: protocol section 6.
 func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 	switch op {
 	case frame.Ping:
@@ -199,24 +201,25 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 	}
 }
 
-// upstreamFault is an upstream that sent what is not allowed. It reports false.
+// upstreamFault treats an upstream that violated RFC 6455 as lost. It reports false.
 func (s *Session) upstreamFault(now Time, code int, why string) bool {
 	s.loseUpstream(now, code, why)
 	return false
 }
 
-// loseUpstream: nothing more comes from the upstream, and it did not say so.
-// The client is told when it has all that came before.
+// loseUpstream records that the upstream sends nothing more and did not say why. The
+// client is notified once it has everything before: protocol section 6.
 func (s *Session) loseUpstream(now Time, code int, why string) {
 	s.up.over, s.up.lost, s.up.reason = true, true, why
 	s.closeUpstream(code, why)
 	s.deliverEnd(now)
 }
 
-// relieve follows a time in which the upstream was not read, since the store is exhausted.
-// Where it takes nothing more, what is queued for it may be the very memory that reading its
-// end waits for, and would wait for good: nobody will have that queue. With --disconnect hard
-// the next upstream would, so there the upstream is lost instead.
+// relieve frees memory after a pause in reading the upstream because the store is
+// exhausted. If the upstream takes no more bytes, the queue for it may hold the very
+// memory that reading its end waits for, and nobody will ever take that queue. With
+// --disconnect hard the next upstream would take it, so the current one is given up
+// instead.
 func (s *Session) relieve(now Time) {
 	switch {
 	case !s.up.unwritable || s.up.released || s.up.over:
@@ -227,8 +230,8 @@ func (s *Session) relieve(now Time) {
 	}
 }
 
-// closeUpstream sends Close behind what is queued; with code 0 the connection is
-// dropped there instead. It is closed once.
+// closeUpstream sends a Close frame after the queue; with code 0 it closes the connection
+// there without one. The first call counts.
 func (s *Session) closeUpstream(code int, reason string) {
 	u := s.up
 	if u.mode != Open || u.released {
@@ -245,7 +248,7 @@ func (s *Session) closeUpstream(code int, reason string) {
 	u.mode = Linger
 }
 
-// queueClose queues Close, once. The upstream is read on until closeUpstream.
+// queueClose queues a Close frame, once. The upstream is read on until closeUpstream.
 func (s *Session) queueClose(code int, reason string) {
 	if s.up.closed || s.up.released || s.up.mode != Open {
 		return
@@ -255,8 +258,8 @@ func (s *Session) queueClose(code int, reason string) {
 	s.up.closed = true
 }
 
-// shutUpstream: nothing more goes to u, its connection is closed. What was
-// queued for the present one is of no use any more.
+// shutUpstream closes u's connection at once. Output queued for the current upstream is
+// dropped.
 func (s *Session) shutUpstream(u *Upstream) {
 	u.mode, u.rest = Shut, nil
 	if u == s.up && !u.released {
@@ -264,8 +267,8 @@ func (s *Session) shutUpstream(u *Upstream) {
 	}
 }
 
-// dropQueue: nobody will have what is queued. A write of it that is under way
-// goes on from memory that nobody else uses.
+// dropQueue drops the queue. A write of it that is in flight continues from memory that
+// nothing else uses.
 func (s *Session) dropQueue() {
 	if s.writer != nil {
 		s.writer.flight.queue = false
@@ -275,8 +278,8 @@ func (s *Session) dropQueue() {
 	s.recharge()
 }
 
-// releaseUpstream takes the upstream off the session, --disconnect hard: it gets
-// Close 1001, and what it has not taken is for the next one.
+// releaseUpstream takes the upstream off the session (--disconnect hard). It gets a Close
+// frame with 1001; the messages that it has not taken are for the next one.
 func (s *Session) releaseUpstream() {
 	u := s.up
 	u.released = true
@@ -289,16 +292,16 @@ func (s *Session) releaseUpstream() {
 	s.takeBack(u)
 }
 
-// takeBack ends the part that a released upstream has in the queue, once nothing
-// of it is under way. A message that it has taken half of belongs whole to the
-// next one, so its own connection is cut in the middle of it.
+// takeBack ends a released upstream's use of the queue, once no write of it is in flight.
+// A message that it has taken in part goes to the next upstream whole, so its own
+// connection is closed inside that message: it must not count it, too.
 func (s *Session) takeBack(u *Upstream) {
 	if s.writer == u || u.final == nil {
 		return
 	}
 	final := u.final
 	u.final = nil
-	older := s.writer != nil // whose write is still under way: u has never had the queue
+	older := s.writer != nil // another one's write is still in flight: u never wrote the queue
 	switch {
 	case u.mode >= Shut:
 	case !older && s.q.part > 0, u.unwritable:
@@ -321,23 +324,24 @@ func (s *Session) takeBack(u *Upstream) {
 	s.recharge()
 }
 
+// pushControl queues a control frame for the current upstream.
 func (s *Session) pushControl(op byte, payload []byte) { s.pushOwn(s.masked(op, payload)) }
 
-// pushOwn queues a frame that is no client's, behind what waits for its turn. It
-// is for the present upstream alone.
+// pushOwn queues a frame of the gateway, behind held units. It is for the current upstream
+// only: the next one must not get it.
 func (s *Session) pushOwn(p []byte) {
 	s.q.own(p, notCounted)
 	s.q.units[len(s.q.units)-1].to = s.up
 	s.q.hold(0, 0)
 }
 
-// masked is a frame of the gateway's own for the upstream.
+// masked returns a frame of the gateway for the upstream.
 func (s *Session) masked(op byte, payload []byte) []byte {
 	return frame.AppendMasked(make([]byte, 0, frame.MaxHeader+4+len(payload)), op, s.cfg.Key(), payload)
 }
 
-// deliverEnd tells the attached client of the upstream's end, once it has
-// everything that came before.
+// deliverEnd notifies the attached client that the upstream has closed or was lost, once
+// everything before was written to it: protocol section 6.
 func (s *Session) deliverEnd(now Time) {
 	a := s.att
 	if a == nil || !s.up.over || a.flight.active || a.cur < s.ring.Last().Off {
@@ -351,8 +355,8 @@ func (s *Session) deliverEnd(now Time) {
 	}
 }
 
-// queueEnd queues what tells a of the upstream's end. A plain client that is kept is
-// first asked whether it has what came before a loss.
+// queueEnd queues that notification for a: `end` or `close` 4502, then a Close frame. A
+// cookie client is first asked whether it has received everything before a loss.
 func (s *Session) queueEnd(now Time, a *Attachment) {
 	if s.up.lost && s.cfg.Kept && a.closing == nil && s.acked < s.ring.Last().N {
 		s.askLast(now, a)
@@ -361,7 +365,7 @@ func (s *Session) queueEnd(now Time, a *Attachment) {
 	s.compose(now, a)
 	a.last = true
 	switch {
-	case s.up.lost && a.closing != nil: // as on a direct connection: a drop
+	case s.up.lost && a.closing != nil: // closed without a Close frame, as on a direct connection
 	case s.up.lost && s.cfg.Resumable:
 		a.ctl = wire.AppendClosing(a.ctl, wire.Closing{Code: wire.CodeUpstreamLost, Reason: wire.Name(wire.CodeUpstreamLost)})
 	case s.up.lost:
@@ -374,8 +378,8 @@ func (s *Session) queueEnd(now Time, a *Attachment) {
 	}
 }
 
-// askLast asks a plain client that is kept whether it has all that came before
-// the upstream broke. It is told of that by a drop, which it could not answer.
+// askLast asks a cookie client whether it has received everything before the upstream
+// broke. It is notified by a disconnect, after which it could no longer answer.
 func (s *Session) askLast(now Time, a *Attachment) {
 	if a.closed == 0 {
 		a.closed = now
@@ -385,7 +389,7 @@ func (s *Session) askLast(now Time, a *Attachment) {
 	}
 }
 
-// endDelivered ends the session whose upstream's end the client has taken in.
+// endDelivered ends the session once its client has received the upstream's end.
 func (s *Session) endDelivered(now Time, f CloseMode) {
 	s.answerUpstream()
 	e := Ending{Reason: ReasonUpstreamClosed, Code: wire.CodeEnded, Text: s.up.reason}
@@ -395,7 +399,8 @@ func (s *Session) endDelivered(now Time, f CloseMode) {
 	s.end(now, ending{Ending: e, text: s.up.reason, clientMode: f})
 }
 
-// recharge counts in the store what the session holds outside its ring.
+// recharge updates what the store counts for the memory that the session holds outside
+// its replay buffer.
 func (s *Session) recharge() {
 	held := s.q.charge
 	if s.att != nil {
