@@ -140,7 +140,7 @@ func (s *Session) Evict(now Time) bool {
 	if s.state != Detached {
 		return false
 	}
-	s.endOverflow(now, "memory of all replay buffers spent")
+	s.endOverflow(now, "memory for replay buffers exhausted")
 	return true
 }
 
