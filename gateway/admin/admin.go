@@ -95,7 +95,7 @@ func (a *api) guarded(r chi.Router) {
 func (a *api) refuseForwarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header[gateway.ViaHeader] != nil {
-			problem(w, http.StatusLoopDetected, "a gateway's --upstream leads to this admin address")
+			problem(w, http.StatusLoopDetected, "a gateway forwarded this request: its --upstream points at this admin address")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -52,7 +52,7 @@ func (a *api) rescue(next http.Handler) http.Handler {
 				panic(v)
 			default:
 				a.log.Error("admin.panicked", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
-				problem(w, http.StatusInternalServerError, "a fault of the gateway's own; its log tells more")
+				problem(w, http.StatusInternalServerError, "internal error: see the gateway's log")
 			}
 		}()
 		next.ServeHTTP(w, r)

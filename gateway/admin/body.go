@@ -59,9 +59,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	case errors.As(err, &large):
 		return nil, &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("want a body of at most %d bytes", most)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &fault{http.StatusRequestTimeout, "the body did not come in time"}
+		return nil, &fault{http.StatusRequestTimeout, "the body did not arrive in time"}
 	}
-	return nil, badRequest("the body did not come whole")
+	return nil, badRequest("the body is incomplete")
 }
 
 // A textOrObject is a member that holds text, or a JSON object, whose text is kept as

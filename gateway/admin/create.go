@@ -77,7 +77,7 @@ func checkOffer(protocols []string) error {
 	}
 	for _, p := range protocols {
 		if !isToken(p) || p == wire.Subprotocol || strings.HasPrefix(p, "reseat.") {
-			return badRequest("subprotocols: %.100q is none that can be offered to a game server", p)
+			return badRequest("subprotocols: %.100q cannot be offered to a game server", p)
 		}
 	}
 	return nil
@@ -118,7 +118,7 @@ func notMade(err error) details {
 		refusal.Body.Close()
 		d.Status, d.Upstream = http.StatusBadGateway, refusal.Status
 	case errors.As(err, &dial) && dial.Kind == upstream.Canceled:
-		d.Status, d.Detail = http.StatusConflict, "the session was ended while its game server was dialled"
+		d.Status, d.Detail = http.StatusConflict, "the session was ended during the dial to its game server"
 	case errors.As(err, &dial):
 		d.Status = upstream.Status(err)
 	}

@@ -170,7 +170,7 @@ func (c *Credentials) check(w http.ResponseWriter, r *http.Request) (caller, *de
 	who, ok := c.who(strings.TrimSpace(token))
 	if !ok || len(given) > 1 || !strings.EqualFold(scheme, "Bearer") {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="reseat", error="invalid_token"`)
-		return caller{}, &denial{http.StatusUnauthorized, "bad_token", "this token is not known here"}
+		return caller{}, &denial{http.StatusUnauthorized, "bad_token", "unknown token"}
 	}
 	return who, nil
 }

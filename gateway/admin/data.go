@@ -22,7 +22,7 @@ func (a *api) data(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, noSession)
 		return
 	case o != gateway.Done:
-		problem(w, http.StatusNotFound, hasEnded+", and its data is gone")
+		problem(w, http.StatusNotFound, hasEnded+", and its data was deleted")
 		return
 	case data == nil:
 		problem(w, http.StatusNotFound, "no data is kept with this session")

@@ -14,7 +14,7 @@ func (a *api) beginDrain(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) callOffDrain(w http.ResponseWriter, r *http.Request) {
 	if !a.g.CallOffDrain() {
-		problem(w, http.StatusConflict, "the process is about to end")
+		problem(w, http.StatusConflict, "the process is shutting down")
 		return
 	}
 	a.drain(w, r)

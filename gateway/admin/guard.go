@@ -34,7 +34,7 @@ type ownPages struct{}
 func (ownPages) check(_ http.ResponseWriter, r *http.Request) (caller, *denial) {
 	switch {
 	case !loopbackName(r.Host):
-		return caller{}, &denial{http.StatusForbidden, "host", "want a loopback name as Host, such as 127.0.0.1, since no token is asked for here: see --admin-token-file"}
+		return caller{}, &denial{http.StatusForbidden, "host", "want a loopback name as Host, such as 127.0.0.1, since --admin-token-file is not set"}
 	case !ownOrigin(r):
 		return caller{}, &denial{http.StatusForbidden, "cross_site", "cross-site request"}
 	}

@@ -75,7 +75,7 @@ func readWindow(q url.Values, v *registry.View) error {
 	if s := q.Get("offset"); s != "" {
 		n, ok := number(s)
 		if !ok || n > 1<<31-1 {
-			return badRequest("offset: want how many sessions to pass over")
+			return badRequest("offset: want how many sessions to skip")
 		}
 		v.Offset = int(n)
 	}

@@ -53,7 +53,7 @@ func filter(r *http.Request) (registry.Filter, error) {
 	if s := q.Get("cursor"); s != "" {
 		var ok bool
 		if f.After, ok = number(s); !ok {
-			return f, badRequest("cursor: want the next of an earlier answer")
+			return f, badRequest("cursor: want the value of next from an earlier answer")
 		}
 	}
 	return f, checkState(f.State)
@@ -95,7 +95,7 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 	if o != gateway.Done {
 		conflict := hasEnded
 		if now, _ := a.g.Session(id(r)); o == gateway.Conflict && now.State != session.Ended.String() {
-			conflict = "its client is away, and its token would expire before this grace period does"
+			conflict = "its client is detached, and its token would expire before this grace period ends"
 		}
 		outcome(w, o, conflict)
 		return
@@ -182,7 +182,7 @@ func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {
 const (
 	noSession = "no such session"
 	hasEnded  = "the session has ended"
-	otherData = "the data is another than the header names"
+	otherData = "the data does not match the condition in the header"
 )
 
 func outcome(w http.ResponseWriter, o gateway.Outcome, conflict string) {

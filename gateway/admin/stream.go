@@ -38,7 +38,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	of := readerOf(r)
 	if status := a.streams.enter(of); status != 0 {
 		w.Header().Set("Retry-After", "10")
-		problem(w, status, fmt.Sprintf("as many event streams are open as may be: %d, or %d of one token or address", maxStreams, maxStreamsOfOne))
+		problem(w, status, fmt.Sprintf("too many event streams: the max is %d, or %d for one token or address", maxStreams, maxStreamsOfOne))
 		return
 	}
 	defer a.streams.leave(of)
