@@ -94,7 +94,7 @@ func parseCurl(t *testing.T, line string, values map[string]string) (c curl) {
 	return c
 }
 
-func TestCommandsOfThePageWork(t *testing.T) {
+func TestDocumentedCommandsWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		values := map[string]string{"ADMIN": "http://admin", "TOKEN": adminToken}
@@ -111,7 +111,7 @@ func TestCommandsOfThePageWork(t *testing.T) {
 			if want := statuses[i]; rec.Code != want && (want > 0 || rec.Code >= 300) {
 				t.Errorf("%s: %d %s, want %d", line, rec.Code, rec.Body, want)
 			}
-			var made made
+			var made created
 			if json.Unmarshal(rec.Body.Bytes(), &made); rec.Code == http.StatusCreated {
 				values["ID"] = made.ID
 			}

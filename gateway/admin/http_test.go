@@ -81,7 +81,7 @@ func (r *reply) whole(method, target string, status int) *httptest.ResponseRecor
 	return rec
 }
 
-func TestBodyThatDoesNotComeIsGivenUp(t *testing.T) {
+func TestMissingBodyTimesOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()
@@ -89,7 +89,7 @@ func TestBodyThatDoesNotComeIsGivenUp(t *testing.T) {
 			began := time.Now()
 			r := s.request(c[0] + " " + c[1] + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 			wantProblem(t, r.whole(c[0], c[1], http.StatusRequestTimeout), http.StatusRequestTimeout, "in time")
-			if d := time.Since(began); d != bodyTime {
+			if d := time.Since(began); d != bodyTimeout {
 				t.Errorf("%s: given up after %v", c[0], d)
 			}
 		}
@@ -97,7 +97,7 @@ func TestBodyThatDoesNotComeIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestBodyThatIsTooLargeIsNotRead(t *testing.T) {
+func TestOversizedBodyIsNotRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()
@@ -118,11 +118,11 @@ func TestBodyThatIsTooLargeIsNotRead(t *testing.T) {
 }
 
 // What a body may take must not be taken from the call itself.
-func TestSlowGameServerIsWaitedForLongerThanABody(t *testing.T) {
+func TestDialMayOutlastBodyTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		answer := make(chan bool)
 		w.game.Refuse = func(_ net.Conn, _ *http.Request) bool { <-answer; return false }
-		time.AfterFunc(2*bodyTime, func() { close(answer) })
+		time.AfterFunc(2*bodyTimeout, func() { close(answer) })
 		s := w.serve()
 		r := s.request("POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 19\r\n\r\n" + `{"path":"/match/7"}`)
 		r.head(http.StatusCreated)
@@ -130,7 +130,7 @@ func TestSlowGameServerIsWaitedForLongerThanABody(t *testing.T) {
 	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.DialTimeout = time.Minute })
 }
 
-func TestHEADIsGETWithoutTheBody(t *testing.T) {
+func TestHEADIsGETWithoutBody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()

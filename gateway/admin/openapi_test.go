@@ -142,7 +142,7 @@ func TestDescriptionIsOpenAPI31(t *testing.T) {
 	}
 }
 
-func TestEveryRouteIsDescribedAndTheOtherWayRound(t *testing.T) {
+func TestRoutesAndDescriptionMatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var served, said []string
 		chi.Walk(w.admin.(chi.Routes), func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {

@@ -82,7 +82,7 @@ func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
 }
 
 // A session that ends between two pages moves no other out of the list.
-func TestPagesHoldWhileSessionsEnd(t *testing.T) {
+func TestPagingIsStableWhileSessionsEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var all []*wstest.Player
 		for range 4 {
@@ -96,7 +96,7 @@ func TestPagesHoldWhileSessionsEnd(t *testing.T) {
 	})
 }
 
-func TestBadQueriesAreProblems(t *testing.T) {
+func TestBadListQueriesAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for query, word := range map[string]string{
 			"limit=0": "limit", "limit=-1": "limit", "limit=%2B5": "limit", "cursor=%2B5": "cursor", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
@@ -153,7 +153,7 @@ func (w *world) describe(p *wstest.Player) map[string]any {
 	return m
 }
 
-func TestDetachedSessionSaysSinceWhen(t *testing.T) {
+func TestDetachedSessionShowsDetachTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		time.Sleep(10 * time.Second)
@@ -173,7 +173,7 @@ func TestDetachedSessionSaysSinceWhen(t *testing.T) {
 	})
 }
 
-func TestEndedSessionIsRememberedWithItsReason(t *testing.T) {
+func TestEndedSessionShowsItsReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		w.wantStatus("DELETE", path(p)+"?reason=kicked+out", http.StatusNoContent)
@@ -210,7 +210,7 @@ func TestUnknownSessionIs404(t *testing.T) {
 	})
 }
 
-func TestUnknownResourcesAndMethodsAreProblems(t *testing.T) {
+func TestUnknownResourcesAndMethodsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		for _, target := range []string{"/api", "/api/v1/", "/api/v1/sessions/", "/api/v2/sessions", "/api/v1/sessionsx", path(p) + "/", path(p) + "/disconnect/", path(p) + "/nothing", "/nothing", "//api/v1/sessions"} {
@@ -224,7 +224,7 @@ func TestUnknownResourcesAndMethodsAreProblems(t *testing.T) {
 }
 
 // RFC 9110 section 15.5.6: a resource says which methods it has.
-func TestEachResourceSaysWhichMethodsItHas(t *testing.T) {
+func TestAllowHeaderListsMethodsOfResource(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		for target, allow := range map[string]string{
@@ -282,7 +282,7 @@ func TestDeleteEndsTheSessionWithCodeAndReason(t *testing.T) {
 	}
 }
 
-func TestDeleteWithABadCodeOrReasonChangesNothing(t *testing.T) {
+func TestDeleteWithBadCodeOrReasonChangesNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		for query, word := range map[string]string{
@@ -297,7 +297,7 @@ func TestDeleteWithABadCodeOrReasonChangesNothing(t *testing.T) {
 	})
 }
 
-func TestDeleteOfADetachedSessionIsToldAtTheResume(t *testing.T) {
+func TestDeleteOfDetachedSessionIsReportedAtResume(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		p.Drop()
@@ -311,7 +311,7 @@ func TestDeleteOfADetachedSessionIsToldAtTheResume(t *testing.T) {
 	})
 }
 
-func TestDisconnectCutsWithoutAClose(t *testing.T) {
+func TestDisconnectSendsNoClose(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		w.wantStatus("POST", path(p)+"/disconnect", http.StatusNoContent)
@@ -349,7 +349,7 @@ func TestEveryPathIsGuarded(t *testing.T) {
 	})
 }
 
-func TestReadinessEndsWithTheDrain(t *testing.T) {
+func TestReadinessEndsWithDrain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.play("")
 		for _, target := range []string{"/healthz", "/readyz"} {
@@ -368,7 +368,7 @@ func TestReadinessEndsWithTheDrain(t *testing.T) {
 	})
 }
 
-func TestMetricsCountTheSessions(t *testing.T) {
+func TestMetricsCountSessions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.play("")
 		p, _ := w.play("")

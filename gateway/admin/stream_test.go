@@ -111,7 +111,7 @@ func (l *listener) want(want ...string) {
 	}
 }
 
-func TestStreamTellsWhatHappens(t *testing.T) {
+func TestStreamReportsEvents(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.serve().listen("")
 		if e := l.next(); e.Type != "" {
@@ -133,7 +133,7 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 	})
 }
 
-func TestStreamGoesOnAfterLastEventID(t *testing.T) {
+func TestStreamContinuesAfterLastEventID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		l := s.listen("")
@@ -161,7 +161,7 @@ func TestStreamGoesOnAfterLastEventID(t *testing.T) {
 	})
 }
 
-func TestStreamBeginsWithAGapWhereItIsTooLate(t *testing.T) {
+func TestStreamStartsWithGapForOldLastEventID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		l := s.listen("")
@@ -221,7 +221,7 @@ func TestStreamIsKeptAlive(t *testing.T) {
 }
 
 // Nobody reads: the sessions go on, and the stream is cut.
-func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
+func TestStuckReaderIsClosedAndDelaysNoOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		absent, present := s.listen(""), s.listen("")
@@ -236,7 +236,7 @@ func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
 			t.Errorf("the sessions waited for %v", d)
 		}
 		present.want(ids...)
-		time.Sleep(streamWrite + time.Second) // else it may begin to take something at the last instant
+		time.Sleep(streamWriteTimeout + time.Second) // else it may begin to take something at the last instant
 		if _, err := io.ReadAll(absent.body); err == nil {
 			t.Error("it came to an end in order, rather than cut")
 		}
@@ -245,16 +245,16 @@ func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
 	})
 }
 
-func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
+func TestStreamLimitFreesClosedStreams(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		viewer, admin := "Authorization: Bearer "+viewerToken, "Authorization: Bearer "+adminToken
 		var open []*listener
-		for range maxStreamsOfOne {
+		for range maxStreamsPerReader {
 			open = append(open, s.listen("", viewer))
 		}
 		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
-		wantProblem(t, rec, http.StatusTooManyRequests, "32 of one token")
+		wantProblem(t, rec, http.StatusTooManyRequests, "32 for one token")
 		s.listen("", admin).next() // others have room
 		open[7].Close()
 		synctest.Wait()
@@ -262,7 +262,7 @@ func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
 	}, withTokens(t))
 }
 
-func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
+func TestStreamsInTotalAreLimited(t *testing.T) {
 	names := []string{"first-0123456789ab", "second-0123456789ab", "third-0123456789ab"}
 	c, err := LoadCredentials(tokenFile(t, names...), "")
 	if err != nil {
@@ -278,34 +278,34 @@ func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
 	}, func(_ *gateway.Config, o *Options) { o.Credentials = c })
 }
 
-func TestStreamsAreBoundedInTotalAndByAddress(t *testing.T) {
+func TestStreamsAreLimitedInTotalAndPerAddress(t *testing.T) {
 	s := streams{of: make(map[string]int)}
 	for i := range maxStreams {
-		if status := s.enter(fmt.Sprint(i)); status != 0 {
+		if status := s.acquire(fmt.Sprint(i)); status != 0 {
 			t.Fatalf("stream %d: %d", i, status)
 		}
 	}
-	if status := s.enter("another"); status != http.StatusServiceUnavailable {
+	if status := s.acquire("another"); status != http.StatusServiceUnavailable {
 		t.Errorf("one more: %d, want 503", status)
 	}
-	s.leave("3")
-	if status := s.enter("another"); status != 0 || len(s.of) != maxStreams {
+	s.release("3")
+	if status := s.acquire("another"); status != 0 || len(s.of) != maxStreams {
 		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
 	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{"loopback", true}))
 	r.RemoteAddr = "127.0.0.1:1"
-	one := readerOf(r)
+	one := readerKey(r)
 	r.RemoteAddr = "127.0.0.1:2"
-	if readerOf(r) != one {
+	if readerKey(r) != one {
 		t.Error("two ports of one address are two readers")
 	}
-	if r.RemoteAddr = "127.0.0.2:1"; readerOf(r) == one {
+	if r.RemoteAddr = "127.0.0.2:1"; readerKey(r) == one {
 		t.Error("two addresses are one reader")
 	}
 }
 
-func TestStreamEndsInOrderWithTheGateway(t *testing.T) {
+func TestStreamEndsCleanlyWithGateway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		l := s.listen("")
