@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lines are the log lines with a message.
+// lines returns the log lines with a message.
 func (w *world) lines(msg string) (list []map[string]any) {
 	w.t.Helper()
 	for line := range strings.Lines(w.log.String()) {
@@ -64,7 +64,7 @@ func TestEachWriteIsOneLogLine(t *testing.T) {
 			}
 		}
 		if first := w.lines("admin.write")[0]; first["session"] != newer.ID || first["status"] != 201.0 {
-			t.Errorf("of the session made: %v", first)
+			t.Errorf("of the created session: %v", first)
 		}
 		before := len(w.lines("admin.write"))
 		for _, target := range []string{sessions, path(p), "/metrics", "/healthz", "/api/v1/drain", "/debug/pprof/heap"} {
@@ -102,8 +102,8 @@ func TestAuditLinesAreQuotedAndCapped(t *testing.T) {
 	})
 }
 
-// T8: a token, and what is kept with a session, are in no line, no event, no
-// metric and no answer but the one that gives them.
+// T8: tokens and session data appear in no log line, event or metric, and in no answer but
+// the one that returns them.
 func TestTokensAppearInNoLogOrAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const wrong, data, reason = "wrong-CANARY-0123456789", "data-CANARY", "kicked"
@@ -141,18 +141,18 @@ func TestTokensAppearInNoLogOrAnswer(t *testing.T) {
 		}
 		out.WriteString(w.log.String())
 		if !strings.Contains(out.String(), "token.replayed") {
-			t.Error("the spent token was not told of")
+			t.Error("the superseded token was not logged")
 		}
 		for _, secret := range []string{"CANARY", adminToken, viewerToken, m.Token, p.Hello.Token, q.Hello.Token, m.Token[:len(m.Token)-2]} {
 			if i := strings.Index(out.String(), secret); i >= 0 {
-				t.Errorf("%.30s is told: %.300s", secret, out.String()[max(0, i-150):])
+				t.Errorf("%.30s appears: %.300s", secret, out.String()[max(0, i-150):])
 			}
 		}
 	}, withTokens(t))
 }
 
-// T30: whatever sessions, players, groups and paths are named, the metrics have
-// the same series.
+// T30: whatever sessions, players, groups and paths are named, the metrics have the same
+// series.
 func TestNamesCreateNoMetricSeries(t *testing.T) {
 	series := func(w *world) (names []string) {
 		families, err := prometheus.Gatherers{w.gw.Metrics()}.Gather()

@@ -24,7 +24,7 @@ const sessions = "/api/v1/sessions"
 // created is the answer to POST /sessions.
 type created struct{ ID, Token string }
 
-// make makes a session ahead of its client.
+// make creates a session before its client connects.
 func (w *world) make(body string) (m created, game *wstest.Peer) {
 	w.t.Helper()
 	rec := w.send("POST", sessions, body)
@@ -34,7 +34,7 @@ func (w *world) make(body string) (m created, game *wstest.Peer) {
 	return m, w.game.Next()
 }
 
-// come has the client of a session that was made ahead come.
+// come connects the client of such a session.
 func (w *world) come(m created) *wstest.Peer {
 	w.t.Helper()
 	p, err := w.Dial("/anywhere", []string{wire.Subprotocol, "reseat.token." + m.Token, "reseat.received.0"})
@@ -108,8 +108,8 @@ func TestBadRequestsAreRefusedBeforeDial(t *testing.T) {
 			w.wantRefused("POST", sessions, body, http.StatusBadRequest, word)
 		}
 		synctest.Wait()
-		// The grace period of zero alone is known only once the game server, whose
-		// answer may name another, has been dialled.
+		// Only a grace period of zero passes the first checks: the answer of the game server
+		// may name another one, so it is dialled.
 		if n := w.game.Joined(); n != 1 {
 			t.Errorf("%d dials", n)
 		}
@@ -250,7 +250,7 @@ func TestSessionLimitAppliesToCreate(t *testing.T) {
 	}, func(c *gateway.Config, _ *Options) { c.MaxSessions = 1 })
 }
 
-// A caller that goes leaves no session behind.
+// A caller that disconnects leaves no session behind.
 func TestDisconnectedCallerEndsDial(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.game.Refuse = func(net.Conn, *http.Request) bool { return true }
@@ -266,8 +266,7 @@ func TestDisconnectedCallerEndsDial(t *testing.T) {
 	})
 }
 
-// Many at once: each has an id and a token of its own, and no more of them are
-// left than were made.
+// Each session has its own id and token, and none remains that was not returned.
 func TestSessionsAreCreatedConcurrently(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seen := map[string]bool{}

@@ -17,7 +17,7 @@ const (
 	viewerToken = "viewer-CANARY-0123456789"
 )
 
-// tokenFile writes a file of tokens.
+// tokenFile writes a token file.
 func tokenFile(t *testing.T, lines ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "tokens")
@@ -32,7 +32,7 @@ func writeTokens(t *testing.T, name string, lines ...string) {
 	}
 }
 
-// withTokens has the admin address ask for a token.
+// withTokens makes the admin address require a token.
 func withTokens(t *testing.T) change {
 	t.Helper()
 	c, err := LoadCredentials(tokenFile(t, adminToken), tokenFile(t, viewerToken))
@@ -92,7 +92,7 @@ func TestErrorsOfBadTokenFilesRevealNothing(t *testing.T) {
 	}
 }
 
-// They are the operator's to choose; that they are short is said.
+// The operator may choose weak tokens, and is warned.
 func TestWeakTokensAreAcceptedWithWarning(t *testing.T) {
 	c, err := LoadCredentials(tokenFile(t, adminToken, "SECRET-of-15-ch"), tokenFile(t, "SECRET"))
 	if err != nil {
@@ -168,7 +168,7 @@ func TestBadTokenFileDoesNotAffectOtherFile(t *testing.T) {
 	}
 }
 
-// credentials are what a caller may come with, and who that makes of him.
+// credentials are the headers of a caller, and the role that they give.
 var credentials = map[string]struct {
 	header []string
 	who    string // "", viewer or admin
@@ -195,10 +195,10 @@ var credentials = map[string]struct {
 	"trusted by a lie": {[]string{"X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"}, ""},
 }
 
-// guardedCalls is every route, and those that are none; %s is a session.
+// guardedCalls are all routes, and some unknown paths; %s is a session.
 var guardedCalls = []struct {
 	method, target string
-	least          string // who may: viewer or admin
+	least          string // the required role: viewer or admin
 	body           string
 }{
 	{"GET", "/metrics", "viewer", ""},
@@ -261,7 +261,7 @@ func TestEveryRouteRequiresItsToken(t *testing.T) {
 }
 
 func TestCredentialsTableNamesEveryRoute(t *testing.T) {
-	open := []string{"GET /healthz", "GET /readyz", "GET /", "GET /dashboard/{file}", "GET /dashboard/vendor/{file}", "GET /api/v1/events"} // HEAD stands for the last
+	open := []string{"GET /healthz", "GET /readyz", "GET /", "GET /dashboard/{file}", "GET /dashboard/vendor/{file}", "GET /api/v1/events"} // the last is tested by HEAD
 	inTable := map[string]bool{}
 	for _, o := range open {
 		inTable[o] = true
@@ -298,7 +298,7 @@ func TestHealthNeedsNoToken(t *testing.T) {
 	}, withTokens(t))
 }
 
-// With tokens the address may be any, so any Host and Origin may come.
+// With tokens the address need not be a loopback one, so any Host and Origin are accepted.
 func TestTokenIsAcceptedUnderAnyHost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for name, a := range refused {

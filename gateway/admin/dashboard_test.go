@@ -34,7 +34,7 @@ func TestDashboardIsServedCompletely(t *testing.T) {
 	})
 }
 
-// T20: what is no file of the dashboard is not found, and nothing is redirected.
+// T20: unknown files are not found, and nothing is redirected.
 func TestOnlyDashboardFilesAreServed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, target := range []string{"/index.html", "/dashboard/", "/dashboard/index.html", "/dashboard/none.js", "/dashboard/vendor/none.js", "/dashboard/vendor/", "/dashboard/format.test.mjs", "/dashboard/vendor.mjs", "/dashboard/..%2fembed.go", "/dashboard/vendor/..%2fmain.js", "/dashboard//main.js", "/reseat.js", "/demo/demo.js"} {
@@ -43,7 +43,7 @@ func TestOnlyDashboardFilesAreServed(t *testing.T) {
 	})
 }
 
-// The page loads, connects to and turns into script nothing but its own.
+// The page loads, connects to and runs only its own files.
 func TestDashboardContentSecurityPolicyIsStrict(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		header := w.call("GET", "/").Header()
@@ -81,7 +81,7 @@ func TestDashboardIsGuardedLikeOtherRoutes(t *testing.T) {
 	})
 }
 
-// With tokens the page is anybody's, what it shows is not.
+// With tokens everyone may load the page, but not its data.
 func TestDashboardDataRequiresToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if rec := w.call("GET", "/"); rec.Code != http.StatusOK {
@@ -108,8 +108,8 @@ func TestIsDashboardMatchesOnlyItsPaths(t *testing.T) {
 	}
 }
 
-// A path that leads out of /dashboard/ is one that the router does not take for
-// the dashboard's: no token, no answer.
+// The router does not take a path that leads out of /dashboard/ for one of its files:
+// without a token there is no answer.
 func TestNoSpellingOfDashboardPathBypassesToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, target := range []string{"/dashboard/../api/v1/sessions", "/dashboard/..%2fapi%2fv1%2fsessions", "/dashboard/vendor/../../metrics", "/dashboard/%2e%2e/metrics"} {

@@ -44,7 +44,7 @@ func TestDataEndsWithItsSession(t *testing.T) {
 		p, _ := w.play("")
 		w.send("PUT", path(p)+"/data", "x")
 		p.Drop()
-		w.send("PUT", path(p)+"/data", "y") // while its client is away
+		w.send("PUT", path(p)+"/data", "y") // while its client is detached
 		w.wantStatus("DELETE", path(p), http.StatusNoContent)
 		w.wantProblem("GET", path(p)+"/data", http.StatusNotFound, "deleted")
 		w.wantRefused("PUT", path(p)+"/data", "z", http.StatusConflict, "ended")
@@ -121,7 +121,7 @@ func TestEntityTagListsAreParsed(t *testing.T) {
 	}
 }
 
-// Of writers that all go by the same state of the data, one is first.
+// Of concurrent writers with the same tag, exactly one succeeds.
 func TestExactlyOneConcurrentConditionalWriteSucceeds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")

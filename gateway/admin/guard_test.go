@@ -30,7 +30,7 @@ func TestLoopbackNameMatchesOnlyLoopback(t *testing.T) {
 	}
 }
 
-// asked is a request to the admin address as a browser sends it.
+// An asked is a request to the admin address as a browser sends it.
 type asked struct {
 	host   string
 	origin []string
@@ -108,8 +108,8 @@ func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// A route whose upstream is the admin address would open it to every client, whose Host
-// the gateway passes on.
+// A route whose upstream is the admin address would open it to every client, since the
+// gateway forwards the client's Host.
 func TestForwardedRequestsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/", "/metrics", "/api/v1/sessions", "/debug/pprof/"} {

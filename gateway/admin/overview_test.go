@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/registry"
 )
 
-// overviewOf asks for one.
+// overviewOf requests an overview.
 func (w *world) overviewOf(query string) (o overview) {
 	w.t.Helper()
 	rec := w.call("GET", "/api/v1/overview"+query)
@@ -79,7 +79,7 @@ func TestOverviewShowsRemainingGrace(t *testing.T) {
 	})
 }
 
-// orders are queries of an overview, and the players that the answer shows.
+// orders maps queries of an overview to the players that the answer shows.
 var orders = map[string]string{
 	"":                     "Zoe ann bob ?",
 	"?sort=since":          "Zoe ann bob ?",
@@ -133,7 +133,7 @@ func TestOverviewIsFilteredAndSorted(t *testing.T) {
 				got = append(got, s.Player)
 			}
 			switch list := strings.Join(got, " "); {
-			case strings.Contains(query, "buffer"): // of the empty ones nothing is said
+			case strings.Contains(query, "buffer"): // the order of equal ones is not defined
 				if last := strings.Join(got[2:], " "); len(got) != 4 || !strings.HasPrefix(want, got[0]+" "+got[1]) || last != "Zoe ?" && last != "? Zoe" {
 					t.Errorf("%s: %s, want %s", query, list, want)
 				}
@@ -173,7 +173,7 @@ func TestBadOverviewQueriesAreRefused(t *testing.T) {
 	})
 }
 
-// An answer is bounded: 200 rows and 180 samples, whatever is asked.
+// An answer holds at most 200 rows and 180 samples.
 func TestOverviewSizeIsLimited(t *testing.T) {
 	var recorder *Recorder
 	inWorld(t, func(t *testing.T, w *world) {

@@ -40,7 +40,7 @@ func TestPatchChangesLiveSession(t *testing.T) {
 	})
 }
 
-// R21: the grace period is changed while it runs out.
+// R21: the grace period is changed while its timer runs.
 func TestPatchChangesRunningGraceTimer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
@@ -115,7 +115,7 @@ func TestBadPatchesChangeNothing(t *testing.T) {
 	})
 }
 
-// The type of a body is what is in it: curl -d says that it sends a form.
+// The content decides, not its declared type: curl -d declares a form.
 func TestContentTypeIsIgnored(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
@@ -153,7 +153,7 @@ func TestGroupIsStarted(t *testing.T) {
 		if got := w.describe(c)["state"]; got != "detached" {
 			t.Errorf("started while its client was away, it is %v", got)
 		}
-		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // twice is as once
+		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // idempotent
 	}, before)
 }
 
@@ -184,7 +184,7 @@ func TestGroupIsEnded(t *testing.T) {
 	})
 }
 
-// Names stand in paths; an empty one is no name for the sessions without a group.
+// Names appear in paths. An empty one does not name the sessions without a group.
 func TestGroupNamesMayBeAnyText(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		lone, _ := w.play("")

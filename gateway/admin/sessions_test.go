@@ -37,7 +37,7 @@ func TestListIsFiltered(t *testing.T) {
 		w.wantList("?group=red", a, c)
 		w.wantList("?group=blue", b)
 		w.wantList("?group=Red")
-		w.wantList("?group=", a, b, c) // as if it were not there
+		w.wantList("?group=", a, b, c) // the same as no group
 		w.wantList("?state=attached", a, b)
 		w.wantList("?state=detached", c)
 		w.wantList("?state=connecting")
@@ -67,7 +67,7 @@ func TestListIsPaged(t *testing.T) {
 	})
 }
 
-// wantPages follows next from page to page, up to the one without.
+// wantPages follows next from page to page, up to the last.
 func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
 	w.t.Helper()
 	cursor := ""
@@ -81,7 +81,7 @@ func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
 	}
 }
 
-// A session that ends between two pages moves no other out of the list.
+// A session that ends between two pages moves no other one out of the list.
 func TestPagingIsStableWhileSessionsEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var all []*wstest.Player
@@ -133,7 +133,7 @@ func TestSessionIsDescribed(t *testing.T) {
 		if since, err := time.Parse(time.RFC3339, got["since"].(string)); err != nil || since.After(time.Now()) {
 			t.Errorf("since %v: %v", got["since"], err)
 		}
-		if _, told := got["reason"]; told {
+		if _, found := got["reason"]; found {
 			t.Errorf("a living session has the reason %v", got["reason"])
 		}
 		listed := w.list("").Sessions[0]
@@ -223,7 +223,7 @@ func TestUnknownResourcesAndMethodsAreRefused(t *testing.T) {
 	})
 }
 
-// RFC 9110 section 15.5.6: a resource says which methods it has.
+// RFC 9110 section 15.5.6.
 func TestAllowHeaderListsMethodsOfResource(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
@@ -273,10 +273,10 @@ func TestDeleteEndsTheSessionWithCodeAndReason(t *testing.T) {
 			p, game := w.play("")
 			w.wantStatus("DELETE", path(p)+tt.query, http.StatusNoContent)
 			if got := game.WantClose(tt.code); got != tt.reason {
-				t.Errorf("%s: the upstream is told %q", tt.query, got)
+				t.Errorf("%s: the upstream got %q", tt.query, got)
 			}
 			if c := p.WantClosing(wire.CodeEnded); c.Reason != tt.reason || c.Retry {
-				t.Errorf("%s: the client is told %+v", tt.query, c)
+				t.Errorf("%s: the client got %+v", tt.query, c)
 			}
 		})
 	}
@@ -303,10 +303,10 @@ func TestDeleteOfDetachedSessionIsReportedAtResume(t *testing.T) {
 		p.Drop()
 		w.wantStatus("DELETE", path(p)+"?code=4001&reason=kicked", http.StatusNoContent)
 		if got := game.WantClose(4001); got != "kicked" {
-			t.Errorf("the upstream is told %q", got)
+			t.Errorf("the upstream got %q", got)
 		}
 		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded); c.Reason != "kicked" {
-			t.Errorf("the client is told %+v", c)
+			t.Errorf("the client got %+v", c)
 		}
 	})
 }
@@ -325,8 +325,8 @@ func TestDisconnectSendsNoClose(t *testing.T) {
 	})
 }
 
-// T44: no verb of the API gets past the guard, and only the two health paths
-// need not.
+// T44: no method of the API passes the guard without a token, and only the two health paths
+// need none.
 func TestEveryPathIsGuarded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")

@@ -33,7 +33,7 @@ func (s *site) listen(query string, header ...string) *listener {
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-store" {
 		s.t.Errorf("%v", resp.Header)
 	}
-	rec := httptest.NewRecorder() // what comes behind the head is checked by next
+	rec := httptest.NewRecorder() // next checks what follows the head
 	rec.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	described.check(s.t, s.w.admin, httptest.NewRequest("GET", "/api/v1/events"+query, nil), "", rec)
 	return &listener{reply: r, body: resp.Body}
@@ -54,7 +54,7 @@ func (l *listener) line() (string, error) {
 	}
 }
 
-// next reads the next event, or a comment as one without a type.
+// next reads the next event; a comment is one without a type.
 func (l *listener) next() (e events.Event) {
 	l.t.Helper()
 	var name, data string
@@ -87,7 +87,7 @@ func (l *listener) next() (e events.Event) {
 	}
 }
 
-// schema holds the data of an event against its description.
+// schema checks the data of an event against its description.
 func (l *listener) schema(data string) {
 	l.t.Helper()
 	var v any
@@ -97,7 +97,7 @@ func (l *listener) schema(data string) {
 	}
 }
 
-// want reads events, comments left out: "type session".
+// want reads the next events, without comments: "type session".
 func (l *listener) want(want ...string) {
 	l.t.Helper()
 	for _, w := range want {
@@ -220,7 +220,7 @@ func TestStreamIsKeptAlive(t *testing.T) {
 	})
 }
 
-// Nobody reads: the sessions go on, and the stream is cut.
+// A reader stops reading: the sessions continue, and its stream is closed.
 func TestStuckReaderIsClosedAndDelaysNoOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
@@ -229,14 +229,14 @@ func TestStuckReaderIsClosedAndDelaysNoOther(t *testing.T) {
 		var ids []string
 		for range 200 {
 			p, _ := w.play("")
-			synctest.Wait() // its event comes behind its hello
+			synctest.Wait() // its event follows its hello
 			ids = append(ids, "session.created "+p.Hello.Session)
 		}
 		if d := time.Since(began); d != 0 {
 			t.Errorf("the sessions waited for %v", d)
 		}
 		present.want(ids...)
-		time.Sleep(streamWriteTimeout + time.Second) // else it may begin to take something at the last instant
+		time.Sleep(streamWriteTimeout + time.Second) // so that it cannot start reading at the last moment
 		if _, err := io.ReadAll(absent.body); err == nil {
 			t.Error("it came to an end in order, rather than cut")
 		}
@@ -255,7 +255,7 @@ func TestStreamLimitFreesClosedStreams(t *testing.T) {
 		}
 		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
 		wantProblem(t, rec, http.StatusTooManyRequests, "32 for one token")
-		s.listen("", admin).next() // others have room
+		s.listen("", admin).next() // other readers are not limited
 		open[7].Close()
 		synctest.Wait()
 		s.listen("", viewer).next()
