@@ -173,6 +173,7 @@ func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 		dst = append(dst, a.ctl)
 		a.flight.ctl = len(a.ctl)
 	}
+	// Nothing follows the Close frame: protocol section 6.
 	if to := min(s.ring.Last().Off, from+maxWrite); to > from && !a.last {
 		dst = s.ring.Slices(dst, from, to)
 		a.flight.body = int(to - from)
@@ -210,6 +211,8 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 		a.restWrote(n)
 		return false
 	}
+	// Bytes count in the order in which Out returned them: the rest of the message first,
+	// then ctl, then the messages that follow. Only the stream's bytes move cur.
 	head := min(n, out.head)
 	ctl := min(n-head, out.ctl)
 	a.cur += uint64(n - ctl)
@@ -217,6 +220,8 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	if len(a.ctl) == 0 && a.socket.mark == queued {
 		a.socket.mark, look = written, true
 	}
+	// An ack may overtake the report of the write that it confirms. If the write then stops
+	// short, the client has acked bytes that it never got, and they are already freed.
 	if base := s.ring.Base(); a.cur < base.Off {
 		s.ring.Unpin()
 		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is no longer in the buffer,
@@ -225,6 +230,8 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 		return false
 	}
 	if n > ctl {
+		// A write may stop inside a message. Until the rest of it has been written, nothing else
+		// may be.
 		a.mark, a.mid = s.ring.Around(a.mark, a.cur)
 		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start { // not for messages reported as lost
 			a.owed = now
@@ -322,6 +329,7 @@ func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) 
 // no longer refer to the session. Output in flight comes first, in its order.
 func (s *Session) finish(a *Attachment, flush bool) {
 	head, ctl := max(a.cur, a.mid), len(a.ctl)
+	// Output in flight is already fixed. The driver reports it against what follows here.
 	if a.flight.active {
 		head, ctl = a.cur+uint64(a.flight.head), a.flight.ctl
 	}
@@ -335,6 +343,7 @@ func (s *Session) finish(a *Attachment, flush bool) {
 		a.rest = append(a.rest, a.ctl[:ctl:ctl])
 	}
 	a.rest = s.ring.Slices(a.rest, head, to)
+	// A copy: the first part of ctl may be in flight, and final is appended to the rest.
 	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
 	a.flight = flight{active: a.flight.active, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
 	s.sentOff = max(s.sentOff, to) // the client may receive it and count it in its N

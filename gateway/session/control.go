@@ -100,6 +100,8 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 // than an earlier one changes nothing. One beyond what was sent is a violation, since
 // the messages that it names would be freed without having been sent.
 func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
+	// The ack may arrive before the driver reports the write, so bytes in flight count as
+	// sent: see handed.
 	if n > s.ring.Last().N || !s.ring.Ack(n, a.handed()) {
 		s.violation(now, wire.CodeProtocolViolation, "ack %d is beyond what was sent", n)
 		return
@@ -107,7 +109,9 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	if n <= s.acked {
 		return
 	}
+	// From here on the messages up to n are freed.
 	s.acked, a.acks = n, now
+	// Nothing that was written is unacked: no answer is owed.
 	if n >= a.mark.N {
 		a.owed = 0
 	}
@@ -115,6 +119,7 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	if a.overdue.at > 0 && n >= a.overdue.n {
 		a.overdue = probe{}
 	}
+	// The ack may have made the room that the upstream waits for.
 	s.unblock(now)
 	s.askAck(now, a)
 }
@@ -132,6 +137,8 @@ func (s *Session) bye(now Time, b wire.Bye) {
 // its pong.
 func (s *Session) sendPing(now Time, a *Attachment) {
 	a.pingID++
+	// The probe names the last message that was written whole before this ping: one that is
+	// cut need not have arrived when its pong does.
 	p := probe{id: a.pingID, n: a.mark.N, at: now}
 	if a.cur == s.ring.Last().Off {
 		p.n = s.ring.Last().N

@@ -116,6 +116,8 @@ func (s *Session) scanFrame(now Time) bool {
 	case h.Masked:
 		return s.upstreamFault(now, wire.CodeProtocolError, "masked frame from the upstream")
 	case h.Control():
+		// Control frames belong to this hop. They are removed from the stream, and may lie
+		// between the fragments of a message: protocol section 1.
 		end := h.Size + int(h.Length)
 		if len(raw) < end {
 			return false
@@ -146,6 +148,8 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	if !sc.open {
 		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, overflowed: sc.overflowed}
 	}
+	// The announced size counts, so that a message over the limit is refused before any of
+	// it takes up the buffer.
 	size := sc.size + h.Length
 	was, wait := s.keepalive(h, raw)
 	switch {
@@ -188,6 +192,7 @@ func (s *Session) endFrame(now Time) {
 	if s.scan.rem > 0 || !s.scan.fin {
 		return
 	}
+	// EndMessage moves Last behind the message, so its beginning is taken before.
 	from := s.ring.Last().Off
 	s.ring.EndMessage(s.scan.stored)
 	s.logDown(from, s.scan.size)
@@ -218,6 +223,7 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	case s.state == Detached:
 		s.noteOverflow(pausedText)
 	}
+	// A full buffer is one reason to read a plain client again: its Pong may make room.
 	read := s.att != nil && s.att.wants(s)
 	s.scan.full = true
 	if s.att != nil {

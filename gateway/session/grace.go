@@ -39,6 +39,7 @@ func (s *Session) grace() time.Duration {
 func (s *Session) SetTerms(now Time, t Terms) bool {
 	before, kept := s.cfg.Terms, s.keep()
 	s.cfg.Terms = t
+	// The new end counts from the detach, and includes the pauses so far.
 	if s.waitsForClient() && s.keep() != kept && s.detached.Add(s.pausedBy(now)+s.grace()) > s.expires {
 		s.cfg.Terms = before
 		return false
@@ -86,6 +87,8 @@ func (s *Session) retime(now Time, kept time.Duration) {
 			s.endGrace(now)
 		}
 	case s.state == Attached && s.cfg.Resumable && !s.att.last:
+		// A client tries to resume for the grace period plus twice the heartbeat, protocol
+		// section 10. Its token must last as long.
 		s.renewAt = earlier(s.renewAt, max(s.expires.Add(-2*s.cfg.Heartbeat-s.keep()), 1))
 		s.renewIfDue(now)
 		s.att.ctl = wire.Append(s.att.ctl, wire.VerbGrace, strconv.FormatInt(s.keep().Milliseconds(), 10))

@@ -137,6 +137,8 @@ func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
 		return 0, 0
 	}
 	if a.askedSince() {
+		// Protocol section 5.4: the later of the timeout on the clock, and four round trips
+		// after the first ping that was sent in this silence.
 		limit := s.cfg.Answer
 		if s.trip.smoothed == 0 {
 			limit = max(limit, minAnswer)
@@ -160,6 +162,8 @@ func (s *Session) pingDue(a *Attachment) Time {
 	if !a.askedSince() {
 		t = earlier(t, a.silentSince().Add(s.cfg.Heartbeat))
 	}
+	// The round trip must be measured again now and then, even on a busy connection that
+	// needs no other ping.
 	every := pingEvery
 	if !s.trip.pinged && len(a.pings) == 0 {
 		every = firstPing
@@ -190,10 +194,12 @@ func (a *Attachment) socketState(s *Session, now Time, st SocketState) {
 		return
 	}
 	w := &a.socket
+	// Right after the write, everything up to the ping is either acked or queued.
 	if w.mark == written {
 		w.mark, w.pingEnd = marked, st.Acked+uint64(st.Queued)
 		w.known = a.behind // bytes acked before the ping prove nothing about it
 	}
+	// Only progress since the last look counts. The first look has nothing to compare with.
 	takes := w.known && st.Acked > w.acked
 	w.acked, w.known = st.Acked, true
 	if takes && st.Queued > 0 {
@@ -222,6 +228,8 @@ func (s *Session) nextLook(a *Attachment) Time {
 // draining reports whether a's client has taken bytes recently and has more to take: a
 // large message on a slow link.
 func (s *Session) draining(now Time, a *Attachment) bool {
+	// The same time that a client has to answer: a pause that does not detach it is not the
+	// end of draining either.
 	lately := max(s.cfg.Answer, minAnswer)
 	return a.socket.drained > 0 && now.Sub(a.socket.drained) < lately
 }

@@ -50,6 +50,8 @@ func (q *upqueue) ready() bool { return len(q.units) > q.held }
 func (q *upqueue) slices(dst [][]byte) [][]byte {
 	n := len(dst)
 	dst = append(dst, q.pieces...)
+	// Held units are the last ones: cut their bytes off the end, which may lie in several
+	// pieces.
 	for late := q.heldBytes; late > 0; {
 		last := len(dst) - 1
 		k := min(late, len(dst[last]))
@@ -100,6 +102,8 @@ func (q *upqueue) next() Time {
 // borrow pushes the unit p, which the caller may overwrite after retain.
 func (q *upqueue) borrow(p []byte, payload int64) {
 	q.units = append(q.units, unit{size: len(p), payload: payload})
+	// Messages read at once lie side by side. One piece for all of them makes one entry of
+	// the vectored write.
 	if n := len(q.pieces); n > q.borrowed && adjacent(q.pieces[n-1], p) {
 		q.pieces[n-1] = q.pieces[n-1][:len(q.pieces[n-1])+len(p)]
 		return

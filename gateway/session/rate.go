@@ -81,11 +81,13 @@ func (s *Session) inTime(now Time, payload int64) bool {
 	if !r.limited() {
 		return true
 	}
+	// Both buckets are charged for every message; the slower one decides.
 	wait := max(s.pace.messages.take(now, r.Messages, 1), s.pace.bytes.take(now, r.Bytes, float64(payload)))
 	if wait > 0 && r.End {
 		s.violation(now, wire.CodeTooFast, "")
 		return false
 	}
+	// Never earlier than the message before: order is kept.
 	s.pace.until = max(s.pace.until, now.Add(wait))
 	return true
 }

@@ -26,6 +26,7 @@ type relayedClose struct {
 // client has been sent everything up to the upstream's own Close frame.
 func (s *Session) relayClientClose(now Time, a *Attachment, code int, reason string) {
 	a.closing = &relayedClose{code: code, reason: reason, deadline: now.Add(closeWait)}
+	// Nothing is expected of the client any more. Unanswered pings would count against it.
 	a.in, a.pings, a.askSince = inbound{}, nil, 0
 	if s.up.over {
 		s.closeUpstream(code, reason)

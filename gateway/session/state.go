@@ -31,6 +31,7 @@ func (s *Session) Freeze(format int, content [][]byte) (state []byte, _ [][]byte
 	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
 		return nil, content, ErrBusy
 	}
+	// Borrowed input lies in the driver's buffer, which is not part of the state.
 	s.Retain()
 	c := codec{writing: true}
 	s.walk(&c)

@@ -17,6 +17,8 @@ func (s *Session) Next() Time {
 	case Attached:
 		t = s.nextAttached(s.att)
 	}
+	// From here on, moments that do not depend on a client: the upstream must be served
+	// while the session is detached, too.
 	t = earlier(t, s.q.next())
 	if s.cfg.Idle > 0 {
 		t = earlier(t, s.data.Add(s.cfg.Idle))
@@ -92,6 +94,7 @@ func earlier(a, b Time) Time {
 
 // Tick applies every rule that is due by now.
 func (s *Session) Tick(now Time) {
+	// First of all: after a pause none of the clocks below may be judged.
 	s.notePause(now)
 	s.q.release(now)
 	switch {
@@ -120,6 +123,7 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		}
 		return
 	}
+	// An unfinished message is judged only while the client is read.
 	reads := a.wants(s)
 	if t := s.nextLook(a); t > 0 && now >= t {
 		a.socket.looked = now

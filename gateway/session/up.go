@@ -177,6 +177,8 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	if in.size == 0 && h.Length > 0 && len(b) > h.Size {
 		first = b[h.Size] ^ h.Key[0]
 	}
+	// The limit depends on the first byte of the payload. Before that has arrived, only
+	// the larger limit can be applied.
 	known := in.size > 0 || h.Length == 0 || len(b) > h.Size
 	size := in.size + h.Length
 	if size < 0 || known && size > r.s.clientLimit(in.text, first) || size > max(r.s.cfg.MaxMessage+1, maxControl) {
@@ -280,6 +282,7 @@ func (s *Session) accept(now Time, payload int64) bool {
 	}
 	if s.cfg.Resumable {
 		n, bytes := s.received.n-s.ackSent.n, s.received.bytes-s.ackSent.bytes
+		// A single message may always be unacked, however large: protocol section 5.3.
 		if n > 0 && (n >= UnackedMessages || bytes+uint64(payload) > UnackedBytes) {
 			s.violation(now, wire.CodeProtocolViolation, "more than %d messages or %d bytes not acked", UnackedMessages, UnackedBytes)
 			return false

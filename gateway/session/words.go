@@ -66,6 +66,7 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 		if h.Length != int64(len(r.In)) {
 			continue
 		}
+		// Compare as much as has arrived: a frame that cannot match must not wait for more.
 		got := raw[h.Size:min(len(raw), h.Size+len(r.In))]
 		switch {
 		case string(got) != r.In[:len(got)]:
@@ -108,6 +109,7 @@ func (s *Session) answerHeartbeat(from, end uint64) {
 	for _, r := range s.cfg.Replies {
 		longest = max(longest, len(r.In))
 	}
+	// Most messages are longer than any heartbeat. They must not be copied to find that out.
 	if end-from > uint64(longest+1+frame.MaxFrames(s.cfg.MaxMessage)*4) { // the headers of frames this short
 		return
 	}
@@ -116,6 +118,7 @@ func (s *Session) answerHeartbeat(from, end uint64) {
 		return
 	}
 	text := string(flatten(msg, int64(len(msg))))
+	// The buffer holds the escaped form; the operator wrote the plain one.
 	if s.cfg.Resumable && len(text) > 0 && text[0] == wire.DLE {
 		text = text[1:]
 	}
