@@ -41,8 +41,8 @@ type Policy struct {
 	Rate session.Rate
 	// PlainResume keeps plain clients, by a cookie: --plain-resume.
 	PlainResume bool
-	// Tell has a line logged for each data message.
-	Tell session.Telling
+	// MessageLog logs a line for each data message: --log-messages.
+	MessageLog session.MessageLog
 	// IdleTimeout ends a session in which no data message passed for so long;
 	// zero is off.
 	IdleTimeout time.Duration

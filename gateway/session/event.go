@@ -21,7 +21,7 @@ const (
 	Pong                   // the client answered a ping: Took is the round trip
 	Renew                  // the client needs a token with a later exp: call SendToken
 	Started                // the game server marked the session started
-	Message                // a data message was numbered or received; only where Config.Tell is on
+	Message                // a data message was numbered or received; only where Config.MessageLog is on
 )
 
 // An Event is one thing that happened to a session. Logs, metrics, webhooks and the

@@ -81,10 +81,10 @@ type Config struct {
 	Key  func() [4]byte
 	Rate Rate
 
-	Resumable bool // the client speaks reseat.v1
-	Kept      bool // a plain client that may return with a cookie: protocol section 9
-	Hard      bool // --disconnect hard: a detached session has no upstream
-	Tell      Telling
+	Resumable  bool // the client speaks reseat.v1
+	Kept       bool // a plain client that may return with a cookie: protocol section 9
+	Hard       bool // --disconnect hard: a detached session has no upstream
+	MessageLog MessageLog
 	Terms
 	Idle              time.Duration // max time without a data message; zero: no limit
 	Heartbeat         time.Duration
