@@ -88,6 +88,8 @@ const (
 	maxPongBytes = 4 << 10 // of ctl; above it Pongs wait, so that a client that reads nothing costs no memory
 )
 
+// add records a Ping to be answered. It copies the payload, which lies in the driver's
+// read buffer.
 func (p *pongs) add(payload []byte) {
 	if len(p.due) == maxPongs {
 		p.due = p.due[:0]
@@ -95,6 +97,7 @@ func (p *pongs) add(payload []byte) {
 	p.due = append(p.due, bytes.Clone(payload))
 }
 
+// take returns the payloads to be answered, and forgets them.
 func (p *pongs) take() [][]byte {
 	due := p.due
 	p.due = nil
@@ -108,6 +111,8 @@ type probe struct {
 	at Time
 }
 
+// newAttachment returns a connection whose output starts at the oldest message that the
+// client has not acked: at a resume, that is the replay.
 func (s *Session) newAttachment(now Time, p Pass) *Attachment {
 	base := s.ring.Base()
 	return &Attachment{
@@ -142,6 +147,8 @@ func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	return a.mid > a.cur || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
 }
 
+// out composes control messages only now, when the socket takes output: an ack or pong then
+// carries the newest numbers, and several due ones become one.
 func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 	n := len(dst)
 	if a != s.att {
@@ -194,6 +201,8 @@ func (a *Attachment) restOut(dst [][]byte) [][]byte {
 	return dst
 }
 
+// wrote takes the written bytes off the output. Since a client acks only whole messages, the
+// marks must tell exactly which messages are whole.
 func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	out := a.flight
 	a.flight = flight{}

@@ -229,6 +229,7 @@ func (s *Session) SendToken(now Time, p Pass) {
 	if a == nil || a.last || a.gen != p.Gen {
 		return
 	}
+	// The generation stays the same: the client need not confirm it again.
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbToken, struct {
 		Token string `json:"token"`
 	}{p.Token})

@@ -47,6 +47,8 @@ func (s *Session) readsFrom(u *Upstream) bool {
 	return u == s.up && !u.released && !u.over && s.state != Ended
 }
 
+// read drops input of a replaced upstream. It calls Fill even for no bytes, since Room has
+// reserved the memory.
 func (u *Upstream) read(s *Session, now Time, p []byte) {
 	if !s.readsFrom(u) {
 		return

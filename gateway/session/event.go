@@ -46,6 +46,8 @@ type Event struct {
 	Head       string // the beginning of the payload
 }
 
+// emit queues an event until Events is called: observers must never run inside a
+// transition, where they would see half of it.
 func (s *Session) emit(e Event) {
 	e.Epoch = s.epoch
 	s.events = append(s.events, e)

@@ -35,6 +35,7 @@ type unit struct {
 // notCounted is the payload of a unit that is not a client's message.
 const notCounted = -1
 
+// empty reports whether the queue holds nothing, not even a held unit.
 func (q *upqueue) empty() bool { return len(q.pieces) == 0 }
 
 // messages reports whether the queue holds a client's message.

@@ -160,6 +160,7 @@ type tally struct {
 	bytes uint64
 }
 
+// add counts one message.
 func (t *tally) add(payload int64) {
 	t.n++
 	t.bytes += uint64(payload)

@@ -165,6 +165,8 @@ func walkRing(r *replay.State, c *codec) {
 	num(c, 9, &r.Free)
 }
 
+// walk visits the settings that a session was made with. It keeps them across an upgrade,
+// even if the new process is configured differently.
 func (g *Config) walk(c *codec) {
 	c.string(1, &g.ID)
 	c.string(2, &g.Protocol)
@@ -213,6 +215,7 @@ func (t *tally) walk(c *codec) {
 	num(c, 2, &t.bytes)
 }
 
+// walk visits the scanner: an upgrade may come inside a message of the upstream.
 func (s *scanner) walk(c *codec) {
 	c.bool(1, &s.open)
 	c.bool(2, &s.text)
@@ -226,6 +229,7 @@ func (s *scanner) walk(c *codec) {
 	num(c, 10, &s.progress)
 }
 
+// walk visits the upstream leg. Nothing of it is in flight: see Freeze.
 func (u *Upstream) walk(c *codec) {
 	num(c, 1, &u.mode)
 	c.bool(2, &u.unwritable)
@@ -269,6 +273,7 @@ func (q *upqueue) walk(c *codec, up *Upstream) {
 	}
 }
 
+// walk visits the rate limit, so that an upgrade grants no client a new burst.
 func (p *pacer) walk(c *codec) {
 	c.float(1, &p.messages.level)
 	num(c, 2, &p.messages.at)
@@ -291,6 +296,7 @@ func (p *probe) walk(c *codec) {
 	num(c, 3, &p.at)
 }
 
+// walk visits an unfinished message of the client, which continues in the new process.
 func (in *inbound) walk(c *codec) {
 	c.bytes(1, &in.buf)
 	num(c, 2, &in.whole)
@@ -303,6 +309,7 @@ func (in *inbound) walk(c *codec) {
 	num(c, 9, &in.progress)
 }
 
+// walk visits what is known of the socket, which the new process inherits.
 func (w *socketWatch) walk(c *codec) {
 	num(c, 1, &w.looked)
 	c.bool(2, &w.known)
@@ -312,6 +319,7 @@ func (w *socketWatch) walk(c *codec) {
 	num(c, 6, &w.drained)
 }
 
+// walk visits the client leg. Nothing of it is in flight: see Freeze.
 func (a *Attachment) walk(c *codec) {
 	num(c, 1, &a.mode)
 	c.bool(2, &a.last)

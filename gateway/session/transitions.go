@@ -88,6 +88,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if old := s.att; old != nil {
 		ev.Kind, ev.Was, ev.Away = Superseded, old.peer, now.Sub(old.heard)
 		s.noteTakeover(now)
+		// A takeover is a resume like any other: it counts for `no progress`.
 		s.noteProgress(now, old)
 		s.release(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
 	} else {
@@ -151,6 +152,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.epoch++
 	a.epoch = s.epoch
 	s.state, s.att = Attached, a
+	// The grace timer must not survive the attach: the next detach starts a new one.
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
 	ev.Peer = a.peer
 	s.emit(ev)
@@ -222,6 +224,7 @@ func (s *Session) Forgo(now Time) {
 	s.state = Detached
 	s.paused, s.awaiting = s.pausedBy(now), 0
 	s.graceEnd = s.detached.Add(s.paused + s.grace())
+	// The dial may have succeeded just before the client gave up.
 	if s.up.mode == Open && !s.up.released {
 		s.releaseUpstream()
 	}
@@ -263,6 +266,7 @@ func (s *Session) end(now Time, e ending) {
 	}
 	e.At, e.Detail = now, e.text
 	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
+	// Nothing is replayed any more. Output that release has moved into rest stays valid.
 	s.ring.Release()
 	s.emit(ev)
 }
@@ -295,6 +299,8 @@ func (a *Attachment) gone(s *Session, now Time, why string) {
 	}
 }
 
+// writeFailed closes the connection even if the session has replaced it: nothing more can
+// be sent on it.
 func (a *Attachment) writeFailed(s *Session, now Time, why string) {
 	a.gone(s, now, why)
 	a.mode = max(a.mode, Shut)

@@ -58,6 +58,7 @@ func (u *Upstream) Over() bool { return u.over }
 // Upstream returns the current upstream connection, or the last one if there is none.
 func (s *Session) Upstream() *Upstream { return s.up }
 
+// hasOutput must be cheap, and must name every kind of output: see Attachment.hasOutput.
 func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 	switch {
 	case u.flight.active || u.unwritable || u.mode >= Shut:
@@ -73,6 +74,8 @@ func (u *Upstream) hasQueue(s *Session) bool {
 	return s.writer == nil && s.q.ready() && u == s.up && !u.released
 }
 
+// out returns frames of the gateway first, then the queue. Only one upstream at a time may
+// write the queue: an older one may still be writing when the next one connects.
 func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	s.composeUp(u)
 	if len(u.rest) > 0 {
@@ -116,6 +119,7 @@ func (s *Session) composeUp(u *Upstream) {
 	}
 }
 
+// wrote counts the gateway's own frames first: out returned them first.
 func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 	out := u.flight
 	u.flight = upFlight{}
@@ -175,6 +179,8 @@ func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
 	}
 }
 
+// gone closes u's connection. If it is the current one and has sent no Close frame, the
+// upstream is lost: protocol section 6.
 func (u *Upstream) gone(s *Session, now Time, why string) {
 	if u == s.up && !u.released && !u.over {
 		s.loseUpstream(now, 0, why)
@@ -237,6 +243,7 @@ func (s *Session) closeUpstream(code int, reason string) {
 	if u.mode != Open || u.released {
 		return
 	}
+	// Nothing is left to be written before the close, or nothing can be.
 	if u.unwritable || code == 0 && s.q.empty() && len(u.rest) == 0 {
 		s.shutUpstream(u)
 		return
@@ -287,6 +294,8 @@ func (s *Session) releaseUpstream() {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
+	// A message that the old upstream did not finish is dropped: the next one starts with a
+	// new message.
 	s.ring.Truncate()
 	s.scan, s.starved = scanner{overflowed: s.scan.overflowed}, false
 	s.takeBack(u)
