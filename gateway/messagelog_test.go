@@ -15,19 +15,19 @@ import (
 // Each data message has its line, with the configured part of it; control messages have none.
 func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 	for name, c := range map[string]struct {
-		tell session.Telling
+		log  session.MessageLog
 		want []string
 	}{
-		"off":  {session.Telling{}, nil},
-		"size": {session.Telling{On: true}, []string{"to_upstream kind=text size=5\n", "to_client kind=binary size=300\n", "to_upstream kind=text size=3\n", "to_client kind=text size=4\n", "to_upstream kind=text size=6\n"}},
-		"prefix": {session.Telling{On: true, Prefix: 4}, []string{
+		"off":  {session.MessageLog{}, nil},
+		"size": {session.MessageLog{On: true}, []string{"to_upstream kind=text size=5\n", "to_client kind=binary size=300\n", "to_upstream kind=text size=3\n", "to_client kind=text size=4\n", "to_upstream kind=text size=6\n"}},
+		"prefix": {session.MessageLog{On: true, Prefix: 4}, []string{
 			`size=5 head="\"hell\""`, `size=300 head="\"zzzz\""`, `size=3 head="\"\\x10ab\""`, `size=4 head="\"\\x10\\x10\\nx\""`, `size=6 head="\"in p\""`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pol := testPolicy()
-				pol.Tell = c.tell
+				pol.MessageLog = c.log
 				said := new(bytes.Buffer)
 				w := newWorld(t, pol, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
 				p, game := w.play()

@@ -75,7 +75,7 @@ func (o observer) logMessage(ev session.Event) {
 	if ev.Text {
 		args[5] = "text"
 	}
-	if e.Terms().Tell.Prefix > 0 {
+	if e.Terms().MessageLog.Prefix > 0 {
 		args = append(args, "head", strconv.Quote(ev.Head))
 	}
 	o.g.log.Info("message", args...)

@@ -1,8 +1,8 @@
-// Package admin serves the admin address: the control API and its event
-// stream, the dashboard, metrics, health and profiles, docs/control-api.md.
+// Package admin serves the admin address: the control API and its event stream, the
+// dashboard, metrics, health and profiles. docs/control-api.md describes it.
 //
-// Every answer of the API is described by openapi.json, which the tests hold
-// against the routes below and against real answers.
+// openapi.json describes every answer of the API. The tests compare it with the routes
+// below and with real answers.
 package admin
 
 import (
@@ -20,19 +20,19 @@ import (
 	"reseat/gateway"
 )
 
-// Options say who may do what.
+// Options configure the handler of the admin address.
 type Options struct {
-	// Credentials are asked of every caller, but for health. Nil asks nobody: then
-	// the address must be a loopback one, and what a foreign page in a browser on
-	// this machine could send is refused.
+	// Credentials are required of every caller, except for health. With nil no token is
+	// required: then the address must be a loopback one, and requests that a foreign page
+	// in a browser on this machine could send are refused.
 	Credentials *Credentials
-	// Recorder has the samples that an overview shows. Nil: there are none.
+	// Recorder holds the samples that an overview shows. Nil: no samples.
 	Recorder *Recorder
-	// Host and Version say in an overview which gateway it is of.
+	// Host and Version identify the gateway in an overview.
 	Host, Version string
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
-	// Process has the metrics of the process that the gateway runs in. Nil means none.
+	// Process holds the metrics of the gateway's process. Nil means none.
 	Process prometheus.Gatherer
 }
 
@@ -52,7 +52,7 @@ type api struct {
 //go:embed openapi.json
 var openAPI []byte
 
-// New makes the handler of the admin address.
+// New returns the handler of the admin address.
 func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -62,21 +62,22 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
 	}
-	a.guard = ownPages{}
+	a.guard = loopbackGuard{}
 	if o.Credentials != nil {
 		a.guard = o.Credentials
 	}
 	mux := a.routes
-	mux.Use(a.rescue, middleware.GetHead)
+	mux.Use(a.recoverPanic, middleware.GetHead)
 	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
 	mux.Get("/readyz", a.ready)
 	mux.Group(a.guarded)
 	return mux
 }
 
-// guarded are the routes behind the guard; what is no route is behind it too.
+// guarded registers the routes behind the guard. Unknown paths are behind it as well, so
+// that a caller without a token cannot tell them apart.
 func (a *api) guarded(r chi.Router) {
-	r.Use(a.refuseForwarded, a.admit, a.audit)
+	r.Use(a.refuseForwarded, a.authorize, a.audit)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
 	page := dashboard()
@@ -90,19 +91,19 @@ func (a *api) guarded(r chi.Router) {
 	r.MethodNotAllowed(a.notAllowed)
 }
 
-// refuseForwarded refuses what a gateway has passed on from its client address: the admin
-// address is no game server, and a route that leads here would open it to every client.
+// refuseForwarded refuses requests that a gateway forwarded from its client address. A
+// route whose upstream is the admin address would otherwise open it to every client.
 func (a *api) refuseForwarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header[gateway.ViaHeader] != nil {
-			problem(w, http.StatusLoopDetected, "a gateway's --upstream leads to this admin address")
+			problem(w, http.StatusLoopDetected, "a gateway forwarded this request: its --upstream points at this admin address")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// apiRoutes are all on one router, without routers below it: so it can tell
+// apiRoutes registers all routes on one router, without subrouters: only then can it tell
 // which methods a path has.
 func (a *api) apiRoutes(r chi.Router) {
 	const v1, session = "/api/v1", "/api/v1/sessions/{id}"
@@ -122,7 +123,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)
-	r.Delete(v1+"/drain", a.callOffDrain)
+	r.Delete(v1+"/drain", a.cancelDrain)
 }
 
 func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
@@ -138,10 +139,10 @@ func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Write(openAPI)
 }
 
-// methods are those that a resource may have.
+// methods are all methods that a resource may have.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// notAllowed says which methods a resource has: RFC 9110 section 15.5.6.
+// notAllowed answers 405 with the methods that the resource has: RFC 9110 section 15.5.6.
 func (a *api) notAllowed(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.RawPath
 	if path == "" {

@@ -20,8 +20,8 @@ import (
 	"reseat/upstream"
 )
 
-// A world is a gateway between a game and its players, all in memory, with its
-// admin address.
+// A world is a gateway between a game and its players, all in memory, with its admin
+// address.
 type world struct {
 	*wstest.Door
 	t     *testing.T
@@ -53,10 +53,10 @@ func newLog(l *logged) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// A change is one of what a world is made from.
+// A change adjusts what a world is made from.
 type change func(*gateway.Config, *Options)
 
-// inWorld runs test in a bubble: time passes at once.
+// inWorld runs test in a synctest bubble, where time passes at once.
 func inWorld(t *testing.T, test func(t *testing.T, w *world), changes ...change) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, changes...)) })
@@ -91,12 +91,12 @@ func newWorld(t *testing.T, changes ...change) *world {
 	w := &world{t: t, game: game, gw: gw, admin: New(gw, o), log: lines, Door: wstest.Open(t, gw, 64<<10)}
 	t.Cleanup(func() {
 		gw.Close()
-		time.Sleep(20 * time.Second) // fake: whoever takes leave has done so
+		time.Sleep(20 * time.Second) // fake time: closing connections have closed
 	})
 	return w
 }
 
-// play begins a session, in a group where one is named, and gives both its ends.
+// play begins a session, in a group if one is named, and returns both its ends.
 func (w *world) play(group string) (*wstest.Player, *wstest.Peer) {
 	w.t.Helper()
 	w.game.Header = ""
@@ -107,14 +107,14 @@ func (w *world) play(group string) (*wstest.Player, *wstest.Peer) {
 	return p, w.game.Next()
 }
 
-// call asks the admin address without a body, as curl on this machine does.
+// call sends a request without a body, as curl on this machine does.
 func (w *world) call(method, target string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	return w.send(method, target, "")
 }
 
-// send asks with a body and header lines such as "If-Match: *". What is
-// answered must be as openapi.json says.
+// send sends a request with a body and header lines such as "If-Match: *". The answer must
+// match openapi.json.
 func (w *world) send(method, target, body string, header ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	synctest.Wait()
@@ -163,6 +163,7 @@ func (w *world) wantRefused(method, target, body string, status int, word string
 	wantProblem(w.t, w.send(method, target, body, header...), status, word)
 }
 
+// wantProblem checks that rec is an error of RFC 9457 whose detail contains word.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, word string) {
 	t.Helper()
 	var p struct {
@@ -202,7 +203,7 @@ func (w *world) list(query string) page {
 	return p
 }
 
-// wantList checks which sessions a query lists, in their order.
+// wantList checks which sessions a query lists, and their order.
 func (w *world) wantList(query string, want ...*wstest.Player) {
 	w.t.Helper()
 	var got, ids []string

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// busyFor is when a caller may try again who was told that it is too much now.
-const busyFor = 5 * time.Second
+// retryAfter is when a caller may try again after 503.
+const retryAfter = 5 * time.Second
 
+// answer sends v as JSON.
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -17,22 +18,23 @@ func answer(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
+// text sends s as a line of plain text.
 func text(w http.ResponseWriter, status int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	w.Write([]byte(s + "\n"))
 }
 
-// A details is an error as RFC 9457 has it.
+// details is an error in the format of RFC 9457.
 type details struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Upstream is the game server's own status, where it refused a session.
+	// Upstream is the game server's status if it refused a session.
 	Upstream int `json:"upstream_status,omitempty"`
 }
 
-// problem answers with an error, and says in a sentence what is wrong.
+// problem answers with an error; detail is a sentence that says what is wrong.
 func problem(w http.ResponseWriter, status int, detail string) {
 	details{Status: status, Detail: detail}.write(w)
 }
@@ -40,7 +42,7 @@ func problem(w http.ResponseWriter, status int, detail string) {
 func (d details) write(w http.ResponseWriter) {
 	d.Title = http.StatusText(d.Status)
 	if d.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(int(busyFor.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -11,20 +11,19 @@ import (
 	"reseat/gateway/frame"
 )
 
-// audit writes a line for each request that may change something: who sent it,
-// for which session, and the outcome. Bodies, queries and tokens are never
-// part of it.
+// audit logs each request that may change something: caller, session and status. Bodies,
+// queries and tokens are never logged.
 func (a *api) audit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			next.ServeHTTP(w, r)
 			return
 		}
-		made := new(string)
-		r = r.WithContext(context.WithValue(r.Context(), madeKey{}, made))
+		created := new(string)
+		r = r.WithContext(context.WithValue(r.Context(), createdKey{}, created))
 		watched := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(watched, r)
-		id := *made
+		id := *created
 		if id == "" {
 			id = chi.URLParam(r, "id")
 		}
@@ -32,18 +31,18 @@ func (a *api) audit(next http.Handler) http.Handler {
 	})
 }
 
-// madeKey finds the place for the session that a request has made.
-type madeKey struct{}
+// createdKey is the context key for the id of the session that a request creates.
+type createdKey struct{}
 
-// noteMade tells the audit line of r which session it has made.
-func noteMade(r *http.Request, id string) {
-	if made, ok := r.Context().Value(madeKey{}).(*string); ok {
-		*made = id
+// noteCreated gives the id of the created session to the audit line of r.
+func noteCreated(r *http.Request, id string) {
+	if created, ok := r.Context().Value(createdKey{}).(*string); ok {
+		*created = id
 	}
 }
 
-// rescue answers 500 where a handler panics, and says so in the log.
-func (a *api) rescue(next http.Handler) http.Handler {
+// recoverPanic logs a panic in a handler and answers 500.
+func (a *api) recoverPanic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			switch v := recover(); v {
@@ -52,12 +51,12 @@ func (a *api) rescue(next http.Handler) http.Handler {
 				panic(v)
 			default:
 				a.log.Error("admin.panicked", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
-				problem(w, http.StatusInternalServerError, "a fault of the gateway's own; its log tells more")
+				problem(w, http.StatusInternalServerError, "internal error: see the gateway's log")
 			}
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-// clip bounds what a caller can put into a log line.
+// clip limits what a caller can put into a log line.
 func clip(s string) string { return frame.Clip(s, 200) }

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lines are the log lines with a message.
+// lines returns the log lines with a message.
 func (w *world) lines(msg string) (list []map[string]any) {
 	w.t.Helper()
 	for line := range strings.Lines(w.log.String()) {
@@ -28,14 +28,14 @@ func (w *world) lines(msg string) (list []map[string]any) {
 	return list
 }
 
-func TestEachWriteIsOneLine(t *testing.T) {
+func TestEachWriteIsOneLogLine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("red")
 		id := p.Hello.Session
 		as := "Authorization: Bearer " + adminToken
 		m := w.send("POST", sessions, `{"path":"/match/7"}`, as)
 		w.game.Next()
-		var newer made
+		var newer created
 		json.Unmarshal(m.Body.Bytes(), &newer)
 		for _, c := range []struct{ method, target, body, session, status string }{
 			{"PATCH", path(p), `{"grace":"5m"}`, id, "200"},
@@ -64,7 +64,7 @@ func TestEachWriteIsOneLine(t *testing.T) {
 			}
 		}
 		if first := w.lines("admin.write")[0]; first["session"] != newer.ID || first["status"] != 201.0 {
-			t.Errorf("of the session made: %v", first)
+			t.Errorf("of the created session: %v", first)
 		}
 		before := len(w.lines("admin.write"))
 		for _, target := range []string{sessions, path(p), "/metrics", "/healthz", "/api/v1/drain", "/debug/pprof/heap"} {
@@ -77,7 +77,7 @@ func TestEachWriteIsOneLine(t *testing.T) {
 	}, withTokens(t))
 }
 
-func TestWhoeverIsOnThisMachineIsNamedSo(t *testing.T) {
+func TestLoopbackCallerIsNamedInLog(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.call("POST", "/api/v1/drain")
 		if lines := w.lines("admin.write"); len(lines) != 1 || lines[0]["who"] != "loopback" {
@@ -102,9 +102,9 @@ func TestAuditLinesAreQuotedAndCapped(t *testing.T) {
 	})
 }
 
-// T8: a token, and what is kept with a session, are in no line, no event, no
-// metric and no answer but the one that gives them.
-func TestNoTokenLeavesItsPlace(t *testing.T) {
+// T8: tokens and session data appear in no log line, event or metric, and in no answer but
+// the one that returns them.
+func TestTokensAppearInNoLogOrAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const wrong, data, reason = "wrong-CANARY-0123456789", "data-CANARY", "kicked"
 		as := "Authorization: Bearer " + adminToken
@@ -113,7 +113,7 @@ func TestNoTokenLeavesItsPlace(t *testing.T) {
 		p, _ := w.play("red")
 		rec := w.send("POST", sessions, `{"path":"/match/7?token=query-CANARY","player":"ann","data":"`+data+`"}`, as)
 		w.game.Next()
-		var m made
+		var m created
 		json.Unmarshal(rec.Body.Bytes(), &m)
 		for _, cred := range []string{as, "Authorization: Bearer " + viewerToken, "Authorization: Bearer " + wrong, "Authorization: Basic " + wrong, "X-Token: " + wrong} {
 			for _, c := range guardedCalls {
@@ -141,19 +141,19 @@ func TestNoTokenLeavesItsPlace(t *testing.T) {
 		}
 		out.WriteString(w.log.String())
 		if !strings.Contains(out.String(), "token.replayed") {
-			t.Error("the spent token was not told of")
+			t.Error("the superseded token was not logged")
 		}
 		for _, secret := range []string{"CANARY", adminToken, viewerToken, m.Token, p.Hello.Token, q.Hello.Token, m.Token[:len(m.Token)-2]} {
 			if i := strings.Index(out.String(), secret); i >= 0 {
-				t.Errorf("%.30s is told: %.300s", secret, out.String()[max(0, i-150):])
+				t.Errorf("%.30s appears: %.300s", secret, out.String()[max(0, i-150):])
 			}
 		}
 	}, withTokens(t))
 }
 
-// T30: whatever sessions, players, groups and paths are named, the metrics have
-// the same series.
-func TestNamesMakeNoSeries(t *testing.T) {
+// T30: whatever sessions, players, groups and paths are named, the metrics have the same
+// series.
+func TestNamesCreateNoMetricSeries(t *testing.T) {
 	series := func(w *world) (names []string) {
 		families, err := prometheus.Gatherers{w.gw.Metrics()}.Gather()
 		if err != nil {
@@ -217,12 +217,12 @@ func TestProfilesAreServed(t *testing.T) {
 	})
 }
 
-func TestFaultInACallIsAnsweredAndLogged(t *testing.T) {
+func TestPanicInHandlerIsAnsweredAndLogged(t *testing.T) {
 	lines := new(logged)
 	a := &api{log: newLog(lines)}
 	rec := httptest.NewRecorder()
-	a.rescue(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })).ServeHTTP(rec, httptest.NewRequest("GET", "/x", nil))
-	wantProblem(t, rec, http.StatusInternalServerError, "fault")
+	a.recoverPanic(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })).ServeHTTP(rec, httptest.NewRequest("GET", "/x", nil))
+	wantProblem(t, rec, http.StatusInternalServerError, "internal error")
 	if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"fault":"oh"`) || !strings.Contains(got, "audit_test.go") {
 		t.Error(got)
 	}
@@ -231,5 +231,5 @@ func TestFaultInACallIsAnsweredAndLogged(t *testing.T) {
 			t.Error("an aborted answer is no fault")
 		}
 	}()
-	a.rescue(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).ServeHTTP(rec, httptest.NewRequest("GET", "/x", nil))
+	a.recoverPanic(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).ServeHTTP(rec, httptest.NewRequest("GET", "/x", nil))
 }

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxJSON bounds a body in JSON: a session's data fits, however it is escaped.
+	// maxJSON is the max size of a JSON body in bytes. A session's data fits in any escaping.
 	maxJSON = 6*gateway.MostData + 16<<10
-	// bodyTime is how long a caller has to send a body.
-	bodyTime = 10 * time.Second
+	// bodyTimeout is how long a caller has to send a body.
+	bodyTimeout = 10 * time.Second
 )
 
-// A fault is what is wrong with a request, and the status that says so.
+// A fault is an error in a request, and the status of the answer.
 type fault struct {
 	status int
 	detail string
@@ -46,26 +46,24 @@ func refuse(w http.ResponseWriter, err error) {
 	problem(w, http.StatusBadRequest, err.Error())
 }
 
-// readBody reads a whole body of at most that many bytes. It is never nil where
-// there is no error.
-func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
-	// net/http lifts it once the body has been read.
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
+// readBody reads a whole body of up to limit bytes. Without an error it is never nil.
+func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
+	// net/http removes the deadline once the body has been read.
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:
 		return body, nil
 	case errors.As(err, &large):
-		return nil, &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("want a body of at most %d bytes", most)}
+		return nil, &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("want a body of at most %d bytes", limit)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &fault{http.StatusRequestTimeout, "the body did not come in time"}
+		return nil, &fault{http.StatusRequestTimeout, "the body did not arrive in time"}
 	}
-	return nil, badRequest("the body did not come whole")
+	return nil, badRequest("the body is incomplete")
 }
 
-// A textOrObject is a member that holds text, or a JSON object, whose text is kept as
-// it was sent.
+// A textOrObject is a member that holds text, or a JSON object, which is kept verbatim.
 type textOrObject struct{ text *string }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -78,13 +76,12 @@ func (t *textOrObject) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &t.text)
 }
 
-// maxMembers is more than any body has, so that an unknown member is named.
+// maxMembers is more than any body has, so that the error names the unknown member.
 const maxMembers = 32
 
-// readObject reads a body that is a JSON object, and decodes each member into its
-// destination: a pointer to a pointer, to a list, or to a textOrObject. Every member
-// may be missing; an unknown or repeated one, null, and a member of another type than
-// the destination's are faults.
+// readObject reads a JSON object and decodes each member into its destination: a pointer
+// to a pointer, to a list, or to a textOrObject. Members are optional. Unknown and
+// repeated members, null, and values of another type are faults.
 func readObject(w http.ResponseWriter, r *http.Request, members map[string]any) error {
 	body, err := readBody(w, r, maxJSON)
 	if err != nil {
@@ -116,7 +113,7 @@ func decodeMember(m strict.Member, into any) error {
 	return nil
 }
 
-// wanted is the type that a member is decoded into, in words.
+// wanted describes the type of a destination.
 func wanted(into any) string {
 	switch into.(type) {
 	case **bool:
@@ -129,7 +126,7 @@ func wanted(into any) string {
 	return "a string"
 }
 
-// kind says what a JSON value is.
+// kind describes the type of a JSON value.
 func kind(raw json.RawMessage) string {
 	switch raw[0] {
 	case 'n':
@@ -146,8 +143,8 @@ func kind(raw json.RawMessage) string {
 	return "a number"
 }
 
-// hasLoneSurrogate reports whether a value has an escape for half a character,
-// for which package json would put U+FFFD in silence.
+// hasLoneSurrogate reports whether a value has an escape for half a character, which
+// package json would silently replace by U+FFFD.
 func hasLoneSurrogate(raw json.RawMessage) bool {
 	var v any
 	json.Unmarshal(raw, &v)

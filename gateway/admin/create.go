@@ -12,21 +12,22 @@ import (
 	"reseat/upstream"
 )
 
-// maxSubprotocols is how many a session may offer to its game server.
+// maxSubprotocols is the max number that a session may offer to its game server.
 const maxSubprotocols = 64
 
+// create answers with the id and token of a new session, which a client then resumes.
 func (a *api) create(w http.ResponseWriter, r *http.Request) {
-	wish, err := readWish(w, r)
+	req, err := readCreateRequest(w, r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	id, token, err := a.g.Create(r.Context(), wish)
+	id, token, err := a.g.Create(r.Context(), req)
 	if err != nil {
-		notMade(err).write(w)
+		createProblem(err).write(w)
 		return
 	}
-	noteMade(r, id)
+	noteCreated(r, id)
 	w.Header().Set("Location", "/api/v1/sessions/"+id)
 	answer(w, http.StatusCreated, struct {
 		ID    string `json:"id"`
@@ -34,50 +35,50 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 	}{id, token})
 }
 
-func readWish(w http.ResponseWriter, r *http.Request) (gateway.CreateRequest, error) {
-	var wish gateway.CreateRequest
+func readCreateRequest(w http.ResponseWriter, r *http.Request) (gateway.CreateRequest, error) {
+	var req gateway.CreateRequest
 	var path, target, player, group, grace *string
 	var data textOrObject
 	err := readObject(w, r, map[string]any{
-		"path": &path, "upstream": &target, "subprotocols": &wish.Subprotocols,
+		"path": &path, "upstream": &target, "subprotocols": &req.Subprotocols,
 		"player": &player, "group": &group, "data": &data, "grace": &grace,
 	})
 	if err != nil {
-		return wish, err
+		return req, err
 	}
 	if path == nil {
-		return wish, badRequest("path: want one such as /match/7, got none")
+		return req, badRequest("path: want one such as /match/7, got none")
 	}
-	if wish.Grace, err = readGrace(grace); err != nil {
-		return wish, err
+	if req.Grace, err = readGrace(grace); err != nil {
+		return req, err
 	}
 	if data.text != nil {
 		if len(*data.text) > gateway.MostData {
-			return wish, tooMuchData()
+			return req, dataTooLarge()
 		}
-		wish.Data = []byte(*data.text)
+		req.Data = []byte(*data.text)
 	}
-	wish.Path, wish.Upstream, wish.Player, wish.Group = *path, text0(target), text0(player), text0(group)
-	return wish, errors.Join(readPlayer(player), readName("group", group), checkOffer(wish.Subprotocols))
+	req.Path, req.Upstream, req.Player, req.Group = *path, valueOrEmpty(target), valueOrEmpty(player), valueOrEmpty(group)
+	return req, errors.Join(readPlayer(player), readName("group", group), checkOffer(req.Subprotocols))
 }
 
-// text0 is what s says, nothing where it is not there.
-func text0(s *string) string {
+// valueOrEmpty returns *s, "" if s is nil.
+func valueOrEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}
 	return *s
 }
 
-// checkOffer refuses what could not be offered, and what is the gateway's own:
-// left out in silence, it would be missed.
+// checkOffer refuses subprotocols that cannot be offered, and those of the gateway itself:
+// the caller would miss them if they were silently left out.
 func checkOffer(protocols []string) error {
 	if len(protocols) > maxSubprotocols {
 		return badRequest("subprotocols: want at most %d, got %d", maxSubprotocols, len(protocols))
 	}
 	for _, p := range protocols {
 		if !isToken(p) || p == wire.Subprotocol || strings.HasPrefix(p, "reseat.") {
-			return badRequest("subprotocols: %.100q is none that can be offered to a game server", p)
+			return badRequest("subprotocols: %.100q cannot be offered to a game server", p)
 		}
 	}
 	return nil
@@ -91,15 +92,14 @@ func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, odd)
 }
 
-// printable reports whether s is text that is safe to show, without blanks at
-// its ends.
+// printable reports whether s is safe to display: printable, without surrounding blanks.
 func printable(s string) bool {
 	odd := func(r rune) bool { return !unicode.IsPrint(r) }
 	return utf8.ValidString(s) && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, odd)
 }
 
-// notMade says why a session was not made.
-func notMade(err error) details {
+// createProblem maps an error of Gateway.Create to the answer.
+func createProblem(err error) details {
 	d := details{Status: http.StatusInternalServerError, Detail: err.Error()}
 	var refusal *upstream.Refusal
 	var dial *upstream.Error
@@ -118,7 +118,7 @@ func notMade(err error) details {
 		refusal.Body.Close()
 		d.Status, d.Upstream = http.StatusBadGateway, refusal.Status
 	case errors.As(err, &dial) && dial.Kind == upstream.Canceled:
-		d.Status, d.Detail = http.StatusConflict, "the session was ended while its game server was dialled"
+		d.Status, d.Detail = http.StatusConflict, "the session was ended during the dial to its game server"
 	case errors.As(err, &dial):
 		d.Status = upstream.Status(err)
 	}

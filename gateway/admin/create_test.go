@@ -21,11 +21,11 @@ import (
 
 const sessions = "/api/v1/sessions"
 
-// made is what POST /sessions answers.
-type made struct{ ID, Token string }
+// created is the answer to POST /sessions.
+type created struct{ ID, Token string }
 
-// make makes a session ahead of its client.
-func (w *world) make(body string) (m made, game *wstest.Peer) {
+// make creates a session before its client connects.
+func (w *world) make(body string) (m created, game *wstest.Peer) {
 	w.t.Helper()
 	rec := w.send("POST", sessions, body)
 	if err := json.Unmarshal(rec.Body.Bytes(), &m); err != nil || rec.Code != http.StatusCreated || rec.Header().Get("Location") != sessions+"/"+m.ID {
@@ -34,8 +34,8 @@ func (w *world) make(body string) (m made, game *wstest.Peer) {
 	return m, w.game.Next()
 }
 
-// come has the client of a session that was made ahead come.
-func (w *world) come(m made) *wstest.Peer {
+// come connects the client of such a session.
+func (w *world) come(m created) *wstest.Peer {
 	w.t.Helper()
 	p, err := w.Dial("/anywhere", []string{wire.Subprotocol, "reseat.token." + m.Token, "reseat.received.0"})
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *world) come(m made) *wstest.Peer {
 	return p
 }
 
-func TestSessionIsMadeAheadOfItsClient(t *testing.T) {
+func TestSessionIsCreatedBeforeItsClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.game.Choose = "chess.v2"
 		m, game := w.make(`{"path":"/match/7?seat=3","subprotocols":["chess.v2","chess.v1"],"player":"J\u00fcrgen","group":"red","data":"r\u00f6les","grace":"2m"}`)
@@ -71,7 +71,7 @@ func TestSessionIsMadeAheadOfItsClient(t *testing.T) {
 	})
 }
 
-func TestDataMayBeAnObjectAndIsKeptAsItWasSent(t *testing.T) {
+func TestDataObjectIsKeptVerbatim(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m, _ := w.make(`{"path":"/match/7","data": {"seat": 3,  "name":"r\u00f6le"} }`)
 		if rec := w.call("GET", sessions+"/"+m.ID+"/data"); rec.Body.String() != `{"seat": 3,  "name":"r\u00f6le"}` {
@@ -80,7 +80,7 @@ func TestDataMayBeAnObjectAndIsKeptAsItWasSent(t *testing.T) {
 	})
 }
 
-func TestSessionThatNobodyComesForEndsWithItsGrace(t *testing.T) {
+func TestUnclaimedSessionEndsWithItsGrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		_, game := w.make(`{"path":"/match/7","grace":"5s"}`)
 		time.Sleep(5*time.Second - time.Millisecond)
@@ -90,7 +90,7 @@ func TestSessionThatNobodyComesForEndsWithItsGrace(t *testing.T) {
 	})
 }
 
-func TestBadWishesAreRefusedBeforeAnythingIsDialled(t *testing.T) {
+func TestBadRequestsAreRefusedBeforeDial(t *testing.T) {
 	deep := strings.Repeat("[", 20000) + strings.Repeat("]", 20000)
 	long := strings.Repeat("x", 257)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -108,8 +108,8 @@ func TestBadWishesAreRefusedBeforeAnythingIsDialled(t *testing.T) {
 			w.wantRefused("POST", sessions, body, http.StatusBadRequest, word)
 		}
 		synctest.Wait()
-		// The grace period of zero alone is known only once the game server, whose
-		// answer may name another, has been dialled.
+		// Only a grace period of zero passes the first checks: the answer of the game server
+		// may name another one, so it is dialled.
 		if n := w.game.Joined(); n != 1 {
 			t.Errorf("%d dials", n)
 		}
@@ -117,7 +117,7 @@ func TestBadWishesAreRefusedBeforeAnythingIsDialled(t *testing.T) {
 	})
 }
 
-func TestDataOfUpTo64KiBComesWithTheSessionHoweverItIsEscaped(t *testing.T) {
+func TestDataUpTo64KiBIsAcceptedInAnyEscaping(t *testing.T) {
 	const most = gateway.MostData
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, unit := range []string{"x", `\n`, `\u0001`, `\u00e9`} {
@@ -140,7 +140,7 @@ func TestDataOfUpTo64KiBComesWithTheSessionHoweverItIsEscaped(t *testing.T) {
 	})
 }
 
-func TestOnlyAllowedUpstreamsMayBeNamed(t *testing.T) {
+func TestOnlyAllowedUpstreamsAreAccepted(t *testing.T) {
 	allow := func(c *gateway.Config, _ *Options) {
 		c.UpstreamAllow = []string{"game-*.internal:9000", "10.0.*.*:*", "[2001:db8::1]:80", "*:7777"}
 	}
@@ -166,7 +166,7 @@ func TestOnlyAllowedUpstreamsMayBeNamed(t *testing.T) {
 	}, allow, spy)
 }
 
-func TestWhatTheGameServerAnswersIsTold(t *testing.T) {
+func TestGameServerRefusalIsReturned(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer           string // of the game server; "" for none
 		status, upstream int
@@ -201,7 +201,7 @@ func TestWhatTheGameServerAnswersIsTold(t *testing.T) {
 	})
 }
 
-func TestSessionThatIsEndedWhileItIsDialledIsAConflict(t *testing.T) {
+func TestEndDuringDialIsConflict(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		asked := make(chan string)
 		w.game.Refuse = func(_ net.Conn, r *http.Request) bool { asked <- r.Header.Get("Reseat-Session"); return true }
@@ -214,7 +214,7 @@ func TestSessionThatIsEndedWhileItIsDialledIsAConflict(t *testing.T) {
 	})
 }
 
-func TestSecondSessionOfAPlayerIsAConflictWhereTheFirstIsThere(t *testing.T) {
+func TestDuplicatePlayerIsConflict(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m, _ := w.make(`{"path":"/match/7","player":"ann"}`)
 		w.come(m).WantControl(wire.VerbHello)
@@ -226,7 +226,7 @@ func TestSecondSessionOfAPlayerIsAConflictWhereTheFirstIsThere(t *testing.T) {
 	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.Duplicate = policy.Reject })
 }
 
-func TestNoSessionIsMadeInADrain(t *testing.T) {
+func TestNoSessionIsCreatedDuringDrain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.object("POST", "/api/v1/drain", "", http.StatusOK)
 		rec := w.send("POST", sessions, `{"path":"/match/7"}`)
@@ -237,7 +237,7 @@ func TestNoSessionIsMadeInADrain(t *testing.T) {
 	})
 }
 
-func TestNoMoreSessionsAreMadeThanMayLive(t *testing.T) {
+func TestSessionLimitAppliesToCreate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m, _ := w.make(`{"path":"/match/7"}`)
 		rec := w.send("POST", sessions, `{"path":"/match/7"}`)
@@ -250,8 +250,8 @@ func TestNoMoreSessionsAreMadeThanMayLive(t *testing.T) {
 	}, func(c *gateway.Config, _ *Options) { c.MaxSessions = 1 })
 }
 
-// A caller that goes leaves no session behind.
-func TestCallerThatGoesEndsTheDial(t *testing.T) {
+// A caller that disconnects leaves no session behind.
+func TestDisconnectedCallerEndsDial(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.game.Refuse = func(net.Conn, *http.Request) bool { return true }
 		s := w.serve()
@@ -266,9 +266,8 @@ func TestCallerThatGoesEndsTheDial(t *testing.T) {
 	})
 }
 
-// Many at once: each has an id and a token of its own, and no more of them are
-// left than were made.
-func TestManySessionsAreMadeAtOnce(t *testing.T) {
+// Each session has its own id and token, and none remains that was not returned.
+func TestSessionsAreCreatedConcurrently(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seen := map[string]bool{}
 		for i := range 100 {

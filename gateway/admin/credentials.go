@@ -15,44 +15,43 @@ import (
 )
 
 const (
-	// safeToken is the length of a token, below which it might be guessed.
-	safeToken = 16
-	// safeVariety is how many different characters it should have: 16 random ones of
-	// 16 (hexadecimal) have 10 on average.
-	safeVariety = 6
-	maxTokens   = 64 << 10 // bytes of a file of tokens
+	// minTokenLength is the length in bytes below which a token is called weak.
+	minTokenLength = 16
+	// minTokenVariety is the same for the number of different characters: 16 random
+	// hexadecimal digits have 10 on average.
+	minTokenVariety = 6
+	maxTokens       = 64 << 10 // max bytes of a token file
 )
 
-// A caller is who has sent a request.
+// A caller is the sender of a request.
 type caller struct {
-	name  string // for the log: never a secret
-	write bool   // may do everything, not only read
+	name  string // for logs: never a secret
+	write bool   // may change things, not only read
 }
 
-// Credentials are the tokens of --admin-token-file and --viewer-token-file.
-// They may be used by several goroutines at once.
+// Credentials are the tokens of --admin-token-file and --viewer-token-file. They are safe
+// for concurrent use.
 type Credentials struct {
-	admins, viewers string // files; "" for none
+	admins, viewers string // file names; "" for none
 	present         atomic.Pointer[tokenLists]
 
-	reload sync.Mutex // held while the files are read, so that the newest read wins
+	reload sync.Mutex // held while the files are read, so that the newest content wins
 }
 
-// tokenLists are the tokens of both files.
+// tokenLists holds the tokens of both files.
 type tokenLists struct{ admins, viewers []credential }
 
 func (k *tokenLists) all() []credential { return slices.Concat(k.admins, k.viewers) }
 
-// A credential is a token, of which only the hash is kept.
+// A credential is a token. Only its hash is kept.
 type credential struct {
 	hash [sha256.Size]byte
-	weak bool // too short, or of too few different characters
+	weak bool // too short, or too few different characters
 	caller
 }
 
-// LoadCredentials reads the files of tokens, one token a line, of which either
-// name may be "". It gives nil where both are. Its errors name the flag, and
-// repeat nothing of a token.
+// LoadCredentials reads the token files, one token a line. Either name may be ""; if both
+// are, it returns nil. Its errors name the flag and never quote a token.
 func LoadCredentials(adminFile, viewerFile string) (*Credentials, error) {
 	if adminFile == "" && viewerFile == "" {
 		return nil, nil
@@ -65,8 +64,8 @@ func LoadCredentials(adminFile, viewerFile string) (*Credentials, error) {
 	return c, nil
 }
 
-// Reload reads the files again, each for itself: the tokens of one that is no good stay as
-// they were. The errors, one for each file, name the flag.
+// Reload reads the files again, each on its own: a file with an error keeps its old tokens.
+// It returns one error for each such file, which names the flag.
 func (c *Credentials) Reload() (errs []error) {
 	c.reload.Lock()
 	defer c.reload.Unlock()
@@ -91,7 +90,7 @@ func (c *Credentials) Reload() (errs []error) {
 	return errs
 }
 
-// readTokens reads a file of tokens; their callers are named by their lines.
+// readTokens reads a token file. Callers are named by the line of their token.
 func readTokens(file string, who caller) (list []credential, err error) {
 	if file == "" {
 		return nil, nil
@@ -111,7 +110,7 @@ func readTokens(file string, who caller) (list []credential, err error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		as := caller{fmt.Sprintf("%s line %d", who.name, n), who.write}
-		list = append(list, credential{sha256.Sum256([]byte(token)), len(token) < safeToken || keyfile.Distinct([]byte(token)) < safeVariety, as})
+		list = append(list, credential{sha256.Sum256([]byte(token)), len(token) < minTokenLength || keyfile.Distinct([]byte(token)) < minTokenVariety, as})
 	}
 	if len(list) == 0 {
 		return nil, errors.New("want a token, got an empty file")
@@ -119,7 +118,7 @@ func readTokens(file string, who caller) (list []credential, err error) {
 	return list, nil
 }
 
-// checkToken asks for what can stand behind Bearer in a header.
+// checkToken checks that a token can follow Bearer in a header.
 func checkToken(token string) error {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }
 	if strings.ContainsFunc(token, odd) {
@@ -128,8 +127,8 @@ func checkToken(token string) error {
 	return nil
 }
 
-// Warning says, for anyone who runs the gateway, that there are tokens which might be
-// guessed; "" where there are none. It repeats nothing of a token.
+// Warning returns a warning about weak tokens for the log, "" if there are none. It never
+// quotes a token.
 func (c *Credentials) Warning() string {
 	var names []string
 	for _, known := range c.present.Load().all() {
@@ -140,11 +139,11 @@ func (c *Credentials) Warning() string {
 	if names == nil {
 		return ""
 	}
-	return fmt.Sprintf("of less than %d characters, or of less than %d different ones, which might be guessed: %s", safeToken, safeVariety, strings.Join(names, ", "))
+	return fmt.Sprintf("of less than %d characters, or of less than %d different ones, which might be guessed: %s", minTokenLength, minTokenVariety, strings.Join(names, ", "))
 }
 
-// who finds the caller whose token that is. It takes as long whichever of them
-// fits, and whether one does.
+// who returns the caller that token belongs to. It compares all tokens, in constant time,
+// so that the duration reveals nothing.
 func (c *Credentials) who(token string) (found caller, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for _, known := range c.present.Load().all() {
@@ -155,8 +154,8 @@ func (c *Credentials) who(token string) (found caller, ok bool) {
 	return found, ok
 }
 
-// check asks for a token: RFC 6750 sections 2.1 and 3. The dashboard's page and
-// its files are anybody's; the page asks for a token itself.
+// check requires a bearer token: RFC 6750 sections 2.1 and 3. The dashboard's page and its
+// files need none: they hold no data, and the page asks its user for a token.
 func (c *Credentials) check(w http.ResponseWriter, r *http.Request) (caller, *denial) {
 	if isDashboard(r.URL.Path) {
 		return caller{name: "anybody"}, nil
@@ -170,7 +169,7 @@ func (c *Credentials) check(w http.ResponseWriter, r *http.Request) (caller, *de
 	who, ok := c.who(strings.TrimSpace(token))
 	if !ok || len(given) > 1 || !strings.EqualFold(scheme, "Bearer") {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="reseat", error="invalid_token"`)
-		return caller{}, &denial{http.StatusUnauthorized, "bad_token", "this token is not known here"}
+		return caller{}, &denial{http.StatusUnauthorized, "bad_token", "unknown token"}
 	}
 	return who, nil
 }

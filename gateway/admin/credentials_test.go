@@ -17,7 +17,7 @@ const (
 	viewerToken = "viewer-CANARY-0123456789"
 )
 
-// tokenFile writes a file of tokens.
+// tokenFile writes a token file.
 func tokenFile(t *testing.T, lines ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "tokens")
@@ -32,7 +32,7 @@ func writeTokens(t *testing.T, name string, lines ...string) {
 	}
 }
 
-// withTokens has the admin address ask for a token.
+// withTokens makes the admin address require a token.
 func withTokens(t *testing.T) change {
 	t.Helper()
 	c, err := LoadCredentials(tokenFile(t, adminToken), tokenFile(t, viewerToken))
@@ -42,13 +42,13 @@ func withTokens(t *testing.T) change {
 	return func(_ *gateway.Config, o *Options) { o.Credentials = c }
 }
 
-func TestWithoutFilesNobodyIsAskedForAToken(t *testing.T) {
+func TestNoTokenIsRequiredWithoutFiles(t *testing.T) {
 	if c, err := LoadCredentials("", ""); c != nil || err != nil {
 		t.Errorf("%v, %v", c, err)
 	}
 }
 
-func TestTokensAreOneALineAndTrimmed(t *testing.T) {
+func TestTokenFileHasOneTrimmedTokenPerLine(t *testing.T) {
 	c, err := LoadCredentials(tokenFile(t, "  first-0123456789ab\t\r", "", "\tsecond-0123456789a", ""), tokenFile(t, "watch-0123456789ab"))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestTokensAreOneALineAndTrimmed(t *testing.T) {
 	}
 }
 
-func TestBadTokenFilesAreRefusedWithoutAWordOfThem(t *testing.T) {
+func TestErrorsOfBadTokenFilesRevealNothing(t *testing.T) {
 	const secret = "SECRET-in-a-file"
 	good := tokenFile(t, adminToken)
 	for name, c := range map[string]struct{ admin, viewer, says string }{
@@ -92,8 +92,8 @@ func TestBadTokenFilesAreRefusedWithoutAWordOfThem(t *testing.T) {
 	}
 }
 
-// They are the operator's to choose; that they are short is said.
-func TestTokensThatMightBeGuessedAreTakenWithAWarning(t *testing.T) {
+// The operator may choose weak tokens, and is warned.
+func TestWeakTokensAreAcceptedWithWarning(t *testing.T) {
 	c, err := LoadCredentials(tokenFile(t, adminToken, "SECRET-of-15-ch"), tokenFile(t, "SECRET"))
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestTokensThatMightBeGuessedAreTakenWithAWarning(t *testing.T) {
 	}
 }
 
-func TestReloadRotatesAndKeepsTheOldTokensOnAnError(t *testing.T) {
+func TestFailedReloadKeepsOldTokens(t *testing.T) {
 	file := tokenFile(t, "old-0123456789abc")
 	c, err := LoadCredentials(file, "")
 	if err != nil {
@@ -142,7 +142,7 @@ func TestReloadRotatesAndKeepsTheOldTokensOnAnError(t *testing.T) {
 	want("after the rotation", true, "new-0123456789abc")
 }
 
-func TestABadFileOfTokensSpoilsNotTheOther(t *testing.T) {
+func TestBadTokenFileDoesNotAffectOtherFile(t *testing.T) {
 	admins, viewers := tokenFile(t, "admin-old-0123456"), tokenFile(t, "viewer-old-012345")
 	c, err := LoadCredentials(admins, viewers)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestABadFileOfTokensSpoilsNotTheOther(t *testing.T) {
 	}
 }
 
-// credentials are what a caller may come with, and who that makes of him.
+// credentials are the headers of a caller, and the role that they give.
 var credentials = map[string]struct {
 	header []string
 	who    string // "", viewer or admin
@@ -195,10 +195,10 @@ var credentials = map[string]struct {
 	"trusted by a lie": {[]string{"X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"}, ""},
 }
 
-// guardedCalls is every route, and those that are none; %s is a session.
+// guardedCalls are all routes, and some unknown paths; %s is a session.
 var guardedCalls = []struct {
 	method, target string
-	least          string // who may: viewer or admin
+	least          string // the required role: viewer or admin
 	body           string
 }{
 	{"GET", "/metrics", "viewer", ""},
@@ -232,7 +232,7 @@ var guardedCalls = []struct {
 }
 
 // T44: every route with every credential.
-func TestEveryRouteAsksForItsToken(t *testing.T) {
+func TestEveryRouteRequiresItsToken(t *testing.T) {
 	for name, cred := range credentials {
 		inWorld(t, func(t *testing.T, w *world) {
 			p, _ := w.play("")
@@ -260,8 +260,8 @@ func TestEveryRouteAsksForItsToken(t *testing.T) {
 	}
 }
 
-func TestEveryRouteIsInTheTableOfCredentials(t *testing.T) {
-	open := []string{"GET /healthz", "GET /readyz", "GET /", "GET /dashboard/{file}", "GET /dashboard/vendor/{file}", "GET /api/v1/events"} // HEAD stands for the last
+func TestCredentialsTableNamesEveryRoute(t *testing.T) {
+	open := []string{"GET /healthz", "GET /readyz", "GET /", "GET /dashboard/{file}", "GET /dashboard/vendor/{file}", "GET /api/v1/events"} // the last is tested by HEAD
 	inTable := map[string]bool{}
 	for _, o := range open {
 		inTable[o] = true
@@ -298,8 +298,8 @@ func TestHealthNeedsNoToken(t *testing.T) {
 	}, withTokens(t))
 }
 
-// With tokens the address may be any, so any Host and Origin may come.
-func TestTokenOpensUnderAnyName(t *testing.T) {
+// With tokens the address need not be a loopback one, so any Host and Origin are accepted.
+func TestTokenIsAcceptedUnderAnyHost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for name, a := range refused {
 			r := a.request()
@@ -313,7 +313,7 @@ func TestTokenOpensUnderAnyName(t *testing.T) {
 	}, withTokens(t))
 }
 
-func TestRefusalsAreCountedAndTheirLinesAreFew(t *testing.T) {
+func TestRefusalsAreCountedAndTheirLogIsLimited(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for range 200 {
 			w.call("GET", "/metrics")

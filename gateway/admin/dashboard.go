@@ -7,16 +7,16 @@ import (
 	"reseat/web"
 )
 
-// dashboardFiles is where the page's scripts, styles and the like are.
+// dashboardFiles is the path of the page's scripts and styles.
 const dashboardFiles = "/dashboard/"
 
-// isDashboard reports whether a path is the dashboard's page or a file of it.
-// They hold nothing of anybody's: the page asks for a token itself.
+// isDashboard reports whether path is the dashboard's page or one of its files. They hold
+// no data, so they need no token: the page asks its user for one.
 func isDashboard(path string) bool {
 	return path == "/" || strings.HasPrefix(path, dashboardFiles)
 }
 
-// dashboard serves the page and its files, embedded ones alone.
+// dashboard serves the page and its files, and only those that are embedded.
 func dashboard() http.HandlerFunc {
 	files := web.Dashboard()
 	return func(w http.ResponseWriter, r *http.Request) {

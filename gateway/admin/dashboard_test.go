@@ -12,7 +12,7 @@ import (
 	"reseat/web"
 )
 
-func TestDashboardIsServedWhole(t *testing.T) {
+func TestDashboardIsServedCompletely(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for target := range web.Dashboard() {
 			name := "index.html"
@@ -34,8 +34,8 @@ func TestDashboardIsServedWhole(t *testing.T) {
 	})
 }
 
-// T20: what is no file of the dashboard is not found, and nothing is redirected.
-func TestNothingButTheDashboardsFilesIsServed(t *testing.T) {
+// T20: unknown files are not found, and nothing is redirected.
+func TestOnlyDashboardFilesAreServed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, target := range []string{"/index.html", "/dashboard/", "/dashboard/index.html", "/dashboard/none.js", "/dashboard/vendor/none.js", "/dashboard/vendor/", "/dashboard/format.test.mjs", "/dashboard/vendor.mjs", "/dashboard/..%2fembed.go", "/dashboard/vendor/..%2fmain.js", "/dashboard//main.js", "/reseat.js", "/demo/demo.js"} {
 			w.wantProblem("GET", target, http.StatusNotFound, "no such")
@@ -43,8 +43,8 @@ func TestNothingButTheDashboardsFilesIsServed(t *testing.T) {
 	})
 }
 
-// The page loads, connects to and turns into script nothing but its own.
-func TestDashboardsPolicyIsStrict(t *testing.T) {
+// The page loads, connects to and runs only its own files.
+func TestDashboardContentSecurityPolicyIsStrict(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		header := w.call("GET", "/").Header()
 		got := map[string]string{}
@@ -69,7 +69,7 @@ func TestDashboardsPolicyIsStrict(t *testing.T) {
 }
 
 // Without tokens a foreign page may not even load it.
-func TestDashboardIsGuardedLikeTheRest(t *testing.T) {
+func TestDashboardIsGuardedLikeOtherRoutes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for name, a := range refused {
 			for _, target := range []string{"/", "/dashboard/main.js", "/dashboard/vendor/htm.js"} {
@@ -81,8 +81,8 @@ func TestDashboardIsGuardedLikeTheRest(t *testing.T) {
 	})
 }
 
-// With tokens the page is anybody's, what it shows is not.
-func TestTokenIsAskedForWhatTheDashboardShows(t *testing.T) {
+// With tokens everyone may load the page, but not its data.
+func TestDashboardDataRequiresToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if rec := w.call("GET", "/"); rec.Code != http.StatusOK {
 			t.Errorf("the page: %d", rec.Code)
@@ -97,7 +97,7 @@ func TestTokenIsAskedForWhatTheDashboardShows(t *testing.T) {
 	}, withTokens(t))
 }
 
-func TestOnlyTheDashboardsPathsAreItsPaths(t *testing.T) {
+func TestIsDashboardMatchesOnlyItsPaths(t *testing.T) {
 	for p, want := range map[string]bool{
 		"/": true, "/dashboard/main.js": true, "/dashboard/vendor/htm.js": true,
 		"": false, "/dashboard": false, "/dashboardx": false, "//": false, "/api/v1/overview": false, "/metrics": false, "/x/dashboard/": false,
@@ -108,9 +108,9 @@ func TestOnlyTheDashboardsPathsAreItsPaths(t *testing.T) {
 	}
 }
 
-// A path that leads out of /dashboard/ is one that the router does not take for
-// the dashboard's: no token, no answer.
-func TestNoSpellingOfADashboardPathPassesTheToken(t *testing.T) {
+// The router does not take a path that leads out of /dashboard/ for one of its files:
+// without a token there is no answer.
+func TestNoSpellingOfDashboardPathBypassesToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, target := range []string{"/dashboard/../api/v1/sessions", "/dashboard/..%2fapi%2fv1%2fsessions", "/dashboard/vendor/../../metrics", "/dashboard/%2e%2e/metrics"} {
 			r := httptest.NewRequest("GET", "http://127.0.0.1:8081"+target, nil)

@@ -9,12 +9,12 @@ import (
 	"reseat/gateway"
 )
 
-func tooMuchData() error {
+func dataTooLarge() error {
 	return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("data: want at most %d bytes", gateway.MostData)}
 }
 
-// data gives back what the game server keeps with a session. It is never shown
-// as anything but bytes, whatever is in it.
+// data returns the data that the game server keeps with a session. Its type is always
+// application/octet-stream, so that no browser interprets it.
 func (a *api) data(w http.ResponseWriter, r *http.Request) {
 	data, tag, o := a.g.Data(id(r))
 	switch {
@@ -22,7 +22,7 @@ func (a *api) data(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, noSession)
 		return
 	case o != gateway.Done:
-		problem(w, http.StatusNotFound, hasEnded+", and its data is gone")
+		problem(w, http.StatusNotFound, sessionEnded+", and its data was deleted")
 		return
 	case data == nil:
 		problem(w, http.StatusNotFound, "no data is kept with this session")
@@ -34,7 +34,7 @@ func (a *api) data(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	case !when.match(tag):
-		problem(w, http.StatusPreconditionFailed, otherData)
+		problem(w, http.StatusPreconditionFailed, dataMismatch)
 		return
 	}
 	w.Header().Set("ETag", etag(tag))
@@ -47,6 +47,7 @@ func (a *api) data(w http.ResponseWriter, r *http.Request) {
 	w.Write(data)
 }
 
+// setData replaces that data, if the conditions hold: two game servers may write it.
 func (a *api) setData(w http.ResponseWriter, r *http.Request) {
 	when, err := readConditions(r.Header)
 	if err != nil {
@@ -62,22 +63,21 @@ func (a *api) setData(w http.ResponseWriter, r *http.Request) {
 	if o == gateway.Done {
 		w.Header().Set("ETag", etag(tag))
 	}
-	outcome(w, o, hasEnded)
+	outcome(w, o, sessionEnded)
 }
 
-// etag is how the tag of a session's data, which is not zero, looks outside.
+// etag formats the tag of a session's data. Zero means no data and has no entity tag.
 func etag(tag uint64) string { return `"` + strconv.FormatUint(tag, 36) + `"` }
 
-// conditions are If-Match and If-None-Match: RFC 9110 section 13.1. Nil is a
-// header that is not there.
+// conditions are If-Match and If-None-Match: RFC 9110 section 13.1. Nil: not given.
 type conditions struct{ ifMatch, ifNoneMatch []string }
 
-// match reports whether If-Match holds; zero is the tag of no data.
+// match reports whether If-Match holds; tag zero means no data.
 func (c conditions) match(tag uint64) bool {
 	return c.ifMatch == nil || tag > 0 && holds(c.ifMatch, etag(tag))
 }
 
-// none reports whether If-None-Match keeps the request from being done.
+// none reports whether If-None-Match forbids the request.
 func (c conditions) none(tag uint64) bool {
 	if tag == 0 {
 		return false
@@ -102,7 +102,7 @@ func readConditions(h http.Header) (c conditions, err error) {
 	return c, err
 }
 
-// readTags reads * or a list of entity tags: RFC 9110 sections 8.8.3 and 13.1.
+// readTags parses * or a list of entity tags: RFC 9110 sections 8.8.3 and 13.1.
 func readTags(h http.Header, name string) (tags []string, err error) {
 	values := h.Values(name)
 	if len(values) == 0 {
@@ -131,8 +131,7 @@ func readTags(h http.Header, name string) (tags []string, err error) {
 	return tags, nil
 }
 
-// cutTag takes the entity tag off that s begins with; tag is "" where it begins
-// with none.
+// cutTag cuts the entity tag off the beginning of s; tag is "" if there is none.
 func cutTag(s string) (tag, rest string) {
 	quoted := strings.TrimPrefix(s, "W/")
 	if !strings.HasPrefix(quoted, `"`) {

@@ -9,7 +9,7 @@ import (
 	"reseat/gateway"
 )
 
-func TestDataIsGivenBackAsItWasPut(t *testing.T) {
+func TestDataIsReturnedVerbatim(t *testing.T) {
 	var every [256]byte
 	for i := range every {
 		every[i] = byte(i)
@@ -44,16 +44,16 @@ func TestDataEndsWithItsSession(t *testing.T) {
 		p, _ := w.play("")
 		w.send("PUT", path(p)+"/data", "x")
 		p.Drop()
-		w.send("PUT", path(p)+"/data", "y") // while its client is away
+		w.send("PUT", path(p)+"/data", "y") // while its client is detached
 		w.wantStatus("DELETE", path(p), http.StatusNoContent)
-		w.wantProblem("GET", path(p)+"/data", http.StatusNotFound, "gone")
+		w.wantProblem("GET", path(p)+"/data", http.StatusNotFound, "deleted")
 		w.wantRefused("PUT", path(p)+"/data", "z", http.StatusConflict, "ended")
 		w.wantProblem("GET", sessions+"/x/data", http.StatusNotFound, "no such session")
 		w.wantRefused("PUT", sessions+"/x/data", "z", http.StatusNotFound, "no such session")
 	})
 }
 
-func TestConditionsAreKept(t *testing.T) {
+func TestConditionalRequestsAreHonoured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		data := path(p) + "/data"
@@ -94,7 +94,7 @@ func TestConditionsAreKept(t *testing.T) {
 	})
 }
 
-func TestConditionsThatCannotBeReadAreProblems(t *testing.T) {
+func TestMalformedConditionsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		tag := w.send("PUT", path(p)+"/data", "x").Header().Get("ETag")
@@ -110,7 +110,7 @@ func TestConditionsThatCannotBeReadAreProblems(t *testing.T) {
 	})
 }
 
-func TestTagsAreReadAsAList(t *testing.T) {
+func TestEntityTagListsAreParsed(t *testing.T) {
 	for value, want := range map[string][]string{
 		"*": {"*"}, " * ": {"*"}, `"a"`: {`"a"`}, `W/"a"`: {`W/"a"`}, `"a","b"`: {`"a"`, `"b"`}, `"a" , W/"b",, "c" `: {`"a"`, `W/"b"`, `"c"`}, `""`: {`""`}, `"a,b"`: {`"a,b"`}, `"*"`: {`"*"`},
 	} {
@@ -121,8 +121,8 @@ func TestTagsAreReadAsAList(t *testing.T) {
 	}
 }
 
-// Of writers that all go by the same state of the data, one is first.
-func TestOneOfManyWritersIsFirst(t *testing.T) {
+// Of concurrent writers with the same tag, exactly one succeeds.
+func TestExactlyOneConcurrentConditionalWriteSucceeds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		first := w.send("PUT", path(p)+"/data", "0").Header().Get("ETag")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// commands are the lines of the shell blocks of a page, and the statuses that
-// comments behind them say; 0 is any good one.
+// commands returns the command lines in a page's shell blocks, and the statuses in the
+// comments after them; 0 stands for any successful one.
 func commands(t *testing.T, page string) (lines []string, statuses []int) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -42,8 +42,7 @@ type curl struct {
 
 var word = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s'"]+`)
 
-// parseCurl takes a command line apart, as far as the page goes. Anything that
-// it does not know fails the test.
+// parseCurl parses the options of curl that the page uses. Any other fails the test.
 func parseCurl(t *testing.T, line string, values map[string]string) (c curl) {
 	t.Helper()
 	words := word.FindAllString(line, -1)
@@ -94,7 +93,7 @@ func parseCurl(t *testing.T, line string, values map[string]string) (c curl) {
 	return c
 }
 
-func TestCommandsOfThePageWork(t *testing.T) {
+func TestDocumentedCommandsWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		values := map[string]string{"ADMIN": "http://admin", "TOKEN": adminToken}
@@ -111,7 +110,7 @@ func TestCommandsOfThePageWork(t *testing.T) {
 			if want := statuses[i]; rec.Code != want && (want > 0 || rec.Code >= 300) {
 				t.Errorf("%s: %d %s, want %d", line, rec.Code, rec.Body, want)
 			}
-			var made made
+			var made created
 			if json.Unmarshal(rec.Body.Bytes(), &made); rec.Code == http.StatusCreated {
 				values["ID"] = made.ID
 			}

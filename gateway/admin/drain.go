@@ -6,15 +6,15 @@ func (a *api) drain(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, a.g.DrainInfo())
 }
 
-// beginDrain is done once: asked for again, it goes on.
+// beginDrain is idempotent: a drain that has begun continues.
 func (a *api) beginDrain(w http.ResponseWriter, r *http.Request) {
 	a.g.BeginDrain()
 	a.drain(w, r)
 }
 
-func (a *api) callOffDrain(w http.ResponseWriter, r *http.Request) {
+func (a *api) cancelDrain(w http.ResponseWriter, r *http.Request) {
 	if !a.g.CallOffDrain() {
-		problem(w, http.StatusConflict, "the process is about to end")
+		problem(w, http.StatusConflict, "the process is shutting down")
 		return
 	}
 	a.drain(w, r)

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzBodies sends any body to any call that takes one, and any query. Nothing
-// panics, nothing is the gateway's own fault, and every refusal is a problem in JSON
-// that says what is wrong.
+// FuzzBodies sends any body and query to any call that takes one. Nothing panics, no answer
+// is 500, and every refusal is a JSON problem that says what is wrong.
 func FuzzBodies(f *testing.F) {
 	calls := []string{"POST /api/v1/sessions", "PATCH /api/v1/sessions/ID", "PUT /api/v1/sessions/ID/data", "DELETE /api/v1/sessions/ID", "GET /api/v1/sessions", "POST /api/v1/groups/g/start"}
 	for i := range calls {

@@ -9,11 +9,11 @@ import (
 	"reseat/gateway"
 )
 
-// group makes a call of something that is done to all sessions of a group.
+// group returns a handler that applies do to all sessions of a group.
 func (a *api) group(do func(*gateway.Gateway, string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, err := groupOf(r)
-		if err != nil || name == "" { // "" would be those that have no group
+		if err != nil || name == "" { // "" would name the sessions without a group
 			problem(w, http.StatusNotFound, "no such resource")
 			return
 		}
@@ -23,8 +23,7 @@ func (a *api) group(do func(*gateway.Gateway, string) int) http.HandlerFunc {
 	}
 }
 
-// groupOf is the name in a path, which the router leaves escaped where its
-// escapes matter.
+// groupOf returns the group in a path. The router leaves it escaped if its escapes matter.
 func groupOf(r *http.Request) (string, error) {
 	name := chi.URLParam(r, "group")
 	if r.URL.RawPath == "" {

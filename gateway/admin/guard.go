@@ -13,37 +13,37 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A guard says who has sent a request, or why it is refused. It may set headers
+// A guard identifies the caller of a request, or says why it is refused. It may set headers
 // of the refusal.
 type guard interface {
 	check(w http.ResponseWriter, r *http.Request) (caller, *denial)
 }
 
-// A denial is why a request is refused at the door.
+// A denial says why a request is refused before it reaches its handler.
 type denial struct {
 	status int
 	label  string // of the metric
 	detail string
 }
 
-// ownPages trusts anyone who reaches this address from this machine, but what a
-// foreign page in a browser on it could send: a cross-site request, or one under
-// a name that was made to point here (DNS rebinding).
-type ownPages struct{}
+// loopbackGuard trusts every caller on this machine, except for what a foreign page in one
+// of its browsers could send: cross-site requests, and requests under a name that was made
+// to resolve to this machine (DNS rebinding).
+type loopbackGuard struct{}
 
-func (ownPages) check(_ http.ResponseWriter, r *http.Request) (caller, *denial) {
+func (loopbackGuard) check(_ http.ResponseWriter, r *http.Request) (caller, *denial) {
 	switch {
 	case !loopbackName(r.Host):
-		return caller{}, &denial{http.StatusForbidden, "host", "want a loopback name as Host, such as 127.0.0.1, since no token is asked for here: see --admin-token-file"}
+		return caller{}, &denial{http.StatusForbidden, "host", "want a loopback name as Host, such as 127.0.0.1, since --admin-token-file is not set"}
 	case !ownOrigin(r):
 		return caller{}, &denial{http.StatusForbidden, "cross_site", "cross-site request"}
 	}
-	return caller{ownPages{}.name(), true}, nil
+	return caller{loopbackGuard{}.name(), true}, nil
 }
 
-func (ownPages) name() string { return "loopback" }
+func (loopbackGuard) name() string { return "loopback" }
 
-// callerKey finds the caller in a request's context.
+// callerKey is the context key for the caller.
 type callerKey struct{}
 
 func callerOf(r *http.Request) caller {
@@ -51,8 +51,9 @@ func callerOf(r *http.Request) caller {
 	return c
 }
 
-// admit lets those pass whom the guard knows, with what they may do.
-func (a *api) admit(next http.Handler) http.Handler {
+// authorize passes on the requests of callers that the guard knows, and that may do what
+// they ask.
+func (a *api) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		who, denied := a.guard.check(w, r)
@@ -69,14 +70,14 @@ func (a *api) admit(next http.Handler) http.Handler {
 	})
 }
 
-// readOnly reports whether a viewer may send it. Profiles are no viewer's: they
-// tell the command line and hold up the process.
+// readOnly reports whether a viewer may send r. Profiles are excluded: they show the
+// command line and slow the process down.
 func readOnly(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/debug/")
 }
 
-// refusals counts those who were refused, and logs as many of them as an
-// operator can read.
+// refusals counts refused requests, and logs them at a limited rate: an attacker must not
+// fill the log.
 type refusals struct {
 	log      *slog.Logger
 	limit    *rate.Limiter
@@ -105,7 +106,7 @@ func (n *refusals) note(r *http.Request, who caller, d *denial) {
 	}
 }
 
-// loopbackName reports whether a Host value names this machine to itself.
+// loopbackName reports whether a Host value names this machine from itself.
 func loopbackName(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -118,8 +119,8 @@ func loopbackName(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// ownOrigin reports whether a request is no browser's, or comes from a page of
-// this very address.
+// ownOrigin reports whether a request was not sent by a browser, or by a page of this very
+// address.
 func ownOrigin(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":

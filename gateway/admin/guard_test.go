@@ -9,7 +9,7 @@ import (
 	"reseat/gateway"
 )
 
-func TestLoopbackNameIsThisMachineItself(t *testing.T) {
+func TestLoopbackNameMatchesOnlyLoopback(t *testing.T) {
 	for _, host := range []string{
 		"localhost", "localhost:8081", "LOCALHOST:8081", "Localhost.", "localhost.:8081",
 		"127.0.0.1", "127.0.0.1:8081", "127.0.0.2", "127.255.255.254:1", "[::1]", "[::1]:8081", "::1", "[0:0:0:0:0:0:0:1]:8081", "[::ffff:127.0.0.1]:8081",
@@ -30,7 +30,7 @@ func TestLoopbackNameIsThisMachineItself(t *testing.T) {
 	}
 }
 
-// asked is a request to the admin address as a browser sends it.
+// An asked is a request to the admin address as a browser sends it.
 type asked struct {
 	host   string
 	origin []string
@@ -86,10 +86,10 @@ var refused = map[string]asked{
 	"odd fetch site":                   {host: "localhost:8081", site: "same-origin, cross-site"},
 }
 
-func TestForeignPagesAreRefused(t *testing.T) {
+func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	reached := false
-	a := &api{guard: ownPages{}, refused: newRefusals(slog.New(slog.DiscardHandler))}
-	h := a.admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	a := &api{guard: loopbackGuard{}, refused: newRefusals(slog.New(slog.DiscardHandler))}
+	h := a.authorize(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	for name, a := range refused {
 		reached = false
 		w := httptest.NewRecorder()
@@ -108,9 +108,9 @@ func TestForeignPagesAreRefused(t *testing.T) {
 	}
 }
 
-// A route whose upstream is the admin address would open it to every client, whose Host
-// the gateway passes on.
-func TestWhatAGatewayPassedOnIsRefused(t *testing.T) {
+// A route whose upstream is the admin address would open it to every client, since the
+// gateway forwards the client's Host.
+func TestForwardedRequestsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/", "/metrics", "/api/v1/sessions", "/debug/pprof/"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)

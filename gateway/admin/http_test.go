@@ -15,8 +15,8 @@ import (
 	"reseat/gateway/internal/test/wstest"
 )
 
-// A site is the admin address served over connections, for what a Recorder
-// cannot show.
+// A site is the admin address served over connections, for behaviour that a
+// ResponseRecorder cannot show.
 type site struct {
 	t      *testing.T
 	w      *world
@@ -31,7 +31,7 @@ func (w *world) serve() *site {
 	return s
 }
 
-// A reply is a connection to the admin address that a request was sent on.
+// A reply is a connection to the admin address on which a request was sent.
 type reply struct {
 	*wstest.Conn
 	t *testing.T
@@ -39,7 +39,7 @@ type reply struct {
 	r *bufio.Reader
 }
 
-// request sends a request as it stands.
+// request sends a request verbatim.
 func (s *site) request(raw string) *reply {
 	s.t.Helper()
 	c, err := s.ln.Dial()
@@ -51,13 +51,13 @@ func (s *site) request(raw string) *reply {
 	return &reply{c, s.t, s, bufio.NewReader(c)}
 }
 
-// get asks for target, with header lines.
+// get requests target, with header lines.
 func (s *site) get(target string, header ...string) *reply {
 	s.t.Helper()
 	return s.request("GET " + target + " HTTP/1.1\r\nHost: localhost\r\n" + strings.Join(append(header, "", ""), "\r\n"))
 }
 
-// head reads the answer's head. Its body follows.
+// head reads the head of the answer. Its body follows.
 func (r *reply) head(status int) *http.Response {
 	r.t.Helper()
 	resp, err := http.ReadResponse(r.r, nil)
@@ -67,7 +67,7 @@ func (r *reply) head(status int) *http.Response {
 	return resp
 }
 
-// whole reads an answer that is described.
+// whole reads an answer and checks it against its description.
 func (r *reply) whole(method, target string, status int) *httptest.ResponseRecorder {
 	r.t.Helper()
 	resp := r.head(status)
@@ -81,7 +81,7 @@ func (r *reply) whole(method, target string, status int) *httptest.ResponseRecor
 	return rec
 }
 
-func TestBodyThatDoesNotComeIsGivenUp(t *testing.T) {
+func TestMissingBodyTimesOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()
@@ -89,7 +89,7 @@ func TestBodyThatDoesNotComeIsGivenUp(t *testing.T) {
 			began := time.Now()
 			r := s.request(c[0] + " " + c[1] + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 			wantProblem(t, r.whole(c[0], c[1], http.StatusRequestTimeout), http.StatusRequestTimeout, "in time")
-			if d := time.Since(began); d != bodyTime {
+			if d := time.Since(began); d != bodyTimeout {
 				t.Errorf("%s: given up after %v", c[0], d)
 			}
 		}
@@ -97,7 +97,7 @@ func TestBodyThatDoesNotComeIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestBodyThatIsTooLargeIsNotRead(t *testing.T) {
+func TestOversizedBodyIsNotRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()
@@ -105,7 +105,7 @@ func TestBodyThatIsTooLargeIsNotRead(t *testing.T) {
 			r := s.request(c[0] + " " + c[1] + " HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
 			go func() {
 				chunk := []byte("1000\r\n" + strings.Repeat(" ", 0x1000) + "\r\n")
-				for range 1 << 12 { // 16 MiB, if anybody took them
+				for range 1 << 12 { // 16 MiB, if they were read
 					if _, err := r.Write(chunk); err != nil {
 						return
 					}
@@ -117,12 +117,12 @@ func TestBodyThatIsTooLargeIsNotRead(t *testing.T) {
 	})
 }
 
-// What a body may take must not be taken from the call itself.
-func TestSlowGameServerIsWaitedForLongerThanABody(t *testing.T) {
+// The time limit for a body must not apply to the call itself.
+func TestDialMayOutlastBodyTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		answer := make(chan bool)
 		w.game.Refuse = func(_ net.Conn, _ *http.Request) bool { <-answer; return false }
-		time.AfterFunc(2*bodyTime, func() { close(answer) })
+		time.AfterFunc(2*bodyTimeout, func() { close(answer) })
 		s := w.serve()
 		r := s.request("POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 19\r\n\r\n" + `{"path":"/match/7"}`)
 		r.head(http.StatusCreated)
@@ -130,7 +130,7 @@ func TestSlowGameServerIsWaitedForLongerThanABody(t *testing.T) {
 	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.DialTimeout = time.Minute })
 }
 
-func TestHEADIsGETWithoutTheBody(t *testing.T) {
+func TestHEADIsGETWithoutBody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()

@@ -20,7 +20,7 @@ import (
 	"reseat/gateway/events"
 )
 
-// A description is openapi.json, and which of its answers the tests have seen.
+// A description is openapi.json, with the answers that the tests have seen.
 type description struct {
 	*openapi3.T
 	mu   sync.Mutex
@@ -45,9 +45,8 @@ func describe() *description {
 	return &description{T: doc, seen: map[string]bool{}}
 }
 
-// check holds an answer against what is described: it must be, with its status,
-// type, headers and schema; and the request that brought it must be what is
-// asked for. What matches no route must be a problem.
+// check compares an answer with its description: status, type, headers and schema, and the
+// request that caused it. A path that matches no route must be answered by a problem.
 func (d *description) check(t *testing.T, admin http.Handler, r *http.Request, body string, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	route, params := d.route(t, admin, r)
@@ -85,8 +84,7 @@ func (d *description) note(pair string) {
 	d.seen[pair] = true
 }
 
-// route finds the description of the route that a request matches, nil where it
-// matches none.
+// route returns the description of the route that a request matches, nil if there is none.
 func (d *description) route(t *testing.T, admin http.Handler, r *http.Request) (*routers.Route, map[string]string) {
 	t.Helper()
 	path := r.URL.RawPath
@@ -98,7 +96,7 @@ func (d *description) route(t *testing.T, admin http.Handler, r *http.Request) (
 	if !admin.(chi.Routes).Match(ctx, method, path) {
 		return nil, nil
 	}
-	pattern := ctx.RoutePattern() // without a slash at its end
+	pattern := ctx.RoutePattern() // without a trailing slash
 	if path != "/" && strings.HasSuffix(path, "/") {
 		pattern += "/"
 	}
@@ -114,8 +112,7 @@ func (d *description) route(t *testing.T, admin http.Handler, r *http.Request) (
 	return &routers.Route{Spec: d.T, Path: pattern, PathItem: item, Method: method, Operation: item.GetOperation(method)}, params
 }
 
-// TestMain looks, after a run of all the tests, whether every answer that is
-// described was given to one of them.
+// TestMain checks, after a run of all tests, that every described answer was seen.
 func TestMain(m *testing.M) {
 	status := m.Run()
 	if status == 0 && all() {
@@ -142,7 +139,7 @@ func TestDescriptionIsOpenAPI31(t *testing.T) {
 	}
 }
 
-func TestEveryRouteIsDescribedAndTheOtherWayRound(t *testing.T) {
+func TestRoutesAndDescriptionMatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var served, said []string
 		chi.Walk(w.admin.(chi.Routes), func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
@@ -185,14 +182,14 @@ func TestDescriptionNamesEveryEventAndState(t *testing.T) {
 	}
 }
 
-// all reports whether this is a run of all the tests.
+// all reports whether this is a run of all tests.
 func all() bool {
 	is := func(name, value string) bool { return flag.Lookup("test."+name).Value.String() == value }
 	return is("run", "") && is("skip", "") && is("list", "") && is("short", "false") && is("count", "1")
 }
 
-// unseen lists the answers that are described and that no test was given. A
-// fault of the gateway's own is none that a test could bring about.
+// unseen lists described answers that no test got. A 500 is not among them: no test can
+// cause one.
 func (d *description) unseen() (status int) {
 	for path, item := range d.Paths.Map() {
 		for method, o := range item.Operations() {

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// maxRows is how many sessions one overview shows, and defaultRows how many
-	// where nobody says: what a screen holds and a little more.
+	// maxRows is the max number of sessions in an overview, defaultRows the number without
+	// a limit in the query: what a screen holds and a little more.
 	maxRows     = 200
 	defaultRows = 50
-	// maxText is the length of a text that is looked for, in bytes.
+	// maxText is the max length of a search text in bytes.
 	maxText = 200
 )
 
-// An overview is what the dashboard polls: one answer, of bounded size, holds
-// all that it shows.
+// An overview is what the dashboard polls: one answer of bounded size holds everything that
+// it shows.
 type overview struct {
 	gateway.Overview
-	Host    string           `json:"host"`    // of the machine, by its own name for itself
+	Host    string           `json:"host"`    // the machine's own name
 	Version string           `json:"version"` // of the program
-	Write   bool             `json:"write"`   // the caller may change things
-	Every   string           `json:"every"`   // between two samples
+	Write   bool             `json:"write"`   // whether the caller may change things
+	Every   string           `json:"every"`   // time between samples
 	Samples []gateway.Totals `json:"samples"`
 }
 
@@ -44,7 +44,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, o)
 }
 
-// view reads the query of an overview.
+// view parses the query of an overview.
 func view(q url.Values) (v registry.View, since time.Time, err error) {
 	v = registry.View{Filter: registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultRows}, Text: q.Get("q")}
 	if err = checkState(v.State); err != nil {
@@ -64,6 +64,7 @@ func view(q url.Values) (v registry.View, since time.Time, err error) {
 	return v, since, readSort(q.Get("sort"), &v)
 }
 
+// readWindow parses limit and offset.
 func readWindow(q url.Values, v *registry.View) error {
 	if s := q.Get("limit"); s != "" {
 		n, ok := number(s)
@@ -75,14 +76,14 @@ func readWindow(q url.Values, v *registry.View) error {
 	if s := q.Get("offset"); s != "" {
 		n, ok := number(s)
 		if !ok || n > 1<<31-1 {
-			return badRequest("offset: want how many sessions to pass over")
+			return badRequest("offset: want how many sessions to skip")
 		}
 		v.Offset = int(n)
 	}
 	return nil
 }
 
-// readSort reads the name of an order, with - before it for the other way.
+// readSort parses the name of an order, with - before it for descending.
 func readSort(s string, v *registry.View) error {
 	name, descending := strings.CutPrefix(s, "-")
 	if s != "" && !slices.Contains(registry.Sorts(), registry.Sort(name)) {
@@ -92,7 +93,7 @@ func readSort(s string, v *registry.View) error {
 	return nil
 }
 
-// history shows what has happened to one session.
+// history answers with the events of one session.
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
 	list, left, ok := a.g.History(id(r))
 	if !ok {

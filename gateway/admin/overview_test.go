@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/registry"
 )
 
-// overviewOf asks for one.
+// overviewOf requests an overview.
 func (w *world) overviewOf(query string) (o overview) {
 	w.t.Helper()
 	rec := w.call("GET", "/api/v1/overview"+query)
@@ -58,7 +58,7 @@ func TestOverviewShowsTotalsAndSessions(t *testing.T) {
 	})
 }
 
-func TestGraceThatIsLeftCanBeToldFromTheAnswer(t *testing.T) {
+func TestOverviewShowsRemainingGrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		p.Sync()
@@ -79,7 +79,7 @@ func TestGraceThatIsLeftCanBeToldFromTheAnswer(t *testing.T) {
 	})
 }
 
-// orders are queries of an overview, and the players that the answer shows.
+// orders maps queries of an overview to the players that the answer shows.
 var orders = map[string]string{
 	"":                     "Zoe ann bob ?",
 	"?sort=since":          "Zoe ann bob ?",
@@ -108,7 +108,7 @@ var orders = map[string]string{
 	"?limit=9&offset=9000": "Zoe ann bob ?",
 }
 
-func TestOverviewIsSearchedAndPutInOrder(t *testing.T) {
+func TestOverviewIsFilteredAndSorted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for i, body := range []string{
 			`{"path":"/match/7","player":"Zoe","group":"red","grace":"60s"}`,
@@ -133,7 +133,7 @@ func TestOverviewIsSearchedAndPutInOrder(t *testing.T) {
 				got = append(got, s.Player)
 			}
 			switch list := strings.Join(got, " "); {
-			case strings.Contains(query, "buffer"): // of the empty ones nothing is said
+			case strings.Contains(query, "buffer"): // the order of equal ones is not defined
 				if last := strings.Join(got[2:], " "); len(got) != 4 || !strings.HasPrefix(want, got[0]+" "+got[1]) || last != "Zoe ?" && last != "? Zoe" {
 					t.Errorf("%s: %s, want %s", query, list, want)
 				}
@@ -144,7 +144,7 @@ func TestOverviewIsSearchedAndPutInOrder(t *testing.T) {
 	})
 }
 
-func TestEndedSessionsAreSearchedAndPutInOrderToo(t *testing.T) {
+func TestEndedSessionsAreFilteredAndSorted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, player := range []string{"bob", "ann", "cid"} {
 			made := w.object("POST", sessions, `{"path":"/match/7","player":"`+player+`"}`, http.StatusCreated)
@@ -162,7 +162,7 @@ func TestEndedSessionsAreSearchedAndPutInOrderToo(t *testing.T) {
 	})
 }
 
-func TestBadQueriesOfAnOverviewAreRefused(t *testing.T) {
+func TestBadOverviewQueriesAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for query, word := range map[string]string{
 			"limit=201": "0 to 200", "limit=-1": "limit", "limit=x": "limit", "offset=-1": "offset", "offset=99999999999": "offset",
@@ -173,8 +173,8 @@ func TestBadQueriesOfAnOverviewAreRefused(t *testing.T) {
 	})
 }
 
-// An answer is bounded: 200 rows and 180 samples, whatever is asked.
-func TestOverviewIsBounded(t *testing.T) {
+// An answer holds at most 200 rows and 180 samples.
+func TestOverviewSizeIsLimited(t *testing.T) {
 	var recorder *Recorder
 	inWorld(t, func(t *testing.T, w *world) {
 		for i := range 2 * keptSamples {
@@ -192,7 +192,7 @@ func TestOverviewIsBounded(t *testing.T) {
 	}, withRecorder(&recorder))
 }
 
-func TestRecorderCountsEveryFiveSeconds(t *testing.T) {
+func TestRecorderSamplesEveryFiveSeconds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := NewRecorder(w.gw)
 		ctx, stop := context.WithCancel(t.Context())
@@ -207,7 +207,7 @@ func TestRecorderCountsEveryFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestHistoryTellsFromWhereAndForHowLong(t *testing.T) {
+func TestHistoryShowsPeersAndDurations(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		p.Sync()

@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestPatchChangesALivingSession(t *testing.T) {
+func TestPatchChangesLiveSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("red")
 		for _, c := range []struct {
@@ -40,8 +40,8 @@ func TestPatchChangesALivingSession(t *testing.T) {
 	})
 }
 
-// R21: the grace period is changed while it runs out.
-func TestPatchChangesARunningGraceTimer(t *testing.T) {
+// R21: the grace period is changed while its timer runs.
+func TestPatchChangesRunningGraceTimer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		p.Ack(0)
@@ -62,7 +62,7 @@ func TestPatchChangesARunningGraceTimer(t *testing.T) {
 	})
 }
 
-func TestShorterGraceThanHasPassedEndsTheSession(t *testing.T) {
+func TestGraceShorterThanElapsedEndsSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		p.Ack(0)
@@ -76,7 +76,7 @@ func TestShorterGraceThanHasPassedEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestGraceBeyondTheTokenOfAClientThatIsAwayIsAConflict(t *testing.T) {
+func TestGraceBeyondTokenOfDetachedClientIsConflict(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		p.Ack(0)
@@ -91,7 +91,7 @@ func TestGraceBeyondTheTokenOfAClientThatIsAwayIsAConflict(t *testing.T) {
 	})
 }
 
-func TestBadChangesChangeNothing(t *testing.T) {
+func TestBadPatchesChangeNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("red")
 		before := w.describe(p)
@@ -115,8 +115,8 @@ func TestBadChangesChangeNothing(t *testing.T) {
 	})
 }
 
-// The type of a body is what is in it: curl -d says that it sends a form.
-func TestContentTypeOfABodyDoesNotMatter(t *testing.T) {
+// The content decides, not its declared type: curl -d declares a form.
+func TestContentTypeIsIgnored(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		s := w.serve()
@@ -153,7 +153,7 @@ func TestGroupIsStarted(t *testing.T) {
 		if got := w.describe(c)["state"]; got != "detached" {
 			t.Errorf("started while its client was away, it is %v", got)
 		}
-		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // twice is as once
+		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // idempotent
 	}, before)
 }
 
@@ -184,8 +184,8 @@ func TestGroupIsEnded(t *testing.T) {
 	})
 }
 
-// Names stand in paths; an empty one is no name for the sessions without a group.
-func TestGroupsAreNamedByAnyText(t *testing.T) {
+// Names appear in paths. An empty one does not name the sessions without a group.
+func TestGroupNamesMayBeAnyText(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		lone, _ := w.play("")
 		for name, escaped := range map[string]string{"a/b": "a%2Fb", "100%": "100%25", "ä ö": "%C3%A4%20%C3%B6", "%41": "%2541", "A": "%41", "..": "%2e%2e", "a?b#c": "a%3Fb%23c", "a+b": "a+b", "start": "start"} {
@@ -205,7 +205,7 @@ func TestGroupsAreNamedByAnyText(t *testing.T) {
 	})
 }
 
-func TestOperatorsDrainIsBegunAndCalledOff(t *testing.T) {
+func TestDrainCanBeStartedAndCancelled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		p.Sync()
@@ -238,7 +238,7 @@ func TestOperatorsDrainIsBegunAndCalledOff(t *testing.T) {
 		w.play("")
 		go w.gw.Drain(t.Context())
 		synctest.Wait()
-		w.wantProblem("DELETE", "/api/v1/drain", http.StatusConflict, "about to end")
+		w.wantProblem("DELETE", "/api/v1/drain", http.StatusConflict, "shutting down")
 		drain("POST", true, nil, 1.0)
 		time.Sleep(time.Minute)
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// profile serves what `go tool pprof` asks for.
+// profile serves what `go tool pprof` requests.
 func profile(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "profile")
 	switch name {

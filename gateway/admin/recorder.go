@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// sampleEvery is how often a Recorder counts: each time asks every session, as
-	// a scrape of the metrics does.
+	// sampleEvery is the sampling interval. Each sample reads every session, as a scrape of
+	// the metrics does.
 	sampleEvery = 5 * time.Second
-	// keptSamples reach back for a quarter of an hour.
+	// keptSamples cover a quarter of an hour.
 	keptSamples = 180
 )
 
-// A Recorder keeps the totals of the last quarter of an hour, so that a
-// dashboard shows what was before it was opened. A nil one keeps nothing.
+// A Recorder keeps the totals of the last quarter of an hour, so that a dashboard shows the
+// time before it was opened. A nil Recorder keeps nothing.
 type Recorder struct {
 	g *gateway.Gateway
 
@@ -26,10 +26,10 @@ type Recorder struct {
 	samples []gateway.Totals // oldest first
 }
 
-// NewRecorder makes a Recorder that has nothing yet: Run fills it.
+// NewRecorder returns an empty Recorder. Run fills it.
 func NewRecorder(g *gateway.Gateway) *Recorder { return &Recorder{g: g} }
 
-// Run counts every five seconds, until ctx is done.
+// Run takes a sample every five seconds until ctx is done.
 func (r *Recorder) Run(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
@@ -52,7 +52,7 @@ func (r *Recorder) add(t gateway.Totals) {
 	r.samples = append(r.samples, t)
 }
 
-// since lists what was counted after t.
+// since returns the samples taken after t.
 func (r *Recorder) since(t time.Time) []gateway.Totals {
 	if r == nil {
 		return []gateway.Totals{}

@@ -39,7 +39,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// filter reads the query of a list.
+// filter parses the query of a list.
 func filter(r *http.Request) (registry.Filter, error) {
 	q := r.URL.Query()
 	f := registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
@@ -48,18 +48,18 @@ func filter(r *http.Request) (registry.Filter, error) {
 		if !ok || n < 1 {
 			return f, badRequest("limit: want 1 or more")
 		}
-		f.Limit = int(min(n, maxLimit)) // next tells that there are more
+		f.Limit = int(min(n, maxLimit)) // next shows that there are more
 	}
 	if s := q.Get("cursor"); s != "" {
 		var ok bool
 		if f.After, ok = number(s); !ok {
-			return f, badRequest("cursor: want the next of an earlier answer")
+			return f, badRequest("cursor: want the value of next from an earlier answer")
 		}
 	}
 	return f, checkState(f.State)
 }
 
-// checkState takes the name of a state, or "" for all that live.
+// checkState accepts the name of a state, or "" for all live sessions.
 func checkState(s string) error {
 	switch s {
 	case "", "connecting", "attached", "detached", "ended":
@@ -68,7 +68,7 @@ func checkState(s string) error {
 	return badRequest("state: want connecting, attached, detached or ended")
 }
 
-// number reads digits, and nothing but digits.
+// number parses digits, and nothing but digits.
 func number(s string) (uint64, bool) {
 	n, err := strconv.ParseUint(s, 10, 64) // takes no sign
 	return n, err == nil
@@ -93,9 +93,9 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 	}
 	info, o := a.g.Patch(id(r), change)
 	if o != gateway.Done {
-		conflict := hasEnded
+		conflict := sessionEnded
 		if now, _ := a.g.Session(id(r)); o == gateway.Conflict && now.State != session.Ended.String() {
-			conflict = "its client is away, and its token would expire before this grace period does"
+			conflict = "its client is detached, and its token would expire before this grace period ends"
 		}
 		outcome(w, o, conflict)
 		return
@@ -122,7 +122,7 @@ func readChange(w http.ResponseWriter, r *http.Request) (c gateway.Change, err e
 	return c, readName("group", c.Group)
 }
 
-// readGrace reads a duration as --grace takes it.
+// readGrace parses a duration as --grace does.
 func readGrace(s *string) (*time.Duration, error) {
 	if s == nil {
 		return nil, nil
@@ -134,11 +134,10 @@ func readGrace(s *string) (*time.Duration, error) {
 	return &d, nil
 }
 
-// maxName is the length of a player's or a group's name, in bytes.
+// maxName is the max length of a group's name in bytes.
 const maxName = 200
 
-// readPlayer checks the name of a player, by the rule that logins are held to. An empty
-// one is none.
+// readPlayer checks a player's name by the same rule as a login. An empty one means none.
 func readPlayer(s *string) error {
 	if s == nil || *s == "" {
 		return nil
@@ -149,7 +148,7 @@ func readPlayer(s *string) error {
 	return nil
 }
 
-// readName checks the name of a group, which will stand in logs and addresses.
+// readName checks a group's name, which appears in logs and paths.
 func readName(what string, s *string) error {
 	if s == nil || frame.Clip(*s, maxName) == *s && printable(*s) {
 		return nil
@@ -172,7 +171,7 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "reason: want UTF-8 text of at most 123 bytes")
 		return
 	}
-	outcome(w, a.g.End(id(r), int(code), reason), hasEnded)
+	outcome(w, a.g.End(id(r), int(code), reason), sessionEnded)
 }
 
 func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {
@@ -180,11 +179,12 @@ func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	noSession = "no such session"
-	hasEnded  = "the session has ended"
-	otherData = "the data is another than the header names"
+	noSession    = "no such session"
+	sessionEnded = "the session has ended"
+	dataMismatch = "the data does not match the condition in the header"
 )
 
+// outcome answers for a call without content; conflict is the detail of a 409.
 func outcome(w http.ResponseWriter, o gateway.Outcome, conflict string) {
 	switch o {
 	case gateway.Unknown:
@@ -192,7 +192,7 @@ func outcome(w http.ResponseWriter, o gateway.Outcome, conflict string) {
 	case gateway.Conflict:
 		problem(w, http.StatusConflict, conflict)
 	case gateway.Stale:
-		problem(w, http.StatusPreconditionFailed, otherData)
+		problem(w, http.StatusPreconditionFailed, dataMismatch)
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}

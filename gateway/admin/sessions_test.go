@@ -37,7 +37,7 @@ func TestListIsFiltered(t *testing.T) {
 		w.wantList("?group=red", a, c)
 		w.wantList("?group=blue", b)
 		w.wantList("?group=Red")
-		w.wantList("?group=", a, b, c) // as if it were not there
+		w.wantList("?group=", a, b, c) // the same as no group
 		w.wantList("?state=attached", a, b)
 		w.wantList("?state=detached", c)
 		w.wantList("?state=connecting")
@@ -67,7 +67,7 @@ func TestListIsPaged(t *testing.T) {
 	})
 }
 
-// wantPages follows next from page to page, up to the one without.
+// wantPages follows next from page to page, up to the last.
 func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
 	w.t.Helper()
 	cursor := ""
@@ -81,8 +81,8 @@ func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
 	}
 }
 
-// A session that ends between two pages moves no other out of the list.
-func TestPagesHoldWhileSessionsEnd(t *testing.T) {
+// A session that ends between two pages moves no other one out of the list.
+func TestPagingIsStableWhileSessionsEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var all []*wstest.Player
 		for range 4 {
@@ -96,7 +96,7 @@ func TestPagesHoldWhileSessionsEnd(t *testing.T) {
 	})
 }
 
-func TestBadQueriesAreProblems(t *testing.T) {
+func TestBadListQueriesAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for query, word := range map[string]string{
 			"limit=0": "limit", "limit=-1": "limit", "limit=%2B5": "limit", "cursor=%2B5": "cursor", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit", "limit=%20": "limit",
@@ -133,7 +133,7 @@ func TestSessionIsDescribed(t *testing.T) {
 		if since, err := time.Parse(time.RFC3339, got["since"].(string)); err != nil || since.After(time.Now()) {
 			t.Errorf("since %v: %v", got["since"], err)
 		}
-		if _, told := got["reason"]; told {
+		if _, found := got["reason"]; found {
 			t.Errorf("a living session has the reason %v", got["reason"])
 		}
 		listed := w.list("").Sessions[0]
@@ -153,7 +153,7 @@ func (w *world) describe(p *wstest.Player) map[string]any {
 	return m
 }
 
-func TestDetachedSessionSaysSinceWhen(t *testing.T) {
+func TestDetachedSessionShowsDetachTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		time.Sleep(10 * time.Second)
@@ -173,7 +173,7 @@ func TestDetachedSessionSaysSinceWhen(t *testing.T) {
 	})
 }
 
-func TestEndedSessionIsRememberedWithItsReason(t *testing.T) {
+func TestEndedSessionShowsItsReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		w.wantStatus("DELETE", path(p)+"?reason=kicked+out", http.StatusNoContent)
@@ -210,7 +210,7 @@ func TestUnknownSessionIs404(t *testing.T) {
 	})
 }
 
-func TestUnknownResourcesAndMethodsAreProblems(t *testing.T) {
+func TestUnknownResourcesAndMethodsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		for _, target := range []string{"/api", "/api/v1/", "/api/v1/sessions/", "/api/v2/sessions", "/api/v1/sessionsx", path(p) + "/", path(p) + "/disconnect/", path(p) + "/nothing", "/nothing", "//api/v1/sessions"} {
@@ -223,8 +223,8 @@ func TestUnknownResourcesAndMethodsAreProblems(t *testing.T) {
 	})
 }
 
-// RFC 9110 section 15.5.6: a resource says which methods it has.
-func TestEachResourceSaysWhichMethodsItHas(t *testing.T) {
+// RFC 9110 section 15.5.6.
+func TestAllowHeaderListsMethodsOfResource(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		for target, allow := range map[string]string{
@@ -273,16 +273,16 @@ func TestDeleteEndsTheSessionWithCodeAndReason(t *testing.T) {
 			p, game := w.play("")
 			w.wantStatus("DELETE", path(p)+tt.query, http.StatusNoContent)
 			if got := game.WantClose(tt.code); got != tt.reason {
-				t.Errorf("%s: the upstream is told %q", tt.query, got)
+				t.Errorf("%s: the upstream got %q", tt.query, got)
 			}
 			if c := p.WantClosing(wire.CodeEnded); c.Reason != tt.reason || c.Retry {
-				t.Errorf("%s: the client is told %+v", tt.query, c)
+				t.Errorf("%s: the client got %+v", tt.query, c)
 			}
 		})
 	}
 }
 
-func TestDeleteWithABadCodeOrReasonChangesNothing(t *testing.T) {
+func TestDeleteWithBadCodeOrReasonChangesNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		for query, word := range map[string]string{
@@ -297,21 +297,21 @@ func TestDeleteWithABadCodeOrReasonChangesNothing(t *testing.T) {
 	})
 }
 
-func TestDeleteOfADetachedSessionIsToldAtTheResume(t *testing.T) {
+func TestDeleteOfDetachedSessionIsReportedAtResume(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		p.Drop()
 		w.wantStatus("DELETE", path(p)+"?code=4001&reason=kicked", http.StatusNoContent)
 		if got := game.WantClose(4001); got != "kicked" {
-			t.Errorf("the upstream is told %q", got)
+			t.Errorf("the upstream got %q", got)
 		}
 		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded); c.Reason != "kicked" {
-			t.Errorf("the client is told %+v", c)
+			t.Errorf("the client got %+v", c)
 		}
 	})
 }
 
-func TestDisconnectCutsWithoutAClose(t *testing.T) {
+func TestDisconnectSendsNoClose(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		w.wantStatus("POST", path(p)+"/disconnect", http.StatusNoContent)
@@ -325,8 +325,8 @@ func TestDisconnectCutsWithoutAClose(t *testing.T) {
 	})
 }
 
-// T44: no verb of the API gets past the guard, and only the two health paths
-// need not.
+// T44: no method of the API passes the guard without a token, and only the two health paths
+// need none.
 func TestEveryPathIsGuarded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
@@ -349,7 +349,7 @@ func TestEveryPathIsGuarded(t *testing.T) {
 	})
 }
 
-func TestReadinessEndsWithTheDrain(t *testing.T) {
+func TestReadinessEndsWithDrain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.play("")
 		for _, target := range []string{"/healthz", "/readyz"} {
@@ -368,7 +368,7 @@ func TestReadinessEndsWithTheDrain(t *testing.T) {
 	})
 }
 
-func TestMetricsCountTheSessions(t *testing.T) {
+func TestMetricsCountSessions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.play("")
 		p, _ := w.play("")

@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// maxStreams is how many event streams may be open.
+	// maxStreams is the max number of open event streams.
 	maxStreams = 64
-	// maxStreamsOfOne is how many of them one token, or without tokens one address, may have:
-	// there is room for others beside a dashboard that opens one after the other.
-	maxStreamsOfOne = maxStreams / 2
-	// keepAlive is how often something is sent, so that nobody in between takes
-	// the connection for dead.
+	// maxStreamsPerReader is the max of them for one token, or, without tokens, for one
+	// address. A dashboard that opens one after another leaves room for others.
+	maxStreamsPerReader = maxStreams / 2
+	// keepAlive is how often a stream sends something, so that no proxy closes it as idle.
 	keepAlive = 15 * time.Second
-	// streamWrite is how long a reader has to take what is sent.
-	streamWrite = 10 * time.Second
-	// atOnce is how many events are sent with one write.
-	atOnce = 128
+	// streamWriteTimeout is how long a reader has to take a write.
+	streamWriteTimeout = 10 * time.Second
+	// maxBatch is the max number of events in one write.
+	maxBatch = 128
 )
 
 // events streams what happens to sessions, as server-sent events.
@@ -35,37 +34,37 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer reader.Close()
-	of := readerOf(r)
-	if status := a.streams.enter(of); status != 0 {
+	of := readerKey(r)
+	if status := a.streams.acquire(of); status != 0 {
 		w.Header().Set("Retry-After", "10")
-		problem(w, status, fmt.Sprintf("as many event streams are open as may be: %d, or %d of one token or address", maxStreams, maxStreamsOfOne))
+		problem(w, status, fmt.Sprintf("too many event streams: the max is %d, or %d for one token or address", maxStreams, maxStreamsPerReader))
 		return
 	}
-	defer a.streams.leave(of)
+	defer a.streams.release(of)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx in front would hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would otherwise buffer events
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return
 	}
-	s := stream{w: w, control: http.NewResponseController(w), reader: reader, wanted: wantedBy(r)}
+	s := stream{w: w, control: http.NewResponseController(w), reader: reader, wanted: eventFilter(r)}
 	s.run(r)
 }
 
-// streams are the event streams that are open, by whose they are.
+// streams counts the open event streams, in total and by reader.
 type streams struct {
 	mu    sync.Mutex
 	total int
 	of    map[string]int
 }
 
-// enter counts one more, or gives the status of a refusal.
-func (s *streams) enter(of string) (status int) {
+// acquire counts one more stream, or returns the status of a refusal.
+func (s *streams) acquire(of string) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.of[of] >= maxStreamsOfOne:
+	case s.of[of] >= maxStreamsPerReader:
 		return http.StatusTooManyRequests
 	case s.total >= maxStreams:
 		return http.StatusServiceUnavailable
@@ -75,7 +74,7 @@ func (s *streams) enter(of string) (status int) {
 	return 0
 }
 
-func (s *streams) leave(of string) {
+func (s *streams) release(of string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total--
@@ -84,18 +83,20 @@ func (s *streams) leave(of string) {
 	}
 }
 
-// readerOf is whose stream a request asks for: its token's, or without one its address's.
-func readerOf(r *http.Request) string {
+// readerKey returns whose limit a stream counts against: its token's, or without tokens
+// its address's.
+func readerKey(r *http.Request) string {
 	name := callerOf(r).name
-	if name == (ownPages{}).name() {
+	if name == (loopbackGuard{}).name() {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return name + " " + host
 	}
 	return name
 }
 
-// read begins where the caller left off: Last-Event-ID, or with as many of the newest
-// events as the query's last says, none unless it says so.
+// read starts after Last-Event-ID if that is given, so that a reader that reconnects
+// misses nothing. Otherwise it starts with as many of the newest events as the query's
+// last asks for, none by default.
 func (a *api) read(r *http.Request) (*events.Reader, error) {
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {
@@ -115,9 +116,9 @@ func (a *api) read(r *http.Request) (*events.Reader, error) {
 	return a.g.Events().After(id), nil
 }
 
-// wantedBy says which events a caller wants, by its query: those of one session,
-// player or group, and every gap.
-func wantedBy(r *http.Request) func(*events.Event) bool {
+// eventFilter returns the filter in a query: events of one session, player or group.
+// Gaps always pass, since they may hide such an event.
+func eventFilter(r *http.Request) func(*events.Event) bool {
 	q := r.URL.Query()
 	session, player, group := q.Get("session"), q.Get("player"), q.Get("group")
 	is := func(wanted, got string) bool { return wanted == "" || wanted == got }
@@ -126,8 +127,8 @@ func wantedBy(r *http.Request) func(*events.Event) bool {
 	}
 }
 
-// A stream is one reader's connection. A reader that does not take what is sent
-// is cut; only its own goroutine ever waits for it.
+// A stream is one reader's connection. A reader that does not take what is sent is closed;
+// only its own goroutine waits for it.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -141,7 +142,7 @@ type stream struct {
 func (s *stream) run(r *http.Request) {
 	beat := time.NewTicker(keepAlive)
 	defer beat.Stop()
-	s.list = make([]events.Event, 0, atOnce)
+	s.list = make([]events.Event, 0, maxBatch)
 	s.comment()
 	for open := true; s.flush() == nil && open; {
 		select {
@@ -156,10 +157,10 @@ func (s *stream) run(r *http.Request) {
 	s.control.SetWriteDeadline(time.Time{})
 }
 
-// comment is nothing to a reader: it shows that both ends are there.
+// comment writes a comment line, which readers ignore: it keeps the connection alive.
 func (s *stream) comment() { s.out.WriteString(":\n\n") }
 
-// gather takes what there is to send, and reports whether more may come.
+// gather formats the events that wait, and reports whether more may follow.
 func (s *stream) gather() (open bool) {
 	s.list, open = s.reader.Next(s.list[:0])
 	for i := range s.list {
@@ -178,7 +179,7 @@ func (s *stream) flush() error {
 	if s.out.Len() == 0 {
 		return nil
 	}
-	s.control.SetWriteDeadline(time.Now().Add(streamWrite))
+	s.control.SetWriteDeadline(time.Now().Add(streamWriteTimeout))
 	_, err := s.w.Write(s.out.Bytes())
 	s.out.Reset()
 	if err != nil {

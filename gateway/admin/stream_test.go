@@ -33,7 +33,7 @@ func (s *site) listen(query string, header ...string) *listener {
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-store" {
 		s.t.Errorf("%v", resp.Header)
 	}
-	rec := httptest.NewRecorder() // what comes behind the head is checked by next
+	rec := httptest.NewRecorder() // next checks what follows the head
 	rec.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	described.check(s.t, s.w.admin, httptest.NewRequest("GET", "/api/v1/events"+query, nil), "", rec)
 	return &listener{reply: r, body: resp.Body}
@@ -54,7 +54,7 @@ func (l *listener) line() (string, error) {
 	}
 }
 
-// next reads the next event, or a comment as one without a type.
+// next reads the next event; a comment is one without a type.
 func (l *listener) next() (e events.Event) {
 	l.t.Helper()
 	var name, data string
@@ -87,7 +87,7 @@ func (l *listener) next() (e events.Event) {
 	}
 }
 
-// schema holds the data of an event against its description.
+// schema checks the data of an event against its description.
 func (l *listener) schema(data string) {
 	l.t.Helper()
 	var v any
@@ -97,7 +97,7 @@ func (l *listener) schema(data string) {
 	}
 }
 
-// want reads events, comments left out: "type session".
+// want reads the next events, without comments: "type session".
 func (l *listener) want(want ...string) {
 	l.t.Helper()
 	for _, w := range want {
@@ -111,7 +111,7 @@ func (l *listener) want(want ...string) {
 	}
 }
 
-func TestStreamTellsWhatHappens(t *testing.T) {
+func TestStreamReportsEvents(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.serve().listen("")
 		if e := l.next(); e.Type != "" {
@@ -133,7 +133,7 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 	})
 }
 
-func TestStreamGoesOnAfterLastEventID(t *testing.T) {
+func TestStreamContinuesAfterLastEventID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		l := s.listen("")
@@ -161,7 +161,7 @@ func TestStreamGoesOnAfterLastEventID(t *testing.T) {
 	})
 }
 
-func TestStreamBeginsWithAGapWhereItIsTooLate(t *testing.T) {
+func TestStreamStartsWithGapForOldLastEventID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		l := s.listen("")
@@ -220,8 +220,8 @@ func TestStreamIsKeptAlive(t *testing.T) {
 	})
 }
 
-// Nobody reads: the sessions go on, and the stream is cut.
-func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
+// A reader stops reading: the sessions continue, and its stream is closed.
+func TestStuckReaderIsClosedAndDelaysNoOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		absent, present := s.listen(""), s.listen("")
@@ -229,14 +229,14 @@ func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
 		var ids []string
 		for range 200 {
 			p, _ := w.play("")
-			synctest.Wait() // its event comes behind its hello
+			synctest.Wait() // its event follows its hello
 			ids = append(ids, "session.created "+p.Hello.Session)
 		}
 		if d := time.Since(began); d != 0 {
 			t.Errorf("the sessions waited for %v", d)
 		}
 		present.want(ids...)
-		time.Sleep(streamWrite + time.Second) // else it may begin to take something at the last instant
+		time.Sleep(streamWriteTimeout + time.Second) // so that it cannot start reading at the last moment
 		if _, err := io.ReadAll(absent.body); err == nil {
 			t.Error("it came to an end in order, rather than cut")
 		}
@@ -245,24 +245,24 @@ func TestReaderThatTakesNothingIsCutAndCostsNobodyAnything(t *testing.T) {
 	})
 }
 
-func TestStreamsAreBoundedAndFreedAgain(t *testing.T) {
+func TestStreamLimitFreesClosedStreams(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		viewer, admin := "Authorization: Bearer "+viewerToken, "Authorization: Bearer "+adminToken
 		var open []*listener
-		for range maxStreamsOfOne {
+		for range maxStreamsPerReader {
 			open = append(open, s.listen("", viewer))
 		}
 		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
-		wantProblem(t, rec, http.StatusTooManyRequests, "32 of one token")
-		s.listen("", admin).next() // others have room
+		wantProblem(t, rec, http.StatusTooManyRequests, "32 for one token")
+		s.listen("", admin).next() // other readers are not limited
 		open[7].Close()
 		synctest.Wait()
 		s.listen("", viewer).next()
 	}, withTokens(t))
 }
 
-func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
+func TestStreamsInTotalAreLimited(t *testing.T) {
 	names := []string{"first-0123456789ab", "second-0123456789ab", "third-0123456789ab"}
 	c, err := LoadCredentials(tokenFile(t, names...), "")
 	if err != nil {
@@ -278,34 +278,34 @@ func TestStreamsOfAllTogetherAreBounded(t *testing.T) {
 	}, func(_ *gateway.Config, o *Options) { o.Credentials = c })
 }
 
-func TestStreamsAreBoundedInTotalAndByAddress(t *testing.T) {
+func TestStreamsAreLimitedInTotalAndPerAddress(t *testing.T) {
 	s := streams{of: make(map[string]int)}
 	for i := range maxStreams {
-		if status := s.enter(fmt.Sprint(i)); status != 0 {
+		if status := s.acquire(fmt.Sprint(i)); status != 0 {
 			t.Fatalf("stream %d: %d", i, status)
 		}
 	}
-	if status := s.enter("another"); status != http.StatusServiceUnavailable {
+	if status := s.acquire("another"); status != http.StatusServiceUnavailable {
 		t.Errorf("one more: %d, want 503", status)
 	}
-	s.leave("3")
-	if status := s.enter("another"); status != 0 || len(s.of) != maxStreams {
+	s.release("3")
+	if status := s.acquire("another"); status != 0 || len(s.of) != maxStreams {
 		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
 	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{"loopback", true}))
 	r.RemoteAddr = "127.0.0.1:1"
-	one := readerOf(r)
+	one := readerKey(r)
 	r.RemoteAddr = "127.0.0.1:2"
-	if readerOf(r) != one {
+	if readerKey(r) != one {
 		t.Error("two ports of one address are two readers")
 	}
-	if r.RemoteAddr = "127.0.0.2:1"; readerOf(r) == one {
+	if r.RemoteAddr = "127.0.0.2:1"; readerKey(r) == one {
 		t.Error("two addresses are one reader")
 	}
 }
 
-func TestStreamEndsInOrderWithTheGateway(t *testing.T) {
+func TestStreamEndsCleanlyWithGateway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
 		l := s.listen("")

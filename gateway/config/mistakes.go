@@ -200,8 +200,8 @@ func textMistakes(r *policy.Route) (list []Warning) {
 			list = append(list, Warning{text.flag, fmt.Sprintf("route %s: {player} is empty without player logins, except in pre-created sessions; see --auth-jwks", r.Pattern)})
 		}
 	}
-	if p.Tell.Prefix > 0 {
-		list = append(list, Warning{"log-messages", fmt.Sprintf("route %s: the log contains what players send, %d bytes of each message: use it for debugging only", r.Pattern, p.Tell.Prefix)})
+	if p.MessageLog.Prefix > 0 {
+		list = append(list, Warning{"log-messages", fmt.Sprintf("route %s: the log contains what players send, %d bytes of each message: use it for debugging only", r.Pattern, p.MessageLog.Prefix)})
 	}
 	if a := p.Auth; a != nil && a.Audience == "" {
 		list = append(list, Warning{"auth-audience", fmt.Sprintf("route %s: not set: a JWT that the issuer made for any other service is accepted", r.Pattern)})

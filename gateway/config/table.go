@@ -361,7 +361,7 @@ var table = []flag{
 			option[string]{"text", "text"}, option[string]{"json", "json"}))},
 	{name: "log-messages", group: groupRest, arg: "off|size|prefix:N", def: "off",
 		help:     "log each data message: direction, kind, size, and its first N bytes (up to 1024)",
-		setLocal: one(func(l *local) *session.Telling { return &l.Tell }, telling)},
+		setLocal: one(func(l *local) *session.MessageLog { return &l.MessageLog }, messageLog)},
 	{name: "version", group: groupRest, help: "print the version and exit"},
 	{name: "help", group: groupRest, help: "print this help and exit"},
 }

@@ -96,21 +96,21 @@ func withZero(parse parser[time.Duration]) parser[time.Duration] {
 	}
 }
 
-// telling accepts off, size or prefix:N.
-func telling(s string) (session.Telling, error) {
+// messageLog accepts off, size or prefix:N.
+func messageLog(s string) (session.MessageLog, error) {
 	const most = 1024
 	switch s {
 	case "off":
-		return session.Telling{}, nil
+		return session.MessageLog{}, nil
 	case "size":
-		return session.Telling{On: true}, nil
+		return session.MessageLog{On: true}, nil
 	}
 	if n, ok := strings.CutPrefix(s, "prefix:"); ok {
 		if v, err := count(1, most)(n); err == nil {
-			return session.Telling{On: true, Prefix: v}, nil
+			return session.MessageLog{On: true, Prefix: v}, nil
 		}
 	}
-	return session.Telling{}, want("off, size or prefix:N with N from 1 to 1024", s)
+	return session.MessageLog{}, want("off, size or prefix:N with N from 1 to 1024", s)
 }
 
 // nonZero returns a parser that yields a nanosecond for 0, because zero means the

@@ -39,8 +39,8 @@ type Policy struct {
 	Rate session.Rate
 	// PlainResume lets plain clients resume by a cookie: --plain-resume.
 	PlainResume bool
-	// Tell selects what is logged of each data message.
-	Tell session.Telling
+	// MessageLog selects what is logged of each data message: --log-messages.
+	MessageLog session.MessageLog
 	// IdleTimeout ends a session without a data message for this long; zero turns it
 	// off.
 	IdleTimeout time.Duration

@@ -234,7 +234,7 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 	p := e.Terms()
 	fill := e.filler()
 	c := session.Config{
-		ID: e.ID, Resumable: e.Resumable, Kept: e.Kept(), Terms: p.Session(), Hard: p.Hard, Rate: p.Rate, Tell: p.Tell, Idle: p.IdleTimeout,
+		ID: e.ID, Resumable: e.Resumable, Kept: e.Kept(), Terms: p.Session(), Hard: p.Hard, Rate: p.Rate, MessageLog: p.MessageLog, Idle: p.IdleTimeout,
 		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
 		Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,

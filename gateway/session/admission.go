@@ -7,15 +7,16 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A Refusal is why a resume was refused. It changes nothing in the session.
+// A Refusal says why a resume was refused. A refused resume changes nothing in the
+// session.
 type Refusal struct {
-	Code       int
+	Code       int // of protocol section 6.1
 	Text       string
-	Retry      time.Duration // come back after; zero: this token will never do
-	Superseded bool          // the token's generation is superseded: a bug or a theft
+	Retry      time.Duration // resume again after this; zero: this token never works again
+	Superseded bool          // the token's generation is superseded: a client bug, or theft
 }
 
-// Error is the refusal in words.
+// Error implements error.
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s", r.Code, r.Text) }
 
 // Refuse makes a Refusal whose text begins with the code's name.
@@ -27,15 +28,16 @@ func Refuse(code int, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Text: text}
 }
 
-// A Resume is what a client states to be attached again.
+// A Resume is what a client states in the handshake of a resume: protocol section 2.
 type Resume struct {
-	Gen       uint64
-	Received  uint64
-	Malformed bool // received was missing or not a number
+	Gen       uint64 // the generation of its token
+	Received  uint64 // its N
+	Malformed bool   // N was missing, malformed, or given twice with different values
 }
 
-// Check says whether r would be attached now, nil for yes. It changes nothing.
-// The order of the checks is that of protocol section 2.
+// Check returns why r is refused, nil if it is not. It changes nothing. The token comes
+// first, then the session, then N, as in protocol section 2: a stolen or old token
+// must learn nothing about the session.
 func (s *Session) Check(now Time, r Resume) *Refusal {
 	switch {
 	case !s.gen.Good(r.Gen):
@@ -44,54 +46,55 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return ref
 	case s.state == Ended:
 		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}
-	case s.att != nil && s.att.closing != nil: // it is about to end
+	case s.att != nil && s.att.closing != nil: // about to end: nobody can return to it, protocol section 11
 		return Refuse(wire.CodeNoSession, "")
-	case !s.cfg.Resumable: // it states nothing
+	case !s.cfg.Resumable: // a cookie carries no N
 	case r.Malformed:
 		return Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
 	case r.Received < s.acked:
 		return Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", r.Received, s.acked)
 	case !s.wasSent(r.Received):
 		return Refuse(wire.CodeProtocolViolation, "received %d is beyond what was sent", r.Received)
-	case s.att != nil && len(s.takeover) == takeoverLimit && now.Sub(s.takeover[0]) < takeoverSpan:
+	case s.att != nil && len(s.takeovers) == takeoverLimit && now.Sub(s.takeovers[0]) < takeoverSpan:
 		ref := Refuse(wire.CodeTooFast, "more than %d takeovers in %v", takeoverLimit, takeoverSpan)
-		ref.Retry = max(takeoverSpan-now.Sub(s.takeover[0]), time.Millisecond)
+		ref.Retry = max(takeoverSpan-now.Sub(s.takeovers[0]), time.Millisecond)
 		return ref
 	}
 	return nil
 }
 
-// NextGen is the generation that the next attach issues.
+// NextGen returns the generation that the next attach issues: protocol section 7.
 func (s *Session) NextGen() uint64 { return s.gen.Next() }
 
-// A Pass is what an attach gives to the client.
+// A Pass is what an attach gives to the client, and where the client came from.
 type Pass struct {
 	Gen     uint64
 	Token   string
 	Expires Time          // the token's exp
-	Renew   time.Duration // from now until the token must be renewed
-	Arrived Time          // when the handshake came, for Event.Took
+	Renew   time.Duration // how long from now until the token must be renewed
+	Arrived Time          // when the handshake arrived, for Event.Took
 	Peer    string        // the client's address, for Event.Peer
 }
 
-// noteTakeover keeps the times of the last takeovers, oldest first.
+// noteTakeover records a takeover. The last takeoverLimit times are kept, oldest
+// first: when all of them lie within takeoverSpan, Check refuses the next one.
 func (s *Session) noteTakeover(now Time) {
-	if len(s.takeover) == takeoverLimit {
-		s.takeover = append(s.takeover[:0], s.takeover[1:]...)
+	if len(s.takeovers) == takeoverLimit {
+		s.takeovers = append(s.takeovers[:0], s.takeovers[1:]...)
 	}
-	s.takeover = append(s.takeover, now)
+	s.takeovers = append(s.takeovers, now)
 }
 
-// futility counts the resumes in a row that came to nothing: protocol section
-// 6, 4410 no progress.
+// futility counts consecutive resumes without progress: protocol section 11.
 type futility struct {
 	n     int
-	since Time
+	since Time // when the first of them attached
 }
 
-// noteProgress looks at a connection that is gone and reports whether it was
-// the last of too many that came to nothing. One that was still draining says
-// nothing: its client may have been in the middle of a large message.
+// noteProgress judges a connection that has ended, and reports whether it was the last
+// of too many without progress. It had none if its client sent something, was sent
+// something, and acked nothing new. A connection that was still draining is not
+// counted: its client may have been receiving a large message.
 func (s *Session) noteProgress(now Time, a *Attachment) bool {
 	if s.draining(now, a) {
 		return false
@@ -107,8 +110,8 @@ func (s *Session) noteProgress(now Time, a *Attachment) bool {
 	return s.futile.n >= futileLimit && now.Sub(s.futile.since) >= futileSpan
 }
 
-// noteReceived takes a resume's received for an ack. Where it is news, the
-// connections before came to something, though none of them lived to say so.
+// noteReceived takes the N of a resume for an ack. A higher N than before shows that
+// earlier connections made progress, although none of them lived to ack it.
 func (s *Session) noteReceived(n uint64) {
 	if n > s.acked {
 		s.acked, s.futile = n, futility{}

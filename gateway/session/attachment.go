@@ -9,83 +9,87 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An Attachment is one client connection's tenure with a session. Once it is
-// not the session's attachment any more it only says what its connection is
-// still to be sent. What every message needs comes first, as in a Session.
+// An Attachment is one client connection of a session. Once the session has replaced
+// or detached it, it only says what its connection must still be sent; its input is
+// ignored, protocol section 8. The fields that every message needs come first, as in
+// a Session.
 type Attachment struct {
-	fate      CloseMode
+	mode      CloseMode
 	last      bool // ctl ends with the Close frame that ends the session: nothing follows
-	behind    bool // its socket did not take all at the last write
-	spoke     bool // a message has come after hello
-	ackNow    bool
+	behind    bool // the last write did not fit into its socket
+	spoke     bool // a message has arrived after hello
+	ackNow    bool // an ack is due without further delay
 	pongDue   bool
-	replaying bool // a resume has not caught up
+	replaying bool // a resume that has not caught up
 
-	// Outward. What goes out next is: the rest of the message in whose midst
-	// cur lies, then ctl, then the whole messages behind.
-	cur    uint64      // stream offset behind what has been written
-	mid    uint64      // end of the message in whose midst cur lies, or anything up to cur
-	mark   replay.Mark // a message's end at or before cur
-	ctl    []byte      // frames of the gateway's own
-	flight flight      // what Out returned and Wrote has not reported
-	sent   Time        // when bytes were last accepted
+	// Output is sent in this order: the rest of the message that cur lies inside, then
+	// ctl, then the whole messages that follow. A control message thus never splits a
+	// data message.
+	cur    uint64      // stream offset up to which bytes were written
+	mid    uint64      // end of the message that cur lies inside, or any offset up to cur
+	mark   replay.Mark // the end of a message at or before cur
+	ctl    []byte      // control messages and frames of the gateway
+	flight flight      // returned by Out, not yet reported by Wrote
+	sent   Time        // when the socket last accepted bytes
 
-	heard    Time  // the last sign of life; see liveness.go
-	owed     Time  // since when a message that was written is not acked; zero: none is
-	ackSince Time  // when the oldest message not acked was written; zero: none
-	askSince Time  // when the oldest message was written that no Pong has covered; zero: none
-	closed   Time  // when the Close frame was written, or all before a break that is yet to be told
-	overdue  probe // n: a message that a ping was sent after; at: when the pong came
+	heard    Time  // last sign of life: see liveness.go
+	owed     Time  // since when a written message is unacked; zero: none is
+	ackSince Time  // when the oldest message that we owe an ack for was written; zero: none
+	askSince Time  // plain: when the oldest message that no Pong covers was written; zero: none
+	closed   Time  // when our Close frame was written, or all that preceded a broken upstream
+	overdue  probe // n: a message sent before an answered ping; at: when its pong arrived
 	in       inbound
 
-	// Liveness.
-	pings   []probe // not answered yet, oldest first
-	pinged  Time    // when the newest ping was sent; zero: none was
-	probed  Time    // when the first ping was sent since anything was heard, if that is later than heard
-	excused Time    // the silence before was the gateway's own
+	// Liveness, protocol section 5.4.
+	pings   []probe // unanswered, oldest first
+	pinged  Time    // when the newest ping was sent; zero: none
+	probed  Time    // when the first ping after the last sign of life was sent
+	excused Time    // silence before this moment was the gateway's own doing
 	socket  socketWatch
-	greeted bool // the first ack has come
+	greeted bool // the first ack, the answer to hello, has arrived
 
-	// What not every message needs.
-	rest    [][]byte      // once released: what must still go out before ctl
-	closing *relayedClose // a plain client's Close that was passed on; nothing is asked of it any more
-	catchUp uint64        // offset at which a resume has been replayed
+	// Fields that not every message needs.
+	rest    [][]byte      // once released: what goes out before ctl
+	closing *relayedClose // a plain client's Close that was passed on: the client is asked nothing more
+	catchUp uint64        // offset at which the replay of a resume is complete
 	start   uint64        // cur at the attach
 
-	pong    string // the answer to the newest ping that is due: older ones need none
-	wsPongs pongs  // those to Pings
+	pong    string // argument of the newest ping, which alone needs an answer: protocol section 5.4
+	wsPongs pongs  // answers to WebSocket Pings
 
-	acked   uint64 // of the client's messages, told on this connection
-	ackedAt uint64 // the session's acked at the attach
+	acked   uint64 // newest client message acked on this connection
+	ackedAt uint64 // Session.acked at the attach
 	acks    Time   // when the client last acked something new
-	pingID  uint64 // of the newest ping
-	asked   uint64 // the count that the newest Ping to a plain client carried
+	pingID  uint64 // id of the newest ping
+	asked   uint64 // plain: count in the newest Ping, protocol section 9
 
 	epoch   uint64
-	gen     uint64 // the generation that its hello carried
-	peer    string // the client's address, for anyone who watches
+	gen     uint64 // the generation of the token in its hello
+	peer    string // the client's address, for events
 	since   Time
-	came    Time // when its handshake came
+	arrived Time // when its handshake arrived
 	resumed bool
 }
 
-// A flight is what has been handed out and not been reported as written.
+// A flight is output that is in flight: returned by Out, not yet reported by Wrote.
 type flight struct {
-	up        bool
-	waits     bool // for the socket: see Session.Waits
-	head, ctl int  // bytes of the message cut short, of ctl,
-	body      int  // and of the messages behind
+	active    bool
+	waits     bool // the write blocks until the socket takes everything: see Session.Waits
+	head, ctl int  // bytes of the message that cur lies inside, of ctl,
+	body      int  // of the messages that follow,
 	restBytes int  // or, once released, of rest
 }
 
-// pongs are the payloads of Pings that are not answered yet, oldest first.
+// pongs holds the payloads of unanswered WebSocket Pings, oldest first.
 type pongs struct{ due [][]byte }
 
 const (
-	maxPongs     = 32      // beyond it only the newest Ping is answered, as RFC 6455 section 5.5.3 allows
-	maxPongBytes = 4 << 10 // of our own frames may wait before Pongs wait for them
+	maxPongs     = 32      // more are answered by the newest alone: protocol section 11, RFC 6455 section 5.5.3
+	maxPongBytes = 4 << 10 // of ctl; above it Pongs wait, so that a client that reads nothing costs no memory
 )
 
+// add records a Ping to be answered. It copies the payload, which lies in the driver's
+// read buffer.
 func (p *pongs) add(payload []byte) {
 	if len(p.due) == maxPongs {
 		p.due = p.due[:0]
@@ -93,29 +97,32 @@ func (p *pongs) add(payload []byte) {
 	p.due = append(p.due, bytes.Clone(payload))
 }
 
+// take returns the payloads to be answered, and forgets them.
 func (p *pongs) take() [][]byte {
 	due := p.due
 	p.due = nil
 	return due
 }
 
-// A probe is a ping under way, and the newest message that was written before it.
+// A probe is an unanswered ping, and the newest message that was written before it.
 type probe struct {
 	id uint64
 	n  uint64
 	at Time
 }
 
+// newAttachment returns a connection whose output starts at the oldest message that the
+// client has not acked: at a resume, that is the replay.
 func (s *Session) newAttachment(now Time, p Pass) *Attachment {
 	base := s.ring.Base()
 	return &Attachment{
-		peer: p.Peer, since: now, sent: now, heard: now, came: p.Arrived, ackedAt: s.acked,
+		peer: p.Peer, since: now, sent: now, heard: now, arrived: p.Arrived, ackedAt: s.acked,
 		cur: base.Off, start: base.Off, mark: base,
 	}
 }
 
 // CloseMode implements Leg.
-func (a *Attachment) CloseMode() CloseMode { return a.fate }
+func (a *Attachment) CloseMode() CloseMode { return a.mode }
 
 // FlushTime implements Leg.
 func (*Attachment) FlushTime() time.Duration { return clientFlush }
@@ -123,12 +130,14 @@ func (*Attachment) FlushTime() time.Duration { return clientFlush }
 // HalfClose implements Leg.
 func (*Attachment) HalfClose() bool { return true }
 
-// Epoch tells which attach of the session this was, from 1.
+// Epoch returns which attach of the session this was, counted from 1.
 func (a *Attachment) Epoch() uint64 { return a.epoch }
 
+// hasOutput must be cheap: drivers call it after every read. It allows what out would
+// return, so a new kind of output must be named here, too.
 func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	switch {
-	case a.flight.up || a.fate >= Shut:
+	case a.flight.active || a.mode >= Shut:
 		return false
 	case len(a.ctl) > 0 || len(a.rest) > 0:
 		return true
@@ -138,6 +147,8 @@ func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	return a.mid > a.cur || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
 }
 
+// out composes control messages only now, when the socket takes output: an ack or pong then
+// carries the newest numbers, and several due ones become one.
 func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 	n := len(dst)
 	if a != s.att {
@@ -146,15 +157,18 @@ func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 		s.compose(now, a)
 		dst = s.liveOut(a, dst)
 	}
-	a.flight.up = len(dst) > n
+	a.flight.active = len(dst) > n
 	return dst
 }
 
-// handed is the offset up to which bytes have been handed out.
+// handed returns the stream offset up to which bytes were returned by Out. The client
+// may ack that far: the driver may have written them before it reports so.
 func (a *Attachment) handed() uint64 {
 	return a.cur + uint64(a.flight.head+a.flight.body)
 }
 
+// liveOut returns the output of the attached client. Ring slices point into the replay
+// buffer, which pins them until Wrote.
 func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 	from := a.cur
 	if a.mid > from {
@@ -166,13 +180,15 @@ func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 		dst = append(dst, a.ctl)
 		a.flight.ctl = len(a.ctl)
 	}
-	if to := min(s.ring.Last().Off, from+writeAtOnce); to > from && !a.last {
+	// Nothing follows the Close frame: protocol section 6.
+	if to := min(s.ring.Last().Off, from+maxWrite); to > from && !a.last {
 		dst = s.ring.Slices(dst, from, to)
 		a.flight.body = int(to - from)
 	}
 	return dst
 }
 
+// restOut returns the output of a released attachment.
 func (a *Attachment) restOut(dst [][]byte) [][]byte {
 	for _, p := range a.rest {
 		a.flight.restBytes += len(p)
@@ -185,13 +201,15 @@ func (a *Attachment) restOut(dst [][]byte) [][]byte {
 	return dst
 }
 
+// wrote takes the written bytes off the output. Since a client acks only whole messages, the
+// marks must tell exactly which messages are whole.
 func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	out := a.flight
 	a.flight = flight{}
 	if n > 0 {
 		a.sent = now
 		if a.behind {
-			a.hear(now) // protocol section 5: bytes taken by a full socket count as heard
+			a.hear(now) // protocol section 5.4: bytes that a full socket accepts count as heard
 		}
 	}
 	if full && !a.behind {
@@ -202,6 +220,8 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 		a.restWrote(n)
 		return false
 	}
+	// Bytes count in the order in which Out returned them: the rest of the message first,
+	// then ctl, then the messages that follow. Only the stream's bytes move cur.
 	head := min(n, out.head)
 	ctl := min(n-head, out.ctl)
 	a.cur += uint64(n - ctl)
@@ -209,16 +229,20 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	if len(a.ctl) == 0 && a.socket.mark == queued {
 		a.socket.mark, look = written, true
 	}
+	// An ack may overtake the report of the write that it confirms. If the write then stops
+	// short, the client has acked bytes that it never got, and they are already freed.
 	if base := s.ring.Base(); a.cur < base.Off {
 		s.ring.Unpin()
-		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is gone,
+		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is no longer in the buffer,
 		s.violation(now, wire.CodeProtocolViolation, "ack %d before it was sent", base.N)
-		a.fate, a.rest, a.ctl = Shut, nil, nil // and with it the rest of a message
+		a.mode, a.rest, a.ctl = Shut, nil, nil // so the rest of that message cannot be sent
 		return false
 	}
 	if n > ctl {
+		// A write may stop inside a message. Until the rest of it has been written, nothing else
+		// may be.
 		a.mark, a.mid = s.ring.Around(a.mark, a.cur)
-		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start { // not of what was lost
+		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start { // not for messages reported as lost
 			a.owed = now
 		}
 	}
@@ -228,6 +252,8 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	return look && a == s.att
 }
 
+// waits starts the clock for a look at the socket: until the write returns, only the
+// socket's state shows whether it is full.
 func (a *Attachment) waits(_ *Session, now Time) {
 	a.flight.waits = true
 	if !a.behind {
@@ -235,11 +261,11 @@ func (a *Attachment) waits(_ *Session, now Time) {
 	}
 }
 
-// afterWrite does what waits for bytes to have gone out.
+// afterWrite does what depends on bytes having been written.
 func (s *Session) afterWrite(now Time, a *Attachment) {
 	if a.replaying && a.cur >= a.catchUp && len(a.ctl) == 0 {
 		a.replaying = false
-		s.emit(Event{Kind: Replayed, Took: now.Sub(a.came)})
+		s.emit(Event{Kind: Replayed, Took: now.Sub(a.arrived)})
 	}
 	switch {
 	case s.cfg.Resumable:
@@ -255,15 +281,15 @@ func (s *Session) afterWrite(now Time, a *Attachment) {
 	s.askAck(now, a)
 }
 
-// ackWritten forgets what was written to a plain client: that is all that can be
-// known of one that is asked nothing.
+// ackWritten counts what was written to a plain client as received, and frees it.
+// Nothing better is known of a client without a cookie: it is never asked.
 func (s *Session) ackWritten(now Time, a *Attachment) {
 	s.ring.Ack(a.mark.N, a.mark.Off)
 	s.acked = max(s.acked, a.mark.N)
 	s.unblock(now)
 }
 
-// restWrote takes what was written off the rest of a released attachment.
+// restWrote removes n written bytes from the output of a released attachment.
 func (a *Attachment) restWrote(n int) {
 	for n > 0 && len(a.rest) > 0 {
 		k := min(n, len(a.rest[0]))
@@ -276,6 +302,8 @@ func (a *Attachment) restWrote(n int) {
 	a.dropCtl(n)
 }
 
+// dropCtl removes n written bytes from ctl. It keeps a small array for reuse and frees
+// a large one: most connections never need one again.
 func (a *Attachment) dropCtl(n int) {
 	switch {
 	case n < len(a.ctl):
@@ -287,11 +315,11 @@ func (a *Attachment) dropCtl(n int) {
 	}
 }
 
-// release takes a off the session: its connection finishes the message that it is in
-// the middle of, is sent final, and is closed as f says. What is in flight stays in
-// flight. With flush it is sent all that is numbered, too.
+// release takes a off the session. Its connection completes the message that it is
+// sending, sends final, and is closed by f. Output in flight stays in flight. With
+// flush it first sends everything that is numbered.
 func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) {
-	a.fate, s.heard = f, max(s.heard, a.heard)
+	a.mode, s.heard = f, max(s.heard, a.heard)
 	s.sentOff = max(s.sentOff, a.handed())
 	if f < Shut {
 		s.finish(a, flush)
@@ -306,15 +334,16 @@ func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) 
 	s.renewAt = 0
 }
 
-// finish turns what a must still be sent, before anything final, into rest and
-// ctl. First comes what is in flight, in its order.
+// finish moves what a must still send before its final frames into rest and ctl, which
+// no longer refer to the session. Output in flight comes first, in its order.
 func (s *Session) finish(a *Attachment, flush bool) {
 	head, ctl := max(a.cur, a.mid), len(a.ctl)
-	if a.flight.up {
+	// Output in flight is already fixed. The driver reports it against what follows here.
+	if a.flight.active {
 		head, ctl = a.cur+uint64(a.flight.head), a.flight.ctl
 	}
 	end := head + uint64(a.flight.body)
-	_, to := s.ring.Around(a.mark, end) // a write is cut at any byte
+	_, to := s.ring.Around(a.mark, end) // a write may stop at any byte: complete the message
 	if flush {
 		to = s.ring.Last().Off
 	}
@@ -323,18 +352,20 @@ func (s *Session) finish(a *Attachment, flush bool) {
 		a.rest = append(a.rest, a.ctl[:ctl:ctl])
 	}
 	a.rest = s.ring.Slices(a.rest, head, to)
+	// A copy: the first part of ctl may be in flight, and final is appended to the rest.
 	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
-	a.flight = flight{up: a.flight.up, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
-	s.sentOff = max(s.sentOff, to) // the client may take it in and say so
+	a.flight = flight{active: a.flight.active, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
+	s.sentOff = max(s.sentOff, to) // the client may receive it and count it in its N
 }
 
-// ackDue reports whether the client must be acked now, or may as well be since
-// another message of ours goes out.
+// ackDue reports whether the client must be acked now (protocol section 5.2), or can
+// be at no cost since another frame goes out anyway.
 func (a *Attachment) ackDue(now Time) bool {
 	return a.ackSince > 0 && (a.ackNow || a.pongDue || now.Sub(a.ackSince) >= ackWanted)
 }
 
-// compose puts the frames that are due into ctl.
+// compose appends the frames that are due to ctl. The ack comes before the pong:
+// protocol section 5.2.
 func (s *Session) compose(now Time, a *Attachment) {
 	if a.last {
 		return
@@ -347,7 +378,7 @@ func (s *Session) compose(now Time, a *Attachment) {
 	if a.ackDue(now) {
 		a.ctl = wire.AppendAck(a.ctl, s.written.n)
 		a.acked, a.ackSince, a.ackNow = s.written.n, 0, false
-		s.told = s.written
+		s.ackSent = s.written
 	}
 	if a.pongDue {
 		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)

@@ -11,8 +11,8 @@ import (
 
 const heartbeat = 10 * time.Second
 
-// attached is a session whose driver has been handed out what is to be written to
-// its client, at moment 1.
+// attached returns a session whose driver has taken its output for the client, at
+// moment 1.
 func attached(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s := session.New(session.Config{
@@ -26,8 +26,7 @@ func attached(t *testing.T) (*session.Session, *session.Attachment) {
 	return s, a
 }
 
-// full is one whose client's socket was found full then, with as much in it as
-// was written.
+// full returns such a session after its write filled the client's socket.
 func full(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s, a := attached(t)
@@ -35,8 +34,8 @@ func full(t *testing.T) (*session.Session, *session.Attachment) {
 	return s, a
 }
 
-// run ticks s whenever it wants to be, up to the end, and says each time how much of
-// what is queued the client has taken.
+// run calls Tick whenever s asks for it, until end. Before each call it reports how much
+// of the socket's content the client has taken.
 func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Time, backlog func(now session.Time) int) {
 	t.Helper()
 	for n := 0; s.State() == session.Attached; n++ {
@@ -45,7 +44,7 @@ func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Ti
 			return
 		}
 		if n > 1000 {
-			t.Fatal("it wants to be called without end")
+			t.Fatal("it asks for Tick without end")
 		}
 		if held := backlog(now); s.WatchesSocket(a) {
 			s.Socket(now, a, session.SocketState{Acked: uint64(2000 - held), Queued: held})
@@ -54,14 +53,13 @@ func run(t *testing.T, s *session.Session, a *session.Attachment, end session.Ti
 	}
 }
 
-// protocol section 5: bytes that the peer's socket goes on accepting while a
-// send buffer is full count as heard.
-func TestFullSocketThatDrainsSlowlyIsHeard(t *testing.T) {
+// Protocol section 5.4: bytes that a full socket accepts count as heard.
+func TestSlowlyDrainingFullSocketCountsAsHeard(t *testing.T) {
 	s, a := full(t)
 	end := session.Time(10 * heartbeat)
 	run(t, s, a, end, func(now session.Time) int { return 2000 - int(now.Sub(0)/time.Second) })
 	if s.State() != session.Attached {
-		t.Fatal("a client whose socket takes a byte a second was taken for dead")
+		t.Fatal("a client whose socket takes a byte a second was declared dead")
 	}
 }
 
@@ -74,7 +72,7 @@ func TestFullSocketThatTakesNothingIsSilent(t *testing.T) {
 	}
 }
 
-func TestFullSocketThatStopsDrainingIsSilentFromThenOn(t *testing.T) {
+func TestFullSocketIsSilentOnceItStopsDraining(t *testing.T) {
 	s, a := full(t)
 	var last session.Time
 	stop := session.Time(25 * time.Second)
@@ -88,7 +86,7 @@ func TestFullSocketThatStopsDrainingIsSilentFromThenOn(t *testing.T) {
 	}
 }
 
-// waiting is a session whose driver has begun, at moment 1, to write by waiting.
+// waiting returns a session whose driver has begun a blocking write at moment 1.
 func waiting(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s, a := attached(t)
@@ -96,17 +94,17 @@ func waiting(t *testing.T) (*session.Session, *session.Attachment) {
 	return s, a
 }
 
-// A driver that stands above TLS or compression does not know that the socket is
-// full before it has taken what it was given: that it has not is what says so.
-func TestWriteThatWaitsOnASocketThatDrainsIsHeard(t *testing.T) {
+// A driver above TLS or compression cannot see whether the socket is full. That its write
+// has not returned shows it.
+func TestBlockedWriteOnDrainingSocketCountsAsHeard(t *testing.T) {
 	s, a := waiting(t)
 	run(t, s, a, session.Time(10*heartbeat), func(now session.Time) int { return 2000 - int(now.Sub(0)/time.Second) })
 	if s.State() != session.Attached {
-		t.Fatal("a client whose socket takes a byte a second was taken for dead")
+		t.Fatal("a client whose socket takes a byte a second was declared dead")
 	}
 }
 
-func TestWriteThatWaitsOnASocketThatTakesNothingIsSilent(t *testing.T) {
+func TestBlockedWriteOnStuckSocketIsSilent(t *testing.T) {
 	s, a := waiting(t)
 	var last session.Time
 	run(t, s, a, session.Time(10*heartbeat), func(now session.Time) int { last = now; return 2000 })

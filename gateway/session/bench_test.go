@@ -9,10 +9,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// BenchmarkManySessions gives each session in turn a message of its game
-// server's, writes it to the client, and takes an ack of every tenth. What one
-// session costs, alone in the caches, is work; what it costs among thousands is
-// memory that the processor has to wait for.
+// BenchmarkManySessions gives each session in turn a message from its game server, writes
+// it to the client, and handles an ack of every tenth. With one session everything is in
+// the caches and the time is work; with thousands the rest of the time is waiting for
+// memory.
 func BenchmarkManySessions(b *testing.B) {
 	message := frame.Append(nil, frame.Binary, make([]byte, 128))
 	for _, n := range []int{1, 100, 2000, 8000} {
@@ -20,7 +20,7 @@ func BenchmarkManySessions(b *testing.B) {
 			seats := newSeats(n)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				seat := seats[i*7919%n] // a prime: none comes twice, and no next one lies behind the last
+				seat := seats[i*7919%n] // a prime: each comes once a round, and no two neighbours in a row
 				seat.down(session.Time(i), message)
 				if seat.came%10 == 0 {
 					seat.ack(session.Time(i))
@@ -50,7 +50,7 @@ func newSeats(n int) []*seat {
 	return all
 }
 
-// down brings a message from the game server to the client.
+// down sends a message from the game server to the client.
 func (s *seat) down(now session.Time, message []byte) {
 	u := s.s.Upstream()
 	room := s.s.Room(u, nil)

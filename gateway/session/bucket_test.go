@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A grant lets at least so much through at once; what it puts in above a second's worth
-// neither grows nor is cut off by time, and a bucket that holds more keeps it.
+// A grant raises the level to n at least. The part above one second's worth neither grows
+// nor is cut off by time, and a fuller bucket keeps its level.
 func TestBucketAfterGrant(t *testing.T) {
 	const rate, full = 10.0, 10.0
 	for name, c := range map[string]struct {
@@ -42,11 +42,11 @@ func TestBucketAfterGrant(t *testing.T) {
 }
 
 // The time before a grant counts first, and only once.
-func TestGrantCountsTheTimeBeforeIt(t *testing.T) {
+func TestGrantAccruesEarlierTimeOnce(t *testing.T) {
 	now := Time(time.Hour)
 	b := bucket{-20, now}
 	now = now.Add(time.Second)
-	b.grant(now, 10, 0) // it owed 20, a second paid 10 back, and the grant forgives the rest
+	b.grant(now, 10, 0) // it owed 20, one second paid back 10, and the grant forgives the rest
 	if b.level != 0 || b.at != now {
 		t.Errorf("%v in it, want 0", b.level)
 	}

@@ -7,28 +7,28 @@ import (
 	"math"
 )
 
-// A codec writes fields into a State, or reads them: one walk over the fields does both,
-// so that none is written and not read. A field is its number, its kind, and a value. One
-// that is zero is left out. A reader skips numbers that it does not know, and leaves
-// fields that are missing as they are; so a walk visits numbers in increasing order, and
-// a number is never used again for another meaning.
+// A codec writes fields to a State, or reads them. One walk over the fields does both, so
+// that no field can be written and not read. A field is its number, its kind and a value;
+// a zero value is not written. A reader skips numbers that it does not know, and leaves
+// missing fields as they are. Therefore a walk visits numbers in increasing order, and
+// a number is never reused for another meaning.
 type codec struct {
 	writing bool
-	b       []byte // what has been written, or what is left to be read
-	last    uint64 // the number of the field that was visited last
+	b       []byte // what has been written, or what remains to be read
+	last    uint64 // number of the field visited last
 	err     error
 }
 
-// The kinds of a field, its low bit.
+// The kinds of a field, in its lowest bit.
 const (
 	varint = 0 // a number
-	length = 1 // a length, and so many bytes
+	length = 1 // a length and that many bytes
 )
 
 var errTruncated = errors.New("truncated")
 
-// field seeks field id. Writing, it reports whether there is anything to write; reading,
-// whether the field is there, and returns its number or its bytes.
+// field seeks field id in the input. It returns its number or its bytes, and whether it
+// is there.
 func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 	if id <= c.last {
 		panic(fmt.Sprintf("session: field %d visited after %d", id, c.last))
@@ -68,6 +68,7 @@ func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 	return 0, nil, false
 }
 
+// append writes a field's header and its number or length.
 func (c *codec) append(id, kind, v uint64) {
 	if id <= c.last {
 		panic(fmt.Sprintf("session: field %d visited after %d", id, c.last))
@@ -77,7 +78,7 @@ func (c *codec) append(id, kind, v uint64) {
 	c.b = binary.AppendUvarint(c.b, v)
 }
 
-// num visits a number.
+// num visits a number. Reading, it refuses values that the field's type cannot hold.
 func num[T ~int | ~int64 | ~uint64 | ~uint8](c *codec, id uint64, x *T) {
 	if c.writing {
 		if *x != 0 {
@@ -93,6 +94,7 @@ func num[T ~int | ~int64 | ~uint64 | ~uint8](c *codec, id uint64, x *T) {
 	}
 }
 
+// bool visits a truth value, as 0 or 1.
 func (c *codec) bool(id uint64, x *bool) {
 	var n uint8
 	if *x {
@@ -102,12 +104,14 @@ func (c *codec) bool(id uint64, x *bool) {
 	*x = n != 0
 }
 
+// float visits a number by its bits, so that no precision is lost.
 func (c *codec) float(id uint64, x *float64) {
 	n := math.Float64bits(*x)
 	num(c, id, &n)
 	*x = math.Float64frombits(n)
 }
 
+// bytes visits bytes. Reading, it copies them: the input may be reused.
 func (c *codec) bytes(id uint64, x *[]byte) {
 	if c.writing {
 		if len(*x) > 0 {
@@ -121,13 +125,14 @@ func (c *codec) bytes(id uint64, x *[]byte) {
 	}
 }
 
+// string visits a string.
 func (c *codec) string(id uint64, x *string) {
 	p := []byte(*x)
 	c.bytes(id, &p)
 	*x = string(p)
 }
 
-// sub visits the fields of one value within another.
+// sub visits the fields of a nested value.
 func (c *codec) sub(id uint64, walk func(*codec)) {
 	if c.writing {
 		inner := codec{writing: true}
@@ -144,7 +149,7 @@ func (c *codec) sub(id uint64, walk func(*codec)) {
 	}
 }
 
-// list visits a list, whose elements walk visits one by one.
+// list visits a list; walk visits one element.
 func list[T any](c *codec, id uint64, x *[]T, walk func(*codec, *T)) {
 	if !c.writing {
 		*x = nil
@@ -173,7 +178,8 @@ func list[T any](c *codec, id uint64, x *[]T, walk func(*codec, *T)) {
 	})
 }
 
-// pointer visits what may not be there.
+// pointer visits a value that may be absent. It uses two numbers: id for whether it is
+// there, id+1 for the value.
 func pointer[T any](c *codec, id uint64, x **T, walk func(*T, *codec)) {
 	there := *x != nil
 	c.bool(id, &there)

@@ -22,9 +22,9 @@ func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte
 	}
 }
 
-// clientClose handles a Close frame. A resumable client's without a bye before it
-// comes from something in between and detaches, unless it answers ours; a plain
-// client's is passed on.
+// clientClose handles a Close frame. Without `bye`, a resumable client's was made by
+// something in between and detaches (protocol section 6), unless it answers ours. A
+// plain client's is passed on.
 func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 	code, reason, err := frame.ParseClose(payload)
 	switch {
@@ -35,19 +35,20 @@ func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 			s.closeUpstream(code, reason)
 		}
 		f := Shut
-		if a.closed == 0 { // ours is still being written
+		if a.closed == 0 { // our Close frame is still being written
 			f = Linger
 		}
 		s.endDelivered(now, f)
 	case s.cfg.Resumable, s.cfg.Kept && code == wire.CodeGoingAway:
-		a.spoke = true // for `no progress` it counts, protocol section 6; it confirms nothing
+		a.spoke = true // counts for `no progress`, protocol section 11; it confirms no token
 		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
 	default:
 		s.relayClientClose(now, a, code, reason)
 	}
 }
 
-// closeFault is the close code for a Close frame that RFC 6455 forbids.
+// closeFault returns the close code for a Close frame that RFC 6455 section 5.5.1
+// forbids.
 func closeFault(err error) int {
 	if errors.Is(err, frame.ErrCloseReason) {
 		return wire.CodeInvalidUTF8
@@ -55,18 +56,18 @@ func closeFault(err error) int {
 	return wire.CodeProtocolError
 }
 
-// answers reports whether a client's Close is the answer to ours, which was
-// written to it. A page that is being left says 1001 without having read ours:
-// then what it has not acked is still owed to it.
+// answers reports whether a client's Close frame answers ours. A page that is being left
+// sends 1001 without having read ours: messages that it has not acked must be sent
+// again. Protocol section 11, Close frames from the client.
 func (s *Session) answers(a *Attachment, code int) bool {
 	if len(a.ctl) > a.flight.ctl {
-		return false // it has not even been handed out
+		return false // Out has not even returned it
 	}
 	return code != wire.CodeGoingAway || s.up.code == code || s.acked == s.ring.Last().N
 }
 
-// control handles a control message of the attached client, its first DLE
-// taken off.
+// control handles a control message of the attached client: protocol section 5. b is
+// the message without its first DLE. Unknown verbs are ignored.
 func (s *Session) control(now Time, a *Attachment, b []byte) {
 	m, err := wire.ParseClient(b)
 	switch {
@@ -79,7 +80,7 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 	}
 	switch m.Verb {
 	case wire.VerbAck:
-		if !a.greeted { // the answer to hello, protocol section 5
+		if !a.greeted { // the answer to hello gives the first round trip: protocol section 5.4
 			a.greeted = true
 			s.trip.sample(now.Sub(a.since), false)
 		}
@@ -95,8 +96,12 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 	}
 }
 
-// clientAck: the client has taken in the messages up to n.
+// clientAck handles an ack of the messages up to n: protocol section 5.2. A lower ack
+// than an earlier one changes nothing. One beyond what was sent is a violation, since
+// the messages that it names would be freed without having been sent.
 func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
+	// The ack may arrive before the driver reports the write, so bytes in flight count as
+	// sent: see handed.
 	if n > s.ring.Last().N || !s.ring.Ack(n, a.handed()) {
 		s.violation(now, wire.CodeProtocolViolation, "ack %d is beyond what was sent", n)
 		return
@@ -104,7 +109,9 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	if n <= s.acked {
 		return
 	}
+	// From here on the messages up to n are freed.
 	s.acked, a.acks = n, now
+	// Nothing that was written is unacked: no answer is owed.
 	if n >= a.mark.N {
 		a.owed = 0
 	}
@@ -112,28 +119,32 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	if a.overdue.at > 0 && n >= a.overdue.n {
 		a.overdue = probe{}
 	}
+	// The ack may have made the room that the upstream waits for.
 	s.unblock(now)
 	s.askAck(now, a)
 }
 
-// bye: the application closed the session. What it sent before goes to the
-// upstream first.
+// bye ends the session because the application closed it: protocol section 5. Messages
+// that the client sent before go to the upstream first.
 func (s *Session) bye(now Time, b wire.Bye) {
 	s.end(now, ending{
-		Ending: s.goneEnding(ReasonBye), code: b.Code, text: b.Reason,
-		client: frame.Append(nil, frame.Close, frame.ClosePayload(b.Code, b.Reason)), clientFate: Linger,
+		Ending: s.noSessionEnding(ReasonBye), code: b.Code, text: b.Reason,
+		client: frame.Append(nil, frame.Close, frame.ClosePayload(b.Code, b.Reason)), clientMode: Linger,
 	})
 }
 
-// sendPing asks the client for a sign of life, and thereby for an ack.
+// sendPing asks the client for a sign of life, and for an ack, which it sends before
+// its pong.
 func (s *Session) sendPing(now Time, a *Attachment) {
 	a.pingID++
+	// The probe names the last message that was written whole before this ping: one that is
+	// cut need not have arrived when its pong does.
 	p := probe{id: a.pingID, n: a.mark.N, at: now}
 	if a.cur == s.ring.Last().Off {
 		p.n = s.ring.Last().N
 	}
 	if s.cfg.Kept {
-		p.id, a.asked, a.askSince = p.n, p.n, 0 // protocol section 9: the count
+		p.id, a.asked, a.askSince = p.n, p.n, 0 // protocol section 9: the count is the payload
 	}
 	a.notePing(now, p)
 	id := strconv.FormatUint(p.id, 10)
@@ -144,8 +155,8 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 	}
 }
 
-// askPong asks a plain client that is kept, by a Ping, how far it has come: as
-// often as an ack would be due, one Ping at a time.
+// askPong asks a cookie client by a WebSocket Ping which messages it has received:
+// protocol section 9. It does so as often as an ack would be due, one Ping at a time.
 func (s *Session) askPong(now Time, a *Attachment) {
 	if a != s.att || a.mark.N <= s.acked || len(a.pings) > 0 || a.last || a.closing != nil {
 		return
@@ -158,8 +169,8 @@ func (s *Session) askPong(now Time, a *Attachment) {
 	}
 }
 
-// Ask sends the attached client a ping, if none is under way: the event Pong
-// follows when it answers. It reports false where none is attached.
+// Ask pings the attached client, unless a ping is unanswered. The event Pong follows
+// when it answers. Ask reports false if no client is attached.
 func (s *Session) Ask(now Time) bool {
 	if s.att == nil || s.att.last || s.att.closing != nil {
 		return false
@@ -170,20 +181,21 @@ func (s *Session) Ask(now Time) bool {
 	return true
 }
 
-// askAck sends a ping for the sake of the ack that comes before its answer,
-// where the window is full and the client has been sent all that is in it.
+// askAck pings for the ack that precedes the pong, once the replay buffer is full and
+// the client has been sent all of it: protocol section 5.3. Otherwise both sides would
+// wait for the ack timer.
 func (s *Session) askAck(now Time, a *Attachment) {
 	if s.scan.full && a == s.att && s.kept() && len(a.pings) == 0 && !a.last && a.closing == nil && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
 		s.sendPing(now, a)
 	}
 }
 
-// pong: the client answered ping id. A message that was written before the
-// ping and is not acked now is overdue in a minute.
+// pong handles the answer to ping id. Messages written before that ping and unacked
+// after its answer are overdue in a minute: protocol section 5.3.
 func (s *Session) pong(now Time, a *Attachment, id uint64) {
 	p, ok := a.answered(id)
 	if !ok {
-		s.covered(now, a, id) // by the answer to an older one
+		s.covered(now, a, id) // a duplicate, or the ping is no longer remembered
 		return
 	}
 	s.trip.sample(now.Sub(p.at), true)
@@ -192,13 +204,14 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 		a.overdue = probe{n: p.n, at: now}
 	}
 	s.covered(now, a, p.n)
-	if p.n < s.ring.Last().N { // what was sent since may want an ack as well
+	if p.n < s.ring.Last().N { // messages sent since may need an ack as well
 		s.askAck(now, a)
 	}
 }
 
-// covered: a plain client that is kept has answered a Ping that carried n. It has
-// all that was written before it, whether or not another Ping was sent since.
+// covered takes a Pong with count n for an ack. The client has everything written before
+// that Ping, even if more Pings were sent since. It can claim no more than it was asked
+// about: protocol section 9.
 func (s *Session) covered(now Time, a *Attachment, n uint64) {
 	if !s.cfg.Kept || n > a.asked {
 		return
@@ -208,18 +221,20 @@ func (s *Session) covered(now Time, a *Attachment, n uint64) {
 	s.askPong(now, a)
 }
 
-// SendToken gives the client a token of the same generation that lives longer.
-// One of an older generation, or for a client that has gone, is dropped.
+// SendToken gives the client a token of the same generation with a later exp: protocol
+// section 7. It does nothing if the client has disconnected, or was issued a newer
+// generation meanwhile.
 func (s *Session) SendToken(now Time, p Pass) {
 	a := s.att
 	if a == nil || a.last || a.gen != p.Gen {
 		return
 	}
+	// The generation stays the same: the client need not confirm it again.
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbToken, struct {
 		Token string `json:"token"`
 	}{p.Token})
 	s.renewAt, s.expires = now.Add(p.Renew), p.Expires
 }
 
-// Generation is the newest that was issued; a renewed token carries it.
+// Generation returns the newest generation issued; a renewed token carries it.
 func (s *Session) Generation() uint64 { return s.gen.Issued() }

@@ -7,23 +7,26 @@ import (
 	"reseat/gateway/wire"
 )
 
+// pausedText is the reason of Overflowed under the policy Pause.
 const pausedText = "upstream paused"
 
-// A scanner is where the walk over the upstream's frames stands. It sees
-// headers only; payload stays untouched in the replay buffer.
+// A scanner is the state of the walk over the upstream's frames. It parses headers
+// only: payload goes from the socket to the client without being copied.
 type scanner struct {
-	open     bool  // a message has begun and not ended
-	text     bool  // and it is text whose first byte is still to be looked at
-	fin      bool  // the present frame is its last
-	rem      int64 // payload of the present frame that is still to come
-	size     int64 // payload of the open message so far, as announced
-	stored   int64 // and of what the buffer keeps of it: an escaping DLE more
-	frames   int
-	full     bool // a message did not fit: the raw part waits for room
-	told     bool // that the buffer overflowed, in this absence
-	progress Time // when the open message last grew
+	open       bool  // a message has begun and not ended
+	text       bool  // it is text, and its first byte is still to be checked for a DLE
+	fin        bool  // the current frame is the message's last
+	rem        int64 // payload of the current frame still to come
+	size       int64 // payload of the open message so far, as announced
+	stored     int64 // the same as stored in the buffer: one more for an escaping DLE
+	frames     int
+	full       bool // a message did not fit: raw bytes wait for room
+	overflowed bool // Overflowed was emitted since the detach
+	progress   Time // when the open message last grew
 }
 
+// room returns memory of the replay buffer: the upstream is read straight into it. A
+// detached session gets less at a time, since its memory is not freed by acks.
 func (u *Upstream) room(s *Session, _ func() []byte) []byte {
 	if !u.wants(s) {
 		return nil
@@ -33,17 +36,21 @@ func (u *Upstream) room(s *Session, _ func() []byte) []byte {
 	return room
 }
 
+// wants withholds reads while the buffer is full: backpressure then reaches the game
+// server, protocol section 5.3.
 func (u *Upstream) wants(s *Session) bool {
-	return s.hears(u) && !s.scan.full && !s.starved
+	return s.readsFrom(u) && !s.scan.full && !s.starved
 }
 
-// hears reports whether what comes from u still belongs to the session.
-func (s *Session) hears(u *Upstream) bool {
+// readsFrom reports whether input from u still belongs to the session.
+func (s *Session) readsFrom(u *Upstream) bool {
 	return u == s.up && !u.released && !u.over && s.state != Ended
 }
 
+// read drops input of a replaced upstream. It calls Fill even for no bytes, since Room has
+// reserved the memory.
 func (u *Upstream) read(s *Session, now Time, p []byte) {
-	if !s.hears(u) {
+	if !s.readsFrom(u) {
 		return
 	}
 	s.ring.Fill(len(p))
@@ -54,7 +61,7 @@ func (u *Upstream) read(s *Session, now Time, p []byte) {
 	}
 }
 
-// unblock goes on with what had to wait for room or for a client.
+// unblock continues with raw bytes that waited for room, or for a client.
 func (s *Session) unblock(now Time) {
 	s.starved = false
 	switch {
@@ -62,15 +69,16 @@ func (s *Session) unblock(now Time) {
 		s.deliverEnd(now)
 	case s.roomAgain():
 		s.scan.full = false
-		s.up.heard, s.scan.progress = now, now
+		s.up.heard, s.scan.progress = now, now // it was not read meanwhile: the silence was ours
 		s.scanRaw(now)
 	case s.state == Detached:
 		s.noteOverflow(pausedText)
 	}
 }
 
-// roomAgain reports whether it is worth going on after a full buffer: at half
-// of it, or where the policy makes room.
+// roomAgain reports whether reading may continue after a full buffer: at half of it, so
+// that a slow client does not stop and start the game server for each message, or where
+// the policy makes room.
 func (s *Session) roomAgain() bool {
 	if s.state == Detached && s.cfg.Overflow != Pause {
 		return true
@@ -78,7 +86,7 @@ func (s *Session) roomAgain() bool {
 	return 2*s.ring.Messages() <= s.cfg.BufferMessages && 2*s.ring.Bytes() <= s.cfg.BufferBytes
 }
 
-// scanRaw takes over what was read, frame by frame, as far as it is whole.
+// scanRaw processes the raw bytes, frame by frame, as far as frames are complete.
 func (s *Session) scanRaw(now Time) {
 	for s.scanFrame(now) {
 	}
@@ -88,7 +96,7 @@ func (s *Session) scanRaw(now Time) {
 	}
 }
 
-// scanFrame takes the next piece and reports whether there may be another.
+// scanFrame processes the next piece, and reports whether there may be another.
 func (s *Session) scanFrame(now Time) bool {
 	if s.state == Ended || s.up.over {
 		return false
@@ -110,6 +118,8 @@ func (s *Session) scanFrame(now Time) bool {
 	case h.Masked:
 		return s.upstreamFault(now, wire.CodeProtocolError, "masked frame from the upstream")
 	case h.Control():
+		// Control frames belong to this hop. They are removed from the stream, and may lie
+		// between the fragments of a message: protocol section 1.
 		end := h.Size + int(h.Length)
 		if len(raw) < end {
 			return false
@@ -121,7 +131,7 @@ func (s *Session) scanFrame(now Time) bool {
 	return s.dataFrame(now, h, raw)
 }
 
-// payload takes over what has come of the present frame's payload.
+// payload takes over what has arrived of the current frame's payload.
 func (s *Session) payload(now Time, raw []byte) {
 	n := min(s.scan.rem, int64(len(raw)))
 	s.ring.Take(int(n))
@@ -130,16 +140,18 @@ func (s *Session) payload(now Time, raw []byte) {
 	s.endFrame(now)
 }
 
-// dataFrame takes over the header of a data frame, if the frame is allowed and
-// there is room for it.
+// dataFrame takes over the header of a data frame, if the frame is valid and fits. It
+// must decide by the header alone: payload is passed on before the frame is complete.
 func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	sc := &s.scan
 	if (h.Op == frame.Continuation) != sc.open {
 		return s.upstreamFault(now, wire.CodeProtocolError, "continuation frame out of place")
 	}
 	if !sc.open {
-		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, told: sc.told}
+		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, overflowed: sc.overflowed}
 	}
+	// The announced size counts, so that a message over the limit is refused before any of
+	// it takes up the buffer.
 	size := sc.size + h.Length
 	was, wait := s.keepalive(h, raw)
 	switch {
@@ -149,7 +161,7 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 		return s.upstreamFault(now, wire.CodeMessageTooBig, "message of the upstream over the limit")
 	case sc.frames == frame.MaxFrames(s.cfg.MaxMessage):
 		return s.upstreamFault(now, wire.CodeProtocolError, tooManyFrames(sc.frames))
-	case sc.text && h.Length > 0 && len(raw) == h.Size:
+	case sc.text && h.Length > 0 && len(raw) == h.Size: // the first byte decides whether a DLE is inserted
 		return false // the first byte decides how the frame begins
 	case !s.makeRoom(now, size):
 		return false
@@ -158,6 +170,7 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	sc.stored += h.Length
 	sc.frames++
 	sc.progress = now
+	// Protocol section 3: data text that begins with a DLE gets one more in front.
 	if sc.text && h.Length > 0 && raw[h.Size] == wire.DLE {
 		head := frame.AppendHeader(make([]byte, 0, frame.MaxHeader), h.Op, h.Fin, int(h.Length)+1)
 		s.ring.Insert(append(head, wire.DLE))
@@ -171,26 +184,30 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	return true
 }
 
-func tooManyFrames(most int) string { return fmt.Sprintf("message of more than %d frames", most) }
+// tooManyFrames describes a message of more frames than protocol section 11 allows:
+// each frame costs work, whatever its size.
+func tooManyFrames(limit int) string { return fmt.Sprintf("message of more than %d frames", limit) }
 
-// endFrame ends the present frame where it is whole, and with it perhaps the
-// message, which thereby is numbered.
+// endFrame ends the current frame once it is complete. If it is the last of its message,
+// the message gets its number: protocol section 4.
 func (s *Session) endFrame(now Time) {
 	if s.scan.rem > 0 || !s.scan.fin {
 		return
 	}
+	// EndMessage moves Last behind the message, so its beginning is taken before.
 	from := s.ring.Last().Off
 	s.ring.EndMessage(s.scan.stored)
-	s.tellDown(from, s.scan.size)
+	s.logDown(from, s.scan.size)
 	s.stats.ToClient++
 	s.stats.ToClientBytes += uint64(s.scan.size)
 	s.data = now
 	s.scan.open, s.scan.fin = false, false
-	s.answerLast(from)
+	s.answerNewest(from)
 }
 
-// makeRoom sees to it that an open message of so much payload fits into the
-// replay buffer, by the overflow policy; false where it has to wait.
+// makeRoom applies the overflow policy so that an open message of this payload fits
+// into the replay buffer. It reports false if the message must wait, or if the session
+// has ended.
 func (s *Session) makeRoom(now Time, payload int64) bool {
 	if s.fits(payload) {
 		return true
@@ -208,6 +225,7 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	case s.state == Detached:
 		s.noteOverflow(pausedText)
 	}
+	// A full buffer is one reason to read a plain client again: its Pong may make room.
 	read := s.att != nil && s.att.wants(s)
 	s.scan.full = true
 	if s.att != nil {
@@ -219,13 +237,15 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	return false
 }
 
-// fits reports whether an open message of so much payload fits. One message
-// alone always does.
+// fits reports whether an open message of this payload fits. A single message always
+// does: otherwise one larger than the buffer would wait forever.
 func (s *Session) fits(payload int64) bool {
 	n := s.ring.Messages()
 	return n == 0 || n < s.cfg.BufferMessages && s.ring.Bytes()+payload <= s.cfg.BufferBytes
 }
 
+// dropOldest frees the oldest message. If it was written, the client may still count it
+// in its N, so sentN must cover it.
 func (s *Session) dropOldest() {
 	s.ring.Ack(s.ring.Base().N+1, s.ring.Last().Off)
 	s.stats.Dropped++
@@ -234,15 +254,17 @@ func (s *Session) dropOldest() {
 	}
 }
 
+// noteOverflow emits Overflowed once between a detach and the next attach: the buffer
+// overflows again with every message.
 func (s *Session) noteOverflow(why string) {
-	if !s.scan.told {
-		s.scan.told = true
+	if !s.scan.overflowed {
+		s.scan.overflowed = true
 		s.emit(Event{Kind: Overflowed, Reason: why})
 	}
 }
 
 // wasSent reports whether message n was ever written to one of the session's
-// connections, or told as lost.
+// connections, or skipped as lost. A client may state such an N at a resume.
 func (s *Session) wasSent(n uint64) bool {
 	if n <= s.sentN {
 		return true

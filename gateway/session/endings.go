@@ -7,7 +7,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Reasons for which a session ends that are no close code's name.
+// Reasons for the end of a session that are not the name of a close code.
 const (
 	ReasonBye            = "bye"
 	ReasonGraceOver      = "grace_over"
@@ -17,45 +17,48 @@ const (
 	ReasonIdle           = "idle_timeout"
 )
 
-// Reasons lists all reasons for which a session may end, those that are a close
-// code's name first.
+// Reasons returns every reason for which a session may end, the names of close codes
+// first. They are metric labels, so the set is fixed.
 func Reasons() []string {
 	return append(wire.Names(), ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle)
 }
 
-// An Ending is how a session ended, and what a later resume is told.
+// An Ending records how a session ended, and what a later resume gets.
 type Ending struct {
-	Reason string // fixed: a metric label
-	Code   int    // for a later resume: 4404, 4408 or 4410
-	Text   string // for a later resume
-	Detail string // what was said with it: an operator's words, the game server's, the client's
+	Reason string // one of Reasons
+	Code   int    // close code for a later resume: 4404, 4408 or 4410
+	Text   string // close reason for a later resume
+	Detail string // what the operator, the game server or the client gave as the reason
 	At     Time
 }
 
+// endGrace ends the session when its grace period is over: protocol section 6.
 func (s *Session) endGrace(now Time) {
-	s.say(s.cfg.Words.Expire)
-	s.end(now, ending{Ending: s.goneEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
+	s.sendText(s.cfg.Words.Expire)
+	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
 }
 
-// endFutile ends a session whose client comes and goes and gets nowhere:
-// protocol section 6, 4410 no progress.
+// endFutile ends a session whose client keeps reconnecting without progress: a message
+// that crashes its client would otherwise go on crashing it. Protocol section 11,
+// no progress.
 func (s *Session) endFutile(now Time) { s.endQuietly(now, ReasonNoProgress, "no progress") }
 
-// endIdle ends a session in which nothing was said for too long.
+// endIdle ends a session that has carried no data message for Config.Idle.
 func (s *Session) endIdle(now Time) { s.endQuietly(now, ReasonIdle, "idle timeout") }
 
-// endQuietly ends the session for what one of its ends leaves undone: 4410 for
+// endQuietly ends the session for something that one side failed to do: 4410 for
 // the client, 1001 for the upstream.
 func (s *Session) endQuietly(now Time, reason, text string) {
 	s.end(now, ending{
 		Ending: Ending{Reason: reason, Code: wire.CodeEnded, Text: text},
 		code:   wire.CodeGoingAway, text: text,
-		client: s.ended(wire.CodeGoingAway, text), clientFate: Linger,
+		client: s.ended(wire.CodeGoingAway, text), clientMode: Linger,
 	})
 }
 
-// ended is what tells a client of 4410, a plain one by the code that the
-// upstream gets.
+// ended returns the frames that end the client's connection: 4410 for a resumable
+// client. A plain client gets the code that the upstream gets, as on a direct
+// connection: it does not know the gateway's codes.
 func (s *Session) ended(code int, text string) []byte {
 	if s.cfg.Resumable {
 		return wire.AppendClosing(nil, wire.Closing{Code: wire.CodeEnded, Reason: text})
@@ -63,35 +66,35 @@ func (s *Session) ended(code int, text string) []byte {
 	return frame.Append(nil, frame.Close, frame.ClosePayload(code, text))
 }
 
-// goneEnding is how a session ends because its client is gone.
-func (s *Session) goneEnding(reason string) Ending {
+// noSessionEnding is an Ending after which a resume gets 4404: the client has left,
+// or was sent the reason on its connection.
+func (s *Session) noSessionEnding(reason string) Ending {
 	return Ending{Reason: reason, Code: wire.CodeNoSession, Text: wire.Name(wire.CodeNoSession)}
 }
 
-// An ending is how to end a session: the record of it, and what each
-// leg is told.
+// An ending says how to end a session: its record, and what each leg is sent.
 type ending struct {
 	Ending
-	code       int       // Close to the upstream; 0: its connection is dropped
-	text       string    // and its reason
-	client     []byte    // frames for the attached client
-	clientFate CloseMode // and what becomes of its connection
-	flush      bool      // the client gets what was read of the upstream first
+	code       int       // of the Close frame to the upstream; 0: close its connection without one
+	text       string    // reason in that Close frame
+	client     []byte    // last frames for the attached client
+	clientMode CloseMode // how its connection is closed
+	flush      bool      // first send the client everything read from the upstream
 }
 
-// violation ends the session with one of the codes of protocol section 6 that
-// a client brings upon itself.
+// violation ends the session for a breach of the protocol by the client, with one of
+// the codes of protocol section 6.1.
 func (s *Session) violation(now Time, code int, format string, args ...any) {
 	ref := Refuse(code, format, args...)
 	s.end(now, ending{
 		Ending: Ending{Reason: wire.Name(code), Code: wire.CodeNoSession, Text: wire.Name(wire.CodeNoSession)},
 		code:   wire.UpstreamCode(code), text: ref.Text,
-		client: s.closing(wire.Closing{Code: code, Reason: ref.Text}), clientFate: Linger,
+		client: s.closing(wire.Closing{Code: code, Reason: ref.Text}), clientMode: Linger,
 	})
 }
 
-// closing is what ends a client's connection: close and the Close frame, or for
-// a plain client the Close frame alone.
+// closing returns the frames that close a client's connection: `close` and a Close
+// frame for a resumable client, only a Close frame with a standard code for a plain one.
 func (s *Session) closing(c wire.Closing) []byte {
 	if s.cfg.Resumable {
 		return wire.AppendClosing(nil, c)
@@ -99,47 +102,50 @@ func (s *Session) closing(c wire.Closing) []byte {
 	return frame.Append(nil, frame.Close, frame.ClosePayload(wire.PlainCode(c.Code), c.Reason))
 }
 
-// Terminate ends the session for an operator or the game server: code and text
-// go to the upstream, 4410 and text to the client.
+// Terminate ends the session on behalf of an operator or the game server: the
+// upstream gets code and text, the client 4410 and text.
 func (s *Session) Terminate(now Time, code int, text string) {
 	s.end(now, ending{
 		Ending: Ending{Reason: wire.Name(wire.CodeEnded), Code: wire.CodeEnded, Text: text},
-		code:   code, text: text, client: s.ended(code, text), clientFate: Linger,
+		code:   code, text: text, client: s.ended(code, text), clientMode: Linger,
 	})
 }
 
-// Supersede ends the session since its player began another one: 4409 for the
-// client.
+// Supersede ends the session because its player has begun another one. The client
+// gets 4409.
 func (s *Session) Supersede(now Time) {
 	name := wire.Name(wire.CodeSuperseded)
 	s.end(now, ending{
-		Ending: s.goneEnding(name), code: wire.CodeGoingAway, text: name,
-		client: s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), clientFate: Linger,
+		Ending: s.noSessionEnding(name), code: wire.CodeGoingAway, text: name,
+		client: s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), clientMode: Linger,
 	})
 }
 
-// Drain ends the session since its gateway goes away: 4503, and the client
-// first gets what was read already. again is when it may begin a new session.
+// Drain ends the session because the gateway shuts down: 4503, protocol section 6.1.
+// The client first gets everything read from the upstream. It may begin a new session
+// after again.
 func (s *Session) Drain(now Time, again time.Duration) {
 	name := wire.Name(wire.CodeDraining)
 	s.end(now, ending{
-		Ending: s.goneEnding(name),
+		Ending: s.noSessionEnding(name),
 		code:   wire.CodeGoingAway, text: name,
-		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, RetryAfter: again.Milliseconds()}), clientFate: Linger, flush: true,
+		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, RetryAfter: again.Milliseconds()}), clientMode: Linger, flush: true,
 	})
 }
 
-// Evict ends a detached session since the memory for all replay buffers is
-// spent: 4408 for a later resume. It reports false, and does nothing, where
-// the session is not detached.
+// Evict ends a detached session because the memory for all replay buffers is
+// exhausted. A later resume gets 4408. It reports false, and does nothing, if the
+// session is not detached.
 func (s *Session) Evict(now Time) bool {
 	if s.state != Detached {
 		return false
 	}
-	s.endOverflow(now, "memory of all replay buffers spent")
+	s.endOverflow(now, "memory for replay buffers exhausted")
 	return true
 }
 
+// endOverflow ends a session whose messages can no longer all be kept. Its client is
+// detached and learns of it from 4408 at its next resume: protocol section 6.1.
 func (s *Session) endOverflow(now Time, why string) {
 	name := wire.Name(wire.CodeWindowExceeded)
 	s.emit(Event{Kind: Overflowed, Reason: why})
@@ -149,5 +155,5 @@ func (s *Session) endOverflow(now Time, why string) {
 	})
 }
 
-// Fail ends the session for a fault in the gateway itself.
+// Fail ends the session because of a bug in the gateway.
 func (s *Session) Fail(now Time) { s.violation(now, wire.CodeInternalError, "") }

@@ -6,52 +6,54 @@ import (
 	"reseat/tokens/generation"
 )
 
-// A Kind names what happened to a session.
+// A Kind is the kind of an Event.
 type Kind uint8
 
-// The events of a session. Each transition is exactly one.
+// The events of a session. Each transition emits exactly one.
 const (
-	Created    Kind = iota // the first attach
-	Resumed                // attached again, from detached
-	Superseded             // attached again, from attached: the older connection lost
-	Dropped                // detached: no connection is attached any more
-	Over                   // ended, with a Reason; the last event but Replayed
+	Created    Kind = iota // first attach, or reserved for a client that has not connected yet
+	Resumed                // attached again, was detached
+	Superseded             // attached again while attached: the older connection was superseded
+	Dropped                // detached: the session has no client connection
+	Over                   // ended, with a Reason; no event but Replayed follows
 	Replayed               // the last message that a resume had to replay was written
 	Overflowed             // the replay buffer overflowed while detached
 	Pong                   // the client answered a ping: Took is the round trip
-	Renew                  // a token with a later exp is due: call SendToken
-	Started                // marked started by the game server
-	Message                // a data message was numbered or admitted; only where Config.Tell is on
+	Renew                  // the client needs a token with a later exp: call SendToken
+	Started                // the game server marked the session started
+	Message                // a data message was numbered or received; only where Config.MessageLog is on
 )
 
-// An Event is one thing that happened to a session, for logs, metrics and
-// other observers.
+// An Event is one thing that happened to a session. Logs, metrics, webhooks and the
+// event stream are made from events.
 type Event struct {
 	Kind   Kind
 	Epoch  uint64
-	Reason string        // why, for Dropped, Over and Overflowed
-	Detail string        // Over: more of it, in words
-	Took   time.Duration // Resumed, Over: time detached; Replayed: since the handshake came; Pong: round trip
-	Silent time.Duration // Dropped, and Over where a client was attached: since its last sign of life
+	Reason string        // Dropped, Over, Overflowed: why
+	Detail string        // Over: details for people
+	Took   time.Duration // Resumed, Over: time detached; Replayed: since the handshake arrived; Pong: round trip
+	Silent time.Duration // Dropped, Over of an attached session: since the client's last sign of life
 	Away   time.Duration // Resumed, Superseded: since the last sign of life on an older connection
 	Replay uint64        // Resumed, Superseded: messages to replay
-	Lost   uint64        // Resumed, Superseded: messages dropped
+	Lost   uint64        // Resumed, Superseded: messages dropped by --overflow
 	Peer   string        // Created, Resumed, Superseded, Dropped: the client's address
-	Was    string        // Superseded: the older client's
-	Info   *Info         // Over: the session as it was when the event was handed over
+	Was    string        // Superseded: the older client's address
+	Info   *Info         // Over: a snapshot, taken when Events returned the event
 
-	// Message.
-	Down, Text bool
-	Size       int64
-	Head       string // the beginning of its payload
+	// Of Message.
+	Down, Text bool   // direction and type
+	Size       int64  // bytes of payload
+	Head       string // the beginning of the payload
 }
 
+// emit queues an event until Events is called: observers must never run inside a
+// transition, where they would see half of it.
 func (s *Session) emit(e Event) {
 	e.Epoch = s.epoch
 	s.events = append(s.events, e)
 }
 
-// Events hands over what has happened since the last call.
+// Events returns what has happened since the last call, in order.
 func (s *Session) Events() []Event {
 	if len(s.events) == 0 {
 		return nil
@@ -67,41 +69,41 @@ func (s *Session) Events() []Event {
 	return e
 }
 
-// Stats are counts over a session's whole life.
+// Stats counts over the whole life of a session.
 type Stats struct {
-	ToClient, ToUpstream           uint64 // data messages, each once
+	ToClient, ToUpstream           uint64 // data messages, each counted once
 	ToClientBytes, ToUpstreamBytes uint64 // their payload
-	Replayed                       uint64 // messages sent to a client a second time or late
-	Dropped                        uint64 // messages lost to --overflow
+	Replayed                       uint64 // messages sent again, or for the first time after a resume
+	Dropped                        uint64 // messages dropped by --overflow drop-oldest
 }
 
-// Info is a session as the control API shows it.
+// Info is a snapshot of a session for the control API.
 type Info struct {
 	State    State
 	Started  bool
 	Terms    Terms
-	Grace    time.Duration // that holds now
+	Grace    time.Duration // the one in effect: before or after the start
 	Epoch    uint64
 	Ending   Ending
 	Created  Time
-	Detached Time // since when; zero while attached
-	GraceEnd Time // until when it is kept; zero while it is not detached
+	Detached Time // since when; zero: attached
+	GraceEnd Time // when the session ends; zero: not detached
 
-	Received, Written uint64 // of the client's messages: admitted, written upstream
-	Sent, Acked       uint64 // of the upstream's messages: numbered, acked
+	Received, Written uint64 // client messages: received, written to the upstream
+	Sent, Acked       uint64 // upstream messages: numbered, acked by the client
 	BufferMessages    int
 	BufferBytes       int64
-	RTT               time.Duration // smoothed, over all connections; zero: not measured
+	RTT               time.Duration // smoothed, over all connections; zero: unknown
 	Heard             Time          // the client's last sign of life; zero: none yet
 	Stats             Stats
 	Tokens            generation.Line
 }
 
-// Info describes the session as it is now.
+// Info returns a snapshot of the session.
 func (s *Session) Info() Info {
 	i := Info{
 		State: s.state, Started: s.started, Terms: s.cfg.Terms, Grace: s.keep(), Epoch: s.epoch, Ending: s.ending, Created: s.created, Detached: s.detached,
-		Received: s.admitted.n, Written: s.written.n,
+		Received: s.received.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
 		RTT: s.trip.smoothed, Heard: s.heard,
@@ -115,14 +117,14 @@ func (s *Session) Info() Info {
 	return i
 }
 
-// An Observer observes a session. A driver calls its methods one at a time for each
-// session, never with a lock held. They must not block for long.
+// An Observer receives the events of a session. A driver calls its methods one at a
+// time for each session and holds no lock meanwhile. They must not block for long.
 type Observer interface {
 	// Events reports what has happened, in order.
 	Events([]Event)
-	// Panicked reports a fault in the session's code, which has ended it.
+	// Panicked reports a bug in the session's code, which has ended the session.
 	Panicked(value any, stack []byte)
-	// Closed reports that the session has ended and both its legs are closed. It is the
-	// last call.
+	// Closed reports that the session has ended and both its connections are closed. It
+	// is the last call.
 	Closed()
 }

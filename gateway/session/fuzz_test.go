@@ -10,10 +10,10 @@ import (
 	"reseat/gateway/session"
 )
 
-// What a stranger sends comes in pieces of any size. Whatever it is, nothing
-// panics, and where the pieces end makes no difference to what the other side gets.
+// Input arrives in pieces of any size. Whatever it holds, nothing panics, and where the
+// pieces end makes no difference to the output.
 
-// pieces cuts b at places drawn from seed; seed 0: not at all.
+// pieces cuts b at places drawn from seed. With seed 0 it returns b whole.
 func pieces(b []byte, seed uint64) (list [][]byte) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for len(b) > 0 {
@@ -21,15 +21,15 @@ func pieces(b []byte, seed uint64) (list [][]byte) {
 		if seed > 0 {
 			n = 1 + r.IntN(min(n, 1+r.IntN(300)))
 		}
-		list = append(list, bytes.Clone(b[:n])) // it is worked in
+		list = append(list, bytes.Clone(b[:n])) // the session unmasks in place
 		b = b[n:]
 	}
 	return list
 }
 
-const mostFuzzed = 32 << 10 // what a read of the upstream's has room for, more or less
+const maxFuzzed = 32 << 10 // about one read of the upstream
 
-// seeds are streams that mean something, masked as a client's are or not.
+// seeds are valid streams, masked like a client's or not.
 func seeds(f *testing.F, masks bool) {
 	var all []byte
 	add := func(first byte, payload string) {
@@ -71,7 +71,7 @@ func FuzzClientBytes(f *testing.F) {
 	})
 }
 
-// clientSays plays what a client sends, and returns what the game server got.
+// clientSays feeds a client's bytes to a session, and returns what the game server got.
 func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session.State) {
 	c := config()
 	c.Resumable = resumable
@@ -82,7 +82,7 @@ func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session
 		b.s.Read(b.now, b.att, p)
 		b.s.Retain()
 		got = append(got, b.takes(b.up, 1<<30)...)
-		clear(p) // the driver reads into it again
+		clear(p) // the driver reuses its buffer
 	}
 	got = append(got, b.takes(b.up, 1<<30)...)
 	return frames(t, got), b.s.State()
@@ -91,7 +91,7 @@ func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session
 func FuzzUpstreamBytes(f *testing.F) {
 	seeds(f, false)
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64, resumable bool) {
-		if len(data) > mostFuzzed {
+		if len(data) > maxFuzzed {
 			return
 		}
 		whole := gameSays(t, pieces(data, 0), resumable)
@@ -102,7 +102,7 @@ func FuzzUpstreamBytes(f *testing.F) {
 	})
 }
 
-// gameSays plays what a game server sends, and returns what the client got.
+// gameSays feeds a game server's bytes to a session, and returns what the client got.
 func gameSays(t *testing.T, reads [][]byte, resumable bool) []string {
 	c := config()
 	c.Resumable = resumable

@@ -7,14 +7,14 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Terms are what may be changed while a session lives.
+// Terms are the settings that can change while a session lives.
 type Terms struct {
-	Grace            time.Duration // zero: a drop ends the session
-	GraceBeforeStart time.Duration // the same, until Start
+	Grace            time.Duration // zero: a disconnect ends the session
+	GraceBeforeStart time.Duration // the same, until SetStarted
 	Overflow         Overflow
 }
 
-// keep is how long a detached session is kept, as its client is told.
+// keep returns how long a detached session is kept, as hello.grace_ms says it.
 func (s *Session) keep() time.Duration {
 	if s.started {
 		return s.cfg.Grace
@@ -22,8 +22,9 @@ func (s *Session) keep() time.Duration {
 	return s.cfg.GraceBeforeStart
 }
 
-// grace is how long the session is kept from a drop on. A new session whose
-// hello was never confirmed may have a token that nobody holds.
+// grace returns how long the session is kept after this detach. If no hello was ever
+// confirmed, nobody may hold a token for it, so it is kept for less: protocol section
+// 11, an unconfirmed first hello.
 func (s *Session) grace() time.Duration {
 	if s.gen.Confirmed() == 0 && !s.reserved {
 		return min(s.keep(), 2*s.cfg.Heartbeat)
@@ -31,13 +32,15 @@ func (s *Session) grace() time.Duration {
 	return s.keep()
 }
 
-// SetTerms changes the terms. A running grace timer follows at once, and an
-// attached client is told. It reports false, and changes nothing, where the
-// client is away with a token that expires before the new grace period does.
+// SetTerms changes the terms. A running grace timer changes at once, and an attached
+// client is sent `grace`. SetTerms reports false, and changes nothing, if the client is
+// detached and its token would expire before the new grace period: the session would be
+// kept for a client that can no longer resume it.
 func (s *Session) SetTerms(now Time, t Terms) bool {
 	before, kept := s.cfg.Terms, s.keep()
 	s.cfg.Terms = t
-	if s.away() && s.keep() != kept && s.detached.Add(s.restedBy(now)+s.grace()) > s.expires {
+	// The new end counts from the detach, and includes the pauses so far.
+	if s.waitsForClient() && s.keep() != kept && s.detached.Add(s.pausedBy(now)+s.grace()) > s.expires {
 		s.cfg.Terms = before
 		return false
 	}
@@ -48,8 +51,8 @@ func (s *Session) SetTerms(now Time, t Terms) bool {
 	return true
 }
 
-// SetStarted notes that the game server has marked the session started, or not
-// started again. The grace period changes with it, as by SetTerms.
+// SetStarted records that the game server marked the session started, or revoked that.
+// The grace period changes as by SetTerms.
 func (s *Session) SetStarted(now Time, started bool) {
 	if s.state == Ended || s.started == started {
 		return
@@ -62,34 +65,38 @@ func (s *Session) SetStarted(now Time, started bool) {
 	s.retime(now, kept)
 }
 
-// away reports whether the session waits for a client.
-func (s *Session) away() bool { return s.state == Detached || s.awaiting > 0 }
+// waitsForClient reports whether the session is detached, if only because its new
+// upstream is still being dialled.
+func (s *Session) waitsForClient() bool { return s.state == Detached || s.awaiting > 0 }
 
-// restedBy is for how long the grace timer has rested by now.
-func (s *Session) restedBy(now Time) time.Duration {
+// pausedBy returns the total pause of the grace timer until now.
+func (s *Session) pausedBy(now Time) time.Duration {
 	if s.awaiting == 0 {
-		return s.rested
+		return s.paused
 	}
-	return s.rested + now.Sub(s.awaiting)
+	return s.paused + now.Sub(s.awaiting)
 }
 
-// retime lets a changed grace period take effect; kept is what it was.
+// retime applies a changed grace period; kept is the one before.
 func (s *Session) retime(now Time, kept time.Duration) {
 	switch {
 	case s.keep() == kept:
-	case s.away():
-		s.graceEnd = s.detached.Add(s.rested + s.grace())
+	case s.waitsForClient():
+		s.graceEnd = s.detached.Add(s.paused + s.grace())
 		if s.state == Detached && s.graceEnd <= now {
 			s.endGrace(now)
 		}
 	case s.state == Attached && s.cfg.Resumable && !s.att.last:
+		// A client tries to resume for the grace period plus twice the heartbeat, protocol
+		// section 10. Its token must last as long.
 		s.renewAt = earlier(s.renewAt, max(s.expires.Add(-2*s.cfg.Heartbeat-s.keep()), 1))
 		s.renewIfDue(now)
 		s.att.ctl = wire.Append(s.att.ctl, wire.VerbGrace, strconv.FormatInt(s.keep().Milliseconds(), 10))
 	}
 }
 
-// renewIfDue asks for a token with a later exp when it is time.
+// renewIfDue asks for a token with a later exp when it is time: a token must outlive
+// any disconnect that its client may resume after, protocol section 7.
 func (s *Session) renewIfDue(now Time) {
 	if s.renewAt > 0 && now >= s.renewAt {
 		s.renewAt = 0

@@ -8,36 +8,36 @@ import (
 	"reseat/gateway/session"
 )
 
-func TestUpstreamWhoseWriteIsUnderWayIsClosedOnceThoughTheDialFails(t *testing.T) {
+func TestUpstreamWithWriteInFlightIsClosedOnceWhenDialFails(t *testing.T) {
 	for _, word := range []string{"", "away"} {
 		c := hardConfig()
 		c.Words.Detach = word
 		b := newTable(t, c)
 		b.says("one")
-		lent := b.lend(b.up)
+		output := b.lend(b.up)
 		b.drop()
-		for range 2 { // dials that come to nothing
+		for range 2 { // dials that fail
 			b.s.Await(b.now)
 			b.s.Forgo(b.now)
 		}
-		b.s.Wrote(b.now, b.up, len(lent), false)
-		b.gets(lent, "one")
+		b.s.Wrote(b.now, b.up, len(output), false)
+		b.gets(output, "one")
 		want := []string{"close 1001 disconnected"}
 		if word != "" {
 			want = append([]string{word}, want...)
 		}
 		b.wants(b.up, want...)
 		if f := b.up.CloseMode(); f != session.Linger {
-			t.Errorf("fate %d", f)
+			t.Errorf("close mode %d", f)
 		}
 	}
 }
 
-// A client that asked for the upstream while another was attached has said so in
-// vain; what is dialled for it is released all the same.
-func TestForgoPartsFromAnUpstreamThatCameWhileNobodyWaited(t *testing.T) {
+// A client that asks for an upstream while another one is attached waits for nothing; an
+// upstream dialled for it must still be released.
+func TestForgoReleasesUpstreamThatNoClientAwaits(t *testing.T) {
 	b := newTable(t, hardConfig())
-	b.s.Await(b.now) // somebody is attached: nothing
+	b.s.Await(b.now) // no effect: a client is attached
 	b.wantState(session.Attached)
 	b.drop()
 	b.wants(b.up, "close 1001 disconnected")
@@ -54,10 +54,10 @@ func TestForgoPartsFromAnUpstreamThatCameWhileNobodyWaited(t *testing.T) {
 	b.wantNothingHeld()
 }
 
-// The write to the first upstream is still under way when the second one has
-// come and is released again: what the first was lent stays as it is, and is
-// counted by what the first took of it.
-func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
+// The write to the first upstream is still in flight when the second one has connected and
+// been released again: the bytes in flight stay as they are, and count by what the first
+// one took of them.
+func TestQueueIsUntouchedWhileOlderUpstreamWritesIt(t *testing.T) {
 	c := hardConfig()
 	c.Words.Resume = "back"
 	b := newTable(t, c)
@@ -67,13 +67,13 @@ func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
 	}
 	one := len(masked(frame.Text, "one"))
 	begin := b.takes(first, one-1)
-	lent := b.lend(first) // the rest of one, two and three
+	output := b.lend(first) // the rest of one, two and three
 	b.drop()
 	b.s.Await(b.now)
 	second := b.s.Reconnect(b.now, nil)
 	b.s.Forgo(b.now)
 	b.wants(second, "back", "close 1001 disconnected")
-	took := lent[:1+len(masked(frame.Text, "two"))]
+	took := output[:1+len(masked(frame.Text, "two"))]
 	b.s.Wrote(b.now, first, len(took), false)
 	b.gets(append(begin, took...), "one", "two")
 	if i := b.s.Info(); i.Written != 2 {
@@ -84,31 +84,31 @@ func TestQueueIsLeftAloneWhileAnOlderUpstreamWritesIt(t *testing.T) {
 	b.wants(third, "back", "three")
 }
 
-// The session ends while the old upstream's write is under way. What that has
-// taken half of is never followed by anything.
-func TestUpstreamThatTookHalfOfAMessageGetsNoCloseBehindIt(t *testing.T) {
+// The session ends while a write to the old upstream is in flight. Nothing may follow half
+// of a message.
+func TestHalfWrittenMessageIsFollowedByNoClose(t *testing.T) {
 	for took, closed := range map[int]bool{0: true, 1: false, len(masked(frame.Text, "one")): true, len(masked(frame.Text, "one")) + 1: false} {
 		b := newTable(t, hardConfig())
 		b.says("one")
 		b.says("two")
-		lent := b.lend(b.up)
+		output := b.lend(b.up)
 		b.drop()
 		b.s.Terminate(b.now, 1000, "over")
 		b.s.Wrote(b.now, b.up, took, false)
 		if closed {
-			b.gets(append(lent[:took:took], b.takes(b.up, 1<<30)...), append([]string{"one"}[:min(took, 1)], "close 1001 disconnected")...)
+			b.gets(append(output[:took:took], b.takes(b.up, 1<<30)...), append([]string{"one"}[:min(took, 1)], "close 1001 disconnected")...)
 		} else {
 			b.wants(b.up)
 			if f := b.up.CloseMode(); f != session.Shut {
-				t.Errorf("after %d bytes: fate %d, want it to be closed", took, f)
+				t.Errorf("after %d bytes: close mode %d, want it to be closed", took, f)
 			}
 		}
 		b.wantNothingHeld()
 	}
 }
 
-// The upstream is lost between the check of a resume and its attach.
-func TestAttachIsRefusedWhileThereIsNoUpstream(t *testing.T) {
+// The upstream is released between the check of a resume and its attach.
+func TestAttachIsRefusedWithoutUpstream(t *testing.T) {
 	b := newTable(t, hardConfig())
 	want, p := session.Resume{Gen: b.s.Generation()}, b.pass()
 	if ref := b.s.Check(b.now, want); ref != nil || b.s.NeedsUpstream() {
@@ -117,7 +117,7 @@ func TestAttachIsRefusedWhileThereIsNoUpstream(t *testing.T) {
 	b.drop()
 	a, ref := b.s.Attach(b.now, want, p)
 	if a != nil || ref == nil || ref.Code != 0 {
-		t.Fatalf("attached: %v, refusal %v; want one to begin again after", a != nil, ref)
+		t.Fatalf("attached: %v, refusal %v; want a retry after", a != nil, ref)
 	}
 	b.wantState(session.Detached)
 	b.s.Await(b.now)
@@ -127,9 +127,9 @@ func TestAttachIsRefusedWhileThereIsNoUpstream(t *testing.T) {
 	b.wants(b.up, "there")
 }
 
-// What was queued for one upstream and is no message of the client's is not the
-// next one's: an answer to a Ping or heartbeat that it has never sent.
-func TestNextUpstreamGetsNothingThatWasForTheOneBefore(t *testing.T) {
+// Frames of the gateway that were queued for one upstream are not for the next one: it
+// never sent the Ping or heartbeat that they answer.
+func TestNextUpstreamGetsNoControlFramesOfPreviousOne(t *testing.T) {
 	c := hardConfig()
 	c.Replies = []session.Reply{{In: "2", Out: "3"}}
 	b := connecting(t, c, nil)
@@ -139,24 +139,24 @@ func TestNextUpstreamGetsNothingThatWasForTheOneBefore(t *testing.T) {
 	b.resume(0)
 	b.says("one")
 	b.game("\x89\x01A")
-	lent := b.lend(first) // the answer to the heartbeat, one, the Pong
+	output := b.lend(first) // the answer to the heartbeat, one, the Pong
 	b.says("two")
 	b.drop()
 	b.s.Await(b.now)
 	second := b.s.Reconnect(b.now, nil)
 	b.up = second
 	b.game("\x89\x01B")
-	b.lend(second) // the Pong is queued behind what the first is lent
+	b.lend(second) // the Pong is queued behind the output in flight
 	b.s.Wrote(b.now, first, 0, false)
-	if len(lent) == 0 {
-		t.Fatal("the first upstream was lent nothing")
+	if len(output) == 0 {
+		t.Fatal("Out returned nothing for the first upstream")
 	}
 	b.resume(0)
 	b.wants(second, "one", "two", "pong B")
 }
 
-// What waits for its turn waits for it with the next upstream as well.
-func TestNextUpstreamIsNotSentWhatMustWaitForItsTurn(t *testing.T) {
+// Messages that the rate limit holds back are held for the next upstream as well.
+func TestRateLimitHoldsMessagesForNextUpstream(t *testing.T) {
 	c := hardConfig()
 	c.Rate.Messages = 1
 	b := newTable(t, c)

@@ -19,14 +19,14 @@ func keptConfig() session.Config {
 	return c
 }
 
-// newKept makes a session whose plain client is attached.
+// newKept returns a session whose plain client is attached.
 func newKept(t *testing.T, c session.Config) *table {
 	b := connecting(t, c, nil)
 	b.att = b.s.AttachFirst(b.now, b.pass())
 	return b
 }
 
-// back attaches the client that has come with its cookie.
+// back attaches a client that returns with its cookie.
 func (b *table) back() {
 	b.t.Helper()
 	a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation()}, session.Pass{})
@@ -36,8 +36,7 @@ func (b *table) back() {
 	b.att = a
 }
 
-// sees has the client's connection take all that is written to it, which must be
-// these frames.
+// sees lets the client take all output, and checks that it is these frames.
 func (b *table) sees(want ...string) {
 	b.t.Helper()
 	out := bytes.Join(b.s.Out(b.now, b.att, nil), nil)
@@ -53,7 +52,7 @@ func (b *table) pongs(count string) {
 	b.s.Retain()
 }
 
-func TestWhatThePongCoversDoesNotComeAgainAndTheRestDoes(t *testing.T) {
+func TestResumeReplaysOnlyWhatPongDoesNotCover(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one") + text("two"))
 	b.sees("one", "two")
@@ -68,9 +67,9 @@ func TestWhatThePongCoversDoesNotComeAgainAndTheRestDoes(t *testing.T) {
 	b.sees("three", "four")
 }
 
-// Several Pings may be under way, as when a heartbeat is due while one waits for
-// its answer. Each answer covers what its Ping carried, whichever comes first.
-func TestThePongToAnOlderPingCoversWhatThatCarried(t *testing.T) {
+// Several Pings may be unanswered, as when a heartbeat is due before an answer arrives.
+// Each answer covers what its Ping carried, in any order.
+func TestPongToOlderPingCoversItsCount(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
 	b.sees("one")
@@ -86,9 +85,9 @@ func TestThePongToAnOlderPingCoversWhatThatCarried(t *testing.T) {
 	b.sees("two")
 }
 
-// A Pong that nobody asked for claims nothing: neither what was not asked about,
-// nor what was never written.
-func TestAPongBeyondTheNewestPingCoversNothing(t *testing.T) {
+// An unsolicited Pong acks nothing: neither messages that no Ping asked about, nor messages
+// that were never written.
+func TestPongBeyondNewestPingCoversNothing(t *testing.T) {
 	for _, count := range []string{"2", "3", "18446744073709551615", "-1", "", "1x"} {
 		b := newKept(t, keptConfig())
 		b.game(text("one"))
@@ -105,8 +104,9 @@ func TestAPongBeyondTheNewestPingCoversNothing(t *testing.T) {
 	}
 }
 
-// A client is lost before it has all that the game server said before its Close.
-func TestTheUpstreamsCloseWaitsForAClientThatComesBack(t *testing.T) {
+// A client disconnects before it has received everything that precedes the game server's
+// Close.
+func TestUpstreamCloseWaitsForReturningClient(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
 	b.sees("one")
@@ -120,9 +120,9 @@ func TestTheUpstreamsCloseWaitsForAClientThatComesBack(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-// A game server that breaks has no Close that the client could answer. Whether it
-// has all that came before, its Pong tells.
-func TestABrokenUpstreamIsToldOnceThePongCoversAll(t *testing.T) {
+// A broken upstream sends no Close that the client could answer. Only its Pong shows that
+// it has received everything before.
+func TestBrokenUpstreamIsReportedOncePongCoversAll(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
 	b.s.Gone(b.now, b.up, "reset")
@@ -138,8 +138,8 @@ func TestABrokenUpstreamIsToldOnceThePongCoversAll(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-// One that never answers is not waited for without end, though it talks on.
-func TestABrokenUpstreamIsToldAClientThatAnswersNoPing(t *testing.T) {
+// The wait for that Pong is limited, even if the client sends other messages.
+func TestBrokenUpstreamIsReportedToClientThatAnswersNoPing(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
 	b.s.Gone(b.now, b.up, "reset")
@@ -152,7 +152,7 @@ func TestABrokenUpstreamIsToldAClientThatAnswersNoPing(t *testing.T) {
 	b.wantState(session.Detached)
 }
 
-// pongAwaited is a session whose game server takes nothing and waits for room that
+// pongAwaited returns a session whose game server takes nothing, and waits for room that
 // only the client's Pong can make.
 func pongAwaited(t *testing.T) *table {
 	t.Helper()
@@ -168,18 +168,17 @@ func pongAwaited(t *testing.T) *table {
 	return b
 }
 
-// The game server reads nothing while nobody reads what it says, and of that
-// nobody reads more until a Pong makes room: so the Pong is read, past what the
-// client has said before.
-func TestThePongIsReadThoughTheUpstreamTakesNothing(t *testing.T) {
+// The game server reads nothing until its output is read, and that needs room that only
+// a Pong can make: so the gateway reads up to the Pong, past the client's earlier messages.
+func TestPongIsReadWhileUpstreamTakesNothing(t *testing.T) {
 	b := pongAwaited(t)
 	b.sees("ping 1")
 	b.pongs("1")
 	b.sees("two")
 }
 
-// A client may not fill the memory with what the game server does not take.
-func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
+// A client must not fill the memory with messages that the game server does not take.
+func TestReadingForPongIsBounded(t *testing.T) {
 	c := keptConfig()
 	c.BufferMessages = 1
 	b := newKept(t, c)
@@ -200,10 +199,9 @@ func TestAClientIsReadForItsPongOnlySoFar(t *testing.T) {
 	b.wantState(session.Attached) // its silence is ours
 }
 
-// A Pong that lies behind more than is read for its sake is never read: the game
-// server takes nothing before it is read, and is not read before that Pong makes room.
-// A new connection ends that, on which the Pong comes first.
-func TestAClientWhosePongIsOutOfReachIsDisconnected(t *testing.T) {
+// A Pong beyond that limit is never read: a deadlock. A new connection breaks it, since the
+// Pong comes first there.
+func TestClientWithUnreachablePongIsDisconnected(t *testing.T) {
 	b := pongAwaited(t)
 	for b.s.Wants(b.att) {
 		b.says(strings.Repeat("x", 64<<10))
@@ -223,9 +221,8 @@ func TestAClientWhosePongIsOutOfReachIsDisconnected(t *testing.T) {
 	b.sees("two")
 }
 
-// That the game server was offered what the client has said, and took nothing of it,
-// says nothing of the client.
-func TestAWriteOfNothingIsNoSignOfAClient(t *testing.T) {
+// A write to the game server that takes no bytes proves nothing about the client.
+func TestZeroByteWriteIsNoClientActivity(t *testing.T) {
 	b := pongAwaited(t)
 	b.sleep(20 * time.Second)
 	b.takes(b.s.Upstream(), 0)
@@ -235,8 +232,8 @@ func TestAWriteOfNothingIsNoSignOfAClient(t *testing.T) {
 	b.wantState(session.Detached)
 }
 
-// No hello tells a plain client what was dropped; whoever watches is told.
-func TestWhatAPlainClientLosesIsInTheEvent(t *testing.T) {
+// No hello reports dropped messages to a plain client, so the event must.
+func TestEventCountsMessagesLostToPlainClient(t *testing.T) {
 	c := keptConfig()
 	c.Overflow, c.BufferMessages = session.DropOldest, 2
 	b := newKept(t, c)
@@ -254,8 +251,8 @@ func TestWhatAPlainClientLosesIsInTheEvent(t *testing.T) {
 	b.sees("three", "four")
 }
 
-// A plain client's text that begins with DLE is what it is.
-func TestAHeartbeatForAPlainClientIsNotUnescaped(t *testing.T) {
+// Plain clients do not escape: text that begins with a DLE stays as it is.
+func TestPlainClientHeartbeatIsNotUnescaped(t *testing.T) {
 	c := keptConfig()
 	c.Replies = []session.Reply{{In: "\x10beat", Out: "one"}, {In: "beat", Out: "two"}}
 	b := newKept(t, c)

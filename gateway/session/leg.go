@@ -13,16 +13,16 @@ import "time"
 //	close  as CloseMode says, once Out returns nothing more; Gone when the socket ended
 //
 // A Leg that the session has replaced only says what its connection must still be
-// sent. What arrives for it changes nothing.
+// sent. Its input changes nothing.
 type Leg interface {
-	// CloseMode is what the driver must do with the connection. It only ever grows.
+	// CloseMode returns what the driver must do with the connection. It only ever grows.
 	CloseMode() CloseMode
-	// FlushTime is how long the peer may take what is left to be sent, from the moment
-	// that CloseMode is Linger.
+	// FlushTime returns how long the peer may take to read the remaining output, counted
+	// from the moment that CloseMode is Linger.
 	FlushTime() time.Duration
-	// HalfClose reports whether the driver shuts down writing once all is sent. A game
-	// server may take the end of the stream for the end of the connection, and gets
-	// none before the connection is closed.
+	// HalfClose reports whether the driver shuts down writing once everything is sent. A
+	// game server may mistake the end of the stream for the end of the connection, so it
+	// gets none before the connection is closed.
 	HalfClose() bool
 
 	wants(s *Session) bool
@@ -50,44 +50,45 @@ const (
 )
 
 const (
-	// LingerTime is how long the peer has to close its end once all was sent.
+	// LingerTime is how long the peer has to close its side once everything was sent. Closing
+	// at once would make the kernel reset the connection, and the peer lose the last frames.
 	LingerTime = time.Second
 
-	clientFlush   = 5 * time.Second
-	upstreamFlush = 10 * time.Second // what was received before is written first, protocol section 5 (bye)
+	clientFlush   = 5 * time.Second  // protocol section 11: an undeliverable close is given up
+	upstreamFlush = 10 * time.Second // protocol section 6: for what the client sent before its bye
 )
 
-// MaxLingering is how many client connections a session has at most in CloseMode
-// Linger. Each takeover leaves one behind, which takes its time if its client does not
-// read: without a limit twenty of them, and a descriptor each.
+// MaxLingering is the max number of client connections of one session in CloseMode
+// Linger. Each takeover leaves one behind, and a client that does not read keeps it
+// open: without the limit, twenty takeovers would hold twenty descriptors.
 const MaxLingering = 4
 
 // Wants reports whether l's connection may be read now.
 func (s *Session) Wants(l Leg) bool { return l.wants(s) }
 
-// Room is where the next read from l's connection must go; nil while nothing may be
-// read. The upstream is read straight into the replay buffer, a client into what lend
-// returns. Read must follow, if only with nothing.
+// Room returns where the next read from l's connection must go, nil while nothing may be
+// read. The upstream is read straight into the replay buffer, a client into the buffer
+// that lend returns. Read must follow, if only with no bytes.
 func (s *Session) Room(l Leg, lend func() []byte) []byte { return l.room(s, lend) }
 
-// Read takes in what was read from l's connection; p is the beginning of what Room
-// returned. It works in p, and what Out returns for the upstream may lie there until
-// Retain.
+// Read processes bytes read from l's connection; p is the beginning of what Room
+// returned. It unmasks and masks in p, and what Out returns for the upstream may point
+// into p until Retain.
 func (s *Session) Read(now Time, l Leg, p []byte) { l.read(s, now, p) }
 
-// Retain copies what Read left in its caller's buffer and the upstream has not taken.
-// It must be called before that buffer is used again.
+// Retain copies input that still lies in the caller's buffer, since the upstream has not
+// taken it. It must be called before that buffer is used again.
 func (s *Session) Retain() {
 	s.q.retain()
 	s.recharge()
 }
 
-// HasOutput reports whether there may be something to write to l's connection: where it
-// is false Out returns nothing.
+// HasOutput reports whether Out may return bytes for l. It is cheap; if it is false, Out
+// returns nothing.
 func (s *Session) HasOutput(now Time, l Leg) bool { return l.hasOutput(s, now) }
 
-// Out appends to dst what must be written to l's connection now. Until Wrote says how
-// much of it was, it returns nothing more.
+// Out appends to dst the bytes that must be written to l's connection now. Until Wrote
+// reports how many were written, it returns nothing more.
 func (s *Session) Out(now Time, l Leg, dst [][]byte) [][]byte {
 	if !l.hasOutput(s, now) {
 		return dst
@@ -95,35 +96,35 @@ func (s *Session) Out(now Time, l Leg, dst [][]byte) [][]byte {
 	return l.out(s, now, dst)
 }
 
-// Wrote says that the first n bytes of what Out returned were accepted by l's
-// connection, and whether that was full: then bytes that it accepts later count as a
-// sign of life. With look a ping has just been written: a driver that can calls
-// Socket now, so that it is known where the ping ends.
+// Wrote reports that l's connection accepted the first n bytes that Out returned, and
+// whether its socket is full now: bytes that a full socket accepts later are a sign of
+// life, protocol section 5.4. look asks a driver that can to call Socket at once: a ping
+// has just been written, and the socket's state now shows where in the stream it ends.
 func (s *Session) Wrote(now Time, l Leg, n int, full bool) (look bool) {
 	return l.wrote(s, now, n, full)
 }
 
-// Waits says that what Out returned last is written by waiting until the socket takes
-// all of it. Whether it is full is known when the wait is over; until then, a long
-// wait says so.
+// Waits reports that the last output of Out is written by a call that blocks until the
+// socket takes all of it. Only afterwards is it known whether the socket was full; until
+// then, a long wait counts as full.
 func (s *Session) Waits(now Time, l Leg) { l.waits(s, now) }
 
-// WatchesSocket reports whether the state of l's socket would tell anything now. Then
-// Socket must be called before Tick, if the driver can.
+// WatchesSocket reports whether the state of l's socket matters now. If so, a driver that
+// can must call Socket before Tick.
 func (s *Session) WatchesSocket(l Leg) bool { return l.watchesSocket(s) }
 
-// Socket takes in the state of l's socket: before a Tick if WatchesSocket says so, and
-// after a Wrote that asks for it.
+// Socket processes the state of l's socket: before a Tick if WatchesSocket reports true,
+// and after a Wrote that asks for it.
 func (s *Session) Socket(now Time, l Leg, st SocketState) { l.socketState(s, now, st) }
 
-// WriteFailed says that l's connection takes nothing more. What a game server has sent
-// may still be read; a client that takes nothing is disconnected at once.
+// WriteFailed reports that l's connection accepts no more bytes. A client is disconnected
+// at once; a game server is still read, since its last messages may wait in the socket.
 func (s *Session) WriteFailed(now Time, l Leg, why string) { l.writeFailed(s, now, why) }
 
-// Gone says that l's connection has ended, with an error or without, and that no Close
-// frame said so.
+// Gone reports that l's connection has ended, with an error or without, and without a
+// Close frame.
 func (s *Session) Gone(now Time, l Leg, why string) { l.gone(s, now, why) }
 
-// An AttachFunc attaches a client to a session, by AttachFirst or Attach, or returns why
+// An AttachFunc attaches a client to a session by AttachFirst or Attach, or returns why
 // it does not.
 type AttachFunc func(s *Session, now Time) (*Attachment, *Refusal)

@@ -10,9 +10,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// RFC 6455 section 5.3: each frame that goes to the upstream has a masking key of its
-// own, none of them the client's.
-func TestFramesForTheUpstreamHaveKeysOfTheirOwn(t *testing.T) {
+// RFC 6455 section 5.3: each frame to the upstream has its own masking key, and never the
+// client's.
+func TestEachUpstreamFrameHasNewMaskingKey(t *testing.T) {
 	b := newTable(t, config())
 	b.says("one")
 	b.says("two")
@@ -33,7 +33,7 @@ func TestFramesForTheUpstreamHaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestUnackedMessagesAreLimitedToTheMessage(t *testing.T) {
+func TestUnackedMessagesLimitIsExact(t *testing.T) {
 	b := newTable(t, config())
 	for range session.UnackedMessages {
 		b.says("x")
@@ -43,8 +43,9 @@ func TestUnackedMessagesAreLimitedToTheMessage(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-// A client that answers the ping behind a message, and does not ack it, has a minute.
-func TestClientThatNeverAcksIsInViolationAfterAMinute(t *testing.T) {
+// Protocol section 5.3: a client that answers the ping after a message has a minute to ack
+// that message.
+func TestMissingAckIsViolationAfterOneMinute(t *testing.T) {
 	b := newTable(t, config())
 	b.game(text("one"))
 	wait := func(d time.Duration) {
@@ -63,9 +64,8 @@ func TestClientThatNeverAcksIsInViolationAfterAMinute(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-// What was read of the upstream before a drain reaches the client before it is told of
-// the drain.
-func TestDrainedClientGetsWhatWasReadFirst(t *testing.T) {
+// Messages read from the upstream before a drain reach the client before its notification.
+func TestDrainFlushesReadMessagesFirst(t *testing.T) {
 	b := newTable(t, config())
 	b.reads() // hello
 	b.game(text("one") + text("two"))
@@ -88,9 +88,9 @@ func TestDrainedClientGetsWhatWasReadFirst(t *testing.T) {
 	}
 }
 
-// A page that is left may come back by its cookie; one that has closed may not, once the
-// upstream has closed too.
-func TestPageWithACookieThatIsLeftIsKept(t *testing.T) {
+// A client that sent Close 1001 may return with its cookie. After another code it may not,
+// once the upstream has closed too.
+func TestCookieSessionSurvivesGoingAwayClose(t *testing.T) {
 	for code, want := range map[int]session.State{1001: session.Detached, 1000: session.Ended} {
 		b := newKept(t, keptConfig())
 		b.closes(code)

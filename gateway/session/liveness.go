@@ -5,37 +5,36 @@ import (
 	"time"
 )
 
-// This file decides when a silent client is dead, protocol section 5: after twice
-// the heartbeat, or once something that it owes an answer to (a ping, or data that
-// is not acked) has been unanswered for answer_ms.
+// This file decides when a silent client is dead, by the two rules of protocol section
+// 5.4: after twice the heartbeat, or once something that it owes an answer to (a ping, or
+// unacked data) has been unanswered for answer_ms.
 //
-// A sign of life is any byte of the client's. That its socket goes on taking bytes
-// is one too, but only while bytes of ours wait for that: while the socket refuses
-// some, or until TCP has acknowledged the newest ping. Otherwise a proxy that
-// acknowledges for a client whose own line is dead would keep it alive.
+// Any byte from the client is a sign of life. So are bytes that its socket accepts, but
+// only while the socket is full, or until TCP has acknowledged the newest ping. Otherwise
+// a proxy that acknowledges for a dead client would keep it attached.
 
 const (
-	pingEvery   = 30 * time.Second // at least, so that the round trip is known
-	firstPing   = 15 * time.Second // the same before one has been answered
-	guessedTrip = 5 * time.Second  // the least limit before a round trip is known
-	maxPings    = 8                // unanswered ones that are remembered
+	pingEvery = 30 * time.Second // protocol section 5.4: at least so often, to keep measuring the round trip
+	firstPing = 15 * time.Second // protocol section 11: the same before any ping was answered
+	minAnswer = 5 * time.Second  // protocol section 5.4: min answer timeout before a round trip is known
+	maxPings  = 8                // unanswered pings that are remembered
 
-	// pauseAfter is how late a Tick has to be to show that the process or the
-	// machine stood still. What clients sent meanwhile is not read yet, so their
-	// silence proves nothing.
+	// pauseAfter is how late a Tick must be to prove that the process or the machine stood
+	// still: protocol section 11, Liveness. What clients sent meanwhile has not been read
+	// yet, so their silence proves nothing.
 	pauseAfter = 500 * time.Millisecond
 )
 
-// A roundTrip is the smoothed round trip to a client. It grows by half of a
-// difference and shrinks by an eighth (RFC 6298 section 2): to take a slow client
-// for dead costs more than to notice a dead one late.
+// A roundTrip is the smoothed round trip to a client. It grows by half of a difference
+// and shrinks by an eighth (protocol section 11; RFC 6298 section 2 is the model): to
+// declare a slow client dead costs more than to notice a dead one late.
 type roundTrip struct {
-	smoothed time.Duration // zero: not known
-	pinged   bool          // measured by a ping, and not only from hello to the first ack
+	smoothed time.Duration // zero: unknown
+	pinged   bool          // measured by a ping, not only from hello to the first ack
 }
 
-// sample takes in one measurement. The first ping replaces what was guessed from
-// hello, in which a page may have been busy.
+// sample adds one measurement. The first ping replaces the estimate from hello, during
+// which a page may have been busy.
 func (r *roundTrip) sample(d time.Duration, byPing bool) {
 	d = max(d, 1)
 	switch {
@@ -49,44 +48,44 @@ func (r *roundTrip) sample(d time.Duration, byPing bool) {
 	r.pinged = r.pinged || byPing
 }
 
-// A SocketState is what the operating system knows of a client's connection.
+// A SocketState is what the operating system knows about a client's connection.
 type SocketState struct {
-	Acked  uint64 // bytes that the peer's TCP has acknowledged, since the connection began
-	Queued int    // bytes that the socket holds and the peer has not acknowledged
-	Unread bool   // bytes have arrived and wait to be read
+	Acked  uint64 // bytes acknowledged by the peer's TCP since the connection began
+	Queued int    // bytes in the socket that the peer has not acknowledged
+	Unread bool   // received bytes wait to be read
 }
 
-// socketWatch is what is remembered of the last SocketState.
+// A socketWatch is what the session remembers of the last SocketState.
 type socketWatch struct {
-	looked  Time // when a look was due last, or the reason to look arose
-	known   bool // acked is
+	looked  Time // when a look was last due, or the reason to look arose
+	known   bool // acked is valid
 	acked   uint64
 	mark    pingMark
-	pingEnd uint64 // the newest marked ping has been taken once so much is acked
+	pingEnd uint64 // value of acked from which on TCP has delivered the newest marked ping
 	drained Time   // when the peer was last seen to take bytes, with more to come
 }
 
-// A pingMark says whether it is known where the newest ping ends.
+// A pingMark says whether the stream offset of the newest ping is known.
 type pingMark uint8
 
 const (
-	marked  pingMark = iota // it is, or there is none
+	marked  pingMark = iota // it is, or there is no ping
 	queued                  // the ping is not written yet
-	written                 // it is, and the next SocketState tells
+	written                 // it is written, and the next SocketState shows its offset
 )
 
-// hear notes a sign of life.
+// hear records a sign of life.
 func (a *Attachment) hear(now Time) { a.heard = now }
 
-// lively is since when the client's silence counts.
-func (a *Attachment) lively() Time { return max(a.heard, a.excused) }
+// silentSince returns since when the client's silence counts against it.
+func (a *Attachment) silentSince() Time { return max(a.heard, a.excused) }
 
-// askedSince reports whether a ping has been sent since the client was last heard.
-func (a *Attachment) askedSince() bool { return a.probed > a.lively() }
+// askedSince reports whether a ping was sent since the client's last sign of life.
+func (a *Attachment) askedSince() bool { return a.probed > a.silentSince() }
 
-// notePing notes that p has been sent.
+// notePing records that p was sent.
 func (a *Attachment) notePing(now Time, p probe) {
-	if len(a.pings) == maxPings { // the oldest says since when an answer is owed
+	if len(a.pings) == maxPings { // keep the oldest: an answer is owed since then
 		a.pings = append(a.pings[:1], a.pings[2:]...)
 	}
 	a.pings = append(a.pings, p)
@@ -99,10 +98,10 @@ func (a *Attachment) notePing(now Time, p probe) {
 	}
 }
 
-// answered takes the newest ping with that id off, and those before it: a client may
-// answer the newest alone. Pings to a plain client that carry the same count cannot
-// be told apart, and the newest may not even be written: the oldest of them is returned,
-// since a round trip that is too long does less harm than one that is too short.
+// answered removes the newest ping with that id and all older ones: a client may answer
+// the newest alone, protocol section 5.4. Pings to a plain client that carry the same
+// count cannot be told apart, and the newest may not even be written yet, so answered
+// returns the oldest of them: too long a round trip does less harm than too short a one.
 func (a *Attachment) answered(id uint64) (p probe, ok bool) {
 	same := func(p probe) bool { return p.id == id }
 	i := slices.IndexFunc(a.pings, same)
@@ -117,9 +116,9 @@ func (a *Attachment) answered(id uint64) (p probe, ok bool) {
 	return p, true
 }
 
-// owes is since when a's client owes an answer and has been silent; zero: it owes
-// none, or its silence is ours.
-func (s *Session) owes(a *Attachment) Time {
+// owedSince returns since when a's client owes an answer and has been silent. Zero: it
+// owes none, or is silent because it is not read.
+func (s *Session) owedSince(a *Attachment) Time {
 	since := a.owed
 	if len(a.pings) > 0 {
 		since = earlier(since, a.pings[0].at)
@@ -127,27 +126,30 @@ func (s *Session) owes(a *Attachment) Time {
 	if since == 0 || s.cfg.Answer == 0 || a.last || a.closing != nil || !a.wants(s) {
 		return 0
 	}
-	return max(since, a.lively())
+	return max(since, a.silentSince())
 }
 
-// answerDue is when a client that owes an answer must be pinged next, and when it
-// is dead; zero: never.
+// answerDue applies the answer timeout of protocol section 5.4. It returns when a client
+// that owes an answer must be pinged next, and when it is dead; zero: never.
 func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
-	since := s.owes(a)
+	since := s.owedSince(a)
 	if since == 0 {
 		return 0, 0
 	}
 	if a.askedSince() {
+		// Protocol section 5.4: the later of the timeout on the clock, and four round trips
+		// after the first ping that was sent in this silence.
 		limit := s.cfg.Answer
 		if s.trip.smoothed == 0 {
-			limit = max(limit, guessedTrip)
+			limit = max(limit, minAnswer)
 		}
 		dead = max(since.Add(limit), a.probed.Add(4*s.trip.smoothed))
 	}
 	return max(since, a.pinged).Add(s.cfg.Answer / 2), dead
 }
 
-// pingDue is when the next ping must be sent, for whatever reason.
+// pingDue returns when the next ping must be sent, for whichever rule of protocol section
+// 5.4 comes first.
 func (s *Session) pingDue(a *Attachment) Time {
 	t, _ := s.answerDue(a)
 	t = earlier(t, a.sent.Add(s.cfg.Heartbeat))
@@ -158,8 +160,10 @@ func (s *Session) pingDue(a *Attachment) Time {
 		return t
 	}
 	if !a.askedSince() {
-		t = earlier(t, a.lively().Add(s.cfg.Heartbeat))
+		t = earlier(t, a.silentSince().Add(s.cfg.Heartbeat))
 	}
+	// The round trip must be measured again now and then, even on a busy connection that
+	// needs no other ping.
 	every := pingEvery
 	if !s.trip.pinged && len(a.pings) == 0 {
 		every = firstPing
@@ -167,28 +171,35 @@ func (s *Session) pingDue(a *Attachment) Time {
 	return earlier(t, max(a.since, a.pinged).Add(every))
 }
 
-// silentAt is when a client of which nothing is heard is dead.
+// silentAt returns when a silent client is dead, by the earlier of the two rules.
 func (s *Session) silentAt(a *Attachment) Time {
 	if a.closing != nil || !a.wants(s) {
 		return 0
 	}
 	_, dead := s.answerDue(a)
-	return earlier(dead, a.lively().Add(2*s.cfg.Heartbeat))
+	return earlier(dead, a.silentSince().Add(2*s.cfg.Heartbeat))
 }
 
+// watchesSocket is true only where bytes of ours wait for the client: without any, the
+// socket's state says nothing about it.
 func (a *Attachment) watchesSocket(s *Session) bool {
 	return a == s.att && a.closing == nil && (a.behind || a.flight.waits || a.askedSince())
 }
 
+// socketState looks for signs of life in the state of a's socket. Bytes that the peer's
+// TCP acknowledges count only as protocol section 5.4 says: a proxy acknowledges for a
+// dead client, too.
 func (a *Attachment) socketState(s *Session, now Time, st SocketState) {
 	if a != s.att || a.closing != nil {
 		return
 	}
 	w := &a.socket
+	// Right after the write, everything up to the ping is either acked or queued.
 	if w.mark == written {
 		w.mark, w.pingEnd = marked, st.Acked+uint64(st.Queued)
-		w.known = a.behind // what was acked before the ping says nothing of the outcome of it
+		w.known = a.behind // bytes acked before the ping prove nothing about it
 	}
+	// Only progress since the last look counts. The first look has nothing to compare with.
 	takes := w.known && st.Acked > w.acked
 	w.acked, w.known = st.Acked, true
 	if takes && st.Queued > 0 {
@@ -197,13 +208,12 @@ func (a *Attachment) socketState(s *Session, now Time, st SocketState) {
 	if st.Unread || takes && (a.behind || st.Acked < w.pingEnd) {
 		a.hear(now)
 	}
-	if a.flight.waits && now >= s.nextLook(a) { // whatever the client says meanwhile
+	if a.flight.waits && now >= s.nextLook(a) { // even if the client is heard meanwhile
 		a.behind = true
 	}
 }
 
-// nextLook is when the state of a's socket must be looked at; zero: it says
-// nothing.
+// nextLook returns when the state of a's socket must be checked; zero: never.
 func (s *Session) nextLook(a *Attachment) Time {
 	if !s.WatchesSocket(a) {
 		return 0
@@ -215,17 +225,19 @@ func (s *Session) nextLook(a *Attachment) Time {
 	return a.socket.looked.Add(every / 4)
 }
 
-// draining reports whether a's client has taken bytes lately and has more to take:
-// a large message on a slow link.
+// draining reports whether a's client has taken bytes recently and has more to take: a
+// large message on a slow link.
 func (s *Session) draining(now Time, a *Attachment) bool {
-	lately := max(s.cfg.Answer, guessedTrip)
+	// The same time that a client has to answer: a pause that does not detach it is not the
+	// end of draining either.
+	lately := max(s.cfg.Answer, minAnswer)
 	return a.socket.drained > 0 && now.Sub(a.socket.drained) < lately
 }
 
-// notePause restarts the clocks that run on the silence of either side, where Tick comes so
-// late that process or machine must have stood still: protocol section 5.4. What was sent
-// meanwhile is not read yet. An ack may be late for the same reason: a machine that slept
-// has client and gateway sleep.
+// notePause restarts every clock that runs on the silence of a side, if Tick is so late
+// that the process or the machine must have stood still: protocol section 5.4. Input that
+// arrived meanwhile is not read yet. The clock of an overdue ack restarts as well: a
+// machine that slept may run both client and gateway.
 func (s *Session) notePause(now Time) {
 	if due := s.Next(); due == 0 || now.Sub(due) <= pauseAfter {
 		return

@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// Protocol section 5, answer_ms: when a silent client is dead.
+// The answer timeout: when a silent client is dead, protocol section 5.4.
 
 func answerConfig() session.Config {
 	c := config()
@@ -27,18 +27,18 @@ func plainAnswerConfig() session.Config {
 	return c
 }
 
-// A line is a client behind a network with a round trip: it acks each message and
-// answers each ping at once, for as long as it is up. Its socket takes all that is
-// written, unless taken says otherwise.
+// A line is a client behind a network with a round trip. It acks each message and answers
+// each ping at once while it is up. Its socket takes all output unless taken says
+// otherwise.
 type line struct {
 	*table
 	trip    time.Duration
 	down    session.Time                       // from here on nothing arrives; zero: never
-	tick    time.Duration                      // of the game; zero: it says nothing
+	tick    time.Duration                      // between messages of the game; zero: none
 	mute    bool                               // it acks nothing
-	deafTo  bool                               // it answers no ping
+	noPongs bool                               // it answers no ping
 	taken   func(wrote, pingEnd uint64) uint64 // bytes that its TCP has acknowledged; nil: the driver cannot tell
-	unread  bool                               // bytes wait to be read
+	unread  bool                               // received bytes wait to be read
 	wrote   uint64
 	pingEnd uint64
 	pings   []session.Time
@@ -49,7 +49,7 @@ type line struct {
 	seen    uint64 // data messages
 }
 
-// plain is what a client has seen that acks nothing.
+// plain is what a client that acks nothing has seen.
 const plain = math.MaxUint64
 
 type answer struct {
@@ -66,15 +66,15 @@ func newLine(t *testing.T, c session.Config, trip time.Duration) *line {
 	return l
 }
 
-// run lets time pass until the client is detached or d is over, and returns how
-// long that took.
+// run lets time pass until the client is detached or d is over, and returns how long that
+// took.
 func (l *line) run(d time.Duration) time.Duration {
 	l.t.Helper()
 	began, end := l.now, l.now.Add(d)
 	l.nextMsg = l.now.Add(l.tick)
 	for turns := 0; ; turns++ {
 		if turns > 1_000_000 {
-			l.t.Fatal("it wants to be called without end")
+			l.t.Fatal("it asks for Tick without end")
 		}
 		l.events = append(l.events, l.s.Events()...)
 		if l.s.State() != session.Attached {
@@ -132,8 +132,7 @@ func (l *line) look() {
 	l.s.Socket(l.now, l.att, st)
 }
 
-// write takes what is written to the client, and has it answer half a round trip
-// later.
+// write takes the client's output, and has the client answer half a round trip later.
 func (l *line) write() {
 	for {
 		out := bytes.Join(l.s.Out(l.now, l.att, nil), nil)
@@ -161,7 +160,7 @@ func (l *line) reply(f string) []byte {
 	case verb == "ping":
 		l.pings = append(l.pings, l.now)
 		switch {
-		case l.deafTo:
+		case l.noPongs:
 			return nil
 		case strings.HasPrefix(f, "\x10"):
 			return text("\x10pong " + arg)
@@ -187,7 +186,7 @@ func (l *line) deliver() {
 	}
 }
 
-// large is a message of 10,000 bytes of the game's.
+// large is a message of 10,000 bytes from the game server.
 func (l *line) large() {
 	for rest := text(strings.Repeat("x", 10_000)); rest != ""; {
 		n := min(len(rest), 2000)
@@ -196,17 +195,17 @@ func (l *line) large() {
 	}
 }
 
-// die has the line go down now.
+// die takes the network down now.
 func (l *line) die() { l.down = l.now }
 
-func wantAbout(t *testing.T, got, least, most time.Duration) {
+func wantAbout(t *testing.T, got, low, high time.Duration) {
 	t.Helper()
-	if got < least || got > most {
-		t.Errorf("detached after %v, want %v to %v", got, least, most)
+	if got < low || got > high {
+		t.Errorf("detached after %v, want %v to %v", got, low, high)
 	}
 }
 
-func TestClientThatLeavesDataUnansweredIsDetachedWithinAnswerTime(t *testing.T) {
+func TestClientThatOwesAnswerIsDetachedWithinAnswerTimeout(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
 	l.run(10 * time.Second)
@@ -214,7 +213,7 @@ func TestClientThatLeavesDataUnansweredIsDetachedWithinAnswerTime(t *testing.T) 
 	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
 }
 
-func TestIdleClientIsDetachedWithinHeartbeatAndAnswerTime(t *testing.T) {
+func TestIdleClientIsDetachedWithinHeartbeatAndAnswerTimeout(t *testing.T) {
 	for name, c := range map[string]session.Config{"resumable": answerConfig(), "plain": plainAnswerConfig()} {
 		t.Run(name, func(t *testing.T) {
 			l := newLine(t, c, 50*time.Millisecond)
@@ -225,7 +224,7 @@ func TestIdleClientIsDetachedWithinHeartbeatAndAnswerTime(t *testing.T) {
 	}
 }
 
-func TestWithoutAnswerTimeOnlyTheHeartbeatDetaches(t *testing.T) {
+func TestOnlyHeartbeatDetachesWithoutAnswerTimeout(t *testing.T) {
 	c := answerConfig()
 	c.Answer = 0
 	l := newLine(t, c, 50*time.Millisecond)
@@ -235,7 +234,7 @@ func TestWithoutAnswerTimeOnlyTheHeartbeatDetaches(t *testing.T) {
 	wantAbout(t, l.run(time.Hour), 29*time.Second, 30*time.Second)
 }
 
-func TestClientWithARoundTripOfSecondsIsNotTakenForDead(t *testing.T) {
+func TestClientWithLongRoundTripStaysAttached(t *testing.T) {
 	for _, trip := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
 		l := newLine(t, answerConfig(), trip)
 		l.tick = 200 * time.Millisecond
@@ -249,7 +248,7 @@ func TestClientWithARoundTripOfSecondsIsNotTakenForDead(t *testing.T) {
 	}
 }
 
-func TestDeadLineIsGivenFourRoundTripsAfterThePing(t *testing.T) {
+func TestDeadConnectionHasFourRoundTripsAfterPing(t *testing.T) {
 	l := newLine(t, answerConfig(), 2*time.Second)
 	l.tick = 50 * time.Millisecond
 	l.run(10 * time.Second)
@@ -257,7 +256,7 @@ func TestDeadLineIsGivenFourRoundTripsAfterThePing(t *testing.T) {
 	wantAbout(t, l.run(time.Minute), 10*time.Second, 11*time.Second) // 2.5 s and four times 2 s
 }
 
-func TestBeforeARoundTripIsKnownTheLimitIsFiveSeconds(t *testing.T) {
+func TestAnswerTimeoutIsFiveSecondsBeforeFirstRoundTrip(t *testing.T) {
 	c := plainAnswerConfig()
 	c.Answer, c.Heartbeat = 200*time.Millisecond, 300*time.Millisecond
 	l := newLine(t, c, 2*time.Second)
@@ -269,26 +268,26 @@ func TestBeforeARoundTripIsKnownTheLimitIsFiveSeconds(t *testing.T) {
 	wantAbout(t, l.run(time.Minute), 20*time.Second, 21*time.Second) // the first ping goes after 15 s
 }
 
-func TestMissingAckAloneDetachesNobody(t *testing.T) {
+func TestMissingAckAloneDetachesNoClient(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick, l.mute = time.Second, true
 	l.run(50 * time.Second) // past a minute it is a violation
 	l.wantState(session.Attached)
 }
 
-func TestClientThatAnswersNoPingAndAcksIsNotDetached(t *testing.T) {
+func TestAcksCountAsAnswerToPing(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick, l.deafTo = time.Second, true
+	l.tick, l.noPongs = time.Second, true
 	l.run(5 * time.Minute)
 	l.wantState(session.Attached)
 }
 
-// A slow link: the ping lies in the socket behind what the client takes slowly.
-func TestClientThatTakesTheBytesBeforeThePingIsHeard(t *testing.T) {
+// A slow link: the ping waits in the socket behind data that the client takes slowly.
+func TestBytesAckedBeforePingAreSignOfLife(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.run(time.Second)
 	l.die()
-	l.taken = func(wrote, pingEnd uint64) uint64 { // a byte a second, and the ping far behind
+	l.taken = func(wrote, pingEnd uint64) uint64 { // one byte a second, far before the ping
 		return min(uint64(l.now.Sub(l.down)/time.Second), pingEnd-1)
 	}
 	l.tick = time.Minute
@@ -297,28 +296,28 @@ func TestClientThatTakesTheBytesBeforeThePingIsHeard(t *testing.T) {
 	l.wantState(session.Attached)
 }
 
-// A proxy that acknowledges everything, while the line behind it is dead.
-func TestBytesTakenBehindThePingAreNoSignOfLife(t *testing.T) {
+// A proxy acknowledges everything while the network behind it is dead.
+func TestBytesAckedAfterPingAreNoSignOfLife(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
-	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) } // some is always on its way
+	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) } // some is always in flight
 	l.run(10 * time.Second)
 	l.die()
 	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
 }
 
-// The same, of a session whose socket was looked at before: what was taken since that
-// look and before the ping is no sign of life after it.
-func TestBytesTakenBeforeThePingWasSentAreNoSignOfLife(t *testing.T) {
+// The same for a session whose socket was checked before: bytes taken after that check and
+// before the ping are no sign of life after the ping.
+func TestBytesAckedBeforePingWasSentAreNoSignOfLife(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
 	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) }
-	l.run(20 * time.Second) // a first ping went after 15 s
+	l.run(20 * time.Second) // the first ping is sent after 15 s
 	l.die()
 	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
 }
 
-func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
+func TestUnreadBytesAreSignOfLife(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
 	l.run(10 * time.Second)
@@ -328,9 +327,9 @@ func TestBytesThatWaitToBeReadAreASignOfLife(t *testing.T) {
 	l.wantState(session.Attached)
 }
 
-// A write that waits long waits for a full socket, also where the client speaks just when
-// that is looked at: what it takes in the end is a sign of life.
-func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
+// A write that blocks for long is blocked by a full socket, even if the client is heard at
+// the moment of the check: bytes taken later are a sign of life.
+func TestFullSocketIsNoticedWhileClientSends(t *testing.T) {
 	b := newTable(t, answerConfig())
 	b.game(text("one"))
 	n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
@@ -349,9 +348,9 @@ func TestSocketOfAClientThatSpeaksIsSeenToBeFull(t *testing.T) {
 	}
 }
 
-// What was dropped before a resume was not sent, so no answer to it is owed: the clock
-// begins with the first message that is written whole.
-func TestLostMessagesOweNoAnswer(t *testing.T) {
+// Messages dropped before a resume were not sent, so no answer to them is owed: the clock
+// starts with the first message that is written whole.
+func TestLostMessagesNeedNoAnswer(t *testing.T) {
 	c := answerConfig()
 	c.BufferMessages, c.Overflow = 1, session.DropOldest
 	b := newTable(t, c)
@@ -371,8 +370,8 @@ func TestLostMessagesOweNoAnswer(t *testing.T) {
 	}
 }
 
-// The process, or the machine, stood still: what the client said is not read yet.
-func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
+// The process or the machine stood still: what the client sent has not been read yet.
+func TestGatewayPauseIsNoClientSilence(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
 	l.run(10 * time.Second)
@@ -388,16 +387,16 @@ func TestPauseOfTheGatewayIsNoSilenceOfTheClient(t *testing.T) {
 	wantAbout(t, l.run(time.Minute), 4900*time.Millisecond, 5*time.Second)
 }
 
-// The same of every other clock that runs on the silence of a side: it begins anew after the
-// pause, and runs as long as ever.
-func TestPauseOfTheGatewayRestartsEveryClock(t *testing.T) {
+// The same for every other clock that runs on the silence of a side: it restarts after the
+// pause, and runs for its full time.
+func TestGatewayPauseRestartsEveryClock(t *testing.T) {
 	lively := func(b *table) { b.says("\x10ping"); b.reads() }
 	detached := func(b *table) bool { return b.s.State() == session.Detached }
 	for name, c := range map[string]struct {
 		begin func(*table)
 		turn  func(*table)        // each second
 		clock time.Duration       // how long it runs
-		over  func(b *table) bool // it has run out
+		over  func(b *table) bool // whether it has expired
 	}{
 		"of an ack": {
 			begin: func(b *table) {
@@ -446,7 +445,7 @@ func TestPauseOfTheGatewayRestartsEveryClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conf := config()
 			conf.UpstreamHeartbeat = 10 * time.Second
-			if strings.HasPrefix(name, "of a message") { // else a silence is what ends it
+			if strings.HasPrefix(name, "of a message") { // the others expire in silence
 				conf.Heartbeat, conf.UpstreamHeartbeat = time.Minute, 0
 			}
 			b := newTable(t, conf)
@@ -468,7 +467,7 @@ func TestPauseOfTheGatewayRestartsEveryClock(t *testing.T) {
 	}
 }
 
-func TestClientOfWhichAMessageComesInSlowlyHearsSomething(t *testing.T) {
+func TestClientIsPingedDuringSlowUpload(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.run(time.Second)
 	l.pings = nil
@@ -483,8 +482,8 @@ func TestClientOfWhichAMessageComesInSlowlyHearsSomething(t *testing.T) {
 	}
 }
 
-// maxIn is how many of the times lie in any span of d.
-func maxIn(times []session.Time, d time.Duration) (most int) {
+// maxIn returns the max number of times within any span of d.
+func maxIn(times []session.Time, d time.Duration) (maxN int) {
 	for i, from := range times {
 		n := 0
 		for _, at := range times[i:] {
@@ -492,17 +491,17 @@ func maxIn(times []session.Time, d time.Duration) (most int) {
 				n++
 			}
 		}
-		most = max(most, n)
+		maxN = max(maxN, n)
 	}
-	return most
+	return maxN
 }
 
-func TestLivelyLineCarriesOnePingInThirtySeconds(t *testing.T) {
+func TestBusyConnectionIsPingedEveryThirtySeconds(t *testing.T) {
 	for name, c := range map[string]session.Config{"resumable": answerConfig(), "plain": plainAnswerConfig()} {
 		t.Run(name, func(t *testing.T) {
 			l := newLine(t, c, 50*time.Millisecond)
 			l.tick = 50 * time.Millisecond
-			for range 3000 { // ten minutes in which the client says something as well
+			for range 3000 { // ten minutes in which the client sends messages, too
 				l.run(200 * time.Millisecond)
 				l.s.Read(l.now, l.att, masked(frame.Text, "input"))
 				l.s.Retain()
@@ -515,7 +514,7 @@ func TestLivelyLineCarriesOnePingInThirtySeconds(t *testing.T) {
 	}
 }
 
-func TestQuietLineCarriesTheHeartbeatAlone(t *testing.T) {
+func TestIdleConnectionIsPingedByHeartbeatOnly(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.run(10 * time.Minute)
 	if n := len(l.pings); n < 39 || n > 41 {
@@ -523,7 +522,7 @@ func TestQuietLineCarriesTheHeartbeatAlone(t *testing.T) {
 	}
 }
 
-func TestRoundTripIsFirstTakenFromHello(t *testing.T) {
+func TestFirstRoundTripIsMeasuredFromHello(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	if got := l.s.Info().RTT; got != 0 {
 		t.Errorf("%v before anything was measured", got)
@@ -548,7 +547,7 @@ func TestRoundTripIsFirstTakenFromHello(t *testing.T) {
 	}
 }
 
-func TestRoundTripOfABusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
+func TestRoundTripOfBusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
 	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
 	l.tick = 100 * time.Millisecond
 	for range 290 {
@@ -562,7 +561,7 @@ func TestRoundTripOfABusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
 	}
 }
 
-func TestPlainClientThatIsNotReadIsNotSilent(t *testing.T) {
+func TestUnreadPlainClientIsNotSilent(t *testing.T) {
 	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
 	l.run(time.Second)
 	l.s.Read(l.now, l.att, masked(frame.Text, "input"))
@@ -575,8 +574,8 @@ func TestPlainClientThatIsNotReadIsNotSilent(t *testing.T) {
 	wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
 }
 
-// Frames of the gateway's own wait in the upstream's queue, too, for a moment each.
-func TestPongsToTheUpstreamDoNotExcuseASilentPlainClient(t *testing.T) {
+// Frames of the gateway wait in the upstream's queue as well, for a moment each.
+func TestPongsToUpstreamDoNotExcuseSilentPlainClient(t *testing.T) {
 	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
 	l.run(time.Second)
 	l.die()
@@ -592,9 +591,9 @@ func TestPongsToTheUpstreamDoNotExcuseASilentPlainClient(t *testing.T) {
 	t.Error("attached after 30 s of silence")
 }
 
-// Such a client is read on while its messages wait, since its Pong makes the room that
-// the upstream waits for.
-func TestUpstreamThatTakesALittleDoesNotExcuseASilentClientThatIsRead(t *testing.T) {
+// Such a client is read while its messages wait, since its Pong makes the room that the
+// upstream waits for.
+func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
 	c := answerConfig()
 	c.Resumable, c.Kept, c.BufferMessages = false, true, 1
 	l := newLine(t, c, 50*time.Millisecond)
@@ -617,8 +616,8 @@ func TestUpstreamThatTakesALittleDoesNotExcuseASilentClientThatIsRead(t *testing
 	t.Error("attached after 30 s of silence")
 }
 
-// Pings to a plain client carry a count, which need not have changed from one to the next.
-func TestPongThatAnswersSeveralPingsMeasuresTheOldest(t *testing.T) {
+// Pings to a plain client carry a count, which may be the same in several of them.
+func TestPongToSeveralPingsMeasuresOldest(t *testing.T) {
 	c := answerConfig()
 	c.Resumable, c.Kept = false, true
 	l := newLine(t, c, 4*time.Second)
@@ -629,13 +628,13 @@ func TestPongThatAnswersSeveralPingsMeasuresTheOldest(t *testing.T) {
 	}
 }
 
-// Of many Pings that are not answered not all are remembered, and any Pong may come yet.
-func TestPongToAPingThatIsForgottenCoversWhatItCarries(t *testing.T) {
+// Only the newest unanswered Pings are remembered, but any Pong may still arrive.
+func TestPongToForgottenPingCoversItsCount(t *testing.T) {
 	c := answerConfig()
 	c.Resumable, c.Kept = false, true
 	l := newLine(t, c, 50*time.Millisecond)
-	l.deafTo = true
-	for range 12 { // the client speaks just after it was pinged again
+	l.noPongs = true
+	for range 12 { // the client is heard just after each ping
 		l.game(text("a"))
 		l.run(2600 * time.Millisecond)
 		l.s.Read(l.now, l.att, masked(frame.Text, "input"))
@@ -651,9 +650,9 @@ func TestPongToAPingThatIsForgottenCoversWhatItCarries(t *testing.T) {
 	}
 }
 
-// A large message on a slow link, in whose midst the client gives up: it would
-// have come through in the end.
-func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
+// A client gives up inside a large message on a slow link, which would have arrived in the
+// end.
+func TestDrainingConnectionDoesNotCountAsFutile(t *testing.T) {
 	resumes := func(taken bool) session.State {
 		l := newLine(t, answerConfig(), 50*time.Millisecond)
 		l.run(time.Second)
@@ -666,7 +665,7 @@ func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
 			l.resume(0)
 			l.write()
 			l.says("\x10ack 0")
-			l.mute, l.deafTo, l.down = true, true, 0
+			l.mute, l.noPongs, l.down = true, true, 0
 			l.pingEnd = 0
 			wrote := l.wrote
 			if l.taken = nil; taken {
@@ -684,8 +683,9 @@ func TestConnectionThatWasStillDrainingDoesNotCountAsFutile(t *testing.T) {
 	}
 }
 
-// One that took bytes at first, and none in the seconds before it ended, had stopped.
-func TestConnectionThatHasStoppedDrainingCountsAsFutile(t *testing.T) {
+// A connection that took bytes at first, and none in the seconds before it ended, had
+// stopped.
+func TestStalledConnectionCountsAsFutile(t *testing.T) {
 	for after, want := range map[time.Duration]session.State{6 * time.Second: session.Ended, 4 * time.Second: session.Detached} {
 		b := newTable(t, config())
 		b.game(text("one"))
@@ -707,7 +707,7 @@ func TestConnectionThatHasStoppedDrainingCountsAsFutile(t *testing.T) {
 	}
 }
 
-func TestEveryOutageIsReportedAsLongAsItWas(t *testing.T) {
+func TestEventsReportLengthOfEveryOutage(t *testing.T) {
 	l := newLine(t, answerConfig(), 50*time.Millisecond)
 	l.tick = 50 * time.Millisecond
 	l.run(10 * time.Second)
@@ -732,7 +732,7 @@ func TestEveryOutageIsReportedAsLongAsItWas(t *testing.T) {
 	}
 }
 
-func TestSessionMadeAheadWasAwayFromItsBeginning(t *testing.T) {
+func TestReservedSessionIsAwaySinceCreation(t *testing.T) {
 	b := connecting(t, answerConfig(), nil)
 	b.s.Reserve(b.now, b.pass())
 	b.now = b.now.Add(7 * time.Second)

@@ -5,50 +5,54 @@ import (
 	"slices"
 )
 
-// An upqueue holds what must be written to the upstream, in order: units, each
-// of one or more whole frames. It is the session's, not a connection's: a unit
-// leaves it when all of it has been written, so that what a connection has
-// taken half of can go to the next one whole.
+// An upqueue holds the output for the upstream in order, as units of one or more whole
+// frames. It belongs to the session, not to a connection: a unit leaves it only when all
+// of it has been written, so a unit that one connection has taken in part can go to the
+// next connection whole (--disconnect hard).
 //
-// Units that were pushed as borrowed lie in somebody's read buffer until retain
-// copies them.
+// Units that were pushed by borrow lie in the driver's read buffer until retain copies
+// them. In the common case they are written before, and never copied.
 type upqueue struct {
-	pieces   [][]byte // each begins and ends with a unit
+	pieces   [][]byte // each begins and ends at a unit's boundary
 	borrowed int      // pieces[borrowed:] are borrowed
 	units    []unit
 	part     int // bytes of the first unit that have been written
-	charge   int // bytes of the pieces that are owned
+	charge   int // bytes of the pieces that the queue owns
 
-	// Units whose turn has not come are units[len(units)-held:], of heldBytes.
+	// The rate limit holds back the last units: units[len(units)-held:], of heldBytes.
 	held      int
 	heldBytes int
 }
 
-// A unit is what is written whole or not at all.
+// A unit is written whole or not at all.
 type unit struct {
 	size    int
-	payload int64     // of the data message that it is; negative: it is none
-	at      Time      // when its turn comes
-	to      *Upstream // where it is none, whom alone it is for
+	payload int64     // of a data message; negative: the unit is none
+	at      Time      // when the rate limit lets it go
+	to      *Upstream // the only upstream it is for, if it is no data message
 }
 
-// notCounted is the payload of a unit that is no message of the client's.
+// notCounted is the payload of a unit that is not a client's message.
 const notCounted = -1
 
+// empty reports whether the queue holds nothing, not even a held unit.
 func (q *upqueue) empty() bool { return len(q.pieces) == 0 }
 
-// messages reports whether a message of the client's is among them.
+// messages reports whether the queue holds a client's message.
 func (q *upqueue) messages() bool {
 	return slices.ContainsFunc(q.units, func(u unit) bool { return u.payload >= 0 })
 }
 
-// ready reports whether there is anything to be written now.
+// ready reports whether anything may be written now.
 func (q *upqueue) ready() bool { return len(q.units) > q.held }
 
-// slices appends to dst what must be written now.
+// slices appends to dst what may be written now: everything but the held units, and of
+// the first unit only what is not written yet.
 func (q *upqueue) slices(dst [][]byte) [][]byte {
 	n := len(dst)
 	dst = append(dst, q.pieces...)
+	// Held units are the last ones: cut their bytes off the end, which may lie in several
+	// pieces.
 	for late := q.heldBytes; late > 0; {
 		last := len(dst) - 1
 		k := min(late, len(dst[last]))
@@ -64,8 +68,8 @@ func (q *upqueue) slices(dst [][]byte) [][]byte {
 	return dst
 }
 
-// hold keeps what was pushed last back until its turn, and all that comes
-// behind it.
+// hold keeps the last pushed unit back until at. Units behind a held one wait as well,
+// whatever their time: the order of messages must not change.
 func (q *upqueue) hold(now, at Time) {
 	if q.held == 0 && at <= now {
 		return
@@ -76,7 +80,7 @@ func (q *upqueue) hold(now, at Time) {
 	q.heldBytes += last.size
 }
 
-// release lets those go whose turn has come.
+// release lets the units go whose time has come.
 func (q *upqueue) release(now Time) {
 	for q.held > 0 {
 		u := q.units[len(q.units)-q.held]
@@ -88,7 +92,7 @@ func (q *upqueue) release(now Time) {
 	}
 }
 
-// next is when release has something to let go; zero: never.
+// next returns when release has something to do; zero: never.
 func (q *upqueue) next() Time {
 	if q.held == 0 {
 		return 0
@@ -96,9 +100,11 @@ func (q *upqueue) next() Time {
 	return max(q.units[len(q.units)-q.held].at, 1)
 }
 
-// borrow pushes the unit p, which its owner may overwrite after retain.
+// borrow pushes the unit p, which the caller may overwrite after retain.
 func (q *upqueue) borrow(p []byte, payload int64) {
 	q.units = append(q.units, unit{size: len(p), payload: payload})
+	// Messages read at once lie side by side. One piece for all of them makes one entry of
+	// the vectored write.
 	if n := len(q.pieces); n > q.borrowed && adjacent(q.pieces[n-1], p) {
 		q.pieces[n-1] = q.pieces[n-1][:len(q.pieces[n-1])+len(p)]
 		return
@@ -106,7 +112,7 @@ func (q *upqueue) borrow(p []byte, payload int64) {
 	q.pieces = append(q.pieces, p)
 }
 
-// own pushes the unit p, which belongs to the queue from now on.
+// own pushes the unit p, which now belongs to the queue.
 func (q *upqueue) own(p []byte, payload int64) {
 	q.retain()
 	q.units = append(q.units, unit{size: len(p), payload: payload})
@@ -115,9 +121,9 @@ func (q *upqueue) own(p []byte, payload int64) {
 	q.borrowed = len(q.pieces)
 }
 
-// takeBack begins again with what is queued, in memory of the queue's own and
-// each unit whole, but without those for an upstream that is gone. Nothing of it
-// may be lent.
+// takeBack prepares the queue for the next upstream: it copies every unit whole into the
+// queue's own memory, and drops those meant for a released upstream alone. No write of
+// the queue may be in flight.
 func (q *upqueue) takeBack() {
 	old := *q
 	*q = upqueue{}
@@ -141,7 +147,7 @@ func (q *upqueue) takeBack() {
 	}
 }
 
-// retain copies what is borrowed into memory of the queue's own.
+// retain copies borrowed units into memory of the queue.
 func (q *upqueue) retain() {
 	if q.borrowed == len(q.pieces) {
 		return
@@ -159,25 +165,25 @@ func (q *upqueue) retain() {
 	q.borrowed = len(q.pieces)
 }
 
-// wrote notes that n bytes more were written, lets the units go that thereby
-// are, and adds the messages among them to t.
+// wrote records that n more bytes were written, removes the units that are now complete,
+// and counts the messages among them in t.
 func (q *upqueue) wrote(n int, t *tally) {
 	q.part += n
-	done, gone := 0, 0
+	done, bytes := 0, 0
 	for done < len(q.units) && q.units[done].size <= q.part {
 		u := q.units[done]
 		q.part -= u.size
-		gone += u.size
+		bytes += u.size
 		if u.payload >= 0 {
 			t.add(u.payload)
 		}
 		done++
 	}
 	q.units = append(q.units[:0], q.units[done:]...)
-	q.advance(gone)
+	q.advance(bytes)
 }
 
-// advance takes n bytes, whole units, off the front.
+// advance removes n bytes, whole units, from the front.
 func (q *upqueue) advance(n int) {
 	i := 0
 	for n > 0 {
@@ -199,7 +205,8 @@ func (q *upqueue) advance(n int) {
 	q.borrowed = max(q.borrowed-i, 0)
 }
 
-// adjacent reports whether b lies right behind a in one array.
+// adjacent reports whether b follows a directly in the same array, so that both can be
+// written as one piece.
 func adjacent(a, b []byte) bool {
 	return len(b) > 0 && cap(a) > len(a) && &a[:len(a)+1][len(a)] == &b[0]
 }

@@ -7,9 +7,9 @@ import (
 	"reseat/gateway/session"
 )
 
-// A rate below one message a second lets a message through as often as it says:
-// the burst of a second would not hold one.
-func TestOneMessageAloneFitsIntoARateBelowOneASecond(t *testing.T) {
+// Below one message a second, the burst of one second holds less than a message. A single
+// one must still fit.
+func TestSingleMessageFitsRateBelowOnePerSecond(t *testing.T) {
 	c := keptConfig()
 	c.Kept, c.Rate = false, session.Rate{Messages: 0.5}
 	b := newKept(t, c)

@@ -18,25 +18,25 @@ func plainConfig() session.Config {
 	return c
 }
 
-// closing is a Close frame of the game server's.
+// closing is a Close frame of the game server.
 func closing(code int, reason string) string {
 	return string(frame.Append(nil, frame.Close, frame.ClosePayload(code, reason)))
 }
 
-// closesWith is a Close frame of the client's, and what comes behind it in the same read.
+// closesWith is a Close frame of the client, and what follows it in the same read.
 func (b *table) closesWith(code int, reason, more string) {
 	p := append(masked(frame.Close, string(frame.ClosePayload(code, reason))), more...)
 	b.s.Read(b.now, b.att, p)
 	b.s.Retain()
 }
 
-// both runs a story for a plain client and for one that is kept.
+// both runs a test for a plain client without and with a cookie.
 func both(t *testing.T, story func(t *testing.T, c session.Config)) {
 	t.Run("plain", func(t *testing.T) { story(t, plainConfig()) })
 	t.Run("kept", func(t *testing.T) { story(t, keptConfig()) })
 }
 
-func TestPlainCloseIsPassedOnAndTheAnswerComesBack(t *testing.T) {
+func TestPlainCloseAndItsAnswerAreRelayed(t *testing.T) {
 	both(t, func(t *testing.T, c session.Config) {
 		b := newKept(t, c)
 		b.says("last")
@@ -57,7 +57,7 @@ func TestPlainCloseIsPassedOnAndTheAnswerComesBack(t *testing.T) {
 	})
 }
 
-func TestPlainCloseWithoutAnAnswerEndsAfterTenSeconds(t *testing.T) {
+func TestUnansweredPlainCloseEndsAfterTenSeconds(t *testing.T) {
 	both(t, func(t *testing.T, c session.Config) {
 		b := newKept(t, c)
 		b.closesWith(4001, "bye", "")
@@ -67,7 +67,7 @@ func TestPlainCloseWithoutAnAnswerEndsAfterTenSeconds(t *testing.T) {
 		b.sees("late")
 		b.sleep(time.Second - 1)
 		b.wantState(session.Attached)
-		b.sees() // nothing is asked of a client that has said Close
+		b.sees() // a client that has sent Close is asked nothing
 		b.sleep(1)
 		b.wantState(session.Ended)
 		b.sees("close 4001 ")
@@ -75,14 +75,14 @@ func TestPlainCloseWithoutAnAnswerEndsAfterTenSeconds(t *testing.T) {
 	})
 }
 
-func TestPlainCloseAndAnUpstreamThatBreaks(t *testing.T) {
+func TestPlainCloseEndsWhenUpstreamBreaks(t *testing.T) {
 	both(t, func(t *testing.T, c session.Config) {
 		b := newKept(t, c)
 		b.closesWith(1000, "", "")
 		b.game(text("rest"))
 		b.s.Gone(b.now, b.up, "reset")
 		b.sees("rest")
-		b.wantState(session.Ended) // and a drop, as on a direct connection
+		b.wantState(session.Ended) // and a disconnect, as on a direct connection
 		b.sees()
 		if f := b.att.CloseMode(); f != session.Linger {
 			t.Errorf("the client's connection meets %v, want to be closed in order", f)
@@ -90,7 +90,7 @@ func TestPlainCloseAndAnUpstreamThatBreaks(t *testing.T) {
 	})
 }
 
-func TestPlainClientThatHangsUpBehindItsClose(t *testing.T) {
+func TestPlainClientMayDisconnectAfterItsClose(t *testing.T) {
 	both(t, func(t *testing.T, c session.Config) {
 		b := newKept(t, c)
 		b.closesWith(4001, "bye", "")
@@ -100,7 +100,7 @@ func TestPlainClientThatHangsUpBehindItsClose(t *testing.T) {
 	})
 }
 
-func TestUpstreamCloseIsAnsweredByThePlainClient(t *testing.T) {
+func TestUpstreamCloseIsAnsweredByPlainClient(t *testing.T) {
 	both(t, func(t *testing.T, c session.Config) {
 		b := newKept(t, c)
 		b.game(text("one") + closing(4000, "over"))
@@ -111,7 +111,7 @@ func TestUpstreamCloseIsAnsweredByThePlainClient(t *testing.T) {
 		b.sleep(9 * time.Second)
 		b.says("wait")
 		b.wants(b.up, "but", "wait")
-		b.pongs("1") // so that a client that is kept has everything
+		b.pongs("1") // so that a cookie client has everything
 		b.closesWith(4009, "well then", "")
 		b.wants(b.up, "close 4009 well then")
 		b.wantState(session.Ended)
@@ -121,13 +121,13 @@ func TestUpstreamCloseIsAnsweredByThePlainClient(t *testing.T) {
 	})
 }
 
-func TestUpstreamCloseWithoutAnAnswerIsAnsweredAfterTenSeconds(t *testing.T) {
+func TestUnansweredUpstreamCloseIsAnsweredAfterTenSeconds(t *testing.T) {
 	b := newKept(t, plainConfig())
 	b.game(closing(4000, "over"))
 	b.sees("close 4000 over")
 	for range 9 {
 		b.sleep(time.Second)
-		b.says("still here") // talking does not prolong it
+		b.says("still here") // activity does not extend it
 	}
 	b.takes(b.up, 1<<20)
 	b.sleep(time.Second - 1)
@@ -137,7 +137,7 @@ func TestUpstreamCloseWithoutAnAnswerIsAnsweredAfterTenSeconds(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-func TestUpstreamCloseIsAnsweredAtOnceWhereNoClientIsThere(t *testing.T) {
+func TestUpstreamCloseIsAnsweredAtOnceWithoutClient(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(closing(4000, "over"))
 	b.wants(b.up)
@@ -150,7 +150,7 @@ func TestUpstreamCloseIsAnsweredAtOnceWhereNoClientIsThere(t *testing.T) {
 	b.wants(b.up, "close 4000 ")
 }
 
-func TestAClosedSessionTakesNoCookie(t *testing.T) {
+func TestClosedSessionAcceptsNoCookie(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.closesWith(1000, "", "")
 	if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref == nil || ref.Code != 4404 {
@@ -161,7 +161,7 @@ func TestAClosedSessionTakesNoCookie(t *testing.T) {
 	}
 }
 
-func TestCookieClientThatIsGoingAwayIsAnsweredAndDetached(t *testing.T) {
+func TestGoingAwayCookieClientIsAnsweredAndDetached(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.closesWith(1001, "", "")
 	b.wantState(session.Detached)
@@ -169,8 +169,8 @@ func TestCookieClientThatIsGoingAwayIsAnsweredAndDetached(t *testing.T) {
 	b.wants(b.up)
 }
 
-// What a kept client was sent is not held for a Pong that will not come.
-func TestACloseFreesTheBufferOfAKeptClient(t *testing.T) {
+// Messages sent to a cookie client are not kept for a Pong that cannot arrive any more.
+func TestCloseFreesBufferOfCookieClient(t *testing.T) {
 	c := keptConfig()
 	c.BufferMessages = 1
 	b := newKept(t, c)
@@ -201,9 +201,9 @@ func TestEachPingIsAnswered(t *testing.T) {
 	}
 }
 
-// A side that reads nothing must not have answers gathered without end: beyond the
-// bound the newest Ping is answered.
-func TestPingsBeyondTheBoundAreAnsweredByTheNewest(t *testing.T) {
+// Answers to a side that reads nothing must not accumulate: beyond the limit only the
+// newest Ping is answered.
+func TestOnlyNewestPingIsAnsweredBeyondLimit(t *testing.T) {
 	b := newKept(t, plainConfig())
 	var up []byte
 	for i := range 33 {
@@ -215,8 +215,8 @@ func TestPingsBeyondTheBoundAreAnsweredByTheNewest(t *testing.T) {
 	b.wants(b.up, "pong 32")
 }
 
-// An upstream that pings and takes next to nothing does not fill the memory.
-func TestPongsWaitForAnUpstreamThatTakesNothing(t *testing.T) {
+// An upstream that sends Pings and takes hardly any bytes must not use up memory.
+func TestPongsWaitForStuckUpstream(t *testing.T) {
 	b := newKept(t, plainConfig())
 	before := b.store.Used()
 	var pings []byte
@@ -232,7 +232,7 @@ func TestPongsWaitForAnUpstreamThatTakesNothing(t *testing.T) {
 	}
 }
 
-func TestACloseWhoseReasonIsNotUTF8Is1007(t *testing.T) {
+func TestCloseReasonThatIsNotUTF8Is1007(t *testing.T) {
 	bad := "\x03\xe8\xff"
 	b := newKept(t, plainConfig())
 	b.s.Read(b.now, b.att, masked(frame.Close, bad))
@@ -243,10 +243,10 @@ func TestACloseWhoseReasonIsNotUTF8Is1007(t *testing.T) {
 	b.wants(b.up, "close 1007 close reason is not UTF-8")
 }
 
-// Writers of 4 KiB frames are common; the bound grows with --max-message.
-func TestFramesOfAMessageScaleWithItsLimit(t *testing.T) {
-	for limit, most := range map[int64]int{30: 1024, 1 << 20: 1024, 4 << 20: 4096} {
-		for _, n := range []int{most, most + 1} {
+// Writers of 4 KiB frames are common, so the limit grows with --max-message.
+func TestFrameLimitScalesWithMaxMessage(t *testing.T) {
+	for limit, frames := range map[int64]int{30: 1024, 1 << 20: 1024, 4 << 20: 4096} {
+		for _, n := range []int{frames, frames + 1} {
 			c := plainConfig()
 			c.MaxMessage, c.BufferBytes = limit, 8<<20
 			up, down := string(masked(frame.Binary, "")), "\x02\x00"
@@ -261,8 +261,8 @@ func TestFramesOfAMessageScaleWithItsLimit(t *testing.T) {
 			}
 			b := newKept(t, c)
 			b.s.Read(b.now, b.att, []byte(up))
-			if got := b.s.Info().Received; got != 0 != (n == most) {
-				t.Errorf("limit %d: of %d frames %d messages were admitted", limit, n, got)
+			if got := b.s.Info().Received; got != 0 != (n == frames) {
+				t.Errorf("limit %d: of %d frames %d messages were received", limit, n, got)
 			}
 			b = newKept(t, c)
 			for len(down) > 0 {
@@ -273,7 +273,7 @@ func TestFramesOfAMessageScaleWithItsLimit(t *testing.T) {
 					break
 				}
 			}
-			if got := b.s.Info().Sent; got != 0 != (n == most) {
+			if got := b.s.Info().Sent; got != 0 != (n == frames) {
 				t.Errorf("limit %d: of %d frames %d messages were numbered", limit, n, got)
 			}
 		}

@@ -6,9 +6,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// What comes before a session that is made ahead of its client begins to wait
-// for it is treated as if it came then.
-func TestReserveAppliesThePolicyToWhatFilledTheBufferBefore(t *testing.T) {
+// Messages that arrive before Reserve are treated as if they arrived right after it.
+func TestReserveAppliesOverflowPolicyToFullBuffer(t *testing.T) {
 	for policy, want := range map[session.Overflow]session.State{
 		session.Pause: session.Detached, session.DropOldest: session.Detached, session.EndSession: session.Ended,
 	} {
@@ -24,18 +23,18 @@ func TestReserveAppliesThePolicyToWhatFilledTheBufferBefore(t *testing.T) {
 			if reads := policy == session.DropOldest; b.s.Wants(b.up) != reads {
 				t.Errorf("the upstream is read: %v, want %v", !reads, reads)
 			}
-			told := false
+			overflowed := false
 			for _, e := range b.s.Events() {
-				told = told || e.Kind == session.Overflowed
+				overflowed = overflowed || e.Kind == session.Overflowed
 			}
-			if !told {
-				t.Error("nobody is told of the overflow")
+			if !overflowed {
+				t.Error("no Overflowed event")
 			}
 		})
 	}
 }
 
-func TestReserveAnswersAHeartbeatThatCameBefore(t *testing.T) {
+func TestReserveAnswersEarlierHeartbeat(t *testing.T) {
 	c := config()
 	c.Replies = []session.Reply{{In: "2", Out: "3"}}
 	b := connecting(t, c, []byte(text("welcome")+text("2")))

@@ -1,11 +1,11 @@
-// Package session is the session core: what a player's session is, and what
-// becomes of every byte of its two legs. It does no I/O, starts no goroutine,
-// takes no lock and reads no clock: a driver calls it, one call at a time, with
-// bytes and the time, and writes what it hands out.
+// Package session is the session core: it decides what happens to every byte of
+// a session's two legs, the client's and the upstream's. It does no I/O, starts no
+// goroutine, takes no lock and reads no clock. A driver calls it, one call at a time,
+// with bytes and the time, and writes what it returns.
 //
-// A Session outlives its connections. An Attachment is one client connection's
-// tenure with a session; whatever arrives for one that has been replaced
-// changes nothing.
+// A Session outlives its connections. An Attachment is one client connection of a
+// session, an Upstream one connection to the game server. Input for a connection
+// that the session has replaced changes nothing: protocol section 8.
 package session
 
 import (
@@ -15,28 +15,29 @@ import (
 	"reseat/tokens/generation"
 )
 
-// A Time is a moment on the driver's monotonic clock, in nanoseconds from a
-// beginning of its own. Zero means never.
+// A Time is a moment on the driver's monotonic clock, in nanoseconds since an origin
+// that the driver chooses. Zero means never.
 type Time int64
 
 // Add moves t by d.
 func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 
-// Sub is the time from u to t.
+// Sub returns the time from u to t.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Overflow says what the first message that does not fit into the replay
-// buffer does while the session is detached. Attached, it is always Pause.
+// Overflow is what a session does when a message does not fit into its replay buffer
+// while it is detached. While it is attached the policy is always Pause: a slow client
+// slows its game server down, protocol section 5.3.
 type Overflow uint8
 
 // The policies of --overflow.
 const (
-	Pause      Overflow = iota // nothing more of the upstream is read
-	DropOldest                 // as few of the oldest messages as must go, go
-	EndSession                 // the session ends with 4408
+	Pause      Overflow = iota // stop reading the upstream
+	DropOldest                 // drop as few of the oldest messages as possible
+	EndSession                 // end the session with 4408
 )
 
-// String is the policy's name in flags.
+// String returns the policy's name in flags.
 func (o Overflow) String() string {
 	return [...]string{"pause", "drop-oldest", "end"}[o]
 }
@@ -46,124 +47,128 @@ const (
 	UnackedMessages = 1024    // limits.unacked_messages
 	UnackedBytes    = 1 << 20 // limits.unacked_bytes
 
-	maxControl     = 4 << 10  // a control message may be this large whatever --max-message says
-	ackMessages    = 32       // an ack goes at the latest after so many messages,
-	ackBytes       = 64 << 10 // so many bytes,
-	ackWanted      = 500 * time.Millisecond
-	ackLatest      = 900 * time.Millisecond // and a second after the oldest, its way included
-	overdueAck     = 60 * time.Second
-	stalledMessage = 30 * time.Second
-	deadlockWait   = 30 * time.Second // see deadlockedAt
-	writeAtOnce    = 256 << 10        // bytes of one client write
-	answerWait     = time.Second      // for the client's answer to our Close
-	starvedRetry   = 250 * time.Millisecond
-	takeoverLimit  = 20
+	maxControl     = 4 << 10                // max size of a control message, even where --max-message is smaller: protocol section 11
+	ackMessages    = 32                     // protocol section 5.2: ack after so many messages,
+	ackBytes       = 64 << 10               // after so many bytes,
+	ackWanted      = 500 * time.Millisecond // with any other output once an ack has waited so long,
+	ackLatest      = 900 * time.Millisecond // and alone after this, which leaves 100 ms of the second for the way
+	overdueAck     = 60 * time.Second       // protocol section 5.3: for a message that was sent before an answered ping
+	stalledMessage = 30 * time.Second       // protocol section 11: an unfinished message that does not grow
+	deadlockWait   = 30 * time.Second       // see deadlockedAt
+	maxWrite       = 256 << 10              // max bytes of one write to a client, so that control frames wait for no more
+	answerWait     = time.Second            // protocol section 11: for the client's answer to our Close frame
+	starvedRetry   = 250 * time.Millisecond // between two attempts to get memory for a read
+	takeoverLimit  = 20                     // protocol section 11: too many takeovers
 	takeoverSpan   = 10 * time.Second
-	futileLimit    = 5
+	futileLimit    = 5 // protocol section 11: no progress
 	futileSpan     = 10 * time.Second
 )
 
-// Config is what a session is made with. The driver's owner fills all of it.
-// What every message asks for comes last: see Session.
+// Config describes a new session. The driver's owner fills in all of it. The fields
+// that every message needs come last: see Session.
 type Config struct {
 	ID       string
-	Protocol string // the application's, as the upstream chose it
+	Protocol string // the application's subprotocol, as the upstream accepted it
 	Words    Words
-	// Replies and Beats are heartbeats of the game's own.
+	// Replies and Beats keep the game's own heartbeats going while the client is
+	// detached.
 	Replies []Reply
 	Beats   []Beat
 	Store   *replay.Store
 
-	// Key makes an unpredictable masking key for each frame to the upstream.
+	// Key makes an unpredictable masking key for each frame to the upstream: RFC 6455
+	// section 5.3.
 	Key  func() [4]byte
 	Rate Rate
 
-	Resumable bool
-	Kept      bool // a plain client that may come back with a cookie, protocol section 9
-	Hard      bool // --disconnect hard: while detached there is no upstream
-	Tell      Telling
+	Resumable  bool // the client speaks reseat.v1
+	Kept       bool // a plain client that may return with a cookie: protocol section 9
+	Hard       bool // --disconnect hard: a detached session has no upstream
+	MessageLog MessageLog
 	Terms
-	Idle              time.Duration // ends a session in which nothing is said for so long; zero: off
+	Idle              time.Duration // max time without a data message; zero: no limit
 	Heartbeat         time.Duration
-	Answer            time.Duration // an unanswered client is dead after so long; zero: only by the heartbeat
-	UpstreamHeartbeat time.Duration // zero: none
+	Answer            time.Duration // protocol section 5.4, answer_ms; zero: only the heartbeat detaches
+	UpstreamHeartbeat time.Duration // between pings to a silent upstream; zero: none
 	BufferBytes       int64
 	BufferMessages    int
 	MaxMessage        int64
 }
 
-// A Session is what outlives a connection: its upstream leg, the counts of both
-// directions, the replay buffer and the grace period.
+// A Session is what outlives a connection: its upstream leg, the message counts of
+// both directions, the replay buffer and the grace period.
 //
-// Of thousands of sessions the next message's is in no cache, so that each line
-// of it costs more than what is done with it. What every message needs lies side
-// by side, from the end of the Config on, and in the same piece of memory:
-// BenchmarkManySessions shows what that is worth.
+// A gateway holds thousands of sessions, and the one that the next message belongs
+// to is in no CPU cache. Each cache line it touches then costs more than the work
+// itself, so the fields that every message needs lie side by side, from the end of
+// Config on, in one allocation. BenchmarkManySessions measures the effect.
 type Session struct {
 	cfg Config
 
-	state    State       // of the life cycle, below
-	starved  bool        // the store was spent at the last look
-	reserved bool        // made ahead of its client
-	started  bool        // by the game server: grace.go
+	state    State       // of the life cycle: see transitions.go
+	starved  bool        // the store had no memory at the last read
+	reserved bool        // created before its client connected
+	started  bool        // marked started by the game server: see grace.go
 	att      *Attachment // while attached
 	data     Time        // when the last data message passed
-	trip     roundTrip   // of the client, over all its connections
-	renewAt  Time        // a token with a later exp is due then
+	trip     roundTrip   // of the client, kept across connections: protocol section 5.4
+	renewAt  Time        // when the client must get a token with a later exp
 	events   []Event
 	stats    Stats
 
 	// Downward, upstream to client: acked <= base <= sent <= numbered.
-	acked   uint64 // newest message acked by the client
-	sentN   uint64 // newest message known to be written or told as lost,
-	sentOff uint64 // and the offset up to which bytes were written
+	acked   uint64 // newest message that the client acked
+	sentN   uint64 // newest message known to be written, or skipped as lost,
+	sentOff uint64 // and the stream offset up to which bytes were written
 	ring    replay.Buffer
 	scan    scanner
 
-	// Upward, client to upstream: told <= written <= admitted.
-	up       *Upstream // the present one, or the last
-	first    Upstream  // most sessions have no other
+	// Upward, client to upstream: ackSent <= written <= received, protocol section 5.2.
+	up       *Upstream // the current one, or the last
+	first    Upstream  // saves an allocation: most sessions have only this one
 	q        upqueue
-	lender   *Upstream // whose write of q is under way; nil: nobody's
-	admitted tally
-	written  tally
-	told     tally
-	charged  int // to the store, for what is held of the client's messages
+	writer   *Upstream // whose write of q is in flight; nil: none
+	received tally     // counted and queued: hello.received, protocol section 5.1
+	written  tally     // written to the upstream whole
+	ackSent  tally     // acked to the client
+	charged  int       // bytes charged to the store for queued and unfinished client messages
 	pace     pacer
 	beats    []Time // when each of the Beats is due, while detached
 
-	// The life cycle. Only transitions.go writes this, state and att.
-	epoch    uint64 // counts attaches
-	ending   Ending // once ended
-	farewell []byte // what a first client is told that comes after the end
-	created  Time
-	heard    Time          // the last sign of life on an older connection than att's
-	detached Time          // since when no client is attached; zero while one is
-	awaiting Time          // since when one waits for the upstream, hard; zero: none does
-	rested   time.Duration // of the grace timer, since detached
-	graceEnd Time          // while detached
-	gen      generation.Line
-	expires  Time // the newest token's exp
-	takeover []Time
-	futile   futility
+	// The life cycle. Only transitions.go writes these, state and att.
+	epoch       uint64 // counts attaches
+	ending      Ending // once ended
+	closeFrames []byte // for a first client that attaches after the session has ended
+	created     Time
+	heard       Time          // last sign of life on connections before att
+	detached    Time          // since when no client is attached; zero: one is
+	awaiting    Time          // since when a client waits for a new upstream (hard); zero: none does
+	paused      time.Duration // total pause of the grace timer since detached
+	graceEnd    Time          // while detached
+	gen         generation.Line
+	expires     Time   // exp of the newest token
+	takeovers   []Time // the last ones, oldest first: see admission.go
+	futile      futility
 }
 
-// kept reports whether the session outlives a drop.
+// kept reports whether the session survives a disconnect of its client.
 func (s *Session) kept() bool { return s.cfg.Resumable || s.cfg.Kept }
 
-// A tally is a number of messages and their payload.
+// A tally counts messages and the bytes of their payload.
 type tally struct {
 	n     uint64
 	bytes uint64
 }
 
+// add counts one message.
 func (t *tally) add(payload int64) {
 	t.n++
 	t.bytes += uint64(payload)
 }
 
-// New makes a session whose upstream is connected and which no client is
-// attached to yet. early is what the upstream sent right behind its answer.
+// New makes a session in state Connecting. Its upstream is connected; no client is
+// attached yet. early holds the bytes that the upstream sent right after its
+// handshake response, possibly in the same packet.
 func New(cfg Config, now Time, early []byte) *Session {
 	s := &Session{cfg: cfg, ring: *replay.New(cfg.Store), first: Upstream{heard: now}, created: now, data: now}
 	s.up = &s.first
@@ -172,9 +177,10 @@ func New(cfg Config, now Time, early []byte) *Session {
 	return s
 }
 
-// feed takes in what the upstream sent right behind its answer.
+// feed processes the bytes that the upstream sent right after its handshake
+// response. Room may be smaller than early, so it takes several rounds.
 func (s *Session) feed(now Time, early []byte) {
-	for len(early) > 0 && s.hears(s.up) {
+	for len(early) > 0 && s.readsFrom(s.up) {
 		room := s.ring.Room(false)
 		if room == nil {
 			s.loseUpstream(now, 0, "no memory for replay buffers")
@@ -186,7 +192,7 @@ func (s *Session) feed(now Time, early []byte) {
 	}
 }
 
-// ParseOverflow reads a policy's name.
+// ParseOverflow parses a policy's name in flags.
 func ParseOverflow(s string) (Overflow, bool) {
 	for _, o := range []Overflow{Pause, DropOldest, EndSession} {
 		if o.String() == s {

@@ -13,32 +13,33 @@ import (
 // a test holds that no field is left out without a reason.
 
 // Formats are the formats that Freeze can write and Restore can read, newest first. A
-// release that adds one keeps the one before, so that an upgrade can be undone.
+// release that adds one keeps the previous one, so that an upgrade can be rolled back.
 var Formats = []int{1}
 
-// ErrBusy is returned by Freeze while the session cannot be frozen: a write is under way,
-// events have not been taken, or it has ended.
+// ErrBusy is returned by Freeze while the session cannot be frozen: a write is in flight,
+// events have not been taken, or the session has ended.
 var ErrBusy = errors.New("session busy")
 
-// Freeze returns everything of the session but its sockets and the content of its replay
-// buffer, which it appends to content without copying. The session must not be used until
-// both have been copied or sent; it may then go on, as if nothing had happened, or be
-// dropped. Times stay as they are: they are of the driver's clock.
+// Freeze returns the whole state of the session except its sockets. It appends the content
+// of the replay buffer to content, without copying. The session must not be used until
+// both have been copied or sent; then it may go on as if nothing had happened, or be
+// discarded. Times are those of the driver's clock.
 func (s *Session) Freeze(format int, content [][]byte) (state []byte, _ [][]byte, err error) {
 	switch {
 	case format != Formats[0]:
 		return nil, content, fmt.Errorf("no format %d", format)
-	case s.state == Ended, len(s.events) > 0, s.lender != nil, s.up.lent.up, s.att != nil && s.att.flight.up, !s.ring.Idle():
+	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
 		return nil, content, ErrBusy
 	}
+	// Borrowed input lies in the driver's buffer, which is not part of the state.
 	s.Retain()
 	c := codec{writing: true}
 	s.walk(&c)
 	return c.b, s.ring.Content(content), nil
 }
 
-// Restore makes a session of what Freeze returned. store lends its memory, and key makes
-// its masking keys: see Config.
+// Restore makes a session from what Freeze returned. store and key are those of Config:
+// they cannot be serialised.
 func Restore(format int, state, content []byte, store *replay.Store, key func() [4]byte) (*Session, error) {
 	if format != Formats[0] {
 		return nil, fmt.Errorf("no format %d", format)
@@ -63,15 +64,16 @@ func Restore(format int, state, content []byte, store *replay.Store, key func() 
 	return s, nil
 }
 
-// Discard returns the memory of a session that goes on elsewhere. It must not be used
-// afterwards; its released connections may be, with that other one.
+// Discard returns the memory of a session that continues elsewhere. The session must not
+// be used afterwards, except to flush its released connections.
 func (s *Session) Discard() {
 	s.ring.Release()
 	s.cfg.Store.Charge(-s.charged)
 	s.charged = 0
 }
 
-// sound checks what a walk cannot: numbers that would make later code panic.
+// sound checks the relations between fields that a walk cannot: state from another
+// process must not make later code panic.
 func (s *Session) sound() error {
 	base, last := s.ring.Base(), s.ring.Last()
 	queued := 0
@@ -86,7 +88,7 @@ func (s *Session) sound() error {
 	switch {
 	case s.state > Detached, (s.state == Attached) != (a != nil):
 		return errors.New("state")
-	case s.acked > base.N, s.written.n > s.admitted.n:
+	case s.acked > base.N, s.written.n > s.received.n:
 		return errors.New("counts")
 	case queued != held, s.q.held > len(s.q.units), s.q.part > 0 && s.q.part >= queued:
 		return errors.New("queue")
@@ -96,9 +98,10 @@ func (s *Session) sound() error {
 	return nil
 }
 
-// Attachment is the attached client's, nil where none is attached.
+// Attachment returns the attached client's connection, nil if none is attached.
 func (s *Session) Attachment() *Attachment { return s.att }
 
+// walk visits every field of the session. The numbers are the format: see codec.
 func (s *Session) walk(c *codec) (ring replay.State) {
 	ring = s.ring.State()
 	c.sub(1, s.cfg.walk)
@@ -120,20 +123,20 @@ func (s *Session) walk(c *codec) (ring replay.State) {
 
 	c.sub(16, s.up.walk)
 	c.sub(17, func(c *codec) { s.q.walk(c, s.up) })
-	c.sub(18, s.admitted.walk)
+	c.sub(18, s.received.walk)
 	c.sub(19, s.written.walk)
-	c.sub(20, s.told.walk)
+	c.sub(20, s.ackSent.walk)
 	c.sub(21, s.pace.walk)
 	list(c, 22, &s.beats, func(c *codec, t *Time) { num(c, 1, t) })
 
 	num(c, 23, &s.epoch)
 	c.sub(24, s.ending.walk)
-	c.bytes(25, &s.farewell)
+	c.bytes(25, &s.closeFrames)
 	num(c, 26, &s.created)
 	num(c, 27, &s.heard)
 	num(c, 28, &s.detached)
 	num(c, 29, &s.awaiting)
-	num(c, 30, &s.rested)
+	num(c, 30, &s.paused)
 	num(c, 31, &s.graceEnd)
 	issued, confirmed := s.gen.Issued(), s.gen.Confirmed()
 	num(c, 32, &issued)
@@ -142,13 +145,14 @@ func (s *Session) walk(c *codec) (ring replay.State) {
 		c.err = errors.New("generations")
 	}
 	num(c, 34, &s.expires)
-	list(c, 35, &s.takeover, func(c *codec, t *Time) { num(c, 1, t) })
+	list(c, 35, &s.takeovers, func(c *codec, t *Time) { num(c, 1, t) })
 	num(c, 36, &s.futile.n)
 	num(c, 37, &s.futile.since)
 	pointer(c, 38, &s.att, (*Attachment).walk)
 	return ring
 }
 
+// walkRing visits the state of the replay buffer, without its content.
 func walkRing(r *replay.State, c *codec) {
 	num(c, 1, &r.Base.Off)
 	num(c, 2, &r.Base.N)
@@ -161,6 +165,8 @@ func walkRing(r *replay.State, c *codec) {
 	num(c, 9, &r.Free)
 }
 
+// walk visits the settings that a session was made with. It keeps them across an upgrade,
+// even if the new process is configured differently.
 func (g *Config) walk(c *codec) {
 	c.string(1, &g.ID)
 	c.string(2, &g.Protocol)
@@ -181,8 +187,8 @@ func (g *Config) walk(c *codec) {
 	c.bool(11, &g.Resumable)
 	c.bool(12, &g.Kept)
 	c.bool(13, &g.Hard)
-	c.bool(14, &g.Tell.On)
-	num(c, 15, &g.Tell.Prefix)
+	c.bool(14, &g.MessageLog.On)
+	num(c, 15, &g.MessageLog.Prefix)
 	num(c, 16, &g.Terms.Grace)
 	num(c, 17, &g.Terms.GraceBeforeStart)
 	num(c, 18, &g.Terms.Overflow)
@@ -209,6 +215,7 @@ func (t *tally) walk(c *codec) {
 	num(c, 2, &t.bytes)
 }
 
+// walk visits the scanner: an upgrade may come inside a message of the upstream.
 func (s *scanner) walk(c *codec) {
 	c.bool(1, &s.open)
 	c.bool(2, &s.text)
@@ -218,13 +225,14 @@ func (s *scanner) walk(c *codec) {
 	num(c, 6, &s.stored)
 	num(c, 7, &s.frames)
 	c.bool(8, &s.full)
-	c.bool(9, &s.told)
+	c.bool(9, &s.overflowed)
 	num(c, 10, &s.progress)
 }
 
+// walk visits the upstream leg. Nothing of it is in flight: see Freeze.
 func (u *Upstream) walk(c *codec) {
-	num(c, 1, &u.fate)
-	c.bool(2, &u.deaf)
+	num(c, 1, &u.mode)
+	c.bool(2, &u.unwritable)
 	c.bool(3, &u.released)
 	c.bool(4, &u.pinged)
 	c.bool(5, &u.pingDue)
@@ -244,7 +252,7 @@ func (p *pongs) walk(c *codec, id uint64) {
 	list(c, id, &p.due, func(c *codec, b *[]byte) { c.bytes(1, b) })
 }
 
-// walk visits a queue of which nothing is borrowed or lent; up is the present upstream.
+// walk visits a queue with nothing borrowed or in flight; up is the current upstream.
 func (q *upqueue) walk(c *codec, up *Upstream) {
 	all := bytes.Join(q.pieces, nil)
 	c.bytes(1, &all)
@@ -265,6 +273,7 @@ func (q *upqueue) walk(c *codec, up *Upstream) {
 	}
 }
 
+// walk visits the rate limit, so that an upgrade grants no client a new burst.
 func (p *pacer) walk(c *codec) {
 	c.float(1, &p.messages.level)
 	num(c, 2, &p.messages.at)
@@ -287,6 +296,7 @@ func (p *probe) walk(c *codec) {
 	num(c, 3, &p.at)
 }
 
+// walk visits an unfinished message of the client, which continues in the new process.
 func (in *inbound) walk(c *codec) {
 	c.bytes(1, &in.buf)
 	num(c, 2, &in.whole)
@@ -299,6 +309,7 @@ func (in *inbound) walk(c *codec) {
 	num(c, 9, &in.progress)
 }
 
+// walk visits what is known of the socket, which the new process inherits.
 func (w *socketWatch) walk(c *codec) {
 	num(c, 1, &w.looked)
 	c.bool(2, &w.known)
@@ -308,8 +319,9 @@ func (w *socketWatch) walk(c *codec) {
 	num(c, 6, &w.drained)
 }
 
+// walk visits the client leg. Nothing of it is in flight: see Freeze.
 func (a *Attachment) walk(c *codec) {
-	num(c, 1, &a.fate)
+	num(c, 1, &a.mode)
 	c.bool(2, &a.last)
 	c.bool(3, &a.behind)
 	c.bool(4, &a.spoke)
@@ -338,7 +350,7 @@ func (a *Attachment) walk(c *codec) {
 	pointer(c, 27, &a.closing, func(r *relayedClose, c *codec) {
 		num(c, 1, &r.code)
 		c.string(2, &r.reason)
-		num(c, 3, &r.by)
+		num(c, 3, &r.deadline)
 	})
 	num(c, 29, &a.catchUp)
 	num(c, 30, &a.start)
@@ -353,6 +365,6 @@ func (a *Attachment) walk(c *codec) {
 	num(c, 39, &a.gen)
 	c.string(40, &a.peer)
 	num(c, 41, &a.since)
-	num(c, 42, &a.came)
+	num(c, 42, &a.arrived)
 	c.bool(43, &a.resumed)
 }

@@ -11,33 +11,33 @@ import (
 	"reseat/gateway/replay"
 )
 
-// notInState are the fields that a State leaves out, and why.
+// notInState names the fields that the state omits, and why.
 var notInState = map[string]string{
 	"cfg.Store":        "the new process has its own",
 	"cfg.Key":          "a function",
 	"events":           "Freeze refuses while there are any",
 	"ring":             "replay.State and its content",
 	"up":               "always first afterwards",
-	"lender":           "Freeze refuses while a write is under way",
-	"charged":          "Restore counts anew",
+	"writer":           "Freeze refuses while a write is in flight",
+	"charged":          "Restore counts again",
 	"gen":              "by Issued and Confirmed",
-	"att.flight":       "Freeze refuses while a write is under way",
+	"att.flight":       "Freeze refuses while a write is in flight",
 	"att.rest":         "of released connections, which stay with their process",
-	"first.lent":       "Freeze refuses while a write is under way",
-	"first.final":      "only while a write is under way",
+	"first.flight":     "Freeze refuses while a write is in flight",
+	"first.final":      "only while a write is in flight",
 	"q.pieces":         "joined",
 	"q.borrowed":       "Freeze retains what is borrowed",
 	"q.charge":         "the length of the pieces",
 	"q.units[0].to":    "a pointer: present or not",
 	"q.units[1].to":    "a pointer: present or not",
 	"ending.At":        "", // checked below: every name here must exist
-	"takeover[0]":      "",
+	"takeovers[0]":     "",
 	"beats[0]":         "",
 	"futile.since":     "",
 	"att.closing.code": "",
 }
 
-// eachField calls f with each field of v that holds a value, and its path.
+// eachField calls f with the path and value of each field of v.
 func eachField(v reflect.Value, path string, f func(path string, v reflect.Value)) {
 	if why := notInState[path]; why != "" {
 		return
@@ -67,13 +67,13 @@ func eachField(v reflect.Value, path string, f func(path string, v reflect.Value
 	}
 }
 
-// everyField is a session whose fields all differ from zero, and from each other as far
-// as their types allow.
+// everyField returns a session whose fields are all nonzero, and as different from each
+// other as their types allow.
 func everyField(t *testing.T) *Session {
 	t.Helper()
 	s := &Session{
 		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}},
-		cfg: Config{Replies: make([]Reply, 2), Beats: make([]Beat, 2)}, beats: make([]Time, 2), takeover: make([]Time, 2),
+		cfg: Config{Replies: make([]Reply, 2), Beats: make([]Beat, 2)}, beats: make([]Time, 2), takeovers: make([]Time, 2),
 		q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
 	}
 	s.up = &s.first
@@ -108,8 +108,8 @@ func everyField(t *testing.T) *Session {
 	return s
 }
 
-// A field that is forgotten is lost in an upgrade.
-func TestStateHasEveryFieldOrSaysWhyNot(t *testing.T) {
+// A forgotten field would be lost in an upgrade.
+func TestStateHasEveryFieldOrNamesReason(t *testing.T) {
 	s := everyField(t)
 	out := codec{writing: true}
 	ring := replay.State{Base: replay.Mark{Off: 1, N: 2}, Last: replay.Mark{Off: 3, N: 4}, End: 5, Held: 6, Raw: 7, Free: 8, Burst: true}
@@ -149,7 +149,7 @@ func TestStateHasEveryFieldOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// A name on the list that no field has is an excuse for nothing.
+// An entry for a field that does not exist would hide a renamed one.
 func TestListOfOmittedFieldsNamesFields(t *testing.T) {
 	s := everyField(t)
 	seen := map[string]bool{}
@@ -204,7 +204,7 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 	}
 }
 
-// What comes over a socket may be cut anywhere, or be another program's.
+// Input from a socket may be truncated anywhere, or come from another program.
 func FuzzRestore(f *testing.F) {
 	store := replay.NewStore(1<<30, nil)
 	s := New(Config{ID: "s", Resumable: true, Heartbeat: 1, BufferBytes: 1 << 20, BufferMessages: 10, MaxMessage: 1 << 20, Store: store, Key: func() [4]byte { return [4]byte{} }}, 1, []byte{0x82, 1, 'x', 0x82})

@@ -11,8 +11,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// A table is a session and what its driver does, call by call: the simulation
-// plays the same with everything at once, these tests tell one story each.
+// A table is a session with a driver that a test plays call by call. The simulation runs
+// everything at once; these tests tell one story each.
 type table struct {
 	t     *testing.T
 	s     *session.Session
@@ -36,15 +36,15 @@ func hardConfig() session.Config {
 	return c
 }
 
-// newTable makes a session whose client is attached.
+// newTable returns a session whose client is attached.
 func newTable(t *testing.T, c session.Config) *table {
 	b := connecting(t, c, nil)
 	b.att = b.s.AttachFirst(b.now, b.pass())
-	b.says("") // its ack of the hello: the generation is confirmed
+	b.says("") // acks hello: the generation is confirmed
 	return b
 }
 
-// connecting makes one that nobody is attached to yet.
+// connecting returns a session that no client has been attached to yet.
 func connecting(t *testing.T, c session.Config, early []byte) *table {
 	b := &table{t: t, now: session.Time(time.Second), store: replay.NewStore(1<<30, nil)}
 	key := byte(0)
@@ -58,7 +58,7 @@ func (b *table) pass() session.Pass {
 	return session.Pass{Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
 }
 
-// sleep moves the clock, ticking whenever the session wants it.
+// sleep advances the clock, calling Tick whenever the session asks for it.
 func (b *table) sleep(d time.Duration) {
 	end := b.now.Add(d)
 	for next := b.s.Next(); next > 0 && next <= end; next = b.s.Next() {
@@ -68,7 +68,7 @@ func (b *table) sleep(d time.Duration) {
 	b.now = end
 }
 
-// says is a message of the client's; "" is an ack of nothing.
+// says is a message of the client; "" is an ack of 0.
 func (b *table) says(text string) {
 	if text == "" {
 		text = "\x10ack 0"
@@ -81,7 +81,7 @@ func masked(op byte, text string) []byte {
 	return frame.AppendMasked(nil, op, [4]byte{9, 9, 9, 9}, []byte(text))
 }
 
-// game hands over bytes that the upstream has sent.
+// game delivers bytes from the upstream.
 func (b *table) game(bytes string) {
 	b.t.Helper()
 	room := b.s.Room(b.up, nil)
@@ -91,16 +91,16 @@ func (b *table) game(bytes string) {
 	b.s.Read(b.now, b.up, room[:copy(room, bytes)])
 }
 
-// text is a text message, as an upstream sends it.
+// text is a text message as an upstream sends it.
 func text(s string) string { return string(frame.Append(nil, frame.Text, []byte(s))) }
 
-// drop is the client's connection breaking.
+// drop breaks the client's connection.
 func (b *table) drop() {
 	b.s.Gone(b.now, b.att, "dropped")
 	b.att = nil
 }
 
-// resume attaches a client that has taken in n messages.
+// resume attaches a client that has received n messages.
 func (b *table) resume(n uint64) {
 	b.t.Helper()
 	a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation(), Received: n}, b.pass())
@@ -110,11 +110,10 @@ func (b *table) resume(n uint64) {
 	b.att = a
 }
 
-// takes has u's connection take at most most bytes of what is written to it,
-// and returns these.
-func (b *table) takes(u *session.Upstream, most int) []byte {
+// takes lets u's connection accept up to limit bytes of its output, and returns them.
+func (b *table) takes(u *session.Upstream, limit int) []byte {
 	got := b.lend(u)
-	got = got[:min(len(got), most)]
+	got = got[:min(len(got), limit)]
 	b.s.Wrote(b.now, u, len(got), false)
 	return got
 }
@@ -127,8 +126,8 @@ func (b *table) lend(u *session.Upstream) (all []byte) {
 	return all
 }
 
-// wants takes all that is written to u's connection, which must be these frames:
-// a text, "close <code> <reason>", "ping <payload>" or "pong <payload>".
+// wants takes all output for u's connection, and checks that it is these frames: a text,
+// "close <code> <reason>", "ping <payload>" or "pong <payload>".
 func (b *table) wants(u *session.Upstream, want ...string) {
 	b.t.Helper()
 	b.gets(b.takes(u, 1<<30), want...)
@@ -142,7 +141,7 @@ func (b *table) gets(bytes []byte, want ...string) {
 	}
 }
 
-// frames tells of whole frames what they are.
+// frames describes whole frames.
 func frames(t *testing.T, b []byte) (list []string) {
 	t.Helper()
 	for len(b) > 0 {
@@ -178,10 +177,10 @@ func (b *table) wantState(want session.State) {
 	}
 }
 
-// wantNothingHeld checks that the store has everything back.
+// wantNothingHeld checks that all memory has been returned to the store.
 func (b *table) wantNothingHeld() {
 	b.t.Helper()
 	if n := b.store.Used(); n != 0 {
-		b.t.Errorf("the store has lent %d bytes", n)
+		b.t.Errorf("the store is missing %d bytes", n)
 	}
 }

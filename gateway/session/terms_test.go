@@ -11,9 +11,9 @@ func kept(d time.Duration) session.Terms {
 	return session.Terms{Grace: d, GraceBeforeStart: d}
 }
 
-// The token is good for an hour. While the upstream is dialled the timer rests,
-// so that the grace period ends later.
-func TestTermsThatOutlastTheTokenAreRefusedDuringTheDial(t *testing.T) {
+// The token is valid for an hour. The timer pauses during the dial, so the grace period
+// ends later.
+func TestTermsBeyondTokenAreRefusedDuringDial(t *testing.T) {
 	b := newTable(t, hardConfig())
 	b.drop()
 	b.s.Await(b.now)
@@ -31,12 +31,12 @@ func TestTermsThatOutlastTheTokenAreRefusedDuringTheDial(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-func TestTermsOfASessionThatEndedDuringTheDialAreNotRefused(t *testing.T) {
+func TestTermsAreAcceptedAfterSessionEndedDuringDial(t *testing.T) {
 	b := newTable(t, hardConfig())
 	b.drop()
 	b.s.Await(b.now)
 	b.s.Terminate(b.now, 1000, "over")
 	if !b.s.SetTerms(b.now, kept(24*time.Hour)) {
-		t.Error("refused for a token that nobody needs")
+		t.Error("refused for a token that no client needs")
 	}
 }

@@ -4,8 +4,9 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Next is when Tick must be called at the latest; zero: no need. A call too
-// early is harmless.
+// Next returns when Tick must be called at the latest; zero: not at all. An early call is
+// harmless. Each moment here belongs to a rule in Tick, and both must agree: a timer
+// that Tick does not serve would fire forever.
 func (s *Session) Next() Time {
 	var t Time
 	switch s.state {
@@ -16,6 +17,8 @@ func (s *Session) Next() Time {
 	case Attached:
 		t = s.nextAttached(s.att)
 	}
+	// From here on, moments that do not depend on a client: the upstream must be served
+	// while the session is detached, too.
 	t = earlier(t, s.q.next())
 	if s.cfg.Idle > 0 {
 		t = earlier(t, s.data.Add(s.cfg.Idle))
@@ -26,9 +29,10 @@ func (s *Session) Next() Time {
 	return earlier(t, s.nextUpstream())
 }
 
+// nextAttached returns the next moment of a client's rules: see tickAttached.
 func (s *Session) nextAttached(a *Attachment) Time {
 	if a.closing != nil {
-		return a.closing.by
+		return a.closing.deadline
 	}
 	t := s.answerBy(a)
 	if !a.last {
@@ -47,10 +51,10 @@ func (s *Session) nextAttached(a *Attachment) Time {
 	return earlier(t, s.deadlockedAt(a))
 }
 
-// nextOwed is when something is due to a live client: see tickOwed.
+// nextOwed returns when something must be sent to a live client: see tickOwed.
 func (s *Session) nextOwed(a *Attachment) Time {
 	t := earlier(s.pingDue(a), s.renewAt)
-	if a.ackSince > 0 && !a.ackNow { // once it is due, it waits for the socket alone
+	if a.ackSince > 0 && !a.ackNow { // once due, it only waits for the socket
 		t = earlier(t, a.ackSince.Add(ackLatest))
 	}
 	if a.askSince > 0 && len(a.pings) == 0 {
@@ -59,6 +63,7 @@ func (s *Session) nextOwed(a *Attachment) Time {
 	return t
 }
 
+// nextUpstream returns the next moment of the upstream's rules: see tickUpstream.
 func (s *Session) nextUpstream() Time {
 	var t Time
 	if s.answerPending() {
@@ -79,6 +84,7 @@ func (s *Session) nextUpstream() Time {
 	return t
 }
 
+// earlier returns the earlier of two moments, where zero means never.
 func earlier(a, b Time) Time {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -86,8 +92,9 @@ func earlier(a, b Time) Time {
 	return a
 }
 
-// Tick does what is due by now.
+// Tick applies every rule that is due by now.
 func (s *Session) Tick(now Time) {
+	// First of all: after a pause none of the clocks below may be judged.
 	s.notePause(now)
 	s.q.release(now)
 	switch {
@@ -107,14 +114,16 @@ func (s *Session) Tick(now Time) {
 	s.tickUpstream(now)
 }
 
-// tickAttached looks at the client: dead, in violation, or owed something.
+// tickAttached applies the rules for an attached client: it may be dead, in violation of
+// the protocol, or owed some output.
 func (s *Session) tickAttached(now Time, a *Attachment) {
 	if a.closing != nil {
-		if now >= a.closing.by {
+		if now >= a.closing.deadline {
 			s.expireClosing(now, a.closing)
 		}
 		return
 	}
+	// An unfinished message is judged only while the client is read.
 	reads := a.wants(s)
 	if t := s.nextLook(a); t > 0 && now >= t {
 		a.socket.looked = now
@@ -136,9 +145,10 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 	}
 }
 
-// answerBy is when our Close must have been answered; zero: no such moment. A
-// client that still has messages to read and ack has a minute for it, and is
-// otherwise judged by its silence.
+// answerBy returns when our Close frame must have been answered; zero: never. A client
+// that may still have messages to read has a minute, counted from its newest ack; any other
+// has a second, counted from its last sign of life. Protocol section 11, Close frames from
+// the client.
 func (s *Session) answerBy(a *Attachment) Time {
 	if a.closed == 0 {
 		return 0
@@ -149,10 +159,11 @@ func (s *Session) answerBy(a *Attachment) Time {
 	if !s.cfg.Resumable && !s.up.lost {
 		return a.closed.Add(closeWait)
 	}
-	return max(a.closed, a.lively()).Add(answerWait)
+	return max(a.closed, a.silentSince()).Add(answerWait)
 }
 
-// stalled: the client began a message and does not go on with it.
+// stalled handles a message that does not grow: protocol section 11, Size. A resumable
+// client is only disconnected, since it can send the message again; a plain one cannot.
 func (s *Session) stalled(now Time) {
 	if s.cfg.Resumable {
 		s.drop(now, "unfinished message", Reset, nil)
@@ -161,7 +172,7 @@ func (s *Session) stalled(now Time) {
 	s.violation(now, wire.CodeProtocolViolation, "unfinished message")
 }
 
-// tickOwed sends what is due to a live client.
+// tickOwed sends what a live client is owed.
 func (s *Session) tickOwed(now Time, a *Attachment) {
 	if a.askSince > 0 {
 		s.askPong(now, a)
@@ -173,19 +184,20 @@ func (s *Session) tickOwed(now Time, a *Attachment) {
 		s.sendPing(now, a)
 	}
 	if now >= a.sent.Add(s.cfg.Heartbeat) {
-		a.sent = now // pinged once for each interval, whether the socket took it or not
+		a.sent = now // one ping for each heartbeat, whether or not the socket accepted it
 	}
 	s.renewIfDue(now)
 }
 
-// tickUpstream looks at the upstream, as far as it is read at all.
+// tickUpstream applies the rules for the upstream. While it is not read, its silence is
+// not judged.
 func (s *Session) tickUpstream(now Time) {
 	if s.answerPending() && now >= s.up.answerBy {
 		s.answerUpstream()
 	}
 	if s.starved && now >= s.up.heard.Add(starvedRetry) {
 		s.starved = false
-		s.up.heard, s.scan.progress = now, now // it was not read: the silence is ours
+		s.up.heard, s.scan.progress = now, now // it was not read: the silence was ours
 		s.relieve(now)
 	}
 	if !s.up.wants(s) {
@@ -193,7 +205,7 @@ func (s *Session) tickUpstream(now Time) {
 	}
 	hb := s.cfg.UpstreamHeartbeat
 	if s.up.closed {
-		hb = 0 // it is not pinged behind a Close, and has closeWait
+		hb = 0 // no ping may follow a Close frame; closeWait applies
 	}
 	switch {
 	case s.scan.open && now >= s.scan.progress.Add(stalledMessage):

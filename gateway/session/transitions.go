@@ -5,23 +5,23 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A State is where a session is in its life. Every change of it is made in
-// this file.
+// State is the state of a session's life cycle. Only this file changes it. The rules
+// are those of protocol section 6.
 //
-//	state       event                      next        what happens
-//	connecting  first attach               attached    hello (a plain client: nothing)
-//	connecting  made ahead of its client   detached    the grace period runs
-//	attached    drop, Close, silence       detached    the grace period runs; hard: the upstream gets 1001
-//	attached    good resume                attached    the older connection gets 4409
-//	attached    bye, violation, end        ended       both legs are told
-//	detached    good resume                attached    hello, then what was missed
-//	detached    good resume, hard          connecting  the timer rests while the upstream is dialled
-//	connecting  upstream there again       attached    what it was owed goes first
-//	connecting  upstream not there         detached    the timer goes on
-//	detached    grace over                 ended       the upstream gets 1001
-//	any         upstream closed or lost    the same    until all before it was delivered
-//	any         end, drain, idle, login    ended       both legs are told
-//	any         anything of an old epoch   the same    nothing
+//	state       event                      next        action
+//	connecting  first attach               attached    hello (plain client: nothing)
+//	connecting  created before its client  detached    the grace period starts
+//	attached    disconnect, Close, silence detached    the grace period starts; hard: 1001 to the upstream
+//	attached    good resume                attached    4409 to the older connection
+//	attached    bye, violation, end        ended       both legs are notified
+//	detached    good resume                attached    hello, then replay
+//	detached    good resume, hard          connecting  the grace timer pauses during the dial
+//	connecting  upstream connected         attached    queued messages go to it first
+//	connecting  dial failed                detached    the grace timer continues
+//	detached    grace period over          ended       1001 to the upstream
+//	any         upstream closed or lost    unchanged   until the client has everything before it
+//	any         end, drain, idle, login    ended       both legs are notified
+//	any         input of an older epoch    unchanged   none
 type State uint8
 
 // The states, as the control API names them.
@@ -32,17 +32,17 @@ const (
 	Ended
 )
 
-// String is the state's name in the control API and in metrics.
+// String returns the state's name in the control API and in metrics.
 func (s State) String() string {
 	return [...]string{"connecting", "attached", "detached", "ended"}[s]
 }
 
-// AttachFirst attaches the client that the session was made for. Where the
-// session has ended before it came, the client is told so.
+// AttachFirst attaches the client that the session was made for. If the session has
+// already ended, the client gets the close that an attached one would have got.
 func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 	a := s.newAttachment(now, p)
 	if s.state == Ended {
-		a.fate, a.ctl = Linger, s.farewell
+		a.mode, a.ctl = Linger, s.closeFrames
 		return a
 	}
 	switch {
@@ -56,8 +56,8 @@ func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 	return a
 }
 
-// Reserve has the session wait for a client that it was made ahead of, and
-// that is to resume with the token of p.
+// Reserve detaches a session that is created before its client connects. The client
+// resumes it with the token of p.
 func (s *Session) Reserve(now Time, p Pass) {
 	if s.state == Ended {
 		return
@@ -66,14 +66,14 @@ func (s *Session) Reserve(now Time, p Pass) {
 	s.expires, s.reserved = p.Expires, true
 	s.emit(Event{Kind: Created, Peer: p.Peer})
 	s.enterDetached(now)
-	s.answerKept()
+	s.answerBuffered()
 	s.startBeats(now)
 	s.unblock(now)
 }
 
-// Attach attaches a resuming client. It reports a Refusal as Check does, and
-// with code 0 one that is to begin anew: since the generation of its pass has
-// been overtaken meanwhile, or since NeedsUpstream.
+// Attach attaches a resuming client, or returns a Refusal as Check does. A Refusal with
+// code 0 asks the caller to try again: another attach has taken the generation of p
+// meanwhile, or NeedsUpstream.
 func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
@@ -88,21 +88,24 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if old := s.att; old != nil {
 		ev.Kind, ev.Was, ev.Away = Superseded, old.peer, now.Sub(old.heard)
 		s.noteTakeover(now)
+		// A takeover is a resume like any other: it counts for `no progress`.
 		s.noteProgress(now, old)
 		s.release(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
 	} else {
 		ev.Took = now.Sub(s.detached)
 		ev.Away = ev.Took
-		if s.heard > 0 { // not where it was made ahead of its client
+		if s.heard > 0 { // zero: no client was ever attached
 			ev.Away = now.Sub(s.heard)
 		}
-		s.sayResumed()
+		s.notifyResumed()
 	}
+	// Using a token confirms it: older generations are superseded from here on, protocol
+	// section 7.
 	s.gen.Confirm(r.Gen)
 	s.grantResend(now)
 	base := s.ring.Base().N
 	if !s.cfg.Resumable {
-		r.Received = s.acked // it cannot say: its last Pong did
+		r.Received = s.acked // it states no N: its last Pong did
 	}
 	if r.Received > base {
 		s.ring.Ack(r.Received, s.ring.Last().Off)
@@ -111,7 +114,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	s.noteReceived(r.Received)
 	ev.Lost = base - r.Received
 	if !s.cfg.Resumable {
-		s.acked = base // no hello tells it of what is gone, and no Pong is to
+		s.acked = base // no hello reports the lost messages to it, and no Pong can cover them
 	}
 	ev.Replay = s.ring.Last().N - base
 	s.sentN = max(s.sentN, base)
@@ -120,7 +123,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	a := s.newAttachment(now, p)
 	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
-		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.admitted.n, Lost: ev.Lost, Replay: ev.Replay})
+		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.received.n, Lost: ev.Lost, Replay: ev.Replay})
 	} else {
 		a.gen = r.Gen
 	}
@@ -128,6 +131,8 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	return a, nil
 }
 
+// hello queues the first message of a connection: protocol section 5.1. Received, the
+// client's newest message that the session has, comes from the caller.
 func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	s.gen.Issue(p.Gen)
 	a.gen = p.Gen
@@ -136,23 +141,26 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)
 	if s.written.n > 0 {
-		a.ackSince = now // acked anew, though an older connection was told already
+		a.ackSince = now // protocol section 5.2: all of it is acked again after a resume
 	}
 	s.renewAt, s.expires = now.Add(p.Renew), p.Expires
 }
 
+// enterAttached makes a the attached client in a new epoch, and resets everything that
+// belongs to the time without one.
 func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.epoch++
 	a.epoch = s.epoch
 	s.state, s.att = Attached, a
-	s.detached, s.graceEnd, s.awaiting, s.scan.told = 0, 0, 0, false
+	// The grace timer must not survive the attach: the next detach starts a new one.
+	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
 	ev.Peer = a.peer
 	s.emit(ev)
 	s.unblock(now)
 }
 
-// drop detaches the attached client, or ends the session where a drop does.
-// final is what its connection is still sent.
+// drop detaches the attached client, or ends a session that does not survive a
+// disconnect. f says how the connection is closed, final what it is sent before.
 func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	a := s.att
 	switch {
@@ -163,10 +171,10 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.endDelivered(now, f)
 		return
 	case !s.kept():
-		s.end(now, ending{Ending: s.goneEnding(ReasonClientGone), clientFate: f, client: final})
+		s.end(now, ending{Ending: s.noSessionEnding(ReasonClientGone), clientMode: f, client: final})
 		return
 	}
-	s.answerUpstream() // the client will not
+	s.answerUpstream() // the client cannot any more
 	futile := s.noteProgress(now, a)
 	s.release(a, f, final, false)
 	s.att = nil
@@ -176,92 +184,95 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.endFutile(now)
 		return
 	}
-	s.sayDetached(now)
+	s.notifyDetached(now)
 	switch {
 	case s.graceEnd <= now:
 		s.endGrace(now)
-	case s.cfg.Hard && s.up.fate == Open:
+	case s.cfg.Hard && s.up.mode == Open:
 		s.releaseUpstream()
 	default:
-		s.answerKept()
+		s.answerBuffered()
 		s.startBeats(now)
 		s.unblock(now)
 	}
 }
 
+// enterDetached starts the grace period: protocol section 6.
 func (s *Session) enterDetached(now Time) {
-	s.state, s.detached, s.rested = Detached, now, 0
+	s.state, s.detached, s.paused = Detached, now, 0
 	s.graceEnd = now.Add(s.grace())
 }
 
-// NeedsUpstream reports whether the session has no upstream, --disconnect hard:
-// a resume is to wait until one has been dialled.
+// NeedsUpstream reports whether the session has no upstream (--disconnect hard). A
+// resume must wait until one has been dialled.
 func (s *Session) NeedsUpstream() bool { return s.up.released && s.state != Ended }
 
-// Await says that a client waits while the upstream is dialled anew. The grace
-// timer rests until it is attached, or Forgo.
+// Await says that a client waits while a new upstream is dialled. The grace timer
+// pauses until the client is attached, or until Forgo.
 func (s *Session) Await(now Time) {
 	if s.state == Detached {
 		s.state, s.awaiting = Connecting, now
 	}
 }
 
-// Forgo says that no client waits any more: the upstream could not be had, or
-// nobody wants it. The grace timer goes on.
+// Forgo says that no client waits any more: the dial failed, or the client gave up.
+// The grace timer continues. An upstream that connected meanwhile is released again.
 func (s *Session) Forgo(now Time) {
 	if s.awaiting == 0 || s.state != Connecting {
 		return
 	}
 	s.state = Detached
-	s.rested, s.awaiting = s.restedBy(now), 0
-	s.graceEnd = s.detached.Add(s.rested + s.grace())
-	if s.up.fate == Open && !s.up.released {
+	s.paused, s.awaiting = s.pausedBy(now), 0
+	s.graceEnd = s.detached.Add(s.paused + s.grace())
+	// The dial may have succeeded just before the client gave up.
+	if s.up.mode == Open && !s.up.released {
 		s.releaseUpstream()
 	}
 }
 
-// Reconnect gives a session that needs one its next upstream. What was admitted
-// and not written goes to it first. early is what it sent right behind its
-// answer.
+// Reconnect gives a session that needs one its next upstream. It first gets the
+// messages that were received and not written. early holds the bytes that it sent
+// right after its handshake response.
 func (s *Session) Reconnect(now Time, early []byte) *Upstream {
-	s.Await(now) // where the client has waited since before the drop
-	if s.lender != nil {
-		s.lender.fate = Shut // what it is writing is broken off
+	s.Await(now) // for a client that has waited since before the detach
+	if s.writer != nil {
+		s.writer.mode = Shut // abort its write: the message goes to the next upstream whole
 	}
 	s.up = &Upstream{heard: now}
-	s.sayAtReconnect()
+	s.notifyReconnected()
 	s.feed(now, early)
 	return s.up
 }
 
-// end ends the session. One end, one reason: a second one changes nothing.
+// end ends the session. The first reason counts: ending it again changes nothing.
 func (s *Session) end(now Time, e ending) {
 	if s.state == Ended {
 		return
 	}
 	ev := Event{Kind: Over, Reason: e.Reason, Detail: e.text}
-	if s.away() {
+	if s.waitsForClient() {
 		ev.Took = now.Sub(s.detached)
 	}
 	if a := s.att; a != nil {
 		ev.Silent = now.Sub(a.heard)
-		s.release(a, e.clientFate, e.client, e.flush)
+		s.release(a, e.clientMode, e.client, e.flush)
 		s.att = nil
 	} else {
-		s.farewell = e.client
+		s.closeFrames = e.client
 	}
 	s.closeUpstream(e.code, e.text)
-	if s.up.released && s.lender == nil { // else takeBack has to know what was taken of it
+	if s.up.released && s.writer == nil { // with a write in flight, takeBack must first learn how much was taken
 		s.dropQueue()
 	}
 	e.At, e.Detail = now, e.text
 	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
+	// Nothing is replayed any more. Output that release has moved into rest stays valid.
 	s.ring.Release()
 	s.emit(ev)
 }
 
-// Disconnect cuts the client's connection without a Close. It reports false
-// where none is attached.
+// Disconnect resets the client's connection without a Close frame, for an operator or a
+// test of reconnects. It reports false if no client is attached.
 func (s *Session) Disconnect(now Time) bool {
 	if s.att == nil {
 		return false
@@ -270,9 +281,8 @@ func (s *Session) Disconnect(now Time) bool {
 	return true
 }
 
-// CloseClient closes the client's connection with a Close frame that neither
-// close nor end goes before, as something in between would. It reports false
-// where none is attached.
+// CloseClient closes the client's connection with an unannounced Close frame, as a proxy
+// would: protocol section 6. It reports false if no client is attached.
 func (s *Session) CloseClient(now Time, code int, text string) bool {
 	if s.att == nil {
 		return false
@@ -281,16 +291,20 @@ func (s *Session) CloseClient(now Time, code int, text string) bool {
 	return true
 }
 
+// gone ignores the end of a connection that the session has replaced: only the attached
+// one detaches it.
 func (a *Attachment) gone(s *Session, now Time, why string) {
 	if a == s.att {
 		s.drop(now, why, Shut, nil)
 	}
 }
 
+// writeFailed closes the connection even if the session has replaced it: nothing more can
+// be sent on it.
 func (a *Attachment) writeFailed(s *Session, now Time, why string) {
 	a.gone(s, now, why)
-	a.fate = max(a.fate, Shut)
+	a.mode = max(a.mode, Shut)
 }
 
-// State is where the session is in its life.
+// State returns where the session is in its life cycle.
 func (s *Session) State() State { return s.state }

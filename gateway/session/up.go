@@ -5,42 +5,44 @@ import (
 	"reseat/gateway/wire"
 )
 
-// inbound is where the walk over a client's frames stands: buf holds the whole
-// frames of a message that is not finished, buf[:whole], and behind them what
-// has come of the next frame.
+// inbound is the state of the walk over a client's frames. A message is passed on only
+// when it is complete, since a connection may break inside it: the next one then brings
+// it whole. buf[:whole] holds the complete frames of an unfinished message, the rest of
+// buf the beginning of the next frame.
 type inbound struct {
 	buf      []byte
 	whole    int
 	open     bool
 	text     bool
-	size     int64 // payload of the open message's whole frames
+	size     int64 // payload of the open message's complete frames
 	frames   int
-	first    byte // of the payload, plain, once there is one
+	first    byte // of the payload, unmasked, once known: it may be a DLE
 	began    Time // when a part of a message was first kept
-	progress Time
+	progress Time // when it last grew
 }
 
-// unfinished reports whether a part of a message has come.
+// unfinished reports whether a part of a message has arrived.
 func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 
-// wants: a resumable client may always be read, so that its acks and pings are never stuck behind data that the
-// upstream does not take; a plain one is not while the upstream is behind with its
-// messages (with frames of ours it may be), unless that waits for its Pong.
+// wants reports whether the client may be read. A resumable one always may: its acks and
+// pings must never be stuck behind data that the upstream does not take, protocol section
+// 5.3. A plain one may not while messages of its own wait for the upstream (frames of the
+// gateway may wait), unless the upstream waits for its Pong.
 func (a *Attachment) wants(s *Session) bool {
 	return s.cfg.Resumable || a != s.att || a.closing != nil || !s.q.messages() || s.pongWanted()
 }
 
-// pongWanted reports whether the upstream waits for room that only a Pong can
-// make. It may be what does not take the queue until somebody reads what it
-// says, so the client is read on: as much as a resumable one may send unacked.
+// pongWanted reports whether the upstream waits for room that only a Pong can make. The
+// upstream may be blocked on its own output, and take nothing of the queue until that is
+// read. So the client is read on, for as much as a resumable one may send unacked.
 func (s *Session) pongWanted() bool {
 	return s.cfg.Kept && s.scan.full && s.q.charge < UnackedBytes
 }
 
-// deadlockedAt is when a plain client that is kept is disconnected, since its Pong lies
-// behind more than is read for its sake: the upstream takes nothing before it is read,
-// and is not read before that Pong makes room. Zero: not so. Neither side can break
-// this but by a new connection, on which the client is asked first of all.
+// deadlockedAt returns when a cookie client is disconnected because of a deadlock; zero:
+// there is none. Its Pong lies behind more input than is read for its sake; the upstream
+// takes no input before its output is read; and that is not read before the Pong makes
+// room. Only a new connection helps: on it the client is sent a Ping first.
 func (s *Session) deadlockedAt(a *Attachment) Time {
 	if !s.cfg.Kept || !s.scan.full || a.wants(s) {
 		return 0
@@ -48,9 +50,11 @@ func (s *Session) deadlockedAt(a *Attachment) Time {
 	return max(a.since, s.data, s.up.heard, s.up.took).Add(deadlockWait)
 }
 
-// readAgain: a plain client is read from here on, and its silence was ours.
+// readAgain restarts the clocks of a plain client that is read again: its silence was ours.
 func (s *Session) readAgain(now Time, a *Attachment) { a.excused, a.in.progress = now, now }
 
+// room lends a buffer shared by the driver's connections: clients mostly are idle, and
+// need none of their own.
 func (a *Attachment) room(s *Session, lend func() []byte) []byte {
 	if !a.wants(s) {
 		return nil
@@ -58,6 +62,8 @@ func (a *Attachment) room(s *Session, lend func() []byte) []byte {
 	return lend()
 }
 
+// read ignores input of a replaced connection: after the new hello the client counts on
+// none of it having been received, protocol section 8.
 func (a *Attachment) read(s *Session, now Time, p []byte) {
 	if a != s.att || len(p) == 0 {
 		return
@@ -68,11 +74,11 @@ func (a *Attachment) read(s *Session, now Time, p []byte) {
 	}
 	in := &a.in
 	b, gathered := p, len(in.buf) > 0
-	if gathered { // a message in pieces: it goes on from buffers of its own
+	if gathered { // the message began in an earlier read
 		in.buf = append(in.buf, p...)
 		b = in.buf
 	}
-	r := reader{s: s, a: a, b: b, at: in.whole, whole: in.whole, gathered: gathered, came: len(p)}
+	r := reader{s: s, a: a, b: b, at: in.whole, whole: in.whole, gathered: gathered, added: len(p)}
 	for r.frame(now) {
 	}
 	if a != s.att {
@@ -84,19 +90,19 @@ func (a *Attachment) read(s *Session, now Time, p []byte) {
 	s.recharge()
 }
 
-// A reader walks over b: the open message is b[start:whole], and the frame
-// that is looked at begins at at.
+// A reader walks over the bytes b of one read. The open message is b[start:whole]; the
+// frame to be parsed next begins at at.
 type reader struct {
 	s                *Session
 	a                *Attachment
 	b                []byte
 	start, whole, at int
 	gathered         bool // b is the attachment's own memory
-	pushed           bool // and something in it was handed on
-	came             int  // bytes that were read last
+	pushed           bool // and the queue now refers to it
+	added            int  // bytes that this read added to b
 }
 
-// keep saves what is not whole yet for the next read.
+// keep saves what is not complete for the next read.
 func (r *reader) keep(now Time) {
 	in := &r.a.in
 	rest := r.b[r.at:]
@@ -106,14 +112,14 @@ func (r *reader) keep(now Time) {
 	case in.whole+len(rest) == 0:
 		in.buf, in.began = nil, 0
 		return
-	case r.gathered && r.start == 0 && r.whole == r.at: // it lies where it should
+	case r.gathered && r.start == 0 && r.whole == r.at: // it already lies there
 	case r.gathered && !r.pushed:
 		in.buf = append(append(r.b[:0], r.b[r.start:r.whole]...), rest...)
 	default:
 		buf := make([]byte, 0, 2*(in.whole+len(rest)))
 		in.buf = append(append(buf, r.b[r.start:r.whole]...), rest...)
 	}
-	if len(in.buf) != had-r.came || in.progress == 0 {
+	if len(in.buf) != had-r.added || in.progress == 0 {
 		in.progress = now
 	}
 	if in.began == 0 {
@@ -121,7 +127,7 @@ func (r *reader) keep(now Time) {
 	}
 }
 
-// frame takes in the next frame and reports whether there may be another.
+// frame processes the next frame, and reports whether there may be another.
 func (r *reader) frame(now Time) bool {
 	b := r.b[r.at:]
 	h, err := frame.Parse(b)
@@ -146,12 +152,15 @@ func (r *reader) frame(now Time) bool {
 	return r.data(now, h, b)
 }
 
+// fail ends the session for a violation. It reports false.
 func (r *reader) fail(now Time, code int, why string) bool {
 	r.s.violation(now, code, "%s", why)
 	return false
 }
 
-// data takes in a data frame once it is whole.
+// data processes a data frame once it is complete. Its size is checked before, by the
+// length that its header announces (protocol section 11, Size), so that a client cannot
+// make the gateway buffer more than one message.
 func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	in := &r.a.in
 	if (h.Op == frame.Continuation) != in.open {
@@ -161,13 +170,15 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 		r.start, r.whole = r.at, r.at
 		*in = inbound{buf: in.buf, began: in.began, text: h.Op == frame.Text}
 	}
-	if most := frame.MaxFrames(r.s.cfg.MaxMessage); in.frames == most {
-		return r.fail(now, wire.CodeProtocolViolation, tooManyFrames(most))
+	if limit := frame.MaxFrames(r.s.cfg.MaxMessage); in.frames == limit {
+		return r.fail(now, wire.CodeProtocolViolation, tooManyFrames(limit))
 	}
 	first := in.first
 	if in.size == 0 && h.Length > 0 && len(b) > h.Size {
 		first = b[h.Size] ^ h.Key[0]
 	}
+	// The limit depends on the first byte of the payload. Before that has arrived, only
+	// the larger limit can be applied.
 	known := in.size > 0 || h.Length == 0 || len(b) > h.Size
 	size := in.size + h.Length
 	if size < 0 || known && size > r.s.clientLimit(in.text, first) || size > max(r.s.cfg.MaxMessage+1, maxControl) {
@@ -178,7 +189,7 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	}
 	end := h.Size + int(h.Length)
 	if r.whole < r.at {
-		copy(r.b[r.whole:], b[:end]) // a control frame was cut out before
+		copy(r.b[r.whole:], b[:end]) // close the gap that a control frame left
 	}
 	r.whole += end
 	r.at += end
@@ -190,7 +201,7 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	return r.message(now, h)
 }
 
-// message hands on the message that has become whole; h is its last header.
+// message passes on the message that is now complete; h is its last header.
 func (r *reader) message(now Time, h frame.Header) bool {
 	s, a := r.s, r.a
 	in := a.in
@@ -201,10 +212,10 @@ func (r *reader) message(now Time, h frame.Header) bool {
 	if s.cfg.Resumable && in.text && in.size > 0 && in.first == wire.DLE {
 		return s.escaped(now, a, msg, in.size)
 	}
-	if !s.admit(now, in.size) {
+	if !s.accept(now, in.size) {
 		return a == s.att
 	}
-	s.tellUp(msg, in.size)
+	s.logUp(msg, in.size)
 	if in.frames == 1 {
 		frame.Remask(msg, h, s.cfg.Key())
 	} else {
@@ -220,6 +231,8 @@ func (r *reader) message(now Time, h frame.Header) bool {
 	return true
 }
 
+// remaskAll gives each frame of a message a new masking key: RFC 6455 section 5.3 wants
+// it unpredictable, and the client chose the old one.
 func (s *Session) remaskAll(msg []byte) {
 	for len(msg) > 0 {
 		h, _ := frame.Parse(msg)
@@ -228,8 +241,8 @@ func (s *Session) remaskAll(msg []byte) {
 	}
 }
 
-// escaped handles a text that begins with DLE: a control message, or data that
-// itself begins with DLE.
+// escaped handles text that begins with a DLE: a control message, or data text that begins
+// with a DLE itself. Protocol section 3.
 func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool {
 	p := flatten(msg, size)
 	switch {
@@ -239,15 +252,15 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 		s.control(now, a, p[1:])
 	case size-1 > s.cfg.MaxMessage:
 		s.violation(now, wire.CodeMessageTooBig, "")
-	case s.admit(now, size-1):
-		s.tellUp(msg, size-1)
+	case s.accept(now, size-1):
+		s.logUp(msg, size-1)
 		s.q.own(s.masked(frame.Text, p[1:]), size-1)
 		s.q.hold(now, s.pace.until)
 	}
 	return a == s.att
 }
 
-// flatten is the plain payload of a message's frames, in one piece.
+// flatten returns the unmasked payload of a message's frames in one piece.
 func flatten(msg []byte, size int64) []byte {
 	p := make([]byte, 0, size)
 	for len(msg) > 0 {
@@ -260,15 +273,16 @@ func flatten(msg []byte, size int64) []byte {
 	return p
 }
 
-// admit counts a data message of the client's. It is false for one that goes
-// nowhere: the upstream's Close is answered or it was lost, or the client has broken
-// the unacked limit.
-func (s *Session) admit(now Time, payload int64) bool {
-	if s.up.fate != Open {
+// accept counts a data message of the client as received. It reports false for a message
+// that is not passed on: the upstream has closed or was lost, or the client has exceeded
+// its window (protocol section 5.3) or its rate.
+func (s *Session) accept(now Time, payload int64) bool {
+	if s.up.mode != Open {
 		return false
 	}
 	if s.cfg.Resumable {
-		n, bytes := s.admitted.n-s.told.n, s.admitted.bytes-s.told.bytes
+		n, bytes := s.received.n-s.ackSent.n, s.received.bytes-s.ackSent.bytes
+		// A single message may always be unacked, however large: protocol section 5.3.
 		if n > 0 && (n >= UnackedMessages || bytes+uint64(payload) > UnackedBytes) {
 			s.violation(now, wire.CodeProtocolViolation, "more than %d messages or %d bytes not acked", UnackedMessages, UnackedBytes)
 			return false
@@ -277,15 +291,15 @@ func (s *Session) admit(now Time, payload int64) bool {
 	if !s.inTime(now, payload) {
 		return false
 	}
-	s.admitted.add(payload)
+	s.received.add(payload)
 	s.stats.ToUpstream++
 	s.stats.ToUpstreamBytes += uint64(payload)
 	s.data = now
 	return true
 }
 
-// clientLimit is the largest payload of a client's message: an escaping DLE is
-// not counted, and a control message has a limit of its own.
+// clientLimit returns the max payload of a client's message. An escaping DLE is not
+// counted, and a control message has its own limit: protocol section 11.
 func (s *Session) clientLimit(text bool, first byte) int64 {
 	if s.cfg.Resumable && text && first == wire.DLE {
 		return max(s.cfg.MaxMessage+1, maxControl)
@@ -293,7 +307,8 @@ func (s *Session) clientLimit(text bool, first byte) int64 {
 	return s.cfg.MaxMessage
 }
 
-// confirm: a message came on the connection whose hello carried a generation.
+// confirm records the first message after hello: it proves that the client holds the
+// token of that hello. Protocol section 7.
 func (s *Session) confirm(a *Attachment) {
 	if !a.spoke {
 		a.spoke = true
@@ -301,6 +316,8 @@ func (s *Session) confirm(a *Attachment) {
 	}
 }
 
+// forgetInbound frees an unfinished message and returns its memory to the store. It was
+// never counted, so the client sends it again.
 func (s *Session) forgetInbound(a *Attachment) {
 	a.in = inbound{}
 	if a == s.att && s.charged > s.q.charge {

@@ -7,43 +7,42 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An Upstream is one upstream connection's tenure with a session. Most sessions
-// have one; a session whose upstream is closed while it is detached has the
-// next one from the resume on. Whatever arrives for one that has been replaced
-// changes nothing.
+// An Upstream is one connection of a session to its game server. Most sessions have only
+// one. With --disconnect hard the upstream of a detached session is closed, and a resume
+// brings the next one. Input of a replaced one changes nothing.
 type Upstream struct {
-	fate     CloseMode
-	deaf     bool // a write failed: it takes nothing more
-	released bool // the session has no upstream, or another one
-	pinged   bool // since heard
-	pingDue  bool
-	over     bool // nothing more comes from it,
-	lost     bool // since it broke, or sent what is not allowed: no code of its own
-	heard    Time
+	mode       CloseMode
+	unwritable bool // a write failed: it takes no more bytes
+	released   bool // the session has no upstream, or another one
+	pinged     bool // after heard
+	pingDue    bool
+	over       bool // no more input follows: it has closed,
+	lost       bool // or it broke or violated the protocol, without a close code of its own
+	heard      Time
 
-	// Outward: rest first, then the session's queue; once released, rest alone.
-	rest []byte // frames of the gateway's own
-	lent lent   // what Out returned and Wrote has not reported
+	// Output: rest first, then the session's queue. Once released, only rest.
+	rest   []byte   // frames of the gateway
+	flight upFlight // returned by Out, not yet reported by Wrote
 
-	// What not every message needs.
-	closed   bool   // a Close is queued: nothing follows it
-	took     Time   // when it last took bytes
-	answerBy Time   // of a plain client's: when its Close is answered at the latest
-	final    []byte // released during a write: what goes out behind it
-	pongs    pongs  // the answers to its Pings
-	code     int    // of its Close
+	// Fields that not every message needs.
+	closed   bool   // a Close frame is queued: nothing follows it
+	took     Time   // when it last accepted bytes
+	answerBy Time   // when its Close frame is answered without the plain client
+	final    []byte // released during a write: what goes out after it
+	pongs    pongs  // answers to its Pings
+	code     int    // of its Close frame
 	reason   string
 }
 
-// lent is what an upstream connection has been handed out.
-type lent struct {
-	up    bool
-	rest  int  // bytes of rest
-	queue bool // and the session's queue
+// upFlight is output to the upstream that is in flight.
+type upFlight struct {
+	active bool
+	rest   int  // bytes of rest
+	queue  bool // and the session's queue, which only one upstream at a time may write
 }
 
 // CloseMode implements Leg.
-func (u *Upstream) CloseMode() CloseMode { return u.fate }
+func (u *Upstream) CloseMode() CloseMode { return u.mode }
 
 // FlushTime implements Leg.
 func (*Upstream) FlushTime() time.Duration { return upstreamFlush }
@@ -51,17 +50,18 @@ func (*Upstream) FlushTime() time.Duration { return upstreamFlush }
 // HalfClose implements Leg.
 func (*Upstream) HalfClose() bool { return false }
 
-// Over reports whether nothing more comes from u: its Close has been read, or it was
-// lost. A plain client's may be written to until its Close is answered.
+// Over reports whether u sends no more input: its Close frame has been read, or it was
+// lost. A plain client's upstream may still be written to until its Close frame is
+// answered.
 func (u *Upstream) Over() bool { return u.over }
 
-// Upstream is the present upstream connection's tenure, or the last one's where
-// there is none.
+// Upstream returns the current upstream connection, or the last one if there is none.
 func (s *Session) Upstream() *Upstream { return s.up }
 
+// hasOutput must be cheap, and must name every kind of output: see Attachment.hasOutput.
 func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 	switch {
-	case u.lent.up || u.deaf || u.fate >= Shut:
+	case u.flight.active || u.unwritable || u.mode >= Shut:
 		return false
 	case len(u.rest) > 0 || u.hasQueue(s):
 		return true
@@ -69,39 +69,41 @@ func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 	return u.pingDue || len(u.pongs.due) > 0
 }
 
-// hasQueue reports whether what is queued may go to u now.
+// hasQueue reports whether u may write the queue now.
 func (u *Upstream) hasQueue(s *Session) bool {
-	return s.lender == nil && s.q.ready() && u == s.up && !u.released
+	return s.writer == nil && s.q.ready() && u == s.up && !u.released
 }
 
+// out returns frames of the gateway first, then the queue. Only one upstream at a time may
+// write the queue: an older one may still be writing when the next one connects.
 func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	s.composeUp(u)
 	if len(u.rest) > 0 {
 		dst = append(dst, u.rest)
-		u.lent = lent{up: true, rest: len(u.rest)}
+		u.flight = upFlight{active: true, rest: len(u.rest)}
 	}
 	if !u.hasQueue(s) {
 		return dst
 	}
-	s.lender = u
-	u.lent.up, u.lent.queue = true, true
+	s.writer = u
+	u.flight.active, u.flight.queue = true, true
 	return s.q.slices(dst)
 }
 
-// maxPongCharge is how much may be queued for an upstream before its Pings wait for
-// their answers: one that takes nothing must not fill the memory by asking.
+// maxPongCharge is how many bytes may wait for an upstream before answers to its Pings
+// do: an upstream that sends Pings and reads nothing must not use up memory.
 const maxPongCharge = 64 << 10
 
-// composeUp queues the answers to the upstream's Pings, and our own. They
-// do not wait for messages whose turn has not come.
+// composeUp queues the answers to the upstream's Pings, and our own Ping. They overtake
+// messages that the rate limit holds back, which may wait for seconds.
 func (s *Session) composeUp(u *Upstream) {
 	send := s.pushControl
 	switch {
-	case u.fate != Open || u.released || u.closed:
+	case u.mode != Open || u.released || u.closed:
 		u.pongs, u.pingDue = pongs{}, false
 		return
 	case s.q.held == 0:
-	case s.q.part > 0 || s.lender != nil || s.q.ready():
+	case s.q.part > 0 || s.writer != nil || s.q.ready():
 		return // in the middle of a message, or older answers go first
 	default:
 		send = func(op byte, payload []byte) { u.rest = append(u.rest, s.masked(op, payload)...) }
@@ -117,16 +119,17 @@ func (s *Session) composeUp(u *Upstream) {
 	}
 }
 
+// wrote counts the gateway's own frames first: out returned them first.
 func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
-	out := u.lent
-	u.lent = lent{}
+	out := u.flight
+	u.flight = upFlight{}
 	if n > 0 {
 		u.took = now
 	}
 	own := min(n, out.rest)
 	u.rest = u.rest[min(own, len(u.rest)):]
 	if out.queue {
-		s.lender = nil
+		s.writer = nil
 		s.queueWrote(now, n-own)
 	}
 	if u.released {
@@ -141,8 +144,8 @@ func (*Upstream) waits(*Session, Time)                    {}
 func (*Upstream) watchesSocket(*Session) bool             { return false }
 func (*Upstream) socketState(*Session, Time, SocketState) {}
 
-// queueWrote takes note of what was written of the queue, and of the ack that
-// is thereby due.
+// queueWrote records that n bytes of the queue were written, and which ack is due for
+// them: protocol section 5.2.
 func (s *Session) queueWrote(now Time, n int) {
 	before, a := s.written.n, s.att
 	read := a != nil && a.wants(s)
@@ -162,18 +165,22 @@ func (s *Session) queueWrote(now Time, n int) {
 	if a.ackSince == 0 {
 		a.ackSince = now
 	}
-	if s.written.n-a.acked >= ackMessages || s.written.bytes-s.told.bytes >= ackBytes {
+	if s.written.n-a.acked >= ackMessages || s.written.bytes-s.ackSent.bytes >= ackBytes {
 		a.ackNow = true
 	}
 }
 
+// writeFailed keeps reading u: its last messages, and its Close frame with the reason, may
+// still wait in the socket.
 func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
-	u.deaf = true
-	if u.fate == Linger {
+	u.unwritable = true
+	if u.mode == Linger {
 		s.shutUpstream(u)
 	}
 }
 
+// gone closes u's connection. If it is the current one and has sent no Close frame, the
+// upstream is lost: protocol section 6.
 func (u *Upstream) gone(s *Session, now Time, why string) {
 	if u == s.up && !u.released && !u.over {
 		s.loseUpstream(now, 0, why)
@@ -181,7 +188,8 @@ func (u *Upstream) gone(s *Session, now Time, why string) {
 	s.shutUpstream(u)
 }
 
-// upstreamControl handles a control frame of the upstream.
+// upstreamControl handles a control frame of the upstream. After a Close frame the client
+// first gets all messages: protocol section 6.
 func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 	switch op {
 	case frame.Ping:
@@ -199,27 +207,28 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 	}
 }
 
-// upstreamFault is an upstream that sent what is not allowed. It reports false.
+// upstreamFault treats an upstream that violated RFC 6455 as lost. It reports false.
 func (s *Session) upstreamFault(now Time, code int, why string) bool {
 	s.loseUpstream(now, code, why)
 	return false
 }
 
-// loseUpstream: nothing more comes from the upstream, and it did not say so.
-// The client is told when it has all that came before.
+// loseUpstream records that the upstream sends nothing more and did not say why. The
+// client is notified once it has everything before: protocol section 6.
 func (s *Session) loseUpstream(now Time, code int, why string) {
 	s.up.over, s.up.lost, s.up.reason = true, true, why
 	s.closeUpstream(code, why)
 	s.deliverEnd(now)
 }
 
-// relieve follows a time in which the upstream was not read, since the store is exhausted.
-// Where it takes nothing more, what is queued for it may be the very memory that reading its
-// end waits for, and would wait for good: nobody will have that queue. With --disconnect hard
-// the next upstream would, so there the upstream is lost instead.
+// relieve frees memory after a pause in reading the upstream because the store is
+// exhausted. If the upstream takes no more bytes, the queue for it may hold the very
+// memory that reading its end waits for, and nobody will ever take that queue. With
+// --disconnect hard the next upstream would take it, so the current one is given up
+// instead.
 func (s *Session) relieve(now Time) {
 	switch {
-	case !s.up.deaf || s.up.released || s.up.over:
+	case !s.up.unwritable || s.up.released || s.up.over:
 	case s.cfg.Hard:
 		s.loseUpstream(now, 0, "write failed")
 	default:
@@ -227,14 +236,15 @@ func (s *Session) relieve(now Time) {
 	}
 }
 
-// closeUpstream sends Close behind what is queued; with code 0 the connection is
-// dropped there instead. It is closed once.
+// closeUpstream sends a Close frame after the queue; with code 0 it closes the connection
+// there without one. The first call counts.
 func (s *Session) closeUpstream(code int, reason string) {
 	u := s.up
-	if u.fate != Open || u.released {
+	if u.mode != Open || u.released {
 		return
 	}
-	if u.deaf || code == 0 && s.q.empty() && len(u.rest) == 0 {
+	// Nothing is left to be written before the close, or nothing can be.
+	if u.unwritable || code == 0 && s.q.empty() && len(u.rest) == 0 {
 		s.shutUpstream(u)
 		return
 	}
@@ -242,12 +252,12 @@ func (s *Session) closeUpstream(code int, reason string) {
 		s.queueClose(code, reason)
 	}
 	s.q.held, s.q.heldBytes = 0, 0 // it is the last that may go
-	u.fate = Linger
+	u.mode = Linger
 }
 
-// queueClose queues Close, once. The upstream is read on until closeUpstream.
+// queueClose queues a Close frame, once. The upstream is read on until closeUpstream.
 func (s *Session) queueClose(code int, reason string) {
-	if s.up.closed || s.up.released || s.up.fate != Open {
+	if s.up.closed || s.up.released || s.up.mode != Open {
 		return
 	}
 	s.pushControl(frame.Close, frame.ClosePayload(code, reason))
@@ -255,28 +265,28 @@ func (s *Session) queueClose(code int, reason string) {
 	s.up.closed = true
 }
 
-// shutUpstream: nothing more goes to u, its connection is closed. What was
-// queued for the present one is of no use any more.
+// shutUpstream closes u's connection at once. Output queued for the current upstream is
+// dropped.
 func (s *Session) shutUpstream(u *Upstream) {
-	u.fate, u.rest = Shut, nil
+	u.mode, u.rest = Shut, nil
 	if u == s.up && !u.released {
 		s.dropQueue()
 	}
 }
 
-// dropQueue: nobody will have what is queued. A write of it that is under way
-// goes on from memory that nobody else uses.
+// dropQueue drops the queue. A write of it that is in flight continues from memory that
+// nothing else uses.
 func (s *Session) dropQueue() {
-	if s.lender != nil {
-		s.lender.lent.queue = false
-		s.lender = nil
+	if s.writer != nil {
+		s.writer.flight.queue = false
+		s.writer = nil
 	}
 	s.q = upqueue{}
 	s.recharge()
 }
 
-// releaseUpstream takes the upstream off the session, --disconnect hard: it gets
-// Close 1001, and what it has not taken is for the next one.
+// releaseUpstream takes the upstream off the session (--disconnect hard). It gets a Close
+// frame with 1001; the messages that it has not taken are for the next one.
 func (s *Session) releaseUpstream() {
 	u := s.up
 	u.released = true
@@ -284,28 +294,30 @@ func (s *Session) releaseUpstream() {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
+	// A message that the old upstream did not finish is dropped: the next one starts with a
+	// new message.
 	s.ring.Truncate()
-	s.scan, s.starved = scanner{told: s.scan.told}, false
+	s.scan, s.starved = scanner{overflowed: s.scan.overflowed}, false
 	s.takeBack(u)
 }
 
-// takeBack ends the part that a released upstream has in the queue, once nothing
-// of it is under way. A message that it has taken half of belongs whole to the
-// next one, so its own connection is cut in the middle of it.
+// takeBack ends a released upstream's use of the queue, once no write of it is in flight.
+// A message that it has taken in part goes to the next upstream whole, so its own
+// connection is closed inside that message: it must not count it, too.
 func (s *Session) takeBack(u *Upstream) {
-	if s.lender == u || u.final == nil {
+	if s.writer == u || u.final == nil {
 		return
 	}
 	final := u.final
 	u.final = nil
-	older := s.lender != nil // whose write is still under way: u has never had the queue
+	older := s.writer != nil // another one's write is still in flight: u never wrote the queue
 	switch {
-	case u.fate >= Shut:
-	case !older && s.q.part > 0, u.deaf:
-		u.fate = Shut
+	case u.mode >= Shut:
+	case !older && s.q.part > 0, u.unwritable:
+		u.mode = Shut
 	default:
 		u.rest = append(u.rest, final...)
-		u.fate = Linger
+		u.mode = Linger
 	}
 	switch {
 	case older:
@@ -321,39 +333,40 @@ func (s *Session) takeBack(u *Upstream) {
 	s.recharge()
 }
 
+// pushControl queues a control frame for the current upstream.
 func (s *Session) pushControl(op byte, payload []byte) { s.pushOwn(s.masked(op, payload)) }
 
-// pushOwn queues a frame that is no client's, behind what waits for its turn. It
-// is for the present upstream alone.
+// pushOwn queues a frame of the gateway, behind held units. It is for the current upstream
+// only: the next one must not get it.
 func (s *Session) pushOwn(p []byte) {
 	s.q.own(p, notCounted)
 	s.q.units[len(s.q.units)-1].to = s.up
 	s.q.hold(0, 0)
 }
 
-// masked is a frame of the gateway's own for the upstream.
+// masked returns a frame of the gateway for the upstream.
 func (s *Session) masked(op byte, payload []byte) []byte {
 	return frame.AppendMasked(make([]byte, 0, frame.MaxHeader+4+len(payload)), op, s.cfg.Key(), payload)
 }
 
-// deliverEnd tells the attached client of the upstream's end, once it has
-// everything that came before.
+// deliverEnd notifies the attached client that the upstream has closed or was lost, once
+// everything before was written to it: protocol section 6.
 func (s *Session) deliverEnd(now Time) {
 	a := s.att
-	if a == nil || !s.up.over || a.flight.up || a.cur < s.ring.Last().Off {
+	if a == nil || !s.up.over || a.flight.active || a.cur < s.ring.Last().Off {
 		return
 	}
 	if !a.last {
-		s.tellEnd(now, a)
+		s.queueEnd(now, a)
 	}
 	if a.last && a.closing != nil && a == s.att {
 		s.endClosing(now, a.closing, Linger, nil)
 	}
 }
 
-// tellEnd queues what tells a of the upstream's end. A plain client that is kept is
-// first asked whether it has what came before a loss.
-func (s *Session) tellEnd(now Time, a *Attachment) {
+// queueEnd queues that notification for a: `end` or `close` 4502, then a Close frame. A
+// cookie client is first asked whether it has received everything before a loss.
+func (s *Session) queueEnd(now Time, a *Attachment) {
 	if s.up.lost && s.cfg.Kept && a.closing == nil && s.acked < s.ring.Last().N {
 		s.askLast(now, a)
 		return
@@ -361,7 +374,7 @@ func (s *Session) tellEnd(now Time, a *Attachment) {
 	s.compose(now, a)
 	a.last = true
 	switch {
-	case s.up.lost && a.closing != nil: // as on a direct connection: a drop
+	case s.up.lost && a.closing != nil: // closed without a Close frame, as on a direct connection
 	case s.up.lost && s.cfg.Resumable:
 		a.ctl = wire.AppendClosing(a.ctl, wire.Closing{Code: wire.CodeUpstreamLost, Reason: wire.Name(wire.CodeUpstreamLost)})
 	case s.up.lost:
@@ -374,8 +387,8 @@ func (s *Session) tellEnd(now Time, a *Attachment) {
 	}
 }
 
-// askLast asks a plain client that is kept whether it has all that came before
-// the upstream broke. It is told of that by a drop, which it could not answer.
+// askLast asks a cookie client whether it has received everything before the upstream
+// broke. It is notified by a disconnect, after which it could no longer answer.
 func (s *Session) askLast(now Time, a *Attachment) {
 	if a.closed == 0 {
 		a.closed = now
@@ -385,17 +398,18 @@ func (s *Session) askLast(now Time, a *Attachment) {
 	}
 }
 
-// endDelivered ends the session whose upstream's end the client has taken in.
+// endDelivered ends the session once its client has received the upstream's end.
 func (s *Session) endDelivered(now Time, f CloseMode) {
 	s.answerUpstream()
 	e := Ending{Reason: ReasonUpstreamClosed, Code: wire.CodeEnded, Text: s.up.reason}
 	if s.up.lost {
-		e = s.goneEnding(wire.Name(wire.CodeUpstreamLost))
+		e = s.noSessionEnding(wire.Name(wire.CodeUpstreamLost))
 	}
-	s.end(now, ending{Ending: e, text: s.up.reason, clientFate: f})
+	s.end(now, ending{Ending: e, text: s.up.reason, clientMode: f})
 }
 
-// recharge counts in the store what the session holds outside its ring.
+// recharge updates what the store counts for the memory that the session holds outside
+// its replay buffer.
 func (s *Session) recharge() {
 	held := s.q.charge
 	if s.att != nil {

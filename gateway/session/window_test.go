@@ -7,8 +7,8 @@ import (
 	"reseat/gateway/session"
 )
 
-// limits.unacked_bytes are 1 MiB to the byte; an empty message takes none of it.
-func TestUnackedBytesAreLimitedToTheByte(t *testing.T) {
+// limits.unacked_bytes is exactly 1 MiB; an empty message uses none of it.
+func TestUnackedBytesLimitIsExact(t *testing.T) {
 	b := newTable(t, config())
 	piece := strings.Repeat("x", 64<<10)
 	for range 16 {

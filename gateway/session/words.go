@@ -7,55 +7,57 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Words are text messages of the operator's that tell the upstream what becomes
-// of the client. Empty ones are not sent.
+// Words are text messages, chosen by the operator, that notify the upstream of what
+// happens to the client. Empty ones are not sent.
 type Words struct {
-	Detach string // at the detach
+	Detach string // when the client is detached
 	Resume string // at a resume, before the client's first message; not at a takeover
-	Expire string // before the Close, when the grace period is over
+	Expire string // before the Close frame, when the grace period is over
 }
 
-// A Reply is a heartbeat of the game's own, and the answer that it is given
-// while the client is away.
+// A Reply is a heartbeat of the game's own, and the answer that the gateway gives while
+// the client is detached: otherwise the game server would drop the player.
 type Reply struct{ In, Out string }
 
-// A Beat is what is sent to the upstream every so often while the client is
-// away.
+// A Beat is a message that the game server expects from its client at intervals. The
+// gateway sends it while the client is detached.
 type Beat struct {
 	Every time.Duration
 	Text  string
 }
 
-// say sends the upstream a text message that is no client's.
-func (s *Session) say(text string) {
-	if text != "" && s.up.fate == Open && !s.up.released {
+// sendText sends the upstream a text message of the gateway, unless it is closed.
+func (s *Session) sendText(text string) {
+	if text != "" && s.up.mode == Open && !s.up.released {
 		s.pushOwn(s.masked(frame.Text, []byte(text)))
 	}
 }
 
-func (s *Session) sayDetached(now Time) {
-	if !s.cfg.Hard || s.graceEnd <= now { // else it goes before the Close, past what is queued
-		s.say(s.cfg.Words.Detach)
+// notifyDetached sends Words.Detach.
+func (s *Session) notifyDetached(now Time) {
+	if !s.cfg.Hard || s.graceEnd <= now { // else releaseUpstream sends it, ahead of the queue
+		s.sendText(s.cfg.Words.Detach)
 	}
 }
 
-// sayResumed is silent where the upstream was told at its connect, and for the
-// first client of a session that was made ahead of it.
-func (s *Session) sayResumed() {
+// notifyResumed sends Words.Resume. It sends nothing to an upstream that got it right
+// after its handshake, nor for the first client of a session created before it.
+func (s *Session) notifyResumed() {
 	if !s.cfg.Hard && s.epoch > 0 {
-		s.say(s.cfg.Words.Resume)
+		s.sendText(s.cfg.Words.Resume)
 	}
 }
 
-func (s *Session) sayAtReconnect() {
+// notifyReconnected sends Words.Resume to a new upstream, before any queued message.
+func (s *Session) notifyReconnected() {
 	if text := s.cfg.Words.Resume; text != "" {
 		s.up.rest = s.masked(frame.Text, []byte(text))
 	}
 }
 
-// keepalive answers a heartbeat of the game's own for a client that is away. It
-// reports whether the frame was one, and whether more of it must come before
-// that can be said.
+// keepalive answers a heartbeat of the game while the client is detached, and takes it out
+// of the stream. It reports whether the frame was one, and whether more of it must arrive
+// before that is known.
 func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 	if s.state != Detached || h.Op != frame.Text || !h.Fin {
 		return false, false
@@ -64,13 +66,14 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 		if h.Length != int64(len(r.In)) {
 			continue
 		}
+		// Compare as much as has arrived: a frame that cannot match must not wait for more.
 		got := raw[h.Size:min(len(raw), h.Size+len(r.In))]
 		switch {
 		case string(got) != r.In[:len(got)]:
 		case len(got) < len(r.In):
 			wait = true
 		default:
-			s.say(r.Out)
+			s.sendText(r.Out)
 			s.ring.Skip(h.Size + len(got))
 			return true, false
 		}
@@ -78,35 +81,36 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 	return false, wait
 }
 
-// answerKept answers the heartbeats that the client was lost before it could
-// be known to have answered. They stay what they are: messages for the client.
-func (s *Session) answerKept() {
+// answerBuffered answers the heartbeats that the client may not have answered before it
+// was detached. They remain messages for the client: it counts them.
+func (s *Session) answerBuffered() {
 	if len(s.cfg.Replies) == 0 {
 		return
 	}
 	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
 		_, end := s.ring.Around(m, m.Off+1)
-		s.answerHeld(m.Off, end)
+		s.answerHeartbeat(m.Off, end)
 		m.Off = end
 	}
 }
 
-// answerLast answers the newest message, if it is a heartbeat that came in
-// frames, or in whose midst the client was lost.
-func (s *Session) answerLast(from uint64) {
+// answerNewest answers the newest message if it is a heartbeat that keepalive could not
+// recognise: fragmented, or only complete after the detach.
+func (s *Session) answerNewest(from uint64) {
 	if s.state == Detached && len(s.cfg.Replies) > 0 {
-		s.answerHeld(from, s.ring.Last().Off)
+		s.answerHeartbeat(from, s.ring.Last().Off)
 	}
 }
 
-// answerHeld answers the message that the replay buffer holds from one offset to
-// another, if it is a heartbeat.
-func (s *Session) answerHeld(from, end uint64) {
+// answerHeartbeat answers the message between two offsets of the replay buffer if it is a
+// heartbeat.
+func (s *Session) answerHeartbeat(from, end uint64) {
 	longest := 0
 	for _, r := range s.cfg.Replies {
 		longest = max(longest, len(r.In))
 	}
-	if end-from > uint64(longest+1+frame.MaxFrames(s.cfg.MaxMessage)*4) { // headers of so short frames
+	// Most messages are longer than any heartbeat. They must not be copied to find that out.
+	if end-from > uint64(longest+1+frame.MaxFrames(s.cfg.MaxMessage)*4) { // the headers of frames this short
 		return
 	}
 	msg := s.ring.Copy(from, end)
@@ -114,17 +118,19 @@ func (s *Session) answerHeld(from, end uint64) {
 		return
 	}
 	text := string(flatten(msg, int64(len(msg))))
+	// The buffer holds the escaped form; the operator wrote the plain one.
 	if s.cfg.Resumable && len(text) > 0 && text[0] == wire.DLE {
 		text = text[1:]
 	}
 	for _, r := range s.cfg.Replies {
 		if r.In == text {
-			s.say(r.Out)
+			s.sendText(r.Out)
 			return
 		}
 	}
 }
 
+// startBeats restarts the Beats at a detach.
 func (s *Session) startBeats(now Time) {
 	s.beats = s.beats[:0]
 	for _, b := range s.cfg.Beats {
@@ -132,20 +138,21 @@ func (s *Session) startBeats(now Time) {
 	}
 }
 
-// tickBeats sends what is due, but nothing more to an upstream that has not
-// taken what it was sent before.
+// tickBeats sends the Beats that are due, unless the upstream has not taken earlier
+// output: they must not pile up.
 func (s *Session) tickBeats(now Time) {
 	taken := s.q.empty()
 	for i, b := range s.cfg.Beats {
 		if i < len(s.beats) && now >= s.beats[i] {
 			s.beats[i] = now.Add(b.Every)
 			if taken {
-				s.say(b.Text)
+				s.sendText(b.Text)
 			}
 		}
 	}
 }
 
+// nextBeat returns when the next Beat is due; zero: never.
 func (s *Session) nextBeat() (t Time) {
 	for _, at := range s.beats {
 		t = earlier(t, at)

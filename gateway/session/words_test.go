@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/session"
 )
 
-func TestBeatsThatAreDueTogetherAllGoOut(t *testing.T) {
+func TestBeatsDueTogetherAreAllSent(t *testing.T) {
 	c := config()
 	c.Beats = []session.Beat{{Every: 5 * time.Second, Text: "one"}, {Every: 5 * time.Second, Text: "two"}, {Every: 10 * time.Second, Text: "three"}}
 	b := newTable(t, c)
@@ -22,9 +22,9 @@ func TestBeatsThatAreDueTogetherAllGoOut(t *testing.T) {
 	b.wants(b.up, "one", "two")
 }
 
-// A heartbeat is answered once, wherever in its midst the client is lost. Where
-// its beginning had been taken for the client, the client gets it as well.
-func TestHeartbeatIsAnsweredWhereverTheDropCutsIt(t *testing.T) {
+// A heartbeat is answered once, wherever in it the client is disconnected. If its beginning
+// was already numbered for the client, the client gets it as well.
+func TestHeartbeatSplitByDisconnectIsAnsweredOnce(t *testing.T) {
 	for name, bytes := range map[string]string{
 		"whole":     text("ping"),
 		"in pieces": "\x01\x01p\x00\x02in\x89\x00\x80\x01g", // with a Ping between
@@ -54,7 +54,7 @@ func TestHeartbeatIsAnsweredWhereverTheDropCutsIt(t *testing.T) {
 	}
 }
 
-func TestHeartbeatInPiecesThatWasNotAckedIsAnswered(t *testing.T) {
+func TestUnackedFragmentedHeartbeatIsAnswered(t *testing.T) {
 	c := config()
 	c.Replies = []session.Reply{{In: "ping", Out: "pong"}}
 	b := newTable(t, c)
@@ -63,8 +63,8 @@ func TestHeartbeatInPiecesThatWasNotAckedIsAnswered(t *testing.T) {
 	b.wants(b.up, "pong", "pong")
 }
 
-// Without a grace period a drop is a detach and an end at once: both are said.
-func TestDetachIsSaidBeforeASessionThatIsNotKeptEnds(t *testing.T) {
+// Without a grace period a disconnect is a detach and an end at once: both messages are sent.
+func TestDetachMessagePrecedesImmediateExpiry(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		c := config()
 		c.Hard, c.Terms = hard, session.Terms{}

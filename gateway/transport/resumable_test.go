@@ -423,7 +423,7 @@ func TestBlockedObserverStopsNoSession(t *testing.T) {
 
 // Message events (--log-messages) don't choose the driver.
 func TestSessionWithMessageEventsStaysOnItsLoop(t *testing.T) {
-	p := newPlayer(t, newDriver(t, transport.Poll), func(c *session.Config) { c.Tell.On = true })
+	p := newPlayer(t, newDriver(t, transport.Poll), func(c *session.Config) { c.MessageLog.On = true })
 	if p.drive.Client() != nil { // a loop keeps no net.Conn
 		t.Error("the session is on goroutines")
 	}

@@ -17,7 +17,7 @@ import (
 func TestSessionIsNotReadWhileItsObserverIsBehind(t *testing.T) {
 	const messages = 200 // a socket holds this many small messages
 	ours, client := socketPair(t)
-	r := newRigOf(t, ours, client, func(c *session.Config) { c.Resumable, c.Tell.On = false, true })
+	r := newRigOf(t, ours, client, func(c *session.Config) { c.Resumable, c.MessageLog.On = false, true })
 	stuck := make(chan struct{})
 	free := sync.OnceFunc(func() { close(stuck) })
 	t.Cleanup(free)

@@ -9,7 +9,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// reads has the client's connection take all that is written to it.
+// reads lets the client take all output.
 func (b *table) reads() {
 	n := 0
 	for _, p := range b.s.Out(b.now, b.att, nil) {
@@ -18,14 +18,14 @@ func (b *table) reads() {
 	b.s.Wrote(b.now, b.att, n, false)
 }
 
-// closes is a Close frame of the client's.
+// closes is a Close frame of the client.
 func (b *table) closes(code int) {
 	b.s.Read(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(code, ""))))
 }
 
-// A page that is left says Close 1001 though it has not read the game server's
-// Close: what it has not acked is still owed to it.
-func TestCloseOfAPageThatIsLeftAnswersNothingThatItHasNotAcked(t *testing.T) {
+// A page that is being left sends Close 1001 without having read the game server's Close:
+// unacked messages must be sent again. Protocol section 11.
+func TestGoingAwayCloseIsNoAnswerWhileMessagesAreUnacked(t *testing.T) {
 	for acked, want := range map[uint64]session.State{0: session.Detached, 1: session.Detached, 2: session.Ended} {
 		b := newTable(t, config())
 		b.game(text("one") + text("two") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
@@ -39,7 +39,7 @@ func TestCloseOfAPageThatIsLeftAnswersNothingThatItHasNotAcked(t *testing.T) {
 	}
 }
 
-// A client that closes each connection without having said anything gets nowhere.
+// A client that only ever sends Close frames makes no progress.
 func TestCloseFrameAloneCountsAsHeardForNoProgress(t *testing.T) {
 	b := newTable(t, config())
 	b.game(text("boom"))
@@ -54,8 +54,8 @@ func TestCloseFrameAloneCountsAsHeardForNoProgress(t *testing.T) {
 	b.wantState(session.Ended)
 }
 
-// An upstream is asked for a sign of life after each silence, not once alone.
-func TestAnUpstreamIsPingedAfterEachSilence(t *testing.T) {
+// An upstream is pinged after each silence, not only after the first.
+func TestUpstreamIsPingedAfterEachSilence(t *testing.T) {
 	c := config()
 	c.UpstreamHeartbeat = 10 * time.Second
 	b := newTable(t, c)
@@ -63,14 +63,14 @@ func TestAnUpstreamIsPingedAfterEachSilence(t *testing.T) {
 		b.sleep(10 * time.Second)
 		b.wants(b.up, "ping")
 		b.game("\x8a\x00") // its Pong
-		b.says("")         // and the client is there
+		b.says("")         // keeps the client attached
 		b.reads()
 	}
 	b.wantState(session.Attached)
 }
 
-// Who is put off is told when the oldest of the takeovers is ten seconds old.
-func TestTakeoversThatArePutOffAreToldForHowLong(t *testing.T) {
+// The next takeover is allowed once the oldest of the last twenty is ten seconds old.
+func TestTooManyTakeoversReturnRetryDelay(t *testing.T) {
 	b := newTable(t, config())
 	for range 20 {
 		b.resume(0)
@@ -88,8 +88,8 @@ func TestTakeoversThatArePutOffAreToldForHowLong(t *testing.T) {
 	b.resume(0)
 }
 
-// A client whose acks never arrive gets further all the same, as its resumes say.
-func TestResumesThatStateMoreEachTimeAreProgress(t *testing.T) {
+// A client whose acks never arrive still makes progress, as the N of its resumes shows.
+func TestResumesWithRisingCountAreProgress(t *testing.T) {
 	b := newTable(t, config())
 	for n := range uint64(8) {
 		b.game(text("tick"))
@@ -102,9 +102,9 @@ func TestResumesThatStateMoreEachTimeAreProgress(t *testing.T) {
 	}
 }
 
-// A client that still has messages to ack has a minute for it, from the last that
-// it acked; until then the game server's Close need not be answered.
-func TestTheMinuteToAnswerACloseBeginsAnewWithEachAck(t *testing.T) {
+// A client with unacked messages has a minute from its newest ack to answer the game
+// server's Close.
+func TestEachAckRestartsCloseAnswerTimeout(t *testing.T) {
 	b := newTable(t, config())
 	b.game(text("one") + text("two") + text("three") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
 	b.reads()
@@ -123,8 +123,8 @@ func TestTheMinuteToAnswerACloseBeginsAnewWithEachAck(t *testing.T) {
 	b.wantState(session.Detached)
 }
 
-// That the buffer overflowed is told once in each absence, not once for all.
-func TestAnOverflowIsToldOnceInEachAbsence(t *testing.T) {
+// Overflowed is emitted once per detach, not once per session.
+func TestOverflowIsReportedOncePerDetach(t *testing.T) {
 	c := config()
 	c.BufferMessages = 1
 	b := newTable(t, c)
@@ -132,14 +132,14 @@ func TestAnOverflowIsToldOnceInEachAbsence(t *testing.T) {
 		b.drop()
 		b.s.Events()
 		b.game(text("kept") + text("waits"))
-		told := 0
+		reported := 0
 		for _, e := range b.s.Events() {
 			if e.Kind == session.Overflowed {
-				told++
+				reported++
 			}
 		}
-		if told != 1 {
-			t.Errorf("absence %d: told %d times, want once", n+1, told)
+		if reported != 1 {
+			t.Errorf("detach %d: reported %d times, want once", n+1, reported)
 		}
 		b.resume(2 * n)
 		b.reads()

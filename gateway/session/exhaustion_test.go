@@ -10,14 +10,14 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An upstream that is not read for want of memory, in the middle of a message, is
-// neither silent nor slow: it is read on once there is memory again.
-func TestUpstreamOutlivesAnExhaustedStoreInMidMessage(t *testing.T) {
+// An upstream that is not read because memory is exhausted is neither silent nor slow: it
+// is read on, inside its message, once there is memory again.
+func TestUpstreamSurvivesExhaustedStoreInsideMessage(t *testing.T) {
 	c := config()
 	c.UpstreamHeartbeat = 10 * time.Second
 	b := newTable(t, c)
 	message := text(strings.Repeat("x", 5000))
-	b.game(message[:3900]) // what is left of the first chunk is too little for a read
+	b.game(message[:3900]) // the rest of the first chunk is too small for a read
 	held := int(b.store.Limit())
 	b.store.Charge(held)
 	for range 40 * 4 {
@@ -37,9 +37,10 @@ func TestUpstreamOutlivesAnExhaustedStoreInMidMessage(t *testing.T) {
 	}
 }
 
-// An upstream that takes nothing more, and whose queue holds all the memory there is, is
-// read to its end all the same. Where the queue would be the next upstream's, it is lost.
-func TestQueueOfADeafUpstreamDoesNotKeepItsEndFromBeingRead(t *testing.T) {
+// An upstream takes no more bytes, and its queue holds all the memory: it is still read to
+// its end. With --disconnect hard the queue is for the next upstream, so this one is given
+// up.
+func TestQueueOfUnwritableUpstreamDoesNotBlockReadingItsEnd(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hard=%v", hard), func(t *testing.T) {
 			c := config()
@@ -70,8 +71,8 @@ func TestQueueOfADeafUpstreamDoesNotKeepItsEndFromBeingRead(t *testing.T) {
 	}
 }
 
-// A resume that had nothing to send is no sign of a client that gets nowhere.
-func TestResumesThatHadNothingToSendAreNotFutile(t *testing.T) {
+// A resume that had nothing to send says nothing about the client's progress.
+func TestResumesWithNothingToSendAreNotFutile(t *testing.T) {
 	b := newTable(t, config())
 	b.reads() // hello
 	for range 20 {
@@ -84,9 +85,9 @@ func TestResumesThatHadNothingToSendAreNotFutile(t *testing.T) {
 	}
 }
 
-// The token is judged first, protocol section 2: who brings a superseded one learns
-// nothing of how the session ended.
-func TestSupersededTokenOfAnEndedSessionIsRefusedAsBad(t *testing.T) {
+// The token is checked first, protocol section 2: a superseded one learns nothing about how
+// the session ended.
+func TestSupersededTokenOfEndedSessionIsRefused(t *testing.T) {
 	b := newTable(t, config())
 	old := b.s.Generation()
 	b.drop()
@@ -101,8 +102,8 @@ func TestSupersededTokenOfAnEndedSessionIsRefusedAsBad(t *testing.T) {
 	}
 }
 
-// However many messages overflow in one absence, it is one event.
-func TestManyMessagesThatOverflowAreOneEvent(t *testing.T) {
+// However many messages overflow during one detach, it is one event.
+func TestRepeatedOverflowIsOneEvent(t *testing.T) {
 	for policy, want := range map[session.Overflow]int{session.Pause: 1, session.DropOldest: 1} {
 		t.Run(policy.String(), func(t *testing.T) {
 			c := config()
@@ -115,14 +116,14 @@ func TestManyMessagesThatOverflowAreOneEvent(t *testing.T) {
 					b.game(text(fmt.Sprint(n)) + text("more"))
 				}
 			}
-			told := 0
+			overflows := 0
 			for _, e := range b.s.Events() {
 				if e.Kind == session.Overflowed {
-					told++
+					overflows++
 				}
 			}
-			if told != want {
-				t.Errorf("%d events, want %d", told, want)
+			if overflows != want {
+				t.Errorf("%d events, want %d", overflows, want)
 			}
 		})
 	}
