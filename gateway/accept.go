@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,12 +30,13 @@ const (
 // A route is a Route made ready to serve.
 type route struct {
 	policy.Route
-	terms *registry.Terms // that its sessions begin with
-	proxy *upstream.Proxy // nil where ordinary requests are off
+	terms  *registry.Terms // that its sessions begin with
+	proxy  *upstream.Proxy // nil where ordinary requests are off
+	counts *routeCounts
 }
 
 func (g *Gateway) addRoute(r policy.Route) {
-	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}}
+	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}, counts: new(routeCounts)}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
 			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.Conceal,
@@ -71,12 +73,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 	}
 	if !handshake.OriginAllowed(rules.Origins, r.Header, g.target(r)) {
 		g.refusals.warn("origin.refused", "text", "see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", clip(r.Header.Get("Origin")))
 		return
 	}
 	offer := wire.ParseOffer(r.Header)
 	if len(r.Header.Values("Origin")) == 0 && g.byCookie(r, rt, offer) {
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a cookie counts for pages alone, and a page says its Origin")
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a cookie counts for pages alone, and a page says its Origin", "origin", "missing, though a cookie authenticates")
 		return
 	}
 	if !offer.Resumable && rt != nil {
@@ -163,8 +165,12 @@ func (g *Gateway) forwarded(r *http.Request, header string) string {
 // close (protocol section 2), counts it, and has the connection closed, so that nothing behind it is taken for another request. The line in the
 // log has more behind it.
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
-	g.noteRefused(r, status, label, more...)
-	if c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After")); ok && c.Reason != "" && g.sayRefusal(w, r, c) {
+	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
+	if !ok || c.Reason == "" || !wire.ParseOffer(r.Header).Refusals {
+		c = wire.Closing{}
+	}
+	g.noteRefused(r, status, c.Code, label, more...)
+	if c.Code != 0 && g.sayRefusal(w, r, c) {
 		return
 	}
 	letGo(w)
@@ -172,10 +178,16 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 	http.Error(w, text, status)
 }
 
-// noteRefused counts and logs a refused handshake.
-func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ...any) {
+// noteRefused counts, keeps and logs a refused handshake. code is that of the close that
+// says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
+func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, more ...any) {
 	g.metrics.refused.WithLabelValues(label).Inc()
-	args := []any{"status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr}
+	detail := ""
+	if len(more) > 1 {
+		detail = fmt.Sprint(more[1])
+	}
+	g.keepRefusal(r, status, code, label, detail, detail)
+	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r)}
 	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
@@ -222,15 +234,15 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.metrics.logins.WithLabelValues(reason).Inc()
 		w.Header().Set("WWW-Authenticate", login.Challenge(err))
 		if offer.Refusals {
-			g.noteRefused(r, http.StatusUnauthorized, "unauthorized", "login", reason)
 			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
+			g.noteRefused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
 			g.sayRefusal(w, r, c)
 			return
 		}
 		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game asks for a login: "+err.Error(), "login", reason)
 		return
 	}
-	e := g.newRecord(rt, player, offer.Resumable, g.clientAddr(r))
+	e := g.newRecord(rt, r.URL.EscapedPath(), player, offer.Resumable, g.clientAddr(r))
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // a refusal's body is read to its end before
 	e.SetFirst(g.upstreamRequest(e, r, offer.Protocols, nil), cancel)
@@ -285,13 +297,18 @@ func (g *Gateway) commit(e *registry.Record) bool {
 }
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
-	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
+	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", requestPath(r), "err", err)
 	if listen.NoDescriptor(err) { // that is no fault of the upstream's
 		g.refuseExhausted(w, r)
 		return
 	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
-	if g.sayRefusal(w, r, closingUpstream(err)) {
+	c := closingUpstream(err)
+	if !wire.ParseOffer(r.Header).Refusals {
+		c.Code = 0
+	}
+	g.keepRefusal(r, c.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
+	if c.Code != 0 && g.sayRefusal(w, r, c) {
 		upstream.Discard(err)
 		return
 	}
@@ -300,10 +317,10 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *regi
 	upstream.WriteError(w, err)
 }
 
-// newRecord makes the record of a session of rt's. peer is the client's address, zero for
+// newRecord makes the record of a session of rt's. path is percent-encoded. peer is the client's address, zero for
 // a session that is made ahead of its client.
-func (g *Gateway) newRecord(rt *route, player string, resumable bool, peer netip.Addr) *registry.Record {
-	s := registry.Spec{ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
+func (g *Gateway) newRecord(rt *route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
+	s := registry.Spec{ID: newID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
 	if rt.Policy.Login != nil {
 		s.Realm = rt.Policy.Login.Realm()
 	}

@@ -91,6 +91,7 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return true
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	g.logRefusal(r, e.Name(), refusal)
 	a.conn.Close() // a plain client comes again, and gets a session of its own where this one is over
 	return true
 }

@@ -42,6 +42,7 @@ type Gateway struct {
 
 	conns, adminConns *listen.ConnTracker // that wait
 
+	refused      refusalRing
 	refusals     *limitedLog
 	exhaustedLog *limitedLog   // --buffer-total
 	shedLog      *limitedLog   // of connections that wait
@@ -127,7 +128,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
-		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
+		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", clip(r.Host))
 		return
 	}
 	if r.Method == http.MethodConnect {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/upstream"
@@ -20,7 +21,7 @@ const many = 10_000
 // which no game server has answered yet.
 func newCrowd(t testing.TB, n int) *Gateway {
 	t.Helper()
-	g, err := New(Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	g, err := New(Config{Routes: []policy.Route{{Pattern: "/*", Policy: policy.Policy{HTTPOff: true}}}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func newCrowd(t testing.TB, n int) *Gateway {
 		g.Close()
 	})
 	for i := range n {
-		e := g.newRecord(&route{terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, fmt.Sprint("p", i%10), true, netip.Addr{})
+		e := g.newRecord(&route{Route: policy.Route{Pattern: "/*"}, terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, "/", fmt.Sprint("p", i%10), true, netip.Addr{})
 		g.reg.Add(e)
 	}
 	return g

@@ -52,6 +52,6 @@ func (g *Gateway) via(r *http.Request) []string {
 
 // refuseLoop answers a request that has come back.
 func (g *Gateway) refuseLoop(w http.ResponseWriter, r *http.Request) {
-	g.refusals.warn("upstream.loop", "path", clip(r.URL.Path), "text", "a game server of this gateway is the gateway itself: see --upstream, --route and --listen")
+	g.refusals.warn("upstream.loop", "path", requestPath(r), "text", "a game server of this gateway is the gateway itself: see --upstream, --route and --listen")
 	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

@@ -21,7 +21,7 @@ import (
 func TestSessionThatWasRemovedDuringItsDialIsNotCommitted(t *testing.T) {
 	g := newCrowd(t, 0)
 	begin := func() *registry.Record {
-		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "ann", true, netip.Addr{})
+		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "/", "ann", true, netip.Addr{})
 		g.reg.Add(e)
 		return e
 	}

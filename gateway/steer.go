@@ -107,13 +107,13 @@ func (g *Gateway) StartGroup(group string) int {
 
 // EndGroup ends those sessions of a group whose client is away; the data of the
 // others is cleared, and they count as not started. It tells how many there
-// were.
-func (g *Gateway) EndGroup(group string) int {
+// were. by is the name of the caller, for the records of those that end.
+func (g *Gateway) EndGroup(group, by string) int {
 	return g.eachOf(group, func(e *registry.Record) {
 		e.SetData(nil, 0, nil)
 		e.Do(func(core *session.Session, now session.Time) {
 			if core.State() == session.Detached {
-				core.Terminate(now, wire.CodeNormal, "group ended")
+				terminate(e, core, now, by, wire.CodeNormal, "group ended")
 				return
 			}
 			core.SetStarted(now, false)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/policy"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
@@ -29,6 +30,7 @@ type Record struct {
 
 	ID        string
 	Route     string
+	Path      string // of the first request: see Spec
 	Player    string
 	Resumable bool
 	Since     time.Time
@@ -52,6 +54,7 @@ type Record struct {
 	protocol string             // that the upstream chose
 	data     []byte             // the game server's; nil is unset
 	tag      uint64             // of this state of it; zero while it is unset
+	ender    string             // see SetEnder
 	past     history
 }
 
@@ -133,17 +136,23 @@ func (t *Terms) LongestGrace() time.Duration {
 // A Spec is what a Record is made from.
 type Spec struct {
 	ID, Route, Player string
-	Realm             any // where the player's name comes from; comparable
-	Resumable         bool
-	Peer              netip.Addr // the client's; zero: made by the control API
-	Target            upstream.Target
-	Terms             *Terms
+	// Path is the path that the session was begun with, percent-encoded, without the
+	// query. What is longer than maxPath is cut off.
+	Path      string
+	Realm     any // where the player's name comes from; comparable
+	Resumable bool
+	Peer      netip.Addr // the client's; zero: made by the control API
+	Target    upstream.Target
+	Terms     *Terms
 }
+
+// maxPath bounds the path that is kept of each session, in bytes.
+const maxPath = 200
 
 // NewRecord makes the record of a session that is about to begin.
 func NewRecord(clock *transport.Clock, s Spec) *Record {
 	e := &Record{
-		clock: clock, ID: s.ID, Route: s.Route, Player: s.Player, Resumable: s.Resumable, Since: time.Now(), Target: s.Target,
+		clock: clock, ID: s.ID, Route: s.Route, Player: s.Player, Path: strings.Clone(frame.Clip(s.Path, maxPath)), Resumable: s.Resumable, Since: time.Now(), Target: s.Target,
 		player: playerKey{realm: s.Realm, name: s.Player},
 	}
 	e.SetTerms(s.Terms)
@@ -219,6 +228,21 @@ func (e *Record) SetData(data []byte, tag uint64, want func(tag uint64) bool) bo
 	}
 	e.data, e.tag = data, tag
 	return true
+}
+
+// SetEnder notes who is about to end the session by the control API: a caller's name, as
+// in the audit log. It is called as the owner of the session's core.
+func (e *Record) SetEnder(by string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ender = by
+}
+
+// Ender is who has ended the session by the control API, "" where nobody has.
+func (e *Record) Ender() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ender
 }
 
 // Subject is what a token's sub must be: the player, or without one the

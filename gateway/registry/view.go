@@ -12,7 +12,7 @@ import (
 // empty field chooses all.
 type View struct {
 	Filter            // After is not looked at
-	Text       string // in the id, player, group, address or route, in whatever letters
+	Text       string // in the id, player, group, address, route, path or kind of client, ignoring case
 	Sort       Sort
 	Descending bool
 	Offset     int
@@ -69,7 +69,7 @@ func (v *View) fitsLiving(e *Record, i *session.Info) bool {
 	group := e.Terms().Group
 	return i.State != session.Ended && (v.State == "" || v.State == i.State.String()) &&
 		(v.Player == "" || v.Player == e.Player) && (v.Group == "" || v.Group == group) &&
-		v.holds(e.ID, e.Player, group, e.Peer(), e.Route)
+		v.holds(e.ID, e.Player, group, e.Peer(), e.Route, e.Path, e.Client())
 }
 
 // holds reports whether the Text that is looked for is in one of these.
@@ -116,7 +116,7 @@ func fill(i *session.Info, t *Terms) float64 {
 func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) {
 	var ranks []rank
 	for i := range list {
-		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route) {
+		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route, s.Path, s.Client) {
 			ranks = append(ranks, v.rankTombstone(i, s))
 		}
 	}

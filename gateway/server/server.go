@@ -226,6 +226,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger)
 	host, _ := os.Hostname() // empty where the system does not say
 	p.admin = server(admin.New(p.gateway, admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
+		Listen: p.listen.Addr().String(),
 	}), p.gateway.AdminConns(), log)
 	return p, nil
 }
