@@ -3,13 +3,11 @@ package server
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"reseat/gateway/admin"
@@ -19,7 +17,6 @@ import (
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/tokens/login"
-	"reseat/upstream"
 )
 
 // directoryTimeout is how long an ACME CA has to answer a check.
@@ -179,38 +176,6 @@ func (r *report) authority(ctx context.Context, c secure.Config) {
 	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory responds; no certificate was ordered", 1, secure.CheckDirectory(ctx, c))
 }
 
-// A probed is a game server, and what is wrong with it.
-type probed struct {
-	url string // without the path
-	err error
-}
-
-// probeAll connects to each game server once, all at the same time, with TLS
-// where it is asked for. No handshake is sent: to a game server that would be a
-// player.
-func probeAll(ctx context.Context, routes []policy.Route) []probed {
-	type place struct {
-		url string
-		ca  *x509.CertPool
-	}
-	var targets []policy.Route
-	seen := map[place]bool{}
-	for _, route := range routes {
-		p := place{route.Upstream.URL.Scheme + "://" + route.Upstream.URL.Host, route.Upstream.RootCAs}
-		if !seen[p] {
-			seen[p] = true
-			targets = append(targets, route)
-		}
-	}
-	list := make([]probed, len(targets))
-	var probes sync.WaitGroup
-	for i, t := range targets {
-		probes.Go(func() { list[i] = probed{t.Upstream.URL.Scheme + "://" + t.Upstream.URL.Host, probe(ctx, &t)} })
-	}
-	probes.Wait()
-	return list
-}
-
 func (r *report) upstreams(ctx context.Context, routes []policy.Route) {
 	for _, p := range probeAll(ctx, routes) {
 		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, p.err)
@@ -229,16 +194,6 @@ func (r *report) webhook(ctx context.Context, set *config.Settings) {
 		r.say("--webhook-secret-file", plural(secrets.Count(), "secret"), 2, nil)
 	}
 	r.say("--webhook "+webhook.Shown(set.Webhook), "accepts connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
-}
-
-func probe(ctx context.Context, route *policy.Route) error {
-	ctx, cancel := context.WithTimeout(ctx, route.Policy.DialTimeout)
-	defer cancel()
-	err := route.Upstream.Probe(ctx)
-	if e := (*upstream.Error)(nil); errors.As(err, &e) {
-		return e.Err // the address is said already
-	}
-	return err
 }
 
 func plural(n int, what string) string {

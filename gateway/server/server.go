@@ -23,7 +23,6 @@ import (
 	"reseat/gateway/config"
 	"reseat/gateway/demo"
 	"reseat/gateway/listen"
-	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
@@ -73,9 +72,10 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 		go p.recorder.Run(ctx)
 	}
 	p.config = watchConfig(set.Config, args, environ)
-	var probes sync.WaitGroup
-	probes.Go(func() { p.probe(ctx, set.Gateway.Routes) })
-	defer probes.Wait()
+	var watches sync.WaitGroup
+	watches.Go(func() { logUnreachable(ctx, log, set.Gateway.Routes) })
+	watches.Go(func() { p.config.watch(ctx, log) })
+	defer watches.Wait()
 	defer stop()
 	return p.serve(signals)
 }
@@ -266,16 +266,6 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 	}
 }
 
-// probe says which game servers do not answer at the start. It is no reason not to serve:
-// they may come later.
-func (p *process) probe(ctx context.Context, routes []policy.Route) {
-	for _, probed := range probeAll(ctx, routes) {
-		if probed.err != nil && ctx.Err() == nil {
-			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "its players get 502 until it answers")
-		}
-	}
-}
-
 // warnOfTokens says which tokens of the admin address might be guessed.
 func (p *process) warnOfTokens() {
 	if p.callers != nil && p.callers.Warning() != "" {
@@ -332,7 +322,7 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 // reload reads the files again, each for itself: where one is no good what was
 // read before stays.
 func (p *process) reload() {
-	p.config.compare(p.log)
+	p.config.compare(p.log, true)
 	result := "ok"
 	failed := func(key string, err error) {
 		result = "failed"
