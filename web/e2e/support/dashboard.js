@@ -111,6 +111,8 @@ export function crowd(total) {
       group: `match-${i % 500}`,
       peer: `198.51.100.${i % 250}`,
       route: '/match/*',
+      path: `/match/${i % 500}`,
+      client: 'resumable',
       resumable: true,
       started: true,
       since: iso(began + i * 300),
@@ -132,6 +134,17 @@ export function crowd(total) {
     };
   });
 }
+
+const ROUTES = ['/match/*', '/chess/*', '/*'].map((pattern, i) => ({
+  pattern,
+  upstream: `ws://10.0.0.${i + 2}:9000`,
+  sessions: { connecting: 0, attached: 8571 >> (2 * i), detached: 1429 >> (2 * i) },
+  created: 12_034 >> i,
+  detached: 250_000 >> i,
+  resumed: 248_000 >> i,
+  refused: 17 * i,
+  ended: 1200 >> i,
+}));
 
 /**
  * Answers in the place of the gateway's overview, with as many sessions.
@@ -188,7 +201,13 @@ export async function fake(page, total, { ms = 0 } = {}) {
     const body = JSON.stringify({
       time: new Date().toISOString(),
       since,
+      id: '5e0b7d0e6d1f4b7f8d6a3a0f6f0b3c21',
+      host: 'gw1.play.example',
+      version: 'v0.9.0',
+      listen: '[::]:8080',
       draining: false,
+      drain_until: null,
+      drain_time: '10s',
       write: true,
       max_sessions: 20_000,
       buffer_most_bytes: 2 ** 30,
@@ -196,6 +215,8 @@ export async function fake(page, total, { ms = 0 } = {}) {
       totals: totals(Date.now(), 120),
       ended_by: { bye: 800, grace_over: 400, ended: 34 },
       resumes_by: { ok: 10_560, bad_token: 3 },
+      refusals: 0,
+      routes: ROUTES,
       samples: query.get('since') ? [] : samples,
       matching: fit.length,
       offset,
