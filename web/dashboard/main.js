@@ -83,7 +83,7 @@ function Top() {
 /** Which gateway this is, among several. @param {{overview: any}} props */
 function Which({ overview: { host, version, listen, id } }) {
   return html`<p class="which" data-testid="which">
-    <bdi>${host}</bdi>
+    <bdi>${host}</bdi>${' '}
     <span class="faint">${version}, clients at <bdi>${listen}</bdi>, id <code title=${id}>${brief(id)}</code></span>
   </p>`;
 }

@@ -78,7 +78,7 @@ export function why(reason) {
 /** Who ended a session, or what did, by the reason. @type {Record<string, string>} */
 const ENDERS = {
   bye: 'by the client',
-  client_gone: 'by the client, which disconnected and cannot resume',
+  client_gone: 'by the client, which cannot resume',
   draining: 'by a drain of this gateway',
   ended: 'by an operator or the game server',
   grace_over: 'by the gateway: the grace period was over',

@@ -268,7 +268,7 @@ describe('the dashboard', () => {
     const board = await Dashboard.open(await browser.page(t), gateway.admin, `#/session/${id}`);
     await board.says(
       'which',
-      new RegExp(`${hostname()}.*clients at ${gateway.host.replaceAll('.', '\\.')}, id [0-9a-f]{8}`, 's'),
+      new RegExp(`${hostname()} .*clients at ${gateway.host.replaceAll('.', '\\.')}, id [0-9a-f]{8}`, 's'),
     );
     await board.part('set-grace').click();
     await board.part('grace-input').fill('5m');

@@ -146,13 +146,47 @@ const ROUTES = ['/match/*', '/chess/*', '/*'].map((pattern, i) => ({
   ended: 1200 >> i,
 }));
 
+/** Refusals of several kinds, as the API would show them. @param {number} total */
+export function refusalsOf(total) {
+  const kinds = [
+    [
+      403,
+      null,
+      'origin: https://play.example',
+      "--origin: add the page's origin; if a proxy changes Host, it must send X-Forwarded-Host, and needs --trusted-proxy",
+    ],
+    [101, 4404, 'no_session: grace_over', '--grace: the client was away for longer'],
+    [
+      502,
+      4502,
+      'upstream: 10.0.0.2:9000: connect: connection refused',
+      '--upstream: the game server cannot be reached; reseat check says why',
+    ],
+    [401, null, 'unauthorized: expired', 'no setting: the page needs a newer login'],
+    [404, null, 'no_route', '--route: no pattern matches this path'],
+  ];
+  return Array.from({ length: total }, (_, i) => {
+    const [status, code, why, hint] = kinds[i % kinds.length];
+    const path = i % 7 === 3 ? `/lobby/${'very-long-'.repeat(19)}` : `/match/${i}`;
+    return {
+      time: new Date(Date.now() - i * 7000).toISOString(),
+      status,
+      code,
+      why,
+      path,
+      peer: `198.51.100.${i}`,
+      hint,
+    };
+  });
+}
+
 /**
  * Answers in the place of the gateway's overview, with as many sessions.
  * @param {Page} page
  * @param {number} total
- * @param {{ms?: number}} [options] how long an answer takes
+ * @param {{ms?: number, refusals?: object[], draining?: boolean}} [options] how long an answer takes, who was refused, whether it drains
  */
-export async function fake(page, total, { ms = 0 } = {}) {
+export async function fake(page, total, { ms = 0, refusals = [], draining = false } = {}) {
   const sessions = crowd(total);
   const answers = { count: 0, rows: 0, bytes: 0 };
   const base = {
@@ -205,8 +239,8 @@ export async function fake(page, total, { ms = 0 } = {}) {
       host: 'gw1.play.example',
       version: 'v0.9.0',
       listen: '[::]:8080',
-      draining: false,
-      drain_until: null,
+      draining,
+      drain_until: draining ? new Date(Date.now() + 252_000).toISOString() : null,
       drain_time: '10s',
       write: true,
       max_sessions: 20_000,
@@ -215,7 +249,7 @@ export async function fake(page, total, { ms = 0 } = {}) {
       totals: totals(Date.now(), 120),
       ended_by: { bye: 800, grace_over: 400, ended: 34 },
       resumes_by: { ok: 10_560, bad_token: 3 },
-      refusals: 0,
+      refusals: refusals.length,
       routes: ROUTES,
       samples: query.get('since') ? [] : samples,
       matching: fit.length,
@@ -228,5 +262,6 @@ export async function fake(page, total, { ms = 0 } = {}) {
     await new Promise((done) => setTimeout(done, ms));
     await route.fulfill({ contentType: 'application/json', body }).catch(() => {}); // the page may be gone
   });
+  await page.route('**/api/v1/refusals', (route) => route.fulfill({ json: { refusals } }));
   return answers;
 }
