@@ -13,6 +13,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
+	"reseat/gateway/session"
 	"reseat/upstream"
 )
 
@@ -100,4 +101,18 @@ func TestConditionalWriteOfDataIsOneStep(t *testing.T) {
 	if data, _, _ := g.Data(id); string(data) != "mine" {
 		t.Errorf("the data is %q", data)
 	}
+}
+
+// Of two who end a session one does, and is named.
+func TestOfTwoWhoEndASessionTheFirstIsNamed(t *testing.T) {
+	g := newCrowd(t, 1)
+	e := g.reg.All()[0]
+	conn, far := wstest.Pipe(1 << 10)
+	t.Cleanup(func() { far.Close() })
+	g.beginSession(e, &upstream.Conn{Conn: conn}, nil).Do(func(core *session.Session, now session.Time) {
+		first, second := terminate(e, core, now, "first", 1000, ""), terminate(e, core, now, "second", 1000, "")
+		if !first || second || e.Ender() != "first" {
+			t.Errorf("ended by the first: %v, by the second: %v, and it names %q", first, second, e.Ender())
+		}
+	})
 }

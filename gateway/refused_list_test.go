@@ -76,6 +76,11 @@ func TestRefusedHandshakesAreListedWithTheirFlag(t *testing.T) {
 		http.ReadResponse(br, nil)
 		conn.Close()
 		w.wantRefusal("421 | null | host_not_allowed: 203.0.113.9 | /match/7 | --host")
+		listed := len(w.gw.Refusals())
+		_, br = w.Request("GET /match/7 HTTP/1.1\r\nHost: 203.0.113.9\r\nConnection: close\r\n\r\n")
+		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Refusals()) != listed {
+			t.Errorf("an ordinary request: %v, %v, and %d refusals after %d", resp, err, len(w.gw.Refusals()), listed)
+		}
 		w.play()
 		try("/match/8", "")
 		w.wantRefusal("429 | null | max_sessions_per_ip | /match/8 | --max-sessions-per-ip")
@@ -159,7 +164,6 @@ func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
 			}
 			conn.Close()
 		}
-		w.Request("GET / HTTP/1.1\r\nHost: game.example\r\nTransfer-Encoding: odd\r\n\r\n") // no handshake
 		synctest.Wait()
 		list := w.gw.Refusals()
 		if len(list) != 100 || !strings.HasPrefix(list[0].Path, "/249/") || !strings.HasPrefix(list[99].Path, "/150/") {
@@ -186,6 +190,10 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		})
 		p, _ := w.play()
 		p.Sync()
+		p = p.Resume(0) // a takeover
+		p.Sync()
+		p.Drop()
+		synctest.Wait()
 		p = p.Resume(0)
 		p.Sync()
 		p.Drop()
@@ -200,7 +208,7 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		got := w.gw.Overview(registry.View{}).Routes
 		upstream := "ws://game.example:9000"
 		want := []gateway.RouteFigures{
-			{Pattern: "/*", Upstream: upstream, Sessions: gateway.StateCounts{Detached: 1}, Created: 1, Detached: 1, Resumed: 1},
+			{Pattern: "/*", Upstream: upstream, Sessions: gateway.StateCounts{Detached: 1}, Created: 1, Detached: 2, Resumed: 2},
 			{Pattern: "/chess/*", Upstream: upstream, Sessions: gateway.StateCounts{Attached: 1}, Created: 2, Ended: 1, Refused: 1},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
