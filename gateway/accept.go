@@ -28,15 +28,16 @@ const refusedBody = time.Second
 // A route is a policy.Route that is ready to serve.
 type route struct {
 	policy.Route
-	terms *registry.Terms // of new sessions
-	proxy *upstream.Proxy // nil if ordinary requests are off
+	terms  *registry.Terms // of new sessions
+	proxy  *upstream.Proxy // nil if ordinary requests are off
+	counts *routeCounts
 }
 
 func (g *Gateway) addRoute(r policy.Route) error {
 	if r.Upstream.URL == nil {
 		return fmt.Errorf("route %q: no upstream", r.Pattern)
 	}
-	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}}
+	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}, counts: new(routeCounts)}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
 			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.Conceal,
@@ -72,12 +73,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 	}
 	if !handshake.OriginAllowed(rules.Origins, r.Header, g.target(r)) {
 		g.refusals.warn("origin.refused", "text", "see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here")
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", clip(r.Header.Get("Origin")))
 		return
 	}
 	offer := wire.ParseOffer(r.Header)
 	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r, rt, offer) {
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin")
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
 		return
 	}
 	if !offer.Resumable && rt != nil {
@@ -167,8 +168,12 @@ func (g *Gateway) forwarded(r *http.Request, header string) string {
 // added to the log line, and has the connection closed after an HTTP answer, so that
 // nothing that follows is taken for another request.
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
-	g.noteRefused(r, status, label, more...)
-	if c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After")); ok && c.Reason != "" && g.refuseByClose(w, r, c) {
+	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
+	if !ok || c.Reason == "" || !wire.ParseOffer(r.Header).Refusals {
+		c = wire.Closing{}
+	}
+	g.noteRefused(r, status, c.Code, label, more...)
+	if c.Code != 0 && g.refuseByClose(w, r, c) {
 		return
 	}
 	limitRefused(w)
@@ -176,10 +181,16 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 	http.Error(w, text, status)
 }
 
-// noteRefused counts and logs a refused handshake.
-func (g *Gateway) noteRefused(r *http.Request, status int, label string, more ...any) {
+// noteRefused counts, keeps and logs a refused handshake. code is that of the close that
+// says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
+func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, more ...any) {
 	g.metrics.refused.WithLabelValues(label).Inc()
-	args := []any{"status", status, "why", label, "path", clip(r.URL.Path), "peer", r.RemoteAddr}
+	detail := ""
+	if len(more) > 1 {
+		detail = fmt.Sprint(more[1])
+	}
+	g.keepRefusal(r, status, code, label, detail, detail)
+	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r)}
 	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
@@ -226,8 +237,8 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.metrics.logins.WithLabelValues(reason).Inc()
 		w.Header().Set("WWW-Authenticate", login.Challenge(err))
 		if offer.Refusals {
-			g.noteRefused(r, http.StatusUnauthorized, "unauthorized", "login", reason)
 			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
+			g.noteRefused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
 			g.refuseByClose(w, r, c)
 			return
 		}
@@ -235,7 +246,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		return
 	}
 	r = only
-	e := g.newRecord(rt, player, offer.Resumable, g.clientAddr(r))
+	e := g.newRecord(rt, r.URL.EscapedPath(), player, offer.Resumable, g.clientAddr(r))
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // after a refusal's body has been read
 	e.SetFirst(g.upstreamRequest(e, r, offer.Protocols, nil), cancel)
@@ -290,13 +301,18 @@ func (g *Gateway) commit(e *registry.Record) bool {
 }
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
-	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", clip(r.URL.Path), "err", err)
+	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", requestPath(r), "err", err)
 	if listen.NoDescriptor(err) { // not the upstream's fault
 		g.refuseExhausted(w, r)
 		return
 	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
-	if g.refuseByClose(w, r, closingUpstream(err)) {
+	c := closingUpstream(err)
+	if !wire.ParseOffer(r.Header).Refusals {
+		c.Code = 0
+	}
+	g.keepRefusal(r, c.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
+	if c.Code != 0 && g.refuseByClose(w, r, c) {
 		upstream.Discard(err)
 		return
 	}
@@ -305,10 +321,10 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *regi
 	upstream.WriteError(w, err)
 }
 
-// newRecord makes the record of a session on rt. peer is the client's address, zero for
+// newRecord makes the record of a session on rt. path is percent-encoded; peer is the client's address, zero for
 // a pre-created session.
-func (g *Gateway) newRecord(rt *route, player string, resumable bool, peer netip.Addr) *registry.Record {
-	s := registry.Spec{ID: newID(), Route: rt.Pattern, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
+func (g *Gateway) newRecord(rt *route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
+	s := registry.Spec{ID: newID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
 	if rt.Policy.Login != nil {
 		s.Realm = rt.Policy.Login.Realm()
 	}

@@ -55,7 +55,7 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	case g.memoryLow():
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
-	e := g.newRecord(rt, w.Player, true, netip.Addr{})
+	e := g.newRecord(rt, ask.Path, w.Player, true, netip.Addr{})
 	if w.Data != nil {
 		e.SetData(w.Data, g.tags.Add(1), nil)
 	}

@@ -39,7 +39,8 @@
 // # Who owns what
 //
 //	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go,
-//	               redial.go. What an event means outside: observe.go. Changes by the
+//	               redial.go. What an event means outside: observe.go. What operators
+//	               see: overview.go, routes.go, refused.go. Changes by the
 //	               control API: steer.go. Shutdown: drain.go. Memory pressure: relieve in
 //	               drain.go
 //	policy         what can be set for each route

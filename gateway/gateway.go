@@ -36,6 +36,7 @@ type Gateway struct {
 
 	conns, adminConns *listen.ConnTracker // idle connections
 
+	refused      refusalRing
 	refusals     *limitedLog
 	exhaustedLog *limitedLog   // memory and descriptors
 	shedLog      *limitedLog   // idle connections that were closed

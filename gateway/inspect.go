@@ -42,18 +42,29 @@ func (g *Gateway) Session(id string) (registry.Snapshot, bool) {
 
 // End ends a session: the upstream gets code and reason, the client 4410 and reason.
 func (g *Gateway) End(id string, code int, reason string) Outcome {
+	return g.EndBy("", id, code, reason)
+}
+
+// EndBy is End, with the name of a caller of the control API, for the session's record.
+func (g *Gateway) EndBy(by, id string, code int, reason string) Outcome {
 	if e := g.reg.Find(id); e != nil && e.Driver() == nil {
 		e.BreakFirst() // still connecting: the client gets the dial's failure
-		e.Do(func(core *session.Session, now session.Time) { core.Terminate(now, code, reason) })
+		e.Do(func(core *session.Session, now session.Time) { terminate(e, core, now, by, code, reason) })
 		return Done
 	}
-	return g.change(id, func(core *session.Session, now session.Time) bool {
-		if core.State() == session.Ended {
-			return false
-		}
-		core.Terminate(now, code, reason)
-		return true
+	return g.change(id, func(e *registry.Record, core *session.Session, now session.Time) bool {
+		return terminate(e, core, now, by, code, reason)
 	})
+}
+
+// terminate ends a session for a caller, and reports whether it had not ended before.
+func terminate(e *registry.Record, core *session.Session, now session.Time, by string, code int, reason string) bool {
+	if core.State() == session.Ended {
+		return false
+	}
+	e.SetEnder(by)
+	core.Terminate(now, code, reason)
+	return true
 }
 
 // Disconnect drops the client's connection without a Close frame.
@@ -61,13 +72,15 @@ func (g *Gateway) Disconnect(id string) Outcome {
 	if e := g.reg.Find(id); e != nil {
 		e.AwaitFirst()
 	}
-	return g.change(id, func(core *session.Session, now session.Time) bool { return core.Disconnect(now) })
+	return g.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool { return core.Disconnect(now) })
 }
 
 // CloseClient closes the client's connection with code, as a proxy on the way would. The
 // session stays and can be resumed.
 func (g *Gateway) CloseClient(id string, code int, reason string) Outcome {
-	return g.change(id, func(core *session.Session, now session.Time) bool { return core.CloseClient(now, code, reason) })
+	return g.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool {
+		return core.CloseClient(now, code, reason)
+	})
 }
 
 // ClientConn is the network connection of the attached client, nil if there is none. The
@@ -80,7 +93,7 @@ func (g *Gateway) ClientConn(id string) net.Conn {
 }
 
 // change calls f with a living session; f reports whether the change was possible.
-func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool) Outcome {
+func (g *Gateway) change(id string, f func(*registry.Record, *session.Session, session.Time) bool) Outcome {
 	e := g.reg.Find(id)
 	if e == nil {
 		return g.missing(id)
@@ -90,7 +103,7 @@ func (g *Gateway) change(id string, f func(*session.Session, session.Time) bool)
 		return Conflict
 	}
 	done := false
-	d.Do(func(core *session.Session, now session.Time) { done = f(core, now) })
+	d.Do(func(core *session.Session, now session.Time) { done = f(e, core, now) })
 	if !done {
 		return Conflict
 	}

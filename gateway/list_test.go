@@ -5,9 +5,11 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"testing"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/tokens"
@@ -25,7 +27,11 @@ func newCrowd(t testing.TB, n int) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(Config{Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example"}}
+	g, err := New(Config{
+		Keys: keys, Routes: []policy.Route{{Pattern: "/*", Upstream: target, Policy: policy.Policy{HTTPOff: true}}},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +44,7 @@ func newCrowd(t testing.TB, n int) *Gateway {
 		g.Close()
 	})
 	for i := range n {
-		e := g.newRecord(&route{terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, fmt.Sprint("p", i%10), true, netip.Addr{})
+		e := g.newRecord(&route{Route: policy.Route{Pattern: "/*"}, terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, "/", fmt.Sprint("p", i%10), true, netip.Addr{})
 		g.reg.Add(e)
 	}
 	return g

@@ -52,6 +52,6 @@ func (g *Gateway) via(r *http.Request) []string {
 
 // refuseLoop refuses a request that has passed this gateway before.
 func (g *Gateway) refuseLoop(w http.ResponseWriter, r *http.Request) {
-	g.refusals.warn("upstream.loop", "path", clip(r.URL.Path), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
+	g.refusals.warn("upstream.loop", "path", requestPath(r), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
 	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

@@ -28,23 +28,27 @@ func (o observer) event(ev session.Event) {
 	case session.Created:
 		e.SetPeer(ev.Peer)
 		m.created.Inc()
+		g.countsOf(e).created.Add(1)
 		o.publish(events.Created, ev)
-		g.log.Info("session.created", "session", e.ID, "route", e.Route, "peer", ev.Peer, "client", e.Client(), "group", e.Terms().Group)
+		o.log("session.created", "route", e.Route, "peer", ev.Peer, "group", e.Terms().Group)
 	case session.Resumed:
 		e.SetPeer(ev.Peer)
 		m.detached.Observe(ev.Took.Seconds())
 		m.outage.Observe(ev.Away.Seconds())
+		g.countsOf(e).resumed.Add(1)
 		o.publish(events.Resumed, ev)
-		g.log.Info("session.resumed", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
+		o.log("session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.SetPeer(ev.Peer)
 		m.outage.Observe(ev.Away.Seconds())
+		g.countsOf(e).resumed.Add(1)
 		o.publish(events.Superseded, ev)
-		g.log.Info("session.superseded", "session", e.ID, "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
+		o.log("session.superseded", "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Dropped:
 		m.drops.Inc()
+		g.countsOf(e).detached.Add(1)
 		o.publish(events.Detached, ev)
-		g.log.Info("session.detached", "session", e.ID, "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason, "silent", ev.Silent)
+		o.log("session.detached", "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason, "silent", ev.Silent)
 	case session.Overflowed:
 		o.publish(events.Overflowed, ev)
 		g.log.Warn("buffer.overflowed", "session", e.ID, "reason", ev.Reason)
@@ -57,12 +61,18 @@ func (o observer) event(ev session.Event) {
 		o.logMessage(ev)
 	case session.Started:
 		o.publish(events.Started, ev)
-		g.log.Info("session.started", "session", e.ID, "group", e.Terms().Group)
+		o.log("session.started", "group", e.Terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
 	case session.Over:
 		o.over(ev)
 	}
+}
+
+// log writes a line about o's session, which the same fields identify in every line.
+func (o observer) log(key string, more ...any) {
+	args := []any{"session", o.e.ID, "player", o.e.Player, "path", o.e.Path, "client", o.e.Client()}
+	o.g.log.Info(key, append(args, more...)...)
 }
 
 // logMessage logs one message, --log-messages.
@@ -84,6 +94,7 @@ func (o observer) logMessage(ev session.Event) {
 func (o observer) over(ev session.Event) {
 	g, e := o.g, o.e
 	g.metrics.ended.WithLabelValues(ev.Reason).Inc()
+	g.countsOf(e).ended.Add(1)
 	if ev.Took > 0 {
 		g.metrics.detached.Observe(ev.Took.Seconds())
 	}
@@ -93,8 +104,8 @@ func (o observer) over(ev session.Event) {
 	e.GiveBack(g.store)
 	e.Answered()
 	g.redials.cancel(e)
-	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail)})
-	g.log.Info("session.ended", "session", e.ID, "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail),
+	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail), By: e.Ender()})
+	o.log("session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail), "by", e.Ender(),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }
 
@@ -115,7 +126,7 @@ func (o observer) publish(kind string, ev session.Event) {
 
 // publish adds an event of e to the event stream.
 func (g *Gateway) publish(e *registry.Record, ev events.Event) {
-	ev.Session, ev.Player, ev.Group = e.ID, e.Player, e.Terms().Group
+	ev.Session, ev.Player, ev.Group, ev.Path = e.ID, e.Player, e.Terms().Group, e.Path
 	g.events.Publish(ev)
 }
 
@@ -141,7 +152,7 @@ func (g *Gateway) noteReplayed(of registry.Snapshot) {
 	} else {
 		g.reg.NoteLate(of.ID, registry.NewMoment(events.Replayed, session.Event{}))
 	}
-	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group})
+	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group, Path: of.Path})
 }
 
 // Closed is called once both legs of an ended session are closed.

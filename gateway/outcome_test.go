@@ -13,6 +13,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
+	"reseat/gateway/session"
 	"reseat/upstream"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestSessionRemovedDuringDialIsNotCommitted(t *testing.T) {
 	g := newCrowd(t, 0)
 	begin := func() *registry.Record {
-		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "ann", true, netip.Addr{})
+		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "/", "ann", true, netip.Addr{})
 		g.reg.Add(e)
 		return e
 	}
@@ -99,4 +100,18 @@ func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	if data, _, _ := g.Data(id); string(data) != "mine" {
 		t.Errorf("the data is %q", data)
 	}
+}
+
+// Of two who end a session one does, and is named.
+func TestOfTwoWhoEndASessionTheFirstIsNamed(t *testing.T) {
+	g := newCrowd(t, 1)
+	e := g.reg.All()[0]
+	conn, far := wstest.Pipe(1 << 10)
+	t.Cleanup(func() { far.Close() })
+	g.beginSession(e, &upstream.Conn{Conn: conn}, nil).Do(func(core *session.Session, now session.Time) {
+		first, second := terminate(e, core, now, "first", 1000, ""), terminate(e, core, now, "second", 1000, "")
+		if !first || second || e.Ender() != "first" {
+			t.Errorf("ended by the first: %v, by the second: %v, and it names %q", first, second, e.Ender())
+		}
+	})
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"reseat/gateway/handshake"
@@ -63,7 +64,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	}
 	only, same := sameLogin(g.ctx, e, a.r)
 	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
-		return e.Name(), session.Refuse(wire.CodeBadToken, "for another player or origin")
+		return e.Name(), session.Refuse(wire.CodeBadToken, otherPlayer)
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
@@ -183,9 +184,18 @@ func (g *Gateway) renew(e *registry.Record) {
 	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
 }
 
-// logRefusal logs why a resume was refused, and the session if it is known.
+// logRefusal keeps and logs why a resume was refused, and the session if it is known.
 func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *session.Refusal) {
-	args := []any{"code", refusal.Code, "why", refusal.Text, "peer", g.clientAddr(r)}
+	name := wire.Name(refusal.Code)
+	detail := strings.TrimPrefix(refusal.Text, name+": ")
+	switch {
+	case refusal.Superseded:
+		detail = "superseded"
+	case of.Reason != "":
+		detail = of.Reason
+	}
+	g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, detail, detail)
+	args := []any{"code", refusal.Code, "why", refusal.Text, "path", requestPath(r), "peer", g.clientAddr(r)}
 	if of.ID != "" {
 		args = append(args, "session", of.ID)
 	}

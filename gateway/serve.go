@@ -89,7 +89,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
-		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here")
+		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", clip(r.Host))
 		return
 	}
 	if r.Method == http.MethodConnect {

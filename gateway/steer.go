@@ -105,13 +105,14 @@ func (g *Gateway) StartGroup(group string) int {
 }
 
 // EndGroup ends the detached sessions of a group. It clears the data of the others and
-// marks them as not started. It returns the number of sessions in the group.
-func (g *Gateway) EndGroup(group string) int {
+// marks them as not started. It returns the number of sessions in the group. by is the
+// caller's name, for the records of those that end.
+func (g *Gateway) EndGroup(group, by string) int {
 	return g.eachInGroup(group, func(e *registry.Record) {
 		e.SetData(nil, 0, nil)
 		e.Do(func(core *session.Session, now session.Time) {
 			if core.State() == session.Detached {
-				core.Terminate(now, wire.CodeNormal, "group ended")
+				terminate(e, core, now, by, wire.CodeNormal, "group ended")
 				return
 			}
 			core.SetStarted(now, false)

@@ -159,7 +159,7 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 		away.Sync()
 		away.Drop()
 		w.wantState(away, session.Detached)
-		if n := w.gw.EndGroup("match-17"); n != 2 {
+		if n := w.gw.EndGroup("match-17", ""); n != 2 {
 			t.Errorf("%d sessions, want 2", n)
 		}
 		awayGame.WantClose(wire.CodeNormal)

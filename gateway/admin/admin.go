@@ -28,8 +28,8 @@ type Options struct {
 	Credentials *Credentials
 	// Recorder holds the samples that an overview shows. Nil: no samples.
 	Recorder *Recorder
-	// Host and Version identify the gateway in an overview.
-	Host, Version string
+	// Host, Version and Listen (the client address) identify the gateway in an overview.
+	Host, Version, Listen string
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
 	// Process holds the metrics of the gateway's process. Nil means none.
@@ -41,6 +41,7 @@ type api struct {
 	log      *slog.Logger
 	host     string
 	version  string
+	listen   string
 	guard    guard
 	recorder *Recorder
 	refused  *refusals
@@ -57,7 +58,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, recorder: o.Recorder, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
@@ -112,6 +113,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Get(v1+"/sessions", a.list)
 	r.Post(v1+"/sessions", a.create)
 	r.Get(v1+"/overview", a.overview)
+	r.Get(v1+"/refusals", a.refusals)
 	r.Get(session, a.get)
 	r.Get(session+"/history", a.history)
 	r.Patch(session, a.patch)
@@ -119,7 +121,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Post(session+"/disconnect", a.disconnect)
 	r.Get(session+"/data", a.data)
 	r.Put(session+"/data", a.setData)
-	r.Post(v1+"/groups/{group}/start", a.group((*gateway.Gateway).StartGroup))
+	r.Post(v1+"/groups/{group}/start", a.group(func(g *gateway.Gateway, group, _ string) int { return g.StartGroup(group) }))
 	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)

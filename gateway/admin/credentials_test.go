@@ -211,6 +211,7 @@ var guardedCalls = []struct {
 	{"GET", "/api/v1/nothing", "viewer", ""},
 	{"HEAD", "/api/v1/events", "viewer", ""},
 	{"GET", "/api/v1/overview", "viewer", ""},
+	{"GET", "/api/v1/refusals", "viewer", ""},
 	{"GET", "/api/v1/sessions/%s/history", "viewer", ""},
 	{"POST", "/api/v1/sessions", "admin", `{"path":"/nowhere"}`},
 	{"PATCH", "/api/v1/sessions/%s", "admin", `{}`},

@@ -10,7 +10,7 @@ import (
 )
 
 // group returns a handler that applies do to all sessions of a group.
-func (a *api) group(do func(*gateway.Gateway, string) int) http.HandlerFunc {
+func (a *api) group(do func(g *gateway.Gateway, group, by string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, err := groupOf(r)
 		if err != nil || name == "" { // "" would name the sessions without a group
@@ -19,7 +19,7 @@ func (a *api) group(do func(*gateway.Gateway, string) int) http.HandlerFunc {
 		}
 		answer(w, http.StatusOK, struct {
 			Sessions int `json:"sessions"`
-		}{do(a.g, name)})
+		}{do(a.g, name, callerOf(r).name)})
 	}
 }
 

@@ -26,6 +26,7 @@ type overview struct {
 	gateway.Overview
 	Host    string           `json:"host"`    // the machine's own name
 	Version string           `json:"version"` // of the program
+	Listen  string           `json:"listen"`  // the client address
 	Write   bool             `json:"write"`   // whether the caller may change things
 	Every   string           `json:"every"`   // time between samples
 	Samples []gateway.Totals `json:"samples"`
@@ -37,7 +38,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
+	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}
@@ -91,6 +92,13 @@ func readSort(s string, v *registry.View) error {
 	}
 	v.Sort, v.Descending = registry.Sort(name), descending
 	return nil
+}
+
+// refusals answers with the newest refused handshakes and resumes.
+func (a *api) refusals(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, struct {
+		Refusals []gateway.Refusal `json:"refusals"`
+	}{a.g.Refusals()})
 }
 
 // history answers with the events of one session.

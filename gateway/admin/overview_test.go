@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/registry"
 )
 
@@ -58,6 +59,64 @@ func TestOverviewShowsTotalsAndSessions(t *testing.T) {
 	})
 }
 
+func TestRefusalsAreListedWithHints(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if body := strings.TrimSpace(w.call("GET", "/api/v1/refusals").Body.String()); body != `{"refusals":[]}` {
+			t.Errorf("before any: %s", body)
+		}
+		for _, path := range []string{"/match/1", "/match/2"} {
+			if _, _, resp, err := w.Handshake(path, nil, "Origin: https://elsewhere.example\r\n"); err != nil || resp.StatusCode != http.StatusForbidden {
+				t.Fatalf("%v, %v", resp, err)
+			}
+		}
+		p, _ := w.play("")
+		p.TryResume("no.token.atall", "0").WantClosing(4401)
+		var page struct{ Refusals []gateway.Refusal }
+		if err := json.Unmarshal(w.call("GET", "/api/v1/refusals").Body.Bytes(), &page); err != nil || len(page.Refusals) != 3 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if r := page.Refusals[0]; r.Status != 101 || *r.Code != 4401 || r.Why != "bad_token: malformed" {
+			t.Errorf("the newest: %+v", r)
+		}
+		if r := page.Refusals[1]; r.Path != "/match/2" || r.Status != 403 || r.Code != nil || !strings.HasPrefix(r.Hint, "--origin: ") {
+			t.Errorf("the one before: %+v", r)
+		}
+		if o := w.overviewOf(""); o.Refusals != 3 {
+			t.Errorf("an overview counts %d", o.Refusals)
+		}
+	})
+}
+
+func TestOverviewIdentifiesGatewayAndDrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		o := w.overviewOf("")
+		if o.Host != "host" || o.Version != "v1" || o.Listen != "[::]:8080" || len(o.ID) != 32 || o.DrainTime != "10s" || o.DrainUntil != nil {
+			t.Errorf("%+v", o)
+		}
+		w.call("POST", "/api/v1/drain")
+		if o = w.overviewOf(""); !o.Draining || o.DrainUntil == nil || o.DrainUntil.Sub(o.Time) != 10*time.Second {
+			t.Errorf("while it drains: %+v", o)
+		}
+	}, func(_ *gateway.Config, o *Options) { o.Host, o.Version, o.Listen = "host", "v1", "[::]:8080" })
+}
+
+// Who ends a session by the API is shown with it, a whole group's too.
+func TestEnderOfSessionIsShown(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("red")
+		w.wantStatus("DELETE", path(p), http.StatusNoContent)
+		q, _ := w.play("red")
+		q.Sync()
+		q.Drop()
+		w.object("POST", "/api/v1/groups/red/end", "", http.StatusOK)
+		for _, of := range []*wstest.Player{p, q} {
+			if by := w.describe(of)["by"]; by != "loopback" {
+				t.Errorf("by %v, want loopback", by)
+			}
+		}
+	})
+}
+
 func TestOverviewShowsRemainingGrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
@@ -96,6 +155,8 @@ var orders = map[string]string{
 	"?q=o":                 "Zoe bob",
 	"?q=nobody":            "",
 	"?q=/match/*":          "Zoe ann bob ?",
+	"?q=/MATCH/8":          "ann",
+	"?q=resumable":         "Zoe ann bob ?",
 	"?player=ann":          "ann",
 	"?group=red":           "Zoe",
 	"?state=attached":      "?",

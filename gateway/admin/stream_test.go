@@ -119,7 +119,7 @@ func TestStreamReportsEvents(t *testing.T) {
 		}
 		p, _ := w.play("red")
 		e := l.next()
-		if want := (events.Event{Type: "session.created", Time: e.Time, Session: p.Hello.Session, Group: "red"}); e != want || time.Since(e.Time) != 0 {
+		if want := (events.Event{Type: "session.created", Time: e.Time, Session: p.Hello.Session, Group: "red", Path: "/match/7"}); e != want || time.Since(e.Time) != 0 {
 			t.Errorf("%+v, want %+v", e, want)
 		}
 		id := p.Hello.Session

@@ -40,10 +40,14 @@ type Event struct {
 	Session string    `json:"session"`
 	Player  string    `json:"player"`
 	Group   string    `json:"group"`
+	Path    string    `json:"path"` // of the session's first request, percent-encoded, without the query; at most 200 bytes
 	Reason  string    `json:"reason"`
 	// Detail is the reason that came with the end of a session: the operator's, the
 	// upstream's or the client's text. Empty for other events.
 	Detail string `json:"detail,omitempty"`
+	// By is who ended the session by the control API, as in the audit log. Empty for
+	// other events.
+	By string `json:"by,omitempty"`
 	// SilentMS is, for session.detached, how long ago the client's last bytes came;
 	// nil for other events.
 	SilentMS *int64 `json:"silent_ms"`

@@ -197,10 +197,10 @@ func TestEventsCarryTheirTime(t *testing.T) {
 	h, c := newHub()
 	r := h.Live()
 	silent := int64(5012)
-	h.Publish(Event{Type: Detached, Session: "s", Player: "p", Group: "g", Reason: "silent", SilentMS: &silent})
+	h.Publish(Event{Type: Detached, Session: "s", Player: "p", Group: "g", Path: "/m", Reason: "silent", SilentMS: &silent})
 	list, _ := r.Next(make([]Event, 0, 2))
 	got, err := json.Marshal(list[0])
-	if want := `{"type":"session.detached","time":"2026-05-01T12:00:00Z","session":"s","player":"p","group":"g","reason":"silent","silent_ms":5012,"away_ms":null}`; err != nil || string(got) != want {
+	if want := `{"type":"session.detached","time":"2026-05-01T12:00:00Z","session":"s","player":"p","group":"g","path":"/m","reason":"silent","silent_ms":5012,"away_ms":null}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v, want %s at %v", got, err, want, c.Time)
 	}
 }

@@ -23,6 +23,7 @@ type Moment struct {
 	Was    string    `json:"was"`    // of session.superseded: the older connection's address; of grace.changed: the older grace period; else empty
 	Reason string    `json:"reason"` // "" if there is none
 	Detail string    `json:"detail"` // of session.ended: the close reason or error; of grace.changed: the new grace period
+	By     string    `json:"by"`     // of session.ended: who ended it by the control API, as in the audit log; else empty
 	Silent string    `json:"silent"` // of session.detached: how long the client had been silent, as in flags; else empty
 	Away   string    `json:"away"`   // of session.resumed and session.superseded: since the last sign of life before, as in flags; else empty
 	Replay uint64    `json:"replay"` // messages that a resume replayed
@@ -79,6 +80,9 @@ func (e *Record) Note(kind string, ev session.Event) {
 	m := NewMoment(kind, ev)
 	if kind == events.Created {
 		m.Time = e.Since.UTC() // the same time as in Snapshot
+	}
+	if kind == events.Ended {
+		m.By = e.Ender()
 	}
 	e.Keep(m)
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/policy"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
@@ -29,6 +30,7 @@ type Record struct {
 
 	ID        string
 	Route     string
+	Path      string // of the first request: see Spec
 	Player    string
 	Resumable bool
 	Since     time.Time
@@ -52,6 +54,7 @@ type Record struct {
 	protocol string             // chosen by the upstream
 	data     []byte             // set by the game server; nil if unset
 	tag      uint64             // of data; zero if unset
+	ender    string             // see SetEnder
 	past     history
 }
 
@@ -132,17 +135,23 @@ func (t *Terms) LongestGrace() time.Duration {
 // A Spec describes a new Record.
 type Spec struct {
 	ID, Route, Player string
-	Realm             any // the source of the player's name; comparable
-	Resumable         bool
-	Peer              netip.Addr // the client's; zero if pre-created
-	Target            upstream.Target
-	Terms             *Terms
+	// Path is the path of the first handshake, percent-encoded, without the query. It is
+	// cut off after maxPath bytes.
+	Path      string
+	Realm     any // the source of the player's name; comparable
+	Resumable bool
+	Peer      netip.Addr // the client's; zero if pre-created
+	Target    upstream.Target
+	Terms     *Terms
 }
+
+// maxPath bounds the path that is kept of each session, in bytes.
+const maxPath = 200
 
 // NewRecord makes the record of a session that is about to begin.
 func NewRecord(clock *transport.Clock, s Spec) *Record {
 	e := &Record{
-		clock: clock, ID: s.ID, Route: s.Route, Player: s.Player, Resumable: s.Resumable, Since: time.Now(), Target: s.Target,
+		clock: clock, ID: s.ID, Route: s.Route, Player: s.Player, Path: strings.Clone(frame.Clip(s.Path, maxPath)), Resumable: s.Resumable, Since: time.Now(), Target: s.Target,
 		player: playerKey{realm: s.Realm, name: s.Player},
 	}
 	e.SetTerms(s.Terms)
@@ -219,6 +228,21 @@ func (e *Record) SetData(data []byte, tag uint64, want func(tag uint64) bool) bo
 	}
 	e.data, e.tag = data, tag
 	return true
+}
+
+// SetEnder notes who is about to end the session by the control API: a caller's name, as
+// in the audit log. It is called as the owner of the session's core.
+func (e *Record) SetEnder(by string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ender = by
+}
+
+// Ender is who has ended the session by the control API, "" where nobody has.
+func (e *Record) Ender() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ender
 }
 
 // Subject is what a token's sub must be: the player, or the session's id if it has none.

@@ -18,6 +18,7 @@ type Snapshot struct {
 	Group         string     `json:"group"`
 	Peer          string     `json:"peer"`
 	Route         string     `json:"route"`
+	Path          string     `json:"path"`      // of the first request, percent-encoded, without the query; at most 200 bytes
 	Client        string     `json:"client"`    // resumable, cookie or plain
 	Resumable     bool       `json:"resumable"` // false for a plain client
 	Since         time.Time  `json:"since"`
@@ -42,6 +43,8 @@ type Snapshot struct {
 
 	Reason string `json:"reason,omitempty"` // of an ended one
 	Detail string `json:"detail,omitempty"` // the close reason that went with it
+
+	By string `json:"by,omitempty"` // who ended it by the control API, as in the audit log
 
 	seq uint64
 }
@@ -112,7 +115,7 @@ func (r *Registry) Look(e *Record) (i session.Info, living bool) {
 func (e *Record) Snapshot(i session.Info) Snapshot {
 	s := Snapshot{
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.Terms().Group, Peer: e.Peer(),
-		Route: e.Route, Client: e.Client(), Resumable: e.Resumable || e.Kept(), Since: e.Since.UTC(),
+		Route: e.Route, Path: e.Path, Client: e.Client(), Resumable: e.Resumable || e.Kept(), Since: e.Since.UTC(),
 		Grace: FormatDuration(i.Grace), Overflow: e.Terms().Overflow.String(), Started: i.Started,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
 		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
@@ -126,12 +129,15 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 	if i.Heard > 0 && i.State != session.Ended {
 		s.Silent = WholeMS(e.clock.Now().Sub(i.Heard))
 	}
+	if i.State == session.Ended {
+		s.By = e.Ender()
+	}
 	return s
 }
 
 // Name returns what identifies e, without querying its session.
 func (e *Record) Name() Snapshot {
-	return Snapshot{ID: e.ID, Player: e.Player, Group: e.Terms().Group, Peer: e.Peer()}
+	return Snapshot{ID: e.ID, Path: e.Path, Player: e.Player, Group: e.Terms().Group, Peer: e.Peer()}
 }
 
 // wall converts t to the wall clock, nil for the zero time.

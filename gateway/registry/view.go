@@ -11,7 +11,7 @@ import (
 // A View is a window on the sorted list of sessions. An empty field matches all.
 type View struct {
 	Filter            // After is ignored
-	Text       string // substring of the id, player, group, address or route, ignoring case
+	Text       string // substring of the id, player, group, address, route, path or client kind, ignoring case
 	Sort       Sort
 	Descending bool
 	Offset     int
@@ -67,7 +67,7 @@ func (v *View) fitsLiving(e *Record, i *session.Info) bool {
 	group := e.Terms().Group
 	return i.State != session.Ended && (v.State == "" || v.State == i.State.String()) &&
 		(v.Player == "" || v.Player == e.Player) && (v.Group == "" || v.Group == group) &&
-		v.holds(e.ID, e.Player, group, e.Peer(), e.Route)
+		v.holds(e.ID, e.Player, group, e.Peer(), e.Route, e.Path, e.Client())
 }
 
 // holds reports whether one of the strings contains Text.
@@ -115,7 +115,7 @@ func fill(i *session.Info, t *Terms) float64 {
 func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) {
 	var ranks []rank
 	for i := range list {
-		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route) {
+		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route, s.Path, s.Client) {
 			ranks = append(ranks, v.rankTombstone(i, s))
 		}
 	}

@@ -3,14 +3,11 @@ package server
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"reseat/gateway/admin"
@@ -20,7 +17,6 @@ import (
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/tokens/login"
-	"reseat/upstream"
 )
 
 // directoryTimeout limits a check of an ACME CA's directory.
@@ -180,47 +176,6 @@ func (r *report) authority(ctx context.Context, c secure.Config) {
 	r.say("certificate for "+strings.Join(c.Domains, ", "), "the CA's directory responds; no certificate was ordered", 1, secure.CheckDirectory(ctx, c))
 }
 
-// A probed is a game server, and its error.
-type probed struct {
-	url string // without the path
-	err error
-}
-
-// probeAll connects to each game server once, concurrently, with TLS if its URL says so.
-// It sends no handshake: to a game server that would be a player.
-func probeAll(ctx context.Context, routes []policy.Route) []probed {
-	type place struct {
-		url string
-		ca  *x509.CertPool
-	}
-	var targets []policy.Route
-	seen := map[place]bool{}
-	for _, route := range routes {
-		p := place{route.Upstream.URL.Scheme + "://" + route.Upstream.URL.Host, route.Upstream.RootCAs}
-		if !seen[p] {
-			seen[p] = true
-			targets = append(targets, route)
-		}
-	}
-	list := make([]probed, len(targets))
-	var probes sync.WaitGroup
-	for i, t := range targets {
-		probes.Go(func() { list[i] = probed{shown(&t.Upstream), probe(ctx, &t)} })
-	}
-	probes.Wait()
-	return list
-}
-
-// shown returns a target's URL without its path. It adds an omitted port, which is more often
-// forgotten than intended.
-func shown(t *upstream.Target) string {
-	s := t.URL.Scheme + "://" + t.URL.Host
-	if _, port, err := net.SplitHostPort(t.Address()); err == nil && t.URL.Port() == "" {
-		s += " (port " + port + ")"
-	}
-	return s
-}
-
 func (r *report) upstreams(ctx context.Context, routes []policy.Route) {
 	for _, p := range probeAll(ctx, routes) {
 		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, p.err)
@@ -239,16 +194,6 @@ func (r *report) webhook(ctx context.Context, set *config.Settings) {
 		r.say("--webhook-secret-file", plural(secrets.Count(), "secret"), 2, nil)
 	}
 	r.say("--webhook "+webhook.Shown(set.Webhook), "accepts connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
-}
-
-func probe(ctx context.Context, route *policy.Route) error {
-	ctx, cancel := context.WithTimeout(ctx, route.Policy.DialTimeout)
-	defer cancel()
-	err := route.Upstream.Probe(ctx)
-	if e := (*upstream.Error)(nil); errors.As(err, &e) {
-		return e.Err // the caller prints the address
-	}
-	return err
 }
 
 func plural(n int, what string) string {

@@ -2,18 +2,29 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
+	"time"
 
 	"reseat/gateway/config"
 )
 
+// configEvery is how often the config file is checked. A change is logged once two checks
+// in a row agree: an editor may still be writing at the first.
+const configEvery = 2 * time.Second
+
 // A configFile is the file of --config as read at the start. A change takes a restart to
-// apply; SIGHUP only logs that the file has changed.
+// apply; the log tells operators that the file has changed.
 type configFile struct {
 	name          string
-	text          []byte
+	text          []byte // at the start
 	args, environ []string
+
+	mu     sync.Mutex
+	logged []byte // what the file said when the log did last
 }
 
 // watchConfig returns nil if there is no file, or if it cannot be read twice.
@@ -23,19 +34,72 @@ func watchConfig(name string, args, environ []string) *configFile {
 		return nil
 	}
 	text, _ := os.ReadFile(name)
-	return &configFile{name, text, args, environ}
+	return &configFile{name: name, text: text, args: args, environ: environ, logged: text}
 }
 
-// compare warns if the file has changed, and whether a restart would accept it.
-func (c *configFile) compare(log *slog.Logger) {
+// watch logs each change of the file, until ctx is done.
+func (c *configFile) watch(ctx context.Context, log *slog.Logger) {
 	if c == nil {
 		return
 	}
-	text, err := os.ReadFile(c.name)
-	if err == nil && bytes.Equal(text, c.text) {
+	tick := time.NewTicker(configEvery)
+	defer tick.Stop()
+	handled := c.stat()
+	before := handled
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := c.stat()
+		if settled := now == before; settled && now != handled {
+			handled = now
+			c.compare(log, false)
+		}
+		before = now
+	}
+}
+
+// A fileStat tells a version of a file from another without reading it; the zero one is
+// that of a file that is not there.
+type fileStat struct {
+	changed time.Time
+	size    int64
+	mode    fs.FileMode
+}
+
+func (c *configFile) stat() fileStat {
+	info, err := os.Stat(c.name)
+	if err != nil {
+		return fileStat{}
+	}
+	return fileStat{info.ModTime(), info.Size(), info.Mode()}
+}
+
+// compare warns where the file says something else now than at the start, and whether a
+// restart would take it. What the log has said of the file is said again only if asked.
+func (c *configFile) compare(log *slog.Logger, asked bool) {
+	if c == nil {
 		return
 	}
-	if _, err := config.Parse(c.args, c.environ); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := os.ReadFile(c.name)
+	if err == nil && bytes.Equal(text, c.logged) && !asked {
+		return
+	}
+	c.logged = text
+	switch {
+	case err == nil && bytes.Equal(text, c.text):
+		if !asked {
+			log.Info("settings.restored", "file", c.name, "text", "the config file is as it was at the start")
+		}
+		return
+	case err == nil:
+		_, err = config.Parse(c.args, c.environ)
+	}
+	if err != nil {
 		log.Warn("settings.changed", "file", c.name, "text", "settings changed, but are invalid: a restart would fail", "err", err)
 		return
 	}

@@ -23,7 +23,6 @@ import (
 	"reseat/gateway/config"
 	"reseat/gateway/demo"
 	"reseat/gateway/listen"
-	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
@@ -73,9 +72,10 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 		go p.recorder.Run(ctx)
 	}
 	p.config = watchConfig(set.Config, args, environ)
-	var probes sync.WaitGroup
-	probes.Go(func() { p.probe(ctx, set.Gateway.Routes) })
-	defer probes.Wait()
+	var watches sync.WaitGroup
+	watches.Go(func() { logUnreachable(ctx, log, set.Gateway.Routes) })
+	watches.Go(func() { p.config.watch(ctx, log) })
+	defer watches.Wait()
 	defer stop()
 	return p.serve(signals)
 }
@@ -226,6 +226,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger)
 	host, _ := os.Hostname() // empty if the system does not know it
 	p.admin = server(admin.New(p.gateway, admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
+		Listen: p.listen.Addr().String(),
 	}), p.gateway.AdminConns(), log)
 	return p, nil
 }
@@ -262,16 +263,6 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 	}
 	if set.Demo {
 		p.log.Info("demo.ready", "url", url+"/", "text", "open it in a browser")
-	}
-}
-
-// probe logs the game servers that are unreachable at the start. That is no reason not to
-// serve: they may start later.
-func (p *process) probe(ctx context.Context, routes []policy.Route) {
-	for _, probed := range probeAll(ctx, routes) {
-		if probed.err != nil && ctx.Err() == nil {
-			p.log.Warn("upstream.unreachable", "upstream", probed.url, "err", probed.err, "text", "clients get 502 until it answers")
-		}
 	}
 }
 
@@ -331,7 +322,7 @@ func (p *process) listenOn(s *http.Server, ln net.Listener) {
 // reload reads the files again, each independently: an invalid one leaves its old content
 // in use.
 func (p *process) reload() {
-	p.config.compare(p.log)
+	p.config.compare(p.log, true)
 	result := "ok"
 	failed := func(key string, err error) {
 		result = "failed"

@@ -2,19 +2,28 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"reseat/gateway/policy"
+	"reseat/upstream"
 )
 
 func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
@@ -80,9 +89,131 @@ func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
 	if line := p.wait("dashboard.ready"); line["level"] != "INFO" || !strings.HasPrefix(line["url"].(string), "http://127.0.0.1:") {
 		t.Errorf("%v", line)
 	}
-	if line := p.wait("upstream.unreachable"); line["level"] != "WARN" || line["upstream"] != closed.url("ws") {
+	if line := p.wait("upstream.unreachable"); line["level"] != "WARN" || line["upstream"] != closed.url("ws") || !strings.Contains(line["text"].(string), "--upstream") {
 		t.Errorf("%v", line)
 	}
+}
+
+// A sharedLog is written by one goroutine and read by another.
+type sharedLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *sharedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+// take is what was written since the last call.
+func (l *sharedLog) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.buf.String()
+	l.buf.Reset()
+	return s
+}
+
+// A game server that cannot be reached is said to be so once, and once when it can.
+func TestAnUpstreamThatBecomesReachableIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said sharedLog
+		var up atomic.Bool
+		dials := 0
+		at := func(scheme, host string) policy.Route {
+			return policy.Route{Policy: policy.Policy{DialTimeout: time.Second}, Upstream: upstream.Target{
+				URL: &url.URL{Scheme: scheme, Host: host},
+				DialContext: func(context.Context, string, string) (net.Conn, error) {
+					if dials++; !up.Load() && host == "late:1" {
+						return nil, errors.New("connection refused")
+					}
+					near, _ := net.Pipe()
+					return near, nil
+				},
+			}}
+		}
+		done := make(chan bool)
+		go func() {
+			logUnreachable(t.Context(), slog.New(slog.NewTextHandler(&said, nil)), []policy.Route{at("ws", "late:1"), at("ws", "late:1"), at("ws", "good:1")})
+			close(done)
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := said.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "upstream.unreachable upstream=ws://late:1") {
+			t.Errorf("in an hour: %s", got)
+		}
+		if dials > 140 {
+			t.Errorf("%d dials in an hour", dials)
+		}
+		up.Store(true)
+		<-done
+		if got := said.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO msg=upstream.reachable upstream=ws://late:1") {
+			t.Errorf("once it is there: %s", got)
+		}
+	})
+}
+
+// Nobody has to send SIGHUP to learn that a change of the file needs a restart.
+func TestChangedConfigFileIsLoggedByItself(t *testing.T) {
+	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
+	p := begin(t, "--config="+file)
+	writeFile(t, file, "grace = \"60s\"\n")
+	if line := p.wait("settings.changed"); line["text"] != "settings changed; restart to apply" {
+		t.Errorf("%v", line)
+	}
+}
+
+func TestEachChangeOfTheConfigFileIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said sharedLog
+		at := time.Now()
+		file := filepath.Join(t.TempDir(), "reseat.toml")
+		write := func(text string) {
+			writeFile(t, file, text)
+			at = at.Add(time.Second)
+			os.Chtimes(file, at, at)
+		}
+		want := func(lines ...string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			got := strings.TrimSpace(said.take())
+			if n := strings.Count(got, "msg="); n != len(lines) {
+				t.Errorf("%d lines, want %d: %s", n, len(lines), got)
+			}
+			for _, l := range lines {
+				if !strings.Contains(got, l) {
+					t.Errorf("no %q in %s", l, got)
+				}
+			}
+		}
+		write("grace = \"5s\"\n")
+		c := watchConfig(file, []string{"--demo", "--config=" + file}, nil)
+		log := slog.New(slog.NewTextHandler(&said, nil))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go c.watch(ctx, log)
+		want()
+		write("grace = \"5s\"\n") // the content counts
+		want()
+		write("grace = 6\n")
+		want("would fail")
+		write("grace = \"6s\"\n")
+		want("restart to apply")
+		c.compare(log, true)
+		want("restart to apply") // SIGHUP asks
+		os.Remove(file)
+		want("would fail")
+		write("grace = \"5s\"\n")
+		want("settings.restored")
+		for i := range 20 { // while it is being written nothing is said
+			write(fmt.Sprintf("grace = \"%d", i))
+			time.Sleep(configEvery)
+		}
+		write("grace = \"5s\"\n")
+		want()
+	})
 }
 
 func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
@@ -97,14 +228,18 @@ func TestChangedConfigFileIsLoggedOnSIGHUP(t *testing.T) {
 	}
 	writeFile(t, file, "grace = 6\n")
 	p.signals <- syscall.SIGHUP
-	if line := p.wait("settings.changed"); !strings.Contains(line["text"].(string), "a restart would fail") || !strings.Contains(line["err"].(string), "grace") {
+	line := p.wait("settings.changed")
+	if line["err"] == nil { // of the change before, by the watch of the file
+		line = p.wait("settings.changed")
+	}
+	if !strings.Contains(line["text"].(string), "a restart would fail") || !strings.Contains(line["err"].(string), "grace") {
 		t.Errorf("%v", line)
 	}
 	writeFile(t, file, "grace = \"5s\"\n")
 	os.Chtimes(file, time.Now(), time.Now().Add(time.Hour)) // only the content counts
 	c := watchConfig(file, nil, nil)
 	var log bytes.Buffer
-	if c.compare(slog.New(slog.NewTextHandler(&log, nil))); log.Len() > 0 {
+	if c.compare(slog.New(slog.NewTextHandler(&log, nil)), true); log.Len() > 0 {
 		t.Errorf("unchanged content: %s", log.String())
 	}
 }

@@ -160,7 +160,7 @@ func inDesk(t *testing.T, f func(d *desk)) {
 }
 
 func (d *desk) publish(session, kind string) {
-	d.hub.Publish(events.Event{Type: kind, Session: session, Player: "p", Group: "g", Reason: "r"})
+	d.hub.Publish(events.Event{Type: kind, Session: session, Player: "p", Group: "g", Path: "/m", Reason: "r"})
 }
 
 // close closes the Hook, which must leave so many events undelivered.

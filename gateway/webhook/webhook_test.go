@@ -35,7 +35,7 @@ func TestEventIsSignedByStandardWebhooks(t *testing.T) {
 			t.Errorf("%s %s %v", p.Method, p.URL, p.Header)
 		}
 		stamp := p.at.UTC().Format(time.RFC3339Nano)
-		want := `{"type":"session.created","timestamp":"` + stamp + `","time":"` + stamp + `","session":"s1","player":"p","group":"g","reason":"r","silent_ms":null,"away_ms":null}`
+		want := `{"type":"session.created","timestamp":"` + stamp + `","time":"` + stamp + `","session":"s1","player":"p","group":"g","path":"/m","reason":"r","silent_ms":null,"away_ms":null}`
 		if got := string(p.body); got != want {
 			t.Errorf("body %s, want %s", got, want)
 		}

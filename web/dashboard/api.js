@@ -15,6 +15,7 @@ const TOKEN = 'reseat.token';
  * @property {string} group
  * @property {string} peer
  * @property {string} route
+ * @property {string} path of its first request
  * @property {'resumable' | 'cookie' | 'plain'} client how it can come back
  * @property {boolean} resumable any but a plain one
  * @property {boolean} started
@@ -36,6 +37,7 @@ const TOKEN = 'reseat.token';
  * @property {number} buffer_most_bytes
  * @property {string} [reason]
  * @property {string} [detail]
+ * @property {string} [by] who ended it by the API
  */
 
 /** A refusal of the gateway's, with its status; 0 where there was no answer. */
@@ -74,6 +76,19 @@ export class Api {
   /** @param {string} id */
   history(id) {
     return this.#json('GET', `${path(id)}/history`);
+  }
+
+  /** The newest refused handshakes and resumes. @returns {Promise<{refusals: import('./refused.js').Refused[]}>} */
+  refusals() {
+    return this.#json('GET', '/refusals');
+  }
+
+  drain() {
+    return this.#json('POST', '/drain');
+  }
+
+  cancelDrain() {
+    return this.#json('DELETE', '/drain');
   }
 
   /** @param {string} id */

@@ -6,9 +6,9 @@ import { useId, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 /**
  * A question with a button that does it, and one that does not. It stays open
  * with the reason where what was asked for is refused.
- * @param {{title: string, does: string, danger?: boolean, act: () => Promise<unknown>, close: (done: boolean) => void, children: any}} props
+ * @param {{title: string, does: string, keep?: string, danger?: boolean, act: () => Promise<unknown>, close: (done: boolean) => void, children: any}} props
  */
-export function Ask({ title, does, danger, act, close, children }) {
+export function Ask({ title, does, keep = 'Cancel', danger, act, close, children }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [refusal, setRefusal] = useState('');
   const [busy, setBusy] = useState(false);
@@ -34,7 +34,7 @@ export function Ask({ title, does, danger, act, close, children }) {
         ${children}
         <p class="refusal" role="alert">${refusal}</p>
         <div class="buttons">
-          <button type="button" onClick=${() => close(false)}>Cancel</button>
+          <button type="button" onClick=${() => close(false)}>${keep}</button>
           <button type="submit" class=${danger ? 'danger' : 'primary'} disabled=${busy} data-testid="confirm">
             ${does}
           </button>

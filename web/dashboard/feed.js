@@ -11,7 +11,7 @@ const MOST = 200;
 const DRAW_MS = 250;
 const RETRY_MS = 3000;
 
-/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, detail?: string, silent_ms: number | null, away_ms: number | null}} Entry */
+/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, detail?: string, by?: string, silent_ms: number | null, away_ms: number | null}} Entry */
 
 /**
  * The Feed reads the event stream for as long as it runs, and begins where it
@@ -130,11 +130,11 @@ export function FeedPanel({ feed }) {
 }
 
 /** @param {Entry} entry */
-function Line({ type, time, session, player, reason, detail, silent_ms, away_ms }) {
+function Line({ type, time, session, player, reason, detail, by, silent_ms, away_ms }) {
   const { mark, kind, word } = lookOf(type);
   const silent = silentFor(silent_ms ?? NaN);
   const details = [
-    reason && !(silent && reason === 'silent') && (type === 'session.ended' ? ending(reason) : why(reason)),
+    reason && !(silent && reason === 'silent') && (type === 'session.ended' ? ending(reason, by) : why(reason)),
     quoted(reason, detail),
     silent,
     away_ms != null && `away for ${span(away_ms)}`,

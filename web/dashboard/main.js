@@ -2,11 +2,14 @@
 // The dashboard: what it shows at which address.
 import { Api } from './api.js';
 import { Charts } from './charts.js';
+import { Drain } from './drain.js';
 import { Feed, FeedPanel, useChanges } from './feed.js';
 import { brief, span } from './format.js';
 import { html } from './html.js';
 import { Login } from './login.js';
 import { Model } from './model.js';
+import { RefusedPanel } from './refused.js';
+import { RoutesPanel } from './routes.js';
 import { SessionPage } from './session.js';
 import { Sessions } from './table.js';
 import { Tiles } from './totals.js';
@@ -41,6 +44,7 @@ function App() {
       ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
       ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
       ${overview && html`<${Live} />`}
+      ${overview && !id && html`<div class="below"><${RefusedPanel} refusals=${model.refusals} total=${overview.refusals} /><${RoutesPanel} routes=${overview.routes} /></div>`}
     </main>
   `;
 }
@@ -65,15 +69,23 @@ function Top() {
         </svg>
         <a href="#/">Reseat</a>
       </h1>
-      ${overview && html`<p class="which" data-testid="which"><bdi>${overview.host}</bdi> <span class="faint">${overview.version}</span></p>`}
+      ${overview && html`<${Which} overview=${overview} />`}
       <p class="signs">
-        ${overview?.draining && html`<span class="sign warn">draining: no new sessions</span>`}
+        ${overview && html`<${Drain} model=${model} />`}
         ${overview && !model.mayWrite && html`<span class="sign" data-testid="read-only">read-only</span>`}
         <${Freshness} />
         ${api.hasToken && !model.locked && html`<button type="button" class="small" onClick=${() => model.lock()}>Forget token</button>`}
       </p>
     </header>
   `;
+}
+
+/** Which gateway this is, among several. @param {{overview: any}} props */
+function Which({ overview: { host, version, listen, id } }) {
+  return html`<p class="which" data-testid="which">
+    <bdi>${host}</bdi>${' '}
+    <span class="faint">${version}, clients at <bdi>${listen}</bdi>, id <code title=${id}>${brief(id)}</code></span>
+  </p>`;
 }
 
 /** Why there is nothing to show. @param {import('./api.js').Refusal} failure */

@@ -25,6 +25,8 @@ export class Model extends EventTarget {
   overview = null;
   /** @type {Totals[]} */
   samples = [];
+  /** Newest first. @type {import('./refused.js').Refused[]} */
+  refusals = [];
   /** @type {View} */
   view = { text: '', state: '', sort: 'since' };
   /** Rows that are drawn. @type {import('./rows.js').Span} */
@@ -84,6 +86,7 @@ export class Model extends EventTarget {
     this.api.token = '';
     this.overview = null;
     this.samples = [];
+    this.refusals = [];
     this.failure = new Refusal(401, '');
     clearTimeout(this.#timer);
     this.#changed();
@@ -150,6 +153,9 @@ export class Model extends EventTarget {
         ...asked(this.span),
       });
       if (token !== this.#token) return;
+      const refusals = this.#refusedSince(overview) ? (await this.api.refusals()).refusals : this.refusals;
+      if (token !== this.#token) return;
+      this.refusals = refusals;
       this.#take(overview);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
@@ -158,6 +164,12 @@ export class Model extends EventTarget {
       this.#failures++;
     }
     this.#changed();
+  }
+
+  /** Whether somebody was refused since the last answer. @param {any} overview */
+  #refusedSince({ since, refusals }) {
+    const before = this.overview?.since === since ? this.overview.refusals : 0;
+    return refusals !== before || (refusals === 0 && this.refusals.length > 0);
   }
 
   /** @param {any} overview */

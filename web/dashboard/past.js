@@ -10,6 +10,7 @@ import { duration, many, period, span } from './format.js';
  * @property {string} was
  * @property {string} reason
  * @property {string} detail
+ * @property {string} [by] of session.ended: who ended it by the control API
  * @property {string} silent of session.detached: how long nothing had been heard of the client, as in flags
  * @property {string} away of session.resumed and session.superseded: since the last sign of life before, as in flags
  * @property {number} replay
@@ -57,7 +58,7 @@ const WORDS = {
     awayFor(duration(m.away)),
     ...replayed(m),
   ],
-  'session.ended': ({ reason, detail }) => [`Ended: ${ending(reason)}`, quoted(reason, detail)],
+  'session.ended': ({ reason, detail, by }) => [`Ended ${ending(reason, by)}`, quoted(reason, detail)],
   'token.replayed': ({ times }) => [
     `A superseded token was presented${times > 1 ? ` ${times} times` : ''}: a bug, or a theft`,
   ],
@@ -74,14 +75,34 @@ export function why(reason) {
   return reason.replace(/^(read|write) tcp \S+: /, '').replaceAll('_', ' ');
 }
 
-/** Why a session ended, in words. @param {string} reason */
-export function ending(reason) {
-  return reason === 'ended' ? 'by an operator or the game server' : why(reason);
+/** Who ended a session, or what did, by the reason. @type {Record<string, string>} */
+const ENDERS = {
+  bye: 'by the client',
+  client_gone: 'by the client, which cannot resume',
+  draining: 'by a drain of this gateway',
+  ended: 'by an operator or the game server',
+  grace_over: 'by the gateway: the grace period was over',
+  idle_timeout: 'by the gateway: no message for --idle-timeout',
+  superseded: 'by a newer session of the player',
+  upstream_closed: 'by the game server',
+  upstream_lost: 'by the gateway: the game server was lost',
+  window_exceeded: 'by the gateway: the replay buffer was full',
+};
+
+/**
+ * Who ended a session and why, in words.
+ * @param {string} reason
+ * @param {string} [by] the caller of the control API
+ */
+export function ending(reason, by) {
+  if (by) return `over the control API, by ${by}`;
+  return ENDERS[reason] ?? `by the gateway: ${why(reason)}`;
 }
 
 /** What was said with an end, where that says more than its reason does. @param {string} reason @param {string} [detail] */
 export function quoted(reason, detail) {
-  return Boolean(detail) && ![reason, why(reason)].includes(detail ?? '') && `“${detail}”`;
+  const known = ['', reason, why(reason), 'grace period over'];
+  return !known.includes(detail ?? '') && `“${detail}”`;
 }
 
 /** A moment in a sentence. @param {Moment} moment */

@@ -48,16 +48,26 @@ test('sentences say from where, for how long, and what was lost', () => {
   assert.equal(sentence(at(0, 'grace.changed', { was: '30s', detail: '5m' })), 'Grace period changed from 30 s to 5 m');
   assert.equal(
     sentence(at(0, 'session.ended', { reason: 'grace_over', detail: 'grace period over' })),
-    'Ended: grace over, “grace period over”',
+    'Ended by the gateway: the grace period was over',
   );
   assert.equal(
     sentence(at(0, 'session.ended', { reason: 'ended', detail: 'kicked out' })),
-    'Ended: by an operator or the game server, “kicked out”',
+    'Ended by an operator or the game server, “kicked out”',
   );
   assert.equal(
     sentence(at(0, 'session.ended', { reason: 'idle_timeout', detail: 'idle timeout' })),
-    'Ended: idle timeout',
+    'Ended by the gateway: no message for --idle-timeout',
   );
+  assert.equal(
+    sentence(at(0, 'session.ended', { reason: 'ended', detail: 'kicked out', by: 'admin-token line 2' })),
+    'Ended over the control API, by admin-token line 2, “kicked out”',
+  );
+  assert.equal(sentence(at(0, 'session.ended', { reason: 'bye', detail: 'a' })), 'Ended by the client, “a”');
+  assert.equal(
+    sentence(at(0, 'session.ended', { reason: 'upstream_closed', detail: 'match over' })),
+    'Ended by the game server, “match over”',
+  );
+  assert.equal(sentence(at(0, 'session.ended', { reason: 'too_fast' })), 'Ended by the gateway: too fast');
   assert.equal(sentence(at(0, 'session.created', { peer: '' })), 'Pre-created');
   assert.equal(why('read tcp 127.0.0.1:8080->127.0.0.1:5000: connection reset by peer'), 'connection reset by peer');
 });

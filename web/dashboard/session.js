@@ -94,7 +94,7 @@ class Poll {
       if (this.#stopped) return true;
       this.#take({ session, moments: events, leftOut: left_out });
       this.#fail('');
-      return session.state === 'ended';
+      return session.state === 'ended' && isWhole(events);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (this.#stopped) return true;
@@ -108,12 +108,17 @@ class Poll {
   }
 }
 
+/** Whether an ended session's history has its end, which comes a moment later. @param {Moment[]} moments */
+function isWhole(moments) {
+  return moments.length === 0 || moments.some(({ type }) => type === 'session.ended');
+}
+
 /** @param {Seen & {model: import('./model.js').Model, done: (said: string) => void}} props */
 function Body({ session, moments, leftOut, model, done }) {
   return html`
     <div class="summary">
       <${State} state=${session.state} />
-      ${session.state === 'ended' && html`<span class="why">${[ending(session.reason ?? ''), quoted(session.reason ?? '', session.detail)].filter(Boolean).join(', ')}</span>`}
+      ${session.state === 'ended' && html`<span class="why">${[ending(session.reason ?? '', session.by), quoted(session.reason ?? '', session.detail)].filter(Boolean).join(', ')}</span>`}
       ${session.state === 'detached' && html`<span>grace left</span><${Grace} session=${session} now=${model.now} />`}
       ${model.mayWrite && html`<${Actions} api=${model.api} session=${session} done=${done} />`}
     </div>
@@ -135,7 +140,11 @@ function Facts({ session, now }) {
       session.peer || 'none yet',
       `${CLIENTS[session.client]}${session.silent_ms === null ? '' : `, last heard ${ago(session.silent_ms)}`}`,
     ],
-    ['Route', session.route, session.started ? 'started' : 'not started'],
+    [
+      'Path',
+      html`<bdi>${session.path}</bdi>`,
+      `route ${session.route}, ${session.started ? 'started' : 'not started'}`,
+    ],
     ['Group', session.group || '–', ''],
     ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],

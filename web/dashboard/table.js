@@ -74,12 +74,12 @@ function Tools({ model }) {
   return html`
     <div class="tools" role="search">
       <label class="grow">
-        <span class="hidden">Find player, group, address, route or id</span>
+        <span class="hidden">Find player, group, address, path, route or id</span>
         <input
           type="search"
           value=${text}
           maxlength="100"
-          placeholder="Player, group, address, route or id"
+          placeholder="Player, group, address, path or id"
           spellcheck="false"
           autocomplete="off"
           data-testid="search"
@@ -179,9 +179,15 @@ function Grid({ model, matching }) {
 function Nothing({ model }) {
   return html`<div role="row" class="empty">
     <span role="gridcell" aria-colspan=${COLUMNS.length}
-      >${searched(model) ? 'No matching sessions.' : 'No sessions yet. They appear here as clients connect.'}</span
+      >${searched(model) ? 'No matching sessions.' : none(model.overview)}</span
     >
   </div>`;
+}
+
+/** What to say where there is no session. @param {any} overview */
+function none({ refusals, totals }) {
+  if (totals.created > 0 || refusals === 0) return 'No sessions yet. They appear here as clients connect.';
+  return html`No sessions yet, but ${count(refusals)} refused: <a href="#refused">see why</a>.`;
 }
 
 /** @param {import('./rows.js').Span} span */
@@ -255,7 +261,7 @@ function Row({ at, top, session, active, now }) {
       onClick=${open}
     >
       <span role="gridcell" class="id"
-        ><a href=${`#/session/${session.id}`} tabindex="-1">${brief(session.id)}</a></span
+        ><a href=${`#/session/${session.id}`} tabindex="-1" title=${session.path}>${brief(session.id)}</a></span
       >
       <span role="gridcell" class="player" title=${session.player}
         >${session.player || html`<span class="faint">no player</span>`}</span

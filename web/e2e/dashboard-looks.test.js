@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { suiteBrowser } from './support/browser.js';
-import { Dashboard, fake } from './support/dashboard.js';
+import { Dashboard, fake, refusalsOf } from './support/dashboard.js';
 import { startGateway } from './support/gateway.js';
 import { DemoPage } from './support/demo.js';
 
@@ -34,7 +34,7 @@ describe("the dashboard's page", () => {
         await board.fits();
         await board.accessible(what);
       };
-      await fake(page, 10_000);
+      await fake(page, 10_000, { refusals: refusalsOf(60), draining: colorScheme === 'dark' });
       const board = await Dashboard.open(page, gateway.admin);
       await board.says('matching', /^10,000$/);
       await board.says('feed-seen', /so far/); // the stream is open
@@ -42,6 +42,12 @@ describe("the dashboard's page", () => {
       await demo.until('it is back', ({ proof }) => proof.resumes === 1);
       await board.says('feed', /resumed/);
       await look('crowd');
+      await board.part('drain').click();
+      await look('drain');
+      await page.keyboard.press('Escape');
+      await board.part('refused').locator('li').last().scrollIntoViewIfNeeded();
+      await board.part('routes').scrollIntoViewIfNeeded();
+      await look('below');
       const { session } = (await demo.report()).proof;
       await page.evaluate((id) => void (location.hash = `#/session/${id}`), session);
       await board.says('past', /Resumed/);

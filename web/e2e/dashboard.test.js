@@ -1,6 +1,7 @@
 // The dashboard, by clicks and keys, with sessions of all kinds.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { get } from 'node:http';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -22,6 +23,23 @@ async function make(admin, wish, headers = {}) {
   });
   assert.equal(response.status, 201);
   return (await response.json()).id;
+}
+
+/** A handshake of a page of another site, which is refused. @param {string} host @param {string} path @param {string} origin */
+function refuse(host, path, origin) {
+  const headers = {
+    Upgrade: 'websocket',
+    Connection: 'Upgrade',
+    'Sec-WebSocket-Version': '13',
+    'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==',
+    Origin: origin,
+  };
+  return new Promise((done, fail) => {
+    get(`http://${host}${path}`, { headers }, (response) => {
+      assert.equal(response.statusCode, 403);
+      response.resume().on('end', done);
+    }).on('error', fail);
+  });
 }
 
 /** Holds the next overview up, once it was answered, until it may come. @param {import('playwright-core').Page} page */
@@ -84,7 +102,7 @@ describe('the dashboard', () => {
     await board.part('reason').fill('kicked by the test');
     await board.part('confirm').click();
     await player.until('the player is told', ({ count }) => count.close === 1);
-    await board.says('past', /Ended: by an operator or the game server, “kicked by the test”/);
+    await board.says('past', /Ended over the control API, by loopback, “kicked by the test”/);
     await until('the game server is told', () => seat.ended);
     assert.deepEqual(seat.ended, { code: 1000, reason: 'kicked by the test' });
     assert.ok(await board.part('end').isDisabled(), 'there is nothing left to end');
@@ -202,6 +220,7 @@ describe('the dashboard', () => {
     await enter(viewer);
     await board.says('past', /Pre-created/);
     await board.part('read-only').waitFor();
+    assert.equal(await board.part('drain').count(), 0);
     assert.equal(await board.page.locator('.actions').count(), 0, 'a viewer is offered nothing that would be refused');
     await board.page.reload();
     await board.says('past', /Pre-created/);
@@ -247,7 +266,10 @@ describe('the dashboard', () => {
     const gateway = await startGateway(t, '--upstream', game.url);
     const id = await make(gateway.admin, { player: 'ann', grace: '2m' });
     const board = await Dashboard.open(await browser.page(t), gateway.admin, `#/session/${id}`);
-    await board.says('which', new RegExp(hostname()));
+    await board.says(
+      'which',
+      new RegExp(`${hostname()} .*clients at ${gateway.host.replaceAll('.', '\\.')}, id [0-9a-f]{8}`, 's'),
+    );
     await board.part('set-grace').click();
     await board.part('grace-input').fill('5m');
     await board.part('confirm').click();
@@ -255,11 +277,11 @@ describe('the dashboard', () => {
     await board.part('end').click();
     await board.part('reason').fill('kicked out');
     await board.part('confirm').click();
-    await board.says('session', /ended.*by an operator or the game server, “kicked out”/i);
+    await board.says('session', /ended.*over the control API, by loopback, “kicked out”/i);
     await board.page.reload();
     await board.says(
       'past',
-      /Ended: by an operator or the game server, “kicked out”.*Grace period changed from 2 m to 5 m/s,
+      /Ended over the control API, by loopback, “kicked out”.*Grace period changed from 2 m to 5 m/s,
     );
     await board.says('feed', /created.*/s);
     await board.says('feed', /ended ann.*“kicked out”/s);
@@ -269,6 +291,70 @@ describe('the dashboard', () => {
       board.part('past').locator('li').last().locator('time').textContent(),
     ]);
     assert.equal(age, `since ${made}`, 'the session is as old as its history says');
+    board.clean();
+  });
+
+  test('says who was refused, why, and which flag would change it', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    await board.says('refused', /^No client was refused\.$/);
+    const hostile = 'https://"><img src=x onerror="window.pwned=1">.example';
+    for (const origin of [hostile, 'https://elsewhere.example'])
+      await refuse(gateway.host, '/match/7?secret=1', origin);
+    await board.says('refused-total', /^2$/);
+    await board.says('rows', /No sessions yet, but 2 refused: see why/);
+    const newest = board.part('refused').locator('li').first();
+    assert.match(
+      (await newest.textContent()) ?? '',
+      /403 origin: https:\/\/elsewhere\.example \/match\/7 from 127\.0\.0\.1\s*--origin add the page/,
+    );
+    assert.match((await board.part('refused').locator('li').nth(1).textContent()) ?? '', /<img src=x onerror=/);
+    assert.equal(await board.page.evaluate('window.pwned'), undefined);
+    await board.page.getByRole('link', { name: 'see why' }).click();
+    await until('the list is seen', () =>
+      board.page.evaluate(() => {
+        const { top } = /** @type {Element} */ (document.getElementById('refused')).getBoundingClientRect();
+        return top < innerHeight - 60;
+      }),
+    );
+    assert.equal(await board.rows().count(), 0, 'the list of sessions is still there');
+    await board.page.reload();
+    await board.says('refused-total', /^2$/);
+    await board.says('routes', /\/\*ws:\/\/127\.0\.0\.1:/);
+    const figures = await board.part('routes').locator('td').allTextContents();
+    assert.deepEqual(figures, ['0', '0', '0', '0', '0', '2', '0'], 'two were refused');
+    board.clean();
+  });
+
+  test('drains, and cancels that, each after a question', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url, '--drain', '10m');
+    await make(gateway.admin, { player: 'ann' });
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    const ready = async () => (await fetch(`http://${gateway.admin}/readyz`)).status;
+    await board.part('drain').click();
+    await board.says('dialog', /After 10 m .*whatever is left of the 1 session ends with\s+4503/s);
+    await board.page.keyboard.press('Escape');
+    await board.part('dialog').waitFor({ state: 'detached' });
+    assert.equal(await ready(), 200, 'what was not confirmed was not done');
+    await board.part('drain').click();
+    await board.part('confirm').click();
+    await board.says('draining', /^draining: no new sessions, the 1 session left closes in (9 m|10 m)/);
+    assert.equal(
+      await board.part('draining').locator('[role="status"]').textContent(),
+      'draining: no new sessions',
+      'the time that runs on is not read aloud',
+    );
+    assert.equal(await ready(), 503);
+    await board.accessible('draining');
+    await board.part('drain').click();
+    await board.says('dialog', /Cancel the drain\?/);
+    await board.accessible('the question');
+    await board.part('confirm').click();
+    await board.part('draining').waitFor({ state: 'detached' });
+    assert.equal(await ready(), 200);
+    await make(gateway.admin, { player: 'bob' });
     board.clean();
   });
 

@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';
 import { launch } from './support/browser.js';
-import { Dashboard, fake } from './support/dashboard.js';
+import { Dashboard, fake, refusalsOf } from './support/dashboard.js';
 import { DemoPage } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
 
-const MAX_BYTES = 220_000;
+const MAX_BYTES = 230_000;
 
 /** What is to be undone at the end, newest first. @type {(() => Promise<void>)[]} */
 const ends = [];
@@ -31,7 +31,7 @@ try {
     deviceScaleFactor: 1,
     colorScheme: 'light',
   });
-  await fake(wide, 10_000);
+  await fake(wide, 10_000, { refusals: refusalsOf(60) });
   const board = await Dashboard.open(wide, gateway.admin);
   await board.says('feed-seen', /so far/);
   for (const how of ['reset', 'close', 'silence']) {

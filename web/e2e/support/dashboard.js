@@ -111,6 +111,8 @@ export function crowd(total) {
       group: `match-${i % 500}`,
       peer: `198.51.100.${i % 250}`,
       route: '/match/*',
+      path: `/match/${i % 500}`,
+      client: 'resumable',
       resumable: true,
       started: true,
       since: iso(began + i * 300),
@@ -133,13 +135,58 @@ export function crowd(total) {
   });
 }
 
+const ROUTES = ['/match/*', '/chess/*', '/*'].map((pattern, i) => ({
+  pattern,
+  upstream: `ws://10.0.0.${i + 2}:9000`,
+  sessions: { connecting: 0, attached: 8571 >> (2 * i), detached: 1429 >> (2 * i) },
+  created: 12_034 >> i,
+  detached: 250_000 >> i,
+  resumed: 248_000 >> i,
+  refused: 17 * i,
+  ended: 1200 >> i,
+}));
+
+/** Refusals of several kinds, as the API would show them. @param {number} total */
+export function refusalsOf(total) {
+  const kinds = [
+    [
+      403,
+      null,
+      'origin: https://play.example',
+      "--origin: add the page's origin; if a proxy changes Host, it must send X-Forwarded-Host, and needs --trusted-proxy",
+    ],
+    [101, 4404, 'no_session: grace_over', '--grace: the client was away for longer'],
+    [
+      502,
+      4502,
+      'upstream: 10.0.0.2:9000: connect: connection refused',
+      '--upstream: the game server cannot be reached; reseat check says why',
+    ],
+    [401, null, 'unauthorized: expired', 'no setting: the page needs a newer login'],
+    [404, null, 'no_route', '--route: no pattern matches this path'],
+  ];
+  return Array.from({ length: total }, (_, i) => {
+    const [status, code, why, hint] = kinds[i % kinds.length];
+    const path = i % 7 === 3 ? `/lobby/${'very-long-'.repeat(19)}` : `/match/${i}`;
+    return {
+      time: new Date(Date.now() - i * 7000).toISOString(),
+      status,
+      code,
+      why,
+      path,
+      peer: `198.51.100.${i}`,
+      hint,
+    };
+  });
+}
+
 /**
  * Answers in the place of the gateway's overview, with as many sessions.
  * @param {Page} page
  * @param {number} total
- * @param {{ms?: number}} [options] how long an answer takes
+ * @param {{ms?: number, refusals?: object[], draining?: boolean}} [options] how long an answer takes, who was refused, whether it drains
  */
-export async function fake(page, total, { ms = 0 } = {}) {
+export async function fake(page, total, { ms = 0, refusals = [], draining = false } = {}) {
   const sessions = crowd(total);
   const answers = { count: 0, rows: 0, bytes: 0 };
   const base = {
@@ -188,7 +235,13 @@ export async function fake(page, total, { ms = 0 } = {}) {
     const body = JSON.stringify({
       time: new Date().toISOString(),
       since,
-      draining: false,
+      id: '5e0b7d0e6d1f4b7f8d6a3a0f6f0b3c21',
+      host: 'gw1.play.example',
+      version: 'v0.9.0',
+      listen: '[::]:8080',
+      draining,
+      drain_until: draining ? new Date(Date.now() + 252_000).toISOString() : null,
+      drain_time: '10s',
       write: true,
       max_sessions: 20_000,
       buffer_most_bytes: 2 ** 30,
@@ -196,6 +249,8 @@ export async function fake(page, total, { ms = 0 } = {}) {
       totals: totals(Date.now(), 120),
       ended_by: { bye: 800, grace_over: 400, ended: 34 },
       resumes_by: { ok: 10_560, bad_token: 3 },
+      refusals: refusals.length,
+      routes: ROUTES,
       samples: query.get('since') ? [] : samples,
       matching: fit.length,
       offset,
@@ -207,5 +262,6 @@ export async function fake(page, total, { ms = 0 } = {}) {
     await new Promise((done) => setTimeout(done, ms));
     await route.fulfill({ contentType: 'application/json', body }).catch(() => {}); // the page may be gone
   });
+  await page.route('**/api/v1/refusals', (route) => route.fulfill({ json: { refusals } }));
   return answers;
 }

@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"reseat/gateway/handshake"
+	"reseat/upstream"
+)
+
+// maxRefusals is how many refused handshakes and resumes are kept.
+const maxRefusals = 100
+
+// A Refusal is a refused handshake or resume, for operators: docs/control-api.md. All that
+// a stranger has written into it is clipped.
+type Refusal struct {
+	Time time.Time `json:"time"`
+	// Status refuses the handshake, by HTTP or as the status of a close. It is 101 for a
+	// resume: those are refused by a close alone.
+	Status int    `json:"status"`
+	Code   *int   `json:"code"` // of the close; nil where HTTP answered
+	Why    string `json:"why"`  // the metric's label, and in most cases a detail behind a colon
+	Path   string `json:"path"` // percent-encoded, without the query
+	Peer   string `json:"peer"` // the client's address, as in sessions
+	Hint   string `json:"hint"` // begins with the flag that would change it, or with noSetting
+}
+
+// A refusalRing keeps the newest refusals: a stranger who is refused often takes no more
+// memory than one who is refused once.
+type refusalRing struct {
+	mu   sync.Mutex
+	list []Refusal // refusal n, counted from 0, is at n mod maxRefusals
+	n    int
+}
+
+func (k *refusalRing) add(r Refusal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.list) < maxRefusals {
+		k.list = append(k.list, r)
+	} else {
+		k.list[k.n%maxRefusals] = r
+	}
+	k.n++
+}
+
+// newestFirst copies the refusals that are kept.
+func (k *refusalRing) newestFirst() []Refusal {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := make([]Refusal, len(k.list))
+	for i := range list {
+		list[i] = k.list[(k.n-1-i)%maxRefusals]
+	}
+	return list
+}
+
+// count is how many there ever were.
+func (k *refusalRing) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.n
+}
+
+// Refusals lists the newest refused handshakes and resumes, the newest first.
+func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
+
+// keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
+// with a close of code, or by HTTP where that is 0. fault is what its hint goes by.
+// A request for no WebSocket is not kept.
+func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, fault string) {
+	if !handshake.Requested(r) {
+		return
+	}
+	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint(label, fault)}
+	if code != 0 {
+		kept.Code = &code
+	}
+	if detail != "" && detail != label {
+		kept.Why = clip(label + ": " + detail)
+	}
+	g.refused.add(kept)
+	raw, _ := upstream.ClientTarget(r)
+	if rt, _, err := g.table.match(raw); err == nil && rt != nil {
+		rt.counts.refused.Add(1)
+	}
+}
+
+// requestPath is the path of r as lists and logs show it: percent-encoded, without the
+// query.
+func requestPath(r *http.Request) string { return clip(strings.Clone(r.URL.EscapedPath())) }
+
+// noSetting is in the place of a flag where none would change a refusal.
+const noSetting = "no setting: "
+
+// hint says which flag would change a refusal: by its label and fault, or by its label
+// alone.
+func hint(label, fault string) string {
+	if h, ok := hints[label+": "+fault]; ok {
+		return h
+	}
+	return hints[label]
+}
+
+// hints begin with a flag. The labels are those of refusalReasons, and of resumes the
+// names of wire.Names that a resume can be refused by.
+var hints = map[string]string{
+	"bad_handshake":             noSetting + "the client's handshake violates RFC 6455; does a proxy in front remove headers?",
+	"buffer_total":              "--buffer-total: raise it, or lower --buffer-bytes or --grace",
+	"descriptors":               noSetting + "raise the limit of open files (ulimit -n, LimitNOFILE)",
+	"draining":                  noSetting + "the gateway is draining; DELETE /api/v1/drain cancels that",
+	"duplicate":                 "--duplicate: takeover lets the newer session of a player win, allow keeps both",
+	"host_not_allowed":          "--host: add this name",
+	"internal_error":            noSetting + "see the log",
+	"loop":                      "--upstream: it, or a --route, leads back to this gateway",
+	"max_sessions":              "--max-sessions: raise it",
+	"max_sessions_per_ip":       "--max-sessions-per-ip: raise it; if peer is a proxy's address, set --trusted-proxy",
+	"no_route":                  "--route: no pattern matches this path",
+	"origin":                    "--origin: add the page's origin; if a proxy changes Host, it must send X-Forwarded-Host, and needs --trusted-proxy",
+	"unauthorized":              "--auth-key-file: this login does not pass; --auth-jwks, --auth-issuer and --auth-audience decide too",
+	"unauthorized: missing":     "--auth-from: there is no login where it looks",
+	"unauthorized: expired":     noSetting + "the page needs a newer login",
+	"unauthorized: foreign":     "--auth-audience: the login is for or from another; --auth-issuer decides too",
+	"unauthorized: unknown_key": "--auth-jwks: it, or --auth-key-file, lacks the key of this login",
+	"unauthorized: no_keys":     "--auth-jwks: its keys could not be fetched",
+	"unsafe_path":               "--unsafe-paths: pass lets ambiguous paths through",
+	"upstream":                  "--upstream: the game server cannot be reached; reseat check says why",
+	"upstream: " + refusedThere: "--upstream: the game server refused the handshake; it may expect another path, --upstream-host or login",
+	"upstream: " + tooSlow:      "--dial-timeout: the game server did not answer within it",
+
+	"bad_token":                 "--token-key-file: use the same for all gateways and across restarts",
+	"bad_token: expired":        "--token-ttl: the client was away for longer than its token lives",
+	"bad_token: foreign":        "--token-audience: the token is of another environment",
+	"bad_token: superseded":     noSetting + "the client kept an older token, or somebody else has it",
+	"bad_token: " + otherPlayer: "--origin: the resume comes from another origin, or with another player's login",
+	"no_session: grace_over":    "--grace: the client was away for longer",
+	"no_session":                noSetting + "the session has ended, was in a process that is gone, or is in another of several gateways",
+	"window_exceeded":           "--buffer-bytes: the session's buffer overflowed; --buffer-messages, --buffer-total and --overflow decide too",
+	"superseded":                noSetting + "a newer connection of this client, or a newer session of this player, took over",
+	"ended":                     noSetting + "the session has ended; its history says why",
+	"too_fast":                  noSetting + "more than 20 takeovers in 10 s: do two tabs share a token?",
+	"upstream_lost":             "--upstream: the connection to the game server is lost, and it could not be reached again",
+	"protocol_violation":        noSetting + "the client violates the reseat.v1 protocol",
+}
+
+// Faults that hints tell apart.
+const (
+	refusedThere = "refused there"
+	tooSlow      = "too slow"
+	otherPlayer  = "for another player or origin"
+)
+
+// upstreamFault is which hint fits an error of a first dial.
+func upstreamFault(err error) string {
+	var refusal *upstream.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return refusedThere
+	case upstream.Status(err) == http.StatusGatewayTimeout:
+		return tooSlow
+	}
+	return ""
+}

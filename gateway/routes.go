@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"sync/atomic"
+
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+)
+
+// RouteFigures are what a gateway has counted for one route, since the process began.
+type RouteFigures struct {
+	Pattern  string      `json:"pattern"`
+	Upstream string      `json:"upstream"` // its URL, without a password
+	Sessions StateCounts `json:"sessions"` // of the moment
+
+	Created  uint64 `json:"created"`
+	Detached uint64 `json:"detached"` // how often a client was lost
+	Resumed  uint64 `json:"resumed"`
+	Refused  uint64 `json:"refused"` // first handshakes and resumes
+	Ended    uint64 `json:"ended"`
+}
+
+// routeCounts are what is counted for one route.
+type routeCounts struct{ created, detached, resumed, refused, ended atomic.Uint64 }
+
+// countsOf are those of a session's route.
+func (g *Gateway) countsOf(e *registry.Record) *routeCounts { return g.table.byPattern[e.Route].counts }
+
+// routeFigures are those of each route, in the order of Config.Routes.
+func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
+	states := make(map[string]*StateCounts)
+	for i, e := range all.List {
+		n := states[e.Route]
+		if n == nil {
+			n = new(StateCounts)
+			states[e.Route] = n
+		}
+		switch all.Infos[i].State {
+		case session.Connecting:
+			n.Connecting++
+		case session.Attached:
+			n.Attached++
+		case session.Detached:
+			n.Detached++
+		}
+	}
+	list := make([]RouteFigures, 0, len(g.cfg.Routes))
+	for _, r := range g.cfg.Routes {
+		c := g.table.byPattern[r.Pattern].counts
+		f := RouteFigures{
+			Pattern: r.Pattern, Upstream: r.Upstream.URL.Redacted(),
+			Created: c.created.Load(), Detached: c.detached.Load(), Resumed: c.resumed.Load(), Refused: c.refused.Load(), Ended: c.ended.Load(),
+		}
+		if n := states[r.Pattern]; n != nil {
+			f.Sessions = *n
+		}
+		list = append(list, f)
+	}
+	return list
+}
