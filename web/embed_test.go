@@ -219,7 +219,7 @@ func TestFilesAreCompressedWhereThatIsAccepted(t *testing.T) {
 }
 
 // maxScript is what each script may cost on the wire.
-const maxScript = 10_900
+const maxScript = 10_560
 
 func TestScriptsAreSmall(t *testing.T) {
 	h := serve(t)

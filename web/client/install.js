@@ -1,5 +1,5 @@
 import { reseat } from './events.js';
-import { INSTALLED, platformWebSocket, runtimeOf, script } from './runtime.js';
+import { INSTALLED, origin, platformWebSocket, runtimeOf } from './runtime.js';
 import { PLAIN_ONLY, ReseatSocket } from './socket.js';
 import { webSocketURL } from './url.js';
 
@@ -95,7 +95,8 @@ const stop = (event) => event.stopImmediatePropagation();
 const RAN = 'script:is(:not([type]),[type*=javascript i]):not([src]:is([async],[defer]),[nomodule])';
 
 /** A classic script of another origin has no base URL of its own. @returns {Promise<typeof import('./page.js')>} */
-const importPage = () => (import.meta.url ? import('./page.js') : import(new URL('reseat.page.js', script).href));
+const importPage = () =>
+  /** @type {any} */ (import.meta).classic ? import(new URL('reseat.page.js', origin).href) : import('./page.js');
 
 /**
  * Loads what tells people of it: the banner, and a warning where other code has, or will have,
@@ -110,7 +111,7 @@ function tellPeople(document, banner) {
   let remove;
   /** @param {(page: typeof import('./page.js')) => void} use */
   const load = (use) => void importPage().then(use).catch(console.warn); // a copy of the module may stand alone
-  if (!import.meta.url) {
+  if (/** @type {any} */ (import.meta).classic) {
     // A classic script runs before the scripts below it.
   } else if (!document) {
     if (/** @type {any} */ (globalThis).process?.versions?.node) load(({ warnOfNode }) => warnOfNode());

@@ -18,10 +18,12 @@ export const platformWebSocket = () => {
 export const NativeWebSocket = platformWebSocket();
 
 /**
- * The URL of the classic script that this is part of; undefined in a module. Only while it
- * is evaluated does the document know.
+ * The URL of this code. Of a classic script, which the bundler marks since it has no
+ * import.meta, only the document knows it, and only while it is evaluated.
  */
-export const script = import.meta.url ? undefined : /** @type {any} */ (globalThis).document?.currentScript?.src;
+export const origin = /** @type {any} */ (import.meta).classic
+  ? /** @type {any} */ (globalThis).document?.currentScript?.src
+  : import.meta.url;
 
 /** @type {Set<string>} */
 const gateways = new Set();
@@ -42,7 +44,7 @@ export function runtimeOf(given) {
     document: here.document,
     navigator: here.navigator,
     base: here.document?.baseURI ?? here.location?.href,
-    module: import.meta.url ?? script ?? '',
+    module: origin ?? '',
     gateways,
     trace: () => {},
     ...given,
