@@ -17,13 +17,22 @@ export const platformWebSocket = () => {
 /** The WebSocket at import. */
 export const NativeWebSocket = platformWebSocket();
 
+/** @param {{ WebSocket?: any }} options @param {any} otherwise */
+export function transportOf({ WebSocket }, otherwise) {
+  const transport = typeof WebSocket === 'function' ? WebSocket : otherwise;
+  if (!transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
+  return transport;
+}
+
 /**
- * The URL of this code. Of a classic script, which the bundler marks since it has no
- * import.meta, only the document knows it, and only while it is evaluated.
+ * The element of the classic script that this is part of: known only while that is
+ * evaluated. The bundler says whether there is one.
  */
-export const origin = /** @type {any} */ (import.meta).classic
-  ? /** @type {any} */ (globalThis).document?.currentScript?.src
-  : import.meta.url;
+export const script =
+  /** @type {any} */ (import.meta).classic && /** @type {any} */ (globalThis).document?.currentScript;
+
+/** The URL of this code. A classic script has no import.meta. */
+export const origin = /** @type {any} */ (import.meta).classic ? script?.src : import.meta.url;
 
 /** @type {Set<string>} */
 const gateways = new Set();
@@ -44,7 +53,7 @@ export function runtimeOf(given) {
     document: here.document,
     navigator: here.navigator,
     base: here.document?.baseURI ?? here.location?.href,
-    module: origin ?? '',
+    module: origin,
     gateways,
     trace: () => {},
     ...given,
