@@ -218,8 +218,8 @@ func TestFilesAreCompressedIfAccepted(t *testing.T) {
 	}
 }
 
-// maxScript is the max size of each script on the wire.
-const maxScript = 10_900
+// maxScript is the max size of each script on the wire, in bytes.
+const maxScript = 10_240
 
 func TestScriptsAreSmall(t *testing.T) {
 	h := serve(t)

@@ -32,7 +32,7 @@ var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
 }}
 
 // Build returns the contents of the files in web/dist by name: each script minified,
-// and its source map with the sources included. dir is web.
+// the same compressed, and its source map with the sources included. dir is web.
 func Build(dir string) (map[string][]byte, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -45,10 +45,11 @@ func Build(dir string) (map[string][]byte, error) {
 			Bundle: true, Format: e.format, Target: api.ES2022, Charset: api.CharsetASCII, LegalComments: api.LegalCommentsNone,
 			MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, MangleProps: `^_[a-zA-Z]`, // internal members
 			Sourcemap: api.SourceMapLinked, Plugins: []api.Plugin{onDemand},
+			Define:         map[string]string{"import.meta.classic": "false"},
 			SourcesContent: api.SourcesContentInclude,
 		}
 		if e.format == api.FormatIIFE { // a classic script has no import.meta, which the source handles
-			options.Define = map[string]string{"import.meta.url": "undefined"}
+			options.Define = map[string]string{"import.meta.classic": "true", "import.meta.url": "undefined"}
 		}
 		result := api.Build(options)
 		var failed []error
@@ -59,7 +60,11 @@ func Build(dir string) (map[string][]byte, error) {
 			return nil, errors.Join(failed...)
 		}
 		for _, f := range result.OutputFiles {
-			files[filepath.Base(f.Path)] = f.Contents
+			name := filepath.Base(f.Path)
+			files[name] = f.Contents
+			if filepath.Ext(name) == ".js" {
+				files[name+".gz"] = gzipped(f.Contents)
+			}
 		}
 	}
 	return files, nil

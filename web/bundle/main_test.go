@@ -12,7 +12,7 @@ func TestServedFilesAreFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 6 {
+	if len(files) != 9 {
 		t.Errorf("%d files", len(files))
 	}
 	for name, want := range files {

@@ -83,7 +83,7 @@ export class Connection {
 
   /** @param {string} verb @param {string | number} argument */
   _say(verb, argument) {
-    this._send(argument === '' ? DLE + verb : `${DLE}${verb} ${argument}`);
+    this._send(DLE + verb + (argument === '' ? '' : ` ${argument}`));
   }
 
   /** Counts a data message. @param {number} bytes @returns {boolean} whether an ack is due at once */

@@ -4,10 +4,10 @@ import { utf8Length } from './wire.js';
 
 /** @typedef {import('./types.js').Message} Message */
 
-const tagOf = (/** @type {any} */ given) => Object.prototype.toString.call(given);
+const tagOf = (/** @type {any} */ given) => Object.prototype.toString.call(given).slice(8, -1);
 
 /** @param {any} given */
-export const isBytes = (given) => ArrayBuffer.isView(given) || tagOf(given) === '[object ArrayBuffer]';
+export const isBytes = (given) => ArrayBuffer.isView(given) || tagOf(given) === 'ArrayBuffer';
 
 /** A copy of an ArrayBuffer, or of what a view shows of one. @param {any} given @returns {ArrayBuffer} */
 export function bytesOf(given) {
@@ -22,7 +22,7 @@ export function bytesOf(given) {
  */
 export function outgoing(given) {
   if (isBytes(given)) return { data: bytesOf(given), bytes: given.byteLength };
-  if (/^\[object (Blob|File)\]$/.test(tagOf(given)) && given.arrayBuffer) return { data: given, bytes: given.size };
+  if (/^(Blob|File)$/.test(tagOf(given)) && given.arrayBuffer) return { data: given, bytes: given.size };
   const data = `${given}`;
   return { data, bytes: utf8Length(data) };
 }

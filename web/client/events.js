@@ -17,29 +17,17 @@ const CloseEventHere =
   );
 
 /**
- * @template {Event} E
- * @template {object} T
- * @param {E} event
- * @param {T} detail
- * @returns {E & { detail: T }}
- */
-const withDetail = (event, detail) => Object.assign(event, { detail });
-
-/**
  * An event of Reseat's own: its members are both on the event and in `detail`.
  * @param {string} type
  * @param {object} detail
  */
-export const ownEvent = (type, detail) => Object.assign(withDetail(new Event(type), detail), detail);
+export const ownEvent = (type, detail) => Object.assign(new Event(type), { ...detail, detail });
 
 /**
  * A CloseEvent with `detail`.
  * @param {import('./types.js').CloseDetail} detail
  */
-export function closeEvent(detail) {
-  const { code, reason, wasClean } = detail;
-  return withDetail(new CloseEventHere('close', { code, reason, wasClean }), detail);
-}
+export const closeEvent = (detail) => Object.assign(new CloseEventHere('close', detail), { detail });
 
 /** Fires the events of all sockets, for pages whose sockets are hidden in a library. */
 export const reseat = new EventTarget();

@@ -34,9 +34,9 @@ export class Liveness {
     return 2 ** this.#silences;
   }
 
-  /** How long nothing may be heard at all. @param {{ heartbeat: number }} said */
-  _limit({ heartbeat }) {
-    return heartbeat > 0 ? 2 * heartbeat * this.#scale : Infinity;
+  /** How long nothing may be heard at all. @param {{ heartbeat_ms: number }} said */
+  _limit({ heartbeat_ms }) {
+    return heartbeat_ms > 0 ? 2 * heartbeat_ms * this.#scale : Infinity;
   }
 
   /** A connection has its hello. @param {number} t */
@@ -136,12 +136,12 @@ export class Liveness {
   /**
    * What to do next if nothing is heard until then: give the connection up, send a ping or
    * a check, or suspect it.
-   * @param {{ answer?: number, heartbeat: number }} said
+   * @param {{ answer_ms?: number, heartbeat_ms: number }} said
    * @param {boolean} suspicious whether the connection may be suspected
    */
   _next(said, suspicious) {
     const scale = this.#scale;
-    const { answer = 0 } = said;
+    const { answer_ms: answer = 0 } = said;
     const trips = 4 * this._rtt * scale;
     let next = { at: this.#from + this._limit(said), what: 'dead' };
     const or = (/** @type {number} */ at, /** @type {string} */ what) => {

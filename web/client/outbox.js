@@ -11,21 +11,16 @@ export class Outbox {
   /** Each with the bytes of all messages up to its end. @type {Map<number, { data: string | ArrayBuffer | null, end: number }>} */
   #kept = new Map();
   #last = 0;
-  #acked = 0;
+  _acked = 0;
   #received = 0;
   #cursor = 0;
   #handed = 0;
-  #ackedEnd = 0;
+  _ackedEnd = 0;
   #end = 0;
-
-  /** The newest number that is acked. */
-  get _acked() {
-    return this.#acked;
-  }
 
   /** Whether anything is not acked. */
   get _unacked() {
-    return this.#acked < this.#last;
+    return this._acked < this.#last;
   }
 
   /** Bytes that no connection was given yet. */
@@ -45,7 +40,7 @@ export class Outbox {
 
   /** The bytes of all messages up to the end of n, which is acked or kept. @param {number} n */
   #endOf(n) {
-    return this.#kept.get(n)?.end ?? this.#ackedEnd;
+    return this.#kept.get(n)?.end ?? this._ackedEnd;
   }
 
   /**
@@ -67,8 +62,8 @@ export class Outbox {
   _next({ unacked_messages = Infinity, unacked_bytes = Infinity } = {}) {
     const entry = this.#kept.get(this.#cursor + 1);
     if (!entry || entry.data === null) return undefined;
-    const unacked = this.#cursor - this.#acked;
-    if (unacked > 0 && (unacked >= unacked_messages || entry.end - this.#ackedEnd > unacked_bytes)) return undefined;
+    const unacked = this.#cursor - this._acked;
+    if (unacked > 0 && (unacked >= unacked_messages || entry.end - this._ackedEnd > unacked_bytes)) return undefined;
     this.#handed = Math.max(this.#handed, ++this.#cursor);
     return entry.data;
   }
@@ -76,11 +71,11 @@ export class Outbox {
   /** The gateway has taken in everything up to n. Returns false where that cannot be. @param {number} n */
   _ack(n) {
     if (n > this.#cursor) return false;
-    while (this.#acked < n) {
-      this.#ackedEnd = this.#endOf(++this.#acked);
-      this.#kept.delete(this.#acked);
+    while (this._acked < n) {
+      this._ackedEnd = this.#endOf(++this._acked);
+      this.#kept.delete(this._acked);
     }
-    this.#received = Math.max(this.#received, this.#acked);
+    this.#received = Math.max(this.#received, this._acked);
     return true;
   }
 
@@ -111,13 +106,13 @@ export class Outbox {
 
   /** All of it for a record; undefined where that is too large, or a Blob is still being read. */
   _save() {
-    let before = this.#ackedEnd;
+    let before = this._ackedEnd;
     let size = 0;
     const kept = [...this.#kept.values()].map(({ data, end }) => {
       size += data === null ? Infinity : sizeOf(data);
       return [-before + (before = end), packed(data ?? '')];
     });
-    return size > RECORD_MAX ? undefined : { kept, acked: this.#acked, received: this.#received, handed: this.#handed };
+    return size > RECORD_MAX ? undefined : { kept, acked: this._acked, received: this.#received, handed: this.#handed };
   }
 
   /**
@@ -126,7 +121,7 @@ export class Outbox {
    */
   static _restore(saved) {
     const out = new Outbox();
-    out.#last = out.#acked = saved.acked;
+    out.#last = out._acked = saved.acked;
     for (const [bytes, data] of saved.kept) out._add(unpacked(data), bytes);
     out.#received = out.#cursor = saved.received;
     out.#handed = saved.handed;

@@ -1,8 +1,5 @@
 import * as MS from './times.js';
 
-/** So many connections in a row that came to nothing, over MS.futile, are no accident. */
-const FUTILE = 10;
-
 /**
  * When to try again: at once after a good connection, then after a random part of a span
  * that doubles from 1 s to 5 s. Three connections in a row that came to nothing are
@@ -79,6 +76,7 @@ export class Pacer {
     this.#tries = Math.max(0, this.#barren - 3);
     if (good || !awaited) this.#futile = 0;
     else if (this.#futile++ === 0) this.#futileSince = t;
-    return this.#futile >= FUTILE && t - this.#futileSince >= MS.futile;
+    // So many in a row, over so long, are no accident.
+    return this.#futile >= 10 && t - this.#futileSince >= MS.futile;
   }
 }

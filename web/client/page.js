@@ -23,9 +23,9 @@ const STYLE = {
  * @param {any} document
  * @param {EventTarget} reseat
  * @param {true | { detached?: string, resumed?: string }} texts
- * @returns {() => void} removes it for good
+ * @param {AbortSignal} signal removes it for good
  */
-export function showBanner(document, reseat, texts) {
+function showBanner(document, reseat, texts, signal) {
   const { detached = 'Connection lost. Reconnecting\u2026', resumed = 'Reconnected.' } = Object(texts);
   const away = new Set();
   const notice = document.createElement('reseat-banner');
@@ -53,25 +53,31 @@ export function showBanner(document, reseat, texts) {
     say(now ? detached : type === 'resume' ? resumed : '');
     if (!now) setTimeout(() => away.size > 0 || say(''), 2_000);
   };
-  const types = ['detach', 'resume', 'close'];
-  for (const type of types) reseat.addEventListener(type, heard);
-  return () => {
-    for (const type of types) reseat.removeEventListener(type, heard);
+  for (const type of ['detach', 'resume', 'close']) reseat.addEventListener(type, heard, { signal });
+  signal.addEventListener('abort', () => {
     clearTimeout(next);
     notice.remove();
-  };
+  });
 }
 
 /** install() came too late, perhaps, for scripts of the page. */
-export const warnOfScripts = () =>
-  console.warn(
-    'reseat: install() runs after scripts of this page, which may have kept the native WebSocket. ' +
-      'If the game is one of them, put <script src="/reseat.install.js"></script> above it instead.',
-  );
+const WARNING_OF_SCRIPTS =
+  'reseat: install() runs after scripts of this page, which may have kept the native WebSocket. ' +
+  'If the game is one of them, put <script src="/reseat.install.js"></script> above it instead.';
 
 /** Libraries for Node have a WebSocket of their own. */
-export const warnOfNode = () =>
-  console.warn(
-    "reseat: install() replaces globalThis.WebSocket. Libraries for Node that import 'ws' do not use it: " +
-      'give them ReseatSocket, if they take a WebSocket class.',
-  );
+const WARNING_OF_NODE =
+  "reseat: install() replaces globalThis.WebSocket. Libraries for Node that import 'ws' do not use it: " +
+  'give them ReseatSocket, if they take a WebSocket class.';
+
+/**
+ * @param {any} document undefined where there is no page
+ * @param {EventTarget} reseat
+ * @param {boolean | { detached?: string, resumed?: string } | undefined} banner
+ * @param {AbortSignal} signal removes the banner
+ * @param {unknown} warn whether to warn
+ */
+export function tellPeople(document, reseat, banner, signal, warn) {
+  if (warn) console.warn(document ? WARNING_OF_SCRIPTS : WARNING_OF_NODE);
+  if (document && banner && !signal.aborted) showBanner(document, reseat, banner, signal);
+}

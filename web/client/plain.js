@@ -13,6 +13,8 @@ export class Plain {
   _id = null;
   _detached = false;
   _reloaded = false;
+  _protocol = '';
+  _extensions = '';
   #transport;
   #host;
   #refused = 0; // bytes given to send() after the end
@@ -28,6 +30,8 @@ export class Plain {
     const opened = () => {
       if (this.#over) return;
       this.#opened = true;
+      this._protocol = `${transport.protocol ?? ''}`;
+      this._extensions = `${transport.extensions ?? ''}`;
       plan._runtime.trace('plain', open ? 'other subprotocol' : 'no offer');
       host._opened();
     };
@@ -44,14 +48,6 @@ export class Plain {
   get _readyState() {
     if (this.#over || this.#transport.readyState >= ReadyState.CLOSING) return ReadyState.CLOSING;
     return this.#opened ? ReadyState.OPEN : ReadyState.CONNECTING;
-  }
-
-  get _protocol() {
-    return `${this.#transport.protocol ?? ''}`;
-  }
-
-  get _extensions() {
-    return `${this.#transport.extensions ?? ''}`;
   }
 
   get _bufferedAmount() {

@@ -17,11 +17,22 @@ export const platformWebSocket = () => {
 /** The WebSocket at import. */
 export const NativeWebSocket = platformWebSocket();
 
+/** @param {{ WebSocket?: any }} options @param {any} otherwise */
+export function transportOf({ WebSocket }, otherwise) {
+  const transport = typeof WebSocket === 'function' ? WebSocket : otherwise;
+  if (!transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
+  return transport;
+}
+
 /**
- * The URL of the classic script that this is part of; undefined in a module. Only while it
- * is evaluated does the document know.
+ * The element of the classic script that this is part of: known only while that is
+ * evaluated. The bundler says whether there is one.
  */
-export const script = import.meta.url ? undefined : /** @type {any} */ (globalThis).document?.currentScript?.src;
+export const script =
+  /** @type {any} */ (import.meta).classic && /** @type {any} */ (globalThis).document?.currentScript;
+
+/** The URL of this code. A classic script has no import.meta. */
+export const origin = /** @type {any} */ (import.meta).classic ? script?.src : import.meta.url;
 
 /** @type {Set<string>} */
 const gateways = new Set();
@@ -42,7 +53,7 @@ export function runtimeOf(given) {
     document: here.document,
     navigator: here.navigator,
     base: here.document?.baseURI ?? here.location?.href,
-    module: import.meta.url ?? script ?? '',
+    module: origin,
     gateways,
     trace: () => {},
     ...given,

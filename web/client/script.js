@@ -4,20 +4,18 @@
 import { CloseCode } from './closecode.js';
 import { reseat } from './events.js';
 import { install } from './install.js';
+import { script } from './runtime.js';
 import { ReseatSocket } from './socket.js';
 
-const { currentScript } = /** @type {any} */ (globalThis.document ?? {});
-const { match, hideOffline, keepalive, banner, bannerDetached, bannerResumed, storage } = currentScript?.dataset ?? {};
+const { match, hideOffline, keepalive, banner, bannerDetached, bannerResumed, storage } = script?.dataset ?? {};
 
-/** sessionStorage, unless the browser denies it. */
-const tabStorage = () => {
-  try {
-    return globalThis.sessionStorage;
-  } catch (error) {
-    console.warn('reseat: no sessionStorage', error);
-    return undefined;
-  }
-};
+/** @type {Storage | undefined} */
+let tabStorage;
+try {
+  if (storage !== undefined) tabStorage = globalThis.sessionStorage;
+} catch (error) {
+  console.warn('reseat: no sessionStorage', error); // the browser denies it
+}
 
 /** @type {any} */ (globalThis).Reseat ??= { ReseatSocket, install, reseat, CloseCode };
 install({
@@ -25,5 +23,5 @@ install({
   hideOffline: hideOffline !== undefined,
   keepalive,
   banner: banner !== undefined && { detached: bannerDetached, resumed: bannerResumed },
-  storage: storage === undefined ? undefined : tabStorage(),
+  storage: tabStorage,
 });

@@ -9,7 +9,7 @@ import { Silence } from './silence.js';
 import * as State from './state.js';
 import * as MS from './times.js';
 import { moduleOrigin, originOf } from './url.js';
-import { DLE, REFUSALS, VERSION, escaped, isToken, readControl, sizeOf } from './wire.js';
+import { DLE, VERSION, escaped, isToken, readControl, sizeOf } from './wire.js';
 
 /** @typedef {import('./types.js').Plan} Plan */
 /** @typedef {import('./types.js').Host} Host */
@@ -47,15 +47,14 @@ export class Session {
   // attempt last ended, by us or by itself, without hello or refusal: it may have reached
   // the gateway, or may reach it yet.
   /** @type {Connection | null} */
-  #live = null;
+  _live = null;
   /** @type {Connection | null} */
   #attempt = null;
   #hellos = 0;
   #abandoned = -1;
 
   /** The newest hello, with what `token` and `grace` have changed in it since. @type {Terms} */
-  #said;
-  #protocol = '';
+  _said;
 
   // Counts: `received` downward, the outbox upward.
   #received = 0;
@@ -80,7 +79,6 @@ export class Session {
   // Page life.
   #born;
   #parked = false; // the page is gone, or in the back/forward cache: its record is in the store
-  #reloaded = false;
   #unwatchPage;
 
   /** @type {Farewell | null} */
@@ -95,8 +93,13 @@ export class Session {
   #closeBy; // no Close frame came
   #moveAt; // the moment of a move
 
+  _protocol = '';
+
   /** Extensions belong to a connection. */
   _extensions = '';
+
+  /** Whether it was begun before the page was reloaded. */
+  _reloaded = false;
 
   /**
    * @param {Plan} plan
@@ -115,7 +118,7 @@ export class Session {
     this.#host = host;
     this.#runtime = runtime;
     this.#records = plan._records;
-    this.#said = { session: '', token: plan._token, grace: 0, heartbeat: 0, answer: undefined, limits: undefined };
+    this._said = { session: '', token: plan._token, grace_ms: 0, heartbeat_ms: 0 };
     this.#born = runtime.wall();
     this.#pacer = new Pacer(runtime.random);
     this.#patience = alarm(this.#onPatience, 2);
@@ -124,15 +127,7 @@ export class Session {
     this.#ackBy = alarm(this.#ack);
     this.#closeBy = alarm(this.#onCloseBy);
     this.#moveAt = alarm(this.#move);
-    this.#silence = new Silence(runtime, alarm, {
-      _live: () => this.#live,
-      _said: () => this.#said,
-      _suspicious: () => this.#state === State.ATTACHED && !this.#farewell,
-      _drained: () => this.#onHeard(),
-      _suspect: () => this.#suspect(),
-      _dead: (why, silent) => this.#declareDead(why, silent),
-      _overdue: () => this.#standIns._beat(),
-    });
+    this.#silence = new Silence(runtime, alarm, this);
     this.#standIns = new StandIns(plan._keepalive, alarm, (late) => this.#needsStandIn(late), host._message);
     if (this.#restore(saved)) this.#comeBack(0);
     else this.#attempt = this.#connect();
@@ -144,21 +139,12 @@ export class Session {
   /** @returns {0 | 1 | 2} CLOSED comes with the event */
   get _readyState() {
     if (this.#state === State.CONNECTING || this.#state === State.RELOADED) return ReadyState.CONNECTING;
-    const closing = this.#state === State.ENDED || this.#farewell || this.#live?._verdict?.retry === false;
+    const closing = this.#state === State.ENDED || this.#farewell || this._live?._verdict?.retry === false;
     return closing ? ReadyState.CLOSING : ReadyState.OPEN;
   }
 
   get _id() {
-    return this.#said.session || null;
-  }
-
-  /** Whether it was begun before the page was reloaded. */
-  get _reloaded() {
-    return this.#reloaded;
-  }
-
-  get _protocol() {
-    return this.#protocol;
+    return this._said.session || null;
   }
 
   get _detached() {
@@ -208,7 +194,7 @@ export class Session {
     this.#farewell = { code: code ?? (reason ? 1000 : 1005), reason };
     if (this.#parked && !this.#takeBack()) return this.#finish(NO_WAY_BACK);
     if (this.#state === State.DETACHED) {
-      const left = this.#dropped + this.#said.grace - this.#runtime.now();
+      const left = this.#dropped + this._said.grace_ms - this.#runtime.now();
       if (left > 0) this.#giveUp._set(left);
     }
     this.#pump();
@@ -224,16 +210,22 @@ export class Session {
 
   /** protocol section 2: the application's subprotocols first. */
   #connect() {
-    const { token } = this.#said;
+    const { token } = this._said;
     const offer = [...this.#plan._protocols.filter((name) => !name.startsWith('reseat.')), VERSION];
     if (token) offer.push(`reseat.token.${token}`, `reseat.received.${this.#received}`);
-    else if (this.#plan._refusals) offer.push(REFUSALS);
+    else if (this.#plan._refusals) offer.push('reseat.refusals');
     const transport = dial(this.#plan._Transport, this.#plan._url, offer);
     const conn = new Connection(transport, this.#runtime.now(), token, this.#received, this.#out._acked);
-    const current = () => conn === this.#live || conn === this.#attempt;
-    listen(transport, 'open', () => current() && this.#onOpen(conn));
-    listen(transport, 'message', (event) => current() && this.#onMessage(conn, event.data));
-    listen(transport, 'close', (event) => current() && this.#onClose(conn, event));
+    /** @param {string} type @param {(this: Session, conn: Connection, event: any) => void} heard */
+    const on = (type, heard) =>
+      listen(
+        transport,
+        type,
+        (event) => (conn === this._live || conn === this.#attempt) && heard.call(this, conn, event),
+      );
+    on('open', this.#onOpen);
+    on('message', this.#onMessage);
+    on('close', this.#onClose);
     return conn;
   }
 
@@ -242,32 +234,32 @@ export class Session {
     const transport = conn._transport;
     if (transport.protocol && transport.protocol !== VERSION) {
       // A server that does not know reseat.v1 took one of the application's subprotocols.
-      if (this.#state !== State.CONNECTING || this.#said.token || !this.#plan._fallback) return this.#broken(conn);
+      if (this.#state !== State.CONNECTING || this._said.token || !this.#plan._fallback) return this.#broken(conn);
       this.#attempt = null;
       return this.#giveWay(() => this.#host._plain(transport));
     }
     conn._opened = true;
     this.#pacer._opened(this.#runtime.now() - conn._since);
-    this.#patience._set(this.#said.token ? MS.resumeHello : MS.firstHello);
+    this.#patience._set(this._said.token ? MS.resumeHello : MS.firstHello);
   }
 
-  /** @param {Connection} conn @param {any} data */
-  #onMessage(conn, data) {
+  /** @param {Connection} conn @param {any} event */
+  #onMessage(conn, { data }) {
     if (this.#parked) return; // the record is written: it comes again
     const late = this.#lateness();
-    this.#silence._read(late > MS.paused, conn === this.#live);
+    this.#silence._read(late > MS.paused, conn === this._live);
     if (conn._verdict) return;
     if (typeof data !== 'string' || !data.startsWith(DLE)) this.#onData(conn, data);
     else if (data.startsWith(DLE, 1)) this.#onData(conn, data.slice(1));
     else this.#onControl(conn, data.slice(1));
-    if (conn === this.#live) this.#silence._rearm();
+    if (conn === this._live) this.#silence._rearm();
     if (late > MS.slept) this.#wake();
   }
 
   /** @param {Connection} conn @param {any} data */
   #onData(conn, data) {
     if (!conn._hello) return this.#attemptLost(conn, true);
-    this.#onHeard();
+    this._heard();
     const due = conn._took(sizeOf(data));
     const number = conn._last;
     this.#silence._received(number > this.#received);
@@ -277,7 +269,7 @@ export class Session {
       if (this._readyState === ReadyState.OPEN) this.#host._message(data);
     }
     if (conn._replay > 0 && --conn._replay === 0) this.#host._notice('replayed', {});
-    if (conn !== this.#live) return; // the application or its messages ended it
+    if (conn !== this._live) return; // the application or its messages ended it
     if (due) this.#ack();
     else if (!this.#ackBy._armed) this.#ackBy._set(MS.ack);
   }
@@ -297,7 +289,7 @@ export class Session {
       return;
     }
     // protocol section 5: a 4409 is no sign of life; it may be what a resume of ours brought about.
-    if (conn === this.#live && (verb !== 'close' || argument.code !== 4409)) this.#onHeard();
+    if (conn === this._live && (verb !== 'close' || argument.code !== 4409)) this._heard();
     switch (verb) {
       case 'hello':
         return this.#onHello(conn, argument);
@@ -307,10 +299,10 @@ export class Session {
         this.#silence._pong(Number(argument));
         return this.#onAnswered();
       case 'token':
-        this.#said.token = argument;
+        this._said.token = argument;
         return;
       case 'grace':
-        this.#said.grace = argument;
+        this._said.grace_ms = argument;
         return;
       case 'ping':
         this.#ack();
@@ -319,7 +311,7 @@ export class Session {
         this.#moveBy = this.#runtime.now() + argument;
         return this.#planMove(0);
       case 'end':
-        return this.#onVerdict(conn, { ...argument, retry: false, final: true });
+        return this.#onVerdict(conn, { ...argument, retry: false, _final: true });
       case 'close':
         return this.#onCloseVerb(conn, argument);
       // Others: reseat.v1 may grow.
@@ -329,14 +321,14 @@ export class Session {
   /** @param {Connection} conn @param {import('./wire.js').Hello} hello */
   #onHello(conn, hello) {
     const { replay, lost } = hello;
-    const foreign = this.#said.session !== '' && hello.session !== this.#said.session;
+    const foreign = this._said.session !== '' && hello.session !== this._said.session;
     // protocol section 8: its numbers would not be those that the older connection has used since.
-    const outdated = hello.moved && (this.#received > conn._stated || this.#out._acked > conn._settled);
+    const outdated = hello.moved === 'failover' && (this.#received > conn._stated || this.#out._acked > conn._settled);
     if (conn._hello || foreign || outdated || !this.#out._admits(hello.received)) return this.#broken(conn);
     const before = this.#state;
     const ms = this.#silence._since;
     this.#retire(); // protocol section 8: nothing more is taken from the older one
-    this.#live = conn;
+    this._live = conn;
     this.#attempt = null;
     for (const timer of [this.#patience, this.#pace, this.#giveUp]) timer._clear();
     this.#owing = this.#over = this.#told = this.#waited = false;
@@ -346,7 +338,7 @@ export class Session {
     conn._awaited = replay > 0 || this.#out._unacked;
     conn._last = conn._stated + lost;
     this.#received = Math.max(this.#received, conn._last);
-    this.#said = hello;
+    this._said = hello;
     this.#enter(State.ATTACHED, 'hello');
     this.#silence._begin();
     this.#ack();
@@ -354,12 +346,12 @@ export class Session {
     this.#pump();
     this.#silence._rearm();
     if (before !== State.CONNECTING && before !== State.RELOADED) return this.#resumed(replay, lost, ms);
-    this.#reloaded = before === State.RELOADED;
-    this.#protocol = hello.protocol;
+    this._reloaded = before === State.RELOADED;
+    this._protocol = `${hello.protocol ?? ''}`;
     this.#foundGateway();
     this.#standIns._beat();
     this.#host._opened();
-    if (this.#reloaded) this.#resumed(replay, lost, ms, { reloaded: this.#reloaded });
+    if (this._reloaded) this.#resumed(replay, lost, ms, { reloaded: this._reloaded });
   }
 
   /** The origin is a gateway's: there is no fallback towards it any more. */
@@ -372,7 +364,7 @@ export class Session {
     const origin = originOf(this.#plan._url);
     return (
       this.#plan._fallback &&
-      !this.#said.token &&
+      !this._said.token &&
       !this.#runtime.gateways.has(origin) &&
       moduleOrigin(this.#runtime.module) !== origin
     );
@@ -398,7 +390,7 @@ export class Session {
 
   /** Takes leave of the live connection, which another one replaces. */
   #retire() {
-    if (!this.#live) return;
+    if (!this._live) return;
     const suspected = this.#state === State.SUSPECTED;
     this.#leaveLive(suspected && !this.#spoke)._close();
     if (suspected) this.#pacer._suspected(this.#spoke);
@@ -406,8 +398,8 @@ export class Session {
 
   /** The live connection is live no more. @param {boolean} silent whether it ended in silence */
   #leaveLive(silent) {
-    const conn = /** @type {Connection} */ (this.#live);
-    this.#live = null;
+    const conn = /** @type {Connection} */ (this._live);
+    this._live = null;
     for (const timer of [this.#ackBy, this.#closeBy, this.#moveAt]) timer._clear();
     this.#silence._end(silent);
     return conn;
@@ -425,18 +417,18 @@ export class Session {
 
   /** Gives the live connection what it may have, and at the end the farewell. */
   #pump() {
-    if (!this.#live?._usable || this.#parked) return;
-    for (let data; (data = this.#out._next(this.#said.limits)) !== undefined; this.#silence._sent())
-      this.#live._send(escaped(data));
-    if (this.#farewell && this.#out._drained) this.#sayBye(this.#live, this.#farewell);
+    if (!this._live?._usable || this.#parked) return;
+    for (let data; (data = this.#out._next(this._said.limits)) !== undefined; this.#silence._sent())
+      this._live._send(escaped(data));
+    if (this.#farewell && this.#out._drained) this.#sayBye(this._live, this.#farewell);
   }
 
   /** @param {Connection} conn @param {Farewell} with */
   #sayBye(conn, { code, reason }) {
-    conn._bye = code === 1005 && this.#said.answer === undefined ? 1000 : code;
+    conn._bye = code === 1005 && this._said.answer_ms === undefined ? 1000 : code;
     conn._say('bye', JSON.stringify({ code: conn._bye, reason }));
     this.#silence._sent();
-    this.#closeBy._set(MS.farewell + 2 * this.#said.heartbeat);
+    this.#closeBy._set(MS.farewell + 2 * this._said.heartbeat_ms);
   }
 
   /** @param {Connection} conn @param {number} n */
@@ -455,7 +447,7 @@ export class Session {
   /** A Blob could not be read: its place can be filled by nothing, so the session ends. */
   #onUnreadable() {
     if (this.#state === State.ENDED) return;
-    if (this.#live) this.#sayBye(this.#live, { code: 1001, reason: 'unreadable Blob' });
+    if (this._live) this.#sayBye(this._live, { code: 1001, reason: 'unreadable Blob' });
     this.#farewell = null;
     this.#finish(NO_WAY_BACK);
   }
@@ -465,20 +457,30 @@ export class Session {
    * connection acks nothing beyond it (protocol section 5).
    */
   #ack() {
-    if (this.#live?._usable && this.#live._ack(this.#attempt?._stated ?? Infinity)) this.#ackBy._clear();
+    if (this._live?._usable && this._live._ack(this.#attempt?._stated ?? Infinity)) this.#ackBy._clear();
   }
 
   // ---- silence
 
   /** Something came on the live connection. */
-  #onHeard() {
+  _heard() {
     if (this.#state === State.SUSPECTED) this.#falseAlarm();
     this.#silence._heard();
   }
 
+  /** Whether the live connection may be suspected. */
+  get _suspicious() {
+    return this.#state === State.ATTACHED && !this.#farewell;
+  }
+
+  /** The gateway should have been heard by now. */
+  _overdue() {
+    this.#standIns._beat();
+  }
+
   /** Gives up the live connection. @param {string} why @param {boolean} silent whether that was its silence */
-  #declareDead(why, silent) {
-    this.#live?._close();
+  _dead(why, silent) {
+    this._live?._close();
     this.#lose(why, 0, silent);
   }
 
@@ -506,8 +508,8 @@ export class Session {
   #wake() {
     for (const timer of this.#timers) timer._forgive();
     const slept = this.#attempt;
-    if (this.#live) this.#silence._wake();
-    if (this.#live || !this.#seeking) return;
+    if (this._live) this.#silence._wake();
+    if (this._live || !this.#seeking) return;
     if (slept && slept === this.#attempt) this.#abandon(slept);
     this.#owing = true;
     this.#tryAgain();
@@ -517,7 +519,7 @@ export class Session {
 
   /** How long there may be a way back after a loss: the gateway notices later than this side. */
   get #keep() {
-    return this.#said.grace + 2 * this.#said.heartbeat;
+    return this._said.grace_ms + 2 * this._said.heartbeat_ms;
   }
 
   /** How long it is until the time to come back that the gateway has named. */
@@ -533,7 +535,7 @@ export class Session {
    * @param {boolean} silent whether it ended in silence
    */
   #lose(why, after = 0, silent = false) {
-    if (!this.#live) return;
+    if (!this._live) return;
     const conn = this.#leaveLive(silent);
     const known = this.#state === State.SUSPECTED;
     if (known && !this.#spoke) this.#pacer._suspected(false);
@@ -542,7 +544,7 @@ export class Session {
     if (this.#pacer._lost(this.#dropped, conn._useful || held, conn._awaited)) return this.#finish(NO_WAY_BACK);
     this.#owing = true;
     this.#enter(State.DETACHED, why);
-    this.#giveUp._set(this.#farewell ? this.#said.grace : this.#keep);
+    this.#giveUp._set(this.#farewell ? this._said.grace_ms : this.#keep);
     if (known) return this.#comeBack(Math.max(after, this.#heldBack));
     this.#tries = 0;
     this.#failed(after);
@@ -552,7 +554,7 @@ export class Session {
    * The live connection was lively, is silent, and answers no ping. It stays in use both ways
    * until a resume beside it has its hello.
    */
-  #suspect() {
+  _suspect() {
     this.#spoke = false;
     this.#tries = 0;
     this.#enter(State.SUSPECTED, 'silence');
@@ -594,7 +596,7 @@ export class Session {
     if (this.#attempt || !this.#seeking) return;
     const pause = Math.max(after, this.#pacer._pause(this.#runtime.now(), this.#state === State.SUSPECTED));
     this.#told = after > 0;
-    if (this.#told && !this.#live) {
+    if (this.#told && !this._live) {
       this.#owing = true;
       this.#over = false;
       if (-this.#giveUp._late < pause || !this.#giveUp._armed) this.#giveUp._set(pause + 1);
@@ -646,7 +648,7 @@ export class Session {
     this.#patience._clear();
     this.#ack(); // what was held back for its sake
     if (this.#state === State.ATTACHED) return this.#planMove(Math.max(1000, after));
-    if (this.#live && this.#spoke) return this.#falseAlarm();
+    if (this._live && this.#spoke) return this.#falseAlarm();
     if (this.#over && !after) return this.#noWayBack();
     this.#failed(after);
   }
@@ -655,7 +657,7 @@ export class Session {
   #onPatience(late) {
     if (!this.#attempt) return;
     const first = this.#state === State.CONNECTING;
-    if (!late || (!first && this.#live)) this.#attemptLost(this.#attempt, true);
+    if (!late || (!first && this._live)) this.#attemptLost(this.#attempt, true);
     else if (first) this.#patience._set(MS.firstHello); // its hello may have come while the page slept
     // Otherwise waking has begun another.
   }
@@ -683,7 +685,7 @@ export class Session {
   }
 
   #move() {
-    if (this.#live?._usable && !this.#attempt) this.#resume();
+    if (this._live?._usable && !this.#attempt) this.#resume();
   }
 
   // ---- ends
@@ -707,10 +709,10 @@ export class Session {
 
   /** The Close frame did not come, or need not be waited for. */
   #onCloseBy() {
-    if (!this.#live) return;
-    this.#live._close();
-    if (this.#live._verdict?.retry === false) return this.#finishBy(this.#live._verdict);
-    this.#lose('closed', this.#live._verdict?.after);
+    if (!this._live) return;
+    this._live._close();
+    if (this._live._verdict?.retry === false) return this.#finishBy(this._live._verdict);
+    this.#lose('closed', this._live._verdict?.retry_after_ms);
   }
 
   /**
@@ -721,17 +723,17 @@ export class Session {
    * @param {Verdict} verdict
    */
   #onRefusal(conn, verdict) {
-    const { code, reason, status, retry, after } = verdict;
+    const { retry, retry_after_ms: after } = verdict;
     conn._close();
     if (!conn._token) {
       this.#foundGateway();
-      return this.#finish({ code, reason, wasClean: false, status, retry, retry_after_ms: after });
+      return this.#finish({ ...verdict, wasClean: false });
     }
-    const stale = conn._token !== this.#said.token || conn._stated !== this.#received;
+    const stale = conn._token !== this._said.token || conn._stated !== this.#received;
     if (this.#state === State.CONNECTING && retry) return this.#finish(NO_WAY_BACK);
     if (this.#state !== State.CONNECTING && (retry || stale)) return this.#attemptFailed(after);
     if (this.#state === State.RELOADED) return this.#noWayBack();
-    if (!this.#live) return this.#finishBy(verdict);
+    if (!this._live) return this.#finishBy(verdict);
     this.#moveBy = 0; // the older connection goes on
     this.#attemptFailed(0);
   }
@@ -746,14 +748,13 @@ export class Session {
    */
   #isMine(conn, { code }) {
     return (
-      code === 4409 &&
-      ((this.#attempt !== null && this.#attempt !== conn) || this.#abandoned >= Math.max(this.#hellos - 1, 0))
+      code === 4409 && ((this.#attempt && this.#attempt !== conn) || this.#abandoned >= Math.max(this.#hellos - 1, 0))
     );
   }
 
   /** @param {Verdict} verdict */
   #finishBy(verdict) {
-    this.#finish(clean(verdict), verdict.final);
+    this.#finish(clean(verdict), verdict._final);
   }
 
   /**
@@ -784,8 +785,8 @@ export class Session {
     this.#clearTimers();
     this.#unwatchPage?.();
     this.#enter(State.ENDED, why);
-    const open = [this.#live, this.#attempt];
-    this.#live = this.#attempt = null;
+    const open = [this._live, this.#attempt];
+    this._live = this.#attempt = null;
     for (const conn of open) conn?._close();
     this.#out._drop();
   }
@@ -811,7 +812,7 @@ export class Session {
     if (type === 'pagehide' || type === 'freeze' || hidden) return this.#ack(); // timers may be late from here on
     if (this.#lateness() > MS.slept) return this.#wake();
     if (this.#state === State.ATTACHED) return this.#silence._ask();
-    if (this.#live || this.#attempt || this.#heldBack) return undefined;
+    if (this._live || this.#attempt || this.#heldBack) return undefined;
     return type === 'online' ? this.#resume() : this.#tryAgain();
   }
 
@@ -821,7 +822,7 @@ export class Session {
     if (this.#parked) this.#takeBack();
     this.#farewell ??= { code: 1001, reason: '' };
     this.#pump();
-    if (this.#live && !this.#live._bye) this.#sayBye(this.#live, this.#farewell);
+    if (this._live && !this._live._bye) this.#sayBye(this._live, this.#farewell);
   }
 
   /** Writes the record from which another page of this tab goes on. Returns false where it cannot. */
@@ -829,11 +830,11 @@ export class Session {
     if (!this.#records || this.#farewell || (this.#state !== State.ATTACHED && !this.#seeking)) return false;
     const kept = this.#out._save();
     const record = {
-      id: this.#said.session,
+      id: this._said.session,
       born: this.#born,
       saved: this.#runtime.wall(),
       keep: this.#keep,
-      said: this.#said,
+      said: this._said,
       received: this.#received,
       heard: this.#silence._heardWall,
       out: kept,
@@ -852,7 +853,7 @@ export class Session {
     } catch {
       return false;
     }
-    this.#said = saved.said;
+    this._said = saved.said;
     this.#received = saved.received;
     this.#born = saved.born;
     this.#silence._restore(saved.heard);
@@ -866,14 +867,14 @@ export class Session {
   /** Takes the record out again. Returns false where another page has. */
   #takeBack() {
     this.#parked = false;
-    return this.#records?._takeBack(this.#said.session);
+    return this.#records?._takeBack(this._said.session);
   }
 
   /** The page is shown again: the session is its own again, unless another page took it. */
   #unpark() {
     if (!this.#takeBack()) return this.#finish(NO_WAY_BACK);
-    if (this.#live) {
-      this.#live._close();
+    if (this._live) {
+      this._live._close();
       return this.#lose('parked');
     }
     if (this.#attempt) this.#abandon(this.#attempt);

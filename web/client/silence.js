@@ -5,12 +5,12 @@ import * as MS from './times.js';
 /** @typedef {import('./connection.js').Connection} Connection */
 
 /**
- * What silence asks of its session, and tells it.
+ * The part of a Session that its Silence needs.
  * @typedef {object} SilenceHost
- * @property {() => Connection | null} _live
- * @property {() => import('./wire.js').Terms} _said
- * @property {() => boolean} _suspicious whether the connection may be suspected
- * @property {() => void} _drained the peer went on taking bytes: a sign of life
+ * @property {Connection | null} _live
+ * @property {import('./wire.js').Terms} _said
+ * @property {boolean} _suspicious whether the connection may be suspected
+ * @property {() => void} _heard a sign of life: the peer went on taking bytes
  * @property {() => void} _suspect it was lively, is silent, and answers no ping
  * @property {(why: string, silent: boolean) => void} _dead `silent`: not for a pause of the page's own
  * @property {() => void} _overdue something should have come by now, but the time is not over
@@ -27,7 +27,7 @@ export class Silence {
   #silence; // nothing was heard for long enough to do something about it
   #probe; // no answer to a ping
   #heard = 0; // the last sign of life, by the clock that is never set
-  #heardWall = 0; // the same, by the wall
+  _heardWall = 0; // the same, by the wall
   #probed = 0; // the ping whose answer the probe waits for
 
   /**
@@ -42,18 +42,13 @@ export class Silence {
     this.#probe = alarm((late) => late || session._dead('no answer', false), 2); // after a sleep it has been asked again
   }
 
-  /** The last sign of life, by the wall. */
-  get _heardWall() {
-    return this.#heardWall;
-  }
-
   get _rtt() {
     return this.#liveness._rtt;
   }
 
   /** Milliseconds since the last sign of life, those that the machine slept included. */
   get _since() {
-    return Math.max(this.#runtime.now() - this.#heard, this.#runtime.wall() - this.#heardWall);
+    return Math.max(this.#runtime.now() - this.#heard, this.#runtime.wall() - this._heardWall);
   }
 
   /**
@@ -61,20 +56,20 @@ export class Silence {
    * library that was last served before this silence may not wait until it is over.
    */
   get _overdue() {
-    const { heartbeat, answer = 0 } = this.#session._said();
+    const { heartbeat_ms: heartbeat, answer_ms: answer = 0 } = this.#session._said;
     return heartbeat > 0 && answer > 0 && this._since >= heartbeat + answer / 2;
   }
 
   /** The last sign of life of the page before. @param {number} t by the wall */
   _restore(t) {
     this.#heard = this.#runtime.now() - (this.#runtime.wall() - t);
-    this.#heardWall = t;
+    this._heardWall = t;
   }
 
   /** A sign of life, for the times in detach and resume. */
   _sign() {
     this.#heard = this.#runtime.now();
-    this.#heardWall = this.#runtime.wall();
+    this._heardWall = this.#runtime.wall();
   }
 
   /** A connection has its hello. */
@@ -92,7 +87,7 @@ export class Silence {
 
   /** The page or the machine slept: what was heard before says nothing. */
   _wake() {
-    if (this._since >= this.#liveness._limit(this.#session._said())) return this.#session._dead('silence', false);
+    if (this._since >= this.#liveness._limit(this.#session._said)) return this.#session._dead('silence', false);
     this.#liveness._reset(this.#runtime.now());
     this.#probe._clear(); // an answer may have been slept through
     this._ask();
@@ -141,7 +136,7 @@ export class Silence {
    * whatever else comes now may have waited on this side since before the page slept.
    */
   _ask() {
-    if (!this.#session._live() || this.#probe._armed) return;
+    if (!this.#session._live || this.#probe._armed) return;
     this.#probed = this.#ping(false);
     this.#probe._set(this.#limit);
     this._rearm();
@@ -152,7 +147,7 @@ export class Silence {
    * messages hardly ever cost a timer.
    */
   _rearm() {
-    const conn = this.#session._live();
+    const conn = this.#session._live;
     if (!conn || conn._verdict) return;
     const left = this.#next().at - this.#runtime.now();
     if (left < -this.#silence._late) this.#silence._set(left);
@@ -160,9 +155,9 @@ export class Silence {
 
   /** Does what Liveness says is due. */
   #onSilence() {
-    const conn = this.#session._live();
+    const conn = this.#session._live;
     if (!conn || conn._verdict) return;
-    if (conn._drains()) this.#session._drained();
+    if (conn._drains()) this.#session._heard();
     const { at, what } = this.#next();
     if (at <= this.#runtime.now()) {
       if (what === 'dead') return this.#session._dead('silence', true);
@@ -176,13 +171,13 @@ export class Silence {
   }
 
   #next() {
-    return this.#liveness._next(this.#session._said(), this.#session._suspicious());
+    return this.#liveness._next(this.#session._said, this.#session._suspicious);
   }
 
   /** @param {boolean} check whether it is sent out of suspicion */
   #ping(check) {
     const n = this.#liveness._ping(this.#runtime.now(), check);
-    this.#session._live()?._say('ping', n);
+    this.#session._live?._say('ping', n);
     return n;
   }
 

@@ -4,7 +4,7 @@ import { keepaliveOf } from './keepalive.js';
 import { Plain } from './plain.js';
 import * as ReadyState from './readystate.js';
 import { recordsOf } from './records.js';
-import { NativeWebSocket, platformWebSocket, runtimeOf } from './runtime.js';
+import { NativeWebSocket, platformWebSocket, runtimeOf, transportOf } from './runtime.js';
 import { Session } from './session.js';
 import { originOf, subprotocols, syntaxError, webSocketURL } from './url.js';
 import { isToken, utf8Length } from './wire.js';
@@ -44,13 +44,10 @@ export class ReseatSocket extends EventTarget {
     const given = /** @type {any} */ (Object(options));
     const { token } = given;
     const runtime = runtimeOf(given.runtime);
-    const Transport =
-      typeof given.WebSocket === 'function' ? given.WebSocket : (NativeWebSocket ?? platformWebSocket());
     this.#url = webSocketURL(url, runtime.base);
     this.#origin = originOf(this.#url);
     const names = subprotocols(protocols);
     if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('invalid token');
-    if (!Transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
     const plan = {
       _url: this.#url,
       _protocols: names,
@@ -59,7 +56,7 @@ export class ReseatSocket extends EventTarget {
       _refusals: given.refusals !== false,
       _keepalive: keepaliveOf(given.keepalive),
       _records: recordsOf(given.storage, this.#url),
-      _Transport: Transport,
+      _Transport: transportOf(given, NativeWebSocket ?? platformWebSocket()),
       _runtime: runtime,
     };
     const host = this.#host(plan);
@@ -113,42 +110,6 @@ export class ReseatSocket extends EventTarget {
 
   set binaryType(type) {
     this.#binaryType = type === 'blob' || type === 'arraybuffer' ? type : this.#binaryType;
-  }
-
-  /** @returns {((this: any, event: Event) => any) | null} */
-  get onopen() {
-    return this.#handler('open');
-  }
-
-  set onopen(handler) {
-    this.#handle('open', handler);
-  }
-
-  /** @returns {((this: any, event: MessageEvent) => any) | null} */
-  get onmessage() {
-    return this.#handler('message');
-  }
-
-  set onmessage(handler) {
-    this.#handle('message', handler);
-  }
-
-  /** @returns {((this: any, event: Event) => any) | null} */
-  get onerror() {
-    return this.#handler('error');
-  }
-
-  set onerror(handler) {
-    this.#handle('error', handler);
-  }
-
-  /** @returns {((this: any, event: CloseEvent) => any) | null} */
-  get onclose() {
-    return this.#handler('close');
-  }
-
-  set onclose(handler) {
-    this.#handle('close', handler);
   }
 
   /**
@@ -211,16 +172,13 @@ export class ReseatSocket extends EventTarget {
 
   #dispatch() {
     if (this.#busy) return;
-    this.#busy = true;
-    try {
-      for (let next = this.#events.shift(); next; next = this.#events.shift()) {
+    this.#call(() => {
+      for (let next; (next = this.#events.shift());) {
         const event = next();
         this.dispatchEvent(event);
         if (event.detail) announce(this, event);
       }
-    } finally {
-      this.#busy = false;
-    }
+    });
   }
 
   /**
@@ -239,41 +197,44 @@ export class ReseatSocket extends EventTarget {
     }
   }
 
-  /** @param {string} type */
-  #handler(type) {
-    return this.#handlers.get(type)?.value ?? null;
-  }
-
-  /**
-   * An event handler IDL attribute (HTML, section 8.1.8.1): it keeps the place of its first
-   * setting among the listeners until it is set to null.
-   * @param {string} type
-   * @param {any} value
-   */
-  #handle(type, value) {
-    const handler = this.#handlers.get(type);
-    if (value === null || (typeof value !== 'function' && typeof value !== 'object')) {
-      if (handler) this.removeEventListener(type, handler.listener);
-      this.#handlers.delete(type);
-    } else if (handler) {
-      handler.value = value;
-    } else {
-      const added = {
-        value,
-        listener: (/** @type {Event} */ event) => typeof added.value === 'function' && added.value.call(this, event),
-      };
-      this.#handlers.set(type, added);
-      this.addEventListener(type, added.listener);
+  // As WebIDL has them: constants on both the class and its instances, all members enumerable.
+  static {
+    const { prototype } = this;
+    for (const type of ['open', 'message', 'error', 'close']) {
+      // An event handler IDL attribute (HTML, section 8.1.8.1): it keeps the place of its first
+      // setting among the listeners until it is set to null.
+      Object.defineProperty(prototype, `on${type}`, {
+        /** @this {ReseatSocket} */
+        get() {
+          return this.#handlers.get(type)?.value ?? null;
+        },
+        /** @this {ReseatSocket} */
+        set(value) {
+          const handler = this.#handlers.get(type);
+          if (Object(value) !== value) {
+            if (handler) this.removeEventListener(type, handler.listener);
+            this.#handlers.delete(type);
+          } else if (handler) {
+            handler.value = value;
+          } else {
+            const added = {
+              value,
+              listener: (/** @type {Event} */ event) =>
+                typeof added.value === 'function' && added.value.call(this, event),
+            };
+            this.#handlers.set(type, added);
+            this.addEventListener(type, added.listener);
+          }
+        },
+        configurable: true,
+      });
     }
+    for (const name of Object.getOwnPropertyNames(prototype)) {
+      if (name !== 'constructor') Object.defineProperty(prototype, name, { enumerable: true });
+    }
+    for (const [value, name] of ['CONNECTING', 'OPEN', 'CLOSING', 'CLOSED'].entries()) {
+      for (const holder of [this, prototype]) Object.defineProperty(holder, name, { value, enumerable: true });
+    }
+    Object.defineProperty(prototype, Symbol.toStringTag, { value: 'WebSocket', configurable: true });
   }
 }
-
-// As WebIDL has them: constants on both the class and its instances, all members enumerable.
-const { prototype } = ReseatSocket;
-for (const name of Object.getOwnPropertyNames(prototype)) {
-  if (name !== 'constructor') Object.defineProperty(prototype, name, { enumerable: true });
-}
-for (const [value, name] of ['CONNECTING', 'OPEN', 'CLOSING', 'CLOSED'].entries()) {
-  for (const holder of [ReseatSocket, prototype]) Object.defineProperty(holder, name, { value, enumerable: true });
-}
-Object.defineProperty(prototype, Symbol.toStringTag, { value: 'WebSocket', configurable: true });

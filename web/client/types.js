@@ -11,7 +11,7 @@
 
 /**
  * What `end` or `close` says (protocol section 5).
- * @typedef {{ code: number, reason: string, retry: boolean, after: number, status: number, final: boolean }} Verdict
+ * @typedef {{ code: number, reason: string, retry: boolean, retry_after_ms: number, status: number, _final?: boolean }} Verdict
  */
 
 /**

@@ -29,10 +29,10 @@ export function subprotocols(given = []) {
 export const originOf = (url) => new URL(url).origin;
 
 /**
- * The origin, as ws: or wss:, of the gateway that served this code; '' for none.
+ * The origin, as ws: or wss:, of the gateway that served this code; undefined for none.
  * @param {string} module
  */
 export function moduleOrigin(module) {
-  const [, rest] = /^http(s?:\/\/[^/]+)\/reseat(?:\.install)?\.js(?:$|[?#])/.exec(module) ?? [];
-  return rest ? `ws${rest}` : '';
+  const [, rest] = /^http(s?:\/\/[^/]+)\/reseat(\.install)?\.js($|[?#])/.exec(module) ?? [];
+  return rest && `ws${rest}`;
 }

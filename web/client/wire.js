@@ -1,5 +1,4 @@
 export const VERSION = 'reseat.v1';
-export const REFUSALS = 'reseat.refusals';
 export const DLE = '\x10';
 
 /** protocol section 5: how much may come before an ack is due. */
@@ -18,17 +17,8 @@ function want(good) {
 /** @param {unknown} value @returns {value is number} */
 const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
 
-/** @param {unknown} value @returns {value is number} */
-const isSpan = (value) => Number.isFinite(value) && /** @type {number} */ (value) >= 0;
-
 /** @param {unknown} value */
-export const isToken = (value) => typeof value === 'string' && /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(value);
-
-/** @param {string | undefined} text @returns {any} */
-function readObject(text) {
-  want(text?.startsWith('{'));
-  return JSON.parse(/** @type {string} */ (text));
-}
+export const isToken = (value) => typeof value === 'string' && /^[\w!#-'*+.^`|~-]+$/.test(value);
 
 /** @param {string | undefined} text */
 function readDigits(text) {
@@ -42,83 +32,55 @@ function readEcho(text) {
   return text ?? '';
 }
 
-/** @param {string | undefined} text */
-function readHello(text) {
-  const {
-    session = '',
-    token,
-    received = 0,
-    lost = 0,
-    replay = 0,
-    grace_ms: grace = 30_000,
-    heartbeat_ms: heartbeat = 15_000,
-    answer_ms: answer, // undefined: a gateway of the second edition
-    protocol,
-    limits,
-    moved,
-  } = readObject(text);
-  want(isToken(token));
-  want([received, lost, replay].every(isCount) && [grace, heartbeat, answer ?? 0].every(isSpan));
-  return {
-    session: `${session}`,
-    token: `${token}`,
-    received,
-    lost,
-    replay,
-    grace,
-    heartbeat,
-    answer,
-    limits,
-    moved: moved === 'failover',
-    protocol: `${protocol ?? ''}`,
-  };
+/** @param {string} text @returns {Verdict} */
+function readEnding(text) {
+  const { code, reason = '', retry, retry_after_ms = 0, status = 0 } = JSON.parse(text);
+  want([code, status, retry_after_ms].every(isCount) && code < 65_536 && typeof reason === 'string');
+  return { code, reason, retry: retry !== false, retry_after_ms, status };
 }
-
-/** @typedef {ReturnType<typeof readHello>} Hello */
 
 /**
- * What of a hello holds until the next one.
- * @typedef {Pick<Hello, 'session' | 'token' | 'grace' | 'heartbeat' | 'answer' | 'limits'>} Terms
+ * What of a hello holds until the next one. Without `answer_ms` the gateway is of the second edition.
+ * @typedef {{ session: string, token: string, grace_ms: number, heartbeat_ms: number, answer_ms?: number,
+ *   limits?: { unacked_messages?: number, unacked_bytes?: number } }} Terms
  */
 
-/** @param {string | undefined} text @returns {Verdict} */
-function readEnding(text) {
-  const { code, reason = '', retry = true, retry_after_ms: after = 0, status } = readObject(text);
-  want(isCount(code) && code < 65_536 && typeof reason === 'string');
-  return {
-    code,
-    reason,
-    retry: retry !== false,
-    after: isSpan(after) ? after : 0,
-    status: isCount(status) ? status : 0,
-    final: false,
-  };
-}
-
-/** @param {string | undefined} text */
-function readToken(text) {
-  const { token } = readObject(text);
-  want(isToken(token));
-  return `${token}`;
-}
-
-/** @param {string | undefined} text */
-function readMove(text) {
-  const { within_ms: within = 0 } = readObject(text);
-  want(isSpan(within));
-  return within;
-}
+/** @typedef {Terms & { received: number, lost: number, replay: number, protocol?: string, moved?: string }} Hello */
 
 /** The verbs of protocol section 5 that a gateway may use, each with how its argument is read. */
 const VERBS = {
   __proto__: null,
-  hello: readHello,
+  /** @param {string} text @returns {Hello} */
+  hello(text) {
+    const hello = {
+      session: '',
+      received: 0,
+      lost: 0,
+      replay: 0,
+      grace_ms: 30_000,
+      heartbeat_ms: 15_000,
+      ...JSON.parse(text),
+    };
+    const { token, received, lost, replay, grace_ms, heartbeat_ms, answer_ms = 0 } = hello;
+    want(isToken(token) && [received, lost, replay, grace_ms, heartbeat_ms, answer_ms].every(isCount));
+    return hello;
+  },
   ack: readDigits,
-  token: readToken,
+  /** @param {string} text @returns {string} */
+  token(text) {
+    const { token } = JSON.parse(text);
+    want(isToken(token));
+    return token;
+  },
   grace: readDigits,
   ping: readEcho,
   pong: readEcho,
-  move: readMove,
+  /** @param {string} text @returns {number} */
+  move(text) {
+    const { within_ms = 0 } = JSON.parse(text);
+    want(isCount(within_ms));
+    return within_ms;
+  },
   end: readEnding,
   close: readEnding,
   bye: () => want(false), // a client's

@@ -5,8 +5,10 @@ import { CloseCode } from '../../client/closecode.js';
 import { install } from '../../client/install.js';
 import { ReseatSocket } from '../../client/socket.js';
 
-type Constants = 'CONNECTING' | 'OPEN' | 'CLOSING' | 'CLOSED'; // the source defines them at run time
-type Members = Exclude<keyof Declared.ReseatSocket, Constants>;
+// What the source defines at run time.
+type Constants = 'CONNECTING' | 'OPEN' | 'CLOSING' | 'CLOSED';
+type Handlers = 'onopen' | 'onmessage' | 'onerror' | 'onclose';
+type Members = Exclude<keyof Declared.ReseatSocket, Constants | Handlers>;
 
 const made: new (...args: ConstructorParameters<typeof Declared.ReseatSocket>) => Pick<Declared.ReseatSocket, Members> =
   ReseatSocket;
