@@ -1,18 +1,15 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
+	"net/url"
 	"time"
 
-	"reseat/gateway/frame"
 	"reseat/gateway/handshake"
-	"reseat/gateway/listen"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -21,17 +18,6 @@ import (
 	"reseat/tokens/login"
 	"reseat/upstream"
 )
-
-// refusedBody is how long the gateway waits for the rest of a refused request's body.
-const refusedBody = time.Second
-
-// A route is a policy.Route that is ready to serve.
-type route struct {
-	policy.Route
-	terms  *registry.Terms // of new sessions
-	proxy  *upstream.Proxy // nil if ordinary requests are off
-	counts *routeCounts
-}
 
 func (g *Gateway) addRoute(r policy.Route) error {
 	if r.Upstream.URL == nil {
@@ -148,85 +134,6 @@ func (g *Gateway) authenticatedByCookie(r *http.Request, rt *route, offer wire.O
 	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
 }
 
-// target is the host that the client asked for.
-func (g *Gateway) target(r *http.Request) handshake.Target {
-	return handshake.Target{Host: cmp.Or(g.forwarded(r, "X-Forwarded-Host"), r.Host), Secure: g.secure(r)}
-}
-
-// forwarded returns the first value of a header that proxies append to (the proxy next
-// to the client comes first), "" unless a trusted proxy sent it.
-func (g *Gateway) forwarded(r *http.Request, header string) string {
-	if !upstream.NewPeer(r, g.cfg.TrustedProxies).Trusted {
-		return ""
-	}
-	first, _, _ := strings.Cut(r.Header.Get(header), ",")
-	return strings.TrimSpace(first)
-}
-
-// refuseHTTP refuses a handshake: by an HTTP answer, or by a close if the client reads
-// refusals that way (protocol section 2). It counts and logs the refusal, with more
-// added to the log line, and has the connection closed after an HTTP answer, so that
-// nothing that follows is taken for another request.
-func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
-	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
-	if !ok || c.Reason == "" || !wire.ParseOffer(r.Header).Refusals {
-		c = wire.Closing{}
-	}
-	g.noteRefused(r, status, c.Code, label, more...)
-	if c.Code != 0 && g.refuseByClose(w, r, c) {
-		return
-	}
-	limitRefused(w)
-	w.Header().Set("Connection", "close")
-	http.Error(w, text, status)
-}
-
-// noteRefused counts, keeps and logs a refused handshake. code is that of the close that
-// says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
-func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, more ...any) {
-	g.metrics.refused.WithLabelValues(label).Inc()
-	detail := ""
-	if len(more) > 1 {
-		detail = fmt.Sprint(more[1])
-	}
-	g.keepRefusal(r, status, code, label, detail, detail)
-	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r)}
-	g.refusals.info("handshake.refused", append(args, more...)...)
-}
-
-// limitRefused sets deadlines for a refused request. net/http reads the rest of the body
-// before it closes the connection; without a deadline, a body that never arrives would
-// hold the connection forever.
-func limitRefused(w http.ResponseWriter) {
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
-	answerWithin(w, upstream.WriteTimeout)
-}
-
-// answerWithin sets the client's deadline for taking an immediate answer. Every answer
-// needs one of its own: net/http keeps the deadline of the answer before.
-func answerWithin(w http.ResponseWriter, d time.Duration) {
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
-}
-
-// logExhausted logs that descriptors ran out, and what an operator can do about it.
-func (g *Gateway) logExhausted() {
-	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files (ulimit -n)")
-}
-
-// retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
-const retryAfter = "5"
-
-func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
-	w.Header().Set("Retry-After", retryAfter)
-	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
-}
-
-// refuseExhausted refuses a new session because descriptors ran out.
-func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
-	g.logExhausted()
-	g.refuseBusy(w, r, "descriptors", "no more sessions now")
-}
-
 // begin creates a session for a client. It dials the upstream before it answers the
 // client, so that the client gets the upstream's refusal as its own.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
@@ -298,27 +205,6 @@ func (g *Gateway) commit(e *registry.Record) bool {
 		o.Supersede()
 	}
 	return ok
-}
-
-func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
-	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", requestPath(r), "err", err)
-	if listen.NoDescriptor(err) { // not the upstream's fault
-		g.refuseExhausted(w, r)
-		return
-	}
-	g.metrics.refused.WithLabelValues("upstream").Inc()
-	c := closingUpstream(err)
-	if !wire.ParseOffer(r.Header).Refusals {
-		c.Code = 0
-	}
-	g.keepRefusal(r, c.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
-	if c.Code != 0 && g.refuseByClose(w, r, c) {
-		upstream.Discard(err)
-		return
-	}
-	w.Header().Set("Connection", "close")
-	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // the body may still be arriving
-	upstream.WriteError(w, err)
 }
 
 // newRecord makes the record of a session on rt. path is percent-encoded; peer is the client's address, zero for
@@ -416,10 +302,22 @@ func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 	e.SetTerms(&t)
 }
 
-// clientAddr is the client's address, taken from a trusted proxy's header if there is one.
-func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
-	return upstream.ClientAddr(upstream.NewPeer(r, g.cfg.TrustedProxies), r.Header, g.cfg.TrustedProxies)
+// locate returns the route of a request, nil if none matches, and the request with the
+// normal form of its path: the upstream gets the path that the route matched. A route is
+// policy (who may connect, with which login), so a path that another program could read
+// as another route's is refused with an error.
+func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
+	raw, query := upstream.ClientTarget(r)
+	rt, path, err := g.table.match(raw)
+	if err != nil {
+		return r, nil, err
+	}
+	normal := new(http.Request)
+	*normal = *r
+	normal.URL = &url.URL{Path: path.Decoded, RawPath: path.Escaped, RawQuery: query}
+	normal.RequestURI = path.Escaped
+	if query != "" {
+		normal.RequestURI += "?" + query
+	}
+	return normal, rt, nil
 }
-
-// clip bounds how much of a client's text goes into a log line.
-func clip(s string) string { return frame.Clip(s, 200) }

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"strings"
-	"time"
 
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -18,9 +16,6 @@ import (
 
 // Resuming plain clients by cookie, --plain-resume cookie: protocol section 9.
 
-// cookieLife is the lifetime of a cookie's token. The session's end is its real limit.
-const cookieLife = 10 * 365 * 24 * time.Hour
-
 // cookieName is the name of a route's cookie. Over TLS it has the __Host- prefix:
 // neither another host nor a page without TLS can set it.
 func cookieName(pattern string, secure bool) string {
@@ -30,14 +25,6 @@ func cookieName(pattern string, secure bool) string {
 		return "__Host-" + name
 	}
 	return name
-}
-
-// secure reports whether the client speaks TLS, to the gateway or to a trusted proxy.
-func (g *Gateway) secure(r *http.Request) bool {
-	if proto := g.forwarded(r, "X-Forwarded-Proto"); proto != "" {
-		return strings.EqualFold(proto, "https")
-	}
-	return r.TLS != nil
 }
 
 // cookieToken is the token in a plain client's handshake, "" if there is none. If

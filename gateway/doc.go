@@ -26,7 +26,7 @@
 //
 // # The path of a handshake
 //
-//	ServeHTTP (gateway.go)  Host, methods, the gateway's own pages, the route (route.go)
+//	ServeHTTP (serve.go)    Host, methods, the gateway's own pages, the route (route.go)
 //	serve (accept.go)       RFC 6455, Origin, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
 //	  resume                by token (resume.go): 101 first, then token, session, login,
@@ -39,10 +39,12 @@
 // # Who owns what
 //
 //	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go,
-//	               redial.go. What an event means outside: observe.go. What operators
-//	               see: overview.go, routes.go, refused.go. Changes by the
-//	               control API: steer.go. Shutdown: drain.go. Memory pressure: relieve in
-//	               drain.go
+//	               redial.go; how each refuses: refusals.go. What an event means outside:
+//	               observe.go. What operators see: inspect.go, overview.go, routes.go,
+//	               refused.go, census.go. Changes by the control API: steer.go. Shutdown:
+//	               drain.go. Memory pressure: relieve in drain.go. serve.go stands above
+//	               these files, gateway.go (the struct) below; none need each other in a
+//	               cycle, which a test holds
 //	policy         what can be set for each route
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists

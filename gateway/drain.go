@@ -17,16 +17,6 @@ import (
 // closeWait is how long the legs of closed sessions get to finish their closing handshakes.
 const closeWait = 3 * time.Second
 
-// A drain is a period in which the gateway refuses new sessions. An operator's drain can
-// be cancelled. The final drain, before the process ends, replaces it and cannot.
-type drain struct {
-	mu       sync.Mutex
-	last     bool        // the final drain
-	timedOut bool        // closeWait has passed, with sessions left
-	timer    *time.Timer // of an operator's drain; nil when it has fired
-	until    time.Time   // when it fires
-}
-
 // DrainInfo is a drain as the control API shows it.
 type DrainInfo struct {
 	Draining bool `json:"draining"`
@@ -102,13 +92,6 @@ func (g *Gateway) endDrain() {
 	g.draining.Store(true)
 	g.drain.last = true
 	g.drain.stopLocked()
-}
-
-func (d *drain) stopLocked() {
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
-	}
 }
 
 // Drain runs the final drain, before Close. It refuses new sessions and keeps serving the

@@ -65,3 +65,20 @@ func newID() string {
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
+
+// A drain is a period in which the gateway refuses new sessions. An operator's drain can
+// be cancelled. The final drain, before the process ends, replaces it and cannot.
+type drain struct {
+	mu       sync.Mutex
+	last     bool        // the final drain
+	timedOut bool        // closeWait has passed, with sessions left
+	timer    *time.Timer // of an operator's drain; nil when it has fired
+	until    time.Time   // when it fires
+}
+
+func (d *drain) stopLocked() {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+}

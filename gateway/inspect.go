@@ -115,3 +115,22 @@ func (g *Gateway) change(id string, f func(*registry.Record, *session.Session, s
 func (g *Gateway) History(id string) (list []registry.Moment, left int, ok bool) {
 	return g.reg.History(id)
 }
+
+// An Outcome is the result of a request to change a session.
+type Outcome int
+
+// The outcomes.
+const (
+	Done     Outcome = iota
+	Unknown          // no such session
+	Conflict         // it has ended, or its state does not allow it
+	Stale            // another request changed it meanwhile
+)
+
+// missing returns Conflict for a session that has ended, Unknown for one that never existed.
+func (g *Gateway) missing(id string) Outcome {
+	if _, ok := g.reg.Remembered(id); ok {
+		return Conflict
+	}
+	return Unknown
+}

@@ -133,28 +133,6 @@ func (g *Gateway) publish(e *registry.Record, ev events.Event) {
 // Events returns the hub with the events of docs/control-api.md.
 func (g *Gateway) Events() *events.Hub { return g.events }
 
-// Limits of token.replayed in the event stream, which a thief or a faulty client can cause
-// at will. The metric counts all.
-const (
-	replaysPerSecond = 10
-	replaysAtOnce    = 50
-)
-
-// noteReplayed reports that a resume brought a token of a superseded generation, a bug or
-// a theft. The session may have ended.
-func (g *Gateway) noteReplayed(of registry.Snapshot) {
-	g.metrics.replayed.Inc()
-	if !g.replays.Allow() {
-		return
-	}
-	if e := g.reg.Find(of.ID); e != nil {
-		e.Note(events.Replayed, session.Event{})
-	} else {
-		g.reg.NoteLate(of.ID, registry.NewMoment(events.Replayed, session.Event{}))
-	}
-	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group, Path: of.Path})
-}
-
 // Closed is called once both legs of an ended session are closed.
 func (o observer) Closed() { o.g.reg.Left() }
 

@@ -36,13 +36,6 @@ type Totals struct {
 	RTTHigh     float64 `json:"rtt_p95_ms"`
 }
 
-// StateCounts is how many sessions live.
-type StateCounts struct {
-	Connecting int `json:"connecting"`
-	Attached   int `json:"attached"`
-	Detached   int `json:"detached"`
-}
-
 // An Overview is a gateway at one moment: its totals, and the sessions that a
 // registry.View selects.
 type Overview struct {

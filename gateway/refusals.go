@@ -4,11 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"reseat/gateway/handshake"
+	"reseat/gateway/listen"
+	"reseat/gateway/registry"
+	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -97,4 +103,125 @@ func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.C
 	}
 	g.sendClose(conn, c)
 	return true
+}
+
+// sendClose sends the close c to a client that is attached to no session, and waits a while
+// for its Close frame. It tracks the connection meanwhile, as an idle one.
+func (g *Gateway) sendClose(conn net.Conn, c wire.Closing) {
+	below := rawconn.Lowest(conn)
+	g.conns.Track(below)
+	defer g.conns.Forget(below)
+	transport.Farewell(conn, wire.AppendClosing(nil, c))
+}
+
+// refusedBody is how long the gateway waits for the rest of a refused request's body.
+const refusedBody = time.Second
+
+// refuseHTTP refuses a handshake: by an HTTP answer, or by a close if the client reads
+// refusals that way (protocol section 2). It counts and logs the refusal, with more
+// added to the log line, and has the connection closed after an HTTP answer, so that
+// nothing that follows is taken for another request.
+func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
+	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
+	if !ok || c.Reason == "" || !wire.ParseOffer(r.Header).Refusals {
+		c = wire.Closing{}
+	}
+	g.noteRefused(r, status, c.Code, label, more...)
+	if c.Code != 0 && g.refuseByClose(w, r, c) {
+		return
+	}
+	limitRefused(w)
+	w.Header().Set("Connection", "close")
+	http.Error(w, text, status)
+}
+
+// noteRefused counts, keeps and logs a refused handshake. code is that of the close that
+// says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
+func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, more ...any) {
+	g.metrics.refused.WithLabelValues(label).Inc()
+	detail := ""
+	if len(more) > 1 {
+		detail = fmt.Sprint(more[1])
+	}
+	g.keepRefusal(r, status, code, label, detail, detail)
+	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r)}
+	g.refusals.info("handshake.refused", append(args, more...)...)
+}
+
+// limitRefused sets deadlines for a refused request. net/http reads the rest of the body
+// before it closes the connection; without a deadline, a body that never arrives would
+// hold the connection forever.
+func limitRefused(w http.ResponseWriter) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
+	answerWithin(w, upstream.WriteTimeout)
+}
+
+// answerWithin sets the client's deadline for taking an immediate answer. Every answer
+// needs one of its own: net/http keeps the deadline of the answer before.
+func answerWithin(w http.ResponseWriter, d time.Duration) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// logExhausted logs that descriptors ran out, and what an operator can do about it.
+func (g *Gateway) logExhausted() {
+	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files (ulimit -n)")
+}
+
+// retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
+const retryAfter = "5"
+
+func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
+	w.Header().Set("Retry-After", retryAfter)
+	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
+}
+
+// refuseExhausted refuses a new session because descriptors ran out.
+func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
+	g.logExhausted()
+	g.refuseBusy(w, r, "descriptors", "no more sessions now")
+}
+
+func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
+	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", requestPath(r), "err", err)
+	if listen.NoDescriptor(err) { // not the upstream's fault
+		g.refuseExhausted(w, r)
+		return
+	}
+	g.metrics.refused.WithLabelValues("upstream").Inc()
+	c := closingUpstream(err)
+	if !wire.ParseOffer(r.Header).Refusals {
+		c.Code = 0
+	}
+	g.keepRefusal(r, c.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
+	if c.Code != 0 && g.refuseByClose(w, r, c) {
+		upstream.Discard(err)
+		return
+	}
+	w.Header().Set("Connection", "close")
+	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // the body may still be arriving
+	upstream.WriteError(w, err)
+}
+
+// Refusals lists the newest refused handshakes and resumes, the newest first.
+func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
+
+// keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
+// with a close of code, or by HTTP where that is 0. fault is what its hint goes by.
+// A request for no WebSocket is not kept.
+func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, fault string) {
+	if !handshake.Requested(r) {
+		return
+	}
+	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint(label, fault)}
+	if code != 0 {
+		kept.Code = &code
+	}
+	if detail != "" && detail != label {
+		kept.Why = clip(label + ": " + detail)
+	}
+	g.refused.add(kept)
+	raw, _ := upstream.ClientTarget(r)
+	if rt, _, err := g.table.match(raw); err == nil && rt != nil {
+		rt.counts.refused.Add(1)
+	}
 }

@@ -3,11 +3,9 @@ package gateway
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	"reseat/gateway/handshake"
 	"reseat/upstream"
 )
 
@@ -64,34 +62,6 @@ func (k *refusalRing) count() int {
 	defer k.mu.Unlock()
 	return k.n
 }
-
-// Refusals lists the newest refused handshakes and resumes, the newest first.
-func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
-
-// keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
-// with a close of code, or by HTTP where that is 0. fault is what its hint goes by.
-// A request for no WebSocket is not kept.
-func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, fault string) {
-	if !handshake.Requested(r) {
-		return
-	}
-	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint(label, fault)}
-	if code != 0 {
-		kept.Code = &code
-	}
-	if detail != "" && detail != label {
-		kept.Why = clip(label + ": " + detail)
-	}
-	g.refused.add(kept)
-	raw, _ := upstream.ClientTarget(r)
-	if rt, _, err := g.table.match(raw); err == nil && rt != nil {
-		rt.counts.refused.Add(1)
-	}
-}
-
-// requestPath is the path of r as lists and logs show it: percent-encoded, without the
-// query.
-func requestPath(r *http.Request) string { return clip(strings.Clone(r.URL.EscapedPath())) }
 
 // noSetting is in the place of a flag where none would change a refusal.
 const noSetting = "no setting: "

@@ -1,16 +1,15 @@
 package gateway
 
 import (
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
+	"reseat/gateway/events"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
-	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -39,15 +38,6 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
 	})
-}
-
-// sendClose sends the close c to a client that is attached to no session, and waits a while
-// for its Close frame. It tracks the connection meanwhile, as an idle one.
-func (g *Gateway) sendClose(conn net.Conn, c wire.Closing) {
-	below := rawconn.Lowest(conn)
-	g.conns.Track(below)
-	defer g.conns.Forget(below)
-	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
 // resumeByToken verifies token, session and received, in the order of protocol section 2,
@@ -206,3 +196,28 @@ func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *ses
 	}
 	g.refusals.info("resume.refused", args...)
 }
+
+// noteReplayed reports that a resume brought a token of a superseded generation, a bug or
+// a theft. The session may have ended.
+func (g *Gateway) noteReplayed(of registry.Snapshot) {
+	g.metrics.replayed.Inc()
+	if !g.replays.Allow() {
+		return
+	}
+	if e := g.reg.Find(of.ID); e != nil {
+		e.Note(events.Replayed, session.Event{})
+	} else {
+		g.reg.NoteLate(of.ID, registry.NewMoment(events.Replayed, session.Event{}))
+	}
+	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group, Path: of.Path})
+}
+
+// cookieLife is the lifetime of a cookie's token. The session's end is its real limit.
+const cookieLife = 10 * 365 * 24 * time.Hour
+
+// Limits of token.replayed in the event stream, which a thief or a faulty client can cause
+// at will. The metric counts all.
+const (
+	replaysPerSecond = 10
+	replaysAtOnce    = 50
+)

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
 
 	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/upstream"
 )
 
@@ -59,26 +60,6 @@ func Locate(c *Config, path string) (*policy.Route, string, error) {
 	return &rt.Route, normal.Escaped, nil
 }
 
-// locate returns the route of a request, nil if none matches, and the request with the
-// normal form of its path: the upstream gets the path that the route matched. A route is
-// policy (who may connect, with which login), so a path that another program could read
-// as another route's is refused with an error.
-func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
-	raw, query := upstream.ClientTarget(r)
-	rt, path, err := g.table.match(raw)
-	if err != nil {
-		return r, nil, err
-	}
-	normal := new(http.Request)
-	*normal = *r
-	normal.URL = &url.URL{Path: path.Decoded, RawPath: path.Escaped, RawQuery: query}
-	normal.RequestURI = path.Escaped
-	if query != "" {
-		normal.RequestURI += "?" + query
-	}
-	return normal, rt, nil
-}
-
 // match returns the route of a path, nil if none matches, and the path's normal form.
 func (t *table) match(raw string) (*route, upstream.Path, error) {
 	path, err := upstream.NormalPath(raw, t.unsafe)
@@ -103,3 +84,14 @@ func (t *table) routeOf(path string) *route {
 
 // unsafePath is the message for a client whose path was refused.
 func unsafePath(err error) string { return "this path is ambiguous: " + err.Error() }
+
+// routeCounts are what is counted for one route.
+type routeCounts struct{ created, detached, resumed, refused, ended atomic.Uint64 }
+
+// A route is a policy.Route that is ready to serve.
+type route struct {
+	policy.Route
+	terms  *registry.Terms // of new sessions
+	proxy  *upstream.Proxy // nil if ordinary requests are off
+	counts *routeCounts
+}

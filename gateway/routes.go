@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"sync/atomic"
-
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -19,9 +17,6 @@ type RouteFigures struct {
 	Refused  uint64 `json:"refused"` // first handshakes and resumes
 	Ended    uint64 `json:"ended"`
 }
-
-// routeCounts are what is counted for one route.
-type routeCounts struct{ created, detached, resumed, refused, ended atomic.Uint64 }
 
 // countsOf are those of a session's route.
 func (g *Gateway) countsOf(e *registry.Record) *routeCounts { return g.table.byPattern[e.Route].counts }
@@ -57,4 +52,11 @@ func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
 		list = append(list, f)
 	}
 	return list
+}
+
+// StateCounts is how many sessions live.
+type StateCounts struct {
+	Connecting int `json:"connecting"`
+	Attached   int `json:"attached"`
+	Detached   int `json:"detached"`
 }

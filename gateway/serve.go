@@ -41,7 +41,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
-	g.metrics = newMetrics(g)
+	g.metrics = newMetrics()
+	g.metrics.registry.MustRegister(&census{g: g})
 	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
 	g.exhaustedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}

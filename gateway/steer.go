@@ -8,17 +8,6 @@ import (
 	"reseat/gateway/wire"
 )
 
-// An Outcome is the result of a request to change a session.
-type Outcome int
-
-// The outcomes.
-const (
-	Done     Outcome = iota
-	Unknown          // no such session
-	Conflict         // it has ended, or its state does not allow it
-	Stale            // another request changed it meanwhile
-)
-
 // A Change is a change of a session; nil fields stay as they are.
 type Change struct {
 	Grace    *time.Duration
@@ -44,14 +33,6 @@ func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
 		return registry.Snapshot{}, Conflict
 	}
 	return info, Done
-}
-
-// missing returns Conflict for a session that has ended, Unknown for one that never existed.
-func (g *Gateway) missing(id string) Outcome {
-	if _, ok := g.reg.Remembered(id); ok {
-		return Conflict
-	}
-	return Unknown
 }
 
 // change applies c at once if the session is live (made is true), or else as soon as it
