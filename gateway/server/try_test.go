@@ -120,12 +120,12 @@ func TestAnUpstreamThatBecomesReachableIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said sharedLog
 		var up atomic.Bool
-		dials := 0
+		var dials atomic.Int64
 		at := func(scheme, host string) policy.Route {
 			return policy.Route{Policy: policy.Policy{DialTimeout: time.Second}, Upstream: upstream.Target{
 				URL: &url.URL{Scheme: scheme, Host: host},
 				DialContext: func(context.Context, string, string) (net.Conn, error) {
-					if dials++; !up.Load() && host == "late:1" {
+					if dials.Add(1); !up.Load() && host == "late:1" {
 						return nil, errors.New("connection refused")
 					}
 					near, _ := net.Pipe()
@@ -143,8 +143,8 @@ func TestAnUpstreamThatBecomesReachableIsLogged(t *testing.T) {
 		if got := said.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "upstream.unreachable upstream=ws://late:1") {
 			t.Errorf("in an hour: %s", got)
 		}
-		if dials > 140 {
-			t.Errorf("%d dials in an hour", dials)
+		if n := dials.Load(); n > 140 {
+			t.Errorf("%d dials in an hour", n)
 		}
 		up.Store(true)
 		<-done
