@@ -44,8 +44,8 @@ func (c *configFile) watch(ctx context.Context, log *slog.Logger) {
 	}
 	tick := time.NewTicker(configEvery)
 	defer tick.Stop()
-	handled := c.stat()
-	before := handled
+	before := c.stat()
+	var handled *fileStat // none: the file may have changed since it was read
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,8 +53,8 @@ func (c *configFile) watch(ctx context.Context, log *slog.Logger) {
 		case <-tick.C:
 		}
 		now := c.stat()
-		if settled := now == before; settled && now != handled {
-			handled = now
+		if settled := now == before; settled && (handled == nil || now != *handled) {
+			handled = &now
 			c.compare(log, false)
 		}
 		before = now

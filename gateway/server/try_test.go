@@ -269,3 +269,21 @@ func TestErrorsOfNetHTTPAreLoggedAndLimited(t *testing.T) {
 		}
 	})
 }
+
+// The file may change between its reading and the first check.
+func TestConfigChangeBeforeTheFirstCheckIsLogged(t *testing.T) {
+	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
+	c := watchConfig(file, []string{"--config=" + file, "--upstream=ws://127.0.0.1:1"}, nil)
+	writeFile(t, file, "grace = \"60s\"\n")
+	synctest.Test(t, func(t *testing.T) {
+		var log sharedLog
+		ctx, cancel := context.WithCancel(t.Context())
+		go c.watch(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+		time.Sleep(5 * configEvery)
+		cancel()
+		synctest.Wait()
+		if got := log.take(); strings.Count(got, "settings.changed") != 1 {
+			t.Errorf("%q", got)
+		}
+	})
+}
