@@ -29,9 +29,9 @@ func (b *Buffer) State() State {
 	return st
 }
 
-// Content appends to dst the stream from Base on, and the raw part, without copying. The
-// Buffer must not be used while that is.
-func (b *Buffer) Content(dst [][]byte) [][]byte {
+// Content returns the stream from Base on, and the raw part, without copying. The Buffer
+// must not be used while that is.
+func (b *Buffer) Content() (dst [][]byte) {
 	for c := b.head; c != nil; c = c.next {
 		from := uint64(0)
 		if b.base.Off > c.off {

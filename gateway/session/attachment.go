@@ -130,10 +130,13 @@ func (*Attachment) FlushTime() time.Duration { return clientFlush }
 // HalfClose implements Leg.
 func (*Attachment) HalfClose() bool { return true }
 
+// Direct implements Leg: clients mostly are idle, and need no memory of their own.
+func (*Attachment) Direct() bool { return false }
+
 // Epoch returns which attach of the session this was, counted from 1.
 func (a *Attachment) Epoch() uint64 { return a.epoch }
 
-// hasOutput must be cheap: drivers call it after every read. It allows what out would
+// hasOutput must be cheap: drivers ask for output after every read. It allows what out would
 // return, so a new kind of output must be named here, too.
 func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	switch {

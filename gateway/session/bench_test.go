@@ -53,7 +53,7 @@ func newSeats(n int) []*seat {
 // down sends a message from the game server to the client.
 func (s *seat) down(now session.Time, message []byte) {
 	u := s.s.Upstream()
-	room := s.s.Room(u, nil)
+	room := s.s.Room(u)
 	s.s.Read(now, u, room[:copy(room, message)])
 	s.write(now)
 	s.s.Next()

@@ -27,7 +27,7 @@ type scanner struct {
 
 // room returns memory of the replay buffer: the upstream is read straight into it. A
 // detached session gets less at a time, since its memory is not freed by acks.
-func (u *Upstream) room(s *Session, _ func() []byte) []byte {
+func (u *Upstream) room(s *Session) []byte {
 	if !u.wants(s) {
 		return nil
 	}

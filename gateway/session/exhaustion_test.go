@@ -21,7 +21,7 @@ func TestUpstreamSurvivesExhaustedStoreInsideMessage(t *testing.T) {
 	held := int(b.store.Limit())
 	b.store.Charge(held)
 	for range 40 * 4 {
-		if b.s.Room(b.up, nil) != nil {
+		if b.s.Room(b.up) != nil {
 			t.Fatal("it is read though the store is exhausted")
 		}
 		if at := b.s.Next(); at <= b.now {
@@ -52,7 +52,7 @@ func TestQueueOfUnwritableUpstreamDoesNotBlockReadingItsEnd(t *testing.T) {
 			for range 5 {
 				b.says(strings.Repeat("x", 5000))
 			}
-			if b.s.Room(b.up, nil) != nil {
+			if b.s.Room(b.up) != nil {
 				t.Fatal("the store is not exhausted")
 			}
 			b.sleep(time.Second)
@@ -61,7 +61,7 @@ func TestQueueOfUnwritableUpstreamDoesNotBlockReadingItsEnd(t *testing.T) {
 				t.Errorf("the session is %v", i.State)
 			case hard && (!b.up.Over() || b.up.CloseMode() != session.Shut):
 				t.Error("the upstream is not lost")
-			case !hard && b.s.Room(b.up, nil) == nil:
+			case !hard && b.s.Room(b.up) == nil:
 				t.Error("the upstream is not read")
 			}
 			b.s.Terminate(b.now, 1000, "")

@@ -122,7 +122,7 @@ func gameSays(t *testing.T, reads [][]byte, resumable bool) []string {
 	take()
 	for _, p := range reads {
 		for len(p) > 0 {
-			room := b.s.Room(b.up, nil)
+			room := b.s.Room(b.up)
 			n := copy(room, p)
 			if n == 0 {
 				break // it is over

@@ -24,12 +24,15 @@ type Leg interface {
 	// game server may mistake the end of the stream for the end of the connection, so it
 	// gets none before the connection is closed.
 	HalfClose() bool
+	// Direct reports whether Room returns memory of the session's own. Otherwise the
+	// driver reads into memory of its own while Wants, and need not call Room.
+	Direct() bool
 
 	wants(s *Session) bool
-	room(s *Session, lend func() []byte) []byte
+	room(s *Session) []byte
 	read(s *Session, now Time, p []byte)
-	out(s *Session, now Time, dst [][]byte) [][]byte
 	hasOutput(s *Session, now Time) bool
+	out(s *Session, now Time, dst [][]byte) [][]byte
 	wrote(s *Session, now Time, n int, full bool) (look bool)
 	waits(s *Session, now Time)
 	watchesSocket(s *Session) bool
@@ -66,14 +69,14 @@ const MaxLingering = 4
 // Wants reports whether l's connection may be read now.
 func (s *Session) Wants(l Leg) bool { return l.wants(s) }
 
-// Room returns where the next read from l's connection must go, nil while nothing may be
-// read. The upstream is read straight into the replay buffer, a client into the buffer
-// that lend returns. Read must follow, if only with no bytes.
-func (s *Session) Room(l Leg, lend func() []byte) []byte { return l.room(s, lend) }
+// Room returns where the next read from a Direct leg's connection must go, nil while
+// nothing may be read: the upstream is read straight into the replay buffer. Read must
+// follow, if only with no bytes.
+func (s *Session) Room(l Leg) []byte { return l.room(s) }
 
 // Read processes bytes read from l's connection; p is the beginning of what Room
-// returned. It unmasks and masks in p, and what Out returns for the upstream may point
-// into p until Retain.
+// returned, or memory of the driver's own. It unmasks and masks in p, and what Out returns
+// for the upstream may point into p until Retain.
 func (s *Session) Read(now Time, l Leg, p []byte) { l.read(s, now, p) }
 
 // Retain copies input that still lies in the caller's buffer, since the upstream has not
@@ -82,10 +85,6 @@ func (s *Session) Retain() {
 	s.q.retain()
 	s.recharge()
 }
-
-// HasOutput reports whether Out may return bytes for l. It is cheap; if it is false, Out
-// returns nothing.
-func (s *Session) HasOutput(now Time, l Leg) bool { return l.hasOutput(s, now) }
 
 // Out appends to dst the bytes that must be written to l's connection now. Until Wrote
 // reports how many were written, it returns nothing more.

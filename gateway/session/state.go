@@ -20,22 +20,27 @@ var Formats = []int{1}
 // events have not been taken, or the session has ended.
 var ErrBusy = errors.New("session busy")
 
-// Freeze returns the whole state of the session except its sockets. It appends the content
-// of the replay buffer to content, without copying. The session must not be used until
-// both have been copied or sent; then it may go on as if nothing had happened, or be
-// discarded. Times are those of the driver's clock.
-func (s *Session) Freeze(format int, content [][]byte) (state []byte, _ [][]byte, err error) {
+// A Frozen is a session that stands still, without its sockets.
+type Frozen struct {
+	State   []byte
+	Content [][]byte // of the replay buffer, not copied
+}
+
+// Freeze returns the whole state of the session except its sockets. The session must not be
+// used until Content has been copied or sent; then it may go on as if nothing had
+// happened, or be discarded. Times are those of the driver's clock.
+func (s *Session) Freeze(format int) (Frozen, error) {
 	switch {
 	case format != Formats[0]:
-		return nil, content, fmt.Errorf("no format %d", format)
+		return Frozen{}, fmt.Errorf("no format %d", format)
 	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
-		return nil, content, ErrBusy
+		return Frozen{}, ErrBusy
 	}
 	// Borrowed input lies in the driver's buffer, which is not part of the state.
 	s.Retain()
 	c := codec{writing: true}
 	s.walk(&c)
-	return c.b, s.ring.Content(content), nil
+	return Frozen{State: c.b, Content: s.ring.Content()}, nil
 }
 
 // Restore makes a session from what Freeze returned. store and key are those of Config:

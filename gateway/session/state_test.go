@@ -208,11 +208,11 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	store := replay.NewStore(1<<30, nil)
 	s := New(Config{ID: "s", Resumable: true, Heartbeat: 1, BufferBytes: 1 << 20, BufferMessages: 10, MaxMessage: 1 << 20, Store: store, Key: func() [4]byte { return [4]byte{} }}, 1, []byte{0x82, 1, 'x', 0x82})
-	state, content, err := s.Freeze(1, nil)
+	frozen, err := s.Freeze(1)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(state, slices.Concat(content...))
+	f.Add(frozen.State, slices.Concat(frozen.Content...))
 	f.Add([]byte{}, []byte{})
 	f.Add([]byte{0xff}, []byte{1})
 	f.Fuzz(func(t *testing.T, state, content []byte) {

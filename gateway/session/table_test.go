@@ -84,7 +84,7 @@ func masked(op byte, text string) []byte {
 // game delivers bytes from the upstream.
 func (b *table) game(bytes string) {
 	b.t.Helper()
-	room := b.s.Room(b.up, nil)
+	room := b.s.Room(b.up)
 	if len(room) < len(bytes) {
 		b.t.Fatalf("room for %d bytes of the upstream, want %d", len(room), len(bytes))
 	}

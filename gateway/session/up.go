@@ -53,14 +53,7 @@ func (s *Session) deadlockedAt(a *Attachment) Time {
 // readAgain restarts the clocks of a plain client that is read again: its silence was ours.
 func (s *Session) readAgain(now Time, a *Attachment) { a.excused, a.in.progress = now, now }
 
-// room lends a buffer shared by the driver's connections: clients mostly are idle, and
-// need none of their own.
-func (a *Attachment) room(s *Session, lend func() []byte) []byte {
-	if !a.wants(s) {
-		return nil
-	}
-	return lend()
-}
+func (a *Attachment) room(*Session) []byte { return nil }
 
 // read ignores input of a replaced connection: after the new hello the client counts on
 // none of it having been received, protocol section 8.

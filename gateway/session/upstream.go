@@ -50,6 +50,9 @@ func (*Upstream) FlushTime() time.Duration { return upstreamFlush }
 // HalfClose implements Leg.
 func (*Upstream) HalfClose() bool { return false }
 
+// Direct implements Leg.
+func (*Upstream) Direct() bool { return true }
+
 // Over reports whether u sends no more input: its Close frame has been read, or it was
 // lost. A plain client's upstream may still be written to until its Close frame is
 // answered.

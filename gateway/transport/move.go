@@ -12,14 +12,6 @@ import (
 // This file moves sessions to another process, or to another Driver, with their
 // connections, for an upgrade.
 
-// A Frozen is a session that stands still. The descriptors are still the session's: a
-// receiver must have duplicates.
-type Frozen struct {
-	State    []byte
-	Content  [][]byte // of the replay buffer, not copied
-	Up, Down int      // the descriptors of its upstream and its client; negative: none
-}
-
 // Pause stops all event loops until resume is called. Freeze needs that.
 func (d *Driver) Pause() (resume func()) {
 	if d.kind != Net {
@@ -36,18 +28,26 @@ func (d *Driver) Pause() (resume func()) {
 	}
 }
 
+// A Frozen is a session that stands still, with the descriptors of its upstream and its
+// client, negative where there is none. They stay the session's: a receiver must have
+// duplicates.
+type Frozen struct {
+	session.Frozen
+	Up, Down int
+}
+
 // Freeze stops a session of a paused Driver until thaw or Drop, of which one must
 // follow; thaw before the Driver resumes. It fails, and stops nothing, with
 // session.ErrBusy: while a read or write is under way, for good where the session has
 // ended, and always where a connection is no plain TCP.
 func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 	if p := s.onLoop(); p != nil {
-		e, err := p.Freeze(format)
-		return Frozen(e), func() {}, err
+		f.Frozen, f.Up, f.Down, err = p.Freeze(format)
+		return f, func() {}, err
 	}
 	n := s.net.Load()
-	e, err := n.Freeze(format)
-	return Frozen(e), n.Thaw, err
+	f.Frozen, f.Up, f.Down, err = n.Freeze(format)
+	return f, n.Thaw, err
 }
 
 // Drop forgets a frozen session that another has taken over. Its Observer is not called

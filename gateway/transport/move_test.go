@@ -37,10 +37,33 @@ func receiveNumbered(t *testing.T, c net.Conn, n, size int, masked bool) {
 			frame.XOR(payload, [4]byte(b[head-4:head]))
 		}
 		if got := binary.BigEndian.Uint32(payload); got != uint32(i) {
-			t.Errorf("message %d came in the place of %d", got, i)
+			t.Errorf("got message %d, want %d", got, i)
 			return
 		}
 	}
+}
+
+// traffic has both sides send n messages of size bytes, and read the other's. The channel
+// is closed once all have been read.
+func (r *rig) traffic(t *testing.T, n, size int) (over chan struct{}) {
+	send := func(c net.Conn, masked bool) {
+		var b []byte
+		for i := range n {
+			b = numbered(b[:0], i, size, masked)
+			if _, err := c.Write(b); err != nil {
+				t.Errorf("message %d: %v", i, err)
+				return
+			}
+		}
+	}
+	var sides sync.WaitGroup
+	sides.Go(func() { send(r.game, false) })
+	sides.Go(func() { send(r.client, true) })
+	sides.Go(func() { receiveNumbered(t, r.client, n, size, false) })
+	sides.Go(func() { receiveNumbered(t, r.game, n, size, true) })
+	over = make(chan struct{})
+	go func() { sides.Wait(); close(over) }()
+	return over
 }
 
 // connOf makes a connection of a duplicate of fd, as a process that receives it does; nil
@@ -103,23 +126,7 @@ func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 			}
 			r := newRig(t, drivers[0], zeroKey)
 			first := r.drive
-			send := func(c net.Conn, masked bool) {
-				var b []byte
-				for i := range messages {
-					b = numbered(b[:0], i, size, masked)
-					if _, err := c.Write(b); err != nil {
-						t.Errorf("message %d: %v", i, err)
-						return
-					}
-				}
-			}
-			var sides sync.WaitGroup
-			sides.Go(func() { send(r.game, false) })
-			sides.Go(func() { send(r.client, true) })
-			sides.Go(func() { receiveNumbered(t, r.client, messages, size, false) })
-			sides.Go(func() { receiveNumbered(t, r.game, messages, size, true) })
-			over := make(chan struct{})
-			go func() { sides.Wait(); close(over) }()
+			over := r.traffic(t, messages, size)
 			moves := 0
 			for traffic := true; traffic && moves < wanted; {
 				select {
@@ -139,4 +146,32 @@ func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 			t.Logf("%d moves", moves)
 		})
 	}
+}
+
+// If the new process does not come up, the old one goes on as if nothing had happened.
+func TestThawedSessionContinues(t *testing.T) {
+	drivers(t, func(t *testing.T, d *transport.Driver) {
+		r := newRig(t, d, zeroKey)
+		over := r.traffic(t, 5000, 300)
+		frozen := 0
+		for traffic := true; traffic; {
+			select {
+			case <-over:
+				traffic = false
+			case <-time.After(time.Millisecond):
+			}
+			resume := d.Pause()
+			switch _, thaw, err := r.drive.Freeze(session.Formats[0]); {
+			case err == nil:
+				frozen++
+				thaw()
+			case !errors.Is(err, session.ErrBusy):
+				t.Error(err)
+			}
+			resume()
+		}
+		if frozen < 5 {
+			t.Errorf("it was frozen %d times under traffic, which proves little", frozen)
+		}
+	})
 }

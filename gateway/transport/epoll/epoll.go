@@ -41,11 +41,3 @@ func LeaveRoom(loops int) {
 		runtime.GOMAXPROCS(loops + 1)
 	}
 }
-
-// A Frozen is a session that stands still. The descriptors are still the session's: a
-// receiver must have duplicates.
-type Frozen struct {
-	State    []byte
-	Content  [][]byte // of the replay buffer, not copied
-	Up, Down int      // the descriptors of its upstream and its client; negative: none
-}

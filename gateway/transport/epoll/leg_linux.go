@@ -86,9 +86,11 @@ func (s *Session) read(g *leg) {
 	if !g.wanted() {
 		return
 	}
-	room := s.core.Room(g.leg, s.loop.lend)
-	if room == nil {
-		return // the core will ask once it has room
+	room := s.loop.buf
+	if g.leg.Direct() {
+		if room = s.core.Room(g.leg); room == nil {
+			return // the core will ask once it has room
+		}
 	}
 	n, err := g.receive(room)
 	s.received(g, room[:n])
@@ -137,7 +139,7 @@ func (s *Session) flush(g *leg) {
 // core asks for it. It reports whether it wrote: then either leg may have more output.
 func (s *Session) write(g *leg) bool {
 	l := s.loop
-	if g.full || g.fd < 0 || !s.core.HasOutput(l.now, g.leg) {
+	if g.full || g.fd < 0 {
 		s.finish(g)
 		return false
 	}

@@ -53,7 +53,6 @@ type Loop struct {
 
 	// Lent to the session being served.
 	buf    []byte
-	lend   func() []byte // returns buf
 	out    [][]byte
 	sender rawconn.Sender
 
@@ -79,7 +78,6 @@ func Start(clock Clock) (*Loop, error) {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
 	l := &Loop{clock: clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), notifier: newNotifier()}
-	l.lend = func() []byte { return l.buf }
 	// Each write is an edge of its own, so the eventfd is never read.
 	if err := l.watch(wakeFD, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)

@@ -11,8 +11,8 @@ import (
 // has taken over are dropped, and the loop goes on with the rest.
 
 // Pause stops the loop between two turns until resume is called. In between, the caller
-// owns the loop's sessions: it may call Freeze and Drop. Whoever else asks a session
-// something waits. Calls of Observers go on.
+// owns the loop's sessions: it may call Freeze and Drop. Do and Attach of others wait.
+// Observers are called meanwhile.
 func (l *Loop) Pause() (resume func()) {
 	paused, over := make(chan struct{}), make(chan struct{})
 	l.post(func() {
@@ -23,18 +23,20 @@ func (l *Loop) Pause() (resume func()) {
 	return func() { close(over) }
 }
 
-// Freeze describes a session of a loop that is paused. It fails with session.ErrBusy
-// where the session cannot move now, and never will if it has ended.
-func (s *Session) Freeze(format int) (f Frozen, err error) {
+// Freeze describes a session of a paused loop, and returns the descriptors of its upstream
+// and its client, negative where there is none. They stay the session's: a receiver must
+// have duplicates. It fails with session.ErrBusy where the session cannot move now, and
+// never will if it has ended.
+func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error) {
 	if s.left {
-		return f, session.ErrBusy
+		return f, -1, -1, session.ErrBusy
 	}
-	f.Up, f.Down = s.up.fd, -1
+	up, down = s.up.fd, -1
 	if s.down != nil && s.down.leg == session.Leg(s.core.Attachment()) {
-		f.Down = s.down.fd
+		down = s.down.fd
 	}
-	f.State, f.Content, err = s.core.Freeze(format, nil)
-	return f, err
+	f, err = s.core.Freeze(format)
+	return f, up, down, err
 }
 
 // Drop forgets a session that another has taken over, of a loop that is paused. Its

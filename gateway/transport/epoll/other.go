@@ -19,14 +19,16 @@ type Session struct{}
 // Start returns rawconn.ErrUnsupported.
 func Start(Clock) (*Loop, error) { return nil, rawconn.ErrUnsupported }
 
-func (*Loop) Load() int64                                                        { return 0 }
-func (*Loop) Close()                                                             {}
-func (*Loop) Wait()                                                              {}
-func (*Loop) New(*session.Session, int, session.Observer) *Session               { return nil }
-func (*Loop) Infos([]*Session, func(int, session.Info)) []int                    { return nil }
-func (*Loop) Pause() (resume func())                                             { return nil }
-func (*Loop) Adopt(*session.Session, int, int, session.Observer) *Session        { return nil }
-func (*Session) Freeze(int) (Frozen, error)                                      { return Frozen{}, session.ErrBusy }
+func (*Loop) Load() int64                                                 { return 0 }
+func (*Loop) Close()                                                      {}
+func (*Loop) Wait()                                                       {}
+func (*Loop) New(*session.Session, int, session.Observer) *Session        { return nil }
+func (*Loop) Infos([]*Session, func(int, session.Info)) []int             { return nil }
+func (*Loop) Pause() (resume func())                                      { return nil }
+func (*Loop) Adopt(*session.Session, int, int, session.Observer) *Session { return nil }
+func (*Session) Freeze(int) (f session.Frozen, up, down int, err error) {
+	return f, -1, -1, session.ErrBusy
+}
 func (*Session) Drop()                                                           {}
 func (*Session) Loop() *Loop                                                     { return nil }
 func (*Session) Do(func(*session.Session, session.Time)) bool                    { return false }

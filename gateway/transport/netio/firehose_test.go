@@ -30,7 +30,7 @@ func TestReaderWritesForAnotherLegOnlyBriefly(t *testing.T) {
 	go io.Copy(io.Discard, client)
 	frame := []byte{0x82, 1, 'x'}
 	more := func() {
-		room := s.core.Room(s.up.leg, nil)
+		room := s.core.Room(s.up.leg)
 		s.core.Read(s.now, s.up.leg, room[:copy(room, frame)])
 	}
 	writes := 0

@@ -34,6 +34,13 @@ var (
 	senders = sync.Pool{New: func() any { return new(rawconn.Sender) }}
 )
 
+// The states of a leg's gate.
+const (
+	gateOpen    = iota // no bytes are between the socket and the core
+	gateReading        // there may be some
+	gateFrozen         // the reader must not read: see Session.Freeze
+)
+
 // A leg is one socket of a session.
 type leg struct {
 	s       *Session
@@ -43,6 +50,7 @@ type leg struct {
 	watched bool            // HungUp will be called
 	fd      int             // the descriptor of raw, if watched
 	hungUp  atomic.Bool     // the peer has sent all it will send
+	gate    atomic.Int32    // its reader takes it for each read; Freeze shuts it
 
 	// Owned by the goroutine that set writing.
 	bufs     [][]byte
@@ -58,17 +66,15 @@ type leg struct {
 	hurried   bool // its deadline is shortFlushTime from now, in both phases
 	closed    bool
 	parked    bool // the reader waits for wake
-	reading   bool // bytes may be between the socket and the core
 
 	wake chan struct{} // one slot: sending never blocks
 
 	// Owned by the reader.
-	lend        func() []byte // borrow, for the core
-	held        []byte        // the read buffer of a connection that can't use the pools
-	lent        *[]byte       // the buffer in use
-	pool        *sync.Pool    // the pool that lent belongs to
-	lastReadBig bool          // the last read returned smallRead or more
-	err         error         // set when there is nothing more to read
+	held        []byte     // the read buffer of a connection that can't use the pools
+	lent        *[]byte    // the buffer in use
+	pool        *sync.Pool // the pool that lent belongs to
+	lastReadBig bool       // the last read returned smallRead or more
+	err         error      // set when there is nothing more to read
 }
 
 func newLeg(s *Session, conn net.Conn, known session.Leg) *leg {
@@ -77,7 +83,6 @@ func newLeg(s *Session, conn net.Conn, known session.Leg) *leg {
 		raw = nil // read and write block instead
 	}
 	l := &leg{s: s, leg: known, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
-	l.lend = l.borrow
 	return l
 }
 

@@ -22,11 +22,20 @@ func (s *Session) readAll(l *leg, early []byte) {
 	s.discard(l)
 }
 
-// readOnce reads once, into memory chosen by the core. See readLoop.
+// readOnce reads once, straight into the session's memory or into a buffer. See readLoop.
 func (s *Session) readOnce(l *leg, fd int) (more, settled bool) {
-	defer l.giveBack()
-	room := s.room(l)
+	if !l.gate.CompareAndSwap(gateOpen, gateReading) {
+		return false, false // frozen: settle waits for the lock
+	}
+	var room []byte
+	if l.leg.Direct() {
+		room = s.room(l)
+	} else {
+		defer l.giveBack()
+		room = l.borrow()
+	}
 	if room == nil {
+		l.gate.Store(gateOpen)
 		return false, false // the core will wake the reader once it has room
 	}
 	n, more := l.receive(fd, room)
@@ -36,8 +45,7 @@ func (s *Session) readOnce(l *leg, fd int) (more, settled bool) {
 
 func (s *Session) room(l *leg) (b []byte) {
 	s.mu.Lock()
-	s.call(func(core *session.Session, _ session.Time) { b = core.Room(l.leg, l.lend) })
-	l.reading = b != nil
+	s.call(func(core *session.Session, _ session.Time) { b = core.Room(l.leg) })
 	s.mu.Unlock()
 	return b
 }
@@ -46,7 +54,7 @@ func (s *Session) room(l *leg) (b []byte) {
 func (s *Session) received(l *leg, p []byte) (settled bool) {
 	s.enter()
 	s.call(func(core *session.Session, now session.Time) { core.Read(now, l.leg, p) })
-	l.reading = false
+	l.gate.Store(gateOpen)
 	if len(p) == 0 {
 		s.mu.Unlock()
 		return true

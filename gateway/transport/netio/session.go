@@ -79,7 +79,9 @@ func (s *Session) connect(conn net.Conn, u *session.Upstream) {
 func (s *Session) read(l *leg, early []byte) {
 	l.watch()
 	s.open++
-	l.reading = len(early) > 0
+	if len(early) > 0 {
+		l.gate.Store(gateReading)
+	}
 	s.running.Go(func() { s.readAll(l, early) })
 }
 

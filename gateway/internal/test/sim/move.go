@@ -15,21 +15,21 @@ import (
 // move freezes one session and goes on with its copy, if it can be frozen now.
 func (w *world) move() {
 	g := w.games[w.moveRNG.IntN(len(w.games))]
-	state, pieces, err := g.core.Freeze(session.Formats[0], nil)
+	frozen, err := g.core.Freeze(session.Formats[0])
 	if err != nil {
 		if !errors.Is(err, session.ErrBusy) {
 			g.fail("move", "%v", err)
 		}
 		return
 	}
-	content := slices.Concat(pieces...)
+	state, content := frozen.State, slices.Concat(frozen.Content...)
 	after, err := session.Restore(session.Formats[0], state, content, w.store, g.newKey)
 	if err != nil {
 		g.fail("move", "%v", err)
 	}
-	again, pieces, err := after.Freeze(session.Formats[0], nil)
-	if err != nil || !bytes.Equal(again, state) || !bytes.Equal(slices.Concat(pieces...), content) {
-		g.fail("move", "the copy is another session: %v\n%x\n%x", err, state, again)
+	again, err := after.Freeze(session.Formats[0])
+	if err != nil || !bytes.Equal(again.State, state) || !bytes.Equal(slices.Concat(again.Content...), content) {
+		g.fail("move", "the copy is another session: %v\n%x\n%x", err, state, again.State)
 	}
 	w.moves++
 	was := g.core.Attachment()

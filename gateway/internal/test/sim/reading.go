@@ -74,7 +74,7 @@ func (l *leg) readUpstream() bool {
 	if !g.core.Wants(ten) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
 		return false
 	}
-	if l.room = g.core.Room(ten, nil); l.room == nil {
+	if l.room = g.core.Room(ten); l.room == nil {
 		if g.core.Wants(ten) {
 			g.fail("I8", "no room for the upstream, and it is wanted")
 		}
