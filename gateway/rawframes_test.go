@@ -125,7 +125,7 @@ func fragmentCases(add addCase, bad outcome, gets func(string) outcome) {
 	add("5.4", "a character cut in two", gets("\xc3\xa4"), raw{first: 0x01, payload: "\xc3"}, raw{first: last, payload: "\xa4"})
 	add("5.4", "with a Ping in between", gets("ab"), raw{first: 0x01, payload: "a"}, raw{first: 0x89, payload: "!"}, raw{first: last, payload: "b"})
 	add("5.4", "with a Pong in between", gets("ab"), raw{first: 0x01, payload: "a"}, raw{first: 0x8A}, raw{first: last, payload: "b"})
-	add("5.5", "a Close in the midst of a message", outcome{closed: 1000}, raw{first: 0x01, payload: "a"}, raw{first: 0x88, payload: "\x03\xe8"})
+	add("5.5", "a Close between the frames of a message", outcome{closed: 1000}, raw{first: 0x01, payload: "a"}, raw{first: 0x88, payload: "\x03\xe8"})
 	add("5.4", "a continuation of nothing", bad, raw{first: last, payload: "x"})
 	add("5.4", "a continuation of nothing, not final", bad, raw{first: more, payload: "x"})
 	add("5.4", "a continuation of a message that is whole", outcome{broken: bad.broken, before: []string{"a"}}, raw{first: 0x01, payload: "a"}, raw{first: last}, raw{first: last, payload: "x"})

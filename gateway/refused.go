@@ -63,7 +63,7 @@ func (k *refusalRing) count() int {
 	return k.n
 }
 
-// noSetting is in the place of a flag where none would change a refusal.
+// noSetting begins a hint if no flag would change the refusal.
 const noSetting = "no setting: "
 
 // hint says which flag would change a refusal: by its label and fault, or by its label

@@ -83,7 +83,7 @@ func TestTranscriptThatDeviatesFails(t *testing.T) {
 			t.Fatalf("%q is not in %s", c.from, c.file)
 		}
 		if err := played(t, spoilt); err == nil {
-			t.Errorf("%s: %q in the place of %q, and nothing was noticed", c.file, c.to, c.from)
+			t.Errorf("%s: %q instead of %q, and the check passed", c.file, c.to, c.from)
 		}
 	}
 }

@@ -343,7 +343,7 @@ func (p *player) readControl() {
 }
 
 // identities are headers that say who a client is, or what it requested: those that the
-// files remove, each of which the gateway is told to trust in this test.
+// files remove, all of which the gateway trusts in this test.
 var identities = []string{
 	"Forwarded",
 	"X-Real-IP",

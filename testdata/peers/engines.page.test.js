@@ -91,7 +91,7 @@ function buffers() {
   return { inbound: value('inbound_buffer_size'), packets: value('max_queued_packets'), outbound: value('outbound_buffer_size') };
 }
 
-/** Godot's export puts its values in the place of the shell's. */
+/** Godot's export replaces the shell's placeholders. */
 const godotShell = () => replaced(recipe('The page', 'godot.md').code('html'), { $GODOT_CONFIG: '{ canvasResizePolicy: 2 }' });
 
 test('a Godot game plays through ten cuts in the shell of the page', { timeout: 60_000 }, async (t) => {

@@ -22,7 +22,7 @@ test('ten cuts go unnoticed, and two documents are one', { timeout: 60_000 }, as
   wantSameTraffic(world);
 });
 
-/** The network is away until the grace period is over. @returns the code that the first desk's provider is told */
+/** The network is away until the grace period is over. @returns the close code that the first desk's provider gets */
 async function outstayGrace({ relay, server, desks: [a] }) {
   const lost = new Promise((done) => a.provider.once('connection-close', (event) => done(event.code)));
   const gone = once(server, 'all gone');

@@ -55,7 +55,7 @@ test('the binary for Linux is static: no loader, no libraries', (t) => {
   const types = segments(readFileSync(join(unpacked(t), 'reseat')));
   assert.ok(types.includes(PT_LOAD));
   assert.ok(!types.includes(PT_INTERP) && !types.includes(PT_DYNAMIC), `program headers ${types}`);
-  assert.ok(segments(readFileSync(process.execPath)).includes(PT_INTERP), 'a dynamic program is told apart');
+  assert.ok(segments(readFileSync(process.execPath)).includes(PT_INTERP), 'a dynamic program is recognised');
 });
 
 test('the binary says its version, its commit, and the Go that built it', (t) => {

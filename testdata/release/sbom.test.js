@@ -16,7 +16,7 @@ const listed = (scope, type) => bom.components.filter((c) => c.scope === scope &
 test('the SBOM is valid CycloneDX 1.6, which names version and commit', async () => {
   const validator = new Validation.JsonStrictValidator(Spec.Version.v1dot6);
   assert.equal(await validator.validate(text), null);
-  assert.notEqual(await validator.validate(text.replace('"bomFormat"', '"bomform"')), null, 'an invalid one is told apart');
+  assert.notEqual(await validator.validate(text.replace('"bomFormat"', '"bomform"')), null, 'an invalid one is refused');
   const { name, version, properties } = bom.metadata.component;
   assert.deepEqual({ name, version, properties }, { name: 'reseat', version: VERSION, properties: [{ name: 'reseat:commit', value: COMMIT }] });
 });

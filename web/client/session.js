@@ -758,7 +758,7 @@ export class Session {
   }
 
   /**
-   * The end, whatever brought it: an application that closed is told its own code, unless
+   * Ends the session, for any reason. An application that closed it gets its own code, unless
    * the game server closed before it heard of that.
    * @param {CloseDetail} ending
    * @param {boolean} [final] whether the game server closed

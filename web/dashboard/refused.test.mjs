@@ -14,7 +14,7 @@ test('a hint is its flag and what to do with it', () => {
   assert.deepEqual(parts('see the log'), { flag: '', words: 'see the log' });
 });
 
-test('what is listed is told from what was refused in all', () => {
+test('the list and the total of refusals are both shown', () => {
   assert.equal(summary(0, 0), 'handshakes and resumes');
   assert.equal(summary(7, 7), '7');
   assert.equal(summary(100, 12_345), 'the newest 100 of 12,345');

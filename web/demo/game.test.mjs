@@ -132,7 +132,7 @@ test('attempts that fail cost nothing more, and the game goes on trying', (t) =>
   assert.equal(game.totals.drops, 1);
 });
 
-test('a resume keeps seat and score, and is told when its replay is over', () => {
+test('a resume keeps seat and score, and reports the end of its replay', () => {
   const { game, sockets } = scripted();
   const back = mock.fn();
   game.addEventListener('back', back);

@@ -59,7 +59,7 @@ export class Trials {
     byId('airplane').setAttribute('aria-pressed', String(on));
     this.say(
       on
-        ? 'No network for either player. The game goes on, and the gateway keeps what it says to the first of them, for 30 s unless it was told otherwise.'
+        ? 'No network for either player. The game goes on, and the gateway keeps what it says to the first of them, for 30 s unless --grace says otherwise.'
         : '',
     );
     this.refresh();

@@ -101,9 +101,9 @@ describe('the dashboard', () => {
     await board.part('end').click();
     await board.part('reason').fill('kicked by the test');
     await board.part('confirm').click();
-    await player.until('the player is told', ({ count }) => count.close === 1);
+    await player.until('the player gets the close', ({ count }) => count.close === 1);
     await board.says('past', /Ended over the control API, by loopback, “kicked by the test”/);
-    await until('the game server is told', () => seat.ended);
+    await until('the game server gets the close', () => seat.ended);
     assert.deepEqual(seat.ended, { code: 1000, reason: 'kicked by the test' });
     assert.ok(await board.part('end').isDisabled(), 'there is nothing left to end');
     board.clean();

@@ -13,7 +13,7 @@ const PROBE_MS = 2_000;
 /** One attempt, on a slow machine. */
 const ATTEMPT_MS = 1_000;
 
-/** So many messages are to be replayed at least; twice as many fit in the replay buffer. */
+/** At least so many messages must be replayed; twice as many fit in the replay buffer. */
 const MANY = 100;
 
 /** What the game server sends in a second, at the most. */
@@ -64,7 +64,7 @@ describe('a frozen page', () => {
     assert.equal(scene.game.seats.length, 1, 'connections that the game server ever had');
   });
 
-  test('is told the end of a session that did not wait so long', limit, async (t) => {
+  test('learns the end of a session that did not wait so long', limit, async (t) => {
     const scene = await startScene(t, '--heartbeat', '500ms', '--grace', '1s');
     const { player, seat, enter, session } = await playing(t, scene);
     await enter('frozen');

@@ -11,7 +11,7 @@ const limit = { timeout: 60_000 };
 describe('install()', () => {
   const browser = suiteBrowser();
 
-  /** A page of a scene of the test's own, with what it has put in the place of WebSocket. */
+  /** A page of a scene of the test's own, with its replacement of WebSocket. */
   async function open(t, script) {
     const scene = await startScene(t);
     const page = await browser.page(t);

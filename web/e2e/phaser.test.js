@@ -32,7 +32,7 @@ async function serve(t, listener) {
   return server;
 }
 
-/** A game server that keeps what it is told. @param {Context} t */
+/** A game server that keeps what it receives. @param {Context} t */
 async function startGame(t) {
   const server = await serve(t);
   const game = {
@@ -120,7 +120,7 @@ describe('the Phaser page', () => {
   test('a scene that is left ends its session', { timeout: 60_000 }, async (t) => {
     const { game, gateway, ask } = await open(t);
     await ask("(scene.scene.stop('match'), true)");
-    await until('the game server is told', () => game.closed === 1005);
+    await until('the game server gets the close', () => game.closed === 1005);
     assert.deepEqual(await gateway.sessions(), []);
   });
 });

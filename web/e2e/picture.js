@@ -9,7 +9,7 @@ import { startGateway } from './support/gateway.js';
 const PICTURE = fileURLToPath(new URL('../../docs/demo.png', import.meta.url));
 const MAX_BYTES = 280_000;
 
-/** What is to be undone at the end, newest first. @type {(() => Promise<void>)[]} */
+/** What to undo at the end, newest first. @type {(() => Promise<void>)[]} */
 const ends = [];
 const t = { after: (/** @type {() => Promise<void>} */ end) => void ends.unshift(end) };
 

@@ -130,7 +130,7 @@ describe('/reseat.install.js', () => {
     await first.goto(scene.origin);
     await until('the game begins', async () => (await count(first)) > 3);
     await second.goto(scene.origin);
-    await until('it is told', async () => (await second.evaluate('report.events.length')) === 2);
+    await until('it gets the close', async () => (await second.evaluate('report.events.length')) === 2);
     assert.deepEqual(await second.evaluate('report.events'), ['error', 'close 4503 full']);
     assert.equal(scene.game.seats.length, 1);
   });

@@ -10,9 +10,9 @@ const limit = { timeout: 60_000 };
 /** A bye comes at once; a session that is only detached would live on for the grace period of 30 s. */
 const SOON = { ms: 5_000 };
 
-/** The game server is told that the page has been left, and the gateway keeps nothing of it. */
+/** The game server learns that the page was left, and the gateway keeps nothing of it. */
 async function wantGone(scene, seat) {
-  await until('the game server is told', () => seat.ended, SOON);
+  await until('the game server gets the close', () => seat.ended, SOON);
   assert.deepEqual(seat.ended, { code: 1001, reason: '' });
 }
 

@@ -281,7 +281,7 @@ test('a Blob keeps its place in the order', async () => {
   assert.equal(socket.bufferedAmount, 0);
 });
 
-test('a Blob that cannot be read ends the session, and the gateway is told', async () => {
+test('a Blob that cannot be read ends the session, and the gateway gets a bye', async () => {
   const { socket, last, log } = attached();
   const blob = Object.assign(new Blob(['x']), { arrayBuffer: () => Promise.reject(new Error('gone')) });
   socket.send(blob);

@@ -25,7 +25,7 @@ test('close says bye after the data before it, and close fires when the gateway 
   assert.equal(clock.pending, 0);
 });
 
-test('without a code it is 1005, which a gateway that has no answer_ms is told as 1000', () => {
+test('without a code it is 1005, sent as 1000 to a gateway without answer_ms', () => {
   for (const [first, said] of [
     [{ answer_ms: 5000 }, 1005],
     [{ answer_ms: 0 }, 1005],
@@ -123,7 +123,7 @@ test('a refusal with retry: false counts as done', () => {
   }
 });
 
-test("an end or close that crosses the bye counts as done; the game server's end is told, as native", () => {
+test("an end or close that crosses the bye counts as done; the game server's end is reported, as by WebSocket", () => {
   for (const [verb, argument, told] of [
     ['end', { code: 3007, reason: 'match over' }, 'close 3007 match over'],
     ['close', { code: 4410, reason: 'x', retry: false }, 'close 4001 left'],

@@ -3,7 +3,7 @@ import { afterEach, test } from 'node:test';
 import { install, ReseatSocket } from '../reseat.js';
 import { scriptedTransport } from './helpers.js';
 
-// install(): in the place of globalThis.WebSocket.
+// install(): the replacement of globalThis.WebSocket.
 
 const runtime = { window: undefined, document: undefined };
 const had = Object.getOwnPropertyDescriptor(globalThis, 'WebSocket');

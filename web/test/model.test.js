@@ -151,7 +151,7 @@ function isSubsequence(heard, all, kept, message) {
   );
 }
 
-/** close() in the midst of faults comes through as bye, once. */
+/** close() during faults comes through as bye, once. */
 async function farewell(run, seed) {
   const { socket, net, clock, gateway, random } = run;
   run.log.length = 0;

@@ -436,7 +436,7 @@ test('a second move makes no second attempt', async () => {
   assert.equal(w.sockets.length, 2);
 });
 
-test('a move that is told to come later does', async () => {
+test('a move with a later time waits', async () => {
   const w = attached();
   w.last().control('move', { within_ms: 20_000 });
   await w.clock.advance(10_000);

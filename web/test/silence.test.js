@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { attached, world } from './helpers.js';
 
-// A line that dies in silence: the answer rule, suspicion, the way back, and what a page is told.
+// A line that dies in silence: the answer rule, suspicion, the way back, and the events of the page.
 
 const RESUMED = { resumed: true, answer_ms: 5_000 };
 
@@ -213,7 +213,7 @@ describe('the answer rule', () => {
     assert.equal(w.sockets.length, 2);
   });
 
-  test('an idle line is dead after heartbeat and answer_ms, whoever should have spoken', async () => {
+  test('an idle line is dead after heartbeat and answer_ms, whichever side owed a message', async () => {
     const w = under({ heartbeat_ms: 15_000 });
     for (let i = 0; i < 5; i++) {
       await w.clock.advance(15_100);
@@ -759,7 +759,7 @@ describe('a false alarm', () => {
     assert.deepEqual(w.take(), ['resume 0 0', 'replayed', 'at last']);
   });
 
-  test('one that is told to come later does, and the session ends no earlier for it', async () => {
+  test('one with a later time waits, and the session ends no earlier for it', async () => {
     const { w, old, beside } = await suspected({ first: { answer_ms: 0 } });
     beside.open();
     beside.control('close', { code: 4429, reason: 'too fast', retry: true, retry_after_ms: 20_000 });
@@ -1011,7 +1011,7 @@ describe('the way back', () => {
   });
 });
 
-describe('what the page is told', () => {
+describe('events of the page', () => {
   /** @returns the details of detach and resume */
   const details = (w) => {
     const events = [];

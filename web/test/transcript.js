@@ -16,7 +16,7 @@ function step(text, line) {
   const found = /^([CGUA])(?:#(\d+))?([<>]) (.*)$/.exec(text);
   if (found) {
     const [, actor, on, direction, rest] = found;
-    if (direction === '<' && !'UA'.includes(actor)) throw new Error(`line ${line}: ${actor} is told nothing`);
+    if (direction === '<' && !'UA'.includes(actor)) throw new Error(`line ${line}: ${actor} receives nothing`);
     return { kind: actor + direction, on: on ? Number(on) : undefined, ...body(rest, line) };
   }
   const other = /^(@|---|\+\+\+) (.*)$/.exec(text);

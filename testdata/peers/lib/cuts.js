@@ -1,4 +1,4 @@
-// Ten cuts in the midst of traffic.
+// Ten cuts under traffic.
 
 import assert from 'node:assert/strict';
 
@@ -83,11 +83,11 @@ async function cutAll(world, flows) {
   for (const flow of flows) await flow.stop();
 }
 
-/** Rejects when a library was told of a cut. @param {World['tap']} tap */
+/** Rejects if a library notices a cut. @param {World['tap']} tap */
 export async function noticed(tap) {
   const told = () => tap.events.find((event) => event !== 'open');
   await tap.until(() => told() !== undefined);
-  throw new Error(`a library was told: ${[told(), ...tap.codes].join(', ')}`);
+  throw new Error(`a library noticed: ${[told(), ...tap.codes].join(', ')}`);
 }
 
 /** Nobody but Reseat knows of a cut: each socket has opened once, and nothing else. @param {World} world */

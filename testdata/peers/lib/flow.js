@@ -71,7 +71,7 @@ export class Flow {
     this.#fill();
   }
 
-  /** Something is not as it should be: whoever waits for this flow is told. @param {string} what */
+  /** Reports a fault to those that wait for this flow. @param {string} what */
   fault(what) {
     this.faults.push(`${this.#name}: ${what}`);
     for (const { fail } of this.#waiting) fail(new Error(this.faults[0]));

@@ -63,7 +63,7 @@ export function watchClient(socket) {
   return { clientEvents };
 }
 
-/** The client begins by polling, unless it was told not to. */
+/** The client begins by polling by default. */
 export async function onWebSocket(socket) {
   const { engine } = socket.io;
   if (!socket.connected) await new Promise((done) => socket.once('connect', done));

@@ -181,7 +181,7 @@ export function refusalsOf(total) {
 }
 
 /**
- * Answers in the place of the gateway's overview, with as many sessions.
+ * Replaces the gateway's overview, with as many sessions.
  * @param {Page} page
  * @param {number} total
  * @param {{ms?: number, refusals?: object[], draining?: boolean}} [options] how long an answer takes, who was refused, whether it drains

@@ -18,7 +18,7 @@ type absence struct {
 	beats    []session.Time
 }
 
-// keep returns how long a detached session is kept, as its client was told.
+// keep returns how long a detached session is kept, as announced to its client.
 func (g *game) keep() time.Duration { return keeps(g.terms, g.started) }
 
 func keeps(t session.Terms, started bool) time.Duration {

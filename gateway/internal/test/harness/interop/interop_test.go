@@ -45,9 +45,9 @@ type endpoint interface {
 	Subprotocol() string
 }
 
-// A libraryConn is the connection of a WebSocket library, with its own message types
+// A wsConn is the connection of a WebSocket library, with its own message types
 // and codes.
-type libraryConn[M, S ~int] interface {
+type wsConn[M, S ~int] interface {
 	Read(context.Context) (M, []byte, error)
 	Write(context.Context, M, []byte) error
 	Writer(context.Context, M) (io.WriteCloser, error)
@@ -60,26 +60,26 @@ type libraryConn[M, S ~int] interface {
 
 // A libraryEndpoint is a library's connection as an endpoint, bounded by ctx.
 type libraryEndpoint[M, S ~int] struct {
-	libraryConn[M, S]
+	wsConn[M, S]
 	ctx context.Context
 }
 
-func newEndpoint[M, S ~int](ctx context.Context, c libraryConn[M, S]) endpoint {
+func newEndpoint[M, S ~int](ctx context.Context, c wsConn[M, S]) endpoint {
 	c.SetReadLimit(-1)
 	return libraryEndpoint[M, S]{c, ctx}
 }
 
 func (p libraryEndpoint[M, S]) Read() (byte, []byte, error) {
-	op, b, err := p.libraryConn.Read(p.ctx)
+	op, b, err := p.wsConn.Read(p.ctx)
 	return byte(op), b, err
 }
 
 func (p libraryEndpoint[M, S]) Write(op byte, b []byte) error {
-	return p.libraryConn.Write(p.ctx, M(op), b)
+	return p.wsConn.Write(p.ctx, M(op), b)
 }
 
 func (p libraryEndpoint[M, S]) WriteParts(op byte, parts ...[]byte) error {
-	w, err := p.libraryConn.Writer(p.ctx, M(op))
+	w, err := p.wsConn.Writer(p.ctx, M(op))
 	if err != nil {
 		return err
 	}
@@ -91,10 +91,10 @@ func (p libraryEndpoint[M, S]) WriteParts(op byte, parts ...[]byte) error {
 	return w.Close()
 }
 
-func (p libraryEndpoint[M, S]) Ping() error { return p.libraryConn.Ping(p.ctx) }
+func (p libraryEndpoint[M, S]) Ping() error { return p.wsConn.Ping(p.ctx) }
 
 func (p libraryEndpoint[M, S]) Close(code int, reason string) error {
-	return p.libraryConn.Close(S(code), reason)
+	return p.wsConn.Close(S(code), reason)
 }
 
 // closeOf returns the code and reason of the Close that ended a connection; 1006
