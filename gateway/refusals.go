@@ -90,10 +90,19 @@ func retryAfterOf(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxDelay)
 }
 
-// refuseByClose answers a refused first handshake with 101 and the close c, if the client
-// offers to read refusals. Otherwise it reports false and has not written to w.
-func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.Closing) bool {
+// ifRead returns c if the client offers to read refusals, else the zero Closing: HTTP
+// answers.
+func ifRead(r *http.Request, c wire.Closing) wire.Closing {
 	if !wire.ParseOffer(r.Header).Refusals {
+		return wire.Closing{}
+	}
+	return c
+}
+
+// refuseByClose answers a refused first handshake with 101 and the close c. If that is
+// zero, it reports false and has not written to w.
+func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.Closing) bool {
+	if c.Code == 0 {
 		return false
 	}
 	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r)
@@ -123,11 +132,12 @@ const refusedBody = time.Second
 // nothing that follows is taken for another request.
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
 	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
-	if !ok || c.Reason == "" || !wire.ParseOffer(r.Header).Refusals {
+	if !ok || c.Reason == "" {
 		c = wire.Closing{}
 	}
+	c = ifRead(r, c)
 	g.noteRefused(r, status, c.Code, label, more...)
-	if c.Code != 0 && g.refuseByClose(w, r, c) {
+	if g.refuseByClose(w, r, c) {
 		return
 	}
 	limitRefused(w)
@@ -188,12 +198,10 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *regi
 		return
 	}
 	g.metrics.refused.WithLabelValues("upstream").Inc()
-	c := closingUpstream(err)
-	if !wire.ParseOffer(r.Header).Refusals {
-		c.Code = 0
-	}
-	g.keepRefusal(r, c.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
-	if c.Code != 0 && g.refuseByClose(w, r, c) {
+	verdict := closingUpstream(err)
+	c := ifRead(r, verdict)
+	g.keepRefusal(r, verdict.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
+	if g.refuseByClose(w, r, c) {
 		upstream.Discard(err)
 		return
 	}

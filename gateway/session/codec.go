@@ -27,13 +27,18 @@ const (
 
 var errTruncated = errors.New("truncated")
 
-// field seeks field id in the input. It returns its number or its bytes, and whether it
-// is there.
-func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
+// visit notes that field id is next.
+func (c *codec) visit(id uint64) {
 	if id <= c.last {
 		panic(fmt.Sprintf("session: field %d visited after %d", id, c.last))
 	}
 	c.last = id
+}
+
+// field seeks field id in the input. It returns its number or its bytes, and whether it
+// is there.
+func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
+	c.visit(id)
 	for c.err == nil && len(c.b) > 0 {
 		head, w := binary.Uvarint(c.b)
 		if w <= 0 {
@@ -70,10 +75,7 @@ func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 
 // append writes a field's header and its number or length.
 func (c *codec) append(id, kind, v uint64) {
-	if id <= c.last {
-		panic(fmt.Sprintf("session: field %d visited after %d", id, c.last))
-	}
-	c.last = id
+	c.visit(id)
 	c.b = binary.AppendUvarint(c.b, id<<1|kind)
 	c.b = binary.AppendUvarint(c.b, v)
 }
