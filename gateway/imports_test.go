@@ -34,7 +34,8 @@ var mayImport = map[string][]string{
 	"gateway/transport/epoll":   {"gateway/transport/rawconn", "gateway/session"},
 	"gateway/transport/rawconn": {},
 	"gateway/events":            {},
-	"gateway/session":           {"gateway/replay", "gateway/frame", "gateway/wire", "tokens/generation"},
+	"gateway/session":           {"gateway/replay", "gateway/frame", "gateway/tlv", "gateway/wire", "tokens/generation"},
+	"gateway/tlv":               {},
 	"gateway/replay":            {"gateway/frame"},
 	"gateway/wire":              {"gateway/frame", "tokens/strict"},
 	"gateway/frame":             {},
@@ -58,6 +59,7 @@ var pure = map[string][]string{
 	"gateway/replay":    {"sync"},     // the Store is shared by many sessions
 	"gateway/wire":      {"net/http"}, // http.Header
 	"gateway/frame":     {},
+	"gateway/tlv":       {},
 	"tokens/generation": {},
 	"tokens/strict":     {},
 }
