@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"net"
-
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
@@ -61,19 +59,21 @@ func (s *Session) Drop() {
 	s.net.Load().Drop()
 }
 
-// Adopt drives a core that session.Restore has made over the connections of its upstream
-// and its attached client, which are the Session's from here on. up is nil where the
+// Adopt drives a core that session.Restore has made over the descriptors of its upstream
+// and its attached client, which are the Session's from here on. up is negative where the
 // upstream's is closed, and down where no client is attached.
-func (d *Driver) Adopt(core *session.Session, up, down net.Conn, watch session.Observer) *Session {
+func (d *Driver) Adopt(core *session.Session, up, down int, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
-	if d.kind != Net {
-		if s.poll = d.adoptOnLoop(core, up, down, watch); s.poll != nil {
+	if d.kind != Net && servedByLoop(up) && servedByLoop(down) {
+		if l := d.leastLoaded(); l != nil {
+			s.poll = l.Adopt(core, up, down, watch)
 			return s
 		}
 	}
-	sockets := netio.Sockets{Up: netio.Socket{Conn: up, Leg: core.Upstream()}}
+	sockets := netio.Sockets{Up: connOf(epoll.Socket{FD: up, Leg: core.Upstream()})}
 	if a := core.Attachment(); a != nil {
-		sockets.Down = &netio.Socket{Conn: down, Leg: a}
+		client := connOf(epoll.Socket{FD: down, Leg: a})
+		sockets.Down = &client
 	}
 	n := d.net.Adopt(core, sockets, false, watch)
 	s.net.Store(n)
@@ -81,31 +81,6 @@ func (d *Driver) Adopt(core *session.Session, up, down net.Conn, watch session.O
 	return s
 }
 
-// adoptOnLoop is nil, and the connections are still the caller's, where an event loop
-// cannot serve them.
-func (d *Driver) adoptOnLoop(core *session.Session, up, down net.Conn, watch session.Observer) *epoll.Session {
-	l := d.leastLoaded()
-	if l == nil {
-		return nil
-	}
-	fds := [2]int{-1, -1}
-	for i, conn := range []net.Conn{up, down} {
-		if conn == nil {
-			continue
-		}
-		fd, err := rawconn.Take(conn)
-		if err != nil {
-			if i == 1 && fds[0] >= 0 {
-				rawconn.Release(fds[0])
-			}
-			return nil
-		}
-		fds[i] = fd
-	}
-	for _, conn := range []net.Conn{up, down} {
-		if conn != nil {
-			conn.Close()
-		}
-	}
-	return l.Adopt(core, fds[0], fds[1], watch)
-}
+// servedByLoop reports whether an event loop can serve a descriptor. A negative one needs
+// nothing.
+func servedByLoop(fd int) bool { return fd < 0 || rawconn.IsTCP(fd) }

@@ -16,6 +16,7 @@ import (
 func (l *Loop) Pause() (resume func()) {
 	paused, over := make(chan struct{}), make(chan struct{})
 	l.post(func() {
+		l.notify() // or the notifier would wait for what is to be said until the loop goes on
 		close(paused)
 		<-over
 	})
@@ -28,7 +29,7 @@ func (l *Loop) Pause() (resume func()) {
 // have duplicates. It fails with session.ErrBusy where the session cannot move now, and
 // never will if it has ended.
 func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error) {
-	if s.left {
+	if s.left || s.pending.Load() > 0 {
 		return f, -1, -1, session.ErrBusy
 	}
 	up, down = s.up.fd, -1
