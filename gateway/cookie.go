@@ -88,7 +88,7 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return true
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.logRefusal(r, e.Name(), refusal)
+	g.logRefusal(r, e.Identity(), refusal)
 	a.conn.Close() // a plain client reconnects, and gets a new session if this one has ended
 	return true
 }

@@ -136,8 +136,8 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Words = session.Words{Detach: "away", Resume: "back"}
-		pol.Replies = []session.Reply{{In: "2", Out: "3"}}
+		pol.Notices = session.Notices{Detach: "away", Resume: "back"}
+		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}}
 		w := newWorld(t, pol)
 		before := w.metrics()
 		p, game := w.play()

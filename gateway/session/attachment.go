@@ -74,7 +74,7 @@ type Attachment struct {
 // A flight is output that is in flight: returned by Out, not yet reported by Wrote.
 type flight struct {
 	active    bool
-	waits     bool // the write blocks until the socket takes everything: see Session.Waits
+	waits     bool // the write blocks until the socket takes everything: see Session.WriteBlocks
 	head, ctl int  // bytes of the message that cur lies inside, of ctl,
 	body      int  // of the messages that follow,
 	restBytes int  // or, once released, of rest
@@ -268,11 +268,11 @@ func (a *Attachment) waits(_ *Session, now Time) {
 func (s *Session) afterWrite(now Time, a *Attachment) {
 	if a.replaying && a.cur >= a.catchUp && len(a.ctl) == 0 {
 		a.replaying = false
-		s.emit(Event{Kind: Replayed, Took: now.Sub(a.arrived)})
+		s.emit(Event{Kind: Replayed, Elapsed: now.Sub(a.arrived)})
 	}
 	switch {
 	case s.cfg.Resumable:
-	case s.cfg.Kept && a.closing == nil:
+	case s.cfg.PlainResume && a.closing == nil:
 		s.askPong(now, a)
 	default:
 		s.ackWritten(now, a)

@@ -13,7 +13,7 @@ func (s *Session) Next() Time {
 	case Ended:
 		return 0
 	case Detached:
-		t = earlier(s.graceEnd, s.nextBeat())
+		t = earlier(s.graceEnd, s.nextKeepalive())
 	case Attached:
 		t = s.nextAttached(s.att)
 	}
@@ -107,7 +107,7 @@ func (s *Session) Tick(now Time) {
 		s.endGrace(now)
 		return
 	case s.state == Detached:
-		s.tickBeats(now)
+		s.tickKeepalives(now)
 	case s.state == Attached:
 		s.tickAttached(now, s.att)
 	}
@@ -153,7 +153,7 @@ func (s *Session) answerBy(a *Attachment) Time {
 	if a.closed == 0 {
 		return 0
 	}
-	if s.kept() && s.acked < s.ring.Last().N {
+	if s.survivesDisconnect() && s.acked < s.ring.Last().N {
 		return max(a.closed, a.acks, a.excused).Add(overdueAck)
 	}
 	if !s.cfg.Resumable && !s.up.lost {

@@ -36,7 +36,7 @@ func (a *Attachment) wants(s *Session) bool {
 // upstream may be blocked on its own output, and take nothing of the queue until that is
 // read. So the client is read on, for as much as a resumable one may send unacked.
 func (s *Session) pongWanted() bool {
-	return s.cfg.Kept && s.scan.full && s.q.charge < UnackedBytes
+	return s.cfg.PlainResume && s.scan.full && s.q.charge < UnackedBytes
 }
 
 // deadlockedAt returns when a cookie client is disconnected because of a deadlock; zero:
@@ -44,7 +44,7 @@ func (s *Session) pongWanted() bool {
 // takes no input before its output is read; and that is not read before the Pong makes
 // room. Only a new connection helps: on it the client is sent a Ping first.
 func (s *Session) deadlockedAt(a *Attachment) Time {
-	if !s.cfg.Kept || !s.scan.full || a.wants(s) {
+	if !s.cfg.PlainResume || !s.scan.full || a.wants(s) {
 		return 0
 	}
 	return max(a.since, s.data, s.up.heard, s.up.took).Add(deadlockWait)

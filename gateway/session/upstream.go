@@ -293,7 +293,7 @@ func (s *Session) dropQueue() {
 func (s *Session) releaseUpstream() {
 	u := s.up
 	u.released = true
-	if text := s.cfg.Words.Detach; text != "" {
+	if text := s.cfg.Notices.Detach; text != "" {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
@@ -370,7 +370,7 @@ func (s *Session) deliverEnd(now Time) {
 // queueEnd queues that notification for a: `end` or `close` 4502, then a Close frame. A
 // cookie client is first asked whether it has received everything before a loss.
 func (s *Session) queueEnd(now Time, a *Attachment) {
-	if s.up.lost && s.cfg.Kept && a.closing == nil && s.acked < s.ring.Last().N {
+	if s.up.lost && s.cfg.PlainResume && a.closing == nil && s.acked < s.ring.Last().N {
 		s.askLast(now, a)
 		return
 	}

@@ -54,10 +54,10 @@ func TestEndRightAfterTheLastDataIsSeen(t *testing.T) {
 		drivers(t, func(t *testing.T, d *transport.Driver) {
 			p := newPlayer(t, d, nil)
 			p.client.Close()
-			p.events.await(session.Dropped)
+			p.events.await(session.Disconnected)
 			ours, theirs := ended(t, numbered(nil, 1, 100, true), halfClose)
 			p.attach(ours, theirs, 0) // the end may be seen before its hello is written
-			p.events.await(session.Dropped)
+			p.events.await(session.Disconnected)
 			p.sendDown(1)
 			ours, theirs = tcpPair(t)
 			if h := p.resume(ours, theirs, 0); h.Received != 1 {

@@ -247,7 +247,7 @@ func TestDisconnectedClientResumes(t *testing.T) {
 		p := newPlayer(t, d, nil)
 		p.client.Conn.(*net.TCPConn).SetLinger(0)
 		p.client.Close()
-		p.events.await(session.Dropped)
+		p.events.await(session.Disconnected)
 		p.sendDown(1)
 		ours, theirs := tcpPair(t)
 		p.resume(ours, theirs, 0)
@@ -288,7 +288,7 @@ func TestHardSessionReplacesItsUpstream(t *testing.T) {
 		p := newPlayer(t, d, func(c *session.Config) { c.Hard = true })
 		p.wantUp(1)
 		p.client.Close()
-		p.events.await(session.Dropped)
+		p.events.await(session.Disconnected)
 		wantClose(t, p.game, wire.CodeGoingAway)
 		p.game.Close()
 		ours, theirs := tcpPair(t)
@@ -316,12 +316,12 @@ func TestSessionLeavesItsLoopForANonTCPConnection(t *testing.T) {
 		p := newPlayer(t, d, nil)
 		p.wantTakenOver(t, p.resumeOverPipe)
 		p.client.Close()
-		p.events.await(session.Dropped)
+		p.events.await(session.Disconnected)
 		ours, theirs := tcpPair(t)
 		p.resume(ours, theirs, 2)
 		p.wantUp(2)
 		p.events.await(session.Resumed)
-		p.events.want(t, session.Created, session.Superseded, session.Dropped, session.Resumed)
+		p.events.want(t, session.Created, session.Superseded, session.Disconnected, session.Resumed)
 		if i := p.drive.Info(); i.Epoch != 3 || i.Acked != 2 {
 			t.Errorf("%+v", i)
 		}
@@ -446,7 +446,7 @@ func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
 	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the client reads %v, want its end", err)
 	}
-	p.events.await(session.Dropped)
+	p.events.await(session.Disconnected)
 	ours, theirs = tcpPair(t)
 	p.resume(ours, theirs, 0)
 	p.wantUp(1)

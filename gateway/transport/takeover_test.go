@@ -68,7 +68,7 @@ func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 		t.Errorf("%d descriptors of refused connections", n)
 	}
 	p.client.Close()
-	p.events.await(session.Dropped)
+	p.events.await(session.Disconnected)
 	older := p.game
 	defer older.Close() // not earlier: closing it would free a descriptor
 	ours, theirs := tcpPair(t)

@@ -77,14 +77,14 @@ func (e *events) event(ev session.Event) {
 	e.mu.Lock()
 	f := e.onDropped
 	e.mu.Unlock()
-	if ev.Kind == session.Dropped && f != nil {
+	if ev.Kind == session.Disconnected && f != nil {
 		f()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kinds = append(e.kinds, ev.Kind)
 	e.stream <- ev.Kind
-	if ev.Kind == session.Over {
+	if ev.Kind == session.SessionEnded {
 		e.reason = ev.Reason
 		close(e.over)
 	}

@@ -56,7 +56,7 @@ func (g *game) clientDetached(replaced bool) {
 func (g *game) clientAttached() { g.away.since, g.away.waits, g.away.beats = 0, 0, nil }
 
 func (g *game) startBeats() {
-	for _, b := range g.cfg.Beats {
+	for _, b := range g.cfg.Keepalives {
 		g.away.beats = append(g.away.beats, g.w.now.Add(b.Every))
 	}
 }
@@ -69,14 +69,14 @@ func (g *game) tickBeats(busy bool) {
 		if g.w.now < at {
 			continue
 		}
-		g.away.beats[i] = g.w.now.Add(g.cfg.Beats[i].Every)
+		g.away.beats[i] = g.w.now.Add(g.cfg.Keepalives[i].Every)
 		if busy {
 			g.w.cov.hit(BeatHeld)
 			continue
 		}
 		n++
 		g.log("beat", int64(i), int64(g.w.now))
-		g.owed.owe(due{text: g.cfg.Beats[i].Text, to: g.ups})
+		g.owed.owe(due{text: g.cfg.Keepalives[i].Text, to: g.ups})
 		g.w.cov.hit(BeatSent)
 	}
 	if n > 1 {

@@ -307,7 +307,7 @@ func (g *game) writeOn() {
 // halfHeartbeat delivers a part of an application heartbeat.
 func (g *game) halfHeartbeat() {
 	u := g.ups
-	if len(g.cfg.Replies) == 0 || u.replaced || u.over || len(u.out) > 0 || u.conn.in.readable() > 0 || g.up.room != nil {
+	if len(g.cfg.KeepaliveReplies) == 0 || u.replaced || u.over || len(u.out) > 0 || u.conn.in.readable() > 0 || g.up.room != nil {
 		return
 	}
 	beating := g.beating

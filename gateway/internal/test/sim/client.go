@@ -294,7 +294,7 @@ func (c *client) sayBye() bool {
 	if !c.g.cfg.Resumable {
 		l.frame(0x80|opClose, closeFrame(c.bye, c.byeText))
 		l.closed = true
-		if c.bye != 1001 || !c.g.cfg.Kept {
+		if c.bye != 1001 || !c.g.cfg.PlainResume {
 			l.mark(markClose, 0)
 		}
 		if l.closes {

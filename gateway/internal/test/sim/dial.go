@@ -62,7 +62,7 @@ func (g *game) await() {
 	if g.w.fault == NoAwait {
 		return
 	}
-	g.core.Await(g.w.now)
+	g.core.BeginRedial(g.w.now)
 	g.log("await", int64(was), 0)
 	g.sync(false)
 	if s := g.core.State(); was == session.Detached && s != session.Connecting || was != session.Detached && s != was {
@@ -155,7 +155,7 @@ func (g *game) finishDial() {
 	if g.w.fault == NoForgo {
 		return
 	}
-	g.core.Forgo(g.w.now)
+	g.core.CancelRedial(g.w.now)
 	g.log("forgo", int64(before), 0)
 	g.sync(false)
 	if had && g.ups.replaced {
@@ -173,7 +173,7 @@ func (g *game) reconnect() {
 	u := newUpstream(g)
 	u.no = old.ups.no + 1
 	early := u.early()
-	u.first = g.cfg.Words.Resume
+	u.first = g.cfg.Notices.Resume
 	if g.away.since > 0 && g.away.waits == 0 {
 		g.away.waits = g.w.now // it has been detached while it waited
 	}

@@ -107,7 +107,7 @@ func (l *leg) begin() bool {
 		if live {
 			g.life.waits()
 		}
-		g.core.Waits(g.w.now, l.leg())
+		g.core.WriteBlocks(g.w.now, l.leg())
 	}
 	f.total, f.taken, f.shut = 0, 0, false
 	for _, b := range f.bufs {

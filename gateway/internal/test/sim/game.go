@@ -154,14 +154,14 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 	g.ups, g.up = u, u.leg
 	g.uplegs = append(g.uplegs, u.leg)
 	g.stillborn = g.upOver()
-	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.Wants(ten), g.w.now
+	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.WantsRead(ten), g.w.now
 }
 
 // describe returns the configuration, for a failure's report.
 func (g *game) describe() string {
 	c := g.cfg
 	s := fmt.Sprintf("resumable=%v kept=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Resumable, c.Kept, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
+		c.Resumable, c.PlainResume, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 

@@ -55,7 +55,7 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 func (g *game) pass(gen uint64, came session.Time) session.Pass {
 	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)
 	life := max(g.ttl, 2*grace)
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		life = cookieLife
 	}
 	renew := min(life/2, max((life-2*g.cfg.Heartbeat-grace)*3/4, life/100))
@@ -211,7 +211,7 @@ func (g *game) attach(t *attempt) {
 	g.noteInstant()
 	g.seen.sent = g.core.Info().Sent
 	p := g.pass(t.gen, t.came)
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		p = session.Pass{Arrived: t.came} // it has its cookie
 	}
 	needs, end := g.core.NeedsUpstream(), g.graceEnd()
@@ -227,7 +227,7 @@ func (g *game) attach(t *attempt) {
 	g.drop(t)
 	g.log("attach", int64(t.conn.id), int64(t.received))
 	g.attached(t, before, end)
-	if !g.cfg.Kept {
+	if !g.cfg.PlainResume {
 		g.issued(p)
 	}
 	g.sync(false)
@@ -268,7 +268,7 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 	g.checkRefusal(t, ref)
 	g.w.cov.refused(ref.Code)
 	g.turnAway(t, ref)
-	if g.cfg.Kept && (g.core.State() == session.Ended || g.closesAt > 0) {
+	if g.cfg.PlainResume && (g.core.State() == session.Ended || g.closesAt > 0) {
 		g.cli.finish("a session of its own")
 	}
 }
@@ -276,7 +276,7 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 func (g *game) turnAway(t *attempt, ref *session.Refusal) {
 	g.drop(t)
 	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
-	if !g.cfg.Kept { // it gets a new session without an error
+	if !g.cfg.PlainResume { // it gets a new session without an error
 		t.tell(ref)
 	}
 	t.conn.closeGateway(false)
@@ -318,7 +318,7 @@ func (g *game) steal() bool {
 
 // storm makes more takeovers than allowed in a while.
 func (g *game) storm() bool {
-	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.Kept {
+	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.PlainResume {
 		return false
 	}
 	for range 23 {

@@ -16,7 +16,7 @@ type memory struct {
 	sent        uint64        // numbered before the attach in progress
 	seat        *leg          // of the newest attach
 	older       *leg          // and of the one before
-	overs       int           // Over events
+	overs       int           // SessionEnded events
 	attach      session.Event // the expected event of the newest attach
 	replayed    uint64        // sum of all replays announced
 	cuts        int           // consecutive attaches that ended within the replay
@@ -101,7 +101,7 @@ func (g *game) noteUnread() {
 	if l == nil || l.stale() {
 		return
 	}
-	reads := g.core.Wants(l.att)
+	reads := g.core.WantsRead(l.att)
 	if !reads || !g.seen.read {
 		g.seen.unread = g.w.now
 	}
@@ -113,7 +113,7 @@ func (g *game) noteWanted() {
 	if g.upOver() {
 		return
 	}
-	wanted := g.core.Wants(g.ups.ten)
+	wanted := g.core.WantsRead(g.ups.ten)
 	if !wanted || !g.seen.upWanted {
 		g.seen.upHeard = g.w.now
 	}
@@ -276,7 +276,7 @@ func (g *game) afterTick() {
 		}
 	}
 	g.checkClosing()
-	if g.core.Wants(g.ups.ten) && g.silence() && g.closesAt == 0 {
+	if g.core.WantsRead(g.ups.ten) && g.silence() && g.closesAt == 0 {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
 }

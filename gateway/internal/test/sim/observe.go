@@ -23,14 +23,14 @@ func (g *game) events() {
 func (g *game) event(e session.Event, after []session.Event) {
 	m := &g.seen
 	switch e.Kind {
-	case session.Over:
+	case session.SessionEnded:
 		m.overs++
 		g.checkOver(e)
 		g.checkReason(e.Reason)
 		if e.Reason == "grace_over" {
-			g.say(g.cfg.Words.Expire)
+			g.say(g.cfg.Notices.Expire)
 		}
-	case session.Dropped:
+	case session.Disconnected:
 		if e.Reason == "silent" {
 			g.checkSilent()
 		}
@@ -47,7 +47,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 		}
 		m.starts = false
 	case session.Pong:
-		g.life.measured(e.Took)
+		g.life.measured(e.Elapsed)
 		m.pongs++
 		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
@@ -55,11 +55,11 @@ func (g *game) event(e session.Event, after []session.Event) {
 		if e.Kind != session.Created || !g.away.reserved {
 			g.attachedEvent(e)
 		}
-		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
+		if e.Reason, e.Epoch, e.Outage = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is reported as %+v, want %+v", e, m.attach)
 		}
 		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
-			g.say(g.cfg.Words.Resume)
+			g.say(g.cfg.Notices.Resume)
 		}
 	case session.Replayed:
 		if l := m.seat; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.told {
@@ -74,7 +74,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 func (g *game) dropped(after []session.Event) {
 	reason := ""
 	for _, e := range after {
-		if e.Kind == session.Over {
+		if e.Kind == session.SessionEnded {
 			reason = e.Reason
 		}
 	}
@@ -89,7 +89,7 @@ func (g *game) dropped(after []session.Event) {
 		}
 		return
 	}
-	g.say(g.cfg.Words.Detach)
+	g.say(g.cfg.Notices.Detach)
 	if reason == "grace_over" {
 		g.w.cov.hit(EdgeDropEnds)
 		return
@@ -202,14 +202,14 @@ func (g *game) clientRead(l *leg) {
 		if g.seen.seat != l && c.acks > 0 {
 			g.w.cov.hit(R5)
 		}
-		if g.cfg.Kept && len(c.pongs) > 0 {
+		if g.cfg.PlainResume && len(c.pongs) > 0 {
 			g.w.cov.hit(PongLate)
 		}
 		return
 	}
 	l.lastIn = g.w.now
 	before, full := g.core.Info(), g.full()
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		for _, n := range c.pongs {
 			g.ponged = max(g.ponged, n)
 		}
@@ -281,7 +281,7 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 
 // full reports whether the upstream is not read because its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.ups.replaced && !g.core.Wants(g.ups.ten) && !g.w.exhausted
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.replaced && !g.core.WantsRead(g.ups.ten) && !g.w.exhausted
 }
 
 // upOver records that the core knows of the upstream's end.
@@ -307,7 +307,7 @@ func (g *game) clientWrote(l *leg, n int, full bool) {
 }
 
 func (g *game) clientGone(l *leg) {
-	g.clientEnds(l, func() { g.core.Gone(g.w.now, l.att, "read failed") })
+	g.clientEnds(l, func() { g.core.Disconnected(g.w.now, l.att, "read failed") })
 }
 
 func (g *game) clientDeaf(l *leg) {
@@ -354,7 +354,7 @@ func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 }
 
 func (g *game) upstreamGone(l *leg) {
-	f := func() { g.core.Gone(g.w.now, g.tenure(l.ups), "read failed") }
+	f := func() { g.core.Disconnected(g.w.now, g.tenure(l.ups), "read failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the end", OldGone, f)
 	} else {
@@ -429,7 +429,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 	if after.State == session.Ended {
 		return
 	}
-	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.Wants(u.ten) {
+	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.WantsRead(u.ten) {
 		g.fail("I1", "a message of %d bytes was read and not taken in, %d are numbered", u.items[0].m.size, after.Sent)
 	}
 	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
@@ -440,7 +440,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 // attached checks a successful resume; before is the session's state before it.
 func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	b, i := before.info, g.core.Info()
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		t.received = g.ponged // it can't state a count
 	}
 	if b.State == session.Attached {
@@ -450,7 +450,7 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	if t.received > b.Acked {
 		g.futile = futility{}
 	}
-	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // only the end announces it
+	stays := i.State == session.Attached || g.cfg.PlainResume && i.Ending.Reason == "upstream_lost" // only the end announces it
 	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || !stays {
 		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
 	}
@@ -464,10 +464,10 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	g.seen.replayed += b.Sent - base
 	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received}
 	if b.State != session.Attached {
-		g.seen.attach.Kind, g.seen.attach.Took = session.Resumed, g.w.now.Sub(b.Detached)
+		g.seen.attach.Kind, g.seen.attach.Elapsed = session.Resumed, g.w.now.Sub(b.Detached)
 	}
 	g.noteEdge(t, b)
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		g.noteReturn(b, b.Sent-base)
 		g.returns(t, base, base-t.received)
 		g.ponged = base

@@ -138,7 +138,7 @@ func (g *game) noteParted() {
 	if g.borrowing() {
 		g.w.cov.hit(ReplacedBehind)
 	}
-	u.replaced, u.last = true, g.cfg.Words.Detach
+	u.replaced, u.last = true, g.cfg.Notices.Detach
 	if len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
 		g.w.cov.hit(Forgotten)
 	}

@@ -235,7 +235,7 @@ func (p *pulse) pingDue() session.Time {
 	if p.began > 0 && half > 0 {
 		t = earlier(t, max(p.sent, pinged, p.began).Add(half))
 	}
-	if !g.core.Wants(p.leg.att) {
+	if !g.core.WantsRead(p.leg.att) {
 		return t
 	}
 	if since := p.clock(late); since > 0 && half > 0 {
@@ -282,9 +282,9 @@ func (p *pulse) ticks() (after func()) {
 	}
 }
 
-// asks checks the core's Ask: a ping, unless one is in flight.
+// asks checks the core's Ping: a ping, unless one is in flight.
 func (g *game) asks() bool {
-	asked := g.core.Ask(g.w.now)
+	asked := g.core.Ping(g.w.now)
 	if p := g.life; asked && p.lives() {
 		if p.hidden() > 0 || p.crowded {
 			p.may = true
@@ -363,7 +363,7 @@ func (p *pulse) match(fresh []ping) {
 // window, or for a plain client's count.
 func (p *pulse) checkUnforeseen(n int) {
 	g := p.g
-	if !p.may && !g.cfg.Kept && !g.seen.full && g.core.Wants(g.ups.ten) {
+	if !p.may && !g.cfg.PlainResume && !g.seen.full && g.core.WantsRead(g.ups.ten) {
 		g.fail("section 5", "%d pings are sent to the client, and none is due: %s", n, p)
 	}
 }
@@ -371,7 +371,7 @@ func (p *pulse) checkUnforeseen(n int) {
 // composes records whether the core may now compose a ping that the model can't
 // foresee.
 func (p *pulse) composes() {
-	if g := p.g; g.cfg.Kept || g.seen.full || !g.core.Wants(g.ups.ten) {
+	if g := p.g; g.cfg.PlainResume || g.seen.full || !g.core.WantsRead(g.ups.ten) {
 		p.may = true
 	}
 }
@@ -546,7 +546,7 @@ func (g *game) checkSilent() {
 // checkAlive checks that a client attached after a Tick is not dead.
 func (g *game) checkAlive() {
 	p := g.life
-	if p.lives() && g.core.Wants(p.leg.att) && g.w.now >= p.dead(late) {
+	if p.lives() && g.core.WantsRead(p.leg.att) && g.w.now >= p.dead(late) {
 		g.fail("section 5", "a client is attached that was dead at %d: %s", p.dead(late), p)
 	}
 }
@@ -568,7 +568,7 @@ func (g *game) checkWoken(i session.Info) {
 		p.composes()
 	}
 	var want session.Time
-	if g.core.Wants(p.leg.att) {
+	if g.core.WantsRead(p.leg.att) {
 		want = p.dead(late)
 	}
 	if p.exact() && !g.upOver() {

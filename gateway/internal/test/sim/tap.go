@@ -49,7 +49,7 @@ func newTap(l *leg, stated uint64) *tap {
 	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
 	t.graceNow = l.g.keep().Milliseconds()
 	t.late = i.State == session.Ended
-	if l.g.cfg.Kept { // there is no hello to announce it
+	if l.g.cfg.PlainResume { // there is no hello to announce it
 		t.lost, t.replay = l.g.seen.attach.Lost, l.g.seen.attach.Replay
 		t.n += t.lost
 	}
