@@ -14,11 +14,8 @@ import (
 // This file is the predecessor's side of an upgrade: it freezes the sessions, and either
 // gives them back or lets go of them.
 
-const (
-	// settleTime is how long Freeze waits for reads and writes in flight.
-	settleTime = 300 * time.Millisecond
-	settlePoll = time.Millisecond
-)
+// settlePoll is how often Freeze tries to freeze a busy session.
+const settlePoll = time.Millisecond
 
 // A Frozen is all sessions of a Gateway, standing still: nothing is read, written or
 // decided until Thaw or Commit, of which one must follow.
@@ -38,15 +35,22 @@ type FrozenSession struct {
 	thaw   func()
 }
 
-// Freeze freezes all sessions but those that wait for their game server. It fails, and
-// changes nothing, if handshakes in flight do not come to an end before ctx is done.
-func (g *Gateway) Freeze(ctx context.Context, format int) (*Frozen, error) {
+// Freeze freezes all sessions but those that wait for their game server, and those that are
+// still busy after settle. It fails, and changes nothing, if handshakes in flight do not
+// come to an end before ctx is done.
+func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration) (*Frozen, error) {
 	f := &Frozen{g: g, began: time.Now()}
 	if err := g.gate.freeze(ctx); err != nil {
 		return nil, err
 	}
+	left := g.reg.All()
+	for _, e := range left {
+		if d := e.Driver(); d != nil {
+			d.Quiesce()
+		}
+	}
 	f.resume = g.driver.Pause()
-	left, until := g.reg.All(), time.Now().Add(settleTime)
+	until := time.Now().Add(settle)
 	for {
 		var err error
 		if left, err = f.freeze(left, format); err != nil {
@@ -59,9 +63,7 @@ func (g *Gateway) Freeze(ctx context.Context, format int) (*Frozen, error) {
 		time.Sleep(settlePoll)
 	}
 	for _, e := range left {
-		if e.Alive() {
-			f.Busy = append(f.Busy, e.ID)
-		}
+		f.leave(e)
 	}
 	return f, nil
 }
@@ -71,7 +73,7 @@ func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.R
 	for _, e := range list {
 		d := e.Driver()
 		if d == nil || f.g.redials.dialling(e) {
-			busy = append(busy, e)
+			f.leave(e)
 			continue
 		}
 		frozen, thaw, err := d.Freeze(format)
@@ -79,12 +81,23 @@ func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.R
 		case errors.Is(err, session.ErrBusy):
 			busy = append(busy, e)
 			continue
+		case errors.Is(err, session.ErrLater):
+			f.leave(e)
+			continue
 		case err != nil:
 			return nil, fmt.Errorf("session %s: %w", e.ID, err)
 		}
 		f.Sessions = append(f.Sessions, FrozenSession{Frozen: frozen, e: e, thaw: thaw})
 	}
 	return busy, nil
+}
+
+// leave leaves a session that cannot be frozen to go on.
+func (f *Frozen) leave(e *registry.Record) {
+	if d := e.Driver(); d != nil {
+		d.Unquiesce()
+	}
+	f.Busy = append(f.Busy, e.ID)
 }
 
 // Encode fills in the Record of each session.
@@ -138,4 +151,11 @@ func (g *Gateway) Left() (sessions, visits int) { return g.reg.CountOpen(), g.ga
 func (g *Gateway) Enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
 	ctx, v, ok := g.gate.tryEnter(ctx)
 	return ctx, v.leave, ok
+}
+
+// DisconnectAll drops the connections of all clients. Those that can resume do so.
+func (g *Gateway) DisconnectAll() {
+	for _, e := range g.reg.All() {
+		e.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+	}
 }

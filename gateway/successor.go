@@ -21,5 +21,6 @@ type LateConn struct {
 	Request  []byte // the request, as on the wire
 	Early    []byte // what the client has sent after it
 	Answered bool   // the client has its 101
+	Peer     string // the client's address, if Conn does not tell
 	Secure   bool   // the request came over TLS
 }

@@ -3,6 +3,8 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -24,6 +27,8 @@ type Takeover struct {
 	g     *Gateway
 	list  []restored
 	terms map[termsKey]*registry.Terms
+
+	pumped []restored // those with a connection whose bytes the predecessor forwards
 }
 
 // TakeOver returns a Takeover of sessions for g.
@@ -36,6 +41,9 @@ type restored struct {
 	e        *registry.Record
 	core     *session.Session
 	up, down int
+
+	pumpedUp, pumpedDown bool
+	client               session.Leg // at the restore; nil: none was attached
 }
 
 // A termsKey identifies terms that sessions can share.
@@ -75,9 +83,15 @@ func (t *Takeover) Restore(format int, record, state, content []byte, up, down i
 	_, tag := e.Data()
 	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
 	}
-	t.list = append(t.list, restored{e, core, up, down})
+	t.list = append(t.list, restored{e: e, core: core, up: up, down: down, pumpedUp: pumped(up), pumpedDown: pumped(down), client: session.Leg(core.Attachment())})
 	return nil
 }
+
+// pumped reports whether a predecessor forwards the bytes of a connection.
+func pumped(fd int) bool { return fd >= 0 && !rawconn.IsTCP(fd) }
+
+// Pumped counts the sessions with a connection whose bytes the predecessor forwards.
+func (t *Takeover) Pumped() int { return len(t.pumped) }
 
 // InheritRoutes adds the predecessor's routes, with their game servers, that the settings do
 // not have any more: their sessions go on under the general settings, and no new ones begin.
@@ -133,8 +147,41 @@ func (t *Takeover) Adopt(left []string) {
 
 func (t *Takeover) adopt(r restored) {
 	r.e.Adopt(t.g.driver.Adopt(r.core, r.up, r.down, observer{t.g, r.e}))
-	r.e.Do(func(core *session.Session, now session.Time) { core.RenewSoon(now) })
+	r.e.Do(func(core *session.Session, now session.Time) {
+		core.RenewSoon(now)
+		if r.pumpedDown {
+			core.Move(now, moveWithin, "upgrade")
+		}
+	})
+	if r.pumpedUp || r.pumpedDown {
+		t.pumped = append(t.pumped, r)
+	}
 }
+
+// moveWithin is how long clients may take to leave a connection that is pumped.
+const moveWithin = 5 * time.Second
+
+// EndPumps has the clients leave that still depend on a predecessor's forwarding, which is
+// about to end. Those that can resume do so; a plain client is told to come again.
+// With --disconnect hard the upstream is dialled again at that resume; other
+// upstream connections are lost.
+func (t *Takeover) EndPumps() {
+	for _, r := range t.pumped {
+		r.e.Do(func(core *session.Session, now session.Time) {
+			switch a := core.Attachment(); {
+			case a == nil:
+			case r.pumpedDown && session.Leg(a) == r.client && !r.e.Resumable:
+				core.CloseClient(now, serviceRestart, "upgrade")
+			case r.pumpedDown && session.Leg(a) == r.client, r.pumpedUp && r.e.Terms().Hard:
+				core.Disconnect(now)
+			}
+		})
+	}
+	t.pumped = nil
+}
+
+// serviceRestart is the close code for a plain client, of the IANA registry.
+const serviceRestart = 1012
 
 // AdoptLate begins to serve sessions that were restored after Adopt. Their players may
 // have begun other sessions meanwhile.
@@ -159,7 +206,10 @@ func (g *Gateway) ResumeAnswered(c LateConn) error {
 		c.Conn.Close()
 		return fmt.Errorf("request: %w", err)
 	}
-	r.RemoteAddr = c.Conn.RemoteAddr().String()
+	r.RemoteAddr = cmp.Or(c.Peer, c.Conn.RemoteAddr().String())
+	if c.Secure {
+		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
+	}
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String(), conn: c.Conn, early: c.Early}
 	g.finishResume(&a, wire.ParseOffer(r.Header))
 	return nil

@@ -17,7 +17,7 @@ import (
 // fail for a connection that has moved.
 type Conn struct {
 	*net.TCPConn
-	raw  syscall.RawConn
+	raw syscall.RawConn
 
 	mu       sync.Mutex
 	first    []byte // to be read before anything of the connection

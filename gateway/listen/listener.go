@@ -11,8 +11,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A Listener is a TCP listener that can be paused, and that also accepts connections which
-// another process has accepted: an upgrade needs both.
+// A Listener is a TCP listener that can be paused, for an upgrade.
 type Listener struct {
 	*net.TCPListener
 
@@ -20,7 +19,6 @@ type Listener struct {
 	change sync.Cond
 	paused bool
 	closed bool
-	queue  []net.Conn // given to Inject
 }
 
 // Listen listens at a TCP address.
@@ -56,9 +54,7 @@ func newListener(ln net.Listener) *Listener {
 // Accept implements net.Listener. It waits while l is paused.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
-		if c := l.queued(); c != nil {
-			return c, nil
-		}
+		l.wait()
 		c, err := l.TCPListener.Accept()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err
@@ -66,19 +62,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// queued returns a connection of Inject, nil if there is none. It waits while l is paused.
-func (l *Listener) queued() (c net.Conn) {
+// wait waits while l is paused.
+func (l *Listener) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.paused && !l.closed {
 		l.change.Wait()
 	}
-	if len(l.queue) > 0 {
-		c, l.queue = l.queue[0], l.queue[1:]
-		return c
-	}
 	l.SetDeadline(time.Time{})
-	return nil
 }
 
 // Pause keeps l from accepting until Resume. The system still completes connections, up to
@@ -87,9 +78,6 @@ func (l *Listener) Pause() { l.set(func() { l.paused = true }) }
 
 // Resume undoes Pause.
 func (l *Listener) Resume() { l.set(func() { l.paused = false }) }
-
-// Inject has Accept return c.
-func (l *Listener) Inject(c net.Conn) { l.set(func() { l.queue = append(l.queue, c) }) }
 
 func (l *Listener) set(f func()) {
 	l.mu.Lock()
@@ -103,10 +91,6 @@ func (l *Listener) set(f func()) {
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	l.closed = true
-	for _, c := range l.queue {
-		c.Close()
-	}
-	l.queue = nil
 	l.change.Broadcast()
 	l.mu.Unlock()
 	return l.TCPListener.Close()

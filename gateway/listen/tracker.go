@@ -5,6 +5,7 @@ package listen
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -276,12 +277,14 @@ func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
 func (t *ConnTracker) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-			c = rawconn.Lowest(c)
-			if !t.serve(c) {
+			if !t.serve(rawconn.Lowest(c)) {
 				panic(http.ErrAbortHandler)
 			}
+			if f, ok := c.(*forwarded); ok && f.secure {
+				r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
+			}
 			if r.ProtoMajor == 1 { // for HTTP/2, ConnState reports the last request
-				defer t.wait(c)
+				defer t.wait(rawconn.Lowest(c))
 			}
 		}
 		h.ServeHTTP(w, r)

@@ -23,6 +23,7 @@ import (
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 )
 
 // An upgrader hands the sessions of this process over to a successor. It runs one upgrade
@@ -365,20 +366,24 @@ func (g *giving) freeze() (err error) {
 	for _, ln := range p.listeners {
 		ln.Pause()
 	}
-	frozen, err := p.gateway.Freeze(ctx, g.format)
+	frozen, err := p.gateway.Freeze(ctx, g.format, settleTime)
 	if err != nil {
 		p.resumeListeners()
 		return err
 	}
 	conns := p.freezeConns()
+	pumps := new(pumpList)
 	defer func() {
 		if err != nil {
+			pumps.abandon()
 			conns.thaw()
 			frozen.Thaw()
 			p.resumeListeners()
 		}
 	}()
-	frozen.Encode()
+	if err := g.encode(frozen, pumps); err != nil {
+		return err
+	}
 	u.log.Info("upgrade.frozen", "sessions", len(frozen.Sessions), "time", time.Since(began))
 	g.step = "transfer"
 	if err := g.transfer(frozen, conns); err != nil {
@@ -392,14 +397,29 @@ func (g *giving) freeze() (err error) {
 	if err := g.ctx.Err(); err != nil {
 		return errors.New("a signal stopped it")
 	}
-	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Frozen: monotonic}); err != nil {
+	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Frozen: monotonic}); err != nil {
 		return explain(err, "the new process left")
 	}
 	frozen.Commit(&heir{u: u, ch: g.ch})
 	conns.moved()
+	pumps.start(p.pump)
 	took := time.Since(began)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
 	u.log.Info("upgrade.committed", "sessions", len(frozen.Sessions), "kept", len(frozen.Busy), "time", took)
+	return nil
+}
+
+// encode completes what is sent of each session.
+func (g *giving) encode(frozen *gateway.Frozen, pumps *pumpList) error {
+	frozen.Encode()
+	for i := range frozen.Sessions {
+		s := &frozen.Sessions[i]
+		for _, end := range []*transport.End{&s.Up, &s.Down} {
+			if err := pumps.descriptor(end); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -505,13 +525,24 @@ type heir struct {
 
 // Conn implements gateway.Successor.
 func (h *heir) Conn(c gateway.LateConn) {
-	defer c.Conn.Close()
+	pumps := new(pumpList)
 	fd, err := listen.DescriptorOf(c.Conn)
+	if err != nil {
+		end := transport.End{Conn: c.Conn}
+		err = pumps.descriptor(&end)
+		fd = end.FD
+	}
 	if err == nil {
 		err = h.ch.SendJSON(handover.Conns, []int{fd}, []lateConn{{
-			Listener: clientsListener, Request: c.Request, Early: c.Early, Answered: c.Answered, Secure: c.Secure,
+			Listener: clientsListener, Request: c.Request, Early: c.Early, Answered: c.Answered, Secure: c.Secure, Peer: c.Conn.RemoteAddr().String(),
 		}})
 	}
+	if err == nil && len(pumps.list) > 0 {
+		pumps.start(h.u.p.pump)
+		return
+	}
+	pumps.abandon()
+	c.Conn.Close()
 	if err != nil {
 		h.u.log.Warn("upgrade.connection_lost", "peer", c.Conn.RemoteAddr().String(), "err", err)
 	}
@@ -523,6 +554,14 @@ func (h *heir) Event(e events.Event) { h.ch.SendJSON(handover.Event, nil, e) }
 const (
 	lateEvery = 20 * time.Millisecond // between two attempts to hand over what was busy
 	lateGrace = 65 * time.Second      // for ordinary requests in flight
+	// forceAfter is when clients are disconnected that keep their session from moving, since they
+	// do not read what is being written to them.
+	forceAfter = 10 * time.Second
+	// pumpSlack is how much longer than --upgrade-pump this process forwards, so that the
+	// successor can have the clients leave.
+	pumpSlack = 2 * time.Second
+	// lateSettle is how long a late freeze waits for reads and writes in flight.
+	lateSettle = 5 * time.Millisecond
 )
 
 // retire finishes what the successor could not take over, and returns the exit status.
@@ -545,11 +584,15 @@ func (p *process) retire(ch *handover.Conn, signals <-chan os.Signal) int {
 	late := &giving{u: p.upgrader, ch: ch, ctx: context.Background(), format: session.Formats[0], step: "late"}
 	tick := time.NewTicker(lateEvery)
 	defer tick.Stop()
+	force := time.NewTimer(forceAfter)
+	defer force.Stop()
 	for finished := requests; ; {
 		select {
 		case <-gone:
 			p.log.Info("upgrade.done", "text", "the new process has exited")
 			return p.exit()
+		case <-force.C:
+			p.gateway.DisconnectAll()
 		case s := <-signals:
 			if !ignoredWhileRetiring(s) {
 				p.log.Info("upgrade.done", "signal", s.String())
@@ -562,8 +605,36 @@ func (p *process) retire(ch *handover.Conn, signals <-chan os.Signal) int {
 		late.sendLate()
 		if sessions, visits := p.gateway.Left(); finished == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil)
+			return p.finishPumps(gone, signals)
+		}
+	}
+}
+
+// finishPumps forwards bytes until nobody needs it, or the time for it is over, and returns
+// the exit status.
+func (p *process) finishPumps(gone <-chan struct{}, signals <-chan os.Signal) int {
+	if n := p.pump.count.Load(); n > 0 {
+		p.log.Info("upgrade.pumping", "connections", n, "time", p.upgrader.pump, "text", "this process exits when none is left; see --upgrade-pump")
+	}
+	limit := time.NewTimer(p.upgrader.pump + pumpSlack)
+	defer limit.Stop()
+	done := p.pump.done()
+	for {
+		select {
+		case <-done:
 			p.log.Info("upgrade.done")
 			return p.exit()
+		case <-gone:
+			p.log.Info("upgrade.done", "text", "the new process has exited")
+			return p.exit()
+		case <-limit.C:
+			p.log.Info("upgrade.done", "connections_closed", p.pump.count.Load(), "text", "--upgrade-pump is over")
+			return p.exit()
+		case s := <-signals:
+			if !ignoredWhileRetiring(s) {
+				p.log.Info("upgrade.done", "signal", s.String())
+				return p.exit()
+			}
 		}
 	}
 }
@@ -576,7 +647,7 @@ func (g *giving) sendLate() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	frozen, err := p.gateway.Freeze(ctx, g.format)
+	frozen, err := p.gateway.Freeze(ctx, g.format, lateSettle)
 	if err != nil {
 		return
 	}
@@ -584,13 +655,19 @@ func (g *giving) sendLate() {
 		frozen.Thaw()
 		return
 	}
-	frozen.Encode()
-	body, fds := sessionsBody(frozen.Sessions)
-	if err := g.ch.Send(handover.Sessions, fds, body...); err != nil {
+	pumps := new(pumpList)
+	err = g.encode(frozen, pumps)
+	if err == nil {
+		body, fds := sessionsBody(frozen.Sessions)
+		err = g.ch.Send(handover.Sessions, fds, body...)
+	}
+	if err != nil {
+		pumps.abandon()
 		frozen.Thaw()
 		return
 	}
 	frozen.Commit(&heir{u: g.u, ch: g.ch})
+	pumps.start(p.pump)
 }
 
 // finishRequests waits for requests in flight, and closes connections as they become idle.
@@ -607,6 +684,7 @@ func (p *process) finishRequests() {
 
 // exit releases what is left.
 func (p *process) exit() int {
+	p.pump.close()
 	p.close()
 	return 0
 }

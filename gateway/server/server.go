@@ -213,8 +213,10 @@ type process struct {
 
 	keys          *tokens.Keys
 	listeners     map[string]*listen.Listener // at the bottom of listen and adminLn
+	handed        map[string]*listen.Queue    // connections that a predecessor has accepted
 	upgrader      *upgrader
 	upgradeSocket *handover.Listener // nil without one
+	pump          *pump
 }
 
 // start opens the ports, or inherits those of over, which may be nil. If it fails, it closes
@@ -222,7 +224,7 @@ type process struct {
 func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger, over *takeover) (p *process, err error) {
 	p = &process{
 		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 2),
-		listeners: make(map[string]*listen.Listener),
+		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
 	}
 	defer func() {
 		if err != nil {
@@ -271,6 +273,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
 	p.upgrader = newUpgrader(p, set)
+	p.pump = newPump(p.upgrader.metrics.pumped)
 	host, _ := os.Hostname() // empty if the system does not know it
 	p.admin = server(admin.New(p.gateway, admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
@@ -280,16 +283,18 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 }
 
 // open returns the listener of a setting, inherited if over has it.
-func (p *process) open(name, addr string, over *takeover) (ln *listen.Listener, err error) {
+func (p *process) open(name, addr string, over *takeover) (net.Listener, error) {
+	var ln *listen.Listener
 	if over != nil {
 		ln = over.listeners[name]
 	}
 	if ln == nil {
+		var err error
 		if ln, err = listen.Listen(addr); err != nil {
 			return nil, err
 		}
 	}
-	p.listeners[name] = ln
+	p.listeners[name], p.handed[name] = ln, listen.NewQueue(ln.Addr())
 	return ln, nil
 }
 
@@ -392,8 +397,10 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 // listenAll begins to accept connections.
 func (p *process) listenAll() {
 	go p.listenOn(p.clients, p.listen)
+	go p.listenOn(p.clients, p.gateway.Conns().Listen(p.handed[clientsListener], true))
 	if p.adminLn != nil {
 		go p.listenOn(p.admin, p.adminLn)
+		go p.listenOn(p.admin, p.gateway.AdminConns().Listen(p.handed[adminListener], true))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ type takeover struct {
 	listeners map[string]*listen.Listener
 	older     []*handover.Conn
 
+	mu       sync.Mutex // guards sessions and what follows, after adopt
 	sessions *gateway.Takeover
 	moved    int
 	conns    []injected
@@ -262,7 +264,7 @@ func (t *takeover) keepConns(m *handover.Message) error {
 			continue // no descriptor: as if the connection had broken
 		}
 		c := list[i]
-		t.conns = append(t.conns, injected{c.Listener, listen.NewConn(conn, append(c.Request, c.Early...))})
+		t.conns = append(t.conns, injected{c.Listener, listen.Handed(conn, append(c.Request, c.Early...), c.Peer, c.Secure)})
 	}
 	return nil
 }
@@ -280,23 +282,29 @@ func (t *takeover) adopt(p *process) {
 	u.metrics.add(t.upgrades)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
-	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved))
+	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - t.sessions.Pumped()))
+	u.metrics.sessions.WithLabelValues("pumped").Add(float64(t.sessions.Pumped()))
 	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.commit.Left)))
 	u.mu.Lock()
 	u.last = admin.Upgrade{
 		State: upgradeOK, From: t.offer.Version, To: config.Version(),
-		Sessions: admin.UpgradeSessions{Moved: t.moved, Kept: len(t.commit.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.commit.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
 	u.older = t.older
 	u.mu.Unlock()
 	for _, ch := range t.older {
 		go u.watchOlder(ch)
 	}
-	p.log.Info("upgrade.committed", "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "kept", len(t.commit.Left), "frozen", took)
+	p.log.Info("upgrade.committed", "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
 		p.gateway.RenewTokens()
 	}
 	go t.follow(p)
+	time.AfterFunc(t.commit.Pump, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.sessions.EndPumps()
+	})
 }
 
 // follow takes over what the predecessor finishes later.
@@ -320,6 +328,8 @@ func (t *takeover) follow(p *process) {
 // late handles a message after the commit. It reports whether that was the last one.
 func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	defer m.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var err error
 	switch m.Kind {
 	case handover.Sessions:
@@ -354,7 +364,7 @@ func (t *takeover) lateConns(p *process, m *handover.Message) error {
 		if err != nil {
 			return err
 		}
-		go p.gateway.ResumeAnswered(gateway.LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure})
+		go p.gateway.ResumeAnswered(gateway.LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
 		return nil
 	}
 	err := t.keepConns(m)
@@ -365,14 +375,14 @@ func (t *takeover) lateConns(p *process, m *handover.Message) error {
 	return err
 }
 
-// inject has one of p's listeners accept a connection.
+// inject has one of p's servers accept a connection.
 func (p *process) inject(c injected) {
-	ln := p.listeners[c.listener]
-	if ln == nil {
+	q := p.handed[c.listener]
+	if q == nil {
 		c.conn.Close()
 		return
 	}
-	ln.Inject(c.conn)
+	q.Put(c.conn)
 }
 
 // settle notes that the predecessor has handed everything over.

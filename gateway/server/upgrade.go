@@ -22,6 +22,8 @@ const (
 	freezeLimit = 3 * time.Second
 	// maxOlder is how many older processes may still forward bytes.
 	maxOlder = 2
+	// settleTime is how long a freeze waits for reads and writes in flight.
+	settleTime = 300 * time.Millisecond
 	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
 	// count against the limit of open files.
 	batchSessions = 60
@@ -77,6 +79,7 @@ type rest struct {
 // A commit is the body of handover.Commit.
 type commit struct {
 	Left   []string      // ids of the sessions that follow later
+	Pump   time.Duration // how long bytes are forwarded
 	Frozen time.Duration // handover.Monotonic of the freeze
 }
 
@@ -140,7 +143,7 @@ func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
 			size += len(c)
 		}
 		var has byte
-		for i, fd := range []int{s.Up, s.Down} {
+		for i, fd := range []int{s.Up.FD, s.Down.FD} {
 			if fd >= 0 {
 				has |= 1 << i
 				fds = append(fds, fd)

@@ -21,6 +21,10 @@ var Formats = []int{1}
 // events have not been taken, or the session has ended.
 var ErrBusy = errors.New("session busy")
 
+// ErrLater is returned by a driver's Freeze where waiting a moment does not help: the session has
+// ended, or an earlier connection is still being closed.
+var ErrLater = errors.New("session closing")
+
 // A Frozen is a session that stands still, without its sockets.
 type Frozen struct {
 	State   []byte

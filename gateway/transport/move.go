@@ -26,21 +26,41 @@ func (d *Driver) Pause() (resume func()) {
 	}
 }
 
-// A Frozen is a session that stands still, with the descriptors of its upstream and its
-// client, negative where there is none. They stay the session's: a receiver must have
-// duplicates.
+// A Frozen is a session that stands still, with the connections of its upstream and its
+// client. They stay the session's: a receiver must have duplicates of descriptors, and may
+// use a Conn after Drop.
 type Frozen struct {
 	session.Frozen
-	Up, Down int
+	Up, Down End
+}
+
+// An End is a connection of a frozen session: a descriptor, negative where there is none, or
+// a connection that has no usable descriptor, such as one over TLS.
+type End = netio.End
+
+// Quiesce interrupts reads that would keep Freeze from succeeding: those of connections that are
+// no plain TCP. Freeze and then thaw or Drop, or else Unquiesce, must follow.
+func (s *Session) Quiesce() {
+	if n := s.net.Load(); n != nil {
+		n.Quiesce()
+	}
+}
+
+// Unquiesce undoes Quiesce for a session that could not be frozen.
+func (s *Session) Unquiesce() {
+	if n := s.net.Load(); n != nil {
+		n.Unquiesce()
+	}
 }
 
 // Freeze stops a session of a paused Driver until thaw or Drop, of which one must
 // follow; thaw before the Driver resumes. It fails, and stops nothing, with
-// session.ErrBusy: while a read or write is under way, for good where the session has
-// ended, and always where a connection is no plain TCP.
+// session.ErrBusy while a read or write is under way (for connections that are no plain TCP,
+// until Quiesce has had its effect), and with session.ErrLater: see there.
 func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 	if p := s.onLoop(); p != nil {
-		f.Frozen, f.Up, f.Down, err = p.Freeze(format)
+		f.Up, f.Down = End{FD: -1}, End{FD: -1}
+		f.Frozen, f.Up.FD, f.Down.FD, err = p.Freeze(format)
 		return f, func() {}, err
 	}
 	n := s.net.Load()
@@ -50,7 +70,7 @@ func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 
 // Drop forgets a frozen session that another has taken over. Its Observer is not called
 // again, and what is asked of it has no effect. Nothing is done to its connections that
-// their peers could notice; older ones that were being closed are closed.
+// their peers could notice.
 func (s *Session) Drop() {
 	if p := s.onLoop(); p != nil {
 		p.Drop()

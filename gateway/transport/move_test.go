@@ -84,7 +84,7 @@ func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 	resume := from.Pause()
 	defer resume()
 	f, _, err := r.drive.Freeze(session.Formats[0])
-	if errors.Is(err, session.ErrBusy) {
+	if errors.Is(err, session.ErrBusy) || errors.Is(err, session.ErrLater) {
 		return false
 	}
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, down := duplicate(t, f.Up), duplicate(t, f.Down)
+	up, down := duplicate(t, f.Up.FD), duplicate(t, f.Down.FD)
 	r.drive.Drop()
 	r.drive = to.Adopt(core, up, down, r.events)
 	return true
@@ -157,7 +157,7 @@ func TestThawedSessionContinues(t *testing.T) {
 			case err == nil:
 				frozen++
 				thaw()
-			case !errors.Is(err, session.ErrBusy):
+			case !errors.Is(err, session.ErrBusy) && !errors.Is(err, session.ErrLater):
 				t.Error(err)
 			}
 			resume()
