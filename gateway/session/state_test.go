@@ -33,7 +33,7 @@ var notInState = map[string]string{
 	"q.units[1].to":    "a pointer: present or not",
 	"ending.At":        "", // checked below: every name here must exist
 	"takeovers[0]":     "",
-	"beats[0]":         "",
+	"keepaliveDue[0]":  "",
 	"futile.since":     "",
 	"att.closing.code": "",
 }
