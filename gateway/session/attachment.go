@@ -9,6 +9,15 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file is the output to a client: which bytes go out next, and what follows from their
+// having been written. Replay and live traffic are one loop, which differ only in where
+// cur is: a resume sets cur to the oldest message that the client lacks, and the loop
+// catches up with the end of the buffer.
+//
+// Out and Wrote form a pair. Between them the returned slices belong to the driver, and
+// may already be in the peer's hands: they must not change, whatever happens to the session
+// meanwhile. That is what flight, handed and finish are for.
+
 // An Attachment is one client connection of a session. Once the session has replaced
 // or detached it, it only says what its connection must still be sent; its input is
 // ignored, protocol section 8. The fields that every message needs come first, as in

@@ -9,6 +9,11 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file handles what a client sends besides data: WebSocket control frames, and the
+// control messages of protocol section 5. What the gateway asks of a client is here, too:
+// pings, and the acks that they bring. A resumable client is asked by `ping`; a plain one
+// by a WebSocket Ping, whose payload says what its Pong acknowledges (protocol section 9).
+
 // clientControl handles a control frame of the attached client.
 func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte) {
 	switch op {

@@ -6,6 +6,9 @@ import (
 	"reseat/tokens/generation"
 )
 
+// Events are the only way in which a session reports what happens. Tests and the simulation
+// check that each transition emits exactly one, so that counters and logs agree.
+
 // A Kind is the kind of an Event.
 type Kind uint8
 

@@ -8,9 +8,9 @@ import "time"
 //
 // The calls for one Leg are:
 //
-//	read   while Wants: Room, read from the socket, Read; then write both legs, Retain
+//	read   while WantsRead: Room, read from the socket, Read; then write both legs, Retain
 //	write  while Out returns bytes: write to the socket, Wrote; or WriteFailed
-//	close  as CloseMode says, once Out returns nothing more; Gone when the socket ended
+//	close  as CloseMode says, once Out returns nothing more; Disconnected when the socket ended
 //
 // A Leg that the session has replaced only says what its connection must still be
 // sent. Its input changes nothing.
