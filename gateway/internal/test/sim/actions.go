@@ -96,7 +96,7 @@ func (g *game) clientSends() bool {
 	if c.live == nil || c.done {
 		return false
 	}
-	return c.send(c.live) || c.sayBye()
+	return c.send(c.live) || c.sendBye()
 }
 
 func (g *game) clientWrites() bool {
@@ -117,7 +117,7 @@ func (g *game) clientReceives() bool {
 
 func (g *game) clientPings() bool {
 	l := g.cli.live
-	if l == nil || l.closed || l.byeing {
+	if l == nil || l.closed || l.byeSent {
 		return false
 	}
 	if g.cfg.Resumable && g.w.chance(700) {
@@ -206,7 +206,7 @@ func (g *game) clientHangsUp() bool {
 // so when its page is left.
 func (g *game) closeInBetween() bool {
 	l := g.cli.live
-	if l == nil || l.closed || l.byeing || !g.keeps() {
+	if l == nil || l.closed || l.byeSent || !g.keeps() {
 		return false
 	}
 	code := 1001
@@ -444,7 +444,7 @@ func (g *game) lastMoment() bool {
 
 // troubleInReplay injects a fault before the whole replay is written.
 func (g *game) troubleInReplay() bool {
-	l := g.seen.seat
+	l := g.seen.newest
 	if l == nil || l.stale() || !l.tap.replaying() {
 		return false
 	}

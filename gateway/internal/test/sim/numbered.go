@@ -72,7 +72,7 @@ func (g *game) number(i session.Info, read bool) {
 		}
 		if silent {
 			g.w.cov.hit(ReplyAway)
-			g.say(g.cfg.KeepaliveReplies[it.reply].Out)
+			g.expectText(g.cfg.KeepaliveReplies[it.reply].Out)
 			continue
 		}
 		more--
@@ -113,7 +113,7 @@ func (g *game) numbered(it item, away bool) {
 
 // answer records that the gateway answers a heartbeat that is also kept for the client.
 func (g *game) answer(r *record) {
-	g.say(g.cfg.KeepaliveReplies[r.reply].Out)
+	g.expectText(g.cfg.KeepaliveReplies[r.reply].Out)
 	r.answered++
 	if r.answered > 1 {
 		g.w.cov.hit(R19Again)

@@ -12,7 +12,7 @@ func (g *game) events() {
 	list := g.core.Events()
 	for n, e := range list {
 		g.log("event", int64(e.Kind), int64(e.Epoch), e.Reason)
-		if g.seen.overs > 0 && e.Kind != session.Replayed {
+		if g.seen.ends > 0 && e.Kind != session.Replayed {
 			g.fail("I10", "event %d after the end", e.Kind)
 		}
 		g.event(e, list[n+1:])
@@ -24,11 +24,11 @@ func (g *game) event(e session.Event, after []session.Event) {
 	m := &g.seen
 	switch e.Kind {
 	case session.SessionEnded:
-		m.overs++
+		m.ends++
 		g.checkOver(e)
 		g.checkReason(e.Reason)
 		if e.Reason == "grace_over" {
-			g.say(g.cfg.Notices.Expire)
+			g.expectText(g.cfg.Notices.Expire)
 		}
 	case session.Disconnected:
 		if e.Reason == "silent" {
@@ -52,20 +52,20 @@ func (g *game) event(e session.Event, after []session.Event) {
 		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
-		if e.Kind != session.Created || !g.away.reserved {
+		if e.Kind != session.Created || !g.detached.reserved {
 			g.attachedEvent(e)
 		}
 		if e.Reason, e.Epoch, e.Outage = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is reported as %+v, want %+v", e, m.attach)
 		}
 		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
-			g.say(g.cfg.Notices.Resume)
+			g.expectText(g.cfg.Notices.Resume)
 		}
 	case session.Replayed:
-		if l := m.seat; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.told {
+		if l := m.newest; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.announced {
 			g.fail("I7", "the replay of epoch %d is reported as done", e.Epoch)
 		}
-		m.seat.tap.told = true
+		m.newest.tap.announced = true
 	}
 }
 
@@ -89,7 +89,7 @@ func (g *game) dropped(after []session.Event) {
 		}
 		return
 	}
-	g.say(g.cfg.Notices.Detach)
+	g.expectText(g.cfg.Notices.Detach)
 	if reason == "grace_over" {
 		g.w.cov.hit(EdgeDropEnds)
 		return
@@ -111,7 +111,7 @@ func (g *game) checkReason(reason string) {
 			g.w.cov.hit(R22)
 		}
 	case "grace_over":
-		ok = g.keeps() && g.away.since > 0 && g.away.waits == 0 && g.w.now >= g.graceEnd()
+		ok = g.keeps() && g.detached.since > 0 && g.detached.waits == 0 && g.w.now >= g.graceEnd()
 		g.noteGraceOver()
 	case "too_fast":
 		ok = g.cfg.Rate.End && g.cfg.Rate != session.Rate{End: true}
@@ -125,7 +125,7 @@ func (g *game) checkReason(reason string) {
 		g.checkTold()
 	case "upstream_lost":
 		g.checkTold()
-		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
+		ok = u.over || g.outOfMemoryAtStart || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.futile.over
 	case "window_exceeded":
@@ -196,10 +196,10 @@ func (g *game) clientRead(l *leg) {
 		before := g.snapshot()
 		g.core.Read(g.w.now, l.att, l.hand)
 		g.unchanged(before, "a read of an old connection")
-		if g.seen.seat != l && c.messages > 0 {
+		if g.seen.newest != l && c.messages > 0 {
 			g.w.cov.hit(R4)
 		}
-		if g.seen.seat != l && c.acks > 0 {
+		if g.seen.newest != l && c.acks > 0 {
 			g.w.cov.hit(R5)
 		}
 		if g.cfg.PlainResume && len(c.pongs) > 0 {
@@ -312,7 +312,7 @@ func (g *game) clientGone(l *leg) {
 
 func (g *game) clientDeaf(l *leg) {
 	g.clientEnds(l, func() { g.core.WriteFailed(g.w.now, l.att, "write failed") })
-	if l.fate() < session.Shut {
+	if l.closeMode() < session.Shut {
 		g.fail("I10", "a client that takes nothing is not given up")
 	}
 }
@@ -329,16 +329,16 @@ func (g *game) clientEnds(l *leg, f func()) {
 	before := g.snapshot()
 	f()
 	if g.down == l {
-		before.fate = l.fate() // its own connection closes at once
+		before.closeMode = l.closeMode() // its own connection closes at once
 	}
 	g.unchanged(before, "the end of an old connection")
-	if g.seen.seat != l {
+	if g.seen.newest != l {
 		g.w.cov.hit(R3)
 	}
 }
 
-// tenure returns the upstream that a call of the core names.
-func (g *game) tenure(u *upstream) *session.Upstream {
+// coreUpstream returns the upstream that a call of the core names.
+func (g *game) coreUpstream(u *upstream) *session.Upstream {
 	if g.w.fault == Misdirect {
 		return g.ups.ten
 	}
@@ -354,7 +354,7 @@ func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 }
 
 func (g *game) upstreamGone(l *leg) {
-	f := func() { g.core.Disconnected(g.w.now, g.tenure(l.ups), "read failed") }
+	f := func() { g.core.Disconnected(g.w.now, g.coreUpstream(l.ups), "read failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the end", OldGone, f)
 	} else {
@@ -364,11 +364,11 @@ func (g *game) upstreamGone(l *leg) {
 	if l.ups.ten.CloseMode() < session.Shut {
 		g.fail("I10", "an upstream that has gone is not given up")
 	}
-	l.ups.gone = true
+	l.ups.endSeen = true
 }
 
 func (g *game) upstreamDeaf(l *leg) {
-	f := func() { g.core.WriteFailed(g.w.now, g.tenure(l.ups), "write failed") }
+	f := func() { g.core.WriteFailed(g.w.now, g.coreUpstream(l.ups), "write failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the deafness", OldDeaf, f)
 		return
@@ -379,7 +379,7 @@ func (g *game) upstreamDeaf(l *leg) {
 
 func (g *game) upstreamWrote(l *leg, n int) {
 	u := l.ups
-	f := func() { g.core.Wrote(g.w.now, g.tenure(u), n, false) }
+	f := func() { g.core.Wrote(g.w.now, g.coreUpstream(u), n, false) }
 	if l.flying.final && u.replaced {
 		g.old(u, "a last write", OldLast, f)
 		return
@@ -406,7 +406,7 @@ func (g *game) checkTorn(u *upstream) {
 // upstreamRead passes to the core what l's reader has.
 func (g *game) upstreamRead(l *leg, p []byte) {
 	u, n := l.ups, len(p)
-	f := func() { g.core.Read(g.w.now, g.tenure(u), p) }
+	f := func() { g.core.Read(g.w.now, g.coreUpstream(u), p) }
 	if u.replaced {
 		g.old(u, "a read", OldRead, f)
 		return
@@ -432,7 +432,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.WantsRead(u.ten) {
 		g.fail("I1", "a message of %d bytes was read and not taken in, %d are numbered", u.items[0].m.size, after.Sent)
 	}
-	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
+	if l := g.seen.newest; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
 		g.w.cov.hit(R6)
 	}
 }
@@ -489,14 +489,14 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	}
 }
 
-// seated checks that l is the leg of the newest attach.
-func (g *game) seated(t *attempt, old *leg) {
+// noteAttached checks that l is the leg of the newest attach.
+func (g *game) noteAttached(t *attempt, old *leg) {
 	l := g.down
 	l.tap.link = t.link
 	if g.life != nil && g.life.leg == nil { // otherwise the session has ended before
 		g.life.leg = l
 	}
-	if p := g.seen.seat; p != nil {
+	if p := g.seen.newest; p != nil {
 		if p.tap.link != nil && p.tap.link.hello == 0 && p.tap.link.lostAt {
 			g.w.cov.hit(R12)
 		}
@@ -505,19 +505,19 @@ func (g *game) seated(t *attempt, old *leg) {
 		}
 	}
 	g.noteSlow()
-	g.seen.older, g.seen.seat = g.seen.seat, l
+	g.seen.older, g.seen.newest = g.seen.newest, l
 }
 
 // noteDetached records the end of the newest attach.
 func (g *game) noteDetached() {
-	l := g.seen.seat
-	g.seen.gone++
+	l := g.seen.newest
+	g.seen.endedAttaches++
 	if l == nil || !l.tap.replaying() {
-		g.seen.cuts = 0
+		g.seen.replayCuts = 0
 		return
 	}
-	g.seen.cuts++
-	if g.seen.cuts >= 2 {
+	g.seen.replayCuts++
+	if g.seen.replayCuts >= 2 {
 		g.w.cov.hit(R7)
 	}
 }

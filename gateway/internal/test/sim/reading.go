@@ -14,7 +14,7 @@ func (l *leg) read() bool {
 		return l.roomN < 0 && l.fill()
 	case l.over || l.hand != nil || l.found || l.owes:
 		return false
-	case l.closed || l.fate() != session.Open:
+	case l.closed || l.closeMode() != session.Open:
 		l.stop()
 		return true
 	case l.ups != nil:
@@ -53,7 +53,7 @@ func (l *leg) drain() bool {
 	if !l.over || l.closed {
 		return false
 	}
-	if l.fate() != session.Linger {
+	if l.closeMode() != session.Linger {
 		l.close(session.Shut)
 		return true
 	}
