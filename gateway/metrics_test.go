@@ -217,10 +217,7 @@ func TestDetachedSecondsRunFromDisconnectToResumeOrEnd(t *testing.T) {
 // for five seconds in the middle of it.
 func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		w.wantState(p, session.Detached)
 		before := w.metrics()
 		for range 10 {

@@ -60,10 +60,7 @@ func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 
 func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		time.Sleep(10 * time.Second)
 		w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(5 * time.Second)})
 		game.WantClose(wire.CodeGoingAway)

@@ -110,10 +110,7 @@ func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "ping", Out: "pong"}}
-		w := newWorld(t, pol)
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, pol)
 		w.wantState(p, session.Detached)
 		game.Raw([]byte("\x81\x04pi"))
 		synctest.Wait()
