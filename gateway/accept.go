@@ -62,6 +62,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", clip(r.Header.Get("Origin")))
 		return
 	}
+	ctx, v, ok := g.gate.enter(r.Context())
+	if !ok {
+		g.forward(w, r)
+		return
+	}
+	defer v.leave()
+	r = r.WithContext(ctx)
 	offer := wire.ParseOffer(r.Header)
 	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r, rt, offer) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
@@ -138,7 +145,10 @@ func (g *Gateway) authenticatedByCookie(r *http.Request, rt *route, offer wire.O
 // client, so that the client gets the upstream's refusal as its own.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
-	player, only, err := authenticate(rt.Policy.Login, r)
+	var player string
+	var only *http.Request
+	var err error
+	away(r.Context(), func() { player, only, err = authenticate(rt.Policy.Login, r) })
 	if err != nil {
 		reason := login.Reason(err)
 		g.metrics.logins.WithLabelValues(reason).Inc()
@@ -173,9 +183,11 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := g.dials.dialFirst(ctx, e)
+	var up *upstream.Conn
+	away(ctx, func() { up, err = g.dials.dialFirst(ctx, e) })
 	if err != nil {
 		g.reg.Remove(e)
+		leaveGate(ctx) // the refusal's body may take long
 		g.refuseUpstream(w, r, e, err)
 		return
 	}
@@ -190,7 +202,7 @@ func (g *Gateway) admit(ctx context.Context, e *registry.Record) registry.Admiss
 		case a == registry.Admitted:
 			g.conns.MakeRoom()
 			return a
-		case a != registry.Duplicate, g.reg.Answers(ctx, holder):
+		case a != registry.Duplicate, g.answers(ctx, holder):
 			return a
 		}
 		holder.Supersede()

@@ -62,7 +62,9 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {
 		return false
 	}
-	only, same := sameLogin(g.ctx, e, r)
+	var only *http.Request
+	var same bool
+	away(r.Context(), func() { only, same = sameLogin(g.ctx, e, r) })
 	if !same {
 		return false
 	}
@@ -78,6 +80,9 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return true
 	}
 	refusal := g.attach(e, d, &a)
+	if refusal != nil && g.forwardAnswered(r, &a, e.ID) {
+		return true
+	}
 	if refusal == nil {
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return true
@@ -110,5 +115,11 @@ func (g *Gateway) freshCookie(r *http.Request, e *registry.Record, claims tokens
 func (g *Gateway) busy(ctx context.Context, e *registry.Record, d *transport.Session, want session.Resume) bool {
 	var refusal *session.Refusal
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
-	return refusal != nil || g.reg.Answers(ctx, e)
+	return refusal != nil || g.answers(ctx, e)
+}
+
+// answers is registry.Answers, which takes up to two seconds.
+func (g *Gateway) answers(ctx context.Context, e *registry.Record) (ok bool) {
+	away(ctx, func() { ok = g.reg.Answers(ctx, e) })
+	return ok
 }

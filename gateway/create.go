@@ -75,7 +75,8 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
-	up, err := g.dials.dialFirst(ctx, e)
+	var up *upstream.Conn
+	away(ctx, func() { up, err = g.dials.dialFirst(ctx, e) })
 	if err != nil {
 		g.reg.Remove(e)
 		if listen.NoDescriptor(err) {

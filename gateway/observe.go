@@ -127,7 +127,7 @@ func (o observer) publish(kind string, ev session.Event) {
 // publish adds an event of e to the event stream.
 func (g *Gateway) publish(e *registry.Record, ev events.Event) {
 	ev.Session, ev.Player, ev.Group, ev.Path = e.ID, e.Player, e.Terms().Group, e.Path
-	g.events.Publish(ev)
+	g.publishEvent(ev)
 }
 
 // Events returns the hub with the events of docs/control-api.md.

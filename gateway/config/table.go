@@ -123,6 +123,7 @@ const (
 	groupPlayers   = "Player logins"
 	groupCallers   = "Access control"
 	groupEvents    = "Events"
+	groupUpgrade   = "Upgrades"
 	groupSpeed     = "Performance"
 	groupRest      = "Config file, log and help"
 )
@@ -339,6 +340,19 @@ var table = []flag{
 	{name: "webhook-secret-file", group: groupEvents, arg: "FILE", shows: "none",
 		help: "webhook secrets, whsec_ and base64, one a line; each signs every post; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.WebhookSecretFile }, fileName)},
+
+	{name: "takeover", group: groupUpgrade, arg: "PATH", shows: "none",
+		help: "take over all sessions and connections of the gateway whose --upgrade-socket is PATH; if there is none, an ordinary start",
+		set:  one(func(d *draft) *string { return &d.Takeover }, fileName)},
+	{name: "upgrade-socket", group: groupUpgrade, arg: "PATH", shows: "$RUNTIME_DIRECTORY/upgrade.sock; none without that variable",
+		help: "Unix socket where a process of the same user can take over by --takeover",
+		set:  one(func(d *draft) *string { return &d.UpgradeSocket }, fileName)},
+	{name: "upgrade-timeout", group: groupUpgrade, arg: "DUR", def: "10s",
+		help: "how long a new process may take to start before the upgrade is aborted",
+		set:  one(func(d *draft) *time.Duration { return &d.UpgradeTimeout }, duration(time.Second, time.Hour))},
+	{name: "upgrade-pump", group: groupUpgrade, arg: "DUR", def: "10m",
+		help: "how long the old process forwards bytes of connections that cannot be handed over: those over TLS",
+		set:  one(func(d *draft) *time.Duration { return &d.UpgradePump }, duration(0, day))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
 		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest). auto is poll",

@@ -262,7 +262,7 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
 		Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
-		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: maskingKey,
+		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: MaskingKey,
 	}
 	for _, r := range p.Replies {
 		c.Replies = append(c.Replies, session.Reply{In: fill(r.In), Out: fill(r.Out)})
@@ -394,9 +394,9 @@ func (e *Record) Offered(protocols []string) bool {
 	return e.protocol == "" || slices.Contains(protocols, e.protocol)
 }
 
-// maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8
+// MaskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8
 // generator is seeded by the operating system.
-func maskingKey() [4]byte {
+func MaskingKey() [4]byte {
 	k := rand.Uint32()
 	return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
 }

@@ -71,11 +71,17 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	if holder := r.holderLocked(e); holder != nil {
 		return Duplicate, holder
 	}
+	r.seq++
+	e.seq = r.seq
+	r.addLocked(e)
+	return Admitted, nil
+}
+
+// addLocked registers e, whose number is set.
+func (r *Registry) addLocked(e *Record) {
 	if len(r.live)+r.taking == 0 {
 		r.empty = make(chan struct{})
 	}
-	r.seq++
-	e.seq = r.seq
 	r.live[e.ID] = e
 	if e.player.name != "" {
 		if r.players[e.player] == nil {
@@ -86,7 +92,6 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	if e.block.IsValid() {
 		r.blocks[e.block]++
 	}
-	return Admitted, nil
 }
 
 // exhaustedLocked reports whether there are no descriptors for another session or
@@ -201,16 +206,21 @@ func (r *Registry) Bury(e *Record, info session.Info) {
 	}
 	r.past = plus(r.past, info.Stats)
 	e.live.Store(nil)
-	if len(r.ended.byID) == 0 {
-		r.sweep.Reset(time.Second)
-	}
 	now := time.Now() // with its monotonic part, for expire
 	last, since := e.Snapshot(info), now.UTC()
 	last.EndedSince = &since
-	r.ended.add(&tombstone{
+	r.buryLocked(&tombstone{
 		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.Subject(),
 		expires: now.Add(max(remembered, e.Terms().LongestGrace())),
 	})
+}
+
+// buryLocked adds a tombstone.
+func (r *Registry) buryLocked(t *tombstone) {
+	if len(r.ended.byID) == 0 {
+		r.sweep.Reset(time.Second)
+	}
+	r.ended.add(t)
 }
 
 // forget removes expired tombstones.

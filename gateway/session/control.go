@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"strconv"
+	"time"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/wire"
@@ -234,6 +235,19 @@ func (s *Session) SendToken(now Time, p Pass) {
 		Token string `json:"token"`
 	}{p.Token})
 	s.renewAt, s.expires = now.Add(p.Renew), p.Expires
+}
+
+// Move asks the client to open a new connection within a time: protocol section 4, move. The
+// present one is served until then. It does nothing for a client that cannot resume.
+func (s *Session) Move(_ Time, within time.Duration, reason string) {
+	a := s.att
+	if a == nil || a.last || !s.cfg.Resumable {
+		return
+	}
+	a.ctl = wire.AppendJSON(a.ctl, wire.VerbMove, struct {
+		Within int64  `json:"within_ms"`
+		Reason string `json:"reason"`
+	}{within.Milliseconds(), reason})
 }
 
 // Generation returns the newest generation issued; a renewed token carries it.

@@ -148,6 +148,9 @@ func (l *leg) writeFailed(err error) {
 // new goroutine takes over, because the caller has its own socket to serve.
 func (s *Session) flush(l *leg) {
 	for round := 1; !l.writing && !l.closed; round++ {
+		if l.raw == nil && s.quiet.Load() {
+			return
+		}
 		out := l.out()
 		if len(out) == 0 {
 			break
@@ -201,7 +204,7 @@ func (s *Session) writeBlocking(l *leg, out [][]byte) {
 		}
 		s.flushLegs()
 		out = nil
-		if !l.closed {
+		if !l.closed && !s.quiet.Load() {
 			out = l.out()
 		}
 		if len(out) > 0 {

@@ -1,7 +1,9 @@
 package netio
 
 import (
+	"errors"
 	"net"
+	"os"
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
@@ -103,6 +105,9 @@ func (s *Session) readLoop(l *leg) {
 func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	if l.raw == nil {
 		n, l.err = l.conn.Read(b)
+		if l.err != nil && l.s.quiet.Load() && errors.Is(l.err, os.ErrDeadlineExceeded) {
+			l.err = nil // Quiesce has interrupted it
+		}
 		return n, true
 	}
 	n, l.err = rawconn.Receive(fd, b)
@@ -150,6 +155,8 @@ func (s *Session) continueReading(l *leg) (settled bool) {
 func (s *Session) reads(l *leg) bool {
 	switch {
 	case l.closed || l.leg.CloseMode() != session.Open:
+		return false
+	case l.raw == nil && s.quiet.Load():
 		return false
 	case s.notifying && len(s.events) > maxPending:
 		return false

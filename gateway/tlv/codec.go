@@ -1,4 +1,6 @@
-package session
+// Package tlv encodes state that another process is to read: numbered fields with their
+// lengths. One walk over the fields of a value writes them or reads them.
+package tlv
 
 import (
 	"encoding/binary"
@@ -7,16 +9,40 @@ import (
 	"math"
 )
 
-// A codec writes fields to a State, or reads them. One walk over the fields does both, so
+// A Codec writes fields, or reads them. One walk over the fields does both, so
 // that no field can be written and not read. A field is its number, its kind and a value;
 // a zero value is not written. A reader skips numbers that it does not know, and leaves
 // missing fields as they are. Therefore a walk visits numbers in increasing order, and
 // a number is never reused for another meaning.
-type codec struct {
+type Codec struct {
 	writing bool
 	b       []byte // what has been written, or what remains to be read
 	last    uint64 // number of the field visited last
 	err     error
+}
+
+// Write returns the fields that walk visits.
+func Write(walk func(*Codec)) []byte {
+	c := Codec{writing: true}
+	walk(&c)
+	return c.b
+}
+
+// Read reads b, which Write has written, into the fields that walk visits.
+func Read(b []byte, walk func(*Codec)) error {
+	c := Codec{b: b}
+	walk(&c)
+	return c.err
+}
+
+// Writing reports whether the walk writes its fields. Otherwise it reads them.
+func (c *Codec) Writing() bool { return c.writing }
+
+// Fail notes that a value read cannot be right. The first error counts.
+func (c *Codec) Fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
 }
 
 // The kinds of a field, in its lowest bit.
@@ -28,16 +54,16 @@ const (
 var errTruncated = errors.New("truncated")
 
 // visit notes that field id is next.
-func (c *codec) visit(id uint64) {
+func (c *Codec) visit(id uint64) {
 	if id <= c.last {
-		panic(fmt.Sprintf("session: field %d visited after %d", id, c.last))
+		panic(fmt.Sprintf("tlv: field %d visited after %d", id, c.last))
 	}
 	c.last = id
 }
 
 // field seeks field id in the input. It returns its number or its bytes, and whether it
 // is there.
-func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
+func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 	c.visit(id)
 	for c.err == nil && len(c.b) > 0 {
 		head, w := binary.Uvarint(c.b)
@@ -74,14 +100,14 @@ func (c *codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 }
 
 // append writes a field's header and its number or length.
-func (c *codec) append(id, kind, v uint64) {
+func (c *Codec) append(id, kind, v uint64) {
 	c.visit(id)
 	c.b = binary.AppendUvarint(c.b, id<<1|kind)
 	c.b = binary.AppendUvarint(c.b, v)
 }
 
-// num visits a number. Reading, it refuses values that the field's type cannot hold.
-func num[T ~int | ~int64 | ~uint64 | ~uint8](c *codec, id uint64, x *T) {
+// Num visits a number. Reading, it refuses values that the field's type cannot hold.
+func Num[T ~int | ~int32 | ~int64 | ~uint64 | ~uint32 | ~uint16 | ~uint8](c *Codec, id uint64, x *T) {
 	if c.writing {
 		if *x != 0 {
 			c.append(id, varint, uint64(*x))
@@ -96,25 +122,25 @@ func num[T ~int | ~int64 | ~uint64 | ~uint8](c *codec, id uint64, x *T) {
 	}
 }
 
-// bool visits a truth value, as 0 or 1.
-func (c *codec) bool(id uint64, x *bool) {
+// Bool visits a truth value, as 0 or 1.
+func (c *Codec) Bool(id uint64, x *bool) {
 	var n uint8
 	if *x {
 		n = 1
 	}
-	num(c, id, &n)
+	Num(c, id, &n)
 	*x = n != 0
 }
 
-// float visits a number by its bits, so that no precision is lost.
-func (c *codec) float(id uint64, x *float64) {
+// Float visits a number by its bits, so that no precision is lost.
+func (c *Codec) Float(id uint64, x *float64) {
 	n := math.Float64bits(*x)
-	num(c, id, &n)
+	Num(c, id, &n)
 	*x = math.Float64frombits(n)
 }
 
-// bytes visits bytes. Reading, it copies them: the input may be reused.
-func (c *codec) bytes(id uint64, x *[]byte) {
+// Bytes visits bytes. Reading, it copies them: the input may be reused.
+func (c *Codec) Bytes(id uint64, x *[]byte) {
 	if c.writing {
 		if len(*x) > 0 {
 			c.append(id, length, uint64(len(*x)))
@@ -127,39 +153,39 @@ func (c *codec) bytes(id uint64, x *[]byte) {
 	}
 }
 
-// string visits a string.
-func (c *codec) string(id uint64, x *string) {
+// String visits a string.
+func (c *Codec) String(id uint64, x *string) {
 	p := []byte(*x)
-	c.bytes(id, &p)
+	c.Bytes(id, &p)
 	*x = string(p)
 }
 
-// sub visits the fields of a nested value.
-func (c *codec) sub(id uint64, walk func(*codec)) {
+// Sub visits the fields of a nested value.
+func (c *Codec) Sub(id uint64, walk func(*Codec)) {
 	if c.writing {
-		inner := codec{writing: true}
+		inner := Codec{writing: true}
 		if walk(&inner); len(inner.b) > 0 {
-			c.bytes(id, &inner.b)
+			c.Bytes(id, &inner.b)
 		}
 		return
 	}
 	if _, p, ok := c.field(id, length); ok {
-		inner := codec{b: p}
+		inner := Codec{b: p}
 		if walk(&inner); c.err == nil && inner.err != nil {
 			c.err = fmt.Errorf("field %d: %w", id, inner.err)
 		}
 	}
 }
 
-// list visits a list; walk visits one element.
-func list[T any](c *codec, id uint64, x *[]T, walk func(*codec, *T)) {
+// List visits a list; walk visits one element.
+func List[T any](c *Codec, id uint64, x *[]T, walk func(*Codec, *T)) {
 	if !c.writing {
 		*x = nil
 	}
-	c.sub(id, func(c *codec) {
+	c.Sub(id, func(c *Codec) {
 		if c.writing {
 			for i := range *x {
-				inner := codec{writing: true}
+				inner := Codec{writing: true}
 				walk(&inner, &(*x)[i])
 				c.b = binary.AppendUvarint(c.b, uint64(len(inner.b)))
 				c.b = append(c.b, inner.b...)
@@ -172,7 +198,7 @@ func list[T any](c *codec, id uint64, x *[]T, walk func(*codec, *T)) {
 				c.err = errTruncated
 				return
 			}
-			inner := codec{b: c.b[w : w+int(n)]}
+			inner := Codec{b: c.b[w : w+int(n)]}
 			var v T
 			walk(&inner, &v)
 			*x, c.b, c.err = append(*x, v), c.b[w+int(n):], inner.err
@@ -180,18 +206,18 @@ func list[T any](c *codec, id uint64, x *[]T, walk func(*codec, *T)) {
 	})
 }
 
-// pointer visits a value that may be absent. It uses two numbers: id for whether it is
+// Pointer visits a value that may be absent. It uses two numbers: id for whether it is
 // there, id+1 for the value.
-func pointer[T any](c *codec, id uint64, x **T, walk func(*T, *codec)) {
+func Pointer[T any](c *Codec, id uint64, x **T, walk func(*T, *Codec)) {
 	there := *x != nil
-	c.bool(id, &there)
+	c.Bool(id, &there)
 	if !there {
 		*x = nil
-		c.sub(id+1, func(*codec) {})
+		c.Sub(id+1, func(*Codec) {})
 		return
 	}
 	if *x == nil {
 		*x = new(T)
 	}
-	c.sub(id+1, func(c *codec) { walk(*x, c) })
+	c.Sub(id+1, func(c *Codec) { walk(*x, c) })
 }
