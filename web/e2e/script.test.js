@@ -270,6 +270,7 @@ describe('/reseat.install.js', () => {
         }
       }
     });
+    await flows(page, scene.game.seats[0]); // it stood still meanwhile, and says goodbye only while connected
     await page.reload();
     await beginsAnew(page, scene);
     await until('the first seat is left', () => scene.game.seats[0].ended === 1001);
