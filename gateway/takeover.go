@@ -211,7 +211,18 @@ func (g *Gateway) ResumeAnswered(c LateConn) error {
 		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String(), conn: c.Conn, early: c.Early}
-	g.finishResume(&a, wire.ParseOffer(r.Header))
+	offer := wire.ParseOffer(r.Header)
+	if offer.Resume {
+		g.finishResume(&a, offer)
+		return nil
+	}
+	if rt, _, err := g.table.match(r.URL.EscapedPath()); err == nil && rt != nil {
+		if e, _, ok := g.sessionOfCookie(&a, rt, offer, g.cookieToken(r, rt)); ok {
+			g.finishByCookie(r, &a, e)
+			return nil
+		}
+	}
+	c.Conn.Close() // it comes again
 	return nil
 }
 

@@ -295,7 +295,7 @@ func (t *takeover) adopt(p *process) {
 	for _, ch := range t.older {
 		go u.watchOlder(ch)
 	}
-	p.log.Info("upgrade.committed", "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
+	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
 		p.gateway.RenewTokens()
 	}

@@ -231,6 +231,9 @@ func (rep *Report) tell(r *run) {
 	row("resumes", "%d, %d messages replayed", r.count.resumes.Load(), r.count.replayed.Load())
 	row("connections left open by their client", "%d; %d ends by 4409", r.count.abandoned.Load(), r.count.takenOver.Load())
 	row("first connections lost before hello", "%d sessions that no client could resume", r.count.ghosts.Load())
+	if r.cfg.Upgrade > 0 {
+		row("upgrades", "%d, %d refused while another was under way", r.count.upgrades.Load(), r.count.refusedUpgrades.Load())
+	}
 	row("signing keys changed", "%d times, %d tokens renewed", r.count.rotations.Load(), r.count.tokens.Load())
 	row("first connections broken before any client message arrived", "%d sessions over before it knew, and refused with 4404 (protocol section 6)", r.unheard())
 	rep.tellEnds(r, row)
