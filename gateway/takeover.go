@@ -70,7 +70,7 @@ func (t *Takeover) Restore(format int, record, state, content []byte, up, down i
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
 	target := rt.Upstream
-	if s.Custom {
+	if s.Target != "" {
 		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
 			return fmt.Errorf("session %s: %w", s.ID, err)
 		}
@@ -146,13 +146,12 @@ func (t *Takeover) Adopt(left []string) {
 }
 
 func (t *Takeover) adopt(r restored) {
+	now := t.g.clock.Now() // nobody else has the core yet
+	r.core.RenewSoon(now)
+	if r.pumpedDown {
+		r.core.Move(now, moveWithin, "upgrade")
+	}
 	r.e.Adopt(t.g.driver.Adopt(r.core, r.up, r.down, observer{t.g, r.e}))
-	r.e.Do(func(core *session.Session, now session.Time) {
-		core.RenewSoon(now)
-		if r.pumpedDown {
-			core.Move(now, moveWithin, "upgrade")
-		}
-	})
 	if r.pumpedUp || r.pumpedDown {
 		t.pumped = append(t.pumped, r)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -363,6 +364,7 @@ func (g *giving) freeze() (err error) {
 	defer cancel()
 	g.ch.SetDeadline(time.Now().Add(freezeLimit))
 	began, monotonic := time.Now(), handover.Monotonic()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	for _, ln := range p.listeners {
 		ln.Pause()
 	}

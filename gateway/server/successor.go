@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,6 +166,7 @@ func (t *takeover) receive(p *process) error {
 		err = t.ch.Send(handover.Accept, nil)
 	}
 	t.sessions = p.gateway.TakeOver()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	t.ch.SetDeadline(time.Now().Add(t.patience()))
 	for ready := false; err == nil && !ready; {
 		ready, err = t.restore(p)
