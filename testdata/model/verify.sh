@@ -160,9 +160,9 @@ fi
 
 breaks 'NO_FENCE: an older connection is still listened to' 'BROKEN I3' -DNO_FENCE
 breaks 'NO_FENCE, seen from outside' 'BROKEN I2' -DNO_FENCE -DOUTSIDE
-breaks 'SUPERSEDE_AT_ISSUE: a generation is superseded when the next one is issued' 'BROKEN: 4401 is a verdict' -DSPEND_AT_ISSUE
-breaks 'NEVER_SUPERSEDED: no generation is ever superseded' 'BROKEN I4' -DNEVER_SPENT
-breaks 'NEVER_SUPERSEDED, seen from outside' 'BROKEN: 4409 is a verdict' -DNEVER_SPENT -DOUTSIDE
+breaks 'SUPERSEDE_AT_ISSUE: a generation is superseded when the next one is issued' 'BROKEN: 4401 is a verdict' -DSUPERSEDE_AT_ISSUE
+breaks 'NEVER_SUPERSEDED: no generation is ever superseded' 'BROKEN I4' -DNEVER_SUPERSEDED
+breaks 'NEVER_SUPERSEDED, seen from outside' 'BROKEN: 4409 is a verdict' -DNEVER_SUPERSEDED -DOUTSIDE
 breaks 'RESUME_CONFIRMS_NOTHING: only a message confirms' 'BROKEN: 4409 is a verdict' -DRESUME_CONFIRMS_NOTHING -DOUTSIDE
 breaks 'HELLO_SAYS_WRITTEN: hello.received leaves out what is still to be written' 'BROKEN I2' -DHELLO_SAYS_WRITTEN -DOUTSIDE
 breaks 'ACK_AT_ADMISSION: what is not written is acked' 'BROKEN I5, upward' -DACK_AT_ADMISSION
@@ -181,7 +181,7 @@ circles 'NO_VERDICT_EVER: a client that takes no refusal for an answer' 'refused
 
 printf '\nWhere reseat.v1 falls short, see docs/model.md:\n'
 breaks 'NOT_BEFORE_HELLO: a waiting hard resume, 4409 by the letter of section 6' 'BROKEN: 4409 is a verdict' -DNOT_BEFORE_HELLO -DHARD=1
-breaks 'SUPERSEDED_MEANS_THEFT: "a superseded token is a bug or a theft"' 'BROKEN: a superseded token' -DSPENT_MEANS_THEFT
+breaks 'SUPERSEDED_MEANS_THEFT: "a superseded token is a bug or a theft"' 'BROKEN: a superseded token' -DSUPERSEDED_MEANS_THEFT
 
 printf '\nThat the model is not empty:\n'
 breaks 'everything is delivered on the fifth generation' REACHED "${small[@]}" -DREACH=FIFTH_GENERATION
