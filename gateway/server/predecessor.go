@@ -709,9 +709,34 @@ func (p *process) finishRequests() {
 	defer cancel()
 	var both sync.WaitGroup
 	both.Go(func() { p.admin.Shutdown(ctx) })
-	both.Go(func() { p.clients.Shutdown(ctx) })
+	both.Go(func() {
+		p.finishHandshakes(ctx)
+		p.clients.Shutdown(ctx)
+	})
 	both.Go(p.closeHook)
 	both.Wait()
+}
+
+// finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.
+func (p *process) finishHandshakes(ctx context.Context) {
+	if p.certs == nil {
+		return
+	}
+	p.clients.SetKeepAlivesEnabled(false) // closes idle connections
+	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
+	defer cancel()
+	tick := time.NewTicker(lateEvery)
+	defer tick.Stop()
+	for {
+		if _, waiting := p.gateway.Conns().Counts(); waiting == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // exit releases what is left.
