@@ -50,6 +50,9 @@ type upgrader struct {
 	last    admin.Upgrade
 	older   []*handover.Conn // to processes that forward bytes for this one
 	settled bool             // the predecessor has handed everything over
+	// forwardedUntil is when older processes stop forwarding for this one; zero: they do
+	// not.
+	forwardedUntil time.Time
 
 	moved chan *handover.Conn // to serve: a successor has taken over
 }
@@ -133,9 +136,23 @@ func (u *upgrader) onSignal() {
 		u.refuse(err)
 		return
 	}
-	go child.Wait()
-	u.run(ch)
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		child.Wait()
+	}()
+	if u.run(ch) {
+		return
+	}
+	select { // it has been told to exit
+	case <-exited:
+	case <-time.After(exitTime):
+		child.Process.Kill()
+	}
 }
+
+// exitTime is how long a process may take to exit after an upgrade was aborted.
+const exitTime = 5 * time.Second
 
 // refusal says why there can be no upgrade now, nil if there can.
 func (u *upgrader) refusal() error {
@@ -146,6 +163,8 @@ func (u *upgrader) refusal() error {
 		return errBusy
 	case os.Getpid() == 1:
 		return errors.New("this process is PID 1: the container would end with it; start the new process beside it with --takeover, in a container that shares the volume of --upgrade-socket")
+	case u.p.show != nil:
+		return errors.New("the game server of --demo is a part of this process, and would end with it")
 	case u.p.gateway.Draining():
 		return errors.New("the gateway is draining")
 	case len(u.older) >= maxOlder:
@@ -183,9 +202,9 @@ func (u *upgrader) accept(ln *handover.Listener) {
 	}
 }
 
-// run runs one upgrade over ch. When it returns, either the successor has everything, or
+// run runs one upgrade over ch. It reports whether the successor has everything; otherwise
 // this process continues as before.
-func (u *upgrader) run(ch *handover.Conn) {
+func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	u.mu.Lock()
@@ -194,7 +213,7 @@ func (u *upgrader) run(ch *handover.Conn) {
 		u.refuse(errBusy)
 		ch.SendAbort(errBusy)
 		ch.Close()
-		return
+		return false
 	}
 	u.running, u.cancel = true, cancel
 	u.last = admin.Upgrade{State: upgradeRunning, From: config.Version()}
@@ -209,7 +228,7 @@ func (u *upgrader) run(ch *handover.Conn) {
 	if err == nil {
 		ch.SetDeadline(time.Time{})
 		u.moved <- ch
-		return
+		return true
 	}
 	var abort *handover.AbortError
 	if !errors.As(err, &abort) {
@@ -222,6 +241,17 @@ func (u *upgrader) run(ch *handover.Conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last.State, u.last.Error = upgradeAborted, g.step+": "+err.Error()
+	return false
+}
+
+// forwardedFor is how long older processes go on forwarding for this one.
+func (u *upgrader) forwardedFor() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.forwardedUntil.IsZero() {
+		return 0
+	}
+	return max(time.Until(u.forwardedUntil), 0)
 }
 
 // abort aborts the upgrade that runs, if there is one.
@@ -399,7 +429,7 @@ func (g *giving) freeze() (err error) {
 	if err := g.ctx.Err(); err != nil {
 		return errors.New("a signal stopped it")
 	}
-	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Frozen: monotonic}); err != nil {
+	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic}); err != nil {
 		return explain(err, "the new process left")
 	}
 	frozen.Commit(&heir{u: u, ch: g.ch})
@@ -679,9 +709,34 @@ func (p *process) finishRequests() {
 	defer cancel()
 	var both sync.WaitGroup
 	both.Go(func() { p.admin.Shutdown(ctx) })
-	both.Go(func() { p.clients.Shutdown(ctx) })
+	both.Go(func() {
+		p.finishHandshakes(ctx)
+		p.clients.Shutdown(ctx)
+	})
 	both.Go(p.closeHook)
 	both.Wait()
+}
+
+// finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.
+func (p *process) finishHandshakes(ctx context.Context) {
+	if p.certs == nil {
+		return
+	}
+	p.clients.SetKeepAlivesEnabled(false) // closes idle connections
+	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
+	defer cancel()
+	tick := time.NewTicker(lateEvery)
+	defer tick.Stop()
+	for {
+		if _, waiting := p.gateway.Conns().Counts(); waiting == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // exit releases what is left.
