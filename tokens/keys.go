@@ -58,7 +58,7 @@ type Keys struct {
 
 	reload    sync.Mutex // held while files are read, so that the latest read wins
 	inherited []byte     // the key of a predecessor that had no files; guarded by reload
-	set    atomic.Pointer[keySet]
+	set       atomic.Pointer[keySet]
 }
 
 // A keySet is immutable.
