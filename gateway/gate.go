@@ -26,9 +26,6 @@ type visit struct {
 
 type visitKey struct{}
 
-// errTurnedAway means that the sessions are frozen, or have moved to a successor.
-var errTurnedAway = errors.New("an upgrade is under way")
-
 // enter begins a visit, and waits while the sessions are frozen. It reports false once a
 // successor has them. The visit goes with ctx: see away.
 func (t *gate) enter(ctx context.Context) (context.Context, *visit, bool) {
@@ -151,13 +148,6 @@ func (t *gate) thaw(moved bool) {
 	defer t.mu.Unlock()
 	t.frozen, t.moved = false, t.moved || moved
 	t.noteLocked()
-}
-
-// hasMoved reports whether a successor has the sessions.
-func (t *gate) hasMoved() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.moved
 }
 
 // visits counts those that have begun and not ended.
