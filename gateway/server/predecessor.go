@@ -657,9 +657,11 @@ func (g *giving) sendLate() {
 	}
 	pumps := new(pumpList)
 	err = g.encode(frozen, pumps)
-	if err == nil {
-		body, fds := sessionsBody(frozen.Sessions)
-		err = g.ch.Send(handover.Sessions, fds, body...)
+	for part := range slices.Chunk(frozen.Sessions, batchSessions) {
+		if err == nil {
+			body, fds := sessionsBody(part)
+			err = g.ch.Send(handover.Sessions, fds, body...)
+		}
 	}
 	if err != nil {
 		pumps.abandon()
