@@ -132,9 +132,23 @@ func (u *upgrader) onSignal() {
 		u.refuse(err)
 		return
 	}
-	go child.Wait()
-	u.run(ch)
+	exited := make(chan struct{})
+	go func() {
+		child.Wait()
+		close(exited)
+	}()
+	if u.run(ch) {
+		return
+	}
+	select { // it may hang, with copies of listeners and connections
+	case <-exited:
+	case <-time.After(childExit):
+		child.Process.Kill()
+	}
 }
+
+// childExit is how long the new process may take to exit after an upgrade that failed.
+const childExit = 5 * time.Second
 
 // refusal says why there can be no upgrade now, nil if there can.
 func (u *upgrader) refusal() error {
@@ -182,9 +196,9 @@ func (u *upgrader) accept(ln *handover.Listener) {
 	}
 }
 
-// run runs one upgrade over ch. When it returns, either the successor has everything, or
-// this process continues as before.
-func (u *upgrader) run(ch *handover.Conn) {
+// run runs one upgrade over ch. When it returns, either the successor has everything, and it
+// reports true, or this process continues as before.
+func (u *upgrader) run(ch *handover.Conn) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	u.mu.Lock()
@@ -193,7 +207,7 @@ func (u *upgrader) run(ch *handover.Conn) {
 		u.refuse(errBusy)
 		ch.SendAbort(errBusy)
 		ch.Close()
-		return
+		return false
 	}
 	u.running, u.cancel = true, cancel
 	u.last = admin.Upgrade{State: upgradeRunning, From: config.Version()}
@@ -208,7 +222,7 @@ func (u *upgrader) run(ch *handover.Conn) {
 	if err == nil {
 		ch.SetDeadline(time.Time{})
 		u.moved <- ch
-		return
+		return true
 	}
 	var abort *handover.AbortError
 	if !errors.As(err, &abort) {
@@ -221,6 +235,7 @@ func (u *upgrader) run(ch *handover.Conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last.State, u.last.Error = upgradeAborted, g.step+": "+err.Error()
+	return false
 }
 
 // abort aborts the upgrade that runs, if there is one.
