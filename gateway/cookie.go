@@ -59,6 +59,9 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 		return false
 	}
 	e := g.reg.Find(claims.Session)
+	if e == nil {
+		away(r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
+	}
 	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {
 		return false
 	}
@@ -73,6 +76,10 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *rou
 	a.want = session.Resume{Gen: claims.Gen}
 	if d == nil || !e.Offered(offer.Protocols) || g.busy(r.Context(), e, d, a.want) {
 		return false
+	}
+	if g.movedTo() != nil && g.reg.Find(e.ID) == nil { // while this visit was away
+		g.forward(w, r)
+		return true
 	}
 	a.conn, a.early, err = g.answer(e, e.Protocol(), g.freshCookie(r, e, claims, a.at)).Switch(w, r)
 	if err != nil {
