@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"reseat/gateway/events"
@@ -38,9 +39,9 @@ func (g *Gateway) TakeOver() *Takeover {
 
 // A restored session waits for Adopt.
 type restored struct {
-	e        *registry.Record
-	core     *session.Session
-	up, down int
+	Moved
+	e    *registry.Record
+	core *session.Session
 
 	pumpedUp, pumpedDown bool
 	client               session.Leg // at the restore; nil: none was attached
@@ -53,15 +54,22 @@ type termsKey struct {
 	before time.Duration       // BeforeStart; negative: nil
 }
 
-// Restore makes a session of a predecessor's FrozenSession. It touches no connection; the
+// A Moved is a predecessor's FrozenSession, as it arrives.
+type Moved struct {
+	Record, State, Content []byte
+	Up, Down               int  // descriptors; negative: there is none
+	Older                  bool // a process older than the predecessor forwards a connection's bytes
+}
+
+// Restore makes a session of what a predecessor has frozen. It touches no connection; the
 // descriptors are used by Adopt.
-func (t *Takeover) Restore(format int, record, state, content []byte, up, down int) error {
+func (t *Takeover) Restore(format int, m Moved) error {
 	g := t.g
-	s, err := registry.ReadState(record)
+	s, err := registry.ReadState(m.Record)
 	if err != nil {
 		return err
 	}
-	core, err := session.Restore(format, state, content, g.store, registry.MaskingKey)
+	core, err := session.Restore(format, m.State, m.Content, g.store, registry.MaskingKey)
 	if err != nil {
 		return fmt.Errorf("session %s: %w", s.ID, err)
 	}
@@ -70,7 +78,7 @@ func (t *Takeover) Restore(format int, record, state, content []byte, up, down i
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
 	target := rt.Upstream
-	if s.Custom {
+	if s.Target != "" {
 		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
 			return fmt.Errorf("session %s: %w", s.ID, err)
 		}
@@ -83,7 +91,7 @@ func (t *Takeover) Restore(format int, record, state, content []byte, up, down i
 	_, tag := e.Data()
 	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
 	}
-	t.list = append(t.list, restored{e: e, core: core, up: up, down: down, pumpedUp: pumped(up), pumpedDown: pumped(down), client: session.Leg(core.Attachment())})
+	t.list = append(t.list, restored{e: e, core: core, Moved: m, pumpedUp: pumped(m.Up), pumpedDown: pumped(m.Down), client: session.Leg(core.Attachment())})
 	return nil
 }
 
@@ -146,14 +154,14 @@ func (t *Takeover) Adopt(left []string) {
 }
 
 func (t *Takeover) adopt(r restored) {
-	r.e.Adopt(t.g.driver.Adopt(r.core, r.up, r.down, observer{t.g, r.e}))
-	r.e.Do(func(core *session.Session, now session.Time) {
-		core.RenewSoon(now)
-		if r.pumpedDown {
-			core.Move(now, moveWithin, "upgrade")
-		}
-	})
+	now := t.g.clock.Now() // nobody else has the core yet
+	r.core.RenewSoon(now)
+	if r.pumpedDown {
+		r.core.Move(now, moveWithin, "upgrade")
+	}
+	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, observer{t.g, r.e}))
 	if r.pumpedUp || r.pumpedDown {
+		r.Moved = Moved{Older: r.Older} // the rest is no longer needed
 		t.pumped = append(t.pumped, r)
 	}
 }
@@ -163,8 +171,8 @@ func (t *Takeover) adopt(r restored) {
 func (t *Takeover) Abandon() {
 	for _, r := range t.list {
 		t.g.reg.Release(r.e, t.g.store)
-		rawconn.Release(r.up)
-		rawconn.Release(r.down)
+		rawconn.Release(r.Up)
+		rawconn.Release(r.Down)
 	}
 	t.list = nil
 }
@@ -172,12 +180,15 @@ func (t *Takeover) Abandon() {
 // moveWithin is how long clients may take to leave a connection that is pumped.
 const moveWithin = 5 * time.Second
 
-// EndPumps has the clients leave that still depend on a predecessor's forwarding, which is
-// about to end. Those that can resume do so; a plain client is told to come again.
+// EndPumps has the clients leave that still depend on the forwarding of the predecessor, or of
+// processes older than that, which is about to end. Those that can resume do so; a plain client is told to come again.
 // With --disconnect hard the upstream is dialled again at that resume; other
 // upstream connections are lost.
-func (t *Takeover) EndPumps() {
+func (t *Takeover) EndPumps(older bool) {
 	for _, r := range t.pumped {
+		if r.Older != older {
+			continue
+		}
 		r.e.Do(func(core *session.Session, now session.Time) {
 			switch a := core.Attachment(); {
 			case a == nil:
@@ -188,7 +199,7 @@ func (t *Takeover) EndPumps() {
 			}
 		})
 	}
-	t.pumped = nil
+	t.pumped = slices.DeleteFunc(t.pumped, func(r restored) bool { return r.Older == older })
 }
 
 // serviceRestart is the close code for a plain client, of the IANA registry.
@@ -222,7 +233,18 @@ func (g *Gateway) ResumeAnswered(c LateConn) error {
 		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String(), conn: c.Conn, early: c.Early}
-	g.finishResume(&a, wire.ParseOffer(r.Header))
+	offer := wire.ParseOffer(r.Header)
+	if offer.Resume {
+		g.finishResume(&a, offer)
+		return nil
+	}
+	if rt, _, err := g.table.match(r.URL.EscapedPath()); err == nil && rt != nil {
+		if e, _, ok := g.sessionOfCookie(&a, rt, offer, g.cookieToken(r, rt)); ok {
+			g.finishByCookie(r, &a, e)
+			return nil
+		}
+	}
+	c.Conn.Close() // it comes again
 	return nil
 }
 

@@ -22,8 +22,7 @@ type State struct {
 	ID, Route, Path, Player string
 	Resumable               bool
 	Since                   time.Time
-	Target                  string // the upstream's URL
-	Custom                  bool   // Target is not that of the route
+	Target                  string // the upstream's URL if it is not the route's, else ""
 	First                   upstream.Request
 	Protocol                string
 	Peer                    string
@@ -67,8 +66,9 @@ func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
 		},
 		seq: e.seq, block: e.block,
 	}
-	s.Target = e.Target.URL.String()
-	s.Custom = s.Target != ofRoute.URL.String()
+	if e.Target.URL != ofRoute.URL {
+		s.Target = e.Target.URL.String()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.First, s.Protocol, s.data, s.tag, s.ender, s.past = e.first, e.protocol, e.data, e.tag, e.ender, e.past
@@ -153,7 +153,6 @@ func (s *State) walk(c *tlv.Codec) {
 	c.String(18, &s.ender)
 	c.Sub(19, s.past.walk)
 	c.Sub(20, s.Terms.walk)
-	c.Bool(21, &s.Custom)
 }
 
 func (t *StateTerms) walk(c *tlv.Codec) {

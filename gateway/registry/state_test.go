@@ -176,8 +176,8 @@ func TestStateHasEveryFieldOfRecordOrNamesReason(t *testing.T) {
 	if got.player != e.player || !got.won {
 		t.Errorf("player %+v, won %v", got.player, got.won)
 	}
-	if s.Target != "ws://game.example:9000" || !s.Custom {
-		t.Errorf("target %q, custom %v", s.Target, s.Custom)
+	if s.Target != "ws://game.example:9000" {
+		t.Errorf("target %q", s.Target)
 	}
 }
 
@@ -191,11 +191,11 @@ func TestDataThatIsEmptyIsNotUnset(t *testing.T) {
 	}
 }
 
-func TestStateTellsWhetherTheUpstreamIsTheRoutes(t *testing.T) {
+func TestStateOmitsTheUpstreamOfTheRoute(t *testing.T) {
 	e, _ := filledRecord(t)
-	s, err := ReadState(e.AppendState(nil, upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}}))
-	if err != nil || s.Custom {
-		t.Errorf("%v, %v", s.Custom, err)
+	s, err := ReadState(e.AppendState(nil, e.Target))
+	if err != nil || s.Target != "" {
+		t.Errorf("%q, %v", s.Target, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,9 @@ type upgrader struct {
 	last    admin.Upgrade
 	older   []*handover.Conn // to processes that forward bytes for this one
 	settled bool             // the predecessor has handed everything over
+	// forwardedUntil is when older processes stop forwarding for this one; zero: they do
+	// not.
+	forwardedUntil time.Time
 
 	moved chan *handover.Conn // to serve: a successor has taken over
 }
@@ -135,21 +139,21 @@ func (u *upgrader) onSignal() {
 	}
 	exited := make(chan struct{})
 	go func() {
+		defer close(exited)
 		child.Wait()
-		close(exited)
 	}()
 	if u.run(ch) {
 		return
 	}
-	select { // it may hang, with copies of listeners and connections
+	select { // it has been told to exit
 	case <-exited:
-	case <-time.After(childExit):
+	case <-time.After(exitTime):
 		child.Process.Kill()
 	}
 }
 
-// childExit is how long the new process may take to exit after an upgrade that failed.
-const childExit = 5 * time.Second
+// exitTime is how long a process may take to exit after an upgrade was aborted.
+const exitTime = 5 * time.Second
 
 // refusal says why there can be no upgrade now, nil if there can.
 func (u *upgrader) refusal() error {
@@ -160,6 +164,8 @@ func (u *upgrader) refusal() error {
 		return errBusy
 	case os.Getpid() == 1:
 		return errors.New("this process is PID 1: the container would end with it; start the new process beside it with --takeover, in a container that shares the volume of --upgrade-socket")
+	case u.p.show != nil:
+		return errors.New("the game server of --demo is a part of this process, and would end with it")
 	case u.p.gateway.Draining():
 		return errors.New("the gateway is draining")
 	case len(u.older) >= maxOlder:
@@ -197,9 +203,9 @@ func (u *upgrader) accept(ln *handover.Listener) {
 	}
 }
 
-// run runs one upgrade over ch. When it returns, either the successor has everything, and it
-// reports true, or this process continues as before.
-func (u *upgrader) run(ch *handover.Conn) bool {
+// run runs one upgrade over ch. It reports whether the successor has everything; otherwise
+// this process continues as before.
+func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	u.mu.Lock()
@@ -238,6 +244,16 @@ func (u *upgrader) run(ch *handover.Conn) bool {
 	defer u.mu.Unlock()
 	u.last.State, u.last.Error = upgradeAborted, g.step+": "+err.Error()
 	return false
+}
+
+// forwardedFor is how long older processes go on forwarding for this one.
+func (u *upgrader) forwardedFor() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.forwardedUntil.IsZero() {
+		return 0
+	}
+	return max(time.Until(u.forwardedUntil), 0)
 }
 
 // abort aborts the upgrade that runs, if there is one, and waits for its end. It returns the
@@ -394,6 +410,7 @@ func (g *giving) freeze() (err error) {
 		return errors.New("the gateway is draining")
 	}
 	began, monotonic := time.Now(), handover.Monotonic()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	for _, ln := range p.listeners {
 		ln.Pause()
 	}
@@ -428,7 +445,7 @@ func (g *giving) freeze() (err error) {
 	if g.ctx.Err() != nil || p.gateway.Draining() {
 		return errors.New("the gateway is draining")
 	}
-	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Frozen: monotonic}); err != nil {
+	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic}); err != nil {
 		return explain(err, "the new process left")
 	}
 	frozen.Commit(&heir{u: u, ch: g.ch})
@@ -710,9 +727,34 @@ func (p *process) finishRequests() {
 	defer cancel()
 	var both sync.WaitGroup
 	both.Go(func() { p.admin.Shutdown(ctx) })
-	both.Go(func() { p.clients.Shutdown(ctx) })
+	both.Go(func() {
+		p.finishHandshakes(ctx)
+		p.clients.Shutdown(ctx)
+	})
 	both.Go(p.closeHook)
 	both.Wait()
+}
+
+// finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.
+func (p *process) finishHandshakes(ctx context.Context) {
+	if p.certs == nil {
+		return
+	}
+	p.clients.SetKeepAlivesEnabled(false) // closes idle connections
+	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
+	defer cancel()
+	tick := time.NewTicker(lateEvery)
+	defer tick.Stop()
+	for {
+		if _, waiting := p.gateway.Conns().Counts(); waiting == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // exit releases what is left.

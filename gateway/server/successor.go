@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,6 +173,7 @@ func (t *takeover) receive(p *process) error {
 		err = t.ch.Send(handover.Accept, nil)
 	}
 	t.sessions = p.gateway.TakeOver()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	t.ch.SetDeadline(time.Now().Add(t.patience()))
 	for ready := false; err == nil && !ready; {
 		ready, err = t.restore(p)
@@ -247,11 +249,10 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	return false, nil
 }
 
-func (t *takeover) restoreSession(record, state, content []byte, up, down int) error {
-	err := t.sessions.Restore(t.offer.Format, record, state, content, up, down)
-	if err != nil {
-		handover.CloseFD(up)
-		handover.CloseFD(down)
+func (t *takeover) restoreSession(s gateway.Moved) error {
+	if err := t.sessions.Restore(t.offer.Format, s); err != nil {
+		handover.CloseFD(s.Up)
+		handover.CloseFD(s.Down)
 		return err
 	}
 	t.moved++
@@ -305,16 +306,32 @@ func (t *takeover) adopt(p *process) {
 	for _, ch := range t.older {
 		go u.watchOlder(ch)
 	}
-	p.log.Info("upgrade.committed", "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
+	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
 		p.gateway.RenewTokens()
 	}
 	go t.follow(p)
-	time.AfterFunc(t.commit.Pump, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.sessions.EndPumps()
-	})
+	u.noteForwarding(t.sessions.Pumped() > 0, t.commit.Pump, t.commit.Older)
+	for _, older := range []bool{false, true} {
+		time.AfterFunc(map[bool]time.Duration{false: t.commit.Pump, true: t.commit.Older}[older], func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.sessions.EndPumps(older)
+		})
+	}
+}
+
+// noteForwarding notes how long older processes forward bytes for this one.
+func (u *upgrader) noteForwarding(any bool, pump, older time.Duration) {
+	if !any {
+		return
+	}
+	if older > 0 {
+		pump = min(pump, older)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.forwardedUntil = time.Now().Add(pump)
 }
 
 // follow takes over what the predecessor finishes later.

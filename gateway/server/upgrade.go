@@ -1,12 +1,14 @@
 package server
 
 import (
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway"
 	"reseat/gateway/handover"
+	"reseat/gateway/transport"
 )
 
 // This file has what both sides of an upgrade say to each other, and what operators see of
@@ -79,7 +81,8 @@ type rest struct {
 // A commit is the body of handover.Commit.
 type commit struct {
 	Left   []string      // ids of the sessions that follow later
-	Pump   time.Duration // how long bytes are forwarded
+	Pump   time.Duration // how long this process forwards bytes
+	Older  time.Duration // how long older processes do
 	Frozen time.Duration // handover.Monotonic of the freeze
 }
 
@@ -143,10 +146,13 @@ func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
 			size += len(c)
 		}
 		var has byte
-		for i, fd := range []int{s.Up.FD, s.Down.FD} {
-			if fd >= 0 {
+		for i, end := range []transport.End{s.Up, s.Down} {
+			if end.FD >= 0 {
 				has |= 1 << i
-				fds = append(fds, fd)
+				fds = append(fds, end.FD)
+			}
+			if forwardedByOlder(end) {
+				has |= olderFlag
 			}
 		}
 		head := handover.AppendPart([]byte{has}, len(s.Record))
@@ -158,9 +164,18 @@ func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
 	return body, fds
 }
 
+// olderFlag marks a session with a connection that an older process forwards.
+const olderFlag = 1 << 2
+
+// forwardedByOlder reports whether an older process forwards the bytes of a connection.
+func forwardedByOlder(end transport.End) bool {
+	_, ok := end.Conn.(*net.UnixConn)
+	return ok
+}
+
 // eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
 // negative. After an error the descriptors that were not passed to f stay in m.
-func eachSession(m *handover.Message, f func(record, state, content []byte, up, down int) error) error {
+func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
 	b := m.Body
 	for len(b) > 0 {
 		has := b[0]
@@ -182,7 +197,8 @@ func eachSession(m *handover.Message, f func(record, state, content []byte, up, 
 			}
 			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
 		}
-		if err := f(parts[0], parts[1], parts[2], fds[0], fds[1]); err != nil {
+		moved := gateway.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0}
+		if err := f(moved); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // A Codec writes fields, or reads them. One walk over the fields does both, so
@@ -21,9 +22,12 @@ type Codec struct {
 	err     error
 }
 
+// usualSize is the capacity to begin with: most sessions fit.
+const usualSize = 512
+
 // Write returns the fields that walk visits.
 func Write(walk func(*Codec)) []byte {
-	c := Codec{writing: true}
+	c := Codec{writing: true, b: make([]byte, 0, usualSize)}
 	walk(&c)
 	return c.b
 }
@@ -38,9 +42,9 @@ func Read(b []byte, walk func(*Codec)) error {
 // Writing reports whether the walk writes its fields. Otherwise it reads them.
 func (c *Codec) Writing() bool { return c.writing }
 
-// Fail notes that a value read cannot be right. The first error counts.
+// Fail notes that a value read cannot be right, if err is not nil. The first error counts.
 func (c *Codec) Fail(err error) {
-	if c.err == nil {
+	if c.err == nil && err != nil {
 		c.err = err
 	}
 }
@@ -163,18 +167,48 @@ func (c *Codec) String(id uint64, x *string) {
 // Sub visits the fields of a nested value.
 func (c *Codec) Sub(id uint64, walk func(*Codec)) {
 	if c.writing {
-		inner := Codec{writing: true}
-		if walk(&inner); len(inner.b) > 0 {
-			c.Bytes(id, &inner.b)
+		c.visit(id)
+		start := len(c.b)
+		c.b = binary.AppendUvarint(c.b, id<<1|length)
+		if c.nested(walk) == 0 {
+			c.b = c.b[:start]
 		}
 		return
 	}
-	if _, p, ok := c.field(id, length); ok {
-		inner := Codec{b: p}
-		if walk(&inner); c.err == nil && inner.err != nil {
-			c.err = fmt.Errorf("field %d: %w", id, inner.err)
-		}
+	_, p, ok := c.field(id, length)
+	if !ok {
+		return
 	}
+	if err := c.within(p, func() { walk(c) }); err != nil {
+		c.Fail(fmt.Errorf("field %d: %w", id, err))
+	}
+}
+
+// nested writes the fields that walk visits, behind their length, and returns that.
+func (c *Codec) nested(walk func(*Codec)) int {
+	mark, last := len(c.b), c.last
+	c.b, c.last = append(c.b, 0), 0
+	walk(c)
+	c.last = last
+	n := len(c.b) - mark - 1
+	if n < 0x80 {
+		c.b[mark] = byte(n)
+		return n
+	}
+	var size [binary.MaxVarintLen64]byte
+	w := binary.PutUvarint(size[:], uint64(n))
+	c.b = slices.Replace(c.b, mark, mark+1, size[:w]...)
+	return n
+}
+
+// within reads p by walk, and then goes on with the present input.
+func (c *Codec) within(p []byte, walk func()) error {
+	b, last, err := c.b, c.last, c.err
+	c.b, c.last, c.err = p, 0, nil
+	walk()
+	failed := c.err
+	c.b, c.last, c.err = b, last, err
+	return failed
 }
 
 // List visits a list; walk visits one element.
@@ -185,10 +219,7 @@ func List[T any](c *Codec, id uint64, x *[]T, walk func(*Codec, *T)) {
 	c.Sub(id, func(c *Codec) {
 		if c.writing {
 			for i := range *x {
-				inner := Codec{writing: true}
-				walk(&inner, &(*x)[i])
-				c.b = binary.AppendUvarint(c.b, uint64(len(inner.b)))
-				c.b = append(c.b, inner.b...)
+				c.nested(func(c *Codec) { walk(c, &(*x)[i]) })
 			}
 			return
 		}
@@ -198,10 +229,9 @@ func List[T any](c *Codec, id uint64, x *[]T, walk func(*Codec, *T)) {
 				c.err = errTruncated
 				return
 			}
-			inner := Codec{b: c.b[w : w+int(n)]}
 			var v T
-			walk(&inner, &v)
-			*x, c.b, c.err = append(*x, v), c.b[w+int(n):], inner.err
+			c.Fail(c.within(c.b[w:w+int(n)], func() { walk(c, &v) }))
+			*x, c.b = append(*x, v), c.b[w+int(n):]
 		}
 	})
 }

@@ -50,7 +50,10 @@ type leg struct {
 	watched bool            // HungUp will be called
 	fd      int             // the descriptor of raw, if watched
 	hungUp  atomic.Bool     // the peer has sent all it will send
-	gate    atomic.Int32    // its reader takes it for each read; Freeze shuts it
+	// interrupted: Quiesce has set a deadline in the past. If the reader does not meet it, a
+	// later deadline is met twice, which is harmless.
+	interrupted atomic.Bool
+	gate        atomic.Int32 // its reader takes it for each read; Freeze shuts it
 
 	// Owned by the goroutine that set writing.
 	bufs     [][]byte

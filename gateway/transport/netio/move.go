@@ -22,6 +22,7 @@ func (s *Session) Quiesce() {
 	s.quiet.Store(true)
 	for _, l := range s.current() {
 		if l.interruptible() {
+			l.interrupted.Store(true)
 			l.conn.SetReadDeadline(time.Unix(1, 0))
 		}
 	}

@@ -105,8 +105,8 @@ func (s *Session) readLoop(l *leg) {
 func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	if l.raw == nil {
 		n, l.err = l.conn.Read(b)
-		if l.err != nil && l.s.quiet.Load() && errors.Is(l.err, os.ErrDeadlineExceeded) {
-			l.err = nil // Quiesce has interrupted it
+		if l.err != nil && errors.Is(l.err, os.ErrDeadlineExceeded) && l.interrupted.Swap(false) {
+			l.err = nil // by Quiesce, which may be undone by now
 		}
 		return n, true
 	}
