@@ -114,7 +114,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 			w.Header().Set("Upgrade", "websocket")
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
-	case !g.reg.Pass(from):
+	case !g.reg.AdmitRequest(from):
 		g.logExhausted()
 		g.metrics.requestsRefused.Inc()
 		limitRefused(w)
@@ -122,7 +122,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		w.Header().Set("Connection", "close")
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
-		defer g.reg.Passed(from)
+		defer g.reg.EndRequest(from)
 		g.conns.MakeRoom()
 		rt.proxy.ServeHTTP(w, r)
 	}
@@ -172,13 +172,13 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	case registry.Duplicate:
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
-	case registry.TooMany:
+	case registry.TooManySessions:
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
 	case registry.OutOfDescriptors:
 		g.refuseExhausted(w, r)
 		return
-	case registry.TooManyHere:
+	case registry.TooManySessionsPerAddr:
 		w.Header().Set("Retry-After", retryAfter)
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
@@ -258,7 +258,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	if e.Kept() {
 		g.setCookie(r, e, pass, p.Token)
 	}
-	defer e.Welcome()()
+	defer e.BeginFirstAnswer()()
 	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
 	if err != nil { // nobody could ever resume this session
 		giveUp()
@@ -267,7 +267,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	}
 	p.Peer = e.Peer()
 	g.beginSession(e, up, conn).AttachFirst(conn, early, p)
-	e.Settle()
+	e.RunQueued()
 }
 
 // upstreamRequest builds the request that opens e's upstream for the client's handshake

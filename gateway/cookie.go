@@ -105,7 +105,7 @@ func (g *Gateway) finishByCookie(r *http.Request, a *arrival, e *registry.Record
 		return
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.logRefusal(r, e.Name(), refusal)
+	g.logRefusal(r, e.Identity(), refusal)
 	a.conn.Close() // a plain client reconnects, and gets a new session if this one has ended
 }
 

@@ -139,12 +139,12 @@ func (g *Gateway) Living() int { return g.reg.Count() }
 func (g *Gateway) DescriptorsInUse() int {
 	clients, _ := g.conns.Counts()
 	admins, _ := g.adminConns.Counts()
-	return g.reg.Taken() + clients + admins
+	return g.reg.InUse() + clients + admins
 }
 
 // Left counts what a process whose successor has the sessions still has to finish:
 // sessions, and handshakes in flight.
-func (g *Gateway) Left() (sessions, visits int) { return g.reg.Staying(), g.gate.visits() }
+func (g *Gateway) Left() (sessions, visits int) { return g.reg.CountOpen(), g.gate.visits() }
 
 // Enter begins a call that may act on sessions, unless they are frozen or have moved: then
 // it reports false. The call goes with the context that it returns, until leave.

@@ -147,7 +147,7 @@ func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 		d = &redial{waiter: w, done: make(chan struct{}), ask: rd.requestAgain(e, w.r)}
 		rd.of[e] = d
 		rd.mu.Unlock()
-		e.Do(func(core *session.Session, now session.Time) { core.Await(now) })
+		e.Do(func(core *session.Session, now session.Time) { core.BeginRedial(now) })
 		rd.running.Go(func() { rd.redialFor(e, d) })
 		return d
 	case d.decided:
@@ -185,7 +185,7 @@ func (rd *redialer) leave(d *redial, w *waiter) bool {
 
 // finish ends d, whatever its outcome.
 func (rd *redialer) finish(e *registry.Record, d *redial) {
-	e.Do(func(core *session.Session, now session.Time) { core.Forgo(now) })
+	e.Do(func(core *session.Session, now session.Time) { core.CancelRedial(now) })
 	rd.mu.Lock()
 	delete(rd.of, e)
 	rd.mu.Unlock()

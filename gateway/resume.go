@@ -69,7 +69,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	var same bool
 	away(a.r.Context(), func() { only, same = sameLogin(g.ctx, e, a.r) })
 	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
-		return e.Name(), session.Refuse(wire.CodeBadToken, otherPlayer)
+		return e.Identity(), session.Refuse(wire.CodeBadToken, otherPlayer)
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
@@ -77,7 +77,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	}
 	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
-	return e.Name(), g.attach(e, d, a)
+	return e.Identity(), g.attach(e, d, a)
 }
 
 // attach attaches a returning client to e once the session has an upstream. It signs the

@@ -159,7 +159,7 @@ func (g *Gateway) Clock() *transport.Clock { return g.clock }
 func (g *Gateway) Close() {
 	g.endDrain()
 	for _, e := range g.reg.All() {
-		e.BreakFirst()
+		e.CancelFirstDial()
 		e.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
 	}
 	g.driver.Close()

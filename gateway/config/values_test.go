@@ -104,12 +104,12 @@ var goodValues = []struct {
 	{"max-sessions-per-ip", "5", func(s *Settings) any { return s.Gateway.MaxSessionsPerIP }, 5},
 	{"drain", "2m", func(s *Settings) any { return s.Gateway.Drain }, 2 * time.Minute},
 	{"drain", "0", func(s *Settings) any { return s.Gateway.Drain }, time.Nanosecond},
-	{"on-detach", "release my keys", ofPolicy(func(p policy.Policy) any { return p.Words.Detach }), "release my keys"},
-	{"on-resume", `{"t":"back","s":"{session}"}`, ofPolicy(func(p policy.Policy) any { return p.Words.Resume }), `{"t":"back","s":"{session}"}`},
-	{"on-expire", "ä", ofPolicy(func(p policy.Policy) any { return p.Words.Expire }), "ä"},
-	{"keepalive-reply", "engine.io", ofPolicy(func(p policy.Policy) any { return p.Replies }), []session.Reply{{In: "2", Out: "3"}}},
-	{"keepalive-reply", `{"op":"ping"}=>{"op":"pong"}=>`, ofPolicy(func(p policy.Policy) any { return p.Replies }), []session.Reply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}},
-	{"keepalive-send", "25s:a:b", ofPolicy(func(p policy.Policy) any { return p.Beats }), []session.Beat{{Every: 25 * time.Second, Text: "a:b"}}},
+	{"on-detach", "release my keys", ofPolicy(func(p policy.Policy) any { return p.Notices.Detach }), "release my keys"},
+	{"on-resume", `{"t":"back","s":"{session}"}`, ofPolicy(func(p policy.Policy) any { return p.Notices.Resume }), `{"t":"back","s":"{session}"}`},
+	{"on-expire", "ä", ofPolicy(func(p policy.Policy) any { return p.Notices.Expire }), "ä"},
+	{"keepalive-reply", "engine.io", ofPolicy(func(p policy.Policy) any { return p.KeepaliveReplies }), []session.KeepaliveReply{{In: "2", Out: "3"}}},
+	{"keepalive-reply", `{"op":"ping"}=>{"op":"pong"}=>`, ofPolicy(func(p policy.Policy) any { return p.KeepaliveReplies }), []session.KeepaliveReply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}},
+	{"keepalive-send", "25s:a:b", ofPolicy(func(p policy.Policy) any { return p.Keepalives }), []session.Keepalive{{Every: 25 * time.Second, Text: "a:b"}}},
 	{"auth-jwks", "https://login.example/keys?x=1", auth(func(a policy.Auth) any { return a.JWKS }), "https://login.example/keys?x=1"},
 	{"auth-jwks", "keys/jwks.json", auth(func(a policy.Auth) any { return a.JWKS }), "keys/jwks.json"},
 	{"auth-key-file", "keys/login.pem", auth(func(a policy.Auth) any { return a.KeyFile }), "keys/login.pem"},
@@ -433,10 +433,10 @@ func TestRouteTurnsOffGlobalTextsAndTimers(t *testing.T) {
 	s := mustParse(t, nil, append(global, "--route=/a/*=ws://game:1", "--route=/b/*=ws://game:1"+empty)...)
 	want := s.Gateway.Routes[0].Policy
 	off := s.Gateway.Routes[1].Policy
-	if want.Words.Detach != "d" || len(want.Replies) != 1 || want.IdleTimeout != time.Minute {
+	if want.Notices.Detach != "d" || len(want.KeepaliveReplies) != 1 || want.IdleTimeout != time.Minute {
 		t.Fatalf("the first route: %+v", want)
 	}
-	want.Words, want.Replies, want.Beats = session.Words{}, nil, nil
+	want.Notices, want.KeepaliveReplies, want.Keepalives = session.Notices{}, nil, nil
 	want.IdleTimeout, want.UpstreamHeartbeat, want.AnswerTimeout, want.GraceBeforeStart = 0, 0, 0, nil
 	if !reflect.DeepEqual(off, want) {
 		t.Errorf("the second route: %+v, want %+v", off, want)

@@ -112,7 +112,7 @@ func (e *Record) Adopt(d *transport.Session) {
 	e.mu.Lock()
 	e.live.Store(d)
 	e.mu.Unlock()
-	e.Settle()
+	e.RunQueued()
 }
 
 // Release removes a session that a successor has taken over, and returns what it is charged
@@ -121,7 +121,7 @@ func (r *Registry) Release(e *Record, store *replay.Store) {
 	r.mu.Lock()
 	r.removeLocked(e)
 	r.mu.Unlock()
-	e.GiveBack(store)
+	e.ReleaseMemory(store)
 }
 
 func (s *State) walk(c *tlv.Codec) {

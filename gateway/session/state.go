@@ -135,7 +135,7 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	c.Sub(19, s.written.walk)
 	c.Sub(20, s.ackSent.walk)
 	c.Sub(21, s.pace.walk)
-	tlv.List(c, 22, &s.beats, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
+	tlv.List(c, 22, &s.keepaliveDue, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
 
 	tlv.Num(c, 23, &s.epoch)
 	c.Sub(24, s.ending.walk)
@@ -178,14 +178,14 @@ func walkRing(r *replay.State, c *tlv.Codec) {
 func (g *Config) walk(c *tlv.Codec) {
 	c.String(1, &g.ID)
 	c.String(2, &g.Protocol)
-	c.String(3, &g.Words.Detach)
-	c.String(4, &g.Words.Resume)
-	c.String(5, &g.Words.Expire)
-	tlv.List(c, 6, &g.Replies, func(c *tlv.Codec, r *Reply) {
+	c.String(3, &g.Notices.Detach)
+	c.String(4, &g.Notices.Resume)
+	c.String(5, &g.Notices.Expire)
+	tlv.List(c, 6, &g.KeepaliveReplies, func(c *tlv.Codec, r *KeepaliveReply) {
 		c.String(1, &r.In)
 		c.String(2, &r.Out)
 	})
-	tlv.List(c, 7, &g.Beats, func(c *tlv.Codec, b *Beat) {
+	tlv.List(c, 7, &g.Keepalives, func(c *tlv.Codec, b *Keepalive) {
 		tlv.Num(c, 1, &b.Every)
 		c.String(2, &b.Text)
 	})
@@ -193,7 +193,7 @@ func (g *Config) walk(c *tlv.Codec) {
 	c.Float(9, &g.Rate.Bytes)
 	c.Bool(10, &g.Rate.End)
 	c.Bool(11, &g.Resumable)
-	c.Bool(12, &g.Kept)
+	c.Bool(12, &g.PlainResume)
 	c.Bool(13, &g.Hard)
 	c.Bool(14, &g.MessageLog.On)
 	tlv.Num(c, 15, &g.MessageLog.Prefix)

@@ -33,7 +33,7 @@ var notInState = map[string]string{
 	"q.units[1].to":    "a pointer: present or not",
 	"ending.At":        "", // checked below: every name here must exist
 	"takeovers[0]":     "",
-	"beats[0]":         "",
+	"keepaliveDue[0]":  "",
 	"futile.since":     "",
 	"att.closing.code": "",
 }
@@ -74,7 +74,7 @@ func everyField(t *testing.T) *Session {
 	t.Helper()
 	s := &Session{
 		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}},
-		cfg: Config{Replies: make([]Reply, 2), Beats: make([]Beat, 2)}, beats: make([]Time, 2), takeovers: make([]Time, 2),
+		cfg: Config{KeepaliveReplies: make([]KeepaliveReply, 2), Keepalives: make([]Keepalive, 2)}, keepaliveDue: make([]Time, 2), takeovers: make([]Time, 2),
 		q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
 	}
 	s.up = &s.first

@@ -117,7 +117,7 @@ func (l *leg) out() [][]byte {
 	}
 	l.bufs = l.s.core.Out(l.s.now, l.leg, l.bufs[:0])
 	if l.raw == nil && len(l.bufs) > 0 {
-		l.s.core.Waits(l.s.now, l.leg)
+		l.s.core.WriteBlocks(l.s.now, l.leg)
 	}
 	return l.bufs
 }

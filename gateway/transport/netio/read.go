@@ -19,7 +19,7 @@ func (s *Session) readAll(l *leg, early []byte) {
 	}
 	s.readLoop(l)
 	if l.err != nil {
-		s.Do(func(core *session.Session, now session.Time) { core.Gone(now, l.leg, l.err.Error()) })
+		s.Do(func(core *session.Session, now session.Time) { core.Disconnected(now, l.leg, l.err.Error()) })
 	}
 	s.discard(l)
 }
@@ -161,7 +161,7 @@ func (s *Session) reads(l *leg) bool {
 	case s.notifying && len(s.events) > maxPending:
 		return false
 	default:
-		return s.core.Wants(l.leg)
+		return s.core.WantsRead(l.leg)
 	}
 }
 
@@ -191,7 +191,7 @@ func (s *Session) discard(l *leg) {
 		drain(l.conn)
 	}
 	s.enter()
-	s.call(func(core *session.Session, now session.Time) { core.Gone(now, l.leg, "closed") })
+	s.call(func(core *session.Session, now session.Time) { core.Disconnected(now, l.leg, "closed") })
 	l.close(session.Shut)
 	s.settle()
 }
