@@ -311,7 +311,7 @@ func TestTombstonesAreSentOnceEach(t *testing.T) {
 // Input from a socket may be truncated anywhere, or come from another program.
 func FuzzReadState(f *testing.F) {
 	e := NewRecord(transport.NewClock(), Spec{ID: "s", Route: "/*", Peer: netip.MustParseAddr("192.0.2.1"), Terms: &Terms{}, Target: upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example"}}})
-	e.Keep(Moment{Type: "session.created"})
+	e.AppendMoment(Moment{Type: "session.created"})
 	f.Add(e.AppendState(nil, e.Target))
 	f.Add(tlv.Write((&tombstone{info: Snapshot{ID: "s"}}).walk))
 	f.Add([]byte{})
