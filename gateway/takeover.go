@@ -166,6 +166,17 @@ func (t *Takeover) adopt(r restored) {
 	}
 }
 
+// Abandon forgets the restored sessions, which will not be adopted, and closes their
+// descriptors: if the predecessor has crashed, nobody else has them.
+func (t *Takeover) Abandon() {
+	for _, r := range t.list {
+		t.g.reg.Release(r.e, t.g.store)
+		rawconn.Release(r.Up)
+		rawconn.Release(r.Down)
+	}
+	t.list = nil
+}
+
 // moveWithin is how long clients may take to leave a connection that is pumped.
 const moveWithin = 5 * time.Second
 

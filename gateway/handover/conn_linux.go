@@ -66,7 +66,9 @@ func (c *Conn) Close() error { return c.c.Close() }
 // no limit.
 func (c *Conn) SetDeadline(t time.Time) { c.c.SetDeadline(t) }
 
-// Send sends a message: the concatenation of body, and duplicates of fds.
+// Send sends a message: the concatenation of body, and duplicates of fds. If the peer has
+// closed the channel, the error is an *AbortError if it has sent Abort before, and io.EOF
+// otherwise.
 func (c *Conn) Send(k Kind, fds []int, body ...[]byte) error {
 	size := 0
 	for _, b := range body {
@@ -86,12 +88,28 @@ func (c *Conn) Send(k Kind, fds []int, body ...[]byte) error {
 	if err == nil && n < len(head) {
 		_, err = c.c.Write(head[n:])
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		bufs := net.Buffers(body)
+		_, err = bufs.WriteTo(c.c)
 	}
-	bufs := net.Buffers(body)
-	_, err = bufs.WriteTo(c.c)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return c.lastWord()
+	}
 	return err
+}
+
+// lastWord says why the peer has closed the channel.
+func (c *Conn) lastWord() error {
+	for {
+		m, err := c.Receive()
+		switch {
+		case err != nil:
+			return io.EOF
+		case m.Kind == Abort:
+			return &AbortError{string(m.Body)}
+		}
+		m.Close()
+	}
 }
 
 // Receive receives a message. At the end of the channel it returns io.EOF.
@@ -105,7 +123,7 @@ func (c *Conn) Receive() (m Message, err error) {
 	}()
 	for n := 0; n < headSize; {
 		k, oobn, flags, _, err := c.c.ReadMsgUnix(head[n:], oob)
-		if err == nil && k == 0 || errors.Is(err, unix.ECONNRESET) {
+		if errors.Is(err, io.EOF) || err == nil && k == 0 || errors.Is(err, unix.ECONNRESET) {
 			err = io.EOF
 			if n > 0 {
 				err = io.ErrUnexpectedEOF
@@ -133,7 +151,9 @@ func (c *Conn) Receive() (m Message, err error) {
 		return m, fmt.Errorf("%d descriptors came with a message, %d were sent", len(m.FDs), fds)
 	}
 	m.Kind, m.Body = kind, make([]byte, size)
-	_, err = io.ReadFull(c.c, m.Body)
+	if _, err = io.ReadFull(c.c, m.Body); errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		err = io.ErrUnexpectedEOF
+	}
 	return m, err
 }
 

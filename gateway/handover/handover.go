@@ -118,6 +118,7 @@ func (c *Conn) Expect(k Kind) (Message, error) {
 	case err != nil:
 		return m, err
 	case m.Kind == Abort:
+		m.Close()
 		return m, &AbortError{string(m.Body)}
 	case m.Kind != k:
 		m.Close()

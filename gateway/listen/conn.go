@@ -13,8 +13,8 @@ import (
 
 // A Conn is an accepted TCP connection whose request may still be incomplete. It remembers
 // the bytes of that request, so that another process can continue with it: Freeze.
-// All methods are those of the TCP connection but Read, Write and Close, which wait or
-// fail for a connection that has moved.
+// All methods are those of the TCP connection, but reading, writing and closing wait while
+// it is frozen, and reading and writing fail once it has moved.
 type Conn struct {
 	*net.TCPConn
 	raw syscall.RawConn
@@ -26,6 +26,7 @@ type Conn struct {
 	mixed    bool   // bytes of several requests, or of a body, may have been read
 	frozen   bool
 	moved    bool
+	closed   bool
 	resolved chan struct{} // closed by Thaw and Moved, made by Freeze
 
 	// Of a Read under way.
@@ -69,11 +70,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	for {
 		c.mu.Lock()
-		if resolved := c.waitLocked(); resolved != nil {
-			c.mu.Unlock()
-			<-resolved
-			continue
-		}
+		c.awaitLocked()
 		if c.moved {
 			c.mu.Unlock()
 			return 0, io.EOF
@@ -129,26 +126,52 @@ func (c *Conn) noteLocked(p []byte) {
 	}
 }
 
-func (c *Conn) waitLocked() chan struct{} {
-	if c.frozen {
-		return c.resolved
-	}
-	return nil
-}
-
 var endOfHead = []byte("\r\n\r\n")
 
 var errMoved = errors.New("another process has the connection")
 
-// Write implements net.Conn.
+// Write implements net.Conn. It waits while c is frozen: another process may get to write.
 func (c *Conn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	moved := c.moved
-	c.mu.Unlock()
-	if moved {
+	if !c.own() {
 		return 0, errMoved
 	}
 	return c.TCPConn.Write(p)
+}
+
+// Close implements net.Conn. It waits while c is frozen, when its descriptor is being sent to
+// another process, and must not become another file's.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.awaitLocked()
+	c.closed = true // not under the lock: closing waits for a Read, which takes it
+	c.mu.Unlock()
+	return c.TCPConn.Close()
+}
+
+// CloseWrite shuts down the writing side. It waits while c is frozen: it would act on the
+// socket of the other process too.
+func (c *Conn) CloseWrite() error {
+	if !c.own() {
+		return errMoved
+	}
+	return c.TCPConn.CloseWrite()
+}
+
+// own waits while c is frozen, and reports false once another process has it.
+func (c *Conn) own() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.awaitLocked()
+	return !c.moved
+}
+
+func (c *Conn) awaitLocked() {
+	for c.frozen {
+		resolved := c.resolved
+		c.mu.Unlock()
+		<-resolved
+		c.mu.Lock()
+	}
 }
 
 // ReadFrom implements io.ReaderFrom.
@@ -161,12 +184,7 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 func (c *Conn) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.frozen {
-		resolved := c.resolved
-		c.mu.Unlock()
-		<-resolved
-		c.mu.Lock()
-	}
+	c.awaitLocked()
 	if c.moved {
 		return false
 	}
@@ -186,12 +204,12 @@ func (c *Conn) end() {
 
 // Freeze keeps c from being read, until Thaw or Moved, of which one must follow. It
 // returns its descriptor, which stays c's, and what has been read of an incomplete request. It
-// reports false, and freezes nothing, if c is serving a request, or what it has read is not
-// known.
+// reports false, and freezes nothing, if c is serving a request or closed, or what it has read
+// is not known.
 func (c *Conn) Freeze() (fd int, request []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.serving || c.mixed || c.frozen || c.moved {
+	if c.serving || c.mixed || c.frozen || c.moved || c.closed {
 		return -1, nil, false
 	}
 	if err := c.raw.Control(func(p uintptr) { fd = int(p) }); err != nil {

@@ -204,7 +204,11 @@ func (t *ConnTracker) remove(excess func(waiting int) int) (oldest []net.Conn, s
 	n := excess(t.line.Len())
 	for range min(n, t.line.Len()) {
 		c := t.line.Remove(t.line.Front()).(net.Conn)
+		tc := t.conns[c]
 		delete(t.conns, c)
+		if tc.conn != nil {
+			c = tc.conn // whose Close waits while it is frozen
+		}
 		oldest = append(oldest, c)
 	}
 	return oldest, n > 0

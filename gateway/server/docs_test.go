@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,10 +38,16 @@ import (
 // root is the root of the repository.
 const root = "../.."
 
-// TestMain runs reseat itself if a block calls the test binary as reseat.
+// TestMain runs reseat itself if a block calls the test binary as reseat, or a test of
+// upgrades by another name.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "reseat" {
+	switch filepath.Base(os.Args[0]) {
+	case "reseat":
 		os.Exit(calledByAPage(os.Args[1:]))
+	case ownProcess:
+		signals := make(chan os.Signal, 8)
+		signal.Notify(signals, Signals...)
+		os.Exit(Run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, signals))
 	}
 	os.Exit(m.Run())
 }

@@ -47,6 +47,7 @@ type upgrader struct {
 	mu      sync.Mutex
 	running bool
 	cancel  context.CancelFunc // of the upgrade that runs
+	ended   chan struct{}      // closed when that has ended
 	last    admin.Upgrade
 	older   []*handover.Conn // to processes that forward bytes for this one
 	settled bool             // the predecessor has handed everything over
@@ -215,7 +216,8 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 		ch.Close()
 		return false
 	}
-	u.running, u.cancel = true, cancel
+	u.running, u.cancel, u.ended = true, cancel, make(chan struct{})
+	defer close(u.ended)
 	u.last = admin.Upgrade{State: upgradeRunning, From: config.Version()}
 	u.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { ch.SetDeadline(time.Unix(1, 0)) })
@@ -254,12 +256,23 @@ func (u *upgrader) forwardedFor() time.Duration {
 	return max(time.Until(u.forwardedUntil), 0)
 }
 
-// abort aborts the upgrade that runs, if there is one.
-func (u *upgrader) abort() {
+// abort aborts the upgrade that runs, if there is one, and waits for its end. It returns the
+// channel to the successor if it came too late.
+func (u *upgrader) abort() *handover.Conn {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.running && u.cancel != nil {
+	ended := u.ended
+	if ended != nil {
 		u.cancel()
+	}
+	u.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
+	select {
+	case ch := <-u.moved:
+		return ch
+	default:
+		return nil
 	}
 }
 
@@ -393,6 +406,9 @@ func (g *giving) freeze() (err error) {
 	ctx, cancel := context.WithTimeout(g.ctx, freezeLimit)
 	defer cancel()
 	g.ch.SetDeadline(time.Now().Add(freezeLimit))
+	if g.ctx.Err() != nil || p.gateway.Draining() { // an abort may have set the deadline just before
+		return errors.New("the gateway is draining")
+	}
 	began, monotonic := time.Now(), handover.Monotonic()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	for _, ln := range p.listeners {
@@ -426,8 +442,8 @@ func (g *giving) freeze() (err error) {
 		return explain(err, "the new process could not take over")
 	}
 	g.step = "commit"
-	if err := g.ctx.Err(); err != nil {
-		return errors.New("a signal stopped it")
+	if g.ctx.Err() != nil || p.gateway.Draining() {
+		return errors.New("the gateway is draining")
 	}
 	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic}); err != nil {
 		return explain(err, "the new process left")
@@ -689,9 +705,11 @@ func (g *giving) sendLate() {
 	}
 	pumps := new(pumpList)
 	err = g.encode(frozen, pumps)
-	if err == nil {
-		body, fds := sessionsBody(frozen.Sessions)
-		err = g.ch.Send(handover.Sessions, fds, body...)
+	for part := range slices.Chunk(frozen.Sessions, batchSessions) {
+		if err == nil {
+			body, fds := sessionsBody(part)
+			err = g.ch.Send(handover.Sessions, fds, body...)
+		}
 	}
 	if err != nil {
 		pumps.abandon()

@@ -387,7 +387,11 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 				go p.upgrader.onSignal()
 				continue
 			}
-			p.upgrader.abort()
+			if ch := p.upgrader.abort(); ch != nil {
+				ended := make(chan os.Signal, 1)
+				ended <- s
+				return p.retire(ch, ended)
+			}
 			p.log.Info("shutdown.started", "signal", s.String(), "text", "a second signal exits at once")
 			return p.drain(signals)
 		}

@@ -38,6 +38,7 @@ type takeover struct {
 	sessions *gateway.Takeover
 	moved    int
 	conns    []injected
+	began    time.Duration // handover.Monotonic when the first session came
 	commit   commit
 	upgrades map[string]float64
 }
@@ -145,6 +146,12 @@ func (t *takeover) failed(err error) error {
 	for _, c := range t.conns {
 		c.conn.Close()
 	}
+	for _, ch := range t.older {
+		ch.Close()
+	}
+	if t.sessions != nil {
+		t.sessions.Abandon()
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errPredecessorCrashed
 	}
@@ -178,17 +185,17 @@ func (t *takeover) receive(p *process) error {
 		}
 		return t.failed(err)
 	}
-	if err := t.ch.Send(handover.Ready, nil); err != nil {
+	t.ch.SetDeadline(time.Time{}) // only the predecessor decides now: it may have sent Commit at any moment
+	if err = t.ch.Send(handover.Ready, nil); err == nil {
+		_, err = t.ch.ExpectJSON(handover.Commit, &t.commit)
+	}
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // it has crashed; nobody else can have its sessions
+		t.commit = commit{Frozen: t.began}
+		p.log.Error("upgrade.predecessor_crashed", "text", "it had handed everything over: its sessions go on here")
+	case err != nil:
 		return t.failed(err)
 	}
-	_, err = t.ch.ExpectJSON(handover.Commit, &t.commit)
-	if errors.Is(err, io.EOF) {
-		err = nil // it has crashed; nobody else can have its sessions
-	}
-	if err != nil {
-		return t.failed(err)
-	}
-	t.ch.SetDeadline(time.Time{})
 	return nil
 }
 
@@ -202,6 +209,9 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		return false, err
 	}
 	defer m.Close()
+	if t.began == 0 && m.Kind != handover.Tombstones {
+		t.began = handover.Monotonic()
+	}
 	switch m.Kind {
 	case handover.Abort:
 		return false, &handover.AbortError{Reason: string(m.Body)}

@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// began begins a visit in a goroutine, and reports by the channel whether it may.
+func began(t *gate) <-chan *visit {
+	c := make(chan *visit, 1)
+	go func() {
+		_, v, ok := t.enter(context.Background())
+		if ok != (v != nil) {
+			panic("a visit that was turned away")
+		}
+		c <- v
+	}()
+	synctest.Wait()
+	return c
+}
+
+// frozenBy begins a freeze, and returns its error by the channel.
+func frozenBy(ctx context.Context, t *gate) <-chan error {
+	c := make(chan error, 1)
+	go func() { c <- t.freeze(ctx) }()
+	synctest.Wait()
+	return c
+}
+
+// wantOpen asserts that nothing has come by c.
+func wantOpen[T any](t *testing.T, c <-chan T, what string) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-c:
+		t.Fatal(what)
+	default:
+	}
+}
+
+func TestFreezeWaitsForVisitsInsideAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		_, first, _ := g.enter(t.Context())
+		ctx, second, _ := g.enter(t.Context())
+		back, returned := make(chan struct{}), make(chan struct{})
+		go func() {
+			away(ctx, func() { <-back })
+			close(returned)
+		}()
+		frozen := frozenBy(t.Context(), &g)
+		wantOpen(t, frozen, "it did not wait for the visit inside")
+		first.leave()
+		first.leave() // as by leaveGate, and again by the handler
+		if err := <-frozen; err != nil {
+			t.Fatal(err)
+		}
+		close(back)
+		wantOpen(t, returned, "a visit came back while frozen")
+		late := began(&g)
+		wantOpen(t, late, "a visit began while frozen")
+		if _, _, ok := g.tryEnter(t.Context()); ok {
+			t.Error("a caller that can come again did not have to")
+		}
+		if n := g.visits(); n != 1 {
+			t.Errorf("%d visits, want the one that is away", n)
+		}
+		g.thaw(false)
+		<-returned
+		v := <-late
+		if v == nil {
+			t.Fatal("a visit was turned away though nothing has moved")
+		}
+		v.leave()
+		second.leave()
+		if n := g.visits(); n != 0 {
+			t.Errorf("%d visits, want none", n)
+		}
+		if _, v, ok := g.tryEnter(t.Context()); !ok {
+			t.Error("turned away")
+		} else {
+			v.leave()
+		}
+	})
+}
+
+func TestMovedSessionsTurnNewVisitsAwayAndLetOthersFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		ctx, v, _ := g.enter(t.Context())
+		back, returned := make(chan struct{}), make(chan struct{})
+		go func() {
+			away(ctx, func() { <-back })
+			close(returned)
+		}()
+		if err := <-frozenBy(t.Context(), &g); err != nil {
+			t.Fatal(err)
+		}
+		late := began(&g)
+		g.thaw(true)
+		if <-late != nil {
+			t.Error("a visit that had waited was let in")
+		}
+		if <-began(&g) != nil || !g.hasMoved() {
+			t.Error("a new visit was let in")
+		}
+		close(back)
+		<-returned // it may come back, and finish its session
+		if frozen := frozenBy(t.Context(), &g); len(frozen) != 0 {
+			t.Error("a later freeze did not wait for it")
+		} else {
+			v.leave()
+			if err := <-frozen; err != nil {
+				t.Error(err)
+			}
+		}
+		g.thaw(false) // as after a late freeze that found nothing
+		if <-began(&g) != nil {
+			t.Error("a visit was let in afterwards")
+		}
+	})
+}
+
+func TestFreezeThatTakesTooLongLetsEverybodyIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		ctx, v, _ := g.enter(t.Context())
+		limited, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		frozen := frozenBy(limited, &g)
+		late := began(&g)
+		wantOpen(t, late, "a visit began while frozen")
+		if err := <-frozen; err == nil {
+			t.Fatal("it does not stand still")
+		}
+		(<-late).leave()
+		done := false
+		away(ctx, func() { done = true })
+		v.leave()
+		away(ctx, func() {}) // after its end, as of a goroutine that was left behind
+		if n := g.visits(); n != 0 || !done {
+			t.Errorf("%d visits, want none", n)
+		}
+		if err := g.freeze(t.Context()); err != nil {
+			t.Errorf("a later one: %v", err)
+		}
+		g.thaw(false)
+	})
+}
+
+func TestAwayWithoutVisitCalls(t *testing.T) {
+	called := 0
+	away(t.Context(), func() { called++ })
+	leaveGate(t.Context())
+	if called != 1 {
+		t.Errorf("called %d times", called)
+	}
+}
+
+// A session that a predecessor still has is awaited until it comes, or will not come.
+func TestResumeWaitsForLateSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l late
+		l.expect([]string{"a", "b"})
+		if l.next("c") != nil {
+			t.Error("a session that nobody has is awaited")
+		}
+		for _, end := range []func(){func() { l.arrived("a") }, l.none} {
+			c := l.next("b")
+			wantOpen(t, c, "it came at once")
+			end()
+			<-c
+		}
+		if l.next("a") != nil || l.next("b") != nil {
+			t.Error("they are still awaited")
+		}
+	})
+}

@@ -1,0 +1,333 @@
+package registry
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"reseat/gateway/replay"
+	"reseat/gateway/session"
+	"reseat/gateway/tlv"
+	"reseat/gateway/transport"
+	"reseat/upstream"
+)
+
+// notInRecord names the fields of a Record that its State omits, and why.
+var notInRecord = map[string]string{
+	"clock":        "the new process has its own",
+	"Target":       "by its URL; the options are those of the new process's settings",
+	"first.Host":   "not kept for a hard resume: Host is Target's",
+	"first.Header": "not kept for a hard resume, which sends the newest headers",
+	"player":       "of Player, and the realm of the new process's settings",
+	"won":          "always true: a session that is connecting is not moved",
+	"current":      "by StateTerms: TestStateTermsCoverSettingsOfCore",
+	"live":         "the driver: Adopt",
+	"memo":         "a cache",
+	"pongs":        "who waits for it stays with its process",
+	"breakOff":     "nil after the first dial",
+	"pending":      "what Do queues while connecting",
+	"welcomed":     "only while the first client is answered: a visit, which a freeze awaits",
+}
+
+// notInTombstone does so for a tombstone.
+var notInTombstone = map[string]string{
+	"number": "in the order in which the new process adds them",
+	"place":  "of the new process's heap",
+}
+
+// setAll sets every field below v that is not omitted to a value of its own, and lists them.
+func setAll(t *testing.T, v reflect.Value, path string, omit map[string]string, seen map[string]bool, n *int) {
+	t.Helper()
+	seen[path] = true
+	if omit[path] != "" {
+		return
+	}
+	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // unexported, too
+	*n++
+	switch x := v.Addr().Interface().(type) {
+	case *time.Time:
+		*x = time.Unix(int64(1_000_000+*n), int64(*n)).UTC()
+		return
+	case **time.Time:
+		at := time.Unix(int64(1_000_000+*n), int64(*n)).UTC()
+		*x = &at
+		return
+	case *netip.Prefix:
+		*x = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(*n)}), 32)
+		return
+	}
+	if strings.HasPrefix(v.Type().String(), "atomic.Pointer[string]") {
+		s := fmt.Sprint("value ", *n)
+		v.Addr().MethodByName("Store").Call([]reflect.Value{reflect.ValueOf(&s)})
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		if v.Type().PkgPath() == "sync" {
+			return
+		}
+		for i := range v.NumField() {
+			setAll(t, v.Field(i), strings.Trim(path+"."+v.Type().Field(i).Name, "."), omit, seen, n)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		setAll(t, v.Elem(), path, omit, seen, n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			setAll(t, v.Index(i), path+"[]", omit, seen, n)
+		}
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*n))
+	case reflect.Uint64, reflect.Uint8:
+		v.SetUint(uint64(*n % 200))
+	case reflect.Float64:
+		v.SetFloat(float64(*n) / 4)
+	case reflect.String:
+		v.SetString(fmt.Sprint("value ", *n))
+	default:
+		t.Fatalf("%s is a %v: neither in the state nor on the list", path, v.Type())
+	}
+}
+
+// same compares what setAll has set.
+func same(t *testing.T, want, got reflect.Value, path string, omit map[string]string) {
+	t.Helper()
+	if omit[path] != "" {
+		return
+	}
+	open := func(v reflect.Value) reflect.Value {
+		return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+	}
+	want, got = open(want), open(got)
+	_, isTime := want.Interface().(time.Time)
+	_, isPrefix := want.Interface().(netip.Prefix)
+	switch {
+	case want.Kind() == reflect.Struct && want.Type().PkgPath() == "sync":
+	case strings.HasPrefix(want.Type().String(), "atomic.Pointer[string]"):
+		w, g := want.Addr().MethodByName("Load").Call(nil)[0], got.Addr().MethodByName("Load").Call(nil)[0]
+		if g.IsNil() || w.Elem().String() != g.Elem().String() {
+			t.Errorf("%s is %v, want %v", path, g, w.Elem())
+		}
+	case want.Kind() == reflect.Struct && !isTime && !isPrefix:
+		for i := range want.NumField() {
+			same(t, want.Field(i), got.Field(i), strings.Trim(path+"."+want.Type().Field(i).Name, "."), omit)
+		}
+	case want.Kind() == reflect.Slice && want.Type().Elem().Kind() != reflect.Uint8 && want.Len() == got.Len():
+		for i := range want.Len() {
+			same(t, want.Index(i), got.Index(i), path+"[]", omit)
+		}
+	default:
+		if !reflect.DeepEqual(want.Interface(), got.Interface()) {
+			t.Errorf("%s is %v, want %v", path, got.Interface(), want.Interface())
+		}
+	}
+}
+
+// wantNamed asserts that a list names fields that exist.
+func wantNamed(t *testing.T, omit map[string]string, seen map[string]bool) {
+	t.Helper()
+	for path := range omit {
+		if !seen[path] {
+			t.Errorf("no field is called %s", path)
+		}
+	}
+}
+
+// restored is what a new process makes of e's state.
+func restored(t *testing.T, e *Record) (*Record, *State) {
+	t.Helper()
+	s, err := ReadState(e.AppendState(nil, upstream.Target{URL: &url.URL{Scheme: "ws", Host: "route.example"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := transport.NewClock()
+	r := New(clock, Limits{})
+	t.Cleanup(r.Close)
+	return r.Restore(s, e.Target, s.Terms.Apply(&Terms{}), e.player.realm, replay.NewStore(1<<20, nil)), s
+}
+
+func filledRecord(t *testing.T) (*Record, map[string]bool) {
+	t.Helper()
+	e, seen, n := new(Record), map[string]bool{}, 0
+	setAll(t, reflect.ValueOf(e).Elem(), "", notInRecord, seen, &n)
+	if n < 40 {
+		t.Fatalf("%d fields: the walk over the types is broken", n)
+	}
+	e.SetTerms(&Terms{})
+	e.Target.URL = &url.URL{Scheme: "ws", Host: "game.example:9000"}
+	e.player.realm, e.player.name = "realm", e.Player
+	return e, seen
+}
+
+// A forgotten field would be lost in an upgrade.
+func TestStateHasEveryFieldOfRecordOrNamesReason(t *testing.T) {
+	e, seen := filledRecord(t)
+	wantNamed(t, notInRecord, seen)
+	got, s := restored(t, e)
+	same(t, reflect.ValueOf(e).Elem(), reflect.ValueOf(got).Elem(), "", notInRecord)
+	if got.player != e.player || !got.won {
+		t.Errorf("player %+v, won %v", got.player, got.won)
+	}
+	if s.Target != "ws://game.example:9000" {
+		t.Errorf("target %q", s.Target)
+	}
+}
+
+func TestDataThatIsEmptyIsNotUnset(t *testing.T) {
+	for _, want := range [][]byte{nil, {}, []byte("x")} {
+		e, _ := filledRecord(t)
+		e.data = want
+		if got, _ := restored(t, e); (got.data == nil) != (want == nil) || string(got.data) != string(want) {
+			t.Errorf("%#v, want %#v", got.data, want)
+		}
+	}
+}
+
+func TestStateOmitsTheUpstreamOfTheRoute(t *testing.T) {
+	e, _ := filledRecord(t)
+	s, err := ReadState(e.AppendState(nil, e.Target))
+	if err != nil || s.Target != "" {
+		t.Errorf("%q, %v", s.Target, err)
+	}
+}
+
+// The terms that a core has been made with, and those that were changed for one session, must
+// stay: the route's may differ in the new process.
+func TestStateTermsCoverSettingsOfCore(t *testing.T) {
+	grace := 7 * time.Second
+	e, _ := filledRecord(t)
+	terms := &Terms{Group: "red"}
+	terms.Grace, terms.GraceBeforeStart, terms.Overflow = 3*time.Second, &grace, session.Overflow(1)
+	terms.PlainResume, terms.Hard, terms.MessageLog = true, true, session.MessageLog{On: true, Prefix: 9}
+	e.SetTerms(terms)
+	got, _ := restored(t, e)
+	if !reflect.DeepEqual(got.Terms(), terms) {
+		t.Errorf("%+v, want %+v", got.Terms(), terms)
+	}
+	if k := reflect.TypeFor[StateTerms]().NumField(); k != 7 {
+		t.Errorf("StateTerms has %d fields, and this test knows 7", k)
+	}
+	terms = &Terms{}
+	e.SetTerms(terms)
+	if got, _ := restored(t, e); !reflect.DeepEqual(got.Terms(), terms) {
+		t.Errorf("%+v, want %+v: a nil differs from zero", got.Terms(), terms)
+	}
+}
+
+func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
+	want, seen, n := new(tombstone), map[string]bool{}, 0
+	omit := map[string]string{"tokens": "by Issued and Confirmed", "expires": "by the time that is left"}
+	for path, why := range notInTombstone {
+		omit[path] = why
+	}
+	setAll(t, reflect.ValueOf(want).Elem(), "", omit, seen, &n)
+	wantNamed(t, omit, seen)
+	if n < 40 {
+		t.Fatalf("%d fields: the walk over the types is broken", n)
+	}
+	want.tokens.Restore(9, 7)
+	want.expires = time.Now().Add(time.Hour)
+	got := new(tombstone)
+	if err := tlv.Read(tlv.Write(want.walk), got.walk); err != nil {
+		t.Fatal(err)
+	}
+	same(t, reflect.ValueOf(want).Elem(), reflect.ValueOf(got).Elem(), "", omit)
+	if got.tokens != want.tokens {
+		t.Errorf("generations %+v, want %+v", got.tokens, want.tokens)
+	}
+	if d := want.expires.Sub(got.expires).Abs(); d > time.Minute { // the wall clock is asked twice
+		t.Errorf("it expires at %v, want %v", got.expires, want.expires)
+	}
+}
+
+// Numbers are cursors of lists: two sessions must not have the same.
+func TestRestoredSessionsHaveDifferentNumbers(t *testing.T) {
+	e, _ := filledRecord(t)
+	b := e.AppendState(nil, e.Target)
+	r := New(transport.NewClock(), Limits{})
+	defer r.Close()
+	seen := map[uint64]bool{}
+	for range 3 {
+		s, err := ReadState(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ID = fmt.Sprint(s.ID, len(seen))
+		got := r.Restore(s, e.Target, &Terms{}, nil, replay.NewStore(1<<20, nil))
+		if seen[got.seq] || got.seq > r.Totals().Seq {
+			t.Errorf("number %d of %v, newest %d", got.seq, seen, r.Totals().Seq)
+		}
+		seen[got.seq] = true
+	}
+	if !seen[e.seq] {
+		t.Errorf("the first one has lost its number %d", e.seq)
+	}
+}
+
+func TestTombstonesAreSentOnceEach(t *testing.T) {
+	r := New(transport.NewClock(), Limits{})
+	defer r.Close()
+	bury := func(id string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.buryLocked(&tombstone{info: Snapshot{ID: id, seq: 5}, expires: time.Now().Add(time.Hour), past: history{list: []Moment{{Type: "x"}}, left: 3}})
+	}
+	next := New(transport.NewClock(), Limits{})
+	defer next.Close()
+	var last uint64
+	for round, want := range []int{0, 3, 1, 0} {
+		for i := range want {
+			bury(fmt.Sprint(round, "-", i))
+		}
+		for got := 0; ; {
+			list, after := r.Tombstones(last, 2)
+			if last = after; len(list) == 0 {
+				if got != want {
+					t.Errorf("round %d: %d, want %d", round, got, want)
+				}
+				break
+			}
+			got += len(list)
+			for _, b := range list {
+				if err := next.RestoreTombstone(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if moments, left, ok := next.History("1-2"); !ok || left != 3 || len(moments) != 1 || len(next.ended.byID) != 4 {
+		t.Errorf("%v, %d, %v; %d remembered, want 4", moments, left, ok, len(next.ended.byID))
+	}
+}
+
+// Input from a socket may be truncated anywhere, or come from another program.
+func FuzzReadState(f *testing.F) {
+	e := NewRecord(transport.NewClock(), Spec{ID: "s", Route: "/*", Peer: netip.MustParseAddr("192.0.2.1"), Terms: &Terms{}, Target: upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example"}}})
+	e.AppendMoment(Moment{Type: "session.created"})
+	f.Add(e.AppendState(nil, e.Target))
+	f.Add(tlv.Write((&tombstone{info: Snapshot{ID: "s"}}).walk))
+	f.Add([]byte{})
+	f.Add([]byte{0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := ReadState(b); err == nil {
+			r := New(transport.NewClock(), Limits{})
+			defer r.Close()
+			e := r.Restore(s, upstream.Target{URL: &url.URL{}}, s.Terms.Apply(&Terms{}), nil, replay.NewStore(1<<20, nil))
+			again, err := ReadState(e.AppendState(nil, e.Target))
+			if err != nil || again.ID != s.ID || again.Terms.Grace != s.Terms.Grace || !reflect.DeepEqual(again.past, s.past) {
+				t.Errorf("%+v, %v, want %+v", again, err, s)
+			}
+		}
+		r := New(transport.NewClock(), Limits{})
+		defer r.Close()
+		r.RestoreTombstone(b)
+	})
+}

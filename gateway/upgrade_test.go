@@ -1,0 +1,536 @@
+//go:build linux
+
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway"
+	"reseat/gateway/events"
+	"reseat/gateway/listen"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+	"reseat/upstream"
+)
+
+// A side is a gateway that serves TCP, as one of two processes does in an upgrade.
+type side struct {
+	*gateway.Gateway
+	t     *testing.T
+	keys  *tokens.Keys
+	addr  string
+	queue *listen.Queue
+}
+
+// An heir is the side that has taken over, as the older one sees it.
+type heir struct{ *side }
+
+// Conn implements gateway.Successor.
+func (h heir) Conn(c gateway.LateConn) {
+	fd, err := listen.DescriptorOf(c.Conn)
+	if err == nil {
+		fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	c.Conn.Close()
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	conn, err := listen.ConnOf(fd)
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	if c.Answered {
+		h.ResumeAnswered(gateway.LateConn{Conn: conn, Request: c.Request, Early: c.Early})
+		return
+	}
+	h.queue.Put(listen.Handed(conn, append(c.Request, c.Early...), "", false))
+}
+
+// Event implements gateway.Successor.
+func (h heir) Event(e events.Event) { h.Events().Publish(e) }
+
+// A tcpGame is a game server that answers each message with the same.
+type tcpGame struct {
+	*httptest.Server
+	let chan struct{} // lets a handshake for /slow be answered
+}
+
+func newTCPGame(t *testing.T) *tcpGame {
+	g := &tcpGame{let: make(chan struct{})}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-g.let
+		}
+		c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		for {
+			kind, b, err := c.Read(r.Context())
+			if err != nil || c.Write(r.Context(), kind, b) != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+// newSide begins a gateway. older is the one to take over from, nil if there is none.
+func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns ...string) *side {
+	t.Helper()
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if older != nil {
+		keys.Inherit(older.keys.Secret())
+	}
+	target, err := upstream.ParseTarget("ws" + strings.TrimPrefix(game.URL, "http"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	for _, pattern := range patterns {
+		cfg.Routes = append(cfg.Routes, policy.Route{Pattern: pattern, Upstream: upstream.Target{URL: target}, Policy: p})
+	}
+	if older != nil {
+		cfg.Clock = older.Clock()
+	}
+	g, err := gateway.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if older != nil { // before it serves
+		if err := g.InheritRoutes(older.RouteUpstreams()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &side{Gateway: g, t: t, keys: keys, addr: ln.Addr().String(), queue: listen.NewQueue(ln.Addr())}
+	server := &http.Server{Handler: g.Conns().Handler(g), ConnState: g.Conns().ConnState, ConnContext: listen.ConnContext}
+	var both sync.WaitGroup
+	for _, l := range []net.Listener{ln, s.queue} {
+		both.Go(func() { server.Serve(g.Conns().Listen(l, true)) })
+	}
+	t.Cleanup(func() {
+		server.Close()
+		both.Wait()
+		g.Close()
+	})
+	return s
+}
+
+// within bounds what a test waits for. Nothing is asserted about it.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A tcpPlayer is a client of either kind.
+type tcpPlayer struct {
+	*websocket.Conn
+	t      *testing.T
+	hello  wireHello
+	cookie string
+	status int
+}
+
+type wireHello struct {
+	Session  string
+	Token    string
+	Received uint64
+	Replay   uint64
+}
+
+func (s *side) dial(path string, header http.Header, protocols ...string) (*tcpPlayer, error) {
+	c, resp, err := websocket.Dial(within(s.t), "ws://"+s.addr+path, &websocket.DialOptions{Subprotocols: protocols, HTTPHeader: header})
+	p := &tcpPlayer{Conn: c, t: s.t}
+	if resp != nil {
+		p.status = resp.StatusCode
+	}
+	if err != nil {
+		return p, err
+	}
+	s.t.Cleanup(func() { c.CloseNow() })
+	for _, cookie := range resp.Cookies() {
+		p.cookie = cookie.Name + "=" + cookie.Value
+	}
+	if c.Subprotocol() == wire.Subprotocol {
+		_, b, err := c.Read(within(s.t))
+		if err != nil {
+			return p, err
+		}
+		text, ok := strings.CutPrefix(string(b), "\x10hello ")
+		if !ok {
+			return p, fmt.Errorf("%q in place of hello", b)
+		}
+		if err := json.Unmarshal([]byte(text), &p.hello); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return p, nil
+}
+
+func (s *side) player(path string) *tcpPlayer {
+	s.t.Helper()
+	p, err := s.dial(path, nil, wire.Subprotocol)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func (s *side) resume(old *tcpPlayer) (*tcpPlayer, error) {
+	s.t.Helper()
+	return s.dial("/match/7", nil, wire.Subprotocol, "reseat.token."+old.hello.Token, "reseat.received.0")
+}
+
+// echoes asserts that messages go both ways.
+func (p *tcpPlayer) echoes(text string) {
+	p.t.Helper()
+	if err := p.Write(within(p.t), websocket.MessageText, []byte(text)); err != nil {
+		p.t.Fatal(err)
+	}
+	for {
+		_, b, err := p.Read(within(p.t))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if len(b) > 0 && b[0] == 0x10 {
+			continue
+		}
+		if string(b) != text {
+			p.t.Fatalf("%q, want %q", b, text)
+		}
+		return
+	}
+}
+
+func (s *side) becomes(id string, want session.State) {
+	s.t.Helper()
+	for ctx := within(s.t); ; time.Sleep(time.Millisecond) {
+		i, _ := s.Session(id)
+		if i.State == want.String() {
+			return
+		}
+		if ctx.Err() != nil {
+			s.t.Fatalf("session %s is %q, want %q", id, i.State, want)
+		}
+	}
+}
+
+// send passes frozen sessions on, with duplicates of their descriptors.
+func send(t *testing.T, f *gateway.Frozen, to *gateway.Takeover) {
+	t.Helper()
+	f.Encode()
+	dup := func(fd int) int {
+		if fd < 0 {
+			return fd
+		}
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, s := range f.Sessions {
+		var content []byte
+		for _, c := range s.Content {
+			content = append(content, c...)
+		}
+		if err := to.Restore(session.Formats[0], gateway.Moved{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *side) freeze() *gateway.Frozen {
+	s.t.Helper()
+	f, err := s.Freeze(within(s.t), session.Formats[0], 5*time.Second)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return f
+}
+
+// handOver is an upgrade from s to next.
+func (s *side) handOver(next *side) *gateway.Takeover {
+	s.t.Helper()
+	f, to := s.freeze(), next.TakeOver()
+	list, _ := s.Tombstones(0, 1000)
+	for _, b := range list {
+		if err := next.RestoreTombstone(b); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	send(s.t, f, to)
+	rest := s.Rest()
+	b, err := json.Marshal(rest)
+	if err == nil {
+		rest = gateway.Rest{}
+		err = json.Unmarshal(b, &rest)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	next.RestoreRest(rest)
+	to.Adopt(f.Busy)
+	f.Commit(heir{next})
+	return to
+}
+
+func TestUpgradeKeepsEverySession(t *testing.T) {
+	game := newTCPGame(t)
+	p := testPolicy()
+	p.PlainResume = true
+	old := newSide(t, game, nil, p, "/*", "/gone/*")
+	attached, gone, plain := old.player("/match/7"), old.player("/gone/1"), must(old.dial("/match/7", nil))
+	ended := old.player("/match/7")
+	detached := old.player("/match/7")
+	cookie := must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}}))
+	if cookie.cookie == "" {
+		t.Fatal("no cookie")
+	}
+	for _, p := range []*tcpPlayer{attached, gone, plain, detached, cookie} {
+		p.echoes("before")
+	}
+	detached.CloseNow()
+	old.becomes(detached.hello.Session, session.Detached)
+	grace, group := 77*time.Second, "red"
+	if _, o := old.Patch(attached.hello.Session, gateway.Change{Grace: &grace, Group: &group}); o != gateway.Done {
+		t.Fatal(o)
+	}
+	id, token, err := old.Create(within(t), gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.End(ended.hello.Session, 4400, "cheated")
+	old.becomes(ended.hello.Session, session.Ended)
+	_, refusedBefore := old.resume(ended)
+	_, tag, _ := old.Data(id)
+	before := map[string]registry.Snapshot{}
+	list, _ := old.Sessions(registry.Filter{Limit: 100})
+	for _, s := range list {
+		before[s.ID] = s
+	}
+	_, left, _ := old.History(attached.hello.Session)
+	moments, _, _ := old.History(attached.hello.Session)
+	eventsBefore, _ := old.Events().Recent()
+
+	next := newSide(t, game, old, p, "/*")
+	old.handOver(next)
+
+	for _, p := range []*tcpPlayer{attached, gone, plain, cookie} {
+		p.echoes("after")
+	}
+	back := must(next.resume(detached))
+	if back.hello.Session != detached.hello.Session || back.hello.Replay != 1 {
+		t.Errorf("%+v: want the session, with the message that was not acked", back.hello)
+	}
+	if _, b, err := back.Read(within(t)); string(b) != "before" {
+		t.Errorf("replayed %q, %v", b, err)
+	}
+	if p, err := next.dial("/match/7", nil, wire.Subprotocol, "reseat.token."+token, "reseat.received.0"); err != nil || p.hello.Session != id {
+		t.Errorf("the session created beforehand: %+v, %v", p.hello, err)
+	}
+	for id, was := range before {
+		is, ok := next.Session(id)
+		if !ok || is.Player != was.Player || is.Group != was.Group || is.Grace != was.Grace || is.Route != was.Route || is.Client != was.Client || !is.Since.Equal(was.Since) {
+			t.Errorf("%+v, want %+v", is, was)
+		}
+	}
+	if data, got, _ := next.Data(id); string(data) != "score 1" || got != tag {
+		t.Errorf("data %q with tag %d, want tag %d", data, got, tag)
+	}
+	if got, _ := next.SetData(id, []byte("score 2"), func(n uint64) bool { return n == tag }); got <= tag {
+		t.Errorf("tag %d after %d", got, tag)
+	}
+	if got, n, _ := next.History(attached.hello.Session); n != left || !reflect.DeepEqual(got, moments) {
+		t.Errorf("history %+v, want %+v", got, moments)
+	}
+	if _, err := next.resume(ended); err == nil || refusedBefore == nil || err.Error() != refusedBefore.Error() {
+		t.Errorf("an ended session: %v, want %v", err, refusedBefore)
+	}
+	eventsAfter, _ := next.Events().Recent()
+	for i, e := range eventsAfter {
+		if i < len(eventsBefore) && (e.ID != eventsBefore[i].ID || e.Type != eventsBefore[i].Type || e.Session != eventsBefore[i].Session) {
+			t.Errorf("event %d is %+v, want %+v", i, e, eventsBefore[i])
+		}
+		if i > 0 && e.ID <= eventsAfter[i-1].ID {
+			t.Errorf("event %d follows %d", e.ID, eventsAfter[i-1].ID)
+		}
+	}
+	if len(eventsAfter) <= len(eventsBefore) {
+		t.Errorf("%d events, and there were %d", len(eventsAfter), len(eventsBefore))
+	}
+	ended.CloseNow()
+	for ctx := within(t); ; time.Sleep(time.Millisecond) {
+		sessions, visits := old.Left()
+		if sessions+visits == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d sessions and %d visits are left behind", sessions, visits)
+		}
+	}
+	if p, err := next.dial("/gone/1", nil); err != nil {
+		t.Errorf("another route: %v, %d", err, p.status)
+	} else if s, _ := next.Sessions(registry.Filter{Limit: 100}); s[len(s)-1].Route != "/*" {
+		t.Errorf("a new session at a removed route: %+v", s[len(s)-1])
+	}
+}
+
+func must(p *tcpPlayer, err error) *tcpPlayer {
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p
+}
+
+func TestThawedSessionsGoOn(t *testing.T) {
+	game := newTCPGame(t)
+	s := newSide(t, game, nil, testPolicy(), "/*")
+	a, plain := s.player("/match/7"), must(s.dial("/match/7", nil))
+	for range 3 {
+		f := s.freeze()
+		came := make(chan error, 1)
+		go func() {
+			_, err := s.dial("/match/7", nil)
+			came <- err
+		}()
+		if err := a.Write(within(t), websocket.MessageText, []byte("while frozen")); err != nil {
+			t.Fatal(err)
+		}
+		f.Thaw()
+		if _, b, err := a.Read(within(t)); string(b) != "while frozen" {
+			t.Fatalf("%q, %v", b, err)
+		}
+		a.echoes("thawed")
+		plain.echoes("thawed")
+		if err := <-came; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A handshake that the older process has read, though the sessions have moved, is passed on.
+func TestHandshakeThatCameTooLateIsForwarded(t *testing.T) {
+	game := newTCPGame(t)
+	p := testPolicy()
+	p.PlainResume = true
+	old := newSide(t, game, nil, p, "/*")
+	player := old.player("/match/7")
+	cookie := must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}}))
+	next := newSide(t, game, old, p, "/*")
+	old.handOver(next)
+	player.CloseNow()
+	cookie.CloseNow()
+	next.becomes(player.hello.Session, session.Detached)
+	back := must(old.resume(player)) // at the older one
+	if back.hello.Session != player.hello.Session {
+		t.Errorf("session %q, want %q", back.hello.Session, player.hello.Session)
+	}
+	back.echoes("at the next one")
+	must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}, "Cookie": {cookie.cookie}})).echoes("by cookie")
+	must(old.dial("/match/7", nil)).echoes("a new one")
+	if list, _ := next.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
+		t.Errorf("%d sessions, want 3", len(list))
+	}
+	if n := old.Living(); n != 0 {
+		t.Errorf("%d sessions at the older one", n)
+	}
+}
+
+// A session that waits for its game server follows once that has answered, and a resume
+// by token waits for it.
+func TestSessionThatWasConnectingFollowsLate(t *testing.T) {
+	game := newTCPGame(t)
+	old := newSide(t, game, nil, testPolicy(), "/*")
+	came := make(chan *tcpPlayer, 1)
+	go func() {
+		p, err := old.dial("/slow", nil, wire.Subprotocol)
+		if err != nil {
+			t.Error(err)
+		}
+		came <- p
+	}()
+	for ctx := within(t); old.Living() == 0; time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal("no session")
+		}
+	}
+	next := newSide(t, game, old, testPolicy(), "/*")
+	to := old.handOver(next)
+	if sessions, visits := old.Left(); sessions != 1 || visits != 1 {
+		t.Fatalf("%d sessions and %d visits are left, want 1 and 1", sessions, visits)
+	}
+	close(game.let)
+	player := <-came // answered by the older process, or already served by the next
+	player.echoes("at the older one")
+	resumed := make(chan *tcpPlayer, 1)
+	go func() {
+		p, err := next.resume(player)
+		if err != nil {
+			t.Error(err)
+		}
+		resumed <- p
+	}()
+	f := old.freeze()
+	if len(f.Sessions) != 1 {
+		t.Fatalf("%d sessions, busy %v", len(f.Sessions), f.Busy)
+	}
+	send(t, f, to)
+	f.Commit(heir{next})
+	to.AdoptLate()
+	to.NoneLate()
+	back := <-resumed
+	if back.hello.Session != player.hello.Session {
+		t.Errorf("session %q, want %q", back.hello.Session, player.hello.Session)
+	}
+	if _, b, err := back.Read(within(t)); string(b) != "at the older one" {
+		t.Errorf("replayed %q, %v", b, err)
+	}
+	back.echoes("at the next one")
+}
+
+// An upgrade that fails leaves nothing: the restored sessions are not the new gateway's.
+func TestAbandonedSessionsAreForgotten(t *testing.T) {
+	game := newTCPGame(t)
+	old := newSide(t, game, nil, testPolicy(), "/*")
+	p := old.player("/match/7")
+	next := newSide(t, game, old, testPolicy(), "/*")
+	f, to := old.freeze(), next.TakeOver()
+	send(t, f, to)
+	to.Abandon()
+	f.Thaw()
+	if next.Living() != 0 {
+		t.Errorf("%d sessions live there", next.Living())
+	}
+	p.echoes("here")
+}
