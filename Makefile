@@ -54,10 +54,11 @@ verify: ## the model of the protocol, exhaustively, with Spin; DEEP=1 for larger
 	./testdata/model/verify.sh
 
 CHAOS = cd $(HARNESS) && $(GO) run ./chaos -bin $(abspath $(BIN))
-chaos: build ## a real gateway through 5,000 cuts, both drivers; SEED=7; in network namespaces where one may make them
+chaos: build ## a real gateway through 5,000 cuts, both drivers, and upgrades every four seconds; SEED=7; in network namespaces where one may make them
 	$(CHAOS) -driver net $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -driver poll $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -tls -short $(if $(SEED),-seed $(SEED))
+	$(CHAOS) -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED))
 	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then ($(CHAOS) -links -short $(if $(SEED),-seed $(SEED))); else echo "no links taken down: that takes root and ip"; fi
 
 mutants: ## plant bugs, one at a time, and see which test notices; ARGS='-only session/'

@@ -5,13 +5,12 @@ package main
 import (
 	"os"
 	"os/signal"
-	"syscall"
 
 	"reseat/gateway/server"
 )
 
 func main() {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, server.Signals...)
 	os.Exit(server.Run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, signals))
 }

@@ -62,6 +62,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", clip(r.Header.Get("Origin")))
 		return
 	}
+	ctx, v, ok := g.gate.enter(r.Context())
+	if !ok {
+		g.forward(w, r)
+		return
+	}
+	defer v.leave()
+	r = r.WithContext(ctx)
 	offer := wire.ParseOffer(r.Header)
 	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r, rt, offer) {
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
@@ -107,7 +114,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 			w.Header().Set("Upgrade", "websocket")
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
-	case !g.reg.Pass(from):
+	case !g.reg.AdmitRequest(from):
 		g.logExhausted()
 		g.metrics.requestsRefused.Inc()
 		limitRefused(w)
@@ -115,7 +122,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		w.Header().Set("Connection", "close")
 		http.Error(w, "no more requests now", http.StatusServiceUnavailable)
 	default:
-		defer g.reg.Passed(from)
+		defer g.reg.EndRequest(from)
 		g.conns.MakeRoom()
 		rt.proxy.ServeHTTP(w, r)
 	}
@@ -138,7 +145,10 @@ func (g *Gateway) authenticatedByCookie(r *http.Request, rt *route, offer wire.O
 // client, so that the client gets the upstream's refusal as its own.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
 	arrived := g.clock.Now()
-	player, only, err := authenticate(rt.Policy.Login, r)
+	var player string
+	var only *http.Request
+	var err error
+	away(r.Context(), func() { player, only, err = authenticate(rt.Policy.Login, r) })
 	if err != nil {
 		reason := login.Reason(err)
 		g.metrics.logins.WithLabelValues(reason).Inc()
@@ -162,20 +172,22 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	case registry.Duplicate:
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
-	case registry.TooMany:
+	case registry.TooManySessions:
 		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
 		return
 	case registry.OutOfDescriptors:
 		g.refuseExhausted(w, r)
 		return
-	case registry.TooManyHere:
+	case registry.TooManySessionsPerAddr:
 		w.Header().Set("Retry-After", retryAfter)
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := g.dials.dialFirst(ctx, e)
+	var up *upstream.Conn
+	away(ctx, func() { up, err = g.dials.dialFirst(ctx, e) })
 	if err != nil {
 		g.reg.Remove(e)
+		leaveGate(ctx) // the refusal's body may take long
 		g.refuseUpstream(w, r, e, err)
 		return
 	}
@@ -190,7 +202,7 @@ func (g *Gateway) admit(ctx context.Context, e *registry.Record) registry.Admiss
 		case a == registry.Admitted:
 			g.conns.MakeRoom()
 			return a
-		case a != registry.Duplicate, g.reg.Answers(ctx, holder):
+		case a != registry.Duplicate, g.answers(ctx, holder):
 			return a
 		}
 		holder.Supersede()
@@ -246,7 +258,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	if e.Kept() {
 		g.setCookie(r, e, pass, p.Token)
 	}
-	defer e.Welcome()()
+	defer e.BeginFirstAnswer()()
 	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
 	if err != nil { // nobody could ever resume this session
 		giveUp()
@@ -255,7 +267,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	}
 	p.Peer = e.Peer()
 	g.beginSession(e, up, conn).AttachFirst(conn, early, p)
-	e.Settle()
+	e.RunQueued()
 }
 
 // upstreamRequest builds the request that opens e's upstream for the client's handshake

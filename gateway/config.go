@@ -68,6 +68,10 @@ type Config struct {
 	// Driver selects what moves the bytes between sockets and sessions.
 	Driver transport.Kind
 
+	// Clock is the sessions' clock. A process that takes over continues its predecessor's.
+	// Nil means a new one.
+	Clock *transport.Clock
+
 	// Log receives one line per session event. Nil means slog.Default.
 	Log *slog.Logger
 }

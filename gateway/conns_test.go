@@ -111,7 +111,7 @@ func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *track
 		}
 	})
 	w.gw.Page("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page") }))
-	ln := w.gw.Conns().Listen(w.fakeListener)
+	ln := w.gw.Conns().Listen(w.fakeListener, false)
 	if above != nil {
 		ln = above(ln)
 	}
@@ -406,7 +406,7 @@ func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 
 		nobody := newFakeListener()
 		nobody.fails.Store(1)
-		if c, err := w.gw.AdminConns().Listen(nobody).Accept(); !errors.Is(err, syscall.EMFILE) {
+		if c, err := w.gw.AdminConns().Listen(nobody, false).Accept(); !errors.Is(err, syscall.EMFILE) {
 			t.Errorf("without idle connections: %v, %v", c, err)
 		}
 	})
@@ -439,7 +439,7 @@ func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		admin := newFakeListener()
-		serveFrom(t, w.gw.AdminConns().Listen(admin), http.NotFoundHandler(), w.gw.AdminConns())
+		serveFrom(t, w.gw.AdminConns().Listen(admin, false), http.NotFoundHandler(), w.gw.AdminConns())
 		scrapers := admin.connectMany(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
 		all := w.connectMany(t, 1000, "")
 		wantClosed(t, all, 1000-enough)

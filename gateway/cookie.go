@@ -8,7 +8,6 @@ import (
 
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
-	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -54,38 +53,60 @@ func (g *Gateway) setCookie(r *http.Request, e *registry.Record, h http.Header, 
 // player, or has a client that still answers.
 func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
 	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
-	claims, err := g.keys.VerifyKnown(token, g.reg.Memo)
-	if err != nil {
+	e, claims, ok := g.sessionOfCookie(&a, rt, offer, token)
+	if !ok || g.busy(r.Context(), e, a.want) {
 		return false
 	}
-	e := g.reg.Find(claims.Session)
-	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {
-		return false
-	}
-	only, same := sameLogin(g.ctx, e, r)
-	if !same {
-		return false
-	}
-	a.r = only
-	d := e.Driver()
-	a.want = session.Resume{Gen: claims.Gen}
-	if d == nil || !e.Offered(offer.Protocols) || g.busy(r.Context(), e, d, a.want) {
-		return false
-	}
+	var err error
 	a.conn, a.early, err = g.answer(e, e.Protocol(), g.freshCookie(r, e, claims, a.at)).Switch(w, r)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
-	refusal := g.attach(e, d, &a)
+	g.finishByCookie(r, &a, e)
+	return true
+}
+
+// sessionOfCookie returns the session that a plain client's cookie names, if the client may
+// resume it, and completes a.
+func (g *Gateway) sessionOfCookie(a *arrival, rt *route, offer wire.Offer, token string) (*registry.Record, tokens.Claims, bool) {
+	claims, err := g.keys.VerifyKnown(token, g.reg.Memo)
+	if err != nil {
+		return nil, claims, false
+	}
+	e := g.reg.Find(claims.Session)
+	if e == nil {
+		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
+	}
+	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {
+		return nil, claims, false
+	}
+	var only *http.Request
+	var same bool
+	away(a.r.Context(), func() { only, same = sameLogin(g.ctx, e, a.r) })
+	if !same || e.Driver() == nil || !e.Offered(offer.Protocols) {
+		return nil, claims, false
+	}
+	a.r, a.want = only, session.Resume{Gen: claims.Gen}
+	return e, claims, true
+}
+
+// finishByCookie attaches a plain client that has its 101.
+func (g *Gateway) finishByCookie(r *http.Request, a *arrival, e *registry.Record) {
+	refusal := session.Refuse(wire.CodeNoSession, "")
+	if d := e.Driver(); d != nil {
+		refusal = g.attach(e, d, a)
+	}
 	if refusal == nil {
 		g.metrics.resumes.WithLabelValues("ok").Inc()
-		return true
+		return
+	}
+	if g.forwardAnswered(r, a, e.ID) {
+		return
 	}
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.logRefusal(r, e.Name(), refusal)
+	g.logRefusal(r, e.Identity(), refusal)
 	a.conn.Close() // a plain client reconnects, and gets a new session if this one has ended
-	return true
 }
 
 // freshCookie returns a header with a new cookie if the client's was signed by a key that
@@ -107,8 +128,18 @@ func (g *Gateway) freshCookie(r *http.Request, e *registry.Record, claims tokens
 
 // busy reports whether e's session refuses want, or has a client that still answers a
 // Ping.
-func (g *Gateway) busy(ctx context.Context, e *registry.Record, d *transport.Session, want session.Resume) bool {
+func (g *Gateway) busy(ctx context.Context, e *registry.Record, want session.Resume) bool {
+	d := e.Driver()
+	if d == nil {
+		return true
+	}
 	var refusal *session.Refusal
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, want) })
-	return refusal != nil || g.reg.Answers(ctx, e)
+	return refusal != nil || g.answers(ctx, e)
+}
+
+// answers is registry.Answers, which takes up to two seconds.
+func (g *Gateway) answers(ctx context.Context, e *registry.Record) (ok bool) {
+	away(ctx, func() { ok = g.reg.Answers(ctx, e) })
+	return ok
 }

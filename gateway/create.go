@@ -39,8 +39,8 @@ var (
 	ErrDuplicate  = errors.New("this player has a session already")
 )
 
-// MostData is the maximum size of the data that a game server keeps with a session, in bytes.
-const MostData = 64 << 10
+// MaxData is the maximum size of the data that a game server keeps with a session, in bytes.
+const MaxData = 64 << 10
 
 // Create makes a session ahead of its client: it dials the upstream, and the grace
 // period runs until a client resumes with the token.
@@ -70,12 +70,13 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	case registry.Admitted:
 	case registry.Duplicate:
 		return "", "", ErrDuplicate
-	case registry.TooMany:
+	case registry.TooManySessions:
 		return "", "", fmt.Errorf("%w: --max-sessions reached", ErrBusy)
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
-	up, err := g.dials.dialFirst(ctx, e)
+	var up *upstream.Conn
+	away(ctx, func() { up, err = g.dials.dialFirst(ctx, e) })
 	if err != nil {
 		g.reg.Remove(e)
 		if listen.NoDescriptor(err) {
@@ -113,7 +114,7 @@ func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest
 	p.Peer = e.Peer()
 	g.beginSession(e, up, nil)
 	e.Do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
-	e.Settle()
+	e.RunQueued()
 	return e.ID, p.Token, nil
 }
 
@@ -131,8 +132,8 @@ func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 	switch {
 	case err != nil || !strings.HasPrefix(w.Path, "/"):
 		return upstream.Request{}, nil, fmt.Errorf("%w: path: want one such as /match/7, got %q", ErrBadRequest, clip(w.Path))
-	case len(w.Data) > MostData:
-		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrBadRequest, MostData, len(w.Data))
+	case len(w.Data) > MaxData:
+		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrBadRequest, MaxData, len(w.Data))
 	}
 	rt, path, err := g.table.match(u.EscapedPath())
 	switch {

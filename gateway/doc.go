@@ -36,6 +36,33 @@
 //
 // attach (resume.go) dials the upstream again if the session has none: redial.go.
 //
+// # What may refuse a resume
+//
+// After the 101, as a close, in this order (protocol section 2), so that a stolen or old
+// token learns nothing about the session:
+//
+//	resumeByToken (resume.go)      4401  the token is invalid or expired
+//	registry.Refusal               4404, or the code of the tombstone: no such session, or
+//	                               it has ended
+//	resumeByToken                  4401  another player, login or Origin
+//	session.Check (admission.go)   4401  superseded generation
+//	                               4404, 4408, 4410  the session has just ended
+//	                               4400, 4408  received; 4429  too many takeovers
+//	redial (redial.go)             4502  no upstream, --disconnect hard; 4409  a later resume
+//
+// attach checks again when it attaches, since the token is signed outside the session's
+// lock. A drain refuses no resume.
+//
+// # From SIGTERM to exit
+//
+//	process.serve (server/server.go)    logs shutdown.started, and calls
+//	process.drain                       a second signal exits at once
+//	  Gateway.Drain (drain.go)          refuses new sessions, serves the others for --drain;
+//	                                    then 4503 to all at once, and closeWait
+//	                                    for the closing handshakes
+//	  process.closeHook                 posts the queued webhook events
+//	process.close                       event streams, servers, listeners, Gateway.Close
+//
 // # Who owns what
 //
 //	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go,

@@ -103,14 +103,14 @@ func (g *Gateway) Drain(ctx context.Context) {
 	limit := time.NewTimer(g.cfg.Drain)
 	defer limit.Stop()
 	select {
-	case <-g.reg.None():
+	case <-g.reg.Drained():
 		return
 	case <-limit.C:
 	case <-ctx.Done():
 	}
 	g.closeRemaining()
 	if !g.awaitClosed() {
-		g.log.Warn("drain.connections_aborted", "sessions", g.reg.Staying(), "time", closeWait)
+		g.log.Warn("drain.connections_aborted", "sessions", g.reg.CountOpen(), "time", closeWait)
 	}
 }
 
@@ -124,7 +124,7 @@ func (g *Gateway) awaitClosed() bool {
 		return false
 	}
 	select {
-	case <-g.reg.None():
+	case <-g.reg.Drained():
 		return true
 	case <-time.After(closeWait):
 	}

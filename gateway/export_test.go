@@ -68,7 +68,7 @@ func Leftovers(g *Gateway) map[string]int {
 			left[what] = n
 		}
 	}
-	for what, n := range g.reg.Held() {
+	for what, n := range g.reg.Usage() {
 		count(what, n)
 	}
 	g.redials.mu.Lock()
@@ -89,4 +89,4 @@ func Leftovers(g *Gateway) map[string]int {
 
 // Answering puts a session into the state in which its first client is being answered, until
 // done is called.
-func (g *Gateway) Answering(id string) (done func()) { return g.reg.Find(id).Welcome() }
+func (g *Gateway) Answering(id string) (done func()) { return g.reg.Find(id).BeginFirstAnswer() }

@@ -47,7 +47,10 @@ type Gateway struct {
 	proxies []interface{ Close() }
 	signing chan struct{} // semaphore: tokens signed at once
 
-	draining  atomic.Bool // new sessions are refused; drain.go sets it
+	gate      gate                      // closed while sessions are frozen for an upgrade
+	successor atomic.Pointer[Successor] // set by Frozen.Commit
+	late      late                      // sessions that a predecessor still has
+	draining  atomic.Bool               // new sessions are refused; drain.go sets it
 	drain     drain
 	dials     dials
 	redials   redialer

@@ -69,6 +69,17 @@ func (w *world) play() (*wstest.Player, *wstest.Peer) {
 	return p, w.game.Next()
 }
 
+// newDetached returns a world with one session, whose client was disconnected after
+// everything so far was acked.
+func newDetached(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) (*world, *wstest.Player, *wstest.Peer) {
+	t.Helper()
+	w := newWorld(t, p, change...)
+	player, game := w.play()
+	player.Sync()
+	player.Drop()
+	return w, player, game
+}
+
 // state returns a session's state, "" if it is unknown.
 func (w *world) state(p *wstest.Player) string {
 	synctest.Wait()

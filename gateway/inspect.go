@@ -15,10 +15,10 @@ import (
 // match f's group, player and cursor.
 func (g *Gateway) Sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
 	if f.State == session.Ended.String() {
-		return f.Page(g.reg.Remembers(f))
+		return f.Page(g.reg.ListTombstones(f))
 	}
-	for _, e := range g.reg.Choose(f) {
-		i, living := g.reg.Look(e)
+	for _, e := range g.reg.Select(f) {
+		i, living := g.reg.Info(e)
 		switch {
 		case !living || i.State == session.Ended, f.State != "" && f.State != i.State.String():
 			continue
@@ -33,7 +33,7 @@ func (g *Gateway) Sessions(f registry.Filter) (list []registry.Snapshot, next ui
 // Session describes one session, living or remembered.
 func (g *Gateway) Session(id string) (registry.Snapshot, bool) {
 	if e := g.reg.Find(id); e != nil {
-		if i, living := g.reg.Look(e); living {
+		if i, living := g.reg.Info(e); living {
 			return e.Snapshot(i), true
 		}
 	}
@@ -48,7 +48,7 @@ func (g *Gateway) End(id string, code int, reason string) Outcome {
 // EndBy is End, with the name of a caller of the control API, for the session's record.
 func (g *Gateway) EndBy(by, id string, code int, reason string) Outcome {
 	if e := g.reg.Find(id); e != nil && e.Driver() == nil {
-		e.BreakFirst() // still connecting: the client gets the dial's failure
+		e.CancelFirstDial() // still connecting: the client gets the dial's failure
 		e.Do(func(core *session.Session, now session.Time) { terminate(e, core, now, by, code, reason) })
 		return Done
 	}
@@ -70,7 +70,7 @@ func terminate(e *registry.Record, core *session.Session, now session.Time, by s
 // Disconnect drops the client's connection without a Close frame.
 func (g *Gateway) Disconnect(id string) Outcome {
 	if e := g.reg.Find(id); e != nil {
-		e.AwaitFirst()
+		e.AwaitFirstAnswer()
 	}
 	return g.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool { return core.Disconnect(now) })
 }

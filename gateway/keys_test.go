@@ -102,10 +102,7 @@ func TestSessionsSurviveKeyRotation(t *testing.T) {
 func TestTokenOfRemovedKeyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, with := keyFiles(t, "a")
-		w := newWorld(t, testPolicy(), with)
-		p, _ := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, _ := newDetached(t, testPolicy(), with)
 		w.wantState(p, session.Detached)
 		writeKey(t, files[0], "b")
 		if err := w.gw.Reload(); err != nil {
@@ -213,10 +210,7 @@ func TestTokenOutlivesTwiceTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Grace = 5 * time.Minute
-		w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
-		p, _ := w.play()
-		p.Sync()
-		p.Drop()
+		_, p, _ := newDetached(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
 		time.Sleep(5*time.Minute - time.Second)
 		p.Resume(0)
 	})

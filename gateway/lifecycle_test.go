@@ -80,10 +80,7 @@ func TestZeroGraceEndsAtDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.Grace = 0
-		w := newWorld(t, pol)
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, pol)
 		game.WantClose(wire.CodeGoingAway)
 		w.wantState(p, session.Ended)
 	})
@@ -201,10 +198,7 @@ func wantEnd(t *testing.T, p *wstest.Peer, code int, reason string) {
 
 func TestUpstreamCloseIsKeptForDetachedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		game.Text("s1")
 		game.Close(4007, "the end")
 		game.WantClose(4007) // the gateway's answer
@@ -291,10 +285,7 @@ func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
 
 func TestUpstreamPingIsAnsweredWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		w.wantState(p, session.Detached)
 		game.Frame(frame.Ping, true, "still there?")
 		m, _ := game.Next()

@@ -25,7 +25,7 @@ func (g *Gateway) trackConns() {
 		g.shedLog.warn("descriptors.short", "limit", g.cfg.Descriptors, "text", "idle connections are closed, the longest idle first; raise the limit of open files (ulimit -n)")
 	}
 	g.conns = listen.NewConnTracker(listen.Options{
-		Max: g.cfg.Descriptors - reserved(g.cfg.Descriptors)/2, InUse: g.reg.Taken, Short: g.closeIdle, Closed: closed,
+		Max: g.cfg.Descriptors - reserved(g.cfg.Descriptors)/2, InUse: g.reg.InUse, Short: g.closeIdle, Closed: closed,
 	})
 	g.adminConns = listen.NewConnTracker(listen.Options{Max: reserved(g.cfg.Descriptors) / 4, Closed: closed})
 }

@@ -76,10 +76,7 @@ func TestMaxSessionsPerIPIsEnforced(t *testing.T) {
 func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total = 1 << 20
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
 		w.wantState(p, session.Detached)
 		for w.gw.BufferBytes() < total/10*9 {
 			if status := w.refused("/"); status != http.StatusSwitchingProtocols {

@@ -84,14 +84,14 @@ func TestListQueriesOnlySessionsItShows(t *testing.T) {
 func TestJustEndedSessionIsNotListedAsConnecting(t *testing.T) {
 	g := newCrowd(t, 1)
 	e := g.reg.All()[0]
-	if i, living := g.reg.Look(e); !living || i.State != session.Connecting {
+	if i, living := g.reg.Info(e); !living || i.State != session.Connecting {
 		t.Errorf("before: %v, living %t", i.State, living)
 	}
-	g.reg.Bury(e, session.Info{State: session.Ended})
-	if _, living := g.reg.Look(e); living {
+	g.reg.AddTombstone(e, session.Info{State: session.Ended})
+	if _, living := g.reg.Info(e); living {
 		t.Error("it lives")
 	}
-	g.reg.Left()
+	g.reg.LegsClosed()
 }
 
 // A page allocates for its rows, and a pointer for each candidate.

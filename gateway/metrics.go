@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -20,6 +21,9 @@ type metrics struct {
 	ended, resumes, refused           *prometheus.CounterVec
 	logins                            *prometheus.CounterVec
 	detached, outage, resume, rtt     prometheus.Histogram
+
+	byName map[string]prometheus.Counter // of those without a label
+	vecs   map[string]*prometheus.CounterVec
 }
 
 // refusalReasons are the labels of handshakes that are answered by HTTP.
@@ -29,7 +33,7 @@ var refusalReasons = []string{
 }
 
 func newMetrics() *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+	m := &metrics{registry: prometheus.NewRegistry(), byName: make(map[string]prometheus.Counter), vecs: make(map[string]*prometheus.CounterVec)}
 	m.created = m.counter("reseat_sessions_created_total", "Sessions created, by clients or by the control API, once the game server has accepted them.")
 	m.drops = m.counter("reseat_sessions_detached_total", "How often a session's client was disconnected.")
 	m.replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused because the token's generation was superseded: a bug or a stolen token.")
@@ -51,12 +55,14 @@ func newMetrics() *metrics {
 func (m *metrics) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	m.registry.MustRegister(c)
+	m.byName[name] = c
 	return c
 }
 
 func (m *metrics) vec(name, help, label string, values []string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	m.registry.MustRegister(c)
+	m.vecs[name] = c
 	for _, v := range values {
 		c.WithLabelValues(v)
 	}
@@ -67,4 +73,49 @@ func (m *metrics) histogram(name, help string, from, factor float64, n int) prom
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(from, factor, n)})
 	m.registry.MustRegister(h)
 	return h
+}
+
+// A Counter is the value of one series, for a successor.
+type Counter struct {
+	Name, Label string // Label is the value of the only label, "" without one
+	Value       float64
+}
+
+// counts returns all counters that are not zero. It asks no session: they may be frozen.
+func (m *metrics) counts() (list []Counter) {
+	all := make(map[string]prometheus.Collector)
+	for name, c := range m.byName {
+		all[name] = c
+	}
+	for name, v := range m.vecs {
+		all[name] = v
+	}
+	for name, c := range all {
+		series := make(chan prometheus.Metric)
+		go func() { c.Collect(series); close(series) }()
+		for one := range series {
+			var d dto.Metric
+			if one.Write(&d) != nil || d.GetCounter().GetValue() == 0 {
+				continue
+			}
+			n := Counter{Name: name, Value: d.GetCounter().GetValue()}
+			if labels := d.GetLabel(); len(labels) > 0 {
+				n.Label = labels[0].GetValue()
+			}
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// add adds what a predecessor has counted. It skips what it does not know.
+func (m *metrics) add(list []Counter) {
+	for _, c := range list {
+		if own := m.byName[c.Name]; own != nil && c.Label == "" {
+			own.Add(c.Value)
+		}
+		if vec := m.vecs[c.Name]; vec != nil && c.Label != "" {
+			vec.WithLabelValues(c.Label).Add(c.Value)
+		}
+	}
 }

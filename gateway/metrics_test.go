@@ -136,8 +136,8 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Words = session.Words{Detach: "away", Resume: "back"}
-		pol.Replies = []session.Reply{{In: "2", Out: "3"}}
+		pol.Notices = session.Notices{Detach: "away", Resume: "back"}
+		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}}
 		w := newWorld(t, pol)
 		before := w.metrics()
 		p, game := w.play()
@@ -217,10 +217,7 @@ func TestDetachedSecondsRunFromDisconnectToResumeOrEnd(t *testing.T) {
 // for five seconds in the middle of it.
 func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		w.wantState(p, session.Detached)
 		before := w.metrics()
 		for range 10 {

@@ -33,18 +33,18 @@ func (o observer) event(ev session.Event) {
 		o.log("session.created", "route", e.Route, "peer", ev.Peer, "group", e.Terms().Group)
 	case session.Resumed:
 		e.SetPeer(ev.Peer)
-		m.detached.Observe(ev.Took.Seconds())
-		m.outage.Observe(ev.Away.Seconds())
+		m.detached.Observe(ev.Elapsed.Seconds())
+		m.outage.Observe(ev.Outage.Seconds())
 		g.countsOf(e).resumed.Add(1)
 		o.publish(events.Resumed, ev)
-		o.log("session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
+		o.log("session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.SetPeer(ev.Peer)
-		m.outage.Observe(ev.Away.Seconds())
+		m.outage.Observe(ev.Outage.Seconds())
 		g.countsOf(e).resumed.Add(1)
 		o.publish(events.Superseded, ev)
-		o.log("session.superseded", "peer", ev.Peer, "was", ev.Was, "epoch", ev.Epoch, "away", ev.Away, "replay", ev.Replay, "lost", ev.Lost)
-	case session.Dropped:
+		o.log("session.superseded", "peer", ev.Peer, "was", ev.OldPeer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
+	case session.Disconnected:
 		m.drops.Inc()
 		g.countsOf(e).detached.Add(1)
 		o.publish(events.Detached, ev)
@@ -53,9 +53,9 @@ func (o observer) event(ev session.Event) {
 		o.publish(events.Overflowed, ev)
 		g.log.Warn("buffer.overflowed", "session", e.ID, "reason", ev.Reason)
 	case session.Replayed:
-		m.resume.Observe(ev.Took.Seconds())
+		m.resume.Observe(ev.Elapsed.Seconds())
 	case session.Pong:
-		m.rtt.Observe(ev.Took.Seconds())
+		m.rtt.Observe(ev.Elapsed.Seconds())
 		e.Answered()
 	case session.Message:
 		o.logMessage(ev)
@@ -64,7 +64,7 @@ func (o observer) event(ev session.Event) {
 		o.log("session.started", "group", e.Terms().Group)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
-	case session.Over:
+	case session.SessionEnded:
 		o.over(ev)
 	}
 }
@@ -95,13 +95,13 @@ func (o observer) over(ev session.Event) {
 	g, e := o.g, o.e
 	g.metrics.ended.WithLabelValues(ev.Reason).Inc()
 	g.countsOf(e).ended.Add(1)
-	if ev.Took > 0 {
-		g.metrics.detached.Observe(ev.Took.Seconds())
+	if ev.Elapsed > 0 {
+		g.metrics.detached.Observe(ev.Elapsed.Seconds())
 	}
 	info := *ev.Info
 	e.Note(events.Ended, ev)
-	g.reg.Bury(e, info)
-	e.GiveBack(g.store)
+	g.reg.AddTombstone(e, info)
+	e.ReleaseMemory(g.store)
 	e.Answered()
 	g.redials.cancel(e)
 	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail), By: e.Ender()})
@@ -114,12 +114,12 @@ func (o observer) publish(kind string, ev session.Event) {
 	o.e.Note(kind, ev)
 	out := events.Event{Type: kind}
 	switch ev.Kind {
-	case session.Dropped:
+	case session.Disconnected:
 		out.Reason, out.SilentMS = ev.Reason, registry.WholeMS(ev.Silent)
 	case session.Overflowed:
 		out.Reason = ev.Reason
 	case session.Resumed, session.Superseded:
-		out.AwayMS = registry.WholeMS(ev.Away)
+		out.AwayMS = registry.WholeMS(ev.Outage)
 	}
 	o.g.publish(o.e, out)
 }
@@ -127,14 +127,14 @@ func (o observer) publish(kind string, ev session.Event) {
 // publish adds an event of e to the event stream.
 func (g *Gateway) publish(e *registry.Record, ev events.Event) {
 	ev.Session, ev.Player, ev.Group, ev.Path = e.ID, e.Player, e.Terms().Group, e.Path
-	g.events.Publish(ev)
+	g.publishEvent(ev)
 }
 
 // Events returns the hub with the events of docs/control-api.md.
 func (g *Gateway) Events() *events.Hub { return g.events }
 
 // Closed is called once both legs of an ended session are closed.
-func (o observer) Closed() { o.g.reg.Left() }
+func (o observer) Closed() { o.g.reg.LegsClosed() }
 
 // Panicked reports a panic in one session's code, which has ended that session.
 func (o observer) Panicked(value any, stack []byte) {

@@ -36,10 +36,7 @@ func small(o session.Overflow) policy.Policy {
 
 func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.Pause))
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, small(session.Pause))
 		sendAll(game, numbered(1, 30))
 		w.wantState(p, session.Detached)
 		if i, _ := w.gw.Session(p.Hello.Session); i.BufferMessages != 10 || i.Sent != 10 {
@@ -88,10 +85,7 @@ func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
 
 func TestLostIsRepeatedIfItsHelloDidNotArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.DropOldest))
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, small(session.DropOldest))
 		w.wantState(p, session.Detached)
 		sendAll(game, numbered(1, 15))
 		synctest.Wait()
@@ -113,10 +107,7 @@ func TestLostIsRepeatedIfItsHelloDidNotArrive(t *testing.T) {
 
 func TestOverflowEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.EndSession))
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, small(session.EndSession))
 		w.wantState(p, session.Detached)
 		sendAll(game, numbered(1, 10))
 		w.wantState(p, session.Detached)
@@ -176,10 +167,7 @@ func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
 		pol.BufferBytes = 1000
-		w := newWorld(t, pol)
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, pol)
 		w.wantState(p, session.Detached)
 		for range 30 {
 			game.Text(strings.Repeat("x", 300))

@@ -39,14 +39,14 @@ type Totals struct {
 // An Overview is a gateway at one moment: its totals, and the sessions that a
 // registry.View selects.
 type Overview struct {
-	Time            time.Time  `json:"time"`
-	Since           time.Time  `json:"since"` // when the process began
-	ID              string     `json:"id"`    // of the process, as in X-Reseat-Via
-	Draining        bool       `json:"draining"`
-	DrainUntil      *time.Time `json:"drain_until"`  // as DrainInfo.Until
-	DrainTime       string     `json:"drain_time"`   // Config.Drain
-	MaxSessions     int        `json:"max_sessions"` // 0: no limit
-	BufferMostBytes int64      `json:"buffer_most_bytes"`
+	Time           time.Time  `json:"time"`
+	Since          time.Time  `json:"since"` // when the process began
+	ID             string     `json:"id"`    // of the process, as in X-Reseat-Via
+	Draining       bool       `json:"draining"`
+	DrainUntil     *time.Time `json:"drain_until"`  // as DrainInfo.Until
+	DrainTime      string     `json:"drain_time"`   // Config.Drain
+	MaxSessions    int        `json:"max_sessions"` // 0: no limit
+	BufferMaxBytes int64      `json:"buffer_max_bytes"`
 
 	Totals    Totals            `json:"totals"`
 	EndedBy   map[string]uint64 `json:"ended_by"`   // reason
@@ -71,14 +71,14 @@ func (g *Gateway) Overview(v registry.View) Overview {
 	all := g.reg.Survey()
 	o := Overview{
 		Totals: g.totals(&all), Since: g.began.UTC(), ID: g.id, DrainTime: registry.FormatDuration(g.cfg.Drain),
-		MaxSessions: g.cfg.MaxSessions, BufferMostBytes: g.cfg.BufferTotal,
+		MaxSessions: g.cfg.MaxSessions, BufferMaxBytes: g.cfg.BufferTotal,
 		EndedBy: g.metrics.endedBy(), ResumesBy: g.metrics.resumesBy(), Refusals: g.refused.count(), Routes: g.routeFigures(&all),
 	}
 	drain := g.DrainInfo()
 	o.Draining, o.DrainUntil = drain.Draining, drain.Until
 	o.Time = o.Totals.Time
 	if v.State == session.Ended.String() {
-		o.Sessions, o.Offset, o.Matching = v.Remembered(g.reg.Remembers(v.Filter))
+		o.Sessions, o.Offset, o.Matching = v.Remembered(g.reg.ListTombstones(v.Filter))
 	} else {
 		o.Sessions, o.Offset, o.Matching = v.Living(&all)
 	}

@@ -93,7 +93,8 @@ func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), er
 	}
 	go w.watch()
 	defer w.stop()
-	out, err := rd.await(d, w)
+	var out outcome
+	away(a.r.Context(), func() { out, err = rd.await(d, w) })
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +147,12 @@ func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 		d = &redial{waiter: w, done: make(chan struct{}), ask: rd.requestAgain(e, w.r)}
 		rd.of[e] = d
 		rd.mu.Unlock()
-		e.Do(func(core *session.Session, now session.Time) { core.Await(now) })
+		e.Do(func(core *session.Session, now session.Time) { core.BeginRedial(now) })
 		rd.running.Go(func() { rd.redialFor(e, d) })
 		return d
 	case d.decided:
 		rd.mu.Unlock()
-		<-d.done
+		away(w.r.Context(), func() { <-d.done })
 		return nil
 	}
 	out := d.waiter
@@ -184,7 +185,7 @@ func (rd *redialer) leave(d *redial, w *waiter) bool {
 
 // finish ends d, whatever its outcome.
 func (rd *redialer) finish(e *registry.Record, d *redial) {
-	e.Do(func(core *session.Session, now session.Time) { core.Forgo(now) })
+	e.Do(func(core *session.Session, now session.Time) { core.CancelRedial(now) })
 	rd.mu.Lock()
 	delete(rd.of, e)
 	rd.mu.Unlock()
@@ -250,6 +251,13 @@ func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again
 	}
 	d.decided = true
 	return &outcome{up, err}, false
+}
+
+// dialling reports whether e waits for a new upstream.
+func (rd *redialer) dialling(e *registry.Record) bool {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	return rd.of[e] != nil
 }
 
 // cancel cancels the dial for e, whose session has ended.

@@ -110,6 +110,7 @@ func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.C
 		g.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
+	leaveGate(r.Context())
 	g.sendClose(conn, c)
 	return true
 }

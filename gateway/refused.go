@@ -63,6 +63,16 @@ func (k *refusalRing) count() int {
 	return k.n
 }
 
+// setCount sets how many refusals there were, at least those that are kept.
+func (k *refusalRing) setCount(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.list) < maxRefusals || n < k.n {
+		return
+	}
+	k.n += (n - k.n) / maxRefusals * maxRefusals // keeps each one's place
+}
+
 // noSetting begins a hint if no flag would change the refusal.
 const noSetting = "no setting: "
 

@@ -27,7 +27,17 @@ func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offe
 		g.log.Debug("client.disconnected_early", "err", err)
 		return
 	}
-	of, refusal := g.resumeByToken(&a, offer)
+	g.finishResume(&a, offer)
+}
+
+// finishResume attaches a client that has its 101, or refuses it by a close.
+func (g *Gateway) finishResume(a *arrival, offer wire.Offer) {
+	r := a.r
+	of, refusal := g.resumeByToken(a, offer)
+	if refusal != nil && g.forwardAnswered(r, a, of.ID) {
+		return
+	}
+	leaveGate(r.Context()) // the close takes up to six seconds
 	if refusal == nil {
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return
@@ -50,11 +60,16 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	}
 	e := g.reg.Find(claims.Session)
 	if e == nil {
+		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
+	}
+	if e == nil {
 		return g.reg.Refusal(claims)
 	}
-	only, same := sameLogin(g.ctx, e, a.r)
+	var only *http.Request
+	var same bool
+	away(a.r.Context(), func() { only, same = sameLogin(g.ctx, e, a.r) })
 	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
-		return e.Name(), session.Refuse(wire.CodeBadToken, otherPlayer)
+		return e.Identity(), session.Refuse(wire.CodeBadToken, otherPlayer)
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
@@ -62,7 +77,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	}
 	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
-	return e.Name(), g.attach(e, d, a)
+	return e.Identity(), g.attach(e, d, a)
 }
 
 // attach attaches a returning client to e once the session has an upstream. It signs the
@@ -209,7 +224,7 @@ func (g *Gateway) noteReplayed(of registry.Snapshot) {
 	} else {
 		g.reg.NoteLate(of.ID, registry.NewMoment(events.Replayed, session.Event{}))
 	}
-	g.events.Publish(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group, Path: of.Path})
+	g.publishEvent(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group, Path: of.Path})
 }
 
 // cookieLife is the lifetime of a cookie's token. The session's end is its real limit.

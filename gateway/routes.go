@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"sync/atomic"
+
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -20,6 +22,18 @@ type RouteFigures struct {
 
 // countsOf are those of a session's route.
 func (g *Gateway) countsOf(e *registry.Record) *routeCounts { return g.table.byPattern[e.Route].counts }
+
+// load returns all counts.
+func (c *routeCounts) load() [5]uint64 {
+	return [5]uint64{c.created.Load(), c.detached.Load(), c.resumed.Load(), c.refused.Load(), c.ended.Load()}
+}
+
+// add adds counts of load.
+func (c *routeCounts) add(n [5]uint64) {
+	for i, own := range []*atomic.Uint64{&c.created, &c.detached, &c.resumed, &c.refused, &c.ended} {
+		own.Add(n[i])
+	}
+}
 
 // routeFigures are those of each route, in the order of Config.Routes.
 func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {

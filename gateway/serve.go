@@ -30,7 +30,7 @@ func New(cfg Config) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
-		clock:     transport.NewClock(),
+		clock:     cfg.Clock,
 		events:    events.New(time.Now),
 		table:     newTable(cfg.UnsafePaths),
 		pages:     make(map[string]http.Handler),
@@ -69,6 +69,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Drain == 0 {
 		c.Drain = 10 * time.Second
+	}
+	if c.Clock == nil {
+		c.Clock = transport.NewClock()
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -133,14 +136,22 @@ func (g *Gateway) Reload() (errs []error) {
 		}
 	}
 	if g.keys.SigningKeyID() != before {
-		g.running.Go(func() {
-			for _, e := range g.reg.All() {
-				g.renew(e)
-			}
-		})
+		g.RenewTokens()
 	}
 	return errs
 }
+
+// RenewTokens sends all attached clients new tokens. It does not wait.
+func (g *Gateway) RenewTokens() {
+	g.running.Go(func() {
+		for _, e := range g.reg.All() {
+			g.renew(e)
+		}
+	})
+}
+
+// Clock returns the clock of the sessions.
+func (g *Gateway) Clock() *transport.Clock { return g.clock }
 
 // Close ends every session at once, also those still being created, and stops the
 // background work. Call Drain first for an orderly shutdown. The events of the sessions
@@ -148,7 +159,7 @@ func (g *Gateway) Reload() (errs []error) {
 func (g *Gateway) Close() {
 	g.endDrain()
 	for _, e := range g.reg.All() {
-		e.BreakFirst()
+		e.CancelFirstDial()
 		e.Do(func(core *session.Session, now session.Time) { core.Drain(now, 0) })
 	}
 	g.driver.Close()

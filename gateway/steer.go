@@ -45,7 +45,7 @@ func change(e *registry.Record, c Change) (made, ok bool) {
 		before := core.Info().Grace
 		ok := core.State() != session.Ended && core.SetTerms(now, t.Session())
 		if after := core.Info().Grace; ok && after != before {
-			e.Keep(registry.Moment{Time: time.Now().UTC(), Type: registry.GraceChanged, Was: registry.FormatDuration(before), Detail: registry.FormatDuration(after)})
+			e.AppendMoment(registry.Moment{Time: time.Now().UTC(), Type: registry.GraceChanged, Was: registry.FormatDuration(before), Detail: registry.FormatDuration(after)})
 		}
 		outcome <- ok
 		if !ok {

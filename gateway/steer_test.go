@@ -60,10 +60,7 @@ func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 
 func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		time.Sleep(10 * time.Second)
 		w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(5 * time.Second)})
 		game.WantClose(wire.CodeGoingAway)
@@ -235,7 +232,7 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Words.Resume = "back"
+		pol.Notices.Resume = "back"
 		w := newWorld(t, pol)
 		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{
 			Path: "/match/9?x=1", Subprotocols: []string{"chat.v2"}, Player: "ann", Group: "match-9", Data: []byte("d"), Grace: span(time.Minute),
@@ -301,7 +298,7 @@ func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 			"another's URL":    {gateway.CreateRequest{Path: "http://x/match/7"}, gateway.ErrBadRequest},
 			"no route":         {gateway.CreateRequest{Path: "/elsewhere"}, gateway.ErrNoRoute},
 			"grace 0":          {gateway.CreateRequest{Path: "/match/7", Grace: span(0)}, gateway.ErrBadRequest},
-			"large data":       {gateway.CreateRequest{Path: "/match/7", Data: make([]byte, gateway.MostData+1)}, gateway.ErrBadRequest},
+			"large data":       {gateway.CreateRequest{Path: "/match/7", Data: make([]byte, gateway.MaxData+1)}, gateway.ErrBadRequest},
 			"no URL":           {gateway.CreateRequest{Path: "/match/7", Upstream: "game-1.internal:9000"}, gateway.ErrBadRequest},
 			"foreign upstream": {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game.example:9000"}, gateway.ErrNotAllowed},
 			"across a dot":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.evil.internal:9000"}, gateway.ErrNotAllowed},

@@ -85,10 +85,7 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 
 func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, _ := newDetached(t, testPolicy())
 		first := p.Hello.Token
 		for range 10 { // unread hellos
 			q := p.TryResume(first, "0")
@@ -120,10 +117,7 @@ func TestResumeConfirmsItsGeneration(t *testing.T) {
 func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 	for round := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
-			p, game := w.play()
-			p.Sync()
-			p.Drop()
+			w, p, game := newDetached(t, testPolicy())
 			w.wantState(p, session.Detached)
 			const racers = 16
 			peers := make(chan *wstest.Peer, racers)
@@ -212,10 +206,7 @@ func TestResumesOfDetachedSessionsAreNotLimited(t *testing.T) {
 
 func TestMessageThatAlwaysKillsItsClientEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		game.Text("poison")
 		for i := range 5 {
 			p = p.Resume(0)
@@ -238,10 +229,7 @@ func TestMessageThatAlwaysKillsItsClientEndsTheSession(t *testing.T) {
 
 func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		game.Text("poison")
 		for range 8 {
 			p = p.Resume(0)
@@ -269,10 +257,7 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 // received says so.
 func TestResumesThatMakeProgressAreNotFutile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w, p, game := newDetached(t, testPolicy())
 		for i := range 20 {
 			game.Text(strconv.Itoa(i))
 		}

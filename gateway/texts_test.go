@@ -16,7 +16,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pol := testPolicy()
 				pol.Hard = hard
-				pol.Words = session.Words{Detach: `{"away":"{session}"}`, Resume: "back", Expire: "gone"}
+				pol.Notices = session.Notices{Detach: `{"away":"{session}"}`, Resume: "back", Expire: "gone"}
 				w := newWorld(t, pol)
 				p, game := w.play()
 				p.Text("before")
@@ -54,7 +54,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Words.Detach = `{"player":"{player}","in":"{session}"}`
+		pol.Notices.Detach = `{"player":"{player}","in":"{session}"}`
 		w := newWorld(t, pol)
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
 		if err != nil {
@@ -71,7 +71,7 @@ func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Replies = []session.Reply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
+		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
 		w := newWorld(t, pol)
 		p, game := w.play()
 		game.Text("2")
@@ -109,11 +109,8 @@ func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
 func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Replies = []session.Reply{{In: "ping", Out: "pong"}}
-		w := newWorld(t, pol)
-		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "ping", Out: "pong"}}
+		w, p, game := newDetached(t, pol)
 		w.wantState(p, session.Detached)
 		game.Raw([]byte("\x81\x04pi"))
 		synctest.Wait()
@@ -126,7 +123,7 @@ func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 func TestBeatsAreSentWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Beats = []session.Beat{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
+		pol.Keepalives = []session.Keepalive{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
 		w := newWorld(t, pol)
 		p, game := w.play()
 		p.Sync()

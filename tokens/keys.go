@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,7 +56,8 @@ type Keys struct {
 	files []string
 	opts  Options
 
-	reload sync.Mutex // held while files are read, so that the latest read wins
+	reload    sync.Mutex // held while files are read, so that the latest read wins
+	inherited []byte     // the key of a predecessor that had no files; guarded by reload
 	set    atomic.Pointer[keySet]
 }
 
@@ -106,8 +108,46 @@ func (k *Keys) Reload() error {
 	if err != nil {
 		return fmt.Errorf("%w; the keys loaded before stay in use", err)
 	}
+	set.verifyToo(k.inherited, k.opts)
 	k.set.Store(set)
 	return nil
+}
+
+// Secret returns the key that Load has made, for Inherit in the process that takes over;
+// nil if keys come from files.
+func (k *Keys) Secret() []byte {
+	if !k.Ephemeral() {
+		return nil
+	}
+	return k.set.Load().signing.private.([]byte)
+}
+
+// Inherit has tokens verified by the Secret of the process that this one takes over. If
+// there are no key files, it signs too.
+func (k *Keys) Inherit(secret []byte) {
+	k.reload.Lock()
+	defer k.reload.Unlock()
+	if k.Ephemeral() {
+		k.set.Store(newSet([]key{secretKey(secret)}, k.opts))
+		return
+	}
+	k.inherited = secret
+	old := k.set.Load()
+	set := &keySet{signing: old.signing, byID: maps.Clone(old.byID)}
+	set.verifyToo(secret, k.opts)
+	k.set.Store(set)
+}
+
+// verifyToo adds a key that only verifies. A nil secret adds none.
+func (s *keySet) verifyToo(secret []byte, o Options) {
+	if secret == nil {
+		return
+	}
+	k := secretKey(secret)
+	if k.private = nil; s.byID[k.id] == nil {
+		k.parser = newParser(k.method.Alg(), o)
+		s.byID[k.id] = &k
+	}
 }
 
 // Ephemeral reports whether the key was made by Load, so that tokens do not survive a

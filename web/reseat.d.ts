@@ -3,13 +3,21 @@
 
 /** A drop-in replacement for `WebSocket` whose session survives its connections. */
 export class ReseatSocket extends EventTarget {
+  /** `readyState` before the first hello of the gateway. */
   static readonly CONNECTING: 0;
+  /** `readyState` of a session, detached or not. */
   static readonly OPEN: 1;
+  /** `readyState` after `close()`. */
   static readonly CLOSING: 2;
+  /** `readyState` once the session has ended, or could not begin. */
   static readonly CLOSED: 3;
+  /** `readyState` before the first hello of the gateway. */
   readonly CONNECTING: 0;
+  /** `readyState` of a session, detached or not. */
   readonly OPEN: 1;
+  /** `readyState` after `close()`. */
   readonly CLOSING: 2;
+  /** `readyState` once the session has ended, or could not begin. */
   readonly CLOSED: 3;
 
   /**

@@ -32,6 +32,8 @@ type Options struct {
 	Host, Version, Listen string
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
+	// Upgrade describes the last upgrade. Nil: there was none.
+	Upgrade func() Upgrade
 	// Process holds the metrics of the gateway's process. Nil means none.
 	Process prometheus.Gatherer
 }
@@ -44,6 +46,7 @@ type api struct {
 	listen   string
 	guard    guard
 	recorder *Recorder
+	upgrade  func() Upgrade
 	refused  *refusals
 	metrics  prometheus.Gatherers
 	streams  streams
@@ -58,8 +61,11 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
+	if a.upgrade == nil {
+		a.upgrade = func() Upgrade { return Upgrade{State: "none"} }
+	}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
 	}
@@ -78,7 +84,7 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 // guarded registers the routes behind the guard. Unknown paths are behind it as well, so
 // that a caller without a token cannot tell them apart.
 func (a *api) guarded(r chi.Router) {
-	r.Use(a.refuseForwarded, a.authorize, a.audit)
+	r.Use(a.refuseForwarded, a.authorize, a.audit, a.enter)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
 	page := dashboard()
@@ -90,6 +96,25 @@ func (a *api) guarded(r chi.Router) {
 	r.Post("/debug/pprof/symbol", pprof.Symbol)
 	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "no such resource") })
 	r.MethodNotAllowed(a.notAllowed)
+}
+
+// enter refuses calls of the API while the sessions are frozen for an upgrade, and after a
+// successor has taken them over. An event stream ends by itself.
+func (a *api) enter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/api/") || strings.HasSuffix(r.URL.Path, "/events") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, leave, ok := a.g.Enter(r.Context())
+		if !ok {
+			w.Header().Set("Retry-After", "1")
+			problem(w, http.StatusServiceUnavailable, "an upgrade is under way")
+			return
+		}
+		defer leave()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // refuseForwarded refuses requests that a gateway forwarded from its client address. A
@@ -114,6 +139,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Post(v1+"/sessions", a.create)
 	r.Get(v1+"/overview", a.overview)
 	r.Get(v1+"/refusals", a.refusals)
+	r.Get(v1+"/upgrade", a.upgradeState)
 	r.Get(session, a.get)
 	r.Get(session+"/history", a.history)
 	r.Patch(session, a.patch)

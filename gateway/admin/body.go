@@ -19,7 +19,7 @@ import (
 
 const (
 	// maxJSON is the max size of a JSON body in bytes. A session's data fits in any escaping.
-	maxJSON = 6*gateway.MostData + 16<<10
+	maxJSON = 6*gateway.MaxData + 16<<10
 	// bodyTimeout is how long a caller has to send a body.
 	bodyTimeout = 10 * time.Second
 )

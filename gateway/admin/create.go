@@ -53,7 +53,7 @@ func readCreateRequest(w http.ResponseWriter, r *http.Request) (gateway.CreateRe
 		return req, err
 	}
 	if data.text != nil {
-		if len(*data.text) > gateway.MostData {
+		if len(*data.text) > gateway.MaxData {
 			return req, dataTooLarge()
 		}
 		req.Data = []byte(*data.text)

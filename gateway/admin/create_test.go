@@ -118,7 +118,7 @@ func TestBadRequestsAreRefusedBeforeDial(t *testing.T) {
 }
 
 func TestDataUpTo64KiBIsAcceptedInAnyEscaping(t *testing.T) {
-	const most = gateway.MostData
+	const most = gateway.MaxData
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, unit := range []string{"x", `\n`, `\u0001`, `\u00e9`} {
 			n := most

@@ -10,7 +10,7 @@ import (
 )
 
 func dataTooLarge() error {
-	return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("data: want at most %d bytes", gateway.MostData)}
+	return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("data: want at most %d bytes", gateway.MaxData)}
 }
 
 // data returns the data that the game server keeps with a session. Its type is always
@@ -54,7 +54,7 @@ func (a *api) setData(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	body, err := readBody(w, r, gateway.MostData)
+	body, err := readBody(w, r, gateway.MaxData)
 	if err != nil {
 		refuse(w, err)
 		return

@@ -18,7 +18,7 @@ func TestDataIsReturnedVerbatim(t *testing.T) {
 		p, _ := w.play("")
 		w.wantProblem("GET", path(p)+"/data", http.StatusNotFound, "no data")
 		tags := map[string]bool{}
-		for _, body := range []string{"seat 3", "<script>alert(1)</script>", string(every[:]), "", strings.Repeat("x", gateway.MostData), "seat 3"} {
+		for _, body := range []string{"seat 3", "<script>alert(1)</script>", string(every[:]), "", strings.Repeat("x", gateway.MaxData), "seat 3"} {
 			rec := w.send("PUT", path(p)+"/data", body)
 			tag := rec.Header().Get("ETag")
 			if rec.Code != http.StatusNoContent || tags[tag] || tag == "" {
@@ -30,7 +30,7 @@ func TestDataIsReturnedVerbatim(t *testing.T) {
 				t.Errorf("%d %v, %d bytes of %d", got.Code, got.Header(), got.Body.Len(), len(body))
 			}
 		}
-		w.wantRefused("PUT", path(p)+"/data", strings.Repeat("x", gateway.MostData+1), http.StatusRequestEntityTooLarge, "65536")
+		w.wantRefused("PUT", path(p)+"/data", strings.Repeat("x", gateway.MaxData+1), http.StatusRequestEntityTooLarge, "65536")
 		if rec := w.call("GET", path(p)+"/data"); rec.Body.String() != "seat 3" {
 			t.Errorf("what was too large left %q", rec.Body)
 		}

@@ -111,15 +111,16 @@ func TestCrossSiteRequestsAreRefused(t *testing.T) {
 // A route whose upstream is the admin address would open it to every client, since the
 // gateway forwards the client's Host.
 func TestForwardedRequestsAreRefused(t *testing.T) {
-	w := newWorld(t)
-	for _, path := range []string{"/", "/metrics", "/api/v1/sessions", "/debug/pprof/"} {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Host = "localhost"
-		r.Header.Set(gateway.ViaHeader, "0123456789abcdef0123456789abcdef")
-		got := httptest.NewRecorder()
-		w.admin.ServeHTTP(got, r)
-		if got.Code != http.StatusLoopDetected {
-			t.Errorf("%s: %d, want 508", path, got.Code)
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, path := range []string{"/", "/metrics", "/api/v1/sessions", "/debug/pprof/"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Host = "localhost"
+			r.Header.Set(gateway.ViaHeader, "0123456789abcdef0123456789abcdef")
+			got := httptest.NewRecorder()
+			w.admin.ServeHTTP(got, r)
+			if got.Code != http.StatusLoopDetected {
+				t.Errorf("%s: %d, want 508", path, got.Code)
+			}
 		}
-	}
+	})
 }

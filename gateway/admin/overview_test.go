@@ -121,7 +121,7 @@ func TestOverviewShowsRemainingGrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		p.Sync()
-		if s := w.overviewOf("").Sessions[0]; s.Expires != nil || s.BufferMostBytes != 1<<20 || s.BufferMostMessages != 4096 {
+		if s := w.overviewOf("").Sessions[0]; s.Expires != nil || s.BufferMaxBytes != 1<<20 || s.BufferMaxMessages != 4096 {
 			t.Errorf("attached: %+v", s)
 		}
 		p.Drop()

@@ -52,6 +52,16 @@ func (r *Recorder) add(t gateway.Totals) {
 	r.samples = append(r.samples, t)
 }
 
+// Samples returns all samples, for the process that takes over.
+func (r *Recorder) Samples() []gateway.Totals { return r.since(time.Time{}) }
+
+// Restore adds the Samples of an earlier process.
+func (r *Recorder) Restore(list []gateway.Totals) {
+	for _, t := range list {
+		r.add(t)
+	}
+}
+
 // since returns the samples taken after t.
 func (r *Recorder) since(t time.Time) []gateway.Totals {
 	if r == nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"time"
 
 	"reseat/gateway"
 	"reseat/gateway/secure"
@@ -32,6 +33,12 @@ type Settings struct {
 	// Webhook receives the events; nil if not set. WebhookSecretFile is not opened here.
 	Webhook           *url.URL
 	WebhookSecretFile string
+	// Takeover is the upgrade socket of a process whose sessions this one takes over, "" if
+	// not set. UpgradeSocket is where this process listens for its successor, "" if not set.
+	Takeover, UpgradeSocket string
+	// UpgradeTimeout is how long a successor may take to start. UpgradePump is how long this process
+	// forwards bytes for it.
+	UpgradeTimeout, UpgradePump time.Duration
 	// Gateway lacks its Keys and its Log.
 	Gateway gateway.Config
 	// TokenKeyFiles are not opened here. The first signs, all verify.

@@ -17,7 +17,7 @@ import (
 func TestDefaultsAreThoseOfTheInterface(t *testing.T) {
 	want := &Settings{
 		Listen: ":8080", Admin: "127.0.0.1:8081", Demo: true,
-		TokenAudience: "reseat", LogLevel: slog.LevelInfo,
+		TokenAudience: "reseat", LogLevel: slog.LevelInfo, UpgradeTimeout: 10 * time.Second, UpgradePump: 10 * time.Minute,
 		Gateway: gateway.Config{
 			Default: policy.Policy{
 				Grace: 30 * time.Second, BufferBytes: 1 << 20, BufferMessages: 4096, Overflow: session.Pause,

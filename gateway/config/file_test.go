@@ -99,7 +99,7 @@ upstream = "ws://go:9000"
 	}
 	chess, other := s.Gateway.Routes[0], s.Gateway.Routes[1]
 	if p := chess.Policy; chess.Pattern != "/chess/*" || chess.Upstream.URL.Host != "chess:9000" || p.Grace != 5*time.Minute ||
-		p.Overflow != session.EndSession || p.Words.Detach != `release; all "keys"` ||
+		p.Overflow != session.EndSession || p.Notices.Detach != `release; all "keys"` ||
 		!slices.Equal(p.Origins, []string{"https://chess.example", "*"}) {
 		t.Errorf("the first route is %+v", chess)
 	}

@@ -190,7 +190,7 @@ var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 // textMistakes warns about texts sent to the game server, and about logged messages.
 func textMistakes(r *policy.Route) (list []Warning) {
 	p := &r.Policy
-	for _, text := range []struct{ flag, text string }{{"on-detach", p.Words.Detach}, {"on-resume", p.Words.Resume}, {"on-expire", p.Words.Expire}} {
+	for _, text := range []struct{ flag, text string }{{"on-detach", p.Notices.Detach}, {"on-resume", p.Notices.Resume}, {"on-expire", p.Notices.Expire}} {
 		for _, name := range placeholder.FindAllString(text.text, -1) {
 			if name != "{session}" && name != "{player}" {
 				list = append(list, Warning{text.flag, fmt.Sprintf("route %s: %s is sent literally: only {session} and {player} are replaced", r.Pattern, name)})

@@ -123,6 +123,7 @@ const (
 	groupPlayers   = "Player logins"
 	groupCallers   = "Access control"
 	groupEvents    = "Events"
+	groupUpgrade   = "Upgrades"
 	groupSpeed     = "Performance"
 	groupRest      = "Config file, log and help"
 )
@@ -261,24 +262,24 @@ var table = []flag{
 
 	{name: "on-detach", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the client disconnects; {session} and {player} are replaced, escaped for JSON",
-		setLocal: one(func(l *local) *string { return &l.Words.Detach }, message),
-		off:      func(l *local) { l.Words.Detach = "" }},
+		setLocal: one(func(l *local) *string { return &l.Notices.Detach }, message),
+		off:      func(l *local) { l.Notices.Detach = "" }},
 	{name: "on-resume", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the client resumes, before the client's next message; placeholders as above",
-		setLocal: one(func(l *local) *string { return &l.Words.Resume }, message),
-		off:      func(l *local) { l.Words.Resume = "" }},
+		setLocal: one(func(l *local) *string { return &l.Notices.Resume }, message),
+		off:      func(l *local) { l.Notices.Resume = "" }},
 	{name: "on-expire", group: groupWords, arg: "MSG", shows: "none",
 		help:     "sent when the grace period is over, before the Close frame; placeholders as above",
-		setLocal: one(func(l *local) *string { return &l.Words.Expire }, message),
-		off:      func(l *local) { l.Words.Expire = "" }},
+		setLocal: one(func(l *local) *string { return &l.Notices.Expire }, message),
+		off:      func(l *local) { l.Notices.Expire = "" }},
 	{name: "keepalive-reply", group: groupWords, arg: "IN=>OUT", shows: "none", repeat: true,
 		help:     "while the client is disconnected, answer the text message IN from the game server with OUT; engine.io is short for 2=>3",
-		setLocal: every(func(l *local) *[]session.Reply { return &l.Replies }, keepaliveReply),
-		off:      func(l *local) { l.Replies = nil }},
+		setLocal: every(func(l *local) *[]session.KeepaliveReply { return &l.KeepaliveReplies }, keepaliveReply),
+		off:      func(l *local) { l.KeepaliveReplies = nil }},
 	{name: "keepalive-send", group: groupWords, arg: "DUR:MSG", shows: "none", repeat: true,
 		help:     "while the client is disconnected, send MSG every DUR",
-		setLocal: every(func(l *local) *[]session.Beat { return &l.Beats }, keepaliveSend),
-		off:      func(l *local) { l.Beats = nil }},
+		setLocal: every(func(l *local) *[]session.Keepalive { return &l.Keepalives }, keepaliveSend),
+		off:      func(l *local) { l.Keepalives = nil }},
 
 	{name: "token-key-file", group: groupTokens, arg: "FILE", shows: "a key made at start", repeat: true,
 		help: "key for signing resume tokens: Ed25519, RSA or ECDSA in PEM, or 32 or more random bytes. The first key signs, all verify; reread on SIGHUP",
@@ -339,6 +340,19 @@ var table = []flag{
 	{name: "webhook-secret-file", group: groupEvents, arg: "FILE", shows: "none",
 		help: "webhook secrets, whsec_ and base64, one a line; each signs every post; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.WebhookSecretFile }, fileName)},
+
+	{name: "takeover", group: groupUpgrade, arg: "PATH", shows: "none",
+		help: "take over all sessions and connections of the gateway whose --upgrade-socket is PATH; if there is none, an ordinary start",
+		set:  one(func(d *draft) *string { return &d.Takeover }, fileName)},
+	{name: "upgrade-socket", group: groupUpgrade, arg: "PATH", shows: "$RUNTIME_DIRECTORY/upgrade.sock; none without that variable",
+		help: "Unix socket where a process of the same user can take over by --takeover",
+		set:  one(func(d *draft) *string { return &d.UpgradeSocket }, fileName)},
+	{name: "upgrade-timeout", group: groupUpgrade, arg: "DUR", def: "10s",
+		help: "how long a new process may take to start before the upgrade is aborted",
+		set:  one(func(d *draft) *time.Duration { return &d.UpgradeTimeout }, duration(time.Second, time.Hour))},
+	{name: "upgrade-pump", group: groupUpgrade, arg: "DUR", def: "10m",
+		help: "how long the old process forwards bytes of connections that cannot be handed over: those over TLS",
+		set:  one(func(d *draft) *time.Duration { return &d.UpgradePump }, duration(0, day))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
 		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest). auto is poll",

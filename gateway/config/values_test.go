@@ -55,6 +55,11 @@ var goodValues = []struct {
 	{"acme-cache", "/var/lib/reseat", func(s *Settings) any { return s.TLS.Cache }, "/var/lib/reseat"},
 	{"webhook", "https://u:p@api.example:8443/events?key=1", func(s *Settings) any { return s.Webhook.String() }, "https://u:p@api.example:8443/events?key=1"},
 	{"webhook", "http://[::1]", func(s *Settings) any { return s.Webhook.String() }, "http://[::1]"},
+	{"takeover", "/run/reseat/upgrade.sock", func(s *Settings) any { return s.Takeover }, "/run/reseat/upgrade.sock"},
+	{"upgrade-socket", "/run/reseat/upgrade.sock", func(s *Settings) any { return s.UpgradeSocket }, "/run/reseat/upgrade.sock"},
+	{"upgrade-timeout", "30s", func(s *Settings) any { return s.UpgradeTimeout }, 30 * time.Second},
+	{"upgrade-pump", "1h", func(s *Settings) any { return s.UpgradePump }, time.Hour},
+	{"upgrade-pump", "0", func(s *Settings) any { return s.UpgradePump }, time.Duration(0)},
 	{"webhook-secret-file", "keys/hook", func(s *Settings) any { return s.WebhookSecretFile }, "keys/hook"},
 	{"upstream", "wss://game.example/live", upstreamURL, "wss://game.example/live"},
 	{"upstream", "http://127.0.0.1:9000", upstreamURL, "http://127.0.0.1:9000"},
@@ -99,12 +104,12 @@ var goodValues = []struct {
 	{"max-sessions-per-ip", "5", func(s *Settings) any { return s.Gateway.MaxSessionsPerIP }, 5},
 	{"drain", "2m", func(s *Settings) any { return s.Gateway.Drain }, 2 * time.Minute},
 	{"drain", "0", func(s *Settings) any { return s.Gateway.Drain }, time.Nanosecond},
-	{"on-detach", "release my keys", ofPolicy(func(p policy.Policy) any { return p.Words.Detach }), "release my keys"},
-	{"on-resume", `{"t":"back","s":"{session}"}`, ofPolicy(func(p policy.Policy) any { return p.Words.Resume }), `{"t":"back","s":"{session}"}`},
-	{"on-expire", "ä", ofPolicy(func(p policy.Policy) any { return p.Words.Expire }), "ä"},
-	{"keepalive-reply", "engine.io", ofPolicy(func(p policy.Policy) any { return p.Replies }), []session.Reply{{In: "2", Out: "3"}}},
-	{"keepalive-reply", `{"op":"ping"}=>{"op":"pong"}=>`, ofPolicy(func(p policy.Policy) any { return p.Replies }), []session.Reply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}},
-	{"keepalive-send", "25s:a:b", ofPolicy(func(p policy.Policy) any { return p.Beats }), []session.Beat{{Every: 25 * time.Second, Text: "a:b"}}},
+	{"on-detach", "release my keys", ofPolicy(func(p policy.Policy) any { return p.Notices.Detach }), "release my keys"},
+	{"on-resume", `{"t":"back","s":"{session}"}`, ofPolicy(func(p policy.Policy) any { return p.Notices.Resume }), `{"t":"back","s":"{session}"}`},
+	{"on-expire", "ä", ofPolicy(func(p policy.Policy) any { return p.Notices.Expire }), "ä"},
+	{"keepalive-reply", "engine.io", ofPolicy(func(p policy.Policy) any { return p.KeepaliveReplies }), []session.KeepaliveReply{{In: "2", Out: "3"}}},
+	{"keepalive-reply", `{"op":"ping"}=>{"op":"pong"}=>`, ofPolicy(func(p policy.Policy) any { return p.KeepaliveReplies }), []session.KeepaliveReply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}},
+	{"keepalive-send", "25s:a:b", ofPolicy(func(p policy.Policy) any { return p.Keepalives }), []session.Keepalive{{Every: 25 * time.Second, Text: "a:b"}}},
 	{"auth-jwks", "https://login.example/keys?x=1", auth(func(a policy.Auth) any { return a.JWKS }), "https://login.example/keys?x=1"},
 	{"auth-jwks", "keys/jwks.json", auth(func(a policy.Auth) any { return a.JWKS }), "keys/jwks.json"},
 	{"auth-key-file", "keys/login.pem", auth(func(a policy.Auth) any { return a.KeyFile }), "keys/login.pem"},
@@ -190,6 +195,10 @@ var badValues = map[string][]string{
 	"acme-cache":          {"", "a\x00b"},
 	"webhook":             {"", "api.example", "ws://api.example/", "https://", "https://:443/", "https://api.example/#x", "https://api.exa mple/", "/events"},
 	"webhook-secret-file": {"", "a\x00b"},
+	"takeover":            {"", "a\x00b"},
+	"upgrade-socket":      {"", "a\x00b"},
+	"upgrade-timeout":     {"", "0", "-1s", "5", "2h"},
+	"upgrade-pump":        {"", "-1s", "5", "25h"},
 	"upstream":            {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
 	"route":               {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
 	"admin-token-file":    {"", "a\x00b"},
@@ -424,10 +433,10 @@ func TestRouteTurnsOffGlobalTextsAndTimers(t *testing.T) {
 	s := mustParse(t, nil, append(global, "--route=/a/*=ws://game:1", "--route=/b/*=ws://game:1"+empty)...)
 	want := s.Gateway.Routes[0].Policy
 	off := s.Gateway.Routes[1].Policy
-	if want.Words.Detach != "d" || len(want.Replies) != 1 || want.IdleTimeout != time.Minute {
+	if want.Notices.Detach != "d" || len(want.KeepaliveReplies) != 1 || want.IdleTimeout != time.Minute {
 		t.Fatalf("the first route: %+v", want)
 	}
-	want.Words, want.Replies, want.Beats = session.Words{}, nil, nil
+	want.Notices, want.KeepaliveReplies, want.Keepalives = session.Notices{}, nil, nil
 	want.IdleTimeout, want.UpstreamHeartbeat, want.AnswerTimeout, want.GraceBeforeStart = 0, 0, 0, nil
 	if !reflect.DeepEqual(off, want) {
 		t.Errorf("the second route: %+v, want %+v", off, want)

@@ -12,7 +12,7 @@ import (
 
 // engineIO is the keepalive preset of that name: ping and pong packets of the
 // protocol's revision 4.
-var engineIO = session.Reply{In: "2", Out: "3"}
+var engineIO = session.KeepaliveReply{In: "2", Out: "3"}
 
 const (
 	// engineIOTimeout is engine.io's default pingTimeout: its server closes a
@@ -138,8 +138,8 @@ func idleWarnings(r *policy.Route) (list []Warning) {
 			flag string
 			set  bool
 		}{
-			{"keepalive-reply", len(p.Replies) > 0}, {"keepalive-send", len(p.Beats) > 0},
-			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Words.Expire != ""},
+			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0},
+			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Notices.Expire != ""},
 		} {
 			if f.set {
 				warn(f.flag, "no effect: --disconnect hard closes the game server's connection while the client is disconnected")
@@ -151,8 +151,8 @@ func idleWarnings(r *policy.Route) (list []Warning) {
 			flag string
 			set  bool
 		}{
-			{"plain-resume", p.PlainResume}, {"on-resume", p.Words.Resume != ""}, {"disconnect", p.Hard},
-			{"keepalive-reply", len(p.Replies) > 0}, {"keepalive-send", len(p.Beats) > 0}, {"overflow", p.Overflow != session.Pause},
+			{"plain-resume", p.PlainResume}, {"on-resume", p.Notices.Resume != ""}, {"disconnect", p.Hard},
+			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0}, {"overflow", p.Overflow != session.Pause},
 		} {
 			if f.set {
 				warn(f.flag, "no effect: with --grace 0 a session ends when its client disconnects")
@@ -172,7 +172,7 @@ func keepaliveWarnings(r *policy.Route) (list []Warning) {
 		noticed = 2 * p.Heartbeat
 		sum = fmt.Sprintf("twice --heartbeat %v", p.Heartbeat)
 	}
-	for _, reply := range p.Replies {
+	for _, reply := range p.KeepaliveReplies {
 		if reply == engineIO && noticed > engineIOTimeout {
 			list = append(list, Warning{"keepalive-reply", fmt.Sprintf(
 				"route %s: a silent client is detached after %v (%s), but engine.io closes its connection before that (pingTimeout %v): lower --heartbeat",

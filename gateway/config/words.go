@@ -22,36 +22,36 @@ func message(s string) (string, error) {
 }
 
 // keepaliveReply accepts IN=>OUT, or the name of a preset.
-func keepaliveReply(s string) (session.Reply, error) {
+func keepaliveReply(s string) (session.KeepaliveReply, error) {
 	if s == "engine.io" {
 		return engineIO, nil
 	}
 	in, out, ok := strings.Cut(s, "=>")
 	if !ok {
-		return session.Reply{}, want("IN=>OUT or engine.io", s)
+		return session.KeepaliveReply{}, want("IN=>OUT or engine.io", s)
 	}
 	for _, text := range []string{in, out} {
 		if _, err := message(text); err != nil {
-			return session.Reply{}, want("IN=>OUT, each a text of 1 to 4096 bytes", s)
+			return session.KeepaliveReply{}, want("IN=>OUT, each a text of 1 to 4096 bytes", s)
 		}
 	}
-	return session.Reply{In: in, Out: out}, nil
+	return session.KeepaliveReply{In: in, Out: out}, nil
 }
 
 // keepaliveSend accepts DUR:MSG.
-func keepaliveSend(s string) (session.Beat, error) {
+func keepaliveSend(s string) (session.Keepalive, error) {
 	every, text, ok := strings.Cut(s, ":")
 	if !ok {
-		return session.Beat{}, want("DUR:MSG such as 25s:ping", s)
+		return session.Keepalive{}, want("DUR:MSG such as 25s:ping", s)
 	}
 	d, err := duration(minHeartbeat, day)(every)
 	if err != nil {
-		return session.Beat{}, err
+		return session.Keepalive{}, err
 	}
 	if _, err := message(text); err != nil {
-		return session.Beat{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
+		return session.Keepalive{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
 	}
-	return session.Beat{Every: max(d, time.Millisecond), Text: text}, nil
+	return session.Keepalive{Every: max(d, time.Millisecond), Text: text}, nil
 }
 
 // perSecond returns a parser of a rate, which also accepts off.

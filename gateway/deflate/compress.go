@@ -2,8 +2,9 @@ package deflate
 
 import (
 	"bytes"
-	"compress/flate"
 	"sync"
+
+	"github.com/klauspost/compress/flate"
 )
 
 // A compressor is borrowed for one call only, because it takes more than a megabyte.
@@ -12,11 +13,16 @@ type compressor struct {
 	z   *flate.Writer
 }
 
-// Only the fastest level has a reset that doesn't clear more than half a megabyte. On
-// messages of up to a few KiB it compresses 2 to 5 % less.
+// level is the cheapest one per byte saved: on JSON of 200 B to 16 KiB it is as fast as
+// level 1 and its output up to 5 % smaller; higher levels cost more for at most 2 %.
+const level = 2
+
+// compress/flate at its fastest level takes 1.1 to 1.8 times as long, 60 times for what
+// does not compress, and returns up to 12 % more bytes; it inflates 1.3 to 1.6 times as
+// slowly. Measured with go test -run '^$' -bench Conn ./gateway/deflate.
 var compressors = sync.Pool{New: func() any {
 	c := new(compressor)
-	c.z, _ = flate.NewWriter(&c.buf, flate.BestSpeed) // only a bad level is an error
+	c.z, _ = flate.NewWriter(&c.buf, level) // only a bad level is an error
 	return c
 }}
 

@@ -2,10 +2,11 @@ package deflate
 
 import (
 	"bytes"
-	"compress/flate"
 	"errors"
 	"io"
 	"sync"
+
+	"github.com/klauspost/compress/flate"
 
 	"reseat/gateway/frame"
 )

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -102,6 +103,28 @@ func (h *Hub) Publish(e Event) {
 	h.count++
 	for r := range h.readers {
 		r.notify()
+	}
+}
+
+// Recent returns the events that are kept, oldest first, and the newest ID that is not.
+func (h *Hub) Recent() (list []Event, evicted uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n := h.count - uint64(len(h.ring)); n < h.count; n++ {
+		list = append(list, h.ring[n%Kept])
+	}
+	return list, h.evicted
+}
+
+// Continue puts the Recent events of an earlier process before those of h, which has
+// published none and has no Readers.
+func (h *Hub) Continue(list []Event, evicted uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list = list[max(len(list)-Kept, 0):]
+	h.ring, h.count, h.evicted = slices.Clone(list), uint64(len(list)), evicted
+	if len(list) > 0 {
+		h.last = list[len(list)-1].ID
 	}
 }
 

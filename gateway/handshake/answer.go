@@ -31,6 +31,10 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
+	var rest []byte // behind what rw has buffered
+	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok {
+		conn, rest = c.Unwrap()
+	}
 	var params deflate.Params
 	deflated := false
 	if a.Deflate != nil {
@@ -58,6 +62,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 		p, _ := rw.Reader.Peek(n)
 		early = append(early, p...)
 	}
+	early = append(early, rest...)
 	if deflated {
 		return deflate.NewConn(rawconn.Quiet(conn), early, params, *a.Deflate), nil, nil
 	}

@@ -5,6 +5,7 @@ package listen
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -45,7 +46,10 @@ type Options struct {
 
 // A tracked connection has been accepted and not been taken over. place is its place in
 // the list of idle connections, nil while one of its requests is served.
-type tracked struct{ place *list.Element }
+type tracked struct {
+	place *list.Element
+	conn  *Conn // nil if it cannot move to another process
+}
 
 // NewConnTracker makes a ConnTracker.
 func NewConnTracker(o Options) *ConnTracker {
@@ -57,11 +61,15 @@ func NewConnTracker(o Options) *ConnTracker {
 const releaseDelay = time.Millisecond
 
 // Listen tracks the connections that inner accepts from the moment they are accepted.
-func (t *ConnTracker) Listen(inner net.Listener) net.Listener { return &listener{inner, t} }
+// With movable, its connections are Conns: see Freeze.
+func (t *ConnTracker) Listen(inner net.Listener, movable bool) net.Listener {
+	return &listener{inner, t, movable}
+}
 
 type listener struct {
 	net.Listener
 	tracker *ConnTracker
+	movable bool
 }
 
 // Accept waits for the next connection.
@@ -70,7 +78,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			l.tracker.Track(c)
+			c = l.tracker.accept(c, l.movable)
 			l.tracker.MakeRoom()
 			return c, nil
 		case !NoDescriptor(err), !l.tracker.FreeOne():
@@ -87,6 +95,45 @@ func (t *ConnTracker) Track(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns[c] = &tracked{place: t.line.PushBack(c)}
+}
+
+// accept tracks an accepted connection, and wraps it if it can move.
+func (t *ConnTracker) accept(c net.Conn, movable bool) net.Conn {
+	w, wrapped := c.(*Conn)
+	if !wrapped && movable {
+		w = NewConn(c, nil)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	below := rawconn.Lowest(c)
+	t.conns[below] = &tracked{place: t.line.PushBack(below), conn: w}
+	if w != nil {
+		return w
+	}
+	return c
+}
+
+// Freeze freezes the idle connections that can move, and returns them.
+func (t *ConnTracker) Freeze() (list []FrozenConn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tc := range t.conns {
+		if tc.place == nil || tc.conn == nil {
+			continue
+		}
+		if fd, request, ok := tc.conn.Freeze(); ok {
+			list = append(list, FrozenConn{tc.conn, fd, request})
+		}
+	}
+	return list
+}
+
+// A FrozenConn is an idle connection, its descriptor, and what has been read of its next
+// request.
+type FrozenConn struct {
+	*Conn
+	FD      int
+	Request []byte
 }
 
 // Forget must be called when c is closed, or taken over.
@@ -171,13 +218,22 @@ func (t *ConnTracker) leaveLocked(tc *tracked) {
 	}
 }
 
-// serve marks c as in use: it has a complete request.
-func (t *ConnTracker) serve(c net.Conn) {
+// serve marks c as in use: it has a complete request. It reports false if another process
+// serves that.
+func (t *ConnTracker) serve(c net.Conn) bool {
+	t.mu.Lock()
+	tc := t.conns[c]
+	t.mu.Unlock()
+	if tc == nil {
+		return true
+	}
+	if tc.conn != nil && !tc.conn.begin() {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if tc := t.conns[c]; tc != nil {
-		t.leaveLocked(tc)
-	}
+	t.leaveLocked(tc)
+	return true
 }
 
 // wait marks c as idle: its request has been served.
@@ -187,6 +243,15 @@ func (t *ConnTracker) wait(c net.Conn) {
 	if tc := t.conns[c]; tc != nil {
 		t.leaveLocked(tc)
 		tc.place = t.line.PushBack(c)
+	}
+}
+
+// served notes that the answer to c's request has been written.
+func (t *ConnTracker) served(c net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tc := t.conns[c]; tc != nil && tc.conn != nil {
+		tc.conn.end()
 	}
 }
 
@@ -202,6 +267,7 @@ func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
 	switch c = rawconn.Lowest(c); state {
 	case http.StateIdle:
 		t.wait(c)
+		t.served(c)
 	case http.StateHijacked, http.StateClosed:
 		t.Forget(c)
 	}
@@ -211,10 +277,14 @@ func (t *ConnTracker) ConnState(c net.Conn, state http.ConnState) {
 func (t *ConnTracker) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-			c = rawconn.Lowest(c)
-			t.serve(c)
+			if !t.serve(rawconn.Lowest(c)) {
+				panic(http.ErrAbortHandler)
+			}
+			if f, ok := c.(*forwarded); ok && f.secure {
+				r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
+			}
 			if r.ProtoMajor == 1 { // for HTTP/2, ConnState reports the last request
-				defer t.wait(c)
+				defer t.wait(rawconn.Lowest(c))
 			}
 		}
 		h.ServeHTTP(w, r)

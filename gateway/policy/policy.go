@@ -51,13 +51,13 @@ type Policy struct {
 	Login Login
 	// Duplicate says what happens to a second session of the same player.
 	Duplicate Duplicate
-	// Words are sent to the upstream when the client disconnects, resumes, or does not
+	// Notices are sent to the upstream when the client disconnects, resumes, or does not
 	// resume. {session} and {player} in them are replaced, escaped for JSON.
-	Words session.Words
-	// Replies and Beats answer and send the game's own heartbeats while the client is
-	// detached; {session} and {player} as in Words.
-	Replies []session.Reply
-	Beats   []session.Beat
+	Notices session.Notices
+	// KeepaliveReplies and Keepalives answer and send the game's own heartbeats while the client is
+	// detached; {session} and {player} as in Notices.
+	KeepaliveReplies []session.KeepaliveReply
+	Keepalives       []session.Keepalive
 	// BufferBytes and BufferMessages limit one session's replay buffer.
 	BufferBytes    int64
 	BufferMessages int

@@ -23,11 +23,11 @@ type playerKey struct {
 type Admission int
 
 const (
-	Admitted         Admission = iota
-	Duplicate                  // the player has another session
-	TooMany                    // --max-sessions
-	TooManyHere                // --max-sessions-per-ip
-	OutOfDescriptors           // no descriptors left but the reserve
+	Admitted               Admission = iota
+	Duplicate                        // the player has another session
+	TooManySessions                  // --max-sessions
+	TooManySessionsPerAddr           // --max-sessions-per-ip
+	OutOfDescriptors                 // no descriptors left but the reserve
 )
 
 // Supersede ends the session because its player has begun another one.
@@ -44,12 +44,12 @@ func (r *Registry) Answers(ctx context.Context, e *Record) bool {
 	if d == nil {
 		return r.Find(e.ID) == e
 	}
-	e.AwaitFirst()
+	e.AwaitFirstAnswer()
 	var pong <-chan struct{}
 	asked := false
 	// The session is locked meanwhile: no pong arrives before it is
 	// listened for.
-	d.Do(func(core *session.Session, now session.Time) { pong, asked = e.pongs.next(), core.Ask(now) })
+	d.Do(func(core *session.Session, now session.Time) { pong, asked = e.pongs.next(), core.Ping(now) })
 	if !asked {
 		return false
 	}

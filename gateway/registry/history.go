@@ -65,12 +65,12 @@ func repeats(kind string) bool { return kind == events.Replayed || kind == event
 
 // NewMoment returns the history entry of an event that happens now.
 func NewMoment(kind string, ev session.Event) Moment {
-	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.Was, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost}
+	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.OldPeer, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost}
 	switch kind {
 	case events.Detached:
 		m.Silent = FormatDuration(ev.Silent.Round(time.Millisecond))
 	case events.Resumed, events.Superseded:
-		m.Away = FormatDuration(ev.Away.Round(time.Millisecond))
+		m.Away = FormatDuration(ev.Outage.Round(time.Millisecond))
 	}
 	return m
 }
@@ -84,11 +84,11 @@ func (e *Record) Note(kind string, ev session.Event) {
 	if kind == events.Ended {
 		m.By = e.Ender()
 	}
-	e.Keep(m)
+	e.AppendMoment(m)
 }
 
-// Keep adds m to the history.
-func (e *Record) Keep(m Moment) {
+// AppendMoment adds m to the history.
+func (e *Record) AppendMoment(m Moment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.past.note(m)

@@ -75,8 +75,8 @@ func (e *Record) Do(f CoreFunc) {
 	}
 }
 
-// Settle calls the functions that Do has queued.
-func (e *Record) Settle() {
+// RunQueued calls the functions that Do has queued.
+func (e *Record) RunQueued() {
 	e.mu.Lock()
 	pending, d := e.pending, e.Driver()
 	e.pending = nil
@@ -88,9 +88,9 @@ func (e *Record) Settle() {
 	}
 }
 
-// Welcome notes that the first client is about to be answered. The caller must call done
+// BeginFirstAnswer notes that the first client is about to be answered. The caller must call done
 // once that client is attached, or never will be.
-func (e *Record) Welcome() (done func()) {
+func (e *Record) BeginFirstAnswer() (done func()) {
 	c := make(chan struct{})
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,9 +98,9 @@ func (e *Record) Welcome() (done func()) {
 	return func() { close(c) }
 }
 
-// AwaitFirst waits while the first client is being answered: the client knows its session,
+// AwaitFirstAnswer waits while the first client is being answered: the client knows its session,
 // and may act upon it, before it is attached. It takes at most handshakeWrite.
-func (e *Record) AwaitFirst() {
+func (e *Record) AwaitFirstAnswer() {
 	e.mu.Lock()
 	c := e.welcomed
 	e.mu.Unlock()
@@ -258,17 +258,17 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 	p := e.Terms()
 	fill := e.filler()
 	c := session.Config{
-		ID: e.ID, Resumable: e.Resumable, Kept: e.Kept(), Terms: p.Session(), Hard: p.Hard, Rate: p.Rate, MessageLog: p.MessageLog, Idle: p.IdleTimeout,
-		Words:     session.Words{Detach: fill(p.Words.Detach), Resume: fill(p.Words.Resume), Expire: fill(p.Words.Expire)},
+		ID: e.ID, Resumable: e.Resumable, PlainResume: e.Kept(), Terms: p.Session(), Hard: p.Hard, Rate: p.Rate, MessageLog: p.MessageLog, Idle: p.IdleTimeout,
+		Notices:   session.Notices{Detach: fill(p.Notices.Detach), Resume: fill(p.Notices.Resume), Expire: fill(p.Notices.Expire)},
 		Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
-		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: maskingKey,
+		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: MaskingKey,
 	}
-	for _, r := range p.Replies {
-		c.Replies = append(c.Replies, session.Reply{In: fill(r.In), Out: fill(r.Out)})
+	for _, r := range p.KeepaliveReplies {
+		c.KeepaliveReplies = append(c.KeepaliveReplies, session.KeepaliveReply{In: fill(r.In), Out: fill(r.Out)})
 	}
-	for _, b := range p.Beats {
-		c.Beats = append(c.Beats, session.Beat{Every: b.Every, Text: fill(b.Text)})
+	for _, b := range p.Keepalives {
+		c.Keepalives = append(c.Keepalives, session.Keepalive{Every: b.Every, Text: fill(b.Text)})
 	}
 	return c
 }
@@ -284,8 +284,8 @@ func inJSON(s string) string {
 	return string(b[1 : len(b)-1])
 }
 
-// BreakFirst cancels the first dial, if it is still under way.
-func (e *Record) BreakFirst() {
+// CancelFirstDial cancels the first dial, if it is still under way.
+func (e *Record) CancelFirstDial() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.breakOff != nil {
@@ -330,9 +330,9 @@ func sizeOf(first *upstream.Request) int {
 	return n
 }
 
-// GiveBack is called once the session has ended: its data and first handshake no longer
+// ReleaseMemory is called once the session has ended: its data and first handshake no longer
 // count towards --buffer-total.
-func (e *Record) GiveBack(store *replay.Store) {
+func (e *Record) ReleaseMemory(store *replay.Store) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	store.Charge(-sizeOf(&e.first))
@@ -373,7 +373,7 @@ func (b *bell) ring() {
 	}
 }
 
-// Kept reports whether e is a plain client's session that outlives a disconnect.
+// PlainResume reports whether e is a plain client's session that outlives a disconnect.
 func (e *Record) Kept() bool { return !e.Resumable && e.Terms().PlainResume }
 
 // Client says how e's client can resume.
@@ -394,9 +394,9 @@ func (e *Record) Offered(protocols []string) bool {
 	return e.protocol == "" || slices.Contains(protocols, e.protocol)
 }
 
-// maskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8
+// MaskingKey is unpredictable, RFC 6455 section 5.3: the runtime's ChaCha8
 // generator is seeded by the operating system.
-func maskingKey() [4]byte {
+func MaskingKey() [4]byte {
 	k := rand.Uint32()
 	return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
 }

@@ -6,7 +6,7 @@ import "testing"
 func TestMaskingKeysDiffer(t *testing.T) {
 	seen := map[[4]byte]int{}
 	for range 1000 {
-		seen[maskingKey()]++
+		seen[MaskingKey()]++
 	}
 	if len(seen) < 990 { // of 2^32 keys, one repeats in 1,000 once in 8,600 runs
 		t.Errorf("%d keys in 1,000", len(seen))

@@ -62,20 +62,26 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	defer r.mu.Unlock()
 	switch {
 	case r.Sessions > 0 && len(r.live) >= r.Sessions:
-		return TooMany, nil
+		return TooManySessions, nil
 	case r.exhaustedLocked():
 		return OutOfDescriptors, nil
 	case r.PerAddr > 0 && e.block.IsValid() && r.blocks[e.block] >= r.PerAddr:
-		return TooManyHere, nil
+		return TooManySessionsPerAddr, nil
 	}
 	if holder := r.holderLocked(e); holder != nil {
 		return Duplicate, holder
 	}
+	r.seq++
+	e.seq = r.seq
+	r.addLocked(e)
+	return Admitted, nil
+}
+
+// addLocked registers e, whose number is set.
+func (r *Registry) addLocked(e *Record) {
 	if len(r.live)+r.taking == 0 {
 		r.empty = make(chan struct{})
 	}
-	r.seq++
-	e.seq = r.seq
 	r.live[e.ID] = e
 	if e.player.name != "" {
 		if r.players[e.player] == nil {
@@ -86,7 +92,6 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	if e.block.IsValid() {
 		r.blocks[e.block]++
 	}
-	return Admitted, nil
 }
 
 // exhaustedLocked reports whether there are no descriptors for another session or
@@ -97,8 +102,8 @@ func (r *Registry) exhaustedLocked() bool { return r.Open > 0 && r.openLocked() 
 // client's and its upstream's.
 func (r *Registry) openLocked() int { return len(r.live) + r.taking + r.passing }
 
-// Taken returns the number of descriptors in use by sessions and ordinary requests.
-func (r *Registry) Taken() int {
+// InUse returns the number of descriptors in use by sessions and ordinary requests.
+func (r *Registry) InUse() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return 2 * r.openLocked()
@@ -113,9 +118,9 @@ const (
 	minOfOneClient = 8
 )
 
-// Pass admits an ordinary request from a block of addresses (zero if unknown), and reports
-// whether there was room for it. If so, the caller must call Passed.
-func (r *Registry) Pass(from netip.Prefix) bool {
+// AdmitRequest admits an ordinary request from a block of addresses (zero if unknown), and reports
+// whether there was room for it. If so, the caller must call EndRequest.
+func (r *Registry) AdmitRequest(from netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Open > 0 {
@@ -132,8 +137,8 @@ func (r *Registry) Pass(from netip.Prefix) bool {
 	return true
 }
 
-// Passed ends an ordinary request.
-func (r *Registry) Passed(from netip.Prefix) {
+// EndRequest ends an ordinary request.
+func (r *Registry) EndRequest(from netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.passing--
@@ -175,23 +180,23 @@ func (r *Registry) noteEmptyLocked() {
 	}
 }
 
-// Left is called when an ended session has closed both its legs.
-func (r *Registry) Left() {
+// LegsClosed is called when an ended session has closed both its legs.
+func (r *Registry) LegsClosed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taking--
 	r.noteEmptyLocked()
 }
 
-// Staying counts the sessions that live or are closing.
-func (r *Registry) Staying() int {
+// CountOpen counts the sessions that live or are closing.
+func (r *Registry) CountOpen() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.live) + r.taking
 }
 
-// Bury replaces an ended session by its tombstone.
-func (r *Registry) Bury(e *Record, info session.Info) {
+// AddTombstone replaces an ended session by its tombstone.
+func (r *Registry) AddTombstone(e *Record, info session.Info) {
 	past := e.moments()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,16 +206,21 @@ func (r *Registry) Bury(e *Record, info session.Info) {
 	}
 	r.past = plus(r.past, info.Stats)
 	e.live.Store(nil)
-	if len(r.ended.byID) == 0 {
-		r.sweep.Reset(time.Second)
-	}
 	now := time.Now() // with its monotonic part, for expire
 	last, since := e.Snapshot(info), now.UTC()
 	last.EndedSince = &since
-	r.ended.add(&tombstone{
+	r.buryLocked(&tombstone{
 		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.Subject(),
 		expires: now.Add(max(remembered, e.Terms().LongestGrace())),
 	})
+}
+
+// buryLocked adds a tombstone.
+func (r *Registry) buryLocked(t *tombstone) {
+	if len(r.ended.byID) == 0 {
+		r.sweep.Reset(time.Second)
+	}
+	r.ended.add(t)
 }
 
 // forget removes expired tombstones.
@@ -282,8 +292,8 @@ func (r *Registry) All() []*Record {
 	return list
 }
 
-// None returns a channel that is closed while no session lives or is closing.
-func (r *Registry) None() <-chan struct{} {
+// Drained returns a channel that is closed while no session lives or is closing.
+func (r *Registry) Drained() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.empty
@@ -338,9 +348,9 @@ func plus(a, b session.Stats) session.Stats {
 	return a
 }
 
-// Held counts what the registry holds, by kind. All are zero once every session and
+// Usage counts what the registry holds, by kind. All are zero once every session and
 // request has ended.
-func (r *Registry) Held() map[string]int {
+func (r *Registry) Usage() map[string]int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return map[string]int{

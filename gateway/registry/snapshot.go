@@ -38,8 +38,8 @@ type Snapshot struct {
 	BufferMessages int    `json:"buffer_messages"`
 	BufferBytes    int64  `json:"buffer_bytes"`
 	// The limits of the replay buffer.
-	BufferMostMessages int   `json:"buffer_most_messages"`
-	BufferMostBytes    int64 `json:"buffer_most_bytes"`
+	BufferMaxMessages int   `json:"buffer_max_messages"`
+	BufferMaxBytes    int64 `json:"buffer_max_bytes"`
 
 	Reason string `json:"reason,omitempty"` // of an ended one
 	Detail string `json:"detail,omitempty"` // the close reason that went with it
@@ -69,8 +69,8 @@ func (f *Filter) fits(seq uint64, player, group string) bool {
 	return seq > f.After && (f.Player == "" || f.Player == player) && (f.Group == "" || f.Group == group)
 }
 
-// Choose lists the living sessions that may match f, in the order of their creation.
-func (r *Registry) Choose(f Filter) (list []*Record) {
+// Select lists the living sessions that may match f, in the order of their creation.
+func (r *Registry) Select(f Filter) (list []*Record) {
 	r.mu.RLock()
 	for _, e := range r.live {
 		if f.fits(e.seq, e.Player, e.Terms().Group) {
@@ -82,8 +82,8 @@ func (r *Registry) Choose(f Filter) (list []*Record) {
 	return list
 }
 
-// Remembers lists the remembered sessions that match f.
-func (r *Registry) Remembers(f Filter) (list []Snapshot) {
+// ListTombstones lists the remembered sessions that match f.
+func (r *Registry) ListTombstones(f Filter) (list []Snapshot) {
 	r.mu.RLock()
 	for _, g := range r.ended.byID {
 		if f.fits(g.info.seq, g.info.Player, g.info.Group) {
@@ -102,9 +102,9 @@ func (r *Registry) Count() int {
 	return len(r.live)
 }
 
-// Look queries e's session, if it has begun. It reports false if e has ended or never
+// Info queries e's session, if it has begun. It reports false if e has ended or never
 // began.
-func (r *Registry) Look(e *Record) (i session.Info, living bool) {
+func (r *Registry) Info(e *Record) (i session.Info, living bool) {
 	if d := e.Driver(); d != nil {
 		return d.Info(), true
 	}
@@ -119,7 +119,7 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 		Grace: FormatDuration(i.Grace), Overflow: e.Terms().Overflow.String(), Started: i.Started,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
 		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
-		BufferMostMessages: e.Terms().BufferMessages, BufferMostBytes: e.Terms().BufferBytes,
+		BufferMaxMessages: e.Terms().BufferMessages, BufferMaxBytes: e.Terms().BufferBytes,
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
 	}
 	if i.RTT > 0 {
@@ -135,8 +135,8 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 	return s
 }
 
-// Name returns what identifies e, without querying its session.
-func (e *Record) Name() Snapshot {
+// Identity returns what identifies e, without querying its session.
+func (e *Record) Identity() Snapshot {
 	return Snapshot{ID: e.ID, Path: e.Path, Player: e.Player, Group: e.Terms().Group, Peer: e.Peer()}
 }
 

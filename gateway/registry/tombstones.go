@@ -27,7 +27,8 @@ type tombstone struct {
 	expires time.Time // with its monotonic part
 	subject string
 
-	place int // index in the heap; negative once removed
+	number uint64 // in the order in which they were added, from 1
+	place  int    // index in the heap; negative once removed
 }
 
 // tombstones are bounded in number, and the oldest are evicted: with a grace period of a
@@ -38,6 +39,7 @@ type tombstones struct {
 	due   dueTombstones
 	queue []*tombstone // oldest first, including expired ones
 	bare  int          // queue[:bare] no longer have a history
+	added uint64       // how many ever
 }
 
 // newTombstones sets the limit for maxSessions, zero for no limit on sessions.
@@ -51,6 +53,8 @@ func newTombstones(maxSessions int) *tombstones {
 
 // add keeps t until it expires, or is evicted.
 func (ts *tombstones) add(t *tombstone) {
+	ts.added++
+	t.number = ts.added
 	ts.byID[t.info.ID] = t
 	heap.Push(&ts.due, t)
 	ts.queue = append(ts.queue, t)

@@ -22,6 +22,7 @@ import (
 	"reseat/gateway/asynclog"
 	"reseat/gateway/config"
 	"reseat/gateway/demo"
+	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/webhook"
@@ -62,10 +63,15 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if err != nil {
 		return fail(stderr, 2, err)
 	}
-	p, err := start(set, own, newVitals(lines, own.certs), log)
+	p, over, err := startOrTakeOver(set, own, environ, log, func() *vitals { return newVitals(lines, own.certs) })
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
+	if over != nil {
+		over.adopt(p)
+	}
+	environ = withoutUpgrade(environ)
+	p.upgrader.args, p.upgrader.environ, p.upgrader.stderr = args, environ, stderr
 	defer tuneCollector(environ, p.gateway.BufferBytes)()
 	p.announce(set, own.keys)
 	if p.recorder != nil {
@@ -77,7 +83,36 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	watches.Go(func() { p.config.watch(ctx, log) })
 	defer watches.Wait()
 	defer stop()
-	return p.serve(signals)
+	return p.serve(signals, over, environ)
+}
+
+// startOrTakeOver starts a gateway. If there is a process to take over from, it has received
+// everything when startOrTakeOver returns. If that crashes before, the start is an ordinary one.
+func startOrTakeOver(set *config.Settings, own *secrets, environ []string, log *slog.Logger, vitals func() *vitals) (*process, *takeover, error) {
+	ch, err := predecessor(set, environ)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ch != nil {
+		var p *process
+		over, err := meet(ch, set)
+		if err == nil {
+			if p, err = start(set, own, vitals(), log, over); err != nil {
+				ch.SendAbort(err)
+				return nil, nil, over.failed(err)
+			}
+			if err = over.receive(p); err == nil {
+				return p, over, nil
+			}
+			p.close()
+		}
+		if !errors.Is(err, errPredecessorCrashed) {
+			return nil, nil, err
+		}
+		log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
+	}
+	p, err := start(set, own, vitals(), log, nil)
+	return p, nil, err
 }
 
 // parse reads the settings. If it returns none, it has printed what there is to say, and
@@ -175,25 +210,39 @@ type process struct {
 	listen, adminLn net.Listener // adminLn is nil if --admin is off
 	config          *configFile
 	failed          chan error
+
+	keys          *tokens.Keys
+	listeners     map[string]*listen.Listener // at the bottom of listen and adminLn
+	handed        map[string]*listen.Queue    // connections that a predecessor has accepted
+	upgrader      *upgrader
+	upgradeSocket *handover.Listener // nil without one
+	pump          *pump
 }
 
-// start opens the ports. If it fails, it closes what it has opened.
-func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger) (p *process, err error) {
-	p = &process{log: log, vitals: vitals, callers: own.callers, certs: own.certs, failed: make(chan error, 2)}
+// start opens the ports, or inherits those of over, which may be nil. If it fails, it closes
+// what it has opened.
+func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger, over *takeover) (p *process, err error) {
+	p = &process{
+		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 2),
+		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
+	}
 	defer func() {
 		if err != nil {
 			p.close()
 		}
 	}()
-	if p.listen, err = net.Listen("tcp", set.Listen); err != nil {
+	if p.listen, err = p.open(clientsListener, set.Listen, over); err != nil {
 		return p, fmt.Errorf("--listen: %w", err)
 	}
 	if set.Admin != "" {
-		if p.adminLn, err = net.Listen("tcp", set.Admin); err != nil {
+		if p.adminLn, err = p.open(adminListener, set.Admin, over); err != nil {
 			return p, fmt.Errorf("--admin: %w", err)
 		}
 	}
 	cfg := set.Gateway
+	if over != nil {
+		cfg.Clock = over.clock()
+	}
 	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
 	if set.Demo {
 		if p.show, err = demo.Start(&cfg); err != nil {
@@ -214,21 +263,39 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger)
 	if set.Demo {
 		demo.Serve(p.gateway)
 	}
-	p.listen = p.gateway.Conns().Listen(p.listen)
+	p.listen = p.gateway.Conns().Listen(p.listen, p.certs == nil)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, p.gateway.Conns(), log)
 	if p.adminLn != nil {
-		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn)
+		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn, true)
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
+	p.upgrader = newUpgrader(p, set)
+	p.pump = newPump(p.upgrader.metrics.pumped)
 	host, _ := os.Hostname() // empty if the system does not know it
 	p.admin = server(admin.New(p.gateway, admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
-		Listen: p.listen.Addr().String(),
+		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.status,
 	}), p.gateway.AdminConns(), log)
 	return p, nil
+}
+
+// open returns the listener of a setting, inherited if over has it.
+func (p *process) open(name, addr string, over *takeover) (net.Listener, error) {
+	var ln *listen.Listener
+	if over != nil {
+		ln = over.listeners[name]
+	}
+	if ln == nil {
+		var err error
+		if ln, err = listen.Listen(addr); err != nil {
+			return nil, err
+		}
+	}
+	p.listeners[name], p.handed[name] = ln, listen.NewQueue(ln.Addr())
+	return ln, nil
 }
 
 func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.Server {
@@ -290,26 +357,50 @@ func address(ln net.Listener, certs *secure.Certificates) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// serve serves until a signal, or until a listener fails.
-func (p *process) serve(signals <-chan os.Signal) int {
-	go p.listenOn(p.clients, p.listen)
-	if p.adminLn != nil {
-		go p.listenOn(p.admin, p.adminLn)
+// serve serves until a signal, until a listener fails, or until a successor has taken over.
+// over is what p has taken over itself, nil if nothing: then p serves already.
+func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []string) int {
+	if over == nil {
+		p.listenAll()
+		p.upgrader.settle()
+	}
+	if err := p.openUpgradeSocket(over != nil); err != nil {
+		p.log.Error("upgrade.socket_failed", "flag", "--upgrade-socket", "err", err)
+	}
+	if err := notifySystemd(environ); err != nil {
+		p.log.Error("systemd.notify_failed", "err", err)
 	}
 	for {
 		select {
+		case ch := <-p.upgrader.moved:
+			return p.retire(ch, signals)
 		case err := <-p.failed:
 			p.log.Error("listen.failed", "err", err)
 			p.close()
 			return 1
 		case s := <-signals:
-			if s == syscall.SIGHUP {
+			switch s {
+			case syscall.SIGHUP:
 				p.reload()
 				continue
+			case upgradeSignal:
+				go p.upgrader.onSignal()
+				continue
 			}
+			p.upgrader.abort()
 			p.log.Info("shutdown.started", "signal", s.String(), "text", "a second signal exits at once")
 			return p.drain(signals)
 		}
+	}
+}
+
+// listenAll begins to accept connections.
+func (p *process) listenAll() {
+	go p.listenOn(p.clients, p.listen)
+	go p.listenOn(p.clients, p.gateway.Conns().Listen(p.handed[clientsListener], true))
+	if p.adminLn != nil {
+		go p.listenOn(p.admin, p.adminLn)
+		go p.listenOn(p.admin, p.gateway.AdminConns().Listen(p.handed[adminListener], true))
 	}
 }
 

@@ -72,7 +72,7 @@ type Pass struct {
 	Token   string
 	Expires Time          // the token's exp
 	Renew   time.Duration // how long from now until the token must be renewed
-	Arrived Time          // when the handshake arrived, for Event.Took
+	Arrived Time          // when the handshake arrived, for Event.Elapsed
 	Peer    string        // the client's address, for Event.Peer
 }
 

@@ -9,6 +9,15 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file is the output to a client: which bytes go out next, and what follows from their
+// having been written. Replay and live traffic are one loop, which differ only in where
+// cur is: a resume sets cur to the oldest message that the client lacks, and the loop
+// catches up with the end of the buffer.
+//
+// Out and Wrote form a pair. Between them the returned slices belong to the driver, and
+// may already be in the peer's hands: they must not change, whatever happens to the session
+// meanwhile. That is what flight, handed and finish are for.
+
 // An Attachment is one client connection of a session. Once the session has replaced
 // or detached it, it only says what its connection must still be sent; its input is
 // ignored, protocol section 8. The fields that every message needs come first, as in
@@ -74,7 +83,7 @@ type Attachment struct {
 // A flight is output that is in flight: returned by Out, not yet reported by Wrote.
 type flight struct {
 	active    bool
-	waits     bool // the write blocks until the socket takes everything: see Session.Waits
+	waits     bool // the write blocks until the socket takes everything: see Session.WriteBlocks
 	head, ctl int  // bytes of the message that cur lies inside, of ctl,
 	body      int  // of the messages that follow,
 	restBytes int  // or, once released, of rest
@@ -268,11 +277,11 @@ func (a *Attachment) waits(_ *Session, now Time) {
 func (s *Session) afterWrite(now Time, a *Attachment) {
 	if a.replaying && a.cur >= a.catchUp && len(a.ctl) == 0 {
 		a.replaying = false
-		s.emit(Event{Kind: Replayed, Took: now.Sub(a.arrived)})
+		s.emit(Event{Kind: Replayed, Elapsed: now.Sub(a.arrived)})
 	}
 	switch {
 	case s.cfg.Resumable:
-	case s.cfg.Kept && a.closing == nil:
+	case s.cfg.PlainResume && a.closing == nil:
 		s.askPong(now, a)
 	default:
 		s.ackWritten(now, a)

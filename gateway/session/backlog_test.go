@@ -90,7 +90,7 @@ func TestFullSocketIsSilentOnceItStopsDraining(t *testing.T) {
 func waiting(t *testing.T) (*session.Session, *session.Attachment) {
 	t.Helper()
 	s, a := attached(t)
-	s.Waits(1, a)
+	s.WriteBlocks(1, a)
 	return s, a
 }
 

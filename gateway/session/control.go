@@ -3,10 +3,16 @@ package session
 import (
 	"errors"
 	"strconv"
+	"time"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/wire"
 )
+
+// This file handles what a client sends besides data: WebSocket control frames, and the
+// control messages of protocol section 5. What the gateway asks of a client is here, too:
+// pings, and the acks that they bring. A resumable client is asked by `ping`; a plain one
+// by a WebSocket Ping, whose payload says what its Pong acknowledges (protocol section 9).
 
 // clientControl handles a control frame of the attached client.
 func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte) {
@@ -39,7 +45,7 @@ func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 			f = Linger
 		}
 		s.endDelivered(now, f)
-	case s.cfg.Resumable, s.cfg.Kept && code == wire.CodeGoingAway:
+	case s.cfg.Resumable, s.cfg.PlainResume && code == wire.CodeGoingAway:
 		a.spoke = true // counts for `no progress`, protocol section 11; it confirms no token
 		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
 	default:
@@ -143,7 +149,7 @@ func (s *Session) sendPing(now Time, a *Attachment) {
 	if a.cur == s.ring.Last().Off {
 		p.n = s.ring.Last().N
 	}
-	if s.cfg.Kept {
+	if s.cfg.PlainResume {
 		p.id, a.asked, a.askSince = p.n, p.n, 0 // protocol section 9: the count is the payload
 	}
 	a.notePing(now, p)
@@ -169,9 +175,9 @@ func (s *Session) askPong(now Time, a *Attachment) {
 	}
 }
 
-// Ask pings the attached client, unless a ping is unanswered. The event Pong follows
-// when it answers. Ask reports false if no client is attached.
-func (s *Session) Ask(now Time) bool {
+// Ping pings the attached client, unless a ping is unanswered. The event Pong follows
+// when it answers. Ping reports false if no client is attached.
+func (s *Session) Ping(now Time) bool {
 	if s.att == nil || s.att.last || s.att.closing != nil {
 		return false
 	}
@@ -185,7 +191,7 @@ func (s *Session) Ask(now Time) bool {
 // the client has been sent all of it: protocol section 5.3. Otherwise both sides would
 // wait for the ack timer.
 func (s *Session) askAck(now Time, a *Attachment) {
-	if s.scan.full && a == s.att && s.kept() && len(a.pings) == 0 && !a.last && a.closing == nil && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
+	if s.scan.full && a == s.att && s.survivesDisconnect() && len(a.pings) == 0 && !a.last && a.closing == nil && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
 		s.sendPing(now, a)
 	}
 }
@@ -199,7 +205,7 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 		return
 	}
 	s.trip.sample(now.Sub(p.at), true)
-	s.emit(Event{Kind: Pong, Took: now.Sub(p.at)})
+	s.emit(Event{Kind: Pong, Elapsed: now.Sub(p.at)})
 	if s.cfg.Resumable && a.overdue.at == 0 && p.n > s.acked {
 		a.overdue = probe{n: p.n, at: now}
 	}
@@ -213,7 +219,7 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 // that Ping, even if more Pings were sent since. It can claim no more than it was asked
 // about: protocol section 9.
 func (s *Session) covered(now Time, a *Attachment, n uint64) {
-	if !s.cfg.Kept || n > a.asked {
+	if !s.cfg.PlainResume || n > a.asked {
 		return
 	}
 	s.confirm(a)
@@ -234,6 +240,19 @@ func (s *Session) SendToken(now Time, p Pass) {
 		Token string `json:"token"`
 	}{p.Token})
 	s.renewAt, s.expires = now.Add(p.Renew), p.Expires
+}
+
+// Move asks the client to open a new connection within a time: protocol section 4, move. The
+// present one is served until then. It does nothing for a client that cannot resume.
+func (s *Session) Move(_ Time, within time.Duration, reason string) {
+	a := s.att
+	if a == nil || a.last || !s.cfg.Resumable {
+		return
+	}
+	a.ctl = wire.AppendJSON(a.ctl, wire.VerbMove, struct {
+		Within int64  `json:"within_ms"`
+		Reason string `json:"reason"`
+	}{within.Milliseconds(), reason})
 }
 
 // Generation returns the newest generation issued; a renewed token carries it.

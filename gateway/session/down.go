@@ -7,6 +7,17 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file is the path of a message down, from the upstream's socket into the replay
+// buffer: Room, Read, scanRaw, then a number for each complete message. The way from the
+// buffer to the client is attachment.go. What must hold:
+//
+//   - Bytes are in the buffer once, and stay where the socket read put them.
+//   - The raw part of the buffer is what has been read and not been walked over. It is
+//     kept while a message waits for room, and the upstream is not read meanwhile.
+//   - The first byte of an upstream's message may reach the client before its last byte
+//     has arrived. So a frame is accepted or refused by its header, and a message gets
+//     its number, and can be acked, only when it is complete.
+
 // pausedText is the reason of Overflowed under the policy Pause.
 const pausedText = "upstream paused"
 
@@ -147,6 +158,7 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	if (h.Op == frame.Continuation) != sc.open {
 		return s.upstreamFault(now, wire.CodeProtocolError, "continuation frame out of place")
 	}
+	// A new message: everything but the state of the buffer starts anew.
 	if !sc.open {
 		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, overflowed: sc.overflowed}
 	}

@@ -34,7 +34,7 @@ type Ending struct {
 
 // endGrace ends the session when its grace period is over: protocol section 6.
 func (s *Session) endGrace(now Time) {
-	s.sendText(s.cfg.Words.Expire)
+	s.sendText(s.cfg.Notices.Expire)
 	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
 }
 

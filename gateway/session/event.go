@@ -6,39 +6,42 @@ import (
 	"reseat/tokens/generation"
 )
 
+// Events are the only way in which a session reports what happens. Tests and the simulation
+// check that each transition emits exactly one, so that counters and logs agree.
+
 // A Kind is the kind of an Event.
 type Kind uint8
 
 // The events of a session. Each transition emits exactly one.
 const (
-	Created    Kind = iota // first attach, or reserved for a client that has not connected yet
-	Resumed                // attached again, was detached
-	Superseded             // attached again while attached: the older connection was superseded
-	Dropped                // detached: the session has no client connection
-	Over                   // ended, with a Reason; no event but Replayed follows
-	Replayed               // the last message that a resume had to replay was written
-	Overflowed             // the replay buffer overflowed while detached
-	Pong                   // the client answered a ping: Took is the round trip
-	Renew                  // the client needs a token with a later exp: call SendToken
-	Started                // the game server marked the session started
-	Message                // a data message was numbered or received; only where Config.MessageLog is on
+	Created      Kind = iota // first attach, or reserved for a client that has not connected yet
+	Resumed                  // attached again, was detached
+	Superseded               // attached again while attached: the older connection was superseded
+	Disconnected             // detached: the session has no client connection
+	SessionEnded             // ended, with a Reason; no event but Replayed follows
+	Replayed                 // the last message that a resume had to replay was written
+	Overflowed               // the replay buffer overflowed while detached
+	Pong                     // the client answered a ping: Took is the round trip
+	Renew                    // the client needs a token with a later exp: call SendToken
+	Started                  // the game server marked the session started
+	Message                  // a data message was numbered or received; only where Config.MessageLog is on
 )
 
 // An Event is one thing that happened to a session. Logs, metrics, webhooks and the
 // event stream are made from events.
 type Event struct {
-	Kind   Kind
-	Epoch  uint64
-	Reason string        // Dropped, Over, Overflowed: why
-	Detail string        // Over: details for people
-	Took   time.Duration // Resumed, Over: time detached; Replayed: since the handshake arrived; Pong: round trip
-	Silent time.Duration // Dropped, Over of an attached session: since the client's last sign of life
-	Away   time.Duration // Resumed, Superseded: since the last sign of life on an older connection
-	Replay uint64        // Resumed, Superseded: messages to replay
-	Lost   uint64        // Resumed, Superseded: messages dropped by --overflow
-	Peer   string        // Created, Resumed, Superseded, Dropped: the client's address
-	Was    string        // Superseded: the older client's address
-	Info   *Info         // Over: a snapshot, taken when Events returned the event
+	Kind    Kind
+	Epoch   uint64
+	Reason  string        // Disconnected, SessionEnded, Overflowed: why
+	Detail  string        // SessionEnded: details for people
+	Elapsed time.Duration // Resumed, SessionEnded: time detached; Replayed: since the handshake arrived; Pong: round trip
+	Silent  time.Duration // Disconnected, SessionEnded of an attached session: since the client's last sign of life
+	Outage  time.Duration // Resumed, Superseded: since the last sign of life on an older connection
+	Replay  uint64        // Resumed, Superseded: messages to replay
+	Lost    uint64        // Resumed, Superseded: messages dropped by --overflow
+	Peer    string        // Created, Resumed, Superseded, Disconnected: the client's address
+	OldPeer string        // Superseded: the older client's address
+	Info    *Info         // SessionEnded: a snapshot, taken when Events returned the event
 
 	// Of Message.
 	Down, Text bool   // direction and type
@@ -61,7 +64,7 @@ func (s *Session) Events() []Event {
 	e := s.events
 	s.events = nil
 	for i := range e {
-		if e[i].Kind == Over {
+		if e[i].Kind == SessionEnded {
 			info := s.Info()
 			e[i].Info = &info
 		}

@@ -112,7 +112,7 @@ func TestRepeatedOverflowIsOneEvent(t *testing.T) {
 			b.drop()
 			b.s.Events()
 			for n := range 6 { // some in one read, some each in its own
-				if b.s.Wants(b.up) {
+				if b.s.WantsRead(b.up) {
 					b.game(text(fmt.Sprint(n)) + text("more"))
 				}
 			}

@@ -95,6 +95,14 @@ func (s *Session) retime(now Time, kept time.Duration) {
 	}
 }
 
+// RenewSoon asks for a new token at once if the request for it was made, and the answer
+// lost: in an upgrade.
+func (s *Session) RenewSoon(Time) {
+	if s.att != nil && s.cfg.Resumable && s.renewAt == 0 {
+		s.emit(Event{Kind: Renew})
+	}
+}
+
 // renewIfDue asks for a token with a later exp when it is time: a token must outlive
 // any disconnect that its client may resume after, protocol section 7.
 func (s *Session) renewIfDue(now Time) {

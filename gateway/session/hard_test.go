@@ -11,14 +11,14 @@ import (
 func TestUpstreamWithWriteInFlightIsClosedOnceWhenDialFails(t *testing.T) {
 	for _, word := range []string{"", "away"} {
 		c := hardConfig()
-		c.Words.Detach = word
+		c.Notices.Detach = word
 		b := newTable(t, c)
 		b.says("one")
 		output := b.lend(b.up)
 		b.drop()
 		for range 2 { // dials that fail
-			b.s.Await(b.now)
-			b.s.Forgo(b.now)
+			b.s.BeginRedial(b.now)
+			b.s.CancelRedial(b.now)
 		}
 		b.s.Wrote(b.now, b.up, len(output), false)
 		b.gets(output, "one")
@@ -37,13 +37,13 @@ func TestUpstreamWithWriteInFlightIsClosedOnceWhenDialFails(t *testing.T) {
 // upstream dialled for it must still be released.
 func TestForgoReleasesUpstreamThatNoClientAwaits(t *testing.T) {
 	b := newTable(t, hardConfig())
-	b.s.Await(b.now) // no effect: a client is attached
+	b.s.BeginRedial(b.now) // no effect: a client is attached
 	b.wantState(session.Attached)
 	b.drop()
 	b.wants(b.up, "close 1001 disconnected")
 	u := b.s.Reconnect(b.now, nil)
 	b.wantState(session.Connecting)
-	b.s.Forgo(b.now)
+	b.s.CancelRedial(b.now)
 	b.wantState(session.Detached)
 	b.wants(u, "close 1001 disconnected")
 	if !b.s.NeedsUpstream() {
@@ -59,7 +59,7 @@ func TestForgoReleasesUpstreamThatNoClientAwaits(t *testing.T) {
 // one took of them.
 func TestQueueIsUntouchedWhileOlderUpstreamWritesIt(t *testing.T) {
 	c := hardConfig()
-	c.Words.Resume = "back"
+	c.Notices.Resume = "back"
 	b := newTable(t, c)
 	first := b.up
 	for _, text := range []string{"one", "two", "three"} {
@@ -69,9 +69,9 @@ func TestQueueIsUntouchedWhileOlderUpstreamWritesIt(t *testing.T) {
 	begin := b.takes(first, one-1)
 	output := b.lend(first) // the rest of one, two and three
 	b.drop()
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	second := b.s.Reconnect(b.now, nil)
-	b.s.Forgo(b.now)
+	b.s.CancelRedial(b.now)
 	b.wants(second, "back", "close 1001 disconnected")
 	took := output[:1+len(masked(frame.Text, "two"))]
 	b.s.Wrote(b.now, first, len(took), false)
@@ -79,7 +79,7 @@ func TestQueueIsUntouchedWhileOlderUpstreamWritesIt(t *testing.T) {
 	if i := b.s.Info(); i.Written != 2 {
 		t.Errorf("written %d, want 2", i.Written)
 	}
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	third := b.s.Reconnect(b.now, nil)
 	b.wants(third, "back", "three")
 }
@@ -120,7 +120,7 @@ func TestAttachIsRefusedWithoutUpstream(t *testing.T) {
 		t.Fatalf("attached: %v, refusal %v; want a retry after", a != nil, ref)
 	}
 	b.wantState(session.Detached)
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	b.up = b.s.Reconnect(b.now, nil)
 	b.resume(0)
 	b.says("there")
@@ -131,7 +131,7 @@ func TestAttachIsRefusedWithoutUpstream(t *testing.T) {
 // never sent the Ping or heartbeat that they answer.
 func TestNextUpstreamGetsNoControlFramesOfPreviousOne(t *testing.T) {
 	c := hardConfig()
-	c.Replies = []session.Reply{{In: "2", Out: "3"}}
+	c.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}}
 	b := connecting(t, c, nil)
 	first := b.up
 	b.s.Reserve(b.now, b.pass())
@@ -142,7 +142,7 @@ func TestNextUpstreamGetsNoControlFramesOfPreviousOne(t *testing.T) {
 	output := b.lend(first) // the answer to the heartbeat, one, the Pong
 	b.says("two")
 	b.drop()
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	second := b.s.Reconnect(b.now, nil)
 	b.up = second
 	b.game("\x89\x01B")
@@ -166,7 +166,7 @@ func TestRateLimitHoldsMessagesForNextUpstream(t *testing.T) {
 	b.wants(b.up, "one")
 	b.drop()
 	b.wants(b.up, "close 1001 disconnected")
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	b.up = b.s.Reconnect(b.now, nil)
 	b.resume(0)
 	b.wants(b.up)

@@ -15,7 +15,7 @@ import (
 
 func keptConfig() session.Config {
 	c := config()
-	c.Resumable, c.Kept = false, true
+	c.Resumable, c.PlainResume = false, true
 	return c
 }
 
@@ -125,7 +125,7 @@ func TestUpstreamCloseWaitsForReturningClient(t *testing.T) {
 func TestBrokenUpstreamIsReportedOncePongCoversAll(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
-	b.s.Gone(b.now, b.up, "reset")
+	b.s.Disconnected(b.now, b.up, "reset")
 	b.sees("one")
 	b.sees("ping 1")
 	b.drop()
@@ -142,7 +142,7 @@ func TestBrokenUpstreamIsReportedOncePongCoversAll(t *testing.T) {
 func TestBrokenUpstreamIsReportedToClientThatAnswersNoPing(t *testing.T) {
 	b := newKept(t, keptConfig())
 	b.game(text("one"))
-	b.s.Gone(b.now, b.up, "reset")
+	b.s.Disconnected(b.now, b.up, "reset")
 	b.sees("one")
 	for range 7 {
 		b.wantState(session.Attached)
@@ -162,7 +162,7 @@ func pongAwaited(t *testing.T) *table {
 	b.says("hello")
 	b.game(text("one") + text("two"))
 	b.sees("one")
-	if !b.s.Wants(b.att) {
+	if !b.s.WantsRead(b.att) {
 		t.Fatal("the client is not read, whose Pong the upstream waits for")
 	}
 	return b
@@ -183,13 +183,13 @@ func TestReadingForPongIsBounded(t *testing.T) {
 	c.BufferMessages = 1
 	b := newKept(t, c)
 	b.says("hello")
-	if b.s.Wants(b.att) {
+	if b.s.WantsRead(b.att) {
 		t.Fatal("the client is read while the upstream is behind, and nothing waits for its Pong")
 	}
 	b.game(text("one") + text("two"))
 	b.sees("one")
 	n := 0
-	for ; b.s.Wants(b.att) && n < 100; n++ {
+	for ; b.s.WantsRead(b.att) && n < 100; n++ {
 		b.says(strings.Repeat("x", 64<<10))
 	}
 	if n != 16 {
@@ -203,7 +203,7 @@ func TestReadingForPongIsBounded(t *testing.T) {
 // Pong comes first there.
 func TestClientWithUnreachablePongIsDisconnected(t *testing.T) {
 	b := pongAwaited(t)
-	for b.s.Wants(b.att) {
+	for b.s.WantsRead(b.att) {
 		b.says(strings.Repeat("x", 64<<10))
 	}
 	b.sleep(29 * time.Second)
@@ -254,7 +254,7 @@ func TestEventCountsMessagesLostToPlainClient(t *testing.T) {
 // Plain clients do not escape: text that begins with a DLE stays as it is.
 func TestPlainClientHeartbeatIsNotUnescaped(t *testing.T) {
 	c := keptConfig()
-	c.Replies = []session.Reply{{In: "\x10beat", Out: "one"}, {In: "beat", Out: "two"}}
+	c.KeepaliveReplies = []session.KeepaliveReply{{In: "\x10beat", Out: "one"}, {In: "beat", Out: "two"}}
 	b := newKept(t, c)
 	b.game(text("\x10beat") + text("\x10\x10beat"))
 	b.drop()

@@ -8,9 +8,9 @@ import "time"
 //
 // The calls for one Leg are:
 //
-//	read   while Wants: Room, read from the socket, Read; then write both legs, Retain
+//	read   while WantsRead: Room, read from the socket, Read; then write both legs, Retain
 //	write  while Out returns bytes: write to the socket, Wrote; or WriteFailed
-//	close  as CloseMode says, once Out returns nothing more; Gone when the socket ended
+//	close  as CloseMode says, once Out returns nothing more; Disconnected when the socket ended
 //
 // A Leg that the session has replaced only says what its connection must still be
 // sent. Its input changes nothing.
@@ -25,7 +25,7 @@ type Leg interface {
 	// gets none before the connection is closed.
 	HalfClose() bool
 	// Direct reports whether Room returns memory of the session's own. Otherwise the
-	// driver reads into memory of its own while Wants, and need not call Room.
+	// driver reads into memory of its own while WantsRead, and need not call Room.
 	Direct() bool
 
 	wants(s *Session) bool
@@ -66,8 +66,8 @@ const (
 // open: without the limit, twenty takeovers would hold twenty descriptors.
 const MaxLingering = 4
 
-// Wants reports whether l's connection may be read now.
-func (s *Session) Wants(l Leg) bool { return l.wants(s) }
+// WantsRead reports whether l's connection may be read now.
+func (s *Session) WantsRead(l Leg) bool { return l.wants(s) }
 
 // Room returns where the next read from a Direct leg's connection must go, nil while
 // nothing may be read: the upstream is read straight into the replay buffer. Read must
@@ -103,10 +103,10 @@ func (s *Session) Wrote(now Time, l Leg, n int, full bool) (look bool) {
 	return l.wrote(s, now, n, full)
 }
 
-// Waits reports that the last output of Out is written by a call that blocks until the
+// WriteBlocks reports that the last output of Out is written by a call that blocks until the
 // socket takes all of it. Only afterwards is it known whether the socket was full; until
 // then, a long wait counts as full.
-func (s *Session) Waits(now Time, l Leg) { l.waits(s, now) }
+func (s *Session) WriteBlocks(now Time, l Leg) { l.waits(s, now) }
 
 // WatchesSocket reports whether the state of l's socket matters now. If so, a driver that
 // can must call Socket before Tick.
@@ -120,9 +120,9 @@ func (s *Session) Socket(now Time, l Leg, st SocketState) { l.socketState(s, now
 // at once; a game server is still read, since its last messages may wait in the socket.
 func (s *Session) WriteFailed(now Time, l Leg, why string) { l.writeFailed(s, now, why) }
 
-// Gone reports that l's connection has ended, with an error or without, and without a
+// Disconnected reports that l's connection has ended, with an error or without, and without a
 // Close frame.
-func (s *Session) Gone(now Time, l Leg, why string) { l.gone(s, now, why) }
+func (s *Session) Disconnected(now Time, l Leg, why string) { l.gone(s, now, why) }
 
 // An AttachFunc attaches a client to a session by AttachFirst or Attach, or returns why
 // it does not.

@@ -333,7 +333,7 @@ func TestFullSocketIsNoticedWhileClientSends(t *testing.T) {
 	b := newTable(t, answerConfig())
 	b.game(text("one"))
 	n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
-	b.s.Waits(b.now, b.att)
+	b.s.WriteBlocks(b.now, b.att)
 	looks := 0
 	for end := b.now.Add(2 * time.Second); b.now < end; b.now = b.s.Next() {
 		b.s.Socket(b.now, b.att, session.SocketState{Queued: 100, Unread: true})
@@ -595,7 +595,7 @@ func TestPongsToUpstreamDoNotExcuseSilentPlainClient(t *testing.T) {
 // upstream waits for.
 func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
 	c := answerConfig()
-	c.Resumable, c.Kept, c.BufferMessages = false, true, 1
+	c.Resumable, c.PlainResume, c.BufferMessages = false, true, 1
 	l := newLine(t, c, 50*time.Millisecond)
 	l.run(time.Second)
 	l.s.Read(l.now, l.att, masked(frame.Text, strings.Repeat("x", 1000)))
@@ -603,7 +603,7 @@ func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
 	l.die()
 	l.game(text("a"))
 	l.game(text("b")) // no room
-	if !l.s.Wants(l.att) {
+	if !l.s.WantsRead(l.att) {
 		t.Fatal("the client is not read")
 	}
 	for range 15 {
@@ -619,7 +619,7 @@ func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
 // Pings to a plain client carry a count, which may be the same in several of them.
 func TestPongToSeveralPingsMeasuresOldest(t *testing.T) {
 	c := answerConfig()
-	c.Resumable, c.Kept = false, true
+	c.Resumable, c.PlainResume = false, true
 	l := newLine(t, c, 4*time.Second)
 	l.game(text("a"))
 	l.run(6 * time.Second)
@@ -631,7 +631,7 @@ func TestPongToSeveralPingsMeasuresOldest(t *testing.T) {
 // Only the newest unanswered Pings are remembered, but any Pong may still arrive.
 func TestPongToForgottenPingCoversItsCount(t *testing.T) {
 	c := answerConfig()
-	c.Resumable, c.Kept = false, true
+	c.Resumable, c.PlainResume = false, true
 	l := newLine(t, c, 50*time.Millisecond)
 	l.noPongs = true
 	for range 12 { // the client is heard just after each ping
@@ -715,19 +715,19 @@ func TestEventsReportLengthOfEveryOutage(t *testing.T) {
 	l.die()
 	l.run(time.Minute)
 	detached := l.events[len(l.events)-1]
-	if d := l.now.Sub(heard); detached.Kind != session.Dropped || detached.Silent < d || detached.Silent > d+100*time.Millisecond {
+	if d := l.now.Sub(heard); detached.Kind != session.Disconnected || detached.Silent < d || detached.Silent > d+100*time.Millisecond {
 		t.Errorf("%+v, want silent for %v", detached, d)
 	}
 	l.now = l.now.Add(3 * time.Second)
 	l.resume(l.seen)
 	resumed := l.s.Events()[0]
-	if d := l.now.Sub(heard); resumed.Away < d || resumed.Away > d+100*time.Millisecond || resumed.Took != 3*time.Second {
+	if d := l.now.Sub(heard); resumed.Outage < d || resumed.Outage > d+100*time.Millisecond || resumed.Elapsed != 3*time.Second {
 		t.Errorf("%+v, want away for %v and detached for 3s", resumed, d)
 	}
 	l.says("")
 	l.now = l.now.Add(2 * time.Second)
 	l.resume(l.seen)
-	if ev := l.s.Events(); ev[0].Kind != session.Superseded || ev[0].Away != 2*time.Second {
+	if ev := l.s.Events(); ev[0].Kind != session.Superseded || ev[0].Outage != 2*time.Second {
 		t.Errorf("%+v, want a takeover 2s after the last sign of life", ev[0])
 	}
 }
@@ -737,7 +737,7 @@ func TestReservedSessionIsAwaySinceCreation(t *testing.T) {
 	b.s.Reserve(b.now, b.pass())
 	b.now = b.now.Add(7 * time.Second)
 	b.resume(0)
-	if ev := b.s.Events(); ev[len(ev)-1].Away != 7*time.Second {
+	if ev := b.s.Events(); ev[len(ev)-1].Outage != 7*time.Second {
 		t.Errorf("%+v, want away for 7s", ev)
 	}
 }

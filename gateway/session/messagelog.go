@@ -5,6 +5,9 @@ import (
 	"reseat/gateway/wire"
 )
 
+// Logging of messages costs a copy of each message's beginning, so everything here is
+// skipped unless --log-messages is set.
+
 // MessageLog says how much of each data message is logged: --log-messages.
 type MessageLog struct {
 	On     bool

@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+// This file is the queue for the upstream. It has no limit of its own: the client's window
+// (protocol section 5.3) limits what a resumable client puts into it, and a plain client is
+// not read while a message of its own waits (but see pongWanted).
+
 // An upqueue holds the output for the upstream in order, as units of one or more whole
 // frames. It belongs to the session, not to a connection: a unit leaves it only when all
 // of it has been written, so a unit that one connection has taken in part can go to the
@@ -187,6 +191,7 @@ func (q *upqueue) wrote(n int, t *tally) {
 func (q *upqueue) advance(n int) {
 	i := 0
 	for n > 0 {
+		// Memory of the driver is not charged: it is freed by the next read anyway.
 		p := q.pieces[i]
 		k := min(n, len(p))
 		if i < q.borrowed {

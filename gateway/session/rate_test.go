@@ -11,7 +11,7 @@ import (
 // one must still fit.
 func TestSingleMessageFitsRateBelowOnePerSecond(t *testing.T) {
 	c := keptConfig()
-	c.Kept, c.Rate = false, session.Rate{Messages: 0.5}
+	c.PlainResume, c.Rate = false, session.Rate{Messages: 0.5}
 	b := newKept(t, c)
 	for _, said := range []string{"one", "two", "three"} {
 		b.says(said)

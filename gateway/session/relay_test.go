@@ -80,7 +80,7 @@ func TestPlainCloseEndsWhenUpstreamBreaks(t *testing.T) {
 		b := newKept(t, c)
 		b.closesWith(1000, "", "")
 		b.game(text("rest"))
-		b.s.Gone(b.now, b.up, "reset")
+		b.s.Disconnected(b.now, b.up, "reset")
 		b.sees("rest")
 		b.wantState(session.Ended) // and a disconnect, as on a direct connection
 		b.sees()
@@ -156,7 +156,7 @@ func TestClosedSessionAcceptsNoCookie(t *testing.T) {
 	if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref == nil || ref.Code != 4404 {
 		t.Errorf("a newcomer with the cookie of a session that is being closed: %v, want 4404", ref)
 	}
-	if b.s.Ask(b.now) {
+	if b.s.Ping(b.now) {
 		t.Error("a client that has said Close is asked for a sign of life")
 	}
 }

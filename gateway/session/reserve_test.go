@@ -15,12 +15,12 @@ func TestReserveAppliesOverflowPolicyToFullBuffer(t *testing.T) {
 			c := config()
 			c.BufferMessages, c.Overflow = 2, policy
 			b := connecting(t, c, []byte(text("a")+text("b")+text("c")))
-			if b.s.Wants(b.up) {
+			if b.s.WantsRead(b.up) {
 				t.Fatal("the buffer is full, and more is read")
 			}
 			b.s.Reserve(b.now, b.pass())
 			b.wantState(want)
-			if reads := policy == session.DropOldest; b.s.Wants(b.up) != reads {
+			if reads := policy == session.DropOldest; b.s.WantsRead(b.up) != reads {
 				t.Errorf("the upstream is read: %v, want %v", !reads, reads)
 			}
 			overflowed := false
@@ -36,7 +36,7 @@ func TestReserveAppliesOverflowPolicyToFullBuffer(t *testing.T) {
 
 func TestReserveAnswersEarlierHeartbeat(t *testing.T) {
 	c := config()
-	c.Replies = []session.Reply{{In: "2", Out: "3"}}
+	c.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}}
 	b := connecting(t, c, []byte(text("welcome")+text("2")))
 	b.s.Reserve(b.now, b.pass())
 	b.wants(b.up, "3")

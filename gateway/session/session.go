@@ -69,22 +69,22 @@ const (
 type Config struct {
 	ID       string
 	Protocol string // the application's subprotocol, as the upstream accepted it
-	Words    Words
-	// Replies and Beats keep the game's own heartbeats going while the client is
+	Notices  Notices
+	// KeepaliveReplies and Keepalives keep the game's own heartbeats going while the client is
 	// detached.
-	Replies []Reply
-	Beats   []Beat
-	Store   *replay.Store
+	KeepaliveReplies []KeepaliveReply
+	Keepalives       []Keepalive
+	Store            *replay.Store
 
 	// Key makes an unpredictable masking key for each frame to the upstream: RFC 6455
 	// section 5.3.
 	Key  func() [4]byte
 	Rate Rate
 
-	Resumable  bool // the client speaks reseat.v1
-	Kept       bool // a plain client that may return with a cookie: protocol section 9
-	Hard       bool // --disconnect hard: a detached session has no upstream
-	MessageLog MessageLog
+	Resumable   bool // the client speaks reseat.v1
+	PlainResume bool // a plain client that may return with a cookie: protocol section 9
+	Hard        bool // --disconnect hard: a detached session has no upstream
+	MessageLog  MessageLog
 	Terms
 	Idle              time.Duration // max time without a data message; zero: no limit
 	Heartbeat         time.Duration
@@ -124,16 +124,16 @@ type Session struct {
 	scan    scanner
 
 	// Upward, client to upstream: ackSent <= written <= received, protocol section 5.2.
-	up       *Upstream // the current one, or the last
-	first    Upstream  // saves an allocation: most sessions have only this one
-	q        upqueue
-	writer   *Upstream // whose write of q is in flight; nil: none
-	received tally     // counted and queued: hello.received, protocol section 5.1
-	written  tally     // written to the upstream whole
-	ackSent  tally     // acked to the client
-	charged  int       // bytes charged to the store for queued and unfinished client messages
-	pace     pacer
-	beats    []Time // when each of the Beats is due, while detached
+	up           *Upstream // the current one, or the last
+	first        Upstream  // saves an allocation: most sessions have only this one
+	q            upqueue
+	writer       *Upstream // whose write of q is in flight; nil: none
+	received     tally     // counted and queued: hello.received, protocol section 5.1
+	written      tally     // written to the upstream whole
+	ackSent      tally     // acked to the client
+	charged      int       // bytes charged to the store for queued and unfinished client messages
+	pace         pacer
+	keepaliveDue []Time // when each of the Keepalives is due, while detached
 
 	// The life cycle. Only transitions.go writes these, state and att.
 	epoch       uint64 // counts attaches
@@ -151,8 +151,8 @@ type Session struct {
 	futile      futility
 }
 
-// kept reports whether the session survives a disconnect of its client.
-func (s *Session) kept() bool { return s.cfg.Resumable || s.cfg.Kept }
+// survivesDisconnect reports whether the session survives a disconnect of its client.
+func (s *Session) survivesDisconnect() bool { return s.cfg.Resumable || s.cfg.PlainResume }
 
 // A tally counts messages and the bytes of their payload.
 type tally struct {

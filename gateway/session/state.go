@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"reseat/gateway/replay"
+	"reseat/gateway/tlv"
 )
 
 // This file is the one serialised form of a session: what another process needs to go on
@@ -19,6 +20,10 @@ var Formats = []int{1}
 // ErrBusy is returned by Freeze while the session cannot be frozen: a write is in flight,
 // events have not been taken, or the session has ended.
 var ErrBusy = errors.New("session busy")
+
+// ErrLater is returned by a driver's Freeze where waiting a moment does not help: the session has
+// ended, or an earlier connection is still being closed.
+var ErrLater = errors.New("session closing")
 
 // A Frozen is a session that stands still, without its sockets.
 type Frozen struct {
@@ -38,9 +43,8 @@ func (s *Session) Freeze(format int) (Frozen, error) {
 	}
 	// Borrowed input lies in the driver's buffer, which is not part of the state.
 	s.Retain()
-	c := codec{writing: true}
-	s.walk(&c)
-	return Frozen{State: c.b, Content: s.ring.Content()}, nil
+	state := tlv.Write(func(c *tlv.Codec) { s.walk(c) })
+	return Frozen{State: state, Content: s.ring.Content()}, nil
 }
 
 // Restore makes a session from what Freeze returned. store and key are those of Config:
@@ -51,10 +55,9 @@ func Restore(format int, state, content []byte, store *replay.Store, key func() 
 	}
 	s := &Session{cfg: Config{Store: store, Key: key}}
 	s.up = &s.first
-	c := codec{b: state}
-	ring := s.walk(&c)
-	if c.err != nil {
-		return nil, fmt.Errorf("session: %w", c.err)
+	var ring replay.State
+	if err := tlv.Read(state, func(c *tlv.Codec) { ring = s.walk(c) }); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
 	}
 	b, err := replay.Restore(store, ring, content)
 	if err != nil {
@@ -106,270 +109,270 @@ func (s *Session) sound() error {
 // Attachment returns the attached client's connection, nil if none is attached.
 func (s *Session) Attachment() *Attachment { return s.att }
 
-// walk visits every field of the session. The numbers are the format: see codec.
-func (s *Session) walk(c *codec) (ring replay.State) {
+// walk visits every field of the session. The numbers are the format: see tlv.Codec.
+func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	ring = s.ring.State()
-	c.sub(1, s.cfg.walk)
-	num(c, 2, &s.state)
-	c.bool(3, &s.starved)
-	c.bool(4, &s.reserved)
-	c.bool(5, &s.started)
-	num(c, 6, &s.data)
-	num(c, 7, &s.trip.smoothed)
-	c.bool(8, &s.trip.pinged)
-	num(c, 9, &s.renewAt)
-	c.sub(10, s.stats.walk)
+	c.Sub(1, s.cfg.walk)
+	tlv.Num(c, 2, &s.state)
+	c.Bool(3, &s.starved)
+	c.Bool(4, &s.reserved)
+	c.Bool(5, &s.started)
+	tlv.Num(c, 6, &s.data)
+	tlv.Num(c, 7, &s.trip.smoothed)
+	c.Bool(8, &s.trip.pinged)
+	tlv.Num(c, 9, &s.renewAt)
+	c.Sub(10, s.stats.walk)
 
-	num(c, 11, &s.acked)
-	num(c, 12, &s.sentN)
-	num(c, 13, &s.sentOff)
-	c.sub(14, func(c *codec) { walkRing(&ring, c) })
-	c.sub(15, s.scan.walk)
+	tlv.Num(c, 11, &s.acked)
+	tlv.Num(c, 12, &s.sentN)
+	tlv.Num(c, 13, &s.sentOff)
+	c.Sub(14, func(c *tlv.Codec) { walkRing(&ring, c) })
+	c.Sub(15, s.scan.walk)
 
-	c.sub(16, s.up.walk)
-	c.sub(17, func(c *codec) { s.q.walk(c, s.up) })
-	c.sub(18, s.received.walk)
-	c.sub(19, s.written.walk)
-	c.sub(20, s.ackSent.walk)
-	c.sub(21, s.pace.walk)
-	list(c, 22, &s.beats, func(c *codec, t *Time) { num(c, 1, t) })
+	c.Sub(16, s.up.walk)
+	c.Sub(17, func(c *tlv.Codec) { s.q.walk(c, s.up) })
+	c.Sub(18, s.received.walk)
+	c.Sub(19, s.written.walk)
+	c.Sub(20, s.ackSent.walk)
+	c.Sub(21, s.pace.walk)
+	tlv.List(c, 22, &s.keepaliveDue, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
 
-	num(c, 23, &s.epoch)
-	c.sub(24, s.ending.walk)
-	c.bytes(25, &s.closeFrames)
-	num(c, 26, &s.created)
-	num(c, 27, &s.heard)
-	num(c, 28, &s.detached)
-	num(c, 29, &s.awaiting)
-	num(c, 30, &s.paused)
-	num(c, 31, &s.graceEnd)
+	tlv.Num(c, 23, &s.epoch)
+	c.Sub(24, s.ending.walk)
+	c.Bytes(25, &s.closeFrames)
+	tlv.Num(c, 26, &s.created)
+	tlv.Num(c, 27, &s.heard)
+	tlv.Num(c, 28, &s.detached)
+	tlv.Num(c, 29, &s.awaiting)
+	tlv.Num(c, 30, &s.paused)
+	tlv.Num(c, 31, &s.graceEnd)
 	issued, confirmed := s.gen.Issued(), s.gen.Confirmed()
-	num(c, 32, &issued)
-	num(c, 33, &confirmed)
-	if !s.gen.Restore(issued, confirmed) && c.err == nil {
-		c.err = errors.New("generations")
+	tlv.Num(c, 32, &issued)
+	tlv.Num(c, 33, &confirmed)
+	if !s.gen.Restore(issued, confirmed) {
+		c.Fail(errors.New("generations"))
 	}
-	num(c, 34, &s.expires)
-	list(c, 35, &s.takeovers, func(c *codec, t *Time) { num(c, 1, t) })
-	num(c, 36, &s.futile.n)
-	num(c, 37, &s.futile.since)
-	pointer(c, 38, &s.att, (*Attachment).walk)
+	tlv.Num(c, 34, &s.expires)
+	tlv.List(c, 35, &s.takeovers, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
+	tlv.Num(c, 36, &s.futile.n)
+	tlv.Num(c, 37, &s.futile.since)
+	tlv.Pointer(c, 38, &s.att, (*Attachment).walk)
 	return ring
 }
 
 // walkRing visits the state of the replay buffer, without its content.
-func walkRing(r *replay.State, c *codec) {
-	num(c, 1, &r.Base.Off)
-	num(c, 2, &r.Base.N)
-	num(c, 3, &r.Last.Off)
-	num(c, 4, &r.Last.N)
-	num(c, 5, &r.End)
-	num(c, 6, &r.Held)
-	num(c, 7, &r.Raw)
-	c.bool(8, &r.Burst)
-	num(c, 9, &r.Free)
+func walkRing(r *replay.State, c *tlv.Codec) {
+	tlv.Num(c, 1, &r.Base.Off)
+	tlv.Num(c, 2, &r.Base.N)
+	tlv.Num(c, 3, &r.Last.Off)
+	tlv.Num(c, 4, &r.Last.N)
+	tlv.Num(c, 5, &r.End)
+	tlv.Num(c, 6, &r.Held)
+	tlv.Num(c, 7, &r.Raw)
+	c.Bool(8, &r.Burst)
+	tlv.Num(c, 9, &r.Free)
 }
 
 // walk visits the settings that a session was made with. It keeps them across an upgrade,
 // even if the new process is configured differently.
-func (g *Config) walk(c *codec) {
-	c.string(1, &g.ID)
-	c.string(2, &g.Protocol)
-	c.string(3, &g.Words.Detach)
-	c.string(4, &g.Words.Resume)
-	c.string(5, &g.Words.Expire)
-	list(c, 6, &g.Replies, func(c *codec, r *Reply) {
-		c.string(1, &r.In)
-		c.string(2, &r.Out)
+func (g *Config) walk(c *tlv.Codec) {
+	c.String(1, &g.ID)
+	c.String(2, &g.Protocol)
+	c.String(3, &g.Notices.Detach)
+	c.String(4, &g.Notices.Resume)
+	c.String(5, &g.Notices.Expire)
+	tlv.List(c, 6, &g.KeepaliveReplies, func(c *tlv.Codec, r *KeepaliveReply) {
+		c.String(1, &r.In)
+		c.String(2, &r.Out)
 	})
-	list(c, 7, &g.Beats, func(c *codec, b *Beat) {
-		num(c, 1, &b.Every)
-		c.string(2, &b.Text)
+	tlv.List(c, 7, &g.Keepalives, func(c *tlv.Codec, b *Keepalive) {
+		tlv.Num(c, 1, &b.Every)
+		c.String(2, &b.Text)
 	})
-	c.float(8, &g.Rate.Messages)
-	c.float(9, &g.Rate.Bytes)
-	c.bool(10, &g.Rate.End)
-	c.bool(11, &g.Resumable)
-	c.bool(12, &g.Kept)
-	c.bool(13, &g.Hard)
-	c.bool(14, &g.MessageLog.On)
-	num(c, 15, &g.MessageLog.Prefix)
-	num(c, 16, &g.Terms.Grace)
-	num(c, 17, &g.Terms.GraceBeforeStart)
-	num(c, 18, &g.Terms.Overflow)
-	num(c, 19, &g.Idle)
-	num(c, 20, &g.Heartbeat)
-	num(c, 21, &g.Answer)
-	num(c, 22, &g.UpstreamHeartbeat)
-	num(c, 23, &g.BufferBytes)
-	num(c, 24, &g.BufferMessages)
-	num(c, 25, &g.MaxMessage)
+	c.Float(8, &g.Rate.Messages)
+	c.Float(9, &g.Rate.Bytes)
+	c.Bool(10, &g.Rate.End)
+	c.Bool(11, &g.Resumable)
+	c.Bool(12, &g.PlainResume)
+	c.Bool(13, &g.Hard)
+	c.Bool(14, &g.MessageLog.On)
+	tlv.Num(c, 15, &g.MessageLog.Prefix)
+	tlv.Num(c, 16, &g.Terms.Grace)
+	tlv.Num(c, 17, &g.Terms.GraceBeforeStart)
+	tlv.Num(c, 18, &g.Terms.Overflow)
+	tlv.Num(c, 19, &g.Idle)
+	tlv.Num(c, 20, &g.Heartbeat)
+	tlv.Num(c, 21, &g.Answer)
+	tlv.Num(c, 22, &g.UpstreamHeartbeat)
+	tlv.Num(c, 23, &g.BufferBytes)
+	tlv.Num(c, 24, &g.BufferMessages)
+	tlv.Num(c, 25, &g.MaxMessage)
 }
 
-func (t *Stats) walk(c *codec) {
-	num(c, 1, &t.ToClient)
-	num(c, 2, &t.ToUpstream)
-	num(c, 3, &t.ToClientBytes)
-	num(c, 4, &t.ToUpstreamBytes)
-	num(c, 5, &t.Replayed)
-	num(c, 6, &t.Dropped)
+func (t *Stats) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &t.ToClient)
+	tlv.Num(c, 2, &t.ToUpstream)
+	tlv.Num(c, 3, &t.ToClientBytes)
+	tlv.Num(c, 4, &t.ToUpstreamBytes)
+	tlv.Num(c, 5, &t.Replayed)
+	tlv.Num(c, 6, &t.Dropped)
 }
 
-func (t *tally) walk(c *codec) {
-	num(c, 1, &t.n)
-	num(c, 2, &t.bytes)
+func (t *tally) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &t.n)
+	tlv.Num(c, 2, &t.bytes)
 }
 
 // walk visits the scanner: an upgrade may come inside a message of the upstream.
-func (s *scanner) walk(c *codec) {
-	c.bool(1, &s.open)
-	c.bool(2, &s.text)
-	c.bool(3, &s.fin)
-	num(c, 4, &s.rem)
-	num(c, 5, &s.size)
-	num(c, 6, &s.stored)
-	num(c, 7, &s.frames)
-	c.bool(8, &s.full)
-	c.bool(9, &s.overflowed)
-	num(c, 10, &s.progress)
+func (s *scanner) walk(c *tlv.Codec) {
+	c.Bool(1, &s.open)
+	c.Bool(2, &s.text)
+	c.Bool(3, &s.fin)
+	tlv.Num(c, 4, &s.rem)
+	tlv.Num(c, 5, &s.size)
+	tlv.Num(c, 6, &s.stored)
+	tlv.Num(c, 7, &s.frames)
+	c.Bool(8, &s.full)
+	c.Bool(9, &s.overflowed)
+	tlv.Num(c, 10, &s.progress)
 }
 
 // walk visits the upstream leg. Nothing of it is in flight: see Freeze.
-func (u *Upstream) walk(c *codec) {
-	num(c, 1, &u.mode)
-	c.bool(2, &u.unwritable)
-	c.bool(3, &u.released)
-	c.bool(4, &u.pinged)
-	c.bool(5, &u.pingDue)
-	c.bool(6, &u.over)
-	c.bool(7, &u.lost)
-	num(c, 8, &u.heard)
-	c.bytes(9, &u.rest)
-	c.bool(10, &u.closed)
-	num(c, 11, &u.took)
-	num(c, 12, &u.answerBy)
+func (u *Upstream) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &u.mode)
+	c.Bool(2, &u.unwritable)
+	c.Bool(3, &u.released)
+	c.Bool(4, &u.pinged)
+	c.Bool(5, &u.pingDue)
+	c.Bool(6, &u.over)
+	c.Bool(7, &u.lost)
+	tlv.Num(c, 8, &u.heard)
+	c.Bytes(9, &u.rest)
+	c.Bool(10, &u.closed)
+	tlv.Num(c, 11, &u.took)
+	tlv.Num(c, 12, &u.answerBy)
 	u.pongs.walk(c, 13)
-	num(c, 14, &u.code)
-	c.string(15, &u.reason)
+	tlv.Num(c, 14, &u.code)
+	c.String(15, &u.reason)
 }
 
-func (p *pongs) walk(c *codec, id uint64) {
-	list(c, id, &p.due, func(c *codec, b *[]byte) { c.bytes(1, b) })
+func (p *pongs) walk(c *tlv.Codec, id uint64) {
+	tlv.List(c, id, &p.due, func(c *tlv.Codec, b *[]byte) { c.Bytes(1, b) })
 }
 
 // walk visits a queue with nothing borrowed or in flight; up is the current upstream.
-func (q *upqueue) walk(c *codec, up *Upstream) {
+func (q *upqueue) walk(c *tlv.Codec, up *Upstream) {
 	all := bytes.Join(q.pieces, nil)
-	c.bytes(1, &all)
-	list(c, 2, &q.units, func(c *codec, u *unit) {
-		num(c, 1, &u.size)
-		num(c, 2, &u.payload)
-		num(c, 3, &u.at)
+	c.Bytes(1, &all)
+	tlv.List(c, 2, &q.units, func(c *tlv.Codec, u *unit) {
+		tlv.Num(c, 1, &u.size)
+		tlv.Num(c, 2, &u.payload)
+		tlv.Num(c, 3, &u.at)
 		own := u.to != nil
-		if c.bool(4, &own); own {
+		if c.Bool(4, &own); own {
 			u.to = up
 		}
 	})
-	num(c, 3, &q.part)
-	num(c, 4, &q.held)
-	num(c, 5, &q.heldBytes)
-	if !c.writing && len(all) > 0 {
+	tlv.Num(c, 3, &q.part)
+	tlv.Num(c, 4, &q.held)
+	tlv.Num(c, 5, &q.heldBytes)
+	if !c.Writing() && len(all) > 0 {
 		q.pieces, q.borrowed, q.charge = [][]byte{all}, 1, len(all)
 	}
 }
 
 // walk visits the rate limit, so that an upgrade grants no client a new burst.
-func (p *pacer) walk(c *codec) {
-	c.float(1, &p.messages.level)
-	num(c, 2, &p.messages.at)
-	c.float(3, &p.bytes.level)
-	num(c, 4, &p.bytes.at)
-	num(c, 5, &p.until)
+func (p *pacer) walk(c *tlv.Codec) {
+	c.Float(1, &p.messages.level)
+	tlv.Num(c, 2, &p.messages.at)
+	c.Float(3, &p.bytes.level)
+	tlv.Num(c, 4, &p.bytes.at)
+	tlv.Num(c, 5, &p.until)
 }
 
-func (e *Ending) walk(c *codec) {
-	c.string(1, &e.Reason)
-	num(c, 2, &e.Code)
-	c.string(3, &e.Text)
-	c.string(4, &e.Detail)
-	num(c, 5, &e.At)
+func (e *Ending) walk(c *tlv.Codec) {
+	c.String(1, &e.Reason)
+	tlv.Num(c, 2, &e.Code)
+	c.String(3, &e.Text)
+	c.String(4, &e.Detail)
+	tlv.Num(c, 5, &e.At)
 }
 
-func (p *probe) walk(c *codec) {
-	num(c, 1, &p.id)
-	num(c, 2, &p.n)
-	num(c, 3, &p.at)
+func (p *probe) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &p.id)
+	tlv.Num(c, 2, &p.n)
+	tlv.Num(c, 3, &p.at)
 }
 
 // walk visits an unfinished message of the client, which continues in the new process.
-func (in *inbound) walk(c *codec) {
-	c.bytes(1, &in.buf)
-	num(c, 2, &in.whole)
-	c.bool(3, &in.open)
-	c.bool(4, &in.text)
-	num(c, 5, &in.size)
-	num(c, 6, &in.frames)
-	num(c, 7, &in.first)
-	num(c, 8, &in.began)
-	num(c, 9, &in.progress)
+func (in *inbound) walk(c *tlv.Codec) {
+	c.Bytes(1, &in.buf)
+	tlv.Num(c, 2, &in.whole)
+	c.Bool(3, &in.open)
+	c.Bool(4, &in.text)
+	tlv.Num(c, 5, &in.size)
+	tlv.Num(c, 6, &in.frames)
+	tlv.Num(c, 7, &in.first)
+	tlv.Num(c, 8, &in.began)
+	tlv.Num(c, 9, &in.progress)
 }
 
 // walk visits what is known of the socket, which the new process inherits.
-func (w *socketWatch) walk(c *codec) {
-	num(c, 1, &w.looked)
-	c.bool(2, &w.known)
-	num(c, 3, &w.acked)
-	num(c, 4, &w.mark)
-	num(c, 5, &w.pingEnd)
-	num(c, 6, &w.drained)
+func (w *socketWatch) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &w.looked)
+	c.Bool(2, &w.known)
+	tlv.Num(c, 3, &w.acked)
+	tlv.Num(c, 4, &w.mark)
+	tlv.Num(c, 5, &w.pingEnd)
+	tlv.Num(c, 6, &w.drained)
 }
 
 // walk visits the client leg. Nothing of it is in flight: see Freeze.
-func (a *Attachment) walk(c *codec) {
-	num(c, 1, &a.mode)
-	c.bool(2, &a.last)
-	c.bool(3, &a.behind)
-	c.bool(4, &a.spoke)
-	c.bool(5, &a.ackNow)
-	c.bool(6, &a.pongDue)
-	c.bool(7, &a.replaying)
-	num(c, 8, &a.cur)
-	num(c, 9, &a.mid)
-	num(c, 10, &a.mark.Off)
-	num(c, 11, &a.mark.N)
-	c.bytes(12, &a.ctl)
-	num(c, 13, &a.sent)
-	num(c, 14, &a.heard)
-	num(c, 15, &a.owed)
-	num(c, 16, &a.ackSince)
-	num(c, 17, &a.askSince)
-	num(c, 18, &a.closed)
-	c.sub(19, a.overdue.walk)
-	c.sub(20, a.in.walk)
-	list(c, 21, &a.pings, func(c *codec, p *probe) { p.walk(c) })
-	num(c, 22, &a.pinged)
-	num(c, 23, &a.probed)
-	num(c, 24, &a.excused)
-	c.sub(25, a.socket.walk)
-	c.bool(26, &a.greeted)
-	pointer(c, 27, &a.closing, func(r *relayedClose, c *codec) {
-		num(c, 1, &r.code)
-		c.string(2, &r.reason)
-		num(c, 3, &r.deadline)
+func (a *Attachment) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &a.mode)
+	c.Bool(2, &a.last)
+	c.Bool(3, &a.behind)
+	c.Bool(4, &a.spoke)
+	c.Bool(5, &a.ackNow)
+	c.Bool(6, &a.pongDue)
+	c.Bool(7, &a.replaying)
+	tlv.Num(c, 8, &a.cur)
+	tlv.Num(c, 9, &a.mid)
+	tlv.Num(c, 10, &a.mark.Off)
+	tlv.Num(c, 11, &a.mark.N)
+	c.Bytes(12, &a.ctl)
+	tlv.Num(c, 13, &a.sent)
+	tlv.Num(c, 14, &a.heard)
+	tlv.Num(c, 15, &a.owed)
+	tlv.Num(c, 16, &a.ackSince)
+	tlv.Num(c, 17, &a.askSince)
+	tlv.Num(c, 18, &a.closed)
+	c.Sub(19, a.overdue.walk)
+	c.Sub(20, a.in.walk)
+	tlv.List(c, 21, &a.pings, func(c *tlv.Codec, p *probe) { p.walk(c) })
+	tlv.Num(c, 22, &a.pinged)
+	tlv.Num(c, 23, &a.probed)
+	tlv.Num(c, 24, &a.excused)
+	c.Sub(25, a.socket.walk)
+	c.Bool(26, &a.greeted)
+	tlv.Pointer(c, 27, &a.closing, func(r *relayedClose, c *tlv.Codec) {
+		tlv.Num(c, 1, &r.code)
+		c.String(2, &r.reason)
+		tlv.Num(c, 3, &r.deadline)
 	})
-	num(c, 29, &a.catchUp)
-	num(c, 30, &a.start)
-	c.string(31, &a.pong)
+	tlv.Num(c, 29, &a.catchUp)
+	tlv.Num(c, 30, &a.start)
+	c.String(31, &a.pong)
 	a.wsPongs.walk(c, 32)
-	num(c, 33, &a.acked)
-	num(c, 34, &a.ackedAt)
-	num(c, 35, &a.acks)
-	num(c, 36, &a.pingID)
-	num(c, 37, &a.asked)
-	num(c, 38, &a.epoch)
-	num(c, 39, &a.gen)
-	c.string(40, &a.peer)
-	num(c, 41, &a.since)
-	num(c, 42, &a.arrived)
-	c.bool(43, &a.resumed)
+	tlv.Num(c, 33, &a.acked)
+	tlv.Num(c, 34, &a.ackedAt)
+	tlv.Num(c, 35, &a.acks)
+	tlv.Num(c, 36, &a.pingID)
+	tlv.Num(c, 37, &a.asked)
+	tlv.Num(c, 38, &a.epoch)
+	tlv.Num(c, 39, &a.gen)
+	c.String(40, &a.peer)
+	tlv.Num(c, 41, &a.since)
+	tlv.Num(c, 42, &a.arrived)
+	c.Bool(43, &a.resumed)
 }

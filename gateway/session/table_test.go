@@ -96,7 +96,7 @@ func text(s string) string { return string(frame.Append(nil, frame.Text, []byte(
 
 // drop breaks the client's connection.
 func (b *table) drop() {
-	b.s.Gone(b.now, b.att, "dropped")
+	b.s.Disconnected(b.now, b.att, "dropped")
 	b.att = nil
 }
 

@@ -16,7 +16,7 @@ func kept(d time.Duration) session.Terms {
 func TestTermsBeyondTokenAreRefusedDuringDial(t *testing.T) {
 	b := newTable(t, hardConfig())
 	b.drop()
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	b.sleep(50 * time.Minute)
 	if b.s.SetTerms(b.now, kept(15*time.Minute)) {
 		t.Error("a grace period was accepted that ends 5 minutes after the token")
@@ -24,7 +24,7 @@ func TestTermsBeyondTokenAreRefusedDuringDial(t *testing.T) {
 	if !b.s.SetTerms(b.now, kept(9*time.Minute)) {
 		t.Error("a grace period was refused that ends before the token")
 	}
-	b.s.Forgo(b.now)
+	b.s.CancelRedial(b.now)
 	b.sleep(9*time.Minute - time.Second)
 	b.wantState(session.Detached)
 	b.sleep(time.Second)
@@ -34,7 +34,7 @@ func TestTermsBeyondTokenAreRefusedDuringDial(t *testing.T) {
 func TestTermsAreAcceptedAfterSessionEndedDuringDial(t *testing.T) {
 	b := newTable(t, hardConfig())
 	b.drop()
-	b.s.Await(b.now)
+	b.s.BeginRedial(b.now)
 	b.s.Terminate(b.now, 1000, "over")
 	if !b.s.SetTerms(b.now, kept(24*time.Hour)) {
 		t.Error("refused for a token that no client needs")

@@ -4,6 +4,14 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file is all the timers of a session. The core has no clock: Next says when Tick is
+// needed, and the driver calls it. Each next* function has a tick* function with the same
+// conditions in the same order; a rule belongs in both.
+//
+// A limit for a peer runs only while the gateway does its own part. Whoever is not read
+// cannot be blamed for silence, so a clock restarts when reading does (readAgain,
+// unblock), and after a pause of the whole process (notePause).
+
 // Next returns when Tick must be called at the latest; zero: not at all. An early call is
 // harmless. Each moment here belongs to a rule in Tick, and both must agree: a timer
 // that Tick does not serve would fire forever.
@@ -13,7 +21,7 @@ func (s *Session) Next() Time {
 	case Ended:
 		return 0
 	case Detached:
-		t = earlier(s.graceEnd, s.nextBeat())
+		t = earlier(s.graceEnd, s.nextKeepalive())
 	case Attached:
 		t = s.nextAttached(s.att)
 	}
@@ -38,6 +46,7 @@ func (s *Session) nextAttached(a *Attachment) Time {
 	if !a.last {
 		t = earlier(t, s.nextOwed(a))
 	}
+	// The silence of a client that is not read proves nothing.
 	if a.wants(s) {
 		if len(a.in.buf) > 0 {
 			t = earlier(t, a.in.progress.Add(stalledMessage))
@@ -75,6 +84,7 @@ func (s *Session) nextUpstream() Time {
 	if s.scan.open {
 		t = s.scan.progress.Add(stalledMessage)
 	}
+	// One heartbeat of silence brings a ping, a second one without any byte the end.
 	if hb := s.cfg.UpstreamHeartbeat; hb > 0 && !s.up.closed {
 		if s.up.pinged {
 			hb *= 2
@@ -107,7 +117,7 @@ func (s *Session) Tick(now Time) {
 		s.endGrace(now)
 		return
 	case s.state == Detached:
-		s.tickBeats(now)
+		s.tickKeepalives(now)
 	case s.state == Attached:
 		s.tickAttached(now, s.att)
 	}
@@ -128,6 +138,8 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 	if t := s.nextLook(a); t > 0 && now >= t {
 		a.socket.looked = now
 	}
+	// The order matters where several are due, as after a long pause of the client: a
+	// disconnect, which it can resume from, comes before a violation, which ends the session.
 	switch dead := s.silentAt(a); {
 	case s.answerBy(a) > 0 && now >= s.answerBy(a):
 		s.drop(now, "close not answered", Shut, nil)
@@ -153,7 +165,7 @@ func (s *Session) answerBy(a *Attachment) Time {
 	if a.closed == 0 {
 		return 0
 	}
-	if s.kept() && s.acked < s.ring.Last().N {
+	if s.survivesDisconnect() && s.acked < s.ring.Last().N {
 		return max(a.closed, a.acks, a.excused).Add(overdueAck)
 	}
 	if !s.cfg.Resumable && !s.up.lost {

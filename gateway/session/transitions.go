@@ -48,7 +48,7 @@ func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 	switch {
 	case s.cfg.Resumable:
 		s.hello(a, now, p, wire.Hello{})
-	case s.cfg.Kept:
+	case s.cfg.PlainResume:
 		s.gen.Issue(p.Gen)
 		a.gen, s.expires = p.Gen, p.Expires
 	}
@@ -67,7 +67,7 @@ func (s *Session) Reserve(now Time, p Pass) {
 	s.emit(Event{Kind: Created, Peer: p.Peer})
 	s.enterDetached(now)
 	s.answerBuffered()
-	s.startBeats(now)
+	s.startKeepalives(now)
 	s.unblock(now)
 }
 
@@ -86,16 +86,16 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	}
 	ev := Event{Kind: Resumed}
 	if old := s.att; old != nil {
-		ev.Kind, ev.Was, ev.Away = Superseded, old.peer, now.Sub(old.heard)
+		ev.Kind, ev.OldPeer, ev.Outage = Superseded, old.peer, now.Sub(old.heard)
 		s.noteTakeover(now)
 		// A takeover is a resume like any other: it counts for `no progress`.
 		s.noteProgress(now, old)
 		s.release(old, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: wire.Name(wire.CodeSuperseded)}), false)
 	} else {
-		ev.Took = now.Sub(s.detached)
-		ev.Away = ev.Took
+		ev.Elapsed = now.Sub(s.detached)
+		ev.Outage = ev.Elapsed
 		if s.heard > 0 { // zero: no client was ever attached
-			ev.Away = now.Sub(s.heard)
+			ev.Outage = now.Sub(s.heard)
 		}
 		s.notifyResumed()
 	}
@@ -167,10 +167,10 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	case a.closing != nil:
 		s.endClosing(now, a.closing, f, final)
 		return
-	case !s.kept() && s.up.over:
+	case !s.survivesDisconnect() && s.up.over:
 		s.endDelivered(now, f)
 		return
-	case !s.kept():
+	case !s.survivesDisconnect():
 		s.end(now, ending{Ending: s.noSessionEnding(ReasonClientGone), clientMode: f, client: final})
 		return
 	}
@@ -178,7 +178,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	futile := s.noteProgress(now, a)
 	s.release(a, f, final, false)
 	s.att = nil
-	s.emit(Event{Kind: Dropped, Reason: why, Peer: a.peer, Silent: now.Sub(a.heard)})
+	s.emit(Event{Kind: Disconnected, Reason: why, Peer: a.peer, Silent: now.Sub(a.heard)})
 	s.enterDetached(now)
 	if futile {
 		s.endFutile(now)
@@ -192,7 +192,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.releaseUpstream()
 	default:
 		s.answerBuffered()
-		s.startBeats(now)
+		s.startKeepalives(now)
 		s.unblock(now)
 	}
 }
@@ -207,17 +207,17 @@ func (s *Session) enterDetached(now Time) {
 // resume must wait until one has been dialled.
 func (s *Session) NeedsUpstream() bool { return s.up.released && s.state != Ended }
 
-// Await says that a client waits while a new upstream is dialled. The grace timer
-// pauses until the client is attached, or until Forgo.
-func (s *Session) Await(now Time) {
+// BeginRedial says that a client waits while a new upstream is dialled. The grace timer
+// pauses until the client is attached, or until CancelRedial.
+func (s *Session) BeginRedial(now Time) {
 	if s.state == Detached {
 		s.state, s.awaiting = Connecting, now
 	}
 }
 
-// Forgo says that no client waits any more: the dial failed, or the client gave up.
+// CancelRedial says that no client waits any more: the dial failed, or the client gave up.
 // The grace timer continues. An upstream that connected meanwhile is released again.
-func (s *Session) Forgo(now Time) {
+func (s *Session) CancelRedial(now Time) {
 	if s.awaiting == 0 || s.state != Connecting {
 		return
 	}
@@ -234,7 +234,7 @@ func (s *Session) Forgo(now Time) {
 // messages that were received and not written. early holds the bytes that it sent
 // right after its handshake response.
 func (s *Session) Reconnect(now Time, early []byte) *Upstream {
-	s.Await(now) // for a client that has waited since before the detach
+	s.BeginRedial(now) // for a client that has waited since before the detach
 	if s.writer != nil {
 		s.writer.mode = Shut // abort its write: the message goes to the next upstream whole
 	}
@@ -249,9 +249,9 @@ func (s *Session) end(now Time, e ending) {
 	if s.state == Ended {
 		return
 	}
-	ev := Event{Kind: Over, Reason: e.Reason, Detail: e.text}
+	ev := Event{Kind: SessionEnded, Reason: e.Reason, Detail: e.text}
 	if s.waitsForClient() {
-		ev.Took = now.Sub(s.detached)
+		ev.Elapsed = now.Sub(s.detached)
 	}
 	if a := s.att; a != nil {
 		ev.Silent = now.Sub(a.heard)

@@ -5,6 +5,18 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file is the path of a message up, from the client to the queue for the upstream:
+// Read, frame, data, message, then either control (a control message of reseat.v1) or
+// accept and the queue. What must hold:
+//
+//   - A message counts as received (protocol section 4) only when all of it is here, and
+//     goes to the upstream only then. A connection that breaks inside a message leaves
+//     nothing of it behind.
+//   - Input is judged by frame headers before memory is spent on it.
+//   - Every frame gets a new masking key before it leaves.
+//   - Nothing is copied in the common case, a message that arrives in one read and is
+//     written before the next one.
+
 // inbound is the state of the walk over a client's frames. A message is passed on only
 // when it is complete, since a connection may break inside it: the next one then brings
 // it whole. buf[:whole] holds the complete frames of an unfinished message, the rest of
@@ -36,7 +48,7 @@ func (a *Attachment) wants(s *Session) bool {
 // upstream may be blocked on its own output, and take nothing of the queue until that is
 // read. So the client is read on, for as much as a resumable one may send unacked.
 func (s *Session) pongWanted() bool {
-	return s.cfg.Kept && s.scan.full && s.q.charge < UnackedBytes
+	return s.cfg.PlainResume && s.scan.full && s.q.charge < UnackedBytes
 }
 
 // deadlockedAt returns when a cookie client is disconnected because of a deadlock; zero:
@@ -44,7 +56,7 @@ func (s *Session) pongWanted() bool {
 // takes no input before its output is read; and that is not read before the Pong makes
 // room. Only a new connection helps: on it the client is sent a Ping first.
 func (s *Session) deadlockedAt(a *Attachment) Time {
-	if !s.cfg.Kept || !s.scan.full || a.wants(s) {
+	if !s.cfg.PlainResume || !s.scan.full || a.wants(s) {
 		return 0
 	}
 	return max(a.since, s.data, s.up.heard, s.up.took).Add(deadlockWait)
@@ -108,6 +120,8 @@ func (r *reader) keep(now Time) {
 	case r.gathered && r.start == 0 && r.whole == r.at: // it already lies there
 	case r.gathered && !r.pushed:
 		in.buf = append(append(r.b[:0], r.b[r.start:r.whole]...), rest...)
+	// b is the driver's buffer, or the queue now owns a part of it. Twice the size, so that
+	// a message that trickles in is not copied at each read.
 	default:
 		buf := make([]byte, 0, 2*(in.whole+len(rest)))
 		in.buf = append(append(buf, r.b[r.start:r.whole]...), rest...)
@@ -186,6 +200,7 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	}
 	r.whole += end
 	r.at += end
+	// From here on the frame is complete and counted.
 	in.open, in.size, in.first = true, size, first
 	in.frames++
 	if !h.Fin {
@@ -209,6 +224,7 @@ func (r *reader) message(now Time, h frame.Header) bool {
 		return a == s.att
 	}
 	s.logUp(msg, in.size)
+	// The frames keep their boundaries: the upstream sees the message as it was fragmented.
 	if in.frames == 1 {
 		frame.Remask(msg, h, s.cfg.Key())
 	} else {

@@ -7,6 +7,18 @@ import (
 	"reseat/gateway/wire"
 )
 
+// This file is the connection to the game server: output to it, its control frames, and how
+// it ends. Its input is down.go.
+//
+// An upstream ends in one of three ways, which must not be confused, since each means
+// something else to the client (protocol section 6):
+//
+//   - over, not lost: it sent a Close frame. The client gets that code.
+//   - over and lost: it broke, or violated the protocol. The client gets 4502, or with a
+//     plain client the disconnect that it would have seen on a direct connection.
+//   - released: the session gave it up (--disconnect hard), and the next one gets what it
+//     has not written.
+
 // An Upstream is one connection of a session to its game server. Most sessions have only
 // one. With --disconnect hard the upstream of a detached session is closed, and a resume
 // brings the next one. Input of a replaced one changes nothing.
@@ -293,7 +305,7 @@ func (s *Session) dropQueue() {
 func (s *Session) releaseUpstream() {
 	u := s.up
 	u.released = true
-	if text := s.cfg.Words.Detach; text != "" {
+	if text := s.cfg.Notices.Detach; text != "" {
 		u.final = s.masked(frame.Text, []byte(text))
 	}
 	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
@@ -370,7 +382,7 @@ func (s *Session) deliverEnd(now Time) {
 // queueEnd queues that notification for a: `end` or `close` 4502, then a Close frame. A
 // cookie client is first asked whether it has received everything before a loss.
 func (s *Session) queueEnd(now Time, a *Attachment) {
-	if s.up.lost && s.cfg.Kept && a.closing == nil && s.acked < s.ring.Last().N {
+	if s.up.lost && s.cfg.PlainResume && a.closing == nil && s.acked < s.ring.Last().N {
 		s.askLast(now, a)
 		return
 	}
@@ -378,6 +390,8 @@ func (s *Session) queueEnd(now Time, a *Attachment) {
 	a.last = true
 	switch {
 	case s.up.lost && a.closing != nil: // closed without a Close frame, as on a direct connection
+	// `end` is sent only for a Close frame of the game server: the application must be able
+	// to tell an end from a failure.
 	case s.up.lost && s.cfg.Resumable:
 		a.ctl = wire.AppendClosing(a.ctl, wire.Closing{Code: wire.CodeUpstreamLost, Reason: wire.Name(wire.CodeUpstreamLost)})
 	case s.up.lost:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/wire"
@@ -15,10 +16,10 @@ import (
 // that has arrived, and the runtime's poller has noticed it, before anything is read.
 func ended(t *testing.T, b []byte, end func(far *net.TCPConn)) (ours, theirs net.Conn) {
 	t.Helper()
-	ours, theirs = tcpPair(t)
+	ours, theirs = wstest.TCPPair(t, nil)
 	theirs.Write(b)
 	end(theirs.(*net.TCPConn))
-	here, there := tcpPair(t) // the poller reports sockets in order
+	here, there := wstest.TCPPair(t, nil) // the poller reports sockets in order
 	defer here.Close()
 	defer there.Close()
 	there.Write([]byte{1})
@@ -54,12 +55,12 @@ func TestEndRightAfterTheLastDataIsSeen(t *testing.T) {
 		drivers(t, func(t *testing.T, d *transport.Driver) {
 			p := newPlayer(t, d, nil)
 			p.client.Close()
-			p.events.await(session.Dropped)
+			p.events.await(session.Disconnected)
 			ours, theirs := ended(t, numbered(nil, 1, 100, true), halfClose)
 			p.attach(ours, theirs, 0) // the end may be seen before its hello is written
-			p.events.await(session.Dropped)
+			p.events.await(session.Disconnected)
 			p.sendDown(1)
-			ours, theirs = tcpPair(t)
+			ours, theirs = wstest.TCPPair(t, nil)
 			if h := p.resume(ours, theirs, 0); h.Received != 1 {
 				t.Errorf("%d messages were received, want 1", h.Received)
 			}

@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"net"
-
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
@@ -28,21 +26,41 @@ func (d *Driver) Pause() (resume func()) {
 	}
 }
 
-// A Frozen is a session that stands still, with the descriptors of its upstream and its
-// client, negative where there is none. They stay the session's: a receiver must have
-// duplicates.
+// A Frozen is a session that stands still, with the connections of its upstream and its
+// client. They stay the session's: a receiver must have duplicates of descriptors, and may
+// use a Conn after Drop.
 type Frozen struct {
 	session.Frozen
-	Up, Down int
+	Up, Down End
+}
+
+// An End is a connection of a frozen session: a descriptor, negative where there is none, or
+// a connection that has no usable descriptor, such as one over TLS.
+type End = netio.End
+
+// Quiesce interrupts reads that would keep Freeze from succeeding: those of connections that are
+// no plain TCP. Freeze and then thaw or Drop, or else Unquiesce, must follow.
+func (s *Session) Quiesce() {
+	if n := s.net.Load(); n != nil {
+		n.Quiesce()
+	}
+}
+
+// Unquiesce undoes Quiesce for a session that could not be frozen.
+func (s *Session) Unquiesce() {
+	if n := s.net.Load(); n != nil {
+		n.Unquiesce()
+	}
 }
 
 // Freeze stops a session of a paused Driver until thaw or Drop, of which one must
 // follow; thaw before the Driver resumes. It fails, and stops nothing, with
-// session.ErrBusy: while a read or write is under way, for good where the session has
-// ended, and always where a connection is no plain TCP.
+// session.ErrBusy while a read or write is under way (for connections that are no plain TCP,
+// until Quiesce has had its effect), and with session.ErrLater: see there.
 func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 	if p := s.onLoop(); p != nil {
-		f.Frozen, f.Up, f.Down, err = p.Freeze(format)
+		f.Up, f.Down = End{FD: -1}, End{FD: -1}
+		f.Frozen, f.Up.FD, f.Down.FD, err = p.Freeze(format)
 		return f, func() {}, err
 	}
 	n := s.net.Load()
@@ -52,7 +70,7 @@ func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 
 // Drop forgets a frozen session that another has taken over. Its Observer is not called
 // again, and what is asked of it has no effect. Nothing is done to its connections that
-// their peers could notice; older ones that were being closed are closed.
+// their peers could notice.
 func (s *Session) Drop() {
 	if p := s.onLoop(); p != nil {
 		p.Drop()
@@ -61,19 +79,21 @@ func (s *Session) Drop() {
 	s.net.Load().Drop()
 }
 
-// Adopt drives a core that session.Restore has made over the connections of its upstream
-// and its attached client, which are the Session's from here on. up is nil where the
+// Adopt drives a core that session.Restore has made over the descriptors of its upstream
+// and its attached client, which are the Session's from here on. up is negative where the
 // upstream's is closed, and down where no client is attached.
-func (d *Driver) Adopt(core *session.Session, up, down net.Conn, watch session.Observer) *Session {
+func (d *Driver) Adopt(core *session.Session, up, down int, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
-	if d.kind != Net {
-		if s.poll = d.adoptOnLoop(core, up, down, watch); s.poll != nil {
+	if d.kind != Net && servedByLoop(up) && servedByLoop(down) {
+		if l := d.leastLoaded(); l != nil {
+			s.poll = l.Adopt(core, up, down, watch)
 			return s
 		}
 	}
-	sockets := netio.Sockets{Up: netio.Socket{Conn: up, Leg: core.Upstream()}}
+	sockets := netio.Sockets{Up: connOf(epoll.Socket{FD: up, Leg: core.Upstream()})}
 	if a := core.Attachment(); a != nil {
-		sockets.Down = &netio.Socket{Conn: down, Leg: a}
+		client := connOf(epoll.Socket{FD: down, Leg: a})
+		sockets.Down = &client
 	}
 	n := d.net.Adopt(core, sockets, false, watch)
 	s.net.Store(n)
@@ -81,31 +101,6 @@ func (d *Driver) Adopt(core *session.Session, up, down net.Conn, watch session.O
 	return s
 }
 
-// adoptOnLoop is nil, and the connections are still the caller's, where an event loop
-// cannot serve them.
-func (d *Driver) adoptOnLoop(core *session.Session, up, down net.Conn, watch session.Observer) *epoll.Session {
-	l := d.leastLoaded()
-	if l == nil {
-		return nil
-	}
-	fds := [2]int{-1, -1}
-	for i, conn := range []net.Conn{up, down} {
-		if conn == nil {
-			continue
-		}
-		fd, err := rawconn.Take(conn)
-		if err != nil {
-			if i == 1 && fds[0] >= 0 {
-				rawconn.Release(fds[0])
-			}
-			return nil
-		}
-		fds[i] = fd
-	}
-	for _, conn := range []net.Conn{up, down} {
-		if conn != nil {
-			conn.Close()
-		}
-	}
-	return l.Adopt(core, fds[0], fds[1], watch)
-}
+// servedByLoop reports whether an event loop can serve a descriptor. A negative one needs
+// nothing.
+func servedByLoop(fd int) bool { return fd < 0 || rawconn.IsTCP(fd) }

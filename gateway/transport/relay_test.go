@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
@@ -95,7 +96,7 @@ func (a above) NetConn() net.Conn { return a.Conn }
 // Closing with a reset reaches the TCP connection below TLS and compression.
 func TestResetReachesTheConnectionBelowALayer(t *testing.T) {
 	p := newPlayer(t, newDriver(t, transport.Net), nil)
-	ours, theirs := tcpPair(t)
+	ours, theirs := wstest.TCPPair(t, nil)
 	p.resume(above{ours}, theirs, 0)
 	p.do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
 	if _, err := p.client.closed(); !errors.Is(err, syscall.ECONNRESET) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -36,7 +37,7 @@ type player struct {
 // configuration.
 func newPlayer(t *testing.T, d *transport.Driver, change func(*session.Config)) *player {
 	t.Helper()
-	gameEnd, game := tcpPair(t)
+	gameEnd, game := wstest.TCPPair(t, nil)
 	return newPlayerOf(t, d, change, gameEnd, game)
 }
 
@@ -52,7 +53,7 @@ func newPlayerOf(t *testing.T, d *transport.Driver, change func(*session.Config)
 		change(&cfg)
 	}
 	p := &player{t: t, driver: d, events: newEvents(), game: game}
-	clientEnd, conn := tcpPair(t)
+	clientEnd, conn := wstest.TCPPair(t, nil)
 	p.drive = d.New(session.New(cfg, d.Clock().Now(), nil), gameEnd, clientEnd, p.events)
 	p.drive.AttachFirst(clientEnd, nil, session.Pass{Gen: 1, Expires: d.Clock().Now().Add(time.Hour), Renew: time.Hour})
 	p.client = newClient(t, conn)
@@ -208,7 +209,7 @@ func (p *player) wantTakenOver(t *testing.T, resume func() wire.Hello) {
 func TestTakeoverClosesTheOldConnection(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		p.wantTakenOver(t, func() wire.Hello { return p.resume(ours, theirs, 0) })
 	})
 }
@@ -216,7 +217,7 @@ func TestTakeoverClosesTheOldConnection(t *testing.T) {
 func TestRefusedConnectionStaysOpen(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 7}, session.Pass{Gen: 2}); ref == nil {
 			t.Fatal("a generation that was never issued is accepted")
 		}
@@ -236,7 +237,7 @@ func TestDisconnectResetsTheConnection(t *testing.T) {
 		if _, _, err := p.client.next(); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the client reads %v, want a reset", err)
 		}
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 0)
 		p.wantUp(1)
 	})
@@ -247,9 +248,9 @@ func TestDisconnectedClientResumes(t *testing.T) {
 		p := newPlayer(t, d, nil)
 		p.client.Conn.(*net.TCPConn).SetLinger(0)
 		p.client.Close()
-		p.events.await(session.Dropped)
+		p.events.await(session.Disconnected)
 		p.sendDown(1)
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 0)
 		p.wantDown(1)
 	})
@@ -288,21 +289,21 @@ func TestHardSessionReplacesItsUpstream(t *testing.T) {
 		p := newPlayer(t, d, func(c *session.Config) { c.Hard = true })
 		p.wantUp(1)
 		p.client.Close()
-		p.events.await(session.Dropped)
+		p.events.await(session.Disconnected)
 		wantClose(t, p.game, wire.CodeGoingAway)
 		p.game.Close()
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		if !p.drive.Reconnect(ours, numbered(nil, 1, 100, false)) {
 			t.Fatal("the session needs no upstream")
 		}
 		p.game = theirs
-		spare, other := tcpPair(t)
+		spare, other := wstest.TCPPair(t, nil)
 		if p.drive.Reconnect(spare, nil) {
 			t.Fatal("the session takes a second upstream")
 		}
 		spare.Close()
 		other.Close()
-		ours, theirs = tcpPair(t)
+		ours, theirs = wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 0)
 		p.wantDown(1)
 		p.wantUp(2)
@@ -316,12 +317,12 @@ func TestSessionLeavesItsLoopForANonTCPConnection(t *testing.T) {
 		p := newPlayer(t, d, nil)
 		p.wantTakenOver(t, p.resumeOverPipe)
 		p.client.Close()
-		p.events.await(session.Dropped)
-		ours, theirs := tcpPair(t)
+		p.events.await(session.Disconnected)
+		ours, theirs := wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 2)
 		p.wantUp(2)
 		p.events.await(session.Resumed)
-		p.events.want(t, session.Created, session.Superseded, session.Dropped, session.Resumed)
+		p.events.want(t, session.Created, session.Superseded, session.Disconnected, session.Resumed)
 		if i := p.drive.Info(); i.Epoch != 3 || i.Acked != 2 {
 			t.Errorf("%+v", i)
 		}
@@ -415,7 +416,7 @@ func TestBlockedObserverStopsNoSession(t *testing.T) {
 	p.client.Close()
 	<-stuck
 	other.wantUp(1)
-	ours, theirs := tcpPair(t)
+	ours, theirs := wstest.TCPPair(t, nil)
 	p.resume(ours, theirs, 0)
 	p.wantUp(1)
 	close(release)
@@ -437,7 +438,7 @@ func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
 	p := newPlayer(t, newDriver(t, transport.Poll), nil)
 	var pass session.Pass
 	p.do(func(core *session.Session, now session.Time) { pass = session.Pass{Gen: core.NextGen()} })
-	ours, theirs := tcpPair(t)
+	ours, theirs := wstest.TCPPair(t, nil)
 	noDescriptors(t, func() {
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 1}, pass); ref != nil {
 			t.Error(ref)
@@ -446,16 +447,16 @@ func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
 	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the client reads %v, want its end", err)
 	}
-	p.events.await(session.Dropped)
-	ours, theirs = tcpPair(t)
+	p.events.await(session.Disconnected)
+	ours, theirs = wstest.TCPPair(t, nil)
 	p.resume(ours, theirs, 0)
 	p.wantUp(1)
 }
 
 func TestSessionRunsOnGoroutinesWhenDescriptorsAreExhausted(t *testing.T) {
 	d := newDriver(t, transport.Poll)
-	gameEnd, game := tcpPair(t)
-	clientEnd, theirs := tcpPair(t)
+	gameEnd, game := wstest.TCPPair(t, nil)
+	clientEnd, theirs := wstest.TCPPair(t, nil)
 	core := session.New(session.Config{
 		ID: "s", Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 10, MaxMessage: 1 << 20,
 		Store: replay.NewStore(1<<30, nil), Key: zeroKey,

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -25,10 +26,10 @@ func waitingMessagesOutliveTheReadBuffer(t *testing.T, d *transport.Driver) {
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: store, Key: zeroKey,
 	}
 	p := &player{t: t, driver: d, events: newEvents()}
-	gameEnd, game := tcpPair(t)
+	gameEnd, game := wstest.TCPPair(t, nil)
 	gameEnd.(*net.TCPConn).SetWriteBuffer(4 << 10)
 	game.(*net.TCPConn).SetReadBuffer(4 << 10)
-	clientEnd, conn := tcpPair(t)
+	clientEnd, conn := wstest.TCPPair(t, nil)
 	p.drive = d.New(session.New(cfg, d.Clock().Now(), nil), gameEnd, clientEnd, p.events)
 	p.drive.AttachFirst(clientEnd, nil, session.Pass{Gen: 1, Expires: d.Clock().Now().Add(time.Hour), Renew: time.Hour})
 	p.client = newClient(t, conn)

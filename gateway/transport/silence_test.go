@@ -62,7 +62,7 @@ func TestClientThatAnswersOnlyByTCPIsDetached(t *testing.T) {
 			p := answering(t, kind)
 			defer p.tick()()
 			go io.Copy(io.Discard, p.Conn)
-			p.events.await(session.Dropped)
+			p.events.await(session.Disconnected)
 		})
 	}
 }

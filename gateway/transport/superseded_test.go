@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/wire"
@@ -26,7 +27,7 @@ func TestSupersededClientWithAFullSocketIsNotified(t *testing.T) {
 		}()
 		await(func() bool { return p.drive.Info().Sent == messages })
 		old := p.client
-		ours, theirs = tcpPair(t)
+		ours, theirs = wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 0)
 		defer theirs.Close()
 		old.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
@@ -30,7 +31,7 @@ func TestLoopClosesTheOldestSupersededConnections(t *testing.T) {
 	before := descriptors(t)
 	const takeovers = 15
 	for range takeovers {
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 0)
 	}
 	if n := descriptors(t) - before - takeovers; n > session.MaxLingering { // one end of each belongs to the test
@@ -54,7 +55,7 @@ func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 	}
 	before = descriptors(t)
 	for range 5 {
-		ours, theirs := tcpPair(t)
+		ours, theirs := wstest.TCPPair(t, nil)
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 99}, session.Pass{Gen: 100}); ref == nil {
 			t.Fatal("a generation that was never issued is accepted")
 		}
@@ -68,10 +69,10 @@ func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 		t.Errorf("%d descriptors of refused connections", n)
 	}
 	p.client.Close()
-	p.events.await(session.Dropped)
+	p.events.await(session.Disconnected)
 	older := p.game
 	defer older.Close() // not earlier: closing it would free a descriptor
-	ours, theirs := tcpPair(t)
+	ours, theirs := wstest.TCPPair(t, nil)
 	before = descriptors(t)
 	if !p.drive.Reconnect(ours, nil) {
 		t.Fatal("the session needs no upstream")

@@ -25,6 +25,10 @@ type Clock struct{ start time.Time }
 // NewClock returns a Clock that starts now.
 func NewClock() *Clock { return &Clock{time.Now()} }
 
+// ContinueClock returns a Clock that reads now at this moment, to continue another
+// process's.
+func ContinueClock(now session.Time) *Clock { return &Clock{time.Now().Add(-time.Duration(now - 1))} }
+
 // Now returns the current time; it is never zero and never goes back.
 func (c *Clock) Now() session.Time { return session.Time(time.Since(c.start)) + 1 }
 

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -77,14 +77,14 @@ func (e *events) event(ev session.Event) {
 	e.mu.Lock()
 	f := e.onDropped
 	e.mu.Unlock()
-	if ev.Kind == session.Dropped && f != nil {
+	if ev.Kind == session.Disconnected && f != nil {
 		f()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kinds = append(e.kinds, ev.Kind)
 	e.stream <- ev.Kind
-	if ev.Kind == session.Over {
+	if ev.Kind == session.SessionEnded {
 		e.reason = ev.Reason
 		close(e.over)
 	}
@@ -129,8 +129,8 @@ var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Po
 func newRig(t testing.TB, d *transport.Driver, key func() [4]byte) *rig {
 	t.Helper()
 	r := &rig{store: replay.NewStore(1<<30, nil), events: newEvents()}
-	clientEnd, client := tcpPair(t)
-	gameEnd, game := tcpPair(t)
+	clientEnd, client := wstest.TCPPair(t, nil)
+	gameEnd, game := wstest.TCPPair(t, nil)
 	r.client, r.game = client, game
 	core := session.New(session.Config{
 		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
@@ -148,31 +148,6 @@ func newRig(t testing.TB, d *transport.Driver, key func() [4]byte) *rig {
 		}
 	})
 	return r
-}
-
-func tcpPair(t testing.TB) (ours, theirs net.Conn) {
-	t.Helper()
-	return pairOf(t, nil)
-}
-
-// pairOf returns a connection whose sockets control may configure before they connect.
-func pairOf(t testing.TB, control func(network, address string, c syscall.RawConn) error) (ours, theirs net.Conn) {
-	t.Helper()
-	ln, err := (&net.ListenConfig{Control: control}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	theirs, err = (&net.Dialer{Control: control}).Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { theirs.Close() }) // otherwise the collector may close it while another test counts descriptors
-	ours, err = ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ours, theirs
 }
 
 func zeroKey() [4]byte { return [4]byte{} } // so that the game server reads unmasked bytes

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
@@ -19,7 +20,7 @@ import (
 // segments, so that each read there makes room for a few bytes.
 func narrowPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
-	return pairOf(t, func(_, _ string, c syscall.RawConn) error {
+	return wstest.TCPPair(t, func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536)
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10)

@@ -1,13 +1,13 @@
 /*
  * reseat.v1 as a model: one client, one session of the gateway, one game
- * server, and a network that does what it likes within a budget.
+ * server, and a network with a budget of faults.
  *
  * One step of a process is one event that the real part handles at once: the
  * gateway under its session's lock, the client in one turn of its event loop.
  * Steps of different processes mix in every order.
  *
- * What is checked: MUST wherever it stands; SETTLED, to which every run comes;
- * and the formula at the foot. docs/model.md says what the model stands for.
+ * What is checked: each MUST; SETTLED, which every run must reach; and the formula
+ * at the end. docs/model.md says what the model covers.
  */
 
 #include "rules.pml"
@@ -16,8 +16,8 @@
 
 typedef Connection {
 	byte client, gateway;   /* its two ends */
-	bit  cut;               /* nothing more gets into it; what is in it may still come out */
-	bit  mute;              /* nothing comes out of it, either way */
+	bit  cut;               /* accepts nothing more; what is in flight may still arrive */
+	bit  mute;              /* delivers nothing, in either direction */
 	byte token, stated;     /* what its handshake says: the generation, and N */
 	byte gen;               /* the generation that its hello carries */
 	byte last, said;        /* client: newest message that came on it, newest ack given on it */
@@ -33,17 +33,17 @@ byte faults;
 byte att = NONE;                    /* the attached connection */
 byte waiter = NONE;                 /* hard: the one that waits for the game server */
 byte issued = 1, confirmed;         /* generations; the first was made ahead of the client */
-byte admitted, written, told;       /* upward; told is the newest ack given */
+byte receivedUp, written, ackedUp;       /* upward; ackedUp is the newest ack sent */
 bit  owing;                         /* an ack is due on the attached connection */
-chan queue = [2*UP+1] of { byte };  /* admitted and not written */
+chan queue = [2*UP+1] of { byte };  /* received and not written */
 byte numbered, base, acked;         /* downward; the replay buffer holds (base, numbered] */
 byte cursor, sent;                  /* written to the attached connection, to any */
 short over;                         /* why the session has ended */
 
 /* The game server. */
-byte seen;                          /* messages that came */
+byte seen;                          /* messages received */
 bit  upstreamClosed;                /* it has closed */
-bit  parted;                        /* hard: no connection leads to it */
+bit  noUpstream;                        /* hard: it has no connection */
 
 /* The client. */
 byte live = NONE, attempt = NONE;
@@ -51,13 +51,13 @@ byte token = 1, received;           /* the newest generation held; messages that
 byte outReceived, outAcked;         /* the outbox: what the gateway said it holds, and what it acked */
 byte outCursor, outHanded;          /* given to the live connection, to any */
 bit  gaveUp, gaveUpBefore;          /* an attempt, since the newest hello or since the one before it */
-short finished;                     /* the verdict that the application was told */
+short finished;                     /* the close code that the application got */
 
-/* For the checks alone. */
+/* Used only by the checks. */
 byte newest = NONE;                 /* the connection whose hello was made last */
-byte proven;                        /* the newest generation that somebody has shown to hold */
+byte proven;                        /* the newest generation that a client has proved to hold */
 bit  byRival[SLOTS];                /* superseded by the rival */
-bit  rivalled, usurped;             /* the rival has been attached; has confirmed a generation of its own */
+bit  rivalAttached, rivalConfirmed;             /* the rival has been attached; has confirmed a generation of its own */
 
 /* Meaningless between two steps, or only printed: no part of a state. A search
    breadth first cannot do without. */
@@ -79,9 +79,9 @@ hidden byte dialled, name[SLOTS];
 #define INSIDE(what, why) MUST(what, why)
 #endif
 
-/* At the end of each step of the gateway's. */
+/* At the end of each step of the gateway. */
 inline invariants() {
-	INSIDE(told <= written && written <= admitted, "BROKEN I5, upward: acked <= written <= admitted\n");
+	INSIDE(ackedUp <= written && written <= receivedUp, "BROKEN I5, upward: acked <= written <= receivedUp\n");
 	INSIDE(acked <= sent && sent <= numbered, "BROKEN I5, downward: acked <= sent <= numbered\n");
 	INSIDE(base <= acked, "BROKEN I5: a message is trimmed that was not acked\n")
 }
@@ -104,12 +104,12 @@ inline recycle(s) {
 }
 
 /* The client closes. What it said before may still arrive. */
-inline leave(s) { conn[s].client = GONE; conn[s].last = 0; conn[s].said = 0; drain(down[s]); recycle(s) }
+inline closeClient(s) { conn[s].client = GONE; conn[s].last = 0; conn[s].said = 0; drain(down[s]); recycle(s) }
 
 /* The gateway closes. */
-inline part(s) { conn[s].gateway = GONE; drain(up[s]); recycle(s) }
+inline closeGateway(s) { conn[s].gateway = GONE; drain(up[s]); recycle(s) }
 
-/* Whoever writes to a connection that leads nowhere is not told. */
+/* Writing to a connection that is cut or closed succeeds, and has no effect. */
 inline sayUp(s, kind, number) {
 	if :: conn[s].cut || conn[s].gateway == GONE -> skip :: else -> up[s]!kind,number fi
 }
@@ -117,7 +117,7 @@ inline sayDown(s, kind, number) {
 	if :: conn[s].cut || conn[s].client == GONE -> skip :: else -> down[s]!kind,number fi
 }
 
-/* Room for a message, and behind it for what ends the connection. */
+/* Room for a message and a closing message behind it. */
 #define ROOM_UP(s)   (len(up[s]) < 3)
 #define ROOM_DOWN(s) (len(down[s]) < 5)
 
@@ -130,7 +130,7 @@ inline endSession(why) { over = why; att = NONE; owing = 0 }
 
 /* A resume is good: s is attached. */
 inline attach(s, it, count) {
-	INSIDE(it >= proven, "BROKEN I4: a spent generation is attached\n");
+	INSIDE(it >= proven, "BROKEN I4: a superseded generation is attached\n");
 	if
 	:: att < SLOTS ->
 		printf("gateway: #%d gets close 4409\n", name[att]);
@@ -154,11 +154,11 @@ inline check(it, count) {
 
 inline refuse(s) {
 	printf("gateway: #%d is refused with %d\n", name[s], code);
-#ifdef SPENT_MEANS_THEFT
-	MUST(code != BAD_TOKEN || rivalled, "BROKEN: a spent token is shown though nobody else holds the session\n");
+#ifdef SUPERSEDED_MEANS_THEFT
+	MUST(code != BAD_TOKEN || rivalAttached, "BROKEN: a superseded token is shown though no rival holds the session\n");
 #endif
-	MUST((code != TOO_OLD && code != TOO_FAR) || rivalled || conn[s].client == GONE, "BROKEN: a client that keeps the rules is refused for its count\n");
-	sayDown(s, close, code); part(s)
+	MUST((code != TOO_OLD && code != TOO_FAR) || rivalAttached || conn[s].client == GONE, "BROKEN: a client that keeps the rules is refused for its count\n");
+	sayDown(s, close, code); closeGateway(s)
 }
 
 /* Hard: a resume waits for the game server; a later one takes its place. */
@@ -166,7 +166,7 @@ inline await(s) {
 	if
 	:: waiter != NONE ->
 		printf("gateway: #%d gets close 4409\n", name[waiter]);
-		sayDown(waiter, close, SUPERSEDED); part(waiter)
+		sayDown(waiter, close, SUPERSEDED); closeGateway(waiter)
 	:: else -> skip
 	fi;
 	printf("gateway: #%d waits for the game server\n", name[s]);
@@ -177,8 +177,8 @@ inline handshake(s) {
 	check(conn[s].token, conn[s].stated);
 	if
 	:: code -> refuse(s)
-	:: !code && parted -> await(s)
-	:: !code && !parted ->
+	:: !code && noUpstream -> await(s)
+	:: !code && !noUpstream ->
 		attach(s, conn[s].token, conn[s].stated);
 		printf("gateway: #%d is attached: hello with generation %d, received %d\n", name[s], issued, HELLO_RECEIVED);
 		conn[s].gateway = ATTACHED; conn[s].gen = issued; conn[s].token = 0;
@@ -188,13 +188,13 @@ inline handshake(s) {
 }
 
 inline admit(s) {
-	INSIDE(admitted - told < WINDOW, "BROKEN: more than the window is unacked\n");
+	INSIDE(receivedUp - ackedUp < WINDOW, "BROKEN: more than the window is unacked\n");
 	printf("gateway: admits message %d from #%d\n", n, name[s]);
-	admitted++; queue!n;
-	owing = (owing || told < ACKABLE)
+	receivedUp++; queue!n;
+	owing = (owing || ackedUp < ACKABLE)
 }
 
-/* One message of the client's. */
+/* One message of the client. */
 inline fromClient(s) {
 	up[s]?k,n;
 	if
@@ -211,8 +211,8 @@ inline fromClient(s) {
 			acked = MAX(n, acked); forget()
 		:: k == bye ->
 			printf("gateway: bye on #%d\n", name[s]);
-			sayDown(s, closed, BYE_CODE); endSession(BYE_CODE); part(s)
-		:: k == closed -> endSession(ENDED); part(s)
+			sayDown(s, closed, BYE_CODE); endSession(BYE_CODE); closeGateway(s)
+		:: k == closed -> endSession(ENDED); closeGateway(s)
 		fi;
 		invariants()
 	fi
@@ -223,12 +223,12 @@ inline fromClient(s) {
 inline dropped(s) {
 	printf("gateway: #%d is gone\n", name[s]);
 	if
-	:: s == att -> att = NONE; owing = 0; parted = (HARD && !upstreamClosed); LOSE_QUEUE
+	:: s == att -> att = NONE; owing = 0; noUpstream = (HARD && !upstreamClosed); LOSE_QUEUE
 	:: s == waiter -> waiter = NONE
 	:: else -> skip
 	fi;
 	conn[s].cut = (conn[s].cut || conn[s].mute);
-	part(s)
+	closeGateway(s)
 }
 
 /* ---- the client */
@@ -239,26 +239,26 @@ inline dial(s) {
 	conn[s].client = TRYING; conn[s].token = token; conn[s].stated = received; attempt = s
 }
 
-/* An attempt ends in the dark: it may have reached the gateway, or may reach it yet.
+/* An attempt ends with unknown outcome: it may have reached the gateway, or may reach it yet.
    Beside a live connection, which has spoken, that is no fault. (Only before its 101,
    says section 5. Here it may be at any time: later it costs time, and loses nothing.) */
 inline giveUp(s) {
 	printf("client: gives #%d up\n", name[s]);
-	gaveUp = 1; gaveUpBefore = 1; attempt = NONE; leave(s)
+	gaveUp = 1; gaveUpBefore = 1; attempt = NONE; closeClient(s)
 }
 
 inline finish(why) {
-	printf("client: the application is told %d\n", why);
+	printf("client: the application gets %d\n", why);
 	finished = why;
-	if :: live != NONE -> leave(live) :: else -> skip fi;
-	if :: attempt != NONE -> leave(attempt) :: else -> skip fi;
+	if :: live != NONE -> closeClient(live) :: else -> skip fi;
+	if :: attempt != NONE -> closeClient(attempt) :: else -> skip fi;
 	live = NONE; attempt = NONE
 }
 
 inline onHello(s) {
 	printf("client: hello on #%d, received %d\n", name[s], n);
 	INSIDE(n >= outReceived && n <= outHanded, "BROKEN: hello names what it never had, or had already\n");
-	if :: live != NONE -> leave(live) :: else -> skip fi;  /* section 8: nothing more is taken from it */
+	if :: live != NONE -> closeClient(live) :: else -> skip fi;  /* section 8: its input is ignored */
 	live = s; attempt = NONE; gaveUpBefore = gaveUp; gaveUp = 0;
 	conn[s].client = LIVE; conn[s].last = conn[s].stated; conn[s].said = conn[s].stated; conn[s].stated = 0;
 	token = conn[s].gen;
@@ -266,15 +266,15 @@ inline onHello(s) {
 	sayUp(s, ack, conn[s].said)
 }
 
-/* `close` in the place of hello. */
+/* `close` instead of hello. */
 inline onRefusal(s) {
 	code = (n == UNREACHED || (n == SUPERSEDED && MINE(s)) || !FINAL(s) -> 0 : n);
-	attempt = NONE; leave(s);
+	attempt = NONE; closeClient(s);
 	if
 	:: !code -> skip
 	:: else ->
-		MUST(code != BAD_TOKEN || usurped, "BROKEN: 4401 is a verdict though nobody else holds the session\n");
-		MUST(code != SUPERSEDED || rivalled, "BROKEN: 4409 is a verdict though nobody else holds the session\n");
+		MUST(code != BAD_TOKEN || rivalConfirmed, "BROKEN: 4401 is a verdict though no rival holds the session\n");
+		MUST(code != SUPERSEDED || rivalAttached, "BROKEN: 4409 is a verdict though no rival holds the session\n");
 		MUST(code != NO_SESSION || over, "BROKEN: 4404 is a verdict though the session lives\n");
 		finish(code)
 	fi
@@ -284,9 +284,9 @@ inline onRefusal(s) {
 inline onClose(s) {
 	printf("client: close 4409 on #%d\n", name[s]);
 	if
-	:: MINE(s) -> live = NONE; leave(s)
+	:: MINE(s) -> live = NONE; closeClient(s)
 	:: else ->
-		MUST(byRival[s], "BROKEN: 4409 is a verdict though nobody else holds the session\n");
+		MUST(byRival[s], "BROKEN: 4409 is a verdict though no rival holds the session\n");
 		finish(SUPERSEDED)
 	fi
 }
@@ -333,7 +333,7 @@ endClient:
 	:: d_step { conn[s].client == TRYING && !conn[s].cut && !conn[s].mute && (SUSPECTING || faults < FAULTS) ->
 		if :: SUSPECTING -> skip :: else -> faults++ fi;
 		giveUp(s) }
-	:: d_step { s == live && DEAD(s) -> printf("client: #%d is lost\n", name[s]); live = NONE; leave(s) }
+	:: d_step { s == live && DEAD(s) -> printf("client: #%d is lost\n", name[s]); live = NONE; closeClient(s) }
 	:: d_step { s == live && ROOM_UP(s) && outCursor < UP && outCursor - outAcked < WINDOW ->
 		outCursor++; outHanded = MAX(outCursor, outHanded);
 		printf("client: sends message %d on #%d\n", outCursor, name[s]);
@@ -360,9 +360,9 @@ endGateway:
 		printf("gateway: writes message %d to #%d\n", cursor, name[s]);
 		sayDown(s, data, cursor); invariants() }
 	:: d_step { s == att && ROOM_DOWN(s) && owing && !(CLOSE && conn[s].final) ->
-		owing = 0; told = ACKABLE;
-		printf("gateway: acks %d on #%d\n", told, name[s]);
-		sayDown(s, ack, told); invariants() }
+		owing = 0; ackedUp = ACKABLE;
+		printf("gateway: acks %d on #%d\n", ackedUp, name[s]);
+		sayDown(s, ack, ackedUp); invariants() }
 	:: d_step { CLOSE && s == att && ROOM_DOWN(s) && upstreamClosed && cursor == numbered && !conn[s].final ->
 		conn[s].final = 1;
 		sayDown(s, end, 0) }
@@ -382,7 +382,7 @@ endNetwork:
 	:: d_step { conn[s].mute && SILENCE < 2 -> printf("network: #%d is good again\n", name[s]); conn[s].mute = 0 }
 	:: d_step { conn[s].client != NOBODY && conn[s].gateway == NOBODY && (conn[s].cut || conn[s].client == GONE) ->
 		printf("network: loses the handshake of #%d\n", name[s]);
-		part(s) }
+		closeGateway(s) }
 	:: d_step { nempty(up[s]) && (conn[s].cut || conn[s].client == GONE) -> drain(up[s]) }
 	:: d_step { nempty(down[s]) && conn[s].cut -> drain(down[s]) }
 	od
@@ -417,26 +417,26 @@ endResume:
 proctype Session() {
 endQuiet:
 	do
-	:: d_step { numbered < DOWN && numbered - base < RING && !over && !parted -> numbered++ }
-	:: d_step { nempty(queue) && !upstreamClosed && !parted ->
+	:: d_step { numbered < DOWN && numbered - base < RING && !over && !noUpstream -> numbered++ }
+	:: d_step { nempty(queue) && !upstreamClosed && !noUpstream ->
 		queue?n; written++; seen++;
 		printf("game server: message %d\n", n);
 		MUST(n == seen, "BROKEN I2: the game server sees a gap or a repeat\n");
 		owing = (att < SLOTS); invariants() }
-	:: d_step { CLOSE && numbered == DOWN && !over && !upstreamClosed && !parted ->
+	:: d_step { CLOSE && numbered == DOWN && !over && !upstreamClosed && !noUpstream ->
 		printf("game server: closes\n");
 		upstreamClosed = 1; dropQueue() }
-	:: d_step { waiter != NONE -> printf("gateway: has dialled the game server\n"); parted = 0; handshake(waiter); waiter = NONE }
+	:: d_step { waiter != NONE -> printf("gateway: has dialled the game server\n"); noUpstream = 0; handshake(waiter); waiter = NONE }
 	:: d_step { waiter != NONE && faults < FAULTS ->
 		printf("gateway: cannot reach the game server\n");
-		faults++; sayDown(waiter, close, UNREACHED); part(waiter); waiter = NONE }
+		faults++; sayDown(waiter, close, UNREACHED); closeGateway(waiter); waiter = NONE }
 	:: d_step { GRACE && att == NONE && waiter == NONE && !over ->
 		printf("gateway: the grace period is over\n");
 		endSession(NO_SESSION) }
 	od
 }
 
-/* Somebody else who has got hold of the client's token and count, and resumes once. */
+/* A rival that has a copy of the client's token and count, and resumes once. */
 proctype Rival() {
 	byte copied, counted, own;
 endRival:
@@ -446,15 +446,15 @@ endRival:
 	d_step {
 		check(copied, counted);
 		if
-		:: code || parted -> skip
+		:: code || noUpstream -> skip
 		:: else ->
 			printf("rival: resumes with generation %d\n", copied);
 			if :: att < SLOTS -> byRival[att] = 1 :: else -> skip fi;
-			attach(OTHER, copied, counted); own = issued; rivalled = 1
+			attach(OTHER, copied, counted); own = issued; rivalAttached = 1
 		fi
 	};
 	if
-	:: d_step { own && att == OTHER -> printf("rival: sends a message\n"); confirm(own); prove(own); usurped = 1 }
+	:: d_step { own && att == OTHER -> printf("rival: sends a message\n"); confirm(own); prove(own); rivalConfirmed = 1 }
 	:: skip
 	fi;
 	if
@@ -465,14 +465,14 @@ endRival:
 
 #define DELIVERED (live < SLOTS && att == live && !conn[live].cut && received == DOWN && acked == DOWN && seen == UP && outAcked == UP)
 
-/* What every run comes to: a client that goes on trying has everything, unless
+/* What every run must reach: a client that goes on trying has everything, unless
    the session has ended for a reason that was let happen. */
 #define SETTLED ( \
 	(!BYE && !CLOSE && DELIVERED) || \
 	(BYE && finished && over == BYE_CODE && (seen == UP || upstreamClosed)) || \
 	(CLOSE && finished == ENDED) || \
 	(GRACE && finished && over == NO_SESSION) || \
-	(RIVAL && finished && rivalled))
+	(RIVAL && finished && rivalAttached))
 
 /* Of all connections at most one has an end that believes in it. */
 #define OVER(s) (s == live || (!OPEN(s) && (conn[s].gateway == NOBODY || conn[s].gateway == GONE)))

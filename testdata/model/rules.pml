@@ -42,7 +42,7 @@
 #define RIVAL 0      /* somebody else resumes with a copy of the client's token */
 #endif
 #ifndef SILENCE
-#define SILENCE 0    /* a connection falls silent for a while, or with 2 for good, and neither end is told */
+#define SILENCE 0    /* a connection falls silent for a while, or with 2 for good, and neither end is notified */
 #endif
 #ifndef SUSPICION
 #define SUSPICION 0  /* a resume beside a live connection may be dropped, since that speaks, as often as it was begun */
@@ -81,13 +81,13 @@ mtype = { hello, data, ack, bye, end, close, closed };
 #ifdef NO_FENCE
 #define FENCE(s) conn[s].gateway = OLD
 #else
-#define FENCE(s) part(s)
+#define FENCE(s) closeGateway(s)
 #endif
 
 /* Section 7: good is every issued generation not below the last confirmed one. */
-#if defined(SPEND_AT_ISSUE)
+#if defined(SUPERSEDE_AT_ISSUE)
 #define GOOD(g) (g == issued)
-#elif defined(NEVER_SPENT)
+#elif defined(NEVER_SUPERSEDED)
 #define GOOD(g) (g <= issued)
 #else
 #define GOOD(g) (g >= confirmed && g <= issued)
@@ -100,28 +100,28 @@ mtype = { hello, data, ack, bye, end, close, closed };
 #define CONFIRMED_BY_RESUME(g) g
 #endif
 
-/* Section 5: hello.received is what was admitted, already written or not. */
+/* Section 5: hello.received counts what was received, written or not. */
 #ifdef HELLO_SAYS_WRITTEN
 #define HELLO_RECEIVED written
 #else
-#define HELLO_RECEIVED admitted
+#define HELLO_RECEIVED receivedUp
 #endif
 
 /* Section 5: the gateway acks what has been written to the game server. */
 #ifdef ACK_AT_ADMISSION
-#define ACKABLE admitted
+#define ACKABLE receivedUp
 #else
 #define ACKABLE written
 #endif
 
-/* Section 5: after the hello of a resume it acks anew, though an older connection was told. */
+/* Section 5: after the hello of a resume it acks anew, though it was acked on an older connection. */
 #ifdef NO_ACK_AFTER_RESUME
-#define OWES_ACK (told < ACKABLE)
+#define OWES_ACK (ackedUp < ACKABLE)
 #else
 #define OWES_ACK (ACKABLE > 0)
 #endif
 
-/* What was admitted is the session's: it outlives the connection that brought it. */
+/* What was received belongs to the session: it outlives its connection. */
 #ifdef QUEUE_DIES_WITH_CONNECTION
 #define LOSE_QUEUE dropQueue()
 #else

@@ -160,14 +160,14 @@ fi
 
 breaks 'NO_FENCE: an older connection is still listened to' 'BROKEN I3' -DNO_FENCE
 breaks 'NO_FENCE, seen from outside' 'BROKEN I2' -DNO_FENCE -DOUTSIDE
-breaks 'SPEND_AT_ISSUE: a generation is spent when the next one is issued' 'BROKEN: 4401 is a verdict' -DSPEND_AT_ISSUE
-breaks 'NEVER_SPENT: no generation is ever spent' 'BROKEN I4' -DNEVER_SPENT
-breaks 'NEVER_SPENT, seen from outside' 'BROKEN: 4409 is a verdict' -DNEVER_SPENT -DOUTSIDE
+breaks 'SUPERSEDE_AT_ISSUE: a generation is superseded when the next one is issued' 'BROKEN: 4401 is a verdict' -DSUPERSEDE_AT_ISSUE
+breaks 'NEVER_SUPERSEDED: no generation is ever superseded' 'BROKEN I4' -DNEVER_SUPERSEDED
+breaks 'NEVER_SUPERSEDED, seen from outside' 'BROKEN: 4409 is a verdict' -DNEVER_SUPERSEDED -DOUTSIDE
 breaks 'RESUME_CONFIRMS_NOTHING: only a message confirms' 'BROKEN: 4409 is a verdict' -DRESUME_CONFIRMS_NOTHING -DOUTSIDE
 breaks 'HELLO_SAYS_WRITTEN: hello.received leaves out what is still to be written' 'BROKEN I2' -DHELLO_SAYS_WRITTEN -DOUTSIDE
 breaks 'ACK_AT_ADMISSION: what is not written is acked' 'BROKEN I5, upward' -DACK_AT_ADMISSION
-breaks 'QUEUE_DIES_WITH_CONNECTION: what was admitted is forgotten with its connection' 'BROKEN I2' -DQUEUE_DIES_WITH_CONNECTION
-breaks 'NO_ACK_AFTER_RESUME: what an older connection was told is not said again' 'BROKEN: nothing goes on' -DNO_ACK_AFTER_RESUME -DWINDOW=1
+breaks 'QUEUE_DIES_WITH_CONNECTION: what was received is dropped with its connection' 'BROKEN I2' -DQUEUE_DIES_WITH_CONNECTION
+breaks 'NO_ACK_AFTER_RESUME: what was acked on an older connection is not acked again' 'BROKEN: nothing goes on' -DNO_ACK_AFTER_RESUME -DWINDOW=1
 breaks 'FORGET_WHEN_SENT: the replay buffer is trimmed when the socket has taken it' 'BROKEN I1' -DFORGET_WHEN_SENT -DOUTSIDE
 breaks 'ONLY_NEWEST_SENT: received is judged by the newest connection alone' 'BROKEN: a client that keeps the rules is refused' -DONLY_NEWEST_SENT
 breaks 'ACK_BEYOND_N: the client acks beyond N while it resumes' 'BROKEN: a client that keeps the rules is refused' -DACK_BEYOND_N
@@ -181,7 +181,7 @@ circles 'NO_VERDICT_EVER: a client that takes no refusal for an answer' 'refused
 
 printf '\nWhere reseat.v1 falls short, see docs/model.md:\n'
 breaks 'NOT_BEFORE_HELLO: a waiting hard resume, 4409 by the letter of section 6' 'BROKEN: 4409 is a verdict' -DNOT_BEFORE_HELLO -DHARD=1
-breaks 'SPENT_MEANS_THEFT: "a spent token is a bug or a theft"' 'BROKEN: a spent token' -DSPENT_MEANS_THEFT
+breaks 'SUPERSEDED_MEANS_THEFT: "a superseded token is a bug or a theft"' 'BROKEN: a superseded token' -DSUPERSEDED_MEANS_THEFT
 
 printf '\nThat the model is not empty:\n'
 breaks 'everything is delivered on the fifth generation' REACHED "${small[@]}" -DREACH=FIFTH_GENERATION

@@ -18,13 +18,13 @@ test('the gateway has every flag that the page names', () => {
 
 test('the versions on the page are those that the tests use', () => {
   const tried = [...page.matchAll(/`([@\w./-]+)`\s+(\d+\.\d+\.\d+)/g)];
-  assert.equal(tried.length, 11);
+  assert.equal(tried.length, 13);
   for (const [, name, version] of tried) assert.equal(devDependencies[name], version, name);
 });
 
 test('each recipe says what was tried, and has its tests', () => {
   const recipes = [...page.matchAll(/^## (.+)\n([^]*?)(?=^## |$(?![^]))/gm)].filter(([, , text]) => text.includes('```sh'));
-  assert.deepEqual(recipes.map(([, title]) => title), ['A plain ws server', 'Socket.IO', 'Colyseus', 'boardgame.io', 'graphql-ws', 'y-websocket']);
+  assert.deepEqual(recipes.map(([, title]) => title), ['A plain ws server', 'Socket.IO', 'Colyseus', 'boardgame.io', 'graphql-ws', 'y-websocket', 'MQTT']);
   for (const [, title, text] of recipes) {
     assert.match(text, /^\nTried with /, title);
     assert.match(text, /^- 20 seconds of silence: /m, title);

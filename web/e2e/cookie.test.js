@@ -13,10 +13,10 @@ describe('an ordinary page, kept by a cookie', () => {
   /** The page's report. @returns {Promise<any>} */
   const report = (page) => page.evaluate('visitor.report()');
 
-  /** Waits until the page's report is so. */
+  /** Waits until the page's report is so, and returns it. */
   const awaits = (page, claim, so) => {
     let last;
-    return until(claim, async () => so((last = await report(page))), { also: () => last });
+    return until(claim, async () => so((last = await report(page))) && last, { also: () => last });
   };
 
   /** Opens the page and lets it play. */
@@ -87,7 +87,8 @@ describe('an ordinary page, kept by a cookie', () => {
     scene.relay.reset();
     await until('the session is detached', async () => (await scene.gateway.session(id)).state === 'detached');
     const { acked } = await scene.gateway.session(id);
-    const before = await report(page);
+    // The gateway hears of the reset at once; the browser first hands over what had come before it.
+    const before = await awaits(page, 'the page has lost its connection', ({ closed }) => closed > 0);
     await allow();
     await awaits(page, 'the page is back', ({ opened }) => opened === 2);
     await flows(page);
@@ -135,9 +136,7 @@ describe('an ordinary page, kept by a cookie', () => {
     await play(page, scene);
     seat.send();
     await until('the session is attached', async () => (await scene.gateway.session(id)).state === 'attached');
-    const { faults } = await awaits(page, 'the next number has come', (r) => r.faults.length > 0).then(() =>
-      report(page),
-    );
+    const { faults } = await awaits(page, 'the next number has come', (r) => r.faults.length > 0);
     assert.deepEqual(faults, ['got 51 after 0, and 0 in all'], 'it goes on where it was');
     assert.equal(scene.game.seats.length, 1);
   });

@@ -1,8 +1,12 @@
 // /reseat.install.js in front of a bundle that knows nothing of Reseat: a classic script in
 // sloppy mode, under a strict Content-Security-Policy.
 import assert from 'node:assert/strict';
+import { createHmac, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 import { ordinaryBrowser, suiteBrowser } from './support/browser.js';
@@ -31,8 +35,8 @@ const POLICY =
 async function startCounting(t) {
   const seats = [];
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0 });
-  server.on('connection', (ws) => {
-    const seat = { sent: 0, got: [], ended: 0 };
+  server.on('connection', (ws, { headers }) => {
+    const seat = { sent: 0, got: [], ended: 0, player: headers['reseat-player'] };
     seats.push(seat);
     const timer = setInterval(() => ws.send(String(++seat.sent)), 50);
     ws.on('message', (data) => seat.got.push(Number(data)));
@@ -82,6 +86,37 @@ const inOrder = (numbers, from = 1) =>
     numbers,
     Array.from(numbers, (_, i) => i + from),
   );
+
+/** Keeps what the page hears of resumes. */
+const HOOK = `<script nonce="n">
+  var hooks = []; // "report" is the bundle's
+  Reseat.reseat.addEventListener('resume', function (event) { hooks.push(event.reloaded + ' ' + report.got.length); });
+</script>`;
+
+/** The page, loaded a second time, has a second seat, as on its first visit. */
+async function beginsAnew(page, { game }) {
+  await until('there is a second seat', () => game.seats.length > 1);
+  await until('it plays', async () => (await page.evaluate('window.report ? report.got.length : 0')) > 3);
+  await until('it is heard', () => game.seats[1].got.length > 3);
+  const { got, events } = await page.evaluate('report');
+  inOrder(got);
+  assert.deepEqual([events, await page.evaluate('hooks'), game.seats.length], [['open'], [], 2]);
+}
+
+/** Logins as cookies, and the flags of a gateway that verifies them. */
+async function startLogin(t) {
+  const dir = await mkdtemp(join(tmpdir(), 'reseat-e2e-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const key = randomBytes(32);
+  const file = join(dir, 'login.key');
+  await writeFile(file, key, { mode: 0o600 });
+  const encode = (part) => Buffer.from(JSON.stringify(part)).toString('base64url');
+  const token = (sub) => {
+    const said = `${encode({ alg: 'HS256' })}.${encode({ sub, exp: Math.floor(Date.now() / 1000) + 3600 })}`;
+    return `${said}.${createHmac('sha256', key).update(said).digest('base64url')}`;
+  };
+  return { token, flags: ['--auth-key-file', file, '--auth-from', 'cookie:login'] };
+}
 
 describe('/reseat.install.js', () => {
   const browser = suiteBrowser();
@@ -136,11 +171,7 @@ describe('/reseat.install.js', () => {
   });
 
   test('a reload keeps the seat, and the page knows before its first message', limit, async (t) => {
-    const hook = `<script nonce="n">
-      var hooks = []; // "report" is the bundle's
-      Reseat.reseat.addEventListener('resume', function (event) { hooks.push(event.reloaded + ' ' + report.got.length); });
-    </script>`;
-    const scene = await startClassic(t, SCRIPT('data-storage') + hook);
+    const scene = await startClassic(t, SCRIPT('data-storage') + HOOK);
     const context = await browser.context(t);
     const page = await context.newPage();
     await page.goto(scene.origin);
@@ -181,8 +212,9 @@ describe('/reseat.install.js', () => {
   });
 
   test('nothing is stored while a page lives, so that one that crashed begins anew', limit, async (t) => {
-    const scene = await startClassic(t, SCRIPT('data-storage'));
-    const page = await browser.page(t);
+    const scene = await startClassic(t, SCRIPT('data-storage') + HOOK);
+    const context = await browser.context(t);
+    const page = await context.newPage();
     await page.goto(scene.origin);
     await until('the game begins', async () => (await count(page)) > 3);
     assert.equal(await page.evaluate('sessionStorage.length'), 0);
@@ -190,7 +222,91 @@ describe('/reseat.install.js', () => {
     await until('it goes on', async () => (await count(page)) > 3);
     assert.equal(await page.evaluate('sessionStorage.length'), 0);
     assert.equal(scene.game.seats.length, 1);
+
+    const tab = await context.newCDPSession(page); // Playwright's own page is of no use after a crash
+    const crashed = page.waitForEvent('crash');
+    tab.send('Page.crash').catch(() => {});
+    await crashed;
+    await tab.send('Page.reload');
+    await beginsAnew(
+      {
+        evaluate: async (expression) =>
+          (await tab.send('Runtime.evaluate', { expression, returnByValue: true })).result.value,
+      },
+      scene,
+    );
   });
+
+  test('a record that is too old is thrown away without an attempt', limit, async (t) => {
+    const scene = await startClassic(t, SCRIPT('data-storage') + HOOK);
+    const page = await browser.page(t);
+    await page.addInitScript(() => {
+      const now = Date.now;
+      if (sessionStorage.getItem('late')) Date.now = () => now() + 3_600_000;
+    });
+    await page.goto(scene.origin);
+    await until('the game begins', async () => (await count(page)) > 3);
+    await page.evaluate('sessionStorage.late = 1');
+    await page.reload();
+    await beginsAnew(page, scene);
+    assert.equal(scene.game.seats[0].ended, 0, 'the first page said no goodbye');
+    assert.deepEqual(await page.evaluate('Object.keys(sessionStorage)'), ['late']);
+    assert.deepEqual(await scene.gateway.refusals(), []);
+  });
+
+  test('a page whose storage is full says goodbye', limit, async (t) => {
+    const scene = await startClassic(t, SCRIPT('data-storage') + HOOK);
+    const page = await browser.page(t);
+    await page.goto(scene.origin);
+    await until('the game begins', async () => (await count(page)) > 3);
+    await page.evaluate(() => {
+      let text = '';
+      for (let size = 1 << 23; size >= 1; size >>= 1) {
+        try {
+          sessionStorage.setItem('full', text + 'x'.repeat(size));
+          text = sessionStorage.getItem('full');
+        } catch {
+          // The next half of it may fit.
+        }
+      }
+    });
+    await flows(page, scene.game.seats[0]); // it stood still meanwhile, and says goodbye only while connected
+    await page.reload();
+    await beginsAnew(page, scene);
+    await until('the first seat is left', () => scene.game.seats[0].ended === 1001);
+  });
+
+  test(
+    "another player's login after a reload gets a seat of its own, and none of the first one's messages",
+    limit,
+    async (t) => {
+      const login = await startLogin(t);
+      const scene = await startClassic(t, SCRIPT('data-storage') + HOOK, login.flags);
+      const context = await browser.context(t);
+      const page = await context.newPage();
+      const become = (player) =>
+        context.addCookies([{ name: 'login', value: login.token(player), url: `http://${scene.relay.host}` }]);
+      await become('ada');
+      await page.goto(scene.origin);
+      await until('the game begins', async () => (await count(page)) > 3);
+      const allow = scene.relay.refuse();
+      scene.relay.reset();
+      const { sent } = await page.evaluate('report');
+      await until('messages wait', async () => (await page.evaluate('report')).sent > sent + 5);
+      await become('eve');
+      await page.reload();
+      await allow();
+      await beginsAnew(page, scene);
+      const [ada, eve] = scene.game.seats;
+      assert.deepEqual([ada.player, eve.player, ada.ended], ['ada', 'eve', 0]);
+      inOrder(eve.got);
+      assert.deepEqual(
+        (await scene.gateway.refusals()).map(({ code }) => code),
+        [4401],
+        "the gateway refused the other's token",
+      );
+    },
+  );
 
   test('a module that comes too late says what to do', limit, async (t) => {
     const module =

@@ -61,7 +61,7 @@ func (g *leg) wanted() bool {
 	case g.s.pending.Load() > maxPending:
 		return false
 	default:
-		return g.s.core.Wants(g.leg)
+		return g.s.core.WantsRead(g.leg)
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *Session) received(g *leg, p []byte) {
 
 // disconnected closes g after its connection has ended.
 func (s *Session) disconnected(g *leg, err error) {
-	s.core.Gone(s.loop.now, g.leg, err.Error())
+	s.core.Disconnected(s.loop.now, g.leg, err.Error())
 	s.flush(g)
 	g.close(session.Shut)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
 )
@@ -17,18 +18,7 @@ import (
 // with a small receive buffer.
 func tcpPair(t *testing.T) (ours int, theirs net.Conn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	if theirs, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, theirs := wstest.TCPPair(t, nil)
 	defer conn.Close()
 	theirs.(*net.TCPConn).SetReadBuffer(16 << 10)
 	conn.(*net.TCPConn).SetWriteBuffer(1 << 20)

@@ -16,6 +16,7 @@ import (
 func (l *Loop) Pause() (resume func()) {
 	paused, over := make(chan struct{}), make(chan struct{})
 	l.post(func() {
+		l.notify() // or the notifier would wait for what is to be said until the loop goes on
 		close(paused)
 		<-over
 	})
@@ -25,14 +26,18 @@ func (l *Loop) Pause() (resume func()) {
 
 // Freeze describes a session of a paused loop, and returns the descriptors of its upstream
 // and its client, negative where there is none. They stay the session's: a receiver must
-// have duplicates. It fails with session.ErrBusy where the session cannot move now, and
-// never will if it has ended.
+// have duplicates. It fails with session.ErrBusy or session.ErrLater where the session
+// cannot move now.
 func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error) {
-	if s.left {
+	attached := s.down == nil || s.down.leg == session.Leg(s.core.Attachment())
+	switch {
+	case s.left, len(s.older) > 0, !attached, s.core.State() == session.Ended:
+		return f, -1, -1, session.ErrLater
+	case s.pending.Load() > 0:
 		return f, -1, -1, session.ErrBusy
 	}
 	up, down = s.up.fd, -1
-	if s.down != nil && s.down.leg == session.Leg(s.core.Attachment()) {
+	if s.down != nil {
 		down = s.down.fd
 	}
 	f, err = s.core.Freeze(format)
@@ -41,36 +46,22 @@ func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error)
 
 // Drop forgets a session that another has taken over, of a loop that is paused. Its
 // Observer is not called again. Nothing is done to its connections that their peers could
-// notice; older ones that were being closed are closed.
+// notice.
 func (s *Session) Drop() {
 	if s.left {
 		return
 	}
 	s.left = true
 	s.release()
-	moved := s.core.Attachment()
-	for _, g := range s.legs() {
-		switch {
-		case g.fd < 0:
-		case g == s.up || moved != nil && g.leg == session.Leg(moved):
+	for _, g := range []*leg{s.up, s.down} {
+		if g != nil && g.fd >= 0 {
 			s.loop.forget(g.fd) // before the close: epoll watches the open file, which lives on
 			unix.Close(g.fd)
 			g.fd = -1
 			s.open--
-		default:
-			g.close(session.Shut)
 		}
 	}
 	s.core.Discard()
-}
-
-// legs are all of the session's.
-func (s *Session) legs() []*leg {
-	all := append([]*leg{s.up}, s.older...)
-	if s.down != nil {
-		all = append(all, s.down)
-	}
-	return all
 }
 
 // Adopt drives a core that session.Restore has made, over the descriptors of its upstream

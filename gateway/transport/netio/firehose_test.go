@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
 )
@@ -15,8 +16,8 @@ import (
 // client's end.
 func plainNet(t *testing.T) (s *Session, client net.Conn) {
 	t.Helper()
-	up, game := tcpPair(t)
-	down, client := tcpPair(t)
+	up, game := wstest.TCPPair(t, nil)
+	down, client := wstest.TCPPair(t, nil)
 	s = newSession(t, up, &[]net.Conn{game, client})
 	s.attachFirst(down)
 	return s, client

@@ -50,7 +50,10 @@ type leg struct {
 	watched bool            // HungUp will be called
 	fd      int             // the descriptor of raw, if watched
 	hungUp  atomic.Bool     // the peer has sent all it will send
-	gate    atomic.Int32    // its reader takes it for each read; Freeze shuts it
+	// interrupted: Quiesce has set a deadline in the past. If the reader does not meet it, a
+	// later deadline is met twice, which is harmless.
+	interrupted atomic.Bool
+	gate        atomic.Int32 // its reader takes it for each read; Freeze shuts it
 
 	// Owned by the goroutine that set writing.
 	bufs     [][]byte
@@ -114,7 +117,7 @@ func (l *leg) out() [][]byte {
 	}
 	l.bufs = l.s.core.Out(l.s.now, l.leg, l.bufs[:0])
 	if l.raw == nil && len(l.bufs) > 0 {
-		l.s.core.Waits(l.s.now, l.leg)
+		l.s.core.WriteBlocks(l.s.now, l.leg)
 	}
 	return l.bufs
 }
@@ -148,6 +151,9 @@ func (l *leg) writeFailed(err error) {
 // new goroutine takes over, because the caller has its own socket to serve.
 func (s *Session) flush(l *leg) {
 	for round := 1; !l.writing && !l.closed; round++ {
+		if l.raw == nil && s.quiet.Load() {
+			return
+		}
 		out := l.out()
 		if len(out) == 0 {
 			break
@@ -201,7 +207,7 @@ func (s *Session) writeBlocking(l *leg, out [][]byte) {
 		}
 		s.flushLegs()
 		out = nil
-		if !l.closed {
+		if !l.closed && !s.quiet.Load() {
 			out = l.out()
 		}
 		if len(out) > 0 {

@@ -1,18 +1,57 @@
 package netio
 
 import (
+	"net"
+	"slices"
+	"time"
+
 	"reseat/gateway/session"
 )
 
 // This file moves sessions to another process, or to another driver, with their
 // connections, for an upgrade.
 
-// Freeze stops the session until Thaw or Drop, of which one must follow, and returns the
-// descriptors of its upstream and its client, negative where there is none. They stay the
-// session's: a receiver must have duplicates. It fails, and stops nothing, with
-// session.ErrBusy: while a read or write is under way, for good where the session has
-// ended, and always where a connection is no plain TCP, whose state cannot move.
-func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error) {
+// Quiesce has the session start no read or write of its connections that are no plain TCP, and
+// interrupts their reads: only then Freeze can succeed. Thaw or Drop must follow.
+func (s *Session) Quiesce() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moved || !s.blocking() {
+		return
+	}
+	s.quiet.Store(true)
+	for _, l := range s.current() {
+		if l.interruptible() {
+			l.interrupted.Store(true)
+			l.conn.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+}
+
+// blocking reports whether a connection is no plain TCP. Called with mu held.
+func (s *Session) blocking() bool {
+	return slices.ContainsFunc(s.current(), (*leg).interruptible)
+}
+
+// current are the legs of the upstream and the attached client. Called with mu held.
+func (s *Session) current() []*leg {
+	if s.down == nil {
+		return []*leg{s.up}
+	}
+	return []*leg{s.up, s.down}
+}
+
+// interruptible reports whether l's connection has reads that block, and goes on being read.
+// Called with mu held.
+func (l *leg) interruptible() bool {
+	return l.raw == nil && !l.closed && l.leg.CloseMode() == session.Open
+}
+
+// Freeze stops the session until Thaw or Drop, of which one must follow, and returns its
+// ends. They stay the session's: a receiver must have duplicates of descriptors, and
+// may use a Conn after Drop. It fails, and stops nothing, with session.ErrBusy while a
+// read or write is under way, and with session.ErrLater: see there.
+func (s *Session) Freeze(format int) (f session.Frozen, up, down End, err error) {
 	s.enter()
 	if f, up, down, err = s.freeze(format); err != nil {
 		s.openGates()
@@ -21,17 +60,26 @@ func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error)
 	return f, up, down, err
 }
 
-func (s *Session) freeze(format int) (f session.Frozen, up, down int, err error) {
-	down = -1
-	if s.moved || s.notifying {
+// An End is a connection of a frozen session: a descriptor, negative where there is none, or a
+// connection that has no usable descriptor.
+type End struct {
+	FD   int
+	Conn net.Conn
+}
+
+var noEnd = End{FD: -1}
+
+func (s *Session) freeze(format int) (f session.Frozen, up, down End, err error) {
+	up, down = noEnd, noEnd
+	switch {
+	case s.moved, s.core.State() == session.Ended, s.closing():
+		return f, up, down, session.ErrLater
+	case s.notifying:
 		return f, up, down, session.ErrBusy
 	}
 	up, ok := s.up.freeze()
 	if ok && s.down != nil {
-		var fd int
-		if fd, ok = s.down.freeze(); s.down.leg == session.Leg(s.core.Attachment()) {
-			down = fd
-		}
+		down, ok = s.down.freeze()
 	}
 	if !ok {
 		return f, up, down, session.ErrBusy
@@ -40,17 +88,35 @@ func (s *Session) freeze(format int) (f session.Frozen, up, down int, err error)
 	return f, up, down, err
 }
 
-// freeze keeps l's reader from its socket, and returns its descriptor, negative where it
-// is closed. It reports false where a read is under way, or there is no descriptor.
-func (l *leg) freeze() (fd int, ok bool) {
+// closing reports whether a connection that is no longer the session's is not closed yet.
+// Called with mu held.
+func (s *Session) closing() bool {
+	return len(s.lingering) > 0 || s.open > s.openCurrent() || s.down != nil && !s.down.closed && s.down.leg != session.Leg(s.core.Attachment())
+}
+
+// openCurrent counts the current legs that are open. Called with mu held.
+func (s *Session) openCurrent() (n int) {
+	for _, l := range s.current() {
+		if !l.closed {
+			n++
+		}
+	}
+	return n
+}
+
+// freeze keeps l's reader from its socket. It reports false where a read is under way.
+func (l *leg) freeze() (end End, ok bool) {
 	switch {
 	case l.closed:
-		return -1, true
-	case l.raw == nil || !l.gate.CompareAndSwap(gateOpen, gateFrozen):
-		return -1, false
+		return noEnd, true
+	case l.raw == nil && (l.writing || !l.s.quiet.Load() || l.leg.CloseMode() != session.Open), !l.gate.CompareAndSwap(gateOpen, gateFrozen):
+		return noEnd, false
+	case l.raw == nil:
+		return End{FD: -1, Conn: l.conn}, true
 	}
-	err := l.raw.Control(func(p uintptr) { fd = int(p) })
-	return fd, err == nil
+	end = noEnd
+	err := l.raw.Control(func(p uintptr) { end.FD = int(p) })
+	return end, err == nil
 }
 
 // openGates lets the readers of frozen legs go on. Called with mu held.
@@ -64,20 +130,38 @@ func (s *Session) openGates() {
 // Thaw lets a frozen session go on.
 func (s *Session) Thaw() {
 	s.openGates()
+	s.unquiesce()
 	s.settle()
 }
 
+// Unquiesce undoes Quiesce for a session that could not be frozen.
+func (s *Session) Unquiesce() {
+	s.enter()
+	s.unquiesce()
+	s.settle()
+}
+
+// unquiesce undoes Quiesce. Called with mu held.
+func (s *Session) unquiesce() {
+	if !s.quiet.Swap(false) {
+		return
+	}
+	for _, l := range s.current() {
+		if l.interruptible() {
+			l.conn.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
 // Drop forgets a frozen session that another has taken over. Its Observer is not called
-// again. Nothing is done to its connections that their peers could notice; older ones
-// that were being closed are closed.
+// again. Nothing is done to its connections that their peers could notice.
 func (s *Session) Drop() {
 	s.moved = true
 	s.timer.Stop()
-	legs := append([]*leg{s.up}, s.lingering...)
-	if s.down != nil {
-		legs = append(legs, s.down)
-	}
-	for _, l := range legs {
+	for _, l := range s.current() {
+		if l.gate.Load() == gateFrozen && l.raw == nil {
+			l.abandon()
+		}
 		l.close(session.Shut)
 	}
 	chores := s.chores
@@ -88,3 +172,18 @@ func (s *Session) Drop() {
 		c.do()
 	}
 }
+
+// abandon leaves l's connection, which is not closed, to whoever has its End. Called with
+// mu held.
+func (l *leg) abandon() {
+	l.conn.SetReadDeadline(time.Time{})
+	l.conn = closedConn
+}
+
+// closedConn stands for a connection that is another's.
+var closedConn = func() net.Conn {
+	c, other := net.Pipe()
+	c.Close()
+	other.Close()
+	return c
+}()

@@ -1,7 +1,9 @@
 package netio
 
 import (
+	"errors"
 	"net"
+	"os"
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
@@ -17,7 +19,7 @@ func (s *Session) readAll(l *leg, early []byte) {
 	}
 	s.readLoop(l)
 	if l.err != nil {
-		s.Do(func(core *session.Session, now session.Time) { core.Gone(now, l.leg, l.err.Error()) })
+		s.Do(func(core *session.Session, now session.Time) { core.Disconnected(now, l.leg, l.err.Error()) })
 	}
 	s.discard(l)
 }
@@ -103,6 +105,9 @@ func (s *Session) readLoop(l *leg) {
 func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	if l.raw == nil {
 		n, l.err = l.conn.Read(b)
+		if l.err != nil && errors.Is(l.err, os.ErrDeadlineExceeded) && l.interrupted.Swap(false) {
+			l.err = nil // by Quiesce, which may be undone by now
+		}
 		return n, true
 	}
 	n, l.err = rawconn.Receive(fd, b)
@@ -151,10 +156,12 @@ func (s *Session) reads(l *leg) bool {
 	switch {
 	case l.closed || l.leg.CloseMode() != session.Open:
 		return false
+	case l.raw == nil && s.quiet.Load():
+		return false
 	case s.notifying && len(s.events) > maxPending:
 		return false
 	default:
-		return s.core.Wants(l.leg)
+		return s.core.WantsRead(l.leg)
 	}
 }
 
@@ -184,7 +191,7 @@ func (s *Session) discard(l *leg) {
 		drain(l.conn)
 	}
 	s.enter()
-	s.call(func(core *session.Session, now session.Time) { core.Gone(now, l.leg, "closed") })
+	s.call(func(core *session.Session, now session.Time) { core.Disconnected(now, l.leg, "closed") })
 	l.close(session.Shut)
 	s.settle()
 }

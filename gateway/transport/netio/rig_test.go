@@ -70,23 +70,6 @@ func (s *Session) supersede(t *testing.T, conn net.Conn) {
 	}
 }
 
-// tcpPair returns both ends of a TCP connection.
-func tcpPair(t *testing.T) (ours, theirs net.Conn) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	if theirs, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if ours, err = ln.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	return ours, theirs
-}
-
 // Two goroutines may read the clock in one order and lock in the other: the
 // session's time must not go back.
 func TestSessionTimeNeverGoesBack(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/session"
@@ -35,9 +36,10 @@ type Session struct {
 	events    []session.Event
 	notifying bool // a goroutine is calling the Observer
 	panics    []panicked
-	chores    []chore // to be done after the lock is released
-	over      bool    // the Observer's Closed has been called, or is being called
-	moved     bool    // another has taken the session over: see Drop
+	chores    []chore     // to be done after the lock is released
+	over      bool        // the Observer's Closed has been called, or is being called
+	moved     bool        // another has taken the session over: see Drop
+	quiet     atomic.Bool // see Quiesce; changed with mu held
 
 	running sync.WaitGroup
 }

@@ -7,11 +7,12 @@ import (
 	"net"
 	"testing"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/transport/rawconn"
 )
 
 func TestSocketStateFollowsThePeersReads(t *testing.T) {
-	conn, peer := tcpPair(t)
+	conn, peer := wstest.TCPPair(t, nil)
 	defer conn.Close()
 	defer peer.Close()
 	l := newLeg(nil, conn, nil)

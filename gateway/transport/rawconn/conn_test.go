@@ -10,25 +10,15 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"reseat/gateway/internal/test/wstest"
 )
 
 // pair returns both ends of a TCP connection, the first as a Conn.
 func pair(t *testing.T) (quiet, other net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	other, err = net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); other.Close() })
+	c, other := wstest.TCPPair(t, nil)
+	t.Cleanup(func() { c.Close() })
 	return Quiet(c), other
 }
 

@@ -247,8 +247,32 @@ const boardgame = {
   },
 };
 
+/**
+ * MQTT.js and aedes. The client pings after `keepalive`, 60 s. It closes when no answer has come
+ * 90 s after the last one, and the broker when it has received nothing for as long: both have
+ * 30 s left in the moment when the ping has been sent and has not arrived.
+ * @type {Library}
+ */
+const mqtt = {
+  async open(t) {
+    const { flows, play, wantUnnoticed } = await import('./mqtt.js');
+    const world = await play(t);
+    return { ...world, flows: flows(world), want: () => wantUnnoticed(world) };
+  },
+  moments: {
+    async 'a PINGREQ of the client is on its way, after a pause'(world) {
+      const { nextPing } = await import('./mqtt.js');
+      await nextPing(world);
+    },
+    async 'amid traffic'(world) {
+      await sleep(A_WHILE);
+      await traffic(world);
+    },
+  },
+};
+
 /** @type {Record<string, Library>} */
-export const LIBRARIES = { ws: plain, 'Socket.IO': socketIO, Colyseus: colyseus, 'boardgame.io': boardgame, 'graphql-ws': graphql, 'y-websocket': yjs };
+export const LIBRARIES = { ws: plain, 'Socket.IO': socketIO, Colyseus: colyseus, 'boardgame.io': boardgame, 'graphql-ws': graphql, 'y-websocket': yjs, MQTT: mqtt };
 
 /**
  * The silence goes unnoticed: the same seat, every message once and in order, and not an

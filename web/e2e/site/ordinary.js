@@ -11,6 +11,8 @@ export class Visitor {
   firsts = [];
   /** Connections that opened. */
   opened = 0;
+  /** Connections, or attempts at one, that ended: nothing of theirs is still to come. */
+  closed = 0;
   /** The newest number that came. */
   newest = 0;
   /** Numbers that had come before. */
@@ -35,7 +37,10 @@ export class Visitor {
     let last = 0;
     socket.binaryType = 'arraybuffer';
     socket.onopen = () => this.opened++;
-    socket.onclose = () => setTimeout(() => this.#connect(), PAUSE);
+    socket.onclose = () => {
+      this.closed++;
+      setTimeout(() => this.#connect(), PAUSE);
+    };
     socket.onmessage = ({ data }) => {
       const n = numberOf(data);
       this.#note(n, last);
@@ -65,7 +70,7 @@ export class Visitor {
   }
 
   report() {
-    const { firsts, opened, newest, repeats, faults, sent } = this;
-    return { firsts, opened, newest, repeats, faults, sent };
+    const { firsts, opened, closed, newest, repeats, faults, sent } = this;
+    return { firsts, opened, closed, newest, repeats, faults, sent };
   }
 }

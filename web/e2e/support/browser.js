@@ -19,6 +19,9 @@ const ARGS = [
   '--disable-sync',
 ];
 
+/** Some versions of Chromium keep no page with an open WebSocket in the back/forward cache unless they are asked to. */
+const CACHE_PAGES = '--enable-features=DisconnectWebSocketOnBFCache';
+
 /** @typedef {import('playwright-core').Browser} Browser */
 /** @typedef {import('playwright-core').BrowserContext} BrowserContext */
 
@@ -96,7 +99,13 @@ export function ordinaryBrowser() {
 
 async function launchOrdinary() {
   const profile = await mkdtemp(join(tmpdir(), 'reseat-e2e-'));
-  const own = ['--headless', '--disable-breakpad', '--remote-debugging-port=0', `--user-data-dir=${profile}`];
+  const own = [
+    CACHE_PAGES,
+    '--headless',
+    '--disable-breakpad',
+    '--remote-debugging-port=0',
+    `--user-data-dir=${profile}`,
+  ];
   const { child, gone } = start(EXECUTABLE, [...ARGS, ...own, 'about:blank'], process.env);
   const browser = await chromium.connectOverCDP(await Promise.race([debuggingAddress(child), died(gone)]), {
     noDefaults: true,

@@ -129,8 +129,8 @@ export function crowd(total) {
       acked: 3 * i,
       buffer_messages: away ? 7 * (i % 500) : 0,
       buffer_bytes: away ? 2000 * (i % 500) : 0,
-      buffer_most_messages: 4096,
-      buffer_most_bytes: 1 << 20,
+      buffer_max_messages: 4096,
+      buffer_max_bytes: 1 << 20,
     };
   });
 }
@@ -244,7 +244,7 @@ export async function fake(page, total, { ms = 0, refusals = [], draining = fals
       drain_time: '10s',
       write: true,
       max_sessions: 20_000,
-      buffer_most_bytes: 2 ** 30,
+      buffer_max_bytes: 2 ** 30,
       every: '5s',
       totals: totals(Date.now(), 120),
       ended_by: { bye: 800, grace_over: 400, ended: 34 },

@@ -90,6 +90,7 @@ function control(admin) {
     history: async (id) => (await (await call(`/${id}/history`)).json()).events.map(({ type }) => type),
     /** @param {string} [state] */
     sessions: async (state = '') => (await (await call(`?state=${state}`)).json()).sessions,
+    refusals: async () => (await (await fetch(`http://${admin}/api/v1/refusals`)).json()).refusals,
     /** @param {string} id */
     disconnect: async (id) => (await call(`/${id}/disconnect`, { method: 'POST' })).status,
   };

@@ -14,6 +14,9 @@ import Default, {
 // It goes wherever a WebSocket goes.
 const socket: WebSocket = new ReseatSocket('wss://game.test/match/7', ['chat.v2']);
 const Constructor: typeof ReseatSocket = Default;
+const NativeLike = ReseatSocket satisfies typeof WebSocket;
+const satisfying = new NativeLike('ws://x/') satisfies WebSocket;
+const chosen = { storage: sessionStorage, keepalive: 'engine.io' } satisfies ReseatOptions & InstallOptions;
 const library = (WebSocketLike: new (url: string | URL, protocols?: string | string[]) => WebSocket) =>
   new WebSocketLike('ws://x/');
 library(ReseatSocket);
@@ -105,5 +108,7 @@ new ReseatSocket();
 new ReseatSocket('ws://x/', [5]);
 // @ts-expect-error no such option
 install({ matches: /x/ });
+// @ts-expect-error no such option
+({ matches: /x/ }) satisfies InstallOptions;
 
-export { detached, game, session, socket, strings };
+export { chosen, detached, game, satisfying, session, socket, strings };

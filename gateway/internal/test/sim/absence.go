@@ -32,7 +32,7 @@ func keeps(t session.Terms, started bool) time.Duration {
 // special case: a session whose hello was not confirmed.
 func (g *game) kept(t session.Terms) time.Duration {
 	d := keeps(t, g.started)
-	if i := g.core.Info(); i.Tokens.Confirmed() == 0 && !g.away.reserved {
+	if i := g.core.Info(); i.Tokens.Confirmed() == 0 && !g.detached.reserved {
 		return min(d, 2*g.cfg.Heartbeat)
 	}
 	return d
@@ -40,24 +40,24 @@ func (g *game) kept(t session.Terms) time.Duration {
 
 // graceEnd returns when the detached session must end.
 func (g *game) graceEnd() session.Time {
-	return g.away.since.Add(g.away.rested + g.kept(g.terms))
+	return g.detached.since.Add(g.detached.rested + g.kept(g.terms))
 }
 
 // clientDetached records that no client is attached any more.
 func (g *game) clientDetached(replaced bool) {
-	g.away.since, g.away.rested, g.away.waits = g.w.now, 0, 0
-	g.away.beats = g.away.beats[:0]
+	g.detached.since, g.detached.rested, g.detached.waits = g.w.now, 0, 0
+	g.detached.beats = g.detached.beats[:0]
 	if !replaced {
 		g.startBeats()
 	}
 }
 
 // clientAttached records that a client is attached.
-func (g *game) clientAttached() { g.away.since, g.away.waits, g.away.beats = 0, 0, nil }
+func (g *game) clientAttached() { g.detached.since, g.detached.waits, g.detached.beats = 0, 0, nil }
 
 func (g *game) startBeats() {
-	for _, b := range g.cfg.Beats {
-		g.away.beats = append(g.away.beats, g.w.now.Add(b.Every))
+	for _, b := range g.cfg.Keepalives {
+		g.detached.beats = append(g.detached.beats, g.w.now.Add(b.Every))
 	}
 }
 
@@ -65,18 +65,18 @@ func (g *game) startBeats() {
 // upstream, unless it has not yet accepted earlier output (busy).
 func (g *game) tickBeats(busy bool) {
 	n := 0
-	for i, at := range g.away.beats {
+	for i, at := range g.detached.beats {
 		if g.w.now < at {
 			continue
 		}
-		g.away.beats[i] = g.w.now.Add(g.cfg.Beats[i].Every)
+		g.detached.beats[i] = g.w.now.Add(g.cfg.Keepalives[i].Every)
 		if busy {
 			g.w.cov.hit(BeatHeld)
 			continue
 		}
 		n++
 		g.log("beat", int64(i), int64(g.w.now))
-		g.owed.owe(due{text: g.cfg.Beats[i].Text, to: g.ups})
+		g.expected.expect(expectation{text: g.cfg.Keepalives[i].Text, to: g.ups})
 		g.w.cov.hit(BeatSent)
 	}
 	if n > 1 {
@@ -87,7 +87,7 @@ func (g *game) tickBeats(busy bool) {
 // nextBeat returns when the next detached text is due; zero: never.
 func (g *game) nextBeat() (t session.Time) {
 	if g.seen.upOpen {
-		for _, at := range g.away.beats {
+		for _, at := range g.detached.beats {
 			t = earlier(t, at)
 		}
 	}
@@ -98,8 +98,8 @@ func (g *game) nextBeat() (t session.Time) {
 func (g *game) checkAway(i session.Info) {
 	next := g.core.Next()
 	switch {
-	case i.Detached != g.away.since:
-		g.fail("I9", "detached since %d, want %d", i.Detached, g.away.since)
+	case i.Detached != g.detached.since:
+		g.fail("I9", "detached since %d, want %d", i.Detached, g.detached.since)
 	case i.State != session.Detached:
 	case next == 0 || next > g.graceEnd():
 		g.fail("I9", "the grace period ends at %d, but Next is %d", g.graceEnd(), next)
@@ -117,10 +117,10 @@ func (g *game) checkAway(i session.Info) {
 
 // reserve makes the session wait for a client, as a pre-created session does.
 func (g *game) reserve() bool {
-	if !g.ahead {
+	if !g.precreated {
 		return false
 	}
-	g.ahead = false
+	g.precreated = false
 	if g.core.State() == session.Ended {
 		before := g.snapshot()
 		g.core.Reserve(g.w.now, g.pass(1, 0))
@@ -128,7 +128,7 @@ func (g *game) reserve() bool {
 		return true
 	}
 	p := g.pass(1, 0)
-	g.away.reserved = true
+	g.detached.reserved = true
 	g.clientDetached(false)
 	g.seen.attach = session.Event{Kind: session.Created}
 	g.seen.unblocked = true
@@ -137,7 +137,7 @@ func (g *game) reserve() bool {
 	g.w.cov.hit(EdgeAhead)
 	g.answerKept(0)
 	g.sync(false)
-	if g.core.State() != session.Detached && g.seen.overs == 0 {
+	if g.core.State() != session.Detached && g.seen.ends == 0 {
 		g.fail("reserve", "a session made ahead is %v", g.core.State())
 	}
 	g.cli.token = parseToken(p.Token)

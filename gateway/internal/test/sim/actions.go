@@ -96,7 +96,7 @@ func (g *game) clientSends() bool {
 	if c.live == nil || c.done {
 		return false
 	}
-	return c.send(c.live) || c.sayBye()
+	return c.send(c.live) || c.sendBye()
 }
 
 func (g *game) clientWrites() bool {
@@ -117,7 +117,7 @@ func (g *game) clientReceives() bool {
 
 func (g *game) clientPings() bool {
 	l := g.cli.live
-	if l == nil || l.closed || l.byeing {
+	if l == nil || l.closed || l.byeSent {
 		return false
 	}
 	if g.cfg.Resumable && g.w.chance(700) {
@@ -206,7 +206,7 @@ func (g *game) clientHangsUp() bool {
 // so when its page is left.
 func (g *game) closeInBetween() bool {
 	l := g.cli.live
-	if l == nil || l.closed || l.byeing || !g.keeps() {
+	if l == nil || l.closed || l.byeSent || !g.keeps() {
 		return false
 	}
 	code := 1001
@@ -307,7 +307,7 @@ func (g *game) writeOn() {
 // halfHeartbeat delivers a part of an application heartbeat.
 func (g *game) halfHeartbeat() {
 	u := g.ups
-	if len(g.cfg.Replies) == 0 || u.replaced || u.over || len(u.out) > 0 || u.conn.in.readable() > 0 || g.up.room != nil {
+	if len(g.cfg.KeepaliveReplies) == 0 || u.replaced || u.over || len(u.out) > 0 || u.conn.in.readable() > 0 || g.up.room != nil {
 		return
 	}
 	beating := g.beating
@@ -444,7 +444,7 @@ func (g *game) lastMoment() bool {
 
 // troubleInReplay injects a fault before the whole replay is written.
 func (g *game) troubleInReplay() bool {
-	l := g.seen.seat
+	l := g.seen.newest
 	if l == nil || l.stale() || !l.tap.replaying() {
 		return false
 	}

@@ -56,7 +56,7 @@ func (l *link) ping() {
 	if l.watch.probed <= max(l.heard, l.watch.excused) {
 		l.watch.probed = now
 	}
-	l.say("ping " + strconv.FormatUint(l.pings, 10))
+	l.sendControl("ping " + strconv.FormatUint(l.pings, 10))
 	l.mark(markPing, l.pings)
 }
 
@@ -78,7 +78,7 @@ func (l *link) ponged(n uint64) {
 // zero: never. If the client may send nothing more, only the heartbeat counts.
 func (l *link) answerDue() (ping, dead session.Time) {
 	w, c := &l.watch, l.c
-	if c.answer == 0 || l.hello == 0 || l.closed || l.byeing || l.rogueEnd > 0 {
+	if c.answer == 0 || l.hello == 0 || l.closed || l.byeSent || l.rogueEnd > 0 {
 		return 0, 0
 	}
 	lively := max(l.heard, w.excused, w.began)

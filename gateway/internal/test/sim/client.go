@@ -63,26 +63,26 @@ type link struct {
 	pending []byte // not in the network yet
 	marks   []mark // what pending contains, as far as it was not read
 
-	stated uint64 // the N of its resume
-	lost   uint64 // from its hello
-	came   uint64 // data messages, including repeats
-	hello  int    // which of the client's hellos it received; 0: none yet
-	next   uint64 // the next client message to send
-	byeing bool   // bye was sent: nothing may follow
-	closes bool   // it has received a Close, and must still send its own
+	stated    uint64 // the N of its resume
+	lost      uint64 // from its hello
+	received  uint64 // data messages, including repeats
+	hello     int    // which of the client's hellos it received; 0: none yet
+	next      uint64 // the next client message to send
+	byeSent   bool   // bye was sent: nothing may follow
+	mustClose bool   // it has received a Close, and must still send its own
 
-	told    uint64 // acked on this connection
-	pings   uint64
-	watch   watch
-	owed    int // messages not acked
-	owedB   int // their bytes
-	owedFor session.Time
+	acked        uint64 // acked on this connection
+	pings        uint64
+	watch        watch
+	unacked      int // messages not acked
+	unackedBytes int // their bytes
+	unackedSince session.Time
 
 	opened, heard session.Time
 	gap           time.Duration // the usual gap between activity
-	shaken        bool          // its 101 has arrived
+	upgraded      bool          // its 101 has arrived
 	suspicion     bool          // started because a live connection was suspected
-	speaks        bool          // the newest input counts as activity
+	active        bool          // the newest input counts as activity
 	closed        bool          // it has sent a Close
 	lostAt        bool          // the client considers it dead
 	last          bool          // after end or close 4502: the answer to its Close ends the session
@@ -149,7 +149,7 @@ func (c *client) resume() bool {
 	l := c.newLink()
 	l.stated = c.count
 	c.trying = l
-	c.g.tries = append(c.g.tries, &attempt{link: l, conn: l.conn, token: c.token, received: c.count, came: w.now})
+	c.g.tries = append(c.g.tries, &attempt{link: l, conn: l.conn, token: c.token, received: c.count, arrived: w.now})
 	c.g.log("cl resume", int64(c.token.gen), int64(c.count))
 	return true
 }
@@ -192,7 +192,7 @@ func (c *client) fits(n uint64) bool {
 // send encodes the next message for l.
 func (c *client) send(l *link) bool {
 	n := l.next
-	if l != c.live || n > c.queued || l.closed || l.byeing || len(l.pending) > maxOut || !c.fits(n) {
+	if l != c.live || n > c.queued || l.closed || l.byeSent || len(l.pending) > maxOut || !c.fits(n) {
 		return false
 	}
 	l.next++
@@ -238,11 +238,11 @@ func (l *link) wsPing(text string) {
 	l.mark(markWSPing, 0)
 }
 
-// say sends a control message.
-func (l *link) say(text string) { l.frame(0x80|opText, []byte("\x10"+text)) }
+// sendControl sends a control message.
+func (l *link) sendControl(text string) { l.frame(0x80|opText, []byte("\x10"+text)) }
 
-func (l *link) sayAck(n uint64) {
-	l.say(fmt.Sprint("ack ", n))
+func (l *link) sendAck(n uint64) {
+	l.sendControl(fmt.Sprint("ack ", n))
 	l.mark(markAck, n)
 }
 
@@ -261,7 +261,7 @@ func (l *link) write() bool {
 // ackable returns the newest message that l may ack: one received on it and, on an
 // older connection, not beyond the N that a resume has stated.
 func (l *link) ackable() uint64 {
-	n := min(l.c.count, l.stated+l.lost+l.came)
+	n := min(l.c.count, l.stated+l.lost+l.received)
 	if t := l.c.trying; t != nil && t != l {
 		n = min(n, t.stated)
 	}
@@ -271,42 +271,42 @@ func (l *link) ackable() uint64 {
 // ack acks the messages received.
 func (l *link) ack() bool {
 	n := l.ackable()
-	if l.closed || l.lostAt || !l.c.g.cfg.Resumable || n < l.told || n == l.told && l.owed == 0 {
+	if l.closed || l.lostAt || !l.c.g.cfg.Resumable || n < l.acked || n == l.acked && l.unacked == 0 {
 		return false
 	}
-	l.owed, l.owedB, l.owedFor = 0, 0, 0
-	if n > l.told {
-		l.told = n
+	l.unacked, l.unackedBytes, l.unackedSince = 0, 0, 0
+	if n > l.acked {
+		l.acked = n
 		l.c.g.log("cl ack", int64(n), int64(l.id))
-		l.sayAck(n)
+		l.sendAck(n)
 	}
 	return true
 }
 
-// sayBye closes the session for the application once everything before it is sent.
-func (c *client) sayBye() bool {
+// sendBye closes the session for the application once everything before it is sent.
+func (c *client) sendBye() bool {
 	l := c.live
-	if c.done || !c.closing || l == nil || l.byeing || l.closed || l.next <= c.queued {
+	if c.done || !c.closing || l == nil || l.byeSent || l.closed || l.next <= c.queued {
 		return false
 	}
-	l.byeing = true
+	l.byeSent = true
 	c.g.log("cl bye", int64(c.bye), int64(c.sent))
 	if !c.g.cfg.Resumable {
 		l.frame(0x80|opClose, closeFrame(c.bye, c.byeText))
 		l.closed = true
-		if c.bye != 1001 || !c.g.cfg.Kept {
+		if c.bye != 1001 || !c.g.cfg.PlainResume {
 			l.mark(markClose, 0)
 		}
-		if l.closes {
+		if l.mustClose {
 			c.finish("close")
 			l.leaving()
 		}
 		return true
 	}
 	if c.bye == 1000 && c.byeText == "" && c.g.w.chance(500) {
-		l.say("bye")
+		l.sendControl("bye")
 	} else {
-		l.say(fmt.Sprintf(`bye {"code":%d,"reason":%q,"x":[1]}`, c.bye, c.byeText))
+		l.sendControl(fmt.Sprintf(`bye {"code":%d,"reason":%q,"x":[1]}`, c.bye, c.byeText))
 	}
 	if c.g.w.chance(500) {
 		l.frame(0x80|opClose, closeFrame(c.bye, c.byeText))
@@ -373,8 +373,8 @@ func (c *client) due() session.Time {
 		if l == nil {
 			continue
 		}
-		if l.owedFor > 0 {
-			t = earlier(t, l.owedFor.Add(time.Second))
+		if l.unackedSince > 0 {
+			t = earlier(t, l.unackedSince.Add(time.Second))
 		}
 		t = earlier(t, max(l.heard, l.watch.excused).Add(l.patience()))
 	}
@@ -393,7 +393,7 @@ func (c *client) due() session.Time {
 func (l *link) patience() time.Duration {
 	hb := 2 * l.c.g.cfg.Heartbeat
 	switch {
-	case l.suspicion && !l.shaken:
+	case l.suspicion && !l.upgraded:
 		return max(suspectEvery, 4*l.c.rtt)
 	case l.hello == 0:
 		return max(hb, 15*time.Second)
@@ -413,9 +413,9 @@ func (c *client) tick(now session.Time) {
 			}
 		}
 	}
-	if l := c.live; l != nil && l.owedFor > 0 && now >= l.owedFor.Add(time.Second) {
+	if l := c.live; l != nil && l.unackedSince > 0 && now >= l.unackedSince.Add(time.Second) {
 		if !l.ack() {
-			l.owedFor = 0 // it must not ack until its resume is decided
+			l.unackedSince = 0 // it must not ack until its resume is decided
 		}
 	}
 	if l := c.live; l != nil {

@@ -11,9 +11,9 @@ import (
 
 const closeWait = 10 * time.Second
 
-// saysMore makes a plain client that has received a Close send something before its
+// sendsMore makes a plain client that has received a Close send something before its
 // own, which may have another code.
-func (c *client) saysMore(l *link) bool {
+func (c *client) sendsMore(l *link) bool {
 	w := c.g.w
 	if c.g.cfg.Resumable || w.calm || !w.chance(500) {
 		return false
@@ -24,8 +24,8 @@ func (c *client) saysMore(l *link) bool {
 		}
 		c.close(pick(w, 1000, 3000, 4999), "")
 	}
-	l.closes = !c.done
-	return l.closes
+	l.mustClose = !c.done
+	return l.mustClose
 }
 
 // checkClosed checks what a plain client that has closed its session receives:

@@ -28,7 +28,7 @@ func (g *game) configure() {
 		Store:          w.store,
 		Key:            g.newKey,
 	}
-	g.cfg.Kept = !g.cfg.Resumable && w.chance(750)
+	g.cfg.PlainResume = !g.cfg.Resumable && w.chance(750)
 	g.cfg.Grace = pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second)
 	g.cfg.GraceBeforeStart = g.cfg.Grace
 	if w.chance(200) {
@@ -66,23 +66,23 @@ func (g *game) configure() {
 func (g *game) configureWords() {
 	w := g.w
 	if w.chance(400) {
-		g.cfg.Words = session.Words{Detach: pick(w, "", "away "+g.cfg.ID), Resume: pick(w, "", "back"), Expire: pick(w, "", "\x10gone")}
+		g.cfg.Notices = session.Notices{Detach: pick(w, "", "away "+g.cfg.ID), Resume: pick(w, "", "back"), Expire: pick(w, "", "\x10gone")}
 	}
 	if w.chance(400) {
-		g.cfg.Replies = pick(w,
-			[]session.Reply{{In: "2", Out: "3"}},
-			[]session.Reply{{In: "2", Out: "3"}, {In: "2probe", Out: "3probe"}},
-			[]session.Reply{{In: "ping", Out: "pong"}, {In: "pint", Out: strings.Repeat("beer", 50)}},
-			[]session.Reply{{In: "\x10beat", Out: "\x10\x10"}},
-			[]session.Reply{{In: strings.Repeat("tick", 40), Out: "tock"}},
+		g.cfg.KeepaliveReplies = pick(w,
+			[]session.KeepaliveReply{{In: "2", Out: "3"}},
+			[]session.KeepaliveReply{{In: "2", Out: "3"}, {In: "2probe", Out: "3probe"}},
+			[]session.KeepaliveReply{{In: "ping", Out: "pong"}, {In: "pint", Out: strings.Repeat("beer", 50)}},
+			[]session.KeepaliveReply{{In: "\x10beat", Out: "\x10\x10"}},
+			[]session.KeepaliveReply{{In: strings.Repeat("tick", 40), Out: "tock"}},
 		)
 		g.beating = pick(w, 50, 300)
 	}
 	if w.chance(300) {
 		every := pick(w, w.beat/4, w.beat, 5*time.Second)
-		g.cfg.Beats = []session.Beat{{Every: every, Text: "still here"}}
+		g.cfg.Keepalives = []session.Keepalive{{Every: every, Text: "still here"}}
 		if w.chance(500) {
-			g.cfg.Beats = append(g.cfg.Beats, session.Beat{Every: pick(w, every, 2*every, 3*every/2), Text: "2"})
+			g.cfg.Keepalives = append(g.cfg.Keepalives, session.Keepalive{Every: pick(w, every, 2*every, 3*every/2), Text: "2"})
 		}
 	}
 }

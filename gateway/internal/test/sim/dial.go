@@ -56,13 +56,13 @@ func (g *game) replaceWaiter(d *dial, t *attempt) {
 func (g *game) await() {
 	was := g.core.State()
 	if was == session.Detached {
-		g.away.waits = g.w.now
+		g.detached.waits = g.w.now
 		g.w.cov.hit(EdgeAwait)
 	}
 	if g.w.fault == NoAwait {
 		return
 	}
-	g.core.Await(g.w.now)
+	g.core.BeginRedial(g.w.now)
 	g.log("await", int64(was), 0)
 	g.sync(false)
 	if s := g.core.State(); was == session.Detached && s != session.Connecting || was != session.Detached && s != was {
@@ -147,15 +147,15 @@ func (g *game) hangUpDial(t *attempt) {
 // finishDial records that no client waits for the upstream any more.
 func (g *game) finishDial() {
 	g.dial = nil
-	had, before, waited := !g.ups.replaced, g.core.State(), g.away.waits > 0
+	had, before, waited := !g.ups.replaced, g.core.State(), g.detached.waits > 0
 	if waited {
-		g.away.rested += g.w.now.Sub(g.away.waits)
-		g.away.waits = 0
+		g.detached.rested += g.w.now.Sub(g.detached.waits)
+		g.detached.waits = 0
 	}
 	if g.w.fault == NoForgo {
 		return
 	}
-	g.core.Forgo(g.w.now)
+	g.core.CancelRedial(g.w.now)
 	g.log("forgo", int64(before), 0)
 	g.sync(false)
 	if had && g.ups.replaced {
@@ -173,9 +173,9 @@ func (g *game) reconnect() {
 	u := newUpstream(g)
 	u.no = old.ups.no + 1
 	early := u.early()
-	u.first = g.cfg.Words.Resume
-	if g.away.since > 0 && g.away.waits == 0 {
-		g.away.waits = g.w.now // it has been detached while it waited
+	u.first = g.cfg.Notices.Resume
+	if g.detached.since > 0 && g.detached.waits == 0 {
+		g.detached.waits = g.w.now // it has been detached while it waited
 	}
 	g.log("reconnect", int64(u.no), int64(len(early)))
 	g.connect(u, g.core.Reconnect(g.w.now, early))

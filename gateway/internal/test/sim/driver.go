@@ -77,7 +77,7 @@ func sumOf(bufs [][]byte) uint64 {
 	return h.Sum64()
 }
 
-func (l *leg) fate() session.CloseMode {
+func (l *leg) closeMode() session.CloseMode {
 	return l.leg().CloseMode()
 }
 
@@ -107,7 +107,7 @@ func (l *leg) begin() bool {
 		if live {
 			g.life.waits()
 		}
-		g.core.Waits(g.w.now, l.leg())
+		g.core.WriteBlocks(g.w.now, l.leg())
 	}
 	f.total, f.taken, f.shut = 0, 0, false
 	for _, b := range f.bufs {
@@ -239,7 +239,7 @@ func (l *leg) landed() {
 		l.g.finishRead(o)
 	}
 	if !l.writing {
-		l.g.part(l)
+		l.g.closeLeg(l)
 	}
 	l.g.settle()
 }
@@ -253,7 +253,7 @@ func (l *leg) failed() {
 		return
 	}
 	l.g.clientDeaf(l)
-	l.close(l.fate())
+	l.close(l.closeMode())
 }
 
 // retry writes again to a socket that was full.
@@ -289,7 +289,7 @@ func (g *game) flush(l *leg) {
 		l.accept(g.w.chance(700))
 		g.reportPoll(l)
 	}
-	g.part(l)
+	g.closeLeg(l)
 }
 
 // reportPoll is report without settle.
@@ -323,14 +323,14 @@ func (g *game) settle() {
 	}
 }
 
-// part closes l as the core asks.
-func (g *game) part(l *leg) {
-	fate := l.fate()
-	if fate == session.Open || l.closed {
+// closeLeg closes l as the core asks.
+func (g *game) closeLeg(l *leg) {
+	mode := l.closeMode()
+	if mode == session.Open || l.closed {
 		return
 	}
-	if fate >= session.Shut {
-		l.close(fate)
+	if mode >= session.Shut {
+		l.close(mode)
 		return
 	}
 	if !l.parting {

@@ -34,7 +34,7 @@ func (g *game) noteGraceOver() {
 	default:
 		c.hit(EdgeGrace)
 	}
-	if g.away.rested > 0 {
+	if g.detached.rested > 0 {
 		c.hit(EdgeGraceRested)
 	}
 }
@@ -43,9 +43,9 @@ func (g *game) noteGraceOver() {
 func (g *game) noteIdle() {
 	c := &g.w.cov
 	switch {
-	case g.away.waits > 0:
+	case g.detached.waits > 0:
 		c.hit(EdgeIdleDial)
-	case g.away.since > 0:
+	case g.detached.since > 0:
 		c.hit(EdgeIdleDetached)
 	default:
 		c.hit(EdgeIdleAttached)
@@ -60,7 +60,7 @@ func (g *game) noteEnd() {
 		c.hit(EdgeEndAttached)
 	case state == session.Detached:
 		c.hit(EdgeEndDetached)
-	case g.away.waits == 0:
+	case g.detached.waits == 0:
 		c.hit(EdgeEndFirst)
 	case g.ups.replaced:
 		c.hit(EdgeEndDial)
@@ -71,11 +71,11 @@ func (g *game) noteEnd() {
 
 // noteUpstreamOver records that the core has learned of the upstream's end.
 func (g *game) noteUpstreamOver(state session.State) {
-	c, l := &g.w.cov, g.seen.seat
+	c, l := &g.w.cov, g.seen.newest
 	switch {
 	case state == session.Detached:
 		c.hit(R10Grace)
-	case state == session.Connecting && g.away.waits > 0:
+	case state == session.Connecting && g.detached.waits > 0:
 		c.hit(EdgeOverDialled)
 	case state == session.Connecting:
 		c.hit(EdgeOverFirst)
@@ -91,7 +91,7 @@ func (g *game) noteUpstreamOver(state session.State) {
 // of the code with locks show the rest.
 func (g *game) noteSlow() {
 	for _, other := range g.w.games {
-		if l := other.seen.seat; l == nil || !l.waiting || !l.tap.replaying() {
+		if l := other.seen.newest; l == nil || !l.waiting || !l.tap.replaying() {
 			continue
 		}
 		if other == g {

@@ -19,38 +19,38 @@ type game struct {
 	ups  *upstream // the current one, or the last
 
 	// What has been received and is owed, in both directions.
-	owed debts
-	nums numbers
+	expected backlog
+	nums     numbers
 
 	// The driver.
-	style    style
-	readSize int
-	blind    bool // the driver can't read the client's socket state
-	up, down *leg
-	legs     []*leg // client legs that are not closed
-	uplegs   []*leg // upstream legs that are not closed
-	first    *link  // not attached yet
-	ahead    bool   // pre-created, and not reserved yet
+	style      style
+	readSize   int
+	blind      bool // the driver can't read the client's socket state
+	up, down   *leg
+	legs       []*leg // client legs that are not closed
+	uplegs     []*leg // upstream legs that are not closed
+	first      *link  // not attached yet
+	precreated bool   // pre-created, and not reserved yet
 
 	// The gateway.
-	tries      []*attempt
-	ponged     uint64 // the newest message that a Pong has covered, or that was dropped before a resume
-	dial       *dial  // --disconnect hard: the dial of the next upstream
-	ttl        time.Duration
-	wantsToken bool
-	renewing   uint64
-	early      bool
-	stillborn  bool // memory was exhausted for the upstream's first bytes
-	silent     bool // the upstream answers no Ping
-	beating    int  // this many of 1000 messages are application heartbeats
+	tries              []*attempt
+	ponged             uint64 // the newest message that a Pong has covered, or that was dropped before a resume
+	dial               *dial  // --disconnect hard: the dial of the next upstream
+	ttl                time.Duration
+	wantsToken         bool
+	renewing           uint64
+	early              bool
+	outOfMemoryAtStart bool // memory was exhausted for the upstream's first bytes
+	silent             bool // the upstream answers no Ping
+	beating            int  // this many of 1000 messages are application heartbeats
 
 	// How long the session is kept.
-	terms      session.Terms
-	started    bool
-	away       absence
-	expires    session.Time // of the newest token
-	told       session.Time // or of the one before, if the client may not have received it
-	lengthened bool         // the grace period was extended: it may outlive the client's token
+	terms           session.Terms
+	started         bool
+	detached        absence
+	expires         session.Time // of the newest token
+	confirmedExpiry session.Time // or of the one before, if the client may not have received it
+	lengthened      bool         // the grace period was extended: it may outlive the client's token
 
 	// A plain client's closing handshake.
 	closesAt session.Time // when the core read its Close; zero: it has not
@@ -140,7 +140,7 @@ func newGame(w *world, id int) *game {
 	g.connect(g.ups, g.core.Upstream())
 	g.seen.data = w.now
 	g.sync(true)
-	if g.ahead = g.cfg.Resumable && g.keep() > 0 && w.chance(120); !g.ahead {
+	if g.precreated = g.cfg.Resumable && g.keep() > 0 && w.chance(120); !g.precreated {
 		g.first = g.cli.connect()
 	}
 	g.seen.info = g.core.Info()
@@ -153,15 +153,15 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 	u.ten = ten
 	g.ups, g.up = u, u.leg
 	g.uplegs = append(g.uplegs, u.leg)
-	g.stillborn = g.upOver()
-	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.Wants(ten), g.w.now
+	g.outOfMemoryAtStart = g.upOver()
+	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.WantsRead(ten), g.w.now
 }
 
 // describe returns the configuration, for a failure's report.
 func (g *game) describe() string {
 	c := g.cfg
 	s := fmt.Sprintf("resumable=%v kept=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Resumable, c.Kept, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Words, c.Replies, c.Beats, g.ttl)
+		c.Resumable, c.PlainResume, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 

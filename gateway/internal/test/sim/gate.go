@@ -22,7 +22,7 @@ type attempt struct {
 	stage    stage
 	gen      uint64 // the generation that is being signed
 	dial     *dial  // the dial whose outcome it uses and must finish
-	came     session.Time
+	arrived  session.Time
 	inquiry  inquiry
 }
 
@@ -55,7 +55,7 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 func (g *game) pass(gen uint64, came session.Time) session.Pass {
 	grace := max(g.terms.Grace, g.terms.GraceBeforeStart)
 	life := max(g.ttl, 2*grace)
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		life = cookieLife
 	}
 	renew := min(life/2, max((life-2*g.cfg.Heartbeat-grace)*3/4, life/100))
@@ -67,7 +67,7 @@ func (g *game) pass(gen uint64, came session.Time) session.Pass {
 }
 
 // issued records that the core has accepted p.
-func (g *game) issued(p session.Pass) { g.expires, g.told = p.Expires, p.Expires }
+func (g *game) issued(p session.Pass) { g.expires, g.confirmedExpiry = p.Expires, p.Expires }
 
 // attachFirst attaches the session's first client.
 func (g *game) attachFirst() bool {
@@ -93,18 +93,18 @@ func (g *game) attachFirst() bool {
 	}
 	g.sync(false)
 	g.log("attach first", int64(l.id), 0)
-	g.seat(&attempt{link: l, conn: l.conn}, a)
+	g.attachLeg(&attempt{link: l, conn: l.conn}, a)
 	return true
 }
 
-// seat makes the leg of an attached connection.
-func (g *game) seat(t *attempt, a *session.Attachment) {
+// attachLeg makes the leg of an attached connection.
+func (g *game) attachLeg(t *attempt, a *session.Attachment) {
 	old := g.down
 	l := &leg{g: g, conn: t.conn, att: a, buf: make([]byte, 1+g.w.rng.IntN(g.readSize)), lastIn: g.w.now, lastOut: g.w.now}
 	l.tap, l.gen = newTap(l, t.received), g.core.Generation()
 	g.down = l
 	g.legs = append(g.legs, l)
-	g.seated(t, old)
+	g.noteAttached(t, old)
 	if old != nil {
 		g.flush(old)
 	}
@@ -196,12 +196,12 @@ func (g *game) examine(t *attempt) {
 
 // outlasts reports whether the session may outlive the client's token, because its
 // grace period was extended or the timer was stopped.
-func (g *game) outlasts() bool { return g.away.rested > 0 || g.away.waits > 0 || g.lengthened }
+func (g *game) outlasts() bool { return g.detached.rested > 0 || g.detached.waits > 0 || g.lengthened }
 
 // missed reports whether the client may lack the newest token, because its line was
 // silent, or because it was detached for longer than a token is valid.
 func (g *game) missed(t *attempt) bool {
-	away := g.cli.disconnectedAt > 0 && t.came.Sub(g.cli.disconnectedAt) > 2*g.cfg.Heartbeat+g.keep()
+	away := g.cli.disconnectedAt > 0 && t.arrived.Sub(g.cli.disconnectedAt) > 2*g.cfg.Heartbeat+g.keep()
 	return away || g.silenced && t.token.expires < g.expires
 }
 
@@ -210,9 +210,9 @@ func (g *game) attach(t *attempt) {
 	before := g.snapshot()
 	g.noteInstant()
 	g.seen.sent = g.core.Info().Sent
-	p := g.pass(t.gen, t.came)
-	if g.cfg.Kept {
-		p = session.Pass{Arrived: t.came} // it has its cookie
+	p := g.pass(t.gen, t.arrived)
+	if g.cfg.PlainResume {
+		p = session.Pass{Arrived: t.arrived} // it has its cookie
 	}
 	needs, end := g.core.NeedsUpstream(), g.graceEnd()
 	a, ref := g.core.Attach(g.w.now, t.resume(), p)
@@ -227,7 +227,7 @@ func (g *game) attach(t *attempt) {
 	g.drop(t)
 	g.log("attach", int64(t.conn.id), int64(t.received))
 	g.attached(t, before, end)
-	if !g.cfg.Kept {
+	if !g.cfg.PlainResume {
 		g.issued(p)
 	}
 	g.sync(false)
@@ -235,7 +235,7 @@ func (g *game) attach(t *attempt) {
 	if t.dial != nil {
 		t.dial.over = true
 	}
-	g.seat(t, a)
+	g.attachLeg(t, a)
 }
 
 // unattached continues after a late refusal, or starts again.
@@ -268,7 +268,7 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 	g.checkRefusal(t, ref)
 	g.w.cov.refused(ref.Code)
 	g.turnAway(t, ref)
-	if g.cfg.Kept && (g.core.State() == session.Ended || g.closesAt > 0) {
+	if g.cfg.PlainResume && (g.core.State() == session.Ended || g.closesAt > 0) {
 		g.cli.finish("a session of its own")
 	}
 }
@@ -276,7 +276,7 @@ func (g *game) refuse(t *attempt, ref *session.Refusal) {
 func (g *game) turnAway(t *attempt, ref *session.Refusal) {
 	g.drop(t)
 	g.log("refused", int64(ref.Code), int64(t.token.gen), ref.Text)
-	if !g.cfg.Kept { // it gets a new session without an error
+	if !g.cfg.PlainResume { // it gets a new session without an error
 		t.tell(ref)
 	}
 	t.conn.closeGateway(false)
@@ -307,7 +307,7 @@ func (g *game) steal() bool {
 	}
 	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes over only if it is attached
 	n := g.connection()
-	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, came: g.w.now})
+	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, arrived: g.w.now})
 	if g.cfg.Resumable && g.w.chance(500) { // it sends something, which confirms the generation
 		key := g.w.key()
 		n.in.write(appendFrame(nil, 0x80|opText, &key, []byte("\x10ping")))
@@ -318,7 +318,7 @@ func (g *game) steal() bool {
 
 // storm makes more takeovers than allowed in a while.
 func (g *game) storm() bool {
-	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.Kept {
+	if g.core.State() != session.Attached || len(g.tries) > 0 || g.cfg.PlainResume {
 		return false
 	}
 	for range 23 {
@@ -338,7 +338,7 @@ func (g *game) lie() bool {
 	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable {
 		return false
 	}
-	t := &attempt{conn: g.connection(), token: c.token, received: c.count, came: g.w.now}
+	t := &attempt{conn: g.connection(), token: c.token, received: c.count, arrived: g.w.now}
 	switch g.w.rng.IntN(4) {
 	case 0:
 		t.received = g.core.Info().Sent + 1 + uint64(g.w.rng.IntN(9))
@@ -384,8 +384,8 @@ func (g *game) renewed(p session.Pass) {
 	if l := g.down; l == nil || l.stale() || l.gen != p.Gen {
 		return
 	}
-	if g.told = g.expires; !g.upOver() { // otherwise nothing may follow the announced end
-		g.told = p.Expires
+	if g.confirmedExpiry = g.expires; !g.upOver() { // otherwise nothing may follow the announced end
+		g.confirmedExpiry = p.Expires
 	}
 	g.expires = p.Expires
 }

@@ -12,33 +12,33 @@ import (
 
 // memory is the state of a session's invariants.
 type memory struct {
-	info        session.Info
-	sent        uint64        // numbered before the attach in progress
-	seat        *leg          // of the newest attach
-	older       *leg          // and of the one before
-	overs       int           // Over events
-	attach      session.Event // the expected event of the newest attach
-	replayed    uint64        // sum of all replays announced
-	cuts        int           // consecutive attaches that ended within the replay
-	gone        int           // consecutive attaches that ended
-	upHeard     session.Time  // or when reading it was last paused
-	upWanted    bool
-	unread      session.Time // when reading the client was last paused
-	read        bool
-	excused     session.Time // when a call was so late that the process was suspended
-	upOver      bool         // the core knows that the upstream is over,
-	upOverAt    session.Time // since when,
-	wasSilent   bool         // since it was silent
-	paused      bool         // an overflow has paused the upstream
-	full        bool         // reading the upstream was paused for lack of room at the last check
-	ackOwed     session.Time // since when message ackOwedN is written and not acked
-	ackOwedN    uint64
-	ackSeat     *leg
-	late        session.Time // Tick is delayed until then
-	pongs       int          // Pong events
-	askOwed     session.Time // since when a plain client with a cookie must be pinged
-	present     bool         // a client is attached, as the events say
-	closedHeard span         // last activity of any client whose connection is closed; zero: none
+	info          session.Info
+	sent          uint64        // numbered before the attach in progress
+	newest        *leg          // of the newest attach
+	older         *leg          // and of the one before
+	ends          int           // SessionEnded events
+	attach        session.Event // the expected event of the newest attach
+	replayed      uint64        // sum of all replays announced
+	replayCuts    int           // consecutive attaches that ended within the replay
+	endedAttaches int           // consecutive attaches that ended
+	upHeard       session.Time  // or when reading it was last paused
+	upWanted      bool
+	unread        session.Time // when reading the client was last paused
+	read          bool
+	excused       session.Time // when a call was so late that the process was suspended
+	upOver        bool         // the core knows that the upstream is over,
+	upOverAt      session.Time // since when,
+	wasSilent     bool         // since it was silent
+	paused        bool         // an overflow has paused the upstream
+	full          bool         // reading the upstream was paused for lack of room at the last check
+	ackOwed       session.Time // since when message ackOwedN is written and not acked
+	ackOwedN      uint64
+	ackLeg        *leg
+	late          session.Time // Tick is delayed until then
+	pongs         int          // Pong events
+	askOwed       session.Time // since when a plain client with a cookie must be pinged
+	present       bool         // a client is attached, as the events say
+	closedHeard   span         // last activity of any client whose connection is closed; zero: none
 
 	data      session.Time // time of the last data message
 	upOpen    bool         // texts can be sent to the upstream
@@ -54,10 +54,10 @@ type memory struct {
 
 // A snapshot is what a call without effect must not change.
 type snapshot struct {
-	info session.Info
-	next session.Time
-	fate session.CloseMode
-	up   session.CloseMode
+	info      session.Info
+	next      session.Time
+	closeMode session.CloseMode
+	up        session.CloseMode
 }
 
 func (g *game) snapshot() snapshot {
@@ -67,7 +67,7 @@ func (g *game) snapshot() snapshot {
 		s.up = g.ups.ten.CloseMode()
 	}
 	if g.down != nil {
-		s.fate = g.down.att.CloseMode()
+		s.closeMode = g.down.att.CloseMode()
 	}
 	return s
 }
@@ -101,7 +101,7 @@ func (g *game) noteUnread() {
 	if l == nil || l.stale() {
 		return
 	}
-	reads := g.core.Wants(l.att)
+	reads := g.core.WantsRead(l.att)
 	if !reads || !g.seen.read {
 		g.seen.unread = g.w.now
 	}
@@ -113,7 +113,7 @@ func (g *game) noteWanted() {
 	if g.upOver() {
 		return
 	}
-	wanted := g.core.Wants(g.ups.ten)
+	wanted := g.core.WantsRead(g.ups.ten)
 	if !wanted || !g.seen.upWanted {
 		g.seen.upHeard = g.w.now
 	}
@@ -131,8 +131,8 @@ func (g *game) checkCounts(i, p session.Info) {
 		g.fail("I5", "counts went from %+v to %+v", p, i)
 	case i.Received > g.cli.sent || i.Sent != g.nums.last():
 		g.fail("I13", "received %d of %d, numbered %d of %d", i.Received, g.cli.sent, i.Sent, g.nums.last())
-	case i.Written > g.owed.got || g.owed.got > i.Received:
-		g.fail("I13", "written %d, the upstreams got %d, received %d", i.Written, g.owed.got, i.Received)
+	case i.Written > g.expected.got || g.expected.got > i.Received:
+		g.fail("I13", "written %d, the upstreams got %d, received %d", i.Written, g.expected.got, i.Received)
 	}
 	if n := i.Received - i.Written; g.cfg.Resumable && (n > windowMessages || n > 1 && g.cli.sums[i.Received]-g.cli.sums[i.Written] > windowBytes) {
 		g.fail("section 5", "%d messages are admitted and not written, the window is %d", n, windowMessages)
@@ -205,8 +205,8 @@ func (g *game) checkState(i session.Info) {
 	if want := i.State == session.Attached; open > 1 || want != (open == 1) {
 		g.fail("I3", "%v with %d live connections", i.State, open)
 	}
-	if ended := i.State == session.Ended; g.seen.overs > 1 || ended != (g.seen.overs == 1) {
-		g.fail("I10", "%v after %d ends", i.State, g.seen.overs)
+	if ended := i.State == session.Ended; g.seen.ends > 1 || ended != (g.seen.ends == 1) {
+		g.fail("I10", "%v after %d ends", i.State, g.seen.ends)
 	}
 	if i.State == session.Ended && g.core.Next() != 0 {
 		g.fail("I9", "an ended session wants to be called at %d", g.core.Next())
@@ -229,7 +229,7 @@ func (g *game) checkState(i session.Info) {
 func (g *game) tick() {
 	g.settle()
 	for i := 0; ; i++ {
-		_, owes := g.owed.front(g.ups)
+		_, owes := g.expected.front(g.ups)
 		busy, open := g.up.writing || owes, g.seen.upOpen
 		g.lookBefore()
 		if due := g.core.Next(); due > 0 && g.w.now.Sub(due) > standstill {
@@ -264,8 +264,8 @@ func (g *game) afterTick() {
 	switch {
 	case state == session.Ended:
 		return
-	case g.away.since > 0 && g.away.waits == 0 && now >= g.graceEnd():
-		g.fail("I9", "detached at %d, and still there", g.away.since)
+	case g.detached.since > 0 && g.detached.waits == 0 && now >= g.graceEnd():
+		g.fail("I9", "detached at %d, and still there", g.detached.since)
 	case g.cfg.Idle > 0 && now >= g.seen.data.Add(g.cfg.Idle):
 		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
 	case state == session.Attached:
@@ -276,7 +276,7 @@ func (g *game) afterTick() {
 		}
 	}
 	g.checkClosing()
-	if g.core.Wants(g.ups.ten) && g.silence() && g.closesAt == 0 {
+	if g.core.WantsRead(g.ups.ten) && g.silence() && g.closesAt == 0 {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
 }
@@ -299,7 +299,7 @@ func (g *game) afterTickIdle(l *leg) {
 	}
 	if t := l.tap; t.pongDue > 0 || t.wsPongDue {
 		g.fail("section 5", "a ping is not answered")
-	} else if t.hello && !t.first && !t.told && t.link != nil {
+	} else if t.hello && !t.first && !t.announced && t.link != nil {
 		g.fail("I13", "the end of the replay is not reported")
 	}
 	if w := g.core.Info().Written; w >= max(l.tap.acked, l.tap.older)+32 {
@@ -313,21 +313,21 @@ func (g *game) noteOwed(i session.Info) {
 	switch m := &g.seen; {
 	case l == nil || i.State != session.Attached || i.Written <= l.tap.acked:
 		m.ackOwed = 0
-	case m.ackOwed == 0 || m.ackOwedN <= l.tap.acked || m.ackSeat != l:
-		m.ackOwed, m.ackOwedN, m.ackSeat = g.w.now, i.Written, l
+	case m.ackOwed == 0 || m.ackOwedN <= l.tap.acked || m.ackLeg != l:
+		m.ackOwed, m.ackOwedN, m.ackLeg = g.w.now, i.Written, l
 	}
 }
 
 // checkEnded checks a session that has ended.
 func (g *game) checkEnded() {
 	i := g.core.Info()
-	g.log("over", int64(g.seen.overs), 0, i.Ending.Reason)
+	g.log("over", int64(g.seen.ends), 0, i.Ending.Reason)
 	u := g.ups
 	if u.replaced {
 		u.checkEnded()
 	} else if u.closed {
 		g.checkUpstreamClose(i.Ending.Reason)
-	} else if c := u.conn; !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.stillborn && g.cfg.UpstreamHeartbeat == 0 {
+	} else if c := u.conn; !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.outOfMemoryAtStart && g.cfg.UpstreamHeartbeat == 0 {
 		g.fail("I10", "the upstream got no Close when the session ended with %s", i.Ending.Reason)
 	}
 	for _, l := range g.allLegs() {

@@ -24,7 +24,7 @@ const answerTime = 2 * time.Second
 const cookieLife = 10 * 365 * 24 * time.Hour
 
 // keeps reports whether the session outlives a disconnect.
-func (g *game) keeps() bool { return g.cfg.Resumable || g.cfg.Kept }
+func (g *game) keeps() bool { return g.cfg.Resumable || g.cfg.PlainResume }
 
 // An inquiry is what an attempt with a cookie must find out first: whether the attached
 // client answers.
@@ -37,7 +37,7 @@ type inquiry struct {
 // inquire pings the attached client. It reports whether the attempt must wait for the
 // answer.
 func (g *game) inquire(t *attempt) bool {
-	if !g.cfg.Kept || t.inquiry.made {
+	if !g.cfg.PlainResume || t.inquiry.made {
 		return false
 	}
 	t.inquiry = inquiry{made: true, pongs: g.seen.pongs}
@@ -77,7 +77,7 @@ func (t *attempt) answerBy() session.Time {
 // issues returns how many generations a resume issues: a cookie is valid for its
 // session's whole life.
 func (g *game) issues() uint64 {
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		return 0
 	}
 	return 1
@@ -126,7 +126,7 @@ func (g *game) noteReturn(b session.Info, replay uint64) {
 
 // cookie is the token in the response to the first handshake.
 func (g *game) cookie(p session.Pass) {
-	if g.cfg.Kept && g.cli.token.gen == 0 {
+	if g.cfg.PlainResume && g.cli.token.gen == 0 {
 		g.cli.token = parseToken(p.Token)
 	}
 }
@@ -135,7 +135,7 @@ func (g *game) cookie(p session.Pass) {
 // completely before it.
 func (t *tap) count(p []byte) {
 	g := t.l.g
-	if !g.cfg.Kept {
+	if !g.cfg.PlainResume {
 		return
 	}
 	n, err := strconv.ParseUint(string(p), 10, 64)
@@ -156,7 +156,7 @@ func (l *link) pong(p []byte) {
 
 // checkPongs checks that the messages covered by a Pong are acked, and no others.
 func (g *game) checkPongs(l *leg, c catch) {
-	if !g.cfg.Kept || g.closesAt > 0 {
+	if !g.cfg.PlainResume || g.closesAt > 0 {
 		return
 	}
 	if n := len(c.pongs); n > 0 && slices.Max(c.pongs) < l.tap.counted {
@@ -172,7 +172,7 @@ func (g *game) checkPongs(l *leg, c catch) {
 func (g *game) noteAsk(i session.Info) {
 	m, l := &g.seen, g.down
 	switch {
-	case !g.cfg.Kept || g.closesAt > 0 || i.State != session.Attached || l == nil || l.stale() || l.tap.n <= i.Acked || len(g.life.open) > 0:
+	case !g.cfg.PlainResume || g.closesAt > 0 || i.State != session.Attached || l == nil || l.stale() || l.tap.n <= i.Acked || len(g.life.open) > 0:
 		m.askOwed = 0
 	case m.askOwed == 0:
 		m.askOwed = g.w.now
@@ -188,7 +188,7 @@ func (g *game) checkAsked() {
 
 // afterClose lets a client that received a Close resume, if its session still exists.
 func (c *client) afterClose(code int) {
-	if c.g.cfg.Kept && c.g.core.State() != session.Ended && c.token.gen > 0 && !c.closing && !c.g.w.calm && c.g.w.chance(500) {
+	if c.g.cfg.PlainResume && c.g.core.State() != session.Ended && c.token.gen > 0 && !c.closing && !c.g.w.calm && c.g.w.chance(500) {
 		return
 	}
 	c.finish("close " + strconv.Itoa(code))
@@ -198,7 +198,7 @@ func (c *client) afterClose(code int) {
 // received everything before that, or has closed deliberately. A Close 1001 from a page
 // that is left looks like the answer to the upstream's own.
 func (g *game) checkTold() {
-	if !g.cfg.Kept || !g.honest() || g.cli.closing || g.ups.code == 1001 {
+	if !g.cfg.PlainResume || !g.honest() || g.cli.closing || g.ups.code == 1001 {
 		return
 	}
 	if i := g.core.Info(); g.cli.count < i.Sent {

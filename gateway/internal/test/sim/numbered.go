@@ -72,7 +72,7 @@ func (g *game) number(i session.Info, read bool) {
 		}
 		if silent {
 			g.w.cov.hit(ReplyAway)
-			g.say(g.cfg.Replies[it.reply].Out)
+			g.expectText(g.cfg.KeepaliveReplies[it.reply].Out)
 			continue
 		}
 		more--
@@ -88,7 +88,7 @@ func (g *game) number(i session.Info, read bool) {
 // its buffer has room again.
 func (g *game) looked(read bool) bool {
 	m := &g.seen
-	was, wanted := m.blocked, g.core.Wants(g.ups.ten)
+	was, wanted := m.blocked, g.core.WantsRead(g.ups.ten)
 	if read || wanted {
 		m.blocked = !wanted && !g.upOver()
 	}
@@ -113,7 +113,7 @@ func (g *game) numbered(it item, away bool) {
 
 // answer records that the gateway answers a heartbeat that is also kept for the client.
 func (g *game) answer(r *record) {
-	g.say(g.cfg.Replies[r.reply].Out)
+	g.expectText(g.cfg.KeepaliveReplies[r.reply].Out)
 	r.answered++
 	if r.answered > 1 {
 		g.w.cov.hit(R19Again)
@@ -173,10 +173,10 @@ func (g *game) answerKept(acked uint64) {
 
 // heartbeat returns an application heartbeat now and then, or something similar.
 func (g *game) heartbeat() (m message, ok bool) {
-	if len(g.cfg.Replies) == 0 || !g.w.chance(g.beating) {
+	if len(g.cfg.KeepaliveReplies) == 0 || !g.w.chance(g.beating) {
 		return m, false
 	}
-	text, op := pick(g.w, g.cfg.Replies...).In, byte(opText)
+	text, op := pick(g.w, g.cfg.KeepaliveReplies...).In, byte(opText)
 	switch g.w.rng.IntN(12) {
 	case 0:
 		text += "!"
@@ -192,7 +192,7 @@ func (g *game) heartbeat() (m message, ok bool) {
 
 // replyTo returns which of the Replies m asks for; -1: none.
 func (g *game) replyTo(m message) int {
-	for i, r := range g.cfg.Replies {
+	for i, r := range g.cfg.KeepaliveReplies {
 		if m.op == opText && m.size == len(r.In) && m.equal([]byte(r.In)) {
 			return i
 		}

@@ -12,7 +12,7 @@ func (g *game) events() {
 	list := g.core.Events()
 	for n, e := range list {
 		g.log("event", int64(e.Kind), int64(e.Epoch), e.Reason)
-		if g.seen.overs > 0 && e.Kind != session.Replayed {
+		if g.seen.ends > 0 && e.Kind != session.Replayed {
 			g.fail("I10", "event %d after the end", e.Kind)
 		}
 		g.event(e, list[n+1:])
@@ -23,14 +23,14 @@ func (g *game) events() {
 func (g *game) event(e session.Event, after []session.Event) {
 	m := &g.seen
 	switch e.Kind {
-	case session.Over:
-		m.overs++
+	case session.SessionEnded:
+		m.ends++
 		g.checkOver(e)
 		g.checkReason(e.Reason)
 		if e.Reason == "grace_over" {
-			g.say(g.cfg.Words.Expire)
+			g.expectText(g.cfg.Notices.Expire)
 		}
-	case session.Dropped:
+	case session.Disconnected:
 		if e.Reason == "silent" {
 			g.checkSilent()
 		}
@@ -47,25 +47,25 @@ func (g *game) event(e session.Event, after []session.Event) {
 		}
 		m.starts = false
 	case session.Pong:
-		g.life.measured(e.Took)
+		g.life.measured(e.Elapsed)
 		m.pongs++
 		m.askOwed = 0
 	case session.Created, session.Resumed, session.Superseded:
 		epoch := e.Epoch
-		if e.Kind != session.Created || !g.away.reserved {
+		if e.Kind != session.Created || !g.detached.reserved {
 			g.attachedEvent(e)
 		}
-		if e.Reason, e.Epoch, e.Away = "", 0, 0; e != m.attach {
+		if e.Reason, e.Epoch, e.Outage = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is reported as %+v, want %+v", e, m.attach)
 		}
 		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
-			g.say(g.cfg.Words.Resume)
+			g.expectText(g.cfg.Notices.Resume)
 		}
 	case session.Replayed:
-		if l := m.seat; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.told {
+		if l := m.newest; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.announced {
 			g.fail("I7", "the replay of epoch %d is reported as done", e.Epoch)
 		}
-		m.seat.tap.told = true
+		m.newest.tap.announced = true
 	}
 }
 
@@ -74,7 +74,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 func (g *game) dropped(after []session.Event) {
 	reason := ""
 	for _, e := range after {
-		if e.Kind == session.Over {
+		if e.Kind == session.SessionEnded {
 			reason = e.Reason
 		}
 	}
@@ -89,7 +89,7 @@ func (g *game) dropped(after []session.Event) {
 		}
 		return
 	}
-	g.say(g.cfg.Words.Detach)
+	g.expectText(g.cfg.Notices.Detach)
 	if reason == "grace_over" {
 		g.w.cov.hit(EdgeDropEnds)
 		return
@@ -111,7 +111,7 @@ func (g *game) checkReason(reason string) {
 			g.w.cov.hit(R22)
 		}
 	case "grace_over":
-		ok = g.keeps() && g.away.since > 0 && g.away.waits == 0 && g.w.now >= g.graceEnd()
+		ok = g.keeps() && g.detached.since > 0 && g.detached.waits == 0 && g.w.now >= g.graceEnd()
 		g.noteGraceOver()
 	case "too_fast":
 		ok = g.cfg.Rate.End && g.cfg.Rate != session.Rate{End: true}
@@ -125,7 +125,7 @@ func (g *game) checkReason(reason string) {
 		g.checkTold()
 	case "upstream_lost":
 		g.checkTold()
-		ok = u.over || g.stillborn || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
+		ok = u.over || g.outOfMemoryAtStart || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.futile.over
 	case "window_exceeded":
@@ -196,20 +196,20 @@ func (g *game) clientRead(l *leg) {
 		before := g.snapshot()
 		g.core.Read(g.w.now, l.att, l.hand)
 		g.unchanged(before, "a read of an old connection")
-		if g.seen.seat != l && c.messages > 0 {
+		if g.seen.newest != l && c.messages > 0 {
 			g.w.cov.hit(R4)
 		}
-		if g.seen.seat != l && c.acks > 0 {
+		if g.seen.newest != l && c.acks > 0 {
 			g.w.cov.hit(R5)
 		}
-		if g.cfg.Kept && len(c.pongs) > 0 {
+		if g.cfg.PlainResume && len(c.pongs) > 0 {
 			g.w.cov.hit(PongLate)
 		}
 		return
 	}
 	l.lastIn = g.w.now
 	before, full := g.core.Info(), g.full()
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		for _, n := range c.pongs {
 			g.ponged = max(g.ponged, n)
 		}
@@ -281,7 +281,7 @@ func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 
 // full reports whether the upstream is not read because its messages have no room.
 func (g *game) full() bool {
-	return g.core.State() != session.Ended && !g.upOver() && !g.ups.replaced && !g.core.Wants(g.ups.ten) && !g.w.exhausted
+	return g.core.State() != session.Ended && !g.upOver() && !g.ups.replaced && !g.core.WantsRead(g.ups.ten) && !g.w.exhausted
 }
 
 // upOver records that the core knows of the upstream's end.
@@ -307,12 +307,12 @@ func (g *game) clientWrote(l *leg, n int, full bool) {
 }
 
 func (g *game) clientGone(l *leg) {
-	g.clientEnds(l, func() { g.core.Gone(g.w.now, l.att, "read failed") })
+	g.clientEnds(l, func() { g.core.Disconnected(g.w.now, l.att, "read failed") })
 }
 
 func (g *game) clientDeaf(l *leg) {
 	g.clientEnds(l, func() { g.core.WriteFailed(g.w.now, l.att, "write failed") })
-	if l.fate() < session.Shut {
+	if l.closeMode() < session.Shut {
 		g.fail("I10", "a client that takes nothing is not given up")
 	}
 }
@@ -329,16 +329,16 @@ func (g *game) clientEnds(l *leg, f func()) {
 	before := g.snapshot()
 	f()
 	if g.down == l {
-		before.fate = l.fate() // its own connection closes at once
+		before.closeMode = l.closeMode() // its own connection closes at once
 	}
 	g.unchanged(before, "the end of an old connection")
-	if g.seen.seat != l {
+	if g.seen.newest != l {
 		g.w.cov.hit(R3)
 	}
 }
 
-// tenure returns the upstream that a call of the core names.
-func (g *game) tenure(u *upstream) *session.Upstream {
+// coreUpstream returns the upstream that a call of the core names.
+func (g *game) coreUpstream(u *upstream) *session.Upstream {
 	if g.w.fault == Misdirect {
 		return g.ups.ten
 	}
@@ -354,7 +354,7 @@ func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 }
 
 func (g *game) upstreamGone(l *leg) {
-	f := func() { g.core.Gone(g.w.now, g.tenure(l.ups), "read failed") }
+	f := func() { g.core.Disconnected(g.w.now, g.coreUpstream(l.ups), "read failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the end", OldGone, f)
 	} else {
@@ -364,11 +364,11 @@ func (g *game) upstreamGone(l *leg) {
 	if l.ups.ten.CloseMode() < session.Shut {
 		g.fail("I10", "an upstream that has gone is not given up")
 	}
-	l.ups.gone = true
+	l.ups.endSeen = true
 }
 
 func (g *game) upstreamDeaf(l *leg) {
-	f := func() { g.core.WriteFailed(g.w.now, g.tenure(l.ups), "write failed") }
+	f := func() { g.core.WriteFailed(g.w.now, g.coreUpstream(l.ups), "write failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the deafness", OldDeaf, f)
 		return
@@ -379,7 +379,7 @@ func (g *game) upstreamDeaf(l *leg) {
 
 func (g *game) upstreamWrote(l *leg, n int) {
 	u := l.ups
-	f := func() { g.core.Wrote(g.w.now, g.tenure(u), n, false) }
+	f := func() { g.core.Wrote(g.w.now, g.coreUpstream(u), n, false) }
 	if l.flying.final && u.replaced {
 		g.old(u, "a last write", OldLast, f)
 		return
@@ -406,7 +406,7 @@ func (g *game) checkTorn(u *upstream) {
 // upstreamRead passes to the core what l's reader has.
 func (g *game) upstreamRead(l *leg, p []byte) {
 	u, n := l.ups, len(p)
-	f := func() { g.core.Read(g.w.now, g.tenure(u), p) }
+	f := func() { g.core.Read(g.w.now, g.coreUpstream(u), p) }
 	if u.replaced {
 		g.old(u, "a read", OldRead, f)
 		return
@@ -429,10 +429,10 @@ func (g *game) afterUpstreamRead(before session.Info) {
 	if after.State == session.Ended {
 		return
 	}
-	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.Wants(u.ten) {
+	if len(u.items) > 0 && u.items[0].end <= u.handed && g.core.WantsRead(u.ten) {
 		g.fail("I1", "a message of %d bytes was read and not taken in, %d are numbered", u.items[0].m.size, after.Sent)
 	}
-	if l := g.seen.seat; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
+	if l := g.seen.newest; l != nil && !l.stale() && l.tap.replaying() && after.Sent > before.Sent {
 		g.w.cov.hit(R6)
 	}
 }
@@ -440,7 +440,7 @@ func (g *game) afterUpstreamRead(before session.Info) {
 // attached checks a successful resume; before is the session's state before it.
 func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	b, i := before.info, g.core.Info()
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		t.received = g.ponged // it can't state a count
 	}
 	if b.State == session.Attached {
@@ -450,7 +450,7 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	if t.received > b.Acked {
 		g.futile = futility{}
 	}
-	stays := i.State == session.Attached || g.cfg.Kept && i.Ending.Reason == "upstream_lost" // only the end announces it
+	stays := i.State == session.Attached || g.cfg.PlainResume && i.Ending.Reason == "upstream_lost" // only the end announces it
 	if !b.Tokens.Good(t.token.gen) || b.State == session.Ended || t.badN || t.received < b.Acked || i.Epoch != b.Epoch+1 || !stays {
 		g.fail("I4", "generation %d with N %d was attached to %+v", t.token.gen, t.received, b)
 	}
@@ -464,10 +464,10 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	g.seen.replayed += b.Sent - base
 	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received}
 	if b.State != session.Attached {
-		g.seen.attach.Kind, g.seen.attach.Took = session.Resumed, g.w.now.Sub(b.Detached)
+		g.seen.attach.Kind, g.seen.attach.Elapsed = session.Resumed, g.w.now.Sub(b.Detached)
 	}
 	g.noteEdge(t, b)
-	if g.cfg.Kept {
+	if g.cfg.PlainResume {
 		g.noteReturn(b, b.Sent-base)
 		g.returns(t, base, base-t.received)
 		g.ponged = base
@@ -489,14 +489,14 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	}
 }
 
-// seated checks that l is the leg of the newest attach.
-func (g *game) seated(t *attempt, old *leg) {
+// noteAttached checks that l is the leg of the newest attach.
+func (g *game) noteAttached(t *attempt, old *leg) {
 	l := g.down
 	l.tap.link = t.link
 	if g.life != nil && g.life.leg == nil { // otherwise the session has ended before
 		g.life.leg = l
 	}
-	if p := g.seen.seat; p != nil {
+	if p := g.seen.newest; p != nil {
 		if p.tap.link != nil && p.tap.link.hello == 0 && p.tap.link.lostAt {
 			g.w.cov.hit(R12)
 		}
@@ -505,19 +505,19 @@ func (g *game) seated(t *attempt, old *leg) {
 		}
 	}
 	g.noteSlow()
-	g.seen.older, g.seen.seat = g.seen.seat, l
+	g.seen.older, g.seen.newest = g.seen.newest, l
 }
 
 // noteDetached records the end of the newest attach.
 func (g *game) noteDetached() {
-	l := g.seen.seat
-	g.seen.gone++
+	l := g.seen.newest
+	g.seen.endedAttaches++
 	if l == nil || !l.tap.replaying() {
-		g.seen.cuts = 0
+		g.seen.replayCuts = 0
 		return
 	}
-	g.seen.cuts++
-	if g.seen.cuts >= 2 {
+	g.seen.replayCuts++
+	if g.seen.replayCuts >= 2 {
 		g.w.cov.hit(R7)
 	}
 }

@@ -67,9 +67,9 @@ func (g *game) checkAbsence(e session.Event) {
 		want = g.life.heard
 		g.leaveBehind()
 	case g.life == nil: // pre-created
-		want = exactly(now.Add(-e.Took))
+		want = exactly(now.Add(-e.Elapsed))
 	}
-	if heard := now.Add(-e.Away); heard < want[early] || heard > want[late] {
-		g.fail("I13", "away for %v is reported for a client that was heard at %d", e.Away, want)
+	if heard := now.Add(-e.Outage); heard < want[early] || heard > want[late] {
+		g.fail("I13", "away for %v is reported for a client that was heard at %d", e.Outage, want)
 	}
 }

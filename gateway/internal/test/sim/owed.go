@@ -9,24 +9,24 @@ import (
 // and not to one connection: all of them together receive each message completely,
 // once.
 
-// A due is one of these.
-type due struct {
+// An expectation is one of these.
+type expectation struct {
 	n    uint64    // the client's message; 0: a text of the gateway's
 	text string    //
 	to   *upstream // its only possible recipient
 }
 
-// debts are everything owed.
-type debts struct {
-	list     []due
-	admitted uint64 // number of the client's messages accepted
+// backlog are everything owed.
+type backlog struct {
+	list     []expectation
+	received uint64 // number of the client's messages accepted
 	got      uint64 // and received completely
 }
 
-func (d *debts) owe(x due) { d.list = append(d.list, x) }
+func (d *backlog) expect(x expectation) { d.list = append(d.list, x) }
 
 // front returns what u must receive next.
-func (d *debts) front(u *upstream) (x due, ok bool) {
+func (d *backlog) front(u *upstream) (x expectation, ok bool) {
 	for len(d.list) > 0 {
 		x = d.list[0]
 		if x.to == nil || x.to == u {
@@ -37,7 +37,7 @@ func (d *debts) front(u *upstream) (x due, ok bool) {
 	return x, false
 }
 
-func (d *debts) pop() {
+func (d *backlog) pop() {
 	d.list = d.list[1:]
 	if len(d.list) == 0 {
 		d.list = nil
@@ -45,17 +45,17 @@ func (d *debts) pop() {
 }
 
 // say adds a text of the gateway's for the current upstream.
-func (g *game) say(text string) {
+func (g *game) expectText(text string) {
 	if text != "" && g.seen.upOpen {
-		g.owed.owe(due{text: text, to: g.ups})
+		g.expected.expect(expectation{text: text, to: g.ups})
 	}
 }
 
-// noteAdmitted adds what the core has accepted.
-func (g *game) noteAdmitted(i session.Info) {
-	for g.owed.admitted < i.Received {
-		g.owed.admitted++
-		g.owed.owe(due{n: g.owed.admitted})
+// noteReceived adds what the core has accepted.
+func (g *game) noteReceived(i session.Info) {
+	for g.expected.received < i.Received {
+		g.expected.received++
+		g.expected.expect(expectation{n: g.expected.received})
 		g.seen.data = g.w.now
 	}
 }
@@ -73,7 +73,7 @@ func (u *upstream) data(a arrival) {
 		u.last = ""
 		return
 	}
-	d, ok := g.owed.front(u)
+	d, ok := g.expected.front(u)
 	switch {
 	case !ok:
 		g.fail("I2", "upstream %d got opcode %d of %d bytes %.30q, and is owed nothing", u.no, a.op, len(a.p), a.p)
@@ -82,7 +82,7 @@ func (u *upstream) data(a arrival) {
 	default:
 		u.word(a, d.text)
 	}
-	g.owed.pop()
+	g.expected.pop()
 }
 
 // wordLeft returns how much of the frame of its first text u has not received yet.
@@ -106,9 +106,9 @@ func (u *upstream) message(a arrival, n uint64) {
 	if m := g.cli.says.message(n); m.op != a.op || !m.equal(a.p) {
 		g.fail("I2", "upstream %d got opcode %d of %d bytes for message %d, want opcode %d of %d bytes", u.no, a.op, len(a.p), n, m.op, m.size)
 	}
-	g.owed.got++
+	g.expected.got++
 	g.checkPace(u)
-	u.took++
+	u.received++
 	u.ends = append(u.ends, u.conn.out.put-uint64(len(u.tap.buf)-u.tap.at))
 }
 
@@ -121,7 +121,7 @@ func (u *upstream) gotClose() {
 		}
 		return
 	}
-	if d, ok := g.owed.front(u); ok || u.first != "" {
+	if d, ok := g.expected.front(u); ok || u.first != "" {
 		g.fail("I2", "upstream %d got Close, and message %d %q was admitted before; word %q", u.no, d.n, d.text, u.first)
 	}
 }
@@ -138,7 +138,7 @@ func (g *game) noteParted() {
 	if g.borrowing() {
 		g.w.cov.hit(ReplacedBehind)
 	}
-	u.replaced, u.last = true, g.cfg.Words.Detach
+	u.replaced, u.last = true, g.cfg.Notices.Detach
 	if len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
 		g.w.cov.hit(Forgotten)
 	}
@@ -155,7 +155,7 @@ func (g *game) noteParted() {
 func (u *upstream) tear() {
 	if u.torn = u.tap.torn() && !u.ownFrame(); u.torn {
 		u.g.w.cov.hit(Torn)
-		if n := u.g.owed.got; u.g.seen.tornAt == n+1 {
+		if n := u.g.expected.got; u.g.seen.tornAt == n+1 {
 			u.g.w.cov.hit(TornAgain)
 		} else {
 			u.g.seen.tornAt = n + 1
@@ -188,10 +188,10 @@ func (u *upstream) finished() {
 // everything owed has been sent.
 func (g *game) settled() {
 	u, l := g.ups, g.up
-	if u.replaced || l.writing || l.closed || l.failing || l.fate() != session.Open || g.borrowing() {
+	if u.replaced || l.writing || l.closed || l.failing || l.closeMode() != session.Open || g.borrowing() {
 		return
 	}
-	d, ok := g.owed.front(u)
+	d, ok := g.expected.front(u)
 	if ok && g.cfg.Rate != (session.Rate{}) {
 		g.w.cov.hit(Paced) // it waits for its turn
 		return
@@ -211,8 +211,8 @@ func (g *game) checkPace(u *upstream) {
 	}
 	i := g.core.Info()
 	most := r.Messages*(g.w.now.Sub(i.Created).Seconds()+1) + float64(1+(i.Epoch)*windowMessages)
-	if float64(g.owed.got) > most {
-		g.fail("rate", "%d messages went out, at most %.1f may", g.owed.got, most)
+	if float64(g.expected.got) > most {
+		g.fail("rate", "%d messages went out, at most %.1f may", g.expected.got, most)
 	}
 }
 
@@ -231,7 +231,7 @@ func (g *game) sync(read bool) {
 	i := g.core.Info()
 	g.noteUnread()
 	g.noteWanted()
-	g.noteAdmitted(i)
+	g.noteReceived(i)
 	g.events()
 	g.number(i, read)
 	g.noteParted()

@@ -109,8 +109,8 @@ func (g *game) newPulse(resumed bool) *pulse {
 	return &pulse{g: g, since: now, resumed: resumed, ackedAt: g.core.Info().Acked, sent: now, asked: now, heard: exactly(now), spoken: now}
 }
 
-// lives reports whether p is the attached client's.
-func (p *pulse) lives() bool {
+// alive reports whether p is the attached client's.
+func (p *pulse) alive() bool {
 	return p != nil && p.leg != nil && !p.leg.stale() && p.g.closesAt == 0
 }
 
@@ -235,7 +235,7 @@ func (p *pulse) pingDue() session.Time {
 	if p.began > 0 && half > 0 {
 		t = earlier(t, max(p.sent, pinged, p.began).Add(half))
 	}
-	if !g.core.Wants(p.leg.att) {
+	if !g.core.WantsRead(p.leg.att) {
 		return t
 	}
 	if since := p.clock(late); since > 0 && half > 0 {
@@ -261,7 +261,7 @@ func (p *pulse) compose(sent span) {
 
 // ticks runs before a Tick, and the function that it returns after it.
 func (p *pulse) ticks() (after func()) {
-	if !p.lives() {
+	if !p.alive() {
 		return func() {}
 	}
 	over := p.g.upOver() // in that case it is unknown whether the last frame is composed
@@ -269,7 +269,7 @@ func (p *pulse) ticks() (after func()) {
 	due := sure && p.g.w.now >= p.pingDue()
 	return func() {
 		switch {
-		case !p.lives():
+		case !p.alive():
 			return
 		case due:
 			p.compose(exactly(p.g.w.now))
@@ -282,10 +282,10 @@ func (p *pulse) ticks() (after func()) {
 	}
 }
 
-// asks checks the core's Ask: a ping, unless one is in flight.
+// asks checks the core's Ping: a ping, unless one is in flight.
 func (g *game) asks() bool {
-	asked := g.core.Ask(g.w.now)
-	if p := g.life; asked && p.lives() {
+	asked := g.core.Ping(g.w.now)
+	if p := g.life; asked && p.alive() {
 		if p.hidden() > 0 || p.crowded {
 			p.may = true
 		} else if len(p.open) == 0 {
@@ -363,7 +363,7 @@ func (p *pulse) match(fresh []ping) {
 // window, or for a plain client's count.
 func (p *pulse) checkUnforeseen(n int) {
 	g := p.g
-	if !p.may && !g.cfg.Kept && !g.seen.full && g.core.Wants(g.ups.ten) {
+	if !p.may && !g.cfg.PlainResume && !g.seen.full && g.core.WantsRead(g.ups.ten) {
 		g.fail("section 5", "%d pings are sent to the client, and none is due: %s", n, p)
 	}
 }
@@ -371,7 +371,7 @@ func (p *pulse) checkUnforeseen(n int) {
 // composes records whether the core may now compose a ping that the model can't
 // foresee.
 func (p *pulse) composes() {
-	if g := p.g; g.cfg.Kept || g.seen.full || !g.core.Wants(g.ups.ten) {
+	if g := p.g; g.cfg.PlainResume || g.seen.full || !g.core.WantsRead(g.ups.ten) {
 		p.may = true
 	}
 }
@@ -546,7 +546,7 @@ func (g *game) checkSilent() {
 // checkAlive checks that a client attached after a Tick is not dead.
 func (g *game) checkAlive() {
 	p := g.life
-	if p.lives() && g.core.Wants(p.leg.att) && g.w.now >= p.dead(late) {
+	if p.alive() && g.core.WantsRead(p.leg.att) && g.w.now >= p.dead(late) {
 		g.fail("section 5", "a client is attached that was dead at %d: %s", p.dead(late), p)
 	}
 }
@@ -555,7 +555,7 @@ func (g *game) checkAlive() {
 // client, or the client is dead.
 func (g *game) checkWoken(i session.Info) {
 	p := g.life
-	if !p.lives() {
+	if !p.alive() {
 		if i.State != session.Attached && (i.Heard < g.seen.closedHeard[early] || i.Heard > g.seen.closedHeard[late]) {
 			g.fail("I13", "heard at %d is reported for a client that was heard at %d", i.Heard, g.seen.closedHeard)
 		}
@@ -568,7 +568,7 @@ func (g *game) checkWoken(i session.Info) {
 		p.composes()
 	}
 	var want session.Time
-	if g.core.Wants(p.leg.att) {
+	if g.core.WantsRead(p.leg.att) {
 		want = p.dead(late)
 	}
 	if p.exact() && !g.upOver() {

@@ -14,12 +14,12 @@ func (l *leg) read() bool {
 		return l.roomN < 0 && l.fill()
 	case l.over || l.hand != nil || l.found || l.owes:
 		return false
-	case l.closed || l.fate() != session.Open:
+	case l.closed || l.closeMode() != session.Open:
 		l.stop()
 		return true
 	case l.ups != nil:
 		return l.readUpstream()
-	case !l.g.core.Wants(l.att):
+	case !l.g.core.WantsRead(l.att):
 		return false
 	case l.conn.in.readable() > 0:
 		if l.g.w.calm && len(l.buf) < l.g.readSize {
@@ -53,7 +53,7 @@ func (l *leg) drain() bool {
 	if !l.over || l.closed {
 		return false
 	}
-	if l.fate() != session.Linger {
+	if l.closeMode() != session.Linger {
 		l.close(session.Shut)
 		return true
 	}
@@ -71,11 +71,11 @@ func (l *leg) drain() bool {
 // readUpstream borrows room; fill reads into it, now or later.
 func (l *leg) readUpstream() bool {
 	g, ten := l.g, l.ups.ten
-	if !g.core.Wants(ten) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
+	if !g.core.WantsRead(ten) || g.style != blocking && l.conn.in.readable() == 0 && !l.conn.in.ended() {
 		return false
 	}
 	if l.room = g.core.Room(ten); l.room == nil {
-		if g.core.Wants(ten) {
+		if g.core.WantsRead(ten) {
 			g.fail("I8", "no room for the upstream, and it is wanted")
 		}
 		return true

@@ -44,8 +44,8 @@ func (l *link) receive() bool {
 	case l.out.ended():
 		l.c.broken(l)
 		return true
-	case l.conn.upgraded && !l.shaken && !l.out.hole:
-		l.shaken = true
+	case l.conn.upgraded && !l.upgraded && !l.out.hole:
+		l.upgraded = true
 		l.hear()
 		return true
 	}
@@ -75,7 +75,7 @@ func (l *link) receive() bool {
 
 // broken handles a disconnect without a Close.
 func (c *client) broken(l *link) {
-	c.g.log("cl lost", int64(l.id), int64(l.came))
+	c.g.log("cl lost", int64(l.id), int64(l.received))
 	if l.dec.torn() {
 		c.g.w.cov.hit(R9)
 	}
@@ -88,7 +88,7 @@ func (c *client) broken(l *link) {
 
 func (l *link) take(a arrival) {
 	c := l.c
-	l.speaks = a.op != opClose
+	l.active = a.op != opClose
 	switch {
 	case a.op == opPing:
 		if !l.closed {
@@ -109,8 +109,8 @@ func (l *link) take(a arrival) {
 // data counts a message, and passes it to the application unless it is a repeat.
 func (l *link) data(a arrival) {
 	c := l.c
-	l.came++
-	n := l.stated + l.lost + l.came
+	l.received++
+	n := l.stated + l.lost + l.received
 	if n > c.count+1 {
 		c.g.fail("I1", "message %d came when the client had %d", n, c.count)
 	}
@@ -132,12 +132,12 @@ func (l *link) data(a arrival) {
 	if !c.g.cfg.Resumable {
 		return
 	}
-	l.owed++
-	l.owedB += len(p)
-	if l.owedFor == 0 {
-		l.owedFor = c.g.w.now
+	l.unacked++
+	l.unackedBytes += len(p)
+	if l.unackedSince == 0 {
+		l.unackedSince = c.g.w.now
 	}
-	if l.owed >= 32 || l.owedB >= 64<<10 || c.g.w.chance(c.lazy) {
+	if l.unacked >= 32 || l.unackedBytes >= 64<<10 || c.g.w.chance(c.lazy) {
 		l.ack()
 	}
 }
@@ -158,7 +158,7 @@ func (l *link) control(text string) {
 	case "ping":
 		if !l.closed {
 			l.ack()
-			l.say(strings.TrimSpace("pong " + arg))
+			l.sendControl(strings.TrimSpace("pong " + arg))
 			if n, err := strconv.ParseUint(arg, 10, 64); err == nil {
 				l.mark(markPong, n)
 			}
@@ -197,7 +197,7 @@ func (l *link) gotHello(arg string) {
 	c := l.c
 	var h helloArg
 	c.g.must(json.Unmarshal([]byte(arg), &h))
-	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() && !c.g.away.reserved {
+	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() && !c.g.detached.reserved {
 		c.g.fail("I7", "hello out of place: %s", arg)
 	}
 	if h.Received < c.acked || h.Received > c.sent {
@@ -217,10 +217,10 @@ func (l *link) gotHello(arg string) {
 		c.lost += n - c.count
 		c.count = n
 	}
-	l.told = l.stated + l.lost
+	l.acked = l.stated + l.lost
 	l.next = h.Received + 1
 	c.g.log("cl hello", int64(h.Received), int64(h.Replay))
-	l.sayAck(l.told)
+	l.sendAck(l.acked)
 	if l.suspicion && old != nil {
 		c.g.w.cov.hit(SuspectTakesOver)
 		c.falseAlarms = 0
@@ -242,7 +242,7 @@ func (l *link) verdict(verb string, v closeArg) {
 		c.retryAt = c.g.w.now.Add(millis(v.After))
 		l.drop()
 	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= c.before()):
-		l.speaks = false
+		l.active = false
 		l.drop() // an attempt of its own: it continues with that, or retries
 	default:
 		l.last = verb == "end" || v.Code == 4502
@@ -294,7 +294,7 @@ func (l *link) gotClose(p []byte) {
 		code, text = int(p[0])<<8|int(p[1]), string(p[2:])
 	}
 	c.g.log("cl got close", int64(code), int64(l.id), text)
-	if !l.closed && c.saysMore(l) {
+	if !l.closed && c.sendsMore(l) {
 		return
 	}
 	if !l.closed {
@@ -305,7 +305,7 @@ func (l *link) gotClose(p []byte) {
 		}
 	}
 	switch {
-	case l.byeing && code == c.bye:
+	case l.byeSent && code == c.bye:
 		c.finish("bye")
 	case !c.g.cfg.Resumable:
 		c.afterClose(code)

@@ -18,29 +18,29 @@ func (l *link) rawFrame(b ...byte) { l.pending = append(l.pending, b...) }
 // sins[0] is no violation.
 var violations = []violation{
 	{},
-	{"protocol_error", true, func(l *link) { l.rawFrame(0x82, 0x02, 'h', 'i') }},              // not masked
-	{"protocol_error", true, func(l *link) { l.rawFrame(0xC2, 0x80, 0, 0, 0, 0) }},            // a reserved bit
-	{"protocol_error", true, func(l *link) { l.rawFrame(0x83, 0x80, 0, 0, 0, 0) }},            // opcode 3
-	{"protocol_error", true, func(l *link) { l.rawFrame(0x89, 0xFE, 0, 126, 0, 0, 0, 0) }},    // a long Ping
-	{"protocol_error", true, func(l *link) { l.rawFrame(0x09, 0x80, 0, 0, 0, 0) }},            // a fragmented Ping
-	{"protocol_error", true, func(l *link) { l.frame(0x80|opMore, nil) }},                     // a continuation without a start
-	{"protocol_error", true, func(l *link) { l.frame(opText, nil); l.frame(opText, nil) }},    // a message in a message
-	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, []byte{3}) }},              // half a code
-	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, closeFrame(1006, "")) }},   // a code that must not be sent
-	{"protocol_error", true, func(l *link) { l.rawFrame(0x82, 0xFE, 0, 125, 0, 0, 0, 0) }},    // not the shortest length
-	{"message_too_big", true, func(l *link) { l.oversized() }},                                //
-	{"protocol_violation", true, func(l *link) { l.shreds() }},                                //
-	{"protocol_violation", false, func(l *link) { l.say("") }},                                // a lone DLE
-	{"protocol_violation", false, func(l *link) { l.say("Ack 1") }},                           // no verb
-	{"protocol_violation", false, func(l *link) { l.say("ack 01x") }},                         // no number
-	{"protocol_violation", false, func(l *link) { l.say("ack  1") }},                          // a doubled blank
-	{"protocol_violation", false, func(l *link) { l.say("ack 9999999999") }},                  // beyond what was sent
-	{"protocol_violation", false, func(l *link) { l.say("hello {}") }},                        // the gateway's verb
-	{"protocol_violation", false, func(l *link) { l.say(`bye {"code":1006}`) }},               // no code for it
-	{"protocol_violation", false, func(l *link) { l.say("ping \x01") }},                       // a control character
-	{"invalid_utf8", false, func(l *link) { l.frame(0x80|opText, []byte("\x10ping \xff")) }},  //
-	{"protocol_violation", false, func(l *link) { l.sayAck(max(l.c.g.core.Info().Sent, 1)) }}, // what is not sent yet, if anything
-	{"protocol_violation", false, func(l *link) { l.flood() }},                                // the window, if it is full
+	{"protocol_error", true, func(l *link) { l.rawFrame(0x82, 0x02, 'h', 'i') }},               // not masked
+	{"protocol_error", true, func(l *link) { l.rawFrame(0xC2, 0x80, 0, 0, 0, 0) }},             // a reserved bit
+	{"protocol_error", true, func(l *link) { l.rawFrame(0x83, 0x80, 0, 0, 0, 0) }},             // opcode 3
+	{"protocol_error", true, func(l *link) { l.rawFrame(0x89, 0xFE, 0, 126, 0, 0, 0, 0) }},     // a long Ping
+	{"protocol_error", true, func(l *link) { l.rawFrame(0x09, 0x80, 0, 0, 0, 0) }},             // a fragmented Ping
+	{"protocol_error", true, func(l *link) { l.frame(0x80|opMore, nil) }},                      // a continuation without a start
+	{"protocol_error", true, func(l *link) { l.frame(opText, nil); l.frame(opText, nil) }},     // a message in a message
+	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, []byte{3}) }},               // half a code
+	{"protocol_error", true, func(l *link) { l.frame(0x80|opClose, closeFrame(1006, "")) }},    // a code that must not be sent
+	{"protocol_error", true, func(l *link) { l.rawFrame(0x82, 0xFE, 0, 125, 0, 0, 0, 0) }},     // not the shortest length
+	{"message_too_big", true, func(l *link) { l.oversized() }},                                 //
+	{"protocol_violation", true, func(l *link) { l.shreds() }},                                 //
+	{"protocol_violation", false, func(l *link) { l.sendControl("") }},                         // a lone DLE
+	{"protocol_violation", false, func(l *link) { l.sendControl("Ack 1") }},                    // no verb
+	{"protocol_violation", false, func(l *link) { l.sendControl("ack 01x") }},                  // no number
+	{"protocol_violation", false, func(l *link) { l.sendControl("ack  1") }},                   // a doubled blank
+	{"protocol_violation", false, func(l *link) { l.sendControl("ack 9999999999") }},           // beyond what was sent
+	{"protocol_violation", false, func(l *link) { l.sendControl("hello {}") }},                 // the gateway's verb
+	{"protocol_violation", false, func(l *link) { l.sendControl(`bye {"code":1006}`) }},        // no code for it
+	{"protocol_violation", false, func(l *link) { l.sendControl("ping \x01") }},                // a control character
+	{"invalid_utf8", false, func(l *link) { l.frame(0x80|opText, []byte("\x10ping \xff")) }},   //
+	{"protocol_violation", false, func(l *link) { l.sendAck(max(l.c.g.core.Info().Sent, 1)) }}, // what is not sent yet, if anything
+	{"protocol_violation", false, func(l *link) { l.flood() }},                                 // the window, if it is full
 }
 
 // oversized announces a message over the limit. It sends one byte of payload, which
@@ -74,7 +74,7 @@ func (l *link) flood() {
 func (g *game) clientMisbehaves() bool {
 	c := g.cli
 	l := c.live
-	if l == nil || c.done || c.rogue > 0 || l.closed || l.byeing || c.trying != nil || l.in.hole {
+	if l == nil || c.done || c.rogue > 0 || l.closed || l.byeSent || c.trying != nil || l.in.hole {
 		return false
 	}
 	n := 1 + g.w.rng.IntN(len(violations)-1)

@@ -193,8 +193,8 @@ func (g *game) even() bool {
 		return false // it is about to end
 	}
 	return i.State == session.Attached && c.live != nil && g.first == nil &&
-		c.count == i.Sent && len(u.items) == 0 && len(u.out) == 0 && g.owed.got == c.queued && u.read == u.took && u.ponged == u.pings &&
-		(!g.cfg.Kept || i.Acked == i.Sent && i.BufferMessages == 0) &&
+		c.count == i.Sent && len(u.items) == 0 && len(u.out) == 0 && g.expected.got == c.queued && u.read == u.received && u.ponged == u.pings &&
+		(!g.cfg.PlainResume || i.Acked == i.Sent && i.BufferMessages == 0) &&
 		(!g.cfg.Resumable || c.acked == c.queued && i.Acked == i.Sent && i.BufferMessages == 0 && c.grace == g.keep().Milliseconds())
 }
 
@@ -227,11 +227,11 @@ func (g *game) finale() {
 func (g *game) stuck() string {
 	c, u := g.cli, g.ups
 	s := fmt.Sprintf("client done=%v count=%d queued=%d sent=%d acked=%d live=%v trying=%v\n", c.done, c.count, c.queued, c.sent, c.acked, c.live != nil, c.trying != nil)
-	s += fmt.Sprintf("upstream %d over=%v replaced=%v items=%d out=%d got=%d (all %d) read=%d, owed %d, dial %+v\n", u.no, u.over, u.replaced, len(u.items), len(u.out), u.took, g.owed.got, u.read, len(g.owed.list), g.dial)
-	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.Wants(u.ten))
+	s += fmt.Sprintf("upstream %d over=%v replaced=%v items=%d out=%d got=%d (all %d) read=%d, owed %d, dial %+v\n", u.no, u.over, u.replaced, len(u.items), len(u.out), u.received, g.expected.got, u.read, len(g.expected.list), g.dial)
+	s += fmt.Sprintf("core %+v, next %d, wants upstream %v\n", g.core.Info(), g.core.Next(), g.core.WantsRead(u.ten))
 	for _, l := range g.allLegs() {
-		s += fmt.Sprintf("leg to %s: fate %d closed=%v writing=%v waiting=%v flying=%v over=%v found=%v hand=%d room=%d owes=%v lingering=%v\n",
-			l.name(), l.fate(), l.closed, l.writing, l.waiting, l.flying.up, l.over, l.found, len(l.hand), len(l.room), l.owes, l.lingering)
+		s += fmt.Sprintf("leg to %s: mode %d closed=%v writing=%v waiting=%v flying=%v over=%v found=%v hand=%d room=%d owes=%v lingering=%v\n",
+			l.name(), l.closeMode(), l.closed, l.writing, l.waiting, l.flying.up, l.over, l.found, len(l.hand), len(l.room), l.owes, l.lingering)
 	}
 	return s
 }

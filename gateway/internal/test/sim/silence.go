@@ -103,7 +103,7 @@ func (g *game) waitOut() {
 	busy, live := g.w.chance(500), g.cli.live
 	for range 40 {
 		due := g.w.due()
-		if due == 0 || g.life == nil || !g.life.lives() || g.cli.live != live {
+		if due == 0 || g.life == nil || !g.life.alive() || g.cli.live != live {
 			return
 		}
 		if busy {

@@ -22,7 +22,7 @@ func (g *game) look(l *leg) {
 	}
 	out.acknowledge(n)
 	st := session.SocketState{Acked: out.acked, Queued: int(out.put - out.acked), Unread: l.conn.in.readable() > 0}
-	if g.life.lives() && g.life.leg == l {
+	if g.life.alive() && g.life.leg == l {
 		g.life.looks(st)
 	}
 	g.core.Socket(g.w.now, l.att, st)

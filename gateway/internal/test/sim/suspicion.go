@@ -17,7 +17,7 @@ const (
 // suspects starts a resume beside the live connection, if the client has reason to.
 func (c *client) suspects() bool {
 	l, w := c.live, c.g.w
-	if l == nil || !c.g.cfg.Resumable || l.byeing || l.gap == 0 || w.now < c.suspectAt || w.now < l.heard.Add(usualGaps*l.gap) || !c.resume() {
+	if l == nil || !c.g.cfg.Resumable || l.byeSent || l.gap == 0 || w.now < c.suspectAt || w.now < l.heard.Add(usualGaps*l.gap) || !c.resume() {
 		return false
 	}
 	c.trying.suspicion = true
@@ -47,10 +47,10 @@ func (c *client) noteSuspicion(l *link) {
 // while that has no 101.
 func (c *client) relax(l *link) {
 	t := c.trying
-	if t == nil || !t.suspicion || l != c.live || !l.speaks {
+	if t == nil || !t.suspicion || l != c.live || !l.active {
 		return
 	}
-	if t.shaken {
+	if t.upgraded {
 		c.g.w.cov.hit(R23After)
 		return
 	}

@@ -24,16 +24,16 @@ type tap struct {
 	first    bool
 	late     bool // the session had already ended
 
-	hello  bool
-	lost   uint64
-	replay uint64
-	n      uint64 // number of the newest message written
-	acked  uint64 // newest ack written
-	older  uint64 // what was written upstream before the attach
-	told   bool   // the end of the replay was announced
-	code   int    // of close or end; 0: none
-	verb   string
-	closed bool
+	hello     bool
+	lost      uint64
+	replay    uint64
+	n         uint64 // number of the newest message written
+	acked     uint64 // newest ack written
+	older     uint64 // what was written upstream before the attach
+	announced bool   // the end of the replay was announced
+	code      int    // of close or end; 0: none
+	verb      string
+	closed    bool
 
 	pongDue   uint64 // the client's newest unanswered ping
 	pongAfter uint64 // what must be acked first
@@ -49,7 +49,7 @@ func newTap(l *leg, stated uint64) *tap {
 	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
 	t.graceNow = l.g.keep().Milliseconds()
 	t.late = i.State == session.Ended
-	if l.g.cfg.Kept { // there is no hello to announce it
+	if l.g.cfg.PlainResume { // there is no hello to announce it
 		t.lost, t.replay = l.g.seen.attach.Lost, l.g.seen.attach.Replay
 		t.n += t.lost
 	}
@@ -126,8 +126,8 @@ func (t *tap) control(text string) {
 		g.fail("I7", "%s is written before hello", verb)
 	case verb == "ack":
 		n, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil || n > g.owed.got || n < t.acked {
-			g.fail("I5", "ack %q is written; the upstream was written %d, the last ack was %d", arg, g.owed.got, t.acked)
+		if err != nil || n > g.expected.got || n < t.acked {
+			g.fail("I5", "ack %q is written; the upstream was written %d, the last ack was %d", arg, g.expected.got, t.acked)
 		}
 		t.acked = n
 	case verb == "pong":
@@ -181,7 +181,7 @@ func (t *tap) seeHello(arg string) {
 		g.fail("I3", "hello.received %d, but %d were admitted at the attach", h.Received, t.received)
 	case t.first != !*h.Resumed:
 		g.fail("I7", "hello.resumed %v at epoch %d", *h.Resumed, t.l.att.Epoch())
-	case (!t.first || g.away.reserved) && t.stated+h.Lost+h.Replay != t.sent:
+	case (!t.first || g.detached.reserved) && t.stated+h.Lost+h.Replay != t.sent:
 		g.fail("I7", "stated %d, lost %d, replay %d, but %d were numbered", t.stated, h.Lost, h.Replay, t.sent)
 	case h.Lost > 0 && !g.seen.dropping:
 		g.fail("I1", "lost %d under %v", h.Lost, g.terms.Overflow)
@@ -206,7 +206,7 @@ func (t *tap) checkVerb() {
 		if t.n != g.nums.last() || len(g.ups.items) > 0 || !g.ups.over || g.ups.code != t.code {
 			g.fail("I12", "end %d after message %d of %d; the upstream closed with %d after %d more", t.code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
 		}
-	case t.verb == "close" && t.l == g.seen.seat && t.code != 4502 && t.code != closeCode[g.core.Info().Ending.Reason]:
+	case t.verb == "close" && t.l == g.seen.newest && t.code != 4502 && t.code != closeCode[g.core.Info().Ending.Reason]:
 		g.fail("section 6", "close %d to the client of a session that ended with %q", t.code, g.core.Info().Ending.Reason)
 	case t.code == 4502:
 		if t.n != g.core.Info().Sent {
@@ -233,7 +233,7 @@ func (t *tap) checkClose(p []byte) {
 	if t.code != 0 && t.code != code {
 		g.fail("section 6", "%s %d before a Close with %d", t.verb, t.code, code)
 	}
-	if t.l == g.seen.seat && g.closesAt > 0 && g.core.Info().Ending.Reason == "bye" {
+	if t.l == g.seen.newest && g.closesAt > 0 && g.core.Info().Ending.Reason == "bye" {
 		g.checkClosed(t, code)
 		return
 	}

@@ -29,7 +29,7 @@ func (g *game) changeTerms() bool {
 // ends together with the client's token.
 func (g *game) someGrace() time.Duration {
 	w := g.w
-	if a := g.away; a.since > 0 && w.chance(200) {
+	if a := g.detached; a.since > 0 && w.chance(200) {
 		return max(g.expires.Sub(a.since)-a.rested-g.resting()+time.Duration(w.rng.IntN(3)-1), 0)
 	}
 	return pick(w, 0, w.beat/2, w.beat, 3*w.beat, 30*time.Second, 30*time.Second, 100*time.Second, 2*time.Hour)
@@ -51,11 +51,11 @@ func (g *game) setTerms(t session.Terms) bool {
 		g.unchanged(before, "a refused change of terms")
 		g.w.cov.hit(TermsRefused)
 		if must {
-			g.fail("terms", "%+v was refused: away %+v, token until %d", t, g.away, g.expires)
+			g.fail("terms", "%+v was refused: away %+v, token until %d", t, g.detached, g.expires)
 		}
 		return false
 	case !may:
-		g.fail("terms", "%+v was accepted: away %+v, token until %d", t, g.away, g.expires)
+		g.fail("terms", "%+v was accepted: away %+v, token until %d", t, g.detached, g.expires)
 	}
 	g.retold(kept, before)
 	if t.Overflow != old.Overflow && blocked && (!g.seen.blocked || g.core.State() == session.Ended) {
@@ -69,19 +69,19 @@ func (g *game) setTerms(t session.Terms) bool {
 // while the client is detached with a token that expires earlier.
 func (g *game) mayChange(t session.Terms) (may, must bool) {
 	state := g.core.State()
-	if g.away.since == 0 || state == session.Ended || keeps(t, g.started) == g.keep() {
+	if g.detached.since == 0 || state == session.Ended || keeps(t, g.started) == g.keep() {
 		return true, true
 	}
-	end := g.away.since.Add(g.away.rested + g.resting() + g.kept(t))
-	return end <= max(g.expires, g.told), end <= min(g.expires, g.told)
+	end := g.detached.since.Add(g.detached.rested + g.resting() + g.kept(t))
+	return end <= max(g.expires, g.confirmedExpiry), end <= min(g.expires, g.confirmedExpiry)
 }
 
 // resting returns how long the timer has been stopped.
 func (g *game) resting() time.Duration {
-	if g.away.waits == 0 {
+	if g.detached.waits == 0 {
 		return 0
 	}
-	return g.w.now.Sub(g.away.waits)
+	return g.w.now.Sub(g.detached.waits)
 }
 
 // retold checks that a changed grace period applies at once, and that the client is
@@ -103,11 +103,11 @@ func (g *game) retold(kept time.Duration, before snapshot) {
 		g.checkRenewal()
 	case session.Detached:
 		g.w.cov.hit(TermsAway)
-		if end := g.graceEnd(); g.w.now >= end != (g.core.State() == session.Ended) && g.seen.overs == 0 {
+		if end := g.graceEnd(); g.w.now >= end != (g.core.State() == session.Ended) && g.seen.ends == 0 {
 			g.fail("terms", "the grace period ends at %d, and the session is %v", end, g.core.State())
 		}
 	case session.Connecting:
-		if g.away.waits > 0 {
+		if g.detached.waits > 0 {
 			g.w.cov.hit(TermsDial)
 		}
 	}

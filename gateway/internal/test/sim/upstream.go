@@ -33,11 +33,11 @@ type upstream struct {
 	stalled bool // it reads nothing
 
 	// How it disconnected.
-	over   bool
-	code   int    // of its Close; 0: it disconnected without one
-	reason string //
-	wrong  string // the rule that it violated
-	gone   bool   // the driver found its end
+	over    bool
+	code    int    // of its Close; 0: it disconnected without one
+	reason  string //
+	wrong   string // the rule that it violated
+	endSeen bool   // the driver found its end
 
 	// --disconnect hard: the session has replaced it.
 	replaced bool
@@ -45,16 +45,16 @@ type upstream struct {
 	replace  bool // the next one was connected while its write was in flight
 
 	// What was written to it.
-	tap     decoder
-	first   string // a text that must be received first; "": none
-	last    string // and, once replaced, the one before the Close
-	took    uint64 // the client's messages
-	ends    []uint64
-	read    uint64 // of these, read by its application
-	ponged  int
-	closed  bool // a Close was received
-	gotCode int
-	gotText string
+	tap      decoder
+	first    string // a text that must be received first; "": none
+	last     string // and, once replaced, the one before the Close
+	received uint64 // the client's messages
+	ends     []uint64
+	read     uint64 // of these, read by its application
+	ponged   int
+	closed   bool // a Close was received
+	gotCode  int
+	gotText  string
 }
 
 // maxOut is how much a peer's socket and application queue before the peer stops
@@ -278,7 +278,7 @@ func (u *upstream) arrived(a arrival) {
 		if len(a.p) >= 2 {
 			u.gotCode, u.gotText = int(a.p[0])<<8|int(a.p[1]), string(a.p[2:])
 		}
-		u.g.log("up got close", int64(u.gotCode), int64(u.took))
+		u.g.log("up got close", int64(u.gotCode), int64(u.received))
 		u.gotClose()
 	}
 }

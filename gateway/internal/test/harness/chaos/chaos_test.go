@@ -69,6 +69,21 @@ func TestChaosLosesNoMessage(t *testing.T) {
 	}
 }
 
+// An upgrade replaces the process every two seconds, under all faults: nothing is lost, and no
+// game server sees a second connection of a session.
+func TestUpgradesLoseNoMessage(t *testing.T) {
+	cfg := short()
+	cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
+	cfg.Seed, cfg.Driver, cfg.Bin, cfg.Upgrade = 3, "poll", build(t), 2*time.Second
+	rep, text := chaos(t, cfg)
+	if rep.Bad() {
+		t.Error(text)
+	}
+	if rep.Upgrades < 3 || rep.Cuts < 50 || rep.MessagesUp < 3000 {
+		t.Errorf("too little has happened to mean anything:\n%s", text)
+	}
+}
+
 // A gateway with a bug is detected, and the report names the message.
 func TestChaosDetectsABrokenGateway(t *testing.T) {
 	list, err := mutant.Load("../../../../../testdata/mutants")

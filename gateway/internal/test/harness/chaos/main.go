@@ -45,6 +45,7 @@ func command(args []string) int {
 	secure := fs.Bool("tls", false, "TLS on the client address")
 	links := fs.Bool("links", false, "in a network namespace whose link goes down (takes root)")
 	bin := fs.String("bin", "", "the gateway's program; made from the sources where there is none")
+	upgrade := fs.Duration("upgrade", 0, "between two upgrades of the gateway to a new process; 0: none")
 	only := fs.String("only", "", "the one ending of all sessions, as the table calls it")
 	out := fs.String("report", "", "file that the table is written to as well")
 	fs.Parse(args)
@@ -56,7 +57,7 @@ func command(args []string) int {
 		fmt.Fprintf(os.Stderr, "chaos: -only: want one of %q\n", endingNames)
 		return 2
 	}
-	cfg.Only = *only
+	cfg.Only, cfg.Upgrade = *only, *upgrade
 	cfg.Seed, cfg.Driver, cfg.TLS, cfg.Links, cfg.Bin = *seed, *driver, *secure, *links, *bin
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

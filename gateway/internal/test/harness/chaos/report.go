@@ -29,6 +29,7 @@ type Report struct {
 	Redials        int
 	Compressed     int64
 	Cookies        int64
+	Upgrades       int64
 	Cuts, Stalls   int64
 	Silences       int64
 	Noticed        [2]int // of them by the gateway, and by clients
@@ -77,6 +78,7 @@ func (r *run) report() *Report {
 			rep.Cuts += r.count.cuts[k].Load()
 		}
 	}
+	rep.Upgrades = r.count.upgrades.Load()
 	rep.Told, rep.Cookies, rep.Compressed = r.count.told.Load(), r.count.cookies.Load(), r.count.compressed.Load()
 	rep.Redials = r.game.redials
 	rep.Silences, rep.Suspicions = r.silentCuts(), r.count.suspicions.Load()
@@ -231,6 +233,9 @@ func (rep *Report) tell(r *run) {
 	row("resumes", "%d, %d messages replayed", r.count.resumes.Load(), r.count.replayed.Load())
 	row("connections left open by their client", "%d; %d ends by 4409", r.count.abandoned.Load(), r.count.takenOver.Load())
 	row("first connections lost before hello", "%d sessions that no client could resume", r.count.ghosts.Load())
+	if r.cfg.Upgrade > 0 {
+		row("upgrades", "%d, %d refused while another was under way", rep.Upgrades, r.count.refusedUpgrades.Load())
+	}
 	row("signing keys changed", "%d times, %d tokens renewed", r.count.rotations.Load(), r.count.tokens.Load())
 	row("first connections broken before any client message arrived", "%d sessions over before it knew, and refused with 4404 (protocol section 6)", r.unheard())
 	rep.tellEnds(r, row)

@@ -41,6 +41,7 @@ type Config struct {
 	Stall      time.Duration // max time in which a game server reads nothing,
 	StallEvery int           // once in about this many messages
 	Rotate     time.Duration // between two signing keys
+	Upgrade    time.Duration // between two upgrades to a new process; 0: none
 	TLS        bool          // on the client address
 	Links      bool          // in a separate network namespace, whose link fails now and then
 	Limit      time.Duration // for the whole run
@@ -59,6 +60,7 @@ type counters struct {
 	compressed, cookies           atomic.Int64
 	suspicions, falseAlarms       atomic.Int64
 	told, gone, again             atomic.Uint64
+	upgrades, refusedUpgrades     atomic.Int64
 }
 
 // A run is a gateway with clients, game servers and faults.
@@ -80,9 +82,10 @@ type run struct {
 	began   time.Time
 	exit    error
 
-	bySession            sync.Map // the players
-	byGateway, byClients delays   // until a silent line was noticed,
-	bySuspicion          delays   // or replaced
+	signals              sync.Mutex // held during an upgrade
+	bySession            sync.Map   // the players
+	byGateway, byClients delays     // until a silent line was noticed,
+	bySuspicion          delays     // or replaced
 }
 
 // Run runs everything and returns the result; its error says why it could not run.
@@ -290,6 +293,7 @@ func (r *run) play(ctx context.Context) {
 	var nature, first, rest sync.WaitGroup
 	nature.Go(func() { r.rotate(quiet) })
 	nature.Go(func() { r.flap(quiet) })
+	nature.Go(func() { r.upgrade(quiet) })
 	for _, p := range r.players {
 		group := &first
 		if p.end == drained {
@@ -355,7 +359,27 @@ func (r *run) rotate(ctx context.Context) {
 			r.faults = append(r.faults, err.Error())
 			return
 		}
+		r.signals.Lock() // a process that is being replaced ignores it
 		r.gateway.Signal(syscall.SIGHUP)
+		r.signals.Unlock()
 		r.count.rotations.Add(1)
+	}
+}
+
+// upgrade replaces the gateway's process now and then.
+func (r *run) upgrade(ctx context.Context) {
+	for r.cfg.Upgrade > 0 && sleep(ctx, r.cfg.Upgrade) {
+		r.signals.Lock()
+		key, err := r.gateway.Upgrade(30 * time.Second)
+		r.signals.Unlock()
+		switch {
+		case err != nil:
+			r.faults = append(r.faults, err.Error())
+			return
+		case key == "upgrade.committed":
+			r.count.upgrades.Add(1)
+		case key == "upgrade.refused":
+			r.count.refusedUpgrades.Add(1)
+		}
 	}
 }

@@ -23,20 +23,26 @@ import (
 type Process struct {
 	Addr  string // where clients connect
 	Admin string // the admin address, "" if disabled
-	PID   int
+	PID   int    // of the first process; see Signal
 
 	cmd     *exec.Cmd
 	noAdmin bool
 	told    func(Line)
 
+	upgrades chan string // the last log line of each upgrade
+
 	mu    sync.Mutex
+	now   int // the process that serves: an upgrade replaces it
 	log   *os.File
 	bad   []string // lines that must not occur
 	ended chan error
 }
 
 // A Line is the part of a log line that is examined.
-type Line struct{ Level, Msg, Addr, Session, Reason string }
+type Line struct {
+	Level, Msg, Addr, Session, Reason string
+	PID                               int
+}
 
 const startPatience = 30 * time.Second
 
@@ -53,7 +59,7 @@ func StartTold(told func(Line), logName string, prefix []string, bin string, arg
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), told: told, noAdmin: slices.Contains(args, "--admin=off")}
+	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), upgrades: make(chan string, 1), told: told, noAdmin: slices.Contains(args, "--admin=off")}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -67,6 +73,7 @@ func StartTold(told func(Line), logName string, prefix []string, bin string, arg
 	select {
 	case p.Addr = <-ready:
 		p.PID = p.cmd.Process.Pid
+		p.serves(p.PID)
 		return p, nil
 	case <-time.After(startPatience):
 		p.cmd.Process.Kill()
@@ -91,9 +98,21 @@ func (p *Process) read(out io.Reader, ready chan<- string) {
 			addr = line.Addr
 		case "listen.admin":
 			p.Admin = line.Addr
+		case "upgrade.committed", "upgrade.aborted", "upgrade.refused":
+			if line.Msg == "upgrade.committed" && line.PID == 0 {
+				break // the older process's line
+			}
+			p.serves(line.PID)
+			select {
+			case p.upgrades <- line.Msg:
+			default:
+			}
 		}
 		if addr != "" && (p.Admin != "" || p.noAdmin) {
-			ready <- addr
+			select {
+			case ready <- addr:
+			default: // an upgrade's process
+			}
 			addr = ""
 		}
 		p.keep(s.Text(), line.Level)
@@ -125,8 +144,39 @@ func (p *Process) Faults() []string {
 	return append([]string(nil), p.bad...)
 }
 
-// Signal sends a signal.
-func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+// serves notes which process serves; zero changes nothing.
+func (p *Process) serves(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pid > 0 {
+		p.now = pid
+	}
+}
+
+// Signal sends a signal to the process that serves.
+func (p *Process) Signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return syscall.Kill(p.now, s)
+}
+
+// Upgrade has the program started anew, and waits until the new process serves. It returns
+// the key of the last log line of the upgrade.
+func (p *Process) Upgrade(patience time.Duration) (string, error) {
+	select {
+	case <-p.upgrades:
+	default:
+	}
+	if err := p.Signal(syscall.SIGUSR2); err != nil {
+		return "", err
+	}
+	select {
+	case key := <-p.upgrades:
+		return key, nil
+	case <-time.After(patience):
+		return "", fmt.Errorf("no upgrade within %s", patience)
+	}
+}
 
 // Wait waits for the process to exit, and kills it after patience.
 func (p *Process) Wait(patience time.Duration) error {
@@ -135,6 +185,7 @@ func (p *Process) Wait(patience time.Duration) error {
 		p.ended <- err
 		return err
 	case <-time.After(patience):
+		p.Signal(syscall.SIGKILL)
 		p.cmd.Process.Kill()
 		return fmt.Errorf("still running %s after SIGTERM", patience)
 	}
@@ -142,6 +193,7 @@ func (p *Process) Wait(patience time.Duration) error {
 
 // Kill kills it, if it is still running.
 func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
 	p.cmd.Process.Kill()
 	p.Wait(time.Second)
 	p.log.Close()

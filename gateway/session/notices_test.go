@@ -10,7 +10,7 @@ import (
 
 func TestBeatsDueTogetherAreAllSent(t *testing.T) {
 	c := config()
-	c.Beats = []session.Beat{{Every: 5 * time.Second, Text: "one"}, {Every: 5 * time.Second, Text: "two"}, {Every: 10 * time.Second, Text: "three"}}
+	c.Keepalives = []session.Keepalive{{Every: 5 * time.Second, Text: "one"}, {Every: 5 * time.Second, Text: "two"}, {Every: 10 * time.Second, Text: "three"}}
 	b := newTable(t, c)
 	b.drop()
 	b.sleep(5 * time.Second)
@@ -32,7 +32,7 @@ func TestHeartbeatSplitByDisconnectIsAnsweredOnce(t *testing.T) {
 	} {
 		for cut := 0; cut <= len(bytes); cut++ {
 			c := config()
-			c.Replies = []session.Reply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}, {In: "\x10beat", Out: "pong"}}
+			c.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}, {In: "\x10beat", Out: "pong"}}
 			b := newTable(t, c)
 			b.game(text("before") + bytes[:cut])
 			b.drop()
@@ -56,7 +56,7 @@ func TestHeartbeatSplitByDisconnectIsAnsweredOnce(t *testing.T) {
 
 func TestUnackedFragmentedHeartbeatIsAnswered(t *testing.T) {
 	c := config()
-	c.Replies = []session.Reply{{In: "ping", Out: "pong"}}
+	c.KeepaliveReplies = []session.KeepaliveReply{{In: "ping", Out: "pong"}}
 	b := newTable(t, c)
 	b.game("\x01\x01p\x00\x00\x80\x03ing" + text("ping") + text("pin"))
 	b.drop()
@@ -68,7 +68,7 @@ func TestDetachMessagePrecedesImmediateExpiry(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		c := config()
 		c.Hard, c.Terms = hard, session.Terms{}
-		c.Words = session.Words{Detach: "away", Expire: "gone"}
+		c.Notices = session.Notices{Detach: "away", Expire: "gone"}
 		b := newTable(t, c)
 		b.drop()
 		b.wantState(session.Ended)

@@ -7,21 +7,21 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Words are text messages, chosen by the operator, that notify the upstream of what
+// Notices are text messages, chosen by the operator, that notify the upstream of what
 // happens to the client. Empty ones are not sent.
-type Words struct {
+type Notices struct {
 	Detach string // when the client is detached
 	Resume string // at a resume, before the client's first message; not at a takeover
 	Expire string // before the Close frame, when the grace period is over
 }
 
-// A Reply is a heartbeat of the game's own, and the answer that the gateway gives while
+// A KeepaliveReply is a heartbeat of the game's own, and the answer that the gateway gives while
 // the client is detached: otherwise the game server would drop the player.
-type Reply struct{ In, Out string }
+type KeepaliveReply struct{ In, Out string }
 
-// A Beat is a message that the game server expects from its client at intervals. The
+// A Keepalive is a message that the game server expects from its client at intervals. The
 // gateway sends it while the client is detached.
-type Beat struct {
+type Keepalive struct {
 	Every time.Duration
 	Text  string
 }
@@ -33,24 +33,24 @@ func (s *Session) sendText(text string) {
 	}
 }
 
-// notifyDetached sends Words.Detach.
+// notifyDetached sends Notices.Detach.
 func (s *Session) notifyDetached(now Time) {
 	if !s.cfg.Hard || s.graceEnd <= now { // else releaseUpstream sends it, ahead of the queue
-		s.sendText(s.cfg.Words.Detach)
+		s.sendText(s.cfg.Notices.Detach)
 	}
 }
 
-// notifyResumed sends Words.Resume. It sends nothing to an upstream that got it right
+// notifyResumed sends Notices.Resume. It sends nothing to an upstream that got it right
 // after its handshake, nor for the first client of a session created before it.
 func (s *Session) notifyResumed() {
 	if !s.cfg.Hard && s.epoch > 0 {
-		s.sendText(s.cfg.Words.Resume)
+		s.sendText(s.cfg.Notices.Resume)
 	}
 }
 
-// notifyReconnected sends Words.Resume to a new upstream, before any queued message.
+// notifyReconnected sends Notices.Resume to a new upstream, before any queued message.
 func (s *Session) notifyReconnected() {
-	if text := s.cfg.Words.Resume; text != "" {
+	if text := s.cfg.Notices.Resume; text != "" {
 		s.up.rest = s.masked(frame.Text, []byte(text))
 	}
 }
@@ -62,7 +62,7 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 	if s.state != Detached || h.Op != frame.Text || !h.Fin {
 		return false, false
 	}
-	for _, r := range s.cfg.Replies {
+	for _, r := range s.cfg.KeepaliveReplies {
 		if h.Length != int64(len(r.In)) {
 			continue
 		}
@@ -84,7 +84,7 @@ func (s *Session) keepalive(h frame.Header, raw []byte) (was, wait bool) {
 // answerBuffered answers the heartbeats that the client may not have answered before it
 // was detached. They remain messages for the client: it counts them.
 func (s *Session) answerBuffered() {
-	if len(s.cfg.Replies) == 0 {
+	if len(s.cfg.KeepaliveReplies) == 0 {
 		return
 	}
 	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
@@ -97,7 +97,7 @@ func (s *Session) answerBuffered() {
 // answerNewest answers the newest message if it is a heartbeat that keepalive could not
 // recognise: fragmented, or only complete after the detach.
 func (s *Session) answerNewest(from uint64) {
-	if s.state == Detached && len(s.cfg.Replies) > 0 {
+	if s.state == Detached && len(s.cfg.KeepaliveReplies) > 0 {
 		s.answerHeartbeat(from, s.ring.Last().Off)
 	}
 }
@@ -106,7 +106,7 @@ func (s *Session) answerNewest(from uint64) {
 // heartbeat.
 func (s *Session) answerHeartbeat(from, end uint64) {
 	longest := 0
-	for _, r := range s.cfg.Replies {
+	for _, r := range s.cfg.KeepaliveReplies {
 		longest = max(longest, len(r.In))
 	}
 	// Most messages are longer than any heartbeat. They must not be copied to find that out.
@@ -122,7 +122,7 @@ func (s *Session) answerHeartbeat(from, end uint64) {
 	if s.cfg.Resumable && len(text) > 0 && text[0] == wire.DLE {
 		text = text[1:]
 	}
-	for _, r := range s.cfg.Replies {
+	for _, r := range s.cfg.KeepaliveReplies {
 		if r.In == text {
 			s.sendText(r.Out)
 			return
@@ -130,21 +130,21 @@ func (s *Session) answerHeartbeat(from, end uint64) {
 	}
 }
 
-// startBeats restarts the Beats at a detach.
-func (s *Session) startBeats(now Time) {
-	s.beats = s.beats[:0]
-	for _, b := range s.cfg.Beats {
-		s.beats = append(s.beats, now.Add(b.Every))
+// startKeepalives restarts the Keepalives at a detach.
+func (s *Session) startKeepalives(now Time) {
+	s.keepaliveDue = s.keepaliveDue[:0]
+	for _, b := range s.cfg.Keepalives {
+		s.keepaliveDue = append(s.keepaliveDue, now.Add(b.Every))
 	}
 }
 
-// tickBeats sends the Beats that are due, unless the upstream has not taken earlier
+// tickKeepalives sends the Keepalives that are due, unless the upstream has not taken earlier
 // output: they must not pile up.
-func (s *Session) tickBeats(now Time) {
+func (s *Session) tickKeepalives(now Time) {
 	taken := s.q.empty()
-	for i, b := range s.cfg.Beats {
-		if i < len(s.beats) && now >= s.beats[i] {
-			s.beats[i] = now.Add(b.Every)
+	for i, b := range s.cfg.Keepalives {
+		if i < len(s.keepaliveDue) && now >= s.keepaliveDue[i] {
+			s.keepaliveDue[i] = now.Add(b.Every)
 			if taken {
 				s.sendText(b.Text)
 			}
@@ -152,9 +152,9 @@ func (s *Session) tickBeats(now Time) {
 	}
 }
 
-// nextBeat returns when the next Beat is due; zero: never.
-func (s *Session) nextBeat() (t Time) {
-	for _, at := range s.beats {
+// nextKeepalive returns when the next Keepalive is due; zero: never.
+func (s *Session) nextKeepalive() (t Time) {
+	for _, at := range s.keepaliveDue {
 		t = earlier(t, at)
 	}
 	return t

@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+
+	"reseat/gateway/events"
+)
+
+// movedTo returns the Successor that has the sessions, nil if there is none.
+func (g *Gateway) movedTo() Successor {
+	if to := g.successor.Load(); to != nil {
+		return *to
+	}
+	return nil
+}
+
+// forward hands the client of r over to the process that has the sessions.
+func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		g.log.Debug("client.disconnected_early", "err", err)
+		return
+	}
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok {
+		var rest []byte
+		conn, rest = c.Unwrap()
+		early = append(early, rest...)
+	}
+	g.movedTo().Conn(LateConn{Conn: conn, Request: requestHead(r), Early: early, Secure: r.TLS != nil})
+}
+
+// forwardAnswered hands a client over that was refused because its session has moved.
+func (g *Gateway) forwardAnswered(r *http.Request, a *arrival, id string) bool {
+	to := g.movedTo()
+	if to == nil || g.reg.Find(id) != nil {
+		return false
+	}
+	to.Conn(LateConn{Conn: a.conn, Request: requestHead(r), Early: a.early, Answered: true, Secure: r.TLS != nil})
+	return true
+}
+
+// requestHead is r as on the wire. A handshake has no body.
+func requestHead(r *http.Request) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.RequestURI, r.Host)
+	r.Header.Write(&b)
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// publishEvent adds ev to the event stream: the successor's, once that has the sessions.
+func (g *Gateway) publishEvent(ev events.Event) {
+	if to := g.movedTo(); to != nil {
+		to.Event(ev)
+		return
+	}
+	g.events.Publish(ev)
+}

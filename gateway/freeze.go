@@ -1,0 +1,161 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+)
+
+// This file is the predecessor's side of an upgrade: it freezes the sessions, and either
+// gives them back or lets go of them.
+
+// settlePoll is how often Freeze tries to freeze a busy session.
+const settlePoll = time.Millisecond
+
+// A Frozen is all sessions of a Gateway, standing still: nothing is read, written or
+// decided until Thaw or Commit, of which one must follow.
+type Frozen struct {
+	Sessions []FrozenSession
+	Busy     []string // ids of the sessions that could not be frozen: they go on
+	g        *Gateway
+	began    time.Time
+	resume   func()
+}
+
+// A FrozenSession is what a successor needs of one session.
+type FrozenSession struct {
+	transport.Frozen
+	Record []byte
+	e      *registry.Record
+	thaw   func()
+}
+
+// Freeze freezes all sessions but those that wait for their game server, and those that are
+// still busy after settle. It fails, and changes nothing, if handshakes in flight do not
+// come to an end before ctx is done.
+func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration) (*Frozen, error) {
+	f := &Frozen{g: g, began: time.Now()}
+	if err := g.gate.freeze(ctx); err != nil {
+		return nil, err
+	}
+	left := g.reg.All()
+	for _, e := range left {
+		if d := e.Driver(); d != nil {
+			d.Quiesce()
+		}
+	}
+	f.resume = g.driver.Pause()
+	until := time.Now().Add(settle)
+	for {
+		var err error
+		if left, err = f.freeze(left, format); err != nil {
+			f.Thaw()
+			return nil, err
+		}
+		if len(left) == 0 || time.Now().After(until) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(settlePoll)
+	}
+	for _, e := range left {
+		f.leave(e)
+	}
+	return f, nil
+}
+
+// freeze freezes the sessions of a list, and returns those that are busy.
+func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.Record, err error) {
+	for _, e := range list {
+		d := e.Driver()
+		if d == nil || f.g.redials.dialling(e) {
+			f.leave(e)
+			continue
+		}
+		frozen, thaw, err := d.Freeze(format)
+		switch {
+		case errors.Is(err, session.ErrBusy):
+			busy = append(busy, e)
+			continue
+		case errors.Is(err, session.ErrLater):
+			f.leave(e)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("session %s: %w", e.ID, err)
+		}
+		f.Sessions = append(f.Sessions, FrozenSession{Frozen: frozen, e: e, thaw: thaw})
+	}
+	return busy, nil
+}
+
+// leave leaves a session that cannot be frozen to go on.
+func (f *Frozen) leave(e *registry.Record) {
+	if d := e.Driver(); d != nil {
+		d.Unquiesce()
+	}
+	f.Busy = append(f.Busy, e.ID)
+}
+
+// Encode fills in the Record of each session.
+func (f *Frozen) Encode() {
+	for i := range f.Sessions {
+		s := &f.Sessions[i]
+		s.Record = s.e.AppendState(nil, f.g.table.byPattern[s.e.Route].Upstream)
+	}
+}
+
+// Thaw lets everything go on as if nothing had happened.
+func (f *Frozen) Thaw() {
+	for _, s := range f.Sessions {
+		s.thaw()
+	}
+	f.resume()
+	f.g.gate.thaw(false)
+}
+
+// Commit forgets the sessions, which a successor has, without a sign to their peers.
+// Clients that come to this process from now on are the successor's.
+func (f *Frozen) Commit(to Successor) {
+	f.g.successor.Store(&to)
+	for _, s := range f.Sessions {
+		s.e.Driver().Drop()
+		f.g.reg.Release(s.e, f.g.store)
+	}
+	f.resume()
+	f.g.gate.thaw(true)
+}
+
+// Took is how long the sessions have been frozen.
+func (f *Frozen) Took() time.Duration { return time.Since(f.began) }
+
+// Living counts the sessions.
+func (g *Gateway) Living() int { return g.reg.Count() }
+
+// DescriptorsInUse counts the descriptors of sessions, requests and idle connections.
+func (g *Gateway) DescriptorsInUse() int {
+	clients, _ := g.conns.Counts()
+	admins, _ := g.adminConns.Counts()
+	return g.reg.InUse() + clients + admins
+}
+
+// Left counts what a process whose successor has the sessions still has to finish:
+// sessions, and handshakes in flight.
+func (g *Gateway) Left() (sessions, visits int) { return g.reg.CountOpen(), g.gate.visits() }
+
+// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
+// it reports false. The call goes with the context that it returns, until leave.
+func (g *Gateway) Enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
+	ctx, v, ok := g.gate.tryEnter(ctx)
+	return ctx, v.leave, ok
+}
+
+// DisconnectAll drops the connections of all clients. Those that can resume do so.
+func (g *Gateway) DisconnectAll() {
+	for _, e := range g.reg.All() {
+		e.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+	}
+}

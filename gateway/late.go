@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"reseat/gateway/registry"
+)
+
+// lateWait is how long a resume waits for its session, which a predecessor still has.
+const lateWait = 10 * time.Second
+
+// late are the sessions that a predecessor has not handed over yet.
+type late struct {
+	mu      sync.Mutex
+	ids     map[string]struct{}
+	changed chan struct{}
+}
+
+// expect has resumes of these sessions, which a predecessor still has, wait for arrived or
+// none.
+func (l *late) expect(ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids = make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		l.ids[id] = struct{}{}
+	}
+}
+
+// none says that no further sessions will arrive.
+func (l *late) none() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids = nil
+	l.noteLocked()
+}
+
+func (l *late) arrived(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.ids, id)
+	l.noteLocked()
+}
+
+func (l *late) noteLocked() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// next returns a channel that is closed at the next change, nil if id is not awaited.
+func (l *late) next(id string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.ids[id]; !ok {
+		return nil
+	}
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed
+}
+
+// await returns the session once a predecessor has handed it over, nil if it does not.
+func (l *late) await(ctx context.Context, reg *registry.Registry, id string) *registry.Record {
+	limit := time.NewTimer(lateWait)
+	defer limit.Stop()
+	for {
+		changed := l.next(id)
+		if changed == nil {
+			return reg.Find(id)
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"reseat/gateway/transport/rawconn"
+)
+
+// A Listener is a TCP listener that can be paused, for an upgrade.
+type Listener struct {
+	*net.TCPListener
+
+	mu     sync.Mutex
+	change sync.Cond
+	paused bool
+	closed bool
+}
+
+// Listen listens at a TCP address.
+func Listen(addr string) (*Listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return newListener(ln), nil
+}
+
+// Inherit returns a Listener of a descriptor, which it takes over.
+func Inherit(fd int) (*Listener, error) {
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close()
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := ln.(*net.TCPListener); !ok {
+		ln.Close()
+		return nil, fmt.Errorf("an inherited listener is not for TCP")
+	}
+	return newListener(ln), nil
+}
+
+func newListener(ln net.Listener) *Listener {
+	l := &Listener{TCPListener: ln.(*net.TCPListener)}
+	l.change.L = &l.mu
+	return l
+}
+
+// Accept implements net.Listener. It waits while l is paused.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		l.wait()
+		c, err := l.TCPListener.Accept()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c, err
+		}
+	}
+}
+
+// wait waits while l is paused.
+func (l *Listener) wait() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.paused && !l.closed {
+		l.change.Wait()
+	}
+	l.SetDeadline(time.Time{})
+}
+
+// Pause keeps l from accepting until Resume. The system still completes connections, up to
+// the backlog of the socket.
+func (l *Listener) Pause() { l.set(func() { l.paused = true }) }
+
+// Resume undoes Pause.
+func (l *Listener) Resume() { l.set(func() { l.paused = false }) }
+
+func (l *Listener) set(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	l.SetDeadline(time.Unix(1, 0)) // wakes Accept
+	l.change.Broadcast()
+}
+
+// Close implements net.Listener. Another process that has the socket goes on listening.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.change.Broadcast()
+	l.mu.Unlock()
+	return l.TCPListener.Close()
+}
+
+// Descriptor returns the descriptor of the socket, which stays l's.
+func (l *Listener) Descriptor() (fd int, err error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	err = raw.Control(func(p uintptr) { fd = int(p) })
+	return fd, err
+}
+
+// ConnOf returns the connection of a descriptor, which it takes over.
+func ConnOf(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "connection")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// DescriptorOf returns the descriptor of a TCP connection, which stays c's.
+func DescriptorOf(c net.Conn) (fd int, err error) {
+	raw, err := rawconn.Raw(c)
+	if err != nil {
+		return -1, err
+	}
+	err = raw.Control(func(p uintptr) { fd = int(p) })
+	return fd, err
+}

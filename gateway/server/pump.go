@@ -1,0 +1,139 @@
+package server
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"reseat/gateway/handover"
+	"reseat/gateway/listen"
+	"reseat/gateway/transport"
+)
+
+// A pump forwards the bytes of connections that cannot move to the successor: those over TLS
+// or compressed, whose state is in this process.
+type pump struct {
+	gauge   prometheus.Gauge
+	running sync.WaitGroup
+	count   atomic.Int64
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil once it is closed
+}
+
+// A pumped is a connection that will be forwarded, and the ends of a socket pair: near is
+// this process's, far the successor's.
+type pumped struct {
+	conn      net.Conn
+	near, far int
+}
+
+func newPump(gauge prometheus.Gauge) *pump {
+	return &pump{gauge: gauge, conns: make(map[net.Conn]struct{})}
+}
+
+// start forwards until one end closes.
+func (p *pump) start(c pumped) {
+	near, err := listen.ConnOf(c.near)
+	if err != nil {
+		c.conn.Close()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns == nil {
+		c.conn.Close()
+		near.Close()
+		return
+	}
+	p.conns[c.conn], p.conns[near] = struct{}{}, struct{}{}
+	p.count.Add(1)
+	p.gauge.Inc()
+	p.running.Go(func() {
+		handover.Pump(c.conn, near)
+		p.count.Add(-1)
+		p.gauge.Dec()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c.conn)
+		delete(p.conns, near)
+	})
+}
+
+// done returns a channel that is closed when nothing is forwarded any more.
+func (p *pump) done() <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		close(c)
+	}()
+	return c
+}
+
+// close closes all connections.
+func (p *pump) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+// descriptor fills in the descriptor of a frozen session's end that has none: the
+// connection will be forwarded, unless it is itself one that an older process forwards.
+func (l *pumpList) descriptor(end *transport.End) error {
+	if end.Conn == nil {
+		return nil
+	}
+	if u, ok := end.Conn.(*net.UnixConn); ok {
+		raw, err := u.SyscallConn()
+		if err != nil {
+			return err
+		}
+		l.older = append(l.older, u)
+		return raw.Control(func(fd uintptr) { end.FD = int(fd) })
+	}
+	fds, err := handover.SocketPair()
+	if err != nil {
+		return err
+	}
+	end.FD = fds[1]
+	l.list = append(l.list, pumped{end.Conn, fds[0], fds[1]})
+	return nil
+}
+
+// A pumpList is what must be forwarded once a successor has taken over.
+type pumpList struct {
+	list  []pumped
+	older []net.Conn // sockets that older processes forward to
+}
+
+// sent closes the successor's ends, which it has.
+func (l *pumpList) sent() {
+	for i := range l.list {
+		handover.CloseFD(l.list[i].far)
+		l.list[i].far = -1
+	}
+}
+
+// abandon closes what was made.
+func (l *pumpList) abandon() {
+	l.sent()
+	for _, c := range l.list {
+		handover.CloseFD(c.near)
+	}
+}
+
+// start begins to forward.
+func (l *pumpList) start(p *pump) {
+	l.sent()
+	for _, c := range l.list {
+		p.start(c)
+	}
+	for _, c := range l.older {
+		c.Close()
+	}
+}

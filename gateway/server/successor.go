@@ -1,0 +1,454 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"reseat/gateway"
+	"reseat/gateway/admin"
+	"reseat/gateway/config"
+	"reseat/gateway/events"
+	"reseat/gateway/handover"
+	"reseat/gateway/listen"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+)
+
+// A takeover is an upgrade, on the successor's side.
+type takeover struct {
+	ch        *handover.Conn
+	offer     offer
+	listeners map[string]*listen.Listener
+	older     []*handover.Conn
+
+	mu       sync.Mutex // guards sessions and what follows, after adopt
+	sessions *gateway.Takeover
+	moved    int
+	conns    []injected
+	commit   commit
+	upgrades map[string]float64
+}
+
+// An injected is a connection without a complete request.
+type injected struct {
+	listener string
+	conn     net.Conn
+}
+
+// errPredecessorCrashed means that the predecessor has exited without a word.
+var errPredecessorCrashed = errors.New("the process to take over from has exited")
+
+// predecessor returns the channel to the process that this one is to take over, nil if there
+// is none.
+func predecessor(set *config.Settings, environ []string) (*handover.Conn, error) {
+	for _, e := range environ {
+		if v, ok := strings.CutPrefix(e, upgradeEnv+"="); ok {
+			fd, err := strconv.Atoi(v)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", upgradeEnv, err)
+			}
+			return handover.New(fd)
+		}
+	}
+	if set.Takeover == "" {
+		return nil, nil
+	}
+	ch, err := handover.Dial(set.Takeover)
+	switch {
+	case errors.Is(err, handover.ErrNobody):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("--takeover: %w", err)
+	}
+	return ch, nil
+}
+
+// withoutUpgrade is the environment without what SIGUSR2 has added.
+func withoutUpgrade(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(e string) bool { return strings.HasPrefix(e, upgradeEnv+"=") })
+}
+
+// meet says hello, and returns what the predecessor offers. It touches nothing of it.
+func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
+	t := &takeover{ch: ch, listeners: make(map[string]*listen.Listener)}
+	ch.SetDeadline(time.Now().Add(set.UpgradeTimeout))
+	if err := ch.SendJSON(handover.Hello, nil, hello{Version: config.Version(), Formats: session.Formats, PID: os.Getpid()}); err != nil {
+		return nil, t.failed(err)
+	}
+	m, err := ch.ExpectJSON(handover.Offer, &t.offer)
+	if err != nil {
+		return nil, t.failed(err)
+	}
+	if len(m.FDs) != len(t.offer.Listeners)+t.offer.Older {
+		m.Close()
+		return nil, t.failed(handover.ErrProtocol)
+	}
+	wanted := map[string]string{clientsListener: set.Listen, adminListener: set.Admin}
+	for i, l := range t.offer.Listeners {
+		fd := m.FDs[i]
+		if wanted[l.Name] != l.Setting { // the settings have changed
+			handover.CloseFD(fd)
+			continue
+		}
+		if t.listeners[l.Name], err = listen.Inherit(fd); err != nil {
+			return nil, t.failed(err)
+		}
+	}
+	for _, fd := range m.FDs[len(t.offer.Listeners):] {
+		if older, err := handover.New(fd); err == nil {
+			t.older = append(t.older, older)
+		}
+	}
+	if err := t.fits(set); err != nil {
+		ch.SendAbort(err)
+		return nil, t.failed(err)
+	}
+	return t, nil
+}
+
+// fits reports why this process cannot hold what is offered.
+func (t *takeover) fits(set *config.Settings) error {
+	o := &t.offer
+	if limit := listen.Descriptors(); limit > 0 && o.Descriptors+reservedDescriptors > limit {
+		return fmt.Errorf("%d descriptors are in use, and this process may open %d: raise the limit of open files", o.Descriptors, limit)
+	}
+	if o.BufferBytes > set.Gateway.BufferTotal {
+		return fmt.Errorf("the replay buffers hold %d bytes, and --buffer-total is %d", o.BufferBytes, set.Gateway.BufferTotal)
+	}
+	return nil
+}
+
+// reservedDescriptors is how many a successor needs besides those that it takes over.
+const reservedDescriptors = 64
+
+// failed closes what was received, and returns err, or errPredecessorCrashed.
+func (t *takeover) failed(err error) error {
+	t.ch.Close()
+	for _, ln := range t.listeners {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	for _, c := range t.conns {
+		c.conn.Close()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errPredecessorCrashed
+	}
+	return fmt.Errorf("take over: %w", err)
+}
+
+// clock continues the predecessor's clock.
+func (t *takeover) clock() *transport.Clock {
+	return transport.ContinueClock(session.Time(t.offer.Now) + session.Time(handover.Monotonic()-t.offer.Monotonic))
+}
+
+// receive restores everything, up to the commit. Then all is p's.
+func (t *takeover) receive(p *process) error {
+	if t.offer.Secret != nil {
+		p.keys.Inherit(t.offer.Secret)
+	}
+	err := p.gateway.InheritRoutes(t.offer.Routes)
+	if err == nil {
+		err = t.ch.Send(handover.Accept, nil)
+	}
+	t.sessions = p.gateway.TakeOver()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
+	t.ch.SetDeadline(time.Now().Add(t.patience()))
+	for ready := false; err == nil && !ready; {
+		ready, err = t.restore(p)
+	}
+	if err != nil {
+		var abort *handover.AbortError
+		if !errors.As(err, &abort) {
+			t.ch.SendAbort(err)
+		}
+		return t.failed(err)
+	}
+	if err := t.ch.Send(handover.Ready, nil); err != nil {
+		return t.failed(err)
+	}
+	_, err = t.ch.ExpectJSON(handover.Commit, &t.commit)
+	if errors.Is(err, io.EOF) {
+		err = nil // it has crashed; nobody else can have its sessions
+	}
+	if err != nil {
+		return t.failed(err)
+	}
+	t.ch.SetDeadline(time.Time{})
+	return nil
+}
+
+// patience is how long the predecessor may take to send everything.
+func (t *takeover) patience() time.Duration { return 10*time.Second + freezeLimit }
+
+// restore handles one message, and reports whether it was the last before the commit.
+func (t *takeover) restore(p *process) (ready bool, err error) {
+	m, err := t.ch.Receive()
+	if err != nil {
+		return false, err
+	}
+	defer m.Close()
+	switch m.Kind {
+	case handover.Abort:
+		return false, &handover.AbortError{Reason: string(m.Body)}
+	case handover.Tombstones:
+		for b := m.Body; len(b) > 0; {
+			var one []byte
+			if one, b, err = handover.CutPart(b); err != nil {
+				return false, err
+			}
+			if err := p.gateway.RestoreTombstone(one); err != nil {
+				return false, err
+			}
+		}
+	case handover.Sessions:
+		if err := t.ch.Send(handover.Ack, nil); err != nil {
+			return false, err
+		}
+		return false, eachSession(&m, t.restoreSession)
+	case handover.Conns:
+		return false, t.keepConns(&m)
+	case handover.Rest:
+		var r rest
+		if err := json.Unmarshal(m.Body, &r); err != nil {
+			return false, err
+		}
+		p.gateway.RestoreRest(r.Gateway)
+		if p.recorder != nil {
+			p.recorder.Restore(r.Samples)
+		}
+		t.upgrades = r.Upgrades
+		return true, nil
+	default:
+		return false, handover.ErrProtocol
+	}
+	return false, nil
+}
+
+func (t *takeover) restoreSession(s gateway.Moved) error {
+	if err := t.sessions.Restore(t.offer.Format, s); err != nil {
+		handover.CloseFD(s.Up)
+		handover.CloseFD(s.Down)
+		return err
+	}
+	t.moved++
+	return nil
+}
+
+// keepConns keeps connections without a complete request.
+func (t *takeover) keepConns(m *handover.Message) error {
+	var list []lateConn
+	if err := json.Unmarshal(m.Body, &list); err != nil {
+		return err
+	}
+	if len(list) != len(m.FDs) {
+		return handover.ErrProtocol
+	}
+	for i, fd := range m.FDs {
+		conn, err := listen.ConnOf(fd)
+		m.FDs[i] = -1
+		if err != nil {
+			continue // no descriptor: as if the connection had broken
+		}
+		c := list[i]
+		t.conns = append(t.conns, injected{c.Listener, listen.Handed(conn, append(c.Request, c.Early...), c.Peer, c.Secure)})
+	}
+	return nil
+}
+
+// adopt begins to serve: first what was taken over.
+func (t *takeover) adopt(p *process) {
+	t.sessions.Adopt(t.commit.Left)
+	p.listenAll()
+	for _, c := range t.conns {
+		p.inject(c)
+	}
+	t.conns = nil
+	took := handover.Monotonic() - t.commit.Frozen
+	u := p.upgrader
+	u.metrics.add(t.upgrades)
+	u.metrics.results.WithLabelValues(upgradeOK).Inc()
+	u.metrics.freeze.Observe(took.Seconds())
+	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - t.sessions.Pumped()))
+	u.metrics.sessions.WithLabelValues("pumped").Add(float64(t.sessions.Pumped()))
+	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.commit.Left)))
+	u.mu.Lock()
+	u.last = admin.Upgrade{
+		State: upgradeOK, From: t.offer.Version, To: config.Version(),
+		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.commit.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+	}
+	u.older = t.older
+	u.mu.Unlock()
+	for _, ch := range t.older {
+		go u.watchOlder(ch)
+	}
+	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
+	if t.offer.SigningKey != p.keys.SigningKeyID() {
+		p.gateway.RenewTokens()
+	}
+	go t.follow(p)
+	u.noteForwarding(t.sessions.Pumped() > 0, t.commit.Pump, t.commit.Older)
+	for _, older := range []bool{false, true} {
+		time.AfterFunc(map[bool]time.Duration{false: t.commit.Pump, true: t.commit.Older}[older], func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.sessions.EndPumps(older)
+		})
+	}
+}
+
+// noteForwarding notes how long older processes forward bytes for this one.
+func (u *upgrader) noteForwarding(any bool, pump, older time.Duration) {
+	if !any {
+		return
+	}
+	if older > 0 {
+		pump = min(pump, older)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.forwardedUntil = time.Now().Add(pump)
+}
+
+// follow takes over what the predecessor finishes later.
+func (t *takeover) follow(p *process) {
+	defer func() {
+		t.sessions.NoneLate()
+		p.upgrader.settle()
+		p.upgrader.watchOlder(t.ch)
+	}()
+	for {
+		m, err := t.ch.Receive()
+		if err != nil {
+			return
+		}
+		if done := t.late(p, &m); done {
+			return
+		}
+	}
+}
+
+// late handles a message after the commit. It reports whether that was the last one.
+func (t *takeover) late(p *process, m *handover.Message) (done bool) {
+	defer m.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var err error
+	switch m.Kind {
+	case handover.Sessions:
+		err = eachSession(m, t.restoreSession)
+		t.sessions.AdoptLate()
+	case handover.Conns:
+		err = t.lateConns(p, m)
+	case handover.Event:
+		var e events.Event
+		if err = json.Unmarshal(m.Body, &e); err == nil {
+			p.gateway.Events().Publish(e)
+		}
+	case handover.Done:
+		return true
+	}
+	if err != nil {
+		p.log.Error("upgrade.late_failed", "err", err)
+	}
+	return false
+}
+
+// lateConns serves clients whose requests the predecessor has read.
+func (t *takeover) lateConns(p *process, m *handover.Message) error {
+	var list []lateConn
+	if err := json.Unmarshal(m.Body, &list); err != nil {
+		return err
+	}
+	if len(list) == 1 && len(m.FDs) == 1 && list[0].Answered {
+		fd := m.FDs[0]
+		m.FDs = nil
+		conn, err := listen.ConnOf(fd)
+		if err != nil {
+			return err
+		}
+		go p.gateway.ResumeAnswered(gateway.LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
+		return nil
+	}
+	err := t.keepConns(m)
+	for _, c := range t.conns {
+		p.inject(c)
+	}
+	t.conns = nil
+	return err
+}
+
+// inject has one of p's servers accept a connection.
+func (p *process) inject(c injected) {
+	q := p.handed[c.listener]
+	if q == nil {
+		c.conn.Close()
+		return
+	}
+	q.Put(c.conn)
+}
+
+// settle notes that the predecessor has handed everything over.
+func (u *upgrader) settle() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.settled = true
+}
+
+// watchOlder keeps account of an older process, until that has exited.
+func (u *upgrader) watchOlder(ch *handover.Conn) {
+	u.mu.Lock()
+	if !slices.Contains(u.older, ch) {
+		u.older = append(u.older, ch)
+	}
+	u.mu.Unlock()
+	for {
+		m, err := ch.Receive()
+		if err != nil {
+			break
+		}
+		m.Close()
+	}
+	ch.Close()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.older = slices.DeleteFunc(u.older, func(other *handover.Conn) bool { return other == ch })
+}
+
+// counts returns the counters of upgrades, for a successor.
+func (m *upgradeMetrics) counts() map[string]float64 {
+	all := make(map[string]float64)
+	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
+		all[result] = valueOf(m.results.WithLabelValues(result))
+	}
+	return all
+}
+
+// add adds the counts of a predecessor.
+func (m *upgradeMetrics) add(counts map[string]float64) {
+	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
+		m.results.WithLabelValues(result).Add(counts[result])
+	}
+}
+
+func valueOf(c prometheus.Counter) float64 {
+	var d dto.Metric
+	if c.Write(&d) != nil {
+		return 0
+	}
+	return d.GetCounter().GetValue()
+}

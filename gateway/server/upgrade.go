@@ -1,0 +1,206 @@
+package server
+
+import (
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"reseat/gateway"
+	"reseat/gateway/handover"
+	"reseat/gateway/transport"
+)
+
+// This file has what both sides of an upgrade say to each other, and what operators see of
+// it. predecessor.go hands over, and successor.go takes over.
+
+// upgradeEnv names the descriptor of the channel in the environment of a process that
+// SIGUSR2 has started.
+const upgradeEnv = "_RESEAT_UPGRADE"
+
+const (
+	// freezeLimit is how long sessions may stand still. It is below any client's
+	// suspicion that its connection is dead.
+	freezeLimit = 3 * time.Second
+	// maxOlder is how many older processes may still forward bytes.
+	maxOlder = 2
+	// settleTime is how long a freeze waits for reads and writes in flight.
+	settleTime = 300 * time.Millisecond
+	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
+	// count against the limit of open files.
+	batchSessions = 60
+	batchBytes    = 1 << 20
+	// batchWindow is how many such messages may wait to be acknowledged.
+	batchWindow = 2
+	// batchTombstones is how many tombstones go into a message.
+	batchTombstones = 200
+)
+
+// A hello is the body of handover.Hello.
+type hello struct {
+	Version string
+	Formats []int // of session.Freeze, newest first
+	PID     int
+}
+
+// An offer is the body of handover.Offer. Its descriptors are the listeners, and then the
+// channels to older processes.
+type offer struct {
+	Version     string
+	Format      int
+	PID         int
+	Sessions    int
+	BufferBytes int64
+	Descriptors int             // in use by sessions and connections
+	Listeners   []inheritedAddr // in the order of their descriptors
+	Older       int
+	Monotonic   time.Duration // handover.Monotonic at the session.Time Now
+	Now         int64
+	Secret      []byte // of the token key, if it was made at start
+	SigningKey  string
+	Routes      map[string]string // see gateway.InheritRoutes
+	Pump        time.Duration
+}
+
+// An inheritedAddr is a listener: which one, and the setting that it was opened with.
+type inheritedAddr struct{ Name, Setting string }
+
+// The names of listeners.
+const (
+	clientsListener = "clients"
+	adminListener   = "admin"
+)
+
+// A rest is the body of handover.Rest.
+type rest struct {
+	Gateway  gateway.Rest
+	Samples  []gateway.Totals
+	Upgrades map[string]float64
+}
+
+// A commit is the body of handover.Commit.
+type commit struct {
+	Left   []string      // ids of the sessions that follow later
+	Pump   time.Duration // how long this process forwards bytes
+	Older  time.Duration // how long older processes do
+	Frozen time.Duration // handover.Monotonic of the freeze
+}
+
+// A lateConn is a connection in the body of handover.Conns.
+type lateConn struct {
+	Listener string
+	Request  []byte
+	Early    []byte
+	Answered bool
+	Secure   bool
+	Peer     string // the client's address, if the descriptor does not tell
+}
+
+// upgradeMetrics are those of docs/operating.md.
+type upgradeMetrics struct {
+	results  *prometheus.CounterVec
+	freeze   prometheus.Histogram
+	sessions *prometheus.CounterVec
+	pumped   prometheus.Gauge
+}
+
+// The results of an upgrade, as labels and as states of GET /upgrade.
+const (
+	upgradeNone    = "none"
+	upgradeRunning = "running"
+	upgradeOK      = "ok"
+	upgradeRefused = "refused"
+	upgradeAborted = "aborted"
+)
+
+func newUpgradeMetrics(r *prometheus.Registry) *upgradeMetrics {
+	m := &upgradeMetrics{
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reseat_upgrades_total", Help: "Upgrades, by result: refused before anything was done, aborted with everything as before, or ok.",
+		}, []string{"result"}),
+		freeze: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "reseat_upgrade_freeze_seconds", Help: "How long an upgrade kept all sessions from being served.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 11),
+		}),
+		sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, or kept by it.",
+		}, []string{"result"}),
+		pumped: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reseat_pumped_connections", Help: "Connections whose bytes this process forwards for its successor.",
+		}),
+	}
+	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
+		m.results.WithLabelValues(result)
+	}
+	for _, result := range []string{"moved", "pumped", "kept"} {
+		m.sessions.WithLabelValues(result)
+	}
+	r.MustRegister(m.results, m.freeze, m.sessions, m.pumped)
+	return m
+}
+
+// sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.
+func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
+	for _, s := range list {
+		size := 0
+		for _, c := range s.Content {
+			size += len(c)
+		}
+		var has byte
+		for i, end := range []transport.End{s.Up, s.Down} {
+			if end.FD >= 0 {
+				has |= 1 << i
+				fds = append(fds, end.FD)
+			}
+			if forwardedByOlder(end) {
+				has |= olderFlag
+			}
+		}
+		head := handover.AppendPart([]byte{has}, len(s.Record))
+		head = append(head, s.Record...)
+		head = append(handover.AppendPart(head, len(s.State)), s.State...)
+		body = append(body, handover.AppendPart(head, size))
+		body = append(body, s.Content...)
+	}
+	return body, fds
+}
+
+// olderFlag marks a session with a connection that an older process forwards.
+const olderFlag = 1 << 2
+
+// forwardedByOlder reports whether an older process forwards the bytes of a connection.
+func forwardedByOlder(end transport.End) bool {
+	_, ok := end.Conn.(*net.UnixConn)
+	return ok
+}
+
+// eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
+// negative. After an error the descriptors that were not passed to f stay in m.
+func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
+	b := m.Body
+	for len(b) > 0 {
+		has := b[0]
+		b = b[1:]
+		var parts [3][]byte
+		for i := range parts {
+			var err error
+			if parts[i], b, err = handover.CutPart(b); err != nil {
+				return err
+			}
+		}
+		fds := [2]int{-1, -1}
+		for i := range fds {
+			if has>>i&1 == 0 {
+				continue
+			}
+			if len(m.FDs) == 0 {
+				return handover.ErrProtocol
+			}
+			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
+		}
+		moved := gateway.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0}
+		if err := f(moved); err != nil {
+			return err
+		}
+	}
+	return nil
+}

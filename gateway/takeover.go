@@ -1,0 +1,300 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"reseat/gateway/events"
+	"reseat/gateway/policy"
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/wire"
+	"reseat/upstream"
+)
+
+// This file is the successor's side of an upgrade: it restores sessions, and begins to
+// serve them once they are its own.
+
+// A Takeover restores a predecessor's sessions. Its methods must not be called at the same
+// time.
+type Takeover struct {
+	g     *Gateway
+	list  []restored
+	terms map[termsKey]*registry.Terms
+
+	pumped []restored // those with a connection whose bytes the predecessor forwards
+}
+
+// TakeOver returns a Takeover of sessions for g.
+func (g *Gateway) TakeOver() *Takeover {
+	return &Takeover{g: g, terms: make(map[termsKey]*registry.Terms)}
+}
+
+// A restored session waits for Adopt.
+type restored struct {
+	Moved
+	e    *registry.Record
+	core *session.Session
+
+	pumpedUp, pumpedDown bool
+	client               session.Leg // at the restore; nil: none was attached
+}
+
+// A termsKey identifies terms that sessions can share.
+type termsKey struct {
+	route  string
+	terms  registry.StateTerms // without BeforeStart
+	before time.Duration       // BeforeStart; negative: nil
+}
+
+// A Moved is a predecessor's FrozenSession, as it arrives.
+type Moved struct {
+	Record, State, Content []byte
+	Up, Down               int  // descriptors; negative: there is none
+	Older                  bool // a process older than the predecessor forwards a connection's bytes
+}
+
+// Restore makes a session of what a predecessor has frozen. It touches no connection; the
+// descriptors are used by Adopt.
+func (t *Takeover) Restore(format int, m Moved) error {
+	g := t.g
+	s, err := registry.ReadState(m.Record)
+	if err != nil {
+		return err
+	}
+	core, err := session.Restore(format, m.State, m.Content, g.store, registry.MaskingKey)
+	if err != nil {
+		return fmt.Errorf("session %s: %w", s.ID, err)
+	}
+	rt := g.table.byPattern[s.Route]
+	if rt == nil {
+		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
+	}
+	target := rt.Upstream
+	if s.Target != "" {
+		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
+			return fmt.Errorf("session %s: %w", s.ID, err)
+		}
+	}
+	var realm any
+	if rt.Policy.Login != nil {
+		realm = rt.Policy.Login.Realm()
+	}
+	e := g.reg.Restore(s, target, t.termsOf(rt, &s.Terms), realm, g.store)
+	_, tag := e.Data()
+	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
+	}
+	t.list = append(t.list, restored{e: e, core: core, Moved: m, pumpedUp: pumped(m.Up), pumpedDown: pumped(m.Down), client: session.Leg(core.Attachment())})
+	return nil
+}
+
+// pumped reports whether a predecessor forwards the bytes of a connection.
+func pumped(fd int) bool { return fd >= 0 && !rawconn.IsTCP(fd) }
+
+// Pumped counts the sessions with a connection whose bytes the predecessor forwards.
+func (t *Takeover) Pumped() int { return len(t.pumped) }
+
+// InheritRoutes adds the predecessor's routes, with their game servers, that the settings do
+// not have any more: their sessions go on under the general settings, and no new ones begin.
+// It must be called before Restore.
+func (g *Gateway) InheritRoutes(upstreams map[string]string) error {
+	for pattern, url := range upstreams {
+		if g.table.byPattern[pattern] != nil {
+			continue
+		}
+		gone := &route{Route: policy.Route{Pattern: pattern, Policy: g.cfg.Default}, counts: new(routeCounts)}
+		var err error
+		if gone.Upstream.URL, err = upstream.ParseTarget(url); err != nil {
+			return fmt.Errorf("route %q: %w", pattern, err)
+		}
+		gone.terms = &registry.Terms{Policy: gone.Policy}
+		g.table.byPattern[pattern] = gone
+	}
+	return nil
+}
+
+// RouteUpstreams returns the upstream of each route, for InheritRoutes.
+func (g *Gateway) RouteUpstreams() map[string]string {
+	all := make(map[string]string)
+	for pattern, rt := range g.table.byPattern {
+		all[pattern] = rt.Upstream.URL.String()
+	}
+	return all
+}
+
+// termsOf returns the terms of a restored session. Sessions with the same terms share them.
+func (t *Takeover) termsOf(rt *route, s *registry.StateTerms) *registry.Terms {
+	key := termsKey{route: rt.Pattern, terms: *s, before: -1}
+	if s.BeforeStart != nil {
+		key.terms.BeforeStart, key.before = nil, *s.BeforeStart
+	}
+	if known := t.terms[key]; known != nil {
+		return known
+	}
+	n := s.Apply(rt.terms)
+	t.terms[key] = n
+	return n
+}
+
+// Adopt begins to serve the restored sessions. left are the ids of those that the
+// predecessor still has: resumes wait for them until AdoptLate or NoneLate.
+func (t *Takeover) Adopt(left []string) {
+	t.g.late.expect(left)
+	for _, r := range t.list {
+		t.adopt(r)
+	}
+	t.list = nil
+}
+
+func (t *Takeover) adopt(r restored) {
+	now := t.g.clock.Now() // nobody else has the core yet
+	r.core.RenewSoon(now)
+	if r.pumpedDown {
+		r.core.Move(now, moveWithin, "upgrade")
+	}
+	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, observer{t.g, r.e}))
+	if r.pumpedUp || r.pumpedDown {
+		r.Moved = Moved{Older: r.Older} // the rest is no longer needed
+		t.pumped = append(t.pumped, r)
+	}
+}
+
+// moveWithin is how long clients may take to leave a connection that is pumped.
+const moveWithin = 5 * time.Second
+
+// EndPumps has the clients leave that still depend on the forwarding of the predecessor, or of
+// processes older than that, which is about to end. Those that can resume do so; a plain client is told to come again.
+// With --disconnect hard the upstream is dialled again at that resume; other
+// upstream connections are lost.
+func (t *Takeover) EndPumps(older bool) {
+	for _, r := range t.pumped {
+		if r.Older != older {
+			continue
+		}
+		r.e.Do(func(core *session.Session, now session.Time) {
+			switch a := core.Attachment(); {
+			case a == nil:
+			case r.pumpedDown && session.Leg(a) == r.client && !r.e.Resumable:
+				core.CloseClient(now, serviceRestart, "upgrade")
+			case r.pumpedDown && session.Leg(a) == r.client, r.pumpedUp && r.e.Terms().Hard:
+				core.Disconnect(now)
+			}
+		})
+	}
+	t.pumped = slices.DeleteFunc(t.pumped, func(r restored) bool { return r.Older == older })
+}
+
+// serviceRestart is the close code for a plain client, of the IANA registry.
+const serviceRestart = 1012
+
+// AdoptLate begins to serve sessions that were restored after Adopt. Their players may
+// have begun other sessions meanwhile.
+func (t *Takeover) AdoptLate() {
+	for _, r := range t.list {
+		t.adopt(r)
+		if !t.g.commit(r.e) {
+			r.e.Supersede()
+		}
+		t.g.late.arrived(r.e.ID)
+	}
+	t.list = nil
+}
+
+// NoneLate says that the predecessor has no further sessions.
+func (t *Takeover) NoneLate() { t.g.late.none() }
+
+// ResumeAnswered continues a resume whose client a predecessor has answered with 101.
+func (g *Gateway) ResumeAnswered(c LateConn) error {
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(c.Request)))
+	if err != nil {
+		c.Conn.Close()
+		return fmt.Errorf("request: %w", err)
+	}
+	r.RemoteAddr = cmp.Or(c.Peer, c.Conn.RemoteAddr().String())
+	if c.Secure {
+		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
+	}
+	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String(), conn: c.Conn, early: c.Early}
+	offer := wire.ParseOffer(r.Header)
+	if offer.Resume {
+		g.finishResume(&a, offer)
+		return nil
+	}
+	if rt, _, err := g.table.match(r.URL.EscapedPath()); err == nil && rt != nil {
+		if e, _, ok := g.sessionOfCookie(&a, rt, offer, g.cookieToken(r, rt)); ok {
+			g.finishByCookie(r, &a, e)
+			return nil
+		}
+	}
+	c.Conn.Close() // it comes again
+	return nil
+}
+
+// A Rest is what a successor needs besides the sessions.
+type Rest struct {
+	Events   []events.Event
+	EventIDs []uint64
+	Evicted  uint64 // the newest event that is not among Events
+	Totals   registry.Totals
+	Tags     uint64
+	Refusals []Refusal // oldest first
+	Refused  int
+	Routes   map[string][5]uint64
+	Counters []Counter
+}
+
+// Rest returns what a successor needs besides the sessions.
+func (g *Gateway) Rest() Rest {
+	r := Rest{Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.metrics.counts()}
+	r.Events, r.Evicted = g.events.Recent()
+	for _, e := range r.Events {
+		r.EventIDs = append(r.EventIDs, e.ID)
+	}
+	newest := g.refused.newestFirst()
+	for i := len(newest) - 1; i >= 0; i-- {
+		r.Refusals = append(r.Refusals, newest[i])
+	}
+	r.Refused = g.refused.count()
+	for pattern, rt := range g.table.byPattern {
+		r.Routes[pattern] = rt.counts.load()
+	}
+	return r
+}
+
+// RestoreRest continues the predecessor's events and counts.
+func (g *Gateway) RestoreRest(r Rest) {
+	for i := range r.Events {
+		if i < len(r.EventIDs) {
+			r.Events[i].ID = r.EventIDs[i]
+		}
+	}
+	g.events.Continue(r.Events, r.Evicted)
+	g.reg.RestoreTotals(r.Totals)
+	g.tags.Store(max(g.tags.Load(), r.Tags))
+	for _, f := range r.Refusals {
+		g.refused.add(f)
+	}
+	g.refused.setCount(r.Refused)
+	for pattern, n := range r.Routes {
+		if rt := g.table.byPattern[pattern]; rt != nil {
+			rt.counts.add(n)
+		}
+	}
+	g.metrics.add(r.Counters)
+}
+
+// Tombstones returns the state of up to n tombstones after a number: see
+// registry.Registry.
+func (g *Gateway) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
+	return g.reg.Tombstones(after, n)
+}
+
+// RestoreTombstone adds a tombstone of Tombstones.
+func (g *Gateway) RestoreTombstone(b []byte) error { return g.reg.RestoreTombstone(b) }
