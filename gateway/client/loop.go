@@ -191,7 +191,9 @@ func (p *loop) handle(e event) {
 	switch e.kind {
 	case opened:
 		l.opened = true
-		p.slow, p.slowest = 0, max(p.slowest, time.Since(l.born))
+		took := time.Since(l.born)
+		p.slow, p.slowest = 0, max(p.slowest, took)
+		p.silence.opened(took)
 		p.alarms.attempt = time.Now().Add(helloTimeout)
 		if l.token != "" {
 			p.alarms.attempt = time.Now().Add(resumeHelloTimeout)
@@ -266,7 +268,7 @@ func (p *loop) data(l *link, typ MessageType, data []byte) {
 	if l.last > p.taken {
 		p.taken = l.last
 		l.useful = true
-		p.silence.fresh()
+		p.silence.works()
 		if p.bye == nil {
 			p.inbox = append(p.inbox, message{typ, data, l.last})
 			return
@@ -314,6 +316,7 @@ func (p *loop) control(l *link, text string, at time.Time) {
 	case wire.VerbGrace:
 		p.current.Grace = int64(min(w.number, math.MaxInt64))
 	case wire.VerbPing:
+		p.silence.works()
 		l.waiting = &pong{w.text, l.last}
 		if p.answer(l); l.waiting != nil {
 			p.alive(time.Now())

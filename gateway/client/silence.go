@@ -59,12 +59,13 @@ type silence struct {
 	probe   time.Time // first ping since that message; zero: none
 
 	roundTrip   time.Duration // smoothed as in RFC 6298 section 2; zero: unknown
+	handshake   time.Duration // the fastest so far, at most attemptPause; zero: none
 	usual       gaps
 	noProbe     time.Time // suspicion sends no ping before
 	attempted   time.Time // start of the newest attempt beside a connection
 	notBefore   time.Time // the gateway allows no attempt beside a connection before
 	falseAlarms int       // in a row
-	deaths      int       // connections in a row that ended by silence, without new data since
+	deaths      int       // connections in a row that ended by silence, without proof since that the line works
 }
 
 // attach starts the clocks of a connection that got its hello.
@@ -73,6 +74,14 @@ func (s *silence) attach(now time.Time, answer, heartbeat time.Duration) {
 	s.heard, s.message = now, now
 	s.owed, s.pinged, s.sent, s.probe = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	s.asked, s.lively = "", false
+}
+
+// opened records the time that a connection took to its 101. Only the fastest counts: a
+// handshake may also have waited for the game server, or for the network's return.
+func (s *silence) opened(took time.Duration) {
+	if took = min(took, attemptPause); s.handshake == 0 || took < s.handshake {
+		s.handshake = took
+	}
 }
 
 // restart restarts the clocks after a pause of the client itself. What the gateway
@@ -135,6 +144,7 @@ func (s *silence) pong(arg string, at time.Time) {
 	if s.asked == "" || arg != s.asked {
 		return
 	}
+	s.works()
 	s.asked, s.pinged = "", time.Time{}
 	if s.sent.IsZero() {
 		return
@@ -179,6 +189,9 @@ func (s *silence) data(now time.Time) {
 // it was heard, and the clock starts at the later of owed and heard.
 func (s *silence) settle(unacked bool) {
 	if !unacked && s.asked == "" {
+		if !s.owed.IsZero() {
+			s.works()
+		}
 		s.owed = time.Time{}
 	}
 }
@@ -190,8 +203,10 @@ func (s *silence) died() {
 	s.falseAlarms = 0
 }
 
-// fresh records a data message that the session had not received before.
-func (s *silence) fresh() { s.deaths = 0 }
+// works records proof that the line works as well as it ever did: a data message that the
+// session had not received before, an answer, or a heartbeat of the gateway's. A player who
+// only sends, or a line without data, must not wait ever longer after each outage.
+func (s *silence) works() { s.deaths = 0 }
 
 // attempt records the start of an attempt beside the connection.
 func (s *silence) attempt(now time.Time) { s.attempted = now }
@@ -235,7 +250,7 @@ func (s *silence) next(trying, leaving bool) (at time.Time, what remedy) {
 	case s.pinged.IsZero() && !alert.Before(s.noProbe):
 		plan(alert, sendPing)
 	case !s.pinged.IsZero() && !trying:
-		confirmed := s.pinged.Add(s.scaled(max(suspectAfter, fourTrips*s.roundTrip)))
+		confirmed := s.pinged.Add(s.scaled(s.patience()))
 		allowed := s.attempted.Add(attemptPause << min(s.falseAlarms, maxFalseAlarms))
 		plan(later(later(alert, confirmed), later(allowed, s.notBefore)), suspect)
 	}
@@ -279,6 +294,16 @@ func (s *silence) limit() time.Duration {
 		limit = max(limit, unmeasured)
 	}
 	return s.scaled(limit)
+}
+
+// patience is how long a ping must go unanswered to confirm a suspicion. While no ping
+// was answered, a handshake, which is two round trips or more, must do as an estimate:
+// otherwise the first pause on a line with a round trip of 2 s raises a false alarm.
+func (s *silence) patience() time.Duration {
+	if s.roundTrip == 0 {
+		return max(suspectAfter, s.handshake)
+	}
+	return max(suspectAfter, fourTrips*s.roundTrip)
 }
 
 // scaled doubles a time for each connection in a row that ended by silence, since

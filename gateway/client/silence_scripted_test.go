@@ -301,6 +301,22 @@ func TestTimeoutsDoubleAfterADeadConnectionUntilNewDataArrives(t *testing.T) {
 	})
 }
 
+func TestHeartbeatEndsTheDoubling(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		began := time.Now()
+		s.dial(answering)
+		send(t, s.c, "up")
+		g := s.wantAfter(began, 5*time.Second)
+		again(g, answering, 1, 0)
+		g.Text("\x10ping 1")
+		synctest.Wait()
+		began = time.Now()
+		send(t, s.c, "up")
+		s.wantAfter(began, 5*time.Second)
+		s.wantLost(1, "no answer for 5s", "no answer for 5s")
+	})
+}
+
 // ---- suspicion
 
 func TestSilentLivelyLineStartsAnAttemptBeside(t *testing.T) {

@@ -183,8 +183,29 @@ func TestTimesDoubleForConnectionsThatDiedUntilNewDataComes(t *testing.T) {
 	l.hear(0, true) // may be a repeat
 	l.data(l.now)
 	l.want(20*sec, sendPing)
-	l.fresh()
+	l.works()
 	l.want(2500*ms, sendPing)
+}
+
+func TestAnswerEndsTheDoubling(t *testing.T) {
+	for name, answer := range map[string]func(*line, string){
+		"ack":  func(l *line, _ string) { l.asked = ""; l.settle(false) },
+		"pong": func(l *line, arg string) { l.pong(arg, l.now) },
+	} {
+		l := newLine(t, 5*sec, time.Hour).measured(50 * ms)
+		l.died()
+		l.data(l.now)
+		arg := l.ping(l.at(5 * sec))
+		answer(l, arg)
+		if l.attach(l.at(6*sec), 5*sec, time.Hour); l.deaths != 0 {
+			t.Errorf("%s: times are still doubled", name)
+		}
+	}
+	l := newLine(t, 5*sec, time.Hour)
+	l.died()
+	if l.settle(false); l.deaths != 1 {
+		t.Error("an ack of nothing ends the doubling: each hello is followed by one")
+	}
 }
 
 func TestClocksRestartAfterAPause(t *testing.T) {
@@ -220,6 +241,28 @@ func TestLivelyLineIsSuspectedAfterSeveralUsualGaps(t *testing.T) {
 		l.want(end+c.ping+2800*ms, suspect)
 		l.trying = true
 		l.want(end+60*sec*2, giveUp)
+	}
+}
+
+func TestHandshakeStandsInForAnUnknownRoundTrip(t *testing.T) {
+	for _, c := range []struct {
+		handshakes []time.Duration
+		trip, want time.Duration
+	}{
+		{nil, 0, 2 * sec},
+		{[]time.Duration{100 * ms}, 0, 2 * sec},
+		{[]time.Duration{3 * sec}, 0, 3 * sec},
+		{[]time.Duration{9 * sec}, 0, 4 * sec}, // the game server took its time, perhaps
+		{[]time.Duration{3 * sec, 200 * ms, 4 * sec}, 0, 2 * sec},
+		{[]time.Duration{3 * sec}, 50 * ms, 2 * sec},
+	} {
+		l := newLine(t, 0, 60*sec).measured(c.trip)
+		for _, took := range c.handshakes {
+			l.opened(took)
+		}
+		end := l.pace(0, 100*ms, 10)
+		l.ping(l.at(end + 2*sec))
+		l.want(end+2*sec+c.want, suspect)
 	}
 }
 

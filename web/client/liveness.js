@@ -11,6 +11,7 @@ export class Liveness {
 
   // Learned over all connections of the session.
   _rtt = 0; // smoothed as in RFC 6298; 0: not known
+  #handshake = MS.beside; // the fastest, at most this: at least two round trips
   #silences = 0; // connections in a row that ended in silence, 3 at most
   #gaps = [0, 0]; // the longest and the second longest gap between data messages since #newer
   #older = [0, 0]; // the same, of the time before
@@ -32,6 +33,16 @@ export class Liveness {
   /** protocol section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
   get #scale() {
     return 2 ** this.#silences;
+  }
+
+  /** How long an answer may take before its ping says anything. While no ping was answered, a handshake must do. */
+  get _patience() {
+    return Math.max(MS.probe, this._rtt ? 4 * this._rtt : this.#handshake);
+  }
+
+  /** A connection took so long to its 101. @param {number} ms */
+  _opened(ms) {
+    this.#handshake = Math.min(this.#handshake, ms);
   }
 
   /** How long nothing may be heard at all. @param {{ heartbeat_ms: number }} said */
@@ -142,7 +153,6 @@ export class Liveness {
   _next(said, suspicious) {
     const scale = this.#scale;
     const { answer_ms: answer = 0 } = said;
-    const trips = 4 * this._rtt * scale;
     let next = { at: this.#from + this._limit(said), what: 'dead' };
     const or = (/** @type {number} */ at, /** @type {string} */ what) => {
       if (at < next.at) next = { at, what };
@@ -152,13 +162,13 @@ export class Liveness {
       const clock = Math.max(this.#from, Math.min(this.#owed, this.#from + this._limit(said) / 2));
       const half = (scale * answer) / 2;
       const limit = this._rtt ? answer : Math.max(answer, MS.answer);
-      or(Math.max(clock + scale * limit, this.#first + Math.max(trips, half)), 'dead'); // also of a ping that went late
+      or(Math.max(clock + scale * limit, this.#first + Math.max(4 * this._rtt * scale, half)), 'dead'); // also of a ping that went late
       or(Math.max(clock, this.#newest) + half, 'ping');
     }
     if (suspicious && this.#lively) {
       const long = this.#from + scale * Math.max(MS.quiet, 4 * this.#usual);
       if (this.#first === Infinity) or(Math.max(long, this.#credit - MS.budget), 'check');
-      else or(Math.max(long, this.#first + Math.max(scale * MS.probe, trips)), 'suspect');
+      else or(Math.max(long, this.#first + scale * this._patience), 'suspect');
     }
     return next;
   }

@@ -239,7 +239,9 @@ export class Session {
       return this.#giveWay(() => this.#host._plain(transport));
     }
     conn._opened = true;
-    this.#pacer._opened(this.#runtime.now() - conn._since);
+    const ms = this.#runtime.now() - conn._since;
+    this.#pacer._opened(ms);
+    this.#silence._opened(ms);
     this.#patience._set(this._said.token ? MS.resumeHello : MS.firstHello);
   }
 

@@ -1,5 +1,4 @@
 import { Liveness } from './liveness.js';
-import * as MS from './times.js';
 
 /** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
 /** @typedef {import('./connection.js').Connection} Connection */
@@ -44,6 +43,11 @@ export class Silence {
 
   get _rtt() {
     return this.#liveness._rtt;
+  }
+
+  /** A connection took so long to its 101. @param {number} ms */
+  _opened(ms) {
+    this.#liveness._opened(ms);
   }
 
   /** Milliseconds since the last sign of life, those that the machine slept included. */
@@ -183,6 +187,6 @@ export class Silence {
 
   /** How long `ask` waits for the answer. */
   get #limit() {
-    return Math.max(MS.probe, 4 * this.#liveness._rtt);
+    return this.#liveness._patience;
   }
 }

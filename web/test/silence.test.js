@@ -486,6 +486,38 @@ describe('suspicion', () => {
     assert.equal(w.sockets.length, 2);
   });
 
+  test('a handshake stands in for a round trip that is not known, up to 4 s, and the fastest counts', async () => {
+    for (const [handshakes, wait] of [
+      [[3_000], 3_000],
+      [[4_900], 4_000],
+      [[3_000, 200], 2_000],
+    ]) {
+      const w = world();
+      for (const [i, ms] of handshakes.entries()) {
+        if (i > 0) w.last().drop();
+        await w.clock.advance(ms);
+        w.last().attach({ ...RESUMED, resumed: i > 0, answer_ms: 0, heartbeat_ms: 0, grace_ms: 600_000 });
+      }
+      await ticks(w, 100, 10);
+      const count = w.sockets.length;
+      await w.clock.advance(2_000 + wait - 1);
+      assert.equal(w.sockets.length, count, `${handshakes}`);
+      await w.clock.advance(1);
+      assert.equal(w.sockets.length, count + 1, `${handshakes}`);
+    }
+  });
+
+  test('a page that is shown again waits as long for its answer', async () => {
+    const w = world();
+    await w.clock.advance(3_000);
+    w.last().attach({ ...RESUMED, resumed: false, heartbeat_ms: 0 });
+    w.page.fire('online');
+    await w.clock.advance(2_999);
+    assert.equal(w.sockets.length, 1);
+    await w.clock.advance(1);
+    assert.equal(w.sockets.length, 2);
+  });
+
   test('a stall that data ends is no usual gap', async () => {
     const w = under();
     await ticks(w, 100, 10);
