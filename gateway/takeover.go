@@ -45,6 +45,7 @@ type restored struct {
 
 	pumpedUp, pumpedDown bool
 	client               session.Leg // at the restore; nil: none was attached
+	upstream             *session.Upstream
 }
 
 // A termsKey identifies terms that sessions can share.
@@ -91,7 +92,7 @@ func (t *Takeover) Restore(format int, m Moved) error {
 	_, tag := e.Data()
 	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
 	}
-	t.list = append(t.list, restored{e: e, core: core, Moved: m, pumpedUp: pumped(m.Up), pumpedDown: pumped(m.Down), client: session.Leg(core.Attachment())})
+	t.list = append(t.list, restored{e: e, core: core, Moved: m, pumpedUp: pumped(m.Up), pumpedDown: pumped(m.Down), client: session.Leg(core.Attachment()), upstream: core.Upstream()})
 	return nil
 }
 
@@ -164,6 +165,25 @@ func (t *Takeover) adopt(r restored) {
 		r.Moved = Moved{Older: r.Older} // the rest is no longer needed
 		t.pumped = append(t.pumped, r)
 	}
+}
+
+// Pumping counts the connections of the sessions that were taken over whose bytes a
+// predecessor still forwards.
+func (t *Takeover) Pumping() (n int) {
+	for _, r := range t.pumped {
+		r.e.Do(func(core *session.Session, _ session.Time) {
+			if core.State() == session.Ended {
+				return
+			}
+			if a := core.Attachment(); r.pumpedDown && a != nil && session.Leg(a) == r.client {
+				n++
+			}
+			if r.pumpedUp && core.Upstream() == r.upstream {
+				n++
+			}
+		})
+	}
+	return n
 }
 
 // Abandon forgets the restored sessions, which will not be adopted, and closes their

@@ -191,6 +191,17 @@ func fileName(s string) (string, error) {
 	return s, nil
 }
 
+// maxSocketPath is the max length of a Unix socket's path: unix(7), with a zero at the end.
+const maxSocketPath = 107
+
+// socketPath accepts the path of a Unix socket.
+func socketPath(s string) (string, error) {
+	if len(s) > maxSocketPath {
+		return "", want(fmt.Sprintf("a path of at most %d bytes, as Unix sockets have (this one has %d)", maxSocketPath, len(s)), s)
+	}
+	return fileName(s)
+}
+
 // verbatim accepts anything: the check follows when all settings are known.
 func verbatim(s string) (string, error) { return s, nil }
 

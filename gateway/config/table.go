@@ -343,10 +343,10 @@ var table = []flag{
 
 	{name: "takeover", group: groupUpgrade, arg: "PATH", shows: "none",
 		help: "take over all sessions and connections of the gateway whose --upgrade-socket is PATH; if there is none, an ordinary start",
-		set:  one(func(d *draft) *string { return &d.Takeover }, fileName)},
+		set:  one(func(d *draft) *string { return &d.Takeover }, socketPath)},
 	{name: "upgrade-socket", group: groupUpgrade, arg: "PATH", shows: "$RUNTIME_DIRECTORY/upgrade.sock; none without that variable",
 		help: "Unix socket where a process of the same user can take over by --takeover",
-		set:  one(func(d *draft) *string { return &d.UpgradeSocket }, fileName)},
+		set:  one(func(d *draft) *string { return &d.UpgradeSocket }, socketPath)},
 	{name: "upgrade-timeout", group: groupUpgrade, arg: "DUR", def: "10s",
 		help: "how long a new process may take to start before the upgrade is aborted",
 		set:  one(func(d *draft) *time.Duration { return &d.UpgradeTimeout }, duration(time.Second, time.Hour))},

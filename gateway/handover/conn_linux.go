@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -187,16 +188,19 @@ type Listener struct{ ln *net.UnixListener }
 // listens at is replaced. With replace, one that somebody listens at is replaced too.
 func Listen(path string, replace bool) (*Listener, error) {
 	if !replace {
-		if c, err := net.Dial("unix", path); err == nil {
-			c.Close()
+		switch err := Probe(path); {
+		case err == nil:
 			return nil, fmt.Errorf("another process listens at %s", path)
+		case !errors.Is(err, ErrNobody):
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
 		return nil, fmt.Errorf("%s is not a socket", path)
 	}
-	// Another name at first, so that path never names a socket with the wrong mode.
-	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	// Another name at first, so that path never names a socket with the wrong mode. It is
+	// short, since the path of a socket must be.
+	temporary := filepath.Join(filepath.Dir(path), "."+strconv.FormatInt(int64(os.Getpid()), 36))
 	os.Remove(temporary)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	if err != nil {

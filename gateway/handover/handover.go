@@ -14,6 +14,7 @@
 //	New  Ready       all is restored, and nothing touched
 //	Old  Commit      from here on all is the successor's
 //	Old  Sessions, Conns, Event   what was not finished at the time of the freeze
+//	New  Serving     it serves, and is the main process for the supervisor: Old may exit
 //	Old  Done        nothing follows but sessions that could not be moved
 //
 // If the socket is closed before Commit, or either sends Abort, Old continues as if
@@ -46,6 +47,7 @@ const (
 	Commit
 	Event
 	Done
+	Serving
 )
 
 // A Message is what Conn.Receive returns. Its descriptors are the receiver's.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/config"
+	"reseat/gateway/handover"
 	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/webhook"
@@ -51,6 +53,7 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 		r.try(ctx, set, path)
 	}
 	r.webhook(ctx, set)
+	r.upgrade(set)
 	return r.status
 }
 
@@ -194,6 +197,21 @@ func (r *report) webhook(ctx context.Context, set *config.Settings) {
 		r.say("--webhook-secret-file", plural(secrets.Count(), "secret"), 2, nil)
 	}
 	r.say("--webhook "+webhook.Shown(set.Webhook), "accepts connections; nothing was posted", 1, webhook.Probe(ctx, set.Webhook))
+}
+
+// upgrade looks at the upgrade sockets without connecting.
+func (r *report) upgrade(set *config.Settings) {
+	if set.Takeover != "" {
+		what, err := "--takeover "+set.Takeover, handover.Probe(set.Takeover)
+		if errors.Is(err, handover.ErrNobody) {
+			r.warn(what, "nobody listens there: this would be an ordinary start, without the sessions of another process")
+		} else {
+			r.say(what, "a process of this user listens there; nothing was sent", 1, err)
+		}
+	}
+	if set.UpgradeSocket != "" {
+		r.say("--upgrade-socket "+set.UpgradeSocket, "can be made", 1, handover.ProbeListen(set.UpgradeSocket))
+	}
 }
 
 func plural(n int, what string) string {

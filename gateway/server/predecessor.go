@@ -616,11 +616,17 @@ const (
 func (p *process) retire(ch *handover.Conn, signals <-chan os.Signal) int {
 	p.closeUpgradeSocket()
 	gone := make(chan struct{}) // the successor
+	serving := make(chan struct{})
 	go func() {
 		defer close(gone)
+		var once sync.Once
 		for {
-			if _, err := ch.Receive(); err != nil {
+			m, err := ch.Receive()
+			if err != nil {
 				return
+			}
+			if m.Close(); m.Kind == handover.Serving {
+				once.Do(func() { close(serving) })
 			}
 		}
 	}()
@@ -653,25 +659,34 @@ func (p *process) retire(ch *handover.Conn, signals <-chan os.Signal) int {
 		late.sendLate()
 		if sessions, visits := p.gateway.Left(); finished == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil)
-			return p.finishPumps(gone, signals)
+			return p.finishPumps(gone, serving, signals)
 		}
 	}
 }
 
+// servingWait is how long a process waits for its successor to serve before it exits.
+const servingWait = 10 * time.Second
+
 // finishPumps forwards bytes until nobody needs it, or the time for it is over, and returns
-// the exit status.
-func (p *process) finishPumps(gone <-chan struct{}, signals <-chan os.Signal) int {
+// the exit status. It does not return before the successor serves: systemd would take the
+// end of the main process for the end of the unit, and kill the successor, which has not
+// said yet that it is the main one.
+func (p *process) finishPumps(gone, serving <-chan struct{}, signals <-chan os.Signal) int {
 	if n := p.pump.count.Load(); n > 0 {
 		p.log.Info("upgrade.pumping", "connections", n, "time", p.upgrader.pump, "text", "this process exits when none is left; see --upgrade-pump")
 	}
 	limit := time.NewTimer(p.upgrader.pump + pumpSlack)
 	defer limit.Stop()
-	done := p.pump.done()
-	for {
+	patience := time.NewTimer(servingWait)
+	defer patience.Stop()
+	for done := p.pump.done(); done != nil || serving != nil; {
 		select {
 		case <-done:
-			p.log.Info("upgrade.done")
-			return p.exit()
+			done = nil
+		case <-serving:
+			serving = nil
+		case <-patience.C:
+			serving = nil
 		case <-gone:
 			p.log.Info("upgrade.done", "text", "the new process has exited")
 			return p.exit()
@@ -685,6 +700,8 @@ func (p *process) finishPumps(gone <-chan struct{}, signals <-chan os.Signal) in
 			}
 		}
 	}
+	p.log.Info("upgrade.done")
+	return p.exit()
 }
 
 // sendLate hands over sessions that could not be frozen with the others.

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/transport"
@@ -15,7 +13,6 @@ import (
 // A pump forwards the bytes of connections that cannot move to the successor: those over TLS
 // or compressed, whose state is in this process.
 type pump struct {
-	gauge   prometheus.Gauge
 	running sync.WaitGroup
 	count   atomic.Int64
 
@@ -30,8 +27,8 @@ type pumped struct {
 	near, far int
 }
 
-func newPump(gauge prometheus.Gauge) *pump {
-	return &pump{gauge: gauge, conns: make(map[net.Conn]struct{})}
+func newPump() *pump {
+	return &pump{conns: make(map[net.Conn]struct{})}
 }
 
 // start forwards until one end closes.
@@ -50,11 +47,9 @@ func (p *pump) start(c pumped) {
 	}
 	p.conns[c.conn], p.conns[near] = struct{}{}, struct{}{}
 	p.count.Add(1)
-	p.gauge.Inc()
 	p.running.Go(func() {
 		handover.Pump(c.conn, near)
 		p.count.Add(-1)
-		p.gauge.Dec()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.conns, c.conn)

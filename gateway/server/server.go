@@ -273,7 +273,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
 	p.upgrader = newUpgrader(p, set)
-	p.pump = newPump(p.upgrader.metrics.pumped)
+	p.pump = newPump()
 	host, _ := os.Hostname() // empty if the system does not know it
 	p.admin = server(admin.New(p.gateway, admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
@@ -369,6 +369,9 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 	}
 	if err := notifySystemd(environ); err != nil {
 		p.log.Error("systemd.notify_failed", "err", err)
+	}
+	if over != nil {
+		over.ch.Send(handover.Serving, nil)
 	}
 	for {
 		select {

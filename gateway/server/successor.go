@@ -296,6 +296,7 @@ func (t *takeover) adopt(p *process) {
 	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - t.sessions.Pumped()))
 	u.metrics.sessions.WithLabelValues("pumped").Add(float64(t.sessions.Pumped()))
 	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.commit.Left)))
+	u.metrics.pumped.Store(t)
 	u.mu.Lock()
 	u.last = admin.Upgrade{
 		State: upgradeOK, From: t.offer.Version, To: config.Version(),

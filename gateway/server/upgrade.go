@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -101,7 +102,7 @@ type upgradeMetrics struct {
 	results  *prometheus.CounterVec
 	freeze   prometheus.Histogram
 	sessions *prometheus.CounterVec
-	pumped   prometheus.Gauge
+	pumped   atomic.Pointer[takeover] // what was taken over; nil: nothing
 }
 
 // The results of an upgrade, as labels and as states of GET /upgrade.
@@ -124,9 +125,6 @@ func newUpgradeMetrics(r *prometheus.Registry) *upgradeMetrics {
 		sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, or kept by it.",
 		}, []string{"result"}),
-		pumped: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "reseat_pumped_connections", Help: "Connections whose bytes this process forwards for its successor.",
-		}),
 	}
 	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
 		m.results.WithLabelValues(result)
@@ -134,8 +132,22 @@ func newUpgradeMetrics(r *prometheus.Registry) *upgradeMetrics {
 	for _, result := range []string{"moved", "pumped", "kept"} {
 		m.sessions.WithLabelValues(result)
 	}
-	r.MustRegister(m.results, m.freeze, m.sessions, m.pumped)
+	r.MustRegister(m.results, m.freeze, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "reseat_pumped_connections", Help: "Connections of this process whose bytes an older process forwards.",
+	}, m.pumping))
 	return m
+}
+
+// pumping counts the connections that an older process forwards. That process cannot be
+// asked: its admin address has moved.
+func (m *upgradeMetrics) pumping() float64 {
+	t := m.pumped.Load()
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return float64(t.sessions.Pumping())
 }
 
 // sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.
