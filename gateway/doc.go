@@ -69,7 +69,9 @@
 //	               redial.go; how each refuses: refusals.go. What an event means outside:
 //	               observe.go. What operators see: inspect.go, overview.go, routes.go,
 //	               refused.go, census.go. Changes by the control API: steer.go. Shutdown:
-//	               drain.go. Memory pressure: relieve in drain.go. serve.go stands above
+//	               drain.go. Memory pressure: relieve in drain.go. Upgrades:
+//	               freeze.go and takeover.go, the two sides; gate.go keeps handshakes out of a
+//	               freeze; forward.go and late.go have what was under way. serve.go stands above
 //	               these files, gateway.go (the struct) below; none need each other in a
 //	               cycle, which a test holds
 //	policy         what can be set for each route
@@ -82,6 +84,8 @@
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two
 //	               goroutines for each session, and one lock, never held over a read, a
 //	               write or an observer; transport/epoll has event loops
+//	tlv            the encoding of frozen sessions and records; handover: the channel to another
+//	               process, with descriptors. It knows nothing of sessions
 //	replay         memory of messages; frame and wire: bytes, pure
 //	deflate        permessage-deflate: a net.Conn between a client's socket and transport
 //	events         recent events and their readers: the control API's stream, webhook
@@ -98,11 +102,23 @@
 // Lock order: redialer, registry, then a transport.Session. An Observer is called with
 // no lock held, so it may take any.
 //
+// # An upgrade
+//
+// A new process takes all sessions over, with their sockets (server/predecessor.go and
+// server/successor.go). The old one closes the gate (gate.go) and waits for handshakes in
+// flight, pauses the event loops and every session between two calls (freeze.go,
+// transport/move.go), and sends each session's state with its descriptors. The new one
+// restores them (takeover.go) and touches no socket before it has the commit. Until then
+// the old one can go on as if nothing had happened; afterwards it reads and writes no
+// connection, but those over TLS, whose bytes it forwards. Sessions that were busy, such as
+// with a dial, and clients whose handshake was under way follow one by one (forward.go,
+// late.go).
+//
 // # Exactly-once delivery, and its limits
 //
 // Between the client's library and the upstream's socket every data message of a
 // resumable session arrives once and in order, both ways, across any number of
-// connections within the grace period, while this process lives. The guarantee ends with
-// the process, where --overflow drops messages (and reports how many), and at the
+// connections within the grace period, while this process and its successors in upgrades
+// live. The guarantee ends with a crash, where --overflow drops messages (and reports how many), and at the
 // upstream's socket: the game server is responsible for what it has read.
 package gateway

@@ -41,7 +41,7 @@ func problem(w http.ResponseWriter, status int, detail string) {
 
 func (d details) write(w http.ResponseWriter) {
 	d.Title = http.StatusText(d.Status)
-	if d.Status == http.StatusServiceUnavailable {
+	if d.Status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
 	}
 	w.Header().Set("Content-Type", "application/problem+json")

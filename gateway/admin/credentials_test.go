@@ -212,6 +212,7 @@ var guardedCalls = []struct {
 	{"HEAD", "/api/v1/events", "viewer", ""},
 	{"GET", "/api/v1/overview", "viewer", ""},
 	{"GET", "/api/v1/refusals", "viewer", ""},
+	{"GET", "/api/v1/upgrade", "viewer", ""},
 	{"GET", "/api/v1/sessions/%s/history", "viewer", ""},
 	{"POST", "/api/v1/sessions", "admin", `{"path":"/nowhere"}`},
 	{"PATCH", "/api/v1/sessions/%s", "admin", `{}`},

@@ -30,6 +30,7 @@ type overview struct {
 	Write   bool             `json:"write"`   // whether the caller may change things
 	Every   string           `json:"every"`   // time between samples
 	Samples []gateway.Totals `json:"samples"`
+	Upgrade Upgrade          `json:"upgrade"` // as in GET /upgrade
 }
 
 func (a *api) overview(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +39,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since)}
+	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since), Upgrade: a.upgrade()}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}

@@ -331,7 +331,7 @@ func TestEveryPathIsGuarded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, game := w.play("")
 		open := []string{"GET /healthz", "GET /readyz"}
-		calls := append(open, "GET /metrics", "GET /api/v1/sessions", "GET "+path(p), "GET "+path(p)+"/data", "GET "+path(p)+"/history", "GET /api/v1/overview", "GET /api/v1/refusals", "GET /api/v1/events", "GET /api/v1/openapi.json", "GET /api/v1/drain", "POST /api/v1/drain", "DELETE "+path(p), "POST "+path(p)+"/disconnect", "GET /", "GET /nothing", "PUT "+path(p), "OPTIONS "+path(p))
+		calls := append(open, "GET /metrics", "GET /api/v1/sessions", "GET "+path(p), "GET "+path(p)+"/data", "GET "+path(p)+"/history", "GET /api/v1/overview", "GET /api/v1/refusals", "GET /api/v1/upgrade", "GET /api/v1/events", "GET /api/v1/openapi.json", "GET /api/v1/drain", "POST /api/v1/drain", "DELETE "+path(p), "POST "+path(p)+"/disconnect", "GET /", "GET /nothing", "PUT "+path(p), "OPTIONS "+path(p))
 		for _, call := range calls {
 			method, target, _ := strings.Cut(call, " ")
 			for name, a := range refused {

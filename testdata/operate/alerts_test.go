@@ -38,6 +38,9 @@ var calm = map[string]string{
 	`reseat_webhook_events_total{result="delivered"}`:               "0+9x360",
 	`reseat_webhook_events_total{result="dropped"}`:                 "0x360",
 	`reseat_draining`:                                               "0x360",
+	`reseat_upgrades_total{result="ok"}`:                            "0+1x360",
+	`reseat_upgrades_total{result="aborted"}`:                       "0x360",
+	`reseat_pumped_connections`:                                     "0x340 90x15 0x5",
 	`reseat_detached_seconds_bucket{le="+Inf"}`:                     "0+60x360",
 	`reseat_outage_seconds_bucket{le="6.1"}`:                        "0+60x360",
 	`reseat_outage_seconds_bucket{le="38"}`:                         "0+60x360",
@@ -65,6 +68,8 @@ var wrong = map[string][2]string{
 	"ReseatLogIsLost":              {`reseat_log_lines_dropped_total`, "0x350 1x10"},
 	"ReseatWebhookLosesEvents":     {`reseat_webhook_events_total{result="dropped"}`, "0x350 1x10"},
 	"ReseatDrainsForLong":          {`reseat_draining`, "1x360"},
+	"ReseatUpgradeAborted":         {`reseat_upgrades_total{result="aborted"}`, "0x350 1x10"},
+	"ReseatPumpsLinger":            {`reseat_pumped_connections`, "0x300 3x60"},
 }
 
 // A ruleTest is one of promtool's tests, which checks that exactly fires are firing at

@@ -303,7 +303,7 @@ func TestImageContainsAllThatTheProgramNeeds(t *testing.T) {
 
 // Flags of other programs in the docs.
 var foreign = []string{"--system", "--no-create-home", "--shell", "--from-file", "--from-literal", "--from",
-	"--time", "--name", "--build-arg", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
+	"--kill-whom", "--patch", "--header", "--time", "--name", "--build-arg", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
 
 func TestEveryFlagInTheDocsExists(t *testing.T) {
 	help, err := exec.Command(program, "--help").Output()
