@@ -13,6 +13,7 @@ import { RoutesPanel } from './routes.js';
 import { SessionPage } from './session.js';
 import { Sessions } from './table.js';
 import { Tiles } from './totals.js';
+import { Upgrade } from './upgrade.js';
 import { useEffect, useReducer, useState } from './vendor/hooks.js';
 import { render } from './vendor/preact.js';
 
@@ -41,6 +42,7 @@ function App() {
     <${Top} />
     <main>
       ${!overview && html`<p class="waiting">${model.failure ? `${refusal(model.failure)} Retrying.` : 'Loading…'}</p>`}
+      ${overview && html`<${Upgrade} upgrade=${overview.upgrade} />`}
       ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
       ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
       ${overview && html`<${Live} />`}
@@ -102,6 +104,7 @@ function Freshness() {
       html`<span class="sign bad" role="status">${model.failure.status ? 'refused' : 'no answer'}</span>`
     );
   const age = performance.now() - model.answered; // it runs on, and is not to be read aloud
+  if (model.frozen && age <= OLD_MS) return html`<span class="sign warn" role="status">upgrading</span>`;
   if (model.failure || age > OLD_MS)
     return html`<span class="sign bad"><span role="status">not up to date</span>: last answer ${span(age)} ago</span>`;
   return html`<span class="sign good">live</span>`;

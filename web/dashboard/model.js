@@ -68,6 +68,11 @@ export class Model extends EventTarget {
     return this.failure?.status === 401;
   }
 
+  /** Whether the gateway's sessions stand still for an upgrade. */
+  get frozen() {
+    return this.failure?.status === 503;
+  }
+
   start() {
     this.#after(0);
   }
@@ -161,7 +166,7 @@ export class Model extends EventTarget {
       if (!(error instanceof Refusal)) throw error;
       if (token !== this.#token) return;
       this.failure = error;
-      this.#failures++;
+      if (!this.frozen) this.#failures++; // that is over in a moment
     }
     this.#changed();
   }
@@ -174,7 +179,8 @@ export class Model extends EventTarget {
 
   /** @param {any} overview */
   #take(overview) {
-    const anew = this.overview && overview.since !== this.overview.since; // another process
+    // Another process, which did not take this one's counts and samples over.
+    const anew = this.overview && overview.since !== this.overview.since && overview.upgrade?.state !== 'ok';
     this.samples = join(anew ? [] : this.samples, overview.samples);
     this.#ahead = Date.parse(overview.time) - Date.now();
     this.overview = overview;

@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { suiteBrowser } from './support/browser.js';
-import { Dashboard, fake, refusalsOf } from './support/dashboard.js';
+import { Dashboard, fake, NO_UPGRADE, refusalsOf } from './support/dashboard.js';
 import { startGateway } from './support/gateway.js';
 import { DemoPage } from './support/demo.js';
 
@@ -18,6 +18,21 @@ const LOOKS = [
   { width: 1440, height: 900, colorScheme: 'dark' },
   { width: 390, height: 844, colorScheme: 'light' },
   { width: 390, height: 844, colorScheme: 'dark' },
+];
+
+const UPGRADES = [
+  { state: 'running', says: /^Upgrading to v0\.10\.0/ },
+  {
+    state: 'ok',
+    sessions: { moved: 9_800, pumped: 197, kept: 3 },
+    freeze_ms: 312.4,
+    says: /9,997 sessions handed over in 312 ms/,
+  },
+  {
+    state: 'aborted',
+    error: 'offer: 40120 descriptors are in use, and this process may open 20000: raise the limit of open files',
+    says: /aborted: offer: 40120 descriptors/,
+  },
 ];
 
 describe("the dashboard's page", () => {
@@ -34,7 +49,7 @@ describe("the dashboard's page", () => {
         await board.fits();
         await board.accessible(what);
       };
-      await fake(page, 10_000, { refusals: refusalsOf(60), draining: colorScheme === 'dark' });
+      const answers = await fake(page, 10_000, { refusals: refusalsOf(60), draining: colorScheme === 'dark' });
       const board = await Dashboard.open(page, gateway.admin);
       await board.says('matching', /^10,000$/);
       await board.says('feed-seen', /so far/); // the stream is open
@@ -42,6 +57,11 @@ describe("the dashboard's page", () => {
       await demo.until('it is back', ({ proof }) => proof.resumes === 1);
       await board.says('feed', /resumed/);
       await look('crowd');
+      for (const upgrade of UPGRADES) {
+        answers.upgrade = { ...NO_UPGRADE, from: 'v0.9.0', to: 'v0.10.0', ...upgrade };
+        await board.says('upgrade', upgrade.says);
+        await look(`upgrade-${upgrade.state}`);
+      }
       await board.part('drain').click();
       await look('drain');
       await page.keyboard.press('Escape');

@@ -6,7 +6,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { suiteBrowser } from './support/browser.js';
-import { Dashboard, fake } from './support/dashboard.js';
+import { Dashboard, fake, NO_UPGRADE } from './support/dashboard.js';
 import { startGame } from './support/game.js';
 import { startGateway } from './support/gateway.js';
 import { play, startScene } from './support/scene.js';
@@ -52,6 +52,34 @@ async function holdOverview(page) {
 
 describe('the dashboard', () => {
   const browser = suiteBrowser();
+
+  test('follows an upgrade, and keeps its charts over that', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t);
+    const answers = await fake(page, 20);
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^20$/);
+    assert.equal(await board.part('upgrade').count(), 0, 'there was none');
+    answers.upgrade = { ...NO_UPGRADE, state: 'running', from: 'v0.9.0', to: 'v0.10.0' };
+    await board.says('upgrade', /^Upgrading to v0\.10\.0, sessions continue$/);
+    answers.frozen = true;
+    await page.locator('.sign', { hasText: /^upgrading$/ }).waitFor();
+    answers.frozen = false;
+    answers.since = new Date().toISOString();
+    answers.upgrade = { ...answers.upgrade, state: 'ok', sessions: { moved: 19, pumped: 0, kept: 1 }, freeze_ms: 84.2 };
+    await board.says(
+      'upgrade',
+      /^Upgraded from v0\.9\.0 to v0\.10\.0: 19 sessions handed over in 84 ms, 1 followed later$/,
+    );
+    await until('it asks again', () => answers.asked !== '');
+    const seen = answers.count;
+    await until('it asks once more', () => answers.count > seen);
+    assert.notEqual(answers.asked, '', 'the samples of the process before are still there');
+    answers.upgrade = NO_UPGRADE;
+    answers.since = new Date().toISOString(); // a restart
+    await until('the samples are dropped', () => answers.asked === '');
+    assert.equal(await board.part('upgrade').count(), 0);
+  });
 
   test('shows a session by keys alone, cuts it and ends it, each after a question', limit, async (t) => {
     const scene = await startScene(t, '--grace', '60s');

@@ -180,15 +180,27 @@ export function refusalsOf(total) {
   });
 }
 
+/** What a gateway says that was never upgraded. */
+export const NO_UPGRADE = {
+  state: 'none',
+  from: '',
+  to: '',
+  sessions: { moved: 0, pumped: 0, kept: 0 },
+  freeze_ms: 0,
+  error: '',
+};
+
 /**
  * Replaces the gateway's overview, with as many sessions.
  * @param {Page} page
  * @param {number} total
- * @param {{ms?: number, refusals?: object[], draining?: boolean}} [options] how long an answer takes, who was refused, whether it drains
+ * @param {{ms?: number, refusals?: object[], draining?: boolean, upgrade?: object}} [options] how long an answer takes, who was refused, whether it drains, the last upgrade
+ * @returns what was answered, and what can be changed: the start of the process, its last upgrade, whether that has frozen the sessions
  */
-export async function fake(page, total, { ms = 0, refusals = [], draining = false } = {}) {
+export async function fake(page, total, { ms = 0, refusals = [], draining = false, upgrade = NO_UPGRADE } = {}) {
   const sessions = crowd(total);
-  const answers = { count: 0, rows: 0, bytes: 0 };
+  const since = new Date(Date.now() - 7.4e7).toISOString(); // another one would be another process
+  const answers = { count: 0, rows: 0, bytes: 0, asked: '', since, upgrade, frozen: false };
   const base = {
     created: total,
     refused: 3,
@@ -220,10 +232,14 @@ export async function fake(page, total, { ms = 0, refusals = [], draining = fals
       buffer_bytes: base.buffer_bytes * (1 + 4 * wave),
     };
   };
-  const since = new Date(Date.now() - 7.4e7).toISOString(); // another one would be another process
   const samples = Array.from({ length: 120 }, (_, i) => totals(Date.now() - (120 - i) * 5000, i));
   await page.route('**/api/v1/overview?*', async (route) => {
     const query = new URL(route.request().url()).searchParams;
+    answers.asked = query.get('since') ?? '';
+    if (answers.frozen) {
+      await route.fulfill({ status: 503, json: { title: 'x', status: 503, detail: 'an upgrade is under way' } });
+      return;
+    }
     const fit = sessions.filter(
       ({ state, player }) =>
         (!query.get('state') || query.get('state') === state) &&
@@ -234,7 +250,8 @@ export async function fake(page, total, { ms = 0, refusals = [], draining = fals
     const rows = fit.slice(offset, offset + limit);
     const body = JSON.stringify({
       time: new Date().toISOString(),
-      since,
+      since: answers.since,
+      upgrade: answers.upgrade,
       id: '5e0b7d0e6d1f4b7f8d6a3a0f6f0b3c21',
       host: 'gw1.play.example',
       version: 'v0.9.0',
