@@ -722,6 +722,23 @@ func TestNewProcessWithInvalidSettingsChangesNothing(t *testing.T) {
 	p.goOn()
 }
 
+// systemd would take the end of the main process for the end of the unit.
+func TestOldProcessExitsOnlyOnceNewOneServes(t *testing.T) {
+	s := newStage(t)
+	n := s.start("--upgrade-socket=" + s.socket)
+	f := s.fake()
+	f.rested()
+	f.say(handover.Ready)
+	f.until(handover.Done)
+	f.SetDeadline(time.Now().Add(300 * time.Millisecond)) // without the wait it exits within 10 ms
+	if m, err := f.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%+v, %v: it has exited before the new process served", m, err)
+	}
+	f.SetDeadline(time.Now().Add(patience))
+	f.say(handover.Serving)
+	<-n.exited
+}
+
 func TestTakeoverOfNobodyIsAnOrdinaryStart(t *testing.T) {
 	s := newStage(t)
 	n := s.start("--takeover="+s.socket, "--upgrade-socket="+s.socket)
