@@ -38,6 +38,9 @@ import (
 // root is the root of the repository.
 const root = "../.."
 
+// ownProcess is the name by which the test binary is the program.
+const ownProcess = "reseat-process"
+
 // TestMain runs reseat itself if a block calls the test binary as reseat, or a test of
 // upgrades by another name.
 func TestMain(m *testing.M) {

@@ -37,9 +37,6 @@ import (
 
 var killRounds = flag.Int("kill-rounds", 12, "upgrades during which a process is killed")
 
-// ownProcess is the name by which the test binary is the program: see TestMain.
-const ownProcess = "reseat-process"
-
 // patience bounds each wait, so that a test ends. Nothing is asserted about it.
 const patience = 30 * time.Second
 
