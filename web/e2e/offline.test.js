@@ -54,11 +54,9 @@ describe('a browser that goes offline', () => {
     );
     await context.setOffline(false);
     await player.until('the page is back', ({ count }) => count.resume === 1);
-    assert.deepEqual(
-      [scene.relay.connections - connections, attempts],
-      [1, 1],
-      'connections at the relay, attempts of the page',
-    );
+    assert.equal(scene.relay.connections - connections, 1, 'connections at the relay');
+    // Chromium may say `online` a moment before it lets a connection out: that attempt fails at once.
+    assert.ok(attempts === 1 || attempts === 2, `${attempts} attempts of the page`);
     const ms = await waited(player);
     assert.ok(ms < AT_ONCE_MS, `back ${ms} ms after the browser was online`);
     await flows(player, seat);
