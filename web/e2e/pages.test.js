@@ -155,7 +155,7 @@ describe('an ordinary page keeps its seat', () => {
   test("a page whose policy is script-src 'self', without a word about styles", limit, async (t) => {
     const scene = await startScene(t, browser, '/strict');
     const complaints = [];
-    scene.tab.on('console', ({ text }) => /Content Security Policy/.test(text()) && complaints.push(text()));
+    scene.tab.on('console', (message) => /Content Security Policy/.test(message.text()) && complaints.push(message.text()));
     await keepsSeat(scene, scene.tab);
     assert.deepEqual(complaints, []);
   });
