@@ -153,9 +153,11 @@ func (g *Gateway) Enter(ctx context.Context) (_ context.Context, leave func(), o
 	return ctx, v.leave, ok
 }
 
-// DisconnectAll drops the connections of all clients. Those that can resume do so.
+// DisconnectAll drops the connections of all attached clients. Those that can resume do so.
 func (g *Gateway) DisconnectAll() {
 	for _, e := range g.reg.All() {
-		e.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+		if d := e.Driver(); d != nil {
+			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+		}
 	}
 }

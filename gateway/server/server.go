@@ -375,8 +375,8 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 	}
 	for {
 		select {
-		case ch := <-p.upgrader.moved:
-			return p.retire(ch, signals)
+		case g := <-p.upgrader.moved:
+			return p.retire(g, signals)
 		case err := <-p.failed:
 			p.log.Error("listen.failed", "err", err)
 			p.close()
@@ -390,10 +390,10 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 				go p.upgrader.onSignal()
 				continue
 			}
-			if ch := p.upgrader.abort(); ch != nil {
+			if g := p.upgrader.abort(); g != nil {
 				ended := make(chan os.Signal, 1)
 				ended <- s
-				return p.retire(ch, ended)
+				return p.retire(g, ended)
 			}
 			p.log.Info("shutdown.started", "signal", s.String(), "text", "a second signal exits at once")
 			return p.drain(signals)

@@ -322,19 +322,6 @@ func (t *takeover) adopt(p *process) {
 	}
 }
 
-// noteForwarding notes how long older processes forward bytes for this one.
-func (u *upgrader) noteForwarding(any bool, pump, older time.Duration) {
-	if !any {
-		return
-	}
-	if older > 0 {
-		pump = min(pump, older)
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.forwardedUntil = time.Now().Add(pump)
-}
-
 // follow takes over what the predecessor finishes later.
 func (t *takeover) follow(p *process) {
 	defer func() {
@@ -411,33 +398,6 @@ func (p *process) inject(c injected) {
 		return
 	}
 	q.Put(c.conn)
-}
-
-// settle notes that the predecessor has handed everything over.
-func (u *upgrader) settle() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.settled = true
-}
-
-// watchOlder keeps account of an older process, until that has exited.
-func (u *upgrader) watchOlder(ch *handover.Conn) {
-	u.mu.Lock()
-	if !slices.Contains(u.older, ch) {
-		u.older = append(u.older, ch)
-	}
-	u.mu.Unlock()
-	for {
-		m, err := ch.Receive()
-		if err != nil {
-			break
-		}
-		m.Close()
-	}
-	ch.Close()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.older = slices.DeleteFunc(u.older, func(other *handover.Conn) bool { return other == ch })
 }
 
 // counts returns the counters of upgrades, for a successor.

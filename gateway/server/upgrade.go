@@ -13,7 +13,8 @@ import (
 )
 
 // This file has what both sides of an upgrade say to each other, and what operators see of
-// it. predecessor.go hands over, and successor.go takes over.
+// it. upgrader.go decides about upgrades, predecessor.go
+// hands over, retire.go finishes what could not be handed over, successor.go takes over.
 
 // upgradeEnv names the descriptor of the channel in the environment of a process that
 // SIGUSR2 has started.
