@@ -43,9 +43,8 @@ type restored struct {
 	e    *registry.Record
 	core *session.Session
 
-	pumpedUp, pumpedDown bool
-	client               session.Leg // at the restore; nil: none was attached
-	upstream             *session.Upstream
+	client   session.Leg // at the restore; nil: none was attached
+	upstream *session.Upstream
 }
 
 // A termsKey identifies terms that sessions can share.
@@ -58,8 +57,10 @@ type termsKey struct {
 // A Moved is a predecessor's FrozenSession, as it arrives.
 type Moved struct {
 	Record, State, Content []byte
-	Up, Down               int  // descriptors; negative: there is none
-	Older                  bool // a process older than the predecessor forwards a connection's bytes
+	Up, Down               int // descriptors; negative: there is none
+	// UpForwarded and DownForwarded: the predecessor, or a process older than that, forwards
+	// the connection's bytes. Older: an older one does.
+	UpForwarded, DownForwarded, Older bool
 }
 
 // Restore makes a session of what a predecessor has frozen. It touches no connection; the
@@ -92,12 +93,9 @@ func (t *Takeover) Restore(format int, m Moved) error {
 	_, tag := e.Data()
 	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
 	}
-	t.list = append(t.list, restored{e: e, core: core, Moved: m, pumpedUp: pumped(m.Up), pumpedDown: pumped(m.Down), client: session.Leg(core.Attachment()), upstream: core.Upstream()})
+	t.list = append(t.list, restored{e: e, core: core, Moved: m, client: session.Leg(core.Attachment()), upstream: core.Upstream()})
 	return nil
 }
-
-// pumped reports whether a predecessor forwards the bytes of a connection.
-func pumped(fd int) bool { return fd >= 0 && !rawconn.IsTCP(fd) }
 
 // Pumped counts the sessions with a connection whose bytes the predecessor forwards.
 func (t *Takeover) Pumped() int { return len(t.pumped) }
@@ -157,12 +155,12 @@ func (t *Takeover) Adopt(left []string) {
 func (t *Takeover) adopt(r restored) {
 	now := t.g.clock.Now() // nobody else has the core yet
 	r.core.RenewSoon(now)
-	if r.pumpedDown {
+	if r.DownForwarded {
 		r.core.Move(now, moveWithin, "upgrade")
 	}
-	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, observer{t.g, r.e}))
-	if r.pumpedUp || r.pumpedDown {
-		r.Moved = Moved{Older: r.Older} // the rest is no longer needed
+	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, observer{t.g, r.e}))
+	if r.UpForwarded || r.DownForwarded {
+		r.Record, r.State, r.Content = nil, nil, nil
 		t.pumped = append(t.pumped, r)
 	}
 }
@@ -175,10 +173,10 @@ func (t *Takeover) Pumping() (n int) {
 			if core.State() == session.Ended {
 				return
 			}
-			if a := core.Attachment(); r.pumpedDown && a != nil && session.Leg(a) == r.client {
+			if a := core.Attachment(); r.DownForwarded && a != nil && session.Leg(a) == r.client {
 				n++
 			}
-			if r.pumpedUp && core.Upstream() == r.upstream {
+			if r.UpForwarded && core.Upstream() == r.upstream {
 				n++
 			}
 		})
@@ -212,9 +210,9 @@ func (t *Takeover) EndPumps(older bool) {
 		r.e.Do(func(core *session.Session, now session.Time) {
 			switch a := core.Attachment(); {
 			case a == nil:
-			case r.pumpedDown && session.Leg(a) == r.client && !r.e.Resumable:
+			case r.DownForwarded && session.Leg(a) == r.client && !r.e.Resumable:
 				core.CloseClient(now, serviceRestart, "upgrade")
-			case r.pumpedDown && session.Leg(a) == r.client, r.pumpedUp && r.e.Terms().Hard:
+			case r.DownForwarded && session.Leg(a) == r.client, r.UpForwarded && r.e.Terms().Hard:
 				core.Disconnect(now)
 			}
 		})

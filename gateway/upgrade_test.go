@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -45,7 +47,7 @@ type heir struct{ *side }
 
 // Conn implements gateway.Successor.
 func (h heir) Conn(c gateway.LateConn) {
-	fd, err := listen.DescriptorOf(c.Conn)
+	fd, err := rawconn.Descriptor(c.Conn.(syscall.Conn))
 	if err == nil {
 		fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	}
@@ -54,7 +56,7 @@ func (h heir) Conn(c gateway.LateConn) {
 		h.t.Error(err)
 		return
 	}
-	conn, err := listen.ConnOf(fd)
+	conn, err := rawconn.ConnOf(fd)
 	if err != nil {
 		h.t.Error(err)
 		return

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"reseat/gateway/transport/rawconn"
 )
 
 // A Conn is one end of the channel. One goroutine may receive while others send.
@@ -284,11 +286,4 @@ func CloseFD(fd int) {
 }
 
 // Descriptor returns the descriptor of the channel, which stays c's.
-func (c *Conn) Descriptor() (fd int, err error) {
-	raw, err := c.c.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	err = raw.Control(func(p uintptr) { fd = int(p) })
-	return fd, err
-}
+func (c *Conn) Descriptor() (fd int, err error) { return rawconn.Descriptor(c.c) }

@@ -129,7 +129,7 @@ func move(t *testing.T, list []FrozenConn, to *process) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := ConnOf(fd)
+		c, err := rawconn.ConnOf(fd)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -471,7 +471,7 @@ func TestInheritedListenerGoesOn(t *testing.T) {
 	old.Pause()
 	c := call(t, &process{ln: old})
 	c.send(whole)
-	fd, err := old.Descriptor()
+	fd, err := rawconn.Descriptor(old)
 	if err != nil {
 		t.Fatal(err)
 	}

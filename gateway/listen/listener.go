@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"reseat/gateway/transport/rawconn"
 )
 
 // A Listener is a TCP listener that can be paused, for an upgrade.
@@ -94,31 +92,4 @@ func (l *Listener) Close() error {
 	l.change.Broadcast()
 	l.mu.Unlock()
 	return l.TCPListener.Close()
-}
-
-// Descriptor returns the descriptor of the socket, which stays l's.
-func (l *Listener) Descriptor() (fd int, err error) {
-	raw, err := l.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	err = raw.Control(func(p uintptr) { fd = int(p) })
-	return fd, err
-}
-
-// ConnOf returns the connection of a descriptor, which it takes over.
-func ConnOf(fd int) (net.Conn, error) {
-	f := os.NewFile(uintptr(fd), "connection")
-	defer f.Close()
-	return net.FileConn(f)
-}
-
-// DescriptorOf returns the descriptor of a TCP connection, which stays c's.
-func DescriptorOf(c net.Conn) (fd int, err error) {
-	raw, err := rawconn.Raw(c)
-	if err != nil {
-		return -1, err
-	}
-	err = raw.Control(func(p uintptr) { fd = int(p) })
-	return fd, err
 }

@@ -17,6 +17,7 @@ import (
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 )
 
 // A giving is one upgrade, on the predecessor's side.
@@ -93,7 +94,7 @@ func (g *giving) offer() error {
 		if ln == nil {
 			continue
 		}
-		fd, err := ln.Descriptor()
+		fd, err := rawconn.Descriptor(ln)
 		if err != nil {
 			return err
 		}

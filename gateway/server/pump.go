@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"reseat/gateway/handover"
-	"reseat/gateway/listen"
 	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 )
 
 // A pump forwards the bytes of connections that cannot move to the successor: those over TLS
@@ -33,7 +33,7 @@ func newPump() *pump {
 
 // start forwards until one end closes.
 func (p *pump) start(c pumped) {
-	near, err := listen.ConnOf(c.near)
+	near, err := rawconn.ConnOf(c.near)
 	if err != nil {
 		c.conn.Close()
 		return
@@ -78,18 +78,20 @@ func (p *pump) close() {
 }
 
 // descriptor fills in the descriptor of a frozen session's end that has none: the
-// connection will be forwarded, unless it is itself one that an older process forwards.
-func (l *pumpList) descriptor(end *transport.End) error {
+// connection will be forwarded, unless it is plain TCP, or itself one that an older process
+// forwards.
+func (l *pumpList) descriptor(end *transport.End) (err error) {
 	if end.Conn == nil {
 		return nil
 	}
-	if u, ok := end.Conn.(*net.UnixConn); ok {
-		raw, err := u.SyscallConn()
-		if err != nil {
-			return err
-		}
-		l.older = append(l.older, u)
-		return raw.Control(func(fd uintptr) { end.FD = int(fd) })
+	switch c := end.Conn.(type) {
+	case *net.UnixConn:
+		l.older = append(l.older, c)
+		end.FD, err = rawconn.Descriptor(c)
+		return err
+	case *net.TCPConn: // of a client that came too late
+		end.FD, err = rawconn.Descriptor(c)
+		return err
 	}
 	fds, err := handover.SocketPair()
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/handover"
-	"reseat/gateway/listen"
 	"reseat/gateway/transport"
 )
 
@@ -23,14 +22,10 @@ type heir struct {
 // Conn implements gateway.Successor.
 func (h *heir) Conn(c gateway.LateConn) {
 	pumps := new(pumpList)
-	fd, err := listen.DescriptorOf(c.Conn)
-	if err != nil {
-		end := transport.End{Conn: c.Conn}
-		err = pumps.descriptor(&end)
-		fd = end.FD
-	}
+	end := transport.End{Conn: c.Conn}
+	err := pumps.descriptor(&end)
 	if err == nil {
-		err = h.ch.SendJSON(handover.Conns, []int{fd}, []lateConn{{
+		err = h.ch.SendJSON(handover.Conns, []int{end.FD}, []lateConn{{
 			Listener: clientsListener, Request: c.Request, Early: c.Early, Answered: c.Answered, Secure: c.Secure, Peer: c.Conn.RemoteAddr().String(),
 		}})
 	}

@@ -25,6 +25,7 @@ import (
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 )
 
 // A takeover is an upgrade, on the successor's side.
@@ -269,7 +270,7 @@ func (t *takeover) keepConns(m *handover.Message) error {
 		return handover.ErrProtocol
 	}
 	for i, fd := range m.FDs {
-		conn, err := listen.ConnOf(fd)
+		conn, err := rawconn.ConnOf(fd)
 		m.FDs[i] = -1
 		if err != nil {
 			continue // no descriptor: as if the connection had broken
@@ -375,7 +376,7 @@ func (t *takeover) lateConns(p *process, m *handover.Message) error {
 	if len(list) == 1 && len(m.FDs) == 1 && list[0].Answered {
 		fd := m.FDs[0]
 		m.FDs = nil
-		conn, err := listen.ConnOf(fd)
+		conn, err := rawconn.ConnOf(fd)
 		if err != nil {
 			return err
 		}

@@ -164,6 +164,9 @@ func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
 				has |= 1 << i
 				fds = append(fds, end.FD)
 			}
+			if end.Conn != nil {
+				has |= forwardedFlag << i
+			}
 			if forwardedByOlder(end) {
 				has |= olderFlag
 			}
@@ -177,8 +180,12 @@ func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
 	return body, fds
 }
 
-// olderFlag marks a session with a connection that an older process forwards.
-const olderFlag = 1 << 2
+// The flags of a session, besides two for the descriptors that follow: its upstream's and its
+// client's.
+const (
+	olderFlag     = 1 << 2 // an older process forwards a connection
+	forwardedFlag = 1 << 3 // the predecessor or an older process forwards the upstream's; shifted by one, the client's
+)
 
 // forwardedByOlder reports whether an older process forwards the bytes of a connection.
 func forwardedByOlder(end transport.End) bool {
@@ -210,7 +217,7 @@ func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
 			}
 			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
 		}
-		moved := gateway.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0}
+		moved := gateway.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
 		if err := f(moved); err != nil {
 			return err
 		}

@@ -2,11 +2,11 @@ package transport
 
 import (
 	"net"
-	"os"
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
+	"reseat/gateway/transport/rawconn"
 )
 
 // leaveLoop moves the session from its loop to goroutines, for good.
@@ -35,9 +35,7 @@ func connOf(k epoll.Socket) netio.Socket {
 	if k.FD < 0 {
 		return netio.Socket{Leg: k.Leg}
 	}
-	f := os.NewFile(uintptr(k.FD), "")
-	defer f.Close()
-	conn, err := net.FileConn(f)
+	conn, err := rawconn.ConnOf(k.FD)
 	if err != nil { // out of descriptors: treat the connection as broken
 		conn, _ = net.Pipe()
 		conn.Close()

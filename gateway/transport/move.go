@@ -4,7 +4,6 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
-	"reseat/gateway/transport/rawconn"
 )
 
 // This file moves sessions to another process, or to another Driver, with their
@@ -81,10 +80,11 @@ func (s *Session) Drop() {
 
 // Adopt drives a core that session.Restore has made over the descriptors of its upstream
 // and its attached client, which are the Session's from here on. up is negative where the
-// upstream's is closed, and down where no client is attached.
-func (d *Driver) Adopt(core *session.Session, up, down int, watch session.Observer) *Session {
+// upstream's is closed, and down where no client is attached. tcp says that both are TCP
+// connections, which an event loop can serve.
+func (d *Driver) Adopt(core *session.Session, up, down int, tcp bool, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
-	if d.kind != Net && servedByLoop(up) && servedByLoop(down) {
+	if d.kind != Net && tcp {
 		if l := d.leastLoaded(); l != nil {
 			s.poll = l.Adopt(core, up, down, watch)
 			return s
@@ -100,7 +100,3 @@ func (d *Driver) Adopt(core *session.Session, up, down int, watch session.Observ
 	n.NotifyRest()
 	return s
 }
-
-// servedByLoop reports whether an event loop can serve a descriptor. A negative one needs
-// nothing.
-func servedByLoop(fd int) bool { return fd < 0 || rawconn.IsTCP(fd) }

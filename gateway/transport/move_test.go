@@ -96,7 +96,7 @@ func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 	}
 	up, down := duplicate(t, f.Up.FD), duplicate(t, f.Down.FD)
 	r.drive.Drop()
-	r.drive = to.Adopt(core, up, down, r.events)
+	r.drive = to.Adopt(core, up, down, true, r.events)
 	return true
 }
 
@@ -144,7 +144,7 @@ func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 func TestThawedSessionContinues(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		r := newRig(t, d, zeroKey)
-		over := r.traffic(t, 5000, 300)
+		over := r.traffic(t, 20_000, 300)
 		frozen := 0
 		for traffic := true; traffic; {
 			select {

@@ -9,6 +9,7 @@ package rawconn
 import (
 	"errors"
 	"net"
+	"os"
 	"syscall"
 )
 
@@ -23,6 +24,24 @@ func Raw(conn net.Conn) (syscall.RawConn, error) {
 		return nil, ErrUnsupported
 	}
 	return c.SyscallConn()
+}
+
+// Descriptor returns the descriptor of a socket, which stays c's: it is valid until c is
+// closed.
+func Descriptor(c syscall.Conn) (fd int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	err = raw.Control(func(p uintptr) { fd = int(p) })
+	return fd, err
+}
+
+// ConnOf returns the connection of a descriptor, and closes that in any case.
+func ConnOf(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "connection")
+	defer f.Close()
+	return net.FileConn(f)
 }
 
 // A State is what the operating system reports about a connection.

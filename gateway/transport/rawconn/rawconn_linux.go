@@ -35,12 +35,6 @@ func Release(fd int) {
 	}
 }
 
-// IsTCP reports whether a socket is a TCP connection's, and not a Unix socket.
-func IsTCP(fd int) bool {
-	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	return err == nil && (domain == unix.AF_INET || domain == unix.AF_INET6)
-}
-
 // Receive reads once into b. It returns 0 and no error if there is nothing to read now,
 // and io.EOF at the end of the stream.
 func Receive(fd int, b []byte) (int, error) {

@@ -53,6 +53,3 @@ func (*Hangups) Wait() {}
 
 // WakeReader does nothing.
 func WakeReader(int) {}
-
-// IsTCP is false: no descriptor can be used.
-func IsTCP(int) bool { return false }
