@@ -155,7 +155,10 @@ describe('an ordinary page keeps its seat', () => {
   test("a page whose policy is script-src 'self', without a word about styles", limit, async (t) => {
     const scene = await startScene(t, browser, '/strict');
     const complaints = [];
-    scene.tab.on('console', (message) => /Content Security Policy/.test(message.text()) && complaints.push(message.text()));
+    scene.tab.on(
+      'console',
+      (message) => /Content Security Policy/.test(message.text()) && complaints.push(message.text()),
+    );
     await keepsSeat(scene, scene.tab);
     assert.deepEqual(complaints, []);
   });
