@@ -14,32 +14,40 @@ import (
 // This file is the predecessor's side of an upgrade: it freezes the sessions, and either
 // gives them back or lets go of them.
 
+// usualRecord is the size of most records in bytes, encoded.
+const usualRecord = 512
+
 // settlePoll is how often Freeze tries to freeze a busy session.
 const settlePoll = time.Millisecond
 
 // A Frozen is all sessions of a Gateway, standing still: nothing is read, written or
 // decided until Thaw or Commit, of which one must follow.
 type Frozen struct {
-	Sessions []FrozenSession
 	Busy     []string // ids of the sessions that could not be frozen: they go on
 	g        *Gateway
-	began    time.Time
+	sessions []standing
+	send     func(FrozenSession) error
 	resume   func()
 }
 
-// A FrozenSession is what a successor needs of one session.
+// A FrozenSession is what a successor needs of one session. It is valid until Thaw or Commit.
 type FrozenSession struct {
 	transport.Frozen
 	Record []byte
-	e      *registry.Record
-	thaw   func()
+}
+
+// A standing session is frozen until thaw, or until it is dropped.
+type standing struct {
+	e    *registry.Record
+	thaw func()
 }
 
 // Freeze freezes all sessions but those that wait for their game server, and those that are
-// still busy after settle. It fails, and changes nothing, if handshakes in flight do not
-// come to an end before ctx is done.
-func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration) (*Frozen, error) {
-	f := &Frozen{g: g, began: time.Now()}
+// still busy after settle. It passes each to send as soon as that is frozen. It fails, and
+// changes nothing, if send does, or if handshakes in flight do not come to an end before ctx
+// is done.
+func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, send func(FrozenSession) error) (*Frozen, error) {
+	f := &Frozen{g: g, send: send}
 	if err := g.gate.freeze(ctx); err != nil {
 		return nil, err
 	}
@@ -87,7 +95,11 @@ func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.R
 		case err != nil:
 			return nil, fmt.Errorf("session %s: %w", e.ID, err)
 		}
-		f.Sessions = append(f.Sessions, FrozenSession{Frozen: frozen, e: e, thaw: thaw})
+		f.sessions = append(f.sessions, standing{e, thaw})
+		record := e.AppendState(make([]byte, 0, usualRecord), f.g.table.byPattern[e.Route].Upstream)
+		if err := f.send(FrozenSession{frozen, record}); err != nil {
+			return nil, err
+		}
 	}
 	return busy, nil
 }
@@ -100,17 +112,12 @@ func (f *Frozen) leave(e *registry.Record) {
 	f.Busy = append(f.Busy, e.ID)
 }
 
-// Encode fills in the Record of each session.
-func (f *Frozen) Encode() {
-	for i := range f.Sessions {
-		s := &f.Sessions[i]
-		s.Record = s.e.AppendState(nil, f.g.table.byPattern[s.e.Route].Upstream)
-	}
-}
+// Count counts the frozen sessions.
+func (f *Frozen) Count() int { return len(f.sessions) }
 
 // Thaw lets everything go on as if nothing had happened.
 func (f *Frozen) Thaw() {
-	for _, s := range f.Sessions {
+	for _, s := range f.sessions {
 		s.thaw()
 	}
 	f.resume()
@@ -121,16 +128,13 @@ func (f *Frozen) Thaw() {
 // Clients that come to this process from now on are the successor's.
 func (f *Frozen) Commit(to Successor) {
 	f.g.successor.Store(&to)
-	for _, s := range f.Sessions {
+	for _, s := range f.sessions {
 		s.e.Driver().Drop()
 		f.g.reg.Release(s.e, f.g.store)
 	}
 	f.resume()
 	f.g.gate.thaw(true)
 }
-
-// Took is how long the sessions have been frozen.
-func (f *Frozen) Took() time.Duration { return time.Since(f.began) }
 
 // Living counts the sessions.
 func (g *Gateway) Living() int { return g.reg.Count() }

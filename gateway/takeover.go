@@ -7,7 +7,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"reseat/gateway/events"
@@ -23,7 +25,7 @@ import (
 // serve them once they are its own.
 
 // A Takeover restores a predecessor's sessions. Its methods must not be called at the same
-// time.
+// time, except for Decode.
 type Takeover struct {
 	g     *Gateway
 	list  []restored
@@ -63,24 +65,39 @@ type Moved struct {
 	UpForwarded, DownForwarded, Older bool
 }
 
-// Restore makes a session of what a predecessor has frozen. It touches no connection; the
-// descriptors are used by Adopt.
-func (t *Takeover) Restore(format int, m Moved) error {
-	g := t.g
+// A Decoded session is what Decode has made of a Moved.
+type Decoded struct {
+	Moved
+	state *registry.State
+	core  *session.Session
+}
+
+// Decode is the part of Restore that takes long. It may be called from any goroutine, after
+// InheritRoutes.
+func (t *Takeover) Decode(format int, m Moved) (Decoded, error) {
 	s, err := registry.ReadState(m.Record)
 	if err != nil {
-		return err
+		return Decoded{}, err
 	}
-	core, err := session.Restore(format, m.State, m.Content, g.store, registry.MaskingKey)
+	core, err := session.Restore(format, m.State, m.Content, t.g.store, registry.MaskingKey)
 	if err != nil {
-		return fmt.Errorf("session %s: %w", s.ID, err)
+		return Decoded{}, fmt.Errorf("session %s: %w", s.ID, err)
 	}
+	m.Record, m.State, m.Content = nil, nil, nil
+	return Decoded{m, s, core}, nil
+}
+
+// Restore makes a session of what a predecessor has frozen. It touches no connection; the
+// descriptors are used by Adopt.
+func (t *Takeover) Restore(d Decoded) error {
+	g, s := t.g, d.state
 	rt := g.table.byPattern[s.Route]
 	if rt == nil {
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
 	target := rt.Upstream
 	if s.Target != "" {
+		var err error
 		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
 			return fmt.Errorf("session %s: %w", s.ID, err)
 		}
@@ -93,7 +110,7 @@ func (t *Takeover) Restore(format int, m Moved) error {
 	_, tag := e.Data()
 	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
 	}
-	t.list = append(t.list, restored{e: e, core: core, Moved: m, client: session.Leg(core.Attachment()), upstream: core.Upstream()})
+	t.list = append(t.list, restored{e: e, core: d.core, Moved: d.Moved, client: session.Leg(d.core.Attachment()), upstream: d.core.Upstream()})
 	return nil
 }
 
@@ -146,8 +163,25 @@ func (t *Takeover) termsOf(rt *route, s *registry.StateTerms) *registry.Terms {
 // predecessor still has: resumes wait for them until AdoptLate or NoneLate.
 func (t *Takeover) Adopt(left []string) {
 	t.g.late.expect(left)
+	t.adoptAll()
+	t.g.driver.Pause()() // returns when all event loops have the sessions
+}
+
+// adoptAll adopts the restored sessions, on all processors: they stand still meanwhile.
+func (t *Takeover) adoptAll() {
+	var all sync.WaitGroup
+	for part := range slices.Chunk(t.list, len(t.list)/runtime.GOMAXPROCS(0)+1) {
+		all.Go(func() {
+			for _, r := range part {
+				t.adopt(r)
+			}
+		})
+	}
+	all.Wait()
 	for _, r := range t.list {
-		t.adopt(r)
+		if r.UpForwarded || r.DownForwarded {
+			t.pumped = append(t.pumped, r)
+		}
 	}
 	t.list = nil
 }
@@ -159,10 +193,6 @@ func (t *Takeover) adopt(r restored) {
 		r.core.Move(now, moveWithin, "upgrade")
 	}
 	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, observer{t.g, r.e}))
-	if r.UpForwarded || r.DownForwarded {
-		r.Record, r.State, r.Content = nil, nil, nil
-		t.pumped = append(t.pumped, r)
-	}
 }
 
 // Pumping counts the connections of the sessions that were taken over whose bytes a
@@ -226,14 +256,14 @@ const serviceRestart = 1012
 // AdoptLate begins to serve sessions that were restored after Adopt. Their players may
 // have begun other sessions meanwhile.
 func (t *Takeover) AdoptLate() {
-	for _, r := range t.list {
-		t.adopt(r)
+	list := t.list
+	t.adoptAll()
+	for _, r := range list {
 		if !t.g.commit(r.e) {
 			r.e.Supersede()
 		}
 		t.g.late.arrived(r.e.ID)
 	}
-	t.list = nil
 }
 
 // NoneLate says that the predecessor has no further sessions.
@@ -268,9 +298,7 @@ func (g *Gateway) ResumeAnswered(c LateConn) error {
 
 // A Rest is what a successor needs besides the sessions.
 type Rest struct {
-	Events   []events.Event
-	EventIDs []uint64
-	Evicted  uint64 // the newest event that is not among Events
+	Events   RecentEvents
 	Totals   registry.Totals
 	Tags     uint64
 	Refusals []Refusal // oldest first
@@ -279,13 +307,31 @@ type Rest struct {
 	Counters []Counter
 }
 
-// Rest returns what a successor needs besides the sessions.
-func (g *Gateway) Rest() Rest {
-	r := Rest{Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.metrics.counts()}
-	r.Events, r.Evicted = g.events.Recent()
-	for _, e := range r.Events {
-		r.EventIDs = append(r.EventIDs, e.ID)
+// RecentEvents are the events that an event stream can begin with.
+type RecentEvents struct {
+	List    []events.Event // oldest first
+	IDs     []uint64       // of the events in List
+	Evicted uint64         // the newest ID that is not kept any more
+}
+
+// Add adds newer events.
+func (r *RecentEvents) Add(newer RecentEvents) {
+	r.List, r.IDs, r.Evicted = append(r.List, newer.List...), append(r.IDs, newer.IDs...), newer.Evicted
+}
+
+// RecentEvents returns the events after the one with that ID, 0 for all.
+func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
+	r.List, r.Evicted = g.events.Recent(after)
+	for _, e := range r.List {
+		r.IDs = append(r.IDs, e.ID)
 	}
+	return r
+}
+
+// Rest returns what a successor needs besides the sessions. Its events are those after the
+// one with that ID.
+func (g *Gateway) Rest(after uint64) Rest {
+	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.metrics.counts()}
 	newest := g.refused.newestFirst()
 	for i := len(newest) - 1; i >= 0; i-- {
 		r.Refusals = append(r.Refusals, newest[i])
@@ -299,12 +345,11 @@ func (g *Gateway) Rest() Rest {
 
 // RestoreRest continues the predecessor's events and counts.
 func (g *Gateway) RestoreRest(r Rest) {
-	for i := range r.Events {
-		if i < len(r.EventIDs) {
-			r.Events[i].ID = r.EventIDs[i]
-		}
+	list := r.Events.List
+	for i := range min(len(list), len(r.Events.IDs)) {
+		list[i].ID = r.Events.IDs[i]
 	}
-	g.events.Continue(r.Events, r.Evicted)
+	g.events.Continue(list, r.Events.Evicted)
 	g.reg.RestoreTotals(r.Totals)
 	g.tags.Store(max(g.tags.Load(), r.Tags))
 	for _, f := range r.Refusals {

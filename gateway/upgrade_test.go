@@ -248,9 +248,8 @@ func (s *side) becomes(id string, want session.State) {
 }
 
 // send passes frozen sessions on, with duplicates of their descriptors.
-func send(t *testing.T, f *gateway.Frozen, to *gateway.Takeover) {
+func send(t *testing.T, f *frozen, to *gateway.Takeover) {
 	t.Helper()
-	f.Encode()
 	dup := func(fd int) int {
 		if fd < 0 {
 			return fd
@@ -266,15 +265,30 @@ func send(t *testing.T, f *gateway.Frozen, to *gateway.Takeover) {
 		for _, c := range s.Content {
 			content = append(content, c...)
 		}
-		if err := to.Restore(session.Formats[0], gateway.Moved{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)}); err != nil {
+		d, err := to.Decode(session.Formats[0], gateway.Moved{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)})
+		if err == nil {
+			err = to.Restore(d)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (s *side) freeze() *gateway.Frozen {
+// A frozen is a gateway.Frozen with its sessions.
+type frozen struct {
+	*gateway.Frozen
+	Sessions []gateway.FrozenSession
+}
+
+func (s *side) freeze() *frozen {
 	s.t.Helper()
-	f, err := s.Freeze(within(s.t), session.Formats[0], 5*time.Second)
+	f := new(frozen)
+	var err error
+	f.Frozen, err = s.Freeze(within(s.t), session.Formats[0], 5*time.Second, func(s gateway.FrozenSession) error {
+		f.Sessions = append(f.Sessions, s)
+		return nil
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -292,7 +306,7 @@ func (s *side) handOver(next *side) *gateway.Takeover {
 		}
 	}
 	send(s.t, f, to)
-	rest := s.Rest()
+	rest := s.Rest(0)
 	b, err := json.Marshal(rest)
 	if err == nil {
 		rest = gateway.Rest{}
@@ -343,7 +357,7 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	}
 	_, left, _ := old.History(attached.hello.Session)
 	moments, _, _ := old.History(attached.hello.Session)
-	eventsBefore, _ := old.Events().Recent()
+	eventsBefore, _ := old.Events().Recent(0)
 
 	next := newSide(t, game, old, p, "/*")
 	old.handOver(next)
@@ -379,9 +393,9 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	if _, err := next.resume(ended); err == nil || refusedBefore == nil || err.Error() != refusedBefore.Error() {
 		t.Errorf("an ended session: %v, want %v", err, refusedBefore)
 	}
-	eventsAfter, _ := next.Events().Recent()
+	eventsAfter, _ := next.Events().Recent(0)
 	for ctx := within(t); len(eventsAfter) <= len(eventsBefore) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		eventsAfter, _ = next.Events().Recent() // an event may come after what its peer sees of it
+		eventsAfter, _ = next.Events().Recent(0) // an event may come after what its peer sees of it
 	}
 	for i, e := range eventsAfter {
 		if i < len(eventsBefore) && (e.ID != eventsBefore[i].ID || e.Type != eventsBefore[i].Type || e.Session != eventsBefore[i].Session) {

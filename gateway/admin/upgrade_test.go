@@ -16,7 +16,7 @@ var frozenPath = strings.NewReplacer("{id}", strings.Repeat("0", 32), "{group}",
 
 func TestEveryCallOfTheAPIIsRefusedDuringFreeze(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		frozen, err := w.gw.Freeze(t.Context(), session.Formats[0], 0)
+		frozen, err := w.gw.Freeze(t.Context(), session.Formats[0], 0, func(gateway.FrozenSession) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,12 +106,15 @@ func (h *Hub) Publish(e Event) {
 	}
 }
 
-// Recent returns the events that are kept, oldest first, and the newest ID that is not.
-func (h *Hub) Recent() (list []Event, evicted uint64) {
+// Recent returns the events that are kept, oldest first, without those up to the ID after,
+// and the newest ID that is not kept.
+func (h *Hub) Recent(after uint64) (list []Event, evicted uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for n := h.count - uint64(len(h.ring)); n < h.count; n++ {
-		list = append(list, h.ring[n%Kept])
+		if e := h.ring[n%Kept]; e.ID > after {
+			list = append(list, e)
+		}
 	}
 	return list, h.evicted
 }

@@ -8,12 +8,14 @@
 //	Old  Offer       what there is to take over, with the listeners; or Abort
 //	New  Accept      or Abort
 //	Old  Tombstones  any number, while it still serves
+//	Old  Events      for the event stream, also while it serves
 //	Old  Sessions    any number, frozen from here on; each answered by Ack
 //	Old  Conns       connections without a complete request
 //	Old  Rest        everything else
 //	New  Ready       all is restored, and nothing touched
 //	Old  Commit      from here on all is the successor's
 //	Old  Sessions, Conns, Event   what was not finished at the time of the freeze
+//	New  Adopted     it reads and writes: Old may use the processor to tidy up
 //	New  Serving     it serves, and is the main process for the supervisor: Old may exit
 //	Old  Done        nothing follows but sessions that could not be moved
 //
@@ -39,6 +41,7 @@ const (
 	Accept
 	Abort
 	Tombstones
+	Events
 	Sessions
 	Ack
 	Conns
@@ -47,6 +50,7 @@ const (
 	Commit
 	Event
 	Done
+	Adopted
 	Serving
 )
 

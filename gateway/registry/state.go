@@ -72,7 +72,7 @@ func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.First, s.Protocol, s.data, s.tag, s.ender, s.past = e.first, e.protocol, e.data, e.tag, e.ender, e.past
-	return append(b, tlv.Write(s.walk)...)
+	return tlv.Append(b, s.walk)
 }
 
 // ReadState reads what AppendState has written.

@@ -16,7 +16,6 @@ import (
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
-	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -28,7 +27,31 @@ type giving struct {
 	step   string // for the log, if it fails
 	format int
 	unacked,
-	tombstones uint64
+	tombstones uint64 // number of the last one sent
+	events uint64 // ID of the last one sent
+
+	hold                   func() bool   // keeps a cancelled ctx from interrupting ch; false: it has
+	adopted, serving, gone chan struct{} // closed when the successor says so, or has gone
+}
+
+// adoptWait is how long a predecessor waits for handover.Adopted.
+const adoptWait = 500 * time.Millisecond
+
+// listen receives what the successor says after the commit, until it has gone.
+func (g *giving) listen() {
+	defer close(g.gone)
+	once := map[handover.Kind]chan struct{}{handover.Adopted: g.adopted, handover.Serving: g.serving}
+	for {
+		m, err := g.ch.Receive()
+		if err != nil {
+			return
+		}
+		m.Close()
+		if c := once[m.Kind]; c != nil {
+			close(c)
+			delete(once, m.Kind)
+		}
+	}
 }
 
 func (g *giving) give() error {
@@ -57,7 +80,19 @@ func (g *giving) give() error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}
+	g.step = "events"
+	if err := g.sendEvents(); err != nil {
+		return explainLoss(err)
+	}
 	return g.freeze()
+}
+
+// explainLoss is explain for a successor that has come up.
+func explainLoss(err error) error {
+	if err == nil {
+		return nil
+	}
+	return explain(err, "the new process left")
 }
 
 // explain says what a failure of the channel means.
@@ -127,10 +162,19 @@ func (g *giving) sendTombstones() error {
 			body = append(body, handover.AppendPart(nil, len(t)), t)
 		}
 		if err := g.ch.Send(handover.Tombstones, nil, body...); err != nil {
-			return explain(err, "the new process left")
+			return explainLoss(err)
 		}
 		g.tombstones = last
 	}
+}
+
+// sendEvents sends the events so far: the successor decodes them before the freeze.
+func (g *giving) sendEvents() error {
+	recent := g.u.p.gateway.RecentEvents(0)
+	if n := len(recent.IDs); n > 0 {
+		g.events = recent.IDs[n-1]
+	}
+	return g.ch.SendJSON(handover.Events, nil, recent)
 }
 
 // freeze hands everything over. If it fails, everything goes on as before.
@@ -148,13 +192,15 @@ func (g *giving) freeze() (err error) {
 	for _, ln := range p.listeners {
 		ln.Pause()
 	}
-	frozen, err := p.gateway.Freeze(ctx, g.format, settleTime)
+	pumps := new(pumpList)
+	out := &outbox{g: g, pumps: pumps}
+	frozen, err := p.gateway.Freeze(ctx, g.format, settleTime, out.add)
 	if err != nil {
+		pumps.abandon()
 		p.resumeListeners()
 		return err
 	}
 	conns := p.freezeConns()
-	pumps := new(pumpList)
 	defer func() {
 		if err != nil {
 			pumps.abandon()
@@ -163,90 +209,95 @@ func (g *giving) freeze() (err error) {
 			p.resumeListeners()
 		}
 	}()
-	if err := g.encode(frozen, pumps); err != nil {
+	u.log.Info("upgrade.frozen", "sessions", frozen.Count(), "time", time.Since(began))
+	if err := out.flush(); err != nil {
 		return err
 	}
-	u.log.Info("upgrade.frozen", "sessions", len(frozen.Sessions), "time", time.Since(began))
 	g.step = "transfer"
-	if err := g.transfer(frozen, conns); err != nil {
-		return explain(err, "the new process left")
+	if err := g.transfer(conns); err != nil {
+		return explainLoss(err)
 	}
 	g.step = "ready"
 	if err := g.awaitReady(); err != nil {
 		return explain(err, "the new process could not take over")
 	}
 	g.step = "commit"
-	if g.ctx.Err() != nil || p.gateway.Draining() {
+	if !g.hold() || p.gateway.Draining() {
 		return errors.New("the gateway is draining")
 	}
 	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic}); err != nil {
-		return explain(err, "the new process left")
+		return explainLoss(err)
+	}
+	g.ch.SetDeadline(time.Time{})
+	go g.listen()
+	select { // the successor needs the processors more
+	case <-g.adopted:
+	case <-g.gone:
+	case <-time.After(adoptWait):
 	}
 	frozen.Commit(&heir{u: u, ch: g.ch})
 	conns.moved()
 	pumps.start(p.pump)
 	took := time.Since(began)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
-	u.log.Info("upgrade.committed", "sessions", len(frozen.Sessions), "kept", len(frozen.Busy), "time", took)
+	u.log.Info("upgrade.committed", "sessions", frozen.Count(), "kept", len(frozen.Busy), "time", took)
 	return nil
 }
 
-// encode completes what is sent of each session.
-func (g *giving) encode(frozen *gateway.Frozen, pumps *pumpList) error {
-	frozen.Encode()
-	for i := range frozen.Sessions {
-		s := &frozen.Sessions[i]
-		for _, end := range []*transport.End{&s.Up, &s.Down} {
-			if err := pumps.descriptor(end); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (g *giving) transfer(frozen *gateway.Frozen, conns frozenConns) error {
+// transfer sends what is not a session.
+func (g *giving) transfer(conns frozenConns) error {
 	if err := g.sendTombstones(); err != nil {
-		return err
-	}
-	if err := g.sendSessions(frozen.Sessions); err != nil {
 		return err
 	}
 	if err := conns.send(g.ch); err != nil {
 		return err
 	}
 	p := g.u.p
-	b, err := json.Marshal(rest{Gateway: p.gateway.Rest(), Samples: p.recorder.Samples(), Upgrades: g.u.metrics.counts()})
+	b, err := json.Marshal(rest{Gateway: p.gateway.Rest(g.events), Samples: p.recorder.Samples(), Upgrades: g.u.metrics.counts()})
 	if err != nil {
 		return err
 	}
 	return g.ch.Send(handover.Rest, nil, b)
 }
 
-// sendSessions sends sessions in acknowledged batches.
-func (g *giving) sendSessions(list []gateway.FrozenSession) error {
-	for len(list) > 0 {
-		n, size := 0, 0
-		for n < len(list) && n < batchSessions && size < batchBytes {
-			for _, c := range list[n].Content {
-				size += len(c)
-			}
-			n++
-		}
-		body, fds := sessionsBody(list[:n])
-		if err := g.ch.Send(handover.Sessions, fds, body...); err != nil {
-			return err
-		}
-		list = list[n:]
-		if g.unacked++; g.unacked < batchWindow {
-			continue
-		}
-		if _, err := g.ch.Expect(handover.Ack); err != nil {
-			return err
-		}
-		g.unacked--
+// An outbox sends frozen sessions in acknowledged batches, so that the successor restores
+// some while others are being frozen.
+type outbox struct {
+	g     *giving
+	pumps *pumpList
+	batch []gateway.FrozenSession
+	size  int // of the content, in bytes
+}
+
+func (o *outbox) add(s gateway.FrozenSession) error {
+	if err := o.pumps.describe(&s); err != nil {
+		return err
 	}
-	return nil
+	for _, c := range s.Content {
+		o.size += len(c)
+	}
+	if o.batch = append(o.batch, s); len(o.batch) < batchSessions && o.size < batchBytes {
+		return nil
+	}
+	return o.flush()
+}
+
+func (o *outbox) flush() error {
+	if len(o.batch) == 0 {
+		return nil
+	}
+	o.g.step = "transfer"
+	body, fds := sessionsBody(o.batch)
+	if err := o.g.ch.Send(handover.Sessions, fds, body...); err != nil {
+		return explainLoss(err)
+	}
+	o.batch, o.size = o.batch[:0], 0
+	if o.g.unacked++; o.g.unacked < batchWindow {
+		return nil
+	}
+	o.g.unacked--
+	_, err := o.g.ch.Expect(handover.Ack)
+	return explainLoss(err)
 }
 
 func (g *giving) awaitReady() error {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"reseat/gateway"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
@@ -75,6 +76,14 @@ func (p *pump) close() {
 		c.Close()
 	}
 	p.conns = nil
+}
+
+// describe fills in the descriptors of a frozen session's ends: see descriptor.
+func (l *pumpList) describe(s *gateway.FrozenSession) error {
+	if err := l.descriptor(&s.Up); err != nil {
+		return err
+	}
+	return l.descriptor(&s.Down)
 }
 
 // descriptor fills in the descriptor of a frozen session's end that has none: the

@@ -60,21 +60,6 @@ const (
 func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	ch := g.ch
 	p.closeUpgradeSocket()
-	gone := make(chan struct{}) // the successor
-	serving := make(chan struct{})
-	go func() {
-		defer close(gone)
-		var once sync.Once
-		for {
-			m, err := ch.Receive()
-			if err != nil {
-				return
-			}
-			if m.Close(); m.Kind == handover.Serving {
-				once.Do(func() { close(serving) })
-			}
-		}
-	}()
 	requests := make(chan struct{})
 	go func() {
 		defer close(requests)
@@ -86,7 +71,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	defer force.Stop()
 	for finished := requests; ; {
 		select {
-		case <-gone:
+		case <-g.gone:
 			p.log.Info("upgrade.done", "text", "the new process has exited")
 			return p.exit()
 		case <-force.C:
@@ -103,7 +88,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 		g.sendLate()
 		if sessions, visits := p.gateway.Left(); finished == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil)
-			return p.finishPumps(gone, serving, signals)
+			return p.finishPumps(g, signals)
 		}
 	}
 }
@@ -115,7 +100,8 @@ const servingWait = 10 * time.Second
 // the exit status. It does not return before the successor serves: systemd would take the
 // end of the main process for the end of the unit, and kill the successor, which has not
 // said yet that it is the main one.
-func (p *process) finishPumps(gone, serving <-chan struct{}, signals <-chan os.Signal) int {
+func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
+	serving := g.serving
 	if n := p.pump.count.Load(); n > 0 {
 		p.log.Info("upgrade.pumping", "connections", n, "time", p.upgrader.pump, "text", "this process exits when none is left; see --upgrade-pump")
 	}
@@ -131,7 +117,7 @@ func (p *process) finishPumps(gone, serving <-chan struct{}, signals <-chan os.S
 			serving = nil
 		case <-patience.C:
 			serving = nil
-		case <-gone:
+		case <-g.gone:
 			p.log.Info("upgrade.done", "text", "the new process has exited")
 			return p.exit()
 		case <-limit.C:
@@ -156,23 +142,24 @@ func (g *giving) sendLate() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	frozen, err := p.gateway.Freeze(ctx, g.format, lateSettle)
-	if err != nil {
-		return
-	}
-	if len(frozen.Sessions) == 0 {
-		frozen.Thaw()
-		return
-	}
 	pumps := new(pumpList)
-	err = g.encode(frozen, pumps)
-	for part := range slices.Chunk(frozen.Sessions, batchSessions) {
+	var list []gateway.FrozenSession // all are frozen before any is sent: the successor serves them at once
+	frozen, err := p.gateway.Freeze(ctx, g.format, lateSettle, func(s gateway.FrozenSession) error {
+		err := pumps.describe(&s)
+		list = append(list, s)
+		return err
+	})
+	if err != nil {
+		pumps.abandon()
+		return
+	}
+	for part := range slices.Chunk(list, batchSessions) {
 		if err == nil {
 			body, fds := sessionsBody(part)
 			err = g.ch.Send(handover.Sessions, fds, body...)
 		}
 	}
-	if err != nil {
+	if err != nil || len(list) == 0 {
 		pumps.abandon()
 		frozen.Thaw()
 		return

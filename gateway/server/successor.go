@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -42,6 +43,8 @@ type takeover struct {
 	began    time.Duration // handover.Monotonic when the first session came
 	commit   commit
 	upgrades map[string]float64
+	events   gateway.RecentEvents
+	decoder  *decoder // until Ready
 }
 
 // An injected is a connection without a complete request.
@@ -169,11 +172,14 @@ func (t *takeover) receive(p *process) error {
 	if t.offer.Secret != nil {
 		p.keys.Inherit(t.offer.Secret)
 	}
+	reserveMemory(int64(t.offer.Sessions)*memoryPerSession + 2*t.offer.BufferBytes)
 	err := p.gateway.InheritRoutes(t.offer.Routes)
 	if err == nil {
 		err = t.ch.Send(handover.Accept, nil)
 	}
 	t.sessions = p.gateway.TakeOver()
+	t.decoder = newDecoder(t.decode, t.restoreAll)
+	defer t.decoder.finish()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	t.ch.SetDeadline(time.Now().Add(t.patience()))
 	for ready := false; err == nil && !ready; {
@@ -200,6 +206,28 @@ func (t *takeover) receive(p *process) error {
 	return nil
 }
 
+// memoryPerSession is about what restoring and adopting a session allocates in bytes, besides
+// its buffers; maxReserved bounds the sum of all.
+const (
+	memoryPerSession = 12 << 10
+	maxReserved      = 512 << 20
+)
+
+// reserveMemory has the runtime hold so much free memory, before the freeze: the first
+// access to each page takes longer than the rest of restoring a session.
+func reserveMemory(n int64) {
+	if n = min(n, maxReserved); n <= 0 {
+		return
+	}
+	b := make([]byte, n)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	runtime.KeepAlive(b)
+	b = nil
+	runtime.GC()
+}
+
 // patience is how long the predecessor may take to send everything.
 func (t *takeover) patience() time.Duration { return 10*time.Second + freezeLimit }
 
@@ -210,7 +238,7 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		return false, err
 	}
 	defer m.Close()
-	if t.began == 0 && m.Kind != handover.Tombstones {
+	if t.began == 0 && m.Kind != handover.Tombstones && m.Kind != handover.Events {
 		t.began = handover.Monotonic()
 	}
 	switch m.Kind {
@@ -226,11 +254,14 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 				return false, err
 			}
 		}
+	case handover.Events:
+		return false, json.Unmarshal(m.Body, &t.events)
 	case handover.Sessions:
 		if err := t.ch.Send(handover.Ack, nil); err != nil {
 			return false, err
 		}
-		return false, eachSession(&m, t.restoreSession)
+		t.decoder.put(m)
+		m.FDs = nil
 	case handover.Conns:
 		return false, t.keepConns(&m)
 	case handover.Rest:
@@ -238,6 +269,11 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		if err := json.Unmarshal(m.Body, &r); err != nil {
 			return false, err
 		}
+		if err := t.decoder.finish(); err != nil {
+			return false, err
+		}
+		t.events.Add(r.Gateway.Events)
+		r.Gateway.Events = t.events
 		p.gateway.RestoreRest(r.Gateway)
 		if p.recorder != nil {
 			p.recorder.Restore(r.Samples)
@@ -250,14 +286,38 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	return false, nil
 }
 
-func (t *takeover) restoreSession(s gateway.Moved) error {
-	if err := t.sessions.Restore(t.offer.Format, s); err != nil {
-		handover.CloseFD(s.Up)
-		handover.CloseFD(s.Down)
-		return err
+// decode decodes the sessions of a message, whose descriptors it takes.
+func (t *takeover) decode(m *handover.Message) (list []gateway.Decoded, err error) {
+	defer m.Close()
+	err = eachSession(m, func(s gateway.Moved) error {
+		d, err := t.sessions.Decode(t.offer.Format, s)
+		if err != nil {
+			closeEnds(s)
+			return err
+		}
+		list = append(list, d)
+		return nil
+	})
+	return list, err
+}
+
+// restoreAll restores decoded sessions, up to the first that cannot be.
+func (t *takeover) restoreAll(list []gateway.Decoded) error {
+	for i, d := range list {
+		if err := t.sessions.Restore(d); err != nil {
+			for _, d := range list[i:] {
+				closeEnds(d.Moved)
+			}
+			return err
+		}
+		t.moved++
 	}
-	t.moved++
 	return nil
+}
+
+func closeEnds(s gateway.Moved) {
+	handover.CloseFD(s.Up)
+	handover.CloseFD(s.Down)
 }
 
 // keepConns keeps connections without a complete request.
@@ -284,6 +344,7 @@ func (t *takeover) keepConns(m *handover.Message) error {
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
 	t.sessions.Adopt(t.commit.Left)
+	t.ch.Send(handover.Adopted, nil)
 	p.listenAll()
 	for _, c := range t.conns {
 		p.inject(c)
@@ -349,7 +410,9 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	var err error
 	switch m.Kind {
 	case handover.Sessions:
-		err = eachSession(m, t.restoreSession)
+		var list []gateway.Decoded
+		list, err = t.decode(m)
+		err = errors.Join(err, t.restoreAll(list))
 		t.sessions.AdoptLate()
 	case handover.Conns:
 		err = t.lateConns(p, m)

@@ -213,15 +213,14 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 	defer close(u.ended)
 	u.last = admin.Upgrade{State: upgradeRunning, From: config.Version()}
 	u.mu.Unlock()
-	stop := context.AfterFunc(ctx, func() { ch.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	g := &giving{u: u, ch: ch, ctx: ctx}
+	g := &giving{u: u, ch: ch, ctx: ctx, adopted: make(chan struct{}), serving: make(chan struct{}), gone: make(chan struct{})}
+	g.hold = context.AfterFunc(ctx, func() { ch.SetDeadline(time.Unix(1, 0)) })
+	defer g.hold()
 	err := g.give()
 	u.mu.Lock()
 	u.running = false
 	u.mu.Unlock()
 	if err == nil {
-		ch.SetDeadline(time.Time{})
 		u.moved <- g
 		return true
 	}

@@ -26,8 +26,11 @@ type Codec struct {
 const usualSize = 512
 
 // Write returns the fields that walk visits.
-func Write(walk func(*Codec)) []byte {
-	c := Codec{writing: true, b: make([]byte, 0, usualSize)}
+func Write(walk func(*Codec)) []byte { return Append(make([]byte, 0, usualSize), walk) }
+
+// Append appends the fields that walk visits to b.
+func Append(b []byte, walk func(*Codec)) []byte {
+	c := Codec{writing: true, b: b}
 	walk(&c)
 	return c.b
 }
@@ -70,7 +73,7 @@ func (c *Codec) visit(id uint64) {
 func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 	c.visit(id)
 	for c.err == nil && len(c.b) > 0 {
-		head, w := binary.Uvarint(c.b)
+		head, w := uvarint(c.b)
 		if w <= 0 {
 			c.err = errTruncated
 			break
@@ -78,7 +81,7 @@ func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 		if head>>1 > id {
 			break // of a later field
 		}
-		v, vw := binary.Uvarint(c.b[w:])
+		v, vw := uvarint(c.b[w:])
 		if vw <= 0 {
 			c.err = errTruncated
 			break
@@ -101,6 +104,22 @@ func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 		}
 	}
 	return 0, nil, false
+}
+
+// uvarint is binary.Uvarint, faster for the most frequent numbers.
+func uvarint(b []byte) (uint64, int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	return binary.Uvarint(b)
+}
+
+// raw writes bytes, or nothing where there are none.
+func raw[T []byte | string](c *Codec, id uint64, p T) {
+	if len(p) > 0 {
+		c.append(id, length, uint64(len(p)))
+		c.b = append(c.b, p...)
+	}
 }
 
 // append writes a field's header and its number or length.
@@ -146,22 +165,19 @@ func (c *Codec) Float(id uint64, x *float64) {
 // Bytes visits bytes. Reading, it copies them: the input may be reused.
 func (c *Codec) Bytes(id uint64, x *[]byte) {
 	if c.writing {
-		if len(*x) > 0 {
-			c.append(id, length, uint64(len(*x)))
-			c.b = append(c.b, *x...)
-		}
-		return
-	}
-	if _, p, ok := c.field(id, length); ok {
+		raw(c, id, *x)
+	} else if _, p, ok := c.field(id, length); ok {
 		*x = append([]byte(nil), p...)
 	}
 }
 
 // String visits a string.
 func (c *Codec) String(id uint64, x *string) {
-	p := []byte(*x)
-	c.Bytes(id, &p)
-	*x = string(p)
+	if c.writing {
+		raw(c, id, *x)
+	} else if _, p, ok := c.field(id, length); ok {
+		*x = string(p)
+	}
 }
 
 // Sub visits the fields of a nested value.
