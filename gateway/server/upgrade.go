@@ -30,7 +30,7 @@ const (
 	settleTime = 300 * time.Millisecond
 	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
 	// count against the limit of open files.
-	batchSessions = 60
+	batchSessions = handover.MaxFDs / 2
 	batchBytes    = 1 << 20
 	// batchWindow is how many such messages may wait to be acknowledged.
 	batchWindow = 2

@@ -19,6 +19,7 @@ type Codec struct {
 	writing bool
 	b       []byte // what has been written, or what remains to be read
 	last    uint64 // number of the field visited last
+	ahead   uint64 // reading: number of the field that b begins with, 0 if that is not known
 	err     error
 }
 
@@ -72,14 +73,17 @@ func (c *Codec) visit(id uint64) {
 // is there.
 func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 	c.visit(id)
+	if c.ahead > id {
+		return 0, nil, false
+	}
 	for c.err == nil && len(c.b) > 0 {
 		head, w := uvarint(c.b)
 		if w <= 0 {
 			c.err = errTruncated
 			break
 		}
-		if head>>1 > id {
-			break // of a later field
+		if c.ahead = head >> 1; c.ahead > id {
+			break
 		}
 		v, vw := uvarint(c.b[w:])
 		if vw <= 0 {
@@ -94,7 +98,7 @@ func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 			}
 			p, rest = rest[:v], rest[v:]
 		}
-		c.b = rest
+		c.b, c.ahead = rest, 0
 		if head>>1 == id {
 			if head&1 != kind {
 				c.err = fmt.Errorf("field %d is of another kind", id)
@@ -219,11 +223,11 @@ func (c *Codec) nested(walk func(*Codec)) int {
 
 // within reads p by walk, and then goes on with the present input.
 func (c *Codec) within(p []byte, walk func()) error {
-	b, last, err := c.b, c.last, c.err
-	c.b, c.last, c.err = p, 0, nil
+	outer := *c
+	*c = Codec{b: p}
 	walk()
 	failed := c.err
-	c.b, c.last, c.err = b, last, err
+	*c = outer
 	return failed
 }
 
