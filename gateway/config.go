@@ -21,6 +21,9 @@ type Config struct {
 	// whose path matches no route.
 	Default policy.Policy
 
+	// Cluster has the other nodes, nil without a cluster.
+	Cluster Cluster
+
 	// Keys sign and verify resume tokens. Required.
 	Keys *tokens.Keys
 	// TokenTTL is the lifetime of a token, raised to twice the grace period if that is

@@ -98,6 +98,7 @@ var hints = map[string]string{
 	"loop":                      "--upstream: it, or a --route, leads back to this gateway",
 	"max_sessions":              "--max-sessions: raise it",
 	"max_sessions_per_ip":       "--max-sessions-per-ip: raise it; if peer is a proxy's address, set --trusted-proxy",
+	"node_unreachable":          noSetting + "the session's node does not answer; see the line \"resume not forwarded\" and GET /api/v1/nodes",
 	"no_route":                  "--route: no pattern matches this path",
 	"origin":                    "--origin: add the page's origin; if a proxy changes Host, it must send X-Forwarded-Host, and needs --trusted-proxy",
 	"unauthorized":              "--auth-key-file: this login does not pass; --auth-jwks, --auth-issuer and --auth-audience decide too",

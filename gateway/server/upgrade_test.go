@@ -494,7 +494,10 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			}
 			f.wantAbort("does not speak this protocol")
 		}, "does not speak this protocol"},
-		{"says something else", func(f *fake) { f.say(handover.Ready); f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Hello)) }, "start: "},
+		{"says something else", func(f *fake) {
+			f.say(handover.Ready)
+			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Hello))
+		}, "start: "},
 		{"reads another format", func(f *fake) { f.hello(99); f.wantAbort("reads no format that this one writes") }, "start: the new process (v9) reads no format"},
 		{"exits after HELLO", func(f *fake) { f.offered(); f.Close() }, "offer: the new process did not accept: it has exited"},
 		{"hangs after HELLO", func(f *fake) { f.offered(); f.wantAbort("timeout") }, "offer: the new process did not accept: timeout"},
@@ -520,7 +523,11 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			defer m.Close()
 			f.wantAbort("timeout")
 		}, "ready: the new process could not take over: timeout"},
-		{"is ready too soon", func(f *fake) { f.accepted(); f.say(handover.Ready); f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack)) }, "ready: the new process could not take over"},
+		{"is ready too soon", func(f *fake) {
+			f.accepted()
+			f.say(handover.Ready)
+			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack))
+		}, "ready: the new process could not take over"},
 		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process could not take over: it has exited"},
 		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
 		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
