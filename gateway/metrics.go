@@ -130,3 +130,19 @@ func (m *metrics) add(list []Counter) {
 		}
 	}
 }
+
+// values reads a metric for each of its labels.
+func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
+	by := make(map[string]uint64, len(labels))
+	for _, l := range labels {
+		by[l] = value(vec.WithLabelValues(l))
+	}
+	return by
+}
+
+// value reads a counter.
+func value(c prometheus.Counter) uint64 {
+	var m dto.Metric
+	c.Write(&m) // never fails for a counter
+	return uint64(m.GetCounter().GetValue())
+}
