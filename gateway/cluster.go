@@ -51,6 +51,7 @@ type relays struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]net.Conn
 	closed bool
+	none   chan struct{} // closed when there is no relay; nil: nobody waits
 }
 
 // add reports false after close.
@@ -71,6 +72,26 @@ func (l *relays) remove(client net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, client)
+	l.noteLocked()
+}
+
+// done returns a channel that is closed once there is no relay.
+func (l *relays) done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.none == nil {
+		l.none = make(chan struct{})
+	}
+	c := l.none
+	l.noteLocked()
+	return c
+}
+
+func (l *relays) noteLocked() {
+	if l.none != nil && len(l.conns) == 0 {
+		close(l.none)
+		l.none = nil
+	}
 }
 
 func (l *relays) count() int {

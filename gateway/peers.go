@@ -222,6 +222,9 @@ func (g *Gateway) relay(w http.ResponseWriter, r *http.Request, owner net.Conn, 
 	g.relays.remove(client)
 }
 
+// Passed returns a channel that is closed once this node passes no client on to another.
+func (g *Gateway) Passed() <-chan struct{} { return g.relays.done() }
+
 // refuseElsewhere refuses a resume of another node's session.
 func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusal *session.Refusal, id string, v NodeVerdict) {
 	g.logNotForwarded(r, id, v)

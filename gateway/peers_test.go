@@ -416,3 +416,23 @@ reseat_forwards_total{direction="out",result="unreachable"} 1
 		}
 	})
 }
+
+// An older process of an upgrade forwards on, until no client is left that it passes on.
+func TestPassedIsClosedWhenNoClientIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 2, testPolicy())
+		<-n.of[1].gw.Passed()
+		p, _ := n.begin()
+		p.Drop()
+		p = p.At(n.of[1].Door).Resume(0)
+		synctest.Wait()
+		passed := n.of[1].gw.Passed()
+		select {
+		case <-passed:
+			t.Error("closed, with a client that is passed on")
+		default:
+		}
+		p.Drop()
+		<-passed
+	})
+}

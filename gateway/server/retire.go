@@ -109,10 +109,12 @@ func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done := p.pump.done(); done != nil || serving != nil; {
+	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil
+		case <-passed:
+			passed = nil
 		case <-serving:
 			serving = nil
 		case <-patience.C:
