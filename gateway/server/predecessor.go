@@ -187,8 +187,8 @@ func (g *giving) freeze() (err error) {
 	if g.ctx.Err() != nil || p.gateway.Draining() { // an abort may have set the deadline just before
 		return errors.New("the gateway is draining")
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would run while nobody is served; this waits for one that runs
 	began, monotonic := time.Now(), handover.Monotonic()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	for _, ln := range p.listeners {
 		ln.Pause()
 	}
