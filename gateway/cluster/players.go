@@ -16,7 +16,7 @@ import (
 //
 // Its methods may be called from any goroutine.
 type Players struct {
-	self  string
+	self  func() string // this node's id
 	store PlayerStore
 	peers PlayerPeers
 	log   *slog.Logger
@@ -78,8 +78,8 @@ type holding struct {
 // holdTries bounds how often Hold starts again after it was overtaken.
 const holdTries = 8
 
-// NewPlayers returns the Players of the node self.
-func NewPlayers(self string, store PlayerStore, peers PlayerPeers, log *slog.Logger) *Players {
+// NewPlayers returns the Players of the node whose id self returns.
+func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, log *slog.Logger) *Players {
 	return &Players{self: self, store: store, peers: peers, log: log, Unchecked: func() {}, held: make(map[string]holding)}
 }
 
@@ -87,13 +87,13 @@ func NewPlayers(self string, store PlayerStore, peers PlayerPeers, log *slog.Log
 // node has a session of the player that stays. key identifies the player, and is safe as a
 // key of the engine.
 func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPolicy) bool {
-	mine := holding{holder: holder{Session: session, Node: p.self, Since: time.Now().UTC()}, policy: policy}
+	mine := holding{holder: holder{Session: session, Node: p.self(), Since: time.Now().UTC()}, policy: policy}
 	for range holdTries {
 		current, revision, err := p.read(ctx, key)
 		if err != nil {
 			break
 		}
-		other := revision > 0 && current.Node != p.self
+		other := revision > 0 && current.Node != p.self()
 		if other && policy == OldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
 			return false
 		}
@@ -123,6 +123,12 @@ func (p *Players) keep(key string, h holding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held[key] = h
+}
+
+// Keep notes a session that this node has held before an upgrade. Announce then writes its
+// record.
+func (p *Players) Keep(key, session string, since time.Time, policy PlayerPolicy) {
+	p.keep(key, holding{holder: holder{Session: session, Node: p.self(), Since: since.UTC()}, policy: policy})
 }
 
 // Release forgets a session that has ended. It returns when the record has been deleted, or
@@ -163,7 +169,7 @@ func (p *Players) announce(ctx context.Context, key string, h holding, supersede
 		switch {
 		case err != nil:
 			return
-		case revision > 0 && current.Node == p.self && current.Session == h.Session:
+		case revision > 0 && current.Node == p.self() && current.Session == h.Session:
 			p.update(key, h, revision)
 			return
 		case revision > 0 && !p.wins(h, current):
@@ -211,7 +217,7 @@ func (p *Players) read(ctx context.Context, key string) (h holder, revision uint
 		return h, 0, nil
 	}
 	if err == nil && json.Unmarshal(value, &h) != nil {
-		h = holder{Node: p.self}
+		h = holder{Node: p.self()}
 	}
 	return h, revision, err
 }

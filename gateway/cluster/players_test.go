@@ -98,7 +98,8 @@ func (n *table) endedOf() []string { return slices.Sorted(maps.Keys(n.ended)) }
 func newPair() (a, b *Players, s *fakeStore, n *table) {
 	s, n = newFakeStore(), &table{ended: make(map[string]bool), answers: make(map[string]bool)}
 	quiet := slog.New(slog.DiscardHandler)
-	return NewPlayers("a", s, n, quiet), NewPlayers("b", s, n, quiet), s, n
+	self := func(id string) func() string { return func() string { return id } }
+	return NewPlayers(self("a"), s, n, quiet), NewPlayers(self("b"), s, n, quiet), s, n
 }
 
 func TestNewerSessionAtAnotherNodeEndsTheOlderOne(t *testing.T) {
