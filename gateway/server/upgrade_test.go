@@ -4,12 +4,14 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +38,10 @@ import (
 	"reseat/gateway/session"
 )
 
-var killRounds = flag.Int("kill-rounds", 12, "upgrades during which a process is killed")
+var (
+	killRounds  = flag.Int("kill-rounds", 12, "upgrades during which a process is killed")
+	killPlayers = flag.Int("kill-players", 4, "players in each of them")
+)
 
 // patience bounds each wait, so that a test ends. Nothing is asserted about it.
 const patience = 30 * time.Second
@@ -193,11 +199,27 @@ func (n *node) mark() int {
 // wait waits for a line after a mark whose message begins with one of these.
 func (n *node) wait(mark int, begins ...string) map[string]any {
 	n.t.Helper()
+	return n.waitFor(mark, func(line map[string]any) bool {
+		s, _ := line["msg"].(string)
+		return slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(s, b) })
+	})
+}
+
+// said reports whether there was a line with this message.
+func (n *node) said(msg string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.lines, func(line map[string]any) bool { return line["msg"] == msg })
+}
+
+// waitFor waits for a line after a mark.
+func (n *node) waitFor(mark int, wanted func(line map[string]any) bool) map[string]any {
+	n.t.Helper()
 	limit := time.After(patience)
 	for {
 		n.mu.Lock()
 		for _, line := range n.lines[mark:] {
-			if s, _ := line["msg"].(string); slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(s, b) }) {
+			if wanted(line) {
 				n.mu.Unlock()
 				return line
 			}
@@ -208,7 +230,7 @@ func (n *node) wait(mark int, begins ...string) map[string]any {
 		select {
 		case <-news:
 		case <-limit:
-			n.t.Fatalf("no line %q", begins)
+			n.t.Fatal("the line that the test waits for does not come")
 		}
 	}
 }
@@ -284,7 +306,8 @@ type players struct {
 
 type lockstep struct {
 	conn  *websocket.Conn
-	count atomic.Int64 // echoes received
+	pause time.Duration // between an echo and the next message
+	count atomic.Int64  // echoes received
 	err   atomic.Pointer[error]
 }
 
@@ -306,7 +329,7 @@ func (s *stage) play(n *node, count int) *players {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		one := &lockstep{conn: c}
+		one := &lockstep{conn: c, pause: max(2*time.Millisecond, time.Duration(count)*100*time.Microsecond)}
 		p.list = append(p.list, one)
 		p.ended.Go(func() {
 			err := one.run(ctx)
@@ -338,7 +361,7 @@ func (l *lockstep) run(ctx context.Context) error {
 			break
 		}
 		l.count.Add(1)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(l.pause)
 	}
 }
 
@@ -494,7 +517,10 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			}
 			f.wantAbort("does not speak this protocol")
 		}, "does not speak this protocol"},
-		{"says something else", func(f *fake) { f.say(handover.Ready); f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Hello)) }, "start: "},
+		{"says something else", func(f *fake) {
+			f.say(handover.Ready)
+			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Hello))
+		}, "start: "},
 		{"reads another format", func(f *fake) { f.hello(99); f.wantAbort("reads no format that this one writes") }, "start: the new process (v9) reads no format"},
 		{"exits after HELLO", func(f *fake) { f.offered(); f.Close() }, "offer: the new process did not accept: it has exited"},
 		{"hangs after HELLO", func(f *fake) { f.offered(); f.wantAbort("timeout") }, "offer: the new process did not accept: timeout"},
@@ -520,7 +546,11 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			defer m.Close()
 			f.wantAbort("timeout")
 		}, "ready: the new process could not take over: timeout"},
-		{"is ready too soon", func(f *fake) { f.accepted(); f.say(handover.Ready); f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack)) }, "ready: the new process could not take over"},
+		{"is ready too soon", func(f *fake) {
+			f.accepted()
+			f.say(handover.Ready)
+			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack))
+		}, "ready: the new process could not take over"},
 		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process could not take over: it has exited"},
 		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
 		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
@@ -877,50 +907,110 @@ func TestAbortedSuccessorExitsWithOneLine(t *testing.T) {
 	}
 }
 
-// Whichever process is killed, at any moment: players either play on, or notice; a
-// message is never lost unnoticed, and never comes twice.
+// Whichever process is killed, at any moment of an upgrade, there is one owner afterwards. If
+// the older process is killed, its successor has all sessions if it is READY, and otherwise
+// begins anew. If the successor is killed before COMMIT, the older process goes on. A message is
+// never lost unnoticed, and never comes twice.
 func TestKilledProcessLosesNothingUnnoticed(t *testing.T) {
+	ended := make(map[string]int)
 	for i := range *killRounds {
-		s := newStage(t)
-		n := s.start()
-		p := s.play(n, 4)
-		n.cmd.Process.Signal(syscall.SIGUSR2)
-		killOld := i%2 == 0
-		var child int
-		if !killOld || i%4 == 0 {
-			child = int(n.wait(0, "upgrade.begun")["pid"].(float64))
+		if !t.Run(fmt.Sprint(i), func(t *testing.T) { ended[killOne(t, i)]++ }) {
+			break
 		}
-		time.Sleep(rand.N(40 * time.Millisecond))
-		if killOld {
-			n.cmd.Process.Kill()
-			<-n.exited
-		} else {
-			syscall.Kill(child, syscall.SIGKILL)
-		}
-		// Either all play on, or all notice: there is one owner.
-		served := p.outcome()
-		t.Logf("round %d: old killed %v, played on %v", i, killOld, served)
-		if served {
-			p.goOn()
-		} else {
-			p.noticed()
-		}
-		syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
+	}
+	for _, how := range slices.Sorted(maps.Keys(ended)) {
+		t.Logf("%4d %s", ended[how], how)
 	}
 }
 
-// outcome waits until it is clear whether the first player plays on.
-func (p *players) outcome() (plays bool) {
-	l := p.list[0]
-	from := l.count.Load()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if l.err.Load() != nil {
-			return false
+// killOne kills one process during an upgrade, and reports how the upgrade ended.
+func killOne(t *testing.T, round int) string {
+	s := newStage(t)
+	driver := []string{"net", "poll"}[round%2]
+	n := s.start("--driver=" + driver)
+	p := s.play(n, *killPlayers)
+	killOld := round/2%2 == 0
+	n.cmd.Process.Signal(syscall.SIGUSR2)
+	var child int
+	for end := time.Now().Add(patience); child == 0; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal("no successor")
 		}
-		if l.count.Load() > from+50 {
-			return true
+		child = childOf(n.cmd.Process.Pid)
+	}
+	after := []string{"", "upgrade.begun", "upgrade.frozen"}[round/4%3]
+	switch after {
+	case "":
+		time.Sleep(rand.N(200 * time.Millisecond)) // most of it is the successor's start
+	default:
+		n.wait(0, after)
+		time.Sleep(rand.N(time.Millisecond << rand.N(6)))
+	}
+	defer syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
+	how := ""
+	if killOld {
+		how = "old killed: "
+		n.cmd.Process.Kill()
+		<-n.exited
+		switch line := n.waitFor(0, func(line map[string]any) bool {
+			return line["msg"] == "upgrade.failed" || line["msg"] == "upgrade.committed" && line["pid"] != nil
+		}); line["msg"] {
+		case "upgrade.committed":
+			how += "the successor has the sessions"
+			if n.said("upgrade.predecessor_crashed") {
+				how += ", without COMMIT"
+			}
+			p.goOn()
+		default:
+			how += "the successor begins anew"
+			p.noticed()
+			served := 0
+			n.waitFor(0, func(line map[string]any) bool {
+				if line["msg"] == "listen.clients" {
+					served++
+				}
+				return served == 2
+			})
+		}
+		s.play(n, 1)
+	} else {
+		how = "successor killed: "
+		syscall.Kill(child, syscall.SIGKILL)
+		switch line := n.waitFor(0, func(line map[string]any) bool {
+			return line["msg"] == "upgrade.aborted" || line["msg"] == "upgrade.committed" && line["pid"] == nil
+		}); line["msg"] {
+		case "upgrade.aborted":
+			how += "the older process goes on, at " + line["step"].(string)
+			p.goOn()
+			if u := n.status(); u.State != upgradeAborted {
+				t.Errorf("%+v", u)
+			}
+			s.play(n, 1)
+		default:
+			how += "a crash after COMMIT"
+			p.noticed()
+			<-n.exited
 		}
 	}
-	p.t.Fatal("the first player neither plays nor notices")
-	return false
+	if joined := s.game.joined.Load(); joined < int64(*killPlayers) || joined > int64(*killPlayers)+1 {
+		t.Errorf("%d connections to the game server by %d players", joined, *killPlayers+1)
+	}
+	t.Logf("round %d, %s driver, after %q: %s", round, driver, after, how)
+	return driver + ": " + how
+}
+
+// childOf returns the successor that a process has started, 0 if there is none yet.
+func childOf(pid int) int {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		b, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(b)) {
+			// Package os forks for other reasons as well.
+			if environ, _ := os.ReadFile("/proc/" + child + "/environ"); bytes.Contains(environ, []byte(upgradeEnv+"=")) {
+				n, _ := strconv.Atoi(child)
+				return n
+			}
+		}
+	}
+	return 0
 }
