@@ -19,9 +19,9 @@
 //	New  Serving     it serves, and is the main process for the supervisor: Old may exit
 //	Old  Done        nothing follows but sessions that could not be moved
 //
-// If the socket is closed before Commit, or either sends Abort, Old continues as if
-// nothing had happened. If it is closed after Ready without Abort, Old has crashed, and New
-// continues as after Commit.
+// If New closes the socket before Commit, or either sends Abort, Old continues as if nothing had
+// happened. Old does not close it before Commit, unless New has received an Abort: if it is
+// closed after Rest without that, Old has crashed, and New continues as after Commit.
 package handover
 
 import (

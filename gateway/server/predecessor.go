@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +29,7 @@ type giving struct {
 	tombstones uint64 // number of the last one sent
 	events uint64 // ID of the last one sent
 
-	hold                   func() bool   // keeps a cancelled ctx from interrupting ch; false: it has
+	hold                   func() bool   // keeps a cancelled ctx from interrupting ch from here on; false: it has
 	adopted, serving, gone chan struct{} // closed when the successor says so, or has gone
 }
 
@@ -214,7 +213,8 @@ func (g *giving) freeze() (err error) {
 		return err
 	}
 	g.step = "transfer"
-	if err := g.transfer(conns); err != nil {
+	r := rest{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic, Until: monotonic + freezeLimit}
+	if err := g.transfer(conns, r); err != nil {
 		return explainLoss(err)
 	}
 	g.step = "ready"
@@ -225,10 +225,13 @@ func (g *giving) freeze() (err error) {
 	if !g.hold() || p.gateway.Draining() {
 		return errors.New("the gateway is draining")
 	}
-	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic}); err != nil {
+	if handover.Monotonic() > r.Until { // this process was stopped: the successor does not count on it any more
+		return fmt.Errorf("the sessions stood still for more than %s", freezeLimit)
+	}
+	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
+	if err := g.ch.Send(handover.Commit, nil); err != nil {
 		return explainLoss(err)
 	}
-	g.ch.SetDeadline(time.Time{})
 	go g.listen()
 	select { // the successor needs the processors more
 	case <-g.adopted:
@@ -245,7 +248,7 @@ func (g *giving) freeze() (err error) {
 }
 
 // transfer sends what is not a session.
-func (g *giving) transfer(conns frozenConns) error {
+func (g *giving) transfer(conns frozenConns, r rest) error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}
@@ -253,11 +256,8 @@ func (g *giving) transfer(conns frozenConns) error {
 		return err
 	}
 	p := g.u.p
-	b, err := json.Marshal(rest{Gateway: p.gateway.Rest(g.events), Samples: p.recorder.Samples(), Upgrades: g.u.metrics.counts()})
-	if err != nil {
-		return err
-	}
-	return g.ch.Send(handover.Rest, nil, b)
+	r.Gateway, r.Samples, r.Upgrades = p.gateway.Rest(g.events), p.recorder.Samples(), g.u.metrics.counts()
+	return g.ch.SendJSON(handover.Rest, nil, r)
 }
 
 // An outbox sends frozen sessions in acknowledged batches, so that the successor restores

@@ -40,9 +40,7 @@ type takeover struct {
 	sessions *gateway.Takeover
 	moved    int
 	conns    []injected
-	began    time.Duration // handover.Monotonic when the first session came
-	commit   commit
-	upgrades map[string]float64
+	rest     rest
 	events   gateway.RecentEvents
 	decoder  *decoder // until Ready
 }
@@ -52,6 +50,9 @@ type injected struct {
 	listener string
 	conn     net.Conn
 }
+
+// errTooLate ends a takeover whose predecessor goes on by itself.
+var errTooLate = errors.New("restoring the sessions took so long that the process to take over from continues with them")
 
 // errPredecessorCrashed means that the predecessor has exited without a word.
 var errPredecessorCrashed = errors.New("the process to take over from has exited")
@@ -159,7 +160,15 @@ func (t *takeover) failed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errPredecessorCrashed
 	}
-	return fmt.Errorf("take over: %w", err)
+	return fmt.Errorf("take over: %w", inTime(err))
+}
+
+// inTime names a failure that is a deadline's.
+func inTime(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("timeout of --upgrade-timeout or the freeze")
+	}
+	return err
 }
 
 // clock continues the predecessor's clock.
@@ -188,17 +197,24 @@ func (t *takeover) receive(p *process) error {
 	if err != nil {
 		var abort *handover.AbortError
 		if !errors.As(err, &abort) {
-			t.ch.SendAbort(err)
+			t.ch.SetDeadline(time.Now().Add(time.Second))
+			t.ch.SendAbort(inTime(err))
 		}
 		return t.failed(err)
 	}
+	if handover.Monotonic() > t.rest.Until {
+		return t.failed(errTooLate)
+	}
 	t.ch.SetDeadline(time.Time{}) // only the predecessor decides now: it may have sent Commit at any moment
+	waiting := time.AfterFunc(freezeLimit, func() {
+		p.log.Warn("upgrade.waiting", "pid", t.offer.PID, "text", "the process to take over from neither commits nor aborts: if it is stopped, continue it, or kill it and its sessions go on here")
+	})
+	defer waiting.Stop()
 	if err = t.ch.Send(handover.Ready, nil); err == nil {
-		_, err = t.ch.ExpectJSON(handover.Commit, &t.commit)
+		_, err = t.ch.Expect(handover.Commit)
 	}
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // it has crashed; nobody else can have its sessions
-		t.commit = commit{Frozen: t.began}
 		p.log.Error("upgrade.predecessor_crashed", "text", "it had handed everything over: its sessions go on here")
 	case err != nil:
 		return t.failed(err)
@@ -238,9 +254,6 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		return false, err
 	}
 	defer m.Close()
-	if t.began == 0 && m.Kind != handover.Tombstones && m.Kind != handover.Events {
-		t.began = handover.Monotonic()
-	}
 	switch m.Kind {
 	case handover.Abort:
 		return false, &handover.AbortError{Reason: string(m.Body)}
@@ -265,8 +278,8 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	case handover.Conns:
 		return false, t.keepConns(&m)
 	case handover.Rest:
-		var r rest
-		if err := json.Unmarshal(m.Body, &r); err != nil {
+		r := &t.rest
+		if err := json.Unmarshal(m.Body, r); err != nil {
 			return false, err
 		}
 		if err := t.decoder.finish(); err != nil {
@@ -278,7 +291,6 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		if p.recorder != nil {
 			p.recorder.Restore(r.Samples)
 		}
-		t.upgrades = r.Upgrades
 		return true, nil
 	default:
 		return false, handover.ErrProtocol
@@ -343,40 +355,40 @@ func (t *takeover) keepConns(m *handover.Message) error {
 
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
-	t.sessions.Adopt(t.commit.Left)
+	t.sessions.Adopt(t.rest.Left)
 	t.ch.Send(handover.Adopted, nil)
 	p.listenAll()
 	for _, c := range t.conns {
 		p.inject(c)
 	}
 	t.conns = nil
-	took := handover.Monotonic() - t.commit.Frozen
+	took := handover.Monotonic() - t.rest.Frozen
 	u := p.upgrader
-	u.metrics.add(t.upgrades)
+	u.metrics.add(t.rest.Upgrades)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
 	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - t.sessions.Pumped()))
 	u.metrics.sessions.WithLabelValues("pumped").Add(float64(t.sessions.Pumped()))
-	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.commit.Left)))
+	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.rest.Left)))
 	u.metrics.pumped.Store(t)
 	u.mu.Lock()
 	u.last = admin.Upgrade{
 		State: upgradeOK, From: t.offer.Version, To: config.Version(),
-		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.commit.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
 	u.older = t.older
 	u.mu.Unlock()
 	for _, ch := range t.older {
 		go u.watchOlder(ch)
 	}
-	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
+	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.rest.Left), "frozen", took)
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
 		p.gateway.RenewTokens()
 	}
 	go t.follow(p)
-	u.noteForwarding(t.sessions.Pumped() > 0, t.commit.Pump, t.commit.Older)
+	u.noteForwarding(t.sessions.Pumped() > 0, t.rest.Pump, t.rest.Older)
 	for _, older := range []bool{false, true} {
-		time.AfterFunc(map[bool]time.Duration{false: t.commit.Pump, true: t.commit.Older}[older], func() {
+		time.AfterFunc(map[bool]time.Duration{false: t.rest.Pump, true: t.rest.Older}[older], func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			t.sessions.EndPumps(older)

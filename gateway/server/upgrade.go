@@ -78,14 +78,11 @@ type rest struct {
 	Gateway  gateway.Rest
 	Samples  []gateway.Totals
 	Upgrades map[string]float64
-}
-
-// A commit is the body of handover.Commit.
-type commit struct {
-	Left   []string      // ids of the sessions that follow later
-	Pump   time.Duration // how long this process forwards bytes
-	Older  time.Duration // how long older processes do
-	Frozen time.Duration // handover.Monotonic of the freeze
+	Left     []string      // ids of the sessions that follow later
+	Pump     time.Duration // how long this process forwards bytes
+	Older    time.Duration // how long older processes do
+	Frozen   time.Duration // handover.Monotonic of the freeze
+	Until    time.Duration // handover.Monotonic when the predecessor will have given up
 }
 
 // A lateConn is a connection in the body of handover.Conns.

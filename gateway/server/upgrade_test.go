@@ -40,6 +40,7 @@ import (
 
 var (
 	killRounds  = flag.Int("kill-rounds", 12, "upgrades during which a process is killed")
+	stopRounds  = flag.Int("stop-rounds", 4, "upgrades during which a process is stopped for a while")
 	killPlayers = flag.Int("kill-players", 4, "players in each of them")
 )
 
@@ -370,8 +371,12 @@ var errMixedUp = errors.New("lost, repeated or out of order")
 // goOn asserts that every player still plays.
 func (p *players) goOn() {
 	p.t.Helper()
+	before := make([]int64, len(p.list))
 	for i, l := range p.list {
-		from := l.count.Load()
+		before[i] = l.count.Load()
+	}
+	for i, l := range p.list {
+		from := before[i]
 		for end := time.Now().Add(patience); l.count.Load() < from+3; time.Sleep(time.Millisecond) {
 			if err := l.err.Load(); err != nil {
 				p.t.Fatalf("player %d: %v", i, *err)
@@ -849,6 +854,64 @@ func TestSuccessorOfCrashedProcessServesItsSessionsOnceItHasAll(t *testing.T) {
 	s.play(next, 2)
 }
 
+// pass passes all messages on, both ways, until either channel ends.
+func (r *relay) pass() {
+	for _, way := range [][2]*handover.Conn{{r.old, r.new}, {r.new, r.old}} {
+		go func() {
+			for {
+				m, err := way[0].Receive()
+				if err == nil {
+					err = way[1].Send(m.Kind, m.FDs, m.Body)
+				}
+				m.Close()
+				if err != nil {
+					way[1].Close()
+					return
+				}
+			}
+		}()
+	}
+}
+
+// A process that is stopped while its successor waits for COMMIT must not find a second owner
+// when it continues. While it is stopped nobody can know whether it will.
+func TestSuccessorOfStoppedProcessWaits(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			n := s.start("--upgrade-socket=" + s.socket)
+			p := s.play(n, 6)
+			r, next := s.between(n)
+			r.until(handover.Ready)
+			n.cmd.Process.Signal(syscall.SIGSTOP)
+			if err := r.old.Send(handover.Ready, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.pass()
+			if line := next.wait(0, "upgrade.waiting"); line["pid"] != float64(n.cmd.Process.Pid) {
+				t.Errorf("%v, want the process %d", line, n.cmd.Process.Pid)
+			}
+			if killed {
+				n.cmd.Process.Kill()
+				next.wait(0, "upgrade.predecessor_crashed")
+			} else {
+				n.cmd.Process.Signal(syscall.SIGCONT)
+				n.wait(0, "upgrade.aborted")
+				<-next.exited
+				if code := next.cmd.ProcessState.ExitCode(); code != 1 {
+					t.Errorf("exit status %d, want 1", code)
+				}
+			}
+			p.goOn()
+			s.play(n, 1)
+			if got := s.game.joined.Load(); got != 7 {
+				t.Errorf("the game server had %d connections, want 7", got)
+			}
+		})
+	}
+}
+
 // It has not got all, so it begins anew, and has nothing open of the old sessions.
 func TestSuccessorOfProcessThatCrashedTooSoonStartsAnew(t *testing.T) {
 	for name, at := range map[string]handover.Kind{"before the offer": handover.Offer, "before ACCEPT": handover.Accept, "before the sessions": handover.Sessions, "before the rest": handover.Rest} {
@@ -923,32 +986,42 @@ func TestKilledProcessLosesNothingUnnoticed(t *testing.T) {
 	}
 }
 
-// killOne kills one process during an upgrade, and reports how the upgrade ended.
-func killOne(t *testing.T, round int) string {
-	s := newStage(t)
-	driver := []string{"net", "poll"}[round%2]
-	n := s.start("--driver=" + driver)
-	p := s.play(n, *killPlayers)
-	killOld := round/2%2 == 0
-	n.cmd.Process.Signal(syscall.SIGUSR2)
-	var child int
-	for end := time.Now().Add(patience); child == 0; time.Sleep(100 * time.Microsecond) {
+// A moment is a random moment of an upgrade, with the process to which something happens.
+type moment struct {
+	s      *stage
+	n      *node
+	p      *players
+	driver string
+	after  string // this line of the log, or the successor's start
+	old    bool   // it happens to the older process
+	child  int    // the successor
+}
+
+func momentOfUpgrade(t *testing.T, round int) moment {
+	m := moment{s: newStage(t), driver: []string{"net", "poll"}[round%2], old: round/2%2 == 0, after: []string{"", "upgrade.begun", "upgrade.frozen"}[round/4%3]}
+	m.n = m.s.start("--driver=" + m.driver)
+	m.p = m.s.play(m.n, *killPlayers)
+	m.n.cmd.Process.Signal(syscall.SIGUSR2)
+	for end := time.Now().Add(patience); m.child == 0; time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatal("no successor")
 		}
-		child = childOf(n.cmd.Process.Pid)
+		m.child = childOf(m.n.cmd.Process.Pid)
 	}
-	after := []string{"", "upgrade.begun", "upgrade.frozen"}[round/4%3]
-	switch after {
-	case "":
+	if m.after == "" {
 		time.Sleep(rand.N(200 * time.Millisecond)) // most of it is the successor's start
-	default:
-		n.wait(0, after)
+	} else {
+		m.n.wait(0, m.after)
 		time.Sleep(rand.N(time.Millisecond << rand.N(6)))
 	}
-	defer syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
-	how := ""
-	if killOld {
+	return m
+}
+
+// killOne kills one process during an upgrade, and reports how the upgrade ended.
+func killOne(t *testing.T, round int) (how string) {
+	m := momentOfUpgrade(t, round)
+	s, n, p := m.s, m.n, m.p
+	if m.old {
 		how = "old killed: "
 		n.cmd.Process.Kill()
 		<-n.exited
@@ -975,7 +1048,7 @@ func killOne(t *testing.T, round int) string {
 		s.play(n, 1)
 	} else {
 		how = "successor killed: "
-		syscall.Kill(child, syscall.SIGKILL)
+		syscall.Kill(m.child, syscall.SIGKILL)
 		switch line := n.waitFor(0, func(line map[string]any) bool {
 			return line["msg"] == "upgrade.aborted" || line["msg"] == "upgrade.committed" && line["pid"] == nil
 		}); line["msg"] {
@@ -995,8 +1068,49 @@ func killOne(t *testing.T, round int) string {
 	if joined := s.game.joined.Load(); joined < int64(*killPlayers) || joined > int64(*killPlayers)+1 {
 		t.Errorf("%d connections to the game server by %d players", joined, *killPlayers+1)
 	}
-	t.Logf("round %d, %s driver, after %q: %s", round, driver, after, how)
-	return driver + ": " + how
+	t.Logf("round %d, %s driver, after %q: %s", round, m.driver, m.after, how)
+	return m.driver + ": " + how
+}
+
+// Whichever process is stopped, at any moment of an upgrade, and however long: once it
+// continues there is one owner, and the players play on.
+func TestStoppedProcessLosesNothing(t *testing.T) {
+	for i := range *stopRounds {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			m := momentOfUpgrade(t, i)
+			pid, what := m.child, "successor"
+			if m.old {
+				pid, what = m.n.cmd.Process.Pid, "older process"
+			}
+			stopped := rand.N(freezeLimit * 2)
+			syscall.Kill(pid, syscall.SIGSTOP)
+			time.Sleep(stopped)
+			syscall.Kill(pid, syscall.SIGCONT)
+			line := m.n.waitFor(0, func(line map[string]any) bool {
+				return line["msg"] == "upgrade.aborted" || line["msg"] == "upgrade.done"
+			})
+			m.p.goOn()
+			if line["msg"] == "upgrade.aborted" {
+				if u := m.n.status(); u.State != upgradeAborted {
+					t.Errorf("%+v", u)
+				}
+				for end := time.Now().Add(patience); childOf(m.n.cmd.Process.Pid) != 0; time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatal("the successor does not exit")
+					}
+				}
+			} else {
+				<-m.n.exited
+			}
+			m.s.play(m.n, 1)
+			m.p.goOn()
+			if joined := m.s.game.joined.Load(); joined != int64(*killPlayers)+1 {
+				t.Errorf("%d connections to the game server by %d players", joined, *killPlayers+1)
+			}
+			t.Logf("round %d, %s driver, %s stopped for %s after %q: %v", i, m.driver, what, stopped, m.after, line)
+		})
+	}
 }
 
 // childOf returns the successor that a process has started, 0 if there is none yet.

@@ -214,9 +214,20 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 	u.last = admin.Upgrade{State: upgradeRunning, From: config.Version()}
 	u.mu.Unlock()
 	g := &giving{u: u, ch: ch, ctx: ctx, adopted: make(chan struct{}), serving: make(chan struct{}), gone: make(chan struct{})}
-	g.hold = context.AfterFunc(ctx, func() { ch.SetDeadline(time.Unix(1, 0)) })
-	defer g.hold()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		ch.SetDeadline(time.Unix(1, 0))
+		close(interrupted)
+	})
+	g.hold = sync.OnceValue(func() bool {
+		if stop() {
+			return true
+		}
+		<-interrupted
+		return false
+	})
 	err := g.give()
+	g.hold()
 	u.mu.Lock()
 	u.running = false
 	u.mu.Unlock()
@@ -225,11 +236,14 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 		return true
 	}
 	var abort *handover.AbortError
-	if !errors.As(err, &abort) {
-		ch.SetDeadline(time.Now().Add(time.Second))
-		ch.SendAbort(err)
+	if errors.As(err, &abort) {
+		ch.Close()
+	} else {
+		select {
+		case <-ch.Withdraw(err):
+		case <-time.After(time.Second): // it does not read; it will be told as soon as it does
+		}
 	}
-	ch.Close()
 	u.metrics.results.WithLabelValues(upgradeAborted).Inc()
 	u.log.Error("upgrade.aborted", "step", g.step, "err", err, "text", "this process continues; players have not noticed")
 	u.mu.Lock()
