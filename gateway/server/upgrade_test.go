@@ -112,15 +112,19 @@ func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// freeAddr is an address that nobody listens at.
+// freeAddr is an address that nobody listens at. Its port is below those that the system
+// chooses, so that no outgoing connection takes it meanwhile.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(20000)))
+		if err == nil {
+			defer ln.Close()
+			return ln.Addr().String()
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // spawn starts a process.
@@ -813,7 +817,8 @@ func (s *stage) between(n *node) (*relay, *node) {
 	return r, next
 }
 
-// until passes messages on, both ways, up to the first of this kind, which it drops.
+// until passes messages on, both ways, up to the first of this kind, which it drops. The other
+// way goes on.
 func (r *relay) until(k handover.Kind) {
 	r.t.Helper()
 	stopped := make(chan error, 2)
@@ -854,22 +859,18 @@ func TestSuccessorOfCrashedProcessServesItsSessionsOnceItHasAll(t *testing.T) {
 	s.play(next, 2)
 }
 
-// pass passes all messages on, both ways, until either channel ends.
-func (r *relay) pass() {
-	for _, way := range [][2]*handover.Conn{{r.old, r.new}, {r.new, r.old}} {
-		go func() {
-			for {
-				m, err := way[0].Receive()
-				if err == nil {
-					err = way[1].Send(m.Kind, m.FDs, m.Body)
-				}
-				m.Close()
-				if err != nil {
-					way[1].Close()
-					return
-				}
-			}
-		}()
+// stop stops a process, and waits until it stands still.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	syscall.Kill(pid, syscall.SIGSTOP)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the process does not stop: %s, %v", b, err)
+		}
+		if strings.Contains(string(b), ") T ") {
+			return
+		}
 	}
 }
 
@@ -884,16 +885,17 @@ func TestSuccessorOfStoppedProcessWaits(t *testing.T) {
 			p := s.play(n, 6)
 			r, next := s.between(n)
 			r.until(handover.Ready)
-			n.cmd.Process.Signal(syscall.SIGSTOP)
+			stop(t, n.cmd.Process.Pid)
 			if err := r.old.Send(handover.Ready, nil); err != nil {
 				t.Fatal(err)
 			}
-			r.pass()
 			if line := next.wait(0, "upgrade.waiting"); line["pid"] != float64(n.cmd.Process.Pid) {
 				t.Errorf("%v, want the process %d", line, n.cmd.Process.Pid)
 			}
 			if killed {
 				n.cmd.Process.Kill()
+				<-n.exited
+				r.new.Close()
 				next.wait(0, "upgrade.predecessor_crashed")
 			} else {
 				n.cmd.Process.Signal(syscall.SIGCONT)
