@@ -60,16 +60,16 @@ const (
 func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	ch := g.ch
 	p.closeUpgradeSocket()
-	requests := make(chan struct{})
+	quiet, requests := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(requests)
-		p.finishRequests()
+		p.finishRequests(quiet)
 	}()
 	tick := time.NewTicker(lateEvery)
 	defer tick.Stop()
 	force := time.NewTimer(forceAfter)
 	defer force.Stop()
-	for finished := requests; ; {
+	for begun := quiet; ; {
 		select {
 		case <-g.gone:
 			p.log.Info("upgrade.done", "text", "the new process has exited")
@@ -81,14 +81,14 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 				p.log.Info("upgrade.done", "signal", s.String())
 				return p.exit()
 			}
-		case <-finished:
-			finished = nil
+		case <-begun:
+			begun = nil
 		case <-tick.C:
 		}
 		g.sendLate()
-		if sessions, visits := p.gateway.Left(); finished == nil && sessions+visits == 0 {
-			ch.Send(handover.Done, nil)
-			return p.finishPumps(g, signals)
+		if sessions, visits := p.gateway.Left(); begun == nil && sessions+visits == 0 {
+			ch.Send(handover.Done, nil) // the successor can have one by now
+			return p.finish(g, requests, signals)
 		}
 	}
 }
@@ -96,12 +96,15 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 // servingWait is how long a process waits for its successor to serve before it exits.
 const servingWait = 10 * time.Second
 
-// finishPumps forwards bytes until nobody needs it, or the time for it is over, and returns
-// the exit status. It does not return before the successor serves: systemd would take the
+// finish forwards bytes until nobody needs it, or the time for it is over, waits for the
+// requests that are being served, and returns the exit status. It does not return before the successor serves: systemd would take the
 // end of the main process for the end of the unit, and kill the successor, which has not
 // said yet that it is the main one.
-func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
+func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.Signal) int {
 	serving := g.serving
+	if clients, waiting := p.gateway.Conns().Counts(); clients > waiting {
+		p.log.Info("upgrade.finishing", "requests", clients-waiting, "time", lateGrace, "text", "this process exits when they have been answered")
+	}
 	if n := p.pump.count.Load(); n > 0 {
 		p.log.Info("upgrade.pumping", "connections", n, "time", p.upgrader.pump, "text", "this process exits when none is left; see --upgrade-pump")
 	}
@@ -109,10 +112,12 @@ func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done := p.pump.done(); done != nil || serving != nil; {
+	for done := p.pump.done(); done != nil || requests != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil
+		case <-requests:
+			requests = nil
 		case <-serving:
 			serving = nil
 		case <-patience.C:
@@ -121,8 +126,10 @@ func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
 			p.log.Info("upgrade.done", "text", "the new process has exited")
 			return p.exit()
 		case <-limit.C:
-			p.log.Info("upgrade.done", "connections_closed", p.pump.count.Load(), "text", "--upgrade-pump is over")
-			return p.exit()
+			if n := p.pump.count.Load(); n > 0 {
+				p.log.Info("upgrade.pump_over", "connections_closed", n, "text", "--upgrade-pump is over")
+			}
+			p.pump.close()
 		case s := <-signals:
 			if !ignoredWhileRetiring(s) {
 				p.log.Info("upgrade.done", "signal", s.String())
@@ -169,14 +176,18 @@ func (g *giving) sendLate() {
 }
 
 // finishRequests waits for requests in flight, and closes connections as they become idle.
-func (p *process) finishRequests() {
+// It closes quiet as soon as none can come to this process any more, but from a connection that
+// had one under way: those go on until they are answered.
+func (p *process) finishRequests(quiet chan<- struct{}) {
 	p.gateway.Events().Close() // event streams end, their readers come again
 	ctx, cancel := context.WithTimeout(context.Background(), lateGrace)
 	defer cancel()
 	var both sync.WaitGroup
 	both.Go(func() { p.admin.Shutdown(ctx) })
 	both.Go(func() {
+		p.clients.SetKeepAlivesEnabled(false) // closes idle connections
 		p.finishHandshakes(ctx)
+		close(quiet)
 		p.clients.Shutdown(ctx)
 	})
 	both.Go(p.closeHook)
@@ -188,7 +199,6 @@ func (p *process) finishHandshakes(ctx context.Context) {
 	if p.certs == nil {
 		return
 	}
-	p.clients.SetKeepAlivesEnabled(false) // closes idle connections
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	tick := time.NewTicker(lateEvery)

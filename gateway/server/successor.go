@@ -379,7 +379,7 @@ func (t *takeover) adopt(p *process) {
 	u.older = t.older
 	u.mu.Unlock()
 	for _, ch := range t.older {
-		go u.watchOlder(ch)
+		go u.watchOlder(ch, nil)
 	}
 	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.rest.Left), "frozen", took)
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
@@ -401,7 +401,7 @@ func (t *takeover) follow(p *process) {
 	defer func() {
 		t.sessions.NoneLate()
 		p.upgrader.settle()
-		p.upgrader.watchOlder(t.ch)
+		p.upgrader.watchOlder(t.ch, func(m *handover.Message) { t.late(p, m) })
 	}()
 	for {
 		m, err := t.ch.Receive()

@@ -24,8 +24,10 @@ const (
 	// freezeLimit is how long sessions may stand still. It is below any client's
 	// suspicion that its connection is dead.
 	freezeLimit = 3 * time.Second
-	// maxOlder is how many older processes may still forward bytes.
-	maxOlder = 2
+	// maxForwarding is how many older processes may still forward bytes.
+	maxForwarding = 2
+	// maxOlder is how many older processes there may be: others finish requests.
+	maxOlder = 16
 	// settleTime is how long a freeze waits for reads and writes in flight.
 	settleTime = 300 * time.Millisecond
 	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
@@ -146,6 +148,17 @@ func (m *upgradeMetrics) pumping() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return float64(t.sessions.Pumping())
+}
+
+// forwarding counts the processes that forward connections.
+func (m *upgradeMetrics) forwarding() int {
+	t := m.pumped.Load()
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sessions.Forwarders()
 }
 
 // sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.

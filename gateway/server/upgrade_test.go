@@ -35,6 +35,7 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/handover"
+	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/session"
 )
 
@@ -69,19 +70,25 @@ type stage struct {
 	game   *echo
 	flags  []string
 	socket string
+	pair   *testcert.Pair // clients connect over TLS; nil: plainly
 }
 
 // An echo is a game server that answers each message with the same, and counts its connections.
 type echo struct {
 	*httptest.Server
 	joined atomic.Int64
+	away   atomic.Int64  // connections that were closed with 1001
+	slow   chan struct{} // answers to ordinary requests end when it is closed
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), game: new(echo)}
+	s := &stage{t: t, dir: t.TempDir(), game: &echo{slow: make(chan struct{})}}
 	s.game.Server = httptest.NewServer(http.HandlerFunc(s.game.serve))
-	t.Cleanup(s.game.Close)
+	t.Cleanup(func() {
+		s.game.CloseClientConnections()
+		s.game.Close()
+	})
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +105,16 @@ func newStage(t *testing.T) *stage {
 }
 
 func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") == "" {
+		fmt.Fprintln(w, "begin")
+		http.NewResponseController(w).Flush()
+		select {
+		case <-g.slow:
+			fmt.Fprintln(w, "end")
+		case <-r.Context().Done():
+		}
+		return
+	}
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return
@@ -106,6 +123,9 @@ func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
 	g.joined.Add(1)
 	for {
 		kind, b, err := c.Read(r.Context())
+		if websocket.CloseStatus(err) == websocket.StatusGoingAway {
+			g.away.Add(1)
+		}
 		if err != nil || c.Write(r.Context(), kind, b) != nil {
 			return
 		}
@@ -313,6 +333,7 @@ type lockstep struct {
 	conn  *websocket.Conn
 	pause time.Duration // between an echo and the next message
 	count atomic.Int64  // echoes received
+	moved atomic.Bool   // the client was asked to move
 	err   atomic.Pointer[error]
 }
 
@@ -330,7 +351,12 @@ func (s *stage) play(n *node, count int) *players {
 		if i%2 == 1 {
 			o.Subprotocols = []string{"reseat.v1"}
 		}
-		c, _, err := websocket.Dial(s.t.Context(), "ws://"+n.addr+"/match/7", &o)
+		scheme := "ws"
+		if s.pair != nil {
+			scheme = "wss"
+			o.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: s.pair.Client(), DisableKeepAlives: true}}
+		}
+		c, _, err := websocket.Dial(s.t.Context(), scheme+"://"+n.addr+"/match/7", &o)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -357,8 +383,11 @@ func (l *lockstep) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if len(b) > 0 && b[0] == 0x10 {
-				continue // to the client's library
+			if len(b) > 0 && b[0] == 0x10 { // to the client's library
+				if bytes.Contains(b, []byte("move")) {
+					l.moved.Store(true)
+				}
+				continue
 			}
 			if string(b) != want {
 				return fmt.Errorf("%w: %q, want %q", errMixedUp, b, want)

@@ -42,7 +42,7 @@ type upgrader struct {
 	cancel  context.CancelFunc // of the upgrade that runs
 	ended   chan struct{}      // closed when that has ended
 	last    admin.Upgrade
-	older   []*handover.Conn // to processes that forward bytes for this one
+	older   []*handover.Conn // to processes that have not exited yet
 	settled bool             // the predecessor has handed everything over
 	// forwardedUntil is when older processes stop forwarding for this one; zero: they do
 	// not.
@@ -105,6 +105,10 @@ func ignoredWhileRetiring(s os.Signal) bool { return s == syscall.SIGHUP || s ==
 // errBusy refuses an upgrade because another one is under way.
 var errBusy = errors.New("another upgrade is under way")
 
+// errUnsettled refuses an upgrade because the one before has left some sessions behind, such as
+// those whose game server has not answered yet.
+var errUnsettled = errors.New("another upgrade is under way: the older process has not handed all sessions over yet")
+
 // onSignal upgrades to a new process of the same program, as SIGUSR2 asks.
 func (u *upgrader) onSignal() {
 	if err := u.refusal(); err != nil {
@@ -153,16 +157,20 @@ func (u *upgrader) refusal() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.running, !u.settled:
+	case u.running:
 		return errBusy
+	case !u.settled:
+		return errUnsettled
 	case os.Getpid() == 1:
 		return errors.New("this process is PID 1: the container would end with it; start the new process beside it with --takeover, in a container that shares the volume of --upgrade-socket")
 	case u.p.show != nil:
 		return errors.New("the game server of --demo is a part of this process, and would end with it")
 	case u.p.gateway.Draining():
 		return errors.New("the gateway is draining")
+	case u.metrics.forwarding() >= maxForwarding:
+		return fmt.Errorf("%d older processes still forward connections; see --upgrade-pump", maxForwarding)
 	case len(u.older) >= maxOlder:
-		return fmt.Errorf("%d older processes still forward connections; see --upgrade-pump", len(u.older))
+		return fmt.Errorf("%d older processes still finish requests or forward connections", len(u.older))
 	}
 	return nil
 }
@@ -299,8 +307,9 @@ func (u *upgrader) settle() {
 	u.settled = true
 }
 
-// watchOlder keeps account of an older process, until that has exited.
-func (u *upgrader) watchOlder(ch *handover.Conn) {
+// watchOlder keeps account of an older process, until that has exited. late is called with what
+// it hands over nevertheless, nil if it cannot any more.
+func (u *upgrader) watchOlder(ch *handover.Conn, late func(*handover.Message)) {
 	u.mu.Lock()
 	if !slices.Contains(u.older, ch) {
 		u.older = append(u.older, ch)
@@ -310,6 +319,9 @@ func (u *upgrader) watchOlder(ch *handover.Conn) {
 		m, err := ch.Receive()
 		if err != nil {
 			break
+		}
+		if late != nil {
+			late(&m)
 		}
 		m.Close()
 	}

@@ -1,0 +1,241 @@
+//go:build linux
+
+package server
+
+import (
+	"bufio"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"reseat/gateway/internal/test/testcert"
+)
+
+// These tests are about processes that stay for a while after an upgrade: they finish
+// requests, or forward connections that cannot move.
+
+// secure has clients connect over TLS.
+func (s *stage) secure() {
+	s.t.Helper()
+	s.pair = testcert.New(s.t, "localhost", "127.0.0.1")
+	cert, key := s.pair.Write(s.dir)
+	s.flags = append(s.flags, "--tls-cert="+cert, "--tls-key="+key)
+}
+
+// upgradeOver upgrades by SIGUSR2, and returns the new process's number as soon as that serves:
+// the older one may still run.
+func (n *node) upgradeOver(pid int) int {
+	n.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		mark := n.mark()
+		syscall.Kill(pid, syscall.SIGUSR2)
+		line := n.wait(mark, "upgrade.begun", "upgrade.refused")
+		if line["msg"] == "upgrade.begun" {
+			n.wait(mark, "listen.clients")
+			return int(line["pid"].(float64))
+		}
+		if !strings.HasPrefix(line["err"].(string), errBusy.Error()) || time.Now().After(end) {
+			n.t.Fatal(line)
+		}
+	}
+}
+
+// An ordinary request may take minutes. Each process answers those that it has begun.
+func TestUpgradesGoOnWhileOlderProcessesFinishRequests(t *testing.T) {
+	s := newStage(t)
+	n := s.start()
+	p := s.play(n, 4)
+	pid := n.cmd.Process.Pid
+	var pids []int
+	var answers []*http.Response
+	for range 10 {
+		resp, err := ask.Get("http://" + n.addr + "/slow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		answers, pids = append(answers, resp), append(pids, pid)
+		pid = n.upgradeOver(pid)
+		p.goOn()
+	}
+	for _, old := range pids {
+		if err := syscall.Kill(old, 0); err != nil {
+			t.Errorf("process %d has exited, and owes an answer: %v", old, err)
+		}
+	}
+	close(s.game.slow)
+	for i, resp := range answers {
+		if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "begin\nend\n" {
+			t.Errorf("answer %d: %q, %v", i, b, err)
+		}
+	}
+	for _, old := range pids {
+		if !gone(old) {
+			t.Errorf("process %d still runs, and owes no answer", old)
+		}
+	}
+	p.goOn()
+	if got := s.game.joined.Load(); got != 4 {
+		t.Errorf("the game server had %d connections, want 4", got)
+	}
+}
+
+func TestThirdProcessThatWouldForwardIsRefused(t *testing.T) {
+	s := newStage(t)
+	s.secure()
+	n := s.start("--upgrade-pump=1h")
+	pids := []int{n.cmd.Process.Pid}
+	all := []*players{s.play(n, 1)} // a plain client, which cannot be asked to move
+	for range 2 {
+		pids = append(pids, n.upgradeOver(pids[len(pids)-1]))
+		all = append(all, s.play(n, 1))
+	}
+	goOn := func() {
+		t.Helper()
+		for _, p := range all {
+			p.goOn()
+		}
+	}
+	goOn()
+	now := pids[len(pids)-1]
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		mark := n.mark()
+		syscall.Kill(now, syscall.SIGUSR2)
+		line := n.wait(mark, "upgrade.refused", "upgrade.begun")
+		if err, _ := line["err"].(string); strings.HasPrefix(err, "2 older processes still forward connections") {
+			break
+		} else if !strings.HasPrefix(err, errBusy.Error()) || time.Now().After(end) {
+			t.Fatal(line)
+		}
+	}
+	if u := n.status(); u.State != upgradeRefused || !strings.Contains(u.Error, "--upgrade-pump") {
+		t.Errorf("%+v", u)
+	}
+	goOn()
+	all[0].list[0].conn.CloseNow()
+	if !gone(pids[0]) {
+		t.Error("the oldest process still runs, and forwards nothing")
+	}
+	all = all[1:]
+	n.upgradeOver(now)
+	goOn()
+}
+
+func TestForwardedClientsLeaveWhenPumpIsOver(t *testing.T) {
+	s := newStage(t)
+	s.secure()
+	n := s.start("--upgrade-pump=1s")
+	p := s.play(n, 4)
+	old := n.cmd.Process.Pid
+	n.upgradeOver(old)
+	p.goOn()
+	p.noticed()
+	for i, l := range p.list {
+		code := websocket.CloseStatus(*l.err.Load())
+		switch resumable := i%2 == 1; {
+		case resumable && !l.moved.Load():
+			t.Errorf("player %d was not asked to move", i)
+		case !resumable && code != serviceRestart:
+			t.Errorf("plain player %d got %d, want %d", i, code, serviceRestart)
+		}
+	}
+	if !gone(old) {
+		t.Error("the older process still runs")
+	}
+}
+
+// serviceRestart is the close code for plain clients.
+const serviceRestart = 1012
+
+// A connection to a game server over TLS goes through any number of upgrades, as long as older
+// processes may forward it.
+func TestGameServerOverTLSIsForwarded(t *testing.T) {
+	for _, hard := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hard=%v", hard), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			game := httptest.NewTLSServer(http.HandlerFunc(s.game.serve))
+			t.Cleanup(game.Close)
+			ca := filepath.Join(s.dir, "ca.pem")
+			if err := os.WriteFile(ca, certificatePEM(game), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			mode := "soft"
+			if hard {
+				mode = "hard"
+			}
+			n := s.start("--upstream=wss"+strings.TrimPrefix(game.URL, "https"), "--upstream-ca="+ca, "--upgrade-pump=6s", "--disconnect="+mode)
+			p := s.play(n, 6)
+			pid := n.cmd.Process.Pid
+			for range 2 {
+				pid = n.upgradeOver(pid)
+				p.goOn()
+			}
+			if got := s.game.joined.Load(); got != 6 {
+				t.Errorf("the game server had %d connections, want 6", got)
+			}
+			p.noticed()
+			for i, l := range p.list {
+				code, want := websocket.CloseStatus(*l.err.Load()), websocket.StatusCode(4502)
+				switch {
+				case i%2 == 0:
+					want = serviceRestart
+				case hard:
+					want = -1 // the client resumes
+				}
+				if code != want {
+					t.Errorf("player %d got %d, want %d", i, code, want)
+				}
+			}
+			for end := time.Now().Add(patience); hard && s.game.away.Load() < 3; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("the game server got %d Closes with 1001, want 3: hard routes are closed, not lost", s.game.away.Load())
+				}
+			}
+		})
+	}
+}
+
+// certificatePEM is the certificate of a test server.
+func certificatePEM(s *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+// A keep-alive connection with a request under way stays with its process. The answer says that it
+// ends, and a client that comes again gets to the new process.
+func TestKeptAliveConnectionEndsWithItsRequest(t *testing.T) {
+	s := newStage(t)
+	n := s.start()
+	one := &http.Transport{}
+	t.Cleanup(one.CloseIdleConnections)
+	resp, err := (&http.Client{Transport: one}).Get("http://" + n.addr + "/slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := n.cmd.Process.Pid
+	n.upgradeOver(old)
+	close(s.game.slow)
+	lines := bufio.NewReader(resp.Body)
+	if b, err := io.ReadAll(lines); err != nil || string(b) != "begin\nend\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	resp.Body.Close()
+	if !gone(old) {
+		t.Error("the older process still runs")
+	}
+	resp, err = (&http.Client{Transport: one}).Get("http://" + n.addr + "/again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}
