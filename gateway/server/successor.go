@@ -422,10 +422,7 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	var err error
 	switch m.Kind {
 	case handover.Sessions:
-		var list []gateway.Decoded
-		list, err = t.decode(m)
-		err = errors.Join(err, t.restoreAll(list))
-		t.sessions.AdoptLate()
+		err = t.lateSessions(p, m)
 	case handover.Conns:
 		err = t.lateConns(p, m)
 	case handover.Event:
@@ -440,6 +437,25 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 		p.log.Error("upgrade.late_failed", "err", err)
 	}
 	return false
+}
+
+// lateSessions serves sessions that follow after the commit. Nobody else has them any more: one
+// that cannot be restored is lost, and costs no other.
+func (t *takeover) lateSessions(p *process, m *handover.Message) error {
+	err := eachSession(m, func(s gateway.Moved) error {
+		d, err := t.sessions.Decode(t.offer.Format, s)
+		if err == nil {
+			err = t.sessions.Restore(d)
+		}
+		if err != nil {
+			closeEnds(s)
+			p.upgrader.metrics.sessions.WithLabelValues("lost").Inc()
+			p.log.Error("upgrade.session_lost", "err", err, "text", "its connections are closed")
+		}
+		return nil
+	})
+	t.sessions.AdoptLate()
+	return err
 }
 
 // lateConns serves clients whose requests the predecessor has read.

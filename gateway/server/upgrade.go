@@ -123,13 +123,13 @@ func newUpgradeMetrics(r *prometheus.Registry) *upgradeMetrics {
 			Name: "reseat_upgrade_freeze_seconds", Help: "How long an upgrade kept all sessions from being served.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 11),
 		}),
 		sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, or kept by it.",
+			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, kept by it until they were finished, or lost because they could not be read then.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
 		m.results.WithLabelValues(result)
 	}
-	for _, result := range []string{"moved", "pumped", "kept"} {
+	for _, result := range []string{"moved", "pumped", "kept", "lost"} {
 		m.sessions.WithLabelValues(result)
 	}
 	r.MustRegister(m.results, m.freeze, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"reseat/gateway/handover"
 	"reseat/gateway/internal/test/testcert"
 )
 
@@ -238,4 +239,116 @@ func TestKeptAliveConnectionEndsWithItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
+}
+
+// maxDials is how many dials to a game server are under way at a time.
+const maxDials = 64
+
+// dialWaiting begins handshakes whose game server has not answered, and returns how they end.
+func (s *stage) dialWaiting(n *node, count int, protocols ...string) <-chan *websocket.Conn {
+	s.t.Helper()
+	conns := make(chan *websocket.Conn, count)
+	before := s.game.dials.Load()
+	for range count {
+		go func() {
+			c, _, err := websocket.Dial(s.t.Context(), "ws://"+n.addr+"/wait", &websocket.DialOptions{Subprotocols: protocols})
+			if err != nil {
+				s.t.Error(err)
+			}
+			conns <- c
+		}()
+	}
+	for end := time.Now().Add(patience); s.game.dials.Load() < before+int64(min(count, maxDials)); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatal("the game server is not dialled")
+		}
+	}
+	return conns
+}
+
+// After COMMIT nobody else has a late session: one that the successor cannot read ends, and costs
+// no other.
+func TestLateSessionThatCannotBeReadIsClosedAndCounted(t *testing.T) {
+	s := newStage(t)
+	n := s.start("--upgrade-socket=" + s.socket)
+	p := s.play(n, 4)
+	waiting := s.dialWaiting(n, 1)
+	r, next := s.between(n)
+	r.until(handover.Commit)
+	if err := r.new.Send(handover.Commit, nil); err != nil {
+		t.Fatal(err)
+	}
+	next.wait(0, "upgrade.committed")
+	close(s.game.slow)
+	for {
+		m, err := r.old.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == handover.Sessions {
+			record, _, err := handover.CutPart(m.Body[1:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range record {
+				record[i] = 0xff
+			}
+		}
+		err = r.new.Send(m.Kind, m.FDs, m.Body)
+		m.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == handover.Sessions {
+			break
+		}
+	}
+	next.wait(0, "upgrade.session_lost")
+	c := <-waiting
+	if _, _, err := c.Read(t.Context()); err == nil || websocket.CloseStatus(err) != -1 {
+		t.Errorf("%v, want the end of the connection", err)
+	}
+	for end := time.Now().Add(patience); s.game.left.Load() < 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the game server's connection stays")
+		}
+	}
+	p.goOn()
+	if got := next.metric("reseat_upgrade_sessions_total", "lost"); got != 1 {
+		t.Errorf("%v lost, want 1", got)
+	}
+	if got := s.game.left.Load(); got != 1 {
+		t.Errorf("%d connections to the game server have ended, want 1", got)
+	}
+}
+
+// Sessions whose game server answers after the freeze follow: more than fit in a message, and more
+// than are dialled at a time.
+func TestManyLateSessionsFollow(t *testing.T) {
+	s := newStage(t)
+	n := s.start()
+	p := s.play(n, 2)
+	const count = 150
+	waiting := s.dialWaiting(n, count)
+	n.upgradeOver(n.cmd.Process.Pid)
+	close(s.game.slow)
+	for range count {
+		c := <-waiting
+		if c == nil {
+			t.Fatal("refused")
+		}
+		l := &lockstep{conn: c, pause: time.Millisecond}
+		p.list = append(p.list, l)
+		p.ended.Go(func() {
+			err := l.run(t.Context())
+			l.err.Store(&err)
+			c.CloseNow()
+		})
+	}
+	p.goOn()
+	<-n.exited
+	p.goOn()
+	if got := s.game.joined.Load(); got != count+2 {
+		t.Errorf("the game server had %d connections, want %d", got, count+2)
+	}
 }

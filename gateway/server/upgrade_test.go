@@ -77,6 +77,8 @@ type stage struct {
 type echo struct {
 	*httptest.Server
 	joined atomic.Int64
+	dials  atomic.Int64  // at /wait, which are answered when slow is closed
+	left   atomic.Int64  // connections that have ended
 	away   atomic.Int64  // connections that were closed with 1001
 	slow   chan struct{} // answers to ordinary requests end when it is closed
 }
@@ -115,12 +117,17 @@ func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if strings.HasSuffix(r.URL.Path, "/wait") { // a dial under way
+		g.dials.Add(1)
+		<-g.slow
+	}
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return
 	}
 	defer c.CloseNow()
 	g.joined.Add(1)
+	defer g.left.Add(1)
 	for {
 		kind, b, err := c.Read(r.Context())
 		if websocket.CloseStatus(err) == websocket.StatusGoingAway {
@@ -279,6 +286,18 @@ func (n *node) status() (u admin.Upgrade) {
 // results are the upgrades by result, of the metrics.
 func (n *node) results() map[string]float64 {
 	n.t.Helper()
+	return n.metrics("reseat_upgrades_total")
+}
+
+// metric is a metric's value with this label.
+func (n *node) metric(name, label string) float64 {
+	n.t.Helper()
+	return n.metrics(name)[label]
+}
+
+// metrics are a metric's values by label.
+func (n *node) metrics(name string) map[string]float64 {
+	n.t.Helper()
 	resp, err := ask.Get(n.admin + "/metrics")
 	if err != nil {
 		n.t.Fatal(err)
@@ -290,7 +309,7 @@ func (n *node) results() map[string]float64 {
 		n.t.Fatal(err)
 	}
 	all := map[string]float64{}
-	for _, m := range families["reseat_upgrades_total"].GetMetric() {
+	for _, m := range families[name].GetMetric() {
 		all[m.Label[0].GetValue()] = m.Counter.GetValue()
 	}
 	return all
