@@ -55,6 +55,9 @@ type Event struct {
 	// AwayMS is, for a resume, how long ago the client's last bytes on an older
 	// connection came; nil for other events.
 	AwayMS *int64 `json:"away_ms"`
+
+	// Queued says that an earlier process has the event in the queue of its webhook.
+	Queued bool `json:"-"`
 }
 
 // Kept is how many past events a Hub keeps.
@@ -91,8 +94,12 @@ func (h *Hub) Publish(e Event) {
 	t := h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last = h.stamp(t)
-	e.ID, e.Time = h.last, t.UTC()
+	e.ID, e.Time = h.stamp(t), t.UTC()
+	h.addLocked(e)
+}
+
+func (h *Hub) addLocked(e Event) {
+	h.last = e.ID
 	if len(h.ring) < Kept {
 		h.ring = append(h.ring, e)
 	} else {
@@ -120,7 +127,7 @@ func (h *Hub) Recent(after uint64) (list []Event, evicted uint64) {
 }
 
 // Continue puts the Recent events of an earlier process before those of h, which has
-// published none and has no Readers.
+// published none. Its Readers begin after them.
 func (h *Hub) Continue(list []Event, evicted uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,6 +136,20 @@ func (h *Hub) Continue(list []Event, evicted uint64) {
 	if len(list) > 0 {
 		h.last = list[len(list)-1].ID
 	}
+	for r := range h.readers {
+		r.at, r.next = h.last, h.count
+	}
+}
+
+// Add publishes an event of an earlier process, with its Time, and with its ID unless a newer
+// event has been published meanwhile.
+func (h *Hub) Add(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.ID <= h.last {
+		e.ID = h.stamp(e.Time)
+	}
+	h.addLocked(e)
 }
 
 // Live returns a Reader of all later events.

@@ -25,6 +25,7 @@ type giving struct {
 	ctx    context.Context
 	step   string // for the log, if it fails
 	format int
+	posts  bool // the successor continues the webhook
 	unacked,
 	tombstones uint64 // number of the last one sent
 	events uint64 // ID of the last one sent
@@ -66,6 +67,7 @@ func (g *giving) give() error {
 	}
 	u.mu.Lock()
 	u.last.To = h.Version
+	g.posts = h.Posts && u.p.hook != nil
 	u.mu.Unlock()
 	u.log.Info("upgrade.begun", "from", config.Version(), "to", h.Version, "pid", h.PID)
 	g.step = "offer"
@@ -119,7 +121,7 @@ func (g *giving) offer() error {
 	p := g.u.p
 	o := offer{
 		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
-		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump,
+		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
 	}
 	o.Monotonic, o.Now = handover.Monotonic(), int64(p.gateway.Clock().Now())
 	var fds []int
@@ -214,7 +216,7 @@ func (g *giving) freeze() (err error) {
 	}
 	g.step = "transfer"
 	r := rest{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic, Until: monotonic + freezeLimit}
-	if err := g.transfer(conns, r); err != nil {
+	if err := g.transfer(conns, &r); err != nil {
 		return explainLoss(err)
 	}
 	g.step = "ready"
@@ -238,7 +240,15 @@ func (g *giving) freeze() (err error) {
 	case <-g.gone:
 	case <-time.After(adoptWait):
 	}
-	frozen.Commit(&heir{u: u, ch: g.ch})
+	successor := &heir{u: u, ch: g.ch}
+	frozen.Commit(successor)
+	if n := len(r.Gateway.Events.IDs); n > 0 {
+		g.events = r.Gateway.Events.IDs[n-1]
+	}
+	for _, e := range p.gateway.RecentEvents(g.events).List { // of sessions that were not frozen
+		e.Queued = g.posts
+		successor.Event(e)
+	}
 	conns.moved()
 	pumps.start(p.pump)
 	took := time.Since(began)
@@ -248,7 +258,7 @@ func (g *giving) freeze() (err error) {
 }
 
 // transfer sends what is not a session.
-func (g *giving) transfer(conns frozenConns, r rest) error {
+func (g *giving) transfer(conns frozenConns, r *rest) error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}

@@ -41,7 +41,9 @@ func (h *heir) Conn(c gateway.LateConn) {
 }
 
 // Event implements gateway.Successor.
-func (h *heir) Event(e events.Event) { h.ch.SendJSON(handover.Event, nil, e) }
+func (h *heir) Event(e events.Event) {
+	h.ch.SendJSON(handover.Event, nil, lateEvent{e, e.ID, e.Queued})
+}
 
 const (
 	lateEvery = 20 * time.Millisecond // between two attempts to hand over what was busy
@@ -63,7 +65,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	quiet, requests := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(requests)
-		p.finishRequests(quiet)
+		p.finishRequests(g, quiet)
 	}()
 	tick := time.NewTicker(lateEvery)
 	defer tick.Stop()
@@ -178,7 +180,7 @@ func (g *giving) sendLate() {
 // finishRequests waits for requests in flight, and closes connections as they become idle.
 // It closes quiet as soon as none can come to this process any more, but from a connection that
 // had one under way: those go on until they are answered.
-func (p *process) finishRequests(quiet chan<- struct{}) {
+func (p *process) finishRequests(g *giving, quiet chan<- struct{}) {
 	p.gateway.Events().Close() // event streams end, their readers come again
 	ctx, cancel := context.WithTimeout(context.Background(), lateGrace)
 	defer cancel()
@@ -190,8 +192,28 @@ func (p *process) finishRequests(quiet chan<- struct{}) {
 		close(quiet)
 		p.clients.Shutdown(ctx)
 	})
-	both.Go(p.closeHook)
+	both.Go(func() { p.finishPosts(g) })
 	both.Wait()
+}
+
+// batchPosts is how many webhook events go into a message.
+const batchPosts = 500
+
+// finishPosts finishes the posts in flight, and hands over what is queued. The events of a session
+// stay in order, since the successor posts nothing meanwhile.
+func (p *process) finishPosts(g *giving) {
+	if !g.posts {
+		p.closeHook()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
+	defer cancel()
+	list := p.hook.HandOver(ctx)
+	for part := range slices.Chunk(list, batchPosts) {
+		g.ch.SendJSON(handover.Posts, nil, part)
+	}
+	g.ch.Send(handover.Posts, nil) // these were all
+	p.hook = nil
 }
 
 // finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.

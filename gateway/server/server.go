@@ -272,7 +272,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		return p, err
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log, Hold: over != nil && over.offer.Posts})
 		p.hook.Register(vitals.registry)
 	}
 	for path, h := range web.Client() {

@@ -21,12 +21,12 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/admin"
 	"reseat/gateway/config"
-	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/webhook"
 )
 
 // A takeover is an upgrade, on the successor's side.
@@ -41,6 +41,9 @@ type takeover struct {
 	moved    int
 	conns    []injected
 	rest     rest
+	done     bool             // no further sessions follow
+	hook     *webhook.Hook    // nil: none
+	posts    []webhook.Queued // for hook, received so far
 	events   gateway.RecentEvents
 	decoder  *decoder // until Ready
 }
@@ -91,7 +94,7 @@ func withoutUpgrade(environ []string) []string {
 func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 	t := &takeover{ch: ch, listeners: make(map[string]*listen.Listener)}
 	ch.SetDeadline(time.Now().Add(set.UpgradeTimeout))
-	if err := ch.SendJSON(handover.Hello, nil, hello{Version: config.Version(), Formats: session.Formats, PID: os.Getpid()}); err != nil {
+	if err := ch.SendJSON(handover.Hello, nil, hello{Version: config.Version(), Formats: session.Formats, PID: os.Getpid(), Posts: set.Webhook != nil}); err != nil {
 		return nil, t.failed(err)
 	}
 	m, err := ch.ExpectJSON(handover.Offer, &t.offer)
@@ -385,6 +388,7 @@ func (t *takeover) adopt(p *process) {
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
 		p.gateway.RenewTokens()
 	}
+	t.hook = p.hook
 	go t.follow(p)
 	u.noteForwarding(t.sessions.Pumped() > 0, t.rest.Pump, t.rest.Older)
 	for _, older := range []bool{false, true} {
@@ -400,8 +404,9 @@ func (t *takeover) adopt(p *process) {
 func (t *takeover) follow(p *process) {
 	defer func() {
 		t.sessions.NoneLate()
-		p.upgrader.settle()
+		t.settle(p, func() { t.done = true })
 		p.upgrader.watchOlder(t.ch, func(m *handover.Message) { t.late(p, m) })
+		t.settle(p, t.continuePosts) // if it has crashed
 	}()
 	for {
 		m, err := t.ch.Receive()
@@ -426,9 +431,20 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	case handover.Conns:
 		err = t.lateConns(p, m)
 	case handover.Event:
-		var e events.Event
+		var e lateEvent
 		if err = json.Unmarshal(m.Body, &e); err == nil {
-			p.gateway.Events().Publish(e)
+			e.Event.ID, e.Event.Queued = e.ID, e.Queued
+			p.gateway.Events().Add(e.Event)
+		}
+	case handover.Posts:
+		if len(m.Body) == 0 {
+			t.continuePosts()
+			t.settleLocked(p)
+			return false
+		}
+		var list []webhook.Queued
+		if err = json.Unmarshal(m.Body, &list); err == nil {
+			t.posts = append(t.posts, list...)
 		}
 	case handover.Done:
 		return true
@@ -437,6 +453,29 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 		p.log.Error("upgrade.late_failed", "err", err)
 	}
 	return false
+}
+
+// settle notes something, and that the predecessor has handed everything over if that was the last.
+func (t *takeover) settle(p *process, note func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	note()
+	t.settleLocked(p)
+}
+
+func (t *takeover) settleLocked(p *process) {
+	if t.done && !t.offer.Posts {
+		p.upgrader.settle()
+	}
+}
+
+// continuePosts begins to post webhook events: the predecessor does not post any more. Called with
+// mu held.
+func (t *takeover) continuePosts() {
+	if t.hook != nil && t.offer.Posts {
+		t.hook.Continue(t.posts)
+	}
+	t.posts, t.offer.Posts = nil, false
 }
 
 // lateSessions serves sessions that follow after the commit. Nobody else has them any more: one

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway"
+	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
 )
@@ -45,6 +46,7 @@ type hello struct {
 	Version string
 	Formats []int // of session.Freeze, newest first
 	PID     int
+	Posts   bool // it reads handover.Posts
 }
 
 // An offer is the body of handover.Offer. Its descriptors are the listeners, and then the
@@ -64,6 +66,7 @@ type offer struct {
 	SigningKey  string
 	Routes      map[string]string // see gateway.InheritRoutes
 	Pump        time.Duration
+	Posts       bool // handover.Posts follow
 }
 
 // An inheritedAddr is a listener: which one, and the setting that it was opened with.
@@ -74,6 +77,13 @@ const (
 	clientsListener = "clients"
 	adminListener   = "admin"
 )
+
+// A lateEvent is the body of handover.Event.
+type lateEvent struct {
+	events.Event
+	ID     uint64
+	Queued bool // the predecessor's webhook has it
+}
 
 // A rest is the body of handover.Rest.
 type rest struct {
