@@ -64,6 +64,7 @@ type Keys struct {
 // A keySet is immutable.
 type keySet struct {
 	signing *key
+	ordered []*key          // each once, in the order of the files; includes signing
 	byID    map[string]*key // includes signing
 }
 
@@ -74,6 +75,7 @@ type key struct {
 	private any // for method.Sign; nil for a key that only verifies
 	public  any // for method.Verify
 	parser  *jwt.Parser
+	lenient *jwt.Parser // allows for the clocks of other nodes
 }
 
 // Load reads the files. The first signs, all verify. Without files it makes a random HS256
@@ -133,7 +135,7 @@ func (k *Keys) Inherit(secret []byte) {
 	}
 	k.inherited = secret
 	old := k.set.Load()
-	set := &keySet{signing: old.signing, byID: maps.Clone(old.byID)}
+	set := &keySet{signing: old.signing, ordered: old.ordered, byID: maps.Clone(old.byID)}
 	set.verifyToo(secret, k.opts)
 	k.set.Store(set)
 }
@@ -145,7 +147,7 @@ func (s *keySet) verifyToo(secret []byte, o Options) {
 	}
 	k := secretKey(secret)
 	if k.private = nil; s.byID[k.id] == nil {
-		k.parser = newParser(k.method.Alg(), o)
+		k.parser, k.lenient = newParser(k.method.Alg(), o), newParser(k.method.Alg(), o, jwt.WithLeeway(clockSkew*time.Second))
 		s.byID[k.id] = &k
 	}
 }
@@ -191,8 +193,9 @@ func newSet(keys []key, o Options) *keySet {
 	for i := range keys {
 		k := &keys[i]
 		if s.byID[k.id] == nil {
-			k.parser = newParser(k.method.Alg(), o)
+			k.parser, k.lenient = newParser(k.method.Alg(), o), newParser(k.method.Alg(), o, jwt.WithLeeway(clockSkew*time.Second))
 			s.byID[k.id] = k
+			s.ordered = append(s.ordered, k)
 		}
 	}
 	return s

@@ -62,6 +62,10 @@ const (
 func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	ch := g.ch
 	p.closeUpgradeSocket()
+	if p.node != nil {
+		p.node.elsewhere.Store(true)
+		p.node.Stop()
+	}
 	quiet, requests := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(requests)
@@ -98,10 +102,10 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 // servingWait is how long a process waits for its successor to serve before it exits.
 const servingWait = 10 * time.Second
 
-// finish forwards bytes until nobody needs it, or the time for it is over, waits for the
-// requests that are being served, and returns the exit status. It does not return before the successor serves: systemd would take the
-// end of the main process for the end of the unit, and kill the successor, which has not
-// said yet that it is the main one.
+// finish forwards bytes until nobody needs it, or the time for it is over, waits for the requests
+// that are being served, and returns the exit status. It does not return before the successor
+// serves: systemd would take the end of the main process for the end of the unit, and kill the
+// successor, which has not said yet that it is the main one.
 func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.Signal) int {
 	serving := g.serving
 	if clients, waiting := p.gateway.Conns().Counts(); clients > waiting {
@@ -114,10 +118,12 @@ func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done := p.pump.done(); done != nil || requests != nil || serving != nil; {
+	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || requests != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil
+		case <-passed:
+			passed = nil
 		case <-requests:
 			requests = nil
 		case <-serving:
@@ -132,6 +138,7 @@ func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.
 				p.log.Info("upgrade.pump_over", "connections_closed", n, "text", "--upgrade-pump is over")
 			}
 			p.pump.close()
+			passed = nil // these are cut as well, and resume
 		case s := <-signals:
 			if !ignoredWhileRetiring(s) {
 				p.log.Info("upgrade.done", "signal", s.String())

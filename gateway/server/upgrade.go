@@ -65,6 +65,8 @@ type offer struct {
 	Secret      []byte // of the token key, if it was made at start
 	SigningKey  string
 	Routes      map[string]string // see gateway.InheritRoutes
+	NodeID      string            // of this process in its cluster; "": it is in none
+	NodeLineage string
 	Pump        time.Duration
 	Posts       bool // handover.Posts follow
 }
@@ -76,6 +78,7 @@ type inheritedAddr struct{ Name, Setting string }
 const (
 	clientsListener = "clients"
 	adminListener   = "admin"
+	nodesListener   = "nodes"
 )
 
 // A lateEvent is the body of handover.Event.

@@ -4,13 +4,17 @@ package server
 
 import (
 	"bufio"
+	"crypto/sha1"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -350,5 +354,162 @@ func TestManyLateSessionsFollow(t *testing.T) {
 	p.goOn()
 	if got := s.game.joined.Load(); got != count+2 {
 		t.Errorf("the game server had %d connections, want %d", got, count+2)
+	}
+}
+
+// Draining and an upgrade exclude each other, whichever comes first.
+func TestDrainThatBeginsDuringUpgradeAbortsIt(t *testing.T) {
+	s := newStage(t)
+	n := s.start("--upgrade-socket="+s.socket, "--drain=1h")
+	p := s.play(n, 2)
+	f := s.fake()
+	f.offered()
+	resp, err := ask.Post(n.admin+"/api/v1/drain", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	f.say(handover.Accept)
+	f.wantAbort("the gateway is draining")
+	n.wait(0, "upgrade.aborted")
+	p.goOn()
+	if u := n.status(); u.State != upgradeAborted || !strings.Contains(u.Error, "draining") {
+		t.Errorf("%+v", u)
+	}
+}
+
+// A wire is a raw connection that has completed its opening handshake.
+type wire struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+// rawGame is a game server whose frames the test writes itself.
+func rawGame(t *testing.T) (url string, accepted <-chan *wire) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	conns := make(chan *wire, 1)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			r := bufio.NewReader(c)
+			req, err := http.ReadRequest(r)
+			if err != nil { // each start tries whether the game server accepts connections
+				c.Close()
+				continue
+			}
+			sum := sha1.Sum([]byte(req.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+			fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
+			t.Cleanup(func() { c.Close() })
+			conns <- &wire{t, c, r}
+		}
+	}()
+	return "ws://" + ln.Addr().String(), conns
+}
+
+func rawClient(t *testing.T, n *node) *wire {
+	t.Helper()
+	c, err := net.Dial("tcp", n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "GET /half HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", n.addr)
+	r := bufio.NewReader(c)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	return &wire{t, c, r}
+}
+
+// message reads a whole message, and answers no ping.
+func (w *wire) message() (text string) {
+	w.t.Helper()
+	w.SetReadDeadline(time.Now().Add(patience))
+	for {
+		var head [2]byte
+		if _, err := io.ReadFull(w.r, head[:]); err != nil {
+			w.t.Fatal(err)
+		}
+		if size := int(head[1] & 0x7f); size > 125 {
+			w.t.Fatalf("a frame of another size: %x", head)
+		}
+		body := make([]byte, head[1]&0x7f+head[1]>>7*4)
+		if _, err := io.ReadFull(w.r, body); err != nil {
+			w.t.Fatal(err)
+		}
+		if head[1]>>7 == 1 {
+			for i := range body[4:] {
+				body[4+i] ^= body[i%4]
+			}
+			body = body[4:]
+		}
+		if head[0]&0x0f >= 8 {
+			continue // a ping or pong
+		}
+		if text += string(body); head[0]>>7 == 1 {
+			return text
+		}
+	}
+}
+
+// rawFrame makes a frame.
+func rawFrame(head byte, masked bool, body string) []byte {
+	if !masked {
+		return append([]byte{head, byte(len(body))}, body...)
+	}
+	key := []byte{1, 2, 3, 4}
+	b := append([]byte{head, 0x80 | byte(len(body))}, key...)
+	for i := range len(body) {
+		b = append(b, body[i]^key[i%4])
+	}
+	return b
+}
+
+// An upgrade finds frames cut off anywhere, in both directions: a message of two fragments with a
+// ping between them.
+func TestHalfFramesGoThroughUpgrades(t *testing.T) {
+	for _, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			url, accepted := rawGame(t)
+			n := s.start("--driver="+driver, "--upstream="+url)
+			client := rawClient(t, n)
+			game := <-accepted
+			pid := n.cmd.Process.Pid
+			parts := func(masked bool) []byte {
+				return slices.Concat(rawFrame(0x01, masked, "first "), rawFrame(0x89, masked, "pi"), rawFrame(0x80, masked, "second"))
+			}
+			up, down := parts(true), parts(false)
+			for cut := 1; cut < len(up); cut++ {
+				downCut := min(cut, len(down)-1)
+				for _, half := range []struct {
+					w *wire
+					b []byte
+				}{{client, up[:cut]}, {game, down[:downCut]}} {
+					if _, err := half.w.Write(half.b); err != nil {
+						t.Fatal(err)
+					}
+				}
+				pid = n.upgradeOver(pid)
+				client.Write(up[cut:])
+				game.Write(down[downCut:])
+				if got := game.message(); got != "first second" {
+					t.Fatalf("up, cut after %d bytes: %q", cut, got)
+				}
+				if got := client.message(); got != "first second" {
+					t.Fatalf("down, cut after %d bytes: %q", downCut, got)
+				}
+			}
+		})
 	}
 }

@@ -56,6 +56,7 @@ type node struct {
 	addr   string // where clients connect
 	admin  string
 	exited chan struct{}
+	silent chan struct{} // closed when it, and all that it started, can say nothing more
 
 	mu    sync.Mutex
 	lines []map[string]any
@@ -157,7 +158,7 @@ func freeAddr(t *testing.T) string {
 // spawn starts a process.
 func (s *stage) spawn(more ...string) *node {
 	s.t.Helper()
-	n := &node{t: s.t, args: override(s.flags, more...), news: make(chan struct{}), exited: make(chan struct{})}
+	n := &node{t: s.t, args: override(s.flags, more...), news: make(chan struct{}), exited: make(chan struct{}), silent: make(chan struct{})}
 	n.cmd = exec.Command(s.binary, n.args...)
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, w, err := os.Pipe() // StderrPipe would be closed with the first process
@@ -208,6 +209,7 @@ func (s *stage) start(more ...string) *node {
 }
 
 func (n *node) read(r io.Reader) {
+	defer close(n.silent)
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		line := map[string]any{}
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
@@ -1001,6 +1003,7 @@ func TestAbortedSuccessorExitsWithOneLine(t *testing.T) {
 			r.new.SendAbort(errors.New("changed my mind"))
 			r.old.SendAbort(errors.New("changed its mind"))
 			<-next.exited
+			<-next.silent
 			if code := next.cmd.ProcessState.ExitCode(); code != 1 {
 				t.Errorf("exit status %d, want 1", code)
 			}
