@@ -55,9 +55,6 @@ type Event struct {
 	// AwayMS is, for a resume, how long ago the client's last bytes on an older
 	// connection came; nil for other events.
 	AwayMS *int64 `json:"away_ms"`
-
-	// Queued says that an earlier process has the event in the queue of its webhook.
-	Queued bool `json:"-"`
 }
 
 // Kept is how many past events a Hub keeps.
@@ -94,12 +91,8 @@ func (h *Hub) Publish(e Event) {
 	t := h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e.ID, e.Time = h.stamp(t), t.UTC()
-	h.addLocked(e)
-}
-
-func (h *Hub) addLocked(e Event) {
-	h.last = e.ID
+	h.last = h.stamp(t)
+	e.ID, e.Time = h.last, t.UTC()
 	if len(h.ring) < Kept {
 		h.ring = append(h.ring, e)
 	} else {
@@ -139,17 +132,6 @@ func (h *Hub) Continue(list []Event, evicted uint64) {
 	for r := range h.readers {
 		r.at, r.next = h.last, h.count
 	}
-}
-
-// Add publishes an event of an earlier process, with its Time, and with its ID unless a newer
-// event has been published meanwhile.
-func (h *Hub) Add(e Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if e.ID <= h.last {
-		e.ID = h.stamp(e.Time)
-	}
-	h.addLocked(e)
 }
 
 // Live returns a Reader of all later events.

@@ -13,6 +13,7 @@
 //	Old  Conns       connections without a complete request
 //	Old  Rest        everything else
 //	New  Ready       all is restored, and nothing touched
+//	Old  Event       any number, what has happened during the freeze
 //	Old  Commit      from here on all is the successor's
 //	Old  Sessions, Conns, Event   what was not finished at the time of the freeze
 //	Old  Posts       webhook events that it has not delivered

@@ -219,7 +219,7 @@ func (g *giving) freeze() (err error) {
 	}
 	g.step = "transfer"
 	r := rest{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic, Until: monotonic + freezeLimit}
-	if err := g.transfer(conns, &r); err != nil {
+	if err := g.transfer(conns, r); err != nil {
 		return explainLoss(err)
 	}
 	g.step = "ready"
@@ -233,6 +233,11 @@ func (g *giving) freeze() (err error) {
 	if handover.Monotonic() > r.Until { // this process was stopped: the successor does not count on it any more
 		return fmt.Errorf("the sessions stood still for more than %s", freezeLimit)
 	}
+	for _, e := range frozen.Events(maxLastEvents) {
+		if err := g.ch.SendJSON(handover.Event, nil, e); err != nil {
+			return explainLoss(err)
+		}
+	}
 	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
 	if err := g.ch.Send(handover.Commit, nil); err != nil {
 		return explainLoss(err)
@@ -243,15 +248,7 @@ func (g *giving) freeze() (err error) {
 	case <-g.gone:
 	case <-time.After(adoptWait):
 	}
-	successor := &heir{u: u, ch: g.ch}
-	frozen.Commit(successor)
-	if n := len(r.Gateway.Events.IDs); n > 0 {
-		g.events = r.Gateway.Events.IDs[n-1]
-	}
-	for _, e := range p.gateway.RecentEvents(g.events).List { // of sessions that were not frozen
-		e.Queued = g.posts
-		successor.Event(e)
-	}
+	frozen.Commit(&heir{u: u, ch: g.ch})
 	conns.moved()
 	pumps.start(p.pump)
 	took := time.Since(began)
@@ -260,8 +257,11 @@ func (g *giving) freeze() (err error) {
 	return nil
 }
 
+// maxLastEvents bounds the events before Commit: the channel has room for them, and for Commit.
+const maxLastEvents = 50
+
 // transfer sends what is not a session.
-func (g *giving) transfer(conns frozenConns, r *rest) error {
+func (g *giving) transfer(conns frozenConns, r rest) error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}

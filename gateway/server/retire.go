@@ -41,9 +41,7 @@ func (h *heir) Conn(c gateway.LateConn) {
 }
 
 // Event implements gateway.Successor.
-func (h *heir) Event(e events.Event) {
-	h.ch.SendJSON(handover.Event, nil, lateEvent{e, e.ID, e.Queued})
-}
+func (h *heir) Event(e events.Event) { h.ch.SendJSON(handover.Event, nil, e) }
 
 const (
 	lateEvery = 20 * time.Millisecond // between two attempts to hand over what was busy

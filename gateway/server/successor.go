@@ -21,6 +21,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/admin"
 	"reseat/gateway/config"
+	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
@@ -41,6 +42,7 @@ type takeover struct {
 	moved    int
 	conns    []injected
 	rest     rest
+	last     []events.Event   // before the commit
 	done     bool             // no further sessions follow
 	hook     *webhook.Hook    // nil: none
 	posts    []webhook.Queued // for hook, received so far
@@ -217,7 +219,7 @@ func (t *takeover) receive(p *process) error {
 	})
 	defer waiting.Stop()
 	if err = t.ch.Send(handover.Ready, nil); err == nil {
-		_, err = t.ch.Expect(handover.Commit)
+		err = t.awaitCommit()
 	}
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // it has crashed; nobody else can have its sessions
@@ -226,6 +228,31 @@ func (t *takeover) receive(p *process) error {
 		return t.failed(err)
 	}
 	return nil
+}
+
+// awaitCommit waits for the commit, and keeps the events before it.
+func (t *takeover) awaitCommit() error {
+	for {
+		m, err := t.ch.Receive()
+		if err != nil {
+			return err
+		}
+		m.Close()
+		switch m.Kind {
+		case handover.Commit:
+			return nil
+		case handover.Abort:
+			return &handover.AbortError{Reason: string(m.Body)}
+		case handover.Event:
+			var e events.Event
+			if err := json.Unmarshal(m.Body, &e); err != nil {
+				return err
+			}
+			t.last = append(t.last, e)
+		default:
+			return handover.ErrProtocol
+		}
+	}
 }
 
 // memoryPerSession is about what restoring and adopting a session allocates in bytes, besides
@@ -361,6 +388,9 @@ func (t *takeover) keepConns(m *handover.Message) error {
 
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
+	for _, e := range t.last {
+		p.gateway.Events().Publish(e)
+	}
 	t.sessions.Adopt(t.rest.Left)
 	if p.node != nil {
 		p.node.elsewhere.Store(false)
@@ -438,10 +468,9 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	case handover.Conns:
 		err = t.lateConns(p, m)
 	case handover.Event:
-		var e lateEvent
+		var e events.Event
 		if err = json.Unmarshal(m.Body, &e); err == nil {
-			e.Event.ID, e.Event.Queued = e.ID, e.Queued
-			p.gateway.Events().Add(e.Event)
+			p.gateway.Events().Publish(e)
 		}
 	case handover.Posts:
 		if len(m.Body) == 0 {

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway"
-	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
 )
@@ -80,13 +79,6 @@ const (
 	adminListener   = "admin"
 	nodesListener   = "nodes"
 )
-
-// A lateEvent is the body of handover.Event.
-type lateEvent struct {
-	events.Event
-	ID     uint64
-	Queued bool // the predecessor's webhook has it
-}
 
 // A rest is the body of handover.Rest.
 type rest struct {

@@ -37,10 +37,15 @@ func TestHandedOverEventsPrecedeThoseOfTheSuccessor(t *testing.T) {
 		d.publish("s1", events.Detached)
 		synctest.Wait()
 		tried := d.receiver.posts()
+		first := ""
+		for _, p := range tried {
+			if p.event.Session == "s1" {
+				first = p.id()
+			}
+		}
 		d.receiver.answers(ok)
 		d.handOver(func(later *events.Hub) {
 			later.Publish(events.Event{Type: events.Resumed, Session: "s1"})
-			later.Publish(events.Event{Type: events.Ended, Session: "s2", Queued: true})
 		})
 		var ids []string
 		for _, p := range d.receiver.posts()[len(tried):] {
@@ -48,10 +53,9 @@ func TestHandedOverEventsPrecedeThoseOfTheSuccessor(t *testing.T) {
 				ids = append(ids, p.event.Type+" "+p.id())
 			}
 		}
-		if len(ids) != 3 || ids[0] != events.Created+" "+tried[0].id() {
-			t.Errorf("%q, want the first under the id %s, and then the others", ids, tried[0].id())
+		if len(ids) != 3 || ids[0] != events.Created+" "+first {
+			t.Errorf("%q, want the first under the id %s, and then the others", ids, first)
 		}
-		d.wantTypes("s2", events.Created, events.Created) // the second is in the other process's queue
 		d.close(0)
 	})
 }

@@ -220,8 +220,8 @@ func (h *Hook) readEvents() {
 }
 
 func (h *Hook) take(e events.Event) {
-	if e.Type == events.Gap || e.Queued {
-		return // a gap is counted below, by the Reader
+	if e.Type == events.Gap {
+		return // counted below, by the Reader
 	}
 	if n := h.reader.Missed(); n > 0 {
 		h.abandon("dropped", n)
