@@ -416,7 +416,7 @@ func (t *takeover) adopt(p *process) {
 		State: upgradeOK, From: t.offer.Version, To: config.Version(),
 		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
-	u.older = t.older
+	u.older = slices.Clone(t.older) // watchOlder deletes from it
 	u.mu.Unlock()
 	for _, ch := range t.older {
 		go u.watchOlder(ch, nil)
