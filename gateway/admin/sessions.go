@@ -80,6 +80,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, noSession)
 		return
 	}
+	info.Node = a.nodeName()
 	answer(w, http.StatusOK, info)
 }
 
@@ -100,6 +101,7 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 		outcome(w, o, conflict)
 		return
 	}
+	info.Node = a.nodeName()
 	answer(w, http.StatusOK, info)
 }
 
