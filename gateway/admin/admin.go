@@ -61,6 +61,7 @@ type api struct {
 	streams  streams
 	routes   *chi.Mux
 	cluster  Cluster
+	heard    figures
 }
 
 //go:embed openapi.json
@@ -169,6 +170,10 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)
 	r.Delete(v1+"/drain", a.cancelDrain)
+	if a.cluster != nil {
+		r.Post(v1+"/nodes/{name}/drain", a.nodeDrain(a.beginDrain))
+		r.Delete(v1+"/nodes/{name}/drain", a.nodeDrain(a.cancelDrain))
+	}
 }
 
 func (a *api) ready(w http.ResponseWriter, _ *http.Request) {

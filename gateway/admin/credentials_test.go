@@ -221,6 +221,8 @@ var guardedCalls = []struct {
 	{"POST", "/api/v1/groups/none/end", "admin", ""},
 	{"POST", "/api/v1/drain", "admin", ""},
 	{"DELETE", "/api/v1/drain", "admin", ""},
+	{"POST", "/api/v1/nodes/none/drain", "admin", ""},
+	{"DELETE", "/api/v1/nodes/none/drain", "admin", ""},
 	{"GET", "/debug/pprof/", "admin", ""},
 	{"GET", "/debug/pprof/heap", "admin", ""},
 	{"GET", "/debug/pprof/cmdline", "admin", ""},
@@ -271,6 +273,7 @@ func TestCredentialsTableNamesEveryRoute(t *testing.T) {
 	for _, c := range guardedCalls {
 		target := strings.Replace(c.target, "%s", "{id}", 1)
 		target = strings.Replace(target, "groups/none", "groups/{group}", 1)
+		target = strings.Replace(target, "nodes/none", "nodes/{name}", 1)
 		target = regexp.MustCompile(`pprof/[hcn].*`).ReplaceAllString(target, "pprof/{profile}")
 		inTable[c.method+" "+target] = true
 	}
