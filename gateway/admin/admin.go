@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -18,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"reseat/gateway"
+	"reseat/gateway/events"
 )
 
 // Options configure the handler of the admin address.
@@ -62,6 +65,7 @@ type api struct {
 	routes   *chi.Mux
 	cluster  Cluster
 	heard    figures
+	all      *events.Hub // events of all nodes
 }
 
 //go:embed openapi.json
@@ -79,6 +83,10 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
+	}
+	if a.cluster != nil {
+		id, _ := strconv.ParseUint(a.cluster.Self().ID, 16, 64)
+		a.all = events.NewMerged(time.Now, id)
 	}
 	a.guard = loopbackGuard{}
 	if o.Credentials != nil {

@@ -160,8 +160,22 @@ func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path strin
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
+	if strings.HasSuffix(r.URL.Path, "/events") {
+		w = streamWriter{w}
+	}
 	a.g.Away(r.Context(), func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 }
+
+// A streamWriter closes the connection of a reader that does not take what is written.
+type streamWriter struct{ http.ResponseWriter }
+
+func (w streamWriter) Write(b []byte) (int, error) {
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(streamWriteTimeout))
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // passedBody is the max size of a request's body.
 func passedBody(r *http.Request) int {

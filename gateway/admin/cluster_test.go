@@ -38,7 +38,9 @@ type place struct {
 	deaf       bool // its connection for events is lost
 }
 
+// A subscriber gets messages one at a time, in their order.
 type subscriber struct {
+	queue    chan func()
 	message  func(string, []byte)
 	restored func()
 }
@@ -139,36 +141,45 @@ func (p *place) Gone(_ context.Context, node string) (gone bool) {
 // Publish implements Cluster.
 func (p *place) Publish(message []byte) error {
 	p.town.mu.Lock()
-	var to []*subscriber
-	for id, s := range p.town.subs {
-		if id != p.node.ID && !p.deaf {
-			for _, o := range p.town.nodes {
-				if o.node.ID == id && !o.deaf {
-					to = append(to, s)
-				}
-			}
-		}
-	}
-	deaf := p.deaf
-	p.town.mu.Unlock()
-	for _, s := range to {
-		s.message(p.node.ID, message)
-	}
-	if deaf {
+	defer p.town.mu.Unlock()
+	if p.deaf {
 		return errors.New("the engine is away")
 	}
+	for _, o := range p.town.nodes {
+		if s := p.town.subs[o.node.ID]; s != nil && !o.deaf {
+			s.queue <- func() { s.message(p.node.ID, message) }
+		}
+	}
 	return nil
+}
+
+// hear loses or restores a node's connection for events.
+func (p *place) hear(on bool) {
+	synctest.Wait()
+	p.set(func(p *place) {
+		p.deaf = !on
+		if s := p.town.subs[p.node.ID]; on {
+			s.queue <- s.restored
+		}
+	})
 }
 
 // Subscribe implements Cluster.
 func (p *place) Subscribe(message func(string, []byte), restored func()) (func(), error) {
 	p.town.mu.Lock()
 	defer p.town.mu.Unlock()
-	p.town.subs[p.node.ID] = &subscriber{message, restored}
+	s := &subscriber{make(chan func(), 1<<16), message, restored}
+	p.town.subs[p.node.ID] = s
+	go func() {
+		for f := range s.queue {
+			f()
+		}
+	}()
 	return func() {
 		p.town.mu.Lock()
 		defer p.town.mu.Unlock()
 		delete(p.town.subs, p.node.ID)
+		close(s.queue)
 	}, nil
 }
 
