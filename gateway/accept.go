@@ -245,12 +245,18 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
+		g.releasePlayer(e)
 	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	if !g.commit(e) {
 		giveUp()
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
+		return
+	}
+	if !g.holdPlayer(r.Context(), e) {
+		g.dismiss(e, up)
+		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
 	}
 	p, _, err := g.pass(e, 1, arrived)

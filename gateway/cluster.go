@@ -20,6 +20,22 @@ type Cluster interface {
 	Judge(ctx context.Context, node string) NodeVerdict
 }
 
+// Players keeps players from having sessions at two nodes at a time. Its methods may be called
+// from any goroutine.
+type Players interface {
+	// Hold makes session the one of a player, in the whole cluster. It reports false if a
+	// session of the player at another node stays; oldestWins says whether that may be.
+	Hold(ctx context.Context, p Player, session string, oldestWins bool) bool
+	// Keep notes a session that a predecessor has held.
+	Keep(p Player, session string, began time.Time, oldestWins bool)
+	// Release forgets a session that has ended. It does not wait.
+	Release(p Player, session string)
+}
+
+// A Player is who a session belongs to. Players of different realms are different people,
+// whatever their names are.
+type Player struct{ Realm, Name string }
+
 // A NodeVerdict is what a node knows of another one.
 type NodeVerdict struct {
 	State    NodeState

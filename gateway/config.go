@@ -24,6 +24,9 @@ type Config struct {
 	// Cluster has the other nodes, nil without a cluster.
 	Cluster Cluster
 
+	// Players applies --duplicate in the whole cluster, nil without one.
+	Players Players
+
 	// Keys sign and verify resume tokens. Required.
 	Keys *tokens.Keys
 	// TokenTTL is the lifetime of a token, raised to twice the grace period if that is

@@ -222,6 +222,10 @@ func (g *Gateway) relay(w http.ResponseWriter, r *http.Request, owner net.Conn, 
 	g.relays.remove(client)
 }
 
+// Forwarded counts the client connections that other nodes pass on to this one, and those that
+// this one passes on.
+func (g *Gateway) Forwarded() (in, out int) { return int(g.passedIn.Load()), g.relays.count() }
+
 // Passed returns a channel that is closed once this node passes no client on to another.
 func (g *Gateway) Passed() <-chan struct{} { return g.relays.done() }
 

@@ -436,3 +436,104 @@ func TestPassedIsClosedWhenNoClientIsPassedOn(t *testing.T) {
 		<-passed
 	})
 }
+
+// A directory holds one session of each player for all nodes of a test, as the cluster does.
+type directory struct {
+	mu sync.Mutex
+	of map[gateway.Player]string // session
+	n  *nodes
+}
+
+func (d *directory) node(session string) *world {
+	for i, w := range d.n.of {
+		if strings.HasPrefix(session, nodeID(i)) {
+			return w
+		}
+	}
+	return nil
+}
+
+func (d *directory) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
+	d.mu.Lock()
+	other := d.of[p]
+	d.mu.Unlock()
+	if other != "" && d.node(other) != d.node(session) {
+		if oldestWins && d.node(other).gw.Answers(ctx, other) {
+			return false
+		}
+		defer d.node(other).gw.Supersede(other)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.of[p] = session
+	return true
+}
+
+func (d *directory) Keep(p gateway.Player, session string, _ time.Time, _ bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.of[p] = session
+}
+
+func (d *directory) Release(p gateway.Player, session string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of[p] == session {
+		delete(d.of, p)
+	}
+}
+
+func newNodesWithPlayers(t *testing.T, duplicate policy.Duplicate) (*nodes, *directory) {
+	d := &directory{of: make(map[gateway.Player]string)}
+	n := newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
+	d.n = n
+	return n, d
+}
+
+func TestDuplicateAtAnotherNode(t *testing.T) {
+	t.Run("takeover", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n, d := newNodesWithPlayers(t, policy.Takeover)
+			first := n.of[0].Player("/?player=ada")
+			game := n.of[0].game.Next()
+			n.of[1].Player("/?player=ada")
+			first.WantClosing(wire.CodeSuperseded)
+			game.WantClose(wire.CodeGoingAway)
+			if len(d.of) != 1 {
+				t.Errorf("%d records", len(d.of))
+			}
+		})
+	})
+	t.Run("reject", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n, d := newNodesWithPlayers(t, policy.Reject)
+			first := n.of[0].Player("/?player=ada")
+			n.of[0].game.Next()
+			_, _, resp, err := n.of[1].Handshake("/?player=ada", []string{wire.Subprotocol}, "")
+			if err != nil || resp.StatusCode != http.StatusConflict {
+				t.Fatalf("%v, %v, want 409", resp, err)
+			}
+			n.of[1].game.Next().WantClose(wire.CodeGoingAway)
+			first.Sync()
+			first.Conn.Silence() // it does not answer any more
+			n.of[1].Player("/?player=ada")
+			n.of[1].game.Next()
+			if len(d.of) != 1 {
+				t.Errorf("%d records", len(d.of))
+			}
+		})
+	})
+}
+
+func TestEndedSessionReleasesItsPlayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, d := newNodesWithPlayers(t, policy.Takeover)
+		p := n.of[0].Player("/?player=ada")
+		n.of[0].game.Next()
+		n.of[0].gw.EndBy("test", p.Hello.Session, 1000, "")
+		synctest.Wait()
+		if len(d.of) != 0 {
+			t.Errorf("%d players are held", len(d.of))
+		}
+	})
+}

@@ -188,6 +188,7 @@ func (t *Takeover) adoptAll() {
 }
 
 func (t *Takeover) adopt(r restored) {
+	t.g.keepPlayer(r.e)
 	now := t.g.clock.Now() // nobody else has the core yet
 	r.core.RenewSoon(now)
 	if r.DownForwarded {

@@ -122,9 +122,12 @@ func (g *giving) offer() error {
 		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
 		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump,
 	}
+	if p.node != nil {
+		o.NodeID, o.NodeLineage = p.node.ID(), p.node.Lineage()
+	}
 	o.Monotonic, o.Now = handover.Monotonic(), int64(p.gateway.Clock().Now())
 	var fds []int
-	for _, name := range []string{clientsListener, adminListener} {
+	for _, name := range []string{clientsListener, adminListener, nodesListener} {
 		ln := p.listeners[name]
 		if ln == nil {
 			continue

@@ -60,6 +60,10 @@ const (
 func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	ch := g.ch
 	p.closeUpgradeSocket()
+	if p.node != nil {
+		p.node.elsewhere.Store(true)
+		p.node.Stop()
+	}
 	requests := make(chan struct{})
 	go func() {
 		defer close(requests)

@@ -102,7 +102,7 @@ func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 		m.Close()
 		return nil, t.failed(handover.ErrProtocol)
 	}
-	wanted := map[string]string{clientsListener: set.Listen, adminListener: set.Admin}
+	wanted := map[string]string{clientsListener: set.Listen, adminListener: set.Admin, nodesListener: set.Cluster.Listen}
 	for i, l := range t.offer.Listeners {
 		fd := m.FDs[i]
 		if wanted[l.Name] != l.Setting { // the settings have changed
@@ -347,6 +347,9 @@ func (t *takeover) keepConns(m *handover.Message) error {
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
 	t.sessions.Adopt(t.commit.Left)
+	if p.node != nil {
+		p.node.elsewhere.Store(false)
+	}
 	t.ch.Send(handover.Adopted, nil)
 	p.listenAll()
 	t.collect()
