@@ -310,10 +310,18 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 	p.upgrader = newUpgrader(p, set)
 	p.pump = newPump()
 	host, _ := os.Hostname() // empty if the system does not know it
-	p.admin = server(admin.New(p.gateway, admin.Options{
+	api := admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
 		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.status,
-	}), p.gateway.AdminConns(), log)
+	}
+	if p.node != nil {
+		api.Cluster = clusterAPI{p.node}
+	}
+	h := admin.New(p.gateway, api)
+	if p.node != nil {
+		p.node.api = h.NodeHandler()
+	}
+	p.admin = server(h, p.gateway.AdminConns(), log)
 	return p, nil
 }
 
