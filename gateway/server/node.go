@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway"
-	"reseat/gateway/admin"
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
 	"reseat/gateway/config"
@@ -43,14 +42,14 @@ const (
 type member struct {
 	*cluster.Cluster
 	name     string // of the cluster
-	engine   *engine.Engine
 	identity *cluster.Identity
 	players  *cluster.Players
-	api      http.Handler // this node's control API, for other nodes
 	keys     *tokens.Keys
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
+	engine   cluster.Engine
+	api      http.Handler // the control API of this node alone; set before the listener is served
 	server   *http.Server
 	ln       net.Listener
 	// elsewhere: another process is this node, a predecessor or a successor.
@@ -79,7 +78,6 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if err != nil {
 		return nil, err
 	}
-	n.engine = e
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
 		Engine: e, Identity: n.identity, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
@@ -91,7 +89,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if n.Cluster, err = cluster.New(cfg); err != nil {
 		return nil, err
 	}
-	n.http = &http.Client{Transport: n.Transport()}
+	n.engine, n.http = e, &http.Client{Transport: n.Transport()}
 	n.players = cluster.NewPlayers(n.ID, e, n, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
@@ -163,59 +161,6 @@ func (n *member) load() cluster.Load {
 	return cluster.Load{Sessions: n.gateway.Living(), ForwardsIn: in, ForwardsOut: out}
 }
 
-// clusterAPI implements admin.Cluster.
-type clusterAPI struct{ *member }
-
-func shownNode(n cluster.Node) admin.Node {
-	return admin.Node{
-		Name: n.Name, ID: n.ID, State: n.State.String(), Version: n.Version, Address: n.Address,
-		Sessions: n.Sessions, HeartbeatAge: n.HeartbeatAge.Milliseconds(), ForwardsIn: n.ForwardsIn, ForwardsOut: n.ForwardsOut,
-	}
-}
-
-func (c clusterAPI) Self() admin.Node { return shownNode(c.Nodes()[0]) }
-
-func (c clusterAPI) Others() (list []admin.Node) {
-	for _, n := range c.Known() {
-		if n.State != cluster.StateGone.String() {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
-func (c clusterAPI) Known() (list []admin.Node) {
-	for _, n := range c.Nodes()[1:] {
-		list = append(list, shownNode(n))
-	}
-	return list
-}
-
-func (c clusterAPI) RoundTrip(node string, r *http.Request) (*http.Response, error) {
-	return c.http.Transport.RoundTrip(r)
-}
-
-func (c clusterAPI) Gone(ctx context.Context, node string) bool {
-	return c.member.Judge(ctx, node).State == gateway.NodeGone
-}
-
-func (c clusterAPI) Publish(message []byte) error { return c.engine.Publish("ev."+c.ID(), message) }
-
-func (c clusterAPI) Subscribe(message func(node string, data []byte), restored func()) (stop func(), err error) {
-	stop, err = c.engine.Subscribe("ev.*", func(subject string, data []byte) { message(strings.TrimPrefix(subject, "ev."), data) })
-	if err == nil {
-		c.OnEngineUp(restored)
-	}
-	return stop, err
-}
-
-func (c clusterAPI) Status() admin.ClusterStatus {
-	st := c.Engine()
-	return admin.ClusterStatus{Name: c.name, Engine: admin.EngineStatus{
-		Up: st.Up, Servers: st.Servers, Replicas: st.Replicas, RTT: float64(st.RTT.Microseconds()) / 1000, Since: st.Since.UTC(),
-	}}
-}
-
 // ServeHTTP serves the node listener. TLS has made sure that a node asks.
 func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
@@ -224,13 +169,13 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())
+	case strings.HasPrefix(r.URL.Path, apiPath):
+		n.api.ServeHTTP(w, r)
 	case isPlayer && r.Method == http.MethodDelete:
 		n.gateway.Supersede(id)
 		w.WriteHeader(http.StatusNoContent)
 	case isPlayer && r.Method == http.MethodGet && n.gateway.Answers(r.Context(), id):
 		w.WriteHeader(http.StatusNoContent)
-	case strings.HasPrefix(r.URL.Path, "/node/v1/api/"):
-		n.api.ServeHTTP(w, r)
 	default:
 		http.NotFound(w, r)
 	}

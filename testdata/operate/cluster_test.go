@@ -264,7 +264,7 @@ func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
 
 // The commands of docs/cluster.md start a cluster of three nodes.
 func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
-	_, block, _ := strings.Cut(file(t, docs+"cluster.md"), "```sh\n")
+	_, block, _ := strings.Cut(file(t, "cluster.md"), "```sh\n")
 	block, _, _ = strings.Cut(block, "```")
 	first, block, _ := strings.Cut(block, "\n")
 	if first != "make build bin/nats-server" {
