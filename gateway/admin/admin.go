@@ -179,14 +179,20 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Post(v1+"/drain", a.beginDrain)
 	r.Delete(v1+"/drain", a.cancelDrain)
 	if a.cluster != nil {
+		r.Get(v1+"/nodes", a.listNodes)
+		r.Get(v1+"/cluster", a.clusterStatus)
 		r.Post(v1+"/nodes/{name}/drain", a.nodeDrain(a.beginDrain))
 		r.Delete(v1+"/nodes/{name}/drain", a.nodeDrain(a.cancelDrain))
 	}
 }
 
-func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
+func (a *api) ready(w http.ResponseWriter, r *http.Request) {
 	if a.g.Draining() {
-		text(w, http.StatusServiceUnavailable, "draining")
+		status := http.StatusServiceUnavailable
+		if r.URL.Query().Get("draining") == "404" { // for HAProxy's disable-on-404, which cuts nobody
+			status = http.StatusNotFound
+		}
+		text(w, status, "draining")
 		return
 	}
 	text(w, http.StatusOK, "ok")

@@ -16,6 +16,10 @@ type Cluster interface {
 	Self() Node
 	// Others lists the other nodes, except those that are gone, in any order.
 	Others() []Node
+	// Known lists the other nodes, also those that are gone, by name.
+	Known() []Node
+	// Status describes the cluster's engine.
+	Status() ClusterStatus
 	// RoundTrip sends a request to the node listener of the node with this id, which serves
 	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
 	// the node could not be reached or did not answer.

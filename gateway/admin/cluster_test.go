@@ -100,6 +100,14 @@ func (p *place) Others() (list []Node) {
 	return list
 }
 
+// Known implements Cluster.
+func (p *place) Known() []Node { return p.Others() }
+
+// Status implements Cluster.
+func (p *place) Status() ClusterStatus {
+	return ClusterStatus{Name: "town", Engine: EngineStatus{Up: true, Servers: 3, Replicas: 3, RTT: 0.2, Since: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}}
+}
+
 func (p *place) find(id string) *place {
 	p.town.mu.Lock()
 	defer p.town.mu.Unlock()

@@ -221,6 +221,8 @@ var guardedCalls = []struct {
 	{"POST", "/api/v1/groups/none/end", "admin", ""},
 	{"POST", "/api/v1/drain", "admin", ""},
 	{"DELETE", "/api/v1/drain", "admin", ""},
+	{"GET", "/api/v1/nodes", "viewer", ""},
+	{"GET", "/api/v1/cluster", "viewer", ""},
 	{"POST", "/api/v1/nodes/none/drain", "admin", ""},
 	{"DELETE", "/api/v1/nodes/none/drain", "admin", ""},
 	{"GET", "/debug/pprof/", "admin", ""},

@@ -287,3 +287,25 @@ func TestViewersMayNotChangeNodes(t *testing.T) {
 		}
 	}, withTokens(t))
 }
+
+// The nodes and the engine are for everybody who may look at sessions, and for no foreign page.
+func TestNodesAndClusterAreShown(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		list := nodes[0].object("GET", "/api/v1/nodes", "", http.StatusOK)["nodes"].([]any)
+		if len(list) != 3 || list[0].(map[string]any)["name"] != "ann" {
+			t.Errorf("%v", list)
+		}
+		engine := nodes[0].object("GET", "/api/v1/cluster", "", http.StatusOK)["engine"].(map[string]any)
+		if engine["up"] != true || engine["servers"] != 3.0 {
+			t.Errorf("%v", engine)
+		}
+		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster"} {
+			nodes[0].wantRefused("GET", target, "", http.StatusForbidden, "", "Origin: https://evil.example")
+		}
+	})
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster"} {
+			nodes[0].wantRefused("GET", target, "", http.StatusUnauthorized, "token")
+		}
+	}, withTokens(t))
+}

@@ -41,6 +41,7 @@ const (
 // A member is this process's place in a cluster.
 type member struct {
 	*cluster.Cluster
+	name     string // of the cluster
 	identity *cluster.Identity
 	players  *cluster.Players
 	keys     *tokens.Keys
@@ -63,7 +64,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if name == "" {
 		name, _ = os.Hostname()
 	}
-	n := &member{keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	if c.Cert != "" {
 		n.identity = cluster.GivenIdentity(c.Cert, c.Key, c.CA)
 	}

@@ -56,6 +56,22 @@ func (p *peers) Others() (list []admin.Node) {
 	return list
 }
 
+// Known implements admin.Cluster.
+func (p *peers) Known() (list []admin.Node) {
+	for _, n := range p.node.Nodes()[1:] {
+		list = append(list, nodeOf(&n))
+	}
+	return list
+}
+
+// Status implements admin.Cluster.
+func (p *peers) Status() admin.ClusterStatus {
+	st := p.node.Engine()
+	return admin.ClusterStatus{Name: p.node.name, Engine: admin.EngineStatus{
+		Up: st.Up, Servers: st.Servers, Replicas: st.Replicas, RTT: float64(st.RTT.Microseconds()) / 1000, Since: st.Since.UTC(),
+	}}
+}
+
 // RoundTrip implements admin.Cluster.
 func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
 	return p.transport.RoundTrip(r)
