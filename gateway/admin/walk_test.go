@@ -27,11 +27,19 @@ func (w *world) clusterList(query string) (p clusterPage) {
 	return p
 }
 
-// walkAll follows next to the last page, and returns all ids and the number of pages.
+// walkAll follows next to the last page, and returns all ids and the number of pages. No page
+// is longer than the query's limit.
 func (w *world) walkAll(query string) (ids []string, pages int) {
 	w.t.Helper()
+	var limit int
+	if _, err := fmt.Sscan(query[strings.Index(query, "limit=")+len("limit="):], &limit); err != nil {
+		w.t.Fatal(err)
+	}
 	for cursor := ""; ; {
 		p := w.clusterList(query + cursor)
+		if len(p.Sessions) > limit {
+			w.t.Errorf("list%s: a page of %d", query+cursor, len(p.Sessions))
+		}
 		for _, s := range p.Sessions {
 			ids = append(ids, s.ID)
 		}

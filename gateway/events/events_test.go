@@ -353,6 +353,7 @@ func TestMergedIDsTellHubsApart(t *testing.T) {
 	r, s := a.Live(), b.Live()
 	then := c.Add(-time.Hour)
 	for i := range 5 {
+		c.Time = c.Add(time.Second)
 		e := Event{Type: Created, Session: fmt.Sprint(i), Time: then, Node: "ann"}
 		a.Merge(e)
 		b.Merge(e)
@@ -360,12 +361,12 @@ func TestMergedIDsTellHubsApart(t *testing.T) {
 	ids := want(t, r, "0", "1", "2", "3", "4")
 	others := want(t, s, "0", "1", "2", "3", "4")
 	for i := range ids {
-		if ids[i]%Marks != 7 || others[i]%Marks != 8 || ids[i]/Marks < uint64(c.UnixMicro()) {
+		if ids[i]%Marks != 7 || others[i]%Marks != 8 || ids[i]/Marks < uint64(then.UnixMicro()) {
 			t.Errorf("IDs %d and %d", ids[i], others[i])
 		}
 	}
 	want(t, a.After(ids[2]), "3", "4")
-	for _, foreign := range []uint64{others[2], others[4], ids[2] + 1, ids[2] / Marks, ids[4] + Marks} {
+	for _, foreign := range []uint64{others[2], others[4], ids[2] + 1, ids[2] / Marks, ids[2] + Marks, ids[4] + Marks} {
 		want(t, a.After(foreign), Gap, "0", "1", "2", "3", "4")
 	}
 	list, _ := a.Newest(1).Next(make([]Event, 0, 4))
