@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// An Engine carries records, heartbeats and messages between nodes. Package cluster/engine
+// implements it with NATS. All methods are safe for concurrent use.
+type Engine interface {
+	// Start connects, and reconnects for ever, until Close. It calls the handler's methods one at a
+	// time. It returns at once.
+	Start(h EngineHandler)
+	// Ready waits until the engine is up, and its bucket of nodes is there. The error says what is
+	// missing.
+	Ready(ctx context.Context) error
+	// CreateNode writes a node's record, unless there is one with this id: then ErrExists, and the
+	// record that is there.
+	CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error)
+	// PutNode writes a node's record. It makes the bucket if that was lost.
+	PutNode(ctx context.Context, id string, value []byte) error
+	// Beat sends a heartbeat. It never blocks.
+	Beat(id string) error
+	// Publish sends a message to a subject below the cluster's name, such as "n.<id>" or "ev.<id>".
+	// It never blocks.
+	Publish(subject string, data []byte) error
+	// Subscribe calls f with each message to a subject below the cluster's name, one at a time; "*" is
+	// any token. It holds across reconnections. The function it returns ends the subscription.
+	Subscribe(subject string, f func(subject string, data []byte)) (func(), error)
+	// Status describes the connection.
+	Status() EngineStatus
+	// Skew is how far this machine's clock is ahead of the engine's; negative: behind. False: not
+	// measured.
+	Skew() (time.Duration, bool)
+	// Reload reads the files of credentials and authorities again, for the next connection.
+	Reload() error
+	Close()
+}
+
+// ErrExists means that a node has this id.
+var ErrExists = errors.New("a node has this id")
+
+// ErrEngineDown means that the engine is not reachable now.
+var ErrEngineDown = errors.New("the cluster's engine is not reachable")
+
+// An EngineHandler is notified by an Engine. Its methods return soon.
+type EngineHandler interface {
+	// EngineUp: connected, for the first time or again.
+	EngineUp(s EngineStatus)
+	// EngineDown: the connection is lost, or could not be made.
+	EngineDown(err error)
+	// Record has the newest record of a node; nil: it was deleted.
+	Record(id string, value []byte)
+	// Synced: all records of the bucket were passed to Record since the engine came up.
+	Synced()
+	// Heartbeat was sent by a node, which may be this one.
+	Heartbeat(id string)
+}
+
+// An EngineStatus describes the connection to the engine.
+type EngineStatus struct {
+	Up bool
+	// Servers is how many the engine has, as far as this client knows.
+	Servers  int
+	Replicas int
+	RTT      time.Duration
+	// Since is when Up last changed.
+	Since   time.Time
+	Version string // of the server that this node is connected to
+	URL     string // of that server, without credentials
+}

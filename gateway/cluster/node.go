@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A State is what the table says of a node.
+type State uint8
+
+const (
+	// StateUp takes new sessions.
+	StateUp State = iota
+	// StateDraining serves the sessions it has, and takes no new ones.
+	StateDraining
+	// StateSilent does not answer, and sends no heartbeats. It may still live.
+	StateSilent
+	// StateGone has left, was replaced, or refuses connections.
+	StateGone
+)
+
+var stateNames = [...]string{StateUp: "up", StateDraining: "draining", StateSilent: "silent", StateGone: "gone"}
+
+// String returns the state's name in the control API.
+func (s State) String() string { return stateNames[s] }
+
+// MarshalText makes a State its name in JSON.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A Node is one node of the cluster, as this node knows it.
+type Node struct {
+	// ID is 8 hex digits. It stays the same in an upgrade, and is another after a restart.
+	ID string
+	// Name is --node-name, for people. Two nodes may have the same.
+	Name string
+	// Address is HOST:PORT of its node listener.
+	Address string
+	Version string
+	// Formats are the formats of sessions that it reads and writes, newest first. Level is that of the
+	// protocol between nodes.
+	Formats []int
+	Level   int
+	State   State
+	// Load is as of its last record.
+	Load
+	// HeartbeatAge is how long ago it was last heard, 0 for this node.
+	HeartbeatAge time.Duration
+	// Self: it is this node.
+	Self bool
+}
+
+// A Load is what a node reports of its work.
+type Load struct {
+	Sessions    int `json:"sessions"`
+	ForwardsIn  int `json:"forwards_in"`
+	ForwardsOut int `json:"forwards_out"`
+}
+
+// Level is that of the protocol between nodes which this version speaks.
+const Level = 1
+
+// A record is what a node publishes about itself in the bucket of nodes.
+type record struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Version string `json:"version"`
+	Formats []int  `json:"formats"`
+	Level   int    `json:"level"`
+	// State is up, draining or left.
+	State string `json:"state"`
+	// Lineage distinguishes two nodes that have drawn the same id. An upgrade keeps it.
+	Lineage string `json:"lineage"`
+	Load
+}
+
+const stateLeft = "left"
+
+func parseRecord(id string, value []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(value, &r); err != nil {
+		return r, fmt.Errorf("record of node %.20q: %w", id, err)
+	}
+	if r.ID != id {
+		return r, fmt.Errorf("record of node %.20q: names node %.20q", id, r.ID)
+	}
+	return r, nil
+}
