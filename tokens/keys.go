@@ -64,6 +64,7 @@ type Keys struct {
 // A keySet is immutable.
 type keySet struct {
 	signing *key
+	ordered []*key          // each once, in the order of the files; includes signing
 	byID    map[string]*key // includes signing
 }
 
@@ -133,7 +134,7 @@ func (k *Keys) Inherit(secret []byte) {
 	}
 	k.inherited = secret
 	old := k.set.Load()
-	set := &keySet{signing: old.signing, byID: maps.Clone(old.byID)}
+	set := &keySet{signing: old.signing, ordered: old.ordered, byID: maps.Clone(old.byID)}
 	set.verifyToo(secret, k.opts)
 	k.set.Store(set)
 }
@@ -193,6 +194,7 @@ func newSet(keys []key, o Options) *keySet {
 		if s.byID[k.id] == nil {
 			k.parser = newParser(k.method.Alg(), o)
 			s.byID[k.id] = k
+			s.ordered = append(s.ordered, k)
 		}
 	}
 	return s
