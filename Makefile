@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors;
 drain: build ## thousands of sessions sent away at once, by SIGTERM and by the API; SESSIONS=5000
 	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
 
+freeze: build ## how long an upgrade keeps sessions from being served; SESSIONS=8000
+	cd testdata/operate && $(GO) test -count=1 -v -run TestUpgradesMoveAllSessions -frozen $(or $(SESSIONS),8000) -upgrades 10 .
+
 unit: build ## the systemd unit under a running systemd, in a container; takes root, debootstrap and systemd-nspawn
 	./.ci/unit
 
@@ -102,6 +105,7 @@ lint: lint-go lint-web ## gofmt, go vet (for Windows and macOS too), staticcheck
 
 lint-go: ## the Go part of lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	@! git grep -n '^<<<<<<< \|^>>>>>>> ' || { echo "merge conflicts were committed"; exit 1; }
 	$(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...

@@ -75,11 +75,16 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		return
 	}
 	if !offer.Resumable && rt != nil {
-		if token := g.cookieToken(r, rt); token != "" && g.resumeByCookie(w, r, rt, offer, token) {
+		if token := g.cookieToken(r, rt); token != "" && (g.resumeByCookieElsewhere(w, r, rt, token) || g.resumeByCookie(w, r, rt, offer, token)) {
 			return
 		}
 	}
+	if _, ok := passed(r); ok && !offer.Resume {
+		http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
+		return
+	}
 	switch {
+	case offer.Resume && g.resumeElsewhere(w, r, rt, offer.Token):
 	case offer.Resume:
 		g.resume(w, r, offer)
 	case unsafe != nil:
@@ -222,7 +227,7 @@ func (g *Gateway) commit(e *registry.Record) bool {
 // newRecord makes the record of a session on rt. path is percent-encoded; peer is the client's address, zero for
 // a pre-created session.
 func (g *Gateway) newRecord(rt *route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
-	s := registry.Spec{ID: newID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
+	s := registry.Spec{ID: g.newSessionID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
 	if rt.Policy.Login != nil {
 		s.Realm = rt.Policy.Login.Realm()
 	}
@@ -240,12 +245,18 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
+		g.releasePlayer(e)
 	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	if !g.commit(e) {
 		giveUp()
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
+		return
+	}
+	if !g.holdPlayer(r.Context(), e) {
+		g.dismiss(e, up)
+		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
 	}
 	p, _, err := g.pass(e, 1, arrived)

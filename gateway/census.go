@@ -19,13 +19,14 @@ var (
 	descBuffer   = prometheus.NewDesc("reseat_buffer_bytes", "Memory held by all replay buffers.", nil, nil)
 	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "Maximum memory of all replay buffers, --buffer-total.", nil, nil)
 	descDraining = prometheus.NewDesc("reseat_draining", "1 while the gateway drains and refuses new sessions, else 0.", nil, nil)
+	descForwards = prometheus.NewDesc("reseat_forwarded_connections", "Client connections that this node passes on to another (out), or that another passes on to this one (in).", []string{"direction"}, nil)
 	descMissed   = prometheus.NewDesc("reseat_events_missed_total", "Events that readers of the event stream were too slow for; each reader is notified of the gap.", nil, nil)
 )
 
 func (c *census) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSessions, descMessages, descBytes, descReplayed, descDropped,
-		descBuffer, descLimit, descDraining, descMissed,
+		descBuffer, descLimit, descDraining, descForwards, descMissed,
 	} {
 		ch <- d
 	}
@@ -56,6 +57,8 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 		draining = 1
 	}
 	gauge(descDraining, draining)
+	gauge(descForwards, float64(c.g.passedIn.Load()), "in")
+	gauge(descForwards, float64(c.g.relays.count()), "out")
 	counter(descMissed, c.g.events.Missed())
 }
 

@@ -21,6 +21,12 @@ type Config struct {
 	// whose path matches no route.
 	Default policy.Policy
 
+	// Cluster has the other nodes, nil without a cluster.
+	Cluster Cluster
+
+	// Players applies --duplicate in the whole cluster, nil without one.
+	Players Players
+
 	// Keys sign and verify resume tokens. Required.
 	Keys *tokens.Keys
 	// TokenTTL is the lifetime of a token, raised to twice the grace period if that is

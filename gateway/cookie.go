@@ -52,7 +52,7 @@ func (g *Gateway) setCookie(r *http.Request, e *registry.Record, h http.Header, 
 // false, and the client gets a new session, if that session has ended, belongs to another
 // player, or has a client that still answers.
 func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer, token string) bool {
-	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
+	a := arrival{r: r, at: g.arrivedAt(r), peer: g.clientAddr(r).String()}
 	e, claims, ok := g.sessionOfCookie(&a, rt, offer, token)
 	if !ok || g.busy(r.Context(), e, a.want) {
 		return false
@@ -75,7 +75,7 @@ func (g *Gateway) sessionOfCookie(a *arrival, rt *route, offer wire.Offer, token
 		return nil, claims, false
 	}
 	e := g.reg.Find(claims.Session)
-	if e == nil {
+	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
 		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
 	}
 	if e == nil || !e.Kept() || e.Route != rt.Pattern || e.Subject() != claims.Subject {

@@ -84,14 +84,15 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 		}
 		return "", "", err
 	}
-	return g.reserve(e, up, w)
+	return g.reserve(ctx, e, up, w)
 }
 
 // reserve starts e's session, which waits for its client.
-func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
+func (g *Gateway) reserve(ctx context.Context, e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
+		g.releasePlayer(e)
 	}
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
@@ -104,6 +105,10 @@ func (g *Gateway) reserve(e *registry.Record, up *upstream.Conn, w CreateRequest
 	}
 	if !g.commit(e) {
 		giveUp()
+		return "", "", ErrDuplicate
+	}
+	if !g.holdPlayer(ctx, e) {
+		g.dismiss(e, up)
 		return "", "", ErrDuplicate
 	}
 	p, _, err := g.pass(e, 1, 0)

@@ -19,18 +19,27 @@ func (g *Gateway) movedTo() Successor {
 
 // forward hands the client of r over to the process that has the sessions.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
-	conn, rw, err := http.NewResponseController(w).Hijack()
+	conn, early, err := hijack(w)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return
 	}
-	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	g.movedTo().Conn(LateConn{Conn: conn, Request: requestHead(r), Early: early, Secure: r.TLS != nil})
+}
+
+// hijack takes a client's connection over, with what the client has sent after its request.
+func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	early, _ = rw.Reader.Peek(rw.Reader.Buffered())
 	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok {
 		var rest []byte
 		conn, rest = c.Unwrap()
 		early = append(early, rest...)
 	}
-	g.movedTo().Conn(LateConn{Conn: conn, Request: requestHead(r), Early: early, Secure: r.TLS != nil})
+	return conn, early, nil
 }
 
 // forwardAnswered hands a client over that was refused because its session has moved.

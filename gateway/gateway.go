@@ -52,6 +52,8 @@ type Gateway struct {
 	late      late                      // sessions that a predecessor still has
 	draining  atomic.Bool               // new sessions are refused; drain.go sets it
 	drain     drain
+	relays    relays       // clients of other nodes' sessions
+	passedIn  atomic.Int64 // connections that other nodes have passed on
 	dials     dials
 	redials   redialer
 	tags      atomic.Uint64   // of the sessions' data; each is used once
@@ -62,11 +64,22 @@ type Gateway struct {
 	running   sync.WaitGroup
 }
 
-// newID makes a session id: 128 random bits.
+// sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
+const sessionIDLen = 32
+
+// newID makes an id of 128 random bits.
 func newID() string {
-	var b [16]byte
+	var b [sessionIDLen / 2]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
+}
+
+// newSessionID makes a session's id. In a cluster it says which node has the session.
+func (g *Gateway) newSessionID() string {
+	if g.cfg.Cluster == nil {
+		return newID()
+	}
+	return g.cfg.Cluster.ID() + newID()
 }
 
 // A drain is a period in which the gateway refuses new sessions. An operator's drain can

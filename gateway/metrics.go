@@ -21,6 +21,8 @@ type metrics struct {
 	ended, resumes, refused           *prometheus.CounterVec
 	logins                            *prometheus.CounterVec
 	detached, outage, resume, rtt     prometheus.Histogram
+	forwards                          *prometheus.CounterVec // by direction and result
+	forward                           prometheus.Histogram
 
 	byName map[string]prometheus.Counter // of those without a label
 	vecs   map[string]*prometheus.CounterVec
@@ -29,7 +31,7 @@ type metrics struct {
 // refusalReasons are the labels of handshakes that are answered by HTTP.
 var refusalReasons = []string{
 	"bad_handshake", "buffer_total", "descriptors", "draining", "duplicate", "host_not_allowed", "internal_error", "loop",
-	"max_sessions", "max_sessions_per_ip", "no_route", "origin", "unauthorized", "unsafe_path", "upstream",
+	"max_sessions", "max_sessions_per_ip", "no_route", "node_unreachable", "origin", "unauthorized", "unsafe_path", "upstream",
 }
 
 func newMetrics() *metrics {
@@ -42,6 +44,15 @@ func newMetrics() *metrics {
 	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused because descriptors ran out.")
 	m.shed = m.counter("reseat_waiting_closed_total", "Idle connections closed because descriptors ran out.")
 	m.ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
+	m.forwards = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "reseat_forwards_total", Help: "Resumes that a node has passed on to the session's node (out), or has received from another (in), by result.",
+	}, []string{"direction", "result"})
+	m.forward = m.histogram("reseat_forward_seconds", "From a resume's arrival at one node to the first byte of the answer of the session's node.", 0.0005, 2, 16)
+	m.registry.MustRegister(m.forwards)
+	m.forwards.WithLabelValues("in", "ok")
+	for _, result := range []string{"ok", "gone", "not_there", "unreachable"} {
+		m.forwards.WithLabelValues("out", result)
+	}
 	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)
 	m.logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
@@ -118,4 +129,20 @@ func (m *metrics) add(list []Counter) {
 			vec.WithLabelValues(c.Label).Add(c.Value)
 		}
 	}
+}
+
+// values reads a metric for each of its labels.
+func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
+	by := make(map[string]uint64, len(labels))
+	for _, l := range labels {
+		by[l] = value(vec.WithLabelValues(l))
+	}
+	return by
+}
+
+// value reads a counter.
+func value(c prometheus.Counter) uint64 {
+	var m dto.Metric
+	c.Write(&m) // never fails for a counter
+	return uint64(m.GetCounter().GetValue())
 }

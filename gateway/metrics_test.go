@@ -25,11 +25,11 @@ import (
 var (
 	results = []string{
 		"ok", "protocol_error", "invalid_utf8", "message_too_big", "internal_error", "protocol_violation", "bad_token", "refused",
-		"no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "draining",
+		"no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "draining", "node_unreachable",
 	}
 	reasons = append([]string{
 		"bye", "grace_over", "upstream_closed", "idle_timeout", "no_progress", "client_gone",
-	}, results[1:]...)
+	}, results[1:len(results)-1]...) // node_unreachable ends no session
 	promised = map[string]struct {
 		kind   dto.MetricType
 		label  string

@@ -104,6 +104,7 @@ func (o observer) over(ev session.Event) {
 	e.ReleaseMemory(g.store)
 	e.Answered()
 	g.redials.cancel(e)
+	g.releasePlayer(e)
 	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail), By: e.Ender()})
 	o.log("session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail), "by", e.Ender(),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)

@@ -4,9 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -134,20 +131,4 @@ func (m *metrics) endedBy() map[string]uint64 { return values(m.ended, session.R
 
 func (m *metrics) resumesBy() map[string]uint64 {
 	return values(m.resumes, append(wire.Names(), resumeOK))
-}
-
-// values reads a metric for each of its labels.
-func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
-	by := make(map[string]uint64, len(labels))
-	for _, l := range labels {
-		by[l] = value(vec.WithLabelValues(l))
-	}
-	return by
-}
-
-// value reads a counter.
-func value(c prometheus.Counter) uint64 {
-	var m dto.Metric
-	c.Write(&m) // never fails for a counter
-	return uint64(m.GetCounter().GetValue())
 }

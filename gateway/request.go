@@ -8,6 +8,7 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/handshake"
+	"reseat/gateway/session"
 	"reseat/upstream"
 )
 
@@ -37,6 +38,12 @@ func (g *Gateway) forwarded(r *http.Request, header string) string {
 // clientAddr is the client's address, taken from a trusted proxy's header if there is one.
 func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
 	return upstream.ClientAddr(upstream.NewPeer(r, g.cfg.TrustedProxies), r.Header, g.cfg.TrustedProxies)
+}
+
+// arrivedAt is when the client's request has arrived, at this node or at the front node.
+func (g *Gateway) arrivedAt(r *http.Request) session.Time {
+	c, _ := passed(r)
+	return g.clock.Now() - session.Time(c.Age)
 }
 
 // clip bounds how much of a client's text goes into a log line.

@@ -7,6 +7,7 @@ import (
 
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
+	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -20,14 +21,22 @@ const renewAtMost = 500 * time.Millisecond
 // resume answers 101 before it verifies: a browser hides HTTP errors from the page, so a
 // refusal is sent as a close (protocol section 2).
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
-	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String()}
+	if a, ok := g.answerResume(w, r, g.resumePolicy(r.Header, offer)); ok {
+		g.finishResume(a, offer)
+	}
+}
+
+// answerResume answers 101 to a resume of a session with policy p, nil if there is none. It
+// reports false if the client has gone.
+func (g *Gateway) answerResume(w http.ResponseWriter, r *http.Request, p *policy.Policy) (*arrival, bool) {
+	a := arrival{r: r, at: g.arrivedAt(r), peer: g.clientAddr(r).String()}
 	var err error
-	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(g.resumePolicy(r.Header, offer))}).Switch(w, r)
+	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(p)}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
-		return
+		return nil, false
 	}
-	g.finishResume(&a, offer)
+	return &a, true
 }
 
 // finishResume attaches a client that has its 101, or refuses it by a close.
@@ -37,13 +46,19 @@ func (g *Gateway) finishResume(a *arrival, offer wire.Offer) {
 	if refusal != nil && g.forwardAnswered(r, a, of.ID) {
 		return
 	}
-	leaveGate(r.Context()) // the close takes up to six seconds
 	if refusal == nil {
+		leaveGate(r.Context())
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return
 	}
-	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.logRefusal(r, of, refusal)
+	g.refuseResume(a, refusal)
+}
+
+// refuseResume refuses a client that has its 101 by a close.
+func (g *Gateway) refuseResume(a *arrival, refusal *session.Refusal) {
+	leaveGate(a.r.Context()) // the close takes up to six seconds
+	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.sendClose(a.conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
@@ -59,7 +74,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 		return registry.Snapshot{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
 	}
 	e := g.reg.Find(claims.Session)
-	if e == nil {
+	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
 		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
 	}
 	if e == nil {

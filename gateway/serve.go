@@ -166,6 +166,7 @@ func (g *Gateway) Close() {
 	g.stop()
 	g.reg.Close()
 	g.closeIdle()
+	g.relays.close()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}

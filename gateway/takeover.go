@@ -34,8 +34,9 @@ type Takeover struct {
 	pumped []restored // those with a connection whose bytes the predecessor forwards
 }
 
-// TakeOver returns a Takeover of sessions for g.
-func (g *Gateway) TakeOver() *Takeover {
+// TakeOver returns a Takeover of about n sessions for g.
+func (g *Gateway) TakeOver(n int) *Takeover {
+	g.reg.Expect(n)
 	return &Takeover{g: g, terms: make(map[termsKey]*registry.Terms)}
 }
 
@@ -187,6 +188,7 @@ func (t *Takeover) adoptAll() {
 }
 
 func (t *Takeover) adopt(r restored) {
+	t.g.keepPlayer(r.e)
 	now := t.g.clock.Now() // nobody else has the core yet
 	r.core.RenewSoon(now)
 	if r.DownForwarded {

@@ -298,7 +298,7 @@ func (s *side) freeze() *frozen {
 // handOver is an upgrade from s to next.
 func (s *side) handOver(next *side) *gateway.Takeover {
 	s.t.Helper()
-	f, to := s.freeze(), next.TakeOver()
+	f, to := s.freeze(), next.TakeOver(1)
 	list, _ := s.Tombstones(0, 1000)
 	for _, b := range list {
 		if err := next.RestoreTombstone(b); err != nil {
@@ -544,7 +544,7 @@ func TestAbandonedSessionsAreForgotten(t *testing.T) {
 	old := newSide(t, game, nil, testPolicy(), "/*")
 	p := old.player("/match/7")
 	next := newSide(t, game, old, testPolicy(), "/*")
-	f, to := old.freeze(), next.TakeOver()
+	f, to := old.freeze(), next.TakeOver(1)
 	send(t, f, to)
 	to.Abandon()
 	f.Thaw()

@@ -75,6 +75,7 @@ type key struct {
 	private any // for method.Sign; nil for a key that only verifies
 	public  any // for method.Verify
 	parser  *jwt.Parser
+	lenient *jwt.Parser // allows for the clocks of other nodes
 }
 
 // Load reads the files. The first signs, all verify. Without files it makes a random HS256
@@ -146,7 +147,7 @@ func (s *keySet) verifyToo(secret []byte, o Options) {
 	}
 	k := secretKey(secret)
 	if k.private = nil; s.byID[k.id] == nil {
-		k.parser = newParser(k.method.Alg(), o)
+		k.parser, k.lenient = newParser(k.method.Alg(), o), newParser(k.method.Alg(), o, jwt.WithLeeway(clockSkew*time.Second))
 		s.byID[k.id] = &k
 	}
 }
@@ -192,7 +193,7 @@ func newSet(keys []key, o Options) *keySet {
 	for i := range keys {
 		k := &keys[i]
 		if s.byID[k.id] == nil {
-			k.parser = newParser(k.method.Alg(), o)
+			k.parser, k.lenient = newParser(k.method.Alg(), o), newParser(k.method.Alg(), o, jwt.WithLeeway(clockSkew*time.Second))
 			s.byID[k.id] = k
 			s.ordered = append(s.ordered, k)
 		}

@@ -2,9 +2,20 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -23,39 +34,576 @@ type Config struct {
 	Identity  *Identity
 	// Load reports this node's work, for its record. Nil: none.
 	Load func() Load
+	// Draining reports whether this node takes no new sessions. Nil: it does.
+	Draining func() bool
+	// Dialer connects to nodes. Nil: net.Dialer.
+	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log is required.
 	Log *slog.Logger
 }
 
+const (
+	beatEvery   = 500 * time.Millisecond
+	recordEvery = 3 * time.Second
+	// forgetAfter is how long the table keeps a node that nothing is heard of, while the engine is
+	// up. When it was heard last is remembered for longer, since grace periods are.
+	forgetAfter   = time.Minute
+	rememberHeard = 10000
+	// The limits of a judgement.
+	probeTime    = 750 * time.Millisecond
+	refusedPause = 150 * time.Millisecond
+	judgedFor    = time.Second
+	maxWaiting   = 64 // for one node
+	skewWarning  = time.Second
+	skewRefusal  = 30 * time.Second
+)
+
+// HelloPath is the path at a node's listener that says which node it is.
+const HelloPath = "/node/v1/hello"
+
+// A Hello is the answer at HelloPath.
+type Hello struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Cluster string    `json:"cluster"`
+	Version string    `json:"version"`
+	Level   int       `json:"level"`
+	Formats []int     `json:"formats"`
+	Time    time.Time `json:"time"`
+}
+
 // A Cluster is this node's view of its cluster. All methods are safe for concurrent use.
 type Cluster struct {
-	cfg Config
+	cfg  Config
+	ctx  context.Context
+	stop context.CancelFunc
+	run  sync.WaitGroup
+
+	mu       sync.Mutex
+	id       string
+	joined   bool
+	joinedAt time.Time
+	draining bool
+	left     bool
+	synced   bool
+	up       bool // the engine
+	peers    map[string]*peer
+	heard    map[string]time.Time // also of nodes that the table has forgotten
+	warned   bool                 // about the clock
+	onUp     []func()
+}
+
+// A peer is another node.
+type peer struct {
+	record
+	recordAt time.Time
+	silent   bool // it was said in the log
+	gone     string
+	dialling int
+	judging  chan struct{} // closed when the judgement under way is there
+	waiting  int
+	judged   Judgement
+	judgedAt time.Time
 }
 
 // New makes a node with a random id, without connecting to anything.
-func New(cfg Config) (*Cluster, error) { return &Cluster{cfg: cfg}, nil }
+func New(cfg Config) (*Cluster, error) {
+	if cfg.DeadAfter == 0 {
+		cfg.DeadAfter = 1500 * time.Millisecond
+	}
+	if cfg.Load == nil {
+		cfg.Load = func() Load { return Load{} }
+	}
+	if cfg.Draining == nil {
+		cfg.Draining = func() bool { return false }
+	}
+	if cfg.Dialer == nil {
+		cfg.Dialer = new(net.Dialer).DialContext
+	}
+	if cfg.Lineage == "" {
+		cfg.Lineage = randomHex(8)
+	}
+	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), heard: make(map[string]time.Time)}
+	if c.id == "" {
+		c.id = randomHex(4)
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c, cfg.Identity.Load(c.id)
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// Join connects to the engine and takes this node's place, within wait. If the engine is away
+// the node joins later by itself, and Join returns nil after a warning. An error means that
+// this node may not join: its clock is wrong, or the other nodes have other keys.
+func (c *Cluster) Join(wait time.Duration) error {
+	if err := c.cfg.Engine.Start(c); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, wait)
+	defer cancel()
+	err := c.cfg.Engine.Ready(ctx)
+	if err == nil {
+		err = c.enter(ctx)
+	}
+	switch {
+	case errors.Is(err, errRefused):
+		return err
+	case err != nil:
+		c.cfg.Log.Warn("engine.lost", "err", err, "text", "NATS cannot be reached: this node serves alone, and joins later")
+	default:
+		if err := c.checkPeers(ctx); err != nil {
+			return err
+		}
+	}
+	c.run.Go(c.loop)
+	return nil
+}
+
+var errRefused = errors.New("this node may not join")
+
+// enter writes this node's first record. Another node may have its id.
+func (c *Cluster) enter(ctx context.Context) error {
+	if skew, ok := c.cfg.Engine.Skew(); ok && skew.Abs() >= skewRefusal {
+		return fmt.Errorf("%w the cluster: its clock is %v off", errRefused, skew.Round(time.Second))
+	}
+	for {
+		existing, err := c.cfg.Engine.CreateNode(ctx, c.ID(), c.ownRecord(""))
+		switch {
+		case errors.Is(err, ErrExists):
+			if r, bad := parseRecord(c.ID(), existing); bad == nil && r.Lineage == c.cfg.Lineage {
+				err = c.cfg.Engine.PutNode(ctx, c.ID(), c.ownRecord(""))
+			} else if c.cfg.ID == "" {
+				c.mu.Lock()
+				c.id = randomHex(4)
+				c.mu.Unlock()
+				if err := c.cfg.Identity.Load(c.ID()); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.joined, c.joinedAt = true, time.Now()
+		n := len(c.peers)
+		c.mu.Unlock()
+		c.cfg.Log.Info("cluster.joined", "cluster", c.cfg.Name, "node", c.ID(), "name", c.cfg.NodeName, "address", c.cfg.Address, "nodes", n+1)
+		return nil
+	}
+}
+
+// checkPeers fails if all other nodes refuse this one's certificate.
+func (c *Cluster) checkPeers(ctx context.Context) error {
+	var refused, asked int
+	for _, n := range c.Nodes() {
+		if n.Self || n.State != StateUp || asked == 8 {
+			continue
+		}
+		asked++
+		probe, cancel := context.WithTimeout(ctx, probeTime)
+		_, err := c.hello(probe, n.Address)
+		cancel()
+		if otherKeys(err) {
+			refused++
+			c.cfg.Log.Error("node.refused", "node", n.ID, "name", n.Name, "address", n.Address, "why", "other keys", "err", err)
+		}
+	}
+	if asked > 0 && refused == asked {
+		return fmt.Errorf("%w the cluster: no node accepts its certificate; do all have the same --token-key-file, or --node-ca?", errRefused)
+	}
+	return nil
+}
+
+func (c *Cluster) loop() {
+	beat, put := time.NewTicker(beatEvery), time.NewTicker(recordEvery)
+	defer beat.Stop()
+	defer put.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-beat.C:
+			c.mu.Lock()
+			joined, up := c.joined && !c.left, c.up
+			c.mu.Unlock()
+			if joined {
+				c.cfg.Engine.Beat(c.ID())
+			} else if up {
+				ctx, cancel := context.WithTimeout(c.ctx, recordEvery)
+				if err := c.enter(ctx); err != nil {
+					c.cfg.Log.Warn("cluster.not_joined", "err", err)
+				}
+				cancel()
+			}
+			c.sweep(time.Now())
+			c.noteDraining()
+		case <-put.C:
+			c.publish()
+			c.checkClock()
+		}
+	}
+}
+
+// noteDraining publishes at once that this node has begun to drain, or goes on.
+func (c *Cluster) noteDraining() {
+	now := c.cfg.Draining()
+	c.mu.Lock()
+	changed := c.draining != now
+	c.draining = now
+	c.mu.Unlock()
+	if changed {
+		c.publish()
+	}
+}
+
+func (c *Cluster) publish() {
+	c.mu.Lock()
+	joined := c.joined && !c.left
+	c.mu.Unlock()
+	if joined {
+		ctx, cancel := context.WithTimeout(c.ctx, recordEvery)
+		defer cancel()
+		c.cfg.Engine.PutNode(ctx, c.ID(), c.ownRecord("")) // the engine says when it is away
+	}
+}
+
+func (c *Cluster) checkClock() {
+	skew, ok := c.cfg.Engine.Skew()
+	c.mu.Lock()
+	bad := ok && skew.Abs() >= skewWarning
+	say := bad && !c.warned
+	c.warned = bad
+	c.mu.Unlock()
+	if say {
+		c.cfg.Log.Warn("clock.skewed", "skew", skew.Round(time.Millisecond), "text", "this machine's clock differs from the NATS server's")
+	}
+}
+
+// sweep notes which nodes have fallen silent, and forgets those that were for long.
+func (c *Cluster) sweep(now time.Time) {
+	c.mu.Lock()
+	var fell []Node
+	for id, p := range c.peers {
+		age := now.Sub(c.lastLocked(id, p))
+		switch {
+		case !c.up: // then nobody is heard
+		case age > forgetAfter:
+			delete(c.peers, id)
+		case age > c.cfg.DeadAfter && !p.silent && p.gone == "":
+			p.silent = true
+			fell = append(fell, c.nodeLocked(p, now))
+		}
+	}
+	if len(c.heard) > rememberHeard {
+		clear(c.heard)
+	}
+	c.mu.Unlock()
+	for _, n := range fell {
+		c.cfg.Log.Warn("node.silent", "node", n.ID, "name", n.Name, "address", n.Address, "heartbeat_age", n.HeartbeatAge.Round(time.Millisecond))
+	}
+}
+
+// lastLocked is when anything was heard of a peer.
+func (c *Cluster) lastLocked(id string, p *peer) time.Time {
+	if h := c.heard[id]; h.After(p.recordAt) {
+		return h
+	}
+	return p.recordAt
+}
+
+// EngineUp implements EngineHandler.
+func (c *Cluster) EngineUp(s EngineStatus) {
+	c.mu.Lock()
+	c.up, c.synced = true, false
+	now := time.Now()
+	for id := range c.peers { // they could not be heard meanwhile
+		c.heard[id] = now
+	}
+	calls := slices.Clone(c.onUp)
+	c.mu.Unlock()
+	c.cfg.Log.Info("engine.back", "server", s.URL, "version", s.Version, "replicas", s.Replicas)
+	for _, f := range calls {
+		go f()
+	}
+}
+
+// OnEngineUp has f called, in a goroutine, each time the engine is up again.
+func (c *Cluster) OnEngineUp(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onUp = append(c.onUp, f)
+}
+
+// EngineDown implements EngineHandler.
+func (c *Cluster) EngineDown(err error) {
+	c.mu.Lock()
+	was := c.up
+	c.up, c.synced = false, false
+	c.mu.Unlock()
+	if was {
+		c.cfg.Log.Error("engine.lost", "err", err, "text", "sessions and resumes go on; new nodes are not seen, and nobody is judged silent")
+	}
+}
+
+// Record implements EngineHandler.
+func (c *Cluster) Record(id string, value []byte) {
+	if value == nil {
+		return // the table goes by what it hears
+	}
+	r, err := parseRecord(id, value)
+	if err != nil {
+		c.cfg.Log.Warn("node.bad_record", "err", err)
+		return
+	}
+	now := time.Now()
+	c.mu.Lock()
+	if id == c.id {
+		c.mu.Unlock()
+		return
+	}
+	p, known := c.peers[id]
+	if !known {
+		p = &peer{}
+		c.peers[id] = p
+	}
+	if r.State != stateLeft && p.gone != "" { // it lives after all
+		p.gone, p.silent = "", true
+	}
+	back := p.silent
+	p.record, p.recordAt, p.silent, p.judgedAt = r, now, false, time.Time{}
+	c.heard[id] = now
+	gone := ""
+	if r.State == stateLeft && p.gone == "" {
+		p.gone = "it has left"
+		gone = p.gone
+	}
+	for other, q := range c.peers { // a node that has started at another's address replaces that
+		if other != id && q.Address == r.Address && q.gone == "" && r.State != stateLeft && q.recordAt.Before(now.Add(-recordEvery/2)) {
+			q.gone = "node " + id + " has its address"
+		}
+	}
+	c.mu.Unlock()
+	switch {
+	case gone != "":
+		c.cfg.Log.Info("node.gone", "node", id, "name", r.Name, "evidence", gone)
+	case !known || back:
+		c.cfg.Log.Info("node.up", "node", id, "name", r.Name, "address", r.Address, "version", r.Version)
+	}
+}
+
+// Synced implements EngineHandler.
+func (c *Cluster) Synced() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.synced = true
+}
+
+// Heartbeat implements EngineHandler.
+func (c *Cluster) Heartbeat(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id == c.id || len(id) != 8 {
+		return
+	}
+	c.heard[id] = time.Now()
+	if p := c.peers[id]; p != nil {
+		p.silent = false
+	}
+}
 
 // ID is this node's id. It changes only before the node has joined, if another node has it.
-func (c *Cluster) ID() string { return "" }
+func (c *Cluster) ID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id
+}
+
+// Lineage identifies this node among all that may have drawn its id. An upgrade keeps it.
+func (c *Cluster) Lineage() string { return c.cfg.Lineage }
+
+// Hello describes this node to others.
+func (c *Cluster) Hello() Hello {
+	return Hello{ID: c.ID(), Name: c.cfg.NodeName, Cluster: c.cfg.Name, Version: c.cfg.Version, Level: Level, Formats: c.cfg.Formats, Time: time.Now().UTC()}
+}
+
+// ReloadEngine has the engine read its files again.
+func (c *Cluster) ReloadEngine() error { return c.cfg.Engine.Reload() }
+
+// Engine describes the connection to the engine.
+func (c *Cluster) Engine() EngineStatus { return c.cfg.Engine.Status() }
 
 // Nodes lists all nodes that are known, this one first, the others by name.
-func (c *Cluster) Nodes() []Node { return nil }
+func (c *Cluster) Nodes() []Node {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	self := Node{ID: c.id, Name: c.cfg.NodeName, Address: c.cfg.Address, Version: c.cfg.Version, Formats: c.cfg.Formats, Level: Level, Load: c.cfg.Load(), Self: true}
+	if c.draining {
+		self.State = StateDraining
+	}
+	list := []Node{self}
+	for _, p := range c.peers {
+		list = append(list, c.nodeLocked(p, now))
+	}
+	slices.SortFunc(list[1:], func(a, b Node) int {
+		if n := strings.Compare(a.Name, b.Name); n != 0 {
+			return n
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return list
+}
+
+func (c *Cluster) nodeLocked(p *peer, now time.Time) Node {
+	n := Node{ID: p.ID, Name: p.Name, Address: p.Address, Version: p.Version, Formats: p.Formats, Level: p.Level, Load: p.Load}
+	n.HeartbeatAge = now.Sub(c.lastLocked(p.ID, p))
+	switch {
+	case p.gone != "":
+		n.State = StateGone
+	case c.up && n.HeartbeatAge > c.cfg.DeadAfter:
+		n.State = StateSilent
+	case p.State == StateDraining.String():
+		n.State = StateDraining
+	}
+	return n
+}
 
 // Find returns a node by its id or its name. Of several with one name, one that is up is preferred.
-func (c *Cluster) Find(idOrName string) (Node, bool) { return Node{}, false }
+func (c *Cluster) Find(idOrName string) (found Node, ok bool) {
+	for _, n := range c.Nodes() {
+		switch {
+		case n.ID == idOrName:
+			return n, true
+		case n.Name == idOrName && (!ok || n.State < found.State):
+			found, ok = n, true
+		}
+	}
+	return found, ok
+}
+
+// Leave publishes that this node has left, and stops.
+func (c *Cluster) Leave(ctx context.Context) {
+	c.mu.Lock()
+	joined := c.joined && !c.left
+	c.left = true
+	c.mu.Unlock()
+	if joined {
+		c.cfg.Engine.PutNode(ctx, c.ID(), c.ownRecord(stateLeft))
+	}
+	c.Stop()
+}
+
+// Stop stops without a word: a successor continues this node.
+func (c *Cluster) Stop() {
+	c.stop()
+	c.run.Wait()
+	c.cfg.Engine.Close()
+}
+
+// ownRecord is this node's record, in its present state if that is "".
+func (c *Cluster) ownRecord(state string) []byte {
+	load := c.cfg.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == "" {
+		state = StateUp.String()
+		if c.draining {
+			state = StateDraining.String()
+		}
+	}
+	b, err := json.Marshal(record{
+		ID: c.id, Name: c.cfg.NodeName, Address: c.cfg.Address, Version: c.cfg.Version, Formats: c.cfg.Formats, Level: Level,
+		State: state, Lineage: c.cfg.Lineage, Load: load,
+	})
+	if err != nil {
+		panic(err) // it has only strings and numbers
+	}
+	return b
+}
 
 // Dial returns a TLS connection to a node's --node-listen. Both sides are verified, and the node has
 // this id. The error is ErrUnknown, ErrBusy, ErrOtherNode, or that of the connection.
-func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) { return nil, ErrUnknown }
+func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
+	c.mu.Lock()
+	p := c.peers[id]
+	switch {
+	case p == nil, p.gone != "":
+		c.mu.Unlock()
+		return nil, ErrUnknown
+	case p.dialling >= maxWaiting:
+		c.mu.Unlock()
+		return nil, ErrBusy
+	}
+	p.dialling++
+	address := p.Address
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p.dialling--
+	}()
+	return c.connect(ctx, id, address)
+}
 
-// Judge decides whether a node still lives, when a connection to it has failed.
-func (c *Cluster) Judge(ctx context.Context, id string) Judgement { return Judgement{} }
+func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, error) {
+	raw, err := c.cfg.Dialer(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := net.SplitHostPort(address)
+	conn := tls.Client(raw, c.cfg.Identity.client(id, host))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
 
-// SetDraining publishes whether this node takes new sessions.
-func (c *Cluster) SetDraining(on bool) {}
+// Transport makes requests to nodes: a URL's host is a node's id.
+func (c *Cluster) Transport() *http.Transport {
+	return &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			id, _, _ := net.SplitHostPort(address)
+			return c.Dial(ctx, id)
+		},
+		MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+	}
+}
 
-// Leave publishes that this node has left, and stops.
-func (c *Cluster) Leave(ctx context.Context) {}
+// hello asks which node answers at an address.
+func (c *Cluster) hello(ctx context.Context, address string) (h Hello, err error) {
+	conn, err := c.connect(ctx, "", address)
+	if err != nil {
+		return h, err
+	}
+	defer conn.Close()
+	if until, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(until)
+	}
+	t := &http.Transport{
+		DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+	}
+	defer t.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://node"+HelloPath, nil)
+	if err != nil {
+		return h, err
+	}
+	resp, err := t.RoundTrip(r)
+	if err != nil {
+		return h, err
+	}
+	defer resp.Body.Close()
+	err = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&h)
+	return h, err
+}
 
 // Errors of Dial.
 var (
@@ -67,34 +615,5 @@ var (
 	ErrOtherNode = errors.New("another node answers at that address")
 )
 
-// A Verdict says whether a node lives.
-type Verdict uint8
-
-const (
-	// Unclear: nothing is certain. The client may come back, perhaps through another node.
-	Unclear Verdict = iota
-	// Alive: it has answered.
-	Alive
-	// Silent: it sends no heartbeats and answers no connections. It may be cut off: a session of it is
-	// not known to be lost.
-	Silent
-	// Gone: it has said so, was replaced, or its machine refuses connections.
-	Gone
-)
-
-var verdictNames = [...]string{Unclear: "unclear", Alive: "alive", Silent: "silent", Gone: "gone"}
-
-func (v Verdict) String() string { return verdictNames[v] }
-
-// A Judgement is a verdict with its reason.
-type Judgement struct {
-	Verdict Verdict
-	// Evidence is for the log, such as "its address refuses connections".
-	Evidence string
-	// Heard is when anything was last heard of the node: a heartbeat, a record or an answer. Zero: never.
-	// A session of a Silent node may live until Heard plus its grace period.
-	Heard time.Time
-}
-
-// An Identity is the certificates of this node, and the authorities of the others.
-type Identity struct{}
+// refused reports whether a machine has refused a connection.
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -10,8 +10,8 @@ import (
 // implements it with NATS. All methods are safe for concurrent use.
 type Engine interface {
 	// Start connects, and reconnects for ever, until Close. It calls the handler's methods one at a
-	// time. It returns at once.
-	Start(h EngineHandler)
+	// time. It returns at once; the error is one of the settings.
+	Start(h EngineHandler) error
 	// Ready waits until the engine is up, and its bucket of nodes is there. The error says what is
 	// missing.
 	Ready(ctx context.Context) error

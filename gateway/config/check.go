@@ -16,6 +16,7 @@ func (d *draft) check() error {
 		(*draft).checkListeners,
 		(*draft).checkTLS,
 		(*draft).checkWebhook,
+		(*draft).checkCluster,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
 		(*draft).checkUpstreams,

@@ -39,6 +39,8 @@ type Settings struct {
 	// UpgradeTimeout is how long a successor may take to start. UpgradePump is how long this process
 	// forwards bytes for it.
 	UpgradeTimeout, UpgradePump time.Duration
+	// Cluster is the cluster that this gateway is part of.
+	Cluster Cluster
 	// Gateway lacks its Keys and its Log.
 	Gateway gateway.Config
 	// TokenKeyFiles are not opened here. The first signs, all verify.

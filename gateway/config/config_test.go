@@ -18,6 +18,7 @@ func TestDefaultsAreThoseOfTheInterface(t *testing.T) {
 	want := &Settings{
 		Listen: ":8080", Admin: "127.0.0.1:8081", Demo: true,
 		TokenAudience: "reseat", LogLevel: slog.LevelInfo, UpgradeTimeout: 10 * time.Second, UpgradePump: 10 * time.Minute,
+		Cluster: Cluster{Name: "reseat", Listen: ":8082", DeadAfter: 1500 * time.Millisecond},
 		Gateway: gateway.Config{
 			Default: policy.Policy{
 				Grace: 30 * time.Second, BufferBytes: 1 << 20, BufferMessages: 4096, Overflow: session.Pause,

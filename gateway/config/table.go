@@ -124,6 +124,7 @@ const (
 	groupCallers   = "Access control"
 	groupEvents    = "Events"
 	groupUpgrade   = "Upgrades"
+	groupCluster   = "Cluster"
 	groupSpeed     = "Performance"
 	groupRest      = "Config file, log and help"
 )
@@ -353,6 +354,40 @@ var table = []flag{
 	{name: "upgrade-pump", group: groupUpgrade, arg: "DUR", def: "10m",
 		help: "how long the old process forwards bytes of connections that cannot be handed over: those over TLS",
 		set:  one(func(d *draft) *time.Duration { return &d.UpgradePump }, duration(0, day))},
+
+	{name: "cluster", group: groupCluster, arg: "URL", shows: "none", repeat: true,
+		help: "NATS server of the cluster to join, nats://HOST:4222 or tls://; players can then resume at any node. Needs --token-key-file",
+		set:  every(func(d *draft) *[]string { return &d.Cluster.URLs }, natsURL)},
+	{name: "cluster-name", group: groupCluster, arg: "NAME", def: "reseat",
+		help: "begins the subjects and buckets in NATS; separates environments",
+		set:  one(func(d *draft) *string { return &d.Cluster.Name }, clusterName)},
+	{name: "cluster-creds", group: groupCluster, arg: "FILE", shows: "none",
+		help: "NATS user credentials; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.Cluster.CredsFile }, fileName)},
+	{name: "cluster-ca", group: groupCluster, arg: "FILE", shows: "the system's",
+		help: "PEM certificate authorities of the NATS servers; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.Cluster.CAFile }, fileName)},
+	{name: "node-name", group: groupCluster, arg: "NAME", shows: "the host name",
+		help: "name of this node in the log, the control API and the dashboard",
+		set:  one(func(d *draft) *string { return &d.Cluster.NodeName }, nodeName)},
+	{name: "node-listen", group: groupCluster, arg: "ADDR", def: ":8082",
+		help: "address for other nodes, always mutual TLS",
+		set:  one(func(d *draft) *string { return &d.Cluster.Listen }, listenAddr)},
+	{name: "node-advertise", group: groupCluster, arg: "HOST:PORT", shows: "the address that reaches NATS, with the port of --node-listen",
+		help: "where other nodes reach --node-listen",
+		set:  one(func(d *draft) *string { return &d.Cluster.Advertise }, advertised)},
+	{name: "node-cert", group: groupCluster, arg: "FILE", shows: "made from the token keys",
+		help: "PEM certificate of this node, valid for its --node-advertise; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.Cluster.Cert }, fileName)},
+	{name: "node-key", group: groupCluster, arg: "FILE", shows: "made at start",
+		help: "private key of --node-cert",
+		set:  one(func(d *draft) *string { return &d.Cluster.Key }, fileName)},
+	{name: "node-ca", group: groupCluster, arg: "FILE", shows: "made from the token keys",
+		help: "PEM certificate authorities of all nodes; reread on SIGHUP",
+		set:  one(func(d *draft) *string { return &d.Cluster.CA }, fileName)},
+	{name: "node-dead-after", group: groupCluster, arg: "DUR", def: "1.5s",
+		help: "how long a node may send no heartbeat before others may take it for dead, if it does not answer either",
+		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
 		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest). auto is poll",

@@ -60,6 +60,18 @@ var goodValues = []struct {
 	{"upgrade-socket", "/run/reseat/upgrade.sock", func(s *Settings) any { return s.UpgradeSocket }, "/run/reseat/upgrade.sock"},
 	{"upgrade-socket", "/" + strings.Repeat("x", 106), func(s *Settings) any { return s.UpgradeSocket }, "/" + strings.Repeat("x", 106)},
 	{"upgrade-timeout", "30s", func(s *Settings) any { return s.UpgradeTimeout }, 30 * time.Second},
+	{"cluster", "nats://10.0.0.1", func(s *Settings) any { return s.Cluster.URLs }, []string{"nats://10.0.0.1:4222"}},
+	{"cluster", "tls://user:pass@nats.example:4333", func(s *Settings) any { return s.Cluster.URLs }, []string{"tls://user:pass@nats.example:4333"}},
+	{"cluster-name", "prod_1", func(s *Settings) any { return s.Cluster.Name }, "prod_1"},
+	{"cluster-creds", "nats.creds", func(s *Settings) any { return s.Cluster.CredsFile }, "nats.creds"},
+	{"cluster-ca", "nats.pem", func(s *Settings) any { return s.Cluster.CAFile }, "nats.pem"},
+	{"node-name", "n1.example", func(s *Settings) any { return s.Cluster.NodeName }, "n1.example"},
+	{"node-listen", "127.0.0.1:9999", func(s *Settings) any { return s.Cluster.Listen }, "127.0.0.1:9999"},
+	{"node-advertise", "10.0.0.7:8082", func(s *Settings) any { return s.Cluster.Advertise }, "10.0.0.7:8082"},
+	{"node-cert", "node.pem", func(s *Settings) any { return s.Cluster.Cert }, "node.pem"},
+	{"node-key", "node.key", func(s *Settings) any { return s.Cluster.Key }, "node.key"},
+	{"node-ca", "nodes.pem", func(s *Settings) any { return s.Cluster.CA }, "nodes.pem"},
+	{"node-dead-after", "3s", func(s *Settings) any { return s.Cluster.DeadAfter }, 3 * time.Second},
 	{"upgrade-pump", "1h", func(s *Settings) any { return s.UpgradePump }, time.Hour},
 	{"upgrade-pump", "0", func(s *Settings) any { return s.UpgradePump }, time.Duration(0)},
 	{"webhook-secret-file", "keys/hook", func(s *Settings) any { return s.WebhookSecretFile }, "keys/hook"},
@@ -201,6 +213,17 @@ var badValues = map[string][]string{
 	"upgrade-socket":      {"", "a\x00b", "/" + strings.Repeat("x", 107)},
 	"upgrade-timeout":     {"", "0", "-1s", "5", "2h"},
 	"upgrade-pump":        {"", "-1s", "5", "25h"},
+	"cluster":             {"", "10.0.0.1:4222", "http://x:4222", "nats://", "nats://x/y", "nats://a b"},
+	"cluster-name":        {"", "a.b", "a*", "a b", strings.Repeat("x", 33)},
+	"cluster-creds":       {"", "a\x00b"},
+	"cluster-ca":          {"", "a\x00b"},
+	"node-name":           {"", "a b", "a/b", strings.Repeat("x", 64)},
+	"node-listen":         {"", "8082", ":http"},
+	"node-advertise":      {"", "10.0.0.7", ":8082", "0.0.0.0:8082", "10.0.0.7:0", "x:y"},
+	"node-cert":           {"", "a\x00b"},
+	"node-key":            {"", "a\x00b"},
+	"node-ca":             {"", "a\x00b"},
+	"node-dead-after":     {"", "0", "5", "100ms", "2h"},
 	"upstream":            {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
 	"route":               {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
 	"admin-token-file":    {"", "a\x00b"},
@@ -289,12 +312,26 @@ func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 	}
 }
 
+var inCluster = []string{"--token-key-file=key", "--cluster=nats://127.0.0.1"}
+
 // needs are the flags that other flags require.
 var needs = map[string][]string{
 	"tls-cert":       {"--tls-key=key.pem"},
 	"tls-key":        {"--tls-cert=cert.pem"},
 	"acme-directory": {"--acme-domain=game.example"},
 	"acme-cache":     {"--acme-domain=game.example"},
+
+	"cluster":         {"--token-key-file=key"},
+	"cluster-name":    inCluster,
+	"cluster-creds":   inCluster,
+	"cluster-ca":      inCluster,
+	"node-name":       inCluster,
+	"node-listen":     inCluster,
+	"node-advertise":  inCluster,
+	"node-cert":       {"--token-key-file=key", "--cluster=nats://127.0.0.1", "--node-key=k", "--node-ca=c"},
+	"node-key":        {"--token-key-file=key", "--cluster=nats://127.0.0.1", "--node-cert=c", "--node-ca=c"},
+	"node-ca":         {"--token-key-file=key", "--cluster=nats://127.0.0.1", "--node-cert=c", "--node-key=k"},
+	"node-dead-after": inCluster,
 
 	"webhook":             {"--webhook-secret-file=secret"},
 	"webhook-secret-file": {"--webhook=https://api.example/events"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -82,6 +83,15 @@ func ReadState(b []byte) (*State, error) {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	return s, nil
+}
+
+// Expect makes room for n further sessions.
+func (r *Registry) Expect(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	live := make(map[string]*Record, len(r.live)+n)
+	maps.Copy(live, r.live)
+	r.live = live
 }
 
 // Restore makes a Record from s and registers it, whatever the limits are. Its driver

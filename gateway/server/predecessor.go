@@ -122,9 +122,12 @@ func (g *giving) offer() error {
 		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
 		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump,
 	}
+	if p.node != nil {
+		o.NodeID, o.NodeLineage = p.node.ID(), p.node.Lineage()
+	}
 	o.Monotonic, o.Now = handover.Monotonic(), int64(p.gateway.Clock().Now())
 	var fds []int
-	for _, name := range []string{clientsListener, adminListener} {
+	for _, name := range []string{clientsListener, adminListener, nodesListener} {
 		ln := p.listeners[name]
 		if ln == nil {
 			continue
@@ -187,8 +190,8 @@ func (g *giving) freeze() (err error) {
 	if g.ctx.Err() != nil || p.gateway.Draining() { // an abort may have set the deadline just before
 		return errors.New("the gateway is draining")
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would run while nobody is served; this waits for one that runs
 	began, monotonic := time.Now(), handover.Monotonic()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
 	for _, ln := range p.listeners {
 		ln.Pause()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/handover"
+	"reseat/gateway/pipe"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
 )
@@ -49,7 +50,7 @@ func (p *pump) start(c pumped) {
 	p.conns[c.conn], p.conns[near] = struct{}{}, struct{}{}
 	p.count.Add(1)
 	p.running.Go(func() {
-		handover.Pump(c.conn, near)
+		pipe.Copy(c.conn, near)
 		p.count.Add(-1)
 		p.mu.Lock()
 		defer p.mu.Unlock()

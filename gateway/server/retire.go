@@ -60,6 +60,10 @@ const (
 func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	ch := g.ch
 	p.closeUpgradeSocket()
+	if p.node != nil {
+		p.node.elsewhere.Store(true)
+		p.node.Stop()
+	}
 	requests := make(chan struct{})
 	go func() {
 		defer close(requests)
@@ -109,10 +113,12 @@ func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done := p.pump.done(); done != nil || serving != nil; {
+	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil
+		case <-passed:
+			passed = nil
 		case <-serving:
 			serving = nil
 		case <-patience.C:

@@ -206,6 +206,7 @@ type process struct {
 	certs           *secure.Certificates // nil without TLS
 	show            *demo.Showcase       // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
+	node            *member              // nil without --cluster
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil if --admin is off
 	config          *configFile
@@ -250,8 +251,24 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		}
 		p.listen = demo.Listener{Listener: p.listen}
 	}
+	if set.Cluster.Enabled() {
+		ln, err := p.open(nodesListener, set.Cluster.Listen, over)
+		if err != nil {
+			return p, fmt.Errorf("--node-listen: %w", err)
+		}
+		if p.node, err = newNode(set, own.keys, ln, log, vitals.registry, over); err != nil {
+			return p, err
+		}
+		cfg.Cluster, cfg.Players = p.node, holders{p.node}
+	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
+	}
+	if p.node != nil {
+		p.node.gateway = p.gateway
+		if err = p.node.Join(joinWait); err != nil {
+			return p, err
+		}
 	}
 	if set.Webhook != nil {
 		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
@@ -409,6 +426,9 @@ func (p *process) listenAll() {
 		go p.listenOn(p.admin, p.adminLn)
 		go p.listenOn(p.admin, p.gateway.AdminConns().Listen(p.handed[adminListener], true))
 	}
+	if p.node != nil {
+		go p.listenOn(p.node.server, p.node.ln)
+	}
 }
 
 func (p *process) listenOn(s *http.Server, ln net.Listener) {
@@ -432,6 +452,11 @@ func (p *process) reload() {
 	if p.certs != nil {
 		if err := p.certs.Reload(); err != nil {
 			failed("cert.reload_failed", err)
+		}
+	}
+	if p.node != nil {
+		if err := p.node.reload(); err != nil {
+			failed("node.reload_failed", err)
 		}
 	}
 	if p.hook != nil {
@@ -508,6 +533,9 @@ func (p *process) close() {
 		if s != nil {
 			s.Close()
 		}
+	}
+	if p.node != nil {
+		p.node.end()
 	}
 	for _, ln := range []net.Listener{p.listen, p.adminLn} {
 		if ln != nil {

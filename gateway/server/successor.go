@@ -45,6 +45,7 @@ type takeover struct {
 	upgrades map[string]float64
 	events   gateway.RecentEvents
 	decoder  *decoder // until Ready
+	collect  func()   // turns the garbage collector on again
 }
 
 // An injected is a connection without a complete request.
@@ -101,7 +102,7 @@ func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 		m.Close()
 		return nil, t.failed(handover.ErrProtocol)
 	}
-	wanted := map[string]string{clientsListener: set.Listen, adminListener: set.Admin}
+	wanted := map[string]string{clientsListener: set.Listen, adminListener: set.Admin, nodesListener: set.Cluster.Listen}
 	for i, l := range t.offer.Listeners {
 		fd := m.FDs[i]
 		if wanted[l.Name] != l.Setting { // the settings have changed
@@ -155,6 +156,7 @@ func (t *takeover) failed(err error) error {
 	}
 	if t.sessions != nil {
 		t.sessions.Abandon()
+		t.collect()
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errPredecessorCrashed
@@ -177,10 +179,11 @@ func (t *takeover) receive(p *process) error {
 	if err == nil {
 		err = t.ch.Send(handover.Accept, nil)
 	}
-	t.sessions = p.gateway.TakeOver()
+	t.sessions = p.gateway.TakeOver(t.offer.Sessions)
 	t.decoder = newDecoder(t.decode, t.restoreAll)
 	defer t.decoder.finish()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody is served meanwhile
+	growth := debug.SetGCPercent(-1) // nobody is served meanwhile, up to the end of adopt
+	t.collect = func() { debug.SetGCPercent(growth) }
 	t.ch.SetDeadline(time.Now().Add(t.patience()))
 	for ready := false; err == nil && !ready; {
 		ready, err = t.restore(p)
@@ -344,8 +347,12 @@ func (t *takeover) keepConns(m *handover.Message) error {
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
 	t.sessions.Adopt(t.commit.Left)
+	if p.node != nil {
+		p.node.elsewhere.Store(false)
+	}
 	t.ch.Send(handover.Adopted, nil)
 	p.listenAll()
+	t.collect()
 	for _, c := range t.conns {
 		p.inject(c)
 	}

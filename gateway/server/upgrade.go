@@ -61,6 +61,8 @@ type offer struct {
 	Secret      []byte // of the token key, if it was made at start
 	SigningKey  string
 	Routes      map[string]string // see gateway.InheritRoutes
+	NodeID      string            // of this process in its cluster; "": it is in none
+	NodeLineage string
 	Pump        time.Duration
 }
 
@@ -71,6 +73,7 @@ type inheritedAddr struct{ Name, Setting string }
 const (
 	clientsListener = "clients"
 	adminListener   = "admin"
+	nodesListener   = "nodes"
 )
 
 // A rest is the body of handover.Rest.

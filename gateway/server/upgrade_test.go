@@ -48,6 +48,7 @@ type node struct {
 	addr   string // where clients connect
 	admin  string
 	exited chan struct{}
+	silent chan struct{} // closed when it, and all that it started, can say nothing more
 
 	mu    sync.Mutex
 	lines []map[string]any
@@ -119,7 +120,7 @@ func freeAddr(t *testing.T) string {
 // spawn starts a process.
 func (s *stage) spawn(more ...string) *node {
 	s.t.Helper()
-	n := &node{t: s.t, args: override(s.flags, more...), news: make(chan struct{}), exited: make(chan struct{})}
+	n := &node{t: s.t, args: override(s.flags, more...), news: make(chan struct{}), exited: make(chan struct{}), silent: make(chan struct{})}
 	n.cmd = exec.Command(s.binary, n.args...)
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, w, err := os.Pipe() // StderrPipe would be closed with the first process
@@ -170,6 +171,7 @@ func (s *stage) start(more ...string) *node {
 }
 
 func (n *node) read(r io.Reader) {
+	defer close(n.silent)
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		line := map[string]any{}
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
@@ -494,7 +496,10 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			}
 			f.wantAbort("does not speak this protocol")
 		}, "does not speak this protocol"},
-		{"says something else", func(f *fake) { f.say(handover.Ready); f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Hello)) }, "start: "},
+		{"says something else", func(f *fake) {
+			f.say(handover.Ready)
+			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Hello))
+		}, "start: "},
 		{"reads another format", func(f *fake) { f.hello(99); f.wantAbort("reads no format that this one writes") }, "start: the new process (v9) reads no format"},
 		{"exits after HELLO", func(f *fake) { f.offered(); f.Close() }, "offer: the new process did not accept: it has exited"},
 		{"hangs after HELLO", func(f *fake) { f.offered(); f.wantAbort("timeout") }, "offer: the new process did not accept: timeout"},
@@ -520,7 +525,11 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			defer m.Close()
 			f.wantAbort("timeout")
 		}, "ready: the new process could not take over: timeout"},
-		{"is ready too soon", func(f *fake) { f.accepted(); f.say(handover.Ready); f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack)) }, "ready: the new process could not take over"},
+		{"is ready too soon", func(f *fake) {
+			f.accepted()
+			f.say(handover.Ready)
+			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack))
+		}, "ready: the new process could not take over"},
 		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process could not take over: it has exited"},
 		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
 		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
@@ -858,6 +867,7 @@ func TestAbortedSuccessorExitsWithOneLine(t *testing.T) {
 			r.new.SendAbort(errors.New("changed my mind"))
 			r.old.SendAbort(errors.New("changed its mind"))
 			<-next.exited
+			<-next.silent
 			if code := next.cmd.ProcessState.ExitCode(); code != 1 {
 				t.Errorf("exit status %d, want 1", code)
 			}

@@ -53,7 +53,7 @@ type upgrader struct {
 
 func newUpgrader(p *process, set *config.Settings) *upgrader {
 	return &upgrader{
-		p: p, log: p.log, metrics: newUpgradeMetrics(p.vitals.registry), listen: map[string]string{clientsListener: set.Listen, adminListener: set.Admin},
+		p: p, log: p.log, metrics: newUpgradeMetrics(p.vitals.registry), listen: map[string]string{clientsListener: set.Listen, adminListener: set.Admin, nodesListener: set.Cluster.Listen},
 		binary: ownBinary(), timeout: set.UpgradeTimeout, pump: set.UpgradePump, socket: set.UpgradeSocket, moved: make(chan *giving, 1),
 	}
 }

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"time"
 
 	"reseat/gateway/frame"
@@ -20,7 +22,8 @@ const (
 // Reasons returns every reason for which a session may end, the names of close codes
 // first. They are metric labels, so the set is fixed.
 func Reasons() []string {
-	return append(wire.Names(), ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle)
+	codes := slices.DeleteFunc(wire.Names(), func(name string) bool { return name == wire.Name(wire.CodeNodeUnreachable) }) // that ends none
+	return append(codes, ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle)
 }
 
 // An Ending records how a session ended, and what a later resume gets.

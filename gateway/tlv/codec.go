@@ -64,18 +64,20 @@ var errTruncated = errors.New("truncated")
 // visit notes that field id is next.
 func (c *Codec) visit(id uint64) {
 	if id <= c.last {
-		panic(fmt.Sprintf("tlv: field %d visited after %d", id, c.last))
+		c.misplaced(id)
 	}
 	c.last = id
+}
+
+//go:noinline
+func (c *Codec) misplaced(id uint64) {
+	panic(fmt.Sprintf("tlv: field %d visited after %d", id, c.last))
 }
 
 // field seeks field id in the input. It returns its number or its bytes, and whether it
 // is there.
 func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 	c.visit(id)
-	if c.ahead > id {
-		return 0, nil, false
-	}
 	for c.err == nil && len(c.b) > 0 {
 		head, w := uvarint(c.b)
 		if w <= 0 {
@@ -83,7 +85,7 @@ func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 			break
 		}
 		if c.ahead = head >> 1; c.ahead > id {
-			break
+			return 0, nil, false
 		}
 		v, vw := uvarint(c.b[w:])
 		if vw <= 0 {
@@ -107,8 +109,13 @@ func (c *Codec) field(id uint64, kind uint64) (n uint64, p []byte, found bool) {
 			return v, p, true
 		}
 	}
+	c.ahead = math.MaxUint64 // there are no more
 	return 0, nil, false
 }
+
+// absent reports whether it is known that field id is not in the input. It is the fast way
+// past the many fields that have their zero value.
+func (c *Codec) absent(id uint64) bool { return c.ahead > id && id > c.last }
 
 // uvarint is binary.Uvarint, faster for the most frequent numbers.
 func uvarint(b []byte) (uint64, int) {
@@ -129,6 +136,10 @@ func raw[T []byte | string](c *Codec, id uint64, p T) {
 // append writes a field's header and its number or length.
 func (c *Codec) append(id, kind, v uint64) {
 	c.visit(id)
+	if id < 0x40 && v < 0x80 {
+		c.b = append(c.b, byte(id<<1|kind), byte(v))
+		return
+	}
 	c.b = binary.AppendUvarint(c.b, id<<1|kind)
 	c.b = binary.AppendUvarint(c.b, v)
 }
@@ -141,6 +152,10 @@ func Num[T ~int | ~int32 | ~int64 | ~uint64 | ~uint32 | ~uint16 | ~uint8](c *Cod
 		}
 		return
 	}
+	if c.absent(id) {
+		c.last = id
+		return
+	}
 	if v, _, ok := c.field(id, varint); ok {
 		*x = T(v)
 		if uint64(*x) != v {
@@ -151,6 +166,10 @@ func Num[T ~int | ~int32 | ~int64 | ~uint64 | ~uint32 | ~uint16 | ~uint8](c *Cod
 
 // Bool visits a truth value, as 0 or 1.
 func (c *Codec) Bool(id uint64, x *bool) {
+	if !c.writing && c.absent(id) {
+		c.last = id
+		return
+	}
 	var n uint8
 	if *x {
 		n = 1
@@ -161,6 +180,10 @@ func (c *Codec) Bool(id uint64, x *bool) {
 
 // Float visits a number by its bits, so that no precision is lost.
 func (c *Codec) Float(id uint64, x *float64) {
+	if !c.writing && c.absent(id) {
+		c.last = id
+		return
+	}
 	n := math.Float64bits(*x)
 	Num(c, id, &n)
 	*x = math.Float64frombits(n)
@@ -170,6 +193,8 @@ func (c *Codec) Float(id uint64, x *float64) {
 func (c *Codec) Bytes(id uint64, x *[]byte) {
 	if c.writing {
 		raw(c, id, *x)
+	} else if c.absent(id) {
+		c.last = id
 	} else if _, p, ok := c.field(id, length); ok {
 		*x = append([]byte(nil), p...)
 	}
@@ -179,6 +204,8 @@ func (c *Codec) Bytes(id uint64, x *[]byte) {
 func (c *Codec) String(id uint64, x *string) {
 	if c.writing {
 		raw(c, id, *x)
+	} else if c.absent(id) {
+		c.last = id
 	} else if _, p, ok := c.field(id, length); ok {
 		*x = string(p)
 	}

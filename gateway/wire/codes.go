@@ -26,6 +26,7 @@ const (
 	CodeTooFast           = 4429
 	CodeUpstreamLost      = 4502
 	CodeDraining          = 4503
+	CodeNodeUnreachable   = 4504
 )
 
 // codes is the table of protocol section 6: the name of each code, the code that the
@@ -49,6 +50,7 @@ var codes = map[int]struct {
 	CodeTooFast:           {"too_fast", CodePolicyViolation, CodePolicyViolation},
 	CodeUpstreamLost:      {"upstream_lost", 0, 0},
 	CodeDraining:          {"draining", CodeGoingAway, CodeServiceRestart},
+	CodeNodeUnreachable:   {"node_unreachable", 0, 0},
 }
 
 // Name returns the name of a code, which is also its metric label; "" if it has none.

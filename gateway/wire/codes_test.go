@@ -28,6 +28,7 @@ var section6 = map[int]struct {
 	4429: {"too_fast", 1008, 1008},
 	4502: {"upstream_lost", 0, 0}, // plain: a drop without Close
 	4503: {"draining", 1001, 1012},
+	4504: {"node_unreachable", 0, 0},
 }
 
 func TestCodesMatchTheProtocol(t *testing.T) {
@@ -76,7 +77,7 @@ func TestConstantsMatchTheirCodes(t *testing.T) {
 		CodeNormal: 1000, CodeGoingAway: 1001, CodeProtocolError: 1002, CodeInvalidUTF8: 1007, CodePolicyViolation: 1008,
 		CodeMessageTooBig: 1009, CodeInternalError: 1011, CodeServiceRestart: 1012, CodeTryAgainLater: 1013,
 		CodeProtocolViolation: 4400, CodeBadToken: 4401, CodeNoSession: 4404, CodeWindowExceeded: 4408, CodeSuperseded: 4409,
-		CodeEnded: 4410, CodeTooFast: 4429, CodeUpstreamLost: 4502, CodeDraining: 4503,
+		CodeEnded: 4410, CodeTooFast: 4429, CodeUpstreamLost: 4502, CodeDraining: 4503, CodeNodeUnreachable: 4504,
 	} {
 		if got != want {
 			t.Errorf("code %d, want %d", got, want)

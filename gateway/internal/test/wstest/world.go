@@ -273,6 +273,13 @@ func (p *Player) Resume(received uint64) *Player {
 	return q
 }
 
+// At is p as a client that resumes at another address.
+func (p *Player) At(d *Door) *Player {
+	q := *p
+	q.door = d
+	return &q
+}
+
 // Ack acks the messages up to n.
 func (p *Player) Ack(n uint64) { p.Control(fmt.Sprint("ack ", n)) }
 

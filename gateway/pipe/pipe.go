@@ -1,4 +1,5 @@
-package handover
+// Package pipe copies bytes between two connections.
+package pipe
 
 import (
 	"errors"
@@ -7,12 +8,12 @@ import (
 	"sync"
 )
 
-// pumpBuffer is the memory of each direction of a Pump while it waits.
-const pumpBuffer = 4 << 10
+// bufferSize is the memory of each direction of a Copy while it waits.
+const bufferSize = 4 << 10
 
-// Pump forwards bytes between two connections, both ways, until both directions have ended or
+// Copy forwards bytes between two connections, both ways, until both directions have ended or
 // one connection is broken. Then it closes both. An end of one direction is passed on.
-func Pump(a, b net.Conn) {
+func Copy(a, b net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { forward(a, b) })
 	both.Go(func() { forward(b, a) })
@@ -24,7 +25,7 @@ func Pump(a, b net.Conn) {
 // forward copies from one connection to the other, and then ends that direction. After an
 // error both are closed: the other direction cannot be of use any more.
 func forward(to, from net.Conn) {
-	buf := make([]byte, pumpBuffer)
+	buf := make([]byte, bufferSize)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {

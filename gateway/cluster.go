@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"reseat/gateway/hop"
+)
+
+// A Cluster knows and reaches the other nodes. Its methods may be called from any goroutine.
+type Cluster interface {
+	// ID returns the id of this node, which begins the ids of its sessions.
+	ID() string
+	// Dial returns a connection to the node listener of another node.
+	Dial(ctx context.Context, node string) (net.Conn, error)
+	// Judge says what is known of a node that could not be reached.
+	Judge(ctx context.Context, node string) NodeVerdict
+}
+
+// Players keeps players from having sessions at two nodes at a time. Its methods may be called
+// from any goroutine.
+type Players interface {
+	// Hold makes session the one of a player, in the whole cluster. It reports false if a
+	// session of the player at another node stays; oldestWins says whether that may be.
+	Hold(ctx context.Context, p Player, session string, oldestWins bool) bool
+	// Keep notes a session that a predecessor has held.
+	Keep(p Player, session string, began time.Time, oldestWins bool)
+	// Release forgets a session that has ended. It does not wait.
+	Release(p Player, session string)
+}
+
+// A Player is who a session belongs to. Players of different realms are different people,
+// whatever their names are.
+type Player struct{ Realm, Name string }
+
+// A NodeVerdict is what a node knows of another one.
+type NodeVerdict struct {
+	State    NodeState
+	Evidence string    // for the log
+	Heard    time.Time // the last sign of life; zero: none
+}
+
+// A NodeState says whether a node has its sessions.
+type NodeState uint8
+
+// The states of a node.
+const (
+	NodeUnclear NodeState = iota // it may live
+	NodeUp
+	NodeSilent // it has not been heard for so long that others may not wait for it
+	NodeGone   // it has ended, with its sessions
+)
+
+type passedKey struct{}
+
+// passed returns what the front node says of a client that it has passed on.
+func passed(r *http.Request) (hop.Client, bool) {
+	c, ok := r.Context().Value(passedKey{}).(hop.Client)
+	return c, ok
+}
+
+// relays are the connections that are passed on, until close.
+type relays struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]net.Conn
+	closed bool
+	none   chan struct{} // closed when there is no relay; nil: nobody waits
+}
+
+// add reports false after close.
+func (l *relays) add(client, owner net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	if l.conns == nil {
+		l.conns = make(map[net.Conn]net.Conn)
+	}
+	l.conns[client] = owner
+	return true
+}
+
+func (l *relays) remove(client net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, client)
+	l.noteLocked()
+}
+
+// done returns a channel that is closed once there is no relay.
+func (l *relays) done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.none == nil {
+		l.none = make(chan struct{})
+	}
+	c := l.none
+	l.noteLocked()
+	return c
+}
+
+func (l *relays) noteLocked() {
+	if l.none != nil && len(l.conns) == 0 {
+		close(l.none)
+		l.none = nil
+	}
+}
+
+func (l *relays) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// close ends all relays. Their clients resume.
+func (l *relays) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for client, owner := range l.conns {
+		client.Close()
+		owner.Close()
+	}
+}

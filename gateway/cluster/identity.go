@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// caPurpose is what the authorities' keys are derived for: see tokens.Keys.Derive.
+const caPurpose = "reseat node ca v1"
+
+// nodeDomain ends the name of each node in its certificate, behind its id.
+const nodeDomain = ".node.reseat"
+
+// An Identity is the certificate by which this node is known to the others, and the authorities
+// by which it knows them. All methods are safe for concurrent use.
+type Identity struct {
+	read  func(id string) (*credentials, error)
+	given bool
+	now   atomic.Pointer[credentials]
+}
+
+type credentials struct {
+	leaf tls.Certificate
+	pool *x509.CertPool
+}
+
+// DerivedIdentity makes certificates of the token keys, so that nodes with the same keys know
+// each other. Each private key gives an authority; the first signs this node's certificate.
+// derive is tokens.Keys.Derive.
+func DerivedIdentity(derive func(purpose string, n int) ([][]byte, error)) *Identity {
+	return &Identity{read: func(id string) (*credentials, error) {
+		seeds, err := derive(caPurpose, ed25519.SeedSize)
+		if err != nil {
+			return nil, err
+		}
+		if len(seeds) == 0 {
+			return nil, errors.New("--token-key-file: a cluster needs a private key or a secret")
+		}
+		c := &credentials{pool: x509.NewCertPool()}
+		for i, seed := range seeds {
+			ca, key, err := authority(seed)
+			if err != nil {
+				return nil, err
+			}
+			c.pool.AddCert(ca)
+			if i == 0 {
+				if c.leaf, err = leaf(id, ca, key); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return c, nil
+	}}
+}
+
+// GivenIdentity reads the files --node-cert, --node-key and --node-ca. The certificates of nodes
+// need the name or address of their --node-advertise.
+func GivenIdentity(certFile, keyFile, caFile string) *Identity {
+	return &Identity{given: true, read: func(string) (*credentials, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--node-cert, --node-key: %w", err)
+		}
+		all, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--node-ca: %w", err)
+		}
+		c := &credentials{leaf: pair, pool: x509.NewCertPool()}
+		if !c.pool.AppendCertsFromPEM(all) {
+			return nil, fmt.Errorf("--node-ca: %s has no certificate", caFile)
+		}
+		return c, nil
+	}}
+}
+
+// authority is the same for the same seed, in every process.
+func authority(seed []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
+	key := ed25519.NewKeyFromSeed(seed)
+	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
+	t := &x509.Certificate{
+		SerialNumber: new(big.Int).SetBytes(sum[:8]), Subject: pkix.Name{CommonName: "Reseat nodes"}, SubjectKeyId: sum[:20],
+		NotBefore: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("node authority: %w", err)
+	}
+	ca, err := x509.ParseCertificate(der)
+	return ca, key, err
+}
+
+// leaf makes the certificate of a node. Its key lives in this process alone, and the clocks of
+// other nodes may be wrong.
+func leaf(id string, ca *x509.Certificate, caKey ed25519.PrivateKey) (tls.Certificate, error) {
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	now := time.Now()
+	t := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: id}, DNSNames: []string{id + nodeDomain},
+		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.AddDate(10, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, ca, public, caKey)
+	return tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key}, err
+}
+
+// Load reads or makes everything anew, for the node with this id. Connections that exist stay.
+func (i *Identity) Load(id string) error {
+	c, err := i.read(id)
+	if err != nil {
+		return err
+	}
+	i.now.Store(c)
+	return nil
+}
+
+// Server is the configuration of the node listener of the node with this id.
+func (i *Identity) Server(id func() string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if want, ok := strings.CutSuffix(h.ServerName, nodeDomain); ok && want != id() && want != "any" {
+				return nil, fmt.Errorf("a connection to node %.20q", want)
+			}
+			c := i.now.Load()
+			return &tls.Config{
+				MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
+				Certificates: []tls.Certificate{c.leaf}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.pool,
+			}, nil
+		},
+	}
+}
+
+// client is the configuration of a connection to a node, at an address HOST:PORT. With "" for the
+// id, any node will do.
+func (i *Identity) client(id, host string) *tls.Config {
+	c := i.now.Load()
+	name := id
+	if name == "" {
+		name = "any"
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.leaf}, ServerName: name + nodeDomain,
+		InsecureSkipVerify: true, // VerifyConnection does it: first the chain, then the name
+		VerifyConnection: func(st tls.ConnectionState) error {
+			opts := x509.VerifyOptions{Roots: c.pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			for _, more := range st.PeerCertificates[1:] {
+				opts.Intermediates.AddCert(more)
+			}
+			peer := st.PeerCertificates[0]
+			if _, err := peer.Verify(opts); err != nil {
+				return err
+			}
+			if i.given {
+				return peer.VerifyHostname(host)
+			}
+			if id != "" && !bytes.Equal([]byte(peer.Subject.CommonName), []byte(id)) {
+				return ErrOtherNode
+			}
+			return nil
+		},
+	}
+}
+
+// otherKeys reports whether a handshake failed since the nodes have different keys.
+func otherKeys(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var alert tls.AlertError
+	return errors.As(err, &unknown) || errors.As(err, &alert) && strings.Contains(err.Error(), "certificate")
+}

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Verdict says whether a node lives.
+type Verdict uint8
+
+const (
+	// Unclear: nothing is certain. The client may come back, perhaps through another node.
+	Unclear Verdict = iota
+	// Alive: it has answered.
+	Alive
+	// Silent: it sends no heartbeats and answers no connections. It may be cut off: a session of it is
+	// not known to be lost.
+	Silent
+	// Gone: it has said so, was replaced, or its machine refuses connections.
+	Gone
+)
+
+var verdictNames = [...]string{Unclear: "unclear", Alive: "alive", Silent: "silent", Gone: "gone"}
+
+func (v Verdict) String() string { return verdictNames[v] }
+
+// A Judgement is a verdict with its reason.
+type Judgement struct {
+	Verdict Verdict
+	// Evidence is for the log, such as "its address refuses connections".
+	Evidence string
+	// Heard is when anything was last heard of the node: a heartbeat, a record or an answer. Zero: never.
+	// A session of a Silent node may live until Heard plus its grace period.
+	Heard time.Time
+}
+
+// Judge decides whether a node still lives, when a connection to it has failed. It takes up to
+// 1.7 seconds; a judgement is used for a second.
+func (c *Cluster) Judge(ctx context.Context, id string) Judgement {
+	c.mu.Lock()
+	p := c.peers[id]
+	switch {
+	case id == c.id:
+		c.mu.Unlock()
+		return Judgement{Verdict: Alive, Evidence: "it is this node"}
+	case p == nil:
+		defer c.mu.Unlock()
+		return c.unknownLocked(id)
+	case p.gone != "":
+		defer c.mu.Unlock()
+		return Judgement{Gone, p.gone, c.lastLocked(id, p)}
+	case time.Since(p.judgedAt) < judgedFor:
+		defer c.mu.Unlock()
+		return p.judged
+	case p.waiting >= maxWaiting:
+		defer c.mu.Unlock()
+		return Judgement{Unclear, "too many wait for a judgement", c.lastLocked(id, p)}
+	}
+	p.waiting++
+	first := p.judging == nil
+	if first {
+		p.judging = make(chan struct{})
+		go c.judge(id, p)
+	}
+	done := p.judging
+	c.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.waiting--
+	if ctx.Err() != nil {
+		return Judgement{Unclear, "no time to judge", c.lastLocked(id, p)}
+	}
+	return p.judged
+}
+
+// unknownLocked judges a node that the table does not have: it may have ended before this node
+// began, or its record may be on its way.
+func (c *Cluster) unknownLocked(id string) Judgement {
+	if !c.synced {
+		return Judgement{Unclear, "it is not known, and the directory is not complete", c.heard[id]}
+	}
+	heard := c.heard[id]
+	if heard.IsZero() {
+		heard = c.joinedAt
+	}
+	return Judgement{Silent, "it is not known", heard}
+}
+
+// judge makes a judgement for all who wait.
+func (c *Cluster) judge(id string, p *peer) {
+	c.mu.Lock()
+	address, began := p.Address, time.Now()
+	c.mu.Unlock()
+	j := c.examine(id, address, began)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.gone != "" { // it has said so meanwhile
+		j.Verdict, j.Evidence = Gone, p.gone
+	}
+	if j.Verdict == Gone && p.gone == "" {
+		p.gone = j.Evidence
+		go c.cfg.Log.Warn("node.gone", "node", id, "name", p.Name, "address", address, "evidence", j.Evidence)
+	}
+	p.judged, p.judgedAt = j, time.Now()
+	close(p.judging)
+	p.judging = nil
+}
+
+// examine collects the evidence about a node at an address.
+func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if p := c.peers[id]; p != nil && j.Heard.IsZero() {
+			j.Heard = c.lastLocked(id, p)
+		}
+	}()
+	refusals := 0
+	var last error
+	for try := range 2 {
+		ctx, cancel := context.WithTimeout(c.ctx, probeTime)
+		h, err := c.hello(ctx, address)
+		cancel()
+		switch {
+		case err == nil && h.ID == id && h.Cluster == c.cfg.Name:
+			return Judgement{Alive, "it answers", time.Now()}
+		case err == nil:
+			return Judgement{Verdict: Gone, Evidence: fmt.Sprintf("node %.20q of cluster %.40q answers at its address", h.ID, h.Cluster)}
+		case refused(err):
+			refusals++
+		}
+		last = err
+		if try == 0 && refused(err) {
+			select {
+			case <-time.After(refusedPause):
+			case <-c.ctx.Done():
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heard := c.heard[id]
+	switch {
+	case refusals == 2 && !heard.After(began):
+		return Judgement{Verdict: Gone, Evidence: "its address refuses connections, and no heartbeat came since"}
+	case refusals > 0:
+		return Judgement{Verdict: Unclear, Evidence: "its address refuses connections, but it sends heartbeats"}
+	case otherKeys(last):
+		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("it has other keys: %v", last)}
+	case !c.up:
+		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("no answer, and heartbeats cannot be heard without NATS: %v", last)}
+	case time.Since(heard) <= c.cfg.DeadAfter:
+		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("no answer, but it sends heartbeats: %v", last)}
+	case !c.hearsOthersLocked(id):
+		return Judgement{Verdict: Unclear, Evidence: "no answer, but most other nodes are not heard either"}
+	}
+	return Judgement{Verdict: Silent, Evidence: fmt.Sprintf("no answer, and no heartbeat for %v: %v", time.Since(heard).Round(time.Millisecond), last)}
+}
+
+// hearsOthersLocked reports whether this node hears at least half of the other nodes: else it
+// may be the one that is cut off.
+func (c *Cluster) hearsOthersLocked(but string) bool {
+	others, heard := 0, 0
+	for id, p := range c.peers {
+		if id == but || p.gone != "" {
+			continue
+		}
+		others++
+		if time.Since(c.heard[id]) <= c.cfg.DeadAfter {
+			heard++
+		}
+	}
+	return 2*heard >= others
+}

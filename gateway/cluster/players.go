@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Players keeps players from having two sessions at different nodes, as --duplicate takeover
+// and reject promise. Each player has a record in the engine that names their session; it is
+// only written on the condition that nobody else has written it meanwhile. While the engine
+// is away each node decides for itself, and Announce decides afterwards.
+//
+// Its methods may be called from any goroutine.
+type Players struct {
+	self  func() string // this node's id
+	store PlayerStore
+	peers PlayerPeers
+	log   *slog.Logger
+	// Unchecked is called for each session that began without the engine.
+	Unchecked func()
+
+	mu   sync.Mutex
+	held map[string]holding // this node's sessions, by key
+}
+
+// A PlayerStore keeps the records of players. A record has a revision, which changes with
+// each write.
+type PlayerStore interface {
+	// GetPlayer returns a record, or ErrNoRecord.
+	GetPlayer(ctx context.Context, key string) (value []byte, revision uint64, err error)
+	// PutPlayer writes a record if its revision is still this one, 0 for none, and returns the
+	// new one, or ErrOvertaken.
+	PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
+	// DeletePlayer deletes a record if its revision is still this one.
+	DeletePlayer(ctx context.Context, key string, revision uint64) error
+}
+
+// Errors of a PlayerStore. Any other means that the engine is away.
+var (
+	ErrNoRecord  = errors.New("no such record")
+	ErrOvertaken = errors.New("another node has written the record")
+)
+
+// PlayerPeers are the other nodes, as Players needs them.
+type PlayerPeers interface {
+	// Supersede has a node end a session, since its player has begun another. It does not wait.
+	Supersede(node, session string)
+	// Answers reports whether the client of another node's session answers within two seconds.
+	Answers(ctx context.Context, node, session string) bool
+}
+
+// A PlayerPolicy says which of two sessions of one player ends.
+type PlayerPolicy uint8
+
+const (
+	NewestWins PlayerPolicy = iota // --duplicate takeover
+	OldestWins                     // --duplicate reject
+)
+
+// A holder is the record of a player.
+type holder struct {
+	Session string    `json:"sid"`
+	Node    string    `json:"node"`
+	Since   time.Time `json:"since"`
+}
+
+// A holding is a record that this node has written, or would have.
+type holding struct {
+	holder
+	policy   PlayerPolicy
+	revision uint64 // 0: not written
+}
+
+// holdTries bounds how often Hold starts again after it was overtaken.
+const holdTries = 8
+
+// NewPlayers returns the Players of the node whose id self returns.
+func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, log *slog.Logger) *Players {
+	return &Players{self: self, store: store, peers: peers, log: log, Unchecked: func() {}, held: make(map[string]holding)}
+}
+
+// Hold makes session the one of a player in the whole cluster. It reports false if another
+// node has a session of the player that stays. key identifies the player, and is safe as a
+// key of the engine.
+func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPolicy) bool {
+	mine := holding{holder: holder{Session: session, Node: p.self(), Since: time.Now().UTC()}, policy: policy}
+	for range holdTries {
+		current, revision, err := p.read(ctx, key)
+		if err != nil {
+			break
+		}
+		other := revision > 0 && current.Node != p.self()
+		if other && policy == OldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
+			return false
+		}
+		mine.revision, err = p.write(ctx, key, mine.holder, revision)
+		if errors.Is(err, ErrOvertaken) {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		if other {
+			p.peers.Supersede(current.Node, current.Session)
+		}
+		p.keep(key, mine)
+		return true
+	}
+	if ctx.Err() == nil {
+		p.Unchecked()
+		p.log.Debug("player.unchecked", "session", session)
+	}
+	mine.revision = 0
+	p.keep(key, mine)
+	return true
+}
+
+func (p *Players) keep(key string, h holding) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[key] = h
+}
+
+// Keep notes a session that this node has held before an upgrade. Announce then writes its
+// record.
+func (p *Players) Keep(key, session string, since time.Time, policy PlayerPolicy) {
+	p.keep(key, holding{holder: holder{Session: session, Node: p.self(), Since: since.UTC()}, policy: policy})
+}
+
+// Release forgets a session that has ended. It returns when the record has been deleted, or
+// ctx is done.
+func (p *Players) Release(ctx context.Context, key, session string) {
+	p.mu.Lock()
+	h, ok := p.held[key]
+	if ok = ok && h.Session == session; ok {
+		delete(p.held, key)
+	}
+	p.mu.Unlock()
+	if ok && h.revision > 0 {
+		p.store.DeletePlayer(ctx, key, h.revision) // if it fails, the node will not know the session
+	}
+}
+
+// Announce writes the records of all sessions of this node again, after the engine was away or
+// has lost them. It calls supersede for each session that has to end, since its player has
+// another one.
+func (p *Players) Announce(ctx context.Context, supersede func(session string)) {
+	p.mu.Lock()
+	all := make(map[string]holding, len(p.held))
+	for key, h := range p.held {
+		all[key] = h
+	}
+	p.mu.Unlock()
+	for key, h := range all {
+		if ctx.Err() != nil {
+			return
+		}
+		p.announce(ctx, key, h, supersede)
+	}
+}
+
+func (p *Players) announce(ctx context.Context, key string, h holding, supersede func(session string)) {
+	for range holdTries {
+		current, revision, err := p.read(ctx, key)
+		switch {
+		case err != nil:
+			return
+		case revision > 0 && current.Node == p.self() && current.Session == h.Session:
+			p.update(key, h, revision)
+			return
+		case revision > 0 && !p.wins(h, current):
+			supersede(h.Session)
+			return
+		}
+		written, err := p.write(ctx, key, h.holder, revision)
+		if errors.Is(err, ErrOvertaken) {
+			continue
+		}
+		if err == nil {
+			if revision > 0 {
+				p.peers.Supersede(current.Node, current.Session)
+			}
+			p.update(key, h, written)
+		}
+		return
+	}
+}
+
+// wins reports whether h stays, and the session of another record ends. Of two that began at
+// the same instant, that of the node with the lower id stays.
+func (p *Players) wins(h holding, other holder) bool {
+	if h.Since.Equal(other.Since) {
+		return h.Node < other.Node
+	}
+	return h.Since.After(other.Since) == (h.policy == NewestWins)
+}
+
+// update notes the revision of a record, unless the session has ended meanwhile.
+func (p *Players) update(key string, h holding, revision uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now, ok := p.held[key]; ok && now.Session == h.Session {
+		now.revision = revision
+		p.held[key] = now
+	}
+}
+
+// read returns the record of a player, with revision 0 if there is none. A record that cannot
+// be read is as good as none.
+func (p *Players) read(ctx context.Context, key string) (h holder, revision uint64, err error) {
+	value, revision, err := p.store.GetPlayer(ctx, key)
+	if errors.Is(err, ErrNoRecord) {
+		return h, 0, nil
+	}
+	if err == nil && json.Unmarshal(value, &h) != nil {
+		h = holder{Node: p.self()}
+	}
+	return h, revision, err
+}
+
+func (p *Players) write(ctx context.Context, key string, h holder, revision uint64) (uint64, error) {
+	value, err := json.Marshal(h)
+	if err != nil {
+		return 0, err
+	}
+	return p.store.PutPlayer(ctx, key, value, revision)
+}

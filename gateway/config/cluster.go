@@ -1,0 +1,95 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Cluster are the settings --cluster* and --node-*. Without URLs there is no cluster.
+type Cluster struct {
+	URLs          []string // of NATS servers
+	Name          string
+	CredsFile     string // not opened here, nor are the others
+	CAFile        string
+	NodeName      string // "": the host name
+	Listen        string
+	Advertise     string // "": see the flag
+	Cert, Key, CA string
+	DeadAfter     time.Duration
+}
+
+// Enabled reports whether this gateway is part of a cluster.
+func (c *Cluster) Enabled() bool { return len(c.URLs) > 0 }
+
+// natsURL accepts nats://HOST[:PORT] and tls://HOST[:PORT], with a user and password or a token.
+func natsURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || !isURLHost(u.Hostname()) && !isHost(u.Hostname()) || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", want("nats://HOST:4222 or tls://HOST:4222", s)
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), "4222")
+	}
+	return u.String(), nil
+}
+
+var clusterNames = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+// clusterName accepts what may begin subjects and buckets of NATS.
+func clusterName(s string) (string, error) {
+	if !clusterNames.MatchString(s) {
+		return "", want("1 to 32 letters, digits, _ and -", s)
+	}
+	return s, nil
+}
+
+// nodeName accepts a name for people.
+func nodeName(s string) (string, error) {
+	if v, err := identifier(s); err != nil || len(v) > 63 || strings.ContainsAny(v, "/?#") {
+		return "", want("a name of 1 to 63 characters without blanks, /, ? and #", s)
+	}
+	return s, nil
+}
+
+// advertised accepts HOST:PORT of this node.
+func advertised(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || !isPort(port) || strings.Trim(port, "0") == "" || !isHost(host) || isEvery(host) {
+		return "", want("HOST:PORT by which other nodes reach this one", s)
+	}
+	return s, nil
+}
+
+// aboutClusters are the settings that have no effect without --cluster.
+var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "node-name", "node-listen", "node-advertise", "node-cert", "node-key", "node-ca", "node-dead-after"}
+
+// checkCluster requires keys that all nodes share, and complete certificates.
+func (d *draft) checkCluster() error {
+	c := &d.Cluster
+	if !c.Enabled() {
+		for _, name := range aboutClusters {
+			if d.given[name] {
+				return d.fault(name, "requires --cluster")
+			}
+		}
+		return nil
+	}
+	given := 0
+	for _, f := range []string{c.Cert, c.Key, c.CA} {
+		if f != "" {
+			given++
+		}
+	}
+	switch {
+	case len(d.TokenKeyFiles) == 0:
+		return d.fault("cluster", "requires --token-key-file: all nodes of a cluster share the key of the resume tokens")
+	case given != 0 && given != 3:
+		return d.fault(map[bool]string{true: "node-cert", false: "node-ca"}[c.Cert != ""], "requires --node-cert, --node-key and --node-ca together")
+	case sameListener(d.Listen, c.Listen), d.Admin != "" && sameListener(d.Admin, c.Listen):
+		return d.fault("node-listen", "want another port than --listen and --admin, got %q", c.Listen)
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"reseat/gateway/hop"
+	"reseat/gateway/pipe"
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+	"reseat/gateway/wire"
+)
+
+// This file passes a client that comes back to another node of a cluster on to the node that
+// has its session. The one is called the front node, the other the owner. New sessions are
+// never passed on.
+
+const (
+	// nodeIDLen is the length of a node's id in a session's.
+	nodeIDLen = 8
+	// forwardTimeout is how long an owner may take to answer.
+	forwardTimeout = 5 * time.Second
+	// The bounds of retry_after_ms of node_unreachable.
+	unreachableRetryMin = 300 * time.Millisecond
+	unreachableRetryMax = 1500 * time.Millisecond
+	// maxFirstAnswer is how much of an owner's answer is read at once.
+	maxFirstAnswer = 4 << 10
+)
+
+// notHere begins the answer of an owner that cannot resume a plain client: the front node is
+// to serve it then.
+const notHere = "HTTP/1.1 421"
+
+// ownerOf returns the node that has a session, "" if that is this one, or if nobody else is
+// to be asked.
+func (g *Gateway) ownerOf(r *http.Request, id string) string {
+	if g.cfg.Cluster == nil || len(id) != nodeIDLen+sessionIDLen {
+		return ""
+	}
+	if _, ok := passed(r); ok {
+		return ""
+	}
+	if node := id[:nodeIDLen]; node != g.cfg.Cluster.ID() {
+		return node
+	}
+	return ""
+}
+
+// resumeElsewhere serves a resume of another node's session. It reports false if the session
+// is not another node's.
+func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, token string) bool {
+	if g.cfg.Cluster == nil {
+		return false
+	}
+	claims, err := g.keys.VerifyForOwner(token)
+	if err != nil {
+		return false
+	}
+	node := g.ownerOf(r, claims.Session)
+	if node == "" {
+		return false
+	}
+	switch answer, verdict := g.passOn(w, r, rt, node, claims.Session); answer {
+	case passServed:
+	case passGone:
+		g.refuseElsewhere(w, r, session.Refuse(wire.CodeNoSession, "its node was lost"), claims.Session, verdict)
+	default:
+		refusal := session.Refuse(wire.CodeNodeUnreachable, "")
+		refusal.Retry = unreachableRetryMin + rand.N(unreachableRetryMax-unreachableRetryMin)
+		g.refuseElsewhere(w, r, refusal, claims.Session, verdict)
+	}
+	return true
+}
+
+// resumeByCookieElsewhere is resumeElsewhere for a plain client. It reports false if the
+// client is to get a new session here.
+func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request, rt *route, token string) bool {
+	if g.cfg.Cluster == nil {
+		return false
+	}
+	claims, err := g.keys.VerifyForOwner(token)
+	if err != nil {
+		return false
+	}
+	node := g.ownerOf(r, claims.Session)
+	if node == "" {
+		return false
+	}
+	switch answer, verdict := g.passOn(w, r, rt, node, claims.Session); answer {
+	case passServed:
+		return true
+	case passGone, passNotThere:
+		return false
+	default:
+		g.logNotForwarded(r, claims.Session, verdict)
+		w.Header().Set("Retry-After", "1")
+		g.refuseHTTP(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
+		return true
+	}
+}
+
+// A passAnswer is what came of an attempt to pass a client on.
+type passAnswer uint8
+
+const (
+	passServed      passAnswer = iota // the client has been served
+	passNotThere                      // the owner cannot resume the session
+	passGone                          // there is no such session any more
+	passUnreachable                   // nobody knows
+)
+
+// passOn connects a client with the owner of its session, and returns when the connection
+// has ended, or why it could not be made.
+func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (passAnswer, NodeVerdict) {
+	began := time.Now()
+	var conn net.Conn
+	var first []byte
+	var err error
+	var verdict NodeVerdict
+	away(r.Context(), func() {
+		if conn, first, err = g.askOwner(r, node); err != nil {
+			verdict = g.cfg.Cluster.Judge(r.Context(), node)
+			verdict.Evidence = fmt.Sprintf("%s (%v)", verdict.Evidence, err)
+		}
+	})
+	switch {
+	case err != nil && g.sessionIsGone(rt, verdict):
+		g.metrics.forwards.WithLabelValues("out", "gone").Inc()
+		return passGone, verdict
+	case err != nil:
+		g.metrics.forwards.WithLabelValues("out", "unreachable").Inc()
+		return passUnreachable, verdict
+	case len(first) >= len(notHere) && string(first[:len(notHere)]) == notHere:
+		conn.Close()
+		g.metrics.forwards.WithLabelValues("out", "not_there").Inc()
+		return passNotThere, verdict
+	}
+	g.metrics.forwards.WithLabelValues("out", "ok").Inc()
+	g.metrics.forward.Observe(time.Since(began).Seconds())
+	g.log.Debug("resume forwarded", "session", id, "node", node, "peer", g.clientAddr(r))
+	g.relay(w, r, conn, first)
+	return passServed, verdict
+}
+
+// sessionIsGone reports whether the sessions of a node cannot live any more. A node that is
+// only silent may have them until their grace period is over.
+func (g *Gateway) sessionIsGone(rt *route, v NodeVerdict) bool {
+	terms := &registry.Terms{Policy: g.cfg.Default}
+	if rt != nil {
+		terms = rt.terms
+	}
+	return v.State == NodeGone || v.State == NodeSilent && !v.Heard.IsZero() && time.Since(v.Heard) > terms.LongestGrace()
+}
+
+// askOwner sends a client's request to a node, and returns the connection with the beginning
+// of the answer.
+func (g *Gateway) askOwner(r *http.Request, node string) (net.Conn, []byte, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+	defer cancel()
+	conn, err := g.cfg.Cluster.Dial(ctx, node)
+	if err != nil {
+		return nil, nil, err
+	}
+	until, _ := ctx.Deadline()
+	conn.SetDeadline(until)
+	first := make([]byte, maxFirstAnswer)
+	n := 0
+	if _, err = conn.Write(g.describedRequest(r)); err == nil {
+		n, err = io.ReadAtLeast(conn, first, len(notHere))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	conn.SetDeadline(time.Time{})
+	return conn, first[:n], nil
+}
+
+// describedRequest is r as the owner gets it.
+func (g *Gateway) describedRequest(r *http.Request) []byte {
+	c := hop.Client{From: g.cfg.Cluster.ID(), Peer: g.clientAddr(r).String(), TLS: "none", Host: g.target(r).Host, HTTPS: g.secure(r)}
+	if direct, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && direct.Addr().Unmap() == g.clientAddr(r) {
+		c.Peer = netip.AddrPortFrom(g.clientAddr(r), direct.Port()).String()
+	}
+	if r.TLS != nil {
+		c.TLS = tls.VersionName(r.TLS.Version) + ";" + r.TLS.ServerName
+	}
+	out := *r
+	out.Header = r.Header.Clone()
+	c.Set(out.Header)
+	return requestHead(&out)
+}
+
+// relay copies bytes between the client of r and the owner of its session until one
+// connection ends. first is what the owner has said already.
+func (g *Gateway) relay(w http.ResponseWriter, r *http.Request, owner net.Conn, first []byte) {
+	client, early, err := hijack(w)
+	if err != nil {
+		owner.Close()
+		g.log.Debug("client.disconnected_early", "err", err)
+		return
+	}
+	leaveGate(r.Context()) // an upgrade and a drain don't wait for it
+	client.SetWriteDeadline(time.Now().Add(forwardTimeout))
+	if _, err = client.Write(first); err == nil {
+		_, err = owner.Write(early)
+	}
+	if err != nil || !g.relays.add(client, owner) {
+		client.Close()
+		owner.Close()
+		return
+	}
+	client.SetWriteDeadline(time.Time{})
+	pipe.Copy(client, owner)
+	g.relays.remove(client)
+}
+
+// Forwarded counts the client connections that other nodes pass on to this one, and those that
+// this one passes on.
+func (g *Gateway) Forwarded() (in, out int) { return int(g.passedIn.Load()), g.relays.count() }
+
+// Passed returns a channel that is closed once this node passes no client on to another.
+func (g *Gateway) Passed() <-chan struct{} { return g.relays.done() }
+
+// refuseElsewhere refuses a resume of another node's session.
+func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusal *session.Refusal, id string, v NodeVerdict) {
+	g.logNotForwarded(r, id, v)
+	a, ok := g.answerResume(w, r, nil)
+	if ok {
+		g.refuseResume(a, refusal)
+		name := wire.Name(refusal.Code)
+		g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, v.Evidence, "")
+	}
+}
+
+func (g *Gateway) logNotForwarded(r *http.Request, id string, v NodeVerdict) {
+	g.refusals.info("resume not forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
+}

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"reseat/gateway"
+	"reseat/gateway/cluster"
+	"reseat/gateway/cluster/engine"
+	"reseat/gateway/config"
+	"reseat/gateway/hop"
+	"reseat/gateway/session"
+	"reseat/tokens"
+)
+
+const (
+	// joinWait is how long the start waits for NATS. Without it the node serves alone at first.
+	joinWait = 3 * time.Second
+	// leaveWait is how long the exit waits for NATS.
+	leaveWait = time.Second
+	// playerPurpose is what the key is derived for that hides players' names from the engine.
+	playerPurpose = "reseat player v1"
+	playersPath   = "/node/v1/players/"
+)
+
+// A member is this process's place in a cluster.
+type member struct {
+	*cluster.Cluster
+	identity *cluster.Identity
+	players  *cluster.Players
+	keys     *tokens.Keys
+	log      *slog.Logger
+	gateway  *gateway.Gateway // set once, before the node joins
+	http     *http.Client     // to other nodes
+	server   *http.Server
+	ln       net.Listener
+	// elsewhere: another process is this node, a predecessor or a successor.
+	elsewhere atomic.Bool
+}
+
+// newNode makes the node that the settings describe, on an open listener. over is what it takes
+// over from, nil if nothing. It connects to nothing yet.
+func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
+	c := set.Cluster
+	name := c.NodeName
+	if name == "" {
+		name, _ = os.Hostname()
+	}
+	n := &member{keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	if c.Cert != "" {
+		n.identity = cluster.GivenIdentity(c.Cert, c.Key, c.CA)
+	}
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
+	}, []string{"op"})
+	e, err := engine.New(engine.Options{
+		URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, NodeName: name, Log: log,
+		Observe: func(op string, took time.Duration) { seconds.WithLabelValues(op).Observe(took.Seconds()) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg := cluster.Config{
+		Name: c.Name, NodeName: name, Address: advertise(c, ln), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
+		Engine: e, Identity: n.identity, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
+	}
+	if over != nil {
+		cfg.ID, cfg.Lineage = over.offer.NodeID, over.offer.NodeLineage
+		n.elsewhere.Store(cfg.ID != "")
+	}
+	if n.Cluster, err = cluster.New(cfg); err != nil {
+		return nil, err
+	}
+	n.http = &http.Client{Transport: n.Transport()}
+	n.players = cluster.NewPlayers(n.ID, e, n, log)
+	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
+	})
+	n.players.Unchecked = unchecked.Inc
+	n.OnEngineUp(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		n.players.Announce(ctx, n.gateway.Supersede)
+	})
+	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
+	n.ln = tls.NewListener(ln, n.identity.Server(n.ID))
+	n.server = &http.Server{
+		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
+	}
+	return n, nil
+}
+
+// advertise is the address of the node listener for other nodes.
+func advertise(c config.Cluster, ln net.Listener) string {
+	if c.Advertise != "" {
+		return c.Advertise
+	}
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return net.JoinHostPort(host, port)
+	}
+	for _, raw := range c.URLs {
+		u, err := url.Parse(raw)
+		if err != nil {
+			continue
+		}
+		conn, err := net.Dial("udp", u.Host) // sends nothing
+		if err != nil {
+			continue
+		}
+		defer conn.Close()
+		return net.JoinHostPort(conn.LocalAddr().(*net.UDPAddr).IP.String(), port)
+	}
+	name, _ := os.Hostname()
+	return net.JoinHostPort(name, port)
+}
+
+// reload reads the certificates again, and those for NATS.
+func (n *member) reload() error {
+	err := n.identity.Load(n.ID())
+	if err == nil {
+		err = n.ReloadEngine()
+	}
+	return err
+}
+
+// end leaves the cluster, unless another process goes on as this node.
+func (n *member) end() {
+	if n.elsewhere.Load() {
+		n.Stop()
+	} else {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+		n.Leave(ctx)
+		cancel()
+	}
+	n.server.Close()
+	n.http.CloseIdleConnections()
+}
+
+func (n *member) load() cluster.Load {
+	in, out := n.gateway.Forwarded()
+	return cluster.Load{Sessions: n.gateway.Living(), ForwardsIn: in, ForwardsOut: out}
+}
+
+// ServeHTTP serves the node listener. TLS has made sure that a node asks.
+func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
+	case hop.Passed(r.Header):
+		n.gateway.ServeNode(w, r)
+	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(n.Hello())
+	case isPlayer && r.Method == http.MethodDelete:
+		n.gateway.Supersede(id)
+		w.WriteHeader(http.StatusNoContent)
+	case isPlayer && r.Method == http.MethodGet && n.gateway.Answers(r.Context(), id):
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// Dial implements gateway.Cluster.
+func (n *member) Dial(ctx context.Context, id string) (net.Conn, error) {
+	return n.Cluster.Dial(ctx, id)
+}
+
+// Judge implements gateway.Cluster.
+func (n *member) Judge(ctx context.Context, id string) gateway.NodeVerdict {
+	j := n.Cluster.Judge(ctx, id)
+	states := map[cluster.Verdict]gateway.NodeState{cluster.Alive: gateway.NodeUp, cluster.Silent: gateway.NodeSilent, cluster.Gone: gateway.NodeGone}
+	return gateway.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
+}
+
+// Supersede implements cluster.PlayerPeers.
+func (n *member) Supersede(id, session string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if _, err := n.askPlayer(ctx, http.MethodDelete, id, session); err != nil {
+			n.log.Warn("player.not_superseded", "session", session, "node", id, "err", err)
+		}
+	}()
+}
+
+// Answers implements cluster.PlayerPeers.
+func (n *member) Answers(ctx context.Context, id, session string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	status, err := n.askPlayer(ctx, http.MethodGet, id, session)
+	return err == nil && status == http.StatusNoContent
+}
+
+func (n *member) askPlayer(ctx context.Context, method, id, session string) (status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, "https://"+id+playersPath+url.PathEscape(session), nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := n.http.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// holders implements gateway.Players.
+type holders struct{ *member }
+
+// key hides the player's name from whoever reads NATS.
+func (h holders) key(p gateway.Player) string {
+	secrets, err := h.keys.Derive(playerPurpose, sha256.Size)
+	if err != nil || len(secrets) == 0 {
+		return ""
+	}
+	m := hmac.New(sha256.New, secrets[0])
+	fmt.Fprintf(m, "%d %s%s", len(p.Realm), p.Realm, p.Name)
+	return hex.EncodeToString(m.Sum(nil)[:20])
+}
+
+func policyOf(oldestWins bool) cluster.PlayerPolicy {
+	if oldestWins {
+		return cluster.OldestWins
+	}
+	return cluster.NewestWins
+}
+
+func (h holders) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
+	return h.players.Hold(ctx, h.key(p), session, policyOf(oldestWins))
+}
+
+func (h holders) Keep(p gateway.Player, session string, began time.Time, oldestWins bool) {
+	h.players.Keep(h.key(p), session, began, policyOf(oldestWins))
+}
+
+func (h holders) Release(p gateway.Player, session string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		h.players.Release(ctx, h.key(p), session)
+	}()
+}
+
+// nodeMetrics are the metrics of a node.
+type nodeMetrics struct {
+	n *member
+	e *engine.Engine
+}
+
+var (
+	descNodes    = prometheus.NewDesc("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", []string{"state"}, nil)
+	descEngineUp = prometheus.NewDesc("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, nil)
+	descBeat     = prometheus.NewDesc("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, nil)
+	descSkew     = prometheus.NewDesc("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, nil)
+)
+
+func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descSkew} {
+		ch <- d
+	}
+}
+
+func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
+	counts := map[cluster.State]float64{cluster.StateUp: 0, cluster.StateDraining: 0, cluster.StateSilent: 0, cluster.StateGone: 0}
+	var oldest time.Duration
+	for _, one := range m.n.Nodes() {
+		counts[one.State]++
+		if one.State != cluster.StateGone {
+			oldest = max(oldest, one.HeartbeatAge)
+		}
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for state, count := range counts {
+		gauge(descNodes, count, state.String())
+	}
+	up := 0.0
+	if m.e.Status().Up {
+		up = 1
+	}
+	skew, _ := m.e.Skew()
+	gauge(descEngineUp, up)
+	gauge(descBeat, oldest.Seconds())
+	gauge(descSkew, skew.Seconds())
+}
