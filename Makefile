@@ -37,7 +37,10 @@ test-acme: build ## certificates from a real ACME CA, pebble
 test-peers: build ## Socket.IO, Colyseus and others through the gateway
 	cd testdata/peers && npm ci --no-audit --no-fund && npm test
 
-test-proxies: build ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
+bin/nats-server: .ci/go-tools.mod
+	$(GO) build -modfile=.ci/go-tools.mod -o $@ github.com/nats-io/nats-server/v2
+
+test-proxies: build bin/nats-server ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
 	./.ci/proxies
 	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 10m ./...
 

@@ -1,0 +1,261 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// natsServer is built by make, from the module that .ci/go-tools.mod names.
+const natsServer = "../../bin/nats-server"
+
+// A natsd is a running NATS server.
+type natsd struct {
+	t    *testing.T
+	port string
+	dir  string
+	cmd  *exec.Cmd
+}
+
+func startNATS(t *testing.T) *natsd {
+	t.Helper()
+	n := &natsd{t: t, port: freePort(t), dir: t.TempDir()}
+	n.start()
+	t.Cleanup(n.kill)
+	return n
+}
+
+func (n *natsd) url() string { return "nats://127.0.0.1:" + n.port }
+
+func (n *natsd) start() {
+	n.t.Helper()
+	n.cmd = exec.Command(natsServer, "-a", "127.0.0.1", "-p", n.port, "-js", "-sd", n.dir)
+	if err := n.cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *natsd) kill() {
+	n.cmd.Process.Kill()
+	n.cmd.Wait()
+}
+
+// A cluster is gateways that share a game.
+type cluster struct {
+	*testing.T
+	nats  *natsd
+	game  *game
+	nodes []*gateway
+}
+
+func newCluster(t *testing.T, n int, flags ...string) *cluster {
+	t.Helper()
+	c := &cluster{T: t, nats: startNATS(t), game: newGame(t, 5*time.Millisecond)}
+	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	for i := range n {
+		c.nodes = append(c.nodes, start(t, append([]string{
+			"--upstream=" + c.game.url(), "--token-key-file=" + key, "--cluster=" + c.nats.url(),
+			fmt.Sprint("--node-name=n", i), "--node-listen=127.0.0.1:0", "--log-level=debug",
+		}, flags...)...))
+	}
+	for _, g := range c.nodes {
+		c.wantNodes(g, "up", n)
+	}
+	return c
+}
+
+// wantNodes waits until a node knows so many others, and itself, in a state.
+func (c *cluster) wantNodes(g *gateway, state string, n int) {
+	c.Helper()
+	eventually(c.T, fmt.Sprintf("%d nodes are %s", n, state), func() bool { return g.metric("reseat_cluster_nodes", state) == float64(n) })
+}
+
+// join begins a session at a node. The game counts to each player.
+func (c *cluster) join(node int) *player {
+	c.Helper()
+	p := &player{t: c.T, url: "ws://" + c.nodes[node].addr, from: "127.0.0.1"}
+	if err := p.connect(); err != nil {
+		c.Fatal(err)
+	}
+	return p
+}
+
+// counts reads n messages, which must follow the last one.
+func (p *player) counts(n int) {
+	p.t.Helper()
+	for range n {
+		want := fmt.Sprint(p.received + 1)
+		if got := p.next(); got != want {
+			p.t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// at is where p resumes from now on.
+func (p *player) at(g *gateway) *player {
+	p.url = "ws://" + g.addr
+	return p
+}
+
+// refusal resumes once, and returns the close.
+func (p *player) refusal() *closing {
+	p.t.Helper()
+	p.conn.CloseNow()
+	err := p.connect()
+	c := new(closing)
+	if !errors.As(err, &c) {
+		p.t.Fatalf("%v, want a close", err)
+	}
+	return c
+}
+
+// Players come back to random nodes, and miss nothing. The game server sees one connection each.
+func TestSessionIsResumedAtRandomNodes(t *testing.T) {
+	c := newCluster(t, 3)
+	var players []*player
+	for i := range 9 {
+		players = append(players, c.join(i%3))
+	}
+	for range 20 {
+		for _, p := range players {
+			p.counts(3)
+			p.say("still here")
+			p.at(c.nodes[rand.IntN(3)]).resume()
+		}
+	}
+	for _, p := range players {
+		p.counts(3)
+	}
+	if n := len(c.game.joined()); n != len(players) {
+		t.Errorf("the game server had %d connections, want %d", n, len(players))
+	}
+}
+
+// A node that was killed is known to be gone at once, since its machine refuses connections.
+// The players of other nodes notice nothing.
+func TestKilledNodeIsGone(t *testing.T) {
+	c := newCluster(t, 3)
+	lost, other := c.join(0), c.join(1)
+	other.counts(2)
+	c.nodes[0].cmd.Process.Kill()
+	if r := lost.at(c.nodes[2]).refusal(); r.Code != 4404 || r.Retry || r.Reason != "no_session: its node was lost" {
+		t.Errorf("%+v, want 4404 for good", r)
+	}
+	other.counts(2)
+	other.at(c.nodes[2]).resume()
+	other.counts(2)
+	c.wantNodes(c.nodes[2], "gone", 1)
+}
+
+// A node that stands still for a while has its sessions all the time.
+func TestStoppedNodeIsWaitedFor(t *testing.T) {
+	c := newCluster(t, 2)
+	p := c.join(0)
+	p.counts(2)
+	pid := c.nodes[0].cmd.Process.Pid
+	syscall.Kill(pid, syscall.SIGSTOP)
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+	if r := p.at(c.nodes[1]).refusal(); r.Code != 4504 || !r.Retry {
+		t.Errorf("%+v, want 4504 with retry", r)
+	}
+	c.wantNodes(c.nodes[1], "silent", 1)
+	syscall.Kill(pid, syscall.SIGCONT)
+	p.resume()
+	p.counts(5)
+	c.wantNodes(c.nodes[1], "up", 2)
+}
+
+// Without NATS players play on, come back at any node, and begin new sessions.
+func TestNATSIsNotNeededToPlay(t *testing.T) {
+	c := newCluster(t, 2)
+	p := c.join(0)
+	p.counts(2)
+	c.nats.kill()
+	eventually(t, "the node knows that NATS is away", func() bool { return c.nodes[1].metric("reseat_cluster_engine_up", "") == 0 })
+	p.at(c.nodes[1]).resume()
+	p.counts(2)
+	c.join(1).counts(2)
+	c.nodes[1].get("/readyz") // must be 200: or a load balancer would take out every node at once
+	os.RemoveAll(c.nats.dir) // it comes back empty
+	c.nats.start()
+	for _, g := range c.nodes {
+		eventually(t, "NATS is back", func() bool { return g.metric("reseat_cluster_engine_up", "") == 1 })
+		c.wantNodes(g, "up", 2)
+	}
+	p.at(c.nodes[0]).resume()
+	p.counts(2)
+}
+
+// Nodes begin without NATS, and join later.
+func TestNodesStartWithoutNATS(t *testing.T) {
+	c := newCluster(t, 0)
+	c.nats.kill()
+	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	for i := range 2 {
+		c.nodes = append(c.nodes, start(t, "--upstream="+c.game.url(), "--token-key-file="+key, "--cluster="+c.nats.url(), fmt.Sprint("--node-name=n", i), "--node-listen=127.0.0.1:0"))
+	}
+	p := c.join(0)
+	p.counts(2)
+	c.nats.start()
+	for _, g := range c.nodes {
+		c.wantNodes(g, "up", 2)
+	}
+	p.at(c.nodes[1]).resume()
+	p.counts(2)
+}
+
+// A node that is being stopped keeps serving its players, through the others.
+func TestDrainingNodeServesItsPlayersThroughOthers(t *testing.T) {
+	c := newCluster(t, 2, "--drain=1m")
+	p := c.join(0)
+	p.counts(2)
+	c.nodes[0].cmd.Process.Signal(syscall.SIGTERM)
+	c.wantNodes(c.nodes[1], "draining", 1)
+	for range 3 {
+		p.at(c.nodes[1]).resume()
+		p.counts(2)
+	}
+	p.conn.Close(1000, "bye")
+	c.nodes[0].says("shutdown.finished")
+	c.wantNodes(c.nodes[1], "gone", 1)
+}
+
+// An upgrade keeps the node: its sessions are found at the new process.
+func TestUpgradeKeepsTheNode(t *testing.T) {
+	c := newCluster(t, 2)
+	p, through := c.join(0), c.join(0)
+	through.counts(1)
+	through.at(c.nodes[1]).resume()
+	through.counts(2)
+	syscall.Kill(c.nodes[0].cmd.Process.Pid, syscall.SIGUSR2)
+	pid := int(c.nodes[0].says("upgrade.begun")["pid"].(float64))
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	c.nodes[0].says("upgrade.committed")
+	p.counts(3)
+	through.counts(3)
+	p.at(c.nodes[1]).resume()
+	p.counts(3)
+	c.wantNodes(c.nodes[1], "up", 2)
+	if n := len(c.game.joined()); n != 2 {
+		t.Errorf("the game server had %d connections, want 2", n)
+	}
+}
+
+// A process with another key may not join, and says so in one line.
+func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
+	c := newCluster(t, 1)
+	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("another key here", 2))
+	out, err := exec.Command(program, "--upstream="+c.game.url(), "--token-key-file="+key, "--cluster="+c.nats.url(), "--node-listen=127.0.0.1:0", "--listen=127.0.0.1:0", "--admin=off").CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(lines[len(lines)-1], "no node accepts its certificate") {
+		t.Errorf("%v: %s", err, out)
+	}
+	c.wantNodes(c.nodes[0], "up", 1)
+}
