@@ -91,7 +91,7 @@ func authority(seed []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
 	t := &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(sum[:8]), Subject: pkix.Name{CommonName: "Reseat nodes"}, SubjectKeyId: sum[:20],
-		NotBefore: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotBefore: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)

@@ -213,7 +213,7 @@ func TestNodesStartWithoutNATS(t *testing.T) {
 
 // A node that is being stopped keeps serving its players, through the others.
 func TestDrainingNodeServesItsPlayersThroughOthers(t *testing.T) {
-	c := newCluster(t, 2, "--drain=1m")
+	c := newCluster(t, 2, "--drain=1m", "--grace=2s")
 	p := c.join(0)
 	p.counts(2)
 	c.nodes[0].cmd.Process.Signal(syscall.SIGTERM)

@@ -1,0 +1,574 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/internal/test/wstest"
+)
+
+// A fakeEngine is an engine that a test plays. All nodes of a test share its records.
+type fakeEngine struct {
+	h       EngineHandler
+	records map[string][]byte
+	puts    []record
+	beats   int
+	away    bool
+	skew    time.Duration
+	mu      sync.Mutex
+}
+
+func (e *fakeEngine) Start(h EngineHandler) error { e.h = h; return nil }
+
+func (e *fakeEngine) Ready(ctx context.Context) error {
+	if e.away {
+		<-ctx.Done()
+		return ErrEngineDown
+	}
+	e.up()
+	return nil
+}
+
+func (e *fakeEngine) up() {
+	e.mu.Lock()
+	e.away = false
+	list := make(map[string][]byte, len(e.records))
+	for id, value := range e.records {
+		list[id] = value
+	}
+	e.mu.Unlock()
+	e.h.EngineUp(EngineStatus{Up: true})
+	for id, value := range list {
+		e.h.Record(id, value)
+	}
+	e.h.Synced()
+}
+
+func (e *fakeEngine) CreateNode(_ context.Context, id string, value []byte) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := e.records[id]; old != nil {
+		return old, ErrExists
+	}
+	e.records[id] = value
+	return nil, nil
+}
+
+func (e *fakeEngine) PutNode(_ context.Context, id string, value []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.away {
+		return ErrEngineDown
+	}
+	r, err := parseRecord(id, value)
+	e.puts = append(e.puts, r)
+	e.records[id] = value
+	return err
+}
+
+func (e *fakeEngine) Beat(string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beats++
+	return nil
+}
+
+func (e *fakeEngine) Publish(string, []byte) error { return nil }
+func (e *fakeEngine) Subscribe(string, func(string, []byte)) (func(), error) {
+	return func() {}, nil
+}
+func (e *fakeEngine) Status() EngineStatus        { return EngineStatus{Up: !e.away} }
+func (e *fakeEngine) Skew() (time.Duration, bool) { return e.skew, true }
+func (e *fakeEngine) Reload() error               { return nil }
+func (e *fakeEngine) Close()                      {}
+
+// last is what the node has published last.
+func (e *fakeEngine) last() record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.puts[len(e.puts)-1]
+}
+
+// keys derives what nodes with the same text share.
+func keys(texts ...string) *Identity {
+	return DerivedIdentity(func(_ string, n int) (all [][]byte, _ error) {
+		for _, text := range texts {
+			all = append(all, bytes.Repeat([]byte(text), n)[:n])
+		}
+		return all, nil
+	})
+}
+
+// A network is how the addresses of a test answer.
+type network struct {
+	t     *testing.T
+	mu    sync.Mutex
+	at    map[string]func(ctx context.Context) (net.Conn, error)
+	dials int
+}
+
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	f := n.at[address]
+	n.dials++
+	n.mu.Unlock()
+	if f == nil {
+		return refuses(ctx)
+	}
+	return f(ctx)
+}
+
+func refuses(context.Context) (net.Conn, error) {
+	return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+}
+
+func silence(ctx context.Context) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// node makes an address that of a node with this id.
+func (n *network) node(id string, identity *Identity) func(context.Context) (net.Conn, error) {
+	if err := identity.Load(id); err != nil {
+		n.t.Fatal(err)
+	}
+	conns := make(chan net.Conn)
+	done := make(chan struct{})
+	ln := &pipeListener{conns, done, sync.OnceFunc(func() { close(done) })}
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: "test"})
+		}),
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	go server.Serve(tls.NewListener(ln, identity.Server(func() string { return id })))
+	n.t.Cleanup(func() { server.Close() })
+	return func(context.Context) (net.Conn, error) {
+		client, far := wstest.Pipe(64 << 10) // net.Pipe would block a Close that holds a lock
+		conns <- far
+		return client, nil
+	}
+}
+
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	close func()
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+func (l *pipeListener) Close() error { l.close(); return nil }
+func (l *pipeListener) Addr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8082}
+}
+
+const peerID, peerAddr = "0000000b", "10.0.0.2:8082"
+
+// stage is a node that knows another one, and the world around it.
+func stage(t *testing.T, change ...func(*Config)) (*Cluster, *fakeEngine, *network, *lines) {
+	t.Helper()
+	t.Cleanup(func() { time.Sleep(20 * time.Second) }) // fake: all connections have closed in peace
+	e := &fakeEngine{records: make(map[string][]byte)}
+	net := &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
+	log := new(lines)
+	cfg := Config{
+		Name: "test", NodeName: "a", Address: "10.0.0.1:8082", Version: "v1", Formats: []int{1}, Engine: e, Identity: keys("k"),
+		Dialer: net.dial, Log: slog.New(slog.NewTextHandler(log, nil)),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Join(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	c.Record(peerID, recordOf(peerID, peerAddr, "up"))
+	return c, e, net, log
+}
+
+func recordOf(id, address, state string) []byte {
+	b, _ := json.Marshal(record{ID: id, Name: "b", Address: address, State: state, Lineage: id})
+	return b
+}
+
+// beats sends a node's heartbeats until the test ends.
+func beats(t *testing.T, c *Cluster, id string) {
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	go func() {
+		for ctx.Err() == nil {
+			c.Heartbeat(id)
+			select {
+			case <-time.After(beatEvery):
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(msg string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), "msg="+msg)
+}
+
+func (c *Cluster) stateOf(id string) string {
+	n, ok := c.Find(id)
+	if !ok {
+		return "unknown"
+	}
+	return n.State.String()
+}
+
+func TestVerdicts(t *testing.T) {
+	for name, try := range map[string]struct {
+		set  func(t *testing.T, c *Cluster, n *network)
+		want Verdict
+	}{
+		"it answers":            {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node(peerID, keys("k")) }, Alive},
+		"another node answers":  {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("k")) }, Gone},
+		"a node of other keys":  {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("other")) }, Unclear},
+		"refused":               {func(t *testing.T, c *Cluster, n *network) {}, Gone},
+		"refused, but it beats": {func(t *testing.T, c *Cluster, n *network) { go beatAfter(c, 100*time.Millisecond) }, Unclear},
+		"no answer, it beats":   {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = silence; beats(t, c, peerID) }, Unclear},
+		"no answer, no beats": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			time.Sleep(2 * time.Second)
+		}, Silent},
+		"no answer, a short silence": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			time.Sleep(500 * time.Millisecond)
+			c.Heartbeat(peerID)
+		}, Unclear},
+		"nobody is heard": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
+			time.Sleep(2 * time.Second)
+		}, Unclear},
+		"half of the others are heard": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
+			c.Record("0000000d", recordOf("0000000d", "10.0.0.4:8082", "up"))
+			beats(t, c, "0000000d")
+			time.Sleep(2 * time.Second)
+		}, Silent},
+		"no answer, without NATS": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			time.Sleep(2 * time.Second)
+			c.EngineDown(errors.New("cut"))
+		}, Unclear},
+		"it has left": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			c.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
+		}, Gone},
+		"another has its address": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = silence
+			time.Sleep(4 * time.Second)
+			c.Record("0000000c", recordOf("0000000c", peerAddr, "up"))
+		}, Gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, n, _ := stage(t)
+				try.set(t, c, n)
+				began := time.Now()
+				j := c.Judge(t.Context(), peerID)
+				if j.Verdict != try.want || j.Evidence == "" {
+					t.Errorf("%v: %q, want %v", j.Verdict, j.Evidence, try.want)
+				}
+				if took := time.Since(began); took > 2*probeTime+refusedPause {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func beatAfter(c *Cluster, d time.Duration) {
+	time.Sleep(d)
+	c.Heartbeat(peerID)
+}
+
+// A node that this one has never heard of may have ended before: nobody knows at once.
+func TestUnknownNodeIsSilentSinceTheJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _, _ := stage(t)
+		joined := time.Now()
+		time.Sleep(time.Minute)
+		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(joined) {
+			t.Errorf("%+v, want silent since %v", j, joined)
+		}
+		c.EngineDown(errors.New("cut"))
+		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Unclear {
+			t.Errorf("%+v without a directory, want unclear", j)
+		}
+	})
+}
+
+// A storm of resumes costs one judgement, and not more than so many wait for it.
+func TestJudgementIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.at[peerAddr] = silence
+		time.Sleep(2 * time.Second)
+		results := make(chan Judgement, 200)
+		for range 200 {
+			go func() { results <- c.Judge(t.Context(), peerID) }()
+		}
+		count := make(map[Verdict]int)
+		for range 200 {
+			count[(<-results).Verdict]++
+		}
+		if count[Silent] != maxWaiting || count[Unclear] != 200-maxWaiting {
+			t.Errorf("%v", count)
+		}
+		if n.dials != 2 {
+			t.Errorf("%d dials, want 2", n.dials)
+		}
+		c.Judge(t.Context(), peerID) // within a second
+		if n.dials != 2 {
+			t.Errorf("%d dials after a further question", n.dials)
+		}
+	})
+}
+
+func TestNodeFallsSilentAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _, log := stage(t)
+		if got := c.stateOf(peerID); got != "up" {
+			t.Errorf("state %q", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := c.stateOf(peerID); got != "silent" || log.count("node.silent") != 1 {
+			t.Errorf("state %q, %d lines", got, log.count("node.silent"))
+		}
+		c.Record(peerID, recordOf(peerID, peerAddr, "draining"))
+		if got := c.stateOf(peerID); got != "draining" || log.count("node.up") != 2 {
+			t.Errorf("state %q, %d lines", got, log.count("node.up"))
+		}
+		time.Sleep(forgetAfter + 5*time.Second)
+		if got := c.stateOf(peerID); got != "unknown" {
+			t.Errorf("state %q after a minute", got)
+		}
+	})
+}
+
+// Without NATS nobody can be heard, so that nobody is judged by it.
+func TestNobodyFallsSilentWhileTheEngineIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _, log := stage(t)
+		c.EngineDown(errors.New("cut"))
+		time.Sleep(10 * time.Minute)
+		if got := c.stateOf(peerID); got != "up" || log.count("node.silent") != 0 || log.count("engine.lost") != 1 {
+			t.Errorf("state %q: %s", got, log.b.String())
+		}
+		c.EngineUp(EngineStatus{Up: true})
+		if got := c.stateOf(peerID); got != "up" {
+			t.Errorf("state %q: the silence of the engine was taken for the node's", got)
+		}
+	})
+}
+
+func TestTakenIDIsDrawnAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{records: make(map[string][]byte)}
+		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := c.ID()
+		e.records[drawn] = recordOf(drawn, "y:1", "up")
+		if err := c.Join(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Stop()
+		if c.ID() == drawn || len(c.ID()) != 8 || e.records[c.ID()] == nil {
+			t.Errorf("id %q was kept, or not published", c.ID())
+		}
+	})
+}
+
+func silence3(ctx context.Context, _, _ string) (net.Conn, error) { return silence(ctx) }
+
+// After an upgrade the node has the same id, though a record of it is there.
+func TestUpgradeKeepsTheID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, e, _, _ := stage(t)
+		again, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), ID: c.ID(), Lineage: c.Lineage(), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Join(time.Second); err != nil || again.ID() != c.ID() {
+			t.Errorf("id %q, %v; want %q", again.ID(), err, c.ID())
+		}
+		again.Stop()
+	})
+}
+
+func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{records: make(map[string][]byte), away: true}
+		log := new(lines)
+		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Log: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Join(3 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Stop()
+		time.Sleep(time.Minute)
+		if log.count("engine.lost") != 1 || len(e.records) != 0 {
+			t.Errorf("%d records, log %s", len(e.records), log.b.String())
+		}
+		e.up()
+		time.Sleep(time.Second)
+		if e.records[c.ID()] == nil || log.count("cluster.joined") != 1 {
+			t.Errorf("not joined: %s", log.b.String())
+		}
+	})
+}
+
+func TestWrongClockKeepsANodeOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for skew, joins := range map[time.Duration]bool{29 * time.Second: true, -31 * time.Second: false} {
+			e := &fakeEngine{records: make(map[string][]byte), skew: skew}
+			c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Join(time.Second); (err == nil) != joins {
+				t.Errorf("%v off: %v", skew, err)
+			}
+			c.Stop()
+		}
+	})
+}
+
+func TestStateIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var draining atomic.Bool
+		c, e, _, _ := stage(t, func(c *Config) { c.Draining = draining.Load })
+		time.Sleep(recordEvery + time.Second)
+		if got := e.last().State; got != "up" {
+			t.Errorf("published %q", got)
+		}
+		draining.Store(true)
+		time.Sleep(beatEvery)
+		synctest.Wait()
+		if got := e.last().State; got != "draining" {
+			t.Errorf("published %q within a heartbeat", got)
+		}
+		c.Leave(t.Context())
+		if got := e.last().State; got != stateLeft {
+			t.Errorf("published %q at the exit", got)
+		}
+	})
+}
+
+func TestDialReachesTheNodeAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.at[peerAddr] = n.node(peerID, keys("k"))
+		conn, err := c.Dial(t.Context(), peerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		if _, err := c.Dial(t.Context(), "0000000f"); !errors.Is(err, ErrUnknown) {
+			t.Errorf("an unknown node: %v", err)
+		}
+		n.at[peerAddr] = n.node("0000000c", keys("k"))
+		if _, err := c.Dial(t.Context(), peerID); err == nil {
+			t.Error("another node was taken for it")
+		}
+		n.at[peerAddr] = n.node(peerID, keys("other"))
+		if _, err := c.Dial(t.Context(), peerID); !otherKeys(err) {
+			t.Errorf("a node with other keys: %v", err)
+		}
+	})
+}
+
+// While keys are rotated some nodes sign with the new key, and some with the old one.
+func TestNodesKnowEachOtherWhileKeysAreRotated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		c.cfg.Identity = keys("new", "k")
+		if err := c.cfg.Identity.Load(c.ID()); err != nil {
+			t.Fatal(err)
+		}
+		n.at[peerAddr] = n.node(peerID, keys("k", "new"))
+		conn, err := c.Dial(t.Context(), peerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	})
+}
+
+// Nobody without a certificate of the cluster gets an answer at the node listener.
+func TestListenerRefusesStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, n, _ := stage(t)
+		dial := n.node(peerID, keys("k"))
+		for name, cfg := range map[string]*tls.Config{
+			"no certificate":    {InsecureSkipVerify: true},
+			"another cluster's": {InsecureSkipVerify: true, Certificates: strangers(t)},
+		} {
+			raw, _ := dial(t.Context())
+			conn := tls.Client(raw, cfg)
+			err := conn.HandshakeContext(t.Context())
+			if err == nil { // TLS 1.3 tells a client only when it reads
+				_, err = conn.Read(make([]byte, 1))
+			}
+			if err == nil {
+				t.Errorf("%s: answered", name)
+			}
+			raw.Close()
+		}
+	})
+}
+
+func strangers(t *testing.T) []tls.Certificate {
+	i := keys("another")
+	if err := i.Load("0000000e"); err != nil {
+		t.Fatal(err)
+	}
+	return []tls.Certificate{i.now.Load().leaf}
+}
