@@ -63,9 +63,18 @@ func requestHead(r *http.Request) []byte {
 
 // publishEvent adds ev to the event stream: the successor's, once that has the sessions.
 func (g *Gateway) publishEvent(ev events.Event) {
-	if to := g.movedTo(); to != nil {
-		to.Event(ev)
-		return
+	u := &g.unpublished
+	u.mu.Lock()
+	to := g.movedTo()
+	switch {
+	case u.on:
+		u.list = append(u.list, ev)
+	case to == nil:
+		g.events.Publish(ev)
 	}
-	g.events.Publish(ev)
+	moved := !u.on && to != nil
+	u.mu.Unlock()
+	if moved {
+		to.Event(ev)
+	}
 }

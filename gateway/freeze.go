@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"reseat/gateway/events"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -50,6 +51,9 @@ func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, 
 	f := &Frozen{g: g, send: send}
 	if err := g.gate.freeze(ctx); err != nil {
 		return nil, err
+	}
+	if g.movedTo() == nil {
+		g.unpublished.begin()
 	}
 	left := g.reg.All()
 	for _, e := range left {
@@ -112,6 +116,10 @@ func (f *Frozen) leave(e *registry.Record) {
 	f.Busy = append(f.Busy, e.ID)
 }
 
+// Events returns up to n events since the freeze. The caller sends them to the successor before that
+// can publish others.
+func (f *Frozen) Events(n int) []events.Event { return f.g.unpublished.next(n) }
+
 // Count counts the frozen sessions.
 func (f *Frozen) Count() int { return len(f.sessions) }
 
@@ -121,6 +129,7 @@ func (f *Frozen) Thaw() {
 		s.thaw()
 	}
 	f.resume()
+	f.g.unpublished.end(false, f.g.events.Publish)
 	f.g.gate.thaw(false)
 }
 
@@ -128,6 +137,7 @@ func (f *Frozen) Thaw() {
 // Clients that come to this process from now on are the successor's.
 func (f *Frozen) Commit(to Successor) {
 	f.g.successor.Store(&to)
+	f.g.unpublished.end(true, to.Event)
 	for _, s := range f.sessions {
 		s.e.Driver().Drop()
 		f.g.reg.Release(s.e, f.g.store)

@@ -47,21 +47,22 @@ type Gateway struct {
 	proxies []interface{ Close() }
 	signing chan struct{} // semaphore: tokens signed at once
 
-	gate      gate                      // closed while sessions are frozen for an upgrade
-	successor atomic.Pointer[Successor] // set by Frozen.Commit
-	late      late                      // sessions that a predecessor still has
-	draining  atomic.Bool               // new sessions are refused; drain.go sets it
-	drain     drain
-	relays    relays       // clients of other nodes' sessions
-	passedIn  atomic.Int64 // connections that other nodes have passed on
-	dials     dials
-	redials   redialer
-	tags      atomic.Uint64   // of the sessions' data; each is used once
-	exhausted chan struct{}   // one slot: the store refused memory
-	ctx       context.Context // until Close
-	stop      context.CancelFunc
-	began     time.Time
-	running   sync.WaitGroup
+	gate        gate                      // closed while sessions are frozen for an upgrade
+	successor   atomic.Pointer[Successor] // set by Frozen.Commit
+	unpublished unpublished               // events during a freeze
+	late        late                      // sessions that a predecessor still has
+	draining    atomic.Bool               // new sessions are refused; drain.go sets it
+	drain       drain
+	relays      relays       // clients of other nodes' sessions
+	passedIn    atomic.Int64 // connections that other nodes have passed on
+	dials       dials
+	redials     redialer
+	tags        atomic.Uint64   // of the sessions' data; each is used once
+	exhausted   chan struct{}   // one slot: the store refused memory
+	ctx         context.Context // until Close
+	stop        context.CancelFunc
+	began       time.Time
+	running     sync.WaitGroup
 }
 
 // sessionIDLen is the length of newID. In a cluster, a node's id comes before it.

@@ -48,6 +48,15 @@ type restored struct {
 
 	client   session.Leg // at the restore; nil: none was attached
 	upstream *session.Upstream
+
+	upBy, downBy forwarder // of the connections that are forwarded
+}
+
+// A forwarder is a process that forwards a connection. The system does not tell its pid in
+// another container.
+type forwarder struct {
+	pid   int
+	older bool
 }
 
 // A termsKey identifies terms that sessions can share.
@@ -170,6 +179,12 @@ func (t *Takeover) Adopt(left []string) {
 
 // adoptAll adopts the restored sessions, on all processors: they stand still meanwhile.
 func (t *Takeover) adoptAll() {
+	for _, r := range t.list {
+		if r.UpForwarded || r.DownForwarded {
+			r.upBy, r.downBy = forwarder{rawconn.PeerOf(r.Up), r.Older}, forwarder{rawconn.PeerOf(r.Down), r.Older}
+			t.pumped = append(t.pumped, r)
+		}
+	}
 	var all sync.WaitGroup
 	for part := range slices.Chunk(t.list, len(t.list)/runtime.GOMAXPROCS(0)+1) {
 		all.Go(func() {
@@ -179,11 +194,6 @@ func (t *Takeover) adoptAll() {
 		})
 	}
 	all.Wait()
-	for _, r := range t.list {
-		if r.UpForwarded || r.DownForwarded {
-			t.pumped = append(t.pumped, r)
-		}
-	}
 	t.list = nil
 }
 
@@ -200,20 +210,32 @@ func (t *Takeover) adopt(r restored) {
 // Pumping counts the connections of the sessions that were taken over whose bytes a
 // predecessor still forwards.
 func (t *Takeover) Pumping() (n int) {
+	t.eachPumped(func(forwarder) { n++ })
+	return n
+}
+
+// Forwarders counts the processes that forward the connections of Pumping.
+func (t *Takeover) Forwarders() int {
+	all := make(map[forwarder]bool)
+	t.eachPumped(func(by forwarder) { all[by] = true })
+	return len(all)
+}
+
+// eachPumped calls f for each connection whose bytes a predecessor still forwards.
+func (t *Takeover) eachPumped(f func(forwarder)) {
 	for _, r := range t.pumped {
 		r.e.Do(func(core *session.Session, _ session.Time) {
 			if core.State() == session.Ended {
 				return
 			}
 			if a := core.Attachment(); r.DownForwarded && a != nil && session.Leg(a) == r.client {
-				n++
+				f(r.downBy)
 			}
 			if r.UpForwarded && core.Upstream() == r.upstream {
-				n++
+				f(r.upBy)
 			}
 		})
 	}
-	return n
 }
 
 // Abandon forgets the restored sessions, which will not be adopted, and closes their
@@ -231,20 +253,25 @@ func (t *Takeover) Abandon() {
 const moveWithin = 5 * time.Second
 
 // EndPumps has the clients leave that still depend on the forwarding of the predecessor, or of
-// processes older than that, which is about to end. Those that can resume do so; a plain client is told to come again.
-// With --disconnect hard the upstream is dialled again at that resume; other
-// upstream connections are lost.
+// processes older than that, which is about to end. Those that can resume do so; a plain client
+// is told to come again. With --disconnect hard the upstream is dialled again at that resume;
+// other upstream connections are lost.
 func (t *Takeover) EndPumps(older bool) {
 	for _, r := range t.pumped {
 		if r.Older != older {
 			continue
 		}
 		r.e.Do(func(core *session.Session, now session.Time) {
-			switch a := core.Attachment(); {
-			case a == nil:
-			case r.DownForwarded && session.Leg(a) == r.client && !r.e.Resumable:
+			a := core.Attachment()
+			if a == nil || core.State() == session.Ended {
+				return
+			}
+			down := r.DownForwarded && session.Leg(a) == r.client // else it has moved meanwhile
+			up := r.UpForwarded && core.Upstream() == r.upstream
+			switch {
+			case !r.e.Resumable && (down || up):
 				core.CloseClient(now, serviceRestart, "upgrade")
-			case r.DownForwarded && session.Leg(a) == r.client, r.UpForwarded && r.e.Terms().Hard:
+			case down, up && r.e.Terms().Hard:
 				core.Disconnect(now)
 			}
 		})

@@ -120,7 +120,7 @@ func (h *Hub) Recent(after uint64) (list []Event, evicted uint64) {
 }
 
 // Continue puts the Recent events of an earlier process before those of h, which has
-// published none and has no Readers.
+// published none. Its Readers begin after them.
 func (h *Hub) Continue(list []Event, evicted uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,6 +128,9 @@ func (h *Hub) Continue(list []Event, evicted uint64) {
 	h.ring, h.count, h.evicted = slices.Clone(list), uint64(len(list)), evicted
 	if len(list) > 0 {
 		h.last = list[len(list)-1].ID
+	}
+	for r := range h.readers {
+		r.at, r.next = h.last, h.count
 	}
 }
 

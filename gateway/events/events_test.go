@@ -325,3 +325,24 @@ func BenchmarkPublish(b *testing.B) {
 		h.Publish(Event{Type: Created, Session: "s"})
 	}
 }
+
+// What an earlier process has published is not news to the readers of this one.
+func TestReadersBeginAfterEventsOfEarlierProcess(t *testing.T) {
+	now := time.UnixMicro(1000)
+	h := New(func() time.Time { return now })
+	r := h.Live()
+	h.Continue([]Event{{ID: 2000, Type: Created}, {ID: 2001, Type: Ended}}, 1999)
+	h.Publish(Event{Type: Detached})
+	h.Publish(Event{Type: Resumed})
+	list, _ := r.Next(make([]Event, 0, 10))
+	var got []string
+	for _, e := range list {
+		got = append(got, fmt.Sprint(e.ID, " ", e.Type))
+	}
+	if want := []string{"2002 session.detached", "2003 session.resumed"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if list, _ := h.After(2001).Next(make([]Event, 0, 10)); len(list) != 2 || list[0].ID != 2002 {
+		t.Errorf("after 2001: %+v", list)
+	}
+}

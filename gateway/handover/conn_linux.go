@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,9 @@ import (
 
 // A Conn is one end of the channel. One goroutine may receive while others send.
 type Conn struct {
-	c    *net.UnixConn
-	send sync.Mutex
+	c      *net.UnixConn
+	send   sync.Mutex
+	unsent []byte // of a message that a deadline has cut off; guarded by send
 }
 
 // New returns the Conn of a Unix stream socket, whose descriptor it takes over.
@@ -69,9 +71,25 @@ func (c *Conn) Close() error { return c.c.Close() }
 // no limit.
 func (c *Conn) SetDeadline(t time.Time) { c.c.SetDeadline(t) }
 
+// Withdraw ends the upgrade before Commit, and closes the channel once the peer has been told
+// why; then it closes told. Until then the channel stays open, however long the peer does not
+// read: it would take the end of the channel for a crash of this process, and have the sessions
+// that this process continues. From here on the peer cannot say Ready any more.
+func (c *Conn) Withdraw(why error) (told <-chan struct{}) {
+	c.c.CloseRead()
+	c.SetDeadline(time.Time{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.SendAbort(why)
+		c.Close()
+	}()
+	return done
+}
+
 // Send sends a message: the concatenation of body, and duplicates of fds. If the peer has
 // closed the channel, the error is an *AbortError if it has sent Abort before, and io.EOF
-// otherwise.
+// otherwise. The rest of a message that a deadline has cut off precedes the next one.
 func (c *Conn) Send(k Kind, fds []int, body ...[]byte) error {
 	size := 0
 	for _, b := range body {
@@ -87,17 +105,32 @@ func (c *Conn) Send(k Kind, fds []int, body ...[]byte) error {
 	head := appendHead(nil, k, size, len(fds))
 	c.send.Lock()
 	defer c.send.Unlock()
-	n, _, err := c.c.WriteMsgUnix(head, oob, nil)
-	if err == nil && n < len(head) {
-		_, err = c.c.Write(head[n:])
-	}
+	err := c.complete()
 	if err == nil {
-		bufs := net.Buffers(body)
-		_, err = bufs.WriteTo(c.c)
+		var n int
+		if n, _, err = c.c.WriteMsgUnix(head, oob, nil); err == nil {
+			if c.unsent = head[n:]; size > 0 {
+				rest := append(net.Buffers{c.unsent}, body...)
+				_, err = rest.WriteTo(c.c)
+				c.unsent = bytes.Join(rest, nil)
+			} else {
+				err = c.complete()
+			}
+		}
 	}
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return c.lastWord()
 	}
+	return err
+}
+
+// complete sends what was cut off. Called with send held.
+func (c *Conn) complete() error {
+	if len(c.unsent) == 0 {
+		return nil // a deadline that has passed meanwhile is no failure
+	}
+	n, err := c.c.Write(c.unsent)
+	c.unsent = c.unsent[n:]
 	return err
 }
 

@@ -25,6 +25,13 @@ func (c *Conn) Close() error { return nil }
 // SetDeadline does nothing.
 func (c *Conn) SetDeadline(time.Time) {}
 
+// Withdraw does nothing.
+func (c *Conn) Withdraw(error) <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
 // Send fails with ErrUnsupported.
 func (c *Conn) Send(Kind, []int, ...[]byte) error { return ErrUnsupported }
 

@@ -13,15 +13,17 @@
 //	Old  Conns       connections without a complete request
 //	Old  Rest        everything else
 //	New  Ready       all is restored, and nothing touched
+//	Old  Event       any number, what has happened during the freeze
 //	Old  Commit      from here on all is the successor's
 //	Old  Sessions, Conns, Event   what was not finished at the time of the freeze
+//	Old  Posts       webhook events that it has not delivered
 //	New  Adopted     it reads and writes: Old may use the processor to tidy up
 //	New  Serving     it serves, and is the main process for the supervisor: Old may exit
-//	Old  Done        nothing follows but sessions that could not be moved
+//	Old  Done        no further sessions follow
 //
-// If the socket is closed before Commit, or either sends Abort, Old continues as if
-// nothing had happened. If it is closed after Ready without Abort, Old has crashed, and New
-// continues as after Commit.
+// If New closes the socket before Commit, or either sends Abort, Old continues as if nothing had
+// happened. Old does not close it before Commit, unless New has received an Abort: if it is
+// closed after Rest without that, Old has crashed, and New continues as after Commit.
 package handover
 
 import (
@@ -52,6 +54,7 @@ const (
 	Done
 	Adopted
 	Serving
+	Posts
 )
 
 // A Message is what Conn.Receive returns. Its descriptors are the receiver's.

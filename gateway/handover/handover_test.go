@@ -501,3 +501,63 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// A deadline may cut a message off in the middle. The next one must not be taken for its rest.
+func TestMessageThatDeadlineCutsOffIsCompletedBeforeNext(t *testing.T) {
+	a, b := pair(t)
+	big := bytes.Repeat([]byte("x"), 3<<20) // more than the socket holds
+	a.SetDeadline(time.Now().Add(10 * time.Millisecond))
+	if err := a.Send(Sessions, nil, big[:1<<20], big[1<<20:]); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%v, want that the deadline ends it", err)
+	}
+	told := a.Withdraw(errors.New("too late"))
+	m, err := b.Receive()
+	if err != nil || m.Kind != Sessions || !bytes.Equal(m.Body, big) {
+		t.Fatalf("kind %d with %d bytes, %v", m.Kind, len(m.Body), err)
+	}
+	if _, err := b.Expect(Ready); !errors.As(err, new(*AbortError)) {
+		t.Errorf("%v, want the Abort", err)
+	}
+	<-told
+}
+
+// A peer that has not been told of the end would take it for a crash.
+func TestPeerThatDoesNotReadLearnsOfWithdrawalFirst(t *testing.T) {
+	a, b := pair(t)
+	a.SetDeadline(time.Now().Add(10 * time.Millisecond))
+	if err := a.Send(Sessions, nil, make([]byte, 3<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	told := a.Withdraw(errors.New("too late"))
+	var abort *AbortError
+	if err := b.Send(Ready, nil); !errors.As(err, &abort) || abort.Reason != "too late" {
+		t.Errorf("Ready: %v, want that it is refused with the reason", err)
+	}
+	<-told
+	if _, err := b.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("%v, want the end", err)
+	}
+}
+
+// What has left as a whole has been sent, also where the deadline passes right afterwards.
+func TestMessageWithoutBodyIsSentAtOnce(t *testing.T) {
+	a, b := pair(t)
+	a.unsent = nil
+	if err := a.complete(); err != nil {
+		t.Error(err)
+	}
+	a.SetDeadline(time.Unix(1, 0))
+	if err := a.complete(); err != nil {
+		t.Errorf("%v with nothing left to send", err)
+	}
+	if err := a.Send(Commit, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%v", err)
+	}
+	a.SetDeadline(time.Time{})
+	if err := a.Send(Done, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := b.Receive(); err != nil || m.Kind != Done {
+		t.Errorf("kind %d, %v: something of what was not sent has arrived", m.Kind, err)
+	}
+}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,11 +25,12 @@ type giving struct {
 	ctx    context.Context
 	step   string // for the log, if it fails
 	format int
+	posts  bool // the successor continues the webhook
 	unacked,
 	tombstones uint64 // number of the last one sent
 	events uint64 // ID of the last one sent
 
-	hold                   func() bool   // keeps a cancelled ctx from interrupting ch; false: it has
+	hold                   func() bool   // keeps a cancelled ctx from interrupting ch from here on; false: it has
 	adopted, serving, gone chan struct{} // closed when the successor says so, or has gone
 }
 
@@ -67,6 +67,7 @@ func (g *giving) give() error {
 	}
 	u.mu.Lock()
 	u.last.To = h.Version
+	g.posts = h.Posts && u.p.hook != nil
 	u.mu.Unlock()
 	u.log.Info("upgrade.begun", "from", config.Version(), "to", h.Version, "pid", h.PID)
 	g.step = "offer"
@@ -120,7 +121,7 @@ func (g *giving) offer() error {
 	p := g.u.p
 	o := offer{
 		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
-		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump,
+		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
 	}
 	if p.node != nil {
 		o.NodeID, o.NodeLineage = p.node.ID(), p.node.Lineage()
@@ -217,7 +218,8 @@ func (g *giving) freeze() (err error) {
 		return err
 	}
 	g.step = "transfer"
-	if err := g.transfer(conns); err != nil {
+	r := rest{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic, Until: monotonic + freezeLimit}
+	if err := g.transfer(conns, r); err != nil {
 		return explainLoss(err)
 	}
 	g.step = "ready"
@@ -228,10 +230,18 @@ func (g *giving) freeze() (err error) {
 	if !g.hold() || p.gateway.Draining() {
 		return errors.New("the gateway is draining")
 	}
-	if err := g.ch.SendJSON(handover.Commit, nil, commit{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic}); err != nil {
+	if handover.Monotonic() > r.Until { // this process was stopped: the successor does not count on it any more
+		return fmt.Errorf("the sessions stood still for more than %s", freezeLimit)
+	}
+	for _, e := range frozen.Events(maxLastEvents) {
+		if err := g.ch.SendJSON(handover.Event, nil, e); err != nil {
+			return explainLoss(err)
+		}
+	}
+	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
+	if err := g.ch.Send(handover.Commit, nil); err != nil {
 		return explainLoss(err)
 	}
-	g.ch.SetDeadline(time.Time{})
 	go g.listen()
 	select { // the successor needs the processors more
 	case <-g.adopted:
@@ -247,8 +257,11 @@ func (g *giving) freeze() (err error) {
 	return nil
 }
 
+// maxLastEvents bounds the events before Commit: the channel has room for them, and for Commit.
+const maxLastEvents = 50
+
 // transfer sends what is not a session.
-func (g *giving) transfer(conns frozenConns) error {
+func (g *giving) transfer(conns frozenConns, r rest) error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}
@@ -256,11 +269,8 @@ func (g *giving) transfer(conns frozenConns) error {
 		return err
 	}
 	p := g.u.p
-	b, err := json.Marshal(rest{Gateway: p.gateway.Rest(g.events), Samples: p.recorder.Samples(), Upgrades: g.u.metrics.counts()})
-	if err != nil {
-		return err
-	}
-	return g.ch.Send(handover.Rest, nil, b)
+	r.Gateway, r.Samples, r.Upgrades = p.gateway.Rest(g.events), p.recorder.Samples(), g.u.metrics.counts()
+	return g.ch.SendJSON(handover.Rest, nil, r)
 }
 
 // An outbox sends frozen sessions in acknowledged batches, so that the successor restores

@@ -64,16 +64,16 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 		p.node.elsewhere.Store(true)
 		p.node.Stop()
 	}
-	requests := make(chan struct{})
+	quiet, requests := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(requests)
-		p.finishRequests()
+		p.finishRequests(g, quiet)
 	}()
 	tick := time.NewTicker(lateEvery)
 	defer tick.Stop()
 	force := time.NewTimer(forceAfter)
 	defer force.Stop()
-	for finished := requests; ; {
+	for begun := quiet; ; {
 		select {
 		case <-g.gone:
 			p.log.Info("upgrade.done", "text", "the new process has exited")
@@ -85,14 +85,14 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 				p.log.Info("upgrade.done", "signal", s.String())
 				return p.exit()
 			}
-		case <-finished:
-			finished = nil
+		case <-begun:
+			begun = nil
 		case <-tick.C:
 		}
 		g.sendLate()
-		if sessions, visits := p.gateway.Left(); finished == nil && sessions+visits == 0 {
-			ch.Send(handover.Done, nil)
-			return p.finishPumps(g, signals)
+		if sessions, visits := p.gateway.Left(); begun == nil && sessions+visits == 0 {
+			ch.Send(handover.Done, nil) // the successor can have one by now
+			return p.finish(g, requests, signals)
 		}
 	}
 }
@@ -100,12 +100,15 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 // servingWait is how long a process waits for its successor to serve before it exits.
 const servingWait = 10 * time.Second
 
-// finishPumps forwards bytes until nobody needs it, or the time for it is over, and returns
-// the exit status. It does not return before the successor serves: systemd would take the
-// end of the main process for the end of the unit, and kill the successor, which has not
-// said yet that it is the main one.
-func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
+// finish forwards bytes until nobody needs it, or the time for it is over, waits for the requests
+// that are being served, and returns the exit status. It does not return before the successor
+// serves: systemd would take the end of the main process for the end of the unit, and kill the
+// successor, which has not said yet that it is the main one.
+func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.Signal) int {
 	serving := g.serving
+	if clients, waiting := p.gateway.Conns().Counts(); clients > waiting {
+		p.log.Info("upgrade.finishing", "requests", clients-waiting, "time", lateGrace, "text", "this process exits when they have been answered")
+	}
 	if n := p.pump.count.Load(); n > 0 {
 		p.log.Info("upgrade.pumping", "connections", n, "time", p.upgrader.pump, "text", "this process exits when none is left; see --upgrade-pump")
 	}
@@ -113,12 +116,14 @@ func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || serving != nil; {
+	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || requests != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil
 		case <-passed:
 			passed = nil
+		case <-requests:
+			requests = nil
 		case <-serving:
 			serving = nil
 		case <-patience.C:
@@ -127,8 +132,11 @@ func (p *process) finishPumps(g *giving, signals <-chan os.Signal) int {
 			p.log.Info("upgrade.done", "text", "the new process has exited")
 			return p.exit()
 		case <-limit.C:
-			p.log.Info("upgrade.done", "connections_closed", p.pump.count.Load(), "text", "--upgrade-pump is over")
-			return p.exit()
+			if n := p.pump.count.Load(); n > 0 {
+				p.log.Info("upgrade.pump_over", "connections_closed", n, "text", "--upgrade-pump is over")
+			}
+			p.pump.close()
+			passed = nil // these are cut as well, and resume
 		case s := <-signals:
 			if !ignoredWhileRetiring(s) {
 				p.log.Info("upgrade.done", "signal", s.String())
@@ -175,18 +183,42 @@ func (g *giving) sendLate() {
 }
 
 // finishRequests waits for requests in flight, and closes connections as they become idle.
-func (p *process) finishRequests() {
+// It closes quiet as soon as none can come to this process any more, but from a connection that
+// had one under way: those go on until they are answered.
+func (p *process) finishRequests(g *giving, quiet chan<- struct{}) {
 	p.gateway.Events().Close() // event streams end, their readers come again
 	ctx, cancel := context.WithTimeout(context.Background(), lateGrace)
 	defer cancel()
 	var both sync.WaitGroup
 	both.Go(func() { p.admin.Shutdown(ctx) })
 	both.Go(func() {
+		p.clients.SetKeepAlivesEnabled(false) // closes idle connections
 		p.finishHandshakes(ctx)
+		close(quiet)
 		p.clients.Shutdown(ctx)
 	})
-	both.Go(p.closeHook)
+	both.Go(func() { p.finishPosts(g) })
 	both.Wait()
+}
+
+// batchPosts is how many webhook events go into a message.
+const batchPosts = 500
+
+// finishPosts finishes the posts in flight, and hands over what is queued. The events of a session
+// stay in order, since the successor posts nothing meanwhile.
+func (p *process) finishPosts(g *giving) {
+	if !g.posts {
+		p.closeHook()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
+	defer cancel()
+	list := p.hook.HandOver(ctx)
+	for part := range slices.Chunk(list, batchPosts) {
+		g.ch.SendJSON(handover.Posts, nil, part)
+	}
+	g.ch.Send(handover.Posts, nil) // these were all
+	p.hook = nil
 }
 
 // finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.
@@ -194,7 +226,6 @@ func (p *process) finishHandshakes(ctx context.Context) {
 	if p.certs == nil {
 		return
 	}
-	p.clients.SetKeepAlivesEnabled(false) // closes idle connections
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	tick := time.NewTicker(lateEvery)

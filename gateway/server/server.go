@@ -110,10 +110,28 @@ func startOrTakeOver(set *config.Settings, own *secrets, environ []string, log *
 			return nil, nil, err
 		}
 		log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
+		p, err = startAfterCrash(func() (*process, error) { return start(set, own, vitals(), log, nil) })
+		return p, nil, err
 	}
 	p, err := start(set, own, vitals(), log, nil)
 	return p, nil, err
 }
+
+// releaseTime is how long the system may take to close the listeners of a process that has
+// crashed: its many other connections may come first.
+const releaseTime = 10 * time.Second
+
+// startAfterCrash starts a gateway while the system closes the listeners of the one before.
+func startAfterCrash(start func() (*process, error)) (p *process, err error) {
+	for end := time.Now().Add(releaseTime); ; time.Sleep(releasePoll) {
+		if p, err = start(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return p, err
+		}
+	}
+}
+
+// releasePoll is the time between two attempts to listen.
+const releasePoll = 20 * time.Millisecond
 
 // parse reads the settings. If it returns none, it has printed what there is to say, and
 // the exit status is the one it returns.
@@ -271,7 +289,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		}
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log, Hold: over != nil && over.offer.Posts})
 		p.hook.Register(vitals.registry)
 	}
 	for path, h := range web.Client() {

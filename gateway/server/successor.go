@@ -27,6 +27,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/webhook"
 )
 
 // A takeover is an upgrade, on the successor's side.
@@ -40,9 +41,11 @@ type takeover struct {
 	sessions *gateway.Takeover
 	moved    int
 	conns    []injected
-	began    time.Duration // handover.Monotonic when the first session came
-	commit   commit
-	upgrades map[string]float64
+	rest     rest
+	last     []events.Event   // before the commit
+	done     bool             // no further sessions follow
+	hook     *webhook.Hook    // nil: none
+	posts    []webhook.Queued // for hook, received so far
 	events   gateway.RecentEvents
 	decoder  *decoder // until Ready
 	collect  func()   // turns the garbage collector on again
@@ -53,6 +56,9 @@ type injected struct {
 	listener string
 	conn     net.Conn
 }
+
+// errTooLate ends a takeover whose predecessor goes on by itself.
+var errTooLate = errors.New("restoring the sessions took so long that the process to take over from continues with them")
 
 // errPredecessorCrashed means that the predecessor has exited without a word.
 var errPredecessorCrashed = errors.New("the process to take over from has exited")
@@ -91,7 +97,7 @@ func withoutUpgrade(environ []string) []string {
 func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 	t := &takeover{ch: ch, listeners: make(map[string]*listen.Listener)}
 	ch.SetDeadline(time.Now().Add(set.UpgradeTimeout))
-	if err := ch.SendJSON(handover.Hello, nil, hello{Version: config.Version(), Formats: session.Formats, PID: os.Getpid()}); err != nil {
+	if err := ch.SendJSON(handover.Hello, nil, hello{Version: config.Version(), Formats: session.Formats, PID: os.Getpid(), Posts: set.Webhook != nil}); err != nil {
 		return nil, t.failed(err)
 	}
 	m, err := ch.ExpectJSON(handover.Offer, &t.offer)
@@ -161,7 +167,15 @@ func (t *takeover) failed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errPredecessorCrashed
 	}
-	return fmt.Errorf("take over: %w", err)
+	return fmt.Errorf("take over: %w", inTime(err))
+}
+
+// inTime names a failure that is a deadline's.
+func inTime(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("timeout of --upgrade-timeout or the freeze")
+	}
+	return err
 }
 
 // clock continues the predecessor's clock.
@@ -191,22 +205,54 @@ func (t *takeover) receive(p *process) error {
 	if err != nil {
 		var abort *handover.AbortError
 		if !errors.As(err, &abort) {
-			t.ch.SendAbort(err)
+			t.ch.SetDeadline(time.Now().Add(time.Second))
+			t.ch.SendAbort(inTime(err))
 		}
 		return t.failed(err)
 	}
+	if handover.Monotonic() > t.rest.Until {
+		return t.failed(errTooLate)
+	}
 	t.ch.SetDeadline(time.Time{}) // only the predecessor decides now: it may have sent Commit at any moment
+	waiting := time.AfterFunc(freezeLimit, func() {
+		p.log.Warn("upgrade.waiting", "pid", t.offer.PID, "text", "the process to take over from neither commits nor aborts: if it is stopped, continue it, or kill it and its sessions go on here")
+	})
+	defer waiting.Stop()
 	if err = t.ch.Send(handover.Ready, nil); err == nil {
-		_, err = t.ch.ExpectJSON(handover.Commit, &t.commit)
+		err = t.awaitCommit()
 	}
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // it has crashed; nobody else can have its sessions
-		t.commit = commit{Frozen: t.began}
 		p.log.Error("upgrade.predecessor_crashed", "text", "it had handed everything over: its sessions go on here")
 	case err != nil:
 		return t.failed(err)
 	}
 	return nil
+}
+
+// awaitCommit waits for the commit, and keeps the events before it.
+func (t *takeover) awaitCommit() error {
+	for {
+		m, err := t.ch.Receive()
+		if err != nil {
+			return err
+		}
+		m.Close()
+		switch m.Kind {
+		case handover.Commit:
+			return nil
+		case handover.Abort:
+			return &handover.AbortError{Reason: string(m.Body)}
+		case handover.Event:
+			var e events.Event
+			if err := json.Unmarshal(m.Body, &e); err != nil {
+				return err
+			}
+			t.last = append(t.last, e)
+		default:
+			return handover.ErrProtocol
+		}
+	}
 }
 
 // memoryPerSession is about what restoring and adopting a session allocates in bytes, besides
@@ -241,9 +287,6 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		return false, err
 	}
 	defer m.Close()
-	if t.began == 0 && m.Kind != handover.Tombstones && m.Kind != handover.Events {
-		t.began = handover.Monotonic()
-	}
 	switch m.Kind {
 	case handover.Abort:
 		return false, &handover.AbortError{Reason: string(m.Body)}
@@ -268,8 +311,8 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	case handover.Conns:
 		return false, t.keepConns(&m)
 	case handover.Rest:
-		var r rest
-		if err := json.Unmarshal(m.Body, &r); err != nil {
+		r := &t.rest
+		if err := json.Unmarshal(m.Body, r); err != nil {
 			return false, err
 		}
 		if err := t.decoder.finish(); err != nil {
@@ -281,7 +324,6 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		if p.recorder != nil {
 			p.recorder.Restore(r.Samples)
 		}
-		t.upgrades = r.Upgrades
 		return true, nil
 	default:
 		return false, handover.ErrProtocol
@@ -346,7 +388,10 @@ func (t *takeover) keepConns(m *handover.Message) error {
 
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
-	t.sessions.Adopt(t.commit.Left)
+	for _, e := range t.last {
+		p.gateway.Events().Publish(e)
+	}
+	t.sessions.Adopt(t.rest.Left)
 	if p.node != nil {
 		p.node.elsewhere.Store(false)
 	}
@@ -357,33 +402,34 @@ func (t *takeover) adopt(p *process) {
 		p.inject(c)
 	}
 	t.conns = nil
-	took := handover.Monotonic() - t.commit.Frozen
+	took := handover.Monotonic() - t.rest.Frozen
 	u := p.upgrader
-	u.metrics.add(t.upgrades)
+	u.metrics.add(t.rest.Upgrades)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
 	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - t.sessions.Pumped()))
 	u.metrics.sessions.WithLabelValues("pumped").Add(float64(t.sessions.Pumped()))
-	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.commit.Left)))
+	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.rest.Left)))
 	u.metrics.pumped.Store(t)
 	u.mu.Lock()
 	u.last = admin.Upgrade{
 		State: upgradeOK, From: t.offer.Version, To: config.Version(),
-		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.commit.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
-	u.older = t.older
+	u.older = slices.Clone(t.older) // watchOlder deletes from it
 	u.mu.Unlock()
 	for _, ch := range t.older {
-		go u.watchOlder(ch)
+		go u.watchOlder(ch, nil)
 	}
-	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.commit.Left), "frozen", took)
+	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.rest.Left), "frozen", took)
 	if t.offer.SigningKey != p.keys.SigningKeyID() {
 		p.gateway.RenewTokens()
 	}
+	t.hook = p.hook
 	go t.follow(p)
-	u.noteForwarding(t.sessions.Pumped() > 0, t.commit.Pump, t.commit.Older)
+	u.noteForwarding(t.sessions.Pumped() > 0, t.rest.Pump, t.rest.Older)
 	for _, older := range []bool{false, true} {
-		time.AfterFunc(map[bool]time.Duration{false: t.commit.Pump, true: t.commit.Older}[older], func() {
+		time.AfterFunc(map[bool]time.Duration{false: t.rest.Pump, true: t.rest.Older}[older], func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			t.sessions.EndPumps(older)
@@ -395,8 +441,9 @@ func (t *takeover) adopt(p *process) {
 func (t *takeover) follow(p *process) {
 	defer func() {
 		t.sessions.NoneLate()
-		p.upgrader.settle()
-		p.upgrader.watchOlder(t.ch)
+		t.settle(p, func() { t.done = true })
+		p.upgrader.watchOlder(t.ch, func(m *handover.Message) { t.late(p, m) })
+		t.settle(p, t.continuePosts) // if it has crashed
 	}()
 	for {
 		m, err := t.ch.Receive()
@@ -417,16 +464,23 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	var err error
 	switch m.Kind {
 	case handover.Sessions:
-		var list []gateway.Decoded
-		list, err = t.decode(m)
-		err = errors.Join(err, t.restoreAll(list))
-		t.sessions.AdoptLate()
+		err = t.lateSessions(p, m)
 	case handover.Conns:
 		err = t.lateConns(p, m)
 	case handover.Event:
 		var e events.Event
 		if err = json.Unmarshal(m.Body, &e); err == nil {
 			p.gateway.Events().Publish(e)
+		}
+	case handover.Posts:
+		if len(m.Body) == 0 {
+			t.continuePosts()
+			t.settleLocked(p)
+			return false
+		}
+		var list []webhook.Queued
+		if err = json.Unmarshal(m.Body, &list); err == nil {
+			t.posts = append(t.posts, list...)
 		}
 	case handover.Done:
 		return true
@@ -435,6 +489,48 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 		p.log.Error("upgrade.late_failed", "err", err)
 	}
 	return false
+}
+
+// settle notes something, and that the predecessor has handed everything over if that was the last.
+func (t *takeover) settle(p *process, note func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	note()
+	t.settleLocked(p)
+}
+
+func (t *takeover) settleLocked(p *process) {
+	if t.done && !t.offer.Posts {
+		p.upgrader.settle()
+	}
+}
+
+// continuePosts begins to post webhook events: the predecessor does not post any more. Called with
+// mu held.
+func (t *takeover) continuePosts() {
+	if t.hook != nil && t.offer.Posts {
+		t.hook.Continue(t.posts)
+	}
+	t.posts, t.offer.Posts = nil, false
+}
+
+// lateSessions serves sessions that follow after the commit. Nobody else has them any more: one
+// that cannot be restored is lost, and costs no other.
+func (t *takeover) lateSessions(p *process, m *handover.Message) error {
+	err := eachSession(m, func(s gateway.Moved) error {
+		d, err := t.sessions.Decode(t.offer.Format, s)
+		if err == nil {
+			err = t.sessions.Restore(d)
+		}
+		if err != nil {
+			closeEnds(s)
+			p.upgrader.metrics.sessions.WithLabelValues("lost").Inc()
+			p.log.Error("upgrade.session_lost", "err", err, "text", "its connections are closed")
+		}
+		return nil
+	})
+	t.sessions.AdoptLate()
+	return err
 }
 
 // lateConns serves clients whose requests the predecessor has read.

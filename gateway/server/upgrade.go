@@ -24,8 +24,10 @@ const (
 	// freezeLimit is how long sessions may stand still. It is below any client's
 	// suspicion that its connection is dead.
 	freezeLimit = 3 * time.Second
-	// maxOlder is how many older processes may still forward bytes.
-	maxOlder = 2
+	// maxForwarding is how many older processes may still forward bytes.
+	maxForwarding = 2
+	// maxOlder is how many older processes there may be: others finish requests.
+	maxOlder = 16
 	// settleTime is how long a freeze waits for reads and writes in flight.
 	settleTime = 300 * time.Millisecond
 	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
@@ -43,6 +45,7 @@ type hello struct {
 	Version string
 	Formats []int // of session.Freeze, newest first
 	PID     int
+	Posts   bool // it reads handover.Posts
 }
 
 // An offer is the body of handover.Offer. Its descriptors are the listeners, and then the
@@ -64,6 +67,7 @@ type offer struct {
 	NodeID      string            // of this process in its cluster; "": it is in none
 	NodeLineage string
 	Pump        time.Duration
+	Posts       bool // handover.Posts follow
 }
 
 // An inheritedAddr is a listener: which one, and the setting that it was opened with.
@@ -81,14 +85,11 @@ type rest struct {
 	Gateway  gateway.Rest
 	Samples  []gateway.Totals
 	Upgrades map[string]float64
-}
-
-// A commit is the body of handover.Commit.
-type commit struct {
-	Left   []string      // ids of the sessions that follow later
-	Pump   time.Duration // how long this process forwards bytes
-	Older  time.Duration // how long older processes do
-	Frozen time.Duration // handover.Monotonic of the freeze
+	Left     []string      // ids of the sessions that follow later
+	Pump     time.Duration // how long this process forwards bytes
+	Older    time.Duration // how long older processes do
+	Frozen   time.Duration // handover.Monotonic of the freeze
+	Until    time.Duration // handover.Monotonic when the predecessor will have given up
 }
 
 // A lateConn is a connection in the body of handover.Conns.
@@ -127,13 +128,13 @@ func newUpgradeMetrics(r *prometheus.Registry) *upgradeMetrics {
 			Name: "reseat_upgrade_freeze_seconds", Help: "How long an upgrade kept all sessions from being served.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 11),
 		}),
 		sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, or kept by it.",
+			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, kept by it until they were finished, or lost because they could not be read then.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
 		m.results.WithLabelValues(result)
 	}
-	for _, result := range []string{"moved", "pumped", "kept"} {
+	for _, result := range []string{"moved", "pumped", "kept", "lost"} {
 		m.sessions.WithLabelValues(result)
 	}
 	r.MustRegister(m.results, m.freeze, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -152,6 +153,17 @@ func (m *upgradeMetrics) pumping() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return float64(t.sessions.Pumping())
+}
+
+// forwarding counts the processes that forward connections.
+func (m *upgradeMetrics) forwarding() int {
+	t := m.pumped.Load()
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sessions.Forwarders()
 }
 
 // sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.

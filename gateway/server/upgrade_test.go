@@ -4,12 +4,14 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +35,15 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/handover"
+	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/session"
 )
 
-var killRounds = flag.Int("kill-rounds", 12, "upgrades during which a process is killed")
+var (
+	killRounds  = flag.Int("kill-rounds", 12, "upgrades during which a process is killed")
+	stopRounds  = flag.Int("stop-rounds", 4, "upgrades during which a process is stopped for a while")
+	killPlayers = flag.Int("kill-players", 4, "players in each of them")
+)
 
 // patience bounds each wait, so that a test ends. Nothing is asserted about it.
 const patience = 30 * time.Second
@@ -63,19 +71,27 @@ type stage struct {
 	game   *echo
 	flags  []string
 	socket string
+	pair   *testcert.Pair // clients connect over TLS; nil: plainly
 }
 
 // An echo is a game server that answers each message with the same, and counts its connections.
 type echo struct {
 	*httptest.Server
 	joined atomic.Int64
+	dials  atomic.Int64  // at /wait, which are answered when slow is closed
+	left   atomic.Int64  // connections that have ended
+	away   atomic.Int64  // connections that were closed with 1001
+	slow   chan struct{} // answers to ordinary requests end when it is closed
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), game: new(echo)}
+	s := &stage{t: t, dir: t.TempDir(), game: &echo{slow: make(chan struct{})}}
 	s.game.Server = httptest.NewServer(http.HandlerFunc(s.game.serve))
-	t.Cleanup(s.game.Close)
+	t.Cleanup(func() {
+		s.game.CloseClientConnections()
+		s.game.Close()
+	})
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -92,29 +108,51 @@ func newStage(t *testing.T) *stage {
 }
 
 func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") == "" {
+		fmt.Fprintln(w, "begin")
+		http.NewResponseController(w).Flush()
+		select {
+		case <-g.slow:
+			fmt.Fprintln(w, "end")
+		case <-r.Context().Done():
+		}
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/wait") { // a dial under way
+		g.dials.Add(1)
+		<-g.slow
+	}
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return
 	}
 	defer c.CloseNow()
 	g.joined.Add(1)
+	defer g.left.Add(1)
 	for {
 		kind, b, err := c.Read(r.Context())
+		if websocket.CloseStatus(err) == websocket.StatusGoingAway {
+			g.away.Add(1)
+		}
 		if err != nil || c.Write(r.Context(), kind, b) != nil {
 			return
 		}
 	}
 }
 
-// freeAddr is an address that nobody listens at.
+// freeAddr is an address that nobody listens at. Its port is below those that the system
+// chooses, so that no outgoing connection takes it meanwhile.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(20000)))
+		if err == nil {
+			defer ln.Close()
+			return ln.Addr().String()
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // spawn starts a process.
@@ -195,11 +233,27 @@ func (n *node) mark() int {
 // wait waits for a line after a mark whose message begins with one of these.
 func (n *node) wait(mark int, begins ...string) map[string]any {
 	n.t.Helper()
+	return n.waitFor(mark, func(line map[string]any) bool {
+		s, _ := line["msg"].(string)
+		return slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(s, b) })
+	})
+}
+
+// said reports whether there was a line with this message.
+func (n *node) said(msg string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.lines, func(line map[string]any) bool { return line["msg"] == msg })
+}
+
+// waitFor waits for a line after a mark.
+func (n *node) waitFor(mark int, wanted func(line map[string]any) bool) map[string]any {
+	n.t.Helper()
 	limit := time.After(patience)
 	for {
 		n.mu.Lock()
 		for _, line := range n.lines[mark:] {
-			if s, _ := line["msg"].(string); slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(s, b) }) {
+			if wanted(line) {
 				n.mu.Unlock()
 				return line
 			}
@@ -210,7 +264,7 @@ func (n *node) wait(mark int, begins ...string) map[string]any {
 		select {
 		case <-news:
 		case <-limit:
-			n.t.Fatalf("no line %q", begins)
+			n.t.Fatal("the line that the test waits for does not come")
 		}
 	}
 }
@@ -234,6 +288,18 @@ func (n *node) status() (u admin.Upgrade) {
 // results are the upgrades by result, of the metrics.
 func (n *node) results() map[string]float64 {
 	n.t.Helper()
+	return n.metrics("reseat_upgrades_total")
+}
+
+// metric is a metric's value with this label.
+func (n *node) metric(name, label string) float64 {
+	n.t.Helper()
+	return n.metrics(name)[label]
+}
+
+// metrics are a metric's values by label.
+func (n *node) metrics(name string) map[string]float64 {
+	n.t.Helper()
 	resp, err := ask.Get(n.admin + "/metrics")
 	if err != nil {
 		n.t.Fatal(err)
@@ -245,7 +311,7 @@ func (n *node) results() map[string]float64 {
 		n.t.Fatal(err)
 	}
 	all := map[string]float64{}
-	for _, m := range families["reseat_upgrades_total"].GetMetric() {
+	for _, m := range families[name].GetMetric() {
 		all[m.Label[0].GetValue()] = m.Counter.GetValue()
 	}
 	return all
@@ -286,7 +352,9 @@ type players struct {
 
 type lockstep struct {
 	conn  *websocket.Conn
-	count atomic.Int64 // echoes received
+	pause time.Duration // between an echo and the next message
+	count atomic.Int64  // echoes received
+	moved atomic.Bool   // the client was asked to move
 	err   atomic.Pointer[error]
 }
 
@@ -304,11 +372,16 @@ func (s *stage) play(n *node, count int) *players {
 		if i%2 == 1 {
 			o.Subprotocols = []string{"reseat.v1"}
 		}
-		c, _, err := websocket.Dial(s.t.Context(), "ws://"+n.addr+"/match/7", &o)
+		scheme := "ws"
+		if s.pair != nil {
+			scheme = "wss"
+			o.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: s.pair.Client(), DisableKeepAlives: true}}
+		}
+		c, _, err := websocket.Dial(s.t.Context(), scheme+"://"+n.addr+"/match/7", &o)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		one := &lockstep{conn: c}
+		one := &lockstep{conn: c, pause: max(2*time.Millisecond, time.Duration(count)*100*time.Microsecond)}
 		p.list = append(p.list, one)
 		p.ended.Go(func() {
 			err := one.run(ctx)
@@ -331,8 +404,11 @@ func (l *lockstep) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if len(b) > 0 && b[0] == 0x10 {
-				continue // to the client's library
+			if len(b) > 0 && b[0] == 0x10 { // to the client's library
+				if bytes.Contains(b, []byte("move")) {
+					l.moved.Store(true)
+				}
+				continue
 			}
 			if string(b) != want {
 				return fmt.Errorf("%w: %q, want %q", errMixedUp, b, want)
@@ -340,7 +416,7 @@ func (l *lockstep) run(ctx context.Context) error {
 			break
 		}
 		l.count.Add(1)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(l.pause)
 	}
 }
 
@@ -349,8 +425,12 @@ var errMixedUp = errors.New("lost, repeated or out of order")
 // goOn asserts that every player still plays.
 func (p *players) goOn() {
 	p.t.Helper()
+	before := make([]int64, len(p.list))
 	for i, l := range p.list {
-		from := l.count.Load()
+		before[i] = l.count.Load()
+	}
+	for i, l := range p.list {
+		from := before[i]
 		for end := time.Now().Add(patience); l.count.Load() < from+3; time.Sleep(time.Millisecond) {
 			if err := l.err.Load(); err != nil {
 				p.t.Fatalf("player %d: %v", i, *err)
@@ -787,7 +867,8 @@ func (s *stage) between(n *node) (*relay, *node) {
 	return r, next
 }
 
-// until passes messages on, both ways, up to the first of this kind, which it drops.
+// until passes messages on, both ways, up to the first of this kind, which it drops. The other
+// way goes on.
 func (r *relay) until(k handover.Kind) {
 	r.t.Helper()
 	stopped := make(chan error, 2)
@@ -826,6 +907,61 @@ func TestSuccessorOfCrashedProcessServesItsSessionsOnceItHasAll(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	s.play(next, 2)
+}
+
+// stop stops a process, and waits until it stands still.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	syscall.Kill(pid, syscall.SIGSTOP)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the process does not stop: %s, %v", b, err)
+		}
+		if strings.Contains(string(b), ") T ") {
+			return
+		}
+	}
+}
+
+// A process that is stopped while its successor waits for COMMIT must not find a second owner
+// when it continues. While it is stopped nobody can know whether it will.
+func TestSuccessorOfStoppedProcessWaits(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			n := s.start("--upgrade-socket=" + s.socket)
+			p := s.play(n, 6)
+			r, next := s.between(n)
+			r.until(handover.Ready)
+			stop(t, n.cmd.Process.Pid)
+			if err := r.old.Send(handover.Ready, nil); err != nil {
+				t.Fatal(err)
+			}
+			if line := next.wait(0, "upgrade.waiting"); line["pid"] != float64(n.cmd.Process.Pid) {
+				t.Errorf("%v, want the process %d", line, n.cmd.Process.Pid)
+			}
+			if killed {
+				n.cmd.Process.Kill()
+				<-n.exited
+				r.new.Close()
+				next.wait(0, "upgrade.predecessor_crashed")
+			} else {
+				n.cmd.Process.Signal(syscall.SIGCONT)
+				n.wait(0, "upgrade.aborted")
+				<-next.exited
+				if code := next.cmd.ProcessState.ExitCode(); code != 1 {
+					t.Errorf("exit status %d, want 1", code)
+				}
+			}
+			p.goOn()
+			s.play(n, 1)
+			if got := s.game.joined.Load(); got != 7 {
+				t.Errorf("the game server had %d connections, want 7", got)
+			}
+		})
+	}
 }
 
 // It has not got all, so it begins anew, and has nothing open of the old sessions.
@@ -887,50 +1023,161 @@ func TestAbortedSuccessorExitsWithOneLine(t *testing.T) {
 	}
 }
 
-// Whichever process is killed, at any moment: players either play on, or notice; a
-// message is never lost unnoticed, and never comes twice.
+// Whichever process is killed, at any moment of an upgrade, there is one owner afterwards. If
+// the older process is killed, its successor has all sessions if it is READY, and otherwise
+// begins anew. If the successor is killed before COMMIT, the older process goes on. A message is
+// never lost unnoticed, and never comes twice.
 func TestKilledProcessLosesNothingUnnoticed(t *testing.T) {
+	ended := make(map[string]int)
 	for i := range *killRounds {
-		s := newStage(t)
-		n := s.start()
-		p := s.play(n, 4)
-		n.cmd.Process.Signal(syscall.SIGUSR2)
-		killOld := i%2 == 0
-		var child int
-		if !killOld || i%4 == 0 {
-			child = int(n.wait(0, "upgrade.begun")["pid"].(float64))
+		if !t.Run(fmt.Sprint(i), func(t *testing.T) { ended[killOne(t, i)]++ }) {
+			break
 		}
-		time.Sleep(rand.N(40 * time.Millisecond))
-		if killOld {
-			n.cmd.Process.Kill()
-			<-n.exited
-		} else {
-			syscall.Kill(child, syscall.SIGKILL)
-		}
-		// Either all play on, or all notice: there is one owner.
-		served := p.outcome()
-		t.Logf("round %d: old killed %v, played on %v", i, killOld, served)
-		if served {
-			p.goOn()
-		} else {
-			p.noticed()
-		}
-		syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
+	}
+	for _, how := range slices.Sorted(maps.Keys(ended)) {
+		t.Logf("%4d %s", ended[how], how)
 	}
 }
 
-// outcome waits until it is clear whether the first player plays on.
-func (p *players) outcome() (plays bool) {
-	l := p.list[0]
-	from := l.count.Load()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if l.err.Load() != nil {
-			return false
+// A moment is a random moment of an upgrade, with the process to which something happens.
+type moment struct {
+	s      *stage
+	n      *node
+	p      *players
+	driver string
+	after  string // this line of the log, or the successor's start
+	old    bool   // it happens to the older process
+	child  int    // the successor
+}
+
+func momentOfUpgrade(t *testing.T, round int) moment {
+	m := moment{s: newStage(t), driver: []string{"net", "poll"}[round%2], old: round/2%2 == 0, after: []string{"", "upgrade.begun", "upgrade.frozen"}[round/4%3]}
+	m.n = m.s.start("--driver=" + m.driver)
+	m.p = m.s.play(m.n, *killPlayers)
+	m.n.cmd.Process.Signal(syscall.SIGUSR2)
+	for end := time.Now().Add(patience); m.child == 0; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal("no successor")
 		}
-		if l.count.Load() > from+50 {
-			return true
+		m.child = childOf(m.n.cmd.Process.Pid)
+	}
+	if m.after == "" {
+		time.Sleep(rand.N(200 * time.Millisecond)) // most of it is the successor's start
+	} else {
+		m.n.wait(0, m.after)
+		time.Sleep(rand.N(time.Millisecond << rand.N(6)))
+	}
+	return m
+}
+
+// killOne kills one process during an upgrade, and reports how the upgrade ended.
+func killOne(t *testing.T, round int) (how string) {
+	m := momentOfUpgrade(t, round)
+	s, n, p := m.s, m.n, m.p
+	if m.old {
+		how = "old killed: "
+		n.cmd.Process.Kill()
+		<-n.exited
+		switch line := n.waitFor(0, func(line map[string]any) bool {
+			return line["msg"] == "upgrade.failed" || line["msg"] == "upgrade.committed" && line["pid"] != nil
+		}); line["msg"] {
+		case "upgrade.committed":
+			how += "the successor has the sessions"
+			if n.said("upgrade.predecessor_crashed") {
+				how += ", without COMMIT"
+			}
+			p.goOn()
+		default:
+			how += "the successor begins anew"
+			p.noticed()
+			served := 0
+			n.waitFor(0, func(line map[string]any) bool {
+				if line["msg"] == "listen.clients" {
+					served++
+				}
+				return served == 2
+			})
+		}
+		s.play(n, 1)
+	} else {
+		how = "successor killed: "
+		syscall.Kill(m.child, syscall.SIGKILL)
+		switch line := n.waitFor(0, func(line map[string]any) bool {
+			return line["msg"] == "upgrade.aborted" || line["msg"] == "upgrade.committed" && line["pid"] == nil
+		}); line["msg"] {
+		case "upgrade.aborted":
+			how += "the older process goes on, at " + line["step"].(string)
+			p.goOn()
+			if u := n.status(); u.State != upgradeAborted {
+				t.Errorf("%+v", u)
+			}
+			s.play(n, 1)
+		default:
+			how += "a crash after COMMIT"
+			p.noticed()
+			<-n.exited
 		}
 	}
-	p.t.Fatal("the first player neither plays nor notices")
-	return false
+	if joined := s.game.joined.Load(); joined < int64(*killPlayers) || joined > int64(*killPlayers)+1 {
+		t.Errorf("%d connections to the game server by %d players", joined, *killPlayers+1)
+	}
+	t.Logf("round %d, %s driver, after %q: %s", round, m.driver, m.after, how)
+	return m.driver + ": " + how
+}
+
+// Whichever process is stopped, at any moment of an upgrade, and however long: once it
+// continues there is one owner, and the players play on.
+func TestStoppedProcessLosesNothing(t *testing.T) {
+	for i := range *stopRounds {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			m := momentOfUpgrade(t, i)
+			pid, what := m.child, "successor"
+			if m.old {
+				pid, what = m.n.cmd.Process.Pid, "older process"
+			}
+			stopped := rand.N(freezeLimit * 2)
+			syscall.Kill(pid, syscall.SIGSTOP)
+			time.Sleep(stopped)
+			syscall.Kill(pid, syscall.SIGCONT)
+			line := m.n.waitFor(0, func(line map[string]any) bool {
+				return line["msg"] == "upgrade.aborted" || line["msg"] == "upgrade.done"
+			})
+			m.p.goOn()
+			if line["msg"] == "upgrade.aborted" {
+				if u := m.n.status(); u.State != upgradeAborted {
+					t.Errorf("%+v", u)
+				}
+				for end := time.Now().Add(patience); childOf(m.n.cmd.Process.Pid) != 0; time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatal("the successor does not exit")
+					}
+				}
+			} else {
+				<-m.n.exited
+			}
+			m.s.play(m.n, 1)
+			m.p.goOn()
+			if joined := m.s.game.joined.Load(); joined != int64(*killPlayers)+1 {
+				t.Errorf("%d connections to the game server by %d players", joined, *killPlayers+1)
+			}
+			t.Logf("round %d, %s driver, %s stopped for %s after %q: %v", i, m.driver, what, stopped, m.after, line)
+		})
+	}
+}
+
+// childOf returns the successor that a process has started, 0 if there is none yet.
+func childOf(pid int) int {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		b, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(b)) {
+			// Package os forks for other reasons as well.
+			if environ, _ := os.ReadFile("/proc/" + child + "/environ"); bytes.Contains(environ, []byte(upgradeEnv+"=")) {
+				n, _ := strconv.Atoi(child)
+				return n
+			}
+		}
+	}
+	return 0
 }

@@ -42,7 +42,7 @@ type upgrader struct {
 	cancel  context.CancelFunc // of the upgrade that runs
 	ended   chan struct{}      // closed when that has ended
 	last    admin.Upgrade
-	older   []*handover.Conn // to processes that forward bytes for this one
+	older   []*handover.Conn // to processes that have not exited yet
 	settled bool             // the predecessor has handed everything over
 	// forwardedUntil is when older processes stop forwarding for this one; zero: they do
 	// not.
@@ -105,6 +105,10 @@ func ignoredWhileRetiring(s os.Signal) bool { return s == syscall.SIGHUP || s ==
 // errBusy refuses an upgrade because another one is under way.
 var errBusy = errors.New("another upgrade is under way")
 
+// errUnsettled refuses an upgrade because the one before has left some sessions behind, such as
+// those whose game server has not answered yet.
+var errUnsettled = errors.New("another upgrade is under way: the older process has not handed all sessions over yet")
+
 // onSignal upgrades to a new process of the same program, as SIGUSR2 asks.
 func (u *upgrader) onSignal() {
 	if err := u.refusal(); err != nil {
@@ -153,16 +157,20 @@ func (u *upgrader) refusal() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.running, !u.settled:
+	case u.running:
 		return errBusy
+	case !u.settled:
+		return errUnsettled
 	case os.Getpid() == 1:
 		return errors.New("this process is PID 1: the container would end with it; start the new process beside it with --takeover, in a container that shares the volume of --upgrade-socket")
 	case u.p.show != nil:
 		return errors.New("the game server of --demo is a part of this process, and would end with it")
 	case u.p.gateway.Draining():
 		return errors.New("the gateway is draining")
+	case u.metrics.forwarding() >= maxForwarding:
+		return fmt.Errorf("%d older processes still forward connections; see --upgrade-pump", maxForwarding)
 	case len(u.older) >= maxOlder:
-		return fmt.Errorf("%d older processes still forward connections; see --upgrade-pump", len(u.older))
+		return fmt.Errorf("%d older processes still finish requests or forward connections", len(u.older))
 	}
 	return nil
 }
@@ -214,9 +222,20 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 	u.last = admin.Upgrade{State: upgradeRunning, From: config.Version()}
 	u.mu.Unlock()
 	g := &giving{u: u, ch: ch, ctx: ctx, adopted: make(chan struct{}), serving: make(chan struct{}), gone: make(chan struct{})}
-	g.hold = context.AfterFunc(ctx, func() { ch.SetDeadline(time.Unix(1, 0)) })
-	defer g.hold()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		ch.SetDeadline(time.Unix(1, 0))
+		close(interrupted)
+	})
+	g.hold = sync.OnceValue(func() bool {
+		if stop() {
+			return true
+		}
+		<-interrupted
+		return false
+	})
 	err := g.give()
+	g.hold()
 	u.mu.Lock()
 	u.running = false
 	u.mu.Unlock()
@@ -225,11 +244,14 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 		return true
 	}
 	var abort *handover.AbortError
-	if !errors.As(err, &abort) {
-		ch.SetDeadline(time.Now().Add(time.Second))
-		ch.SendAbort(err)
+	if errors.As(err, &abort) {
+		ch.Close()
+	} else {
+		select {
+		case <-ch.Withdraw(err):
+		case <-time.After(time.Second): // it does not read; it will be told as soon as it does
+		}
 	}
-	ch.Close()
 	u.metrics.results.WithLabelValues(upgradeAborted).Inc()
 	u.log.Error("upgrade.aborted", "step", g.step, "err", err, "text", "this process continues; players have not noticed")
 	u.mu.Lock()
@@ -285,8 +307,9 @@ func (u *upgrader) settle() {
 	u.settled = true
 }
 
-// watchOlder keeps account of an older process, until that has exited.
-func (u *upgrader) watchOlder(ch *handover.Conn) {
+// watchOlder keeps account of an older process, until that has exited. late is called with what
+// it hands over nevertheless, nil if it cannot any more.
+func (u *upgrader) watchOlder(ch *handover.Conn, late func(*handover.Message)) {
 	u.mu.Lock()
 	if !slices.Contains(u.older, ch) {
 		u.older = append(u.older, ch)
@@ -296,6 +319,9 @@ func (u *upgrader) watchOlder(ch *handover.Conn) {
 		m, err := ch.Receive()
 		if err != nil {
 			break
+		}
+		if late != nil {
+			late(&m)
 		}
 		m.Close()
 	}

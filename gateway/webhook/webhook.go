@@ -50,6 +50,8 @@ type Config struct {
 	// Log gets a line when the receiver goes down or comes back. Nil means
 	// slog.Default.
 	Log *slog.Logger
+	// Hold has the Hook post nothing until Continue: an earlier process posts.
+	Hold bool
 }
 
 // A Hook posts the events of a Hub. One goroutine, run, owns its state. Its methods
@@ -65,12 +67,16 @@ type Hook struct {
 	results chan attempt
 	resume  chan struct{} // one slot: post again after a 410
 	closing chan struct{}
+	leaving chan struct{} // closed by HandOver
+	earlier chan []Queued // of Continue
 	once    sync.Once
 	abort   context.CancelFunc
 	over    chan struct{}
 
 	// Owned by run.
 	queue      *queue
+	held       bool // until Continue
+	handed     bool // after HandOver
 	health     health
 	inFlight   int
 	off        bool   // the receiver answered 410: post nothing
@@ -93,7 +99,7 @@ func Start(cfg Config) *Hook {
 	h := &Hook{
 		cfg: cfg, log: cfg.Log, reader: cfg.Events.Live(), metrics: newMetrics(), name: processName(),
 		poster:  poster{cfg.Target, cfg.Transport, cfg.Secrets},
-		results: make(chan attempt, maxInFlight), resume: make(chan struct{}, 1), closing: make(chan struct{}),
+		results: make(chan attempt, maxInFlight), resume: make(chan struct{}, 1), closing: make(chan struct{}), leaving: make(chan struct{}), earlier: make(chan []Queued), held: cfg.Hold,
 		abort: abort, over: make(chan struct{}), queue: newQueue(MaxQueued),
 	}
 	go h.run(ctx)
@@ -138,13 +144,22 @@ func (h *Hook) run(ctx context.Context) {
 	defer h.stopPosts()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	wake, closing := h.reader.Wake(), h.closing
+	wake, closing, leaving := h.reader.Wake(), h.closing, h.leaving
 	for {
 		timer.Reset(h.begin(ctx))
 		if h.last && h.inFlight == 0 && (h.abandoned || h.queue.len() == 0) {
 			return
 		}
+		if h.handed && h.inFlight == 0 {
+			return
+		}
 		select {
+		case list := <-h.earlier:
+			h.continueAfter(list)
+		case <-leaving:
+			h.readEvents()
+			h.reportGap()
+			wake, leaving, h.handed = nil, nil, true
 		case <-wake:
 			h.readEvents()
 		case a := <-h.results:
@@ -156,7 +171,7 @@ func (h *Hook) run(ctx context.Context) {
 		case <-closing:
 			h.readEvents()
 			h.resetBackoff()
-			wake, closing, h.last = nil, nil, true
+			wake, closing, h.last, h.held = nil, nil, true, false
 		case <-ctx.Done():
 			return
 		}
@@ -174,7 +189,9 @@ func (h *Hook) stopPosts() {
 			h.queue.done(a.line)
 		}
 	}
-	h.metrics.event("unsent", uint64(h.queue.len()))
+	if !h.handed {
+		h.metrics.event("unsent", uint64(h.queue.len()))
+	}
 	h.metrics.waiting.Store(0)
 	if t, ok := h.cfg.Transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
@@ -245,7 +262,7 @@ func (h *Hook) abandon(result string, n uint64) {
 // wait.
 func (h *Hook) begin(ctx context.Context) time.Duration {
 	const long = time.Hour
-	for h.inFlight < maxInFlight && !h.abandoned {
+	for h.inFlight < maxInFlight && !h.abandoned && !h.held && !h.handed {
 		now := time.Now()
 		if !h.health.may(now, h.inFlight) {
 			if h.inFlight > 0 {

@@ -136,3 +136,12 @@ func StateOf(fd int) (State, error) {
 	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	return State{Acked: info.Bytes_acked, Queued: queued, Unread: unread > 0}, err
 }
+
+// PeerOf returns the process that has made the other end of a Unix socket pair, 0 if that is
+// unknown: SO_PEERCRED, socket(7).
+func PeerOf(fd int) (pid int) {
+	if cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+		pid = int(cred.Pid)
+	}
+	return pid
+}

@@ -1,0 +1,58 @@
+package webhook
+
+import (
+	"context"
+
+	"reseat/gateway/events"
+)
+
+// A Queued event goes from the Hook of one process to that of its successor.
+type Queued struct {
+	Event  events.Event
+	Number uint64 // the Event's ID, which is not in its JSON
+	Post   string // the id of its posts: a receiver may have got one already
+	Lost   uint64 // how many events a gap stands for
+}
+
+// HandOver stops posting, waits for the posts in flight until ctx is done, and returns what
+// was not delivered, oldest first. The Hook is closed then.
+func (h *Hook) HandOver(ctx context.Context) (list []Queued) {
+	h.once.Do(func() { close(h.leaving) })
+	select {
+	case <-h.over:
+	case <-ctx.Done():
+		h.abort()
+		<-h.over
+	}
+	for e := h.queue.order.Front(); e != nil; e = e.Next() {
+		it := e.Value.(*item)
+		list = append(list, Queued{it.Event, it.ID, it.id, it.lost})
+	}
+	return list
+}
+
+// Continue begins to post: first these events, which an earlier process has handed over. It has
+// no effect after Close.
+func (h *Hook) Continue(list []Queued) {
+	select {
+	case h.earlier <- list:
+	case <-h.over:
+	}
+}
+
+// continueAfter queues events before those that came meanwhile, of which none is in flight.
+func (h *Hook) continueAfter(list []Queued) {
+	h.readEvents()
+	later := h.queue.order
+	h.queue = newQueue(h.queue.limit)
+	for _, q := range list {
+		q.Event.ID = q.Number
+		h.push(&item{Event: q.Event, id: q.Post, lost: q.Lost})
+	}
+	for e := later.Front(); e != nil; e = e.Next() {
+		it := e.Value.(*item)
+		h.push(&item{Event: it.Event, id: it.id, lost: it.lost})
+	}
+	h.held = false
+	h.metrics.waiting.Store(int64(h.queue.len()))
+}
