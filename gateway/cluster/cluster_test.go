@@ -155,7 +155,7 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
-	go server.Serve(tls.NewListener(ln, identity.Server(func() string { return id })))
+	go server.Serve(tls.NewListener(ln, identity.Server(func() string { return id }, func(string, error) {})))
 	n.t.Cleanup(func() { server.Close() })
 	return func(context.Context) (net.Conn, error) {
 		client, far := wstest.Pipe(64 << 10) // net.Pipe would block a Close that holds a lock
@@ -382,7 +382,7 @@ func TestNodeFallsSilentAndComesBack(t *testing.T) {
 		if got := c.stateOf(peerID); got != "draining" || log.count("node.up") != 2 {
 			t.Errorf("state %q, %d lines", got, log.count("node.up"))
 		}
-		time.Sleep(forgetAfter + 5*time.Second)
+		time.Sleep(hideAfter + 5*time.Second)
 		if got := c.stateOf(peerID); got != "unknown" {
 			t.Errorf("state %q after a minute", got)
 		}

@@ -98,7 +98,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		n.players.Announce(ctx, n.gateway.Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
-	n.ln = tls.NewListener(ln, n.identity.Server(n.ID))
+	n.ln = tls.NewListener(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
