@@ -167,6 +167,10 @@ func (g *Gateway) Enter(ctx context.Context) (_ context.Context, leave func(), o
 	return ctx, v.leave, ok
 }
 
+// Away calls f, which waits for something else, outside a call that Enter has begun: a freeze
+// does not wait for it, and a successor may have the sessions when it returns.
+func (g *Gateway) Away(ctx context.Context, f func()) { away(ctx, f) }
+
 // DisconnectAll drops the connections of all attached clients. Those that can resume do so.
 func (g *Gateway) DisconnectAll() {
 	for _, e := range g.reg.All() {

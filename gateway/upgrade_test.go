@@ -355,8 +355,10 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	for _, s := range list {
 		before[s.ID] = s
 	}
-	_, left, _ := old.History(attached.hello.Session)
-	moments, _, _ := old.History(attached.hello.Session)
+	moments, left, _ := old.History(attached.hello.Session)
+	for ctx := within(t); len(moments) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		moments, left, _ = old.History(attached.hello.Session) // an event may be noted after what its peer sees of it
+	}
 	eventsBefore, _ := old.Events().Recent(0)
 
 	next := newSide(t, game, old, p, "/*")

@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -18,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"reseat/gateway"
+	"reseat/gateway/events"
 )
 
 // Options configure the handler of the admin address.
@@ -36,6 +39,15 @@ type Options struct {
 	Upgrade func() Upgrade
 	// Process holds the metrics of the gateway's process. Nil means none.
 	Process prometheus.Gatherer
+	// Cluster reaches the other nodes. Nil: there are none, and the API speaks for this
+	// process alone.
+	Cluster Cluster
+}
+
+// A Handler serves the admin address.
+type Handler struct {
+	*chi.Mux
+	a *api
 }
 
 type api struct {
@@ -51,23 +63,30 @@ type api struct {
 	metrics  prometheus.Gatherers
 	streams  streams
 	routes   *chi.Mux
+	cluster  Cluster
+	heard    figures
+	all      *events.Hub // events of all nodes
 }
 
 //go:embed openapi.json
 var openAPI []byte
 
 // New returns the handler of the admin address.
-func New(g *gateway.Gateway, o Options) http.Handler {
+func New(g *gateway.Gateway, o Options) *Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
+	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux(), cluster: o.Cluster}
 	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
 	if a.upgrade == nil {
 		a.upgrade = func() Upgrade { return Upgrade{State: "none"} }
 	}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
+	}
+	if a.cluster != nil {
+		id, _ := strconv.ParseUint(a.cluster.Self().ID, 16, 64)
+		a.all = events.NewMerged(time.Now, id)
 	}
 	a.guard = loopbackGuard{}
 	if o.Credentials != nil {
@@ -78,13 +97,13 @@ func New(g *gateway.Gateway, o Options) http.Handler {
 	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
 	mux.Get("/readyz", a.ready)
 	mux.Group(a.guarded)
-	return mux
+	return &Handler{mux, a}
 }
 
 // guarded registers the routes behind the guard. Unknown paths are behind it as well, so
 // that a caller without a token cannot tell them apart.
 func (a *api) guarded(r chi.Router) {
-	r.Use(a.refuseForwarded, a.authorize, a.audit, a.enter)
+	r.Use(a.refuseForwarded, a.authorize, a.audit, a.enter, a.steer)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
 	page := dashboard()
@@ -94,8 +113,12 @@ func (a *api) guarded(r chi.Router) {
 	r.Get("/debug/pprof/", pprof.Index)
 	r.Get("/debug/pprof/{profile}", profile)
 	r.Post("/debug/pprof/symbol", pprof.Symbol)
-	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "no such resource") })
+	r.NotFound(notFound)
 	r.MethodNotAllowed(a.notAllowed)
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	problem(w, http.StatusNotFound, "no such resource")
 }
 
 // enter refuses calls of the API while the sessions are frozen for an upgrade, and after a
@@ -129,10 +152,13 @@ func (a *api) refuseForwarded(next http.Handler) http.Handler {
 	})
 }
 
+// apiPath begins the paths of the API.
+const apiPath = "/api/v1"
+
 // apiRoutes registers all routes on one router, without subrouters: only then can it tell
 // which methods a path has.
 func (a *api) apiRoutes(r chi.Router) {
-	const v1, session = "/api/v1", "/api/v1/sessions/{id}"
+	const v1, session = apiPath, apiPath + "/sessions/{id}"
 	r.Get(v1+"/openapi.json", a.openAPI)
 	r.Get(v1+"/events", a.events)
 	r.Get(v1+"/sessions", a.list)
@@ -140,23 +166,33 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Get(v1+"/overview", a.overview)
 	r.Get(v1+"/refusals", a.refusals)
 	r.Get(v1+"/upgrade", a.upgradeState)
-	r.Get(session, a.get)
-	r.Get(session+"/history", a.history)
-	r.Patch(session, a.patch)
-	r.Delete(session, a.end)
-	r.Post(session+"/disconnect", a.disconnect)
-	r.Get(session+"/data", a.data)
-	r.Put(session+"/data", a.setData)
+	r.Get(session, a.owned(a.get))
+	r.Get(session+"/history", a.owned(a.history))
+	r.Patch(session, a.owned(a.patch))
+	r.Delete(session, a.owned(a.end))
+	r.Post(session+"/disconnect", a.owned(a.disconnect))
+	r.Get(session+"/data", a.owned(a.data))
+	r.Put(session+"/data", a.owned(a.setData))
 	r.Post(v1+"/groups/{group}/start", a.group(func(g *gateway.Gateway, group, _ string) int { return g.StartGroup(group) }))
 	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)
 	r.Delete(v1+"/drain", a.cancelDrain)
+	if a.cluster != nil {
+		r.Get(v1+"/nodes", a.listNodes)
+		r.Get(v1+"/cluster", a.clusterStatus)
+		r.Post(v1+"/nodes/{name}/drain", a.nodeDrain(a.beginDrain))
+		r.Delete(v1+"/nodes/{name}/drain", a.nodeDrain(a.cancelDrain))
+	}
 }
 
-func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
+func (a *api) ready(w http.ResponseWriter, r *http.Request) {
 	if a.g.Draining() {
-		text(w, http.StatusServiceUnavailable, "draining")
+		status := http.StatusServiceUnavailable
+		if r.URL.Query().Get("draining") == "404" { // for HAProxy's disable-on-404, which cuts nobody
+			status = http.StatusNotFound
+		}
+		text(w, status, "draining")
 		return
 	}
 	text(w, http.StatusOK, "ok")

@@ -229,3 +229,15 @@ func (w *world) callAs(method, target string, a asked) *httptest.ResponseRecorde
 	described.check(w.t, w.admin, r, "", rec)
 	return rec
 }
+
+// newRequest sends a request without a body to h.
+func newRequest(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://node"+target, nil)
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}

@@ -32,6 +32,10 @@ type details struct {
 	Detail string `json:"detail"`
 	// Upstream is the game server's status if it refused a session.
 	Upstream int `json:"upstream_status,omitempty"`
+	// Sessions is what was changed although nodes did not answer.
+	Sessions *int `json:"sessions,omitempty"`
+	// Missing are the nodes that did not answer.
+	Missing []string `json:"nodes_missing,omitempty"`
 }
 
 // problem answers with an error; detail is a sentence that says what is wrong.

@@ -27,7 +27,11 @@ func (a *api) audit(next http.Handler) http.Handler {
 		if id == "" {
 			id = chi.URLParam(r, "id")
 		}
-		a.log.Info("admin.write", "who", callerOf(r).name, "peer", r.RemoteAddr, "method", clip(r.Method), "path", clip(r.URL.Path), "session", clip(id), "status", watched.Status())
+		log, who := a.log, callerOf(r)
+		if who.node != "" {
+			log = log.With("from_node", who.node)
+		}
+		log.Info("admin.write", "who", who.name, "peer", r.RemoteAddr, "method", clip(r.Method), "path", clip(r.URL.Path), "session", clip(id), "status", watched.Status())
 	})
 }
 

@@ -27,6 +27,7 @@ const (
 type caller struct {
 	name  string // for logs: never a secret
 	write bool   // may change things, not only read
+	node  string // id of the node that has sent the request, "" if the caller did
 }
 
 // Credentials are the tokens of --admin-token-file and --viewer-token-file. They are safe
@@ -70,12 +71,12 @@ func (c *Credentials) Reload() (errs []error) {
 	c.reload.Lock()
 	defer c.reload.Unlock()
 	next := *c.present.Load()
-	if list, err := readTokens(c.admins, caller{"admin-token", true}); err != nil {
+	if list, err := readTokens(c.admins, caller{name: "admin-token", write: true}); err != nil {
 		errs = append(errs, fmt.Errorf("--admin-token-file: %w", err))
 	} else {
 		next.admins = list
 	}
-	viewers, err := readTokens(c.viewers, caller{"viewer-token", false})
+	viewers, err := readTokens(c.viewers, caller{name: "viewer-token"})
 	for _, v := range viewers {
 		if slices.ContainsFunc(next.admins, func(a credential) bool { return a.hash == v.hash }) {
 			err = fmt.Errorf("%s is in --admin-token-file too", v.name)
@@ -109,7 +110,7 @@ func readTokens(file string, who caller) (list []credential, err error) {
 		if err := checkToken(token); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		as := caller{fmt.Sprintf("%s line %d", who.name, n), who.write}
+		as := caller{name: fmt.Sprintf("%s line %d", who.name, n), write: who.write}
 		list = append(list, credential{sha256.Sum256([]byte(token)), len(token) < minTokenLength || keyfile.Distinct([]byte(token)) < minTokenVariety, as})
 	}
 	if len(list) == 0 {

@@ -54,9 +54,9 @@ func TestTokenFileHasOneTrimmedTokenPerLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for token, want := range map[string]caller{
-		"first-0123456789ab":   {"admin-token line 1", true},
-		"second-0123456789a":   {"admin-token line 3", true},
-		"watch-0123456789ab":   {"viewer-token line 1", false},
+		"first-0123456789ab":   {name: "admin-token line 1", write: true},
+		"second-0123456789a":   {name: "admin-token line 3", write: true},
+		"watch-0123456789ab":   {name: "viewer-token line 1", write: false},
 		"first-0123456789a":    {},
 		"first-0123456789abc":  {},
 		"First-0123456789ab":   {},
@@ -98,7 +98,7 @@ func TestWeakTokensAreAcceptedWithWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who, _ := c.who("SECRET"); who != (caller{"viewer-token line 1", false}) {
+	if who, _ := c.who("SECRET"); who != (caller{name: "viewer-token line 1", write: false}) {
 		t.Errorf("its bearer is %+v", who)
 	}
 	if got, want := c.Warning(), "of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 2, viewer-token line 1"; got != want {
@@ -221,6 +221,10 @@ var guardedCalls = []struct {
 	{"POST", "/api/v1/groups/none/end", "admin", ""},
 	{"POST", "/api/v1/drain", "admin", ""},
 	{"DELETE", "/api/v1/drain", "admin", ""},
+	{"GET", "/api/v1/nodes", "viewer", ""},
+	{"GET", "/api/v1/cluster", "viewer", ""},
+	{"POST", "/api/v1/nodes/none/drain", "admin", ""},
+	{"DELETE", "/api/v1/nodes/none/drain", "admin", ""},
 	{"GET", "/debug/pprof/", "admin", ""},
 	{"GET", "/debug/pprof/heap", "admin", ""},
 	{"GET", "/debug/pprof/cmdline", "admin", ""},
@@ -271,6 +275,7 @@ func TestCredentialsTableNamesEveryRoute(t *testing.T) {
 	for _, c := range guardedCalls {
 		target := strings.Replace(c.target, "%s", "{id}", 1)
 		target = strings.Replace(target, "groups/none", "groups/{group}", 1)
+		target = strings.Replace(target, "nodes/none", "nodes/{name}", 1)
 		target = regexp.MustCompile(`pprof/[hcn].*`).ReplaceAllString(target, "pprof/{profile}")
 		inTable[c.method+" "+target] = true
 	}

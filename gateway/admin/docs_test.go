@@ -94,7 +94,8 @@ func parseCurl(t *testing.T, line string, values map[string]string) (c curl) {
 }
 
 func TestDocumentedCommandsWork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inTown(t, []string{"n1", "n2"}, func(t *testing.T, nodes []*place) {
+		w := nodes[0].world
 		s := w.serve()
 		values := map[string]string{"ADMIN": "http://admin", "TOKEN": adminToken}
 		lines, statuses := commands(t, "../../docs/control-api.md")
@@ -116,6 +117,7 @@ func TestDocumentedCommandsWork(t *testing.T) {
 			}
 			target, _, _ := strings.Cut(c.target, "?")
 			target = regexp.MustCompile(`sessions/[0-9a-f]+`).ReplaceAllString(target, "sessions/{id}")
+			target = regexp.MustCompile(`nodes/[^/]*`).ReplaceAllString(target, "nodes/{name}")
 			target = regexp.MustCompile(`groups/[^/]*`).ReplaceAllString(target, "groups/{group}")
 			used[c.method+" "+regexp.MustCompile(`pprof/.*`).ReplaceAllString(target, "pprof/{profile}")] = true
 		}

@@ -2,6 +2,27 @@ package admin
 
 import "net/http"
 
+// nodeDrain returns a handler that makes a call for the drain of the node in the path. own
+// is that of this node.
+func (a *api) nodeDrain(own http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name, err := inPath(r, "name")
+		if err != nil || callerOf(r).node != "" { // nodes ask each other for /drain
+			notFound(w, r)
+			return
+		}
+		node, err := a.findNode(name)
+		switch {
+		case err != nil:
+			refuse(w, err)
+		case node.ID == a.cluster.Self().ID:
+			own(w, r)
+		default:
+			a.pass(w, r, node, "/drain")
+		}
+	}
+}
+
 func (a *api) drain(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, a.g.DrainInfo())
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 
@@ -9,7 +10,8 @@ import (
 	"reseat/gateway"
 )
 
-// group returns a handler that applies do to all sessions of a group.
+// group returns a handler that applies do to all sessions of a group, on all nodes. If a
+// node does not answer it has been done on the others: the caller repeats the call.
 func (a *api) group(do func(g *gateway.Gateway, group, by string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, err := groupOf(r)
@@ -17,15 +19,47 @@ func (a *api) group(do func(g *gateway.Gateway, group, by string) int) http.Hand
 			problem(w, http.StatusNotFound, "no such resource")
 			return
 		}
-		answer(w, http.StatusOK, struct {
-			Sessions int `json:"sessions"`
-		}{do(a.g, name, callerOf(r).name)})
+		n := do(a.g, name, callerOf(r).name)
+		if a.alone(r) {
+			answer(w, http.StatusOK, groupSize{Sessions: n})
+			return
+		}
+		a.groupElsewhere(w, r, n)
 	}
 }
 
-// groupOf returns the group in a path. The router leaves it escaped if its escapes matter.
-func groupOf(r *http.Request) (string, error) {
-	name := chi.URLParam(r, "group")
+// A groupSize is the number of a group's sessions.
+type groupSize struct {
+	Sessions int      `json:"sessions"`
+	Missing  []string `json:"nodes_missing,omitzero"` // nil outside a cluster
+}
+
+// groupElsewhere sends a call for a group, which has been done here to n sessions, to the
+// other nodes.
+func (a *api) groupElsewhere(w http.ResponseWriter, r *http.Request, n int) {
+	var missing []Node
+	for _, ans := range a.ask(r, a.cluster.Others(), r.Method, pathIn(r), "") {
+		var there groupSize
+		if ans.status != http.StatusOK || json.Unmarshal(ans.body, &there) != nil {
+			missing = append(missing, ans.node)
+			continue
+		}
+		n += there.Sessions
+	}
+	if missing == nil {
+		answer(w, http.StatusOK, groupSize{n, []string{}})
+		return
+	}
+	list := names(missing)
+	details{Status: http.StatusBadGateway, Detail: "it was not done by nodes that did not answer: repeat the call", Sessions: &n, Missing: list}.write(w)
+}
+
+// groupOf returns the group in a path.
+func groupOf(r *http.Request) (string, error) { return inPath(r, "group") }
+
+// inPath returns a part of a path. The router leaves it escaped if its escapes matter.
+func inPath(r *http.Request, part string) (string, error) {
+	name := chi.URLParam(r, part)
 	if r.URL.RawPath == "" {
 		return name, nil
 	}

@@ -38,7 +38,7 @@ func (loopbackGuard) check(_ http.ResponseWriter, r *http.Request) (caller, *den
 	case !ownOrigin(r):
 		return caller{}, &denial{http.StatusForbidden, "cross_site", "cross-site request"}
 	}
-	return caller{loopbackGuard{}.name(), true}, nil
+	return caller{name: loopbackGuard{}.name(), write: true}, nil
 }
 
 func (loopbackGuard) name() string { return "loopback" }

@@ -140,7 +140,8 @@ func TestDescriptionIsOpenAPI31(t *testing.T) {
 }
 
 func TestRoutesAndDescriptionMatch(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inTown(t, three[:1], func(t *testing.T, nodes []*place) {
+		w := nodes[0]
 		var served, said []string
 		chi.Walk(w.admin.(chi.Routes), func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 			served = append(served, method+" "+pattern)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,23 +32,41 @@ type overview struct {
 	Every   string           `json:"every"`   // time between samples
 	Samples []gateway.Totals `json:"samples"`
 	Upgrade Upgrade          `json:"upgrade"` // as in GET /upgrade
+
+	// In a cluster: all nodes, this one first, and the names of those that did not answer.
+	Nodes   []Node   `json:"nodes,omitzero"`
+	Missing []string `json:"nodes_missing,omitzero"`
 }
 
 func (a *api) overview(w http.ResponseWriter, r *http.Request) {
-	v, since, err := view(r.URL.Query())
+	most := maxRows
+	if callerOf(r).node != "" {
+		most = maxMerged
+	}
+	v, since, err := view(r.URL.Query(), most)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
+	if !a.alone(r) {
+		answer(w, http.StatusOK, a.overviewOfAll(r, v, since))
+		return
+	}
+	answer(w, http.StatusOK, a.ownOverview(r, v, since))
+}
+
+// ownOverview is the overview of this node.
+func (a *api) ownOverview(r *http.Request, v registry.View, since time.Time) overview {
 	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since), Upgrade: a.upgrade()}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}
-	answer(w, http.StatusOK, o)
+	o.Sessions = a.named(o.Sessions)
+	return o
 }
 
-// view parses the query of an overview.
-func view(q url.Values) (v registry.View, since time.Time, err error) {
+// view parses the query of an overview of up to most sessions.
+func view(q url.Values, most int) (v registry.View, since time.Time, err error) {
 	v = registry.View{Filter: registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultRows}, Text: q.Get("q")}
 	if err = checkState(v.State); err != nil {
 		return v, since, err
@@ -55,7 +74,7 @@ func view(q url.Values) (v registry.View, since time.Time, err error) {
 	if len(v.Text) > maxText {
 		return v, since, badRequest("q: want at most %d bytes", maxText)
 	}
-	if err = readWindow(q, &v); err != nil {
+	if err = readWindow(q, &v, most); err != nil {
 		return v, since, err
 	}
 	if s := q.Get("since"); s != "" {
@@ -67,11 +86,11 @@ func view(q url.Values) (v registry.View, since time.Time, err error) {
 }
 
 // readWindow parses limit and offset.
-func readWindow(q url.Values, v *registry.View) error {
+func readWindow(q url.Values, v *registry.View, most int) error {
 	if s := q.Get("limit"); s != "" {
 		n, ok := number(s)
-		if !ok || n > maxRows {
-			return badRequest("limit: want 0 to %d", maxRows)
+		if !ok || n > uint64(most) {
+			return badRequest("limit: want 0 to %d", most)
 		}
 		v.Limit = int(n)
 	}
@@ -96,10 +115,45 @@ func readSort(s string, v *registry.View) error {
 }
 
 // refusals answers with the newest refused handshakes and resumes.
-func (a *api) refusals(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, struct {
-		Refusals []gateway.Refusal `json:"refusals"`
-	}{a.g.Refusals()})
+func (a *api) refusals(w http.ResponseWriter, r *http.Request) {
+	page := refusalPage{Refusals: []refusal{}}
+	name := a.nodeName()
+	for _, own := range a.g.Refusals() {
+		page.Refusals = append(page.Refusals, refusal{own, name})
+	}
+	if !a.alone(r) {
+		a.refusalsElsewhere(r, &page)
+	}
+	answer(w, http.StatusOK, page)
+}
+
+// A refusalPage is the newest refusals.
+type refusalPage struct {
+	Refusals []refusal `json:"refusals"`
+	Missing  []string  `json:"nodes_missing,omitzero"` // nil outside a cluster
+}
+
+type refusal struct {
+	gateway.Refusal
+	Node string `json:"node,omitempty"`
+}
+
+// maxRefusals is the max number of them, as of one node.
+const maxRefusals = 100
+
+// refusalsElsewhere adds those of the other nodes, in order of time.
+func (a *api) refusalsElsewhere(r *http.Request, page *refusalPage) {
+	var missing []Node
+	for _, ans := range a.ask(r, a.cluster.Others(), http.MethodGet, "/refusals", "") {
+		var there refusalPage
+		if ans.status != http.StatusOK || json.Unmarshal(ans.body, &there) != nil {
+			missing = append(missing, ans.node)
+		}
+		page.Refusals = append(page.Refusals, there.Refusals...)
+	}
+	slices.SortStableFunc(page.Refusals, func(x, y refusal) int { return y.Time.Compare(x.Time) })
+	page.Refusals = page.Refusals[:min(len(page.Refusals), maxRefusals)]
+	page.Missing = names(missing)
 }
 
 // history answers with the events of one session.

@@ -22,6 +22,10 @@ const (
 )
 
 func (a *api) list(w http.ResponseWriter, r *http.Request) {
+	if !a.alone(r) {
+		a.listAll(w, r)
+		return
+	}
 	f, err := filter(r)
 	if err != nil {
 		refuse(w, err)
@@ -31,7 +35,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		Sessions []registry.Snapshot `json:"sessions"`
 		Next     string              `json:"next"`
 	}{Sessions: []registry.Snapshot{}}
-	list, next := a.g.Sessions(f)
+	list, next := a.sessions(f)
 	page.Sessions = append(page.Sessions, list...)
 	if next > 0 {
 		page.Next = strconv.FormatUint(next, 10)
@@ -39,8 +43,38 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// filter parses the query of a list.
+// sessions lists sessions of this node.
+func (a *api) sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
+	list, next = a.g.Sessions(f)
+	return a.named(list), next
+}
+
+// named sets the node of each session.
+func (a *api) named(list []registry.Snapshot) []registry.Snapshot {
+	if name := a.nodeName(); name != "" {
+		for i := range list {
+			list[i].Node = name
+		}
+	}
+	return list
+}
+
+// filter parses the query of a list of one node's sessions.
 func filter(r *http.Request) (registry.Filter, error) {
+	f, err := filterOfAll(r)
+	if s := r.URL.Query().Get("cursor"); err == nil && s != "" {
+		var ok bool
+		if f.After, ok = number(s); !ok {
+			err = badCursor()
+		}
+	}
+	return f, err
+}
+
+func badCursor() error { return badRequest("cursor: want the value of next from an earlier answer") }
+
+// filterOfAll parses the query of a list, except for the cursor.
+func filterOfAll(r *http.Request) (registry.Filter, error) {
 	q := r.URL.Query()
 	f := registry.Filter{Group: q.Get("group"), Player: q.Get("player"), State: q.Get("state"), Limit: defaultLimit}
 	if s := q.Get("limit"); s != "" {
@@ -49,12 +83,6 @@ func filter(r *http.Request) (registry.Filter, error) {
 			return f, badRequest("limit: want 1 or more")
 		}
 		f.Limit = int(min(n, maxLimit)) // next shows that there are more
-	}
-	if s := q.Get("cursor"); s != "" {
-		var ok bool
-		if f.After, ok = number(s); !ok {
-			return f, badRequest("cursor: want the value of next from an earlier answer")
-		}
 	}
 	return f, checkState(f.State)
 }
@@ -80,6 +108,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, noSession)
 		return
 	}
+	info.Node = a.nodeName()
 	answer(w, http.StatusOK, info)
 }
 
@@ -100,6 +129,7 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 		outcome(w, o, conflict)
 		return
 	}
+	info.Node = a.nodeName()
 	answer(w, http.StatusOK, info)
 }
 

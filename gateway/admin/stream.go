@@ -49,6 +49,9 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := stream{w: w, control: http.NewResponseController(w), reader: reader, wanted: eventFilter(r)}
+	if a.alone(r) {
+		s.node = a.nodeName()
+	}
 	s.run(r)
 }
 
@@ -98,6 +101,10 @@ func readerKey(r *http.Request) string {
 // misses nothing. Otherwise it starts with as many of the newest events as the query's
 // last asks for, none by default.
 func (a *api) read(r *http.Request) (*events.Reader, error) {
+	hub := a.all
+	if a.alone(r) {
+		hub = a.g.Events()
+	}
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {
 		n := uint64(0)
@@ -107,13 +114,13 @@ func (a *api) read(r *http.Request) (*events.Reader, error) {
 				return nil, badRequest("last: want 0 to %d", events.Kept)
 			}
 		}
-		return a.g.Events().Newest(int(n)), nil
+		return hub.Newest(int(n)), nil
 	}
 	id, ok := number(last)
 	if !ok {
 		return nil, badRequest("Last-Event-ID: want the id of an event, got %.100q", last)
 	}
-	return a.g.Events().After(id), nil
+	return hub.After(id), nil
 }
 
 // eventFilter returns the filter in a query: events of one session, player or group.
@@ -134,6 +141,7 @@ type stream struct {
 	control *http.ResponseController
 	reader  *events.Reader
 	wanted  func(*events.Event) bool
+	node    string // of all events; "": they say it themselves
 
 	list []events.Event
 	out  bytes.Buffer
@@ -167,6 +175,9 @@ func (s *stream) gather() (open bool) {
 		e := &s.list[i]
 		if !s.wanted(e) {
 			continue
+		}
+		if s.node != "" {
+			e.Node = s.node
 		}
 		data, _ := json.Marshal(e)
 		fmt.Fprintf(&s.out, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)

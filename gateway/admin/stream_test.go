@@ -293,7 +293,7 @@ func TestStreamsAreLimitedInTotalAndPerAddress(t *testing.T) {
 		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
-	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{"loopback", true}))
+	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: "loopback", write: true}))
 	r.RemoteAddr = "127.0.0.1:1"
 	one := readerKey(r)
 	r.RemoteAddr = "127.0.0.1:2"

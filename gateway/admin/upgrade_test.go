@@ -12,10 +12,11 @@ import (
 )
 
 // frozenPath is a described path with values for its parameters.
-var frozenPath = strings.NewReplacer("{id}", strings.Repeat("0", 32), "{group}", "red")
+var frozenPath = strings.NewReplacer("{id}", strings.Repeat("0", 32), "{group}", "red", "{name}", "ann")
 
 func TestEveryCallOfTheAPIIsRefusedDuringFreeze(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inTown(t, three[:1], func(t *testing.T, nodes []*place) {
+		w := nodes[0]
 		frozen, err := w.gw.Freeze(t.Context(), session.Formats[0], 0, func(gateway.FrozenSession) error { return nil })
 		if err != nil {
 			t.Fatal(err)

@@ -33,8 +33,8 @@ func Names() []string {
 // An Event is one thing that happened to a session. In JSON it is the data of
 // the event stream.
 type Event struct {
-	// ID is greater than those of all earlier events, of earlier processes too:
-	// it is taken from the clock, in microseconds since 1970.
+	// ID is greater than those of all earlier events of its Hub, of earlier processes too:
+	// it is taken from the clock, in microseconds since 1970, for NewMerged times Marks.
 	ID      uint64    `json:"-"`
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
@@ -55,6 +55,8 @@ type Event struct {
 	// AwayMS is, for a resume, how long ago the client's last bytes on an older
 	// connection came; nil for other events.
 	AwayMS *int64 `json:"away_ms"`
+	// Node is the name of the node that published it, in the events of a cluster.
+	Node string `json:"node,omitempty"`
 }
 
 // Kept is how many past events a Hub keeps.
@@ -64,7 +66,8 @@ const Kept = 4096
 // a position in the ring: one that is too slow gets a Gap and delays no other. All
 // methods may be called from any goroutine.
 type Hub struct {
-	now func() time.Time
+	now         func() time.Time
+	scale, mark uint64 // an ID is a number times scale, plus mark
 
 	mu      sync.Mutex
 	ring    []Event // event n, counted from 0, is at n mod Kept
@@ -77,22 +80,42 @@ type Hub struct {
 }
 
 // New makes a Hub whose clock is now.
-func New(now func() time.Time) *Hub {
-	h := &Hub{now: now, readers: make(map[*Reader]struct{})}
+func New(now func() time.Time) *Hub { return newHub(now, 1, 0) }
+
+// Marks is how many Hubs of NewMerged have different IDs.
+const Marks = 1000
+
+// NewMerged makes a Hub that numbers the events of several others. Each node of a cluster has
+// one of its own, with other numbers: mark, below Marks, is the last digits of its IDs. A
+// Reader that continues after another node's ID gets a Gap.
+func NewMerged(now func() time.Time, mark uint64) *Hub { return newHub(now, Marks, mark%Marks) }
+
+func newHub(now func() time.Time, scale, mark uint64) *Hub {
+	h := &Hub{now: now, scale: scale, mark: mark, readers: make(map[*Reader]struct{})}
 	h.last = h.stamp(now())
 	h.evicted = h.last
 	return h
 }
 
-func (h *Hub) stamp(t time.Time) uint64 { return max(h.last+1, uint64(max(t.UnixMicro(), 0))) }
+func (h *Hub) stamp(t time.Time) uint64 {
+	return max(h.last/h.scale+1, uint64(max(t.UnixMicro(), 0)))*h.scale + h.mark
+}
 
 // Publish sets e's ID and Time, and notifies the Readers. It never waits for them.
 func (h *Hub) Publish(e Event) {
 	t := h.now()
+	e.Time = t.UTC()
+	h.add(e, t)
+}
+
+// Merge is Publish for an event of another Hub, which has its Time.
+func (h *Hub) Merge(e Event) { h.add(e, h.now()) }
+
+func (h *Hub) add(e Event, t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = h.stamp(t)
-	e.ID, e.Time = h.last, t.UTC()
+	e.ID = h.last
 	if len(h.ring) < Kept {
 		h.ring = append(h.ring, e)
 	} else {
@@ -159,8 +182,13 @@ func (h *Hub) After(id uint64) *Reader {
 		id = 0
 	}
 	n := h.count - uint64(len(h.ring)) // the oldest that is kept
+	oldest := n
 	for n < h.count && h.ring[n%Kept].ID <= id {
 		n++
+	}
+	known := id == h.evicted || n > oldest && h.ring[(n-1)%Kept].ID == id
+	if h.scale > 1 && !known {
+		id, n = 0, oldest // perhaps another node's
 	}
 	return h.readLocked(id, n)
 }

@@ -15,7 +15,7 @@ type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
 
-func newHub() (*Hub, *clock) {
+func testHub() (*Hub, *clock) {
 	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	return New(c.now), c
 }
@@ -66,7 +66,7 @@ func numbered(from, to int) (list []string) {
 }
 
 func TestReaderGetsLaterEvents(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	publish(h, "before")
 	r := h.Live()
 	publish(h, "a", "b")
@@ -77,7 +77,7 @@ func TestReaderGetsLaterEvents(t *testing.T) {
 }
 
 func TestReaderBeginsWithNewestHeldEvents(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	want(t, h.Newest(5))
 	publish(h, "a", "b", "c")
 	want(t, h.Newest(2), "b", "c")
@@ -91,7 +91,7 @@ func TestReaderBeginsWithNewestHeldEvents(t *testing.T) {
 }
 
 func TestReaderContinuesAfterTheNamedEvent(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	first := h.Live()
 	publish(h, "a", "b", "c")
 	ids := want(t, first, "a", "b", "c")
@@ -101,7 +101,7 @@ func TestReaderContinuesAfterTheNamedEvent(t *testing.T) {
 }
 
 func TestUnknownEventIDYieldsGap(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	publish(h, "a", "b")
 	for _, id := range []uint64{0, 1, h.last + 1, 1<<64 - 1} {
 		ids := want(t, h.After(id), Gap, "a", "b")
@@ -110,7 +110,7 @@ func TestUnknownEventIDYieldsGap(t *testing.T) {
 }
 
 func TestReaderBehindTheRingGetsGap(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	slow := h.Live()
 	all := numbered(0, Kept+3)
 	publish(h, all[:Kept]...)
@@ -126,7 +126,7 @@ func TestReaderBehindTheRingGetsGap(t *testing.T) {
 }
 
 func TestLateStartIsNotCountedAsMissed(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	publish(h, numbered(0, Kept+3)...)
 	want(t, h.After(1), append([]string{Gap}, numbered(3, Kept+3)...)...)
 	if n := h.Missed(); n != 0 {
@@ -135,7 +135,7 @@ func TestLateStartIsNotCountedAsMissed(t *testing.T) {
 }
 
 func TestMissedCountsOverwrittenEvents(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	publish(h, "before")
 	r := h.Live()
 	publish(h, make([]string, Kept+7)...)
@@ -151,7 +151,7 @@ func TestMissedCountsOverwrittenEvents(t *testing.T) {
 }
 
 func TestReaderPastTheOverwrittenEventsGetsNoGap(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	r := h.Live()
 	all := numbered(0, 2*Kept)
 	publish(h, all[:Kept]...)
@@ -161,7 +161,7 @@ func TestReaderPastTheOverwrittenEventsGetsNoGap(t *testing.T) {
 }
 
 func TestIDsAreMicrosecondsAndGrowWhateverTheClockDoes(t *testing.T) {
-	h, c := newHub()
+	h, c := testHub()
 	r := h.Live()
 	c.Time = c.Add(time.Second)
 	at := uint64(c.UnixMicro())
@@ -181,7 +181,7 @@ func TestIDsAreMicrosecondsAndGrowWhateverTheClockDoes(t *testing.T) {
 
 // The next process does not have this one's events, and its IDs are greater.
 func TestIDsGrowAcrossRestarts(t *testing.T) {
-	h, c := newHub()
+	h, c := testHub()
 	r := h.Live()
 	publish(h, "a")
 	before := want(t, r, "a")[0]
@@ -194,7 +194,7 @@ func TestIDsGrowAcrossRestarts(t *testing.T) {
 }
 
 func TestEventsCarryTheirTime(t *testing.T) {
-	h, c := newHub()
+	h, c := testHub()
 	r := h.Live()
 	silent := int64(5012)
 	h.Publish(Event{Type: Detached, Session: "s", Player: "p", Group: "g", Path: "/m", Reason: "silent", SilentMS: &silent})
@@ -206,7 +206,7 @@ func TestEventsCarryTheirTime(t *testing.T) {
 }
 
 func TestReaderIsWokenForEachEventItHasNotRead(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	woken := func(r *Reader) bool {
 		select {
 		case <-r.Wake():
@@ -237,7 +237,7 @@ func TestReaderIsWokenForEachEventItHasNotRead(t *testing.T) {
 }
 
 func TestCloseEndsTheReadersOnceTheyHaveReadAll(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	r := h.Live()
 	publish(h, "a", "b", "c")
 	h.Close()
@@ -256,7 +256,7 @@ func TestCloseEndsTheReadersOnceTheyHaveReadAll(t *testing.T) {
 
 // Publish does not wait if nobody reads.
 func TestPublishNeverWaits(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	r := h.Live()
 	publish(h, numbered(0, 3*Kept)...)
 	if n := len(h.ring); n != Kept {
@@ -268,7 +268,7 @@ func TestPublishNeverWaits(t *testing.T) {
 }
 
 func TestPublishAllocatesNothingOnceTheRingIsFull(t *testing.T) {
-	h, _ := newHub()
+	h, _ := testHub()
 	defer h.Live().Close()
 	publish(h, numbered(0, Kept)...)
 	e := Event{Type: Created, Session: "s"}
@@ -345,4 +345,41 @@ func TestReadersBeginAfterEventsOfEarlierProcess(t *testing.T) {
 	if list, _ := h.After(2001).Next(make([]Event, 0, 10)); len(list) != 2 || list[0].ID != 2002 {
 		t.Errorf("after 2001: %+v", list)
 	}
+}
+
+func TestMergedIDsTellHubsApart(t *testing.T) {
+	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	a, b := NewMerged(c.now, 7), NewMerged(c.now, 1008)
+	r, s := a.Live(), b.Live()
+	then := c.Add(-time.Hour)
+	for i := range 5 {
+		c.Time = c.Add(time.Second)
+		e := Event{Type: Created, Session: fmt.Sprint(i), Time: then, Node: "ann"}
+		a.Merge(e)
+		b.Merge(e)
+	}
+	ids := want(t, r, "0", "1", "2", "3", "4")
+	others := want(t, s, "0", "1", "2", "3", "4")
+	for i := range ids {
+		if ids[i]%Marks != 7 || others[i]%Marks != 8 || ids[i]/Marks < uint64(then.UnixMicro()) {
+			t.Errorf("IDs %d and %d", ids[i], others[i])
+		}
+	}
+	want(t, a.After(ids[2]), "3", "4")
+	for _, foreign := range []uint64{others[2], others[4], ids[2] + 1, ids[2] / Marks, ids[2] + Marks, ids[4] + Marks} {
+		want(t, a.After(foreign), Gap, "0", "1", "2", "3", "4")
+	}
+	list, _ := a.Newest(1).Next(make([]Event, 0, 4))
+	if len(list) != 1 || !list[0].Time.Equal(then) || list[0].Node != "ann" {
+		t.Errorf("merged as %+v", list)
+	}
+}
+
+// A reader that has got nothing but a Gap continues after it.
+func TestMergedHubContinuesAfterGap(t *testing.T) {
+	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	h := NewMerged(c.now, 7)
+	ids := want(t, h.After(1), Gap)
+	h.Merge(Event{Type: Created, Session: "0"})
+	want(t, h.After(ids[0]), "0")
 }

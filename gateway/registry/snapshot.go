@@ -46,6 +46,10 @@ type Snapshot struct {
 
 	By string `json:"by,omitempty"` // who ended it by the control API, as in the audit log
 
+	// Node is the name of the node that has the session, "" outside a cluster. The control
+	// API sets it.
+	Node string `json:"node,omitempty"`
+
 	seq uint64
 }
 

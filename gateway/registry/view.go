@@ -101,13 +101,14 @@ func (v *View) rank(at int, e *Record, i *session.Info) rank {
 // fill is the used fraction of a replay buffer: of its bytes or its messages, whichever
 // is larger.
 func fill(i *session.Info, t *Terms) float64 {
-	part := func(n, most int64) float64 {
-		if most <= 0 {
-			return 0
-		}
-		return float64(n) / float64(most)
-	}
 	return max(part(i.BufferBytes, t.BufferBytes), part(int64(i.BufferMessages), int64(t.BufferMessages)))
+}
+
+func part(n, most int64) float64 {
+	if most <= 0 {
+		return 0
+	}
+	return float64(n) / float64(most)
 }
 
 // Remembered returns the window on the remembered sessions. list is in the order of
@@ -134,6 +135,50 @@ func (v *View) rankTombstone(at int, s *Snapshot) rank {
 		r.name, r.silent = s.Player, s.Player == ""
 	case ByGroup:
 		r.name, r.silent = s.Group, s.Group == ""
+	}
+	return r
+}
+
+// Merge sorts sessions of several nodes, of which each node has sorted its own, and returns
+// those between offset and offset plus Limit.
+func (v *View) Merge(list []Snapshot, offset int) []Snapshot {
+	slices.SortStableFunc(list, func(a, b Snapshot) int {
+		if c := v.compare(v.rankElsewhere(&a), v.rankElsewhere(&b)); c != 0 {
+			return c
+		}
+		c := cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+		if v.Descending {
+			return -c
+		}
+		return c
+	})
+	return list[min(offset, len(list)):min(offset+v.Limit, len(list))]
+}
+
+// rankElsewhere is rank for what another node says of its session, which has no number there.
+func (v *View) rankElsewhere(s *Snapshot) rank {
+	if s.State == session.Ended.String() {
+		r := v.rankTombstone(0, s)
+		r.seq = 0
+		return r
+	}
+	var r rank
+	switch v.Sort {
+	case ByPlayer:
+		r.name, r.silent = s.Player, s.Player == ""
+	case ByGroup:
+		r.name, r.silent = s.Group, s.Group == ""
+	case ByGrace:
+		if r.silent = s.Expires == nil; !r.silent {
+			r.number = float64(s.Expires.UnixMicro())
+		}
+	case ByBuffer:
+		r.number = max(part(s.BufferBytes, s.BufferMaxBytes), part(int64(s.BufferMessages), int64(s.BufferMaxMessages)))
+		r.silent = r.number == 0
+	case ByRTT:
+		if r.silent = s.RTT == nil; !r.silent {
+			r.number = *s.RTT
+		}
 	}
 	return r
 }

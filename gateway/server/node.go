@@ -41,12 +41,15 @@ const (
 // A member is this process's place in a cluster.
 type member struct {
 	*cluster.Cluster
+	name     string // of the cluster
 	identity *cluster.Identity
 	players  *cluster.Players
 	keys     *tokens.Keys
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
+	engine   cluster.Engine
+	api      http.Handler // the control API of this node alone; set before the listener is served
 	server   *http.Server
 	ln       net.Listener
 	// elsewhere: another process is this node, a predecessor or a successor.
@@ -61,7 +64,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if name == "" {
 		name, _ = os.Hostname()
 	}
-	n := &member{keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	if c.Cert != "" {
 		n.identity = cluster.GivenIdentity(c.Cert, c.Key, c.CA)
 	}
@@ -86,7 +89,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if n.Cluster, err = cluster.New(cfg); err != nil {
 		return nil, err
 	}
-	n.http = &http.Client{Transport: n.Transport()}
+	n.engine, n.http = e, &http.Client{Transport: n.Transport()}
 	n.players = cluster.NewPlayers(n.ID, e, n, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
@@ -166,6 +169,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())
+	case strings.HasPrefix(r.URL.Path, apiPath):
+		n.api.ServeHTTP(w, r)
 	case isPlayer && r.Method == http.MethodDelete:
 		n.gateway.Supersede(id)
 		w.WriteHeader(http.StatusNoContent)

@@ -79,6 +79,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	}
 	p.config = watchConfig(set.Config, args, environ)
 	var watches sync.WaitGroup
+	watches.Go(func() { p.api.Run(ctx) })
 	watches.Go(func() { logUnreachable(ctx, log, set.Gateway.Routes) })
 	watches.Go(func() { p.config.watch(ctx, log) })
 	defer watches.Wait()
@@ -225,6 +226,7 @@ type process struct {
 	show            *demo.Showcase       // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
 	node            *member              // nil without --cluster
+	api             *admin.Handler
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil if --admin is off
 	config          *configFile
@@ -310,10 +312,18 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 	p.upgrader = newUpgrader(p, set)
 	p.pump = newPump()
 	host, _ := os.Hostname() // empty if the system does not know it
-	p.admin = server(admin.New(p.gateway, admin.Options{
+	o := admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
 		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.status,
-	}), p.gateway.AdminConns(), log)
+	}
+	if p.node != nil {
+		o.Cluster = newPeers(p.node, set.Gateway.Routes)
+	}
+	p.api = admin.New(p.gateway, o)
+	if p.node != nil {
+		p.node.api = p.api.NodeHandler()
+	}
+	p.admin = server(p.api, p.gateway.AdminConns(), log)
 	return p, nil
 }
 

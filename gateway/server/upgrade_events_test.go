@@ -99,14 +99,14 @@ func TestWebhookQueueGoesThroughUpgrades(t *testing.T) {
 	for _, c := range conns[count/2:] {
 		c.Close(websocket.StatusNormalClosure, "")
 	}
-	posts := r.wait(t, 2*count)
+	r.wait(t, 2*count)
 	n.upgradeOver(pid)
 	c, _, err := websocket.Dial(t.Context(), "ws://"+n.addr+"/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.CloseNow()
-	posts = r.wait(t, 2*count+1)
+	posts := r.wait(t, 2*count+1)
 	of := map[string][]string{}
 	for _, p := range posts {
 		of[p.Session] = append(of[p.Session], p.Type)

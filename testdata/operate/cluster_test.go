@@ -3,7 +3,9 @@ package operate
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -183,7 +185,7 @@ func TestNATSIsNotNeededToPlay(t *testing.T) {
 	p.counts(2)
 	c.join(1).counts(2)
 	c.nodes[1].get("/readyz") // must be 200: or a load balancer would take out every node at once
-	os.RemoveAll(c.nats.dir) // it comes back empty
+	os.RemoveAll(c.nats.dir)  // it comes back empty
 	c.nats.start()
 	for _, g := range c.nodes {
 		eventually(t, "NATS is back", func() bool { return g.metric("reseat_cluster_engine_up", "") == 1 })
@@ -258,4 +260,47 @@ func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	c.wantNodes(c.nodes[0], "up", 1)
+}
+
+// The commands of docs/cluster.md start a cluster of three nodes.
+func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
+	_, block, _ := strings.Cut(file(t, "cluster.md"), "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	first, block, _ := strings.Cut(block, "\n")
+	if first != "make build bin/nats-server" {
+		t.Fatalf("the page begins with %q", first)
+	}
+	dir := t.TempDir()
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(bin, filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	var ports [10]string
+	for i := range ports {
+		ports[i] = freePort(t)
+	}
+	last := strings.LastIndex(block, "curl")
+	block = replaced(t, block[:last], "nats-server -a 127.0.0.1", "nats-server -a 127.0.0.1 -p "+ports[9], "4222", ports[9], "/tmp/reseat-nats", filepath.Join(dir, "nats"),
+		"808$i", "${clients[$i]}", "818$i", "${admins[$i]}", "828$i", "${nodes[$i]}")
+	cmd := exec.Command("bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Wait()
+	})
+	eventually(t, "three nodes are up", func() bool {
+		resp, err := http.Get("http://127.0.0.1:" + ports[3] + "/api/v1/nodes")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Count(string(b), `"state":"up"`) == 3
+	})
 }

@@ -38,6 +38,7 @@ const TOKEN = 'reseat.token';
  * @property {string} [reason]
  * @property {string} [detail]
  * @property {string} [by] who ended it by the API
+ * @property {string} [node] name of the node that has it, in a cluster
  */
 
 /** A refusal of the gateway's, with its status; 0 where there was no answer. */

@@ -8,6 +8,7 @@ import { brief, span } from './format.js';
 import { html } from './html.js';
 import { Login } from './login.js';
 import { Model } from './model.js';
+import { Nodes } from './nodes.js';
 import { RefusedPanel } from './refused.js';
 import { RoutesPanel } from './routes.js';
 import { SessionPage } from './session.js';
@@ -43,6 +44,7 @@ function App() {
     <main>
       ${!overview && html`<p class="waiting">${model.failure ? `${refusal(model.failure)} Retrying.` : 'Loading…'}</p>`}
       ${overview && html`<${Upgrade} upgrade=${overview.upgrade} />`}
+      ${overview && html`<${Nodes} nodes=${overview.nodes} missing=${overview.nodes_missing} />`}
       ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
       ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
       ${overview && html`<${Live} />`}

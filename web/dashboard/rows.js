@@ -3,6 +3,8 @@
 
 /** So many rows can be scrolled to: browsers bound the height of an element. */
 export const MOST_ROWS = 200_000;
+/** As many of a cluster's: its overviews reach no further. */
+const MOST_OF_CLUSTER = 5000;
 /** Rows that are drawn beyond what is seen, on either side. */
 const MARGIN = 8;
 /** Rows that are asked for beyond what is drawn, on either side. */
@@ -11,6 +13,11 @@ const AHEAD = 30;
 const MOST_ASKED = 200;
 
 /** @typedef {{first: number, end: number}} Span rows from first up to end, which is not one of them */
+
+/** How many rows can be scrolled to. @param {{nodes?: object[]} | null} overview */
+export function reach(overview) {
+  return overview?.nodes ? MOST_OF_CLUSTER : MOST_ROWS;
+}
 
 /**
  * The rows to draw.

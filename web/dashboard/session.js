@@ -145,7 +145,7 @@ function Facts({ session, now }) {
       html`<bdi>${session.path}</bdi>`,
       `route ${session.route}, ${session.started ? 'started' : 'not started'}`,
     ],
-    ['Group', session.group || '–', ''],
+    ['Group', session.group || '–', session.node ? `at node ${session.node}` : ''],
     ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
     [

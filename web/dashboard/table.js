@@ -5,7 +5,7 @@ import { brief, count, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, State } from './marks.js';
 import { usePhone } from './phone.js';
-import { drawn, MOST_ROWS, scrollTo, step } from './rows.js';
+import { drawn, reach, scrollTo, step } from './rows.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
 /** Heights of a row in px, as in table.css: a line, or on a phone three. */
@@ -51,7 +51,7 @@ export function Sessions({ model }) {
         >
         <${Tools} model=${model} />
       </header>
-      <${Grid} model=${model} matching=${matching} />
+      <${Grid} model=${model} matching=${Math.min(matching, reach(model.overview))} />
     </section>
   `;
 }
@@ -64,7 +64,8 @@ function searched({ view: { text, state } }) {
 /** @param {Model} model @param {number} matching */
 function found(model, matching) {
   if (!model.overview) return '';
-  const beyond = matching > MOST_ROWS ? `, the first ${count(MOST_ROWS)} can be scrolled to` : '';
+  const most = reach(model.overview);
+  const beyond = matching > most ? `, the first ${count(most)} can be scrolled to` : '';
   return `${count(matching)}${searched(model) ? ' found' : ''}${beyond}`;
 }
 
@@ -166,7 +167,7 @@ function Grid({ model, matching }) {
         onScroll=${(/** @type {any} */ event) => setView(seen(event.currentTarget))}
         data-testid="rows"
       >
-        <div role="presentation" class="all" style=${{ height: `${Math.min(matching, MOST_ROWS) * row}px` }}>
+        <div role="presentation" class="all" style=${{ height: `${matching * row}px` }}>
           ${places(span).map((at) => html`<${Row} key=${at} at=${at} top=${at * row} session=${model.row(at)} active=${at === active} now=${model.now} />`)}
         </div>
         ${matching === 0 && model.overview && html`<${Nothing} model=${model} />`}

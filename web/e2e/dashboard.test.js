@@ -81,6 +81,44 @@ describe('the dashboard', () => {
     assert.equal(await board.part('upgrade').count(), 0);
   });
 
+  test('shows the nodes of a cluster, and that one does not answer', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t);
+    const answers = await fake(page, 6000);
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^6,000$/);
+    assert.equal(await board.part('nodes').count(), 0, 'it is no cluster');
+    const node = (/** @type {string} */ name, /** @type {object} */ more) => ({
+      name,
+      id: '0a1b2c3d',
+      state: 'up',
+      version: 'v0.9.0',
+      address: '10.0.0.1:8082',
+      sessions: 2000,
+      heartbeat_age_ms: 300,
+      forwards_in: 5,
+      forwards_out: 7,
+      ...more,
+    });
+    answers.cluster = {
+      nodes: [
+        node('n1', { heartbeat_age_ms: 0 }),
+        node('n2', { id: '1a1b2c3d', state: 'draining' }),
+        node('n3', { id: '2a1b2c3d' }),
+      ],
+      nodes_missing: ['n3'],
+    };
+    await board.says('nodes', /n1\s+up v0\.9\.0, 2,000 sessions, forwards 5 in, 7 out, this one/);
+    await board.says('nodes', /n2\s+draining v0\.9\.0, .* heard 0\.3 s ago/);
+    await board.says('nodes', /n3\s+up, does not answer v0\.9\.0/);
+    await board.says('matching', /^6,000, the first 5,000 can be scrolled to$/);
+    await board.accessible('with a strip of nodes');
+    await board.fits();
+    answers.cluster = { nodes: [node('n1', {})], nodes_missing: [] };
+    await board.part('nodes').waitFor({ state: 'detached' });
+    board.clean();
+  });
+
   test('shows a session by keys alone, cuts it and ends it, each after a question', limit, async (t) => {
     const scene = await startScene(t, '--grace', '60s');
     const { player, seat } = await play(await browser.page(t), scene);

@@ -195,12 +195,12 @@ export const NO_UPGRADE = {
  * @param {Page} page
  * @param {number} total
  * @param {{ms?: number, refusals?: object[], draining?: boolean, upgrade?: object}} [options] how long an answer takes, who was refused, whether it drains, the last upgrade
- * @returns what was answered, and what can be changed: the start of the process, its last upgrade, whether that has frozen the sessions
+ * @returns what was answered, and what can be changed: the start of the process, its last upgrade, whether that has frozen the sessions, what it says of its cluster
  */
 export async function fake(page, total, { ms = 0, refusals = [], draining = false, upgrade = NO_UPGRADE } = {}) {
   const sessions = crowd(total);
   const since = new Date(Date.now() - 7.4e7).toISOString(); // another one would be another process
-  const answers = { count: 0, rows: 0, bytes: 0, asked: '', since, upgrade, frozen: false };
+  const answers = { count: 0, rows: 0, bytes: 0, asked: '', since, upgrade, frozen: false, cluster: {} };
   const base = {
     created: total,
     refused: 3,
@@ -272,6 +272,7 @@ export async function fake(page, total, { ms = 0, refusals = [], draining = fals
       matching: fit.length,
       offset,
       sessions: rows,
+      ...answers.cluster,
     });
     answers.count++;
     answers.rows = Math.max(answers.rows, rows.length);

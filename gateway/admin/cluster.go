@@ -1,0 +1,220 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A Cluster is what the control API needs of the other nodes. Its methods may be called from
+// any goroutine.
+type Cluster interface {
+	// Self describes this node.
+	Self() Node
+	// Others lists the other nodes, except those that are gone, in any order.
+	Others() []Node
+	// Known lists the other nodes, also those that are gone, by name.
+	Known() []Node
+	// Status describes the cluster's engine.
+	Status() ClusterStatus
+	// RoundTrip sends a request to the node listener of the node with this id, which serves
+	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
+	// the node could not be reached or did not answer.
+	RoundTrip(node string, r *http.Request) (*http.Response, error)
+	// Gone reports whether a node is known to have ended, and its sessions with it. It is
+	// asked about nodes that did not answer, or that are not among the Others.
+	Gone(ctx context.Context, node string) bool
+	// Publish sends a message to the subscribers of all other nodes. It never blocks; a
+	// message may be lost, with or without an error.
+	Publish(message []byte) error
+	// Subscribe calls message with what the node with an id has published, in its order,
+	// one message at a time, and restored whenever messages may have been lost because this
+	// node's connection was. Neither may block. They are not called after stop.
+	Subscribe(message func(node string, data []byte), restored func()) (stop func(), err error)
+}
+
+// A Node is a node of the cluster as the API shows it.
+type Node struct {
+	Name         string `json:"name"` // for people: two nodes may have the same
+	ID           string `json:"id"`   // 8 hex digits
+	State        string `json:"state"`
+	Version      string `json:"version"`
+	Address      string `json:"address"` // of its node listener
+	Sessions     int    `json:"sessions"`
+	HeartbeatAge int64  `json:"heartbeat_age_ms"` // 0 for this node
+	ForwardsIn   int    `json:"forwards_in"`
+	ForwardsOut  int    `json:"forwards_out"`
+}
+
+const (
+	// nodeIDLen is the length of a node's id, which begins the ids of its sessions.
+	nodeIDLen = 8
+	// sessionIDLen is the length of a session's id without that of its node.
+	sessionIDLen = 32
+	// ownNode is the name of the node that is asked, in a query.
+	ownNode = "self"
+)
+
+// aloneKey is the context key that marks a request which concerns this node alone: another
+// node has sent it, or the caller wants no other.
+type aloneKey struct{}
+
+func alone(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), aloneKey{}, true))
+}
+
+// alone reports whether r concerns this node alone.
+func (a *api) alone(r *http.Request) bool {
+	return a.cluster == nil || r.Context().Value(aloneKey{}) != nil
+}
+
+// nodeName is this node's name, "" outside a cluster.
+func (a *api) nodeName() string {
+	if a.cluster == nil {
+		return ""
+	}
+	return a.cluster.Self().Name
+}
+
+// nodes lists all nodes by id.
+func (a *api) nodes() []Node {
+	return slices.SortedFunc(slices.Values(slices.Concat(a.cluster.Others(), []Node{a.cluster.Self()})), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
+}
+
+// findNode returns the node with an id, or with a name that no other node has.
+func (a *api) findNode(name string) (Node, error) {
+	if name == ownNode {
+		return a.cluster.Self(), nil
+	}
+	var found []Node
+	var ids []string
+	for _, n := range a.nodes() {
+		if n.ID == name {
+			return n, nil
+		}
+		if n.Name == name {
+			found, ids = append(found, n), append(ids, n.ID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Node{}, &fault{http.StatusNotFound, fmt.Sprintf("no node %.100q is known", name)}
+	case 1:
+		return found[0], nil
+	}
+	return Node{}, &fault{http.StatusConflict, fmt.Sprintf("several nodes are named %.100q: use an id, one of %s", name, strings.Join(ids, ", "))}
+}
+
+// byID returns another node.
+func (a *api) byID(id string) (Node, bool) {
+	others := a.cluster.Others()
+	i := slices.IndexFunc(others, func(n Node) bool { return n.ID == id })
+	if i < 0 {
+		return Node{}, false
+	}
+	return others[i], true
+}
+
+// steer passes requests that name a node in their query to that node.
+func (a *api) steer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("node")
+		if a.alone(r) || name == "" || !strings.HasPrefix(r.URL.Path, apiPath+"/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		node, err := a.findNode(name)
+		switch {
+		case err != nil:
+			refuse(w, err)
+		case node.ID == a.cluster.Self().ID:
+			next.ServeHTTP(w, alone(r))
+		default:
+			a.pass(w, r, node, pathIn(r))
+		}
+	})
+}
+
+// owned passes a call for one session to the node that has it. It answers 404 only if that
+// node says so, or is gone.
+func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a.alone(r) {
+			here(w, r)
+			return
+		}
+		if _, known := a.g.Session(id(r)); known {
+			here(w, r)
+			return
+		}
+		switch of := id(r); {
+		case !hexDigits(of):
+			here(w, r)
+		case len(of) == nodeIDLen+sessionIDLen:
+			a.passToMaker(w, r, of[:nodeIDLen], here)
+		case len(of) == sessionIDLen:
+			a.passToHolder(w, r)
+		default:
+			here(w, r)
+		}
+	}
+}
+
+// passToMaker passes a call to the node whose id begins the session's.
+func (a *api) passToMaker(w http.ResponseWriter, r *http.Request, maker string, here http.HandlerFunc) {
+	if maker == a.cluster.Self().ID {
+		here(w, r)
+		return
+	}
+	if node, ok := a.byID(maker); ok {
+		a.pass(w, r, node, pathIn(r))
+		return
+	}
+	a.unreachable(w, r, Node{ID: maker})
+}
+
+// passToHolder asks all nodes which one has the session, and passes the call to it. The id
+// does not say it: the session is from before its node joined the cluster.
+func (a *api) passToHolder(w http.ResponseWriter, r *http.Request) {
+	var missing []Node
+	for _, n := range a.ask(r, a.cluster.Others(), http.MethodGet, "/sessions/"+id(r), "") {
+		switch {
+		case n.status == http.StatusOK:
+			a.pass(w, r, n.node, pathIn(r))
+			return
+		case n.status != http.StatusNotFound:
+			missing = append(missing, n.node)
+		}
+	}
+	if missing == nil {
+		problem(w, http.StatusNotFound, noSession)
+		return
+	}
+	details{Status: http.StatusBadGateway, Detail: "nodes that may have the session do not answer", Missing: names(missing)}.write(w)
+}
+
+// unreachable answers a call for a node that did not answer.
+func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
+	if id(r) != "" && a.cluster.Gone(r.Context(), node.ID) {
+		problem(w, http.StatusNotFound, noSession+": its node was lost")
+		return
+	}
+	name := cmp.Or(node.Name, node.ID)
+	details{Status: http.StatusBadGateway, Detail: fmt.Sprintf("node %s does not answer", clip(name)), Missing: []string{name}}.write(w)
+}
+
+func names(nodes []Node) []string {
+	list := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		list = append(list, n.Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func hexDigits(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') })
+}

@@ -1,0 +1,259 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/registry"
+)
+
+// maxMerged is how far into the sorted sessions of a cluster an overview can look: each node
+// sends all of its sessions up to there, since any of them may be among the first.
+const maxMerged = 5000
+
+// figures are what the other nodes have last answered. The counts of a node that does not
+// answer stay in the sums, so that those do not fall and rise again.
+type figures struct {
+	mu   sync.Mutex
+	last map[string]overview // by node id; without sessions
+}
+
+// overviewOfAll is the overview of all nodes. What cannot be summed is this node's: times,
+// names, the drain and the upgrade.
+func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) overview {
+	wide := v
+	wide.Offset, wide.Limit = 0, min(v.Offset+v.Limit, maxMerged)
+	others, missing := a.overviewsElsewhere(r, overviewQuery(r.URL.Query(), wide.Limit, since))
+	own := a.ownOverview(r, wide, since)
+	sum := own
+	sum.EndedBy, sum.ResumesBy, sum.Routes = maps.Clone(own.EndedBy), maps.Clone(own.ResumesBy), slices.Clone(own.Routes)
+	peers := make([]peer, 0, len(others))
+	for id, o := range others {
+		o, present := a.heard.note(id, o)
+		if present {
+			sum.add(&o)
+			sum.Sessions = append(sum.Sessions, o.Sessions...)
+		}
+		sum.addCounts(&o)
+		peers = append(peers, newPeer(&o, present))
+	}
+	sum.Offset = min(v.Offset, max(sum.Matching-v.Limit, 0), maxMerged-v.Limit)
+	sum.Sessions = v.Merge(sum.Sessions, sum.Offset)
+	sum.Samples = slices.Clone(own.Samples)
+	for i := range sum.Samples {
+		for _, p := range peers {
+			addTotals(&sum.Samples[i], p.at(sum.Samples[i].Time))
+		}
+	}
+	sum.Nodes, sum.Missing = a.nodeStrip(), names(missing)
+	return sum
+}
+
+// nodeStrip lists all nodes, this one first, the others by name.
+func (a *api) nodeStrip() []Node {
+	others := a.cluster.Others()
+	slices.SortFunc(others, func(x, y Node) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
+	return append([]Node{a.cluster.Self()}, others...)
+}
+
+// overviewsElsewhere returns the overviews of the other nodes by their ids; nil for those
+// that did not answer.
+func (a *api) overviewsElsewhere(r *http.Request, query string) (list map[string]*overview, missing []Node) {
+	list = make(map[string]*overview)
+	for _, ans := range a.ask(r, a.cluster.Others(), http.MethodGet, "/overview", query) {
+		o := new(overview)
+		if ans.status != http.StatusOK || json.Unmarshal(ans.body, o) != nil {
+			o = nil
+			missing = append(missing, ans.node)
+		}
+		list[ans.node.ID] = o
+	}
+	a.heard.keep(list)
+	return list, missing
+}
+
+// overviewQuery asks another node for its part of an overview: as the caller has asked, but
+// for its first sessions, and for samples on both sides of each of this node's.
+func overviewQuery(asked url.Values, limit int, since time.Time) string {
+	q := make(url.Values)
+	for _, name := range []string{"q", "group", "player", "state", "sort"} {
+		if asked.Has(name) {
+			q.Set(name, asked.Get(name))
+		}
+	}
+	q.Set("limit", strconv.Itoa(limit))
+	if !since.IsZero() {
+		q.Set("since", since.Add(-2*sampleEvery).Format(time.RFC3339Nano))
+	}
+	return q.Encode()
+}
+
+// keep forgets the nodes that are not in list.
+func (f *figures) keep(list map[string]*overview) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.last, func(id string, _ overview) bool { _, known := list[id]; return !known })
+}
+
+// note keeps what a node has answered. For nil it returns what was kept, and present is
+// false.
+func (f *figures) note(id string, o *overview) (_ overview, present bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o == nil {
+		return f.last[id], false
+	}
+	if f.last == nil {
+		f.last = make(map[string]overview)
+	}
+	kept := *o
+	kept.Sessions = nil
+	f.last[id] = kept
+	return *o, true
+}
+
+// add adds what another node has now, except for its sessions.
+func (o *overview) add(other *overview) {
+	o.Matching += other.Matching
+	o.BufferMaxBytes += other.BufferMaxBytes
+	if o.MaxSessions += other.MaxSessions; other.MaxSessions == 0 {
+		o.MaxSessions = 0 // it has no limit
+	}
+	now := current(&other.Totals)
+	addTotals(&o.Totals, now)
+	for i := range other.Routes {
+		n := &o.route(&other.Routes[i]).Sessions
+		addStates(n, other.Routes[i].Sessions)
+	}
+}
+
+// addCounts adds what another node has counted.
+func (o *overview) addCounts(other *overview) {
+	addTotals(&o.Totals, counted(&other.Totals))
+	addMap(o.EndedBy, other.EndedBy)
+	addMap(o.ResumesBy, other.ResumesBy)
+	o.Refusals += other.Refusals
+	for i := range other.Routes {
+		to, f := o.route(&other.Routes[i]), &other.Routes[i]
+		to.Created += f.Created
+		to.Detached += f.Detached
+		to.Resumed += f.Resumed
+		to.Refused += f.Refused
+		to.Ended += f.Ended
+	}
+}
+
+// route returns the figures of the same route as f, which are added if there are none.
+func (o *overview) route(f *gateway.RouteFigures) *gateway.RouteFigures {
+	i := slices.IndexFunc(o.Routes, func(own gateway.RouteFigures) bool { return own.Pattern == f.Pattern && own.Upstream == f.Upstream })
+	if i < 0 {
+		i = len(o.Routes)
+		o.Routes = append(o.Routes, gateway.RouteFigures{Pattern: f.Pattern, Upstream: f.Upstream})
+	}
+	return &o.Routes[i]
+}
+
+func addMap(to, from map[string]uint64) {
+	for name, n := range from {
+		to[name] += n
+	}
+}
+
+func addStates(to *gateway.StateCounts, n gateway.StateCounts) {
+	to.Connecting += n.Connecting
+	to.Attached += n.Attached
+	to.Detached += n.Detached
+}
+
+// current is the part of t that describes the moment.
+func current(t *gateway.Totals) gateway.Totals {
+	return gateway.Totals{Sessions: t.Sessions, BufferBytes: t.BufferBytes, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
+}
+
+// counted is the part of t that only grows.
+func counted(t *gateway.Totals) gateway.Totals {
+	c := *t
+	c.Sessions, c.BufferBytes, c.RTTMedian, c.RTTHigh = gateway.StateCounts{}, 0, 0, 0
+	return c
+}
+
+// counters are those of t, in a fixed order.
+func counters(t *gateway.Totals) []*uint64 {
+	return []*uint64{&t.Created, &t.Detached, &t.Resumed, &t.Refused, &t.Ended, &t.ToUpstream, &t.ToClient, &t.ToUpstreamBytes, &t.ToClientBytes, &t.Replayed, &t.Dropped}
+}
+
+// addTotals adds the totals of another node. Round trips cannot be summed: the median
+// becomes the nodes' mean, weighted by their clients, and the 95th percentile the largest.
+func addTotals(to *gateway.Totals, from gateway.Totals) {
+	if n, m := weight(to), weight(&from); n+m > 0 {
+		to.RTTMedian = (to.RTTMedian*n + from.RTTMedian*m) / (n + m)
+	}
+	to.RTTHigh = max(to.RTTHigh, from.RTTHigh)
+	addStates(&to.Sessions, from.Sessions)
+	to.BufferBytes += from.BufferBytes
+	more := counters(&from)
+	for i, n := range counters(to) {
+		*n += *more[i]
+	}
+}
+
+// weight is the number of clients that a median stands for, 0 if none was measured.
+func weight(t *gateway.Totals) float64 {
+	if t.RTTMedian == 0 {
+		return 0
+	}
+	return float64(t.Sessions.Attached)
+}
+
+// A peer is another node's totals over time.
+type peer struct {
+	points  []gateway.Totals // oldest first; the last are those of its answer
+	since   time.Time        // when its process began
+	present bool             // it has answered
+}
+
+func newPeer(o *overview, present bool) peer {
+	if o.Time.IsZero() {
+		return peer{}
+	}
+	return peer{append(slices.Clone(o.Samples), o.Totals), o.Since, present}
+}
+
+// at returns the totals at a time, as far as they are known: between two points
+// proportionally, since nodes take their samples at different times.
+func (p peer) at(t time.Time) gateway.Totals {
+	n := len(p.points)
+	if n == 0 {
+		return gateway.Totals{}
+	}
+	i, exact := slices.BinarySearchFunc(p.points, t, func(x gateway.Totals, t time.Time) int { return x.Time.Compare(t) })
+	switch {
+	case exact:
+		return p.points[i]
+	case i == n && p.present:
+		return p.points[n-1]
+	case i == n:
+		return counted(&p.points[n-1])
+	case i == 0 && p.since.Before(t):
+		return counted(&p.points[0])
+	case i == 0:
+		return gateway.Totals{}
+	}
+	before, after := p.points[i-1], p.points[i]
+	part := float64(t.Sub(before.Time)) / float64(after.Time.Sub(before.Time))
+	later := counters(&after)
+	for i, n := range counters(&before) {
+		if *later[i] > *n {
+			*n += uint64(part * float64(*later[i]-*n))
+		}
+	}
+	return before
+}

@@ -1,0 +1,311 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
+)
+
+func TestGroupCallsReachAllNodes(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		var players []*wstest.Player
+		for _, n := range nodes {
+			p, _ := n.play("red/1")
+			players = append(players, p)
+		}
+		players[2].Drop()
+		m := nodes[0].object("POST", "/api/v1/groups/red%2F1/start", "", http.StatusOK)
+		if m["sessions"] != 3.0 || fmt.Sprint(m["nodes_missing"]) != "[]" {
+			t.Errorf("%v", m)
+		}
+		for _, p := range players {
+			if nodes[1].describe(p)["started"] != true {
+				t.Error("a session is not started")
+			}
+		}
+		if m := nodes[0].object("POST", "/api/v1/groups/red%2F1/end", "", http.StatusOK); m["sessions"] != 3.0 {
+			t.Errorf("%v", m)
+		}
+		if got := nodes[1].describe(players[2]); got["state"] != "ended" || got["by"] != "loopback" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A change that has missed a node says what was done, and is repeated.
+func TestGroupCallThatMissedANodeIs502(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		for _, n := range nodes {
+			n.play("red")
+		}
+		nodes[1].set(func(n *place) { n.down = true })
+		for _, call := range []string{"start", "end"} {
+			began := time.Now()
+			rec := nodes[0].call("POST", "/api/v1/groups/red/"+call)
+			wantProblem(t, rec, http.StatusBadGateway, "repeat")
+			var d details
+			if json.Unmarshal(rec.Body.Bytes(), &d); *d.Sessions != 2 || !slices.Equal(d.Missing, []string{"bob"}) || time.Since(began) != askTimeout {
+				t.Errorf("%s after %v", rec.Body, time.Since(began))
+			}
+		}
+		nodes[1].set(func(n *place) { n.down = false })
+		nodes[0].object("POST", "/api/v1/groups/red/end", "", http.StatusOK)
+	})
+}
+
+func TestGroupCallOfOneNodeStaysThere(t *testing.T) {
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		p, _ := nodes[0].play("red")
+		q, _ := nodes[1].play("red")
+		m := nodes[0].object("POST", "/api/v1/groups/red/start?node=bob", "", http.StatusOK)
+		if m["sessions"] != 1.0 || nodes[0].describe(p)["started"] == true || nodes[0].describe(q)["started"] != true {
+			t.Errorf("%v", m)
+		}
+	})
+}
+
+func TestRefusalsOfAllNodesAreListed(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		for i := range 6 {
+			nodes[i%2].Handshake(fmt.Sprint("/match/", i), nil, "Origin: https://elsewhere.example\r\n")
+			time.Sleep(time.Second)
+		}
+		nodes[2].set(func(n *place) { n.down = true })
+		var page refusalPage
+		json.Unmarshal(nodes[0].call("GET", "/api/v1/refusals").Body.Bytes(), &page)
+		var got []string
+		for _, r := range page.Refusals {
+			got = append(got, r.Path+" "+r.Node)
+		}
+		if want := "/match/5 bob, /match/4 ann, /match/3 bob, /match/2 ann, /match/1 bob, /match/0 ann"; strings.Join(got, ", ") != want || !slices.Equal(page.Missing, []string{"cid"}) {
+			t.Errorf("%v, without %v, want %s", got, page.Missing, want)
+		}
+		for range maxRefusals {
+			nodes[1].Handshake("/match/9", nil, "Origin: https://elsewhere.example\r\n")
+		}
+		json.Unmarshal(nodes[0].call("GET", "/api/v1/refusals").Body.Bytes(), &page)
+		if len(page.Refusals) != maxRefusals {
+			t.Errorf("%d are listed", len(page.Refusals))
+		}
+	})
+}
+
+func TestOverviewSumsNodes(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		all := populate(nodes, 3, 2, 1)
+		all[0].Drop()
+		all[4].Drop()
+		nodes[2].wantStatus("DELETE", path(all[5]), http.StatusNoContent)
+		nodes[2].Handshake("/match/1", nil, "Origin: https://elsewhere.example\r\n")
+		synctest.Wait()
+		for _, at := range nodes {
+			o := at.overviewOf("")
+			want := gateway.StateCounts{Attached: 3, Detached: 2}
+			if o.Totals.Sessions != want || o.Totals.Created != 6 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.Matching != 5 || len(o.Sessions) != 5 || o.Refusals != 1 || o.BufferMaxBytes != 3*at.overviewOf("?node=self").BufferMaxBytes {
+				t.Errorf("%+v", o)
+			}
+			if r := o.Routes; len(r) != 1 || r[0].Sessions != want || r[0].Created != 6 || r[0].Ended != 1 {
+				t.Errorf("routes %+v", r)
+			}
+			if len(o.Nodes) != 3 || o.Nodes[0].Name != at.node.Name || o.Missing == nil || len(o.Missing) > 0 {
+				t.Errorf("nodes %+v, without %v", o.Nodes, o.Missing)
+			}
+			if o := at.overviewOf("?node=bob"); o.Matching != 2 || o.Totals.Created != 2 || o.Nodes != nil {
+				t.Errorf("of one node: %+v", o)
+			}
+		}
+	})
+}
+
+// The window of a cluster's overview is that of a sorted list of all sessions.
+func TestOverviewMergesSortedSessions(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		grace := map[string]string{"a": "80s", "b": "20s", "c": "50s", "d": "30s", "e": "60s", "f": "40s", "g": "70s"}
+		for i, name := range strings.Split("d a f c g b e", " ") {
+			n := nodes[i%3]
+			n.object("POST", sessions, fmt.Sprintf(`{"path":"/match/7","player":%q,"grace":%q,"group":"g%s"}`, name, grace[name], name), http.StatusCreated)
+			synctest.Wait()
+			game := n.game.Next()
+			for range 10 - i {
+				game.Text("kept")
+			}
+			time.Sleep(time.Second)
+		}
+		nodes[1].play("") // has neither player nor group, and no grace period runs
+		for query, want := range map[string]string{
+			"":                               "d a f c g b e ?",
+			"?sort=-since":                   "? e b g c f a d",
+			"?sort=player":                   "a b c d e f g ?",
+			"?sort=-player":                  "g f e d c b a ?",
+			"?sort=-group":                   "g f e d c b a ?",
+			"?sort=-buffer":                  "d a f c g b e ?",
+			"?sort=grace":                    "b d f c e g a ?",
+			"?sort=-grace":                   "a g e c f d b ?",
+			"?sort=player&limit=2":           "a b",
+			"?limit=3&offset=2":              "f c g",
+			"?limit=3&offset=6":              "b e ?",
+			"?limit=3&offset=9000":           "b e ?",
+			"?limit=0":                       "",
+			"?q=gc":                          "c",
+			"?player=f":                      "f",
+			"?state=attached":                "?",
+			"?sort=-player&offset=5&limit=1": "b",
+		} {
+			var got []string
+			for _, s := range nodes[2].overviewOf(query).Sessions {
+				if s.Player == "" {
+					s.Player = "?"
+				}
+				got = append(got, s.Player)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s: %v, want %s", query, got, want)
+			}
+		}
+		for _, s := range nodes[0].overviewOf("?sort=player").Sessions[:3] {
+			if want := map[string]string{"a": "bob", "b": "cid", "c": "ann"}[s.Player]; s.Node != want {
+				t.Errorf("%s is at %s, want %s", s.Player, s.Node, want)
+			}
+		}
+		for _, p := range []string{"c", "a", "b"} {
+			nodes[0].wantStatus("DELETE", pathOf(nodes[0].clusterList("?player=" + p).Sessions[0].ID), http.StatusNoContent)
+		}
+		var ended []string
+		for _, s := range nodes[0].overviewOf("?state=ended&sort=-since").Sessions {
+			ended = append(ended, s.Player)
+		}
+		if strings.Join(ended, " ") != "b c a" {
+			t.Errorf("ended: %v", ended)
+		}
+	})
+}
+
+// The counts of a node that does not answer stay in the sums: a chart of them would show a
+// fall and then a rise. Its sessions are not counted as present.
+func TestCountsOfMissingNodeStay(t *testing.T) {
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		populate(nodes, 1, 2)
+		nodes[0].overviewOf("")
+		nodes[1].set(func(n *place) { n.down = true })
+		o := nodes[0].overviewOf("")
+		if o.Totals.Created != 3 || o.Totals.Sessions.Attached != 1 || o.Matching != 1 || o.Routes[0].Created != 3 || o.Routes[0].Sessions.Attached != 1 || !slices.Equal(o.Missing, []string{"bob"}) {
+			t.Errorf("%+v", o)
+		}
+		nodes[1].set(func(n *place) { n.gone = true })
+		if o := nodes[0].overviewOf(""); o.Totals.Created != 1 || len(o.Nodes) != 1 || len(o.Missing) > 0 {
+			t.Errorf("once it is gone: %+v", o)
+		}
+	})
+}
+
+func TestTotalsOfNodesAreInterpolated(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	point := func(s int, created uint64, attached int) gateway.Totals {
+		return gateway.Totals{Time: at(s), Created: created, Sessions: gateway.StateCounts{Attached: attached}}
+	}
+	p := peer{points: []gateway.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5), present: true}
+	for s, want := range map[int]gateway.Totals{
+		4: {}, 7: {Created: 100}, 10: point(10, 100, 1), 15: point(0, 150, 1), 18: point(0, 180, 1), 20: point(20, 200, 2), 25: point(0, 205, 2), 30: point(30, 210, 3), 40: point(0, 210, 3),
+	} {
+		if got := p.at(at(s)); got.Created != want.Created || got.Sessions != want.Sessions {
+			t.Errorf("at %d: %+v, want %+v", s, got, want)
+		}
+	}
+	p.present = false
+	if got := p.at(at(40)); got.Created != 210 || got.Sessions.Attached != 0 {
+		t.Errorf("after a node has been lost: %+v", got)
+	}
+	sum := gateway.Totals{RTTMedian: 10, RTTHigh: 50, Sessions: gateway.StateCounts{Attached: 1}}
+	addTotals(&sum, gateway.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: gateway.StateCounts{Attached: 2}})
+	addTotals(&sum, gateway.Totals{Sessions: gateway.StateCounts{Attached: 3}})
+	if sum.RTTMedian != 30 || sum.RTTHigh != 50 || sum.Sessions.Attached != 6 {
+		t.Errorf("%+v", sum)
+	}
+}
+
+func TestNodeIsDrainedByNameOrID(t *testing.T) {
+	inTown(t, []string{"ann", "bob/b", "twin", "twin"}, func(t *testing.T, nodes []*place) {
+		for i, name := range map[int]string{0: "ann", 1: "bob%2Fb", 2: "00000003"} {
+			target := "/api/v1/nodes/" + name + "/drain"
+			if m := nodes[1].object("POST", target, "", http.StatusOK); m["draining"] != true || !nodes[i].gw.Draining() {
+				t.Errorf("%s: %v", name, m)
+			}
+			for j, n := range nodes {
+				if j != i && n.gw.Draining() {
+					t.Errorf("%s: node %d drains", name, j)
+				}
+			}
+			if m := nodes[1].object("DELETE", target, "", http.StatusOK); m["draining"] != false || nodes[i].gw.Draining() {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+		for _, method := range []string{"POST", "DELETE"} {
+			nodes[0].wantProblem(method, "/api/v1/nodes/twin/drain", http.StatusConflict, "00000003, 00000004")
+			nodes[0].wantProblem(method, "/api/v1/nodes/nobody/drain", http.StatusNotFound, "no node")
+			rec := newRequest(nodes[0].admin.(*Handler).NodeHandler(), method, nodePath+"/nodes/ann/drain", "Reseat-Node-From: 00000002", "Reseat-Node-Caller: loopback")
+			wantProblem(t, rec, http.StatusNotFound, "")
+		}
+		nodes[2].set(func(n *place) { n.down = true })
+		nodes[0].wantProblem("POST", "/api/v1/nodes/00000003/drain", http.StatusBadGateway, "node twin does not answer")
+		nodes[0].wantProblem("DELETE", "/api/v1/nodes/00000003/drain", http.StatusBadGateway, "node twin does not answer")
+	})
+	inWorld(t, func(t *testing.T, w *world) {
+		w.wantProblem("POST", "/api/v1/nodes/self/drain", http.StatusNotFound, "no such resource")
+	})
+}
+
+// The drain is one node's: a script that drains the node it talks to drains no other.
+func TestDrainIsOfOneNode(t *testing.T) {
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		nodes[0].object("POST", "/api/v1/drain", "", http.StatusOK)
+		if !nodes[0].gw.Draining() || nodes[1].gw.Draining() {
+			t.Error("the wrong nodes drain")
+		}
+		if m := nodes[1].object("GET", "/api/v1/drain?node=ann", "", http.StatusOK); m["draining"] != true {
+			t.Errorf("%v", m)
+		}
+	})
+}
+
+func TestViewersMayNotChangeNodes(t *testing.T) {
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		for _, method := range []string{"POST", "DELETE"} {
+			target := "/api/v1/nodes/bob/drain"
+			nodes[0].wantRefused(method, target, "", http.StatusForbidden, "viewer", "Authorization: Bearer "+viewerToken)
+			nodes[0].wantRefused(method, target, "", http.StatusUnauthorized, "token")
+		}
+		if o := nodes[0].send("GET", "/api/v1/overview", "", "Authorization: Bearer "+viewerToken); !strings.Contains(o.Body.String(), `"write":false`) {
+			t.Errorf("%s", o.Body)
+		}
+	}, withTokens(t))
+}
+
+// The nodes and the engine are for everybody who may look at sessions, and for no foreign page.
+func TestNodesAndClusterAreShown(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		list := nodes[0].object("GET", "/api/v1/nodes", "", http.StatusOK)["nodes"].([]any)
+		if len(list) != 3 || list[0].(map[string]any)["name"] != "ann" {
+			t.Errorf("%v", list)
+		}
+		engine := nodes[0].object("GET", "/api/v1/cluster", "", http.StatusOK)["engine"].(map[string]any)
+		if engine["up"] != true || engine["servers"] != 3.0 {
+			t.Errorf("%v", engine)
+		}
+		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster"} {
+			nodes[0].wantRefused("GET", target, "", http.StatusForbidden, "", "Origin: https://evil.example")
+		}
+	})
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster"} {
+			nodes[0].wantRefused("GET", target, "", http.StatusUnauthorized, "token")
+		}
+	}, withTokens(t))
+}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"reseat/gateway/admin"
+	"reseat/gateway/cluster"
+	"reseat/gateway/policy"
+)
+
+const (
+	apiPath    = "/node/v1/api/"
+	eventsRoot = "ev." // of the subjects of events; a node's id follows
+)
+
+// peers is a node's cluster as its control API sees it.
+type peers struct {
+	node      *member
+	transport *http.Transport
+	longest   time.Duration // the longest grace period of a route
+}
+
+func newPeers(n *member, routes []policy.Route) *peers {
+	p := &peers{node: n, transport: n.Transport()}
+	p.transport.ResponseHeaderTimeout = 0 // the API has its own limits, and none for a first dial
+	for _, r := range routes {
+		p.longest = max(p.longest, r.Policy.Grace)
+		if before := r.Policy.GraceBeforeStart; before != nil {
+			p.longest = max(p.longest, *before)
+		}
+	}
+	return p
+}
+
+func nodeOf(n *cluster.Node) admin.Node {
+	return admin.Node{
+		Name: n.Name, ID: n.ID, State: n.State.String(), Version: n.Version, Address: n.Address,
+		Sessions: n.Sessions, HeartbeatAge: n.HeartbeatAge.Milliseconds(), ForwardsIn: n.ForwardsIn, ForwardsOut: n.ForwardsOut,
+	}
+}
+
+// Self implements admin.Cluster.
+func (p *peers) Self() admin.Node { return nodeOf(&p.node.Nodes()[0]) }
+
+// Others implements admin.Cluster.
+func (p *peers) Others() (list []admin.Node) {
+	for _, n := range p.node.Nodes()[1:] {
+		if n.State != cluster.StateGone {
+			list = append(list, nodeOf(&n))
+		}
+	}
+	return list
+}
+
+// Known implements admin.Cluster.
+func (p *peers) Known() (list []admin.Node) {
+	for _, n := range p.node.Nodes()[1:] {
+		list = append(list, nodeOf(&n))
+	}
+	return list
+}
+
+// Status implements admin.Cluster.
+func (p *peers) Status() admin.ClusterStatus {
+	st := p.node.Engine()
+	return admin.ClusterStatus{Name: p.node.name, Engine: admin.EngineStatus{
+		Up: st.Up, Servers: st.Servers, Replicas: st.Replicas, RTT: float64(st.RTT.Microseconds()) / 1000, Since: st.Since.UTC(),
+	}}
+}
+
+// RoundTrip implements admin.Cluster.
+func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
+	return p.transport.RoundTrip(r)
+}
+
+// Gone implements admin.Cluster. The sessions of a silent node live for their grace period at
+// most.
+func (p *peers) Gone(ctx context.Context, id string) bool {
+	j := p.node.Cluster.Judge(ctx, id)
+	return j.Verdict == cluster.Gone || j.Verdict == cluster.Silent && !j.Heard.IsZero() && time.Since(j.Heard) > p.longest
+}
+
+// Publish implements admin.Cluster.
+func (p *peers) Publish(message []byte) error {
+	return p.node.engine.Publish(eventsRoot+p.node.ID(), message)
+}
+
+// Subscribe implements admin.Cluster.
+func (p *peers) Subscribe(message func(string, []byte), restored func()) (func(), error) {
+	var stopped atomic.Bool
+	stop, err := p.node.engine.Subscribe(eventsRoot+"*", func(subject string, data []byte) {
+		if id := strings.TrimPrefix(subject, eventsRoot); id != p.node.ID() && !stopped.Load() {
+			message(id, data)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.node.OnEngineUp(func() {
+		if !stopped.Load() {
+			restored()
+		}
+	})
+	return func() { stopped.Store(true); stop() }, nil
+}

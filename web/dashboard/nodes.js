@@ -1,0 +1,55 @@
+// @ts-check
+// The nodes of a cluster.
+import { ago, count } from './format.js';
+import { html } from './html.js';
+
+/**
+ * A node as the API shows it.
+ * @typedef {object} Node
+ * @property {string} name
+ * @property {string} id
+ * @property {'up' | 'draining' | 'silent' | 'gone'} state
+ * @property {string} version
+ * @property {string} address
+ * @property {number} sessions
+ * @property {number} heartbeat_age_ms 0 for the one that answers
+ * @property {number} forwards_in
+ * @property {number} forwards_out
+ */
+
+/** The mark of each state differs in shape, not in colour alone. */
+const MARKS = { up: '●', draining: '◐', silent: '○', gone: '■' };
+const LEVELS = { up: 'good', draining: 'warn', silent: 'bad', gone: 'bad' };
+
+/** Nothing where there is one node alone. @param {{nodes: Node[] | undefined, missing: string[] | undefined}} props */
+export function Nodes({ nodes = [], missing = [] }) {
+  if (nodes.length < 2) return null;
+  return html`
+    <section class="nodes" aria-label="Nodes" data-testid="nodes">
+      <ul>
+        ${nodes.map((node, i) => html`<${Item} key=${node.id} node=${node} own=${i === 0} missing=${i > 0 && missing.includes(node.name)} />`)}
+      </ul>
+    </section>
+  `;
+}
+
+/** @param {{node: Node, own: boolean, missing: boolean}} props */
+function Item({ node, own, missing }) {
+  const level = missing ? 'bad' : LEVELS[node.state];
+  return html`<li data-level=${level} title=${`id ${node.id}, at ${node.address}`}>
+    <span class="mark" aria-hidden="true">${MARKS[node.state]}</span>
+    <b><bdi>${node.name}</bdi></b
+    >${' '} <span class="state">${missing ? `${node.state}, does not answer` : node.state}</span>${' '}
+    <span class="faint">${facts(node, own)}</span>
+  </li>`;
+}
+
+/** What is said of a node. @param {Node} node @param {boolean} own whether it is the one that answers */
+export function facts({ version, sessions, forwards_in, forwards_out, heartbeat_age_ms }, own) {
+  return [
+    version,
+    `${count(sessions)} session${sessions === 1 ? '' : 's'}`,
+    `forwards ${count(forwards_in)} in, ${count(forwards_out)} out`,
+    own ? 'this one' : `heard ${ago(heartbeat_age_ms)}`,
+  ].join(', ');
+}
