@@ -98,6 +98,7 @@ type Cluster struct {
 	heard     map[string]time.Time // also of nodes that the table has forgotten
 	warned    bool                 // about the clock
 	onUp      []func()
+	onSynced  []func()
 }
 
 // A peer is another node.
@@ -375,17 +376,29 @@ func (c *Cluster) EngineUp(s EngineStatus) {
 	c.up, c.synced, c.upSince = true, false, time.Now()
 	back := c.lost
 	c.lost = false
+	calls := slices.Clone(c.onUp)
 	c.mu.Unlock()
 	if back {
 		c.cfg.Log.Info("engine.back", "server", s.URL, "version", s.Version)
 	}
+	for _, f := range calls {
+		go f()
+	}
 }
 
-// OnEngineUp has f called, in a goroutine, each time the engine is up and has its buckets.
+// OnEngineUp has f called, in a goroutine, each time the engine is connected: messages may have been
+// lost before.
 func (c *Cluster) OnEngineUp(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onUp = append(c.onUp, f)
+}
+
+// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones.
+func (c *Cluster) OnSynced(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onSynced = append(c.onSynced, f)
 }
 
 // EngineDown implements EngineHandler.
@@ -463,7 +476,7 @@ func (c *Cluster) logGone(id, name, address, evidence string) {
 func (c *Cluster) Synced() {
 	c.mu.Lock()
 	c.synced = true
-	calls := slices.Clone(c.onUp)
+	calls := slices.Clone(c.onSynced)
 	c.mu.Unlock()
 	for _, f := range calls {
 		go f()

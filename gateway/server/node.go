@@ -52,6 +52,7 @@ type member struct {
 	api      http.Handler // the control API of this node alone; set before the listener is served
 	server   *http.Server
 	ln       net.Listener
+	served   bool // the listener
 	// elsewhere: another process is this node, a predecessor or a successor.
 	elsewhere atomic.Bool
 }
@@ -95,7 +96,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})
 	n.players.Unchecked = unchecked.Inc
-	n.OnEngineUp(func() {
+	n.OnSynced(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Supersede)
