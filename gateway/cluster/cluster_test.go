@@ -29,12 +29,17 @@ type fakeEngine struct {
 	beats   int
 	away    bool
 	skew    time.Duration
-	mu      sync.Mutex
+	// unusable: Ready says so.
+	unusable error
+	mu       sync.Mutex
 }
 
 func (e *fakeEngine) Start(h EngineHandler) error { e.h = h; return nil }
 
 func (e *fakeEngine) Ready(ctx context.Context) error {
+	if e.unusable != nil {
+		return e.unusable
+	}
 	if e.away {
 		<-ctx.Done()
 		return ErrEngineDown
@@ -91,10 +96,14 @@ func (e *fakeEngine) Publish(string, []byte) error { return nil }
 func (e *fakeEngine) Subscribe(string, func(string, []byte)) (func(), error) {
 	return func() {}, nil
 }
-func (e *fakeEngine) Status() EngineStatus        { return EngineStatus{Up: !e.away} }
-func (e *fakeEngine) Skew() (time.Duration, bool) { return e.skew, true }
-func (e *fakeEngine) Reload() error               { return nil }
-func (e *fakeEngine) Close()                      {}
+func (e *fakeEngine) Status() EngineStatus { return EngineStatus{Up: !e.away} }
+func (e *fakeEngine) Skew() (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.skew, true
+}
+func (e *fakeEngine) Reload() error { return nil }
+func (e *fakeEngine) Close()        {}
 
 // last is what the node has published last.
 func (e *fakeEngine) last() record {
@@ -134,6 +143,15 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 
 func refuses(context.Context) (net.Conn, error) {
 	return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+}
+
+// fails as an unreachable network does.
+func fails(context.Context) (net.Conn, error) {
+	return nil, fmt.Errorf("dial: %w", syscall.EHOSTUNREACH)
+}
+
+func newNetwork(t *testing.T) *network {
+	return &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
 }
 
 func silence(ctx context.Context) (net.Conn, error) {
@@ -190,7 +208,7 @@ func stage(t *testing.T, change ...func(*Config)) (*Cluster, *fakeEngine, *netwo
 	t.Helper()
 	t.Cleanup(func() { time.Sleep(20 * time.Second) }) // fake: all connections have closed in peace
 	e := &fakeEngine{records: make(map[string][]byte)}
-	net := &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
+	net := newNetwork(t)
 	log := new(lines)
 	cfg := Config{
 		Name: "test", NodeName: "a", Address: "10.0.0.1:8082", Version: "v1", Formats: []int{1}, Engine: e, Identity: keys("k"),

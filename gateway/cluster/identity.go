@@ -222,7 +222,7 @@ func otherKeys(err error) bool {
 
 // handshakeError names what another node's listener says.
 func handshakeError(err error) error {
-	if strings.Contains(err.Error(), alertProtocol) {
+	if err != nil && strings.Contains(err.Error(), alertProtocol) {
 		return ErrOtherNode
 	}
 	return err

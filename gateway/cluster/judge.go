@@ -106,13 +106,15 @@ func (c *Cluster) judge(id string, p *peer) {
 		p.gone = j.Evidence
 	}
 	name := p.Name
-	p.judged, p.judgedAt = j, time.Now()
-	close(p.judging)
-	p.judging = nil
 	c.mu.Unlock()
 	if ends {
 		c.logGone(id, name, address, j.Evidence)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.judged, p.judgedAt = j, time.Now()
+	close(p.judging)
+	p.judging = nil
 }
 
 // examine collects the evidence about a node at an address.
