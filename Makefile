@@ -74,7 +74,7 @@ drain: build ## thousands of sessions sent away at once, by SIGTERM and by the A
 	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
 
 freeze: build ## how long an upgrade keeps sessions from being served; SESSIONS=8000
-	cd testdata/operate && $(GO) test -count=1 -v -run TestUpgradesMoveAllSessions -frozen $(or $(SESSIONS),8000) -upgrades 10 .
+	for driver in net poll; do (cd testdata/operate && $(GO) test -count=1 -v -run TestUpgradesMoveAllSessions/$$driver -frozen $(or $(SESSIONS),8000) -upgrades 10 .) || exit 1; done
 
 unit: build ## the systemd unit under a running systemd, in a container; takes root, debootstrap and systemd-nspawn
 	./.ci/unit
