@@ -131,6 +131,32 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// onlyIn are libraries that one package alone imports, so that they can be replaced, and so that
+// it stands in one place what is asked of them.
+var onlyIn = map[string]string{"github.com/nats-io/": "gateway/cluster/engine"}
+
+func TestLibrariesStayInTheirPackage(t *testing.T) {
+	found := map[string]bool{}
+	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
+		for _, p := range imports(file) {
+			for library, owner := range onlyIn {
+				if !strings.HasPrefix(p, library) {
+					continue
+				}
+				found[library] = true
+				if pkg != owner {
+					t.Errorf("%s imports %s, which only %s may", pkg, p, owner)
+				}
+			}
+		}
+	})
+	for library := range onlyIn {
+		if !found[library] {
+			t.Errorf("nobody imports %s", library)
+		}
+	}
+}
+
 // The table itself must have no cycle.
 func TestImportTableHasNoCycle(t *testing.T) {
 	below := map[string]int{} // the depth below a package

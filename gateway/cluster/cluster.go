@@ -45,9 +45,10 @@ type Config struct {
 const (
 	beatEvery   = 500 * time.Millisecond
 	recordEvery = 3 * time.Second
-	// forgetAfter is how long the table keeps a node that nothing is heard of, while the engine is
-	// up. When it was heard last is remembered for longer, since grace periods are.
-	forgetAfter   = time.Minute
+	// hideAfter is how long a node is listed that nothing is heard of, while the engine is up. It is
+	// known for longer, since grace periods are: it may live and be cut off from the engine alone.
+	hideAfter     = time.Minute
+	forgetAfter   = time.Hour
 	rememberHeard = 10000
 	// The limits of a judgement.
 	probeTime    = 750 * time.Millisecond
@@ -56,6 +57,8 @@ const (
 	maxWaiting   = 64 // for one node
 	skewWarning  = time.Second
 	skewRefusal  = 30 * time.Second
+	// refusedEvery limits the log lines about one address with other keys.
+	refusedEvery = time.Minute
 )
 
 // HelloPath is the path at a node's listener that says which node it is.
@@ -79,26 +82,32 @@ type Cluster struct {
 	stop context.CancelFunc
 	run  sync.WaitGroup
 
-	mu       sync.Mutex
-	id       string
-	joined   bool
-	joinedAt time.Time
-	draining bool
-	left     bool
-	synced   bool
-	up       bool // the engine
-	peers    map[string]*peer
-	heard    map[string]time.Time // also of nodes that the table has forgotten
-	warned   bool                 // about the clock
-	onUp     []func()
+	mu        sync.Mutex
+	id        string
+	joined    bool
+	joinedAt  time.Time
+	joinAgain time.Time
+	draining  bool
+	left      bool
+	synced    bool
+	up        bool                 // the engine
+	upSince   time.Time            // nothing could be heard before
+	lost      bool                 // it was said in the log that the engine is
+	refused   map[string]time.Time // when it was said in the log that an address has other keys
+	peers     map[string]*peer
+	heard     map[string]time.Time // also of nodes that the table has forgotten
+	warned    bool                 // about the clock
+	onUp      []func()
+	onSynced  []func()
 }
 
 // A peer is another node.
 type peer struct {
 	record
 	recordAt time.Time
-	silent   bool // it was said in the log
-	gone     string
+	silent   bool   // not heard, while others are
+	gone     string // the evidence, "" while it may live
+	left     bool   // it has said that it is gone
 	dialling int
 	judging  chan struct{} // closed when the judgement under way is there
 	waiting  int
@@ -123,7 +132,7 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Lineage == "" {
 		cfg.Lineage = randomHex(8)
 	}
-	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), heard: make(map[string]time.Time)}
+	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time)}
 	if c.id == "" {
 		c.id = randomHex(4)
 	}
@@ -139,7 +148,8 @@ func randomHex(n int) string {
 
 // Join connects to the engine and takes this node's place, within wait. If the engine is away
 // the node joins later by itself, and Join returns nil after a warning. An error means that
-// this node may not join: its clock is wrong, or the other nodes have other keys.
+// this node may not join: its clock is wrong, the other nodes have other keys, or the engine is
+// of no use to it.
 func (c *Cluster) Join(wait time.Duration) error {
 	if err := c.cfg.Engine.Start(c); err != nil {
 		return err
@@ -151,9 +161,12 @@ func (c *Cluster) Join(wait time.Duration) error {
 		err = c.enter(ctx)
 	}
 	switch {
-	case errors.Is(err, errRefused):
+	case errors.Is(err, errRefused), errors.Is(err, ErrUnusable):
 		return err
 	case err != nil:
+		c.mu.Lock()
+		c.lost = true
+		c.mu.Unlock()
 		c.cfg.Log.Warn("engine.lost", "err", err, "text", "NATS cannot be reached: this node serves alone, and joins later")
 	default:
 		if err := c.checkPeers(ctx); err != nil {
@@ -175,9 +188,12 @@ func (c *Cluster) enter(ctx context.Context) error {
 		existing, err := c.cfg.Engine.CreateNode(ctx, c.ID(), c.ownRecord(""))
 		switch {
 		case errors.Is(err, ErrExists):
-			if r, bad := parseRecord(c.ID(), existing); bad == nil && r.Lineage == c.cfg.Lineage {
-				err = c.cfg.Engine.PutNode(ctx, c.ID(), c.ownRecord(""))
-			} else if c.cfg.ID == "" {
+			r, bad := parseRecord(c.ID(), existing)
+			switch {
+			case bad == nil && r.Lineage == c.cfg.Lineage: // of a predecessor, or from before the engine was lost
+			case c.cfg.ID != "":
+				return fmt.Errorf("%w the cluster: another node has its id %s", errRefused, c.ID())
+			default:
 				c.mu.Lock()
 				c.id = randomHex(4)
 				c.mu.Unlock()
@@ -186,8 +202,11 @@ func (c *Cluster) enter(ctx context.Context) error {
 				}
 				continue
 			}
+		case err != nil:
+			return err
 		}
-		if err != nil {
+		// Only this one is passed on to the other nodes.
+		if err := c.cfg.Engine.PutNode(ctx, c.ID(), c.ownRecord("")); err != nil {
 			return err
 		}
 		c.mu.Lock()
@@ -201,18 +220,25 @@ func (c *Cluster) enter(ctx context.Context) error {
 
 // checkPeers fails if all other nodes refuse this one's certificate.
 func (c *Cluster) checkPeers(ctx context.Context) error {
-	var refused, asked int
+	const enough = 8
+	var asked int
+	answers := make(chan error, enough)
 	for _, n := range c.Nodes() {
-		if n.Self || n.State != StateUp || asked == 8 {
+		if n.Self || n.State != StateUp || asked == enough {
 			continue
 		}
 		asked++
-		probe, cancel := context.WithTimeout(ctx, probeTime)
-		_, err := c.hello(probe, n.Address)
-		cancel()
-		if otherKeys(err) {
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, probeTime)
+			defer cancel()
+			_, err := c.hello(ctx, n.Address)
+			answers <- err
+		}()
+	}
+	refused := 0
+	for range asked {
+		if otherKeys(<-answers) {
 			refused++
-			c.cfg.Log.Error("node.refused", "node", n.ID, "name", n.Name, "address", n.Address, "why", "other keys", "err", err)
 		}
 	}
 	if asked > 0 && refused == asked {
@@ -231,23 +257,40 @@ func (c *Cluster) loop() {
 			return
 		case <-beat.C:
 			c.mu.Lock()
-			joined, up := c.joined && !c.left, c.up
+			joined := c.joined && !c.left
 			c.mu.Unlock()
 			if joined {
 				c.cfg.Engine.Beat(c.ID())
-			} else if up {
-				ctx, cancel := context.WithTimeout(c.ctx, recordEvery)
-				if err := c.enter(ctx); err != nil {
-					c.cfg.Log.Warn("cluster.not_joined", "err", err)
-				}
-				cancel()
 			}
+			c.joinLater(time.Now())
 			c.sweep(time.Now())
 			c.noteDraining()
 		case <-put.C:
 			c.publish()
 			c.checkClock()
 		}
+	}
+}
+
+// joinLater joins once the engine has come, if it was away at the start.
+func (c *Cluster) joinLater(now time.Time) {
+	c.mu.Lock()
+	wait := c.joined || !c.synced || now.Before(c.joinAgain)
+	if !wait {
+		c.joinAgain = now.Add(recordEvery)
+	}
+	c.mu.Unlock()
+	if wait {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, recordEvery)
+	defer cancel()
+	err := c.enter(ctx)
+	if err == nil {
+		err = c.checkPeers(ctx)
+	}
+	if err != nil && c.ctx.Err() == nil {
+		c.cfg.Log.Error("cluster.not_joined", "err", err)
 	}
 }
 
@@ -286,17 +329,17 @@ func (c *Cluster) checkClock() {
 	}
 }
 
-// sweep notes which nodes have fallen silent, and forgets those that were for long.
+// sweep notes which nodes have fallen silent, and forgets those that were for long. While the engine
+// is away nobody is heard, and so nobody is silent; the same if this node hears none of the others.
 func (c *Cluster) sweep(now time.Time) {
 	c.mu.Lock()
 	var fell []Node
 	for id, p := range c.peers {
-		age := now.Sub(c.lastLocked(id, p))
 		switch {
-		case !c.up: // then nobody is heard
-		case age > forgetAfter:
+		case !c.up:
+		case now.Sub(c.lastLocked(id, p)) > forgetAfter:
 			delete(c.peers, id)
-		case age > c.cfg.DeadAfter && !p.silent && p.gone == "":
+		case p.gone == "" && !p.silent && c.quietLocked(id, now) > c.cfg.DeadAfter && c.hearsOthersLocked(id, now):
 			p.silent = true
 			fell = append(fell, c.nodeLocked(p, now))
 		}
@@ -318,34 +361,52 @@ func (c *Cluster) lastLocked(id string, p *peer) time.Time {
 	return p.recordAt
 }
 
+// quietLocked is for how long a node was not heard that could have been.
+func (c *Cluster) quietLocked(id string, now time.Time) time.Duration {
+	since := c.heard[id]
+	if c.upSince.After(since) {
+		since = c.upSince
+	}
+	return now.Sub(since)
+}
+
 // EngineUp implements EngineHandler.
 func (c *Cluster) EngineUp(s EngineStatus) {
 	c.mu.Lock()
-	c.up, c.synced = true, false
-	now := time.Now()
-	for id := range c.peers { // they could not be heard meanwhile
-		c.heard[id] = now
-	}
+	c.up, c.synced, c.upSince = true, false, time.Now()
+	back := c.lost
+	c.lost = false
 	calls := slices.Clone(c.onUp)
 	c.mu.Unlock()
-	c.cfg.Log.Info("engine.back", "server", s.URL, "version", s.Version, "replicas", s.Replicas)
+	if back {
+		c.cfg.Log.Info("engine.back", "server", s.URL, "version", s.Version)
+	}
 	for _, f := range calls {
 		go f()
 	}
 }
 
-// OnEngineUp has f called, in a goroutine, each time the engine is up again.
+// OnEngineUp has f called, in a goroutine, each time the engine is connected: messages may have been
+// lost before.
 func (c *Cluster) OnEngineUp(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onUp = append(c.onUp, f)
 }
 
+// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones.
+func (c *Cluster) OnSynced(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onSynced = append(c.onSynced, f)
+}
+
 // EngineDown implements EngineHandler.
 func (c *Cluster) EngineDown(err error) {
 	c.mu.Lock()
-	was := c.up
+	was := c.up && c.ctx.Err() == nil
 	c.up, c.synced = false, false
+	c.lost = c.lost || was
 	c.mu.Unlock()
 	if was {
 		c.cfg.Log.Error("engine.lost", "err", err, "text", "sessions and resumes go on; new nodes are not seen, and nobody is judged silent")
@@ -373,48 +434,73 @@ func (c *Cluster) Record(id string, value []byte) {
 		p = &peer{}
 		c.peers[id] = p
 	}
-	if r.State != stateLeft && p.gone != "" { // it lives after all
-		p.gone, p.silent = "", true
-	}
-	back := p.silent
-	p.record, p.recordAt, p.silent, p.judgedAt = r, now, false, time.Time{}
-	c.heard[id] = now
-	gone := ""
-	if r.State == stateLeft && p.gone == "" {
+	left := r.State == stateLeft
+	back := p.silent || p.gone != "" && !left
+	said := left && !p.left
+	p.record, p.recordAt, p.silent, p.left, p.judgedAt = r, now, false, left, time.Time{}
+	switch c.heard[id] = now; {
+	case !left:
+		p.gone = "" // it lives after all
+	case p.gone == "":
 		p.gone = "it has left"
-		gone = p.gone
 	}
+	var replaced []Node
 	for other, q := range c.peers { // a node that has started at another's address replaces that
-		if other != id && q.Address == r.Address && q.gone == "" && r.State != stateLeft && q.recordAt.Before(now.Add(-recordEvery/2)) {
+		if other != id && q.Address == r.Address && q.gone == "" && !left && q.recordAt.Before(now.Add(-recordEvery/2)) {
 			q.gone = "node " + id + " has its address"
+			replaced = append(replaced, c.nodeLocked(q, now))
 		}
 	}
 	c.mu.Unlock()
-	switch {
-	case gone != "":
-		c.cfg.Log.Info("node.gone", "node", id, "name", r.Name, "evidence", gone)
-	case !known || back:
-		c.cfg.Log.Info("node.up", "node", id, "name", r.Name, "address", r.Address, "version", r.Version)
+	for _, n := range replaced {
+		c.logGone(n.ID, n.Name, n.Address, "node "+id+" has its address")
 	}
+	switch {
+	case said && known:
+		c.cfg.Log.Info("node.gone", "node", id, "name", r.Name, "address", r.Address, "evidence", "it has left")
+	case left:
+	case !known || back:
+		c.logUp(r)
+	}
+}
+
+func (c *Cluster) logUp(r record) {
+	c.cfg.Log.Info("node.up", "node", r.ID, "name", r.Name, "address", r.Address, "version", r.Version)
+}
+
+func (c *Cluster) logGone(id, name, address, evidence string) {
+	c.cfg.Log.Warn("node.gone", "node", id, "name", name, "address", address, "evidence", evidence)
 }
 
 // Synced implements EngineHandler.
 func (c *Cluster) Synced() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.synced = true
+	calls := slices.Clone(c.onSynced)
+	c.mu.Unlock()
+	for _, f := range calls {
+		go f()
+	}
 }
 
 // Heartbeat implements EngineHandler.
 func (c *Cluster) Heartbeat(id string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if id == c.id || len(id) != 8 {
+	p := c.peers[id]
+	if id == c.id || len(id) != 8 || p != nil && p.left {
+		c.mu.Unlock()
 		return
 	}
 	c.heard[id] = time.Now()
-	if p := c.peers[id]; p != nil {
-		p.silent = false
+	back := p != nil && (p.silent || p.gone != "")
+	var r record
+	if back {
+		p.silent, p.gone, p.judgedAt = false, "", time.Time{}
+		r = p.record
+	}
+	c.mu.Unlock()
+	if back {
+		c.logUp(r)
 	}
 }
 
@@ -449,8 +535,10 @@ func (c *Cluster) Nodes() []Node {
 		self.State = StateDraining
 	}
 	list := []Node{self}
-	for _, p := range c.peers {
-		list = append(list, c.nodeLocked(p, now))
+	for id, p := range c.peers {
+		if !c.up || c.quietLocked(id, now) <= hideAfter {
+			list = append(list, c.nodeLocked(p, now))
+		}
 	}
 	slices.SortFunc(list[1:], func(a, b Node) int {
 		if n := strings.Compare(a.Name, b.Name); n != 0 {
@@ -467,7 +555,7 @@ func (c *Cluster) nodeLocked(p *peer, now time.Time) Node {
 	switch {
 	case p.gone != "":
 		n.State = StateGone
-	case c.up && n.HeartbeatAge > c.cfg.DeadAfter:
+	case p.silent:
 		n.State = StateSilent
 	case p.State == StateDraining.String():
 		n.State = StateDraining
@@ -561,9 +649,29 @@ func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, er
 	conn := tls.Client(raw, c.cfg.Identity.client(id, host))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, err
+		if otherKeys(err) {
+			c.Refused(address, err)
+		}
+		return nil, handshakeError(err)
 	}
 	return conn, nil
+}
+
+// Refused notes in the log that a node has other keys.
+func (c *Cluster) Refused(address string, err error) {
+	now := time.Now()
+	c.mu.Lock()
+	again := now.Sub(c.refused[address]) < refusedEvery
+	if !again {
+		if len(c.refused) > maxWaiting {
+			clear(c.refused)
+		}
+		c.refused[address] = now
+	}
+	c.mu.Unlock()
+	if !again {
+		c.cfg.Log.Error("node.refused", "address", address, "why", "other keys", "err", err)
+	}
 }
 
 // Transport makes requests to nodes: a URL's host is a node's id.

@@ -29,12 +29,17 @@ type fakeEngine struct {
 	beats   int
 	away    bool
 	skew    time.Duration
-	mu      sync.Mutex
+	// unusable: Ready says so.
+	unusable error
+	mu       sync.Mutex
 }
 
 func (e *fakeEngine) Start(h EngineHandler) error { e.h = h; return nil }
 
 func (e *fakeEngine) Ready(ctx context.Context) error {
+	if e.unusable != nil {
+		return e.unusable
+	}
 	if e.away {
 		<-ctx.Done()
 		return ErrEngineDown
@@ -91,10 +96,14 @@ func (e *fakeEngine) Publish(string, []byte) error { return nil }
 func (e *fakeEngine) Subscribe(string, func(string, []byte)) (func(), error) {
 	return func() {}, nil
 }
-func (e *fakeEngine) Status() EngineStatus        { return EngineStatus{Up: !e.away} }
-func (e *fakeEngine) Skew() (time.Duration, bool) { return e.skew, true }
-func (e *fakeEngine) Reload() error               { return nil }
-func (e *fakeEngine) Close()                      {}
+func (e *fakeEngine) Status() EngineStatus { return EngineStatus{Up: !e.away} }
+func (e *fakeEngine) Skew() (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.skew, true
+}
+func (e *fakeEngine) Reload() error { return nil }
+func (e *fakeEngine) Close()        {}
 
 // last is what the node has published last.
 func (e *fakeEngine) last() record {
@@ -136,6 +145,15 @@ func refuses(context.Context) (net.Conn, error) {
 	return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 }
 
+// fails as an unreachable network does.
+func fails(context.Context) (net.Conn, error) {
+	return nil, fmt.Errorf("dial: %w", syscall.EHOSTUNREACH)
+}
+
+func newNetwork(t *testing.T) *network {
+	return &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
+}
+
 func silence(ctx context.Context) (net.Conn, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -155,7 +173,7 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
-	go server.Serve(tls.NewListener(ln, identity.Server(func() string { return id })))
+	go server.Serve(tls.NewListener(ln, identity.Server(func() string { return id }, func(string, error) {})))
 	n.t.Cleanup(func() { server.Close() })
 	return func(context.Context) (net.Conn, error) {
 		client, far := wstest.Pipe(64 << 10) // net.Pipe would block a Close that holds a lock
@@ -190,7 +208,7 @@ func stage(t *testing.T, change ...func(*Config)) (*Cluster, *fakeEngine, *netwo
 	t.Helper()
 	t.Cleanup(func() { time.Sleep(20 * time.Second) }) // fake: all connections have closed in peace
 	e := &fakeEngine{records: make(map[string][]byte)}
-	net := &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
+	net := newNetwork(t)
 	log := new(lines)
 	cfg := Config{
 		Name: "test", NodeName: "a", Address: "10.0.0.1:8082", Version: "v1", Formats: []int{1}, Engine: e, Identity: keys("k"),
@@ -382,7 +400,7 @@ func TestNodeFallsSilentAndComesBack(t *testing.T) {
 		if got := c.stateOf(peerID); got != "draining" || log.count("node.up") != 2 {
 			t.Errorf("state %q, %d lines", got, log.count("node.up"))
 		}
-		time.Sleep(forgetAfter + 5*time.Second)
+		time.Sleep(hideAfter + 5*time.Second)
 		if got := c.stateOf(peerID); got != "unknown" {
 			t.Errorf("state %q after a minute", got)
 		}

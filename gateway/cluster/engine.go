@@ -44,6 +44,10 @@ var ErrExists = errors.New("a node has this id")
 // ErrEngineDown means that the engine is not reachable now.
 var ErrEngineDown = errors.New("the cluster's engine is not reachable")
 
+// ErrUnusable means that the engine is reachable, and cannot serve this cluster: it is too old, lacks
+// JetStream, or gives this node not the rights that it needs. The error says which.
+var ErrUnusable = errors.New("NATS cannot be used")
+
 // An EngineHandler is notified by an Engine. Its methods return soon.
 type EngineHandler interface {
 	// EngineUp: connected, for the first time or again.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -22,6 +21,9 @@ const caPurpose = "reseat node ca v1"
 
 // nodeDomain ends the name of each node in its certificate, behind its id.
 const nodeDomain = ".node.reseat"
+
+// anyNode stands for the id of a node that is not known.
+const anyNode = "any"
 
 // An Identity is the certificate by which this node is known to the others, and the authorities
 // by which it knows them. All methods are safe for concurrent use.
@@ -133,18 +135,32 @@ func (i *Identity) Load(id string) error {
 	return nil
 }
 
-// Server is the configuration of the node listener of the node with this id.
-func (i *Identity) Server(id func() string) *tls.Config {
+// protocol is what nodes speak; otherNode is offered to those who look for another node, so that their
+// handshake fails for a reason that they can tell from others.
+const protocol, otherNode = "http/1.1", "reseat-other-node"
+
+// Server is the configuration of the node listener of the node with this id. refused is called
+// with the address of a peer with other keys.
+func (i *Identity) Server(id func() string, refused func(address string, err error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			if want, ok := strings.CutSuffix(h.ServerName, nodeDomain); ok && want != id() && want != "any" {
-				return nil, fmt.Errorf("a connection to node %.20q", want)
+			speaks := protocol
+			if want, ok := strings.CutSuffix(h.ServerName, nodeDomain); ok && want != id() && want != anyNode {
+				speaks = otherNode
 			}
 			c := i.now.Load()
+			address := h.Conn.RemoteAddr().String()
 			return &tls.Config{
-				MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
-				Certificates: []tls.Certificate{c.leaf}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.pool,
+				MinVersion: tls.VersionTLS13, NextProtos: []string{speaks}, SessionTicketsDisabled: true,
+				Certificates: []tls.Certificate{c.leaf}, ClientAuth: tls.RequireAnyClientCert,
+				VerifyConnection: func(st tls.ConnectionState) error {
+					err := c.verify(st, x509.ExtKeyUsageClientAuth)
+					if err != nil {
+						refused(address, err)
+					}
+					return err
+				},
 			}, nil
 		},
 	}
@@ -156,24 +172,19 @@ func (i *Identity) client(id, host string) *tls.Config {
 	c := i.now.Load()
 	name := id
 	if name == "" {
-		name = "any"
+		name = anyNode
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.leaf}, ServerName: name + nodeDomain,
+		MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}, Certificates: []tls.Certificate{c.leaf}, ServerName: name + nodeDomain,
 		InsecureSkipVerify: true, // VerifyConnection does it: first the chain, then the name
 		VerifyConnection: func(st tls.ConnectionState) error {
-			opts := x509.VerifyOptions{Roots: c.pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-			for _, more := range st.PeerCertificates[1:] {
-				opts.Intermediates.AddCert(more)
-			}
-			peer := st.PeerCertificates[0]
-			if _, err := peer.Verify(opts); err != nil {
+			if err := c.verify(st, x509.ExtKeyUsageServerAuth); err != nil {
 				return err
 			}
-			if i.given {
+			switch peer := st.PeerCertificates[0]; {
+			case i.given:
 				return peer.VerifyHostname(host)
-			}
-			if id != "" && !bytes.Equal([]byte(peer.Subject.CommonName), []byte(id)) {
+			case id != "" && peer.Subject.CommonName != id:
 				return ErrOtherNode
 			}
 			return nil
@@ -181,9 +192,38 @@ func (i *Identity) client(id, host string) *tls.Config {
 	}
 }
 
-// otherKeys reports whether a handshake failed since the nodes have different keys.
+// verify checks the chain of a peer's certificate.
+func (c *credentials) verify(st tls.ConnectionState, usage x509.ExtKeyUsage) error {
+	opts := x509.VerifyOptions{Roots: c.pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
+	for _, more := range st.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(more)
+	}
+	_, err := st.PeerCertificates[0].Verify(opts)
+	return err
+}
+
+// The texts of TLS alerts, which crypto/tls gives no type. A peer that has other keys says bad
+// certificate, one that is another node no application protocol.
+const (
+	alertOf         = "remote error: tls: "
+	alertProtocol   = alertOf + "no application protocol"
+	alertOfBadChain = alertOf + "bad certificate"
+	alertOfUnknown  = alertOf + "unknown certificate authority"
+)
+
+// otherKeys reports whether a connection failed since the nodes have different keys.
 func otherKeys(err error) bool {
+	if err == nil {
+		return false
+	}
 	var unknown x509.UnknownAuthorityError
-	var alert tls.AlertError
-	return errors.As(err, &unknown) || errors.As(err, &alert) && strings.Contains(err.Error(), "certificate")
+	return errors.As(err, &unknown) || strings.Contains(err.Error(), alertOfBadChain) || strings.Contains(err.Error(), alertOfUnknown)
+}
+
+// handshakeError names what another node's listener says.
+func handshakeError(err error) error {
+	if err != nil && strings.Contains(err.Error(), alertProtocol) {
+		return ErrOtherNode
+	}
+	return err
 }

@@ -98,14 +98,20 @@ func (c *Cluster) judge(id string, p *peer) {
 	c.mu.Unlock()
 	j := c.examine(id, address, began)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if p.gone != "" { // it has said so meanwhile
 		j.Verdict, j.Evidence = Gone, p.gone
 	}
-	if j.Verdict == Gone && p.gone == "" {
+	ends := j.Verdict == Gone && p.gone == ""
+	if ends {
 		p.gone = j.Evidence
-		go c.cfg.Log.Warn("node.gone", "node", id, "name", p.Name, "address", address, "evidence", j.Evidence)
 	}
+	name := p.Name
+	c.mu.Unlock()
+	if ends {
+		c.logGone(id, name, address, j.Evidence)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p.judged, p.judgedAt = j, time.Now()
 	close(p.judging)
 	p.judging = nil
@@ -144,34 +150,36 @@ func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	heard := c.heard[id]
-	switch {
-	case refusals == 2 && !heard.After(began):
+	now := time.Now()
+	beats := c.heard[id].After(began)
+	switch quiet := c.quietLocked(id, now); {
+	case refusals == 2 && !beats:
 		return Judgement{Verdict: Gone, Evidence: "its address refuses connections, and no heartbeat came since"}
-	case refusals > 0:
+	case refusals == 2:
 		return Judgement{Verdict: Unclear, Evidence: "its address refuses connections, but it sends heartbeats"}
 	case otherKeys(last):
 		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("it has other keys: %v", last)}
 	case !c.up:
 		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("no answer, and heartbeats cannot be heard without NATS: %v", last)}
-	case time.Since(heard) <= c.cfg.DeadAfter:
-		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("no answer, but it sends heartbeats: %v", last)}
-	case !c.hearsOthersLocked(id):
+	case quiet <= c.cfg.DeadAfter:
+		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("no answer, but it was heard %v ago: %v", quiet.Round(time.Millisecond), last)}
+	case !c.hearsOthersLocked(id, now):
 		return Judgement{Verdict: Unclear, Evidence: "no answer, but most other nodes are not heard either"}
+	default:
+		return Judgement{Verdict: Silent, Evidence: fmt.Sprintf("no answer, and no heartbeat for %v: %v", quiet.Round(time.Millisecond), last)}
 	}
-	return Judgement{Verdict: Silent, Evidence: fmt.Sprintf("no answer, and no heartbeat for %v: %v", time.Since(heard).Round(time.Millisecond), last)}
 }
 
 // hearsOthersLocked reports whether this node hears at least half of the other nodes: else it
 // may be the one that is cut off.
-func (c *Cluster) hearsOthersLocked(but string) bool {
+func (c *Cluster) hearsOthersLocked(but string, now time.Time) bool {
 	others, heard := 0, 0
 	for id, p := range c.peers {
-		if id == but || p.gone != "" {
+		if id == but || p.gone != "" || c.quietLocked(id, now) > hideAfter {
 			continue
 		}
 		others++
-		if time.Since(c.heard[id]) <= c.cfg.DeadAfter {
+		if c.quietLocked(id, now) <= c.cfg.DeadAfter {
 			heard++
 		}
 	}

@@ -52,6 +52,7 @@ type member struct {
 	api      http.Handler // the control API of this node alone; set before the listener is served
 	server   *http.Server
 	ln       net.Listener
+	served   bool // the listener
 	// elsewhere: another process is this node, a predecessor or a successor.
 	elsewhere atomic.Bool
 }
@@ -95,13 +96,13 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})
 	n.players.Unchecked = unchecked.Inc
-	n.OnEngineUp(func() {
+	n.OnSynced(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
-	n.ln = tls.NewListener(ln, n.identity.Server(n.ID))
+	n.ln = tls.NewListener(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone

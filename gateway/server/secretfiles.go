@@ -27,6 +27,8 @@ func secretFiles(set *config.Settings) (list []namedSecret) {
 	add("viewer-token-file", set.ViewerTokenFile, false)
 	add("webhook-secret-file", set.WebhookSecretFile, false)
 	add("tls-key", set.TLS.KeyFile, false)
+	add("node-key", set.Cluster.Key, false)
+	add("cluster-creds", set.Cluster.CredsFile, false)
 	return list
 }
 

@@ -244,7 +244,7 @@ type process struct {
 // what it has opened.
 func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger, over *takeover) (p *process, err error) {
 	p = &process{
-		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 2),
+		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
 		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
 	}
 	defer func() {
@@ -286,9 +286,6 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 	}
 	if p.node != nil {
 		p.node.gateway = p.gateway
-		if err = p.node.Join(joinWait); err != nil {
-			return p, err
-		}
 	}
 	if set.Webhook != nil {
 		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log, Hold: over != nil && over.offer.Posts})
@@ -324,7 +321,13 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.node.api = p.api.NodeHandler()
 	}
 	p.admin = server(p.api, p.gateway.AdminConns(), log)
-	return p, nil
+	if p.node != nil {
+		if over == nil { // other nodes connect as soon as they know this one
+			p.listenForNodes()
+		}
+		err = p.node.Join(joinWait)
+	}
+	return p, err
 }
 
 // open returns the listener of a setting, inherited if over has it.
@@ -455,6 +458,14 @@ func (p *process) listenAll() {
 		go p.listenOn(p.admin, p.gateway.AdminConns().Listen(p.handed[adminListener], true))
 	}
 	if p.node != nil {
+		p.listenForNodes()
+	}
+}
+
+// listenForNodes begins to accept connections of other nodes, once.
+func (p *process) listenForNodes() {
+	if !p.node.served {
+		p.node.served = true
 		go p.listenOn(p.node.server, p.node.ln)
 	}
 }

@@ -3,15 +3,22 @@
 //
 // Subjects and buckets begin with the cluster's name: NAME.hb has the heartbeats, NAME_nodes
 // the records of the nodes (in memory, for 10 seconds), NAME_players those of players (in
-// memory). What is missing is made.
+// memory). Buckets that are missing are made. An existing one is used as it is.
+//
+// There are no consumers: a server passes each write to a bucket to all who subscribe to its subjects,
+// and the records that were there before are read at once. So the records of nodes arrive even
+// while the bucket has no leader. A connection is up as long as it is there, whatever becomes of the
+// buckets.
 package engine
 
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -27,9 +34,12 @@ const (
 	opTimeout     = 2 * time.Second
 	connectWait   = 2 * time.Second
 	reconnectWait = 250 * time.Millisecond
+	pingEvery     = 2 * time.Second
 	lookEvery     = 3 * time.Second // at the round trip
 	skewEvery     = 30 * time.Second
 	setupRetry    = time.Second
+	// MinVersion of the servers. Older ones have accepted two conditional writes for one.
+	minMajor, minMinor = 2, 12
 )
 
 // Options are the flags --cluster-*.
@@ -46,10 +56,8 @@ type Options struct {
 
 // An Engine is a connection to NATS.
 type Engine struct {
-	o  Options
-	nc *nats.Conn
-	js jetstream.JetStream
-	h  cluster.EngineHandler
+	o Options
+	h cluster.EngineHandler
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -58,36 +66,96 @@ type Engine struct {
 
 	handle sync.Mutex // calls of h, one at a time
 
-	mu      sync.Mutex
-	nodes   jetstream.KeyValue
-	players jetstream.KeyValue
-	status  cluster.EngineStatus
-	skew    time.Duration
-	skewed  bool // skew was measured
-	err     error
+	mu       sync.Mutex
+	nc       *nats.Conn          // nil before the first attempt to connect has ended
+	js       jetstream.JetStream // as nc
+	later    []*subscription     // made before nc was there
+	nodes    jetstream.KeyValue  // nil: to be set up
+	players  jetstream.KeyValue
+	status   cluster.EngineStatus
+	skew     time.Duration
+	skewed   bool // skew was measured
+	err      error
+	denied   error              // the last right that was missing, since the last connect
+	setting  context.CancelFunc // ends a set-up under way
+	suspect  bool               // a bucket may be lost
+	contents string             // of the files, when they were read last
 }
 
 // New checks the options. It connects to nothing.
 func New(o Options) (*Engine, error) {
-	ctx, stop := context.WithCancel(context.Background())
-	e := &Engine{o: o, ctx: ctx, stop: stop, kick: make(chan struct{}, 1), status: cluster.EngineStatus{Since: time.Now()}}
-	if e.o.Observe == nil {
-		e.o.Observe = func(string, time.Duration) {}
+	if o.Observe == nil {
+		o.Observe = func(string, time.Duration) {}
 	}
+	e := &Engine{o: o, kick: make(chan struct{}, 1), status: cluster.EngineStatus{Since: time.Now()}}
+	var err error
+	if e.contents, err = o.files(); err != nil {
+		return nil, err
+	}
+	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e, nil
+}
+
+// files returns the contents of all files. The error names the flag.
+func (o *Options) files() (string, error) {
+	var all strings.Builder
+	for _, f := range []struct {
+		flag, name string
+		valid      func([]byte) error
+	}{
+		{"--cluster-creds", o.CredsFile, func([]byte) error { return nil }},
+		{"--cluster-ca", o.CAFile, func(b []byte) error {
+			if !x509.NewCertPool().AppendCertsFromPEM(b) {
+				return errors.New("has no certificate in PEM")
+			}
+			return nil
+		}},
+	} {
+		if f.name == "" {
+			continue
+		}
+		b, err := os.ReadFile(f.name)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", f.flag, err)
+		}
+		if err := f.valid(b); err != nil {
+			return "", fmt.Errorf("%s: %.100s: %w", f.flag, f.name, err)
+		}
+		fmt.Fprintf(&all, "%d %s", len(b), b)
+	}
+	return all.String(), nil
 }
 
 // Start implements cluster.Engine.
 func (e *Engine) Start(h cluster.EngineHandler) error {
 	e.h = h
+	if _, err := e.Subscribe("hb", func(_ string, id []byte) { e.tell(func() { h.Heartbeat(string(id)) }) }); err != nil {
+		return err
+	}
+	if err := e.subscribe("$KV."+e.bucket("nodes")+".*", e.record); err != nil {
+		return err
+	}
+	e.run.Go(func() {
+		if err := e.connect(); err != nil {
+			e.fail(err)
+			return
+		}
+		e.loop()
+	})
+	return nil
+}
+
+// connect tries all servers once, and goes on trying in the background. An error is one of the
+// settings.
+func (e *Engine) connect() error {
 	opts := []nats.Option{
-		nats.Name("reseat " + e.o.NodeName), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.Name("reseat " + e.o.NodeName), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, time.Second), nats.Timeout(connectWait),
-		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1),
-		nats.ConnectHandler(func(*nats.Conn) { e.again() }), nats.ReconnectHandler(func(*nats.Conn) { e.again() }),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1),
+		nats.ConnectHandler(func(*nats.Conn) { e.connected() }), nats.ReconnectHandler(func(*nats.Conn) { e.connected() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { e.down(err) }),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { e.down(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { e.o.Log.Debug("engine.error", "err", err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { e.fail(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { e.asyncError(err) }),
 	}
 	if e.o.CredsFile != "" {
 		opts = append(opts, nats.UserCredentials(e.o.CredsFile))
@@ -101,23 +169,29 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 			break
 		}
 	}
-	var err error
-	if e.nc, err = nats.Connect(strings.Join(e.o.URLs, ","), opts...); err != nil {
-		return fmt.Errorf("--cluster: %w", err)
-	}
-	if e.js, err = jetstream.New(e.nc, jetstream.WithDefaultTimeout(opTimeout)); err != nil {
-		return fmt.Errorf("--cluster: %w", err)
-	}
-	if _, err = e.nc.Subscribe(e.o.Name+".hb", func(m *nats.Msg) { e.tell(func() { h.Heartbeat(string(m.Data)) }) }); err == nil {
-		_, err = e.nc.Subscribe("$KV."+e.bucket("nodes")+".*", e.record)
-	}
+	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), opts...)
 	if err != nil {
 		return fmt.Errorf("--cluster: %w", err)
 	}
-	if !e.nc.IsConnected() {
-		e.down(e.nc.LastError())
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(opTimeout))
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("--cluster: %w", err)
 	}
-	e.run.Go(e.loop)
+	e.mu.Lock()
+	e.nc, e.js = nc, js
+	later := e.later
+	e.later = nil
+	closed := e.ctx.Err() != nil
+	e.mu.Unlock()
+	for _, s := range later {
+		s.make(nc)
+	}
+	if closed {
+		nc.Close()
+	} else if nc.IsConnected() {
+		e.connected()
+	}
 	return nil
 }
 
@@ -132,15 +206,11 @@ func (e *Engine) tell(f func()) {
 	}
 }
 
-// record passes a change of a node's record on. The server sends it to all who have subscribed
-// to the bucket's subjects, so that no consumer is needed.
-func (e *Engine) record(m *nats.Msg) {
-	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-	value := m.Data
-	if m.Header.Get("KV-Operation") != "" { // a deletion
-		value = nil
-	}
-	e.tell(func() { e.h.Record(id, value) })
+// conn returns nil before there is one.
+func (e *Engine) conn() (*nats.Conn, jetstream.JetStream) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.nc, e.js
 }
 
 // again has the loop set everything up.
@@ -151,14 +221,43 @@ func (e *Engine) again() {
 	}
 }
 
+// connected may be called twice for a connection.
+func (e *Engine) connected() {
+	e.mu.Lock()
+	nc, was := e.nc, e.status.Up
+	if nc == nil || was || !nc.IsConnected() {
+		e.mu.Unlock()
+		return
+	}
+	e.status.Up, e.status.Since = true, time.Now()
+	e.status.Version, e.status.URL = nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()
+	e.status.Servers = max(len(e.o.URLs), len(nc.DiscoveredServers()), e.status.Replicas)
+	e.nodes, e.players, e.err, e.denied = nil, nil, nil, nil
+	st := e.status
+	e.mu.Unlock()
+	e.tell(func() { e.h.EngineUp(st) })
+	e.again()
+}
+
+// fail notes why there is no connection, or why it is of no use.
+func (e *Engine) fail(err error) {
+	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
+		err = fmt.Errorf("%w: NATS refuses the credentials: %w", cluster.ErrUnusable, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err = err
+}
+
 func (e *Engine) down(err error) {
 	if err == nil {
 		err = cluster.ErrEngineDown
 	}
+	e.fail(err)
 	e.mu.Lock()
-	was := e.status.Up || e.err == nil
-	e.err = err
-	if e.status.Up {
+	was := e.status.Up
+	e.nodes, e.players = nil, nil
+	if was {
 		e.status.Up, e.status.Since = false, time.Now()
 	}
 	e.mu.Unlock()
@@ -167,61 +266,121 @@ func (e *Engine) down(err error) {
 	}
 }
 
+// asyncError gets what the server says of a subscription or of a publication.
+func (e *Engine) asyncError(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		e.o.Log.Debug("engine.error", "err", err)
+		return
+	}
+	err = fmt.Errorf("%w: the NATS user lacks a right: %w", cluster.ErrUnusable, err)
+	e.mu.Lock()
+	first := e.denied == nil
+	e.denied = err
+	if e.setting != nil {
+		e.setting()
+	}
+	e.mu.Unlock()
+	if first {
+		e.o.Log.Error("engine.denied", "err", err, "text", "see reseat check for the rights that a node needs")
+	}
+}
+
 // loop sets everything up after each connect, and looks at the connection now and then.
 func (e *Engine) loop() {
-	look := time.NewTicker(lookEvery)
+	look, retry := time.NewTicker(lookEvery), time.NewTimer(0)
 	defer look.Stop()
+	defer retry.Stop()
 	var measured time.Time
+	nc, _ := e.conn()
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-e.kick:
+		case <-retry.C:
 		case <-look.C:
-		}
-		if !e.nc.IsConnected() {
-			continue
-		}
-		if e.nodesBucket() == nil || !e.Status().Up {
-			if err := e.setUp(); err != nil {
-				e.down(err)
-				continue
+			if rtt, err := nc.RTT(); err == nil {
+				e.mu.Lock()
+				e.status.RTT = rtt
+				e.mu.Unlock()
 			}
 		}
-		e.lookAtConn()
-		if time.Since(measured) > skewEvery && e.measureSkew() {
+		if !nc.IsConnected() {
+			continue
+		}
+		e.lookForBuckets()
+		if e.nodesBucket() == nil {
+			if err := e.setUp(nc); err != nil {
+				e.fail(err)
+				retry.Reset(setupRetry)
+				continue
+			}
+			measured = time.Now()
+		}
+		if time.Since(measured) > skewEvery && e.measure(e.ctx) == nil {
 			measured = time.Now()
 		}
 	}
 }
 
+// supported refuses servers that are too old.
+func supported(version string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d.", &major, &minor); err != nil || major < minMajor || major == minMajor && minor < minMinor {
+		return fmt.Errorf("%w: the NATS server has version %.20q, want %d.%d or newer", cluster.ErrUnusable, version, minMajor, minMinor)
+	}
+	return nil
+}
+
 // setUp makes the buckets and lists the nodes.
-func (e *Engine) setUp() error {
-	nodes, err := e.open(jetstream.KeyValueConfig{Bucket: e.bucket("nodes"), Description: "Nodes of a Reseat cluster", TTL: recordTTL, Storage: jetstream.MemoryStorage, History: 1})
+func (e *Engine) setUp(nc *nats.Conn) (err error) {
+	if err := supported(nc.ConnectedServerVersion()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, 3*opTimeout)
+	defer cancel()
+	e.mu.Lock()
+	e.setting = cancel
+	denied := e.denied
+	e.mu.Unlock()
+	if denied != nil { // of a subscription; the server says it once
+		return denied
+	}
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.setting = nil
+		if err != nil && e.denied != nil {
+			err = e.denied
+		}
+	}()
+	_, js := e.conn()
+	if _, err := js.AccountInfo(ctx); err != nil {
+		return explain("", err)
+	}
+	nodes, err := e.open(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("nodes"), Description: "Nodes of a Reseat cluster", TTL: recordTTL, Storage: jetstream.MemoryStorage, History: 1, MaxBytes: 16 << 20})
 	if err != nil {
 		return err
 	}
-	players, err := e.open(jetstream.KeyValueConfig{Bucket: e.bucket("players"), Description: "Players of a Reseat cluster", Storage: jetstream.MemoryStorage, History: 1})
+	players, err := e.open(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("players"), Description: "Players of a Reseat cluster", Storage: jetstream.MemoryStorage, History: 1, LimitMarkerTTL: markerTTL})
 	if err != nil {
 		return err
 	}
-	list, err := e.list(nodes)
-	if err != nil {
+	if err := e.measure(ctx); err != nil {
 		return err
 	}
-	replicas := 1
-	if st, err := e.js.Stream(e.ctx, "KV_"+e.bucket("nodes")); err == nil {
-		replicas = st.CachedInfo().Config.Replicas
+	list, err := e.list(ctx, nc)
+	if err != nil {
+		return err
 	}
 	e.mu.Lock()
+	if e.denied != nil {
+		defer e.mu.Unlock()
+		return e.denied
+	}
 	e.nodes, e.players, e.err = nodes, players, nil
-	e.status.Up, e.status.Since = true, time.Now()
-	e.status.Servers, e.status.Replicas = max(len(e.nc.Servers()), 1), replicas
-	e.status.Version, e.status.URL = e.nc.ConnectedServerVersion(), e.nc.ConnectedUrlRedacted()
-	st := e.status
 	e.mu.Unlock()
 	e.tell(func() {
-		e.h.EngineUp(st)
 		for id, value := range list {
 			e.h.Record(id, value)
 		}
@@ -230,85 +389,70 @@ func (e *Engine) setUp() error {
 	return nil
 }
 
-// open returns a bucket, and makes it if there is none. An existing one is used as it is.
-func (e *Engine) open(c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	ctx, cancel := context.WithTimeout(e.ctx, 2*opTimeout)
-	defer cancel()
-	kv, err := e.js.KeyValue(ctx, c.Bucket)
+// open returns a bucket, and makes it if there is none, with as many replicas as there are
+// servers, up to three.
+func (e *Engine) open(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	_, js := e.conn()
+	kv, err := js.KeyValue(ctx, c.Bucket)
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return kv, explain(c.Bucket, err)
 	}
-	for _, c.Replicas = range []int{3, 1} { // one server refuses three
-		kv, err = e.js.CreateKeyValue(ctx, c)
-		if err == nil {
-			e.o.Log.Info("engine.bucket_made", "bucket", c.Bucket, "replicas", c.Replicas)
-			return kv, nil
-		}
+	for _, c.Replicas = range []int{3, 2, 1} {
+		kv, err = js.CreateKeyValue(ctx, c)
 		if errors.Is(err, jetstream.ErrBucketExists) { // another node was faster
-			kv, err = e.js.KeyValue(ctx, c.Bucket)
+			kv, err = js.KeyValue(ctx, c.Bucket)
 			return kv, explain(c.Bucket, err)
 		}
+		if err == nil {
+			e.o.Log.Info("engine.bucket_made", "bucket", c.Bucket, "replicas", c.Replicas)
+		}
+		if !tooManyReplicas(err) {
+			break
+		}
 	}
-	return nil, explain(c.Bucket, err)
+	return kv, explain(c.Bucket, err)
+}
+
+// tooManyReplicas reports whether there are fewer servers.
+func tooManyReplicas(err error) bool {
+	var api *jetstream.APIError
+	const noPeers, notClustered = 10005, 10074
+	return errors.As(err, &api) && (api.ErrorCode == noPeers || api.ErrorCode == notClustered)
 }
 
 func explain(bucket string, err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return fmt.Errorf("JetStream is not enabled on the NATS server: %w", err)
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%w: JetStream is not enabled on the NATS server: %w", cluster.ErrUnusable, err)
+	case bucket == "":
+		return fmt.Errorf("JetStream: %w", err)
 	}
 	return fmt.Errorf("bucket %s: %w", bucket, err)
 }
 
-// list returns all records of a bucket.
-func (e *Engine) list(kv jetstream.KeyValue) (map[string][]byte, error) {
-	ctx, cancel := context.WithTimeout(e.ctx, 2*opTimeout)
-	defer cancel()
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("list bucket %s: %w", kv.Bucket(), err)
-	}
-	defer w.Stop()
-	all := make(map[string][]byte)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("list bucket %s: %w", kv.Bucket(), ctx.Err())
-		case entry, ok := <-w.Updates():
-			if !ok || entry == nil {
-				return all, nil
-			}
-			all[entry.Key()] = entry.Value()
-		}
-	}
-}
-
-func (e *Engine) lookAtConn() {
-	rtt, err := e.nc.RTT()
-	if err != nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.status.RTT = rtt
-}
-
-// measureSkew compares this machine's clock with the engine's.
-func (e *Engine) measureSkew() bool {
-	ctx, cancel := context.WithTimeout(e.ctx, opTimeout)
-	defer cancel()
+// measure asks for the replicas of the bucket of nodes, and compares this machine's clock with
+// that of the server that answers.
+func (e *Engine) measure(ctx context.Context) error {
+	ctx, end := e.timed(ctx, "info")
+	defer end()
+	_, js := e.conn()
 	before := time.Now()
-	st, err := e.js.Stream(ctx, "KV_"+e.bucket("nodes"))
+	st, err := js.Stream(ctx, "KV_"+e.bucket("nodes"))
 	took := time.Since(before)
-	if err != nil || st.CachedInfo().TimeStamp.IsZero() {
-		return false
+	if err != nil {
+		return explain(e.bucket("nodes"), err)
 	}
+	info := st.CachedInfo()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.skew, e.skewed = before.Add(took/2).Sub(st.CachedInfo().TimeStamp), true
-	return true
+	e.status.Replicas = max(info.Config.Replicas, 1)
+	e.status.Servers = max(e.status.Servers, e.status.Replicas)
+	if !info.TimeStamp.IsZero() {
+		e.skew, e.skewed = before.Add(took/2).Sub(info.TimeStamp), true
+	}
+	return nil
 }
 
 // Ready implements cluster.Engine.
@@ -317,10 +461,13 @@ func (e *Engine) Ready(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		e.mu.Lock()
-		up, err := e.status.Up, e.err
+		there, err := e.nodes != nil, e.err
 		e.mu.Unlock()
-		if up {
+		switch {
+		case there:
 			return nil
+		case errors.Is(err, cluster.ErrUnusable):
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -333,21 +480,6 @@ func (e *Engine) Ready(ctx context.Context) error {
 	}
 }
 
-func (e *Engine) nodesBucket() jetstream.KeyValue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.nodes
-}
-
-func (e *Engine) playersBucket() jetstream.KeyValue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.status.Up {
-		return nil
-	}
-	return e.players
-}
-
 // timed begins an operation, and returns its context and its end.
 func (e *Engine) timed(ctx context.Context, op string) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
@@ -358,63 +490,99 @@ func (e *Engine) timed(ctx context.Context, op string) (context.Context, func())
 	}
 }
 
-// lost reports whether an error says that a bucket is not there any more.
-func lost(err error) bool {
-	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrNoResponders)
+// noteFailed has the loop look whether the buckets are still there, after an operation that has failed.
+// The server does not say it of the bucket of nodes: to those who subscribe to its subjects a write is
+// delivered, and so the writer waits in vain.
+func (e *Engine) noteFailed(err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	e.mu.Lock()
+	e.suspect = true
+	e.mu.Unlock()
+	e.again()
 }
 
-// CreateNode implements cluster.Engine.
-func (e *Engine) CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error) {
-	kv := e.nodesBucket()
-	if kv == nil {
-		return nil, cluster.ErrEngineDown
+// lookForBuckets notes if a bucket has been lost.
+func (e *Engine) lookForBuckets() {
+	e.mu.Lock()
+	suspect := e.suspect
+	e.suspect = false
+	e.mu.Unlock()
+	if !suspect {
+		return
 	}
-	ctx, end := e.timed(ctx, "create")
-	defer end()
-	_, err = kv.Create(ctx, id, value)
-	if errors.Is(err, jetstream.ErrKeyExists) {
-		if entry, err := kv.Get(ctx, id); err == nil {
-			return entry.Value(), cluster.ErrExists
+	ctx, cancel := context.WithTimeout(e.ctx, opTimeout)
+	defer cancel()
+	_, js := e.conn()
+	for _, what := range []string{"nodes", "players"} {
+		if _, err := js.Stream(ctx, "KV_"+e.bucket(what)); errors.Is(err, jetstream.ErrStreamNotFound) {
+			e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket(what))
+			e.mu.Lock()
+			e.nodes = nil
+			e.mu.Unlock()
 		}
-		return nil, cluster.ErrExists
 	}
-	return nil, err
 }
 
-// PutNode implements cluster.Engine.
-func (e *Engine) PutNode(ctx context.Context, id string, value []byte) error {
-	kv := e.nodesBucket()
-	if kv == nil {
+// Publish implements cluster.Engine.
+func (e *Engine) Publish(subject string, data []byte) error {
+	nc, _ := e.conn()
+	if nc == nil {
 		return cluster.ErrEngineDown
 	}
-	ctx, end := e.timed(ctx, "put")
-	defer end()
-	_, err := kv.Put(ctx, id, value)
-	if lost(err) { // a server with memory storage has restarted
-		e.mu.Lock()
-		e.nodes = nil
-		e.mu.Unlock()
-		e.again()
+	return nc.Publish(e.o.Name+"."+subject, data)
+}
+
+// A subscription is made as soon as there is a connection, and ended once.
+type subscription struct {
+	subject string
+	f       nats.MsgHandler
+	mu      sync.Mutex
+	sub     *nats.Subscription
+	ended   bool
+}
+
+func (s *subscription) make(nc *nats.Conn) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.sub, err = nc.Subscribe(s.subject, s.f)
 	}
 	return err
 }
 
-// Beat implements cluster.Engine.
-func (e *Engine) Beat(id string) error { return e.nc.Publish(e.o.Name+".hb", []byte(id)) }
-
-// Publish implements cluster.Engine.
-func (e *Engine) Publish(subject string, data []byte) error {
-	return e.nc.Publish(e.o.Name+"."+subject, data)
+func (s *subscription) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.sub != nil {
+		s.sub.Unsubscribe()
+	}
 }
 
 // Subscribe implements cluster.Engine.
 func (e *Engine) Subscribe(subject string, f func(subject string, data []byte)) (func(), error) {
 	prefix := e.o.Name + "."
-	sub, err := e.nc.Subscribe(prefix+subject, func(m *nats.Msg) { f(strings.TrimPrefix(m.Subject, prefix), m.Data) })
-	if err != nil {
-		return nil, err
+	s := &subscription{subject: prefix + subject, f: func(m *nats.Msg) { f(strings.TrimPrefix(m.Subject, prefix), m.Data) }}
+	return s.end, e.add(s)
+}
+
+func (e *Engine) subscribe(subject string, f nats.MsgHandler) error {
+	return e.add(&subscription{subject: subject, f: f})
+}
+
+func (e *Engine) add(s *subscription) error {
+	e.mu.Lock()
+	nc := e.nc
+	if nc == nil {
+		e.later = append(e.later, s)
 	}
-	return func() { sub.Unsubscribe() }, nil
+	e.mu.Unlock()
+	if nc == nil {
+		return nil
+	}
+	return s.make(nc)
 }
 
 // Status implements cluster.Engine.
@@ -431,10 +599,19 @@ func (e *Engine) Skew() (time.Duration, bool) {
 	return e.skew, e.skewed
 }
 
-// Reload implements cluster.Engine. The files are read at each connect.
+// Reload implements cluster.Engine. The files are read at each connect: if they have changed,
+// the connection is made anew.
 func (e *Engine) Reload() error {
-	if e.nc.IsConnected() {
-		return e.nc.ForceReconnect()
+	contents, err := e.o.files()
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	nc, changed := e.nc, contents != e.contents
+	e.contents = contents
+	e.mu.Unlock()
+	if changed && nc != nil && nc.IsConnected() {
+		return nc.ForceReconnect()
 	}
 	return nil
 }
@@ -442,69 +619,8 @@ func (e *Engine) Reload() error {
 // Close implements cluster.Engine.
 func (e *Engine) Close() {
 	e.stop()
-	if e.nc != nil {
-		e.nc.Close()
+	if nc, _ := e.conn(); nc != nil {
+		nc.Close()
 	}
 	e.run.Wait()
-}
-
-// GetPlayer implements cluster.PlayerStore.
-func (e *Engine) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
-	kv := e.playersBucket()
-	if kv == nil {
-		return nil, 0, cluster.ErrEngineDown
-	}
-	ctx, end := e.timed(ctx, "get")
-	defer end()
-	entry, err := kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, 0, cluster.ErrNoRecord
-	}
-	if err != nil {
-		e.noteLost(err)
-		return nil, 0, err
-	}
-	return entry.Value(), entry.Revision(), nil
-}
-
-// PutPlayer implements cluster.PlayerStore.
-func (e *Engine) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (written uint64, err error) {
-	kv := e.playersBucket()
-	if kv == nil {
-		return 0, cluster.ErrEngineDown
-	}
-	ctx, end := e.timed(ctx, "cas")
-	defer end()
-	if revision == 0 {
-		written, err = kv.Create(ctx, key, value)
-	} else {
-		written, err = kv.Update(ctx, key, value, revision)
-	}
-	var api *jetstream.APIError
-	if errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return 0, cluster.ErrOvertaken
-	}
-	e.noteLost(err)
-	return written, err
-}
-
-// DeletePlayer implements cluster.PlayerStore.
-func (e *Engine) DeletePlayer(ctx context.Context, key string, revision uint64) error {
-	kv := e.playersBucket()
-	if kv == nil {
-		return cluster.ErrEngineDown
-	}
-	ctx, end := e.timed(ctx, "delete")
-	defer end()
-	return kv.Purge(ctx, key, jetstream.LastRevision(revision))
-}
-
-// noteLost has the buckets made again if one is missing.
-func (e *Engine) noteLost(err error) {
-	if lost(err) {
-		e.mu.Lock()
-		e.nodes = nil
-		e.mu.Unlock()
-		e.again()
-	}
 }

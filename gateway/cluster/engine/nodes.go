@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"reseat/gateway/cluster"
+)
+
+// Headers of NATS.
+const (
+	operationHeader   = "KV-Operation"                        // of a deletion in a bucket
+	conditionalHeader = "Nats-Expected-Last-Subject-Sequence" // the write may have been refused
+	subjectHeader     = "Nats-Subject"
+	statusHeader      = "Status"
+)
+
+// Statuses of a direct get.
+const (
+	statusEnd        = "204"
+	statusNone       = "404"
+	statusNobodyHere = "503"
+)
+
+func (e *Engine) nodesBucket() jetstream.KeyValue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.nodes
+}
+
+// record passes a write to the bucket of nodes on.
+func (e *Engine) record(m *nats.Msg) {
+	if m.Header.Get(conditionalHeader) != "" { // the node writes it again if it was accepted
+		return
+	}
+	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	value := m.Data
+	if m.Header.Get(operationHeader) != "" {
+		value = nil
+	}
+	e.tell(func() { e.h.Record(id, value) })
+}
+
+// list returns all records of nodes. Any replica answers, so that they may be a little old.
+func (e *Engine) list(ctx context.Context, nc *nats.Conn) (map[string][]byte, error) {
+	ctx, end := e.timed(ctx, "list")
+	defer end()
+	bucket := e.bucket("nodes")
+	prefix := "$KV." + bucket + "."
+	request, err := json.Marshal(map[string]any{"multi_last": []string{prefix + "*"}})
+	if err != nil {
+		return nil, err
+	}
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
+	}
+	defer sub.Unsubscribe()
+	if err := nc.PublishRequest("$JS.API.DIRECT.GET.KV_"+bucket, inbox, request); err != nil {
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
+	}
+	all := make(map[string][]byte)
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
+		}
+		switch status := m.Header.Get(statusHeader); status {
+		case "":
+		case statusEnd, statusNone:
+			return all, nil
+		case statusNobodyHere:
+			return nil, fmt.Errorf("list bucket %s: %w", bucket, nats.ErrNoResponders)
+		default:
+			return nil, fmt.Errorf("list bucket %s: status %s %s", bucket, status, m.Header.Get("Description"))
+		}
+		if id, ok := strings.CutPrefix(m.Header.Get(subjectHeader), prefix); ok && m.Header.Get(operationHeader) == "" {
+			all[id] = m.Data
+		}
+	}
+}
+
+// CreateNode implements cluster.Engine.
+func (e *Engine) CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error) {
+	kv := e.nodesBucket()
+	if kv == nil {
+		return nil, cluster.ErrEngineDown
+	}
+	ctx, end := e.timed(ctx, "create")
+	defer end()
+	_, err = kv.Create(ctx, id, value)
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		if entry, err := kv.Get(ctx, id); err == nil {
+			return entry.Value(), cluster.ErrExists
+		}
+		return nil, cluster.ErrExists
+	}
+	e.noteFailed(err)
+	return nil, err
+}
+
+// PutNode implements cluster.Engine.
+func (e *Engine) PutNode(ctx context.Context, id string, value []byte) error {
+	kv := e.nodesBucket()
+	if kv == nil {
+		return cluster.ErrEngineDown
+	}
+	ctx, end := e.timed(ctx, "put")
+	defer end()
+	_, err := kv.Put(ctx, id, value)
+	e.noteFailed(err)
+	return err
+}
+
+// Beat implements cluster.Engine.
+func (e *Engine) Beat(id string) error { return e.Publish("hb", []byte(id)) }
