@@ -215,6 +215,25 @@ func TestResumeDuringOutageGetsHelloThenLost(t *testing.T) {
 	})
 }
 
+// A client that has heard of the outage, and was away when it ended, hears that it is over.
+func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, does := redialWorld(t, redials())
+		p, game := w.play()
+		p.Sync()
+		does.Store(closes)
+		game.Drop()
+		wantUpstream(t, p.Peer, "lost")
+		p.Drop()
+		does.Store(accepts)
+		again := w.game.Next()
+		p = p.Resume(0)
+		wantUpstream(t, p.Peer, "back")
+		p.Text("on")
+		again.Want("on")
+	})
+}
+
 // While the client is away the session keeps its game server, too.
 func TestUpstreamIsRedialledWhileClientIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,7 @@ type outage struct {
 	// answers and breaks again soon does not get the whole time again.
 	until Time
 	back  Time // the end of the last outage
+	told  bool // a client has been told of one
 }
 
 // livingTime is how long an upstream must have lived for the time of a later outage to begin
@@ -75,8 +76,18 @@ func (s *Session) lossDue(a *Attachment) bool {
 
 // tellLoss tells it.
 func (s *Session) tellLoss(a *Attachment) {
-	a.owesLoss = false
+	a.owesLoss, s.outage.told = false, true
 	s.tellUpstream(a, wire.UpstreamLost)
+}
+
+// tellState follows hello. A client that has heard of an outage may have missed its end.
+func (s *Session) tellState(a *Attachment) {
+	switch {
+	case s.outage.since > 0:
+		s.tellLoss(a)
+	case s.outage.told:
+		s.tellUpstream(a, wire.UpstreamBack)
+	}
 }
 
 // endOutage records that the session has its next upstream.

@@ -215,6 +215,7 @@ func (o *outage) walk(c *tlv.Codec) {
 	tlv.Num(c, 1, &o.since)
 	tlv.Num(c, 2, &o.until)
 	tlv.Num(c, 3, &o.back)
+	c.Bool(4, &o.told)
 }
 
 func (t *Stats) walk(c *tlv.Codec) {

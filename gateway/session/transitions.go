@@ -156,7 +156,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
 	ev.Peer = a.peer
 	s.emit(ev)
-	a.owesLoss = s.outage.since > 0
+	s.tellState(a)
 	s.unblock(now)
 }
 
