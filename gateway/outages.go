@@ -25,8 +25,9 @@ type outages struct {
 	clock   *transport.Clock
 	log     *limitedLog
 
-	mu sync.Mutex // never held over a call of the driver
-	of map[*registry.Record]*outage
+	mu     sync.Mutex // never held over a call of the driver
+	of     map[*registry.Record]*outage
+	closed bool
 }
 
 // An outage is the goroutine that dials for one session.
@@ -53,7 +54,10 @@ func redialDelay(passed time.Duration) time.Duration {
 func (o *outages) begin(e *registry.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if r := o.of[e]; r != nil {
+	switch r := o.of[e]; {
+	case o.closed:
+		return
+	case r != nil:
 		r.again = true
 		return
 	}
@@ -65,6 +69,13 @@ func (o *outages) begin(e *registry.Record) {
 		for o.dial(ctx, e) || o.further(e, r) {
 		}
 	})
+}
+
+// close has no further dials begin.
+func (o *outages) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
 }
 
 // further ends r, unless a further outage has begun.

@@ -168,6 +168,7 @@ func (g *Gateway) Close() {
 	g.reg.Close()
 	g.closeIdle()
 	g.relays.close()
+	g.outages.close()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}
