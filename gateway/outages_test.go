@@ -227,6 +227,7 @@ func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
 		p.Drop()
 		does.Store(accepts)
 		again := w.game.Next()
+		synctest.Wait()
 		p = p.Resume(0)
 		wantUpstream(t, p.Peer, "back")
 		p.Text("on")
