@@ -380,7 +380,7 @@ func TestHardDetachEndsOutage(t *testing.T) {
 		if n := w.game.Joined(); n != 0 {
 			t.Fatalf("%d dials for a session without a client", n)
 		}
-		p = p.Resume(0)
+		p.Resume(0)
 		again := w.game.Next()
 		if got := again.Req.Header.Get("Reseat-Resumed"); got != "hard" {
 			t.Errorf("Reseat-Resumed %q", got)

@@ -39,6 +39,7 @@ func TestOutageOfGameServerIsReportedOnce(t *testing.T) {
 			w.cut()
 			time.Sleep(15 * time.Second)
 		}
+		synctest.Wait()
 		if want := []bool{true, false, true, false}; !slices.Equal(heard, want) {
 			t.Errorf("heard %v, want %v", heard, want)
 		}
