@@ -259,7 +259,7 @@ func (s *Session) loseUpstream(now Time, code int, why string) {
 func (s *Session) relieve(now Time) {
 	switch {
 	case !s.up.unwritable || s.up.released || s.up.over:
-	case s.cfg.Hard || s.cfg.Redial > 0:
+	case s.cfg.Hard || s.replaces(now, noCode):
 		s.breakUpstream(now, "write failed")
 	default:
 		s.dropQueue()
@@ -320,7 +320,7 @@ func (s *Session) dropQueue() {
 func (s *Session) closeReleased() {
 	switch {
 	case s.outage.since > 0: // there is none, and no other is to come before the resume
-		s.outage = outage{}
+		s.outage = outage{told: s.outage.told}
 	case s.up.mode == Open && !s.up.released:
 		var final []byte
 		if text := s.cfg.Notices.Detach; text != "" {
