@@ -247,6 +247,9 @@ func (s *Session) Reconnect(now Time, early []byte) *Upstream {
 	if !replaced {
 		s.BeginRedial(now) // for a client that has waited since before the detach
 	}
+	// The queue may hold input that its reader has yet to retain: it may be writing something
+	// else to the older upstream, and would reuse its buffer after that.
+	s.Retain()
 	if s.writer != nil {
 		s.writer.mode = Shut // abort its write: the message goes to the next upstream whole
 	}

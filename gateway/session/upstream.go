@@ -335,6 +335,9 @@ func (s *Session) closeReleased() {
 func (s *Session) releaseUpstream(final []byte) {
 	u := s.up
 	u.released, u.final = true, final
+	if s.writer == u { // nobody may wait for it for longer than for any other last output
+		u.mode = max(u.mode, Linger)
+	}
 	// A message that the old upstream did not finish is dropped: the next one starts with a
 	// new message.
 	s.ring.Truncate()

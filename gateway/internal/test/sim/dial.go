@@ -189,6 +189,7 @@ func (g *game) next(word string, leaves bool) {
 	u.first = word
 	g.log("reconnect", int64(u.no), int64(len(early)))
 	g.connect(u, g.core.Reconnect(g.w.now, early))
+	g.seen.upOpen = true // for what it has sent already
 	g.sync(true)
 	g.brokenOff(old)
 	g.flush(old)
