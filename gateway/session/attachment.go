@@ -403,5 +403,7 @@ func (s *Session) compose(now Time, a *Attachment) {
 		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)
 		a.pongDue = false
 	}
-	s.tellNews(a)
+	if a.newsDue() {
+		s.tellNews(a)
+	}
 }

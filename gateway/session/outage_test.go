@@ -345,6 +345,22 @@ func TestFailedOutageWithWriteInFlight(t *testing.T) {
 	}
 }
 
+// What waited for an upstream that is not reached has no receiver: its memory is returned at
+// once, though a client may take long to read the rest.
+func TestFailedOutageReturnsMemory(t *testing.T) {
+	b := started(t, redialConfig())
+	b.breaks()
+	before := b.store.Used()
+	b.says(strings.Repeat("x", 50<<10))
+	if b.store.Used() <= before {
+		t.Fatal("nothing is charged for a message that waits")
+	}
+	b.s.FailRedial(b.now, "refused")
+	if got := b.store.Used(); got != before {
+		t.Errorf("%d bytes are held, want %d", got, before)
+	}
+}
+
 // A client that reads slowly hears of the outage where it was: behind the messages of the old
 // connection and before those of the next.
 func TestSlowClientHearsOfOutageInItsPlace(t *testing.T) {

@@ -357,7 +357,7 @@ func (s *Session) takeBack(u *Upstream) {
 	older := s.writer != nil // another one's write is still in flight: u never wrote the queue
 	switch {
 	case u.mode >= Shut:
-	case !older && s.q.part > 0, u.unwritable, len(final) == 0:
+	case !older && s.q.part > 0, u.unwritable:
 		u.mode = Shut
 	default:
 		u.rest = append(u.rest, final...)
