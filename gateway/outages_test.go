@@ -455,14 +455,19 @@ func TestUpstreamThatGoesAwayWithItsHandshakeIsRedialled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, redials())
 		w.game.Early = append(frame.Append(nil, frame.Text, []byte("hi")), frame.Append(nil, frame.Close, frame.ClosePayload(1001, ""))...)
+		dials := 0
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			if dials++; dials > 4 {
+				w.game.Early = nil
+			}
+			return false
+		}
 		p, game := w.play()
 		game.WantClose(1001)
 		wantUpstream(t, p.Peer, "lost")
 		for range 3 {
 			w.game.Next().WantClose(1001)
-			synctest.Wait()
 		}
-		w.game.Early = nil
 		again := w.game.Next()
 		p.Text("on")
 		again.Want("on")

@@ -20,6 +20,7 @@ import (
 //	connecting  dial failed                detached    the grace timer continues
 //	detached    grace period over          ended       1001 to the upstream
 //	any         upstream closed or lost    unchanged   until the client has everything before it
+//	any         upstream to be replaced    unchanged   an outage: see outage.go
 //	any         end, drain, idle, login    ended       both legs are notified
 //	any         input of an older epoch    unchanged   none
 type State uint8
