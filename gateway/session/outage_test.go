@@ -491,6 +491,21 @@ func TestNextUpstreamHearsThatClientIsAway(t *testing.T) {
 	ahead.wants(ahead.up)
 }
 
+// A Keepalive is not sent to an upstream that has not taken anything yet.
+func TestKeepaliveWaitsForNextUpstreamToTakeNotice(t *testing.T) {
+	c := redialConfig()
+	c.Notices.Detach, c.Keepalives = "away", []session.Keepalive{{Every: 5 * time.Second, Text: "still here"}}
+	b := started(t, c)
+	b.drop()
+	b.breaks()
+	b.sleep(5 * time.Second) // due in the outage: nobody gets it
+	b.next("")
+	b.sleep(5 * time.Second)
+	b.wants(b.up, "away")
+	b.sleep(5 * time.Second)
+	b.wants(b.up, "still here")
+}
+
 // With --disconnect hard a detach ends the outage: the resume needs an upstream, and its
 // client hears that there is one.
 func TestHardDetachInOutage(t *testing.T) {
