@@ -172,7 +172,7 @@ func (o *outages) enter(f func()) bool {
 
 // outageOf returns when e's outage ends at the latest.
 func outageOf(e *registry.Record) (until session.Time, ok bool) {
-	if d := e.Driver(); d != nil {
+	if d := e.DriverBegun(); d != nil {
 		d.Do(func(core *session.Session, _ session.Time) { _, until = core.Outage() })
 	}
 	return until, until > 0

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -444,6 +445,46 @@ func TestRedialSendsHeadersOfNewestHandshake(t *testing.T) {
 		again := w.game.Next()
 		if got := again.Req.Header.Get("Cookie"); got != "sid=new" || again.Req.URL.String() != "/match/7" {
 			t.Errorf("cookie %q at %v", got, again.Req.URL)
+		}
+	})
+}
+
+// The Close frame may come in the packet of the handshake response: the next outage begins
+// while the dial that ended the last one is still under way.
+func TestUpstreamThatGoesAwayWithItsHandshakeIsRedialled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, redials())
+		w.game.Early = append(frame.Append(nil, frame.Text, []byte("hi")), frame.Append(nil, frame.Close, frame.ClosePayload(1001, ""))...)
+		dials := 0
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			if dials++; dials > 4 {
+				w.game.Early = nil
+			}
+			return false
+		}
+		p, game := w.play()
+		game.WantClose(1001)
+		wantUpstream(t, p.Peer, "lost")
+		for range 3 {
+			w.game.Next().WantClose(1001)
+		}
+		again := w.game.Next()
+		p.Text("on")
+		again.Want("on")
+		synctest.Wait()
+		state, hi := "lost", 0
+		for m, ok := p.Come(); ok; m, ok = p.Come() {
+			switch {
+			case m.Data == "hi":
+				hi++
+			case m.Verb == wire.VerbUpstream && strings.Contains(m.Data, state):
+				t.Errorf("%q twice in a row", state)
+			case m.Verb == wire.VerbUpstream:
+				state = map[string]string{"lost": "back", "back": "lost"}[state]
+			}
+		}
+		if state != "back" || hi != 4 {
+			t.Errorf("the upstream is %s, %d messages, want it back and 4", state, hi)
 		}
 	})
 }

@@ -174,6 +174,14 @@ func (e *Record) SetTerms(t *Terms) { e.current.Store(t) }
 // end.
 func (e *Record) Driver() *transport.Session { return e.live.Load() }
 
+// DriverBegun is Driver, but waits for a Begin in progress: its session's events may be there
+// before it has returned.
+func (e *Record) DriverBegun() *transport.Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Driver()
+}
+
 // SetPeer records the address of the newest client.
 func (e *Record) SetPeer(addr string) { e.peer.Store(&addr) }
 

@@ -134,7 +134,7 @@ func (b *Buffer) trim() {
 
 // Truncate discards what follows Last: a message that is not complete, and the raw
 // part. The memory that Room returned stays valid for a read in flight; Fill must not
-// follow. What Slices returned must have been abandoned.
+// follow. What Slices returned stays valid: it ends before Last.
 func (b *Buffer) Truncate() {
 	if b.head == nil {
 		return

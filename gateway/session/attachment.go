@@ -30,7 +30,7 @@ type Attachment struct {
 	ackNow    bool // an ack is due without further delay
 	pongDue   bool
 	replaying bool // a resume that has not caught up
-	owesLoss  bool // it is to hear of an outage of the upstream: see outage.go
+	hasNews   bool // there is news
 
 	// Output is sent in this order: the rest of the message that cur lies inside, then
 	// ctl, then the whole messages that follow. A control message thus never splits a
@@ -63,6 +63,8 @@ type Attachment struct {
 	closing *relayedClose // a plain client's Close that was passed on: the client is asked nothing more
 	catchUp uint64        // offset at which the replay of a resume is complete
 	start   uint64        // cur at the attach
+
+	news []news // of outages of the upstream, oldest first: see outage.go
 
 	pong    string // argument of the newest ping, which alone needs an answer: protocol section 5.4
 	wsPongs pongs  // answers to WebSocket Pings
@@ -157,7 +159,7 @@ func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	case a != s.att:
 		return false
 	}
-	return a.mid > a.cur || s.lossDue(a) || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
+	return a.mid > a.cur || a.newsDue() || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
 }
 
 // out composes control messages only now, when the socket takes output: an ack or pong then
@@ -193,8 +195,12 @@ func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 		dst = append(dst, a.ctl)
 		a.flight.ctl = len(a.ctl)
 	}
+	to := min(s.ring.Last().Off, from+maxWrite)
+	if a.hasNews {
+		to = min(to, a.news[0].at)
+	}
 	// Nothing follows the Close frame: protocol section 6.
-	if to := min(s.ring.Last().Off, from+maxWrite); to > from && !a.last {
+	if to > from && !a.last {
 		dst = s.ring.Slices(dst, from, to)
 		a.flight.body = int(to - from)
 	}
@@ -397,7 +403,7 @@ func (s *Session) compose(now Time, a *Attachment) {
 		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)
 		a.pongDue = false
 	}
-	if s.lossDue(a) {
-		s.tellLoss(a)
+	if a.newsDue() {
+		s.tellNews(a)
 	}
 }

@@ -74,7 +74,10 @@ func (u *Upstream) read(s *Session, now Time, p []byte) {
 
 // unblock continues with raw bytes that waited for room, or for a client.
 func (s *Session) unblock(now Time) {
-	s.starved = false
+	if s.starved {
+		s.starved = false
+		s.up.heard, s.scan.progress = now, now // as in tickUpstream
+	}
 	switch {
 	case !s.scan.full:
 		s.deliverEnd(now)

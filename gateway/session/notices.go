@@ -141,7 +141,7 @@ func (s *Session) startKeepalives(now Time) {
 // tickKeepalives sends the Keepalives that are due, unless the upstream has not taken earlier
 // output: they must not pile up.
 func (s *Session) tickKeepalives(now Time) {
-	taken := s.q.empty()
+	taken := s.q.empty() && len(s.up.rest) == 0
 	for i, b := range s.cfg.Keepalives {
 		if i < len(s.keepaliveDue) && now >= s.keepaliveDue[i] {
 			s.keepaliveDue[i] = now.Add(b.Every)

@@ -30,8 +30,7 @@ const livingTime = 10 * time.Second
 const noCode = 0
 
 // replaces reports whether the end of the upstream's connection, with that code, begins an
-// outage. Any other end of it is what the game server wanted, or forbidden. It does not while
-// an end of the session is on its way to the upstream.
+// outage. Any other end of it is what the game server wanted, or forbidden.
 func (s *Session) replaces(now Time, code int) bool {
 	switch {
 	case s.cfg.Redial == 0 || !s.cfg.Resumable || s.state == Ended:
@@ -63,29 +62,55 @@ func (s *Session) replaceUpstream(now Time, why string, answer []byte) {
 	}
 	s.releaseUpstream(final)
 	s.emit(Event{Kind: UpstreamLost, Reason: why})
-	if s.att != nil {
-		s.att.owesLoss = true
+	s.announce(news{at: s.ring.Last().Off})
+}
+
+// news is what the client is to hear of an outage, once it has been sent the messages of the
+// connection before: those up to at.
+type news struct {
+	at   uint64 // a stream offset
+	back bool   // the outage is over
+}
+
+// announce queues n for the attached client, which may read slowly.
+func (s *Session) announce(n news) {
+	a := s.att
+	if a == nil {
+		return
 	}
+	if last := len(a.news) - 1; last >= 0 && !n.back && a.news[last] == (news{at: n.at, back: true}) {
+		a.news = a.news[:last] // no message lies between two outages: for the client they are one
+	} else {
+		a.news = append(a.news, n)
+	}
+	a.hasNews = len(a.news) > 0
 }
 
-// lossDue reports whether the client is to hear of the outage now: it has been sent every
-// message that came before.
-func (s *Session) lossDue(a *Attachment) bool {
-	return a.owesLoss && !a.last && a.cur >= s.ring.Last().Off
+// newsDue reports whether the client is to be told now.
+func (a *Attachment) newsDue() bool {
+	return a.hasNews && !a.last && a.cur >= a.news[0].at
 }
 
-// tellLoss tells it.
-func (s *Session) tellLoss(a *Attachment) {
-	a.owesLoss, s.outage.told = false, true
-	s.tellUpstream(a, wire.UpstreamLost)
+// tellNews tells it what is due.
+func (s *Session) tellNews(a *Attachment) {
+	for a.newsDue() {
+		state := wire.UpstreamLost
+		if a.news[0].back {
+			state = wire.UpstreamBack
+		}
+		s.tellUpstream(a, state)
+		if a.news = a.news[1:]; len(a.news) == 0 {
+			a.news, a.hasNews = nil, false
+		}
+	}
 }
 
 // tellState follows hello. A client that has heard of an outage may have missed its end.
 func (s *Session) tellState(a *Attachment) {
 	switch {
 	case s.outage.since > 0:
-		s.tellLoss(a)
-	case s.outage.told:
+		s.tellUpstream(a, wire.UpstreamLost)
+	case s.outage.told && !s.up.released: // released: it was not reached again
 		s.tellUpstream(a, wire.UpstreamBack)
 	}
 }
@@ -94,13 +119,11 @@ func (s *Session) tellState(a *Attachment) {
 func (s *Session) endOutage(now Time) {
 	s.emit(Event{Kind: UpstreamBack, Elapsed: now.Sub(s.outage.since)})
 	s.outage.since, s.outage.back = 0, now
-	switch a := s.att; {
-	case a != nil:
-		if a.owesLoss { // it reads slowly
-			s.tellLoss(a)
-		}
-		s.tellUpstream(a, wire.UpstreamBack)
-	case s.state == Detached && s.cfg.Notices.Detach != "":
+	s.announce(news{at: s.ring.Last().Off, back: true})
+	switch {
+	case s.state == Connecting && s.awaiting > 0: // hard: the outage began during the resume
+		s.notifyReconnected()
+	case s.state == Detached && s.epoch > 0 && s.cfg.Notices.Detach != "":
 		// The older one was told when the client was detached; this one believes it is here.
 		s.up.rest = s.masked(frame.Text, []byte(s.cfg.Notices.Detach))
 	}
@@ -130,7 +153,6 @@ func (s *Session) FailRedial(now Time, why string) {
 
 // tellUpstream sends a the verb `upstream`: protocol section 5.
 func (s *Session) tellUpstream(a *Attachment, state string) {
-	if !a.last {
-		a.ctl = wire.AppendJSON(a.ctl, wire.VerbUpstream, wire.Upstream{State: state})
-	}
+	s.outage.told = true
+	a.ctl = wire.AppendJSON(a.ctl, wire.VerbUpstream, wire.Upstream{State: state})
 }

@@ -384,5 +384,9 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	tlv.Num(c, 41, &a.since)
 	tlv.Num(c, 42, &a.arrived)
 	c.Bool(43, &a.resumed)
-	c.Bool(44, &a.owesLoss)
+	tlv.List(c, 44, &a.news, func(c *tlv.Codec, n *news) {
+		tlv.Num(c, 1, &n.at)
+		c.Bool(2, &n.back)
+	})
+	a.hasNews = len(a.news) > 0
 }

@@ -73,7 +73,7 @@ func eachField(v reflect.Value, path string, f func(path string, v reflect.Value
 func everyField(t *testing.T) *Session {
 	t.Helper()
 	s := &Session{
-		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}},
+		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}, news: make([]news, 2)},
 		cfg: Config{KeepaliveReplies: make([]KeepaliveReply, 2), Keepalives: make([]Keepalive, 2)}, keepaliveDue: make([]Time, 2), takeovers: make([]Time, 2),
 		q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
 	}

@@ -20,6 +20,7 @@ import (
 //	connecting  dial failed                detached    the grace timer continues
 //	detached    grace period over          ended       1001 to the upstream
 //	any         upstream closed or lost    unchanged   until the client has everything before it
+//	any         upstream to be replaced    unchanged   an outage: see outage.go
 //	any         end, drain, idle, login    ended       both legs are notified
 //	any         input of an older epoch    unchanged   none
 type State uint8
@@ -247,6 +248,9 @@ func (s *Session) Reconnect(now Time, early []byte) *Upstream {
 	if !replaced {
 		s.BeginRedial(now) // for a client that has waited since before the detach
 	}
+	// The queue may hold input that its reader has yet to retain: it may be writing something
+	// else to the older upstream, and would reuse its buffer after that.
+	s.Retain()
 	if s.writer != nil {
 		s.writer.mode = Shut // abort its write: the message goes to the next upstream whole
 	}

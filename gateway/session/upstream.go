@@ -259,7 +259,7 @@ func (s *Session) loseUpstream(now Time, code int, why string) {
 func (s *Session) relieve(now Time) {
 	switch {
 	case !s.up.unwritable || s.up.released || s.up.over:
-	case s.cfg.Hard || s.cfg.Redial > 0:
+	case s.cfg.Hard || s.replaces(now, noCode):
 		s.breakUpstream(now, "write failed")
 	default:
 		s.dropQueue()
@@ -320,7 +320,7 @@ func (s *Session) dropQueue() {
 func (s *Session) closeReleased() {
 	switch {
 	case s.outage.since > 0: // there is none, and no other is to come before the resume
-		s.outage = outage{}
+		s.outage = outage{told: s.outage.told}
 	case s.up.mode == Open && !s.up.released:
 		var final []byte
 		if text := s.cfg.Notices.Detach; text != "" {
@@ -335,6 +335,9 @@ func (s *Session) closeReleased() {
 func (s *Session) releaseUpstream(final []byte) {
 	u := s.up
 	u.released, u.final = true, final
+	if s.writer == u { // nobody may wait for it for longer than for any other last output
+		u.mode = max(u.mode, Linger)
+	}
 	// A message that the old upstream did not finish is dropped: the next one starts with a
 	// new message.
 	s.ring.Truncate()
@@ -354,7 +357,7 @@ func (s *Session) takeBack(u *Upstream) {
 	older := s.writer != nil // another one's write is still in flight: u never wrote the queue
 	switch {
 	case u.mode >= Shut:
-	case !older && s.q.part > 0, u.unwritable, len(final) == 0:
+	case !older && s.q.part > 0, u.unwritable:
 		u.mode = Shut
 	default:
 		u.rest = append(u.rest, final...)

@@ -84,6 +84,15 @@ func (g *game) tickBeats(busy bool) {
 	}
 }
 
+// skipBeats records that the texts that are due during an outage have nobody to go to.
+func (g *game) skipBeats() {
+	for i, at := range g.detached.beats {
+		if g.w.now >= at {
+			g.detached.beats[i] = g.w.now.Add(g.cfg.Keepalives[i].Every)
+		}
+	}
+}
+
 // nextBeat returns when the next detached text is due; zero: never.
 func (g *game) nextBeat() (t session.Time) {
 	if g.seen.upOpen {

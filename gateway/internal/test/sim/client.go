@@ -44,6 +44,8 @@ type client struct {
 	suspectAt      session.Time  // earliest time of the next suspicion
 	falseAlarms    int           // in a row
 
+	upstream string // the state of the game server, as the gateway says it
+
 	deadly   uint64 // a message whose arrival breaks the connection each time; 0: none
 	lazy     int    // how it acks: every so many of 1000 messages
 	closing  bool

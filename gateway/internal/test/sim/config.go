@@ -43,6 +43,9 @@ func (g *game) configure() {
 		g.silent = w.chance(200)
 	}
 	g.cfg.Hard = w.chance(w.hard)
+	if w.chance(w.redial) {
+		g.cfg.Redial = pick(w, w.beat, 3*time.Second, 12*time.Second, 30*time.Second)
+	}
 	if w.chance(300) && !w.scarce { // waiting output holds memory
 		g.cfg.Rate = session.Rate{Messages: pick(w, 0, 5.5, 5.5, 20), Bytes: pick(w, 0, 4e6), End: w.chance(300)}
 	}
@@ -106,6 +109,7 @@ func (w *world) draw() {
 	w.jumps = pick(w, 0, 1, 10, 50)
 	w.sizes = pick(w, sizes{}, sizes{medium: 200}, sizes{medium: 200, seam: 200}, sizes{medium: 100, seam: 20, large: 20}, sizes{large: 30, huge: 10})
 	w.hard = pick(w, 0, 0, 300, 1000)
+	w.redial = pick(w, 0, 0, 300, 1000)
 	w.maxMessage = pick(w, int64(30), 3000, 1<<20, 1<<20)
 	if w.chance(60) { // more than one write accepts
 		w.sizes, w.maxMessage, w.pipes = sizes{large: 200, huge: 200}, 1<<20, 300<<10

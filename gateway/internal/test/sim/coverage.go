@@ -56,209 +56,269 @@ const (
 	Overtaken // or had to sign again
 
 	// The edges of the state table in session/transitions.go.
-	EdgeFirst        // connecting, first attach
-	EdgeAhead        // connecting, pre-created
-	EdgeDrop         // attached, drop
-	EdgeDropHard     // the same, hard
-	EdgeDropEnds     // the same, with a grace period of zero
-	EdgeTakeover     // attached, valid resume
-	EdgeTakeoverHard // the same, hard: no dial
-	EdgeResume       // detached, valid resume
-	EdgeResumeAhead  // the same, by the first client of a pre-created session
-	EdgeAwait        // detached, valid resume, hard
-	EdgeUpstream     // connecting, upstream connected again
-	EdgeResumeHard   // and its client is attached
-	EdgeForgoFailed  // connecting, dial failed
-	EdgeForgoLeft    // or no client waits any more
-	EdgeForgoAfter   // or none waits when it succeeds
-	EdgeGrace        // detached, grace over
-	EdgeGraceHard    // the same, without an upstream
-	EdgeGraceAhead   // the same, and no client has ever attached
-	EdgeGraceRested  // the same, after a dial during which the timer was stopped
-	EdgeOverFirst    // connecting for the first time, upstream closed or disconnected
-	EdgeOverDialled  // connecting, the next upstream closed or disconnected
-	EdgeEndFirst     // connecting for the first time, end
-	EdgeEndDial      // connecting, end during the dial
-	EdgeEndDialled   // connecting, end when the next upstream is connected
-	EdgeEndDetached  // detached, end
-	EdgeEndAttached  // attached, end
-	EdgeIdleAttached // attached, idle
-	EdgeIdleDetached // detached, idle
-	EdgeIdleDial     // connecting, idle during the dial
-	EdgeNoUpstream   // detached, valid resume whose upstream was replaced while the token was signed
-	OldRead          // of a replaced upstream: a read,
-	OldWrite         // the report of a write of session data,
-	OldLast          // of the final frames,
-	OldGone          // the disconnect,
-	OldDeaf          // a write error
-	ReplacedWriting  // replaced while its write is in flight,
-	ReplacedBehind   // while an older one's write is,
-	ReconnectWriting // and the next one is connected
-	Torn             // within a message, which goes to the next one in full,
-	TornAgain        // and that is disconnected within it again
-	Forgotten        // a message that the old upstream had not completed
-	DialTaken        // a resume during the dial replaces the waiting one,
-	DialKept         // is refused because it turns out to be older,
-	DialQueued       // or waits until that is attached, or not
-	DialUnneeded     // the dial ends, and the session has an upstream
-	TermsAway        // terms changed while detached,
-	TermsDial        // during the dial,
-	TermsAnnounced   // while attached, by grace
-	TermsRefused     // or not changed, since the token expires earlier
-	TermsOverflow    // a changed policy ends an overflow
-	Marked           // marked as started
-	BeatSent         // a text sent while detached,
-	BeatsTogether    // two at once,
-	BeatHeld         // or held back
-	ReplyAway        // a heartbeat answered and not numbered,
-	ReplySplit       // after a part of it had arrived,
-	ReplyCut         // or the client was disconnected within it,
-	ReplyPieces      // or it arrived in several frames
-	ReplyKept        // or was numbered, and not acked
-	Paced            // a client was rate limited
-	Asked            // the client was pinged
-	KeptMissed       // a plain client resumes by its cookie: it missed something,
-	KeptTwice        // it receives something again, because no Pong has covered it,
-	KeptNothing      // it receives nothing again,
-	KeptTakeover     // or its old connection was open, and did not answer
-	SecondTab        // the old connection did answer, and the new client gets its own session
-	PongLate         // a Pong arrives on a connection that is no longer attached
-	PongOlder        // or answers a Ping that was not the newest
-	Drained          // a client that sends nothing for longer than the heartbeat accepts bytes, which counts as activity
-	Unanswered       // a client is detached because it owes an answer,
-	UnansweredProxy  // although a proxy acknowledges bytes for it
-	Silenced         // a client considers its connection dead, because it is owed an answer
-	Returned         // what was in flight on a silent line arrives after all
-	SuspectTakesOver // a resume that a client started on suspicion takes over its connection
-	CloseUnanswered  // a plain client's Close is forwarded and not answered in time,
-	CloseAnswered    // or answered with a code of the upstream's own
-	CloseAnsweredUp  // the upstream's is answered by a plain client with another code
-	FutileDraining   // a connection does not count for `no progress`, because it was still draining
+	EdgeFirst         // connecting, first attach
+	EdgeAhead         // connecting, pre-created
+	EdgeDrop          // attached, drop
+	EdgeDropHard      // the same, hard
+	EdgeDropEnds      // the same, with a grace period of zero
+	EdgeTakeover      // attached, valid resume
+	EdgeTakeoverHard  // the same, hard: no dial
+	EdgeResume        // detached, valid resume
+	EdgeResumeAhead   // the same, by the first client of a pre-created session
+	EdgeAwait         // detached, valid resume, hard
+	EdgeUpstream      // connecting, upstream connected again
+	EdgeResumeHard    // and its client is attached
+	EdgeForgoFailed   // connecting, dial failed
+	EdgeForgoLeft     // or no client waits any more
+	EdgeForgoAfter    // or none waits when it succeeds
+	EdgeGrace         // detached, grace over
+	EdgeGraceHard     // the same, without an upstream
+	EdgeGraceAhead    // the same, and no client has ever attached
+	EdgeGraceRested   // the same, after a dial during which the timer was stopped
+	EdgeOverFirst     // connecting for the first time, upstream closed or disconnected
+	EdgeOverDialled   // connecting, the next upstream closed or disconnected
+	EdgeEndFirst      // connecting for the first time, end
+	EdgeEndDial       // connecting, end during the dial
+	EdgeEndDialled    // connecting, end when the next upstream is connected
+	EdgeEndDetached   // detached, end
+	EdgeEndAttached   // attached, end
+	EdgeIdleAttached  // attached, idle
+	EdgeIdleDetached  // detached, idle
+	EdgeIdleDial      // connecting, idle during the dial
+	EdgeNoUpstream    // detached, valid resume whose upstream was replaced while the token was signed
+	OldRead           // of a replaced upstream: a read,
+	OldWrite          // the report of a write of session data,
+	OldLast           // of the final frames,
+	OldGone           // the disconnect,
+	OldDeaf           // a write error
+	ReplacedWriting   // replaced while its write is in flight,
+	ReplacedBehind    // while an older one's write is,
+	ReconnectWriting  // and the next one is connected
+	Torn              // within a message, which goes to the next one in full,
+	TornAgain         // and that is disconnected within it again
+	Forgotten         // a message that the old upstream had not completed
+	DialTaken         // a resume during the dial replaces the waiting one,
+	DialKept          // is refused because it turns out to be older,
+	DialQueued        // or waits until that is attached, or not
+	DialUnneeded      // the dial ends, and the session has an upstream
+	TermsAway         // terms changed while detached,
+	TermsDial         // during the dial,
+	TermsAnnounced    // while attached, by grace
+	TermsRefused      // or not changed, since the token expires earlier
+	TermsOverflow     // a changed policy ends an overflow
+	Marked            // marked as started
+	BeatSent          // a text sent while detached,
+	BeatsTogether     // two at once,
+	BeatHeld          // or held back
+	ReplyAway         // a heartbeat answered and not numbered,
+	ReplySplit        // after a part of it had arrived,
+	ReplyCut          // or the client was disconnected within it,
+	ReplyPieces       // or it arrived in several frames
+	ReplyKept         // or was numbered, and not acked
+	Paced             // a client was rate limited
+	Asked             // the client was pinged
+	KeptMissed        // a plain client resumes by its cookie: it missed something,
+	KeptTwice         // it receives something again, because no Pong has covered it,
+	KeptNothing       // it receives nothing again,
+	KeptTakeover      // or its old connection was open, and did not answer
+	SecondTab         // the old connection did answer, and the new client gets its own session
+	PongLate          // a Pong arrives on a connection that is no longer attached
+	PongOlder         // or answers a Ping that was not the newest
+	Drained           // a client that sends nothing for longer than the heartbeat accepts bytes, which counts as activity
+	Unanswered        // a client is detached because it owes an answer,
+	UnansweredProxy   // although a proxy acknowledges bytes for it
+	Silenced          // a client considers its connection dead, because it is owed an answer
+	Returned          // what was in flight on a silent line arrives after all
+	SuspectTakesOver  // a resume that a client started on suspicion takes over its connection
+	CloseUnanswered   // a plain client's Close is forwarded and not answered in time,
+	CloseAnswered     // or answered with a code of the upstream's own
+	CloseAnsweredUp   // the upstream's is answered by a plain client with another code
+	OutageBroke       // --upstream-lost redial: the upstream broke,
+	OutageClosed      // or closed with 1001 or 1012,
+	OutageSilent      // or was silent for too long
+	OutageNone        // or ended in another way, and is not replaced
+	OutageSameTime    // an upstream ended soon after an outage, and gets the rest of the time,
+	OutageNewTime     // or later, and the time begins anew,
+	OutageNoTime      // or there is no time left
+	OutageFirst       // an outage begins before the first client is attached,
+	OutageAhead       // before the first client of a pre-created session,
+	OutageAway        // while detached,
+	OutageDialled     // during a hard resume,
+	OutageSlow        // while the client has not been sent everything before,
+	OutageForgotten   // within a message of the upstream,
+	OutageWriting     // while a write to the upstream is in flight
+	OutageAttach      // a client attaches during an outage,
+	OutageMissed      // or after one that it may have heard of
+	OutageWindow      // the client's window is full during an outage
+	OutagePaced       // or more waits than its rate allows
+	OutageDialFails   // a dial fails, and is repeated,
+	OutageRefused     // or is refused for good,
+	OutageRefusedAway // the same, while no client is attached
+	OutageOver        // the time is over,
+	OutageOverAway    // the same, while no client is attached
+	OutageBack        // or the next upstream is there,
+	OutageBackAway    // while detached,
+	OutageBackSlow    // or before the client has been sent everything from before
+	OutageMerged      // two outages without a message between them are one for the client
+	OutageHardDrop    // a detach ends an outage, hard
+	OutageBye         // the client says bye during an outage,
+	OutageEnds        // or the session ends in another way
+	FutileDraining    // a connection does not count for `no progress`, because it was still draining
 	interleavings
 )
 
 var interleavingNames = [interleavings]string{
-	R1:               "R1",
-	R2Resume:         "R2 resume first",
-	R2Expiry:         "R2 expiry first",
-	R3:               "R3",
-	R4:               "R4",
-	R5:               "R5",
-	R6:               "R6",
-	R7:               "R7",
-	R8:               "R8",
-	R9:               "R9",
-	R10Grace:         "R10 in grace",
-	R10Accepted:      "R10 before the first replayed byte",
-	R10Replay:        "R10 in mid-replay",
-	R11:              "R11",
-	R12:              "R12",
-	R13Ack:           "R13 ack",
-	R13Resume:        "R13 resume",
-	R14:              "R14",
-	R15:              "R15",
-	R16:              "R16 another session",
-	R16Own:           "R16 its own session",
-	R17:              "R17",
-	R18:              "R18",
-	R20:              "R20",
-	R22:              "R22",
-	R19:              "R19 client too",
-	R19Again:         "R19 gateway again",
-	R23:              "R23 before the 101",
-	R23After:         "R23 after the 101",
-	R24:              "R24",
-	R25:              "R25",
-	R26:              "R26",
-	R21Longer:        "R21 longer",
-	R21Shorter:       "R21 shorter",
-	R21Late:          "R21 late",
-	Exhausted:        "store exhausted",
-	Refused4400:      "refused 4400",
-	Refused4401:      "refused 4401",
-	Refused4404:      "refused 4404",
-	Refused4408:      "refused 4408",
-	Refused4410:      "refused 4410",
-	Refused4429:      "refused 4429",
-	Overtaken:        "overtaken",
-	EdgeFirst:        "edge connecting-attached",
-	EdgeAhead:        "edge connecting-detached, made ahead",
-	EdgeDrop:         "edge attached-detached",
-	EdgeDropHard:     "edge attached-detached, hard",
-	EdgeDropEnds:     "edge attached-ended, no grace",
-	EdgeTakeover:     "edge attached-attached",
-	EdgeTakeoverHard: "edge attached-attached, hard",
-	EdgeResume:       "edge detached-attached",
-	EdgeResumeAhead:  "edge detached-attached, made ahead",
-	EdgeAwait:        "edge detached-connecting",
-	EdgeUpstream:     "edge connecting, upstream there",
-	EdgeResumeHard:   "edge connecting-attached, hard",
-	EdgeForgoFailed:  "edge connecting-detached, not there",
-	EdgeForgoLeft:    "edge connecting-detached, no client waits",
-	EdgeForgoAfter:   "edge connecting-detached, no client waits for the new one",
-	EdgeGrace:        "edge detached-ended, grace over",
-	EdgeGraceHard:    "edge detached-ended, grace over, hard",
-	EdgeGraceAhead:   "edge detached-ended, grace over, made ahead",
-	EdgeGraceRested:  "edge detached-ended, grace over, rested",
-	EdgeOverFirst:    "edge connecting, upstream over",
-	EdgeOverDialled:  "edge connecting, next upstream over",
-	EdgeEndFirst:     "edge connecting-ended",
-	EdgeEndDial:      "edge connecting-ended, dial",
-	EdgeEndDialled:   "edge connecting-ended, dialled",
-	EdgeEndDetached:  "edge detached-ended",
-	EdgeEndAttached:  "edge attached-ended",
-	EdgeIdleAttached: "edge attached-ended, idle",
-	EdgeIdleDetached: "edge detached-ended, idle",
-	EdgeIdleDial:     "edge connecting-ended, idle",
-	EdgeNoUpstream:   "edge detached, no upstream at the last moment",
-	OldRead:          "old read",
-	OldWrite:         "old write",
-	OldLast:          "old last words",
-	OldGone:          "old end",
-	OldDeaf:          "old write error",
-	ReplacedWriting:  "replaced while writing",
-	ReplacedBehind:   "replaced during a write to an older one",
-	ReconnectWriting: "next one while writing",
-	Torn:             "torn",
-	TornAgain:        "torn again",
-	Forgotten:        "forgotten",
-	DialTaken:        "dial taken over",
-	DialKept:         "dial kept from an older one",
-	DialQueued:       "dial queued for",
-	DialUnneeded:     "dial unneeded",
-	TermsAway:        "terms away",
-	TermsDial:        "terms in the dial",
-	TermsAnnounced:   "terms announced",
-	TermsRefused:     "terms refused",
-	TermsOverflow:    "terms end an overflow",
-	Marked:           "started",
-	BeatSent:         "beat",
-	BeatsTogether:    "beats together",
-	BeatHeld:         "beat held back",
-	ReplyAway:        "heartbeat answered",
-	ReplySplit:       "heartbeat split",
-	ReplyCut:         "heartbeat cut by the drop",
-	ReplyPieces:      "heartbeat in pieces",
-	ReplyKept:        "heartbeat kept",
-	Paced:            "paced",
-	Asked:            "asked",
-	KeptMissed:       "back by cookie, missed something",
-	KeptTwice:        "back by cookie, something twice",
-	KeptNothing:      "back by cookie, missed nothing",
-	KeptTakeover:     "back by cookie, no answer",
-	SecondTab:        "second tab",
-	PongLate:         "pong late",
-	PongOlder:        "pong to an older ping",
-	Drained:          "drained slowly",
-	Unanswered:       "answer overdue",
-	UnansweredProxy:  "answer overdue behind a proxy",
-	Silenced:         "gateway silent",
-	Returned:         "silent line returns",
-	SuspectTakesOver: "suspicion takes over",
-	CloseUnanswered:  "plain close not answered",
-	CloseAnswered:    "plain close answered",
-	CloseAnsweredUp:  "upstream's close answered by a plain client",
-	FutileDraining:   "still draining, not futile",
+	R1:                "R1",
+	R2Resume:          "R2 resume first",
+	R2Expiry:          "R2 expiry first",
+	R3:                "R3",
+	R4:                "R4",
+	R5:                "R5",
+	R6:                "R6",
+	R7:                "R7",
+	R8:                "R8",
+	R9:                "R9",
+	R10Grace:          "R10 in grace",
+	R10Accepted:       "R10 before the first replayed byte",
+	R10Replay:         "R10 in mid-replay",
+	R11:               "R11",
+	R12:               "R12",
+	R13Ack:            "R13 ack",
+	R13Resume:         "R13 resume",
+	R14:               "R14",
+	R15:               "R15",
+	R16:               "R16 another session",
+	R16Own:            "R16 its own session",
+	R17:               "R17",
+	R18:               "R18",
+	R20:               "R20",
+	R22:               "R22",
+	R19:               "R19 client too",
+	R19Again:          "R19 gateway again",
+	R23:               "R23 before the 101",
+	R23After:          "R23 after the 101",
+	R24:               "R24",
+	R25:               "R25",
+	R26:               "R26",
+	R21Longer:         "R21 longer",
+	R21Shorter:        "R21 shorter",
+	R21Late:           "R21 late",
+	Exhausted:         "store exhausted",
+	Refused4400:       "refused 4400",
+	Refused4401:       "refused 4401",
+	Refused4404:       "refused 4404",
+	Refused4408:       "refused 4408",
+	Refused4410:       "refused 4410",
+	Refused4429:       "refused 4429",
+	Overtaken:         "overtaken",
+	EdgeFirst:         "edge connecting-attached",
+	EdgeAhead:         "edge connecting-detached, made ahead",
+	EdgeDrop:          "edge attached-detached",
+	EdgeDropHard:      "edge attached-detached, hard",
+	EdgeDropEnds:      "edge attached-ended, no grace",
+	EdgeTakeover:      "edge attached-attached",
+	EdgeTakeoverHard:  "edge attached-attached, hard",
+	EdgeResume:        "edge detached-attached",
+	EdgeResumeAhead:   "edge detached-attached, made ahead",
+	EdgeAwait:         "edge detached-connecting",
+	EdgeUpstream:      "edge connecting, upstream there",
+	EdgeResumeHard:    "edge connecting-attached, hard",
+	EdgeForgoFailed:   "edge connecting-detached, not there",
+	EdgeForgoLeft:     "edge connecting-detached, no client waits",
+	EdgeForgoAfter:    "edge connecting-detached, no client waits for the new one",
+	EdgeGrace:         "edge detached-ended, grace over",
+	EdgeGraceHard:     "edge detached-ended, grace over, hard",
+	EdgeGraceAhead:    "edge detached-ended, grace over, made ahead",
+	EdgeGraceRested:   "edge detached-ended, grace over, rested",
+	EdgeOverFirst:     "edge connecting, upstream over",
+	EdgeOverDialled:   "edge connecting, next upstream over",
+	EdgeEndFirst:      "edge connecting-ended",
+	EdgeEndDial:       "edge connecting-ended, dial",
+	EdgeEndDialled:    "edge connecting-ended, dialled",
+	EdgeEndDetached:   "edge detached-ended",
+	EdgeEndAttached:   "edge attached-ended",
+	EdgeIdleAttached:  "edge attached-ended, idle",
+	EdgeIdleDetached:  "edge detached-ended, idle",
+	EdgeIdleDial:      "edge connecting-ended, idle",
+	EdgeNoUpstream:    "edge detached, no upstream at the last moment",
+	OldRead:           "old read",
+	OldWrite:          "old write",
+	OldLast:           "old last words",
+	OldGone:           "old end",
+	OldDeaf:           "old write error",
+	ReplacedWriting:   "replaced while writing",
+	ReplacedBehind:    "replaced during a write to an older one",
+	ReconnectWriting:  "next one while writing",
+	Torn:              "torn",
+	TornAgain:         "torn again",
+	Forgotten:         "forgotten",
+	DialTaken:         "dial taken over",
+	DialKept:          "dial kept from an older one",
+	DialQueued:        "dial queued for",
+	DialUnneeded:      "dial unneeded",
+	TermsAway:         "terms away",
+	TermsDial:         "terms in the dial",
+	TermsAnnounced:    "terms announced",
+	TermsRefused:      "terms refused",
+	TermsOverflow:     "terms end an overflow",
+	Marked:            "started",
+	BeatSent:          "beat",
+	BeatsTogether:     "beats together",
+	BeatHeld:          "beat held back",
+	ReplyAway:         "heartbeat answered",
+	ReplySplit:        "heartbeat split",
+	ReplyCut:          "heartbeat cut by the drop",
+	ReplyPieces:       "heartbeat in pieces",
+	ReplyKept:         "heartbeat kept",
+	Paced:             "paced",
+	Asked:             "asked",
+	KeptMissed:        "back by cookie, missed something",
+	KeptTwice:         "back by cookie, something twice",
+	KeptNothing:       "back by cookie, missed nothing",
+	KeptTakeover:      "back by cookie, no answer",
+	SecondTab:         "second tab",
+	PongLate:          "pong late",
+	PongOlder:         "pong to an older ping",
+	Drained:           "drained slowly",
+	Unanswered:        "answer overdue",
+	UnansweredProxy:   "answer overdue behind a proxy",
+	Silenced:          "gateway silent",
+	Returned:          "silent line returns",
+	SuspectTakesOver:  "suspicion takes over",
+	CloseUnanswered:   "plain close not answered",
+	CloseAnswered:     "plain close answered",
+	CloseAnsweredUp:   "upstream's close answered by a plain client",
+	OutageBroke:       "outage, broken",
+	OutageClosed:      "outage, gone away",
+	OutageSilent:      "outage, silent",
+	OutageNone:        "lost without an outage",
+	OutageSameTime:    "outage, rest of the time",
+	OutageNewTime:     "outage, new time",
+	OutageNoTime:      "outage, no time left",
+	OutageFirst:       "outage before the first attach",
+	OutageAhead:       "outage, made ahead",
+	OutageAway:        "outage while away",
+	OutageDialled:     "outage in a hard resume",
+	OutageSlow:        "outage of a slow client",
+	OutageForgotten:   "outage within a message",
+	OutageWriting:     "outage while writing",
+	OutageAttach:      "attach in an outage",
+	OutageMissed:      "attach after an outage",
+	OutageWindow:      "outage, window full",
+	OutagePaced:       "outage, paced",
+	OutageDialFails:   "outage, dial fails",
+	OutageRefused:     "outage, dial refused",
+	OutageRefusedAway: "outage, dial refused while away",
+	OutageOver:        "outage, time over",
+	OutageOverAway:    "outage, time over while away",
+	OutageBack:        "outage, back",
+	OutageBackAway:    "outage, back while away",
+	OutageBackSlow:    "outage, back for a slow client",
+	OutageMerged:      "outages merged",
+	OutageHardDrop:    "outage, hard detach",
+	OutageBye:         "outage, bye",
+	OutageEnds:        "outage, end",
+	FutileDraining:    "still draining, not futile",
 }
 
 func (r Interleaving) String() string { return interleavingNames[r] }

@@ -156,6 +156,9 @@ func (g *game) finishDial() {
 		return
 	}
 	g.core.CancelRedial(g.w.now)
+	if waited && before != session.Ended {
+		g.forgetOutage()
+	}
 	g.log("forgo", int64(before), 0)
 	g.sync(false)
 	if had && g.ups.replaced {
@@ -167,19 +170,26 @@ func (g *game) finishDial() {
 	g.settle()
 }
 
-// reconnect gives the session its next upstream.
+// reconnect gives the session the next upstream, for which a client waits.
 func (g *game) reconnect() {
-	old := g.up
-	u := newUpstream(g)
-	u.no = old.ups.no + 1
-	early := u.early()
-	u.first = g.cfg.Notices.Resume
 	if g.detached.since > 0 && g.detached.waits == 0 {
 		g.detached.waits = g.w.now // it has been detached while it waited
 	}
+	g.next(g.cfg.Notices.Resume, g.redials() && !g.w.calm && g.w.chance(150))
+	g.w.cov.hit(EdgeUpstream)
+}
+
+// next gives the session its next upstream, which first gets word. With leaves that goes away
+// again at once.
+func (g *game) next(word string, leaves bool) {
+	old := g.up
+	u := newUpstream(g)
+	u.no = old.ups.no + 1
+	early := u.early(leaves)
+	u.first = word
 	g.log("reconnect", int64(u.no), int64(len(early)))
 	g.connect(u, g.core.Reconnect(g.w.now, early))
-	g.w.cov.hit(EdgeUpstream)
+	g.seen.upOpen = true // for what it has sent already
 	g.sync(true)
 	g.brokenOff(old)
 	g.flush(old)

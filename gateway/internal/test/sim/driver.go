@@ -367,7 +367,7 @@ func (l *leg) late() bool {
 	if l.closed || !l.parting || l.g.w.now < l.deadline {
 		return false
 	}
-	if l.overdue = true; l == l.g.up {
+	if l.overdue = true; l == l.g.up && !l.ups.replaced {
 		l.g.upLate = true
 	}
 	if l.writing {

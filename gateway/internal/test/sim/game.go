@@ -36,6 +36,7 @@ type game struct {
 	tries              []*attempt
 	ponged             uint64 // the newest message that a Pong has covered, or that was dropped before a resume
 	dial               *dial  // --disconnect hard: the dial of the next upstream
+	out                interruption
 	ttl                time.Duration
 	wantsToken         bool
 	renewing           uint64
@@ -134,7 +135,7 @@ func newGame(w *world, id int) *game {
 	g.cli = newClient(g)
 	g.ups = newUpstream(g)
 	g.voices()
-	early := g.ups.early()
+	early := g.ups.early(g.redials() && w.chance(30))
 	g.early = len(early) > 0
 	g.core = session.New(g.cfg, w.now, early)
 	g.connect(g.ups, g.core.Upstream())
@@ -153,15 +154,16 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 	u.ten = ten
 	g.ups, g.up = u, u.leg
 	g.uplegs = append(g.uplegs, u.leg)
-	g.outOfMemoryAtStart = g.upOver()
+	since, _ := g.core.Outage()
+	g.outOfMemoryAtStart = g.upOver() && since == 0
 	g.seen.upOver, g.seen.wasSilent, g.seen.upWanted, g.seen.upHeard = false, false, g.core.WantsRead(ten), g.w.now
 }
 
 // describe returns the configuration, for a failure's report.
 func (g *game) describe() string {
 	c := g.cfg
-	s := fmt.Sprintf("resumable=%v kept=%v hard=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Resumable, c.PlainResume, c.Hard, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
+	s := fmt.Sprintf("resumable=%v kept=%v hard=%v redial=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
+		c.Resumable, c.PlainResume, c.Hard, c.Redial, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 

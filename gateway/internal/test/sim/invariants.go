@@ -214,7 +214,9 @@ func (g *game) checkState(i session.Info) {
 	if g.upOver() && !g.seen.upOver {
 		g.seen.upOver, g.seen.upOverAt, g.seen.wasSilent = true, g.w.now, g.silence()
 		g.noteUpstreamOver(i.State)
+		g.checkLoss()
 	}
+	g.checkOutage(i)
 	if i.Terms != g.terms || i.Grace != g.keep() || i.Started != g.started {
 		g.fail("terms", "%+v, %v, started %v; want %+v, %v, %v", i.Terms, i.Grace, i.Started, g.terms, g.keep(), g.started)
 	}
@@ -236,11 +238,19 @@ func (g *game) tick() {
 			g.seen.excused = g.w.now
 		}
 		after := g.life.ticks()
+		timeOver := g.out.since > 0 && g.w.now >= g.out.until
 		g.core.Tick(g.w.now)
+		if timeOver && g.core.State() != session.Ended && !g.core.NeedsUpstream() {
+			g.noLonger(OutageOver, OutageOverAway)
+		}
 		g.sync(false)
 		after()
-		if open && g.core.State() == session.Detached {
+		switch {
+		case g.core.State() != session.Detached:
+		case open:
 			g.tickBeats(busy)
+		case g.out.since > 0:
+			g.skipBeats()
 		}
 		g.settle()
 		g.settle() // caused by a failing write
@@ -276,6 +286,7 @@ func (g *game) afterTick() {
 		}
 	}
 	g.checkClosing()
+	g.checkInTime()
 	if g.core.WantsRead(g.ups.ten) && g.silence() && g.closesAt == 0 {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
@@ -291,6 +302,7 @@ func (g *game) afterTickIdle(l *leg) {
 	if !g.cfg.Resumable {
 		return
 	}
+	l.tap.checkHeard()
 	if len(l.tap.graces) > 0 {
 		g.fail("terms", "the client did not get %d ms", l.tap.graces[0])
 	}
@@ -340,7 +352,7 @@ func (g *game) checkEnded() {
 // checkEnded checks an upstream that the session has replaced.
 func (u *upstream) checkEnded() {
 	l, c := u.leg, u.conn
-	if u.replaced && !u.closed && !u.torn && !u.replace && !u.over && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
+	if u.replaced && !u.closed && !u.torn && !u.replace && !u.broken && (!u.over || u.parting > 0) && !l.overdue && !l.failing && !l.flying.shut && !c.out.rst && !c.deaf {
 		u.g.fail("I10", "upstream %d got no Close when the session replaced it", u.no)
 	}
 }

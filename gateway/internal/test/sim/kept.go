@@ -172,7 +172,7 @@ func (g *game) checkPongs(l *leg, c catch) {
 func (g *game) noteAsk(i session.Info) {
 	m, l := &g.seen, g.down
 	switch {
-	case !g.cfg.PlainResume || g.closesAt > 0 || i.State != session.Attached || l == nil || l.stale() || l.tap.n <= i.Acked || len(g.life.open) > 0:
+	case !g.cfg.PlainResume || g.closesAt > 0 || i.State != session.Attached || l == nil || l.stale() || l.reported <= i.Acked || len(g.life.open) > 0:
 		m.askOwed = 0
 	case m.askOwed == 0:
 		m.askOwed = g.w.now

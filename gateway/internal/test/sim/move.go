@@ -32,6 +32,9 @@ func (w *world) move() {
 		g.fail("move", "the copy is another session: %v\n%x\n%x", err, state, again.State)
 	}
 	w.moves++
+	if g.out.since > 0 {
+		w.movesOut++
+	}
 	was := g.core.Attachment()
 	g.core.Discard()
 	g.core = after

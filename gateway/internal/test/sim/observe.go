@@ -25,6 +25,7 @@ func (g *game) event(e session.Event, after []session.Event) {
 	switch e.Kind {
 	case session.SessionEnded:
 		m.ends++
+		g.noteOutageEnds(e.Reason)
 		g.checkOver(e)
 		g.checkReason(e.Reason)
 		if e.Reason == "grace_over" {
@@ -61,6 +62,10 @@ func (g *game) event(e session.Event, after []session.Event) {
 		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
 			g.expectText(g.cfg.Notices.Resume)
 		}
+	case session.UpstreamLost:
+		g.lostEvent(e)
+	case session.UpstreamBack:
+		g.backEvent(e)
 	case session.Replayed:
 		if l := m.newest; l == nil || l.att.Epoch() != e.Epoch || l.tap.replaying() || !l.tap.hello || l.tap.announced {
 			g.fail("I7", "the replay of epoch %d is reported as done", e.Epoch)
@@ -82,6 +87,9 @@ func (g *game) dropped(after []session.Event) {
 		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
 	}
 	replaced := g.core.NeedsUpstream()
+	if g.cfg.Hard && reason == "" {
+		g.forgetOutage()
+	}
 	g.clientDetached(replaced)
 	if reason == "no_progress" || replaced {
 		if replaced {
@@ -125,7 +133,7 @@ func (g *game) checkReason(reason string) {
 		g.checkTold()
 	case "upstream_lost":
 		g.checkTold()
-		ok = u.over || g.outOfMemoryAtStart || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
+		ok = u.over || g.out.over || g.outOfMemoryAtStart || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.futile.over
 	case "window_exceeded":
@@ -258,7 +266,7 @@ func (g *game) feed(l *leg) {
 func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	after := g.core.Info()
 	switch {
-	case g.ups.ten.CloseMode() == session.Open && after.Received != before.Received+uint64(c.messages):
+	case (g.out.since > 0 || !g.ups.replaced && g.ups.ten.CloseMode() == session.Open) && after.Received != before.Received+uint64(c.messages):
 		g.fail("I2", "%d messages read, received went from %d to %d", c.messages, before.Received, after.Received)
 	case after.Acked != max(before.Acked, c.acked) && g.cfg.Resumable:
 		g.fail("I5", "ack %d read, acked went from %d to %d", c.acked, before.Acked, after.Acked)
@@ -286,7 +294,7 @@ func (g *game) full() bool {
 
 // upOver records that the core knows of the upstream's end.
 func (g *game) upOver() bool {
-	return !g.ups.replaced && (g.ups.ten.CloseMode() != session.Open || g.ups.ten.Over())
+	return g.out.over || !g.ups.replaced && (g.ups.ten.CloseMode() != session.Open || g.ups.ten.Over())
 }
 
 func (g *game) clientWrote(l *leg, n int, full bool) {
@@ -354,6 +362,7 @@ func (g *game) old(u *upstream, what string, met Interleaving, f func()) {
 }
 
 func (g *game) upstreamGone(l *leg) {
+	l.ups.gone = true
 	f := func() { g.core.Disconnected(g.w.now, g.coreUpstream(l.ups), "read failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the end", OldGone, f)

@@ -115,7 +115,13 @@ func (u *upstream) message(a arrival, n uint64) {
 // gotClose records that only a next upstream is owed anything.
 func (u *upstream) gotClose() {
 	g := u.g
-	if u.replaced {
+	switch {
+	case u.replaced && u.parting > 0:
+		if u.last != "" || u.first != "" || u.gotCode != u.parting || u.gotText != "" {
+			g.fail("words", "upstream %d went away with %d and got Close %d %q; the text %q is missing", u.no, u.parting, u.gotCode, u.gotText, u.first)
+		}
+		return
+	case u.replaced:
 		if u.last != "" || u.first != "" || u.gotCode != 1001 || u.gotText != "disconnected" {
 			g.fail("words", "upstream %d is replaced and got Close %d %q; the texts %q and %q are missing", u.no, u.gotCode, u.gotText, u.first, u.last)
 		}
@@ -128,17 +134,23 @@ func (u *upstream) gotClose() {
 
 // noteParted checks whether the session has replaced its upstream.
 func (g *game) noteParted() {
-	u := g.ups
-	if u.replaced || !g.core.NeedsUpstream() {
+	u, lost := g.ups, g.out.since > 0
+	if u.replaced || !g.core.NeedsUpstream() && !lost {
 		return
 	}
-	if !g.cfg.Hard {
+	if !g.cfg.Hard && !lost {
 		g.fail("hard", "the session has replaced upstream %d, which must stay", u.no)
 	}
 	if g.borrowing() {
 		g.w.cov.hit(ReplacedBehind)
 	}
-	u.replaced, u.last = true, g.cfg.Notices.Detach
+	u.replaced = true
+	if lost {
+		u.broken = u.parting == 0
+		g.seen.blocked = false
+	} else {
+		u.last = g.cfg.Notices.Detach
+	}
 	if len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
 		g.w.cov.hit(Forgotten)
 	}

@@ -174,6 +174,10 @@ func (l *link) control(text string) {
 		}
 		l.ponged(n)
 	case "move":
+	case "upstream":
+		var v struct{ State string }
+		c.g.must(json.Unmarshal([]byte(arg), &v))
+		c.upstream = v.State
 	case "token":
 		var v struct{ Token string }
 		c.g.must(json.Unmarshal([]byte(arg), &v))

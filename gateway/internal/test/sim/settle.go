@@ -118,6 +118,7 @@ func (g *game) round() bool {
 		did = f(g) || did
 	}
 	did = g.dialEnds() || did
+	did = g.redialEnds() || did
 	for _, l := range g.allLegs() {
 		did = g.roundLeg(l) || did
 	}
@@ -189,7 +190,7 @@ func (g *game) even() bool {
 	if i.State == session.Ended {
 		return true
 	}
-	if c.done || u.over || c.closing {
+	if c.done || u.over || c.closing || g.out.since > 0 {
 		return false // it is about to end
 	}
 	return i.State == session.Attached && c.live != nil && g.first == nil &&
@@ -207,6 +208,10 @@ func (g *game) finale() {
 		g.cli.quit()
 		return
 	}
+	if c := g.cli; c.upstream == "lost" {
+		g.fail("redial", "the client believes that there is no upstream")
+	}
+	g.out.refusing = true
 	switch g.w.rng.IntN(6) {
 	case 0:
 		g.upstreamLeaves()

@@ -102,11 +102,12 @@ func TestSeedDeterminesTheTrace(t *testing.T) {
 // A session that was frozen and restored goes on as one that was not: whatever an upgrade
 // forgets shows as another byte, or at another moment.
 func TestMovedSessionsDoTheSameToTheByte(t *testing.T) {
-	moves := 0
+	moves, out := 0, 0
 	for seed := uint64(1); seed <= movedSeeds; seed++ {
 		stayed := Run(Options{Seed: seed, Steps: *stepCount})
 		moved := Run(Options{Seed: seed, Steps: *stepCount, Moves: 50})
 		moves += moved.Moves
+		out += moved.MovesOut
 		switch {
 		case moved.Failure != "":
 			t.Errorf("%d moves: %s", moved.Moves, moved.Failure)
@@ -117,9 +118,9 @@ func TestMovedSessionsDoTheSameToTheByte(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d moves", moves)
-	if moves < 50*movedSeeds {
-		t.Errorf("only %d moves", moves)
+	t.Logf("%d moves, %d during an outage", moves, out)
+	if moves < 50*movedSeeds || out < movedSeeds/10 {
+		t.Errorf("only %d moves, %d during an outage", moves, out)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestBrokenDriverIsDetected(t *testing.T) {
 		NoRetain: "Retain is never called", Overreport: "one byte too many is reported as written",
 		Underreport: "one byte too few is reported as written", Corrupt: "a byte changes on its way",
 		NoTick: "Tick is never called", NoAwait: "Await is never called", NoForgo: "Forgo is never called",
-		Misdirect: "events of an old upstream are reported for the current one",
+		Misdirect: "events of an old upstream are reported for the current one", Unasked: "an upstream is given to a session that has one",
 	} {
 		found := 0
 		for seed := uint64(1); seed <= 30 && found == 0; seed++ {

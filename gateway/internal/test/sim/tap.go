@@ -39,6 +39,12 @@ type tap struct {
 	pongAfter uint64 // what must be acked first
 	wsPongDue bool
 
+	opening   string // the state of the upstream that must follow hello; "": none must,
+	mayOpen   bool   // and the end of an outage may
+	lastState string // the newest,
+	lastAt    uint64 // and the message before it
+	saidTo    int    // how many of the session's announcements are done with
+
 	graceNow int64   // the grace period that hello must contain
 	graces   []int64 // changes since then, in order
 	counted  uint64  // the count in the newest Ping
@@ -54,6 +60,7 @@ func newTap(l *leg, stated uint64) *tap {
 		t.n += t.lost
 	}
 	t.hello = !l.g.cfg.Resumable || t.late
+	t.expectNews()
 	return t
 }
 
@@ -103,6 +110,7 @@ func (t *tap) see(a arrival) {
 
 func (t *tap) data(a arrival) {
 	g := t.l.g
+	t.checkNews(t.n + 1)
 	t.n++
 	p := a.p
 	if g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
@@ -134,6 +142,8 @@ func (t *tap) control(text string) {
 		t.pong(arg)
 	case verb == "grace":
 		t.grace(arg)
+	case verb == "upstream":
+		t.state(arg)
 	case verb == "end" || verb == "close":
 		var v closeArg
 		g.must(json.Unmarshal([]byte(arg), &v))

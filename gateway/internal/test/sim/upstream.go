@@ -41,6 +41,9 @@ type upstream struct {
 
 	// --disconnect hard: the session has replaced it.
 	replaced bool
+	parting  int  // with the code with which it went away; 0: its connection broke, or hard
+	broken   bool // its connection broke
+	gone     bool // the driver has reported its end
 	torn     bool // within a message, which goes to the next one in full
 	replace  bool // the next one was connected while its write was in flight
 
@@ -72,15 +75,20 @@ func newUpstream(g *game) *upstream {
 }
 
 // early returns what it sends right after its handshake response.
-func (u *upstream) early() []byte {
+// With leaves it goes away again at once.
+func (u *upstream) early(leaves bool) []byte {
 	w := u.g.w
-	if !w.chance(200) {
+	if !leaves && !w.chance(200) {
 		return nil
 	}
 	for range 1 + w.rng.IntN(5) {
 		u.send()
 	}
-	early := u.out[:w.rng.IntN(min(len(u.out), maxEarly)+1)]
+	n := w.rng.IntN(min(len(u.out), maxEarly) + 1)
+	if leaves && u.leave(pick(w, 1001, 1012), "") {
+		n = min(len(u.out), maxEarly)
+	}
+	early := u.out[:n]
 	u.out = u.out[len(early):]
 	u.conn.in.put, u.conn.in.got, u.handed = uint64(len(early)), uint64(len(early)), uint64(len(early))
 	return early
@@ -156,11 +164,14 @@ func (u *upstream) leave(code int, reason string) bool {
 		return false
 	}
 	if u.g.w.chance(200) { // RFC 6455 section 5.4: a Close may stand between fragments
-		u.out = appendFrame(u.out, opBinary, nil, make([]byte, u.g.w.rng.IntN(2000)))
+		u.out = appendFrame(u.out, opBinary, nil, make([]byte, min(u.g.w.rng.IntN(2000), int(u.g.cfg.MaxMessage))))
 	}
 	u.over, u.code, u.reason = true, code, reason
 	u.g.log("up close", int64(code), int64(u.made))
 	u.out = appendFrame(u.out, 0x80|opClose, nil, closeFrame(code, reason))
+	if u.g.w.chance(100) { // what follows it counts for nothing
+		u.out = appendFrame(u.out, 0x80|opText, nil, []byte("after the end"))
+	}
 	return true
 }
 

@@ -46,6 +46,7 @@ const (
 	NoAwait
 	NoForgo
 	Misdirect
+	Unasked
 )
 
 // A Result is the outcome of a run.
@@ -53,6 +54,7 @@ type Result struct {
 	Failure  string // empty: every invariant held
 	Sum      uint64 // hash of the trace, and of every byte that was written: two runs of one seed have the same
 	Moves    int    // sessions that were frozen and restored
+	MovesOut int    // of these, during an outage of the upstream
 	Scarce   bool   // the store was so small that its layout decided who got memory
 	Steps    int
 	Sessions int
@@ -71,9 +73,10 @@ type world struct {
 	fault Fault
 	calm  bool // no more faults: everything must finish
 
-	moveRNG *rand.Rand
-	perMove int // of 1000 steps
-	moves   int
+	moveRNG  *rand.Rand
+	perMove  int // of 1000 steps
+	moves    int
+	movesOut int // during an outage
 
 	store     *replay.Store
 	exhausted bool // a room was refused
@@ -90,6 +93,7 @@ type world struct {
 	sizes      sizes
 	maxMessage int64
 	hard       int // of 1000 sessions, this many are under --disconnect hard
+	redial     int // and this many under --upstream-lost redial
 	limit      int64
 	scarce     bool // the store is small: upstreams pause, so that one that reads only while it can write may wait forever
 	weights    []int
@@ -106,7 +110,7 @@ type broken struct{ why string }
 func Run(o Options) (r Result) {
 	w := newWorld(o)
 	defer func() {
-		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, Scarce: w.scarce, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
+		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, MovesOut: w.movesOut, Scarce: w.scarce, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
 		switch v := recover().(type) {
 		case nil:
 		case broken:

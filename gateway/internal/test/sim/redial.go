@@ -1,0 +1,496 @@
+package sim
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"reseat/gateway/session"
+)
+
+// --upstream-lost redial: an upstream whose connection breaks, or that goes away or restarts,
+// is replaced while the session goes on. The model decides from what the upstream did whether
+// it must be, for how long at most, and what the client hears of it and when.
+
+// livingTime is how long an upstream must have lived for the time of a later outage to begin
+// anew.
+const livingTime = 10 * time.Second
+
+// An interruption is an outage of the game server.
+type interruption struct {
+	since session.Time // zero: there is none
+	until session.Time
+	back  session.Time // the end of the last one
+	sent  uint64       // messages numbered before it
+	over  bool         // it ended without an upstream: the session has lost it
+
+	said     []announcement // to whichever client was attached
+	mayKnow  bool           // a client may have heard of one,
+	knows    bool           // or has
+	refusing bool           // every further dial is refused
+}
+
+// An announcement is what the client of an epoch is to hear behind message n.
+type announcement struct {
+	epoch uint64
+	n     uint64
+	back  bool
+}
+
+// redials reports whether a lost upstream of g is replaced.
+func (g *game) redials() bool { return g.cfg.Resumable && g.cfg.Redial > 0 }
+
+// outageEnd returns when an outage that begins now must end.
+func (g *game) outageEnd() session.Time {
+	if o := g.out; o.until > 0 && g.w.now < o.back.Add(livingTime) {
+		return o.until
+	}
+	return g.w.now.Add(g.cfg.Redial)
+}
+
+// goesAway reports whether a Close with code asks for a replacement.
+func goesAway(code int) bool { return code == 1001 || code == 1012 }
+
+// lostEvent checks the beginning of an outage.
+func (g *game) lostEvent(e session.Event) {
+	o, u, c, now := &g.out, g.ups, &g.w.cov, g.w.now
+	switch {
+	case !g.redials():
+		g.fail("redial", "an upstream is to be replaced under %+v", g.cfg)
+	case o.since > 0 || o.over || u.replaced:
+		g.fail("redial", "upstream %d, which the session does not have, is lost", u.no)
+	}
+	u.parting = 0
+	ok := false
+	switch e.Reason {
+	case "read failed":
+		ok = u.gone
+		c.hit(OutageBroke)
+	case "upstream silent":
+		ok = g.silence()
+		c.hit(OutageSilent)
+	case "write failed":
+		ok = u.leg.failing && g.w.scarce
+	case "closed with 1001", "closed with 1012":
+		u.parting = u.code
+		ok = u.over && u.wrong == "" && goesAway(u.code)
+		c.hit(OutageClosed)
+	}
+	if !ok {
+		g.fail("redial", "upstream %d is lost: %q; over %v, code %d", u.no, e.Reason, u.over, u.code)
+	}
+	if o.until > 0 && now < o.back.Add(livingTime) {
+		c.hit(OutageSameTime)
+	} else if o.until > 0 {
+		c.hit(OutageNewTime)
+	}
+	i := g.core.Info()
+	o.until = g.outageEnd()
+	o.since, o.sent = now, i.Sent
+	g.announce(announcement{i.Epoch, i.Sent, false})
+	g.noteOutage(i)
+}
+
+// noteOutage records in which state an outage began.
+func (g *game) noteOutage(i session.Info) {
+	c := &g.w.cov
+	switch {
+	case i.State == session.Attached && g.down != nil && g.down.tap.n < i.Sent:
+		c.hit(OutageSlow)
+	case i.State == session.Detached && i.Epoch == 0:
+		c.hit(OutageAhead)
+	case i.State == session.Detached:
+		c.hit(OutageAway)
+	case i.State == session.Connecting && g.detached.waits > 0:
+		c.hit(OutageDialled)
+	case i.State == session.Connecting:
+		c.hit(OutageFirst)
+	}
+	if u := g.ups; len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
+		c.hit(OutageForgotten)
+	}
+	if g.up.flying.up && !g.up.flying.final {
+		c.hit(OutageWriting)
+	}
+}
+
+func (g *game) announce(a announcement) {
+	if g.core.State() == session.Attached {
+		g.out.said = append(g.out.said, a)
+		g.out.mayKnow = true
+	}
+}
+
+// backEvent checks the end of an outage.
+func (g *game) backEvent(e session.Event) {
+	o := &g.out
+	if o.since == 0 || e.Elapsed != g.w.now.Sub(o.since) {
+		g.fail("redial", "an upstream is back after %v, lost at %d", e.Elapsed, o.since)
+	}
+	g.announce(announcement{g.core.Info().Epoch, o.sent, true})
+	o.since, o.back = 0, g.w.now
+}
+
+// forgetOutage records that a detach has ended the outage: the resume is a hard one.
+func (g *game) forgetOutage() {
+	if o := &g.out; o.since > 0 {
+		o.since, o.until, o.back = 0, 0, 0
+		g.w.cov.hit(OutageHardDrop)
+	}
+}
+
+// checkOutage compares the core with the model.
+func (g *game) checkOutage(i session.Info) {
+	since, until := g.core.Outage()
+	o := &g.out
+	if i.State == session.Ended {
+		o.since = 0
+	}
+	switch next := g.core.Next(); {
+	case since != o.since || o.since > 0 && until != o.until:
+		g.fail("redial", "an outage from %d to %d, want %d to %d", since, until, o.since, o.until)
+	case g.core.TakesUpstream(true) != (o.since > 0):
+		g.fail("redial", "an upstream would be taken: %v; outage %+v", o.since == 0, *o)
+	case o.since > 0 && (next == 0 || next > o.until):
+		g.fail("redial", "the outage ends at %d, but Next is %d", o.until, next)
+	}
+	if o.since == 0 {
+		return
+	}
+	c := &g.w.cov
+	if n := i.Received - i.Written; n > windowMessages-32 {
+		c.hit(OutageWindow) // the last that were written may not be acked
+	} else if n > 1 && g.cli.sums[i.Received]-g.cli.sums[i.Written] > windowBytes/2 {
+		c.hit(OutageWindow)
+	}
+	if g.cfg.Rate.Messages > 0 && len(g.expected.list) > int(2*g.cfg.Rate.Messages) {
+		c.hit(OutagePaced)
+	}
+}
+
+// checkLoss checks an upstream that is not replaced: its session goes on only until the client
+// has been told.
+func (g *game) checkLoss() {
+	u := g.ups
+	if !g.redials() || g.out.over || g.seen.ends > 0 || g.outOfMemoryAtStart {
+		return
+	}
+	if g.outageEnd() <= g.w.now {
+		g.w.cov.hit(OutageNoTime)
+		return
+	}
+	if u.over && u.wrong == "" && (u.code == 0 || goesAway(u.code)) && g.w.now < u.doneAt.Add(unfinished) {
+		g.fail("redial", "upstream %d with code %d is not replaced", u.no, u.code)
+	}
+	g.w.cov.hit(OutageNone)
+}
+
+// noLonger records that the outage has ended without an upstream.
+func (g *game) noLonger(here, away Interleaving) {
+	if g.core.State() == session.Attached {
+		g.w.cov.hit(here)
+	} else {
+		g.w.cov.hit(away)
+	}
+	g.out.since, g.out.over = 0, true
+}
+
+// redialEnds ends a dial of the outage: it succeeds, fails, or is refused for good.
+func (g *game) redialEnds() bool {
+	w := g.w
+	if g.out.since == 0 {
+		return g.strayDial()
+	}
+	switch {
+	case g.out.refusing || !w.calm && w.chance(100):
+		g.core.FailRedial(w.now, "refused")
+		g.noLonger(OutageRefused, OutageRefusedAway)
+		g.log("redial refused", 0, 0)
+		g.sync(false)
+		g.settle()
+	case !w.calm && w.chance(400):
+		w.cov.hit(OutageDialFails) // it is dialled again: nothing that the core knows of
+	default:
+		g.replace()
+	}
+	return true
+}
+
+// strayDial is a dial that ends after its outage: nothing comes of it.
+func (g *game) strayDial() bool {
+	if !g.redials() || g.w.calm {
+		return false
+	}
+	before := g.snapshot()
+	if g.w.fault == Unasked && g.core.State() != session.Ended && !g.ups.replaced {
+		g.replace()
+		return true
+	}
+	g.core.FailRedial(g.w.now, "refused")
+	g.unchanged(before, "a dial that ends after its outage")
+	return false
+}
+
+// replace gives the session its next upstream.
+func (g *game) replace() {
+	i, w := g.core.Info(), g.w
+	word := ""
+	switch {
+	case i.State == session.Detached && i.Epoch > 0:
+		word = g.cfg.Notices.Detach
+		w.cov.hit(OutageBackAway)
+	case i.State == session.Connecting && g.detached.waits > 0:
+		word = g.cfg.Notices.Resume
+	case i.State == session.Attached && g.down != nil && g.down.tap.n < i.Sent:
+		w.cov.hit(OutageBackSlow)
+	}
+	g.next(word, !w.calm && w.chance(150))
+	w.cov.hit(OutageBack)
+	if !w.calm && w.chance(150) { // it breaks again at once
+		g.ups.crash()
+		g.rush()
+	}
+}
+
+// noteOutageEnds records that the session ends during an outage.
+func (g *game) noteOutageEnds(reason string) {
+	switch {
+	case g.out.since == 0:
+	case reason == "bye":
+		g.w.cov.hit(OutageBye)
+	default:
+		g.w.cov.hit(OutageEnds)
+	}
+}
+
+// checkInTime checks that an outage ends in time.
+func (g *game) checkInTime() {
+	if o := g.out; o.since > 0 && g.w.now >= o.until {
+		g.fail("redial", "the outage goes on after %d", o.until)
+	}
+}
+
+// upstreamBreaks breaks the upstream of a session that replaces it, or has it go away.
+func (g *game) upstreamBreaks() bool {
+	switch {
+	case !g.redials() || g.ups.replaced:
+		return false
+	case g.out.until > 0 && g.w.chance(200): // at the moment from which on the time begins anew
+		if t := g.out.back.Add(livingTime); t > g.w.now {
+			g.w.advanceTo(t-session.Time(g.w.rng.IntN(2)), nil)
+			return g.ups.crash() && g.rush()
+		}
+	}
+	if g.w.chance(500) {
+		return g.ups.crash()
+	}
+	return g.ups.leave(pick(g.w, 1001, 1012), pick(g.w, "", "restart"))
+}
+
+// outageLasts moves the clock to the last moment of an outage.
+func (g *game) outageLasts() bool {
+	o := &g.out
+	if o.since == 0 || o.until > g.w.now.Add(time.Minute) {
+		return false
+	}
+	g.w.advanceTo(o.until-session.Time(g.w.rng.IntN(2)), g)
+	if g.w.chance(500) {
+		g.redialEnds()
+		if g.out.since == 0 && g.w.chance(500) { // the next one breaks when little time is left, or none
+			g.w.advanceTo(max(o.until, g.w.now)-session.Time(g.w.rng.IntN(2)), nil)
+			return g.ups.crash() && g.rush()
+		}
+	}
+	return true
+}
+
+// talk has the client send what it may, and the gateway read it.
+func (g *game) talk(rounds int) {
+	for range rounds {
+		did := g.clientSends()
+		did = g.clientWrites() || did
+		if l := g.down; l != nil {
+			did = l.read() || did
+			did = l.handOver() || did
+		}
+		if !did {
+			return
+		}
+	}
+}
+
+// fillWindow has the client send all that it may.
+func (g *game) fillWindow() bool {
+	c := g.cli
+	if c.done || c.closing || c.live == nil || g.cfg.Rate.End {
+		return false
+	}
+	for range windowMessages + g.w.rng.IntN(100) {
+		c.queueOne()
+	}
+	g.talk(5 * windowMessages)
+	return true
+}
+
+// lostTalk does what races with the outage: the client leaves, comes back, sends all that it
+// may, or ends the session.
+func (g *game) lostTalk() bool {
+	if g.out.since == 0 {
+		return false
+	}
+	switch g.w.rng.IntN(9) {
+	case 0:
+		return g.awayAndBack()
+	case 1:
+		return g.burst()
+	case 2, 8:
+		return g.fillWindow()
+	case 3:
+		if g.clientCloses() {
+			g.talk(300)
+			return true
+		}
+	case 4:
+		return g.disconnect()
+	case 5:
+		return g.w.chance(100) && g.drain()
+	case 6:
+		return g.w.chance(100) && g.terminate()
+	case 7:
+		if g.cfg.Idle > 0 {
+			g.w.advanceTo(g.w.now.Add(g.cfg.Idle), nil)
+			return true
+		}
+	}
+	return false
+}
+
+// What one connection hears.
+
+// expectNews sets what t is to hear: the state right after hello, if it is of interest, and
+// then what is announced to its epoch.
+func (t *tap) expectNews() {
+	g := t.l.g
+	o := &g.out
+	if !g.cfg.Resumable || t.late {
+		return
+	}
+	epoch := t.l.att.Epoch()
+	own := slices.IndexFunc(o.said, func(a announcement) bool { return a.epoch == epoch })
+	before := o.since > 0 // at the attach
+	if own >= 0 {
+		before = o.said[own].back
+	}
+	switch {
+	case before:
+		t.opening = "lost"
+		o.mayKnow = true
+		g.w.cov.hit(OutageAttach)
+	case o.over && own < 0:
+	case o.knows:
+		t.opening = "back"
+	case o.mayKnow:
+		t.mayOpen = true
+	}
+}
+
+// news returns the next announcement to t.
+func (t *tap) news() (a announcement, ok bool) {
+	said := t.l.g.out.said
+	for ; t.saidTo < len(said); t.saidTo++ {
+		if said[t.saidTo].epoch == t.l.att.Epoch() {
+			return said[t.saidTo], true
+		}
+	}
+	return a, false
+}
+
+// merged takes off the end of an outage and the beginning of the next if no message lies
+// between: the client need not hear of them. If it has just heard of an end there, it has
+// heard of the last one.
+func (t *tap) merged() bool {
+	a, ok := t.news()
+	if !ok || !a.back && (t.lastState != "back" || a.n != t.lastAt) {
+		return false
+	}
+	at := t.saidTo
+	t.saidTo++
+	if b, ok := t.news(); ok && b.n == a.n {
+		t.saidTo++
+		t.l.g.w.cov.hit(OutageMerged)
+		return true
+	}
+	t.saidTo = at
+	return false
+}
+
+// state checks the verb `upstream`.
+func (t *tap) state(arg string) {
+	g := t.l.g
+	var v struct{ State string }
+	g.must(json.Unmarshal([]byte(arg), &v))
+	if t.code != 0 || v.State != "lost" && v.State != "back" || v.State == t.lastState {
+		g.fail("redial", "upstream %q is written behind %q and %s %d", v.State, t.lastState, t.verb, t.code)
+	}
+	before := t.lastState
+	t.lastState, t.lastAt = v.State, t.n
+	g.out.knows = g.out.knows || v.State == "lost"
+	switch {
+	case t.opening != "":
+		if v.State != t.opening || t.n != t.stated+t.lost {
+			g.fail("redial", "upstream %q is written behind message %d, want %q behind hello", v.State, t.n, t.opening)
+		}
+		if t.opening == "back" {
+			g.w.cov.hit(OutageMissed)
+		}
+		t.opening = ""
+		return
+	case t.mayOpen && before == "" && v.State == "back" && t.n == t.stated+t.lost:
+		t.mayOpen = false
+		return
+	}
+	for {
+		a, ok := t.news()
+		if ok && a.back == (v.State == "back") && a.n == t.n {
+			t.saidTo++
+			return
+		}
+		if !t.merged() {
+			g.fail("redial", "upstream %q is written behind message %d, want %+v, %v", v.State, t.n, a, ok)
+		}
+	}
+}
+
+// checkNews checks, before message n is written, that nothing is to be heard first.
+func (t *tap) checkNews(n uint64) {
+	g := t.l.g
+	t.mayOpen = false
+	if t.opening != "" {
+		g.fail("redial", "message %d is written before upstream %q", n, t.opening)
+	}
+	for !t.l.stale() || g.core.State() != session.Ended {
+		a, ok := t.news()
+		if !ok || a.n >= n {
+			return
+		}
+		if !t.merged() {
+			g.fail("redial", "message %d is written, and %+v is not", n, a)
+		}
+	}
+}
+
+// checkHeard checks that an idle connection was sent everything that is due.
+func (t *tap) checkHeard() {
+	if t.opening != "" {
+		t.l.g.fail("redial", "upstream %q is not written behind hello", t.opening)
+	}
+	for {
+		a, ok := t.news()
+		if !ok || a.n > t.n {
+			return
+		}
+		if !t.merged() {
+			t.l.g.fail("redial", "%+v is not written behind message %d", a, t.n)
+		}
+	}
+}
