@@ -35,6 +35,13 @@ func wantUpstream(t *testing.T, p *wstest.Peer, state string) {
 	}
 }
 
+// wantLoss breaks the game server's connection, and fails the test unless the client hears of it.
+func wantLoss(t *testing.T, p *wstest.Player, game *wstest.Peer) {
+	t.Helper()
+	game.Drop()
+	wantUpstream(t, p.Peer, "lost")
+}
+
 // What a game server does with a dial, besides answering with a status.
 const (
 	accepts = 0
@@ -80,8 +87,7 @@ func TestLostUpstreamIsRedialledWhilePlayerStays(t *testing.T) {
 		game.Want("taken")
 		p.Sync()
 		does.Store(closes)
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		p.Text("meanwhile")
 		p.Sync()
 		time.Sleep(10 * time.Second)
@@ -196,8 +202,7 @@ func TestResumeDuringOutageGetsHelloThenLost(t *testing.T) {
 		p, game := w.play()
 		p.Sync()
 		does.Store(closes)
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		p.Text("one")
 		p.Sync()
 		p.Drop()
@@ -223,8 +228,7 @@ func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
 		p, game := w.play()
 		p.Sync()
 		does.Store(closes)
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		p.Drop()
 		does.Store(accepts)
 		again := w.game.Next()
@@ -262,8 +266,7 @@ func TestByeDuringOutageIsAnsweredAndEndsDial(t *testing.T) {
 		p, game := w.play()
 		p.Sync()
 		does.Store(closes)
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		p.Text("never taken")
 		p.Control(`bye {"code":1000,"reason":"done"}`)
 		p.WantClose(1000)
@@ -307,8 +310,7 @@ func TestRedialRefusesOtherSubprotocol(t *testing.T) {
 		game := w.game.Next()
 		p.Sync()
 		w.game.Choose = "chat.v2"
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		p.WantClosing(wire.CodeUpstreamLost)
 	})
 }
@@ -348,8 +350,7 @@ func TestTimeBeginsAnewAfterLivingConnection(t *testing.T) {
 		p.Sync()
 		for range 4 {
 			does.Store(closes)
-			game.Drop()
-			wantUpstream(t, p.Peer, "lost")
+			wantLoss(t, p, game)
 			time.Sleep(20 * time.Second)
 			does.Store(accepts)
 			game = w.game.Next()
@@ -370,8 +371,7 @@ func TestHardDetachEndsOutage(t *testing.T) {
 		p, game := w.play()
 		p.Sync()
 		does.Store(closes)
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		p.Text("waits")
 		p.Sync()
 		p.Drop()
@@ -418,8 +418,7 @@ func TestMessageWrittenInPartGoesToNextUpstreamWhole(t *testing.T) {
 		}
 		p.Sync()
 		synctest.Wait()
-		game.Drop()
-		wantUpstream(t, p.Peer, "lost")
+		wantLoss(t, p, game)
 		again := w.game.Next()
 		again.Want(big, big)
 		wantUpstream(t, p.Peer, "back")
