@@ -226,21 +226,8 @@ func (g *giving) freeze() (err error) {
 	if err := g.awaitReady(); err != nil {
 		return explain(err, "the new process could not take over")
 	}
-	g.step = "commit"
-	if !g.hold() || p.gateway.Draining() {
-		return errors.New("the gateway is draining")
-	}
-	if handover.Monotonic() > r.Until { // this process was stopped: the successor does not count on it any more
-		return fmt.Errorf("the sessions stood still for more than %s", freezeLimit)
-	}
-	for _, e := range frozen.Events(maxLastEvents) {
-		if err := g.ch.SendJSON(handover.Event, nil, e); err != nil {
-			return explainLoss(err)
-		}
-	}
-	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
-	if err := g.ch.Send(handover.Commit, nil); err != nil {
-		return explainLoss(err)
+	if err := g.commit(frozen, r.Until); err != nil {
+		return err
 	}
 	go g.listen()
 	select { // the successor needs the processors more
@@ -254,6 +241,27 @@ func (g *giving) freeze() (err error) {
 	took := time.Since(began)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
 	u.log.Info("upgrade.committed", "sessions", frozen.Count(), "kept", len(frozen.Busy), "time", took)
+	return nil
+}
+
+// commit has the successor go on with what is frozen. If it fails, this process does.
+func (g *giving) commit(frozen *gateway.Frozen, until time.Duration) error {
+	g.step = "commit"
+	if !g.hold() || g.u.p.gateway.Draining() {
+		return errors.New("the gateway is draining")
+	}
+	if handover.Monotonic() > until { // this process was stopped: the successor does not count on it any more
+		return fmt.Errorf("the sessions stood still for more than %s", freezeLimit)
+	}
+	for _, e := range frozen.Events(maxLastEvents) {
+		if err := g.ch.SendJSON(handover.Event, nil, e); err != nil {
+			return explainLoss(err)
+		}
+	}
+	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
+	if err := g.ch.Send(handover.Commit, nil); err != nil {
+		return explainLoss(err)
+	}
 	return nil
 }
 

@@ -253,13 +253,8 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 			p.close()
 		}
 	}()
-	if p.listen, err = p.open(clientsListener, set.Listen, over); err != nil {
-		return p, fmt.Errorf("--listen: %w", err)
-	}
-	if set.Admin != "" {
-		if p.adminLn, err = p.open(adminListener, set.Admin, over); err != nil {
-			return p, fmt.Errorf("--admin: %w", err)
-		}
+	if err = p.openAll(set, over); err != nil {
+		return p, err
 	}
 	cfg := set.Gateway
 	if over != nil {
@@ -303,15 +298,42 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, p.gateway.Conns(), log)
+	p.upgrader = newUpgrader(p, set)
+	p.pump = newPump()
+	p.makeAdmin(set)
+	if p.node != nil {
+		if over == nil { // other nodes connect as soon as they know this one
+			p.listenForNodes()
+		}
+		err = p.node.Join(joinWait)
+	}
+	return p, err
+}
+
+// openAll opens the listeners for clients and for the admin address.
+func (p *process) openAll(set *config.Settings, over *takeover) (err error) {
+	if p.listen, err = p.open(clientsListener, set.Listen, over); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if set.Admin == "" {
+		return nil
+	}
+	if p.adminLn, err = p.open(adminListener, set.Admin, over); err != nil {
+		return fmt.Errorf("--admin: %w", err)
+	}
+	return nil
+}
+
+// makeAdmin makes the control API and what serves it: to operators at the admin address, if
+// there is one, and to the other nodes of a cluster.
+func (p *process) makeAdmin(set *config.Settings) {
 	if p.adminLn != nil {
 		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn, true)
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
-	p.upgrader = newUpgrader(p, set)
-	p.pump = newPump()
 	host, _ := os.Hostname() // empty if the system does not know it
 	o := admin.Options{
-		Credentials: p.callers, Recorder: p.recorder, Log: log, Process: vitals.registry, Host: host, Version: config.Version(),
+		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Process: p.vitals.registry, Host: host, Version: config.Version(),
 		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.status,
 	}
 	if p.node != nil {
@@ -321,14 +343,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 	if p.node != nil {
 		p.node.api = p.api.NodeHandler()
 	}
-	p.admin = server(p.api, p.gateway.AdminConns(), log)
-	if p.node != nil {
-		if over == nil { // other nodes connect as soon as they know this one
-			p.listenForNodes()
-		}
-		err = p.node.Join(joinWait)
-	}
-	return p, err
+	p.admin = server(p.api, p.gateway.AdminConns(), p.log)
 }
 
 // open returns the listener of a setting, inherited if over has it.
