@@ -366,7 +366,7 @@ func (s *Session) takeBack(u *Upstream) {
 	switch {
 	case older:
 		return
-	case s.state == Ended && s.up.released, s.up.over && s.up.released:
+	case s.up.released && (s.state == Ended || s.up.over):
 		s.dropQueue()
 		return
 	}
