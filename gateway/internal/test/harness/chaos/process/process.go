@@ -34,7 +34,8 @@ type Process struct {
 	mu    sync.Mutex
 	now   int // the process that serves: an upgrade replaces it
 	log   *os.File
-	bad   []string // lines that must not occur
+	bad   []string // lines that must not occur, each with what the Go runtime printed after it
+	trace int      // how many more of the runtime's lines belong to the last of bad
 	ended chan error
 }
 
@@ -45,6 +46,9 @@ type Line struct {
 }
 
 const startPatience = 30 * time.Second
+
+// traceLines is how many lines of a stack trace or a race are reported.
+const traceLines = 60
 
 // Start starts the program and waits until it listens. prefix, if any, is a command
 // that runs it elsewhere. The flags must request a JSON log.
@@ -127,8 +131,13 @@ func (p *Process) keep(text, level string) {
 	for _, word := range []string{"panic", "fatal error", "DATA RACE"} {
 		if level == "ERROR" || strings.Contains(text, word) {
 			p.bad = append(p.bad, text)
+			p.trace = traceLines
 			return
 		}
+	}
+	if level == "" && p.trace > 0 {
+		p.trace--
+		p.bad[len(p.bad)-1] += "\n" + text
 	}
 }
 
