@@ -64,6 +64,7 @@ type Gateway struct {
 	stop        context.CancelFunc
 	began       time.Time
 	running     sync.WaitGroup
+	renewals    atomic.Int32 // runs of RenewTokens
 }
 
 // sessionIDLen is the length of newID. In a cluster, a node's id comes before it.

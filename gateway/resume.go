@@ -199,6 +199,9 @@ func (g *Gateway) renew(e *registry.Record) {
 	}
 	var gen uint64
 	d.Do(func(core *session.Session, _ session.Time) { gen = core.Generation() })
+	if gen == 0 { // a successor has the session: see Rest.Renewing
+		return
+	}
 	p, _, err := g.pass(e, gen, 0)
 	if err != nil {
 		g.log.Error("token.renew_failed", "session", e.ID, "err", err)

@@ -144,7 +144,9 @@ func (g *Gateway) Reload() (errs []error) {
 
 // RenewTokens sends all attached clients new tokens. It does not wait.
 func (g *Gateway) RenewTokens() {
+	g.renewals.Add(1)
 	g.running.Go(func() {
+		defer g.renewals.Add(-1)
 		for _, e := range g.reg.All() {
 			g.renew(e)
 		}

@@ -31,6 +31,7 @@ type Takeover struct {
 	list  []restored
 	terms map[termsKey]*registry.Terms
 
+	renew  bool       // the clients of sessions that follow late
 	pumped []restored // those with a connection whose bytes the predecessor forwards
 }
 
@@ -295,8 +296,19 @@ func (t *Takeover) AdoptLate() {
 		if !t.g.commit(r.e) {
 			r.e.Supersede()
 		}
+		if t.renew {
+			t.g.renew(r.e)
+		}
 		t.g.late.arrived(r.e.ID)
 	}
+}
+
+// RenewTokens sends all attached clients new tokens, also those of AdoptLate. It is called
+// once, after Adopt, if the predecessor has signed them by another key, or was about to renew
+// them. It does not wait.
+func (t *Takeover) RenewTokens() {
+	t.renew = true
+	t.g.RenewTokens()
 }
 
 // NoneLate says that the predecessor has no further sessions.
@@ -338,6 +350,7 @@ type Rest struct {
 	Refused  int
 	Routes   map[string][5]uint64
 	Counters []Counter
+	Renewing bool // clients are being sent new tokens: those of frozen sessions still wait
 }
 
 // RecentEvents are the events that an event stream can begin with.
@@ -364,7 +377,7 @@ func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
 // Rest returns what a successor needs besides the sessions. Its events are those after the
 // one with that ID.
 func (g *Gateway) Rest(after uint64) Rest {
-	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.metrics.counts()}
+	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.metrics.counts(), Renewing: g.renewals.Load() > 0}
 	newest := g.refused.newestFirst()
 	for i := len(newest) - 1; i >= 0; i-- {
 		r.Refusals = append(r.Refusals, newest[i])

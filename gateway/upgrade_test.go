@@ -351,6 +351,9 @@ func (s *side) handOver(next *side) *gateway.Takeover {
 	next.RestoreRest(rest)
 	to.Adopt(f.Busy)
 	f.Commit(heir{next})
+	if rest.Renewing {
+		to.RenewTokens()
+	}
 	return to
 }
 
@@ -571,6 +574,27 @@ func TestSessionThatWasConnectingFollowsLate(t *testing.T) {
 		t.Errorf("replayed %q, %v", b, err)
 	}
 	back.echoes("at the next one")
+}
+
+// Tokens that the older process was about to renew, since its key has changed, are renewed by
+// the next one: the operator may remove the older key.
+func TestRenewalGoesOnInNextProcess(t *testing.T) {
+	game := newTCPGame(t)
+	old := newSide(t, game, nil, testPolicy(), "/*")
+	p := old.player("/match/7")
+	release := gateway.HoldSigning(old.Gateway)
+	old.RenewTokens()
+	old.handOver(newSide(t, game, old, testPolicy(), "/*"))
+	release()
+	for {
+		_, b, err := p.Read(within(t))
+		if err != nil {
+			t.Fatalf("%v, want a token", err)
+		}
+		if strings.HasPrefix(string(b), "\x10"+wire.VerbToken+" ") {
+			return
+		}
+	}
 }
 
 // An upgrade that fails leaves nothing: the restored sessions are not the new gateway's.

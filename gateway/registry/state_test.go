@@ -15,6 +15,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/tlv"
 	"reseat/gateway/transport"
+	"reseat/tokens"
 	"reseat/upstream"
 )
 
@@ -272,6 +273,26 @@ func TestRestoredSessionsHaveDifferentNumbers(t *testing.T) {
 	}
 	if !seen[e.seq] {
 		t.Errorf("the first one has lost its number %d", e.seq)
+	}
+}
+
+// Resumes are refused while tombstones are sent: under the race detector.
+func TestTombstonesAreReadWhileSent(t *testing.T) {
+	r := New(transport.NewClock(), Limits{})
+	defer r.Close()
+	r.mu.Lock()
+	r.buryLocked(&tombstone{info: Snapshot{ID: "a"}, expires: time.Now().Add(time.Hour)})
+	r.mu.Unlock()
+	sent := make(chan int)
+	go func() {
+		list, _ := r.Tombstones(0, 1)
+		sent <- len(list)
+	}()
+	if _, ref := r.Refusal(tokens.Claims{Session: "a", Gen: 1}); !ref.Superseded {
+		t.Errorf("%+v", ref)
+	}
+	if n := <-sent; n != 1 {
+		t.Errorf("%d sent", n)
 	}
 }
 

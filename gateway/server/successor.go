@@ -407,27 +407,28 @@ func (t *takeover) adopt(p *process) {
 	u.metrics.add(t.rest.Upgrades)
 	u.metrics.results.WithLabelValues(upgradeOK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
-	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - t.sessions.Pumped()))
-	u.metrics.sessions.WithLabelValues("pumped").Add(float64(t.sessions.Pumped()))
+	pumped := t.sessions.Pumped() // follow changes it
+	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - pumped))
+	u.metrics.sessions.WithLabelValues("pumped").Add(float64(pumped))
 	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.rest.Left)))
 	u.metrics.pumped.Store(t)
 	u.mu.Lock()
 	u.last = admin.Upgrade{
 		State: upgradeOK, From: t.offer.Version, To: config.Version(),
-		Sessions: admin.UpgradeSessions{Moved: t.moved - t.sessions.Pumped(), Pumped: t.sessions.Pumped(), Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+		Sessions: admin.UpgradeSessions{Moved: t.moved - pumped, Pumped: pumped, Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
 	u.older = slices.Clone(t.older) // watchOlder deletes from it
 	u.mu.Unlock()
 	for _, ch := range t.older {
 		go u.watchOlder(ch, nil)
 	}
-	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", t.sessions.Pumped(), "kept", len(t.rest.Left), "frozen", took)
-	if t.offer.SigningKey != p.keys.SigningKeyID() {
-		p.gateway.RenewTokens()
+	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", pumped, "kept", len(t.rest.Left), "frozen", took)
+	if t.offer.SigningKey != p.keys.SigningKeyID() || t.rest.Gateway.Renewing {
+		t.sessions.RenewTokens()
 	}
 	t.hook = p.hook
 	go t.follow(p)
-	u.noteForwarding(t.sessions.Pumped() > 0, t.rest.Pump, t.rest.Older)
+	u.noteForwarding(pumped > 0, t.rest.Pump, t.rest.Older)
 	for _, older := range []bool{false, true} {
 		time.AfterFunc(map[bool]time.Duration{false: t.rest.Pump, true: t.rest.Older}[older], func() {
 			t.mu.Lock()
