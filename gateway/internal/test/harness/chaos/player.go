@@ -91,6 +91,9 @@ func (p *player) streams() {
 // within it as after it, a client might not resume in time.
 const secureBytes = 2500
 
+// roomy is how many bytes reach a plain client's end of a connection, so that it makes progress.
+const roomy = 20000
+
 // plan returns the fault of the player's connection number attempt.
 func (p *player) plan(attempt int) fault.Plan {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)<<20|uint64(attempt)|1<<43))
@@ -99,7 +102,10 @@ func (p *player) plan(attempt int) fault.Plan {
 	}
 	plan := fault.Cutting(r, p.run.cfg.Hold)
 	if p.end == cookie && attempt == 1 { // a plain client can't know whether its messages arrived: they must
-		plan.Kind, plan.After = fault.Reset, plan.After+20000
+		plan.Kind, plan.After = fault.Reset, plan.After+roomy
+	}
+	if p.end == cookie && attempt%4 == 0 { // five in a row without progress would end the session: protocol section 11
+		plan.Kind, plan.Up, plan.After = fault.Reset, false, plan.After+roomy
 	}
 	if p.late.Load() {
 		plan.After = plan.After%4096 + 1 // almost nothing gets through any more
