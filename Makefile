@@ -19,8 +19,9 @@ build: ## build bin/reseat
 run: build ## build and serve the demo; open the address that it prints; ARGS='--listen :8090'
 	@$(BIN) --demo --log-format text $(ARGS)
 
+BUILD_CLUSTER = $(GO) build -C $(HARNESS) -o $(abspath bin/cluster) ./cluster
 cluster: build bin/nats-server ## three gateways and a NATS server on this machine, with the demo; Ctrl-C ends all; PORT=9081
-	$(GO) build -C $(HARNESS) -o $(abspath bin/cluster) ./cluster
+	$(BUILD_CLUSTER)
 	@bin/cluster -bin $(BIN) -nats bin/nats-server $(if $(PORT),-port $(PORT))
 
 # Each part has its share of about 20 minutes on two cores.
@@ -48,7 +49,8 @@ test-proxies: build bin/nats-server ## behind nginx, HAProxy and Caddy; the dash
 	./.ci/proxies
 	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 10m ./...
 
-test-e2e: build ## the demo and the client in headless Chromium
+test-e2e: build bin/nats-server ## the demo and the client in headless Chromium
+	$(BUILD_CLUSTER)
 	cd web/e2e && npm ci --no-audit --no-fund && npm test
 
 test-release: ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'

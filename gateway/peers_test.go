@@ -133,6 +133,9 @@ func TestSessionIsResumedAtAnyNode(t *testing.T) {
 			game.Want(fmt.Sprint("up ", i))
 			p.Ack(uint64(i + 1))
 			p.Sync()
+			if front, owner := n.of[0].gw.FrontOf(p.Hello.Session), n.of[at].gw.NodeOf(p.Hello.Session); front != nodeID(at) || owner != nodeID(0) {
+				t.Errorf("at node %d: the session is of %q, the client at %q", at, owner, front)
+			}
 		}
 		if got, _ := n.of[0].gw.Session(p.Hello.Session); got.State != session.Attached.String() {
 			t.Errorf("the owner shows %+v", got)
