@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +37,7 @@ type Node struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	State string `json:"state"` // as in the control API
-	URL   string `json:"url"`   // "" if the node does not answer
+	URL   string `json:"url"`   // "" if the node does not answer, or not to pages of this origin
 }
 
 const (
@@ -79,11 +78,22 @@ func (p *Place) NodeHandler(g *gateway.Gateway) http.Handler {
 		case nodeCut:
 			cut(w, r)
 		case nodeSeen:
-			writeJSON(w, seen{p.URL, g.FrontOf(r.URL.Query().Get("session"))})
+			q := r.URL.Query()
+			s := seen{URL: p.URL, Front: g.FrontOf(q.Get("session"))}
+			if !p.allows(q.Get("origin")) {
+				s.URL = ""
+			}
+			writeJSON(w, s)
 		default:
 			http.NotFound(w, r)
 		}
 	})
+}
+
+// allows reports whether pages of an origin may connect to this node.
+func (p *Place) allows(origin string) bool {
+	own, err := url.Parse(p.URL)
+	return err == nil && handshake.OriginAllowed(p.Origins, http.Header{"Origin": {origin}}, handshake.Target{Host: own.Host, Secure: own.Scheme == "https"})
 }
 
 // shared lets the pages of other nodes read the answers. p may be nil.
@@ -153,7 +163,13 @@ func (p *Place) nodes(g *gateway.Gateway) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		session := r.URL.Query().Get("session")
+		session, origin := r.URL.Query().Get("session"), r.Header.Get("Origin")
+		if origin == "" { // a page of this node
+			origin = "http://" + r.Host
+			if r.TLS != nil {
+				origin = "https://" + r.Host
+			}
+		}
 		nodes := p.Cluster.Nodes()
 		nodes[0].URL = p.URL
 		o := overview{Self: nodes[0].ID, Owner: g.NodeOf(session), Front: g.FrontOf(session), Nodes: nodes}
@@ -164,7 +180,7 @@ func (p *Place) nodes(g *gateway.Gateway) http.Handler {
 				continue
 			}
 			asked.Go(func() {
-				s := p.ask(r.Context(), n.ID, session)
+				s := p.ask(r.Context(), n.ID, session, origin)
 				n.URL = s.URL
 				if n.ID == o.Owner {
 					o.Front = s.Front // of one node alone
@@ -177,10 +193,10 @@ func (p *Place) nodes(g *gateway.Gateway) http.Handler {
 }
 
 // ask returns what another node says, nothing if it does not answer.
-func (p *Place) ask(ctx context.Context, node, session string) (s seen) {
+func (p *Place) ask(ctx context.Context, node, session, origin string) (s seen) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+node+nodeSeen+"?session="+url.QueryEscape(session), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+node+nodeSeen+"?"+url.Values{"session": {session}, "origin": {origin}}.Encode(), nil)
 	if err != nil {
 		return s
 	}
@@ -190,7 +206,7 @@ func (p *Place) ask(ctx context.Context, node, session string) (s seen) {
 	}
 	defer resp.Body.Close()
 	err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&s)
-	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(s.URL, "http") {
+	if err != nil || resp.StatusCode != http.StatusOK {
 		return seen{}
 	}
 	return s

@@ -116,6 +116,31 @@ func TestPageLearnsWhichNodesThereAre(t *testing.T) {
 	}
 }
 
+// A page that a node does not allow to connect does not offer to carry on there.
+func TestNodeIsNotOfferedToPagesOfOtherOrigins(t *testing.T) {
+	f := newFake()
+	place := &demo.Place{Cluster: f, URL: "http://127.0.0.1:8082/", Origins: []string{"http://127.0.0.1:8081"}}
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(gateway.Config{Keys: keys, Cluster: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	for host, want := range map[string]string{"127.0.0.1:8081": place.URL, "127.0.0.1:8083": ""} {
+		f.asked = nil
+		r := httptest.NewRequest(http.MethodGet, "http://"+host+"/demo/nodes", nil)
+		newPage(t, f).ServeHTTP(httptest.NewRecorder(), r)
+		_, path, _ := strings.Cut(f.asked[0], there)
+		var got struct{ URL string }
+		if w := ask(place.NodeHandler(g), http.MethodGet, path, ""); json.Unmarshal(w.Body.Bytes(), &got) != nil || got.URL != want {
+			t.Errorf("a page of %s: %s, want %q", host, w.Body, want)
+		}
+	}
+}
+
 func TestPageWithoutClusterHasNoNodes(t *testing.T) {
 	w := ask(newPage(t, nil), http.MethodGet, "/demo/nodes?session="+session, "", "Origin", "http://127.0.0.1:8082")
 	if w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Origin") != "" {

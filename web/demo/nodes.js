@@ -11,7 +11,12 @@
 const ASK_MS = 2000;
 
 /** Why no new connection goes to a node, by its state. @type {Record<string, string>} */
-const CLOSED = { draining: 'is being stopped', silent: 'does not answer', gone: 'has ended' };
+const CLOSED = {
+  up: 'is closed to this page',
+  draining: 'is being stopped',
+  silent: 'does not answer',
+  gone: 'has ended',
+};
 
 export class Nodes {
   #line;
@@ -146,7 +151,7 @@ export class Nodes {
         ? `At ${this.#name(id)}`
         : open
           ? `Carry on at ${this.#name(id)}`
-          : `${this.#name(id)}: ${CLOSED[state] ?? CLOSED.silent}`;
+          : `${this.#name(id)}: ${CLOSED[state]}`;
       if (button.textContent !== label) button.textContent = label;
       if (current) button.setAttribute('aria-current', 'true');
       else button.removeAttribute('aria-current');
