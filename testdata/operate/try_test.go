@@ -183,6 +183,9 @@ func (c *tried) goesOn(p *player) {
 // `make cluster` starts three nodes with one game, survives their ends, and ends what it has
 // started.
 func TestMakeClusterStartsAndEndsACluster(t *testing.T) {
+	if !strings.Contains(file(t, "cluster.md"), "\n## Try it\n\n<!-- sh: run by testdata/operate/try_test.go -->\n```sh\nmake cluster\n```\n") {
+		t.Error("docs/cluster.md does not begin with the command")
+	}
 	c := tryCluster(t)
 	if len(c.pages) != 3 || len(c.kills) != 4 {
 		t.Fatalf("pages %q, commands %q, want 3 and 4", c.pages, c.kills)
