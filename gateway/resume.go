@@ -172,7 +172,7 @@ func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p 
 	}
 	return session.Pass{
 		Gen: gen, Token: token, Expires: g.clock.Now().Add(life),
-		Renew: renewal(life, t.Heartbeat, t.LongestGrace()), Arrived: arrived,
+		Renew: renewal(life, t.Heartbeat, t.LongestGrace()), Arrived: arrived, Route: g.route(),
 	}, kid, err
 }
 

@@ -282,7 +282,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		if p.node, err = newNode(set, own.keys, ln, log, vitals.registry, over); err != nil {
 			return p, err
 		}
-		cfg.Cluster, cfg.Players = p.node, holders{p.node}
+		cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
 	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err

@@ -140,6 +140,74 @@ func TestSessionIsResumedAtRandomNodes(t *testing.T) {
 	}
 }
 
+// The backend of docs/cluster.md leads each resume to the node of its session. One without a
+// route, or with another node's, is passed on.
+func TestProxyLeadsResumesToTheirNodesByRoute(t *testing.T) {
+	c := newCluster(t, 3, "--trusted-proxy=127.0.0.1")
+	_, backend, _ := strings.Cut(file(t, "cluster.md"), "```haproxy\n")
+	backend, _, ok := strings.Cut(backend, "```")
+	was := file(t, "deploy/haproxy-several.cfg")
+	if !ok || !strings.Contains(was, "\nbackend reseat\n") {
+		t.Fatal("there is no backend")
+	}
+	change := []string{was[strings.Index(was, "\nbackend reseat\n"):], "\n" + backend}
+	for i, g := range c.nodes[1:] { // n1 and n2
+		name := fmt.Sprint("server n", i+1, " ")
+		change = append(change, fmt.Sprintf("%s10.0.0.%d:8080", name, i+1), name+g.addr+" port "+g.admin[strings.LastIndex(g.admin, ":")+1:])
+	}
+	px := haproxy("haproxy-several.cfg")(t, change...)
+	forwarded := func() (n float64) {
+		for _, g := range c.nodes {
+			n += g.metric("reseat_forwards_total", "in")
+		}
+		return n
+	}
+	var players []*player
+	for i := range 6 {
+		p := c.join(1 + i%2)
+		if want := fmt.Sprint("n", 1+i%2); p.route != want {
+			t.Errorf("route %q, want %q", p.route, want)
+		}
+		p.url = px.url("/")
+		players = append(players, p)
+	}
+	resume := func(times int) {
+		t.Helper()
+		for range times {
+			for _, p := range players {
+				p.counts(2)
+				p.resume()
+			}
+		}
+	}
+	resume(10)
+	if n := forwarded(); n > 0 {
+		t.Errorf("%v of 60 resumes came to another node", n)
+	}
+	wrong := players[0]
+	wrong.route = "n2" // a lie, or a mistake
+	wrong.resume()
+	if n := forwarded(); n != 1 || wrong.route != "n1" {
+		t.Errorf("%v resumes were passed on, want that with another node's route; then %q", n, wrong.route)
+	}
+	for range 20 {
+		wrong.counts(2)
+		wrong.route = ""
+		wrong.resume()
+	}
+	if forwarded() == 1 {
+		t.Error("20 resumes without a route came to their node")
+	}
+	c.nodes[1].cmd.Process.Kill() // the proxy notices, and leads n1's players to n2, which knows
+	eventually(t, "the proxy leads to the other node", func() bool {
+		r := new(closing)
+		players[2].conn.CloseNow()
+		return errors.As(players[2].connect(), &r) && r.Code == 4404 && !r.Retry
+	})
+	players[1].resume() // of n2
+	players[1].counts(2)
+}
+
 // A node that was killed is known to be gone at once, since its machine refuses connections.
 // The players of other nodes notice nothing.
 func TestKilledNodeIsGone(t *testing.T) {
