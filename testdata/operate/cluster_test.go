@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -346,20 +347,25 @@ func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ports [10]string
-	for i := range ports {
-		ports[i] = freePort(t)
+	for i, port := range tryPorts(t) {
+		ports[i] = fmt.Sprint(port)
 	}
 	last := strings.LastIndex(block, "curl")
 	block = replaced(t, block[:last], "nats-server -a 127.0.0.1", "nats-server -a 127.0.0.1 -p "+ports[9], "4222", ports[9], "/tmp/reseat-nats", filepath.Join(dir, "nats"),
 		"808$i", "${clients[$i]}", "818$i", "${admins[$i]}", "828$i", "${nodes[$i]}")
 	cmd := exec.Command("bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s", &said)
+		}
 	})
 	eventually(t, "three nodes are up", func() bool {
 		resp, err := http.Get("http://127.0.0.1:" + ports[3] + "/api/v1/nodes")

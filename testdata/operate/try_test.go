@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -32,10 +33,12 @@ type tried struct {
 	api   string   // the command that shows the nodes
 }
 
-// tryPorts returns the ten ports of `make cluster`, none of which is in use.
+// tryPorts returns the ten ports of `make cluster`, none of which is in use. The system gives
+// connections higher ones.
 func tryPorts(t *testing.T) []int {
 	t.Helper()
-	for first := 20000; first < 30000; first += 3 {
+	for range 1000 {
+		first := 20000 + rand.IntN(10000)
 		ports := []int{first, first + 1, first + 2, first + 100, first + 101, first + 102, first + 200, first + 201, first + 202, first + 300}
 		if !slices.ContainsFunc(ports, inUse) {
 			return ports
