@@ -38,14 +38,6 @@ const (
 // to serve it then.
 const notHere = "HTTP/1.1 421"
 
-// route is the route of hello, "" for none.
-func (g *Gateway) route() string {
-	if g.cfg.Cluster == nil || !wire.ValidRoute(g.cfg.NodeName) {
-		return ""
-	}
-	return g.cfg.NodeName
-}
-
 // ownerOf returns the node that has a session, "" if that is this one, or if nobody else is
 // to be asked.
 func (g *Gateway) ownerOf(r *http.Request, id string) string {

@@ -179,6 +179,14 @@ func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p 
 	}, kid, err
 }
 
+// route is the route of hello, "" for none.
+func (g *Gateway) route() string {
+	if g.cfg.Cluster == nil || !wire.ValidRoute(g.cfg.NodeName) {
+		return ""
+	}
+	return g.cfg.NodeName
+}
+
 // renewal is when a token with this lifetime must be replaced: after half of it, or
 // earlier if the old token would not outlive twice the heartbeat plus the grace period
 // (protocol section 7). If the lifetime is too short for that, it is half of it.
