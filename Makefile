@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,11 @@ build: ## build bin/reseat
 
 run: build ## build and serve the demo; open the address that it prints; ARGS='--listen :8090'
 	@$(BIN) --demo --log-format text $(ARGS)
+
+BUILD_CLUSTER = $(GO) build -C $(HARNESS) -o $(abspath bin/cluster) ./cluster
+cluster: build bin/nats-server ## three gateways and a NATS server on this machine, with the demo; Ctrl-C ends all; PORT=9081
+	$(BUILD_CLUSTER)
+	@bin/cluster -bin $(BIN) -nats bin/nats-server $(if $(PORT),-port $(PORT))
 
 # Each part has its share of about 20 minutes on two cores.
 test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
@@ -44,7 +49,8 @@ test-proxies: build bin/nats-server ## behind nginx, HAProxy and Caddy; the dash
 	./.ci/proxies
 	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 10m ./...
 
-test-e2e: build ## the demo and the client in headless Chromium
+test-e2e: build bin/nats-server ## the demo and the client in headless Chromium
+	$(BUILD_CLUSTER)
 	cd web/e2e && npm ci --no-audit --no-fund && npm test
 
 test-release: ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'

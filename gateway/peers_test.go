@@ -115,6 +115,37 @@ func (n *nodes) begin() (*wstest.Player, *wstest.Peer) {
 	return p, n.of[0].game.Next()
 }
 
+// protocol section 5.1. What a client makes of it changes nothing.
+func TestHelloHasTheNameOfTheSessionsNodeAsRoute(t *testing.T) {
+	for name, want := range map[string]string{"n1": "n1", "eu-west.n1": "eu-west.n1", "": "", "käse": "", "rack:1": "", strings.Repeat("n", 33): ""} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNodes(t, 2, testPolicy(), func(c *gateway.Config) { c.NodeName = name })
+			p := n.of[0].Player("/match/7", "reseat.route.n9", "reseat.route.")
+			game := n.of[0].game.Next()
+			if p.Hello.Route != want {
+				t.Errorf("named %q: route %q, want %q", name, p.Hello.Route, want)
+			}
+			p.Sync()
+			for _, at := range []int{1, 0} {
+				p.Drop()
+				p = p.At(n.of[at].Door).Resume(0)
+				if p.Hello.Route != want {
+					t.Errorf("named %q: route %q at node %d, want %q", name, p.Hello.Route, at, want)
+				}
+			}
+			if g := game.Req.Header.Get("Sec-WebSocket-Protocol"); strings.Contains(g, "route") {
+				t.Errorf("the game server sees %q", g)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.NodeName = "n1" })
+		if p := w.Player("/match/7"); p.Hello.Route != "" {
+			t.Errorf("without a cluster: route %q", p.Hello.Route)
+		}
+	})
+}
+
 func TestSessionIsResumedAtAnyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, testPolicy())
@@ -133,6 +164,9 @@ func TestSessionIsResumedAtAnyNode(t *testing.T) {
 			game.Want(fmt.Sprint("up ", i))
 			p.Ack(uint64(i + 1))
 			p.Sync()
+			if front, owner := n.of[0].gw.FrontOf(p.Hello.Session), n.of[at].gw.NodeOf(p.Hello.Session); front != nodeID(at) || owner != nodeID(0) {
+				t.Errorf("at node %d: the session is of %q, the client at %q", at, owner, front)
+			}
 		}
 		if got, _ := n.of[0].gw.Session(p.Hello.Session); got.State != session.Attached.String() {
 			t.Errorf("the owner shows %+v", got)

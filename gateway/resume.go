@@ -175,8 +175,16 @@ func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p 
 	}
 	return session.Pass{
 		Gen: gen, Token: token, Expires: g.clock.Now().Add(life),
-		Renew: renewal(life, t.Heartbeat, t.LongestGrace()), Arrived: arrived,
+		Renew: renewal(life, t.Heartbeat, t.LongestGrace()), Arrived: arrived, Route: g.route(),
 	}, kid, err
+}
+
+// route is the route of hello, "" for none.
+func (g *Gateway) route() string {
+	if g.cfg.Cluster == nil || !wire.ValidRoute(g.cfg.NodeName) {
+		return ""
+	}
+	return g.cfg.NodeName
 }
 
 // renewal is when a token with this lifetime must be replaced: after half of it, or

@@ -27,14 +27,15 @@ func (g *Gateway) ServeNode(w http.ResponseWriter, r *http.Request) {
 		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
 	g.metrics.forwards.WithLabelValues("in", "ok").Inc()
-	g.ServeHTTP(countedWriter{w, &g.passedIn}, r)
+	g.ServeHTTP(countedWriter{w, &g.passedIn, c.From}, r)
 }
 
 // A countedWriter counts the connection of its request, once that has been taken over and
 // until it is closed.
 type countedWriter struct {
 	http.ResponseWriter
-	n *atomic.Int64
+	n    *atomic.Int64
+	from string // the node that has passed it on
 }
 
 // Hijack implements http.Hijacker.
@@ -44,7 +45,7 @@ func (w countedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.n.Add(1)
-	return &countedConn{Conn: conn, end: sync.OnceFunc(func() { w.n.Add(-1) })}, rw, nil
+	return &countedConn{Conn: conn, from: w.from, end: sync.OnceFunc(func() { w.n.Add(-1) })}, rw, nil
 }
 
 // Unwrap is for http.ResponseController.
@@ -52,7 +53,8 @@ func (w countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type countedConn struct {
 	net.Conn
-	end func()
+	from string
+	end  func()
 }
 
 func (c *countedConn) Close() error { c.end(); return c.Conn.Close() }
@@ -66,4 +68,31 @@ func (c *countedConn) CloseWrite() error {
 		return w.CloseWrite()
 	}
 	return errors.ErrUnsupported
+}
+
+// NodeOf returns the node that has a session, "" without a cluster.
+func (g *Gateway) NodeOf(session string) string {
+	if g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen {
+		return ""
+	}
+	return session[:nodeIDLen]
+}
+
+// FrontOf returns the node that the client of a session of this node is connected to, "" if it
+// is not connected.
+func (g *Gateway) FrontOf(session string) string {
+	c := g.ClientConn(session)
+	if c == nil || g.cfg.Cluster == nil {
+		return ""
+	}
+	for {
+		if passed, ok := c.(*countedConn); ok {
+			return passed.from
+		}
+		below, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return g.cfg.Cluster.ID()
+		}
+		c = below.NetConn()
+	}
 }

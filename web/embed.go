@@ -48,6 +48,11 @@ func Client() map[string]http.Handler {
 // Demo returns the demo's page, by path.
 func Demo() map[string]http.Handler { return site("demo", demoPolicy) }
 
+// DemoInCluster returns the same page, which may also ask other nodes than its own.
+func DemoInCluster() map[string]http.Handler {
+	return site("demo", strings.Replace(demoPolicy, "ws: wss:", "ws: wss: http: https:", 1))
+}
+
 // Dashboard returns the operator's page, by path.
 func Dashboard() map[string]http.Handler { return site("dashboard", dashboardPolicy) }
 

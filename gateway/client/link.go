@@ -22,6 +22,7 @@ type link struct {
 	// Static: what its handshake says. An empty token begins a session.
 	token  string
 	stated uint64
+	route  string // of the newest hello
 	born   time.Time
 
 	cancel  context.CancelFunc
@@ -137,6 +138,8 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	subprotocols := append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol)
 	if l.token == "" {
 		subprotocols = append(subprotocols, wire.Refusals)
+	} else if wire.ValidRoute(l.route) {
+		subprotocols = append(subprotocols, wire.PrefixRoute+l.route)
 	}
 	ws, resp, err := websocket.Dial(traced, c.url, &websocket.DialOptions{
 		HTTPClient: &own, HTTPHeader: header, Host: c.opts.Host, Subprotocols: subprotocols,

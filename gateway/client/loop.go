@@ -176,7 +176,7 @@ func (p *loop) handed() uint64 {
 // open makes an attempt: the first, or a resume.
 func (p *loop) open() {
 	ctx, cancel := context.WithCancel(p.ctx)
-	l := &link{token: p.current.Token, stated: p.handed(), born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
+	l := &link{token: p.current.Token, stated: p.handed(), route: p.current.Route, born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
 	p.attempt, p.tried = l, true
 	p.alarms.pace = time.Time{}
 	p.alarms.attempt = l.born.Add(p.attemptTimeout())

@@ -281,6 +281,40 @@ func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
 	})
 }
 
+// protocol section 5.1: the newest hello's route comes back with each resume, if it is one.
+func TestResumeOffersTheRouteOfTheNewestHello(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		routed := func(g *wstest.Peer) (list []string) {
+			for _, p := range wire.Protocols(g.Req.Header) {
+				if strings.HasPrefix(p, wire.PrefixRoute) {
+					list = append(list, p)
+				}
+			}
+			return list
+		}
+		g := s.dial(map[string]any{"route": "n1"})
+		if got := routed(g); got != nil {
+			t.Errorf("the first handshake offers %q", got)
+		}
+		for _, tt := range []struct{ route, next string }{
+			{"n1", "n2"}, {"n2", "blank s"}, {"", "a,b"}, {"", strings.Repeat("x", 33)}, {"", strings.Repeat("x", 32)}, {strings.Repeat("x", 32), ""}, {"", "n1"},
+		} {
+			g.Close(4410, "closed by a proxy")
+			g = s.door.Next()
+			var want []string
+			if tt.route != "" {
+				want = []string{wire.PrefixRoute + tt.route}
+			}
+			if got := routed(g); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("the resume offers %q, want %q", got, want)
+			}
+			hello(g, map[string]any{"route": tt.next})
+			g.Text("something new")
+			s.c.Read(t.Context())
+		}
+	})
+}
+
 func TestSupersededByAnotherClientEndsTheSession(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Control(`close {"code":4409,"retry":false}`)

@@ -375,7 +375,7 @@ var table = []flag{
 		help: "PEM certificate authorities of the NATS servers; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.Cluster.CAFile }, fileName)},
 	{name: "node-name", group: groupCluster, arg: "NAME", shows: "the host name",
-		help: "name of this node in the log, the control API and the dashboard",
+		help: "name of this node in the log, the control API and the dashboard; if given, clients send it to load balancers (docs/cluster.md)",
 		set:  one(func(d *draft) *string { return &d.Cluster.NodeName }, nodeName)},
 	{name: "node-listen", group: groupCluster, arg: "ADDR", def: ":8082",
 		help: "address for other nodes, always mutual TLS",

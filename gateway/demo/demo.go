@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -58,12 +59,17 @@ func (s *Showcase) Close() {
 }
 
 // Serve adds the page, and the disconnects that its buttons cause, to g. A Listener must
-// serve the client address.
-func Serve(g *gateway.Gateway) {
-	for p, h := range web.Demo() {
+// serve the client address, and the node listener. place is nil without a cluster.
+func Serve(g *gateway.Gateway, place *Place) {
+	pages := web.Demo
+	if place != nil {
+		pages = web.DemoInCluster
+	}
+	for p, h := range pages() {
 		g.Page(p, h)
 	}
-	g.Page("/demo/cut", cutter(g))
+	g.Page(cutPath, place.shared(place.cutter(g)))
+	g.Page(nodesPath, place.shared(place.nodes(g)))
 }
 
 // A cut is a page's request to disconnect it: its session's id, which nobody else knows,
@@ -74,14 +80,15 @@ type cut struct {
 	MS      int64  `json:"ms"`  // duration of silence
 }
 
+// cutter disconnects clients of this node's sessions.
 func cutter(g *gateway.Gateway) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "want a POST of application/json", http.StatusBadRequest)
 			return
 		}
-		var c cut
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&c); err != nil {
+		c, _, err := readCut(w, r)
+		if err != nil {
 			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
 			return
 		}
@@ -98,12 +105,24 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 	}
 }
 
-// below returns the connection below TLS.
-func below(c net.Conn) net.Conn {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn()
+// readCut also returns the request's body.
+func readCut(w http.ResponseWriter, r *http.Request) (c cut, body []byte, err error) {
+	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
+		err = json.Unmarshal(body, &c)
 	}
-	return c
+	return c, body, err
+}
+
+// below returns the connection at the bottom, below TLS. If another node has passed the client
+// on, that is the connection between the nodes.
+func below(c net.Conn) net.Conn {
+	for {
+		t, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = t.NetConn()
+	}
 }
 
 func (c cut) make(g *gateway.Gateway, conn *Conn) bool {

@@ -23,6 +23,7 @@ import (
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
 	"reseat/gateway/config"
+	"reseat/gateway/demo"
 	"reseat/gateway/hop"
 	"reseat/gateway/session"
 	"reseat/tokens"
@@ -50,6 +51,7 @@ type member struct {
 	http     *http.Client     // to other nodes
 	engine   cluster.Engine
 	api      http.Handler // the control API of this node alone; set before the listener is served
+	demo     http.Handler // what the demo's pages ask other nodes; nil without --demo
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener
@@ -172,6 +174,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(n.Hello())
 	case strings.HasPrefix(r.URL.Path, apiPath):
 		n.api.ServeHTTP(w, r)
+	case n.demo != nil && strings.HasPrefix(r.URL.Path, demo.NodePath):
+		n.demo.ServeHTTP(w, r)
 	case isPlayer && r.Method == http.MethodDelete:
 		n.gateway.Supersede(id)
 		w.WriteHeader(http.StatusNoContent)

@@ -9,6 +9,7 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/cluster"
+	"reseat/gateway/demo"
 	"reseat/gateway/policy"
 )
 
@@ -107,3 +108,15 @@ func (p *peers) Subscribe(message func(string, []byte), restored func()) (func()
 	})
 	return func() { stopped.Store(true); stop() }, nil
 }
+
+// demoNodes implements demo.Cluster.
+type demoNodes struct{ *member }
+
+func (d demoNodes) Nodes() (list []demo.Node) {
+	for _, n := range d.Cluster.Nodes() {
+		list = append(list, demo.Node{ID: n.ID, Name: n.Name, State: n.State.String()})
+	}
+	return list
+}
+
+func (d demoNodes) Do(r *http.Request) (*http.Response, error) { return d.http.Do(r) }

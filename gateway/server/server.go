@@ -272,10 +272,13 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		if err != nil {
 			return p, fmt.Errorf("--node-listen: %w", err)
 		}
+		if set.Demo {
+			ln = demo.Listener{Listener: ln}
+		}
 		if p.node, err = newNode(set, own.keys, ln, log, vitals.registry, over); err != nil {
 			return p, err
 		}
-		cfg.Cluster, cfg.Players = p.node, holders{p.node}
+		cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
 	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
@@ -291,7 +294,13 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.gateway.Page(path, h)
 	}
 	if set.Demo {
-		demo.Serve(p.gateway)
+		var place *demo.Place
+		if p.node != nil {
+			host, _, _ := net.SplitHostPort(p.node.Nodes()[0].Address)
+			place = &demo.Place{Cluster: demoNodes{p.node}, URL: addressAt(p.listen, p.certs, host) + "/", Origins: set.Gateway.Default.Origins}
+			p.node.demo = place.NodeHandler(p.gateway)
+		}
+		demo.Serve(p.gateway, place)
 	}
 	p.listen = p.gateway.Conns().Listen(p.listen, p.certs == nil)
 	if p.certs != nil {
@@ -406,10 +415,16 @@ func (p *process) warnOfTokens() {
 
 // address returns the URL of a listener, for a browser on this machine.
 func address(ln net.Listener, certs *secure.Certificates) string {
+	return addressAt(ln, certs, "localhost")
+}
+
+// addressAt does the same for a listener that has all addresses of the machine, one of which is
+// host.
+func addressAt(ln net.Listener, certs *secure.Certificates, host string) string {
 	scheme, standard := "http", "80"
-	host, port, _ := net.SplitHostPort(ln.Addr().String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "localhost"
+	bound, port, _ := net.SplitHostPort(ln.Addr().String())
+	if ip := net.ParseIP(bound); ip != nil && !ip.IsUnspecified() {
+		host = bound
 	}
 	if certs != nil {
 		scheme, standard = "https", "443"

@@ -74,6 +74,7 @@ type Pass struct {
 	Renew   time.Duration // how long from now until the token must be renewed
 	Arrived Time          // when the handshake arrived, for Event.Elapsed
 	Peer    string        // the client's address, for Event.Peer
+	Route   string        // of hello: protocol section 5.1
 }
 
 // noteTakeover records a takeover. The last takeoverLimit times are kept, oldest

@@ -137,7 +137,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	s.gen.Issue(p.Gen)
 	a.gen = p.Gen
-	h.Session, h.Token, h.Protocol = s.cfg.ID, p.Token, s.cfg.Protocol
+	h.Session, h.Token, h.Protocol, h.Route = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)

@@ -21,6 +21,7 @@ type Hello struct {
 	Answer    int64  `json:"answer_ms"`
 	Protocol  string `json:"protocol"`
 	Limits    Limits `json:"limits"`
+	Route     string `json:"route,omitempty"` // see ValidRoute
 }
 
 // Limits say how much a client may have sent without an ack.

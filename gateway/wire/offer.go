@@ -9,7 +9,20 @@ const (
 	prefixOwn      = "reseat."
 	prefixToken    = "reseat.token."
 	prefixReceived = "reseat.received."
+
+	// PrefixRoute begins the entry by which a client that resumes repeats the route of its
+	// hello, for a load balancer. The gateway ignores it.
+	PrefixRoute = "reseat.route."
+	maxRoute    = 32
 )
+
+// ValidRoute reports whether a route can be a part of a subprotocol: protocol section 5.1.
+func ValidRoute(s string) bool {
+	odd := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
+	}
+	return s != "" && len(s) <= maxRoute && !strings.ContainsFunc(s, odd)
+}
 
 // An Offer is what a client's handshake offers of this protocol, protocol section 2.
 type Offer struct {

@@ -46,7 +46,7 @@ func TestOfferIsReadFromAnyPosition(t *testing.T) {
 
 // Our entries never reach the upstream, known or not.
 func TestOwnEntriesNeverReachTheApplicationsList(t *testing.T) {
-	for _, own := range []string{"reseat.", "reseat.v1", "reseat.v2", "reseat.v10", "reseat.token.x", "reseat.token.", "reseat.received.5", "reseat.received.x", "reseat.received", "reseat.what"} {
+	for _, own := range []string{"reseat.", "reseat.v1", "reseat.v2", "reseat.v10", "reseat.token.x", "reseat.token.", "reseat.received.5", "reseat.received.x", "reseat.received", "reseat.route.n1", "reseat.what"} {
 		for _, line := range []string{own, own + ", chat", "chat, " + own} {
 			for _, p := range ParseOffer(offer(line)).Protocols {
 				if p != "chat" {

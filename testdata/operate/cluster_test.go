@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -140,6 +141,74 @@ func TestSessionIsResumedAtRandomNodes(t *testing.T) {
 	}
 }
 
+// The backend of docs/cluster.md leads each resume to the node of its session. One without a
+// route, or with another node's, is passed on.
+func TestProxyLeadsResumesToTheirNodesByRoute(t *testing.T) {
+	c := newCluster(t, 3, "--trusted-proxy=127.0.0.1")
+	_, backend, _ := strings.Cut(file(t, "cluster.md"), "```haproxy\n")
+	backend, _, ok := strings.Cut(backend, "```")
+	was := file(t, "deploy/haproxy-several.cfg")
+	if !ok || !strings.Contains(was, "\nbackend reseat\n") {
+		t.Fatal("there is no backend")
+	}
+	change := []string{was[strings.Index(was, "\nbackend reseat\n"):], "\n" + backend}
+	for i, g := range c.nodes[1:] { // n1 and n2
+		name := fmt.Sprint("server n", i+1, " ")
+		change = append(change, fmt.Sprintf("%s10.0.0.%d:8080", name, i+1), name+g.addr+" port "+g.admin[strings.LastIndex(g.admin, ":")+1:])
+	}
+	px := haproxy("haproxy-several.cfg")(t, change...)
+	forwarded := func() (n float64) {
+		for _, g := range c.nodes {
+			n += g.metric("reseat_forwards_total", "in")
+		}
+		return n
+	}
+	var players []*player
+	for i := range 6 {
+		p := c.join(1 + i%2)
+		if want := fmt.Sprint("n", 1+i%2); p.route != want {
+			t.Errorf("route %q, want %q", p.route, want)
+		}
+		p.url = px.url("/")
+		players = append(players, p)
+	}
+	resume := func(times int) {
+		t.Helper()
+		for range times {
+			for _, p := range players {
+				p.counts(2)
+				p.resume()
+			}
+		}
+	}
+	resume(10)
+	if n := forwarded(); n > 0 {
+		t.Errorf("%v of 60 resumes came to another node", n)
+	}
+	wrong := players[0]
+	wrong.route = "n2" // a lie, or a mistake
+	wrong.resume()
+	if n := forwarded(); n != 1 || wrong.route != "n1" {
+		t.Errorf("%v resumes were passed on, want that with another node's route; then %q", n, wrong.route)
+	}
+	for range 20 {
+		wrong.counts(2)
+		wrong.route = ""
+		wrong.resume()
+	}
+	if forwarded() == 1 {
+		t.Error("20 resumes without a route came to their node")
+	}
+	c.nodes[1].cmd.Process.Kill() // the proxy notices, and leads n1's players to n2, which knows
+	eventually(t, "the proxy leads to the other node", func() bool {
+		r := new(closing)
+		players[2].conn.CloseNow()
+		return errors.As(players[2].connect(), &r) && r.Code == 4404 && !r.Retry
+	})
+	players[1].resume() // of n2
+	players[1].counts(2)
+}
+
 // A node that was killed is known to be gone at once, since its machine refuses connections.
 // The players of other nodes notice nothing.
 func TestKilledNodeIsGone(t *testing.T) {
@@ -264,12 +333,11 @@ func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
 
 // The commands of docs/cluster.md start a cluster of three nodes.
 func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
-	_, block, _ := strings.Cut(file(t, "cluster.md"), "```sh\n")
-	block, _, _ = strings.Cut(block, "```")
-	first, block, _ := strings.Cut(block, "\n")
-	if first != "make build bin/nats-server" {
-		t.Fatalf("the page begins with %q", first)
+	_, block, ok := strings.Cut(file(t, "cluster.md"), "```sh\nmake build bin/nats-server\n")
+	if !ok {
+		t.Fatal("the page does not build the programs")
 	}
+	block, _, _ = strings.Cut(block, "```")
 	dir := t.TempDir()
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -279,20 +347,25 @@ func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ports [10]string
-	for i := range ports {
-		ports[i] = freePort(t)
+	for i, port := range tryPorts(t) {
+		ports[i] = fmt.Sprint(port)
 	}
 	last := strings.LastIndex(block, "curl")
 	block = replaced(t, block[:last], "nats-server -a 127.0.0.1", "nats-server -a 127.0.0.1 -p "+ports[9], "4222", ports[9], "/tmp/reseat-nats", filepath.Join(dir, "nats"),
 		"808$i", "${clients[$i]}", "818$i", "${admins[$i]}", "828$i", "${nodes[$i]}")
 	cmd := exec.Command("bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s", &said)
+		}
 	})
 	eventually(t, "three nodes are up", func() bool {
 		resp, err := http.Get("http://127.0.0.1:" + ports[3] + "/api/v1/nodes")

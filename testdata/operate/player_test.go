@@ -28,6 +28,7 @@ type player struct {
 	conn     *websocket.Conn
 	session  string
 	token    string
+	route    string   // of the newest hello
 	received uint64   // of the game's messages
 	said     uint64   // messages passed to say
 	unacked  []string // of them, those that may have to be resent
@@ -58,6 +59,9 @@ func (p *player) connect() error {
 	offer := []string{"reseat.v1"}
 	if p.token != "" {
 		offer = append(offer, "reseat.token."+p.token, fmt.Sprint("reseat.received.", p.received))
+		if p.route != "" {
+			offer = append(offer, "reseat.route."+p.route)
+		}
 	}
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(p.from)}}
 	transport := &http.Transport{DialContext: from.DialContext, TLSClientConfig: p.tls, DisableKeepAlives: true}
@@ -80,9 +84,9 @@ func (p *player) connect() error {
 func (p *player) greet(b []byte) error {
 	verb, arg, _ := bytes.Cut(b, []byte(" "))
 	var hello struct {
-		Session, Token string
-		Resumed        bool
-		Received, Lost uint64
+		Session, Token, Route string
+		Resumed               bool
+		Received, Lost        uint64
 	}
 	switch {
 	case string(verb) == "\x10close":
@@ -100,7 +104,7 @@ func (p *player) greet(b []byte) error {
 	if hello.Resumed != (p.token != "") || hello.Lost > 0 || p.session != "" && p.session != hello.Session {
 		return fmt.Errorf("hello %s, for session %s", arg, p.session)
 	}
-	p.session, p.token = hello.Session, hello.Token
+	p.session, p.token, p.route = hello.Session, hello.Token, hello.Route
 	p.forget(hello.Received)
 	p.tell(fmt.Sprint("ack ", p.received))
 	for _, text := range p.unacked {

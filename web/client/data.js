@@ -4,7 +4,7 @@ import { utf8Length } from './wire.js';
 
 /** @typedef {import('./types.js').Message} Message */
 
-const tagOf = (/** @type {any} */ given) => Object.prototype.toString.call(given).slice(8, -1);
+const tagOf = (/** @type {any} */ given) => ({}).toString.call(given).slice(8, -1);
 
 /** @param {any} given */
 export const isBytes = (given) => ArrayBuffer.isView(given) || tagOf(given) === 'ArrayBuffer';

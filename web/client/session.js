@@ -192,9 +192,9 @@ export class Session {
   /** @param {number | undefined} code @param {string} reason */
   _close(code, reason) {
     if (this._readyState === ReadyState.CLOSING) return;
-    if (this._readyState === ReadyState.CONNECTING) return this.#finish(NO_WAY_BACK);
+    if (this._readyState === ReadyState.CONNECTING) return this.#finish();
     this.#farewell = { code: code ?? (reason ? 1000 : 1005), reason };
-    if (this.#parked && !this.#takeBack()) return this.#finish(NO_WAY_BACK);
+    if (this.#parked && !this.#takeBack()) return this.#finish();
     if (this.#state === State.DETACHED) {
       const left = this.#dropped + this._said.grace_ms - this.#runtime.now();
       if (left > 0) this.#giveUp._set(left);
@@ -212,10 +212,11 @@ export class Session {
 
   /** protocol section 2: the application's subprotocols first. */
   #connect() {
-    const { token } = this._said;
+    const { token, route } = this._said;
     const offer = [...this.#plan._protocols.filter((name) => !name.startsWith('reseat.')), VERSION];
     if (token) offer.push(`reseat.token.${token}`, `reseat.received.${this.#received}`);
     else if (this.#plan._refusals) offer.push('reseat.refusals');
+    if (isToken(route)) offer.push(`reseat.route.${route}`);
     const transport = dial(this.#plan._Transport, this.#plan._url, offer);
     const conn = new Connection(transport, this.#runtime.now(), token, this.#received, this.#out._acked);
     /** @param {string} type @param {(this: Session, conn: Connection, event: any) => void} heard */
@@ -253,8 +254,8 @@ export class Session {
     const late = this.#lateness();
     this.#silence._read(late > MS.paused, conn === this._live);
     if (conn._verdict) return;
-    if (typeof data !== 'string' || !data.startsWith(DLE)) this.#onData(conn, data);
-    else if (data.startsWith(DLE, 1)) this.#onData(conn, data.slice(1));
+    if (data[0] !== DLE) this.#onData(conn, data);
+    else if (data[1] === DLE) this.#onData(conn, data.slice(1));
     else this.#onControl(conn, data.slice(1));
     if (conn === this._live) this.#silence._rearm();
     if (late > MS.slept) this.#wake();
@@ -329,7 +330,7 @@ export class Session {
   /** @param {Connection} conn @param {import('./wire.js').Hello} hello */
   #onHello(conn, hello) {
     const { replay, lost } = hello;
-    const foreign = this._said.session !== '' && hello.session !== this._said.session;
+    const foreign = this._said.session && hello.session !== this._said.session;
     // protocol section 8: its numbers would not be those that the older connection has used since.
     const outdated = hello.moved === 'failover' && (this.#received > conn._stated || this.#out._acked > conn._settled);
     if (conn._hello || foreign || outdated || !this.#out._admits(hello.received)) return this.#broken(conn);
@@ -384,7 +385,7 @@ export class Session {
     if (conn === this.#attempt) return this.#attemptLost(conn);
     if (event.wasClean) this.#silence._sign(); // a Close frame came
     if (conn._verdict?.retry === false) return this.#finishBy(conn._verdict);
-    if (conn._bye && event.code === conn._bye) return this.#finish(NO_WAY_BACK); // told as the application's own
+    if (conn._bye && event.code === conn._bye) return this.#finish(); // told as the application's own
     this.#lose('drop');
   }
 
@@ -457,7 +458,7 @@ export class Session {
     if (this.#state === State.ENDED) return;
     if (this._live) this.#sayBye(this._live, { code: 1001, reason: 'unreadable Blob' });
     this.#farewell = null;
-    this.#finish(NO_WAY_BACK);
+    this.#finish();
   }
 
   /**
@@ -549,7 +550,7 @@ export class Session {
     if (known && !this.#spoke) this.#pacer._suspected(false);
     this.#dropped = this.#runtime.now();
     const held = why !== 'broken' && this.#dropped - conn._since >= MS.settled;
-    if (this.#pacer._lost(this.#dropped, conn._useful || held, conn._awaited)) return this.#finish(NO_WAY_BACK);
+    if (this.#pacer._lost(this.#dropped, conn._useful || held, conn._awaited)) return this.#finish();
     this.#owing = true;
     this.#enter(State.DETACHED, why);
     this.#giveUp._set(this.#farewell ? this._said.grace_ms : this.#keep);
@@ -583,8 +584,8 @@ export class Session {
     this.#resumed(0, 0, this.#silence._since);
   }
 
-  /** @param {number} replay @param {number} lost @param {number} ms */
-  #resumed(replay, lost, ms, more = {}) {
+  /** @param {number} replay @param {number} lost @param {number} ms @param {object} [more] */
+  #resumed(replay, lost, ms, more) {
     this.#host._notice('resume', { replay, lost, ms, ...more });
     if (replay === 0) this.#host._notice('replayed');
   }
@@ -647,7 +648,7 @@ export class Session {
     this.#abandon(conn);
     if (this.#state !== State.CONNECTING) return this.#attemptFailed(0);
     if (plain && this.#mayFallBack()) return this.#giveWay(() => this.#host._plain());
-    this.#finish(NO_WAY_BACK);
+    this.#finish();
   }
 
   /** @param {number} after what the gateway asked for, or 0 */
@@ -672,7 +673,7 @@ export class Session {
 
   /** The time is over. An attempt that was answered, or that is owed, is waited for. */
   #onGiveUp() {
-    if (this.#farewell) return this.#finish(NO_WAY_BACK);
+    if (this.#farewell) return this.#finish();
     if (this.#attempt && !this.#attempt._opened && !this.#attempt._owing) this.#abandon(this.#attempt);
     this.#over = true;
     if (this.#attempt) return;
@@ -683,7 +684,7 @@ export class Session {
   /** No connection could be had in time, or this session is refused for good. */
   #noWayBack() {
     if (this.#state === State.RELOADED) this.#giveWay(this.#host._anew);
-    else this.#finish(NO_WAY_BACK);
+    else this.#finish();
   }
 
   /** At a random moment of the time that is left for a move. @param {number} after the least pause before */
@@ -738,7 +739,7 @@ export class Session {
       return this.#finish({ ...verdict, wasClean: false });
     }
     const stale = conn._token !== this._said.token || conn._stated !== this.#received;
-    if (this.#state === State.CONNECTING && retry) return this.#finish(NO_WAY_BACK);
+    if (this.#state === State.CONNECTING && retry) return this.#finish();
     if (this.#state !== State.CONNECTING && (retry || stale)) return this.#attemptFailed(after);
     if (this.#state === State.RELOADED) return this.#noWayBack();
     if (!this._live) return this.#finishBy(verdict);
@@ -771,7 +772,7 @@ export class Session {
    * @param {CloseDetail} ending
    * @param {boolean} [final] whether the game server closed
    */
-  #finish(ending, final = false) {
+  #finish(ending = NO_WAY_BACK, final = false) {
     if (this.#state === State.ENDED) return;
     const ends = this.#farewell && !final ? clean(this.#farewell) : ending;
     this.#stop(`${ends.code}`);
@@ -880,7 +881,7 @@ export class Session {
 
   /** The page is shown again: the session is its own again, unless another page took it. */
   #unpark() {
-    if (!this.#takeBack()) return this.#finish(NO_WAY_BACK);
+    if (!this.#takeBack()) return this.#finish();
     if (this._live) {
       this._live._close();
       return this.#lose('parked');

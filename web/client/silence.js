@@ -104,7 +104,7 @@ export class Silence {
    */
   _read(paused, live) {
     this.#liveness._paused = paused;
-    if (live && this.#probe._armed) this.#probe._set(this.#limit); // the answer is behind it, if any comes
+    if (live && this.#probe._armed) this.#probe._set(this.#liveness._patience); // the answer is behind it, if any comes
   }
 
   /** Something came. */
@@ -142,7 +142,7 @@ export class Silence {
   _ask() {
     if (!this.#session._live || this.#probe._armed) return;
     this.#probed = this.#ping(false);
-    this.#probe._set(this.#limit);
+    this.#probe._set(this.#liveness._patience);
     this._rearm();
   }
 
@@ -183,10 +183,5 @@ export class Silence {
     const n = this.#liveness._ping(this.#runtime.now(), check);
     this.#session._live?._say('ping', n);
     return n;
-  }
-
-  /** How long `ask` waits for the answer. */
-  get #limit() {
-    return this.#liveness._patience;
   }
 }

@@ -5,6 +5,7 @@ import { Game } from './game.js';
 import { Box } from './letters.js';
 import { Line } from './line.js';
 import { Hand, autopilot } from './pilot.js';
+import { Nodes } from './nodes.js';
 import { Panel } from './panel.js';
 import { report, showLosses, showProof } from './proof.js';
 import { ReloadStore, leftBehind, nameOfTab, rememberLeaving } from './reload.js';
@@ -101,6 +102,7 @@ const plain = makeSide(
   () => /** @type {any} */ (new WebSocket(playUrl(`${name} plain`), 'arena.v1')),
 );
 const sides = [reseat, plain];
+const nodes = new Nodes(line, sides, [byId('reseat'), byId('plain')]);
 
 // Steering.
 
@@ -167,7 +169,7 @@ async function cutSide(side, how, ms) {
 /** @param {{session: string, how: string, ms: number}} wish */
 async function postCut(wish) {
   try {
-    const answer = await fetch('/demo/cut', {
+    const answer = await fetch(nodes.at('/demo/cut'), {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify(wish),
@@ -281,6 +283,10 @@ Object.defineProperty(window, 'demo', {
     /** @param {boolean} on */
     airplane: (on) => trials.airplane(on),
     letters: () => trials.letters(),
+    /** Which nodes there are. */
+    nodes: () => nodes.report,
+    /** Carries on at the node of this id. @param {string} id */
+    carryOn: (id) => nodes.carryOn(id),
     /** @param {number} delay round trip, in ms @param {number} jitter of each way, in ms */
     line: (delay, jitter) => Object.assign(line, { delay, jitter }),
     tracks: () => sides.map(({ track }) => track.columns),

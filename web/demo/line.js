@@ -7,18 +7,28 @@
 /** How long a browser takes to notice that there is no network, in ms. */
 const REFUSED_MS = 30;
 
+/** A connection that was given up after so long without an answer, in ms, was given up for that. */
+const UNANSWERED_MS = 3000;
+
 /**
  * A Line makes sockets. Delay holds each message up, both ways, in order; in
  * airplane mode every connection is gone at once, as it is for a browser that
  * loses its network, and none can be made. What is on its way up when the page is
  * left goes out at once: the page's timers end with it.
  *
- * Events: `change`.
+ * In a cluster it also does what a load balancer does: it leads connections to another node
+ * than the one of their URL, and away from one that does not answer.
+ *
+ * Events: `change`, and `moved` when a node has not answered.
  */
 export class Line extends EventTarget {
   /** Time added to each way, in ms, and by how much more it may be. */
   delay = 0;
   jitter = 0;
+  /** The URL of the node that connections go to; null for that of their own URL. @type {string | null} */
+  through = null;
+  /** The nodes that there are, by their URLs. @type {string[]} */
+  others = [];
   /** A class to be used as WebSocket is. */
   WebSocket;
   #airplane = false;
@@ -42,11 +52,10 @@ export class Line extends EventTarget {
       static CLOSED = 3;
       /** @param {string} url @param {string | string[]} [protocols] */
       constructor(url, protocols = []) {
-        super(
-          line.airplane ? null : new Native(url, protocols),
-          () => (leaving ? 0 : line.delay / 2 + random() * line.jitter),
-          url,
-        );
+        const to = line.#led(url);
+        const native = line.airplane ? null : new Native(to, protocols);
+        super(native, () => (leaving ? 0 : line.delay / 2 + random() * line.jitter), url);
+        if (native) line.#watch(this, native, url, to);
         line.#open.add(this);
         this.addEventListener('close', () => line.#open.delete(this));
       }
@@ -63,6 +72,44 @@ export class Line extends EventTarget {
     if (on) for (const socket of this.#open) socket.break();
     this.dispatchEvent(new Event('change'));
   }
+
+  /** Every connection is gone at once. */
+  cut() {
+    for (const socket of [...this.#open]) socket.break();
+  }
+
+  /** Where a connection goes. @param {string} url */
+  #led(url) {
+    if (!this.through) return url;
+    const to = new URL(url);
+    const { protocol, host } = new URL(this.through);
+    to.protocol = protocol.replace('http', 'ws');
+    to.host = host;
+    return to.href;
+  }
+
+  /**
+   * Notices that a node does not answer. A connection that was given up soon says nothing of it.
+   * @param {LineSocket} socket @param {any} native @param {string} url @param {string} to where it was led
+   */
+  #watch(socket, native, url, to) {
+    const since = performance.now();
+    let answered = false;
+    native.addEventListener('open', () => (answered = true));
+    native.addEventListener('close', () => {
+      const soon = socket.givenUp && performance.now() - since < UNANSWERED_MS;
+      if (!answered && !soon && this.#led(url) === to) this.#leave(new URL(to).host);
+    });
+  }
+
+  /** Leads connections to the next node. @param {string} host the one that does not answer */
+  #leave(host) {
+    const hosts = this.others.map((url) => new URL(url).host);
+    const next = this.others[(hosts.indexOf(host) + 1) % hosts.length];
+    if (!next || new URL(next).host === host) return;
+    this.through = next;
+    this.dispatchEvent(new Event('moved'));
+  }
 }
 
 /** One connection, shaped like WebSocket. */
@@ -73,6 +120,8 @@ class LineSocket extends EventTarget {
   onclose = /** @type {any} */ (null);
   readyState = 0;
   extensions = '';
+  /** Whether the page closed it, or lost its network, before it was open. */
+  givenUp = false;
   #native;
   #wait;
   #url;
@@ -129,6 +178,7 @@ class LineSocket extends EventTarget {
   /** @param {number} [code] @param {string} [reason] */
   close(code, reason) {
     if (this.readyState >= 2) return;
+    this.givenUp = this.readyState === 0;
     this.readyState = 2;
     this.#later('up', () => (code === undefined ? this.#native?.close() : this.#native?.close(code, reason)));
   }
@@ -136,6 +186,7 @@ class LineSocket extends EventTarget {
   /** Loses the connection, as a browser without network does. Nothing of it is heard any more. */
   break() {
     if (this.readyState === 3) return;
+    this.givenUp ||= this.readyState === 0;
     this.readyState = 3;
     this.#say(new Event('error'));
     this.#say(new CloseEvent('close', { code: 1006 }));

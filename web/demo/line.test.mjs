@@ -159,3 +159,78 @@ test('in airplane mode connections are gone at once, and none is made', (t) => {
   new line.WebSocket('ws://game.example/');
   assert.equal(Native.made.length, before + 1);
 });
+
+const [ONE, TWO, THREE] = ['http://one.example/', 'http://two.example:8082/', 'https://three.example/'];
+
+test('connections are cut and led to another node, with path and query', (t) => {
+  const { line, native, heard } = open(t);
+  native.say('open', {});
+  line.through = TWO;
+  line.cut();
+  assert.deepEqual([heard, native.closed], [['open', 'error', 'close 1006'], true]);
+  new line.WebSocket('ws://one.example/demo/play?name=x');
+  assert.equal(Native.made.at(-1)?.url, 'ws://two.example:8082/demo/play?name=x');
+  line.through = THREE;
+  new line.WebSocket('ws://one.example/');
+  assert.equal(Native.made.at(-1)?.url, 'wss://three.example/');
+});
+
+test('a connection that is made while others are cut stays', (t) => {
+  const { line, socket } = open(t);
+  /** @type {any[]} */
+  const next = [];
+  socket.addEventListener('close', () => next.push(new line.WebSocket('ws://game.example/')));
+  line.cut();
+  assert.deepEqual(
+    next.map(({ readyState }) => readyState),
+    [0],
+  );
+});
+
+test('connections leave a node that does not answer, for one after the other', (t) => {
+  const { line } = open(t);
+  line.others = [ONE, TWO, THREE];
+  let moved = 0;
+  line.addEventListener('moved', () => moved++);
+  /** @type {(string | null)[]} */
+  const went = [];
+  for (let i = 0; i < 3; i++) {
+    new line.WebSocket('ws://one.example/');
+    Native.made.at(-1)?.say('close', { code: 1006 });
+    went.push(line.through);
+  }
+  assert.deepEqual([went, moved], [[TWO, THREE, ONE], 3]);
+});
+
+for (const [what, wait, leaves] of /** @type {const} */ ([
+  ['soon says nothing of the node', 0, false],
+  ['late was not answered', 4000, true],
+]))
+  test(`a connection that is given up ${what}`, (t) => {
+    const { line, pass } = open(t);
+    line.others = [ONE, TWO];
+    const socket = new line.WebSocket('ws://one.example/');
+    pass(wait);
+    socket.close();
+    Native.made.at(-1)?.say('close', { code: 1006 });
+    assert.equal(line.through, leaves ? TWO : null);
+  });
+
+test('a connection that was open, or went elsewhere, does not lead others away', (t) => {
+  const { line, native } = open(t);
+  line.others = [ONE, TWO, THREE];
+  native.say('open', {});
+  native.say('close', { code: 1006 });
+  assert.equal(line.through, null);
+  new line.WebSocket('ws://one.example/');
+  line.through = THREE;
+  Native.made.at(-1)?.say('close', { code: 1006 });
+  assert.equal(line.through, THREE);
+});
+
+test('without a cluster connections go nowhere else', (t) => {
+  const { line } = open(t);
+  new line.WebSocket('ws://one.example/');
+  Native.made.at(-1)?.say('close', { code: 1006 });
+  assert.equal(line.through, null);
+});

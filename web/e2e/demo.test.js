@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { suiteBrowser } from './support/browser.js';
-import { DemoPage } from './support/demo.js';
+import { DemoPage, wantKept } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
 
 const limit = { timeout: 90_000 };
@@ -211,16 +211,6 @@ describe('the demo', () => {
     await wantProofOnPage(demo);
   });
 });
-
-/** The same session in the same seat, with no message missed, doubled or out of order. */
-function wantKept(before, after) {
-  assert.deepEqual([after.session, after.seat], [before.session, before.seat], 'session and seat');
-  assert.ok(after.score >= before.score, `${after.score} points, before ${before.score}`);
-  assert.deepEqual([after.missed, after.twice, after.outOfOrder], [0, 0, 0], 'messages');
-  assert.deepEqual([after.up.missed, after.up.twice, after.up.outOfOrder], [0, 0, 0], 'inputs');
-  assert.deepEqual([after.lost, after.seatsLost, after.pointsLost], [0, 0, 0], 'nothing lost');
-  assert.ok(after.received > before.received && after.up.received > before.up.received, 'the game went on');
-}
 
 /** Another session in another seat, and the points are gone. */
 function wantLost(before, after) {

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { suiteBrowser } from './support/browser.js';
 import { DemoPage } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
+import { overflowing } from './support/looks.js';
 
 const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
@@ -101,17 +102,5 @@ function legend(page) {
       const edge = parseFloat(borderTopWidth) > 0 ? light(borderTopColor) : card;
       return /** @type {[string, number]} */ ([span.textContent ?? '', Math.max(edge, card) / Math.min(edge, card)]);
     });
-  });
-}
-
-/** What reaches beyond the window's right edge, the page itself included. */
-function overflowing(page) {
-  return page.evaluate(() => {
-    const beyond = [...document.querySelectorAll('main *, header *')].filter((element) => {
-      const { right, left, width } = element.getBoundingClientRect();
-      return width > 0 && (right > innerWidth + 1 || left < -1) && !element.closest('.hidden');
-    });
-    const names = beyond.map((element) => `${element.tagName} ${element.textContent?.trim().slice(0, 40)}`);
-    return document.documentElement.scrollWidth > innerWidth ? [...names, 'the page'] : names;
   });
 }

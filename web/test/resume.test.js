@@ -620,3 +620,25 @@ test('messages sent while detached go out after the resume, in order', async () 
   assert.deepEqual(last().take(), ['^ack 0', '1', '2', '3']);
   assert.equal(socket.bufferedAmount, 0);
 });
+
+test('each resume offers the route of the newest hello, if it is one', () => {
+  const { last } = attached({ first: { route: 'n1' } });
+  const routes = () => last().protocols.filter((name) => name.startsWith('reseat.route.'));
+  assert.deepEqual(routes(), [], 'the first handshake has none');
+  for (const [route, offered] of [
+    ['n1', ['reseat.route.n1']],
+    ['n2', ['reseat.route.n1']],
+    [undefined, ['reseat.route.n2']],
+    ['a blank', []],
+    ['a,b', []],
+    ['', []],
+    [7, []],
+    ['eu-1.example', []],
+    ['n1', ['reseat.route.eu-1.example']],
+  ]) {
+    last().receive('news');
+    last().drop();
+    assert.deepEqual(routes(), offered);
+    last().attach({ resumed: true, route });
+  }
+});

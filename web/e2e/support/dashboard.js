@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { violations } from './looks.js';
 import { until } from './until.js';
 
 /** @typedef {import('playwright-core').Page} Page */
-
-const AXE = readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
 
 /** The dashboard, with what a browser had to complain about. */
 export class Dashboard {
@@ -70,15 +68,7 @@ export class Dashboard {
 
   /** Fails for what axe finds wrong: roles, names, contrast, focus. @param {string} when */
   async accessible(when) {
-    await this.page.evaluate(await AXE);
-    const found = await this.page.evaluate(async () => {
-      const { violations } = await /** @type {any} */ (window).axe.run(document, {
-        runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-      });
-      return violations.map(
-        (/** @type {any} */ v) => `${v.id}: ${v.nodes.map((/** @type {any} */ n) => n.target.join(' ')).slice(0, 3)}`,
-      );
-    });
+    const found = await violations(this.page);
     assert.deepEqual(found, [], when);
   }
 

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { until } from './until.js';
 
 /** @typedef {import('playwright-core').Page} Page */
@@ -87,4 +88,17 @@ export class DemoPage {
   async stand() {
     await this.part('autopilot').uncheck();
   }
+}
+
+/**
+ * The same session in the same seat, with no message missed, doubled or out of order.
+ * @param {any} before @param {any} after
+ */
+export function wantKept(before, after) {
+  assert.deepEqual([after.session, after.seat], [before.session, before.seat], 'session and seat');
+  assert.ok(after.score >= before.score, `${after.score} points, before ${before.score}`);
+  assert.deepEqual([after.missed, after.twice, after.outOfOrder], [0, 0, 0], 'messages');
+  assert.deepEqual([after.up.missed, after.up.twice, after.up.outOfOrder], [0, 0, 0], 'inputs');
+  assert.deepEqual([after.lost, after.seatsLost, after.pointsLost], [0, 0, 0], 'nothing lost');
+  assert.ok(after.received > before.received && after.up.received > before.up.received, 'the game went on');
 }

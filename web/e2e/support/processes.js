@@ -17,7 +17,8 @@ for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) pro
  * @param {NodeJS.ProcessEnv} env
  */
 export function start(file, args, env) {
-  const child = spawn(file, args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(file, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  child.stdout.resume(); // unless somebody reads it
   running.add(child);
   const gone = new Promise((done) => {
     child.once('error', (error) => done(error.message));

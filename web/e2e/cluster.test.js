@@ -1,0 +1,155 @@
+// The demo in a cluster: which node it is on, and how it carries on at another.
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { suiteBrowser } from './support/browser.js';
+import { startCluster } from './support/cluster.js';
+import { DemoPage, wantKept } from './support/demo.js';
+import { startGateway } from './support/gateway.js';
+import { overflowing, violations } from './support/looks.js';
+
+const OUT = fileURLToPath(new URL('out/', import.meta.url));
+
+const limit = { timeout: 120_000 };
+
+/** @type {{width: number, height: number, colorScheme: 'light' | 'dark'}[]} */
+const LOOKS = [
+  { width: 1280, height: 800, colorScheme: 'light' },
+  { width: 1280, height: 800, colorScheme: 'dark' },
+  { width: 390, height: 844, colorScheme: 'light' },
+  { width: 390, height: 844, colorScheme: 'dark' },
+];
+
+describe('the demo in a cluster', () => {
+  const browser = suiteBrowser();
+
+  /** The page of the first node. */
+  async function open(t, look = { viewport: { width: 1280, height: 900 } }) {
+    const cluster = await startCluster(t);
+    const page = await browser.page(t, look);
+    const demo = await DemoPage.open(page, cluster.nodes[0].host);
+    await demo.says('reseat-where', /^Seat and connection are at n1\.$/);
+    return { cluster, demo, page, list: page.getByTestId('nodes').getByRole('button') };
+  }
+
+  /** Presses the button of a node, and waits until both sides play there. */
+  async function carryOn({ demo, list }, name, resumes) {
+    await list.filter({ hasText: `Carry on at ${name}` }).click();
+    await demo.until(
+      `both sides play at ${name}`,
+      ({ proof, plain }) => proof.resumes === resumes && proof.state === 'playing' && plain.state === 'playing',
+      30_000,
+    );
+  }
+
+  test('carries on at other nodes in the same seat, without a loss', limit, async (t) => {
+    const scene = await open(t);
+    const { cluster, demo } = scene;
+    const { proof: before } = await demo.score(1);
+    await carryOn(scene, 'n2', 1);
+    await demo.says('reseat-where', /^The seat is at n1, the connection goes through n2\.$/);
+    await demo.says('plain-where', /^Seat and connection are at n2\.$/);
+    await demo.says('nodes-notice', /^The connections go to n2 from now on\.$/);
+    const { proof, plain } = await demo.report();
+    wantKept(before, proof);
+    assert.equal(plain.seatsLost, 1, 'a plain WebSocket begins anew');
+    const { nodes } = await cluster.api('/nodes');
+    assert.deepEqual(nodes.map(({ name, forwards_in: goIn, forwards_out: out }) => [name, goIn, out]).slice(0, 1), [
+      ['n1', 1, 0],
+    ]);
+    const { node, state } = await cluster.api(`/sessions/${proof.session}`);
+    assert.deepEqual([node, state], ['n1', 'attached']);
+    await carryOn(scene, 'n3', 2);
+    await demo.says('reseat-where', /the connection goes through n3\.$/);
+    await carryOn(scene, 'n1', 3);
+    await demo.says('reseat-where', /^Seat and connection are at n1\.$/);
+    const { proof: after } = await demo.report();
+    wantKept(before, after);
+    assert.deepEqual(demo.complaints, []);
+  });
+
+  for (const how of ['reset', 'close', 'silence'])
+    test(`the cut "${how}" works through another node`, limit, async (t) => {
+      const scene = await open(t);
+      const { demo } = scene;
+      const { proof: before } = await demo.score(1);
+      await carryOn(scene, 'n2', 1);
+      await demo.page.getByLabel('WebSocket', { exact: true }).uncheck();
+      await demo.part(`cut-${how}`).click();
+      const { proof } = await demo.until(
+        'it is back',
+        ({ proof: now }) => now.resumes === 2 && now.state === 'playing',
+      );
+      wantKept(before, proof);
+      await demo.says('cut-notice', /^$/);
+      await demo.says('reseat-where', /the connection goes through n2\.$/);
+      assert.deepEqual(demo.complaints, []);
+    });
+
+  test(
+    'survives a node that only its connection goes through, and loses the seat with the node that has it',
+    limit,
+    async (t) => {
+      const scene = await open(t);
+      const { cluster, demo, list } = scene;
+      const { proof: before } = await demo.score(1);
+      await carryOn(scene, 'n2', 1);
+      cluster.kill('n2');
+      await demo.until('it is back', ({ proof }) => proof.resumes === 2 && proof.state === 'playing', 30_000);
+      await demo.says('nodes-notice', /^A node does not answer\. The connections go to n3 now/);
+      await demo.says('reseat-where', /^The seat is at n1, the connection goes through n3\.$/);
+      const { proof } = await demo.report();
+      wantKept(before, proof);
+      cluster.kill('n1'); // the page's own, too
+      await demo.until('it has a new seat', ({ proof: now }) => now.seatsLost === 1 && now.state === 'playing', 30_000);
+      await demo.says('reseat-where', /^Seat and connection are at n3\.$/);
+      await demo.says('reseat-status', /its node was lost/);
+      await list.filter({ hasText: 'n1: has ended' }).waitFor();
+      assert.ok(await list.filter({ hasText: 'n1: has ended' }).isDisabled());
+      await demo.part('cut-reset').click(); // at n3, which did not serve the page
+      await demo.until('it is back', ({ proof: now }) => now.resumes === 3 && now.state === 'playing');
+      assert.deepEqual(
+        demo.complaints.filter((text) => !/ERR_CONNECTION_(REFUSED|RESET)/.test(text)),
+        [],
+        'the browser complains of the nodes that are gone alone',
+      );
+    },
+  );
+
+  for (const look of LOOKS) {
+    const { width, height, colorScheme } = look;
+    test(`fits a ${colorScheme} window ${width} wide`, limit, async (t) => {
+      await mkdir(OUT, { recursive: true });
+      const scene = await open(t, /** @type {any} */ ({ viewport: { width, height }, colorScheme }));
+      const { cluster, demo, page, list } = scene;
+      const see = async (/** @type {string} */ when) => {
+        await page.mouse.move(0, 0);
+        await page.waitForFunction(() => document.getAnimations().every(({ playState }) => playState !== 'running'));
+        await page.screenshot({ path: `${OUT}cluster-${width}-${colorScheme}-${when}.png`, fullPage: true });
+        assert.deepEqual(await overflowing(page), [], when);
+        assert.deepEqual(await violations(page, '#nodes, .where'), [], when);
+      };
+      await see('home');
+      await list.filter({ hasText: 'Carry on at n2' }).focus();
+      await page.keyboard.press('Enter');
+      await demo.until('it is back', ({ proof, plain }) => proof.resumes === 1 && plain.state === 'playing', 30_000);
+      await demo.says('reseat-where', /through n2\.$/);
+      assert.equal(await page.evaluate(() => document.activeElement?.textContent), 'At n2', 'the focus stays');
+      await see('away');
+      cluster.kill('n3');
+      await list.filter({ hasText: 'n3: does not answer' }).waitFor();
+      await see('gone');
+    });
+  }
+
+  test('does not show without one', limit, async (t) => {
+    const { host } = await startGateway(t, '--demo');
+    const demo = await DemoPage.open(await browser.page(t), host);
+    await demo.score(1);
+    for (const id of ['nodes', 'reseat-where', 'plain-where'])
+      assert.ok(await demo.part(id).isHidden(), `${id} is hidden`);
+    assert.equal((await fetch(`http://${host}/demo/nodes`)).status, 204);
+    assert.deepEqual(demo.complaints, []);
+  });
+});
