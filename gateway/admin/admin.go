@@ -66,6 +66,7 @@ type api struct {
 	cluster  Cluster
 	heard    figures
 	all      *events.Hub // events of all nodes
+	feed     *feed       // fills it
 }
 
 //go:embed openapi.json
@@ -87,6 +88,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	if a.cluster != nil {
 		id, _ := strconv.ParseUint(a.cluster.Self().ID, 16, 64)
 		a.all = events.NewMerged(time.Now, id)
+		a.feed = newFeed(a)
 	}
 	a.guard = loopbackGuard{}
 	if o.Credentials != nil {

@@ -9,6 +9,7 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/cluster"
+	"reseat/gateway/events"
 	"reseat/gateway/policy"
 )
 
@@ -107,3 +108,6 @@ func (p *peers) Subscribe(message func(string, []byte), restored func()) (func()
 	})
 	return func() { stopped.Store(true); stop() }, nil
 }
+
+// Log implements admin.Cluster.
+func (p *peers) Log() events.Log { return p.node.events }

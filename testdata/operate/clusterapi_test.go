@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,24 +48,63 @@ func (g *gateway) call(method, path string) int {
 // events reads the event stream: "type node session".
 func (g *gateway) events() func() string {
 	g.t.Helper()
-	resp, err := http.Get(g.admin + "/api/v1/events?last=1")
+	return g.listen("?last=1", "").next
+}
+
+// A listener is a reader of an event stream.
+type listener struct {
+	t     *testing.T
+	body  io.Closer
+	lines *bufio.Scanner
+	id    string // of the newest event
+}
+
+// listen opens the event stream, after an id if there is one.
+func (g *gateway) listen(query, after string) *listener {
+	g.t.Helper()
+	r, err := http.NewRequest("GET", g.admin+"/api/v1/events"+query, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
+	}
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		g.t.Fatal(resp, err)
 	}
 	g.t.Cleanup(func() { resp.Body.Close() })
-	lines := bufio.NewScanner(resp.Body)
-	return func() string {
-		for lines.Scan() {
-			var e struct{ Type, Node, Session string }
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				if err := json.Unmarshal([]byte(data), &e); err != nil {
-					g.t.Fatal(err)
-				}
-				return strings.TrimSpace(e.Type + " " + e.Node + " " + e.Session)
+	return &listener{g.t, resp.Body, bufio.NewScanner(resp.Body), after}
+}
+
+func (l *listener) next() string {
+	l.t.Helper()
+	for l.lines.Scan() {
+		if id, ok := strings.CutPrefix(l.lines.Text(), "id: "); ok {
+			before, _ := strconv.ParseUint(l.id, 10, 64)
+			if now, err := strconv.ParseUint(id, 10, 64); err != nil || now < before {
+				l.t.Errorf("id %s after %s", id, l.id)
 			}
+			l.id = id
 		}
-		g.t.Fatalf("the stream has ended: %v", lines.Err())
-		return ""
+		var e struct{ Type, Node, Session string }
+		if data, ok := strings.CutPrefix(l.lines.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				l.t.Fatal(err)
+			}
+			return strings.TrimSpace(e.Type + " " + e.Node + " " + e.Session)
+		}
+	}
+	l.t.Fatalf("the stream has ended: %v", l.lines.Err())
+	return ""
+}
+
+func (l *listener) want(events ...string) {
+	l.t.Helper()
+	for _, want := range events {
+		if got := l.next(); got != want {
+			l.t.Fatalf("event %q, want %q", got, want)
+		}
 	}
 }
 
@@ -120,6 +162,53 @@ func TestControlAPISpeaksForTheCluster(t *testing.T) {
 	if got := next(); got != "gap" {
 		t.Errorf("NATS is back: event %q, want a gap", got)
 	}
+}
+
+// A reader of events continues at another node, and at a node after its upgrade. Once NATS was emptied it
+// gets a gap.
+func TestEventsContinueAtAnotherNodeAndAfterAnUpgrade(t *testing.T) {
+	c := newCluster(t, 3)
+	l, live := c.nodes[0].listen("", ""), c.nodes[2].listen("", "")
+	created := func(node int) string {
+		e := fmt.Sprintf("session.created n%d %s", node, c.join(node).session)
+		live.want(e) // the next is stored after it
+		return e
+	}
+	l.want(created(1))
+	l.body.Close()
+	var all []string
+	for i := range 6 {
+		all = append(all, created(i%3))
+	}
+	for _, g := range c.nodes {
+		g.listen("", l.id).want(all...)
+	}
+	before := live.id
+	syscall.Kill(c.nodes[0].cmd.Process.Pid, syscall.SIGUSR2)
+	pid := int(c.nodes[0].says("upgrade.begun")["pid"].(float64))
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	c.nodes[0].says("upgrade.committed")
+	all = append(all, created(0), created(1))
+	for _, g := range c.nodes {
+		g.listen("", l.id).want(all...)
+	}
+	c.nodes[0].listen("", before).want(all[6:]...)
+	c.nats.kill()
+	os.RemoveAll(c.nats.dir)
+	c.nats.start()
+	for _, g := range c.nodes {
+		eventually(t, "NATS is back", func() bool { return g.metric("reseat_cluster_engine_up", "") == 1 })
+		c.wantNodes(g, "up", 3)
+	}
+	live.want("gap")
+	gap := live.id
+	all = []string{created(1), created(2)}
+	for _, g := range c.nodes {
+		g.listen("", gap).want(append([]string{"gap"}, all...)...) // that's id means nothing elsewhere
+	}
+	fresh := start(t, append(c.flags, "--node-name=n3")...)
+	c.wantNodes(fresh, "up", 4)
+	fresh.listen("", l.id).want(append([]string{"gap"}, all...)...)
 }
 
 // A node that stands still is missing, and its sessions are not unknown. Once it was killed
