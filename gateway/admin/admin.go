@@ -183,6 +183,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	if a.cluster != nil {
 		r.Get(v1+"/nodes", a.listNodes)
 		r.Get(v1+"/cluster", a.clusterStatus)
+		r.Get(v1+"/nodes/{name}/drain", a.nodeDrain(a.drain))
 		r.Post(v1+"/nodes/{name}/drain", a.nodeDrain(a.beginDrain))
 		r.Delete(v1+"/nodes/{name}/drain", a.nodeDrain(a.cancelDrain))
 	}

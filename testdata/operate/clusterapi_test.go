@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -232,5 +234,195 @@ func TestControlAPINamesNodesThatDoNotAnswer(t *testing.T) {
 	eventually(t, "the session is gone with its node", func() bool { return c.nodes[1].call("GET", "/api/v1/sessions/"+p.session) == http.StatusNotFound })
 	if _, missing := c.nodes[1].placed(); len(missing) > 0 {
 		t.Errorf("a node that is gone is missing: %v", missing)
+	}
+}
+
+// A reply is an answer of the control API.
+type reply struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// ask makes a call with a body and headers.
+func (g *gateway) ask(method, path, body string, headers ...string) reply {
+	g.t.Helper()
+	r, err := http.NewRequest(method, g.admin+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return reply{resp.StatusCode, string(b), resp.Header}
+}
+
+// want checks the status, and that the body contains something.
+func (r reply) want(t *testing.T, what string, status int, contains string) reply {
+	t.Helper()
+	if r.status != status || !strings.Contains(r.body, contains) {
+		t.Errorf("%s: %d %s, want %d with %s", what, r.status, r.body, status, contains)
+	}
+	return r
+}
+
+// A session is read and changed through any node as at its own.
+func TestOneSessionIsChangedThroughAnotherNode(t *testing.T) {
+	c := newCluster(t, 3, "--grace=1m")
+	p := c.join(0)
+	at, own := c.nodes[1], c.nodes[0]
+	path := "/api/v1/sessions/" + p.session
+	at.ask("PATCH", path, `{"grace":"5m","group":"red"}`).want(t, "a change", 200, `"grace":"5m"`)
+	own.ask("GET", path, "").want(t, "at its node", 200, `"group":"red"`)
+	at.ask("PATCH", path, `{"grace":5}`).want(t, "a bad change", 400, "grace")
+	tag := at.ask("PUT", path+"/data", "a").want(t, "data", 204, "").header.Get("ETag")
+	c.nodes[2].ask("PUT", path+"/data", "b", "If-Match: "+tag).want(t, "data with its tag", 204, "")
+	at.ask("PUT", path+"/data", "c", "If-Match: "+tag).want(t, "data with an old tag", 412, "")
+	c.nodes[2].ask("GET", path+"/data", "").want(t, "data", 200, "b")
+	at.ask("PATCH", path+"?node=self", `{}`).want(t, "the session at a node that has not got it", 404, "no such session")
+	at.ask("PATCH", path+"?node=n0", `{}`).want(t, "with the name of its node", 200, p.session)
+	at.ask("POST", path+"/disconnect", "").want(t, "a cut", 204, "")
+	p.resume()
+	at.ask("DELETE", path+"?code=4001&reason=kicked", "").want(t, "the end", 204, "")
+	at.ask("DELETE", path, "").want(t, "the end again", 409, "ended")
+	at.ask("GET", path, "").want(t, "an ended one", 200, `"kicked"`)
+	at.ask("GET", "/api/v1/sessions?state=ended", "").want(t, "the ended ones", 200, p.session)
+	own.cmd.Process.Kill()
+	eventually(t, "it is gone with its node", func() bool { return at.call("GET", path) == 404 })
+	at.ask("DELETE", path, "").want(t, "the end of a lost one", 404, "its node was lost")
+}
+
+// Groups are changed on all nodes. A change that a node has missed can be repeated.
+func TestGroupsAreChangedOnAllNodes(t *testing.T) {
+	c := newCluster(t, 3, "--grace=1m")
+	var all []*player
+	for i := range 3 {
+		p := c.join(i)
+		c.nodes[0].ask("PATCH", "/api/v1/sessions/"+p.session, `{"group":"red"}`).want(t, "a group", 200, "red")
+		all = append(all, p)
+	}
+	at := c.nodes[1]
+	at.ask("POST", "/api/v1/groups/red/start", "").want(t, "the start", 200, `{"sessions":3,"nodes_missing":[]}`)
+	at.ask("POST", "/api/v1/groups/red/start", "").want(t, "the start again", 200, `{"sessions":3,"nodes_missing":[]}`)
+	pid := c.nodes[2].cmd.Process.Pid
+	syscall.Kill(pid, syscall.SIGSTOP)
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+	at.ask("POST", "/api/v1/groups/red/end", "").want(t, "the end without a node", 502, `"sessions":2,"nodes_missing":["n2"]`)
+	at.ask("GET", "/api/v1/sessions?group=red", "").want(t, "the group without a node", 200, `"nodes_missing":["n2"]`)
+	syscall.Kill(pid, syscall.SIGCONT)
+	eventually(t, "all nodes do it", func() bool {
+		r := at.ask("POST", "/api/v1/groups/red/end", "")
+		return r.status == 200 && r.body == `{"sessions":3,"nodes_missing":[]}`+"\n"
+	})
+	for _, p := range all { // they were attached: none has ended
+		at.ask("GET", "/api/v1/sessions/"+p.session, "").want(t, "a session", 200, `"started":false`)
+	}
+}
+
+// A node is drained through another one, by its name or id, as often as one likes.
+func TestNodeIsDrainedThroughAnother(t *testing.T) {
+	c := newCluster(t, 2, "--drain=1m")
+	p := c.join(0)
+	at, id := c.nodes[1], p.session[:8]
+	for _, name := range []string{"n0", id} {
+		at.ask("GET", "/api/v1/nodes/"+name+"/drain", "").want(t, "no drain", 200, `"draining":false`)
+		for range 2 {
+			at.ask("POST", "/api/v1/nodes/"+name+"/drain", "").want(t, "a drain", 200, `"draining":true`)
+		}
+		at.ask("GET", "/api/v1/nodes/"+name+"/drain", "").want(t, "the drain", 200, `"draining":true`)
+		c.wantNodes(at, "draining", 1)
+		at.ask("GET", "/api/v1/drain", "").want(t, "the drain of this one", 200, `"draining":false`)
+		for range 2 {
+			at.ask("DELETE", "/api/v1/nodes/"+name+"/drain", "").want(t, "its end", 200, `"draining":false`)
+		}
+		c.wantNodes(at, "up", 2)
+	}
+	at.ask("POST", "/api/v1/nodes/n7/drain", "").want(t, "an unknown node", 404, "no node")
+	pid := c.nodes[0].cmd.Process.Pid
+	syscall.Kill(pid, syscall.SIGSTOP)
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+	at.ask("POST", "/api/v1/nodes/n0/drain", "").want(t, "a node that stands still", 502, "n0 does not answer")
+}
+
+// Pages of a list have each session once that is there all the time, whatever else comes and goes.
+func TestListIsWholeWhileSessionsAndNodesComeAndGo(t *testing.T) {
+	c := newCluster(t, 3, "--grace=0")
+	stays := make(map[string]int)
+	for i := range 12 {
+		stays[c.join(i%2).session] = 0
+	}
+	lost := c.join(2)
+	done, churned := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(churned)
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			p := &player{t: t, url: "ws://" + c.nodes[i%2].addr, from: "127.0.0.1"}
+			if p.connect() == nil {
+				p.conn.CloseNow()
+			}
+		}
+	}()
+	walk := func(each func()) (seen map[string]int, missing []string) {
+		seen = make(map[string]int)
+		for cursor := ""; ; {
+			var page struct {
+				Sessions []placed
+				Next     string
+				Missing  []string `json:"nodes_missing"`
+			}
+			r := c.nodes[0].ask("GET", "/api/v1/sessions?limit=3&state=attached&cursor="+cursor, "").want(t, "a page", 200, "sessions")
+			if err := json.Unmarshal([]byte(r.body), &page); err != nil || len(page.Sessions) > 3 {
+				t.Fatal(r.body, err)
+			}
+			missing = append(missing, page.Missing...)
+			for _, s := range page.Sessions {
+				if seen[s.ID]++; seen[s.ID] > 1 {
+					t.Errorf("%s is listed %d times", s.ID, seen[s.ID])
+				}
+			}
+			if cursor = page.Next; cursor == "" {
+				return seen, missing
+			}
+			each()
+		}
+	}
+	for round := range 3 {
+		kill := sync.OnceFunc(func() { c.nodes[2].cmd.Process.Kill() })
+		seen, _ := walk(func() {
+			if round == 1 {
+				kill()
+			}
+		})
+		for id := range stays {
+			if seen[id] != 1 {
+				t.Errorf("round %d: %s is listed %d times", round, id, seen[id])
+			}
+		}
+		if round == 0 && seen[lost.session] != 1 {
+			t.Error("the session of the third node is not listed")
+		}
+	}
+	close(done)
+	<-churned
+	pid := c.nodes[1].cmd.Process.Pid
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+	syscall.Kill(pid, syscall.SIGSTOP)
+	if _, missing := walk(func() {}); !slices.Contains(missing, "n1") {
+		t.Errorf("a node stands still: missing %v", missing)
 	}
 }
