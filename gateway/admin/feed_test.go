@@ -125,8 +125,8 @@ func TestEventsThatWereNotForwardedAreAGap(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if n := gaps.Load(); n != 1 {
-			t.Errorf("%d gaps were sent, want 1", n)
+		if gaps.Load() == 0 {
+			t.Error("no gap was sent")
 		}
 	})
 }

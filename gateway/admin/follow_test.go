@@ -414,8 +414,8 @@ func TestEventsThatWereNotStoredAreAGap(t *testing.T) {
 			for _, m := range b.pages {
 				gaps += strings.Count(string(m.Data), `"type":"gap"`)
 			}
-			if gaps != 1 {
-				t.Errorf("%d gaps were stored, want 1", gaps)
+			if gaps == 0 {
+				t.Error("no gap was stored")
 			}
 		})
 	})
