@@ -318,6 +318,46 @@ func TestMessageThatWasNotPassedOnIsRead(t *testing.T) {
 	})
 }
 
+// What is missing among them is a gap.
+func TestMissingMessageIsAGap(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].town.change(func(b *book) { b.silent = true })
+		nodes[0].happens("1")
+		nodes[0].happens("2")
+		nodes[0].town.change(func(b *book) {
+			b.pages, b.silent = b.pages[1:], false
+			b.first++
+		})
+		nodes[0].happens("3")
+		l.want("gap", "session.resumed 2", "session.resumed 3")
+	})
+}
+
+// A message that was stored twice, since nobody knew that it was, is shown once.
+func TestMessageThatWasStoredTwiceIsShownOnce(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		here, there := nodes[0].serve().listen(""), nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].happens("1", "2")
+		for _, m := range slices.Clone(b.pages) {
+			if _, err := b.at(nodes[0]).Append(t.Context(), m.Node, "again", m.Data); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			delete(b.ids, "again")
+		}
+		for _, l := range []*listener{here, there} {
+			l.want("session.resumed 1", "session.resumed 2")
+		}
+		nodes[1].happens("3")
+		for _, l := range []*listener{here, there} {
+			l.want("session.resumed 3")
+		}
+	})
+}
+
 // NATS may lose its memory, and begin with the numbers that it began with. All readers are told, and no
 // number means two events.
 func TestLogThatHasLostItsEventsIsAGap(t *testing.T) {

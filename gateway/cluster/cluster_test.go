@@ -128,6 +128,8 @@ type network struct {
 	mu    sync.Mutex
 	at    map[string]func(ctx context.Context) (net.Conn, error)
 	dials int
+
+	cluster string // of the nodes that are made
 }
 
 func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -151,7 +153,7 @@ func fails(context.Context) (net.Conn, error) {
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
+	return &network{t: t, cluster: "test", at: make(map[string]func(context.Context) (net.Conn, error))}
 }
 
 func silence(ctx context.Context) (net.Conn, error) {
@@ -166,10 +168,11 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 	}
 	conns := make(chan net.Conn)
 	done := make(chan struct{})
+	cluster := n.cluster
 	ln := &pipeListener{conns, done, sync.OnceFunc(func() { close(done) })}
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: "test"})
+			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster})
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
@@ -279,10 +282,27 @@ func TestVerdicts(t *testing.T) {
 		set  func(t *testing.T, c *Cluster, n *network)
 		want Verdict
 	}{
-		"it answers":            {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node(peerID, keys("k")) }, Alive},
-		"another node answers":  {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("k")) }, Gone},
-		"a node of other keys":  {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("other")) }, Unclear},
-		"refused":               {func(t *testing.T, c *Cluster, n *network) {}, Gone},
+		"it answers":           {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node(peerID, keys("k")) }, Alive},
+		"another node answers": {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("k")) }, Gone},
+		"a node of other keys": {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("other")) }, Unclear},
+		"refused":              {func(t *testing.T, c *Cluster, n *network) {}, Gone},
+		"refused once": {func(t *testing.T, c *Cluster, n *network) {
+			var first atomic.Bool
+			n.at[peerAddr] = func(ctx context.Context) (net.Conn, error) {
+				if first.CompareAndSwap(false, true) {
+					return refuses(ctx)
+				}
+				return silence(ctx)
+			}
+		}, Unclear},
+		"a node of this id in another cluster": {func(t *testing.T, c *Cluster, n *network) {
+			n.cluster = "other"
+			n.at[peerAddr] = n.node(peerID, keys("k"))
+		}, Gone},
+		"a node of other keys that is not heard": {func(t *testing.T, c *Cluster, n *network) {
+			n.at[peerAddr] = n.node(peerID, keys("other"))
+			time.Sleep(2 * time.Second)
+		}, Unclear},
 		"refused, but it beats": {func(t *testing.T, c *Cluster, n *network) { go beatAfter(c, 100*time.Millisecond) }, Unclear},
 		"no answer, it beats":   {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = silence; beats(t, c, peerID) }, Unclear},
 		"no answer, no beats": {func(t *testing.T, c *Cluster, n *network) {
@@ -495,6 +515,58 @@ func TestWrongClockKeepsANodeOut(t *testing.T) {
 				t.Errorf("%v off: %v", skew, err)
 			}
 			c.Stop()
+		}
+	})
+}
+
+// A clock that is off is said once, and again after it was right.
+func TestWrongClockIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e, _, log := stage(t)
+		for i, skew := range []time.Duration{0, -2 * time.Second, 999 * time.Millisecond, 2 * time.Second} {
+			e.mu.Lock()
+			e.skew = skew
+			e.mu.Unlock()
+			time.Sleep(4 * recordEvery)
+			if n := log.count("clock.skewed"); n != (i+1)/2 {
+				t.Errorf("%v off: %d lines", skew, n)
+			}
+		}
+	})
+}
+
+// A judgement is used for a second.
+func TestJudgementIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.at[peerAddr] = silence
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
+			t.Errorf("%+v", j)
+		}
+		n.mu.Lock()
+		n.at[peerAddr] = n.node(peerID, keys("k"))
+		n.mu.Unlock()
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
+			t.Errorf("%+v at once", j)
+		}
+		time.Sleep(judgedFor)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Alive {
+			t.Errorf("%+v later", j)
+		}
+	})
+}
+
+// Nodes that are gone are no witnesses: a node that hears none of them judges all the same.
+func TestGoneNodesAreNoWitnesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.at[peerAddr] = silence
+		for _, id := range []string{"0000000c", "0000000d"} {
+			c.Record(id, recordOf(id, "10.0.0.3:8082", stateLeft))
+		}
+		time.Sleep(2 * time.Second)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Silent {
+			t.Errorf("%+v", j)
 		}
 	})
 }

@@ -84,6 +84,21 @@ func TestHiddenNodeIsStillReached(t *testing.T) {
 	})
 }
 
+// When a node was heard is remembered for longer than the node.
+func TestForgottenNodeWasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.at[peerAddr] = silence
+		time.Sleep(10 * time.Minute)
+		c.Heartbeat(peerID)
+		heard := time.Now()
+		time.Sleep(forgetAfter + time.Minute)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Silent || j.Evidence != "it is not known" || !j.Heard.Equal(heard) {
+			t.Errorf("%+v, want heard at %v", j, heard)
+		}
+	})
+}
+
 // Grace periods go by when a node was heard, not by when it could have been.
 func TestOutageOfTheEngineIsNoSignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
