@@ -36,6 +36,8 @@ type Cluster interface {
 	// one message at a time, and restored whenever messages may have been lost because this
 	// node's connection was. Neither may block. They are not called after stop.
 	Subscribe(message func(node string, data []byte), restored func()) (stop func(), err error)
+	// Lost calls f with the name of each node that has ended without having said so, with its sessions.
+	Lost(f func(node string))
 	// Log keeps the events of all nodes. Nil: there is none.
 	Log() events.Log
 }

@@ -38,6 +38,7 @@ type place struct {
 
 	down, gone bool // it does not answer; it is known to have ended
 	deaf       bool // its connection for events is lost
+	lost       func(node string)
 }
 
 // A subscriber gets messages one at a time, in their order.
@@ -200,6 +201,9 @@ func (p *place) Log() events.Log {
 	}
 	return p.town.book.at(p)
 }
+
+// Lost implements Cluster.
+func (p *place) Lost(f func(string)) { p.set(func(p *place) { p.lost = f }) }
 
 // placeID is a node as its gateway sees it: clients that come back elsewhere are not tested
 // here.

@@ -40,6 +40,8 @@ const (
 	maxMessage = 32 << 10
 	// maxNews is how many stored messages may wait.
 	maxNews = 1024
+	// nodeLost is the reason of the gap that stands for the end of all sessions of a node.
+	nodeLost = "node_lost"
 )
 
 // Run publishes the events of this node to the others, and adds theirs to the event stream,
@@ -119,6 +121,7 @@ func (f *feed) run(ctx context.Context) {
 	defer f.a.all.Close()
 	own, first := f.own.Live(), f.own.Last()
 	f.subscribe()
+	f.a.cluster.Lost(f.lost)
 	followCtx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	if f.log != nil {
@@ -329,6 +332,13 @@ func (f *feed) forget() {
 // gap notes that events are missing: of a node, or "" if it is not known whose.
 func (f *feed) gap(node string) {
 	f.a.all.Merge(events.Event{Type: events.Gap, Time: time.Now().UTC(), Node: node})
+}
+
+// lost notes that a node is lost, with its sessions: nobody publishes their end.
+func (f *feed) lost(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.a.all.Merge(events.Event{Type: events.Gap, Time: time.Now().UTC(), Node: node, Reason: nodeLost})
 }
 
 // restored is called when messages of other nodes, and to them, may have been lost.

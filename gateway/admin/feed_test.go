@@ -131,6 +131,24 @@ func TestEventsThatWereNotForwardedAreAGap(t *testing.T) {
 	})
 }
 
+// Nobody publishes the ends of a lost node's sessions: readers of all others are told to list the
+// sessions again.
+func TestLostNodeIsAGap(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		l := nodes[1].serve().listen("?session=x")
+		synctest.Wait()
+		nodes[1].lost("ann")
+		for e := l.next(); ; e = l.next() {
+			if e.Type != "" {
+				if e.Type != events.Gap || e.Node != "ann" || e.Reason != nodeLost {
+					t.Errorf("%+v", e)
+				}
+				break
+			}
+		}
+	})
+}
+
 func TestMessagesThatAreNoEventsAreNotTaken(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		l := nodes[0].serve().listen("")

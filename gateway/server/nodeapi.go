@@ -111,3 +111,6 @@ func (p *peers) Subscribe(message func(string, []byte), restored func()) (func()
 
 // Log implements admin.Cluster.
 func (p *peers) Log() events.Log { return p.node.events }
+
+// Lost implements admin.Cluster.
+func (p *peers) Lost(f func(node string)) { p.node.OnLost(func(n cluster.Node) { f(n.Name) }) }

@@ -213,6 +213,38 @@ func TestEventsContinueAtAnotherNodeAndAfterAnUpgrade(t *testing.T) {
 	fresh.listen("", l.id).want(append([]string{"gap"}, all...)...)
 }
 
+// A node that was killed is found out though nobody asks for its sessions: the log and the list of nodes say
+// how many it had, and readers of events are told.
+func TestKilledNodeIsFoundOut(t *testing.T) {
+	c := newCluster(t, 3)
+	c.join(0)
+	c.join(0)
+	eventually(t, "the others know of its sessions", func() bool { return strings.Contains(string(c.nodes[1].get("/api/v1/nodes")), `"sessions":2`) })
+	streams := []*listener{c.nodes[1].listen("", ""), c.nodes[2].listen("", "")}
+	c.nodes[0].cmd.Process.Kill()
+	for i, g := range c.nodes[1:] {
+		c.wantNodes(g, "gone", 1)
+		if line := g.says("node.gone"); line["sessions"] != 2.0 || line["name"] != "n0" {
+			t.Errorf("%v", line)
+		}
+		streams[i].want("gap n0")
+		var list struct {
+			Nodes []struct {
+				Name, State string
+				Sessions    int
+			}
+		}
+		if err := json.Unmarshal(g.get("/api/v1/nodes"), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list.Nodes {
+			if n.Name == "n0" && (n.State != "gone" || n.Sessions != 2) {
+				t.Errorf("%+v", n)
+			}
+		}
+	}
+}
+
 // A node that stands still is missing, and its sessions are not unknown. Once it was killed
 // they are.
 func TestControlAPINamesNodesThatDoNotAnswer(t *testing.T) {
