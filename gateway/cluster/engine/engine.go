@@ -67,21 +67,23 @@ type Engine struct {
 
 	handle sync.Mutex // calls of h, one at a time
 
-	mu       sync.Mutex
-	nc       *nats.Conn          // nil before the first attempt to connect has ended
-	js       jetstream.JetStream // as nc
-	later    []*subscription     // made before nc was there
-	nodes    jetstream.KeyValue  // nil: to be set up
-	players  jetstream.KeyValue
-	status   cluster.EngineStatus
-	skew     time.Duration
-	skewed   bool // skew was measured
-	err      error
-	denied   error              // the last right that was missing, since the last connect
-	setting  context.CancelFunc // ends a set-up under way
-	suspect  bool               // a bucket may be lost
-	events   eventsState
-	contents string // of the files, when they were read last
+	mu      sync.Mutex
+	nc      *nats.Conn          // nil before the first attempt to connect has ended
+	js      jetstream.JetStream // as nc
+	later   []*subscription     // made before nc was there
+	nodes   jetstream.KeyValue  // nil: to be set up
+	players jetstream.KeyValue
+	status  cluster.EngineStatus
+	skew    time.Duration
+	skewed  bool // skew was measured
+	err     error
+	denied  error              // the last right that was missing, since the last connect
+	setting context.CancelFunc // ends a set-up under way
+	suspect bool               // a bucket may be lost
+	events  eventsState
+
+	noEventsSaid string // why there is no stream of events, as the log says it
+	contents     string // of the files, when they were read last
 }
 
 // New checks the options. It connects to nothing.

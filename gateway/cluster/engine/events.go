@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -34,9 +35,11 @@ const (
 	sequence    = "Nats-Sequence"
 )
 
-// eventsSizes are the bytes that the stream may have. The second is tried where the account has not as
-// much.
-var eventsSizes = []int64{64 << 20, 8 << 20}
+// eventsSizes are the bytes that the stream may have. The second is tried where the servers have not as
+// much. NATS reserves them, and reserves more than there is if it is asked quickly: then a bucket that was
+// lost can't be made again, and a cluster needs that. So they are few, and a smaller stream is tried before
+// one with fewer replicas, which would take them all from one server.
+var eventsSizes = []int64{32 << 20, 8 << 20}
 
 // An eventsState is what is known of the stream.
 type eventsState struct {
@@ -68,14 +71,33 @@ func (e *Engine) openEvents() {
 		e.events = eventsState{}
 	case denied != nil:
 		err = denied
+	case err != nil && !final(err):
+		e.o.Log.Debug("engine.error", "stream", e.bucket("events"), "err", err)
+		err = nil
 	default:
 		e.events.there, e.events.err = err == nil, err
 	}
 	e.events.stop = nil
+	say := err != nil && err.Error() != e.noEventsSaid
+	if e.events.there {
+		e.noEventsSaid = ""
+	} else if say {
+		e.noEventsSaid = err.Error()
+	}
 	e.mu.Unlock()
-	if err != nil {
+	if say {
 		e.o.Log.Warn("engine.no_events", "stream", e.bucket("events"), "err", err, "text", "the event streams of two nodes cannot continue each other")
 	}
+}
+
+// errForeign means that there is a stream of this name that is not a cluster's.
+var errForeign = errors.New("it was made for something else")
+
+// final reports whether it is of no use to try again soon: the servers have answered, and not that they
+// have no leader.
+func final(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, errForeign) || errors.As(err, &api) && api.Code != http.StatusServiceUnavailable
 }
 
 func (e *Engine) makeEvents(ctx context.Context) error {
@@ -89,7 +111,7 @@ func (e *Engine) makeEvents(ctx context.Context) error {
 	}
 	c := st.CachedInfo().Config
 	if want := e.o.Name + "." + eventsIn + "*"; len(c.Subjects) != 1 || c.Subjects[0] != want || c.RePublish == nil || c.RePublish.HeadersOnly || !c.AllowDirect {
-		return errors.New("it was made for something else")
+		return errForeign
 	}
 	return nil
 }
@@ -103,19 +125,16 @@ func (e *Engine) createEvents(ctx context.Context, js jetstream.JetStream) (st j
 	for _, c.Replicas = range []int{3, 2, 1} {
 		for _, c.MaxBytes = range eventsSizes {
 			st, err = js.CreateStream(ctx, c)
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
-				return js.Stream(ctx, c.Name)
-			}
-			if err == nil {
+			var api *jetstream.APIError
+			switch {
+			case err == nil:
 				e.o.Log.Info("engine.bucket_made", "bucket", c.Name, "replicas", c.Replicas)
 				return st, nil
+			case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node was faster
+				return js.Stream(ctx, c.Name)
+			case !errors.As(err, &api): // no answer
+				return nil, err
 			}
-			if tooManyReplicas(err) {
-				break
-			}
-		}
-		if !tooManyReplicas(err) {
-			break
 		}
 	}
 	return nil, err
