@@ -28,8 +28,8 @@ const (
 	eventsOut = "evs."
 
 	eventsAge = 10 * time.Minute
-	// eventsAgain is when the stream is tried again that could not be made.
-	eventsAgain = time.Minute
+	// eventsAgain is when the stream is tried again that could not be made; later after each failure.
+	eventsAgain, eventsLast = time.Second, time.Minute
 	// eventsTwice is for how long a message is recognised that is stored once more.
 	eventsTwice = time.Minute
 	sequence    = "Nats-Sequence"
@@ -44,9 +44,12 @@ var eventsSizes = []int64{32 << 20, 8 << 20}
 // An eventsState is what is known of the stream.
 type eventsState struct {
 	there bool
-	err   error     // why not, if that is known
-	tried time.Time // last
-	stop  context.CancelFunc
+	err   error // why not, if that is known
+
+	denied error     // a right that is missing
+	again  time.Time // when it is tried again
+	wait   time.Duration
+	stop   context.CancelFunc
 }
 
 // openEvents makes or finds the stream. Nothing else depends on it.
@@ -54,9 +57,10 @@ func (e *Engine) openEvents() {
 	ctx, cancel := context.WithTimeout(e.ctx, 2*opTimeout)
 	defer cancel()
 	e.mu.Lock()
-	due := e.nodes != nil && !e.events.there && (e.events.err == nil || time.Since(e.events.tried) > eventsAgain)
+	due := e.nodes != nil && !e.events.there && !time.Now().Before(e.events.again)
 	if due {
-		e.events = eventsState{tried: time.Now(), stop: cancel}
+		wait := min(max(2*e.events.wait, eventsAgain), eventsLast)
+		e.events = eventsState{err: e.events.err, again: time.Now().Add(wait), wait: wait, stop: cancel}
 	}
 	e.mu.Unlock()
 	if !due {
@@ -64,13 +68,14 @@ func (e *Engine) openEvents() {
 	}
 	err := e.makeEvents(ctx)
 	e.mu.Lock()
-	denied := e.events.err
+	denied := e.events.denied
 	switch {
 	case !e.status.Up || e.nodes == nil:
 		err = nil // it is tried again
 		e.events = eventsState{}
 	case denied != nil:
 		err = denied
+		e.events.there, e.events.err = false, err
 	case err != nil && !final(err):
 		e.o.Log.Debug("engine.error", "stream", e.bucket("events"), "err", err)
 		err = nil
@@ -148,7 +153,8 @@ func (e *Engine) noEvents(err error) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.events.there, e.events.err = false, fmt.Errorf("the NATS user lacks a right: %w", err)
+	e.events.denied = fmt.Errorf("the NATS user lacks a right: %w", err)
+	e.events.there, e.events.err = false, e.events.denied
 	if e.events.stop != nil {
 		e.events.stop()
 	}
