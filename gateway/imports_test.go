@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"gateway/events":            {},
 	"gateway/session":           {"gateway/replay", "gateway/frame", "gateway/tlv", "gateway/wire", "tokens/generation"},
 	"gateway/cluster":           {},
-	"gateway/cluster/engine":    {"gateway/cluster"},
+	"gateway/cluster/engine":    {"gateway/cluster", "gateway/events"},
 	"gateway/hop":               {},
 	"gateway/pipe":              {},
 	"gateway/tlv":               {},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"reseat/gateway"
+	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -242,23 +244,27 @@ func TestNewSessionsAreNotForwarded(t *testing.T) {
 // What becomes of a resume whose owner cannot be reached goes by what is known of that node.
 func TestUnreachableOwner(t *testing.T) {
 	grace := testPolicy().Grace
+	const never = -1
 	for name, try := range map[string]struct {
 		verdict gateway.NodeVerdict
 		heard   time.Duration // before the resume
 		want    int
 	}{
-		"unclear":                        {gateway.NodeVerdict{State: gateway.NodeUnclear}, 0, wire.CodeNodeUnreachable},
-		"up":                             {gateway.NodeVerdict{State: gateway.NodeUp}, 0, wire.CodeNodeUnreachable},
-		"silent, and its grace period":   {gateway.NodeVerdict{State: gateway.NodeSilent}, grace - time.Second, wire.CodeNodeUnreachable},
-		"silent for longer than a grace": {gateway.NodeVerdict{State: gateway.NodeSilent}, grace + time.Second, wire.CodeNoSession},
-		"gone":                           {gateway.NodeVerdict{State: gateway.NodeGone}, 0, wire.CodeNoSession},
+		"unclear":                             {gateway.NodeVerdict{State: gateway.NodeUnclear}, 0, wire.CodeNodeUnreachable},
+		"up":                                  {gateway.NodeVerdict{State: gateway.NodeUp}, 0, wire.CodeNodeUnreachable},
+		"silent, and its grace period":        {gateway.NodeVerdict{State: gateway.NodeSilent}, grace - time.Second, wire.CodeNodeUnreachable},
+		"silent, and nobody knows since when": {gateway.NodeVerdict{State: gateway.NodeSilent}, never, wire.CodeNodeUnreachable},
+		"silent for longer than a grace":      {gateway.NodeVerdict{State: gateway.NodeSilent}, grace + time.Second, wire.CodeNoSession},
+		"gone":                                {gateway.NodeVerdict{State: gateway.NodeGone}, 0, wire.CodeNoSession},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNodes(t, 2, testPolicy())
 				p, game := n.begin()
 				p.Sync()
-				try.verdict.Heard = time.Now().Add(-try.heard)
+				if try.heard != never {
+					try.verdict.Heard = time.Now().Add(-try.heard)
+				}
 				n.lose(0, try.verdict)
 				c := p.At(n.of[1].Door).TryResume(p.Hello.Token, "0").WantClosing(try.want)
 				if retry := try.want == wire.CodeNodeUnreachable; c.Retry != retry {
@@ -354,6 +360,55 @@ func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
 		}
 		if s, _ := n.of[0].gw.Session(p.Hello.Session); s.Peer != "127.0.0.1" {
 			t.Errorf("peer %q", s.Peer)
+		}
+	})
+}
+
+// describedBy are the headers of a client that a node passes on.
+func describedBy(c hop.Client) http.Header {
+	h := make(http.Header)
+	c.Set(h)
+	return h
+}
+
+// What a client says of itself in the words of nodes is not believed at the client address: its
+// resume is passed on.
+func TestClientsOwnDescriptionChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 2, testPolicy())
+		p, _ := n.begin()
+		p.Drop()
+		var header strings.Builder
+		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&header)
+		c, br, resp, err := n.of[1].Handshake("/resume", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, header.String())
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		defer c.Close()
+		br.ReadByte()
+		synctest.Wait()
+		if s, _ := n.of[0].gw.Session(p.Hello.Session); s.State != "attached" || s.Peer != "127.0.0.1" {
+			t.Errorf("%s from %s", s.State, s.Peer)
+		}
+	})
+}
+
+// The owner knows the client by what the node says that has passed it on.
+func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 1, testPolicy())
+		r := httptest.NewRequest("GET", "/match/7", nil)
+		r.Header = describedBy(hop.Client{From: nodeID(1), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"})
+		for name, value := range map[string]string{
+			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-Websocket-Version": "13", "Sec-Websocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": "https://evil.example",
+		} {
+			r.Header.Set(name, value)
+		}
+		r.RemoteAddr = "10.0.0.2:1"
+		rec := httptest.NewRecorder()
+		n.of[0].gw.ServeNode(rec, r)
+		if list := n.of[0].gw.Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
+			t.Errorf("%d, refusals %+v", rec.Code, list)
 		}
 	})
 }

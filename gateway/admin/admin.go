@@ -66,6 +66,7 @@ type api struct {
 	cluster  Cluster
 	heard    figures
 	all      *events.Hub // events of all nodes
+	feed     *feed       // fills it
 }
 
 //go:embed openapi.json
@@ -87,6 +88,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	if a.cluster != nil {
 		id, _ := strconv.ParseUint(a.cluster.Self().ID, 16, 64)
 		a.all = events.NewMerged(time.Now, id)
+		a.feed = newFeed(a)
 	}
 	a.guard = loopbackGuard{}
 	if o.Credentials != nil {
@@ -181,6 +183,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	if a.cluster != nil {
 		r.Get(v1+"/nodes", a.listNodes)
 		r.Get(v1+"/cluster", a.clusterStatus)
+		r.Get(v1+"/nodes/{name}/drain", a.nodeDrain(a.drain))
 		r.Post(v1+"/nodes/{name}/drain", a.nodeDrain(a.beginDrain))
 		r.Delete(v1+"/nodes/{name}/drain", a.nodeDrain(a.cancelDrain))
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"reseat/gateway/events"
 )
 
 // A Cluster is what the control API needs of the other nodes. Its methods may be called from
@@ -34,6 +36,10 @@ type Cluster interface {
 	// one message at a time, and restored whenever messages may have been lost because this
 	// node's connection was. Neither may block. They are not called after stop.
 	Subscribe(message func(node string, data []byte), restored func()) (stop func(), err error)
+	// Lost calls f with the name of each node that has ended without having said so, with its sessions.
+	Lost(f func(node string))
+	// Log keeps the events of all nodes. Nil: there is none.
+	Log() events.Log
 }
 
 // A Node is a node of the cluster as the API shows it.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 )
 
@@ -21,6 +22,7 @@ import (
 type town struct {
 	*testing.T
 	nodes []*place
+	book  *book // nil: there is no log
 
 	mu   sync.Mutex // guards the places' fields below theirs
 	subs map[string]*subscriber
@@ -36,6 +38,7 @@ type place struct {
 
 	down, gone bool // it does not answer; it is known to have ended
 	deaf       bool // its connection for events is lost
+	lost       func(node string)
 }
 
 // A subscriber gets messages one at a time, in their order.
@@ -166,7 +169,7 @@ func (p *place) hear(on bool) {
 	synctest.Wait()
 	p.set(func(p *place) {
 		p.deaf = !on
-		if s := p.town.subs[p.node.ID]; on {
+		if s := p.town.subs[p.node.ID]; on && s != nil {
 			s.queue <- s.restored
 		}
 	})
@@ -190,6 +193,17 @@ func (p *place) Subscribe(message func(string, []byte), restored func()) (func()
 		close(s.queue)
 	}, nil
 }
+
+// Log implements Cluster.
+func (p *place) Log() events.Log {
+	if p.town.book == nil {
+		return nil
+	}
+	return p.town.book.at(p)
+}
+
+// Lost implements Cluster.
+func (p *place) Lost(f func(string)) { p.set(func(p *place) { p.lost = f }) }
 
 // placeID is a node as its gateway sees it: clients that come back elsewhere are not tested
 // here.

@@ -223,6 +223,7 @@ var guardedCalls = []struct {
 	{"DELETE", "/api/v1/drain", "admin", ""},
 	{"GET", "/api/v1/nodes", "viewer", ""},
 	{"GET", "/api/v1/cluster", "viewer", ""},
+	{"GET", "/api/v1/nodes/none/drain", "viewer", ""},
 	{"POST", "/api/v1/nodes/none/drain", "admin", ""},
 	{"DELETE", "/api/v1/nodes/none/drain", "admin", ""},
 	{"GET", "/debug/pprof/", "admin", ""},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,17 +111,39 @@ func TestLostMessageIsAGap(t *testing.T) {
 // A node that has more events than it can forward says so.
 func TestEventsThatWereNotForwardedAreAGap(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
-		l := nodes[1].serve().listen("")
 		synctest.Wait()
-		const n = events.Kept + 2*maxBatch
+		var gaps atomic.Int32
 		nodes[0].set(func(*place) { // nothing is sent meanwhile
-			for i := range n {
+			s := nodes[0].town.subs[nodes[1].node.ID]
+			take := s.message
+			s.message = func(node string, data []byte) {
+				gaps.Add(int32(strings.Count(string(data), `"type":"gap"`)))
+				take(node, data)
+			}
+			for i := range events.Kept + 2*maxBatch {
 				nodes[0].gw.Events().Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
 			}
 		})
-		for e := l.next(); e.Type != events.Gap || e.Node != "ann"; e = l.next() {
-			if e.Session == fmt.Sprint(n-1) {
-				t.Fatal("no gap before the last event")
+		synctest.Wait()
+		if gaps.Load() == 0 {
+			t.Error("no gap was sent")
+		}
+	})
+}
+
+// Nobody publishes the ends of a lost node's sessions: readers of all others are told to list the
+// sessions again.
+func TestLostNodeIsAGap(t *testing.T) {
+	inTown(t, three, func(t *testing.T, nodes []*place) {
+		l := nodes[1].serve().listen("?session=x")
+		synctest.Wait()
+		nodes[1].lost("ann")
+		for e := l.next(); ; e = l.next() {
+			if e.Type != "" {
+				if e.Type != events.Gap || e.Node != "ann" || e.Reason != nodeLost {
+					t.Errorf("%+v", e)
+				}
+				break
 			}
 		}
 	})

@@ -243,19 +243,23 @@ func TestNodeIsDrainedByNameOrID(t *testing.T) {
 					t.Errorf("%s: node %d drains", name, j)
 				}
 			}
+			if m := nodes[1].object("GET", target, "", http.StatusOK); m["draining"] != true {
+				t.Errorf("%s: %v", name, m)
+			}
 			if m := nodes[1].object("DELETE", target, "", http.StatusOK); m["draining"] != false || nodes[i].gw.Draining() {
 				t.Errorf("%s: %v", name, m)
 			}
 		}
-		for _, method := range []string{"POST", "DELETE"} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
 			nodes[0].wantProblem(method, "/api/v1/nodes/twin/drain", http.StatusConflict, "00000003, 00000004")
 			nodes[0].wantProblem(method, "/api/v1/nodes/nobody/drain", http.StatusNotFound, "no node")
 			rec := newRequest(nodes[0].admin.(*Handler).NodeHandler(), method, nodePath+"/nodes/ann/drain", "Reseat-Node-From: 00000002", "Reseat-Node-Caller: loopback")
 			wantProblem(t, rec, http.StatusNotFound, "")
 		}
 		nodes[2].set(func(n *place) { n.down = true })
-		nodes[0].wantProblem("POST", "/api/v1/nodes/00000003/drain", http.StatusBadGateway, "node twin does not answer")
-		nodes[0].wantProblem("DELETE", "/api/v1/nodes/00000003/drain", http.StatusBadGateway, "node twin does not answer")
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			nodes[0].wantProblem(method, "/api/v1/nodes/00000003/drain", http.StatusBadGateway, "node twin does not answer")
+		}
 	})
 	inWorld(t, func(t *testing.T, w *world) {
 		w.wantProblem("POST", "/api/v1/nodes/self/drain", http.StatusNotFound, "no such resource")
@@ -299,12 +303,12 @@ func TestNodesAndClusterAreShown(t *testing.T) {
 		if engine["up"] != true || engine["servers"] != 3.0 {
 			t.Errorf("%v", engine)
 		}
-		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster"} {
+		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster", "/api/v1/nodes/bob/drain"} {
 			nodes[0].wantRefused("GET", target, "", http.StatusForbidden, "", "Origin: https://evil.example")
 		}
 	})
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
-		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster"} {
+		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster", "/api/v1/nodes/bob/drain"} {
 			nodes[0].wantRefused("GET", target, "", http.StatusUnauthorized, "token")
 		}
 	}, withTokens(t))

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -49,8 +50,11 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := stream{w: w, control: http.NewResponseController(w), reader: reader, wanted: eventFilter(r)}
-	if a.alone(r) {
+	switch {
+	case a.alone(r):
 		s.node = a.nodeName()
+	case a.feed.log != nil:
+		s.older = a.feed.older
 	}
 	s.run(r)
 }
@@ -114,13 +118,22 @@ func (a *api) read(r *http.Request) (*events.Reader, error) {
 				return nil, badRequest("last: want 0 to %d", events.Kept)
 			}
 		}
+		a.settle(r, 0)
 		return hub.Newest(int(n)), nil
 	}
 	id, ok := number(last)
 	if !ok {
 		return nil, badRequest("Last-Event-ID: want the id of an event, got %.100q", last)
 	}
+	a.settle(r, id)
 	return hub.After(id), nil
+}
+
+// settle waits until it is known where a reader of the whole cluster's events begins.
+func (a *api) settle(r *http.Request, id uint64) {
+	if !a.alone(r) {
+		a.feed.settle(r.Context(), id)
+	}
 }
 
 // eventFilter returns the filter in a query: events of one session, player or group.
@@ -142,6 +155,8 @@ type stream struct {
 	reader  *events.Reader
 	wanted  func(*events.Event) bool
 	node    string // of all events; "": they say it themselves
+	// older reads events that the reader's Hub does not have any more. Nil: they are nowhere.
+	older func(ctx context.Context, after, until uint64) (list []events.Event, upTo uint64, ok bool)
 
 	list []events.Event
 	out  bytes.Buffer
@@ -159,7 +174,9 @@ func (s *stream) run(r *http.Request) {
 		case <-beat.C:
 			s.comment()
 		case <-s.reader.Wake():
-			open = s.gather()
+			if s.older == nil || !s.gatherOlder(r.Context()) {
+				open = s.gather()
+			}
 		}
 	}
 	s.control.SetWriteDeadline(time.Time{})
@@ -171,8 +188,28 @@ func (s *stream) comment() { s.out.WriteString(":\n\n") }
 // gather formats the events that wait, and reports whether more may follow.
 func (s *stream) gather() (open bool) {
 	s.list, open = s.reader.Next(s.list[:0])
-	for i := range s.list {
-		e := &s.list[i]
+	s.format(s.list)
+	return open
+}
+
+// gatherOlder formats events that are in the log alone, if these come next. If they are not there it
+// formats none.
+func (s *stream) gatherOlder(ctx context.Context) bool {
+	after, until, behind := s.reader.Behind()
+	if !behind {
+		return false
+	}
+	list, upTo, ok := s.older(ctx, after, until)
+	if ok {
+		s.format(list)
+		s.reader.Skip(upTo)
+	}
+	return ok
+}
+
+func (s *stream) format(list []events.Event) {
+	for i := range list {
+		e := &list[i]
 		if !s.wanted(e) {
 			continue
 		}
@@ -182,7 +219,6 @@ func (s *stream) gather() (open bool) {
 		data, _ := json.Marshal(e)
 		fmt.Fprintf(&s.out, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)
 	}
-	return open
 }
 
 // flush sends what was gathered.

@@ -23,6 +23,7 @@ type listener struct {
 	*reply
 	body io.Reader
 	last string // the newest id
+	idle int    // comments since the last event
 }
 
 // listen opens the event stream.
@@ -74,8 +75,12 @@ func (l *listener) next() (e events.Event) {
 		case ":":
 		case "":
 			if data == "" {
+				if l.idle++; l.idle > 20 {
+					l.t.Fatal("the stream has no events any more")
+				}
 				return e
 			}
+			l.idle = 0
 			if err := json.Unmarshal([]byte(data), &e); err != nil || e.Type != name {
 				l.t.Fatalf("event %s with data %s, %v", name, data, err)
 			}

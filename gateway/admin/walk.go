@@ -75,7 +75,7 @@ func (k *walk) page() (list []json.RawMessage, next string) {
 	maxNodes := maxWalk
 	if k.filter.Player != "" || k.filter.Group != "" {
 		maxNodes = len(k.nodes) // few sessions on many nodes
-		k.askEarly()
+		k.askEarly(k.nodes)
 	}
 	limit := k.filter.Limit
 	for n := 0; len(k.nodes) > 0; n++ {
@@ -86,6 +86,7 @@ func (k *walk) page() (list []json.RawMessage, next string) {
 		page, ok := k.ask(node)
 		if !ok {
 			k.missing = append(k.missing, node)
+			k.afterSilence(maxNodes - n - 1)
 		}
 		list = append(list, page.Sessions...)
 		if page.Next != "" {
@@ -96,10 +97,19 @@ func (k *walk) page() (list []json.RawMessage, next string) {
 	return list, ""
 }
 
-// askEarly asks all other nodes at once, except the first if it is not asked from its start.
-func (k *walk) askEarly() {
+// afterSilence asks the next nodes of a page at once, up to n of them, after one that did not answer:
+// others may be silent with it, and a page waits for all of them for as long as for one.
+func (k *walk) afterSilence(n int) {
+	if k.early == nil {
+		k.filter.After = 0
+		k.askEarly(k.nodes[1:min(1+n, len(k.nodes))])
+	}
+}
+
+// askEarly asks all other nodes of a list at once, except the first if it is not asked from its start.
+func (k *walk) askEarly(nodes []Node) {
 	after, self := k.filter.After, k.a.cluster.Self().ID
-	others := slices.Clone(k.nodes)
+	others := slices.Clone(nodes)
 	if after > 0 {
 		others = others[1:]
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"reseat/gateway/internal/test/wstest"
 )
@@ -170,6 +171,25 @@ func TestListNamesNodesThatDoNotAnswer(t *testing.T) {
 			if len(page.Sessions) != 2 || page.Sessions[0].ID != ids[0] || page.Sessions[1].ID != ids[2] || !slices.Equal(page.Missing, []string{"bob"}) {
 				t.Errorf("list%s: %+v", query, page)
 			}
+		}
+	})
+}
+
+// A page waits for one silent node, and then for all others together.
+func TestPageOfSilentNodesIsNotLate(t *testing.T) {
+	inTown(t, []string{"ann", "bob", "cid", "dan", "eve", "fay"}, func(t *testing.T, nodes []*place) {
+		p, _ := nodes[5].play("")
+		for _, n := range nodes[:4] {
+			n.set(func(n *place) { n.down = true })
+		}
+		began := time.Now()
+		page := nodes[4].clusterList("")
+		if d := time.Since(began); d != 2*askTimeout || len(page.Missing) != 4 || page.Next == "" {
+			t.Errorf("%v, without %v, next %q", d, page.Missing, page.Next)
+		}
+		rest := nodes[4].clusterList("?cursor=" + page.Next)
+		if len(rest.Missing) > 0 || len(rest.Sessions) != 1 || rest.Sessions[0].ID != p.Hello.Session {
+			t.Errorf("%+v", rest)
 		}
 	})
 }

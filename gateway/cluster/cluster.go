@@ -99,6 +99,7 @@ type Cluster struct {
 	warned    bool                 // about the clock
 	onUp      []func()
 	onSynced  []func()
+	onLost    []func(Node)
 }
 
 // A peer is another node.
@@ -349,7 +350,8 @@ func (c *Cluster) sweep(now time.Time) {
 	}
 	c.mu.Unlock()
 	for _, n := range fell {
-		c.cfg.Log.Warn("node.silent", "node", n.ID, "name", n.Name, "address", n.Address, "heartbeat_age", n.HeartbeatAge.Round(time.Millisecond))
+		c.cfg.Log.Warn("node.silent", "node", n.ID, "name", n.Name, "address", n.Address, "heartbeat_age", n.HeartbeatAge.Round(time.Millisecond), "sessions", n.Sessions)
+		c.run.Go(func() { c.Judge(c.ctx, n.ID) }) // perhaps it was killed: nobody may ask for its sessions
 	}
 }
 
@@ -453,11 +455,11 @@ func (c *Cluster) Record(id string, value []byte) {
 	}
 	c.mu.Unlock()
 	for _, n := range replaced {
-		c.logGone(n.ID, n.Name, n.Address, "node "+id+" has its address")
+		c.lose(n, "node "+id+" has its address")
 	}
 	switch {
 	case said && known:
-		c.cfg.Log.Info("node.gone", "node", id, "name", r.Name, "address", r.Address, "evidence", "it has left")
+		c.cfg.Log.Info("node.gone", "node", id, "name", r.Name, "address", r.Address, "evidence", "it has left", "sessions", r.Sessions)
 	case left:
 	case !known || back:
 		c.logUp(r)
@@ -468,8 +470,23 @@ func (c *Cluster) logUp(r record) {
 	c.cfg.Log.Info("node.up", "node", r.ID, "name", r.Name, "address", r.Address, "version", r.Version)
 }
 
-func (c *Cluster) logGone(id, name, address, evidence string) {
-	c.cfg.Log.Warn("node.gone", "node", id, "name", name, "address", address, "evidence", evidence)
+// lose notes that a node has ended without having left. Its sessions are lost, as many as it had at its
+// last record, which may be 3 seconds old.
+func (c *Cluster) lose(n Node, evidence string) {
+	c.cfg.Log.Warn("node.gone", "node", n.ID, "name", n.Name, "address", n.Address, "evidence", evidence, "sessions", n.Sessions)
+	c.mu.Lock()
+	calls := slices.Clone(c.onLost)
+	c.mu.Unlock()
+	for _, f := range calls {
+		f(n)
+	}
+}
+
+// OnLost has f called for each node that has ended without having left. It returns soon.
+func (c *Cluster) OnLost(f func(Node)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onLost = append(c.onLost, f)
 }
 
 // Synced implements EngineHandler.

@@ -128,6 +128,15 @@ type network struct {
 	mu    sync.Mutex
 	at    map[string]func(ctx context.Context) (net.Conn, error)
 	dials int
+
+	cluster string // of the nodes that are made
+}
+
+// answers sets what becomes of connections to an address.
+func (n *network) answers(address string, f func(context.Context) (net.Conn, error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.at[address] = f
 }
 
 func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -151,7 +160,7 @@ func fails(context.Context) (net.Conn, error) {
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, at: make(map[string]func(context.Context) (net.Conn, error))}
+	return &network{t: t, cluster: "test", at: make(map[string]func(context.Context) (net.Conn, error))}
 }
 
 func silence(ctx context.Context) (net.Conn, error) {
@@ -166,10 +175,11 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 	}
 	conns := make(chan net.Conn)
 	done := make(chan struct{})
+	cluster := n.cluster
 	ln := &pipeListener{conns, done, sync.OnceFunc(func() { close(done) })}
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: "test"})
+			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster})
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
@@ -279,44 +289,61 @@ func TestVerdicts(t *testing.T) {
 		set  func(t *testing.T, c *Cluster, n *network)
 		want Verdict
 	}{
-		"it answers":            {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node(peerID, keys("k")) }, Alive},
-		"another node answers":  {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("k")) }, Gone},
-		"a node of other keys":  {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = n.node("0000000c", keys("other")) }, Unclear},
-		"refused":               {func(t *testing.T, c *Cluster, n *network) {}, Gone},
+		"it answers":           {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node(peerID, keys("k"))) }, Alive},
+		"another node answers": {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node("0000000c", keys("k"))) }, Gone},
+		"a node of other keys": {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node("0000000c", keys("other"))) }, Unclear},
+		"refused":              {func(t *testing.T, c *Cluster, n *network) {}, Gone},
+		"refused once": {func(t *testing.T, c *Cluster, n *network) {
+			var first atomic.Bool
+			n.answers(peerAddr, func(ctx context.Context) (net.Conn, error) {
+				if first.CompareAndSwap(false, true) {
+					return refuses(ctx)
+				}
+				return silence(ctx)
+			})
+		}, Unclear},
+		"a node of this id in another cluster": {func(t *testing.T, c *Cluster, n *network) {
+			n.cluster = "other"
+			n.answers(peerAddr, n.node(peerID, keys("k")))
+		}, Gone},
+		"a node of other keys that is not heard": {func(t *testing.T, c *Cluster, n *network) {
+			n.answers(peerAddr, n.node(peerID, keys("other")))
+			time.Sleep(2 * time.Second)
+		}, Unclear},
 		"refused, but it beats": {func(t *testing.T, c *Cluster, n *network) { go beatAfter(c, 100*time.Millisecond) }, Unclear},
-		"no answer, it beats":   {func(t *testing.T, c *Cluster, n *network) { n.at[peerAddr] = silence; beats(t, c, peerID) }, Unclear},
+		"no answer, it beats":   {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, silence); beats(t, c, peerID) }, Unclear},
 		"no answer, no beats": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			time.Sleep(2 * time.Second)
 		}, Silent},
 		"no answer, a short silence": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			time.Sleep(500 * time.Millisecond)
 			c.Heartbeat(peerID)
 		}, Unclear},
 		"nobody is heard": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
 			time.Sleep(2 * time.Second)
 		}, Unclear},
 		"half of the others are heard": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
 			c.Record("0000000d", recordOf("0000000d", "10.0.0.4:8082", "up"))
 			beats(t, c, "0000000d")
 			time.Sleep(2 * time.Second)
 		}, Silent},
 		"no answer, without NATS": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			time.Sleep(2 * time.Second)
 			c.EngineDown(errors.New("cut"))
 		}, Unclear},
 		"it has left": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			c.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
 		}, Gone},
 		"another has its address": {func(t *testing.T, c *Cluster, n *network) {
-			n.at[peerAddr] = silence
+			n.answers(peerAddr, silence)
 			time.Sleep(4 * time.Second)
 			c.Record("0000000c", recordOf("0000000c", peerAddr, "up"))
 		}, Gone},
@@ -363,8 +390,11 @@ func TestUnknownNodeIsSilentSinceTheJoin(t *testing.T) {
 func TestJudgementIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
-		n.at[peerAddr] = silence
-		time.Sleep(2 * time.Second)
+		n.answers(peerAddr, silence)
+		time.Sleep(10 * time.Second) // the judgement that its silence has brought is no longer used
+		n.mu.Lock()
+		n.dials = 0
+		n.mu.Unlock()
 		results := make(chan Judgement, 200)
 		for range 200 {
 			go func() { results <- c.Judge(t.Context(), peerID) }()
@@ -388,10 +418,11 @@ func TestJudgementIsShared(t *testing.T) {
 
 func TestNodeFallsSilentAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, _, log := stage(t)
+		c, _, n, log := stage(t)
 		if got := c.stateOf(peerID); got != "up" {
 			t.Errorf("state %q", got)
 		}
+		n.answers(peerAddr, silence)
 		time.Sleep(3 * time.Second)
 		if got := c.stateOf(peerID); got != "silent" || log.count("node.silent") != 1 {
 			t.Errorf("state %q, %d lines", got, log.count("node.silent"))
@@ -408,6 +439,45 @@ func TestNodeFallsSilentAndComesBack(t *testing.T) {
 }
 
 // Without NATS nobody can be heard, so that nobody is judged by it.
+// A node that was killed is found out though nobody asks for its sessions. The log says how many it had.
+func TestKilledNodeIsFoundOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, log := stage(t)
+		var lost []Node
+		c.OnLost(func(n Node) { lost = append(lost, n) })
+		c.Record(peerID, []byte(`{"id":"0000000b","name":"b","address":"10.0.0.2:8082","state":"up","sessions":7}`))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := c.stateOf(peerID); got != "gone" || len(lost) != 1 || lost[0].Sessions != 7 || lost[0].Name != "b" {
+			t.Errorf("%s, lost %+v", got, lost)
+		}
+		if n := strings.Count(log.b.String(), "sessions=7"); n != 2 {
+			t.Errorf("%d lines of its sessions: %s", n, log.b.String())
+		}
+		for _, node := range c.Nodes() {
+			if node.ID == peerID && node.Sessions != 7 {
+				t.Errorf("listed as %+v", node)
+			}
+		}
+		c.Record(peerID, recordOf(peerID, peerAddr, "up")) // it lives after all, and leaves
+		c.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
+		time.Sleep(3 * time.Second)
+		if len(lost) != 1 {
+			t.Errorf("a node that has left is lost: %+v", lost)
+		}
+		c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
+		n.answers("10.0.0.3:8082", silence)
+		time.Sleep(4 * time.Second)
+		if len(lost) != 1 || c.stateOf("0000000c") != "silent" {
+			t.Errorf("a silent node is %s, lost %+v", c.stateOf("0000000c"), lost)
+		}
+		c.Record("0000000d", recordOf("0000000d", "10.0.0.3:8082", "up"))
+		if len(lost) != 2 || lost[1].ID != "0000000c" {
+			t.Errorf("a node that was replaced: lost %+v", lost)
+		}
+	})
+}
+
 func TestNobodyFallsSilentWhileTheEngineIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _, log := stage(t)
@@ -499,6 +569,56 @@ func TestWrongClockKeepsANodeOut(t *testing.T) {
 	})
 }
 
+// A clock that is off is said once, and again after it was right.
+func TestWrongClockIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e, _, log := stage(t)
+		for i, skew := range []time.Duration{0, -2 * time.Second, 999 * time.Millisecond, 2 * time.Second} {
+			e.mu.Lock()
+			e.skew = skew
+			e.mu.Unlock()
+			time.Sleep(4 * recordEvery)
+			if n := log.count("clock.skewed"); n != (i+1)/2 {
+				t.Errorf("%v off: %d lines", skew, n)
+			}
+		}
+	})
+}
+
+// A judgement is used for a second.
+func TestJudgementIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
+			t.Errorf("%+v", j)
+		}
+		n.answers(peerAddr, n.node(peerID, keys("k")))
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
+			t.Errorf("%+v at once", j)
+		}
+		time.Sleep(judgedFor)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Alive {
+			t.Errorf("%+v later", j)
+		}
+	})
+}
+
+// Nodes that are gone are no witnesses: a node that hears none of them judges all the same.
+func TestGoneNodesAreNoWitnesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
+		for _, id := range []string{"0000000c", "0000000d"} {
+			c.Record(id, recordOf(id, "10.0.0.3:8082", stateLeft))
+		}
+		time.Sleep(2 * time.Second)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Silent {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
 func TestStateIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var draining atomic.Bool
@@ -523,7 +643,7 @@ func TestStateIsPublished(t *testing.T) {
 func TestDialReachesTheNodeAndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
-		n.at[peerAddr] = n.node(peerID, keys("k"))
+		n.answers(peerAddr, n.node(peerID, keys("k")))
 		conn, err := c.Dial(t.Context(), peerID)
 		if err != nil {
 			t.Fatal(err)
@@ -532,11 +652,11 @@ func TestDialReachesTheNodeAndNoOther(t *testing.T) {
 		if _, err := c.Dial(t.Context(), "0000000f"); !errors.Is(err, ErrUnknown) {
 			t.Errorf("an unknown node: %v", err)
 		}
-		n.at[peerAddr] = n.node("0000000c", keys("k"))
+		n.answers(peerAddr, n.node("0000000c", keys("k")))
 		if _, err := c.Dial(t.Context(), peerID); err == nil {
 			t.Error("another node was taken for it")
 		}
-		n.at[peerAddr] = n.node(peerID, keys("other"))
+		n.answers(peerAddr, n.node(peerID, keys("other")))
 		if _, err := c.Dial(t.Context(), peerID); !otherKeys(err) {
 			t.Errorf("a node with other keys: %v", err)
 		}
@@ -551,7 +671,7 @@ func TestNodesKnowEachOtherWhileKeysAreRotated(t *testing.T) {
 		if err := c.cfg.Identity.Load(c.ID()); err != nil {
 			t.Fatal(err)
 		}
-		n.at[peerAddr] = n.node(peerID, keys("k", "new"))
+		n.answers(peerAddr, n.node(peerID, keys("k", "new")))
 		conn, err := c.Dial(t.Context(), peerID)
 		if err != nil {
 			t.Fatal(err)

@@ -105,10 +105,10 @@ func (c *Cluster) judge(id string, p *peer) {
 	if ends {
 		p.gone = j.Evidence
 	}
-	name := p.Name
+	n := c.nodeLocked(p, time.Now())
 	c.mu.Unlock()
 	if ends {
-		c.logGone(id, name, address, j.Evidence)
+		c.lose(n, j.Evidence)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

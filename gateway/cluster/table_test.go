@@ -31,7 +31,7 @@ func TestHeartbeatRevivesANode(t *testing.T) {
 			t.Errorf("a gone node is dialled: %v", err)
 		}
 		c.Heartbeat(peerID)
-		n.at[peerAddr] = n.node(peerID, keys("k"))
+		n.answers(peerAddr, n.node(peerID, keys("k")))
 		if got := c.stateOf(peerID); got != "up" || log.count("node.up") != 2 {
 			t.Errorf("state %q, %d lines", got, log.count("node.up"))
 		}
@@ -64,11 +64,12 @@ func TestNodeThatHasLeftStaysGone(t *testing.T) {
 func TestHiddenNodeIsStillReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
 		time.Sleep(10 * time.Minute)
 		if got := c.stateOf(peerID); got != "unknown" {
 			t.Errorf("listed as %q", got)
 		}
-		n.at[peerAddr] = n.node(peerID, keys("k"))
+		n.answers(peerAddr, n.node(peerID, keys("k")))
 		conn, err := c.Dial(t.Context(), peerID)
 		if err != nil {
 			t.Fatal(err)
@@ -84,12 +85,27 @@ func TestHiddenNodeIsStillReached(t *testing.T) {
 	})
 }
 
+// When a node was heard is remembered for longer than the node.
+func TestForgottenNodeWasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
+		time.Sleep(10 * time.Minute)
+		c.Heartbeat(peerID)
+		heard := time.Now()
+		time.Sleep(forgetAfter + time.Minute)
+		if j := c.Judge(t.Context(), peerID); j.Verdict != Silent || j.Evidence != "it is not known" || !j.Heard.Equal(heard) {
+			t.Errorf("%+v, want heard at %v", j, heard)
+		}
+	})
+}
+
 // Grace periods go by when a node was heard, not by when it could have been.
 func TestOutageOfTheEngineIsNoSignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
 		heard := time.Now()
-		n.at[peerAddr] = silence
+		n.answers(peerAddr, silence)
 		time.Sleep(time.Second)
 		c.EngineDown(errors.New("cut"))
 		time.Sleep(5 * time.Minute)
@@ -102,7 +118,7 @@ func TestOutageOfTheEngineIsNoSignOfLife(t *testing.T) {
 		time.Sleep(time.Second) // the last judgement is used no more
 		c.EngineDown(errors.New("cut"))
 		c.EngineUp(EngineStatus{Up: true})
-		n.at[peerAddr] = fails
+		n.answers(peerAddr, fails)
 		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
 			t.Errorf("%+v right after the engine is back: nobody could be heard before", j)
 		}
@@ -112,7 +128,8 @@ func TestOutageOfTheEngineIsNoSignOfLife(t *testing.T) {
 // A node that hears nobody says so of none.
 func TestNobodyIsSilentForANodeThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, _, log := stage(t)
+		c, _, n, log := stage(t)
+		n.answers(peerAddr, silence)
 		for i := range 3 {
 			id := fmt.Sprintf("0000000%x", 12+i)
 			c.Record(id, recordOf(id, "10.0.0.9:"+id, "up"))
@@ -214,7 +231,7 @@ func TestLateJoinIsTriedAgain(t *testing.T) {
 func TestNodeWithOtherKeysIsLoggedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, log := stage(t)
-		n.at[peerAddr] = n.node(peerID, keys("other"))
+		n.answers(peerAddr, n.node(peerID, keys("other")))
 		for range 5 {
 			c.Dial(t.Context(), peerID)
 		}
@@ -239,7 +256,8 @@ func TestAllPeersWithOtherKeysEndTheStart(t *testing.T) {
 				peerID: recordOf(peerID, peerAddr, "up"), "0000000c": recordOf("0000000c", "10.0.0.3:8082", "up"),
 			}}
 			n := newNetwork(t)
-			n.at[peerAddr], n.at["10.0.0.3:8082"] = n.node(peerID, keys("other")), n.node("0000000c", test.second)
+			n.answers(peerAddr, n.node(peerID, keys("other")))
+			n.answers("10.0.0.3:8082", n.node("0000000c", test.second))
 			c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: n.dial, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +275,7 @@ func TestAllPeersWithOtherKeysEndTheStart(t *testing.T) {
 func TestDialsOfASlowNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
-		n.at[peerAddr] = silence
+		n.answers(peerAddr, silence)
 		results := make(chan error, 2*maxWaiting)
 		for range 2 * maxWaiting {
 			go func() { _, err := c.Dial(t.Context(), peerID); results <- err }()

@@ -38,6 +38,7 @@ func Names() []string {
 type Event struct {
 	// ID is greater than those of all earlier events of its Hub, of earlier processes too:
 	// it is taken from the clock, in microseconds since 1970, for NewMerged times Marks.
+	// See Follow for those of a cluster.
 	ID      uint64    `json:"-"`
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
@@ -73,6 +74,9 @@ type Hub struct {
 	scale, mark uint64 // an ID is a number times scale, plus mark
 
 	mu      sync.Mutex
+	follows bool    // a Log
+	base    uint64  // the newest ID of the Log's
+	hidden  uint64  // the newest ID of the Log's whose event is in the ring under another ID
 	ring    []Event // event n, counted from 0, is at n mod Kept
 	count   uint64  // events published
 	last    uint64  // the newest one's ID, or when the Hub was made
@@ -100,7 +104,60 @@ func newHub(now func() time.Time, scale, mark uint64) *Hub {
 	return h
 }
 
+// Follow has h take its IDs from a Log, from now on: they are the same at each node, and Place has
+// them. IDs of Merge follow that of the newest placed event, and mean nothing to other nodes. The
+// first message that is placed is the one after from if h has no event and no Reader, else the one
+// after now. Follow returns which, and whether it is from.
+func (h *Hub) Follow(from, now uint64) (number uint64, fresh bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	number = now
+	if fresh = h.count == 0 && len(h.readers) == 0; fresh {
+		number = from
+	}
+	h.follows, h.base = true, PlaceOf(number, 0, 1)
+	h.last, h.hidden = max(h.last, h.base), max(h.hidden, h.base)
+	if fresh {
+		h.last, h.evicted = h.base, h.base
+	}
+	return number, fresh
+}
+
+// Unfollow ends Follow: h numbers all events itself again.
+func (h *Hub) Unfollow() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.follows = false
+}
+
+// Place adds an event of the Log.
+func (h *Hub) Place(e Event, id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.base, h.last = id, max(h.last, id)
+	h.addLocked(e, id)
+}
+
+// Hide notes that the event of the Log with this ID is in h under another one. A Reader that begins
+// before it may not go by the IDs in h.
+func (h *Hub) Hide(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.base, h.hidden, h.last = id, id, max(h.last, id)
+}
+
+// Last returns the newest ID.
+func (h *Hub) Last() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last
+}
+
 func (h *Hub) stamp(t time.Time) uint64 {
+	if h.follows {
+		first := h.base - h.base%places + lastPlace + 1
+		return max(h.last, min(max(h.last+1, first), first+places-lastPlace-2))
+	}
 	return max(h.last/h.scale+1, uint64(max(t.UnixMicro(), 0)))*h.scale + h.mark
 }
 
@@ -118,7 +175,11 @@ func (h *Hub) add(e Event, t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = h.stamp(t)
-	e.ID = h.last
+	h.addLocked(e, h.last)
+}
+
+func (h *Hub) addLocked(e Event, id uint64) {
+	e.ID = id
 	if len(h.ring) < Kept {
 		h.ring = append(h.ring, e)
 	} else {
@@ -171,7 +232,7 @@ func (h *Hub) Newest(n int) *Reader {
 	first := h.count - held
 	at := h.last
 	if held > 0 {
-		at = h.ring[first%Kept].ID - 1
+		at = max(h.ring[first%Kept].ID-1, h.evicted)
 	}
 	return h.readLocked(at, first)
 }
@@ -181,6 +242,9 @@ func (h *Hub) Newest(n int) *Reader {
 func (h *Hub) After(id uint64) *Reader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.follows {
+		return h.continueLocked(id)
+	}
 	if id > h.last {
 		id = 0
 	}
@@ -194,6 +258,27 @@ func (h *Hub) After(id uint64) *Reader {
 		id, n = 0, oldest // perhaps another node's
 	}
 	return h.readLocked(id, n)
+}
+
+// continueLocked is After for the ID of an event of the Log. After one that is not of the Log, and
+// may be another node's, a Gap comes first, and then what followed the newest event of the Log.
+func (h *Hub) continueLocked(id uint64) *Reader {
+	n := h.count - uint64(len(h.ring))
+	own, at := id%places > lastPlace, id
+	if own {
+		id -= id%places - lastPlace
+	}
+	if id > h.last || own && id < max(h.hidden, h.evicted) {
+		r := h.readLocked(h.evicted, n)
+		r.lost = true
+		return r
+	}
+	for n < h.count && h.ring[n%Kept].ID <= id {
+		n++
+	}
+	r := h.readLocked(at, n)
+	r.from, r.lost = h.hidden, own
+	return r
 }
 
 func (h *Hub) readLocked(id, n uint64) *Reader {
@@ -227,7 +312,32 @@ type Reader struct {
 	at   uint64 // ID of the newest event read
 	next uint64 // count of the next one
 	late uint64 // events evicted before they were read, since the last Missed
+	from uint64 // events up to this ID are in the Log alone, or in the ring under other IDs
+	lost bool   // where r begins is not known
 	wake chan struct{}
+}
+
+// Behind reports whether the next events for r are no longer in its Hub, but may be in the Log that
+// this follows: those after an ID, until another one. Unless they are read there, and Skip called
+// for them, Next returns a Gap.
+func (r *Reader) Behind() (after, until uint64, behind bool) {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	until = max(r.from, r.hub.evicted)
+	return r.at, until, r.hub.follows && !r.lost && r.at < until
+}
+
+// Skip continues after the event with an ID, which was read from the Log.
+func (r *Reader) Skip(id uint64) {
+	h := r.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.at = max(r.at, id)
+	r.next = max(r.next, h.count-uint64(len(h.ring)))
+	for r.next < h.count && h.ring[r.next%Kept].ID <= r.at {
+		r.next++
+	}
+	r.notify()
 }
 
 // Wake returns a channel that receives when Next may have something: at least once
@@ -247,17 +357,22 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 	h := r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.at < h.evicted {
-		list = append(list, Event{ID: h.evicted, Type: Gap, Time: h.now().UTC()})
+	if r.lost || r.at < max(r.from, h.evicted) {
+		r.at = max(r.at, h.evicted)
+		list = append(list, Event{ID: r.at, Type: Gap, Time: h.now().UTC()})
 		oldest := max(r.next, h.count-uint64(len(h.ring)))
 		r.late += oldest - r.next
 		h.missed += oldest - r.next
-		r.at, r.next = h.evicted, oldest
+		r.next, r.from, r.lost = oldest, 0, false
 	}
 	for r.next < h.count && len(list) < cap(list) {
-		list = append(list, h.ring[r.next%Kept])
-		r.at = list[len(list)-1].ID
+		e := h.ring[r.next%Kept]
+		r.at = max(r.at, e.ID)
 		r.next++
+		if e.Type == Gap && e.Node == "" && len(list) > 0 && list[len(list)-1].Type == Gap {
+			continue // the reader has been told
+		}
+		list = append(list, e)
 	}
 	if r.next < h.count {
 		r.notify()

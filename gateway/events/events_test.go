@@ -383,3 +383,68 @@ func TestMergedHubContinuesAfterGap(t *testing.T) {
 	h.Merge(Event{Type: Created, Session: "0"})
 	want(t, h.After(ids[0]), "0")
 }
+
+// Events that are not in the Log stand between those that are, however many they are.
+func TestIDsGrowWithAndWithoutTheLog(t *testing.T) {
+	h, c := testHub()
+	h = NewMerged(c.now, 7)
+	h.Merge(Event{Session: "before"})
+	r := h.Newest(9)
+	first := uint64(c.now().UnixMicro())
+	if number, fresh := h.Follow(first-5, first); number != first || fresh {
+		t.Errorf("%d, %v with an event and a Reader", number-first, fresh)
+	}
+	next := PlaceOf(first+1, 0, 3)
+	for i := range 3 {
+		h.Place(Event{}, PlaceOf(first+1, i, 3))
+	}
+	for range places {
+		h.Merge(Event{})
+	}
+	h.Place(Event{}, PlaceOf(first+2, 0, 1))
+	h.Unfollow()
+	h.Merge(Event{})
+	_, ids := read(t, r)
+	if len(ids) != places+6 || !slices.IsSorted(ids) || ids[1] != next || ids[3] != next+lastPlace || ids[places+4] != PlaceOf(first+2, 0, 1) || ids[places+5] == ids[places+4] {
+		t.Errorf("%d ids: %v, ... %v", len(ids), ids[:6], ids[places:])
+	}
+	for id, want := range map[uint64]string{next: fmt.Sprint(first+1, " 1"), next + 1: fmt.Sprint(first+1, " 2"), next + lastPlace: fmt.Sprint(first+2, " 0"), next + lastPlace + 3: fmt.Sprint(first+2, " 0")} {
+		if number, skip := NextPlace(id); fmt.Sprint(number, " ", skip) != want {
+			t.Errorf("after %d: %d, %d, want %s", id-next, number, skip, want)
+		}
+	}
+	if number, fresh := NewMerged(c.now, 7).Follow(1, 9); number != 1 || !fresh {
+		t.Errorf("%d, %v without events", number, fresh)
+	}
+}
+
+// What is hidden under another ID is read from the Log by those who begin before it.
+func TestReaderIsBehindWhatIsHidden(t *testing.T) {
+	_, c := testHub()
+	h := NewMerged(c.now, 7)
+	h.Follow(9, 9)
+	at := func(number uint64) uint64 { return PlaceOf(number, 0, 1) }
+	h.Place(Event{Session: "10"}, at(10))
+	h.Merge(Event{Session: "own"})
+	h.Place(Event{Session: "11"}, at(11))
+	h.Hide(at(12)) // the own one
+	h.Place(Event{Session: "13"}, at(13))
+	for after, until := range map[uint64]uint64{at(9): at(12), at(10): at(12), at(11): at(12), at(12): 0, at(13): 0} {
+		r := h.After(after)
+		if _, u, behind := r.Behind(); behind != (until > 0) || behind && u != until {
+			t.Errorf("after %d: %v until %d, want until %d", after, behind, u, until)
+		}
+		r.Close()
+	}
+	r := h.After(at(9))
+	r.Skip(at(12))
+	want(t, r, "13")
+	r = h.After(at(10)) // it is not read
+	want(t, r, "gap", "own", "11", "13")
+	r = h.After(at(10) + 1) // perhaps another node's
+	want(t, r, "gap", "10", "own", "11", "13")
+	r = h.After(at(13) + 1)
+	want(t, r, "gap")
+	r = h.After(at(14))
+	want(t, r, "gap", "10", "own", "11", "13")
+}

@@ -10,6 +10,7 @@ import (
 	"reseat/gateway/admin"
 	"reseat/gateway/cluster"
 	"reseat/gateway/demo"
+	"reseat/gateway/events"
 	"reseat/gateway/policy"
 )
 
@@ -120,3 +121,9 @@ func (d demoNodes) Nodes() (list []demo.Node) {
 }
 
 func (d demoNodes) Do(r *http.Request) (*http.Response, error) { return d.http.Do(r) }
+
+// Log implements admin.Cluster.
+func (p *peers) Log() events.Log { return p.node.events }
+
+// Lost implements admin.Cluster.
+func (p *peers) Lost(f func(node string)) { p.node.OnLost(func(n cluster.Node) { f(n.Name) }) }

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Checks the model of reseat.v1 with Spin: what must hold holds, and each broken
-# rule is found out. DEEP=1 checks larger bounds as well, which takes longer and
+# Checks the models of reseat.v1 and of the cluster with Spin: what must hold holds,
+# and each broken rule is found out. DEEP=1 checks larger bounds as well, which takes longer and
 # up to 4 GiB. Needs Spin and gcc, which it installs where they are missing: as
 # .ci/tools does, on a Debian-like distribution.
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 work=$(mktemp -d)
+model=reseat.pml
+fair= # -f: what can always happen does happen
 trap 'rm -rf "$work"' EXIT
 failed=0
 TIMEFORMAT=%U # seconds of the processor, however busy the machine is
@@ -28,7 +30,7 @@ verifier() {
   local flags=$1
   shift
   rm -f pan* ./*.trail
-  spin -a "$@" reseat.pml >spin.out 2>&1 || { cat spin.out; exit 1; }
+  spin -a "$@" "$model" >spin.out 2>&1 || { cat spin.out; exit 1; }
   # shellcheck disable=SC2086
   gcc $flags -DNOREDUCE -DMEMLIM=4000 -o pan pan.c
 }
@@ -45,8 +47,8 @@ run() {
 
 # trace -DFOO...: the run that was found, up to where something broke; of one that goes round, the round.
 trace() {
-  spin -t -T "$@" reseat.pml 2>/dev/null |
-    sed -nE 's/^ +//; s/^<<<<<START OF CYCLE>>>>>/again and again:/; /^(client|gateway|network|game server|rival|again and again):|^BROKEN|^REACHED/p' |
+  spin -t -T "$@" "$model" 2>/dev/null |
+    sed -nE 's/^ +//; s/^<<<<<START OF CYCLE>>>>>/again and again:/; /^(client|gateway|node [0-9]|network|game server|rival|again and again):|^BROKEN|^REACHED/p' |
     awk '/^again/ {round = ""} {round = round $0 "\n"} /^(BROKEN|REACHED)/ {exit} END {printf "%s", round}'
 }
 
@@ -78,8 +80,8 @@ holds() {
 
 # settles TITLE -DFOO...: there is no way to go on for ever without getting there.
 settles() {
-  verifier '-O1 -DCOLLAPSE' -DALWAYS_SETTLES "${@:2}"
-  run -a
+  verifier '-O1 -DCOLLAPSE -DNFAIR=4' -DALWAYS_SETTLES "${@:2}"
+  run -a $fair
   verdict "$1" -DALWAYS_SETTLES "${@:2}"
 }
 
@@ -107,8 +109,8 @@ breaks() {
 
 # circles TITLE "WHAT IS DONE AGAIN AND AGAIN" -DFOO...: a run that never settles.
 circles() {
-  verifier '-O0' -DALWAYS_SETTLES "${@:3}"
-  run -a
+  verifier '-O0 -DNFAIR=4' -DALWAYS_SETTLES "${@:3}"
+  run -a $fair
   found "$1" "$2" -DALWAYS_SETTLES "${@:3}"
 }
 
@@ -188,6 +190,31 @@ breaks 'everything is delivered on the fifth generation' REACHED "${small[@]}" -
 breaks 'three hellos are lost, one after the other' REACHED "${small[@]}" -DFAULTS=3 -DREACH=THREE_HELLOS_LOST
 breaks 'an attempt that was given up takes over the connection that followed it' REACHED "${small[@]}" -DREACH=LATE_TAKEOVER
 breaks 'a false alarm costs the connection: a resume that was dropped takes it over' REACHED "${small[@]}" -DSUSPICION=1 -DFAULTS=1 -DREACH=COSTLY_ALARM
+
+printf '\nThe cluster:\n'
+model=cluster.pml fair=-f
+two=(-DSLOTS=2) # connections at once
+calm=(-DPAUSES=0 -DPARTITIONS=0)
+
+holds 'three nodes: a kill, a pause and a partition' "${two[@]}" -DFAULTS=0
+holds 'three nodes: a kill, and two faults of connections' "${two[@]}" "${calm[@]}" -DFAULTS=2
+holds 'three nodes: a pause, a partition, and one fault of connections' "${two[@]}" -DKILLS=0
+holds 'three nodes: two kills, and a pause' "${two[@]}" -DKILLS=2 -DPARTITIONS=0 -DFAULTS=0
+holds 'three nodes: a kill, an address used again, and one fault' "${two[@]}" -DREUSE=1 -DPARTITIONS=0
+holds 'two nodes, three connections at once: a kill, a partition and one fault' -DNODES=2 -DPAUSES=0
+settles 'every run settles: a kill, a pause and a partition' "${two[@]}" -DNODES=2 -DFAULTS=0
+[ -z "${DEEP:-}" ] || holds 'three nodes: a kill, a pause, a partition, and one fault of connections' "${two[@]}"
+
+breaks 'SILENT_IS_GONE: a session is lost whose node does not answer' 'BROKEN: 4404 is a verdict' -DSILENT_IS_GONE "${two[@]}"
+breaks 'FRONT_ANSWERS_404: a node refuses the session that it has not got' 'BROKEN: 4404 is a verdict' -DFRONT_ANSWERS_404 "${two[@]}" "${calm[@]}"
+breaks 'REFUSAL_ENDS_SESSION: 4504 ends the session' 'BROKEN: 4404 is a verdict' -DREFUSAL_ENDS_SESSION "${two[@]}" -DKILLS=0
+breaks 'TAKES_4504_FOR_AN_ANSWER: a client does not come back after 4504' 'BROKEN: 4504 is a verdict' -DTAKES_4504_FOR_AN_ANSWER "${two[@]}" -DKILLS=0
+breaks 'HOP_WITHOUT_LIMIT: what was passed on is passed on again' 'BROKEN: a third hop' -DHOP_WITHOUT_LIMIT -DREUSE=1 "${two[@]}" "${calm[@]}"
+breaks 'OLD_FRONT_KEEPS: a resume takes over only what has come through the same node' 'BROKEN: nothing goes on' -DOLD_FRONT_KEEPS -DKILLS=0 "${two[@]}" "${calm[@]}"
+breaks 'SUPERSEDE_AT_ISSUE: the hello is lost with the node that passes it on' 'BROKEN: 4401 is a verdict' -DSUPERSEDE_AT_ISSUE "${two[@]}" "${calm[@]}" -DFAULTS=0
+circles 'NOBODY_IS_GONE: a node that was killed is only unreachable' 'client: resume' -DNOBODY_IS_GONE "${two[@]}" "${calm[@]}" -DNODES=2 -DFAULTS=0
+breaks 'a resume that its front has given up takes over the one that followed it' REACHED "${two[@]}" -DKILLS=0 -DREACH=LATE_TAKEOVER
+breaks 'the client is attached through its second front, the first one dead' REACHED "${two[@]}" "${calm[@]}" -DREACH=THROUGH_TWO_FRONTS
 
 echo
 [ "$failed" = 0 ] || { echo 'The model does not do what it should.'; exit 1; }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,17 +57,16 @@ type cluster struct {
 	nats  *natsd
 	game  *game
 	nodes []*gateway
+	flags []string // of each node, but for its name
 }
 
 func newCluster(t *testing.T, n int, flags ...string) *cluster {
 	t.Helper()
 	c := &cluster{T: t, nats: startNATS(t), game: newGame(t, 5*time.Millisecond)}
 	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	c.flags = append([]string{"--upstream=" + c.game.url(), "--token-key-file=" + key, "--cluster=" + c.nats.url(), "--node-listen=127.0.0.1:0", "--log-level=debug"}, flags...)
 	for i := range n {
-		c.nodes = append(c.nodes, start(t, append([]string{
-			"--upstream=" + c.game.url(), "--token-key-file=" + key, "--cluster=" + c.nats.url(),
-			fmt.Sprint("--node-name=n", i), "--node-listen=127.0.0.1:0", "--log-level=debug",
-		}, flags...)...))
+		c.nodes = append(c.nodes, start(t, append(slices.Clone(c.flags), fmt.Sprint("--node-name=n", i))...))
 	}
 	for _, g := range c.nodes {
 		c.wantNodes(g, "up", n)

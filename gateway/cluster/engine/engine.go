@@ -3,7 +3,8 @@
 //
 // Subjects and buckets begin with the cluster's name: NAME.hb has the heartbeats, NAME_nodes
 // the records of the nodes (in memory, for 10 seconds), NAME_players those of players (in
-// memory). Buckets that are missing are made. An existing one is used as it is.
+// memory), the stream NAME_events the events (in memory, for 10 minutes). Buckets that are missing
+// are made. An existing one is used as it is. The stream of events is optional.
 //
 // There are no consumers: a server passes each write to a bucket to all who subscribe to its subjects,
 // and the records that were there before are read at once. So the records of nodes arrive even
@@ -66,20 +67,23 @@ type Engine struct {
 
 	handle sync.Mutex // calls of h, one at a time
 
-	mu       sync.Mutex
-	nc       *nats.Conn          // nil before the first attempt to connect has ended
-	js       jetstream.JetStream // as nc
-	later    []*subscription     // made before nc was there
-	nodes    jetstream.KeyValue  // nil: to be set up
-	players  jetstream.KeyValue
-	status   cluster.EngineStatus
-	skew     time.Duration
-	skewed   bool // skew was measured
-	err      error
-	denied   error              // the last right that was missing, since the last connect
-	setting  context.CancelFunc // ends a set-up under way
-	suspect  bool               // a bucket may be lost
-	contents string             // of the files, when they were read last
+	mu      sync.Mutex
+	nc      *nats.Conn          // nil before the first attempt to connect has ended
+	js      jetstream.JetStream // as nc
+	later   []*subscription     // made before nc was there
+	nodes   jetstream.KeyValue  // nil: to be set up
+	players jetstream.KeyValue
+	status  cluster.EngineStatus
+	skew    time.Duration
+	skewed  bool // skew was measured
+	err     error
+	denied  error              // the last right that was missing, since the last connect
+	setting context.CancelFunc // ends a set-up under way
+	suspect bool               // a bucket may be lost
+	events  eventsState
+
+	noEventsSaid string // why there is no stream of events, as the log says it
+	contents     string // of the files, when they were read last
 }
 
 // New checks the options. It connects to nothing.
@@ -232,7 +236,7 @@ func (e *Engine) connected() {
 	e.status.Up, e.status.Since = true, time.Now()
 	e.status.Version, e.status.URL = nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()
 	e.status.Servers = max(len(e.o.URLs), len(nc.DiscoveredServers()), e.status.Replicas)
-	e.nodes, e.players, e.err, e.denied = nil, nil, nil, nil
+	e.nodes, e.players, e.err, e.denied, e.events = nil, nil, nil, nil, eventsState{}
 	st := e.status
 	e.mu.Unlock()
 	e.tell(func() { e.h.EngineUp(st) })
@@ -256,7 +260,7 @@ func (e *Engine) down(err error) {
 	e.fail(err)
 	e.mu.Lock()
 	was := e.status.Up
-	e.nodes, e.players = nil, nil
+	e.nodes, e.players, e.events = nil, nil, eventsState{}
 	if was {
 		e.status.Up, e.status.Since = false, time.Now()
 	}
@@ -270,6 +274,9 @@ func (e *Engine) down(err error) {
 func (e *Engine) asyncError(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		e.o.Log.Debug("engine.error", "err", err)
+		return
+	}
+	if e.noEvents(err) {
 		return
 	}
 	err = fmt.Errorf("%w: the NATS user lacks a right: %w", cluster.ErrUnusable, err)
@@ -317,6 +324,7 @@ func (e *Engine) loop() {
 			}
 			measured = time.Now()
 		}
+		e.openEvents()
 		if time.Since(measured) > skewEvery && e.measure(e.ctx) == nil {
 			measured = time.Now()
 		}
@@ -515,13 +523,25 @@ func (e *Engine) lookForBuckets() {
 	ctx, cancel := context.WithTimeout(e.ctx, opTimeout)
 	defer cancel()
 	_, js := e.conn()
+	lost := func(stream, bucket string) bool {
+		_, err := js.Stream(ctx, stream)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return false
+		}
+		e.o.Log.Warn("engine.bucket_lost", "bucket", bucket)
+		return true
+	}
 	for _, what := range []string{"nodes", "players"} {
-		if _, err := js.Stream(ctx, "KV_"+e.bucket(what)); errors.Is(err, jetstream.ErrStreamNotFound) {
-			e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket(what))
+		if lost("KV_"+e.bucket(what), e.bucket(what)) {
 			e.mu.Lock()
 			e.nodes = nil
 			e.mu.Unlock()
 		}
+	}
+	if _, _, err := e.eventsThere(); err == nil && lost(e.bucket("events"), e.bucket("events")) {
+		e.mu.Lock()
+		e.events = eventsState{}
+		e.mu.Unlock()
 	}
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,38 +52,16 @@ func (e *Engine) list(ctx context.Context, nc *nats.Conn) (map[string][]byte, er
 	defer end()
 	bucket := e.bucket("nodes")
 	prefix := "$KV." + bucket + "."
-	request, err := json.Marshal(map[string]any{"multi_last": []string{prefix + "*"}})
-	if err != nil {
-		return nil, err
-	}
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
-	}
-	defer sub.Unsubscribe()
-	if err := nc.PublishRequest("$JS.API.DIRECT.GET.KV_"+bucket, inbox, request); err != nil {
-		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
-	}
 	all := make(map[string][]byte)
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
-		}
-		switch status := m.Header.Get(statusHeader); status {
-		case "":
-		case statusEnd, statusNone:
-			return all, nil
-		case statusNobodyHere:
-			return nil, fmt.Errorf("list bucket %s: %w", bucket, nats.ErrNoResponders)
-		default:
-			return nil, fmt.Errorf("list bucket %s: status %s %s", bucket, status, m.Header.Get("Description"))
-		}
+	err := direct(ctx, nc, "KV_"+bucket, map[string]any{"multi_last": []string{prefix + "*"}}, func(m *nats.Msg) {
 		if id, ok := strings.CutPrefix(m.Header.Get(subjectHeader), prefix); ok && m.Header.Get(operationHeader) == "" {
 			all[id] = m.Data
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
 	}
+	return all, nil
 }
 
 // CreateNode implements cluster.Engine.

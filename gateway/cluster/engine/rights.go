@@ -12,5 +12,9 @@ func Rights(name string) NeededRights {
 			"$KV."+bucket+".>", "$JS.API.STREAM.INFO.KV_"+bucket, "$JS.API.STREAM.CREATE.KV_"+bucket,
 			"$JS.API.DIRECT.GET.KV_"+bucket, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
 	}
+	stream := name + "_events"
+	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.PURGE", "DIRECT.GET"} {
+		r.Publish = append(r.Publish, "$JS.API."+call+"."+stream)
+	}
 	return r
 }

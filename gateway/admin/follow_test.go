@@ -1,0 +1,489 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/events"
+	"reseat/gateway/internal/test/wstest"
+)
+
+// A book is the log of a town.
+type book struct {
+	first, last uint64
+	pages       []events.Message
+	ids         map[string]bool
+	watch       map[string]func(events.Message) // by the node's id
+	err         error                           // of every call
+	silent      bool                            // what is stored is not passed on
+	reads       int
+}
+
+func newBook() *book {
+	last := uint64(time.Now().UnixMicro())
+	return &book{first: last + 1, last: last, ids: make(map[string]bool), watch: make(map[string]func(events.Message))}
+}
+
+// A bookAt is a book as one node reaches it.
+type bookAt struct {
+	*book
+	*place
+}
+
+func (b *book) at(p *place) bookAt { return bookAt{b, p} }
+
+// do is for the calls of a node. Without its connection it reaches nothing.
+func (b bookAt) do(f func() error) (err error) {
+	b.set(func(p *place) {
+		switch {
+		case p.deaf:
+			err = errors.New("the engine is away")
+		case b.err != nil:
+			err = b.err
+		default:
+			err = f()
+		}
+	})
+	return err
+}
+
+// Range implements events.Log.
+func (b bookAt) Range(context.Context) (first, last uint64, err error) {
+	err = b.do(func() error { first, last = b.first, b.last; return nil })
+	return first, last, err
+}
+
+// Append implements events.Log.
+func (b bookAt) Append(_ context.Context, node, id string, data []byte) (number uint64, err error) {
+	err = b.do(func() error {
+		if b.ids[id] {
+			return nil
+		}
+		b.last++
+		m := events.Message{Number: b.last, Node: node, Data: slices.Clone(data)}
+		b.ids[id], b.pages = true, append(b.pages, m)
+		for _, p := range b.town.nodes {
+			if w := b.watch[p.node.ID]; w != nil && !p.deaf && !b.silent {
+				w(m)
+			}
+		}
+		return nil
+	})
+	return b.last, err
+}
+
+// Read implements events.Log.
+func (b bookAt) Read(_ context.Context, after uint64, limit int) (list []events.Message, err error) {
+	err = b.do(func() error {
+		b.reads++
+		for _, m := range b.pages {
+			if m.Number > after && m.Number >= b.first && len(list) < limit {
+				list = append(list, m)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// NewestOf implements events.Log.
+func (b bookAt) NewestOf(_ context.Context, node string) (newest events.Message, err error) {
+	err = b.do(func() error {
+		for _, m := range b.pages {
+			if m.Node == node {
+				newest = m
+			}
+		}
+		return nil
+	})
+	return newest, err
+}
+
+// Watch implements events.Log.
+func (b bookAt) Watch(f func(events.Message)) (func(), error) {
+	b.set(func(p *place) { b.watch[p.node.ID] = f })
+	return func() { b.set(func(p *place) { delete(b.watch, p.node.ID) }) }, nil
+}
+
+// Advance implements events.Log.
+func (b bookAt) Advance(_ context.Context, past uint64) error {
+	return b.do(func() error {
+		b.pages, b.last = nil, max(past, uint64(time.Now().UnixMicro()))
+		b.first = b.last + 1
+		return nil
+	})
+}
+
+// inLoggedTown is inTown with a log.
+func inLoggedTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place, b *book)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		all := &town{T: t, subs: make(map[string]*subscriber), book: newBook()}
+		for i, name := range names {
+			all.add(fmt.Sprintf("%08x", i+1), name)
+		}
+		synctest.Wait()
+		test(t, all.nodes, all.book)
+	})
+}
+
+// change changes a book.
+func (all *town) change(f func(b *book)) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	f(all.book)
+}
+
+// happens publishes events of sessions at a node, which are stored as one or two messages.
+func (p *place) happens(sessions ...string) {
+	p.town.mu.Lock() // nothing is stored meanwhile
+	for _, s := range sessions {
+		p.gw.Events().Publish(events.Event{Type: events.Resumed, Session: s})
+	}
+	p.town.mu.Unlock()
+	synctest.Wait()
+}
+
+// ids reads events, and returns their ids.
+func (l *listener) ids(want ...string) (ids []uint64) {
+	l.t.Helper()
+	for _, w := range want {
+		l.want(w)
+		id, err := strconv.ParseUint(l.last, 10, 64)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// wantNothing fails if an event is there.
+func (l *listener) wantNothing(p *place) {
+	l.t.Helper()
+	p.happens("nothing")
+	l.want("session.resumed nothing")
+}
+
+func (l *listener) continued(p *place) *listener {
+	return p.serve().listen("", "Last-Event-ID: "+l.last)
+}
+
+// All nodes number events alike: a reader continues at any of them, after each of the events of a
+// message.
+func TestReaderContinuesAtAnotherNode(t *testing.T) {
+	inLoggedTown(t, three, func(t *testing.T, nodes []*place, _ *book) {
+		first, second := nodes[0].serve().listen(""), nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[2].happens("1", "2", "3")
+		nodes[0].happens("4")
+		nodes[1].happens("5")
+		all := []string{"session.resumed 1", "session.resumed 2", "session.resumed 3", "session.resumed 4", "session.resumed 5"}
+		ids := first.ids(all...)
+		if got := second.ids(all...); !slices.Equal(got, ids) || !slices.IsSorted(ids) {
+			t.Errorf("%v and %v", ids, got)
+		}
+		for i, id := range ids {
+			l := nodes[2].serve().listen("", fmt.Sprint("Last-Event-ID: ", id))
+			l.want(all[i+1:]...)
+			l.wantNothing(nodes[2])
+			all = append(all, "session.resumed nothing")
+		}
+	})
+}
+
+// A node that has just begun has the events of before, and continues for readers of others. So does the
+// process after an upgrade.
+func TestNewNodeContinuesForReadersOfOthers(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
+		l := nodes[0].serve().listen("")
+		synctest.Wait()
+		nodes[1].happens("1")
+		nodes[0].happens("2")
+		l.want("session.resumed 1")
+		l.Close()
+		late := nodes[0].town.add("00000009", "dan")
+		at := late.serve()
+		at.listen("", "Last-Event-ID: "+l.last).want("session.resumed 2")
+		at.listen("?last=9").want("session.resumed 1", "session.resumed 2")
+	})
+}
+
+// What is no longer in memory is read from the log, in parts.
+func TestOldEventsAreReadFromTheLog(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		l := nodes[0].serve().listen("")
+		synctest.Wait()
+		nodes[0].happens("first")
+		l.want("session.resumed first")
+		l.Close()
+		var want []string
+		for i := range events.Kept/10 + 50 {
+			var part []string
+			for j := range 11 {
+				part = append(part, fmt.Sprint(i, "-", j))
+				want = append(want, fmt.Sprint("session.resumed ", i, "-", j))
+			}
+			nodes[i%2].happens(part...)
+		}
+		nodes[0].town.change(func(b *book) { b.reads = 0 })
+		late := l.continued(nodes[1])
+		late.want(want...)
+		late.wantNothing(nodes[0])
+		nodes[0].town.change(func(b *book) {
+			if b.reads == 0 || b.reads > 10 {
+				t.Errorf("%d reads", b.reads)
+			}
+			b.first = b.pages[3].Number // the first are too old
+		})
+		l.continued(nodes[1]).want("gap")
+		nodes[0].town.change(func(b *book) { b.err = errors.New("no leader") })
+		l.continued(nodes[1]).want("gap")
+	})
+}
+
+// An id that no node has given, or that was given without the log, begins with a gap.
+func TestForeignIDsAreAGapWithTheLog(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		nodes[0].happens("1")
+		at := nodes[1].serve()
+		for _, id := range []uint64{7, 1, uint64(time.Now().UnixMicro()), uint64(time.Now().UnixMicro())*events.Marks + 2, events.PlaceOf(b.last+1, 0, 1), events.PlaceOf(b.last-1, 0, 1) + 1} {
+			at.listen("", fmt.Sprint("Last-Event-ID: ", id)).want("gap", "session.resumed 1")
+		}
+		l := at.listen("", fmt.Sprint("Last-Event-ID: ", events.PlaceOf(b.last, 0, 1)+1))
+		l.want("gap")
+		l.wantNothing(nodes[0])
+	})
+}
+
+// A node that lost its connection reads what it has missed: nothing is missing, and nothing comes twice.
+// Its own events come at once meanwhile, and reach the others later.
+func TestEventsAreCompleteAfterAnOutageOfOneNode(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
+		here, there := nodes[0].serve().listen(""), nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].happens("1")
+		last := there.ids("session.resumed 1")[0]
+		before := here.ids("session.resumed 1")[0]
+		nodes[0].hear(false)
+		nodes[1].happens("2")
+		there.want("session.resumed 2")
+		nodes[0].happens("3", "4")
+		time.Sleep(2 * lateAfter)
+		nodes[0].happens("5")
+		own := here.ids("session.resumed 3", "session.resumed 4", "session.resumed 5")
+		if own[0] <= before || !slices.IsSorted(own) {
+			t.Errorf("%v after %d", own, before)
+		}
+		nodes[0].hear(true)
+		time.Sleep(lookEvery)
+		after := here.ids("session.resumed 2")[0]
+		if after <= own[2] {
+			t.Errorf("%d after %d", after, own[2])
+		}
+		there.want("session.resumed 3", "session.resumed 4", "session.resumed 5")
+		here.wantNothing(nodes[1])
+		there.wantNothing(nodes[0])
+		// Whoever continues elsewhere, or comes from elsewhere, gets what has happened after their id, in the
+		// log's order.
+		nodes[1].serve().listen("", fmt.Sprint("Last-Event-ID: ", own[1])).want("gap")
+		nodes[0].serve().listen("", fmt.Sprint("Last-Event-ID: ", own[1])).want("gap")
+		for _, n := range nodes {
+			n.serve().listen("", fmt.Sprint("Last-Event-ID: ", last)).want("session.resumed 2", "session.resumed 3", "session.resumed 4", "session.resumed 5")
+			n.serve().listen("", fmt.Sprint("Last-Event-ID: ", after)).want("session.resumed 3", "session.resumed 4", "session.resumed 5")
+		}
+	})
+}
+
+// Messages that were not passed on are read.
+func TestMessageThatWasNotPassedOnIsRead(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].town.change(func(b *book) { b.silent = true })
+		nodes[0].happens("1")
+		time.Sleep(lookEvery + checkEvery)
+		l.want("session.resumed 1") // though nothing followed
+		nodes[0].happens("2")
+		nodes[0].town.change(func(b *book) { b.silent = false })
+		nodes[0].happens("3")
+		l.want("session.resumed 2", "session.resumed 3")
+	})
+}
+
+// What is missing among them is a gap.
+func TestMissingMessageIsAGap(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].town.change(func(b *book) { b.silent = true })
+		nodes[0].happens("1")
+		nodes[0].happens("2")
+		nodes[0].town.change(func(b *book) {
+			b.pages, b.silent = b.pages[1:], false
+			b.first++
+		})
+		nodes[0].happens("3")
+		l.want("gap", "session.resumed 2", "session.resumed 3")
+	})
+}
+
+// A message that was stored twice, since nobody knew that it was, is shown once.
+func TestMessageThatWasStoredTwiceIsShownOnce(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		here, there := nodes[0].serve().listen(""), nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].happens("1", "2")
+		for _, m := range slices.Clone(b.pages) {
+			if _, err := b.at(nodes[0]).Append(t.Context(), m.Node, "again", m.Data); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			delete(b.ids, "again")
+		}
+		for _, l := range []*listener{here, there} {
+			l.want("session.resumed 1", "session.resumed 2")
+		}
+		nodes[1].happens("3")
+		for _, l := range []*listener{here, there} {
+			l.want("session.resumed 3")
+		}
+	})
+}
+
+// NATS may lose its memory, and begin with the numbers that it began with. All readers are told, and no
+// number means two events.
+func TestLogThatHasLostItsEventsIsAGap(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		l, gone := nodes[1].serve().listen(""), nodes[1].serve().listen("")
+		synctest.Wait()
+		from := b.last
+		nodes[0].happens("1")
+		nodes[0].happens("2")
+		nodes[0].happens("3")
+		gone.want("session.resumed 1")
+		gone.Close()
+		all := l.ids("session.resumed 1", "session.resumed 2", "session.resumed 3")
+		nodes[0].town.change(func(b *book) { b.pages, b.first, b.last = nil, from+1, from })
+		time.Sleep(2 * lookEvery)
+		nodes[1].happens("4")
+		if ids := l.ids("gap", "session.resumed 4"); ids[1] <= all[2] {
+			t.Errorf("%v after %v", ids, all)
+		}
+		for _, n := range nodes { // these have them
+			gone.continued(n).want("session.resumed 2", "session.resumed 3", "gap", "session.resumed 4")
+		}
+		late := nodes[0].town.add("00000009", "dan")
+		gone.continued(late).want("gap")
+	})
+}
+
+// A log that was made anew has greater numbers.
+func TestNewLogIsAGap(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].happens("1")
+		time.Sleep(time.Second)
+		nodes[0].town.change(func(b *book) {
+			b.last = uint64(time.Now().UnixMicro())
+			b.first, b.pages = b.last+1, nil
+		})
+		nodes[0].happens("2")
+		ids := l.ids("session.resumed 1", "gap", "session.resumed 2")
+		if !slices.IsSorted(ids) {
+			t.Errorf("%v", ids)
+		}
+		l.continued(nodes[0]).wantNothing(nodes[1])
+	})
+}
+
+// Where NATS can keep no log events come as without one.
+func TestWithoutLogNodesNumberEventsThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := &town{T: t, subs: make(map[string]*subscriber), book: newBook()}
+		all.book.err = fmt.Errorf("%w: no memory", events.ErrNoLog)
+		for i, name := range three[:2] {
+			all.add(fmt.Sprintf("%08x", i+1), name)
+		}
+		l := all.nodes[1].serve().listen("")
+		synctest.Wait()
+		all.nodes[0].happens("1")
+		l.want("session.resumed 1")
+		l.continued(all.nodes[1]).wantNothing(all.nodes[0])
+		l.continued(all.nodes[0]).want("gap", "session.resumed 1")
+		// It can, later: all readers are told, and continue anywhere from then on.
+		all.change(func(b *book) { b.err = nil })
+		time.Sleep(2 * checkEvery)
+		all.nodes[0].happens("2")
+		ids := l.ids("session.resumed nothing", "gap", "session.resumed 2")
+		if !slices.IsSorted(ids) {
+			t.Errorf("%v", ids)
+		}
+		l.continued(all.nodes[0]).wantNothing(all.nodes[1])
+		// And no more.
+		all.change(func(b *book) { b.err = fmt.Errorf("%w: no right", events.ErrNoLog) })
+		time.Sleep(2 * lookEvery)
+		all.nodes[0].happens("3")
+		more := l.ids("session.resumed nothing", "gap", "session.resumed 3")
+		if more[0] <= ids[2] || !slices.IsSorted(more) {
+			t.Errorf("%v after %v", more, ids)
+		}
+		l.continued(all.nodes[1]).wantNothing(all.nodes[0])
+	})
+}
+
+// A node that has more events than it can keep while the log is away says so.
+func TestEventsThatWereNotStoredAreAGap(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		nodes[0].hear(false)
+		for i := range events.Kept/100 + 3 {
+			nodes[0].happens(slices.Repeat([]string{fmt.Sprint(i)}, 100)...)
+		}
+		nodes[0].hear(true)
+		time.Sleep(lookEvery)
+		nodes[0].town.change(func(b *book) {
+			gaps := 0
+			for _, m := range b.pages {
+				gaps += strings.Count(string(m.Data), `"type":"gap"`)
+			}
+			if gaps == 0 {
+				t.Error("no gap was stored")
+			}
+		})
+	})
+}
+
+// A process that continues a node stores what its predecessor had not.
+func TestSuccessorStoresTheRestOfItsPredecessor(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		nodes[0].happens("1")
+		nodes[0].hear(false)
+		nodes[0].happens("2")
+		old := nodes[0]
+		recent, evicted := old.gw.Events().Recent(0)
+		next := &place{town: old.town, node: old.node, ln: wstest.NewListener(4 << 10)}
+		next.world = newWorld(t)
+		next.gw.Events().Continue(recent, evicted)
+		h := New(next.gw, Options{Cluster: next, Log: newLog(next.log)})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go h.Run(ctx)
+		synctest.Wait()
+		time.Sleep(behindEvery)
+		next.gw.Events().Publish(events.Event{Type: events.Resumed, Session: "3"})
+		l.want("session.resumed 1", "session.resumed 2", "session.resumed 3")
+		if n := strings.Count(fmt.Sprint(b.ids), "00000001-"); n != 3 {
+			t.Errorf("%d messages of the node: %v", n, b.ids)
+		}
+	})
+}
