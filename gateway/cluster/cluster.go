@@ -28,6 +28,8 @@ type Config struct {
 	Formats                    []int
 	// ID and Lineage continue a node after an upgrade. Empty: a new node.
 	ID, Lineage string
+	// Known is what the predecessor knew of other nodes: the engine may be away.
+	Known []Known
 	// DeadAfter is --node-dead-after. Zero means 1.5 s.
 	DeadAfter time.Duration
 	Engine    Engine
@@ -137,6 +139,10 @@ func New(cfg Config) (*Cluster, error) {
 		c.id = randomHex(4)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	for _, k := range cfg.Known {
+		c.heard[k.ID] = k.Heard
+		c.peers[k.ID] = &peer{record: k.record(), recordAt: k.Heard, gone: k.Gone, left: k.State == stateLeft}
+	}
 	return c, cfg.Identity.Load(c.id)
 }
 
@@ -546,6 +552,20 @@ func (c *Cluster) Nodes() []Node {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
+	return list
+}
+
+// Known returns what this node knows of others, for its successor.
+func (c *Cluster) Known() []Known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []Known
+	for id, p := range c.peers {
+		list = append(list, Known{
+			ID: id, Name: p.Name, Address: p.Address, Version: p.Version, Formats: p.Formats, Level: p.Level, State: p.State,
+			Heard: c.lastLocked(id, p), Gone: p.gone,
+		})
+	}
 	return list
 }
 

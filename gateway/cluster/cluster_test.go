@@ -459,6 +459,46 @@ func TestUpgradeKeepsTheID(t *testing.T) {
 	})
 }
 
+// Without the engine a successor reaches the nodes that its predecessor knew, and judges as it did.
+func TestSuccessorKnowsTheNodesOfItsPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const deadID = "0000000c"
+		c, _, n, _ := stage(t)
+		c.Record(deadID, recordOf(deadID, "10.0.0.3:8082", stateLeft))
+		heard := time.Now()
+		time.Sleep(time.Second)
+		b, err := json.Marshal(c.Known())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Config{ID: c.ID(), Lineage: c.Lineage(), Name: "test", Engine: &fakeEngine{away: true}, Identity: keys("k"), Dialer: n.dial, Log: slog.New(slog.DiscardHandler)}
+		if err := json.Unmarshal(b, &cfg.Known); err != nil {
+			t.Fatal(err)
+		}
+		again, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Join(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		defer again.Stop()
+		if j := again.Judge(t.Context(), deadID); j.Verdict != Gone || !j.Heard.Equal(heard) {
+			t.Errorf("%+v, want gone, heard at %v", j, heard)
+		}
+		again.Heartbeat(deadID)
+		if got := again.stateOf(deadID); got != "gone" {
+			t.Errorf("a node that had left is %s after a late heartbeat", got)
+		}
+		n.at[peerAddr] = n.node(peerID, keys("k"))
+		conn, err := again.Dial(t.Context(), peerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	})
+}
+
 func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{records: make(map[string][]byte), away: true}
