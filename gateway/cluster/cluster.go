@@ -87,7 +87,6 @@ type Cluster struct {
 	mu        sync.Mutex
 	id        string
 	joined    bool
-	joinedAt  time.Time
 	joinAgain time.Time
 	draining  bool
 	left      bool
@@ -98,6 +97,7 @@ type Cluster struct {
 	refused   map[string]time.Time // when it was said in the log that an address has other keys
 	peers     map[string]*peer
 	heard     map[string]time.Time // also of nodes that the table has forgotten
+	asked     map[string]time.Time // when nodes were first asked for that were never heard of, since the engine is up
 	warned    bool                 // about the clock
 	onUp      []func()
 	onSynced  []func()
@@ -134,7 +134,7 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Lineage == "" {
 		cfg.Lineage = randomHex(8)
 	}
-	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time)}
+	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time), asked: make(map[string]time.Time)}
 	if c.id == "" {
 		c.id = randomHex(4)
 	}
@@ -216,7 +216,7 @@ func (c *Cluster) enter(ctx context.Context) error {
 			return err
 		}
 		c.mu.Lock()
-		c.joined, c.joinedAt = true, time.Now()
+		c.joined = true
 		n := len(c.peers)
 		c.mu.Unlock()
 		c.cfg.Log.Info("cluster.joined", "cluster", c.cfg.Name, "node", c.ID(), "name", c.cfg.NodeName, "address", c.cfg.Address, "nodes", n+1)
@@ -350,8 +350,10 @@ func (c *Cluster) sweep(now time.Time) {
 			fell = append(fell, c.nodeLocked(p, now))
 		}
 	}
-	if len(c.heard) > rememberHeard {
-		clear(c.heard)
+	for _, m := range []map[string]time.Time{c.heard, c.asked} {
+		if len(m) > rememberHeard {
+			clear(m)
+		}
 	}
 	c.mu.Unlock()
 	for _, n := range fell {
@@ -380,6 +382,7 @@ func (c *Cluster) quietLocked(id string, now time.Time) time.Duration {
 func (c *Cluster) EngineUp(s EngineStatus) {
 	c.mu.Lock()
 	c.up, c.synced, c.upSince = true, false, time.Now()
+	clear(c.asked)
 	back := c.lost
 	c.lost = false
 	calls := slices.Clone(c.onUp)

@@ -343,18 +343,27 @@ func beatAfter(c *Cluster, d time.Duration) {
 	c.Heartbeat(peerID)
 }
 
-// A node that this one has never heard of may have ended before: nobody knows at once.
-func TestUnknownNodeIsSilentSinceTheJoin(t *testing.T) {
+// A node that this one has never heard of may have ended before, or not have reached the engine yet.
+// How long this node has been there says nothing about that.
+func TestUnknownNodeIsSilentSinceItWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, _, _ := stage(t)
-		joined := time.Now()
+		c, e, _, _ := stage(t)
 		time.Sleep(time.Minute)
-		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(joined) {
-			t.Errorf("%+v, want silent since %v", j, joined)
+		asked := time.Now()
+		for range 2 {
+			if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(asked) {
+				t.Errorf("%+v, want silent since %v", j, asked)
+			}
+			time.Sleep(time.Second)
 		}
 		c.EngineDown(errors.New("cut"))
 		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Unclear {
 			t.Errorf("%+v without a directory, want unclear", j)
+		}
+		e.up() // the node may have begun meanwhile
+		time.Sleep(time.Second)
+		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(time.Now()) {
+			t.Errorf("%+v with a new directory, want silent from now on", j)
 		}
 	})
 }
