@@ -97,7 +97,8 @@ type Cluster struct {
 	refused   map[string]time.Time // when it was said in the log that an address has other keys
 	peers     map[string]*peer
 	heard     map[string]time.Time // also of nodes that the table has forgotten
-	asked     map[string]time.Time // when nodes were first asked for that were never heard of, since the engine is up
+	asked     map[string]time.Time // when nodes were first asked for that were never heard of
+	unsynced  time.Time            // since when synced is false
 	warned    bool                 // about the clock
 	onUp      []func()
 	onSynced  []func()
@@ -382,7 +383,6 @@ func (c *Cluster) quietLocked(id string, now time.Time) time.Duration {
 func (c *Cluster) EngineUp(s EngineStatus) {
 	c.mu.Lock()
 	c.up, c.synced, c.upSince = true, false, time.Now()
-	clear(c.asked)
 	back := c.lost
 	c.lost = false
 	calls := slices.Clone(c.onUp)
@@ -414,6 +414,9 @@ func (c *Cluster) OnSynced(f func()) {
 func (c *Cluster) EngineDown(err error) {
 	c.mu.Lock()
 	was := c.up && c.ctx.Err() == nil
+	if c.synced {
+		c.unsynced = time.Now()
+	}
 	c.up, c.synced = false, false
 	c.lost = c.lost || was
 	c.mu.Unlock()
@@ -484,6 +487,11 @@ func (c *Cluster) logGone(id, name, address, evidence string) {
 // Synced implements EngineHandler.
 func (c *Cluster) Synced() {
 	c.mu.Lock()
+	if !c.synced { // the outage counts for no grace period
+		for id, at := range c.asked {
+			c.asked[id] = at.Add(time.Since(c.unsynced))
+		}
+	}
 	c.synced = true
 	calls := slices.Clone(c.onSynced)
 	c.mu.Unlock()
