@@ -582,7 +582,11 @@ func (e *Engine) add(s *subscription) error {
 	if nc == nil {
 		return nil
 	}
-	return s.make(nc)
+	err := s.make(nc)
+	if e.ctx.Err() != nil {
+		return nil // Close ends all subscriptions
+	}
+	return err
 }
 
 // Status implements cluster.Engine.
