@@ -403,7 +403,8 @@ func (c *Cluster) OnEngineUp(f func()) {
 	c.onUp = append(c.onUp, f)
 }
 
-// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones.
+// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones or
+// have had no leader for a while.
 func (c *Cluster) OnSynced(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,6 +79,7 @@ type Engine struct {
 	denied   error              // the last right that was missing, since the last connect
 	setting  context.CancelFunc // ends a set-up under way
 	suspect  bool               // a bucket may be lost
+	missed   bool               // an operation has failed, and the handler may want to repeat it
 	contents string             // of the files, when they were read last
 }
 
@@ -299,6 +300,7 @@ func (e *Engine) loop() {
 		case <-e.kick:
 		case <-retry.C:
 		case <-look.C:
+			e.catchUp()
 			if rtt, err := nc.RTT(); err == nil {
 				e.mu.Lock()
 				e.status.RTT = rtt
@@ -516,12 +518,30 @@ func (e *Engine) lookForBuckets() {
 	defer cancel()
 	_, js := e.conn()
 	for _, what := range []string{"nodes", "players"} {
-		if _, err := js.Stream(ctx, "KV_"+e.bucket(what)); errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err := js.Stream(ctx, "KV_"+e.bucket(what))
+		e.mu.Lock()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
 			e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket(what))
-			e.mu.Lock()
 			e.nodes = nil
-			e.mu.Unlock()
+		case err != nil:
+			e.suspect = true
+		default:
+			e.missed = true
 		}
+		e.mu.Unlock()
+	}
+}
+
+// catchUp says that the buckets are there, if an operation has failed since that was said: a bucket may
+// have had no leader for a while.
+func (e *Engine) catchUp() {
+	e.mu.Lock()
+	missed := e.missed && !e.suspect && e.nodes != nil
+	e.missed = e.missed && !missed
+	e.mu.Unlock()
+	if missed {
+		e.tell(e.h.Synced)
 	}
 }
 
