@@ -457,16 +457,15 @@ func (c *Cluster) Record(id string, value []byte) {
 	case p.gone == "":
 		p.gone = "it has left"
 	}
-	var replaced []Node
-	for other, q := range c.peers { // a node that has started at another's address replaces that
-		if other != id && q.Address == r.Address && q.gone == "" && !left && q.recordAt.Before(now.Add(-recordEvery/2)) {
-			q.gone = "node " + id + " has its address"
-			replaced = append(replaced, c.nodeLocked(q, now))
+	var rivals []string // one of them may have replaced the others: their address tells which
+	for other, q := range c.peers {
+		if other != id && q.Address == r.Address && q.gone == "" && p.gone == "" {
+			rivals = append(rivals, other, id)
 		}
 	}
 	c.mu.Unlock()
-	for _, n := range replaced {
-		c.logGone(n.ID, n.Name, n.Address, "node "+id+" has its address")
+	for _, one := range rivals {
+		go c.Judge(c.ctx, one)
 	}
 	switch {
 	case said && known:
