@@ -208,6 +208,7 @@ func (c *cluster) judgeRefusal(p *player, a *arrival, k *seat.Closing) (served b
 		if owner.killed.Load() && a.began > gone && !c.touched(front.name, owner.node.name, max(a.began, gone+int64(4*time.Second))) {
 			c.note("4404 after a kill, since the attempt began", time.Duration(now()-a.began))
 		}
+	case k.Code == 4404 && owner.leaves.Load(): // after its last session, which judge looks at
 	case k.Code == 4404 && strings.Contains(k.Reason, "its node was lost"):
 		p.fault("%s says that %s was lost, which lives", front.name, owner.node.name)
 	case k.Code != 4504:
