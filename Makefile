@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster engine mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,12 @@ chaos: build ## a real gateway through 5,000 cuts, both drivers, and upgrades ev
 	$(CHAOS) -tls -short $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED))
 	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then ($(CHAOS) -links -short $(if $(SEED),-seed $(SEED))); else echo "no links taken down: that takes root and ip"; fi
+
+chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, faults on every line between them; MINUTES=60 SEED=7
+	$(CHAOS) -cluster $(or $(MINUTES),60)m -driver poll -v -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))
+
+engine: bin/nats-server ## conditional writes while NATS servers are killed and stopped: none accepted twice, none lost; MINUTES=60 SEED=7
+	cd $(HARNESS) && $(GO) test -count=1 -v -run 'Kills|Twice' -timeout 0 ./engine -minutes $(or $(MINUTES),60) -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))
 
 mutants: ## plant bugs, one at a time, and see which test notices; ARGS='-only session/'
 	$(GO) run ./gateway/internal/test/mutants $(ARGS)

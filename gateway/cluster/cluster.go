@@ -28,6 +28,8 @@ type Config struct {
 	Formats                    []int
 	// ID and Lineage continue a node after an upgrade. Empty: a new node.
 	ID, Lineage string
+	// Known is what the predecessor knew of other nodes: the engine may be away.
+	Known []Known
 	// DeadAfter is --node-dead-after. Zero means 1.5 s.
 	DeadAfter time.Duration
 	Engine    Engine
@@ -85,7 +87,6 @@ type Cluster struct {
 	mu        sync.Mutex
 	id        string
 	joined    bool
-	joinedAt  time.Time
 	joinAgain time.Time
 	draining  bool
 	left      bool
@@ -96,6 +97,8 @@ type Cluster struct {
 	refused   map[string]time.Time // when it was said in the log that an address has other keys
 	peers     map[string]*peer
 	heard     map[string]time.Time // also of nodes that the table has forgotten
+	asked     map[string]time.Time // when nodes were first asked for that were never heard of
+	unsynced  time.Time            // since when synced is false
 	warned    bool                 // about the clock
 	onUp      []func()
 	onSynced  []func()
@@ -133,11 +136,15 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Lineage == "" {
 		cfg.Lineage = randomHex(8)
 	}
-	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time)}
+	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time), asked: make(map[string]time.Time)}
 	if c.id == "" {
 		c.id = randomHex(4)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	for _, k := range cfg.Known {
+		c.heard[k.ID] = k.Heard
+		c.peers[k.ID] = &peer{record: k.record(), recordAt: k.Heard, gone: k.Gone, left: k.State == stateLeft}
+	}
 	return c, cfg.Identity.Load(c.id)
 }
 
@@ -211,7 +218,7 @@ func (c *Cluster) enter(ctx context.Context) error {
 			return err
 		}
 		c.mu.Lock()
-		c.joined, c.joinedAt = true, time.Now()
+		c.joined = true
 		n := len(c.peers)
 		c.mu.Unlock()
 		c.cfg.Log.Info("cluster.joined", "cluster", c.cfg.Name, "node", c.ID(), "name", c.cfg.NodeName, "address", c.cfg.Address, "nodes", n+1)
@@ -345,8 +352,10 @@ func (c *Cluster) sweep(now time.Time) {
 			fell = append(fell, c.nodeLocked(p, now))
 		}
 	}
-	if len(c.heard) > rememberHeard {
-		clear(c.heard)
+	for _, m := range []map[string]time.Time{c.heard, c.asked} {
+		if len(m) > rememberHeard {
+			clear(m)
+		}
 	}
 	c.mu.Unlock()
 	for _, n := range fell {
@@ -396,7 +405,8 @@ func (c *Cluster) OnEngineUp(f func()) {
 	c.onUp = append(c.onUp, f)
 }
 
-// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones.
+// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones or
+// have had no leader for a while.
 func (c *Cluster) OnSynced(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -407,6 +417,9 @@ func (c *Cluster) OnSynced(f func()) {
 func (c *Cluster) EngineDown(err error) {
 	c.mu.Lock()
 	was := c.up && c.ctx.Err() == nil
+	if c.synced {
+		c.unsynced = time.Now()
+	}
 	c.up, c.synced = false, false
 	c.lost = c.lost || was
 	c.mu.Unlock()
@@ -446,16 +459,15 @@ func (c *Cluster) Record(id string, value []byte) {
 	case p.gone == "":
 		p.gone = "it has left"
 	}
-	var replaced []Node
-	for other, q := range c.peers { // a node that has started at another's address replaces that
-		if other != id && q.Address == r.Address && q.gone == "" && !left && q.recordAt.Before(now.Add(-recordEvery/2)) {
-			q.gone = "node " + id + " has its address"
-			replaced = append(replaced, c.nodeLocked(q, now))
+	var rivals []string // one of them may have replaced the others: their address tells which
+	for other, q := range c.peers {
+		if other != id && q.Address == r.Address && q.gone == "" && p.gone == "" {
+			rivals = append(rivals, other, id)
 		}
 	}
 	c.mu.Unlock()
-	for _, n := range replaced {
-		c.lose(n, "node "+id+" has its address")
+	for _, one := range rivals {
+		go c.Judge(c.ctx, one)
 	}
 	switch {
 	case said && known:
@@ -492,6 +504,11 @@ func (c *Cluster) OnLost(f func(Node)) {
 // Synced implements EngineHandler.
 func (c *Cluster) Synced() {
 	c.mu.Lock()
+	if !c.synced { // the outage counts for no grace period
+		for id, at := range c.asked {
+			c.asked[id] = at.Add(time.Since(c.unsynced))
+		}
+	}
 	c.synced = true
 	calls := slices.Clone(c.onSynced)
 	c.mu.Unlock()
@@ -563,6 +580,20 @@ func (c *Cluster) Nodes() []Node {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
+	return list
+}
+
+// Known returns what this node knows of others, for its successor.
+func (c *Cluster) Known() []Known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []Known
+	for id, p := range c.peers {
+		list = append(list, Known{
+			ID: id, Name: p.Name, Address: p.Address, Version: p.Version, Formats: p.Formats, Level: p.Level, State: p.State,
+			Heard: c.lastLocked(id, p), Gone: p.gone,
+		})
+	}
 	return list
 }
 

@@ -187,8 +187,12 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 	n.t.Cleanup(func() { server.Close() })
 	return func(context.Context) (net.Conn, error) {
 		client, far := wstest.Pipe(64 << 10) // net.Pipe would block a Close that holds a lock
-		conns <- far
-		return client, nil
+		select {
+		case conns <- far:
+			return client, nil
+		case <-done:
+			return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+		}
 	}
 }
 
@@ -284,6 +288,31 @@ func (c *Cluster) stateOf(id string) string {
 	return n.State.String()
 }
 
+// Of two nodes whose records have one address, that is gone which does not answer there, whichever record
+// came last: those of a bucket are read again at each connect, and may be old.
+func TestNodeIsReplacedByWhoAnswersAtItsAddress(t *testing.T) {
+	const otherID = "0000000c"
+	for _, lives := range []string{peerID, otherID} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _, n, _ := stage(t)
+			n.answers(peerAddr, n.node(lives, keys("k")))
+			time.Sleep(5 * time.Second)
+			c.Heartbeat(lives)
+			c.Record(otherID, recordOf(otherID, peerAddr, "up"))
+			time.Sleep(time.Second)
+			for _, id := range []string{peerID, otherID} {
+				want := "gone"
+				if id == lives {
+					want = "up"
+				}
+				if got := c.stateOf(id); got != want {
+					t.Errorf("%s answers, and %s is %q, want %q", lives, id, got, want)
+				}
+			}
+		})
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	for name, try := range map[string]struct {
 		set  func(t *testing.T, c *Cluster, n *network)
@@ -342,11 +371,11 @@ func TestVerdicts(t *testing.T) {
 			n.answers(peerAddr, silence)
 			c.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
 		}, Gone},
-		"another has its address": {func(t *testing.T, c *Cluster, n *network) {
+		"a record has its address, which does not answer": {func(t *testing.T, c *Cluster, n *network) {
 			n.answers(peerAddr, silence)
 			time.Sleep(4 * time.Second)
 			c.Record("0000000c", recordOf("0000000c", peerAddr, "up"))
-		}, Gone},
+		}, Silent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -370,18 +399,27 @@ func beatAfter(c *Cluster, d time.Duration) {
 	c.Heartbeat(peerID)
 }
 
-// A node that this one has never heard of may have ended before: nobody knows at once.
-func TestUnknownNodeIsSilentSinceTheJoin(t *testing.T) {
+// A node that this one has never heard of may have ended before, or not have reached the engine yet.
+// How long this node has been there says nothing about that.
+func TestUnknownNodeIsSilentSinceItWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, _, _ := stage(t)
-		joined := time.Now()
+		c, e, _, _ := stage(t)
 		time.Sleep(time.Minute)
-		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(joined) {
-			t.Errorf("%+v, want silent since %v", j, joined)
+		asked := time.Now()
+		for range 2 {
+			if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(asked) {
+				t.Errorf("%+v, want silent since %v", j, asked)
+			}
+			time.Sleep(time.Second)
 		}
 		c.EngineDown(errors.New("cut"))
 		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Unclear {
 			t.Errorf("%+v without a directory, want unclear", j)
+		}
+		time.Sleep(time.Minute)
+		e.up() // the outage does not count
+		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(time.Now().Add(-2*time.Second)) {
+			t.Errorf("%+v with a new directory, want silent for 2 s", j)
 		}
 	})
 }
@@ -438,7 +476,6 @@ func TestNodeFallsSilentAndComesBack(t *testing.T) {
 	})
 }
 
-// Without NATS nobody can be heard, so that nobody is judged by it.
 // A node that was killed is found out though nobody asks for its sessions. The log says how many it had.
 func TestKilledNodeIsFoundOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -471,13 +508,17 @@ func TestKilledNodeIsFoundOut(t *testing.T) {
 		if len(lost) != 1 || c.stateOf("0000000c") != "silent" {
 			t.Errorf("a silent node is %s, lost %+v", c.stateOf("0000000c"), lost)
 		}
+		n.answers("10.0.0.3:8082", n.node("0000000d", keys("k")))
 		c.Record("0000000d", recordOf("0000000d", "10.0.0.3:8082", "up"))
+		time.Sleep(5 * time.Second)
+		c.Heartbeat("0000000d")
 		if len(lost) != 2 || lost[1].ID != "0000000c" {
 			t.Errorf("a node that was replaced: lost %+v", lost)
 		}
 	})
 }
 
+// Without NATS nobody can be heard, so that nobody is judged by it.
 func TestNobodyFallsSilentWhileTheEngineIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _, log := stage(t)
@@ -526,6 +567,46 @@ func TestUpgradeKeepsTheID(t *testing.T) {
 			t.Errorf("id %q, %v; want %q", again.ID(), err, c.ID())
 		}
 		again.Stop()
+	})
+}
+
+// Without the engine a successor reaches the nodes that its predecessor knew, and judges as it did.
+func TestSuccessorKnowsTheNodesOfItsPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const deadID = "0000000c"
+		c, _, n, _ := stage(t)
+		c.Record(deadID, recordOf(deadID, "10.0.0.3:8082", stateLeft))
+		heard := time.Now()
+		time.Sleep(time.Second)
+		b, err := json.Marshal(c.Known())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Config{ID: c.ID(), Lineage: c.Lineage(), Name: "test", Engine: &fakeEngine{away: true}, Identity: keys("k"), Dialer: n.dial, Log: slog.New(slog.DiscardHandler)}
+		if err := json.Unmarshal(b, &cfg.Known); err != nil {
+			t.Fatal(err)
+		}
+		again, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Join(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		defer again.Stop()
+		if j := again.Judge(t.Context(), deadID); j.Verdict != Gone || !j.Heard.Equal(heard) {
+			t.Errorf("%+v, want gone, heard at %v", j, heard)
+		}
+		again.Heartbeat(deadID)
+		if got := again.stateOf(deadID); got != "gone" {
+			t.Errorf("a node that had left is %s after a late heartbeat", got)
+		}
+		n.answers(peerAddr, n.node(peerID, keys("k")))
+		conn, err := again.Dial(t.Context(), peerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
 	})
 }
 

@@ -56,7 +56,8 @@ type EngineHandler interface {
 	EngineDown(err error)
 	// Record has the newest record of a node; nil: it was deleted.
 	Record(id string, value []byte)
-	// Synced: all records of the bucket were passed to Record since the engine came up.
+	// Synced: all records of the bucket were passed to Record since the engine came up. It is called
+	// again when operations that have failed may be repeated.
 	Synced()
 	// Heartbeat was sent by a node, which may be this one.
 	Heartbeat(id string)

@@ -79,14 +79,18 @@ func (c *Cluster) Judge(ctx context.Context, id string) Judgement {
 }
 
 // unknownLocked judges a node that the table does not have: it may have ended before this node
-// began, or its record may be on its way.
+// began, or it has begun while it could not reach the engine. If it lives, it is heard within a
+// grace period from the first question on.
 func (c *Cluster) unknownLocked(id string) Judgement {
 	if !c.synced {
 		return Judgement{Unclear, "it is not known, and the directory is not complete", c.heard[id]}
 	}
 	heard := c.heard[id]
 	if heard.IsZero() {
-		heard = c.joinedAt
+		if heard = c.asked[id]; heard.IsZero() {
+			heard = time.Now()
+			c.asked[id] = heard
+		}
 	}
 	return Judgement{Silent, "it is not known", heard}
 }

@@ -77,6 +77,20 @@ type record struct {
 
 const stateLeft = "left"
 
+// Known is what one process tells its successor of another node.
+type Known struct {
+	ID, Name, Address, Version string
+	Formats                    []int
+	Level                      int
+	State                      string    // as the node has published it
+	Heard                      time.Time // when anything was last heard of it
+	Gone                       string    // the evidence, "" while it may live
+}
+
+func (k Known) record() record {
+	return record{ID: k.ID, Name: k.Name, Address: k.Address, Version: k.Version, Formats: k.Formats, Level: k.Level, State: k.State}
+}
+
 func parseRecord(id string, value []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(value, &r); err != nil {

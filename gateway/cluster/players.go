@@ -88,16 +88,21 @@ func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, log *s
 // key of the engine.
 func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPolicy) bool {
 	mine := holding{holder: holder{Session: session, Node: p.self(), Since: time.Now().UTC()}, policy: policy}
+	p.keep(key, mine)
 	for range holdTries {
+		if !p.holds(key, session) {
+			return true // it has ended, or a newer one of this node is about to end it
+		}
 		current, revision, err := p.read(ctx, key)
 		if err != nil {
 			break
 		}
 		other := revision > 0 && current.Node != p.self()
 		if other && policy == OldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
+			p.drop(key, session)
 			return false
 		}
-		mine.revision, err = p.write(ctx, key, mine.holder, revision)
+		written, err := p.write(ctx, key, mine.holder, revision)
 		if errors.Is(err, ErrOvertaken) {
 			continue
 		}
@@ -107,16 +112,42 @@ func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPo
 		if other {
 			p.peers.Supersede(current.Node, current.Session)
 		}
-		p.keep(key, mine)
+		if !p.update(key, mine, written) && !p.holdsAny(key) {
+			p.store.DeletePlayer(ctx, key, written) // it has ended meanwhile
+		}
 		return true
 	}
 	if ctx.Err() == nil {
 		p.Unchecked()
 		p.log.Debug("player.unchecked", "session", session)
 	}
-	mine.revision = 0
-	p.keep(key, mine)
 	return true
+}
+
+// holds reports whether session is the newest one of its player here.
+func (p *Players) holds(key, session string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h, ok := p.held[key]
+	return ok && h.Session == session
+}
+
+func (p *Players) holdsAny(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.held[key]
+	return ok
+}
+
+// drop forgets a session, and returns what was held.
+func (p *Players) drop(key, session string) (h holding, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h, ok = p.held[key]; !ok || h.Session != session {
+		return holding{}, false
+	}
+	delete(p.held, key)
+	return h, true
 }
 
 func (p *Players) keep(key string, h holding) {
@@ -134,13 +165,7 @@ func (p *Players) Keep(key, session string, since time.Time, policy PlayerPolicy
 // Release forgets a session that has ended. It returns when the record has been deleted, or
 // ctx is done.
 func (p *Players) Release(ctx context.Context, key, session string) {
-	p.mu.Lock()
-	h, ok := p.held[key]
-	if ok = ok && h.Session == session; ok {
-		delete(p.held, key)
-	}
-	p.mu.Unlock()
-	if ok && h.revision > 0 {
+	if h, ok := p.drop(key, session); ok && h.revision > 0 {
 		p.store.DeletePlayer(ctx, key, h.revision) // if it fails, the node will not know the session
 	}
 }
@@ -172,7 +197,9 @@ func (p *Players) announce(ctx context.Context, key string, h holding, supersede
 		case revision > 0 && current.Node == p.self() && current.Session == h.Session:
 			p.update(key, h, revision)
 			return
-		case revision > 0 && !p.wins(h, current):
+		}
+		other := revision > 0 && current.Node != p.self() // of its own sessions this node has decided
+		if other && !p.wins(h, current) && (h.policy == NewestWins || p.peers.Answers(ctx, current.Node, current.Session)) {
 			supersede(h.Session)
 			return
 		}
@@ -181,7 +208,7 @@ func (p *Players) announce(ctx context.Context, key string, h holding, supersede
 			continue
 		}
 		if err == nil {
-			if revision > 0 {
+			if other {
 				p.peers.Supersede(current.Node, current.Session)
 			}
 			p.update(key, h, written)
@@ -199,14 +226,18 @@ func (p *Players) wins(h holding, other holder) bool {
 	return h.Since.After(other.Since) == (h.policy == NewestWins)
 }
 
-// update notes the revision of a record, unless the session has ended meanwhile.
-func (p *Players) update(key string, h holding, revision uint64) {
+// update notes the revision of a record. It reports false if the session has ended meanwhile, or a newer
+// one of this node is there.
+func (p *Players) update(key string, h holding, revision uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now, ok := p.held[key]; ok && now.Session == h.Session {
-		now.revision = revision
-		p.held[key] = now
+	now, ok := p.held[key]
+	if !ok || now.Session != h.Session {
+		return false
 	}
+	now.revision = revision
+	p.held[key] = now
+	return true
 }
 
 // read returns the record of a player, with revision 0 if there is none. A record that cannot

@@ -177,6 +177,62 @@ func TestEndedSessionLeavesNoRecord(t *testing.T) {
 	})
 }
 
+// Two sessions of a player begin at one node, which ends the older one itself. That one's slower write
+// must not hide the newer one from other nodes.
+func TestOlderSessionDoesNotHideTheNewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, s, n := newPair()
+		s.before = func() { a.Hold(t.Context(), "ada", "s2", NewestWins) }
+		a.Hold(t.Context(), "ada", "s1", NewestWins)
+		a.Release(t.Context(), "ada", "s1")
+		b.Hold(t.Context(), "ada", "s3", NewestWins)
+		if got := n.endedOf(); !slices.Equal(got, []string{"a/s2"}) {
+			t.Errorf("ended %v, want the node's newer session", got)
+		}
+	})
+}
+
+func TestSessionThatEndsWhileItBeginsLeavesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, s, _ := newPair()
+		s.before = func() { a.Release(t.Context(), "ada", "s1") }
+		a.Hold(t.Context(), "ada", "s1", NewestWins)
+		if len(s.records) != 0 {
+			t.Errorf("%d records are left", len(s.records))
+		}
+	})
+}
+
+// The record of a node that was lost stays. It ends nobody's session.
+func TestRecordOfALostNodeEndsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, s, _ := newPair()
+		a.Hold(t.Context(), "ada", "s1", OldestWins) // then a is killed
+		time.Sleep(time.Second)
+		s.away = true
+		b.Hold(t.Context(), "ada", "s2", OldestWins)
+		s.away = false
+		b.Announce(t.Context(), func(string) { t.Error("the living session was ended") })
+	})
+}
+
+// A session that began unchecked is newer than one of its own node that the record names.
+func TestNodeDoesNotEndItsNewerSessionForItsOlderOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, s, n := newPair()
+		n.answers["a/s1"] = true
+		a.Hold(t.Context(), "ada", "s1", OldestWins)
+		time.Sleep(time.Second)
+		s.away = true
+		a.Hold(t.Context(), "ada", "s2", OldestWins) // s1 did not answer this node
+		s.away = false
+		a.Announce(t.Context(), func(string) { t.Error("the newer session was ended") })
+		if len(n.ended) > 0 {
+			t.Errorf("ended %v", n.ended)
+		}
+	})
+}
+
 // While the engine is away each node decides for itself. Afterwards one session of each player
 // stays: the newest under takeover, the oldest under reject.
 func TestSessionsBegunWithoutTheEngineMeetOnItsReturn(t *testing.T) {
@@ -185,6 +241,7 @@ func TestSessionsBegunWithoutTheEngineMeetOnItsReturn(t *testing.T) {
 			t.Run(fmt.Sprint(policy, first), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					a, b, s, n := newPair()
+					n.answers["a/s1"], n.answers["b/s2"] = true, true
 					unchecked := 0
 					a.Unchecked = func() { unchecked++ }
 					s.away = true

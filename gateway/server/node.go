@@ -88,7 +88,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Engine: e, Identity: n.identity, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
 	}
 	if over != nil {
-		cfg.ID, cfg.Lineage = over.offer.NodeID, over.offer.NodeLineage
+		cfg.ID, cfg.Lineage, cfg.Known = over.offer.NodeID, over.offer.NodeLineage, over.offer.Nodes
 		n.elsewhere.Store(cfg.ID != "")
 	}
 	if n.Cluster, err = cluster.New(cfg); err != nil {

@@ -124,7 +124,7 @@ func (g *giving) offer() error {
 		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
 	}
 	if p.node != nil {
-		o.NodeID, o.NodeLineage = p.node.ID(), p.node.Lineage()
+		o.NodeID, o.NodeLineage, o.Nodes = p.node.ID(), p.node.Lineage(), p.node.Known()
 	}
 	o.Monotonic, o.Now = handover.Monotonic(), int64(p.gateway.Clock().Now())
 	var fds []int

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
 )
@@ -66,6 +67,7 @@ type offer struct {
 	Routes      map[string]string // see gateway.InheritRoutes
 	NodeID      string            // of this process in its cluster; "": it is in none
 	NodeLineage string
+	Nodes       []cluster.Known // the other nodes
 	Pump        time.Duration
 	Posts       bool // handover.Posts follow
 }

@@ -319,6 +319,21 @@ func TestUpgradeKeepsTheNode(t *testing.T) {
 	}
 }
 
+// An upgrade while NATS is away keeps what the node knows of the others.
+func TestUpgradeWithoutNATSKeepsTheOtherNodes(t *testing.T) {
+	c := newCluster(t, 2)
+	p := c.join(1)
+	p.counts(2)
+	c.nats.kill()
+	eventually(t, "the node knows that NATS is away", func() bool { return c.nodes[0].metric("reseat_cluster_engine_up", "") == 0 })
+	syscall.Kill(c.nodes[0].cmd.Process.Pid, syscall.SIGUSR2)
+	pid := int(c.nodes[0].says("upgrade.begun")["pid"].(float64))
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	c.nodes[0].says("upgrade.committed")
+	p.at(c.nodes[0]).resume()
+	p.counts(3)
+}
+
 // A process with another key may not join, and says so in one line.
 func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
 	c := newCluster(t, 1)

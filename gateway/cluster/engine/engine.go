@@ -80,6 +80,7 @@ type Engine struct {
 	denied  error              // the last right that was missing, since the last connect
 	setting context.CancelFunc // ends a set-up under way
 	suspect bool               // a bucket may be lost
+	missed  bool               // an operation has failed, and the handler may want to repeat it
 	events  eventsState
 
 	noEventsSaid string // why there is no stream of events, as the log says it
@@ -306,6 +307,7 @@ func (e *Engine) loop() {
 		case <-e.kick:
 		case <-retry.C:
 		case <-look.C:
+			e.catchUp()
 			if rtt, err := nc.RTT(); err == nil {
 				e.mu.Lock()
 				e.status.RTT = rtt
@@ -523,25 +525,40 @@ func (e *Engine) lookForBuckets() {
 	ctx, cancel := context.WithTimeout(e.ctx, opTimeout)
 	defer cancel()
 	_, js := e.conn()
-	lost := func(stream, bucket string) bool {
-		_, err := js.Stream(ctx, stream)
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return false
-		}
-		e.o.Log.Warn("engine.bucket_lost", "bucket", bucket)
-		return true
-	}
 	for _, what := range []string{"nodes", "players"} {
-		if lost("KV_"+e.bucket(what), e.bucket(what)) {
-			e.mu.Lock()
+		_, err := js.Stream(ctx, "KV_"+e.bucket(what))
+		e.mu.Lock()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket(what))
 			e.nodes = nil
-			e.mu.Unlock()
+		case err != nil:
+			e.suspect = true
+		default:
+			e.missed = true
 		}
+		e.mu.Unlock()
 	}
-	if _, _, err := e.eventsThere(); err == nil && lost(e.bucket("events"), e.bucket("events")) {
+	if _, _, err := e.eventsThere(); err != nil {
+		return
+	}
+	if _, err := js.Stream(ctx, e.bucket("events")); errors.Is(err, jetstream.ErrStreamNotFound) {
+		e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket("events"))
 		e.mu.Lock()
 		e.events = eventsState{}
 		e.mu.Unlock()
+	}
+}
+
+// catchUp says that the buckets are there, if an operation has failed since that was said: a bucket may
+// have had no leader for a while.
+func (e *Engine) catchUp() {
+	e.mu.Lock()
+	missed := e.missed && !e.suspect && e.nodes != nil
+	e.missed = e.missed && !missed
+	e.mu.Unlock()
+	if missed {
+		e.tell(e.h.Synced)
 	}
 }
 
@@ -602,7 +619,11 @@ func (e *Engine) add(s *subscription) error {
 	if nc == nil {
 		return nil
 	}
-	return s.make(nc)
+	err := s.make(nc)
+	if e.ctx.Err() != nil {
+		return nil // Close ends all subscriptions
+	}
+	return err
 }
 
 // Status implements cluster.Engine.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/fault"
+	"reseat/gateway/internal/test/harness/chaos/process"
 	"reseat/gateway/internal/test/mutants/mutant"
 )
 
@@ -80,6 +81,24 @@ func TestUpgradesLoseNoMessage(t *testing.T) {
 		t.Error(text)
 	}
 	if rep.Upgrades < 3 || rep.Cuts < 50 || rep.MessagesUp < 3000 {
+		t.Errorf("too little has happened to mean anything:\n%s", text)
+	}
+}
+
+// The short form of make chaos-cluster.
+func TestClusterLosesNoMessage(t *testing.T) {
+	cfg := together(40 * time.Second)
+	cfg.Seed, cfg.Driver, cfg.Bin = 1, "poll", build(t)
+	cfg.Sessions, cfg.Round, cfg.Drain = 24, 15*time.Second, 15*time.Second
+	var err error
+	if cfg.NATS, err = process.BuildNATS(t.Context(), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	rep, text := chaos(t, cfg)
+	if rep.Bad() {
+		t.Error(text)
+	}
+	if rep.Troubles < 5 || rep.Cuts < 50 || rep.MessagesUp < 3000 || rep.MessagesDown < 3000 || rep.Operations < 200 {
 		t.Errorf("too little has happened to mean anything:\n%s", text)
 	}
 }

@@ -27,9 +27,11 @@ type game struct {
 
 	mu      sync.Mutex
 	seats   map[seatKey][]*gameSeat
-	extra   []string // unexpected connections
-	redials int      // of hard resumes
-	refused int      // of them
+	extra   []string                  // unexpected connections
+	names   map[string]bool           // of all sessions
+	redials int                       // of hard resumes
+	refused int                       // of them
+	lost    func(session string) bool // reports whether its gateway was lost
 }
 
 type seatKey struct{ id, try int }
@@ -37,7 +39,7 @@ type seatKey struct{ id, try int }
 type connKey struct{}
 
 func serveGame(cfg Config, ln net.Listener) *game {
-	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}}
+	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}, names: map[string]bool{}}
 	g.http = &http.Server{Handler: g, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
 	}}
@@ -50,6 +52,7 @@ func serveGame(cfg Config, ln net.Listener) *game {
 type gameSeat struct {
 	id, try int
 	kind    byte
+	session string
 	dial    int // of the session, from 0
 	ws      *websocket.Conn
 	tcp     *net.TCPConn
@@ -92,7 +95,7 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ws.SetReadLimit(-1)
-	s := &gameSeat{id: id, try: try, kind: kind, ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
+	s := &gameSeat{id: id, try: try, kind: kind, session: r.Header.Get("Reseat-Session"), ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
 	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0)}
 	switch kind {
 	case 'r':
@@ -130,7 +133,12 @@ func (g *game) sit(s *gameSeat, resumed string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := seatKey{s.id, s.try}
+	g.names[s.session] = true
 	s.dial = len(g.seats[key])
+	if s.dial > 0 && s.kind == 'c' && g.lost(g.seats[key][s.dial-1].session) {
+		s.ws.CloseNow()
+		return false // its client could not know that this is another session
+	}
 	if s.dial > 0 && s.kind != 'h' {
 		g.extra = append(g.extra, fmt.Sprintf("session %d: the game server got a second connection", s.id))
 		s.ws.CloseNow()
@@ -153,6 +161,13 @@ func (g *game) find(id, try int) *gameSeat {
 		return nil
 	}
 	return list[len(list)-1]
+}
+
+// forget removes the seats of a session.
+func (g *game) forget(id, try int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.seats, seatKey{id, try})
 }
 
 // of returns all seats of a session, in the order of their dials.

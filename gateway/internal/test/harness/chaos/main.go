@@ -28,12 +28,19 @@ func main() {
 // answer timeout; short is for the tests.
 func full() Config {
 	return Config{Sessions: 500, Cuts: 13, Messages: 1200, Spread: 100 * time.Second, Rivalries: 40, Grace: 25 * time.Second,
-		Heartbeat: 15 * time.Second, Answer: 5 * time.Second, Late: time.Second, Hold: 12 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Limit: 15 * time.Minute}
+		Heartbeat: 15 * time.Second, Answer: 5 * time.Second, Late: time.Second, Hold: 12 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Drain: 3 * time.Second, Limit: 15 * time.Minute}
 }
 
 func short() Config {
 	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: 12 * time.Second,
-		Heartbeat: 3 * time.Second, Answer: time.Second, Late: time.Second, Hold: 5 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Limit: 110 * time.Second}
+		Heartbeat: 3 * time.Second, Answer: time.Second, Late: time.Second, Hold: 5 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Drain: 3 * time.Second, Limit: 110 * time.Second}
+}
+
+// together is for a cluster: sessions come and go for the given time.
+func together(d time.Duration) Config {
+	return Config{Sessions: 40, Cuts: 4, Messages: 250, Spread: 9 * time.Second, Grace: 15 * time.Second,
+		Heartbeat: 5 * time.Second, Answer: 2 * time.Second, Late: time.Second, Hold: 4 * time.Second, Stall: time.Second, StallEvery: 400,
+		Cluster: d, Round: 20 * time.Second, Drain: 25 * time.Second, Limit: d + 2*time.Minute}
 }
 
 // command returns the exit status: 1 for a failed run, 2 for one that could not run.
@@ -46,6 +53,9 @@ func command(args []string) int {
 	links := fs.Bool("links", false, "in a network namespace whose link goes down (takes root)")
 	bin := fs.String("bin", "", "the gateway's program; made from the sources where there is none")
 	upgrade := fs.Duration("upgrade", 0, "between two upgrades of the gateway to a new process; 0: none")
+	cluster := fs.Duration("cluster", 0, "a cluster of three gateways and three NATS servers, for this long; 0: one gateway")
+	nats := fs.String("nats", "", "the NATS server's program; built where there is none")
+	verbose := fs.Bool("v", false, "say what happens to the cluster")
 	only := fs.String("only", "", "the one ending of all sessions, as the table calls it")
 	out := fs.String("report", "", "file that the table is written to as well")
 	fs.Parse(args)
@@ -53,6 +63,10 @@ func command(args []string) int {
 	if *isShort {
 		cfg = short()
 	}
+	if *cluster > 0 {
+		cfg = together(*cluster)
+	}
+	cfg.NATS, cfg.Verbose = *nats, *verbose
 	if !slices.Contains(endingNames[:], *only) && *only != "" {
 		fmt.Fprintf(os.Stderr, "chaos: -only: want one of %q\n", endingNames)
 		return 2
@@ -69,6 +83,9 @@ func perform(ctx context.Context, cfg Config, out string) int {
 	if err == nil {
 		cfg.Dir = dir
 		cfg.Bin, err = program(ctx, cfg.Bin, dir)
+	}
+	if err == nil && cfg.Cluster > 0 && cfg.NATS == "" {
+		cfg.NATS, err = process.BuildNATS(ctx, dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -90,7 +107,7 @@ func perform(ctx context.Context, cfg Config, out string) int {
 		rep.Print(f)
 	}
 	if rep.Bad() {
-		fmt.Println("\nthe gateway's log: " + filepath.Join(dir, "gateway.log"))
+		fmt.Println("\nthe logs: " + dir)
 		return 1
 	}
 	os.RemoveAll(dir)

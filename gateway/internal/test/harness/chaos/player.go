@@ -25,6 +25,7 @@ type player struct {
 	hist   history.History
 	cuts   atomic.Int64
 	late   atomic.Bool  // all planned messages are made
+	heard  atomic.Int64 // when the newest message arrived
 	pinged atomic.Int64 // when the newest Ping arrived, for a plain client with a cookie
 	script *rand.Rand
 	temper temper
@@ -60,13 +61,16 @@ type player struct {
 	struck   map[int]silent // by connection number
 	lastUp   silent         // the newest that the gateway receives nothing on
 	attached int64          // when the gateway attached the newest connection, according to its log
+	parted   int64          // when the newest connection ended; 0: there is one
 	done     bool
+	doneAt   int64
 	verdict  string // how the gateway said that it ended
 	code     int
 	faults   []string
 	story    []string
 
 	unheard bool // see neverHeard
+	fell    bool // the session was lost with its gateway
 
 	endAsked func(o history.Outcome, got, code int) // records the end's answer in the history
 	endAt    int64
@@ -97,7 +101,7 @@ const roomy = 20000
 // plan returns the fault of the player's connection number attempt.
 func (p *player) plan(attempt int) fault.Plan {
 	r := rand.New(rand.NewPCG(p.run.cfg.Seed, uint64(p.id)<<20|uint64(attempt)|1<<43))
-	if int(p.cuts.Load()) >= p.budget {
+	if int(p.cuts.Load()) >= p.budget || p.run.ending() {
 		return fault.Calm(r)
 	}
 	plan := fault.Cutting(r, p.run.cfg.Hold)
@@ -191,7 +195,9 @@ type arrival struct {
 	c       *seat.Conn
 	h       *seat.Hello // nil: a plain client's
 	attempt int         // its number
-	base    uint64      // the number of the message before its first
+	front   int         // of the fronts
+	began   int64
+	base    uint64 // the number of the message before its first
 	watch   *watch
 }
 
@@ -215,6 +221,7 @@ func (p *player) isDone() bool {
 func (p *player) finishLocked(verdict string, code int) {
 	if !p.done {
 		p.noteLocked("over: %s %d", verdict, code)
+		p.doneAt = now()
 	}
 	p.done, p.verdict, p.code = true, verdict, code
 }
@@ -262,7 +269,11 @@ func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*ar
 		return nil, backoff(r)
 	case k != nil:
 		c.Drop()
-		answer(history.Refused, 0, k.Code)
+		outcome := history.Refused
+		if p.run.cluster != nil && p.run.cluster.judgeRefusal(p, a, k) {
+			outcome = history.Unknown
+		}
+		answer(outcome, 0, k.Code)
 		return nil, p.refused(k, beside)
 	}
 	answer(history.Done, seat.Gen(h.Token), 0)
@@ -282,8 +293,9 @@ func (p *player) dial(ctx context.Context, url string, offer seat.Offer, beside 
 	side.Go(func() {
 		select {
 		case <-beside.speaks:
-			cancel()
+			defer cancel()
 			p.run.count.falseAlarms.Add(1)
+			p.parts()
 			p.note("the connection spoke: the resume on suspicion is dropped")
 			p.mu.Lock()
 			p.alarms++
@@ -295,6 +307,13 @@ func (p *player) dial(ctx context.Context, url string, offer seat.Offer, beside 
 	close(answered)
 	side.Wait()
 	return c, status, err
+}
+
+// parts records that the player leaves a connection, which may be the one that the gateway knows.
+func (p *player) parts() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parted = now()
 }
 
 func (p *player) roundTrip() time.Duration {
@@ -321,16 +340,21 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	}
 	p.attempts++
 	a.attempt, p.stating, p.stated = p.attempts, true, p.received
+	a.began = now()
+	if len(p.run.fronts) > 1 {
+		a.front = r.IntN(len(p.run.fronts))
+	}
+	front := p.run.fronts[a.front]
 	if p.session == "" {
 		p.dialled = now()
 	}
 	o = seat.Offer{Token: p.token, Received: p.received, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
-		o.Token, o.Cookie, o.Origin = "", p.token, p.run.origin()
+		o.Token, o.Cookie, o.Origin = "", p.token, origin(front)
 		o.Pinged = func() { p.pinged.Store(now()) }
 	}
-	p.noteLocked("attempt %d: generation %d, received %d; %s", p.attempts, seat.Gen(p.token), p.received, p.plan(p.attempts).Short())
-	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", p.run.front, p.end.letter(), p.id, p.try, p.attempts), true
+	p.noteLocked("attempt %d at %d: generation %d, received %d; %s", p.attempts, a.front, seat.Gen(p.token), p.received, p.plan(p.attempts).Short())
+	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", front, p.end.letter(), p.id, p.try, p.attempts), true
 }
 
 // enter starts a plain client's connection. What the older one accepted is not resent,
@@ -408,6 +432,11 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.hellos++
 	if h.Resumed {
 		p.run.count.resumes.Add(1)
+		if c := p.run.cluster; c != nil {
+			if owner := c.lifeOf(h.Session); owner != nil && owner.node != c.nodes[a.front] {
+				p.run.count.forwarded.Add(1)
+			}
+		}
 		p.run.count.replayed.Add(h.Replay)
 	}
 	p.session, p.token = h.Session, h.Token

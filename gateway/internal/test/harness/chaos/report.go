@@ -40,6 +40,8 @@ type Report struct {
 	Operations     int
 	NotLinear      int
 	UndecidedLimit int
+	Troubles       int // of a cluster,
+	unheard, fell  int // and its sessions
 }
 
 // A failure is a session in which something went wrong, with its story.
@@ -73,11 +75,7 @@ func (r *run) report() *Report {
 			rep.Failures = append(rep.Failures, failure{what: f})
 		}
 	}
-	for k := range fault.Kinds {
-		if k.Cut() {
-			rep.Cuts += r.count.cuts[k].Load()
-		}
-	}
+	rep.Cuts = r.totalCuts()
 	rep.Upgrades = r.count.upgrades.Load()
 	rep.Told, rep.Cookies, rep.Compressed = r.count.told.Load(), r.count.cookies.Load(), r.count.compressed.Load()
 	rep.Redials = r.game.redials
@@ -87,6 +85,15 @@ func (r *run) report() *Report {
 	rep.order()
 	rep.tell(r)
 	return rep
+}
+
+func (r *run) totalCuts() (n int64) {
+	for k := range fault.Kinds {
+		if k.Cut() {
+			n += r.count.cuts[k].Load()
+		}
+	}
+	return n
 }
 
 // order puts causes first: a run that stops early leaves every session without its end.

@@ -76,7 +76,7 @@ func (v *rivalry) play(ctx context.Context) {
 func (v *rivalry) begin(ctx context.Context) bool {
 	for try := range 20 {
 		answer := v.hist.Begin(0, history.New, 0)
-		c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/%d?a=1", v.run.front, v.id, try), seat.Offer{})
+		c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/%d?a=1", v.run.fronts[0], v.id, try), seat.Offer{})
 		if err != nil {
 			continue
 		}
@@ -119,7 +119,7 @@ func (v *rivalry) attempt(ctx context.Context, client int, r *rand.Rand, newest 
 	ctx, cancel := context.WithTimeout(ctx, min(5*time.Second, v.run.cfg.Grace/4))
 	defer cancel()
 	answer := v.hist.Begin(client, history.Resume, seat.Gen(token))
-	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/0?a=%d", v.run.front, v.id, attempt), seat.Offer{Token: token})
+	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/0?a=%d", v.run.fronts[0], v.id, attempt), seat.Offer{Token: token})
 	if err != nil {
 		answer(history.Unknown, 0, 0)
 		return false, 0
@@ -215,7 +215,7 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 func (v *rivalry) bye(ctx context.Context, r *rand.Rand) {
 	token, attempt := v.token(r, true)
 	resumed := v.hist.Begin(2, history.Resume, seat.Gen(token))
-	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/0?a=%d", v.run.front, v.id, attempt), seat.Offer{Token: token})
+	c, _, err := seat.Dial(ctx, v.run.client, fmt.Sprintf("%s/r/%d/0?a=%d", v.run.fronts[0], v.id, attempt), seat.Offer{Token: token})
 	if err != nil {
 		resumed(history.Unknown, 0, 0)
 		return

@@ -46,7 +46,12 @@ type Config struct {
 	Links      bool          // in a separate network namespace, whose link fails now and then
 	Limit      time.Duration // for the whole run
 	FailFast   bool          // the first fault ends the run
-	Bin        string        // the gateway's program
+	Cluster    time.Duration // how long a cluster of gateways plays; 0: there is one gateway
+	Round      time.Duration // of troubles in a cluster
+	Drain      time.Duration // --drain
+	Verbose    bool          // say what happens to a cluster
+	Bin        string        // the gateway's program,
+	NATS       string        // and that of the NATS server
 	Driver     string
 	Dir        string // for the log and the keys
 }
@@ -54,6 +59,7 @@ type Config struct {
 type counters struct {
 	cuts                          [fault.Kinds]atomic.Int64
 	resumes, takenOver, abandoned atomic.Int64
+	forwarded                     atomic.Int64 // resumes at another node than the owner
 	replayed                      atomic.Uint64
 	tokens, rotations, ghosts     atomic.Int64
 	flaps                         [linkFaults]atomic.Int64
@@ -72,10 +78,12 @@ type run struct {
 	links   *namespace // nil without Links
 	near    fault.Proxy
 	far     fault.Proxy
-	front   string // where players connect: scheme and address
+	fronts  []string // where players connect: scheme and address
+	cluster *cluster // nil: there is one gateway
 	keys    *keyring
 	trust   *tls.Config
-	players []*player
+	mu      sync.Mutex
+	players []*player // in a cluster nil once they are judged
 	rivals  []*rivalry
 	count   counters
 	faults  []string // of the run as a whole
@@ -93,11 +101,14 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r := &run{cfg: cfg, began: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Limit)
 	defer cancel()
-	if err := r.open(); err != nil {
+	if err := r.open(ctx); err != nil {
 		r.close()
 		return nil, err
 	}
 	defer r.close()
+	if r.cluster != nil {
+		return r.playCluster(ctx)
+	}
 	r.cast()
 	if cfg.FailFast {
 		go r.lookOut(ctx, cancel)
@@ -132,7 +143,7 @@ func (p *player) isWrong() bool {
 }
 
 // open starts the game servers, the proxies and the gateway.
-func (r *run) open() (err error) {
+func (r *run) open(ctx context.Context) (err error) {
 	host, prefix := "127.0.0.1", []string(nil)
 	if r.cfg.Links {
 		if r.links, err = newNamespace(); err != nil {
@@ -145,6 +156,7 @@ func (r *run) open() (err error) {
 		return err
 	}
 	r.game = serveGame(r.cfg, gameLn)
+	r.game.lost = r.lost
 	farLn, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		return err
@@ -157,7 +169,16 @@ func (r *run) open() (err error) {
 	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
 		return err
 	}
-	if r.gateway, err = process.StartTold(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String())...); err != nil {
+	if r.cfg.Cluster > 0 {
+		r.client = seat.Client(r.trust)
+		r.cluster = newCluster(r, farLn.Addr().String())
+		return r.cluster.open(ctx)
+	}
+	listen := "127.0.0.1:0"
+	if r.links != nil {
+		listen = r.links.inside + ":0"
+	}
+	if r.gateway, err = process.StartTold(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String(), listen, "off")...); err != nil {
 		return err
 	}
 	return r.openFront()
@@ -173,24 +194,20 @@ func (r *run) openFront() error {
 		r.near.Local = r.links.local
 	}
 	r.near.Serve(ln)
-	r.front = "ws://" + ln.Addr().String()
+	r.fronts = []string{"ws://" + ln.Addr().String()}
 	if r.cfg.TLS {
-		r.front = "wss://" + ln.Addr().String()
+		r.fronts[0] = "wss://" + ln.Addr().String()
 	}
 	r.client = seat.Client(r.trust)
 	return nil
 }
 
-// origin returns the Origin of a page served from where players connect.
-func (r *run) origin() string { return strings.Replace(r.front, "ws", "http", 1) }
+// origin returns the Origin of a page served from a front.
+func origin(front string) string { return strings.Replace(front, "ws", "http", 1) }
 
-func (r *run) flags(game string) []string {
-	listen := "127.0.0.1:0"
-	if r.links != nil {
-		listen = r.links.inside + ":0"
-	}
-	flags := append([]string{"--listen=" + listen, "--admin=off", "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
-		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + (3 * time.Second).String(),
+func (r *run) flags(game, listen, admin string) []string {
+	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
+		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
 		"--buffer-messages=600", "--log-format=json"}, r.keys.flags()...)
 	for _, s := range specials {
 		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
@@ -202,6 +219,9 @@ func (r *run) flags(game string) []string {
 }
 
 func (r *run) close() {
+	if r.cluster != nil {
+		r.cluster.close()
+	}
 	if r.gateway != nil {
 		r.gateway.Kill()
 	}
@@ -216,6 +236,15 @@ func (r *run) close() {
 	if r.links != nil {
 		r.links.remove()
 	}
+}
+
+// lost reports whether the gateway of a session was lost, or may have been.
+func (r *run) lost(session string) bool {
+	if r.cluster == nil {
+		return false
+	}
+	l := r.cluster.lifeOf(session)
+	return l != nil && l.lost.Load() > 0 && now() >= l.lost.Load()
 }
 
 // cast assigns each session its ending.
@@ -238,14 +267,25 @@ func (r *run) cast() {
 // plan is called by the proxy in front of the gateway.
 func (r *run) plan(path string) fault.Plan {
 	id, attempt := number(path)
+	p := r.player(id)
 	switch {
-	case id < 0:
-	case id < len(r.players):
-		return r.players[id].plan(attempt)
+	case p != nil:
+		return p.plan(attempt)
+	case r.cluster != nil || id < len(r.players):
 	case id < len(r.players)+len(r.rivals):
 		return r.rivals[id-len(r.players)].plan(attempt)
 	}
 	return fault.Plan{}
+}
+
+// player returns the player with this number, nil if there is none.
+func (r *run) player(id int) *player {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id < 0 || id >= len(r.players) {
+		return nil
+	}
+	return r.players[id]
 }
 
 // number returns the player and the connection number of a path; -1: none.
@@ -262,10 +302,10 @@ func number(path string) (id, attempt int) {
 func (r *run) struck(path string, p fault.Plan) {
 	r.count.cuts[p.Kind].Add(1)
 	id, attempt := number(path)
-	if !p.Kind.Cut() || id < 0 || id >= len(r.players) {
+	player := r.player(id)
+	if !p.Kind.Cut() || player == nil {
 		return
 	}
-	player := r.players[id]
 	player.cuts.Add(1)
 	player.note("%s", p.Short())
 	if far, near := p.Kind.Silent(); far || near {
@@ -274,8 +314,10 @@ func (r *run) struck(path string, p fault.Plan) {
 }
 
 func (r *run) legPlan(path string) fault.Plan {
-	if _, id, _, err := parsePath(path); err == nil && id < len(r.players) {
-		return r.players[id].legPlan()
+	if _, id, _, err := parsePath(path); err == nil {
+		if p := r.player(id); p != nil {
+			return p.legPlan()
+		}
 	}
 	return fault.Plan{}
 }
@@ -337,7 +379,7 @@ func (r *run) drain(ctx context.Context) {
 		return // no session is left, so it exits at once
 	}
 	sleep(ctx, 300*time.Millisecond)
-	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", r.origin()+"/s/999999/0", nil)
+	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", origin(r.fronts[0])+"/s/999999/0", nil)
 	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "cmVzZWF0IGNoYW9zIHJ1bg=="} {
 		req.Header.Set(name, value)
 	}

@@ -69,7 +69,7 @@ func (p *player) enough() bool {
 	for _, g := range p.seats() {
 		sent += g.sent.Load()
 	}
-	return p.madeNow() >= quota && sent >= quota && int(p.cuts.Load()) >= p.budget
+	return p.madeNow() >= quota && sent >= quota && (int(p.cuts.Load()) >= p.budget || p.run.ending())
 }
 
 // seats returns all game server connections of the session; with hard disconnects there
@@ -143,6 +143,9 @@ func (p *player) settle(ctx context.Context) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if _, silent := p.struck[p.attempts]; silent && p.end == cookie {
+			return false // its Close would not arrive
+		}
 		return p.hasAllOf(g) && g.hasAllOf(p) && (p.end.isPlain() || p.acked == p.made)
 	})
 	p.note("settled")
@@ -181,10 +184,12 @@ func (p *player) stayAway(ctx context.Context, g *gameSeat) {
 func (p *player) expire(ctx context.Context, g *gameSeat) {
 	p.mu.Lock()
 	p.leave = true
-	drop := p.drop
+	drop, left := p.drop, now()
+	if p.parted > 0 {
+		left = p.parted
+	}
 	p.noteLocked("stays away")
 	p.mu.Unlock()
-	left := now()
 	drop()
 	p.await(ctx, func() bool { return isOver(g) })
 	earliest := left + int64(p.run.cfg.Grace)
@@ -193,6 +198,10 @@ func (p *player) expire(ctx context.Context, g *gameSeat) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.leave = false // one more resume, which must be refused
+	if p.run.lost(g.session) {
+		return
+	}
 	if g.code != 1001 || g.reason != "grace period over" {
 		p.faultLocked("after the grace period the game server got Close %d %q", g.code, g.reason)
 	}
@@ -200,7 +209,6 @@ func (p *player) expire(ctx context.Context, g *gameSeat) {
 		p.faultLocked("the session ended %s before its grace period did", time.Duration(earliest-g.at))
 	}
 	p.hist.Add(p.id, history.Expire, 0, earliest, max(g.at, earliest), history.Done, 0, 0)
-	p.leave = false // one more resume, which must be refused
 }
 
 func isOver(g *gameSeat) bool {
@@ -224,6 +232,9 @@ func (p *player) judge() {
 	switch {
 	case g == nil:
 		p.faultLocked("never had a hello")
+		return
+	case p.isLost(g):
+		p.judgeLost(g)
 		return
 	case !p.done:
 		p.faultLocked("did not end: %s; made %d, acked %d, game took %d; game sent %d, taken %d", p.end, p.made, p.acked, g.taken(), g.sent.Load(), p.down.Taken)
@@ -260,6 +271,9 @@ func (p *player) judgeEnd(g *gameSeat) {
 	if !contains(codes, p.code) {
 		p.faultLocked("%s: the client got %s %d, want %v", p.end, p.verdict, p.code, codes)
 	}
+	if p.run.cluster != nil && p.end == cookie && g.code == 1001 && g.reason == "grace period over" {
+		return // a fault between nodes has swallowed its Close
+	}
 	if p.end == gameClose {
 		return // the game server reads the answer to its own Close
 	}
@@ -282,6 +296,7 @@ func (p *player) judgeMessages(g *gameSeat) {
 	defer g.mu.Unlock()
 	sent := g.sent.Load()
 	switch {
+	case p.end == hard && p.run.cluster != nil: // a fault between nodes may cost a redial after its bye
 	case p.end == hard && sent > 0 && p.down.Try != stage(g.try, g.dial):
 		p.down.Verdicts.Lost += sent
 		p.faultLocked("nothing came of what the game server sent on its last connection, number %d", g.dial)

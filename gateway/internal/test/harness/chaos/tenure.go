@@ -49,6 +49,7 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 	t := &tenure{arrival: a, p: p, since: now(), speaks: make(chan struct{}, 1), heartbeat: p.run.cfg.Heartbeat}
 	t.ctx, t.stop = context.WithCancel(ctx)
 	p.mu.Lock()
+	p.parted = 0
 	if p.drop = t.stop; p.leave {
 		t.stop()
 	}
@@ -72,6 +73,7 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 		patience = r.IntN(60) // messages until the player starts a new connection
 	}
 	err := t.read(patience)
+	p.parts()
 	t.stop()
 	if !errors.Is(err, errAbandoned) {
 		c.Drop()
@@ -115,6 +117,7 @@ func (t *tenure) read(patience int) error {
 		if err != nil {
 			return t.closed(err)
 		}
+		t.p.heard.Store(now())
 		if m.Verb != "close" || closing(m.Arg).Code != 4409 {
 			t.watch.speaks()
 			select {

@@ -140,6 +140,7 @@ type diary struct {
 	ups     int
 	downs   int
 	synced  int
+	then    func() // called when synced, in a goroutine
 	records map[string]string
 	beats   map[string]int
 }
@@ -181,8 +182,15 @@ func (d *diary) ready() {
 
 func (d *diary) EngineUp(cluster.EngineStatus) { d.note(func() { d.ups++ }) }
 func (d *diary) EngineDown(error)              { d.note(func() { d.downs++ }) }
-func (d *diary) Synced()                       { d.note(func() { d.synced++ }) }
-func (d *diary) Heartbeat(id string)           { d.note(func() { d.beats[id]++ }) }
+func (d *diary) Synced() {
+	d.note(func() {
+		d.synced++
+		if d.then != nil {
+			go d.then()
+		}
+	})
+}
+func (d *diary) Heartbeat(id string) { d.note(func() { d.beats[id]++ }) }
 
 func (d *diary) Record(id string, value []byte) {
 	d.note(func() {
@@ -318,6 +326,17 @@ func TestMessagesReachTheirSubscribersOnly(t *testing.T) {
 	if slices.Contains(got, "n.cccccccc=not for b") {
 		t.Error(got)
 	}
+}
+
+// A node that is stopped right after its start may still be subscribing.
+func TestSubscriptionAfterCloseIsNoError(t *testing.T) {
+	e := newRoom(t, 1, nil).engine()
+	e.Close()
+	end, err := e.Subscribe("ev.*", func(string, []byte) {})
+	if err != nil {
+		t.Error(err)
+	}
+	end()
 }
 
 // NATS away at the start: the engine connects when it comes.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -165,5 +166,81 @@ func TestPlansDependOnTheSeedOnly(t *testing.T) {
 	}
 	if same || len(kinds) != int(Kinds) {
 		t.Errorf("another seed gives the same: %v; kinds: %v", same, kinds)
+	}
+}
+
+// A gate's weather is that of one party's line, and a black hole loses nothing that a short one would
+// not.
+func TestGateSpoilsTheLineOfOneParty(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // echo
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); io.Copy(c, c) }()
+		}
+	}()
+	var from atomic.Value
+	from.Store("")
+	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved.Close()
+	g := NewGate(reserved.Addr().String(), server.Addr().String(), func(net.Conn) string { return from.Load().(string) })
+	dial := func(party string) (net.Conn, error) {
+		from.Store(party)
+		c, err := net.Dial("tcp", g.Addr)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		io.WriteString(c, "x")
+		_, err = io.ReadFull(c, make([]byte, 1))
+		return c, err
+	}
+	if _, err := dial("a"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("before it is open: %v", err)
+	}
+	if err := g.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.Close()
+		server.Close()
+	})
+	a, err := dial("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hold := range [][2]bool{{true, true}, {toNear: true}, {toFar: true}} {
+		g.Set("a", Weather{Hold: hold})
+		if _, err := dial("b"); err != nil {
+			t.Errorf("%v: the line of another: %v", hold, err)
+		}
+		io.WriteString(a, "held")
+		a.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if n, err := a.Read(make([]byte, 4)); err == nil {
+			t.Errorf("%v: %d bytes arrived", hold, n)
+		}
+		a.SetReadDeadline(time.Now().Add(20 * time.Second))
+		g.Set("a", Weather{})
+		if _, err := io.ReadFull(a, make([]byte, 4)); err != nil {
+			t.Errorf("%v: what was held: %v", hold, err)
+		}
+	}
+	g.Set("a", Weather{Reset: true})
+	if _, err := dial("a"); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("resets: %v", err)
+	}
+	g.Cut("a", false)
+	if _, end := how(a); end != "reset" {
+		t.Errorf("a cut line ends by %s", end)
 	}
 }

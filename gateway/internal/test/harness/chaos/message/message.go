@@ -140,6 +140,7 @@ type Check struct {
 	Again  uint64 // allowed repeats
 
 	midway, rewound bool
+	best            uint64 // Taken before Rewind
 }
 
 // Midway allows the next message to be any one: the check continues from there.
@@ -159,7 +160,7 @@ func (c *Check) turn(p []byte) {
 		return
 	}
 	if c.Staged && try > c.Try {
-		c.Try, c.Taken, c.missing = try, 0, nil
+		c.Try, c.Taken, c.best, c.missing = try, 0, 0, nil
 	}
 	switch {
 	case try != c.Try:
@@ -167,6 +168,7 @@ func (c *Check) turn(p []byte) {
 		c.Taken, c.First = n-1, n
 	case c.rewound && n <= c.Taken:
 		c.Again += c.Taken + 1 - n
+		c.best = max(c.best, c.Taken)
 		c.Taken = n - 1
 	}
 	c.midway, c.rewound = false, false
@@ -218,6 +220,7 @@ func (c *Check) gap(n uint64) {
 
 // Complete checks a finished stream: all messages up to sent must have arrived.
 func (c *Check) Complete(sent uint64) {
+	c.Taken = max(c.Taken, c.best) // the repetition of what has arrived may be incomplete
 	if c.Taken < sent {
 		c.Verdicts.Lost += sent - c.Taken
 		c.fault("messages %d to %d were lost at the end: nothing came after message %d", c.Taken+1, sent, c.Taken)

@@ -42,7 +42,8 @@ type Process struct {
 // A Line is the part of a log line that is examined.
 type Line struct {
 	Level, Msg, Addr, Session, Reason string
-	PID                               int
+	Node, Evidence, Why               string
+	PID, Kept                         int
 }
 
 const startPatience = 30 * time.Second
@@ -206,6 +207,20 @@ func (p *Process) Kill() {
 	p.cmd.Process.Kill()
 	p.Wait(time.Second)
 	p.log.Close()
+}
+
+// BuildNATS builds the NATS server in dir, as make does.
+func BuildNATS(ctx context.Context, dir string) (bin string, err error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "reseat").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the gateway's module: %w", err)
+	}
+	bin = filepath.Join(dir, "nats-server")
+	out, err := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-modfile=.ci/go-tools.mod", "-o", bin, "github.com/nats-io/nats-server/v2").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the NATS server: %w: %s", err, out)
+	}
+	return bin, nil
 }
 
 // Build builds the gateway's program in dir; flags go to the compiler. It is built as

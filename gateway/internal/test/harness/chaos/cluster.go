@@ -1,0 +1,281 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/fault"
+	"reseat/gateway/internal/test/harness/chaos/process"
+)
+
+// A cluster is gateways that share NATS servers. In front of the node listener of each gateway, and of
+// both ports of each server, is a gate: every line between two processes can fail on its own.
+type cluster struct {
+	r       *run
+	game    string
+	parties *process.Parties
+	nodes   []*node
+	servers []*server
+
+	replacing sync.Mutex  // held while a gateway is missing: the others are there
+	ending    atomic.Bool // no more sessions, and no more faults
+
+	mu      sync.Mutex
+	lives   map[string]*life // by node id
+	all     []*life
+	outages []outage
+	counts  map[string]int // of troubles, by name
+	slowest map[string]time.Duration
+	faults  []string
+}
+
+const clusterSize = 3
+
+// A node is a place for a gateway: the ports stay when it is started again.
+type node struct {
+	name   string
+	listen string
+	gate   *fault.Gate
+	near   fault.Proxy
+	busy   sync.Mutex // held by what stops or replaces the process
+	now    atomic.Pointer[life]
+}
+
+// A life is a gateway from its start to its end. Upgrades keep it.
+type life struct {
+	node    *node
+	process *process.Process
+	number  int
+	id      atomic.Value // the node's, once it has a session
+	began   int64
+	lost    atomic.Int64 // from when its sessions may be lost; 0: never
+	leaves  atomic.Bool  // by SIGTERM
+	killed  atomic.Bool
+	known   sync.Map     // when it knew other nodes, by id
+	created atomic.Int64 // sessions, according to its log,
+	ended   atomic.Int64
+	kept    atomic.Int64 // those that upgrades handed over late: either process may have counted them
+}
+
+// An outage is a fault on the way from one party to another, or of one party.
+type outage struct {
+	from, to    string // to is "" for a party's own
+	began, over int64
+}
+
+// A server is a NATS server.
+type server struct {
+	*process.NATS
+	gate, route *fault.Gate
+	busy        sync.Mutex
+}
+
+func newCluster(r *run, game string) *cluster {
+	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, counts: map[string]int{}, slowest: map[string]time.Duration{}}
+	for i := range clusterSize {
+		name := fmt.Sprint("s", i)
+		s := &server{NATS: process.NewNATS(r.cfg.NATS, name, r.cfg.Dir, c.parties.Prefix(name))}
+		s.gate, s.route = fault.NewGate(process.FreeAddr(), s.Client, c.parties.Of), fault.NewGate(process.FreeAddr(), s.Routes, c.parties.Of)
+		s.Advertised = s.route.Addr
+		c.servers = append(c.servers, s)
+		n := &node{name: fmt.Sprint("n", i), listen: process.FreeAddr()}
+		n.gate = fault.NewGate(process.FreeAddr(), process.FreeAddr(), c.parties.Of)
+		n.near = fault.Proxy{Target: n.listen, Plan: r.plan, Struck: r.struck, Told: true}
+		c.nodes = append(c.nodes, n)
+	}
+	var all []*process.NATS
+	for _, s := range c.servers {
+		all = append(all, s.NATS)
+	}
+	process.Join(all)
+	return c
+}
+
+// open starts everything, and waits until the nodes know each other.
+func (c *cluster) open(ctx context.Context) error {
+	for _, s := range c.servers {
+		if err := errors.Join(s.gate.Open(), s.route.Open()); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.servers {
+		if err := s.Start(); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := c.start(n); err != nil {
+			return err
+		}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		n.near.Serve(ln)
+		c.r.fronts = append(c.r.fronts, "ws://"+ln.Addr().String())
+	}
+	if took, what := awaits(ctx, time.Minute, c.joined); what != "" {
+		return fmt.Errorf("no cluster after %v: %s", took, what)
+	}
+	return nil
+}
+
+func (c *cluster) close() {
+	for _, n := range c.nodes {
+		if l := n.now.Load(); l != nil {
+			l.process.Kill()
+		}
+		if n.gate.Close(); c.r.fronts != nil {
+			n.near.Close()
+		}
+	}
+	for _, s := range c.servers {
+		s.Kill()
+		s.gate.Close()
+		s.route.Close()
+	}
+}
+
+// start starts a gateway at its place.
+func (c *cluster) start(n *node) error {
+	l := &life{node: n, began: now()}
+	c.mu.Lock()
+	l.number = len(c.all)
+	c.all = append(c.all, l)
+	c.mu.Unlock()
+	flags := append(c.r.flags(c.game, n.listen, "127.0.0.1:0"), "--node-name="+n.name, "--node-listen="+n.gate.Target, "--node-advertise="+n.gate.Addr)
+	for _, s := range c.servers {
+		flags = append(flags, "--cluster=nats://"+s.gate.Addr)
+	}
+	var err error
+	l.process, err = process.StartTold(func(line process.Line) { c.logged(l, line) }, filepath.Join(c.r.cfg.Dir, fmt.Sprintf("%s-%d.log", n.name, l.number)), c.parties.Prefix(n.name), c.r.cfg.Bin, flags...)
+	if err != nil {
+		return err
+	}
+	n.now.Store(l)
+	return n.gate.Open()
+}
+
+// logged examines a line of a gateway's log.
+func (c *cluster) logged(l *life, line process.Line) {
+	c.r.logged(line)
+	switch line.Msg {
+	case "session.created":
+		l.created.Add(1)
+		if len(line.Session) == 40 {
+			c.mu.Lock()
+			c.lives[line.Session[:8]] = l
+			c.mu.Unlock()
+			l.id.Store(line.Session[:8])
+		}
+	case "session.ended":
+		l.ended.Add(1)
+	case "upgrade.committed":
+		l.kept.Add(int64(line.Kept))
+	case "node.gone":
+		if other := c.lifeOf(line.Node); other != nil && other.lost.Load() == 0 && !other.leaves.Load() {
+			c.fault("%s takes %s for gone (%s), which lives", l.node.name, other.node.name, line.Evidence)
+		}
+	}
+}
+
+// lifeOf returns the gateway that a session, or a node's id, belongs to.
+func (c *cluster) lifeOf(session string) *life {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lives[session[:min(len(session), 8)]]
+}
+
+func (c *cluster) fault(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.faults) < 50 {
+		c.faults = append(c.faults, fmt.Sprintf("%8.3f ", float64(now())/1e9)+fmt.Sprintf(format, args...))
+	}
+}
+
+// metrics returns a gateway's, by name and labels.
+func (l *life) metrics() map[string]float64 {
+	all := map[string]float64{}
+	client := http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get("http://" + l.process.Admin + "/metrics")
+	if err != nil {
+		return all
+	}
+	defer resp.Body.Close()
+	for s := bufio.NewScanner(resp.Body); s.Scan(); {
+		var name string
+		var v float64
+		if _, err := fmt.Sscan(s.Text(), &name, &v); err == nil {
+			all[name] = v
+		}
+	}
+	return all
+}
+
+// meets notes which other gateways each one has in its table, and since when at the latest.
+func (c *cluster) meets(ctx context.Context) {
+	client := http.Client{Timeout: time.Second}
+	for sleep(ctx, 250*time.Millisecond) {
+		for _, n := range c.nodes {
+			l := n.now.Load()
+			resp, err := client.Get("http://" + l.process.Admin + "/api/v1/nodes")
+			if err != nil {
+				continue
+			}
+			var list struct{ Nodes []struct{ ID string } }
+			json.NewDecoder(resp.Body).Decode(&list)
+			resp.Body.Close()
+			for _, one := range list.Nodes {
+				l.known.LoadOrStore(one.ID, now())
+			}
+		}
+	}
+}
+
+// knew reports whether a gateway had the one with this id in its table at a time.
+func (l *life) knew(id string, at int64) bool {
+	v, ok := l.known.Load(id)
+	return ok && v.(int64) < at
+}
+
+// joined returns which gateway does not know all others, "" if all do.
+func (c *cluster) joined() string {
+	for _, n := range c.nodes {
+		m := n.now.Load().metrics()
+		if up := m[`reseat_cluster_nodes{state="up"}`]; up != clusterSize || m["reseat_cluster_engine_up"] != 1 {
+			return fmt.Sprintf("%s knows %v living nodes, and NATS is %v", n.name, up, m["reseat_cluster_engine_up"])
+		}
+	}
+	return ""
+}
+
+// awaits returns how long it takes until nothing is missing, or what is missing after the limit.
+func awaits(ctx context.Context, limit time.Duration, missing func() string) (took time.Duration, what string) {
+	began := now()
+	for {
+		what = missing()
+		took = time.Duration(now() - began)
+		if what == "" || took > limit || !sleep(ctx, 50*time.Millisecond) {
+			return took, what
+		}
+	}
+}
+
+// isBack reports whether the player has heard anything since, if that can be expected.
+func (p *player) isBack(since int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done || p.leave || p.session == "" || p.heard.Load() > since
+}

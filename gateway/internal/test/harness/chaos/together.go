@@ -1,0 +1,310 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"reseat/gateway/internal/test/harness/chaos/history"
+	"reseat/gateway/internal/test/harness/chaos/seat"
+)
+
+// playCluster has sessions come and go while a cluster meets its troubles. A session is judged as
+// soon as it is over, so that the run may take hours.
+func (r *run) playCluster(ctx context.Context) (*Report, error) {
+	rep := &Report{Config: r.cfg}
+	until := time.Now().Add(r.cfg.Cluster)
+	var slots sync.WaitGroup
+	for range r.cfg.Sessions {
+		slots.Go(func() {
+			for time.Now().Before(until) && ctx.Err() == nil {
+				p := r.enters()
+				p.play(ctx)
+				r.leaves(rep, p)
+			}
+		})
+		sleep(ctx, r.cfg.Spread/time.Duration(r.cfg.Sessions))
+	}
+	c := r.cluster
+	quiet, stop := context.WithCancel(ctx)
+	slots.Go(func() { c.meets(quiet) })
+	c.ravage(ctx, until)
+	stop()
+	c.ending.Store(true)
+	slots.Wait()
+	for _, n := range c.nodes {
+		c.settles(ctx, n.now.Load(), true)
+	}
+	c.judgeAll()
+	for _, n := range c.nodes {
+		l := n.now.Load()
+		l.leaves.Store(true)
+		l.process.Signal(syscall.SIGTERM)
+	}
+	for _, n := range c.nodes {
+		if err := n.now.Load().process.Wait(20 * time.Second); err != nil {
+			c.fault("%s after SIGTERM at the end: %v", n.name, err)
+		}
+	}
+	for _, l := range c.all {
+		for _, line := range l.process.Faults() {
+			if !strings.Contains(line, `"msg":"engine.lost"`) && !strings.Contains(line, `"msg":"cluster.not_joined"`) {
+				c.fault("log of %s: %s", l.node.name, line)
+			}
+		}
+	}
+	r.game.mu.Lock()
+	r.faults = append(r.faults, r.game.extra...)
+	r.game.mu.Unlock()
+	if all, passed := r.count.resumes.Load(), r.count.forwarded.Load(); all > 100 && passed < all/3 {
+		c.fault("only %d of %d resumes went through another node than the owner", passed, all)
+	}
+	for _, f := range append(r.faults, c.faults...) {
+		rep.Failures = append(rep.Failures, failure{what: f})
+	}
+	rep.Took, rep.Cuts = time.Since(r.began), r.totalCuts()
+	for _, t := range troubles {
+		rep.Troubles += c.counts[t.name]
+	}
+	rep.order()
+	rep.tellCluster(r)
+	return rep, nil
+}
+
+// clusterEndings are the endings of a cluster's sessions: those of sessions that outlast a gateway.
+var clusterEndings = []ending{byeAtRest, byeAtOnce, gameClose, hard, byeAtRest, cookie, expiry, byeAtRest, gameKill, dropOldest}
+
+// ending reports whether there are no more faults.
+func (r *run) ending() bool { return r.cluster != nil && r.cluster.ending.Load() }
+
+// enters returns a new player.
+func (r *run) enters() *player {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := newPlayer(r, len(r.players), clusterEndings[len(r.players)%len(clusterEndings)])
+	r.players = append(r.players, p)
+	return p
+}
+
+// living returns the players that are there.
+func (r *run) living() []*player {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.players), func(p *player) bool { return p == nil })
+}
+
+func (p *player) sessionID() string {
+	if !p.end.isPlain() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.session
+	}
+	if g := p.seat(); g != nil {
+		return g.session
+	}
+	return ""
+}
+
+// leaves judges a player, and forgets what is known about the session.
+func (r *run) leaves(rep *Report, p *player) {
+	limit := r.cfg.Stall + 10*time.Second
+	if p.end == cookie { // its Close may not arrive
+		limit += r.cfg.Grace + 2*r.cfg.Heartbeat
+	}
+	for _, g := range p.seats() {
+		select {
+		case <-g.over:
+		case <-time.After(limit):
+		}
+	}
+	p.judge()
+	if p.end == hard && !p.fellWith() {
+		p.judgeHard()
+	}
+	verdict, story := history.Linearizable, []string(nil)
+	if !p.end.isPlain() {
+		verdict, story = p.hist.Check(patience)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.players[p.id] = nil
+	rep.add(r, p)
+	rep.Histories++
+	rep.Operations += p.hist.Len()
+	rep.judged(fmt.Sprintf("session %d (%s, %s)", p.id, p.session, p.end), verdict, story)
+	if p.unheard {
+		rep.unheard++
+	}
+	if p.fell {
+		rep.fell++
+	}
+	r.bySession.Delete(p.session)
+	for try := range p.try + 1 {
+		r.game.forget(p.id, try)
+	}
+}
+
+// isLost reports whether the session ended with its gateway.
+func (p *player) isLost(g *gameSeat) bool {
+	if p.run.cluster == nil {
+		return false
+	}
+	l := p.run.cluster.lifeOf(g.session)
+	p.fell = l != nil && l.lost.Load() > 0 && (!p.done || p.doneAt >= l.lost.Load())
+	return p.fell
+}
+
+func (p *player) fellWith() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fell
+}
+
+// judgeLost judges a session that was lost with its gateway: what has arrived is a prefix of what was
+// sent, and the client knows that it is over.
+func (p *player) judgeLost(g *gameSeat) {
+	p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0)
+	planned := append(slices.Clone(ends[p.end].codes), ends[p.end].after...)
+	switch {
+	case !p.done:
+		p.faultLocked("its gateway was lost, and it does not know")
+	case p.verdict == "lost", p.code == 4404, p.code == 4503:
+	case !slices.Contains(planned, p.code):
+		p.faultLocked("its gateway was lost: the client got %s %d", p.verdict, p.code)
+	}
+	if !isOver(g) {
+		p.faultLocked("its gateway was lost, and the game server's connection is still open")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.end != hard && p.end != cookie && (p.down.Taken > g.sent.Load()+1 || g.check.Taken > p.made) {
+		p.faultLocked("more came than was sent")
+	}
+}
+
+// judgeRefusal compares a refusal with what has happened to the session's gateway, and on the way to
+// it. It reports whether that gateway may have served the resume all the same, with an answer that was
+// lost.
+func (c *cluster) judgeRefusal(p *player, a *arrival, k *seat.Closing) (served bool) {
+	owner := c.lifeOf(p.sessionID())
+	if owner == nil {
+		return false
+	}
+	front, gone := c.nodes[a.front], owner.lost.Load()
+	isLost := gone > 0 && now() > gone
+	switch {
+	case k.Code == 4404 && isLost:
+		c.mu.Lock()
+		c.counts["4404"]++
+		c.mu.Unlock()
+		if owner.killed.Load() && a.began > gone && !c.touched(front.name, owner.node.name, max(a.began, gone+int64(4*time.Second))) {
+			c.note("4404 after a kill, since the attempt began", time.Duration(now()-a.began))
+		}
+	case k.Code == 4404 && owner.leaves.Load(): // after its last session, which judge looks at
+	case k.Code == 4404 && strings.Contains(k.Reason, "its node was lost"):
+		p.fault("%s says that %s was lost, which lives", front.name, owner.node.name)
+	case k.Code != 4504:
+	default:
+		c.mu.Lock()
+		c.counts["4504"]++
+		c.mu.Unlock()
+		since := a.began
+		if isLost {
+			since = max(since, gone+int64(aftermath)) // a judgement from before may be in use
+		}
+		id, _ := owner.id.Load().(string)
+		knew := front.now.Load().knew(id, a.began)
+		if now() > since && knew && !c.touched(front.name, owner.node.name, a.began) {
+			p.fault("%s does not reach %s, without any fault between them: %s", front.name, owner.node.name, k.Reason)
+		}
+		return knew && !isLost
+	}
+	return false
+}
+
+// consistent compares a gateway's metrics with each other, and at the end with its log. It returns
+// what is wrong.
+func (c *cluster) consistent(l *life, atEnd bool) string {
+	m := l.metrics()
+	sum := func(name string) (n float64) {
+		for k, v := range m {
+			if k == name || strings.HasPrefix(k, name+"{") {
+				n += v
+			}
+		}
+		return n
+	}
+	created, living, ended := sum("reseat_sessions_created_total"), sum("reseat_sessions"), sum("reseat_sessions_ended_total")
+	switch {
+	case differ(created, living+ended, l) || len(m) == 0:
+		return fmt.Sprintf("%v sessions created, %v living, %v ended", created, living, ended)
+	case !atEnd:
+		return ""
+	case living > 0:
+		return fmt.Sprintf("%v sessions live after their clients' end", living)
+	case differ(created, float64(l.created.Load()), l) || differ(ended, float64(l.ended.Load()), l):
+		return fmt.Sprintf("%v sessions created and %v ended, %d and %d according to the log", created, ended, l.created.Load(), l.ended.Load())
+	case m[`reseat_forwarded_connections{direction="in"}`] != 0 || m[`reseat_forwarded_connections{direction="out"}`] != 0:
+		return fmt.Sprintf("%v and %v connections are passed on after all sessions' end", m[`reseat_forwarded_connections{direction="in"}`], m[`reseat_forwarded_connections{direction="out"}`])
+	}
+	return ""
+}
+
+// differ reports whether two counts do, beyond what upgrades may have counted twice or not at all.
+func differ(a, b float64, l *life) bool { return math.Abs(a-b) > float64(l.kept.Load()) }
+
+// judgeAll compares the sessions that the game servers saw with those that the gateways began.
+func (c *cluster) judgeAll() {
+	c.r.game.mu.Lock()
+	defer c.r.game.mu.Unlock()
+	seen := map[*life]int64{}
+	for session := range c.r.game.names {
+		seen[c.lifeOf(session)]++
+	}
+	for _, l := range c.all {
+		if n := l.created.Load(); n != seen[l] && !l.killed.Load() {
+			c.fault("%s created %d sessions, and the game servers saw %d", l.node.name, n, seen[l])
+		}
+	}
+}
+
+// tellCluster makes the rows of the table.
+func (rep *Report) tellCluster(r *run) {
+	c := r.cluster
+	row := func(name, format string, args ...any) {
+		rep.rows = append(rep.rows, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	row("seed", "%d", rep.Seed)
+	row("driver", "%s", rep.Driver)
+	row("took", "%s", rep.Took.Round(time.Second))
+	row("gateways, started again", "%d, %d", clusterSize, len(c.all)-clusterSize)
+	row("sessions", "%d, %d at a time", rep.Histories, rep.Sessions)
+	row("messages to the game servers", "%d", rep.MessagesUp)
+	row("messages to the clients", "%d", rep.MessagesDown)
+	row("cuts between client and gateway", "%d", rep.Cuts)
+	row("troubles of the cluster", "%d", rep.Troubles)
+	for _, t := range troubles {
+		row("  "+t.name, "%d", c.counts[t.name])
+	}
+	row("resumes", "%d, %d of them through another node than the owner, %d messages replayed", r.count.resumes.Load(), r.count.forwarded.Load(), r.count.replayed.Load())
+	row("resumes that found the owner unreachable (4504)", "%d, all while there was a fault", c.counts["4504"])
+	row("sessions lost with their gateway", "%d; %d resumes got 4404", rep.fell, c.counts["4404"])
+	row("first connections broken before any client message arrived", "%d (protocol section 6)", rep.unheard)
+	for _, what := range slices.Sorted(maps.Keys(c.slowest)) {
+		row(what, "within %v", c.slowest[what].Round(time.Millisecond))
+	}
+	row("histories", "%d of %d operations, %d not linearizable", rep.Histories, rep.Operations, rep.NotLinear)
+	row("LOST", "%d up, %d down", rep.Up.Lost, rep.Down.Lost)
+	row("TWICE", "%d up, %d down", rep.Up.Twice, rep.Down.Twice)
+	row("OUT OF ORDER", "%d up, %d down", rep.Up.Disorder, rep.Down.Disorder)
+	row("ALTERED", "%d up, %d down", rep.Up.Wrong, rep.Down.Wrong)
+	row("everything else that was wrong", "%d", len(rep.Failures))
+}

@@ -1,0 +1,406 @@
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"reseat/gateway/cluster"
+	"reseat/gateway/cluster/engine"
+	"reseat/gateway/internal/test/harness/chaos/process"
+)
+
+// These tests kill and stop servers that run as processes of their own: make engine, for an hour.
+var (
+	minutes = flag.Float64("minutes", 0.3, "how long servers are killed")
+	seed    = flag.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "of what happens to the servers")
+	binary  = flag.String("nats", "", "the NATS server's program; built where there is none")
+)
+
+// A yard is three servers, as processes.
+type yard struct {
+	*testing.T
+	servers []*process.NATS
+}
+
+func newYard(t *testing.T) *yard {
+	t.Helper()
+	bin, err := filepath.Abs(*binary)
+	if *binary == "" {
+		bin, err = process.BuildNATS(t.Context(), t.TempDir())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{T: t}
+	for i := range 3 {
+		y.servers = append(y.servers, process.NewNATS(bin, fmt.Sprint("s", i), t.TempDir(), nil))
+	}
+	process.Join(y.servers)
+	for _, s := range y.servers {
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Kill)
+	}
+	eventually(t, "the servers are healthy", y.healthy)
+	return y
+}
+
+func (y *yard) urls() (list []string) {
+	for _, s := range y.servers {
+		list = append(list, "nats://"+s.Client)
+	}
+	return list
+}
+
+func (y *yard) healthy() bool {
+	return !slices.ContainsFunc(y.servers, func(s *process.NATS) bool { return !s.Healthy() })
+}
+
+// ravage kills or stops one server after the other, every second time the leader of a stream. The next
+// one follows when all are up to date: what is in memory would be lost otherwise.
+func (y *yard) ravage(ctx context.Context, streams ...string) (kills, pauses int) {
+	r := rand.New(rand.NewPCG(*seed, 1))
+	for ctx.Err() == nil {
+		victim := y.servers[r.IntN(3)]
+		if r.IntN(2) == 0 {
+			leader := y.servers[r.IntN(3)].Leader(streams[r.IntN(len(streams))])
+			if i := slices.IndexFunc(y.servers, func(s *process.NATS) bool { return s.Name == leader }); i >= 0 {
+				victim = y.servers[i]
+			}
+		}
+		rest := time.Duration(500+r.IntN(5000)) * time.Millisecond
+		if r.IntN(2) == 0 {
+			kills++
+			victim.Kill()
+			wait(ctx, rest)
+			if err := victim.Start(); err != nil {
+				y.Error(err)
+				return
+			}
+		} else {
+			pauses++
+			victim.Signal(syscall.SIGSTOP)
+			wait(ctx, rest)
+			victim.Signal(syscall.SIGCONT)
+		}
+		eventually(y.T, "the servers are healthy again", y.healthy)
+		wait(ctx, time.Duration(r.IntN(3000))*time.Millisecond)
+	}
+	return kills, pauses
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// A store is counters with conditional writes. Its errors are cluster.ErrNoRecord, cluster.ErrOvertaken,
+// and others, after which nobody knows whether a write was accepted.
+type store interface {
+	GetPlayer(ctx context.Context, key string) ([]byte, uint64, error)
+	PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
+}
+
+// A bucket is a store of its own, in files, without our engine.
+type bucket struct{ jetstream.KeyValue }
+
+func (b bucket) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
+	e, err := b.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, 0, cluster.ErrNoRecord
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return e.Value(), e.Revision(), nil
+}
+
+func (b bucket) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
+	if revision == 0 {
+		n, err = b.Create(ctx, key, value)
+	} else {
+		n, err = b.Update(ctx, key, value, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return 0, cluster.ErrOvertaken
+	}
+	return n, err
+}
+
+// counters are eight keys that clients count up, one at a time.
+type counters struct {
+	mu                        sync.Mutex
+	acked                     map[string]map[int]int // how often a value of a key was
+	total, unknown, overtaken int
+}
+
+const keysOf = 8
+
+func (c *counters) count(ctx context.Context, s store, r *rand.Rand) {
+	for ctx.Err() == nil {
+		key := fmt.Sprint("c", r.IntN(keysOf))
+		op, cancel := context.WithTimeout(ctx, 2*time.Second)
+		value, err := c.step(op, s, key)
+		cancel()
+		c.mu.Lock()
+		switch {
+		case err == nil:
+			c.total++
+			c.acked[key][value]++
+		case errors.Is(err, cluster.ErrOvertaken):
+			c.overtaken++
+		case value > 0:
+			c.unknown++
+		}
+		c.mu.Unlock()
+		wait(ctx, time.Duration(r.IntN(4))*time.Millisecond)
+	}
+}
+
+// step returns the value that it wrote, or may have.
+func (c *counters) step(ctx context.Context, s store, key string) (value int, err error) {
+	b, revision, err := s.GetPlayer(ctx, key)
+	if err != nil && !errors.Is(err, cluster.ErrNoRecord) {
+		return 0, err
+	}
+	if err == nil {
+		if err := json.Unmarshal(b, &value); err != nil {
+			return 0, err
+		}
+	}
+	value++
+	_, err = s.PutPlayer(ctx, key, fmt.Append(nil, value), revision)
+	return value, err
+}
+
+// judge compares what was acked with what is there at the end.
+func (c *counters) judge(t *testing.T, what string, s store) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	twice, lost := 0, 0
+	sum := 0
+	for key, values := range c.acked {
+		var last int
+		eventually(t, "the counters can be read", func() bool {
+			b, _, err := s.GetPlayer(t.Context(), key)
+			return err == nil && json.Unmarshal(b, &last) == nil
+		})
+		sum += last
+		for value, n := range values {
+			twice += n - 1
+			if value > last {
+				lost++
+			}
+		}
+	}
+	t.Logf("%s: %d acknowledged, %d unknown, %d overtaken; %d acknowledged twice, %d lost", what, c.total, c.unknown, c.overtaken, twice, lost)
+	if twice > 0 || lost > 0 || sum < c.total || sum > c.total+c.unknown {
+		t.Errorf("%s: the counters are at %d together, with %d acknowledged and %d unknown; %d acknowledged twice, %d lost", what, sum, c.total, c.unknown, twice, lost)
+	}
+	if c.total < 200 {
+		t.Errorf("%s: only %d acknowledged", what, c.total)
+	}
+}
+
+// Twelve clients count up eight keys by conditional writes: through our engine, whose bucket is in
+// memory, and another twelve in a bucket in files.
+func TestNoConditionalWriteIsAcceptedTwiceOrLost(t *testing.T) {
+	y := newYard(t)
+	t.Logf("seed %d", *seed)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
+	defer cancel()
+	inMemory, inFiles := newCounters(), newCounters()
+	var clients sync.WaitGroup
+	var first store
+	for i := range 12 {
+		e := newEngine(t, engine.Options{URLs: y.urls()})
+		e.ready()
+		if i == 0 {
+			first = e
+		}
+		clients.Go(func() { inMemory.count(ctx, e, rand.New(rand.NewPCG(*seed, uint64(10+i)))) })
+	}
+	kv := y.files()
+	for i := range 12 {
+		clients.Go(func() { inFiles.count(ctx, bucket{kv[i%len(kv)]}, rand.New(rand.NewPCG(*seed, uint64(30+i)))) })
+	}
+	kills, pauses := y.ravage(ctx, "KV_test_players", "KV_files")
+	clients.Wait()
+	t.Logf("%d kills, %d pauses", kills, pauses)
+	inMemory.judge(t, "in memory", first)
+	inFiles.judge(t, "in files", bucket{kv[0]})
+}
+
+func newCounters() *counters {
+	c := &counters{acked: map[string]map[int]int{}}
+	for i := range keysOf {
+		c.acked[fmt.Sprint("c", i)] = map[int]int{}
+	}
+	return c
+}
+
+// files makes a bucket in files, and connects three times.
+func (y *yard) files() (list []jetstream.KeyValue) {
+	for range 3 {
+		nc, err := nats.Connect(y.urls()[0], nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectBufSize(-1), func(o *nats.Options) error { o.Servers = y.urls(); return nil })
+		if err != nil {
+			y.Fatal(err)
+		}
+		y.Cleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			y.Fatal(err)
+		}
+		var kv jetstream.KeyValue
+		eventually(y.T, "the bucket is there", func() bool {
+			kv, err = js.CreateOrUpdateKeyValue(y.Context(), jetstream.KeyValueConfig{Bucket: "files", Storage: jetstream.FileStorage, Replicas: 3})
+			return err == nil
+		})
+		list = append(list, kv)
+	}
+	return list
+}
+
+// A lounge is nodes with players, as --duplicate needs them.
+type lounge struct {
+	mu    sync.Mutex
+	nodes map[string]*cluster.Players
+	where map[string]string // the node of each session that lives, with its key behind a slash
+}
+
+// begins does what a gateway does with two sessions of its own. It reports false if the new one may
+// not begin.
+func (l *lounge) begins(node, session, key string, policy cluster.PlayerPolicy) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	place := node + "/" + key
+	for other, where := range l.where {
+		if where == place && policy == cluster.OldestWins {
+			return false
+		}
+		if where == place {
+			delete(l.where, other)
+		}
+	}
+	l.where[session] = place
+	return true
+}
+
+func (l *lounge) ends(session string) {
+	l.mu.Lock()
+	where, ok := l.where[session]
+	delete(l.where, session)
+	l.mu.Unlock()
+	if ok {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		l.nodes[where[:8]].Release(ctx, where[9:], session)
+	}
+}
+
+// Supersede implements cluster.PlayerPeers.
+func (l *lounge) Supersede(_, session string) { go l.ends(session) }
+
+// Answers implements cluster.PlayerPeers.
+func (l *lounge) Answers(_ context.Context, _, session string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.where[session]
+	return ok
+}
+
+func (l *lounge) count() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := map[string]int{}
+	for _, where := range l.where {
+		n[where[9:]]++
+	}
+	return n
+}
+
+// Players begin sessions at random nodes, often two at once, while servers are killed. When that is
+// over, each has one session: --duplicate takeover and reject.
+func TestPlayersHaveOneSessionAfterKills(t *testing.T) {
+	y := newYard(t)
+	t.Logf("seed %d", *seed)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
+	defer cancel()
+	l := &lounge{nodes: map[string]*cluster.Players{}, where: map[string]string{}}
+	var ids []string
+	var unchecked, refused, begun int
+	for i := range 3 {
+		id := fmt.Sprintf("%08x", i)
+		e := newEngine(t, engine.Options{URLs: y.urls()})
+		e.ready()
+		p := cluster.NewPlayers(func() string { return id }, e, l, slog.New(slog.DiscardHandler))
+		p.Unchecked = func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			unchecked++
+		}
+		l.nodes[id], ids = p, append(ids, id)
+		e.note(func() { e.then = func() { p.Announce(t.Context(), l.ends) } }) // as a node does
+	}
+	var clients sync.WaitGroup
+	for i := range 12 {
+		r := rand.New(rand.NewPCG(*seed, uint64(50+i)))
+		clients.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				key, session, id := fmt.Sprint("p", r.IntN(keysOf)), fmt.Sprintf("%d-%d", i, n), ids[r.IntN(3)]
+				policy := cluster.NewestWins
+				if key > "p3" { // of a key always the same
+					policy = cluster.OldestWins
+				}
+				if !l.begins(id, session, key, policy) {
+					wait(ctx, 10*time.Millisecond)
+					continue
+				}
+				stays := l.nodes[id].Hold(ctx, key, session, policy)
+				if !stays || r.IntN(3) == 0 {
+					l.ends(session)
+				}
+				l.mu.Lock()
+				begun++
+				if !stays {
+					refused++
+				}
+				l.mu.Unlock()
+				wait(ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
+			}
+		})
+	}
+	kills, pauses := y.ravage(ctx, "KV_test_players")
+	clients.Wait()
+	eventually(t, "each player has one session", func() bool {
+		for _, n := range l.count() {
+			if n > 1 {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("%d kills, %d pauses; %d sessions, %d refused, %d began unchecked", kills, pauses, begun, refused, unchecked)
+	if begun < 200 || refused == 0 || len(l.count()) == 0 {
+		t.Errorf("%d sessions, %d refused, %d left: too little has happened to mean anything", begun, refused, len(l.count()))
+	}
+}
