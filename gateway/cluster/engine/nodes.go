@@ -51,7 +51,10 @@ func (e *Engine) record(m *nats.Msg) {
 func (e *Engine) list(ctx context.Context, nc *nats.Conn) (map[string][]byte, error) {
 	ctx, end := e.timed(ctx, "list")
 	defer end()
-	bucket := e.bucket("nodes")
+	return listRecords(ctx, nc, e.bucket("nodes"))
+}
+
+func listRecords(ctx context.Context, nc *nats.Conn, bucket string) (map[string][]byte, error) {
 	prefix := "$KV." + bucket + "."
 	request, err := json.Marshal(map[string]any{"multi_last": []string{prefix + "*"}})
 	if err != nil {
