@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"strconv"
 	"sync"
 
 	"reseat/gateway/listen"
@@ -51,12 +54,30 @@ func (d *dials) join(addr string) (slots chan struct{}, done func()) {
 // dialFirst dials for a session's first handshake.
 func (ds *dials) dialFirst(ctx context.Context, e *registry.Record) (*upstream.Conn, error) {
 	first := e.First()
-	return ds.dial(ctx, &e.Target, func() upstream.Request { return first })
+	return ds.dial(ctx, e, func() upstream.Request { return numbered(e, first) })
 }
 
-// dial waits for a free slot, dials the upstream and sends the request that ask returns
+// numbered returns ask with the header Reseat-Epoch, by which a game server tells an older
+// connection of a session from a newer one. Only sessions that may be dialled again have it.
+func numbered(e *registry.Record, ask upstream.Request) upstream.Request {
+	if e.Redials() {
+		ask.Header = with(ask.Header, "Reseat-Epoch", strconv.FormatUint(e.NextEpoch(), 10))
+	}
+	return ask
+}
+
+// with returns a copy of h in which name has that value.
+func with(h http.Header, name, value string) http.Header {
+	n := make(http.Header, len(h)+1)
+	maps.Copy(n, h)
+	n[name] = []string{value}
+	return n
+}
+
+// dial waits for a free slot, dials e's upstream and sends the request that ask returns
 // then. ctx limits the wait too.
-func (ds *dials) dial(ctx context.Context, target *upstream.Target, ask func() upstream.Request) (*upstream.Conn, error) {
+func (ds *dials) dial(ctx context.Context, e *registry.Record, ask func() upstream.Request) (*upstream.Conn, error) {
+	target := &e.Target
 	slots, done := ds.join(target.Address())
 	defer done()
 	select {

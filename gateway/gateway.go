@@ -57,6 +57,7 @@ type Gateway struct {
 	passedIn    atomic.Int64 // connections that other nodes have passed on
 	dials       dials
 	redials     redialer
+	outages     outages
 	tags        atomic.Uint64   // of the sessions' data; each is used once
 	exhausted   chan struct{}   // one slot: the store refused memory
 	ctx         context.Context // until Close

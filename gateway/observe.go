@@ -59,6 +59,13 @@ func (o observer) event(ev session.Event) {
 		e.Answered()
 	case session.Message:
 		o.logMessage(ev)
+	case session.UpstreamLost:
+		o.publish(events.UpstreamLost, ev)
+		o.log("session.upstream_lost", "reason", ev.Reason)
+		g.outages.begin(e)
+	case session.UpstreamBack:
+		o.publish(events.UpstreamBack, ev)
+		o.log("session.upstream_back", "after", ev.Elapsed)
 	case session.Started:
 		o.publish(events.Started, ev)
 		o.log("session.started", "group", e.Terms().Group)
@@ -104,6 +111,7 @@ func (o observer) over(ev session.Event) {
 	e.ReleaseMemory(g.store)
 	e.Answered()
 	g.redials.cancel(e)
+	g.outages.cancel(e)
 	g.releasePlayer(e)
 	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail), By: e.Ender()})
 	o.log("session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail), "by", e.Ender(),
@@ -117,7 +125,7 @@ func (o observer) publish(kind string, ev session.Event) {
 	switch ev.Kind {
 	case session.Disconnected:
 		out.Reason, out.SilentMS = ev.Reason, registry.WholeMS(ev.Silent)
-	case session.Overflowed:
+	case session.Overflowed, session.UpstreamLost:
 		out.Reason = ev.Reason
 	case session.Resumed, session.Superseded:
 		out.AwayMS = registry.WholeMS(ev.Outage)

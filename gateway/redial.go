@@ -75,8 +75,9 @@ const (
 )
 
 var (
-	errReplaced     = errors.New("another resume replaced this one")
-	errDisconnected = errors.New("the client disconnected while its upstream was dialled")
+	errReplaced      = errors.New("another resume replaced this one")
+	errDisconnected  = errors.New("the client disconnected while its upstream was dialled")
+	errOtherProtocol = errors.New("the upstream chose another subprotocol than before")
 )
 
 // reconnect dials a new upstream for e while the client a waits, and adds what the client
@@ -99,7 +100,7 @@ func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), er
 		return nil, err
 	}
 	w.stop()
-	if out.err == nil && !reconnected(e, out.up) {
+	if out.err == nil && !reconnected(e, out.up, false) {
 		out.up.Close()
 	}
 	if out.err != nil {
@@ -109,11 +110,11 @@ func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), er
 	return func() { rd.finish(e, d) }, nil
 }
 
-// reconnected gives e its new upstream. It reports false if the session needs none any
-// more.
-func reconnected(e *registry.Record, up *upstream.Conn) bool {
+// reconnected gives e its new upstream, dialled in an outage or else for a waiting client.
+// It reports false if the session does not take it any more.
+func reconnected(e *registry.Record, up *upstream.Conn, inOutage bool) bool {
 	d := e.Driver()
-	return d != nil && d.Reconnect(up.Conn, up.Early)
+	return d != nil && d.Reconnect(up.Conn, up.Early, inOutage)
 }
 
 // await waits for the outcome of d, unless w is replaced or disconnects.
@@ -195,8 +196,13 @@ func (rd *redialer) finish(e *registry.Record, d *redial) {
 // requestAgain is the request of a hard resume: path, query and subprotocols of the first
 // handshake, headers of the latest one.
 func (rd *redialer) requestAgain(e *registry.Record, r *http.Request) upstream.Request {
+	return rd.firstAgain(e, r, http.Header{"Reseat-Resumed": {"hard"}})
+}
+
+// firstAgain is e's first request with the headers of r, and more.
+func (rd *redialer) firstAgain(e *registry.Record, r *http.Request, more http.Header) upstream.Request {
 	first := e.First()
-	ask := rd.request(e, r, first.Protocols, http.Header{"Reseat-Resumed": {"hard"}})
+	ask := rd.request(e, r, first.Protocols, more)
 	ask.Path, ask.RawQuery = first.Path, first.RawQuery
 	return ask
 }
@@ -228,14 +234,15 @@ func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again
 		cancel()
 	}
 	rd.mu.Unlock()
-	up, err := rd.dials.dial(ctx, &e.Target, func() upstream.Request {
+	up, err := rd.dials.dial(ctx, e, func() upstream.Request {
 		rd.mu.Lock()
-		defer rd.mu.Unlock()
-		return d.ask
+		ask := d.ask
+		rd.mu.Unlock()
+		return numbered(e, ask)
 	})
 	if err == nil && up.Protocol != e.Protocol() {
 		up.Close()
-		err = errors.New("the upstream chose another subprotocol than before")
+		err = errOtherProtocol
 	}
 	rd.mu.Lock()
 	defer rd.mu.Unlock()

@@ -132,6 +132,9 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
 				g.renew(e)
 			}
+			if e.Terms().Redial && e.Resumable {
+				e.SetAgain(g.redials.firstAgain(e, a.r, nil), g.store)
+			}
 			return nil
 		case refusal.Code != 0:
 			return refusal

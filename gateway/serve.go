@@ -49,6 +49,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.trackConns()
 	g.dials.conns = g.conns
 	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
+	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: &g.gate, clock: g.clock, log: g.refusals}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
@@ -167,6 +168,7 @@ func (g *Gateway) Close() {
 	g.reg.Close()
 	g.closeIdle()
 	g.relays.close()
+	g.outages.close()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}

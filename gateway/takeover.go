@@ -204,7 +204,11 @@ func (t *Takeover) adopt(r restored) {
 	if r.DownForwarded {
 		r.core.Move(now, moveWithin, "upgrade")
 	}
+	without, _ := r.core.Outage()
 	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, observer{t.g, r.e}))
+	if without > 0 {
+		t.g.outages.begin(r.e)
+	}
 }
 
 // Pumping counts the connections of the sessions that were taken over whose bytes a

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -74,20 +75,46 @@ func (h heir) Event(e events.Event) { h.Events().Publish(e) }
 // A tcpGame is a game server that answers each message with the same.
 type tcpGame struct {
 	*httptest.Server
-	let chan struct{} // lets a handshake for /slow be answered
+	let  chan struct{} // lets a handshake for /slow be answered
+	away atomic.Bool   // handshakes get 503
+
+	mu     sync.Mutex
+	conns  []*websocket.Conn
+	epochs map[string][]string // by session, of all requests
+}
+
+// kick closes all connections.
+func (g *tcpGame) kick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.conns {
+		c.CloseNow()
+	}
+	g.conns = nil
 }
 
 func newTCPGame(t *testing.T) *tcpGame {
-	g := &tcpGame{let: make(chan struct{})}
+	g := &tcpGame{let: make(chan struct{}), epochs: make(map[string][]string)}
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			<-g.let
+		}
+		g.mu.Lock()
+		id := r.Header.Get("Reseat-Session")
+		g.epochs[id] = append(g.epochs[id], r.Header.Get("Reseat-Epoch"))
+		g.mu.Unlock()
+		if g.away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
 		}
 		c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 		if err != nil {
 			return
 		}
 		defer c.CloseNow()
+		g.mu.Lock()
+		g.conns = append(g.conns, c)
+		g.mu.Unlock()
 		for {
 			kind, b, err := c.Read(r.Context())
 			if err != nil || c.Write(r.Context(), kind, b) != nil {
@@ -219,6 +246,12 @@ func (p *tcpPlayer) echoes(text string) {
 	if err := p.Write(within(p.t), websocket.MessageText, []byte(text)); err != nil {
 		p.t.Fatal(err)
 	}
+	p.reads(text)
+}
+
+// reads asserts that the next message is text.
+func (p *tcpPlayer) reads(text string) {
+	p.t.Helper()
 	for {
 		_, b, err := p.Read(within(p.t))
 		if err != nil {
@@ -356,7 +389,7 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 		before[s.ID] = s
 	}
 	moments, left, _ := old.History(attached.hello.Session)
-	for ctx := within(t); len(moments) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	for ctx := within(t); len(moments) < 2 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		moments, left, _ = old.History(attached.hello.Session) // an event may be noted after what its peer sees of it
 	}
 	eventsBefore, _ := old.Events().Recent(0)
@@ -554,4 +587,80 @@ func TestAbandonedSessionsAreForgotten(t *testing.T) {
 		t.Errorf("%d sessions live there", next.Living())
 	}
 	p.echoes("here")
+}
+
+// A session whose game server is away has no connection that a process could hand over: the
+// next process goes on dialling for it. A failed upgrade changes nothing.
+func TestOutageGoesOnInNextProcess(t *testing.T) {
+	for _, thawed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("thawed=%v", thawed), func(t *testing.T) {
+			game := newTCPGame(t)
+			p := testPolicy()
+			p.Redial, p.RedialFor = true, time.Hour
+			old := newSide(t, game, nil, p, "/*")
+			attached, away := old.player("/match/7"), old.player("/match/7")
+			attached.echoes("before")
+			away.echoes("before")
+			away.CloseNow()
+			old.becomes(away.hello.Session, session.Detached)
+			game.away.Store(true)
+			game.kick()
+			for _, id := range []string{attached.hello.Session, away.hello.Session} {
+				wantMoment(t, old, id, events.UpstreamLost)
+			}
+			if err := attached.Write(within(t), websocket.MessageText, []byte("meanwhile")); err != nil {
+				t.Fatal(err)
+			}
+			next := old
+			if thawed {
+				old.freeze().Thaw()
+			} else {
+				next = newSide(t, game, old, p, "/*")
+				old.handOver(next)
+			}
+			game.away.Store(false)
+			attached.reads("meanwhile")
+			attached.echoes("after")
+			back := must(next.resume(away))
+			back.reads("before")
+			back.echoes("after")
+			game.wantGrowingEpochs(t, 2)
+		})
+	}
+}
+
+// wantMoment waits until a session's history has an event of that type.
+func wantMoment(t *testing.T, s *side, id, kind string) {
+	t.Helper()
+	for ctx := within(t); ; time.Sleep(time.Millisecond) {
+		list, _, _ := s.History(id)
+		for _, m := range list {
+			if m.Type == kind {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("no %s in %+v", kind, list)
+		}
+	}
+}
+
+// wantGrowingEpochs asserts that each of n sessions was dialled with growing epochs.
+func (g *tcpGame) wantGrowingEpochs(t *testing.T, n int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.epochs) != n {
+		t.Errorf("%d sessions, want %d", len(g.epochs), n)
+	}
+	for id, list := range g.epochs {
+		if len(list) < 2 || list[0] != "1" {
+			t.Errorf("session %s was dialled with epochs %v", id, list)
+		}
+		for i, e := range list[1:] {
+			if !(len(list[i]) < len(e) || len(list[i]) == len(e) && list[i] < e) {
+				t.Errorf("session %s was dialled with epochs %v", id, list)
+			}
+		}
+	}
 }

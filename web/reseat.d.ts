@@ -115,7 +115,7 @@ export default ReseatSocket;
 export function install(options?: InstallOptions & ReseatOptions): () => void;
 
 /**
- * Fires `detach`, `resume`, `replayed` and `close` of every `ReseatSocket`, for pages whose
+ * Fires `detach`, `resume`, `replayed`, `upstream` and `close` of every `ReseatSocket`, for pages whose
  * sockets are hidden in a library. Each event has the members of the socket's own, and `socket`.
  */
 export const reseat: ReseatTarget;
@@ -203,6 +203,8 @@ export type InstallOptions = {
   onResume?: (socket: ReseatSocket, detail: ResumeDetail) => void;
   /** Called where all messages that were sent meanwhile have been delivered. */
   onReplayed?: (socket: ReseatSocket, detail: {}) => void;
+  /** Called where the game server is lost and being dialled again, and where it is back. */
+  onUpstream?: (socket: ReseatSocket, detail: UpstreamDetail) => void;
   /** Called where a socket is closed, refusals included. */
   onClose?: (socket: ReseatSocket, detail: CloseDetail) => void;
 };
@@ -262,7 +264,13 @@ export type CloseDetail = {
   retry_after_ms?: number;
 };
 
-/** The events of `ReseatSocket`: those of `WebSocket`, and three more. */
+/** `upstream`, with `--upstream-lost redial`. */
+export type UpstreamDetail = {
+  /** `lost`: what is sent waits until the game server is `back`. */
+  readonly state: 'lost' | 'back';
+};
+
+/** The events of `ReseatSocket`: those of `WebSocket`, and four more. */
 export type ReseatSocketEventMap = {
   /** The session has begun. Fires once. */
   open: Event;
@@ -278,6 +286,8 @@ export type ReseatSocketEventMap = {
   resume: CustomEvent<ResumeDetail> & ResumeDetail;
   /** The messages that `resume` announced have been delivered. */
   replayed: CustomEvent<{}>;
+  /** The game server is lost and being dialled again, or is back. */
+  upstream: CustomEvent<UpstreamDetail> & UpstreamDetail;
 };
 
 /** The events of `reseat`. */
@@ -288,6 +298,8 @@ export type ReseatTargetEventMap = {
   resume: CustomEvent<ResumeDetail> & ResumeDetail & { readonly socket: ReseatSocket };
   /** See `ReseatSocketEventMap`. */
   replayed: CustomEvent<{}> & { readonly socket: ReseatSocket };
+  /** See `ReseatSocketEventMap`. */
+  upstream: CustomEvent<UpstreamDetail> & UpstreamDetail & { readonly socket: ReseatSocket };
   /** See `ReseatSocketEventMap`. */
   close: CustomEvent<CloseDetail> & CloseDetail & { readonly socket: ReseatSocket };
 };
@@ -332,5 +344,5 @@ export type ReseatRuntime = {
   /** Origins that have sent a hello. */
   gateways: Set<string>;
   /** Called at every change of state. */
-  trace: (state: string, why: string) => void;
+  trace: (state: number | string, why?: string) => void;
 };

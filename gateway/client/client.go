@@ -59,6 +59,10 @@ type Options struct {
 	// must not call methods of the Conn.
 	OnDetach func(why error)
 	OnResume func(Resumed)
+	// OnUpstream is called when the game server's connection is lost and being dialled
+	// again (--upstream-lost redial), and with false when it is back. What is written
+	// meanwhile waits. The same rules apply.
+	OnUpstream func(lost bool)
 }
 
 // Resumed describes a resume.

@@ -66,6 +66,7 @@ type loop struct {
 	slowest          time.Duration // longest time to a 101 so far
 	slow             int           // attempts in a row that reached a server but timed out before the 101
 
+	lost   bool // the game server, as OnUpstream has said
 	alarms alarms
 	due    time.Time // when the loop planned to run at the latest; zero: never
 	done   bool
@@ -327,9 +328,20 @@ func (p *loop) control(l *link, text string, at time.Time) {
 	case wire.VerbMove:
 		p.moveBy = time.Now().Add(w.within)
 		p.alarms.move = time.Now().Add(part(w.within))
+	case wire.VerbUpstream:
+		p.upstream(w.lost)
 	case wire.VerbEnd, wire.VerbClose:
 		p.verdict(l, w.verdict)
 	}
+}
+
+// upstream tells the application that the game server was lost, or is back. A resume may bring
+// what is known already.
+func (p *loop) upstream(lost bool) {
+	if p.lost != lost && p.opts.OnUpstream != nil {
+		p.opts.OnUpstream(lost)
+	}
+	p.lost = lost
 }
 
 func (p *loop) hello(l *link, h wire.Hello) {

@@ -27,6 +27,7 @@ type controlMessage struct {
 	hello   wire.Hello
 	verdict verdict // end, close
 	within  time.Duration
+	lost    bool // upstream
 }
 
 // parseControl reads a control message without its DLE, protocol section 5.
@@ -54,6 +55,13 @@ func parseControl(text string) (controlMessage, error) {
 		}
 		ok = object(arg, &m) && m.Within >= 0
 		w.within = milliseconds(m.Within)
+	case wire.VerbUpstream:
+		var u wire.Upstream
+		ok = object(arg, &u)
+		w.lost = u.State == wire.UpstreamLost
+		if ok && !w.lost && u.State != wire.UpstreamBack {
+			return controlMessage{}, nil // later versions may add states
+		}
 	case wire.VerbEnd, wire.VerbClose:
 		w.verdict, ok = parseVerdict(verb, arg)
 	case wire.VerbBye:

@@ -203,6 +203,13 @@ var table = []flag{
 		help: "game server's connection while the client is disconnected: keep it open (soft), or close it at once and dial again at the resume (hard)",
 		setLocal: one(func(l *local) *bool { return &l.Hard }, choice(
 			option[bool]{"soft", false}, option[bool]{"hard", true}))},
+	{name: "upstream-lost", group: groupSessions, arg: "end|redial", def: "end",
+		help: "game server whose connection breaks, or that closes it with 1001 or 1012: end the session, or dial again while the player stays (resumable clients only). The game server must take the session back by its Reseat-Session header",
+		setLocal: one(func(l *local) *bool { return &l.Redial }, choice(
+			option[bool]{"end", false}, option[bool]{"redial", true}))},
+	{name: "redial-for", group: groupSessions, arg: "DUR", def: "30s",
+		help:     "how long to try that before the session ends; the time begins anew once a connection has lived for 10s",
+		setLocal: one(func(l *local) *time.Duration { return &l.RedialFor }, duration(time.Millisecond, day))},
 	{name: "plain-resume", group: groupSessions, arg: "off|cookie", def: "off",
 		help: "also resume plain WebSocket clients, by a cookie. Delivery is at least once; only for games whose page expects nothing on connect",
 		setLocal: one(func(l *local) *bool { return &l.PlainResume }, choice(

@@ -84,6 +84,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // Close closes the connection, also while it is silent.
 func (c *Conn) Close() error {
+	err := c.TCPConn.Close()
 	c.once.Do(func() { close(c.closed) })
-	return c.TCPConn.Close()
+	return err
 }

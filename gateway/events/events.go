@@ -20,6 +20,9 @@ const (
 	Replayed   = "token.replayed"
 	Overflowed = "buffer.overflowed"
 
+	UpstreamLost = "session.upstream_lost" // with --upstream-lost redial: the session goes on
+	UpstreamBack = "session.upstream_back"
+
 	// Gap stands for events that a Reader missed, or that an earlier process
 	// published.
 	Gap = "gap"
@@ -27,7 +30,7 @@ const (
 
 // Names lists the types that an Event may have.
 func Names() []string {
-	return []string{Created, Started, Detached, Resumed, Superseded, Ended, Replayed, Overflowed, Gap}
+	return []string{Created, Started, Detached, Resumed, Superseded, Ended, Replayed, Overflowed, UpstreamLost, UpstreamBack, Gap}
 }
 
 // An Event is one thing that happened to a session. In JSON it is the data of

@@ -35,6 +35,10 @@ type Policy struct {
 	// Hard closes the upstream connection while a session is detached, and dials again at
 	// the resume: --disconnect hard.
 	Hard bool
+	// Redial replaces an upstream connection that ends while the session goes on:
+	// --upstream-lost redial. RedialFor is for how long it is tried.
+	Redial    bool
+	RedialFor time.Duration
 	// Rate is how much a client may send.
 	Rate session.Rate
 	// PlainResume lets plain clients resume by a cookie: --plain-resume.

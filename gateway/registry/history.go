@@ -45,6 +45,10 @@ type history struct {
 // over and over cannot evict the others.
 func (h *history) note(m Moment) {
 	m.Times = 1
+	if m.Type == events.Created { // a change by the API may be noted before
+		h.list = slices.Insert(h.list, 0, m)
+		return
+	}
 	if n := len(h.list); n > 0 {
 		last := &h.list[n-1]
 		if last.Type == m.Type && repeats(m.Type) {

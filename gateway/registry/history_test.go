@@ -21,6 +21,16 @@ func TestHistoryKeepsOldestAndNewestEntries(t *testing.T) {
 	}
 }
 
+// The control API may change a session before its first event is noted.
+func TestHistoryBeginsWithCreation(t *testing.T) {
+	var h history
+	h.note(Moment{Type: GraceChanged})
+	h.note(Moment{Type: events.Created})
+	if h.list[0].Type != events.Created || h.list[1].Type != GraceChanged {
+		t.Errorf("%+v", h.list)
+	}
+}
+
 // T6: sending a superseded token over and over must not evict earlier entries.
 func TestRepeatedReplaysShareOneEntry(t *testing.T) {
 	var h history

@@ -36,7 +36,7 @@ type Record struct {
 	Since     time.Time
 
 	Target upstream.Target  // its game server
-	first  upstream.Request // the first handshake; once that is over, the part that a hard resume sends again
+	first  upstream.Request // the first handshake; once that is over, the part that is sent again
 	player playerKey        // for the registry
 	block  netip.Prefix     // the client's address block, for the registry; zero if pre-created
 	won    bool             // guarded by the registry: the upstream has accepted it
@@ -55,6 +55,7 @@ type Record struct {
 	data     []byte             // set by the game server; nil if unset
 	tag      uint64             // of data; zero if unset
 	ender    string             // see SetEnder
+	epoch    uint64             // requests sent to the upstream
 	past     history
 }
 
@@ -195,8 +196,19 @@ func (e *Record) Protocol() string {
 	return e.protocol
 }
 
-// First returns the first handshake with the upstream; once that is over, the part that a
-// hard resume sends again.
+// NextEpoch returns the number of the next request to the upstream, from 1.
+func (e *Record) NextEpoch() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.epoch++
+	return e.epoch
+}
+
+// Redials reports whether e's upstream may be dialled more than once.
+func (e *Record) Redials() bool { return e.Resumable || e.Kept() && e.Terms().Hard }
+
+// First returns the first handshake with the upstream; once that is over, the part that is
+// sent again: see SetAgain.
 func (e *Record) First() upstream.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -208,6 +220,17 @@ func (e *Record) SetFirst(ask upstream.Request, breakOff context.CancelFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.first, e.breakOff = ask, breakOff
+}
+
+// SetAgain replaces what is sent again if the upstream is lost, --upstream-lost redial: the
+// headers are those of the newest handshake.
+func (e *Record) SetAgain(ask upstream.Request, store *replay.Store) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	store.Charge(-sizeOf(&e.first))
+	e.first = ask
+	e.first = e.keptOfFirst()
+	store.Charge(sizeOf(&e.first))
 }
 
 // Data returns the data that the game server keeps with the session, nil if there is none,
@@ -264,6 +287,9 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
 		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: MaskingKey,
 	}
+	if p.Redial && e.Resumable {
+		c.Redial = p.RedialFor
+	}
 	for _, r := range p.KeepaliveReplies {
 		c.KeepaliveReplies = append(c.KeepaliveReplies, session.KeepaliveReply{In: fill(r.In), Out: fill(r.Out)})
 	}
@@ -308,13 +334,19 @@ func (e *Record) Begin(d *transport.Driver, store *replay.Store, watch session.O
 	return s
 }
 
-// keptOfFirst is the part of the first handshake that a hard resume sends again. It has no
-// headers: a hard resume sends those of the newest handshake. Called with mu held.
+// keptOfFirst is the part of the first handshake that is sent again. Only --upstream-lost
+// redial needs headers: a hard resume sends those of the newest handshake. Called with mu
+// held.
 func (e *Record) keptOfFirst() upstream.Request {
-	if !e.Terms().Hard {
+	t := e.Terms()
+	redial := t.Redial && e.Resumable
+	if !t.Hard && !redial {
 		return upstream.Request{}
 	}
 	kept := upstream.Request{Path: strings.Clone(e.first.Path), RawQuery: strings.Clone(e.first.RawQuery)}
+	if redial {
+		kept.Host, kept.Header = strings.Clone(e.first.Host), e.first.Header.Clone()
+	}
 	for _, p := range e.first.Protocols {
 		kept.Protocols = append(kept.Protocols, strings.Clone(p))
 	}
@@ -323,7 +355,13 @@ func (e *Record) keptOfFirst() upstream.Request {
 
 // sizeOf is the memory of a kept first handshake, in bytes.
 func sizeOf(first *upstream.Request) int {
-	n := len(first.Path) + len(first.RawQuery)
+	n := len(first.Path) + len(first.RawQuery) + len(first.Host)
+	for name, values := range first.Header {
+		n += len(name) + 40 // its string header, and that of the slice
+		for _, v := range values {
+			n += len(v) + 16
+		}
+	}
 	for _, p := range first.Protocols {
 		n += len(p) + 16 // its string header
 	}

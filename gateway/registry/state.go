@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"reseat/gateway/replay"
@@ -29,6 +31,7 @@ type State struct {
 	Peer                    string
 	Terms                   StateTerms
 
+	epoch uint64
 	seq   uint64
 	block netip.Prefix
 	data  []byte
@@ -45,6 +48,8 @@ type StateTerms struct {
 	Overflow    session.Overflow
 	Group       string
 	Kept, Hard  bool
+	Redial      bool
+	RedialFor   time.Duration
 	MessageLog  session.MessageLog
 }
 
@@ -53,6 +58,7 @@ func (s *StateTerms) Apply(t *Terms) *Terms {
 	n := *t
 	n.Grace, n.GraceBeforeStart, n.Overflow, n.Group = s.Grace, s.BeforeStart, s.Overflow, s.Group
 	n.PlainResume, n.Hard, n.MessageLog = s.Kept, s.Hard, s.MessageLog
+	n.Redial, n.RedialFor = s.Redial, s.RedialFor
 	return &n
 }
 
@@ -64,6 +70,7 @@ func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
 		Terms: StateTerms{
 			Grace: t.Grace, BeforeStart: t.GraceBeforeStart, Overflow: t.Overflow, Group: t.Group,
 			Kept: t.PlainResume, Hard: t.Hard, MessageLog: t.MessageLog,
+			Redial: t.Redial, RedialFor: t.RedialFor,
 		},
 		seq: e.seq, block: e.block,
 	}
@@ -72,7 +79,7 @@ func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.First, s.Protocol, s.data, s.tag, s.ender, s.past = e.first, e.protocol, e.data, e.tag, e.ender, e.past
+	s.First, s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch = e.first, e.protocol, e.data, e.tag, e.ender, e.past, e.epoch
 	return tlv.Append(b, s.walk)
 }
 
@@ -100,7 +107,7 @@ func (r *Registry) Restore(s *State, target upstream.Target, terms *Terms, realm
 	e := &Record{
 		clock: r.clock, ID: s.ID, Route: s.Route, Path: s.Path, Player: s.Player, Resumable: s.Resumable, Since: s.Since,
 		Target: target, first: s.First, player: playerKey{realm: realm, name: s.Player}, block: s.block, won: true,
-		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past,
+		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past, epoch: s.epoch,
 	}
 	e.SetTerms(terms)
 	e.SetPeer(s.Peer)
@@ -163,6 +170,30 @@ func (s *State) walk(c *tlv.Codec) {
 	c.String(18, &s.ender)
 	c.Sub(19, s.past.walk)
 	c.Sub(20, s.Terms.walk)
+	tlv.Num(c, 21, &s.epoch)
+	c.String(22, &s.First.Host)
+	walkHeader(c, 23, &s.First.Header)
+}
+
+func walkHeader(c *tlv.Codec, id uint64, h *http.Header) {
+	type field struct{ name, value string }
+	var list []field
+	for _, name := range slices.Sorted(maps.Keys(*h)) {
+		for _, v := range (*h)[name] {
+			list = append(list, field{name, v})
+		}
+	}
+	tlv.List(c, id, &list, func(c *tlv.Codec, f *field) {
+		c.String(1, &f.name)
+		c.String(2, &f.value)
+	})
+	if c.Writing() || len(list) == 0 {
+		return
+	}
+	*h = make(http.Header, len(list))
+	for _, f := range list {
+		(*h)[f.name] = append((*h)[f.name], f.value)
+	}
 }
 
 func (t *StateTerms) walk(c *tlv.Codec) {
@@ -174,6 +205,8 @@ func (t *StateTerms) walk(c *tlv.Codec) {
 	c.Bool(7, &t.Hard)
 	c.Bool(8, &t.MessageLog.On)
 	tlv.Num(c, 9, &t.MessageLog.Prefix)
+	c.Bool(10, &t.Redial)
+	tlv.Num(c, 11, &t.RedialFor)
 }
 
 func (h *history) walk(c *tlv.Codec) {

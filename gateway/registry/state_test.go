@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -19,19 +20,17 @@ import (
 
 // notInRecord names the fields of a Record that its State omits, and why.
 var notInRecord = map[string]string{
-	"clock":        "the new process has its own",
-	"Target":       "by its URL; the options are those of the new process's settings",
-	"first.Host":   "not kept for a hard resume: Host is Target's",
-	"first.Header": "not kept for a hard resume, which sends the newest headers",
-	"player":       "of Player, and the realm of the new process's settings",
-	"won":          "always true: a session that is connecting is not moved",
-	"current":      "by StateTerms: TestStateTermsCoverSettingsOfCore",
-	"live":         "the driver: Adopt",
-	"memo":         "a cache",
-	"pongs":        "who waits for it stays with its process",
-	"breakOff":     "nil after the first dial",
-	"pending":      "what Do queues while connecting",
-	"welcomed":     "only while the first client is answered: a visit, which a freeze awaits",
+	"clock":    "the new process has its own",
+	"Target":   "by its URL; the options are those of the new process's settings",
+	"player":   "of Player, and the realm of the new process's settings",
+	"won":      "always true: a session that is connecting is not moved",
+	"current":  "by StateTerms: TestStateTermsCoverSettingsOfCore",
+	"live":     "the driver: Adopt",
+	"memo":     "a cache",
+	"pongs":    "who waits for it stays with its process",
+	"breakOff": "nil after the first dial",
+	"pending":  "what Do queues while connecting",
+	"welcomed": "only while the first client is answered: a visit, which a freeze awaits",
 }
 
 // notInTombstone does so for a tombstone.
@@ -56,6 +55,9 @@ func setAll(t *testing.T, v reflect.Value, path string, omit map[string]string, 
 	case **time.Time:
 		at := time.Unix(int64(1_000_000+*n), int64(*n)).UTC()
 		*x = &at
+		return
+	case *http.Header:
+		*x = http.Header{"A": {fmt.Sprint("value ", *n)}, "B": {"b", ""}}
 		return
 	case *netip.Prefix:
 		*x = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(*n)}), 32)
@@ -207,13 +209,14 @@ func TestStateTermsCoverSettingsOfCore(t *testing.T) {
 	terms := &Terms{Group: "red"}
 	terms.Grace, terms.GraceBeforeStart, terms.Overflow = 3*time.Second, &grace, session.Overflow(1)
 	terms.PlainResume, terms.Hard, terms.MessageLog = true, true, session.MessageLog{On: true, Prefix: 9}
+	terms.Redial, terms.RedialFor = true, time.Minute
 	e.SetTerms(terms)
 	got, _ := restored(t, e)
 	if !reflect.DeepEqual(got.Terms(), terms) {
 		t.Errorf("%+v, want %+v", got.Terms(), terms)
 	}
-	if k := reflect.TypeFor[StateTerms]().NumField(); k != 7 {
-		t.Errorf("StateTerms has %d fields, and this test knows 7", k)
+	if k := reflect.TypeFor[StateTerms]().NumField(); k != 9 {
+		t.Errorf("StateTerms has %d fields, and this test knows 9", k)
 	}
 	terms = &Terms{}
 	e.SetTerms(terms)

@@ -49,6 +49,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if set == nil {
 		return status
 	}
+	file := watchConfig(set.Config, args, withoutUpgrade(environ)) // at once: what changes from now on is a change
 	lines := asynclog.New(stderr, maxLog, func(n int) []byte {
 		var line bytes.Buffer
 		newLogger(set, &line, isTerminal(stderr)).Warn("log.lines_dropped", "lines", n, "text", "the log's reader is too slow")
@@ -77,7 +78,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
 	}
-	p.config = watchConfig(set.Config, args, environ)
+	p.config = file
 	var watches sync.WaitGroup
 	watches.Go(func() { p.api.Run(ctx) })
 	watches.Go(func() { logUnreachable(ctx, log, set.Gateway.Routes) })

@@ -30,6 +30,7 @@ type Attachment struct {
 	ackNow    bool // an ack is due without further delay
 	pongDue   bool
 	replaying bool // a resume that has not caught up
+	owesLoss  bool // it is to hear of an outage of the upstream: see outage.go
 
 	// Output is sent in this order: the rest of the message that cur lies inside, then
 	// ctl, then the whole messages that follow. A control message thus never splits a
@@ -156,7 +157,7 @@ func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	case a != s.att:
 		return false
 	}
-	return a.mid > a.cur || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
+	return a.mid > a.cur || s.lossDue(a) || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
 }
 
 // out composes control messages only now, when the socket takes output: an ack or pong then
@@ -395,5 +396,8 @@ func (s *Session) compose(now Time, a *Attachment) {
 	if a.pongDue {
 		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)
 		a.pongDue = false
+	}
+	if s.lossDue(a) {
+		s.tellLoss(a)
 	}
 }

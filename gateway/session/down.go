@@ -109,7 +109,7 @@ func (s *Session) scanRaw(now Time) {
 
 // scanFrame processes the next piece, and reports whether there may be another.
 func (s *Session) scanFrame(now Time) bool {
-	if s.state == Ended || s.up.over {
+	if !s.readsFrom(s.up) {
 		return false
 	}
 	raw := s.ring.Raw()
@@ -135,8 +135,8 @@ func (s *Session) scanFrame(now Time) bool {
 		if len(raw) < end {
 			return false
 		}
+		s.ring.Skip(end) // before: a Close frame may discard the rest
 		s.upstreamControl(now, h.Op, raw[h.Size:end])
-		s.ring.Skip(end)
 		return true
 	}
 	return s.dataFrame(now, h, raw)

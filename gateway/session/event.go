@@ -24,6 +24,8 @@ const (
 	Pong                     // the client answered a ping: Took is the round trip
 	Renew                    // the client needs a token with a later exp: call SendToken
 	Started                  // the game server marked the session started
+	UpstreamLost             // the upstream's connection ended and is to be replaced: dial, then Reconnect or FailRedial
+	UpstreamBack             // it is replaced
 	Message                  // a data message was numbered or received; only where Config.MessageLog is on
 )
 
@@ -32,9 +34,9 @@ const (
 type Event struct {
 	Kind    Kind
 	Epoch   uint64
-	Reason  string        // Disconnected, SessionEnded, Overflowed: why
+	Reason  string        // Disconnected, SessionEnded, Overflowed, UpstreamLost: why
 	Detail  string        // SessionEnded: details for people
-	Elapsed time.Duration // Resumed, SessionEnded: time detached; Replayed: since the handshake arrived; Pong: round trip
+	Elapsed time.Duration // Resumed, SessionEnded: time detached; UpstreamBack: time without an upstream; Replayed: since the handshake arrived; Pong: round trip
 	Silent  time.Duration // Disconnected, SessionEnded of an attached session: since the client's last sign of life
 	Outage  time.Duration // Resumed, Superseded: since the last sign of life on an older connection
 	Replay  uint64        // Resumed, Superseded: messages to replay

@@ -81,9 +81,10 @@ type Config struct {
 	Key  func() [4]byte
 	Rate Rate
 
-	Resumable   bool // the client speaks reseat.v1
-	PlainResume bool // a plain client that may return with a cookie: protocol section 9
-	Hard        bool // --disconnect hard: a detached session has no upstream
+	Resumable   bool          // the client speaks reseat.v1
+	PlainResume bool          // a plain client that may return with a cookie: protocol section 9
+	Hard        bool          // --disconnect hard: a detached session has no upstream
+	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
 	MessageLog  MessageLog
 	Terms
 	Idle              time.Duration // max time without a data message; zero: no limit
@@ -134,6 +135,7 @@ type Session struct {
 	charged      int       // bytes charged to the store for queued and unfinished client messages
 	pace         pacer
 	keepaliveDue []Time // when each of the Keepalives is due, while detached
+	outage       outage // of the upstream
 
 	// The life cycle. Only transitions.go writes these, state and att.
 	epoch       uint64 // counts attaches

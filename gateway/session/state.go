@@ -157,6 +157,7 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	tlv.Num(c, 36, &s.futile.n)
 	tlv.Num(c, 37, &s.futile.since)
 	tlv.Pointer(c, 38, &s.att, (*Attachment).walk)
+	c.Sub(40, s.outage.walk)
 	return ring
 }
 
@@ -207,6 +208,14 @@ func (g *Config) walk(c *tlv.Codec) {
 	tlv.Num(c, 23, &g.BufferBytes)
 	tlv.Num(c, 24, &g.BufferMessages)
 	tlv.Num(c, 25, &g.MaxMessage)
+	tlv.Num(c, 26, &g.Redial)
+}
+
+func (o *outage) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &o.since)
+	tlv.Num(c, 2, &o.until)
+	tlv.Num(c, 3, &o.back)
+	c.Bool(4, &o.told)
 }
 
 func (t *Stats) walk(c *tlv.Codec) {
@@ -375,4 +384,5 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	tlv.Num(c, 41, &a.since)
 	tlv.Num(c, 42, &a.arrived)
 	c.Bool(43, &a.resumed)
+	c.Bool(44, &a.owesLoss)
 }

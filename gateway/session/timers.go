@@ -28,6 +28,9 @@ func (s *Session) Next() Time {
 	// From here on, moments that do not depend on a client: the upstream must be served
 	// while the session is detached, too.
 	t = earlier(t, s.q.next())
+	if s.outage.since > 0 {
+		t = earlier(t, s.outage.until)
+	}
 	if s.cfg.Idle > 0 {
 		t = earlier(t, s.data.Add(s.cfg.Idle))
 	}
@@ -120,6 +123,9 @@ func (s *Session) Tick(now Time) {
 		s.tickKeepalives(now)
 	case s.state == Attached:
 		s.tickAttached(now, s.att)
+	}
+	if s.outage.since > 0 && now >= s.outage.until {
+		s.FailRedial(now, "not back in time")
 	}
 	s.tickUpstream(now)
 }
@@ -223,7 +229,7 @@ func (s *Session) tickUpstream(now Time) {
 	case s.scan.open && now >= s.scan.progress.Add(stalledMessage):
 		s.loseUpstream(now, wire.CodeProtocolError, "unfinished message")
 	case hb > 0 && now >= s.up.heard.Add(2*hb):
-		s.loseUpstream(now, 0, "upstream silent")
+		s.breakUpstream(now, "upstream silent")
 	case hb > 0 && now >= s.up.heard.Add(hb) && !s.up.pinged:
 		s.up.pinged, s.up.pingDue = true, true
 	}

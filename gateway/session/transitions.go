@@ -156,6 +156,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
 	ev.Peer = a.peer
 	s.emit(ev)
+	s.tellState(a)
 	s.unblock(now)
 }
 
@@ -188,8 +189,8 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	switch {
 	case s.graceEnd <= now:
 		s.endGrace(now)
-	case s.cfg.Hard && s.up.mode == Open:
-		s.releaseUpstream()
+	case s.cfg.Hard && (s.up.mode == Open || s.outage.since > 0):
+		s.closeReleased()
 	default:
 		s.answerBuffered()
 		s.startKeepalives(now)
@@ -205,7 +206,18 @@ func (s *Session) enterDetached(now Time) {
 
 // NeedsUpstream reports whether the session has no upstream (--disconnect hard). A
 // resume must wait until one has been dialled.
-func (s *Session) NeedsUpstream() bool { return s.up.released && s.state != Ended }
+func (s *Session) NeedsUpstream() bool {
+	return s.up.released && !s.up.over && s.outage.since == 0 && s.state != Ended
+}
+
+// TakesUpstream reports whether Reconnect may be called with an upstream that was dialled in
+// an outage, or else for a waiting client. What one was dialled for may be over.
+func (s *Session) TakesUpstream(inOutage bool) bool {
+	if inOutage {
+		return s.outage.since > 0 && s.state != Ended
+	}
+	return s.NeedsUpstream()
+}
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer
 // pauses until the client is attached, or until CancelRedial.
@@ -224,22 +236,26 @@ func (s *Session) CancelRedial(now Time) {
 	s.state = Detached
 	s.paused, s.awaiting = s.pausedBy(now), 0
 	s.graceEnd = s.detached.Add(s.paused + s.grace())
-	// The dial may have succeeded just before the client gave up.
-	if s.up.mode == Open && !s.up.released {
-		s.releaseUpstream()
-	}
+	s.closeReleased() // the dial may have succeeded just before the client gave up
 }
 
-// Reconnect gives a session that needs one its next upstream. It first gets the
+// Reconnect gives a session that takes one its next upstream. It first gets the
 // messages that were received and not written. early holds the bytes that it sent
 // right after its handshake response.
 func (s *Session) Reconnect(now Time, early []byte) *Upstream {
-	s.BeginRedial(now) // for a client that has waited since before the detach
+	replaced := s.outage.since > 0
+	if !replaced {
+		s.BeginRedial(now) // for a client that has waited since before the detach
+	}
 	if s.writer != nil {
 		s.writer.mode = Shut // abort its write: the message goes to the next upstream whole
 	}
 	s.up = &Upstream{heard: now}
-	s.notifyReconnected()
+	if replaced {
+		s.endOutage(now)
+	} else {
+		s.notifyReconnected()
+	}
 	s.feed(now, early)
 	return s.up
 }

@@ -286,7 +286,7 @@ func flatten(msg []byte, size int64) []byte {
 // that is not passed on: the upstream has closed or was lost, or the client has exceeded
 // its window (protocol section 5.3) or its rate.
 func (s *Session) accept(now Time, payload int64) bool {
-	if s.up.mode != Open {
+	if s.up.mode != Open && s.outage.since == 0 {
 		return false
 	}
 	if s.cfg.Resumable {

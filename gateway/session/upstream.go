@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strconv"
 	"time"
 
 	"reseat/gateway/frame"
@@ -16,12 +17,13 @@ import (
 //   - over, not lost: it sent a Close frame. The client gets that code.
 //   - over and lost: it broke, or violated the protocol. The client gets 4502, or with a
 //     plain client the disconnect that it would have seen on a direct connection.
-//   - released: the session gave it up (--disconnect hard), and the next one gets what it
-//     has not written.
+//   - released: the session gave it up (--disconnect hard), or replaces it (--upstream-lost
+//     redial: outage.go), and the next one gets what it has not written.
 
 // An Upstream is one connection of a session to its game server. Most sessions have only
 // one. With --disconnect hard the upstream of a detached session is closed, and a resume
-// brings the next one. Input of a replaced one changes nothing.
+// brings the next one; with --upstream-lost redial a lost one is replaced. Input of a
+// replaced one changes nothing.
 type Upstream struct {
 	mode       CloseMode
 	unwritable bool // a write failed: it takes no more bytes
@@ -198,7 +200,7 @@ func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
 // upstream is lost: protocol section 6.
 func (u *Upstream) gone(s *Session, now Time, why string) {
 	if u == s.up && !u.released && !u.over {
-		s.loseUpstream(now, 0, why)
+		s.breakUpstream(now, why)
 	}
 	s.shutUpstream(u)
 }
@@ -215,6 +217,10 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 			s.upstreamFault(now, closeFault(err), err.Error())
 			return
 		}
+		if s.replaces(now, code) {
+			s.replaceUpstream(now, "closed with "+strconv.Itoa(code), frame.ClosePayload(code, ""))
+			return
+		}
 		s.up.over, s.up.code, s.up.reason = true, code, reason
 		if !s.relayUpstreamClose(now) {
 			s.answerUpstream()
@@ -228,6 +234,16 @@ func (s *Session) upstreamFault(now Time, code int, why string) bool {
 	return false
 }
 
+// breakUpstream handles the end of a connection without a Close frame: another one replaces
+// it, or the upstream is lost.
+func (s *Session) breakUpstream(now Time, why string) {
+	if s.replaces(now, noCode) {
+		s.replaceUpstream(now, why, nil)
+		return
+	}
+	s.loseUpstream(now, noCode, why)
+}
+
 // loseUpstream records that the upstream sends nothing more and did not say why. The
 // client is notified once it has everything before: protocol section 6.
 func (s *Session) loseUpstream(now Time, code int, why string) {
@@ -238,14 +254,13 @@ func (s *Session) loseUpstream(now Time, code int, why string) {
 
 // relieve frees memory after a pause in reading the upstream because the store is
 // exhausted. If the upstream takes no more bytes, the queue for it may hold the very
-// memory that reading its end waits for, and nobody will ever take that queue. With
-// --disconnect hard the next upstream would take it, so the current one is given up
-// instead.
+// memory that reading its end waits for, and nobody will ever take that queue. Where a next
+// upstream would take it, the current one is given up instead.
 func (s *Session) relieve(now Time) {
 	switch {
 	case !s.up.unwritable || s.up.released || s.up.over:
-	case s.cfg.Hard:
-		s.loseUpstream(now, 0, "write failed")
+	case s.cfg.Hard || s.cfg.Redial > 0:
+		s.breakUpstream(now, "write failed")
 	default:
 		s.dropQueue()
 	}
@@ -300,15 +315,26 @@ func (s *Session) dropQueue() {
 	s.recharge()
 }
 
-// releaseUpstream takes the upstream off the session (--disconnect hard). It gets a Close
-// frame with 1001; the messages that it has not taken are for the next one.
-func (s *Session) releaseUpstream() {
-	u := s.up
-	u.released = true
-	if text := s.cfg.Notices.Detach; text != "" {
-		u.final = s.masked(frame.Text, []byte(text))
+// closeReleased takes the upstream of a detached session off it (--disconnect hard). It gets
+// a Close frame with 1001.
+func (s *Session) closeReleased() {
+	switch {
+	case s.outage.since > 0: // there is none, and no other is to come before the resume
+		s.outage = outage{}
+	case s.up.mode == Open && !s.up.released:
+		var final []byte
+		if text := s.cfg.Notices.Detach; text != "" {
+			final = s.masked(frame.Text, []byte(text))
+		}
+		s.releaseUpstream(append(final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...))
 	}
-	u.final = append(u.final, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, "disconnected"))...)
+}
+
+// releaseUpstream takes the upstream off the session. It gets final, if its connection is
+// still open; the messages that it has not taken are for the next one.
+func (s *Session) releaseUpstream(final []byte) {
+	u := s.up
+	u.released, u.final = true, final
 	// A message that the old upstream did not finish is dropped: the next one starts with a
 	// new message.
 	s.ring.Truncate()
@@ -328,7 +354,7 @@ func (s *Session) takeBack(u *Upstream) {
 	older := s.writer != nil // another one's write is still in flight: u never wrote the queue
 	switch {
 	case u.mode >= Shut:
-	case !older && s.q.part > 0, u.unwritable:
+	case !older && s.q.part > 0, u.unwritable, len(final) == 0:
 		u.mode = Shut
 	default:
 		u.rest = append(u.rest, final...)
@@ -337,7 +363,7 @@ func (s *Session) takeBack(u *Upstream) {
 	switch {
 	case older:
 		return
-	case s.state == Ended && s.up.released:
+	case s.state == Ended && s.up.released, s.up.over && s.up.released:
 		s.dropQueue()
 		return
 	}

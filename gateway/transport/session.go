@@ -78,12 +78,12 @@ func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *ses
 // Reconnect gives a session that needs an upstream its next one. early holds the bytes
 // that the upstream sent right after its handshake response. It returns false if the
 // session needs none; the caller then still owns conn.
-func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
+func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken bool) {
 	if p := s.onLoop(); p != nil {
 		fd, supported := descriptorOf(conn)
 		if !supported {
 			s.leaveLoop(p)
-		} else if taken, here := p.Reconnect(fd, early); here {
+		} else if taken, here := p.Reconnect(fd, early, inOutage); here {
 			if taken {
 				conn.Close()
 			}
@@ -91,7 +91,7 @@ func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
 		}
 	}
 	n := s.net.Load()
-	return n != nil && n.Reconnect(conn, early)
+	return n != nil && n.Reconnect(conn, early, inOutage)
 }
 
 // Info returns a snapshot of the session.

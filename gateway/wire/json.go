@@ -30,6 +30,17 @@ type Limits struct {
 	UnackedBytes    int64 `json:"unacked_bytes"`
 }
 
+// Upstream is the argument of upstream.
+type Upstream struct {
+	State string `json:"state"`
+}
+
+// The states of Upstream.
+const (
+	UpstreamLost = "lost"
+	UpstreamBack = "back"
+)
+
 // Ending is the argument of end.
 type Ending struct {
 	Code   int    `json:"code"`

@@ -178,9 +178,9 @@ func TestAckIsWrittenWithoutAllocation(t *testing.T) {
 func TestEveryVerbHasItsDirection(t *testing.T) {
 	sides := map[string]bool{ // whether a client may send it
 		VerbHello: false, VerbAck: true, VerbToken: false, VerbGrace: false, VerbPing: true, VerbPong: true,
-		VerbBye: true, VerbMove: false, VerbEnd: false, VerbClose: false,
+		VerbBye: true, VerbMove: false, VerbEnd: false, VerbClose: false, VerbUpstream: false,
 	}
-	want := []string{"ack", "bye", "close", "end", "grace", "hello", "move", "ping", "pong", "token"}
+	want := []string{"ack", "bye", "close", "end", "grace", "hello", "move", "ping", "pong", "token", "upstream"}
 	if got := slices.Sorted(maps.Keys(sides)); !slices.Equal(got, want) {
 		t.Errorf("verbs %v, want %v", got, want)
 	}

@@ -36,6 +36,8 @@ const (
 	VerbMove  = "move"
 	VerbEnd   = "end"
 	VerbClose = "close"
+
+	VerbUpstream = "upstream"
 )
 
 // Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
@@ -81,7 +83,7 @@ func ParseClient(b []byte) (Message, error) {
 		ok = isPingArg(arg, has)
 	case VerbBye:
 		m.Bye, ok = parseBye(arg, has)
-	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose:
+	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream:
 		return Message{}, ErrDirection
 	default:
 		return Message{}, nil

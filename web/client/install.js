@@ -59,10 +59,10 @@ function replacement(native, defaults, mark) {
       const href = webSocketURL(url, runtimeOf(defaults.runtime).base);
       // search() does not depend on the expression's lastIndex.
       const wanted = !match || (typeof match === 'function' ? match(href) : href.search(match) >= 0);
-      if (!wanted && newTarget === proxy) return protocols === undefined ? new native(url) : new native(url, protocols);
+      if (!wanted && newTarget === proxy) return new native(...args.slice(0, 2));
       const options = { ...defaults, ...Object(own), [PLAIN_ONLY]: !wanted };
       const socket = Reflect.construct(target, [url, protocols, options], newTarget === proxy ? target : newTarget);
-      for (const name of ['Detach', 'Resume', 'Replayed', 'Close']) {
+      for (const name of ['Detach', 'Resume', 'Replayed', 'Upstream', 'Close']) {
         const hook = defaults[`on${name}`];
         if (hook) socket.addEventListener(name.toLowerCase(), (/** @type {any} */ event) => hook(socket, event.detail));
       }

@@ -32,7 +32,7 @@ export class Plain {
       this.#opened = true;
       this._protocol = `${transport.protocol ?? ''}`;
       this._extensions = `${transport.extensions ?? ''}`;
-      plan._runtime.trace('plain', open ? 'other subprotocol' : 'no offer');
+      plan._runtime.trace('plain');
       host._opened();
     };
     listen(transport, 'message', (event) => this.#over || host._message(event.data));

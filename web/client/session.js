@@ -41,6 +41,7 @@ export class Session {
   #runtime;
   #records;
   /** @type {string} */
+  /** @type {number} */
   #state = State.CONNECTING;
 
   // Connections. `hellos` counts them; `abandoned` is how many there had been when an
@@ -75,6 +76,7 @@ export class Session {
   #told = false; // the gateway said when to come back
   #waited = false; // the pause of an offline browser has been kept
   #moveBy = 0;
+  #upstream = 'back'; // the game server's state, as the gateway says it
 
   // Page life.
   #born;
@@ -202,7 +204,7 @@ export class Session {
 
   // ---- connections
 
-  /** @param {string} next @param {string} why */
+  /** @param {number} next @param {string} why */
   #enter(next, why) {
     this.#state = next;
     this.#runtime.trace(next, why);
@@ -270,7 +272,7 @@ export class Session {
       conn._useful = true;
       if (this._readyState === ReadyState.OPEN) this.#host._message(data);
     }
-    if (conn._replay > 0 && --conn._replay === 0) this.#host._notice('replayed', {});
+    if (conn._replay > 0 && --conn._replay === 0) this.#host._notice('replayed');
     if (conn !== this._live) return; // the application or its messages ended it
     if (due) this.#ack();
     else if (!this.#ackBy._armed) this.#ackBy._set(MS.ack);
@@ -312,6 +314,10 @@ export class Session {
       case 'move':
         this.#moveBy = this.#runtime.now() + argument;
         return this.#planMove(0);
+      case 'upstream':
+        // A resume may bring what is known already.
+        if (argument !== this.#upstream) this.#host._notice(verb, { state: (this.#upstream = argument) });
+        return;
       case 'end':
         return this.#onVerdict(conn, { ...argument, retry: false, _final: true });
       case 'close':
@@ -580,7 +586,7 @@ export class Session {
   /** @param {number} replay @param {number} lost @param {number} ms */
   #resumed(replay, lost, ms, more = {}) {
     this.#host._notice('resume', { replay, lost, ms, ...more });
-    if (replay === 0) this.#host._notice('replayed', {});
+    if (replay === 0) this.#host._notice('replayed');
   }
 
   /** The connection is lost, or an attempt has failed. @param {number} after what the gateway asked for, or 0 */

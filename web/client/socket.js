@@ -149,7 +149,7 @@ export class ReseatSocket extends EventTarget {
       _opened: () => this.#emit(() => new Event('open')),
       _message: (data) =>
         this.#emit(() => new MessageEvent('message', { data: incoming(data, this.#binaryType), origin: this.#origin })),
-      _notice: (type, detail) => this.#emit(() => ownEvent(type, detail)),
+      _notice: (type, detail = {}) => this.#emit(() => ownEvent(type, detail)),
       _closed: (detail, error = !detail.wasClean) => {
         const closing = (/** @type {Event} */ event) => ((this.#closed = true), event);
         if (error) this.#emit(() => closing(new Event('error')));

@@ -14,9 +14,12 @@
  *     any        -> ended      also where another takes its place: an ordinary WebSocket
  *                              from connecting, a new session from reloaded
  */
-export const CONNECTING = 'connecting';
-export const RELOADED = 'reloaded';
-export const ATTACHED = 'attached';
-export const SUSPECTED = 'suspected';
-export const DETACHED = 'detached';
-export const ENDED = 'ended';
+export const CONNECTING = 0;
+export const RELOADED = 1;
+export const ATTACHED = 2;
+export const SUSPECTED = 3;
+export const DETACHED = 4;
+export const ENDED = 5;
+
+/** For people who follow a trace; by state. */
+export const NAMES = ['connecting', 'reloaded', 'attached', 'suspected', 'detached', 'ended'];

@@ -39,7 +39,7 @@
  * @property {() => void} _opened
  * @property {(data: any) => void} _message
  * @property {(detail: CloseDetail, error?: boolean) => void} _closed with an error event before it, by default where it was not clean
- * @property {(type: string, detail: object) => void} _notice
+ * @property {(type: string, detail?: object) => void} _notice
  * @property {(transport?: any) => void} _plain an ordinary WebSocket takes the session's place: this one, or a new one
  * @property {() => void} _anew a new session takes its place
  */

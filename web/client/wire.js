@@ -81,6 +81,8 @@ const VERBS = {
     want(isCount(within_ms));
     return within_ms;
   },
+  /** @param {string} text @returns {string} */
+  upstream: (text) => JSON.parse(text).state,
   end: readEnding,
   close: readEnding,
   bye: () => want(false), // a client's

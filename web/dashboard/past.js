@@ -26,6 +26,8 @@ export const LOOKS = {
   'session.resumed': { mark: '●', kind: 'good', word: 'resumed' },
   'session.superseded': { mark: '⇄', kind: 'good', word: 'superseded' },
   'session.ended': { mark: '■', kind: 'plain', word: 'ended' },
+  'session.upstream_lost': { mark: '◇', kind: 'warn', word: 'game server lost' },
+  'session.upstream_back': { mark: '◆', kind: 'good', word: 'game server back' },
   'token.replayed': { mark: '!', kind: 'bad', word: 'token replayed' },
   'buffer.overflowed': { mark: '▲', kind: 'bad', word: 'buffer overflowed' },
   'grace.changed': { mark: '±', kind: 'plain', word: 'grace changed' },
@@ -59,6 +61,8 @@ const WORDS = {
     ...replayed(m),
   ],
   'session.ended': ({ reason, detail, by }) => [`Ended ${ending(reason, by)}`, quoted(reason, detail)],
+  'session.upstream_lost': ({ reason }) => ['Game server lost, dialling again', Boolean(reason) && why(reason)],
+  'session.upstream_back': () => ['Game server back'],
   'token.replayed': ({ times }) => [
     `A superseded token was presented${times > 1 ? ` ${times} times` : ''}: a bug, or a theft`,
   ],

@@ -1,5 +1,6 @@
 // A clock, a page and a transport that do nothing by themselves.
 
+import { NAMES } from '../client/state.js';
 import { ReseatSocket } from '../reseat.js';
 
 export const DLE = '\x10';
@@ -218,7 +219,7 @@ export function world({
     base: undefined,
     module: 'file:///reseat.js',
     gateways: new Set(),
-    trace: (state, why) => states.push(`${state}: ${why}`),
+    trace: (state, why) => states.push(`${NAMES[state] ?? state}: ${why}`),
     ...runtime,
   };
   const { sockets } = Transport;

@@ -179,21 +179,29 @@ test("a socket looks as one of the platform's under install()", () => {
 test('hooks are called with the socket and the detail, whatever the library does with it', () => {
   const heard = [];
   const hook = (name) => (socket, detail) => heard.push([name, socket, detail]);
-  set({ onDetach: hook('detach'), onResume: hook('resume'), onReplayed: hook('replayed'), onClose: hook('close') });
+  set({
+    onDetach: hook('detach'),
+    onResume: hook('resume'),
+    onReplayed: hook('replayed'),
+    onUpstream: hook('upstream'),
+    onClose: hook('close'),
+  });
   const socket = new WebSocket('ws://host/', [], { onClose: () => assert.fail("a library's own option") });
   const first = native.sockets[0];
   first.attach();
   first.drop();
   native.sockets[1].attach({ resumed: true });
+  native.sockets[1].control('upstream', { state: 'lost' });
   native.sockets[1].control('end', { code: 3001, reason: 'over' });
   native.sockets[1].end(3001);
   assert.deepEqual(
     heard.map(([name]) => name),
-    ['detach', 'resume', 'replayed', 'close'],
+    ['detach', 'resume', 'replayed', 'upstream', 'close'],
   );
   assert.ok(heard.every(([, it]) => it === socket));
   assert.deepEqual([heard[0][2].attempt, heard[1][2].replay], [1, 0]);
-  assert.deepEqual(heard[3][2], { code: 3001, reason: 'over', wasClean: true });
+  assert.deepEqual(heard[3][2], { state: 'lost' });
+  assert.deepEqual(heard[4][2], { code: 3001, reason: 'over', wasClean: true });
 });
 
 /** What is said on the console while `run` runs, and a moment later. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { NAMES } from '../client/state.js';
 import { ReseatSocket } from '../reseat.js';
 import { FakeClock, fakePage, record, seeded, settle } from './helpers.js';
 import { Gateway, Net } from './model.js';
@@ -45,7 +46,7 @@ class Run {
       navigator: page.navigator,
       base: undefined,
       gateways: new Set(),
-      trace: (state, why) => this.states.push(`${state}: ${why}`),
+      trace: (state, why) => this.states.push(`${NAMES[state] ?? state}: ${why}`),
     };
     this.socket = new ReseatSocket('ws://model.test/', undefined, {
       WebSocket: this.net.transport(),

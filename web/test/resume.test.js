@@ -68,6 +68,22 @@ test('a connection that is closing is given nothing more, and the next one all o
   assert.deepEqual(w.last().take(), ['^ack 0', 'on the way']);
 });
 
+test('an outage of the game server is told once, whatever happens to the connection', () => {
+  const w = attached();
+  /** @type {string[]} */
+  const heard = [];
+  w.socket.addEventListener('upstream', (/** @type {any} */ { state, detail }) => heard.push(state, detail.state));
+  w.last().control('upstream', { state: 'back' });
+  w.last().control('upstream', { state: 'lost' });
+  w.last().drop();
+  w.last().attach({ resumed: true, received: 0 });
+  w.last().control('upstream', { state: 'lost' });
+  w.last().drop();
+  w.last().attach({ resumed: true, received: 0 });
+  w.last().control('upstream', { state: 'back' });
+  assert.deepEqual(heard, ['lost', 'lost', 'back', 'back']);
+});
+
 test('the code of a Close frame decides nothing', () => {
   for (const code of [1000, 1001, 1005, 1012, 4409, 4404, 3000]) {
     const { last, log } = attached();

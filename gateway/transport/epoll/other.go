@@ -33,5 +33,5 @@ func (*Session) Drop()                                                          
 func (*Session) Loop() *Loop                                                     { return nil }
 func (*Session) Do(func(*session.Session, session.Time)) bool                    { return false }
 func (*Session) Attach(int, []byte, session.AttachFunc) (*session.Refusal, bool) { return nil, false }
-func (*Session) Reconnect(int, []byte) (taken, here bool)                        { return false, false }
+func (*Session) Reconnect(int, []byte, bool) (taken, here bool)                  { return false, false }
 func (*Session) Leave(func(*session.Session, Sockets, bool) func())              {}

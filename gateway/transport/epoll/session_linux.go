@@ -95,13 +95,13 @@ func (s *Session) limitLingering() {
 	}
 }
 
-// Reconnect gives a session that needs an upstream its next one; early holds the bytes
+// Reconnect gives a session that takes an upstream its next one; early holds the bytes
 // that the upstream sent right after its handshake response. It closes the descriptor
-// if the session needs none or is not here. A negative descriptor stands for an
+// if the session takes none or is not here. A negative descriptor stands for an
 // upstream whose connection is unusable: it counts as disconnected.
-func (s *Session) Reconnect(fd int, early []byte) (taken, here bool) {
+func (s *Session) Reconnect(fd int, early []byte, inOutage bool) (taken, here bool) {
 	here = s.call(func() {
-		if taken = s.core.NeedsUpstream(); taken {
+		if taken = s.core.TakesUpstream(inOutage); taken {
 			s.reconnect(fd, s.core.Reconnect(s.loop.now, early))
 		}
 	})

@@ -94,14 +94,14 @@ func (s *Session) enter() {
 	s.now = max(s.now, now)
 }
 
-// Reconnect gives a session that needs an upstream its next one; early holds the bytes
+// Reconnect gives a session that takes an upstream its next one; early holds the bytes
 // that the upstream sent right after its handshake response. It returns false if the
-// session needs none; the caller then still owns conn.
-func (s *Session) Reconnect(conn net.Conn, early []byte) (taken bool) {
+// session takes none; the caller then still owns conn.
+func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken bool) {
 	s.enter()
 	old := s.up
 	s.call(func(core *session.Session, now session.Time) {
-		if core.NeedsUpstream() {
+		if core.TakesUpstream(inOutage) {
 			s.connect(conn, core.Reconnect(now, early))
 		}
 	})

@@ -60,6 +60,7 @@ mine.addEventListener('message', (event) => event.origin, { once: true });
 mine.addEventListener('detach', ({ attempt, since, detail }) => attempt + since + detail.attempt);
 mine.addEventListener('resume', ({ replay, lost, ms, detail }) => replay + lost + ms + detail.ms);
 mine.addEventListener('replayed', (event) => event.type);
+mine.addEventListener('upstream', ({ state }) => state === 'lost');
 mine.addEventListener('anything', { handleEvent: () => {} });
 mine.removeEventListener('close', () => {});
 

@@ -1,0 +1,136 @@
+package session
+
+import (
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+)
+
+// This file is --upstream-lost redial: a game server whose connection breaks, or that goes
+// away or restarts, is dialled again while the session goes on. What the client sends
+// meanwhile waits in the queue, within the client's window. The dials are made outside: the
+// event UpstreamLost asks for them, and Reconnect or FailRedial is their result.
+
+// An outage is the time in which the session has no upstream and is to get one.
+type outage struct {
+	since Time // zero: there is no outage
+	// until is when the session gives up. It is kept after an outage: an upstream that
+	// answers and breaks again soon does not get the whole time again.
+	until Time
+	back  Time // the end of the last outage
+	told  bool // a client has been told of one
+}
+
+// livingTime is how long an upstream must have lived for the time of a later outage to begin
+// anew.
+const livingTime = 10 * time.Second
+
+// noCode stands for a connection that ended without a Close frame.
+const noCode = 0
+
+// replaces reports whether the end of the upstream's connection, with that code, begins an
+// outage. Any other end of it is what the game server wanted, or forbidden. It does not while
+// an end of the session is on its way to the upstream.
+func (s *Session) replaces(now Time, code int) bool {
+	switch {
+	case s.cfg.Redial == 0 || !s.cfg.Resumable || s.state == Ended:
+		return false
+	case code != noCode && code != wire.CodeGoingAway && code != wire.CodeServiceRestart:
+		return false
+	}
+	return s.outageEnd(now) > now
+}
+
+// outageEnd is when an outage that begins now ends at the latest.
+func (s *Session) outageEnd(now Time) Time {
+	if s.outage.until > 0 && now < s.outage.back.Add(livingTime) {
+		return s.outage.until
+	}
+	return now.Add(s.cfg.Redial)
+}
+
+// replaceUpstream begins an outage. answer is the payload of the Close frame that answers the
+// upstream's, nil if its connection is broken.
+func (s *Session) replaceUpstream(now Time, why string, answer []byte) {
+	s.outage.until = s.outageEnd(now)
+	s.outage.since = now
+	final := []byte{}
+	if answer != nil {
+		final = s.masked(frame.Close, answer)
+	} else {
+		s.up.mode, s.up.rest = Shut, nil
+	}
+	s.releaseUpstream(final)
+	s.emit(Event{Kind: UpstreamLost, Reason: why})
+	if s.att != nil {
+		s.att.owesLoss = true
+	}
+}
+
+// lossDue reports whether the client is to hear of the outage now: it has been sent every
+// message that came before.
+func (s *Session) lossDue(a *Attachment) bool {
+	return a.owesLoss && !a.last && a.cur >= s.ring.Last().Off
+}
+
+// tellLoss tells it.
+func (s *Session) tellLoss(a *Attachment) {
+	a.owesLoss, s.outage.told = false, true
+	s.tellUpstream(a, wire.UpstreamLost)
+}
+
+// tellState follows hello. A client that has heard of an outage may have missed its end.
+func (s *Session) tellState(a *Attachment) {
+	switch {
+	case s.outage.since > 0:
+		s.tellLoss(a)
+	case s.outage.told:
+		s.tellUpstream(a, wire.UpstreamBack)
+	}
+}
+
+// endOutage records that the session has its next upstream.
+func (s *Session) endOutage(now Time) {
+	s.emit(Event{Kind: UpstreamBack, Elapsed: now.Sub(s.outage.since)})
+	s.outage.since, s.outage.back = 0, now
+	switch a := s.att; {
+	case a != nil:
+		if a.owesLoss { // it reads slowly
+			s.tellLoss(a)
+		}
+		s.tellUpstream(a, wire.UpstreamBack)
+	case s.state == Detached && s.cfg.Notices.Detach != "":
+		// The older one was told when the client was detached; this one believes it is here.
+		s.up.rest = s.masked(frame.Text, []byte(s.cfg.Notices.Detach))
+	}
+}
+
+// Outage returns since when the session has been without an upstream that is to be replaced,
+// and when it gives up; zero: it has one, or is not to get one.
+func (s *Session) Outage() (since, until Time) {
+	if s.outage.since == 0 || s.state == Ended {
+		return 0, 0
+	}
+	return s.outage.since, s.outage.until
+}
+
+// FailRedial ends an outage: the upstream is lost. Without an outage it does nothing.
+func (s *Session) FailRedial(now Time, why string) {
+	if since, _ := s.Outage(); since == 0 {
+		return
+	}
+	s.outage.since = 0
+	s.up.over, s.up.lost, s.up.reason = true, true, why
+	if s.writer == nil { // with a write in flight, takeBack does it
+		s.dropQueue()
+	}
+	s.deliverEnd(now)
+}
+
+// tellUpstream sends a the verb `upstream`: protocol section 5.
+func (s *Session) tellUpstream(a *Attachment, state string) {
+	if !a.last {
+		a.ctl = wire.AppendJSON(a.ctl, wire.VerbUpstream, wire.Upstream{State: state})
+	}
+}
